@@ -1,0 +1,1 @@
+"""Frames in, results out: decoding, flow tracking, measures. No user interface here."""

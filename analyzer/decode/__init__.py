@@ -1,0 +1,1 @@
+"""FrameBatch -> PacketTable: every header from Ethernet to the BTH extension headers."""

@@ -1,0 +1,92 @@
+"""Frames as a capture source hands them to the decoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Link types (https://www.tcpdump.org/linktypes.html) the decoder understands.
+LINKTYPE_ETHERNET = 1
+LINKTYPE_RAW = 101
+LINKTYPE_LINUX_SLL = 113
+LINKTYPE_IPV4 = 228
+LINKTYPE_IPV6 = 229
+LINKTYPE_LINUX_SLL2 = 276
+SUPPORTED_LINK_TYPES = frozenset(
+    (
+        LINKTYPE_ETHERNET,
+        LINKTYPE_RAW,
+        LINKTYPE_LINUX_SLL,
+        LINKTYPE_IPV4,
+        LINKTYPE_IPV6,
+        LINKTYPE_LINUX_SLL2,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameBatch:
+    """Frames lying in one byte buffer, in capture order.
+
+    Every `offset[i] + captured[i]` is inside `data`; the source that built the
+    batch has checked it, the decoder relies on it.
+    """
+
+    data: NDArray[np.uint8]
+    """The buffer: a mapped file, a decompressed window, a ring buffer."""
+    offset: NDArray[np.int64]
+    """Where each frame begins in `data`, bytes."""
+    captured: NDArray[np.uint32]
+    """Bytes of each frame that `data` holds."""
+    wire: NDArray[np.uint32]
+    """Bytes of each frame on the wire, as the capture states them."""
+    time_ns: NDArray[np.int64]
+    """Capture time, nanoseconds since the Unix epoch."""
+    tap: NDArray[np.uint16]
+    """Vantage point of each frame: index into `Taps`."""
+    link_type: NDArray[np.uint16]
+    """LINKTYPE_ value of each frame."""
+    first_frame_number: int
+    """Number of the first frame in its capture, from 1; the rest follow."""
+    base_offset: int
+    """Position of `data[0]` in the uncompressed capture, bytes."""
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+
+@dataclass(slots=True)
+class Tap:
+    """One vantage point: a capture file, a pcapng interface, a mirror session, a probe."""
+
+    name: str
+    link_type: int
+    snap_length: int | None = None
+    """Longest frame the capture keeps, bytes; None when unlimited or unknown."""
+    speed_bits_per_second: int | None = None
+    """Link rate, when the capture states it (pcapng if_speed)."""
+    frames: int = 0
+    dropped: int | None = None
+    """Frames the capture itself says it lost (pcapng interface statistics); None when not stated."""
+
+
+@dataclass(slots=True)
+class Taps:
+    """All vantage points of an analysis; a tap's index is its identity in every table."""
+
+    items: list[Tap] = field(default_factory=list)
+
+    def add(self, tap: Tap) -> int:
+        """Register a tap and return its index (at most 65,536)."""
+        if len(self.items) > np.iinfo(np.uint16).max:
+            raise ValueError("more than 65,536 taps in one analysis")
+        self.items.append(tap)
+        return len(self.items) - 1
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Tap:
+        return self.items[index]

@@ -1,0 +1,1 @@
+"""What is measured per flow: messages, latency, spraying, congestion, imbalance, time series."""

@@ -1,0 +1,124 @@
+"""BTH opcodes: names, transports and what each one means for the PSN order.
+
+Source: InfiniBand Architecture Specification volume 1, chapter 9 (BTH opcode
+table); transport in the top three bits, operation in the low five.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+RC, UC, RD, UD, CNP, XRC, MANUFACTURER_C0, MANUFACTURER_E0 = range(8)
+TRANSPORT_NAMES: Final = ("RC", "UC", "RD", "UD", "CNP", "XRC", "C0", "E0")
+
+OPERATION_NAMES: Final = {
+    0x00: "SEND_FIRST",
+    0x01: "SEND_MIDDLE",
+    0x02: "SEND_LAST",
+    0x03: "SEND_LAST_IMM",
+    0x04: "SEND_ONLY",
+    0x05: "SEND_ONLY_IMM",
+    0x06: "WRITE_FIRST",
+    0x07: "WRITE_MIDDLE",
+    0x08: "WRITE_LAST",
+    0x09: "WRITE_LAST_IMM",
+    0x0A: "WRITE_ONLY",
+    0x0B: "WRITE_ONLY_IMM",
+    0x0C: "READ_REQUEST",
+    0x0D: "READ_RESPONSE_FIRST",
+    0x0E: "READ_RESPONSE_MIDDLE",
+    0x0F: "READ_RESPONSE_LAST",
+    0x10: "READ_RESPONSE_ONLY",
+    0x11: "ACK",
+    0x12: "ATOMIC_ACK",
+    0x13: "COMPARE_SWAP",
+    0x14: "FETCH_ADD",
+    0x15: "RESYNC",
+    0x16: "SEND_LAST_INV",
+    0x17: "SEND_ONLY_INV",
+    0x1C: "FLUSH",
+    0x1D: "ATOMIC_WRITE",
+}
+
+_RC_OPERATIONS = frozenset(OPERATION_NAMES) - {0x15}
+_OPERATIONS_OF: Final = {
+    RC: _RC_OPERATIONS,
+    UC: frozenset(range(0x0C)),
+    RD: frozenset(range(0x16)) | {0x1C},
+    UD: frozenset((0x04, 0x05)),
+    CNP: frozenset((0x01,)),
+    XRC: _RC_OPERATIONS,
+}
+
+
+def opcode_name(opcode: int) -> str:
+    """`RC_WRITE_FIRST` for 0x06, `CNP` for 0x81, `0xc6` for an opcode outside the standard."""
+    transport, operation = opcode >> 5, opcode & 0x1F
+    if operation not in _OPERATIONS_OF.get(transport, ()):
+        return f"0x{opcode:02x}"
+    if transport == CNP:
+        return "CNP"
+    return f"{TRANSPORT_NAMES[transport]}_{OPERATION_NAMES[operation]}"
+
+
+# What an opcode is, as bits of OPCODE_CLASS[opcode]. Zero: not a standard opcode.
+KNOWN = 0x001
+REQUEST = 0x002  # takes a PSN of its sender's request space
+READ_REQUEST = 0x004
+RESPONSE_DATA = 0x008  # READ response or atomic ACK: a PSN of the other side's request space, once
+ACKNOWLEDGE = 0x010  # ACK, NAK or RNR NAK
+BEGINS = 0x020  # first packet of a message or READ response (First, Only)
+ENDS = 0x040  # last packet of a message or READ response (Last, Only)
+FULL = 0x080  # First or Middle: its payload is one path MTU
+SEQUENCED = 0x100  # PSNs are consecutive in its space (not UD, not CNP)
+ATOMIC = 0x200
+
+
+def _classify(opcode: int) -> int:
+    transport, operation = opcode >> 5, opcode & 0x1F
+    if operation not in _OPERATIONS_OF.get(transport, ()):
+        return 0
+    bits = KNOWN
+    if transport == CNP:
+        return bits
+    name = OPERATION_NAMES[operation]
+    if name == "ACK":
+        bits |= ACKNOWLEDGE
+    elif name.startswith("READ_RESPONSE") or name == "ATOMIC_ACK":
+        bits |= RESPONSE_DATA
+    else:
+        bits |= REQUEST
+    if transport != UD:
+        bits |= SEQUENCED
+    if name == "READ_REQUEST":
+        bits |= READ_REQUEST
+    if name in ("COMPARE_SWAP", "FETCH_ADD"):
+        bits |= ATOMIC
+    if "_FIRST" in name or "_MIDDLE" in name:
+        bits |= FULL
+    if name != "ACK":
+        if "_MIDDLE" not in name and "_LAST" not in name:
+            bits |= BEGINS
+        if "_FIRST" not in name and "_MIDDLE" not in name:
+            bits |= ENDS
+    return bits
+
+
+OPCODE_CLASS: Final[NDArray[np.uint16]] = np.array([_classify(op) for op in range(256)], np.uint16)
+"""The class bits of each opcode, uint16[256]."""
+
+# AETH syndrome (byte), bits 6..5 and the NAK codes in bits 4..0.
+SYNDROME_KIND_MASK = 0x60
+SYNDROME_ACK = 0x00
+SYNDROME_RNR_NAK = 0x20
+SYNDROME_NAK = 0x60
+NAK_NAMES: Final = {
+    0x60: "PSN sequence error",
+    0x61: "invalid request",
+    0x62: "remote access error",
+    0x63: "remote operational error",
+    0x64: "invalid RD request",
+}

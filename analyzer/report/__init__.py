@@ -1,0 +1,1 @@
+"""Results out: terminal report, JSON, CSV, Parquet, Arrow."""

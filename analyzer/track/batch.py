@@ -1,0 +1,63 @@
+"""One batch on its way through the tracker: rows, their flows and their verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..packets import PacketTable
+
+# Verdicts on a row's PSN, one per packet (column `TrackedBatch.verdict`).
+NOT_SEQUENCED = 0
+"""No PSN order to judge: UD, CNP, ACK, NAK, MAD."""
+IN_ORDER = 1
+"""The next expected PSN."""
+AHEAD = 2
+"""Beyond the next expected PSN: a gap opens (a discontinuity in RFC 4737)."""
+REORDERED = 3
+"""Below the next expected PSN, never seen before: the original transmission, late (RFC 4737)."""
+RECOVERED = 4
+"""Below the next expected PSN, never seen before: a retransmission; the original was lost before the tap."""
+RETRANSMITTED = 5
+"""Seen before and sent again by the source."""
+DUPLICATE = 6
+"""The same transmission seen again at this tap: duplicated by the network."""
+MIRROR_DUPLICATE = 7
+"""The same transmission seen again at this tap with another hop limit: mirrored at two places."""
+TAP_COPY = 8
+"""The same transmission, already seen at another tap."""
+RESTARTED = 9
+"""A PSN too far away to belong to the sequence: the queue pair restarted."""
+
+VERDICT_NAMES = (
+    "not_sequenced",
+    "in_order",
+    "ahead",
+    "reordered",
+    "recovered",
+    "retransmitted",
+    "duplicate",
+    "mirror_duplicate",
+    "tap_copy",
+    "restarted",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedBatch:
+    """A packet table with what the tracker knows of each row. All arrays have its length."""
+
+    table: PacketTable
+    flow: NDArray[np.int32]
+    """Index of the row's one-way flow in the FlowTable."""
+    verdict: NDArray[np.uint8]
+    """One of the verdicts above."""
+    peer: NDArray[np.int32]
+    """Per FLOW, not per row: the other flow of its connection, -1 while unknown."""
+    n_flows: int
+    """Flows known after this batch; measures grow their state to it before updating."""
+
+    def __len__(self) -> int:
+        return len(self.table)

@@ -1,0 +1,1 @@
+"""Live capture on hosts with eBPF: frames for the same analyzer."""

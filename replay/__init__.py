@@ -1,0 +1,1 @@
+"""Captured traffic through fabric models, hashes and load-balancing strategies."""
