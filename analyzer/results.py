@@ -1,0 +1,358 @@
+"""The result of an analysis: immutable records with a versioned schema.
+
+Field names are those of the JSON output. Times are nanoseconds since the Unix
+epoch, sizes bytes. A value that this capture cannot give is None, and `notes`
+or the field's own text say why; a number is never made up.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+SCHEMA_VERSION = "1.0"
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all result records."""
+
+
+class Quantiles(Record):
+    """A distribution in a few numbers; all in the unit of the field that holds it."""
+
+    count: int
+    min: float
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    p999: float
+    max: float
+
+
+class HistogramBin(Record):
+    """Values in [low, high)."""
+
+    low: int
+    high: int
+    count: int
+
+
+class Pause(Record):
+    """PFC (IEEE 802.1Qbb) or global pause (802.3x) frames of one priority at one tap."""
+
+    priority: Annotated[int | None, Meta(description="0 to 7; None for global pause")]
+    frames: int
+    resume_frames: Annotated[int, Meta(description="frames with a pause time of 0 (XON)")]
+    quanta: Annotated[int, Meta(description="sum of the pause times, in units of 512 bit times")]
+    paused_ns: Annotated[
+        float | None,
+        Meta(description="time paused; None when the link rate is unknown (see --link-rate)"),
+    ]
+
+
+class TapSummary(Record):
+    """One vantage point: a file, a pcapng interface, a mirror session or a probe."""
+
+    name: str
+    link_type: int
+    frames: int
+    roce_packets: int
+    wire_bytes: Annotated[int, Meta(description="bytes of RoCE frames on the wire")]
+    dropped_frames: Annotated[
+        int | None, Meta(description="lost by the capture itself; None when it does not say")
+    ]
+    speed_bits_per_second: int | None
+    pauses: list[Pause]
+
+
+class CaptureSummary(Record):
+    """One capture file or stream, and how far it can be trusted."""
+
+    name: str
+    format: str
+    compression: str | None
+    frames: int
+    roce_packets: int
+    first_time_ns: int | None
+    last_time_ns: int | None
+    duration_ns: int | None
+    snapped_frames: Annotated[int, Meta(description="frames cut by the snap length")]
+    out_of_order_frames: Annotated[
+        int, Meta(description="records whose time lies before that of the record before them")
+    ]
+    undecodable_frames: dict[str, int]
+    later_fragments: int
+    icrc: Annotated[dict[str, int] | None, Meta(description="ok, bad, truncated; None if not asked")]
+    contents: Annotated[dict[str, int], Meta(description="frames that are not RoCE, by kind")]
+    taps: list[TapSummary]
+    warnings: list[str]
+
+
+class PathShare(Record):
+    """What one path of a flow carried."""
+
+    path: Annotated[str, Meta(description="the path key: a UDP source port, a tap, a segment list")]
+    packets: int
+    wire_bytes: int
+    share: Annotated[float, Meta(description="of the flow's bytes, 0 to 1")]
+    reordered_packets: Annotated[int, Meta(description="packets that arrived late over this path")]
+    ecn_marked_packets: int
+    first_time_ns: int
+    last_time_ns: int
+
+
+class Spraying(Record):
+    """How a flow's bytes spread over its paths, for one path key."""
+
+    path_by: Annotated[str, Meta(description="entropy, tap, srv6 or fabric")]
+    inferred: Annotated[bool, Meta(description="True when the key only hints at the real path")]
+    paths_seen: int
+    width: Annotated[float, Meta(description="exp(Shannon entropy of bytes over paths)")]
+    jain: Annotated[float, Meta(description="Jain's fairness index over the paths seen")]
+    switches: Annotated[int, Meta(description="consecutive packets on different paths")]
+    switches_per_second: float | None
+    path_lifetime_ns: Annotated[
+        Quantiles | None, Meta(description="first to last packet of each path")
+    ]
+    paths: Annotated[list[PathShare], Meta(description="the largest first; bounded, see paths_seen")]
+
+
+class Reordering(Record):
+    """RFC 4737 and RFC 5236 metrics over the packets that carry a PSN of this flow's own."""
+
+    ratio: Annotated[float, Meta(description="reordered packets / unique packets (RFC 4737 3.3)")]
+    max_extent: Annotated[int, Meta(description="packets (RFC 4737 4.2)")]
+    extent_packets: Quantiles | None
+    extent_histogram: list[HistogramBin]
+    late_time_ns: Annotated[Quantiles | None, Meta(description="RFC 4737 4.3")]
+    late_time_histogram: list[HistogramBin]
+    byte_offset: Annotated[
+        Quantiles | None, Meta(description="bytes a receiver must hold (RFC 4737 4.4)")
+    ]
+    gap_packets: Annotated[
+        Quantiles | None, Meta(description="between reordering discontinuities (RFC 4737 4.5)")
+    ]
+    gap_time_ns: Quantiles | None
+    n_reordering: Annotated[
+        list[int], Meta(description="packets that are n-reordered, for n = 1, 2, ... (RFC 4737 5.4)")
+    ]
+    max_n_reordering: int
+    runs: Annotated[int, Meta(description="reordering-free runs (RFC 4737 4.6)")]
+    run_packets: Annotated[int, Meta(description="packets in those runs")]
+    run_packets_squared: Annotated[int, Meta(description="sum of the squared run lengths")]
+    displacement_threshold: int
+    density: Annotated[
+        dict[int, int], Meta(description="packets per displacement, early < 0 < late (RFC 5236 RD)")
+    ]
+    buffer_density: Annotated[
+        dict[int, int], Meta(description="arrivals per receive-buffer occupancy (RFC 5236 RBD)")
+    ]
+
+
+class Recovery(Record):
+    """Losses and what was done about them."""
+
+    naks: Annotated[dict[str, int], Meta(description="NAKs that named this flow's packets, by code")]
+    rnr_naks: int
+    retransmitted_by: Annotated[
+        dict[str, int], Meta(description="retransmitted packets by trigger: nak, rnr, timeout, implied, unknown")
+    ]
+    rewinds: Annotated[int, Meta(description="times the sender went back to an earlier PSN")]
+    rewound_bytes: Annotated[int, Meta(description="wire bytes sent again")]
+    gap_to_nak_ns: Annotated[Quantiles | None, Meta(description="gap seen to its NAK seen")]
+    nak_to_resend_ns: Annotated[Quantiles | None, Meta(description="NAK to the first packet resent")]
+    timeout_ns: Annotated[
+        Quantiles | None, Meta(description="silence before a resend that no NAK asked for")
+    ]
+
+
+class Messages(Record):
+    """Messages: a First..Last or Only; a READ request with its responses."""
+
+    count: int
+    incomplete: Annotated[int, Meta(description="begun but never ended, or the reverse")]
+    size_bytes: Quantiles | None
+    duration_ns: Annotated[Quantiles | None, Meta(description="first packet to last packet")]
+    completion_ns: Annotated[Quantiles | None, Meta(description="first packet to its ACK or last response")]
+    max_outstanding: Annotated[int | None, Meta(description="messages begun and not yet acknowledged")]
+
+
+class Latency(Record):
+    """Times between this flow's packets and the answers of the other side, as seen at the tap."""
+
+    request_to_ack_ns: Quantiles | None
+    read_to_first_response_ns: Quantiles | None
+
+
+class Congestion(Record):
+    """ECN and CNP."""
+
+    ecn_capable_packets: int
+    ecn_marked_packets: Annotated[int, Meta(description="CE")]
+    cnps: Annotated[int, Meta(description="congestion notification packets this flow sent")]
+    cnp_spacing_ns: Quantiles | None
+    dscp: Annotated[dict[int, int], Meta(description="packets per DSCP, CNPs apart")]
+
+
+class IdleGaps(Record):
+    """Gaps between consecutive packets of a flow: where flowlet switching could act."""
+
+    over_10us: int
+    over_50us: int
+    over_100us: int
+    over_500us: int
+    max_ns: int
+
+
+class Owner(Record):
+    """The process that owns a queue pair."""
+
+    pid: int
+    command: str
+    rank: int | None
+
+
+class Flow(Record):
+    """One-way packets from one source address to one (destination address, destination QPN)."""
+
+    id: int
+    src: str
+    dst: str
+    dest_qp: int
+    transport: str
+    connection: Annotated[int | None, Meta(description="id of its connection; None while unknown")]
+    first_time_ns: int
+    last_time_ns: int
+    packets: Annotated[int, Meta(description="without copies at other taps (tap_copies)")]
+    wire_bytes: int
+    payload_bytes: int
+    request_packets: int
+    response_packets: Annotated[int, Meta(description="READ responses and atomic ACKs")]
+    ack_packets: Annotated[int, Meta(description="ACKs and NAKs")]
+    opcodes: dict[str, int]
+    path_mtu: Annotated[int | None, Meta(description="inferred; None when no First or Middle packet was seen")]
+    messages: int
+    reordered_packets: Annotated[int | None, Meta(description="original transmissions that came late")]
+    retransmitted_packets: Annotated[int | None, Meta(description="sent again, seen here once or more before or not")]
+    recovered_packets: Annotated[
+        int | None, Meta(description="retransmitted, the original never came here: lost before the tap")
+    ]
+    duplicate_packets: Annotated[int | None, Meta(description="the same transmission twice: network")]
+    mirror_duplicates: Annotated[int | None, Meta(description="the same transmission mirrored at two hops")]
+    tap_copies: Annotated[int, Meta(description="copies of packets already counted at another tap")]
+    missing_packets: Annotated[int | None, Meta(description="PSNs never seen by the end")]
+    capture_loss_suspected_packets: Annotated[
+        int | None, Meta(description="of the missing: acknowledged by the peer, so they arrived there")
+    ]
+    sequence_restarts: int
+    naks: Annotated[int, Meta(description="NAKs this flow carried (PSN error and others, not RNR)")]
+    rnr_naks: Annotated[int, Meta(description="RNR NAKs this flow carried")]
+    cnps: int
+    ecn_marked_packets: int
+    entropy_values: Annotated[int, Meta(description="different UDP source ports")]
+    spraying_width: float
+    paths: Annotated[list[PathShare], Meta(description="by the chosen path key")]
+    spraying: list[Spraying]
+    reordering: Reordering | None
+    recovery: Recovery
+    message_statistics: Messages
+    latency: Latency
+    congestion: Congestion
+    idle_gaps: IdleGaps
+    goodput_bits_per_second: float | None
+    activity_bytes: Annotated[
+        list[int], Meta(description="wire bytes in equal time bins over the whole capture")
+    ]
+    activity_bin_ns: int
+    taps: Annotated[dict[str, int], Meta(description="packets seen at each tap, copies included")]
+    owner: Owner | None = None
+    notes: list[str] = []
+
+
+class Connection(Record):
+    """Two flows of one pair of queue pairs."""
+
+    id: int
+    flows: Annotated[list[int], Meta(description="ids of the two flows")]
+    a: str
+    a_qp: int
+    b: str
+    b_qp: int
+    transport: str
+    evidence: Annotated[
+        list[str],
+        Meta(description="cm, ack_psn, read_response_psn, nak_psn, udp_source_port, host_probe"),
+    ]
+    path_mtu: int | None
+    service: Annotated[str | None, Meta(description="RDMA-CM service, when CM messages were seen")]
+    read_responses_missing: int | None
+
+
+class Imbalance(Record):
+    """How unevenly one set of parallel paths was used."""
+
+    name: str
+    path_by: str
+    inferred: bool
+    paths: int
+    flows: int
+    wire_bytes: int
+    fim_flows_percent: float | None
+    fim_bytes_percent: float | None
+    fim_flows_chance_percent: Annotated[
+        float | None, Meta(description="expected with ideal uniform hashing of as many flows")
+    ]
+    fim_flows_best_percent: Annotated[
+        float | None, Meta(description="the best any placement of whole flows could reach")
+    ]
+    max_over_mean: float
+    coefficient_of_variation: float
+    jain: float
+    shares: list[PathShare]
+
+
+class Event(Record):
+    """Something worth a look, with where to find it."""
+
+    time_ns: int
+    kind: str
+    flow: int | None
+    frame_number: int | None
+    tap: str | None
+    text: str
+
+
+class Series(Record):
+    """Totals in fixed windows; all lists are equally long."""
+
+    window_ns: int
+    start_ns: int
+    packets: list[int]
+    wire_bytes: list[int]
+    payload_bytes: list[int]
+    reordered_packets: list[int]
+    retransmitted_packets: list[int]
+    duplicate_packets: list[int]
+    ecn_marked_packets: list[int]
+    cnps: list[int]
+    naks: list[int]
+    tap_wire_bytes: Annotated[dict[str, list[int]], Meta(description="bytes per tap; empty for one tap")]
+
+
+class Analysis(Record):
+    """Everything `rocescope analyze` found."""
+
+    schema_version: str = SCHEMA_VERSION
+    version: str
+    complete: Annotated[bool, Meta(description="False when the analysis was interrupted")]
+    captures: list[CaptureSummary]
+    flows: list[Flow]
+    connections: list[Connection]
+    imbalance: list[Imbalance]
+    events: list[Event]
+    events_omitted: int
+    series: Series
+    warnings: Annotated[list[str], Meta(description="what limits trust in these results, first things first")]
