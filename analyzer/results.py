@@ -15,7 +15,7 @@ from msgspec import Meta
 SCHEMA_VERSION = "1.0"
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True):
     """Base of all result records."""
 
 
@@ -215,7 +215,7 @@ class Owner(Record):
     rank: int | None
 
 
-class Flow(Record):
+class Flow(Record, kw_only=True):
     """One-way packets from one source address to one (destination address, destination QPN)."""
 
     id: int
@@ -342,7 +342,7 @@ class Series(Record):
     tap_wire_bytes: Annotated[dict[str, list[int]], Meta(description="bytes per tap; empty for one tap")]
 
 
-class Analysis(Record):
+class Analysis(Record, kw_only=True):
     """Everything `rocescope analyze` found."""
 
     schema_version: str = SCHEMA_VERSION
