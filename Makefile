@@ -1,0 +1,56 @@
+# rocescope: `make demo` and `make test` do all the set-up they need.
+# PYTHON=/path/to/python3 chooses the interpreter, CAPTURE=file.pcap what the demo analyses.
+
+CAPTURE ?= tests/data/i03_write_reorder5_AtoB.atB.pcap.gz
+PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test lint format check bench clean system-packages
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+demo: .venv/.installed system-packages ## set up, analyse a bundled real capture, print the report
+	@.venv/bin/rocescope analyze $(CAPTURE)
+
+test: .venv/.dev system-packages ## run the tests
+	@.venv/bin/python -m pytest
+
+lint: .venv/.dev ## ruff, mypy and import-linter
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+format: .venv/.dev ## format the code
+	.venv/bin/ruff check --fix-only .
+	.venv/bin/ruff format .
+
+check: lint test ## everything that must pass before a commit
+
+bench: .venv/.dev ## measure speed and memory beside the usual tools
+	.venv/bin/python benchmarks/run.py
+
+clean: ## remove the environment and all caches
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+		.import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+system-packages: .venv/bin/python
+	@.ci/system-packages
+
+.venv/bin/python:
+	@python=$$(PYTHON='$(PYTHON)' .ci/python) && echo "creating .venv with $$python ..." >&2 && \
+		.ci/venv "$$python"
+
+# An environment whose checkout was moved or whose Python is gone is rebuilt by `make clean`.
+.venv/.installed: .venv/bin/python pyproject.toml constraints.txt
+	@echo "installing rocescope and its dependencies ..." >&2
+	@$(PIP) install --constraint constraints.txt setuptools
+	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable .
+	@touch $@
+
+.venv/.dev: .venv/.installed
+	@echo "installing the development tools ..." >&2
+	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	@touch $@

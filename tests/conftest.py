@@ -1,0 +1,48 @@
+"""Fixtures and settings every test shares."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Kernels compile on their first call, so an example may take seconds; CI must not be random.
+settings.register_profile("local", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("ROCESCOPE_REQUIRE_TOOLS") else "local")
+
+
+@pytest.fixture(scope="session")
+def checkout() -> Path:
+    """The root of the checkout, which is also the root of the package."""
+    return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def data(checkout: Path) -> Path:
+    """The folder of bundled captures."""
+    return checkout / "tests" / "data"
+
+
+@pytest.fixture(scope="session")
+def need_tool() -> Callable[[str], str]:
+    """`need_tool("tshark")` is its path; without the tool the test is skipped.
+
+    With ROCESCOPE_REQUIRE_TOOLS set (as .ci/run does) it fails instead, so that
+    no check is lost unnoticed.
+    """
+
+    def need(name: str) -> str:
+        path = shutil.which(name)
+        if path is None:
+            reason = f"{name} is not installed"
+            if os.environ.get("ROCESCOPE_REQUIRE_TOOLS"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+        return path
+
+    return need

@@ -1,0 +1,41 @@
+"""The command line starts without the heavy libraries; the analyzer never draws."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("numpy", "numba", "pyarrow", "rich", "textual", "scapy", "pyshark", "dpkt")
+
+
+def modules_after(statement: str) -> set[str]:
+    """Top-level modules loaded once a fresh interpreter has run `statement`."""
+    code = f"{statement}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["rocescope", "rocescope.cli"])
+def test_importing_the_command_line_loads_nothing_heavy(module: str) -> None:
+    loaded = modules_after(f"import {module}")
+    assert "rocescope" in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_version_is_printed_without_the_heavy_libraries() -> None:
+    loaded = modules_after(
+        "import sys, contextlib, io\n"
+        "import rocescope.cli\n"
+        "sys.argv = ['rocescope', '--version']\n"
+        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "    rocescope.cli.main()"
+    )
+    assert loaded.isdisjoint({"numpy", "numba", "pyarrow", "textual"})
+
+
+def test_the_packet_table_loads_no_user_interface() -> None:
+    loaded = modules_after("import rocescope.analyzer.packets")
+    assert "numpy" in loaded
+    assert loaded.isdisjoint({"rich", "textual"})

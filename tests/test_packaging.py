@@ -1,0 +1,108 @@
+"""The checkout is the package: what lies in it is what gets installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SUBPACKAGE_ROOTS = ("analyzer", "probes", "replay", "tui")
+
+
+@pytest.fixture(scope="module")
+def pyproject(checkout: Path) -> dict[str, Any]:
+    return tomllib.loads((checkout / "pyproject.toml").read_text())
+
+
+def folders_with_code(checkout: Path) -> set[str]:
+    """Every folder of the package that holds Python files, as a dotted name."""
+    folders = {
+        path.parent.relative_to(checkout)
+        for root in SUBPACKAGE_ROOTS
+        for path in (checkout / root).rglob("*.py")
+    }
+    return {"rocescope", *(".".join(("rocescope", *folder.parts)) for folder in folders)}
+
+
+def test_root_holds_exactly_the_root_package(checkout: Path) -> None:
+    # Every other module at the root would land in the wheel.
+    assert {path.name for path in checkout.glob("*.py")} == {"__init__.py", "__main__.py", "cli.py"}
+
+
+def test_packages_list_equals_the_tree(checkout: Path, pyproject: dict[str, Any]) -> None:
+    # A package that is not listed works in an editable install and is missing from the wheel.
+    setuptools = pyproject["tool"]["setuptools"]
+    assert set(setuptools["packages"]) == folders_with_code(checkout)
+    for package, folder in setuptools["package-dir"].items():
+        assert folder == ("/".join(package.split(".")[1:]) or "."), package
+    assert set(setuptools["package-dir"]) == set(setuptools["packages"])
+
+
+def test_every_package_folder_has_an_init(checkout: Path) -> None:
+    for package in folders_with_code(checkout) - {"rocescope"}:
+        assert (checkout.joinpath(*package.split(".")[1:]) / "__init__.py").exists(), package
+
+
+def test_every_dependency_has_an_exact_version(checkout: Path, pyproject: dict[str, Any]) -> None:
+    pinned = {
+        line.partition("==")[0].lower().replace("_", "-")
+        for line in (checkout / "constraints.txt").read_text().splitlines()
+        if line and not line.startswith("#")
+    }
+    project = pyproject["project"]
+    wanted = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+    names = {name.partition(">")[0].partition("[")[0].lower() for name in wanted} - {"rocescope"}
+    assert names <= pinned
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built without network from a copy of the tracked files."""
+    work = tmp_path_factory.mktemp("wheel")
+    source = work / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "py.typed", "__init__.py"):
+        (source / name).write_bytes((checkout / name).read_bytes())
+    for name in ("__main__.py", "cli.py"):
+        (source / name).write_bytes((checkout / name).read_bytes())
+    for root in SUBPACKAGE_ROOTS:
+        for path in (checkout / root).rglob("*"):
+            if path.is_file() and path.suffix in (".py", ".c", ".h", ".tcss"):
+                target = source / path.relative_to(checkout)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(path.read_bytes())
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run(
+        [*command, "--no-build-isolation", "--wheel-dir", str(work), str(source)], check=True
+    )
+    (built,) = work.glob("*.whl")
+    return built
+
+
+def test_wheel_holds_the_whole_package_and_nothing_else(checkout: Path, wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    expected = {f"rocescope/{name}" for name in ("__init__.py", "__main__.py", "cli.py")}
+    expected.add("rocescope/py.typed")
+    for root in SUBPACKAGE_ROOTS:
+        for pattern in ("*.py", "*.c", "*.h", "*.tcss"):
+            for path in (checkout / root).rglob(pattern):
+                expected.add(f"rocescope/{path.relative_to(checkout)}")
+    assert names == expected
+
+
+def test_wheel_says_how_to_start_it_and_its_licence(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        texts = {
+            Path(name).name: archive.read(name).decode()
+            for name in archive.namelist()
+            if ".dist-info/" in name
+        }
+    assert "rocescope = rocescope.cli:main" in texts["entry_points.txt"]
+    assert "License-Expression: MIT" in texts["METADATA"]
+    assert texts["LICENSE"].startswith("MIT License")
