@@ -1,1 +1,104 @@
-def main() -> None: ...
+"""The command line: finds the command, runs it, and turns every end into an exit code.
+
+Nothing heavy is imported here; each command's module is loaded when it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version as installed_version
+
+from cyclopts import App, CycloptsError
+
+from .analyzer.errors import RocescopeError, UsageError
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+ANALYZE_EXAMPLES = """\
+Examples:
+  rocescope analyze capture.pcap.gz
+  rocescope analyze leaf1-spine*.pcap --path-by tap
+  rocescope analyze capture.pcapng --filter 'ip.src == 10.0.1.0/24 and not cnp'
+  rocescope analyze capture.pcap --format json | jq '.flows[] | select(.missing_packets > 0)'
+  tcpdump -i eth2 -s 128 -w - udp port 4791 | rocescope analyze -
+"""
+EXPORT_EXAMPLES = """\
+Examples:
+  rocescope export capture.pcap -o packets.parquet
+  rocescope export capture.pcap -o acks.arrow --filter 'opcode == RC_ACK'
+"""
+SCHEMA_EXAMPLES = """\
+Examples:
+  rocescope schema > rocescope.schema.json
+"""
+EPILOGUE = """\
+Start with: rocescope analyze capture.pcap
+
+Data goes to standard output, words and progress to standard error. Exit codes: 0 done,
+1 failed, 2 usage, 3 no permission to capture, 4 unreadable input, 130 interrupted.
+--traceback, given to any command, shows where an internal error happened.
+"""
+
+app = App(
+    name="rocescope",
+    help="Show what every queue pair of a RoCEv2 capture did: paths, reordering, loss, congestion.",
+    help_epilogue=EPILOGUE,
+    help_format="plaintext",
+    version=lambda: installed_version("rocescope"),
+    exit_on_error=False,
+    print_error=False,
+    suppress_keyboard_interrupt=False,
+    result_action="return_value",
+)
+app["--help"].group = app["--version"].group = "Options"
+_COMMANDS = "rocescope.commands"
+app.command(f"{_COMMANDS}.analyze:analyze", name="analyze", help_epilogue=ANALYZE_EXAMPLES)
+app.command(f"{_COMMANDS}.export:export", name="export", help_epilogue=EXPORT_EXAMPLES)
+app.command(f"{_COMMANDS}.schema:schema", name="schema", help_epilogue=SCHEMA_EXAMPLES)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave the process with its exit code."""
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code; every error becomes one line."""
+    traceback = "--traceback" in arguments
+    arguments = [_standard_input(argument) for argument in arguments if argument != "--traceback"]
+    try:
+        code = app(arguments)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except BrokenPipeError:
+        # The reader (`| head`) has gone; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+    except CycloptsError as error:
+        return _complain(_one_line(error), UsageError.exit_code)
+    except RocescopeError as error:
+        return _complain(_one_line(error), error.exit_code)
+    except Exception as error:
+        if traceback:
+            raise
+        what = f"internal error: {type(error).__name__}: {_one_line(error)}"
+        return _complain(f"{what}; run with --traceback to see where", 1)
+
+
+def _standard_input(argument: str) -> str:
+    """`-` is a file here; the parser would take it for an option."""
+    return "/dev/stdin" if argument == "-" else argument
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"rocescope: {message}", file=sys.stderr)
+    return code

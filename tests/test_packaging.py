@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-SUBPACKAGE_ROOTS = ("analyzer", "probes", "replay", "tui")
+SUBPACKAGE_ROOTS = ("analyzer", "commands", "probes", "replay", "tui")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,23 @@
+"""How far an analysis has come: what the engine tells whoever shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One report of progress; the engine sends a few per second and one at the end."""
+
+    path: str
+    """The file being read."""
+    bytes_done: int
+    """Bytes of all input files read so far, as they lie on disk (compressed if they are)."""
+    bytes_total: int | None
+    """Bytes of all input files; None when unknown (standard input, a growing file)."""
+    frames: int
+    """Frames read so far."""
+    packets: int
+    """RoCE packets decoded so far."""
+    compiling: bool = False
+    """Kernels are being compiled: this happens once per machine and takes some seconds."""
