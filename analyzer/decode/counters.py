@@ -1,0 +1,195 @@
+"""What a capture held besides RoCE packets, and what could not be decoded."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import outcomes
+from .pause import N_CLASSES, N_FIELDS, PauseCounts, pause_counts
+
+ETHERTYPE_NAMES: Final = {
+    0x0000: "802.3 LLC",
+    0x0806: "ARP",
+    0x22F3: "TRILL",
+    0x6558: "Ethernet bridging",
+    0x8035: "RARP",
+    0x8808: "MAC control",
+    0x8809: "slow protocols (LACP)",
+    0x8847: "MPLS",
+    0x8848: "MPLS multicast",
+    0x8863: "PPPoE discovery",
+    0x8864: "PPPoE session",
+    0x888E: "802.1X",
+    0x88CC: "LLDP",
+    0x88E5: "MACsec",
+    0x88F7: "PTP",
+    0x8906: "FCoE",
+    0x8914: "FIP",
+    0x8915: "RoCEv1 without BTH",
+}
+PROTOCOL_NAMES: Final = {
+    1: "ICMP",
+    2: "IGMP",
+    4: "IPv4 in IP",
+    6: "TCP",
+    17: "UDP",
+    41: "IPv6 in IP",
+    47: "GRE",
+    50: "ESP",
+    51: "AH",
+    58: "ICMPv6",
+    89: "OSPF",
+    103: "PIM",
+    112: "VRRP",
+    115: "L2TP",
+    132: "SCTP",
+}
+
+
+class CounterArrays(NamedTuple):
+    """The counters as the decoding kernel fills them, all int64."""
+
+    outcomes: NDArray[np.int64]
+    """int64[taps, N_OUTCOMES]: frames by what became of them."""
+    notes: NDArray[np.int64]
+    """int64[taps, N_NOTES]"""
+    ethertypes: NDArray[np.int64]
+    """int64[65536]: frames that are neither IP nor RoCE; 802.3 lengths count at 0."""
+    protocols: NDArray[np.int64]
+    """int64[256]: IP packets that are not UDP."""
+    udp_ports: NDArray[np.int64]
+    """int64[65536]: UDP datagrams by a destination port that is not RoCE's."""
+    pause: NDArray[np.int64]
+    """int64[taps, 9, N_FIELDS], see pause.py."""
+    rates: NDArray[np.int64]
+    """int64[taps]: link rate, bit/s, 0 when unknown."""
+
+
+class DecodeCounters:
+    """Exact counts over everything a decoder has seen. Per tap where a tap is named."""
+
+    def __init__(self) -> None:
+        self._arrays = CounterArrays(
+            np.zeros((0, outcomes.N_OUTCOMES), np.int64),
+            np.zeros((0, outcomes.N_NOTES), np.int64),
+            np.zeros(65536, np.int64),
+            np.zeros(256, np.int64),
+            np.zeros(65536, np.int64),
+            np.zeros((0, N_CLASSES, N_FIELDS), np.int64),
+            np.zeros(0, np.int64),
+        )
+
+    @property
+    def arrays(self) -> CounterArrays:
+        """The arrays to hand to the kernel."""
+        return self._arrays
+
+    def set_rates(self, rates: NDArray[np.int64]) -> None:
+        """Make room for len(rates) taps and note their link rates (bit/s, 0 unknown)."""
+        a = self._arrays
+        more = len(rates) - len(a.rates)
+        if more > 0:
+            a = a._replace(
+                outcomes=np.pad(a.outcomes, ((0, more), (0, 0))),
+                notes=np.pad(a.notes, ((0, more), (0, 0))),
+                pause=np.pad(a.pause, ((0, more), (0, 0), (0, 0))),
+            )
+        self._arrays = a._replace(rates=rates)
+
+    def _outcome(self, kind: int, tap: int | None) -> int:
+        column = self._arrays.outcomes[:, kind]
+        return int(column.sum() if tap is None else column[tap])
+
+    def _note(self, kind: int, tap: int | None) -> int:
+        column = self._arrays.notes[:, kind]
+        return int(column.sum() if tap is None else column[tap])
+
+    def frames(self, tap: int | None = None) -> int:
+        """All frames, of one tap or of all."""
+        a = self._arrays.outcomes
+        return int(a.sum() if tap is None else a[tap].sum())
+
+    def roce_packets(self, tap: int | None = None) -> int:
+        """Frames that became rows of the packet table."""
+        return self._outcome(outcomes.ROCE, tap)
+
+    def later_fragments(self, tap: int | None = None) -> int:
+        """IP fragments of UDP datagrams without the transport header: their ports are unknown."""
+        return self._outcome(outcomes.LATER_FRAGMENT, tap)
+
+    def pause_frames(self, tap: int | None = None) -> int:
+        """PFC and global pause frames."""
+        return self._outcome(outcomes.PAUSE, tap)
+
+    def undecodable(self, tap: int | None = None) -> dict[str, int]:
+        """Frames that could not be read as far as the BTH, by reason; only reasons that occur."""
+        counts = {text: self._outcome(kind, tap) for kind, text in outcomes.UNDECODABLE.items()}
+        return {text: n for text, n in counts.items() if n}
+
+    def undecodable_frames(self, tap: int | None = None) -> int:
+        """Sum of `undecodable`."""
+        return sum(self.undecodable(tap).values())
+
+    def vlan_tagged(self, tap: int | None = None) -> int:
+        """Frames with one or more VLAN tags, RoCE or not."""
+        return self._note(outcomes.VLAN_TAGGED, tap)
+
+    def first_fragments(self, tap: int | None = None) -> int:
+        """Rows that are the first fragment of an IP datagram."""
+        return self._note(outcomes.FIRST_FRAGMENTS, tap)
+
+    def length_mismatches(self, tap: int | None = None) -> int:
+        """Rows whose IP, UDP and frame lengths contradict each other."""
+        return self._note(outcomes.LENGTH_MISMATCHES, tap)
+
+    def unknown_opcodes(self, tap: int | None = None) -> int:
+        """Rows whose opcode is not in the standard (manufacturer-specific ones included)."""
+        return self._note(outcomes.UNKNOWN_OPCODES, tap)
+
+    def snapped_headers(self, tap: int | None = None) -> int:
+        """Rows whose capture holds less than the opcode's extension headers."""
+        return self._note(outcomes.SNAPPED_HEADERS, tap)
+
+    def roce_v1_packets(self, tap: int | None = None) -> int:
+        """Rows of RoCEv1."""
+        return self._note(outcomes.ROCE_V1_PACKETS, tap)
+
+    def general_services_packets(self, tap: int | None = None) -> int:
+        """UD rows to queue pair 1."""
+        return self._note(outcomes.GENERAL_SERVICES, tap)
+
+    def icrc(self, tap: int | None = None) -> dict[str, int]:
+        """Rows by ICRC state: `unchecked`, `ok`, `bad`, `truncated`."""
+        kinds = {
+            "unchecked": outcomes.ICRC_UNCHECKED_NOTE,
+            "ok": outcomes.ICRC_OK_NOTE,
+            "bad": outcomes.ICRC_BAD_NOTE,
+            "truncated": outcomes.ICRC_TRUNCATED_NOTE,
+        }
+        return {name: self._note(kind, tap) for name, kind in kinds.items()}
+
+    def pause(self) -> list[PauseCounts]:
+        """Pause frames per tap and priority, where there are any."""
+        return pause_counts(self._arrays.pause, self._arrays.rates)
+
+    def contents(self) -> list[tuple[str, int]]:
+        """What the frames are, by name, most frequent first: [("ARP", 3), ("UDP port 4789", 1)].
+
+        Counts add up to `frames()`.
+        """
+        a = self._arrays
+        found = [("RoCE", self.roce_packets()), ("pause (PFC, 802.3x)", self.pause_frames())]
+        found.append(("later IP fragment", self.later_fragments()))
+        for value in np.flatnonzero(a.ethertypes):
+            name = ETHERTYPE_NAMES.get(int(value), f"EtherType 0x{int(value):04x}")
+            found.append((name, int(a.ethertypes[value])))
+        for value in np.flatnonzero(a.protocols):
+            name = PROTOCOL_NAMES.get(int(value), f"IP protocol {int(value)}")
+            found.append((name, int(a.protocols[value])))
+        for value in np.flatnonzero(a.udp_ports):
+            found.append((f"UDP port {int(value)}", int(a.udp_ports[value])))
+        found += self.undecodable().items()
+        return sorted(((name, n) for name, n in found if n), key=lambda item: (-item[1], item[0]))

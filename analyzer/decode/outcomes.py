@@ -1,0 +1,54 @@
+"""What can become of a frame, and what is counted about it.
+
+Every frame has exactly one outcome, so the outcomes of a tap add up to its
+frames. Notes are counted besides.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Outcomes.
+ROCE = 0
+OTHER_ETHERTYPE = 1
+OTHER_PROTOCOL = 2
+OTHER_UDP_PORT = 3
+PAUSE = 4
+LATER_FRAGMENT = 5
+UNKNOWN_LINK_TYPE = 6
+TRUNCATED_LINK = 7
+TRUNCATED_PAUSE = 8
+TRUNCATED_IP = 9
+TRUNCATED_UDP = 10
+TRUNCATED_BTH = 11
+BAD_VLAN = 12
+BAD_IP_HEADER = 13
+BAD_LENGTH = 14
+N_OUTCOMES = 15
+
+UNDECODABLE: Final = {
+    UNKNOWN_LINK_TYPE: "unknown link type",
+    TRUNCATED_LINK: "truncated in the link header",
+    TRUNCATED_PAUSE: "truncated in a pause frame",
+    TRUNCATED_IP: "truncated in the IP header",
+    TRUNCATED_UDP: "truncated in the UDP header",
+    TRUNCATED_BTH: "truncated before the end of the BTH",
+    BAD_VLAN: "more than four VLAN tags",
+    BAD_IP_HEADER: "bad IP header",
+    BAD_LENGTH: "IP or UDP length too short for a BTH",
+}
+"""Outcomes that mean: could not be read, and why."""
+
+# Notes. The first four are the values of `icrc_state`.
+ICRC_UNCHECKED_NOTE = 0
+ICRC_OK_NOTE = 1
+ICRC_BAD_NOTE = 2
+ICRC_TRUNCATED_NOTE = 3
+VLAN_TAGGED = 4
+FIRST_FRAGMENTS = 5
+LENGTH_MISMATCHES = 6
+UNKNOWN_OPCODES = 7
+SNAPPED_HEADERS = 8
+ROCE_V1_PACKETS = 9
+GENERAL_SERVICES = 10  # UD packets to queue pair 1: management datagrams
+N_NOTES = 11
