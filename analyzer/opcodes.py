@@ -73,7 +73,7 @@ ACKNOWLEDGE = 0x010  # ACK, NAK or RNR NAK
 BEGINS = 0x020  # first packet of a message or READ response (First, Only)
 ENDS = 0x040  # last packet of a message or READ response (Last, Only)
 FULL = 0x080  # First or Middle: its payload is one path MTU
-SEQUENCED = 0x100  # PSNs are consecutive in its space (not UD, not CNP)
+SEQUENCED = 0x100  # PSNs are consecutive in its space (RC, UC, XRC)
 ATOMIC = 0x200
 
 
@@ -91,7 +91,7 @@ def _classify(opcode: int) -> int:
         bits |= RESPONSE_DATA
     else:
         bits |= REQUEST
-    if transport != UD:
+    if transport in (RC, UC, XRC):  # the PSNs of RD belong to an EE context, not to the QP
         bits |= SEQUENCED
     if name == "READ_REQUEST":
         bits |= READ_REQUEST

@@ -1,0 +1,146 @@
+"""Which one-way flow each packet belongs to: (source, destination, destination QPN) -> index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernel import inlined, kernel
+from ..opcodes import FULL, OPCODE_CLASS, SEQUENCED
+from ..packets import IPV6
+from .state import State, USED_FLOWS, USED_PAIRS
+
+_EMPTY = -1
+_SHIFT_1, _SHIFT_2 = np.uint64(29), np.uint64(32)
+_MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)  # from the splitmix64 finaliser
+
+
+@inlined
+def _mixed(a: int, b: int, c: int) -> int:
+    """A well-mixed non-negative number of three 32-bit fields."""
+    h = (np.uint64(a) << _SHIFT_2) | np.uint64(b)
+    h ^= np.uint64(c) * _MULTIPLIER
+    h ^= h >> _SHIFT_1
+    h *= _MULTIPLIER
+    h ^= h >> _SHIFT_2
+    return np.int64(h >> np.uint64(1))
+
+
+@inlined
+def _pair_of(state: Any, pair_slots: Any, src: int, dst: int) -> int:
+    """Index of the host pair, made when new."""
+    low, high = min(src, dst), max(src, dst)
+    mask = len(pair_slots) - 1
+    at = _mixed(low, high, 0) & mask
+    while pair_slots[at] != _EMPTY:
+        index = pair_slots[at]
+        if state.pairs[index].low == low and state.pairs[index].high == high:
+            return np.int64(index)
+        at = (at + 1) & mask
+    index = state.used[USED_PAIRS]
+    state.used[USED_PAIRS] += 1
+    pair_slots[at] = index
+    state.pairs[index].low = low
+    state.pairs[index].high = high
+    state.pairs[index].head[0] = _EMPTY
+    state.pairs[index].head[1] = _EMPTY
+    return np.int64(index)
+
+
+@inlined
+def _new_flow(
+    state: Any, pair_slots: Any, src: int, dst: int, dest_qp: int, time: int, ipv6: int
+) -> int:
+    index = state.used[USED_FLOWS]
+    state.used[USED_FLOWS] += 1
+    flow = state.flows[index]
+    flow.src, flow.dst, flow.dest_qp = src, dst, dest_qp
+    flow.peer = _EMPTY
+    flow.candidate = _EMPTY
+    flow.recent = _EMPTY
+    flow.first_time = time
+    flow.last_time = time
+    flow.ipv6 = ipv6
+    pair = _pair_of(state, pair_slots, src, dst)
+    direction = 0 if src <= dst else 1
+    flow.pair = pair
+    flow.next_in_pair = state.pairs[pair].head[direction]
+    state.pairs[pair].head[direction] = index
+    return np.int64(index)
+
+
+@kernel
+def assign(
+    state: State,
+    flow_slots: NDArray[np.int32],
+    pair_slots: NDArray[np.int32],
+    src: NDArray[np.uint32],
+    dst: NDArray[np.uint32],
+    dest_qp: NDArray[np.uint32],
+    opcode: NDArray[np.uint8],
+    payload_bytes: NDArray[np.uint32],
+    decode_flags: NDArray[np.uint8],
+    time_ns: NDArray[np.int64],
+    start: int,
+    flow_of_row: NDArray[np.int32],
+) -> int:
+    """Fill `flow_of_row[start:]` and learn the path MTU of flows and host pairs.
+
+    Returns the row it stopped at: the number of rows, or less when the tables
+    must grow first. First and Middle packets carry exactly one path MTU.
+    """
+    mask = len(flow_slots) - 1
+    last = np.int64(_EMPTY)
+    last_src = last_dst = last_qp = np.int64(-1)
+    room = min(len(state.flows), len(flow_slots) // 2)
+    for i in range(start, len(src)):
+        s, d, q = np.int64(src[i]), np.int64(dst[i]), np.int64(dest_qp[i])
+        if last < 0 or s != last_src or d != last_dst or q != last_qp:
+            at = _mixed(s, d, q) & mask
+            last = np.int64(_EMPTY)
+            while flow_slots[at] != _EMPTY:
+                index = np.int64(flow_slots[at])
+                flow = state.flows[index]
+                if flow.dest_qp == q and flow.src == s and flow.dst == d:
+                    last = index
+                    break
+                at = (at + 1) & mask
+            if last < 0:
+                if state.used[USED_FLOWS] >= room:
+                    return i
+                last = _new_flow(
+                    state, pair_slots, s, d, q, time_ns[i], np.int64(decode_flags[i] & IPV6)
+                )
+                flow_slots[at] = last
+            last_src, last_dst, last_qp = s, d, q
+        flow_of_row[i] = last
+        bits = OPCODE_CLASS[opcode[i]]
+        if bits & FULL and bits & SEQUENCED and payload_bytes[i] <= 4096:
+            payload = payload_bytes[i]
+            if payload > state.flows[last].path_mtu:
+                state.flows[last].path_mtu = payload
+                pair = state.pairs[state.flows[last].pair]
+                if payload > pair.path_mtu:
+                    pair.path_mtu = payload
+    return len(src)
+
+
+@kernel
+def rebuild_slots(state: State, flow_slots: NDArray[np.int32], pair_slots: NDArray[np.int32]) -> None:
+    """Enter all flows and host pairs into freshly emptied hash tables."""
+    mask = len(flow_slots) - 1
+    for index in range(state.used[USED_FLOWS]):
+        flow = state.flows[index]
+        at = _mixed(np.int64(flow.src), np.int64(flow.dst), np.int64(flow.dest_qp)) & mask
+        while flow_slots[at] != _EMPTY:
+            at = (at + 1) & mask
+        flow_slots[at] = index
+    mask = len(pair_slots) - 1
+    for index in range(state.used[USED_PAIRS]):
+        pair = state.pairs[index]
+        at = _mixed(np.int64(pair.low), np.int64(pair.high), 0) & mask
+        while pair_slots[at] != _EMPTY:
+            at = (at + 1) & mask
+        pair_slots[at] = index

@@ -1,0 +1,258 @@
+"""State the tracker keeps: per flow, per PSN stream and per recent PSN. Layouts only.
+
+Each is one numpy record per item, so that a packet touches few cache lines.
+Memory is bounded by the number of flows: windows grow only while PSNs are
+missing, and never beyond `MAX_WINDOW` slots each and `MAX_SLOTS` in all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# --- per flow ---------------------------------------------------------------
+
+FLOW = np.dtype(
+    [
+        ("src", "u4"),
+        ("dst", "u4"),
+        ("dest_qp", "u4"),
+        ("pair", "i4"),  # its host pair, index into `pairs`
+        ("next_in_pair", "i4"),  # next flow of the same host pair and direction, -1 at the end
+        ("peer", "i4"),  # other flow of its connection, -1 while unknown
+        ("evidence", "u1"),  # EVIDENCE_ bits of the peer
+        ("transport", "u1"),  # top three bits of the first sequenced opcode, else of the first
+        ("has_transport", "u1"),
+        ("ipv6", "u1"),
+        ("udp_sport", "u2"),  # of its latest packet
+        ("path_mtu", "u2"),  # largest First or Middle payload, 0 while unknown
+        # the IPv4 identification: does it tell transmissions apart?
+        ("last_id", "u2"),
+        ("id_started", "u1"),
+        ("ids_ascending", "u4"),  # steps that move a little forward
+        ("ids_other", "u4"),  # steps that do not
+        ("ids_same", "u4"),  # steps of 0 between different packets
+        # counts without copies at other taps
+        ("packets", "i8"),
+        ("wire_bytes", "i8"),
+        ("payload_bytes", "i8"),
+        ("request_packets", "i8"),
+        ("read_requests", "i8"),
+        ("response_packets", "i8"),
+        ("ack_packets", "i8"),
+        ("tap_copies", "i8"),
+        ("naks", "i8"),
+        ("rnr_naks", "i8"),
+        ("cnps", "i8"),
+        ("ecn_marked", "i8"),
+        ("first_time", "i8"),
+        ("last_time", "i8"),
+        # pairing in progress, on the side that answers
+        ("candidate", "i4"),
+        ("candidate_hits", "u2"),
+        ("pairing_tries", "u2"),
+        ("answers", "u4"),  # ACKs and responses since it has a peer
+        ("mismatches", "u4"),  # of these, with a PSN the peer did not send
+        # what the answering side told this flow
+        ("nak_pending", "u1"),  # NAK_PSN or NAK_RNR until the resend begins
+        ("nak_psn", "u4"),
+        ("nak_time", "i8"),
+        ("acked", "u1"),
+        ("ack_psn", "u4"),  # highest PSN acknowledged
+        ("nak_codes", "u4", (8,)),  # NAKs received by low bits of the code; 7 = any other
+        ("rnr_received", "u4"),
+        # go-back-N
+        ("in_rewind", "u1"),
+        ("rewind_trigger", "u1"),
+        ("rewind_next", "u4"),
+        ("rewinds", "i8"),
+        ("rewound_bytes", "i8"),
+        ("last_request_time", "i8"),
+        ("retransmitted_by", "i8", (5,)),
+        # packets without a PSN order seen lately, for copies: slots in `recents`
+        ("recent", "i8"),  # -1 until needed
+    ],
+    align=True,
+)
+
+NAK_NONE, NAK_PSN, NAK_RNR = range(3)
+
+BY_NAK, BY_RNR, BY_TIMEOUT, BY_IMPLIED, BY_UNKNOWN = range(5)
+TRIGGER_NAMES = ("nak", "rnr", "timeout", "implied", "unknown")
+
+EVIDENCE_ACK_PSN = 0x01
+EVIDENCE_READ_RESPONSE_PSN = 0x02
+EVIDENCE_NAK_PSN = 0x04
+EVIDENCE_UDP_SOURCE_PORT = 0x08
+EVIDENCE_CM = 0x10
+EVIDENCE_HOST_PROBE = 0x20
+EVIDENCE_NAMES = (
+    (EVIDENCE_CM, "cm"),
+    (EVIDENCE_HOST_PROBE, "host_probe"),
+    (EVIDENCE_ACK_PSN, "ack_psn"),
+    (EVIDENCE_READ_RESPONSE_PSN, "read_response_psn"),
+    (EVIDENCE_NAK_PSN, "nak_psn"),
+    (EVIDENCE_UDP_SOURCE_PORT, "udp_source_port"),
+)
+
+# --- per host pair: the two directions side by side --------------------------
+
+PAIR = np.dtype(
+    [
+        ("low", "u4"),  # smaller endpoint index
+        ("high", "u4"),
+        ("head", "i4", (2,)),  # first flow low -> high and high -> low
+        ("path_mtu", "u2"),  # largest First or Middle payload between the two hosts
+    ],
+    align=True,
+)
+
+# --- per PSN stream: two per flow --------------------------------------------
+
+REQUESTS, RESPONSES = 0, 1
+"""Stream of a flow: its own requests, and its READ responses and atomic ACKs,
+which count in the other side's request space."""
+
+STACK = 32
+
+STREAM = np.dtype(
+    [
+        ("started", "u1"),
+        ("mid_message", "u1"),  # the packet before `next` was a First or Middle
+        ("read_pending", "u1"),  # `next` is a guess: a READ of unknown path MTU came last
+        ("read_psn", "u4"),
+        ("read_length", "u4"),
+        ("next", "u4"),  # next expected PSN
+        ("window", "i8"),  # first slot of its window
+        ("window_bits", "u1"),  # log2 of the slots; 0 = no window yet
+        ("arrivals", "i8"),  # first copies of original transmissions: RFC 4737's index
+        ("next_dense", "i8"),  # `next` with PSNs reserved by READs squeezed out, unwrapped
+        ("missing", "i8"),  # PSNs of the window that are missing now
+        ("missing_evicted", "i8"),  # missing for ever: their slots were needed
+        ("missing_evicted_acked", "i8"),
+        ("new_packets", "i8"),  # IN_ORDER + AHEAD
+        ("reordered", "i8"),
+        ("recovered", "i8"),
+        ("retransmitted", "i8"),  # RETRANSMITTED, without recovered
+        ("duplicates", "i8"),
+        ("mirror_duplicates", "i8"),
+        ("restarts", "i8"),
+        ("max_extent", "i8"),
+        ("last_gap_arrival", "i8"),  # RFC 4737 4.5: latest discontinuity a late packet pointed at
+        ("last_gap_time", "i8"),
+        ("run", "i8"),  # RFC 4737 4.6: in-order packets since the last late one
+        ("runs", "i8"),
+        ("run_packets", "i8"),
+        ("run_packets_squared", "i8"),
+        ("max_n", "i8"),
+        ("n_counts", "i8", (STACK,)),  # packets whose n-reordering degree is n + 1; last: or more
+        # late arrivals with ascending PSNs, for n-reordering
+        ("late_depth", "i4"),
+        ("late_dense", "i8", (STACK,)),
+        ("late_arrival", "i8", (STACK,)),
+        ("floor_dense", "i8"),  # the latest entry that fell off the bottom
+        ("floor_arrival", "i8"),
+    ],
+    align=True,
+)
+
+# --- per recent PSN ------------------------------------------------------------
+
+EMPTY, SEEN, MISSING, SKIPPED = range(4)
+"""Slot states. SKIPPED: passed over, but nothing says that it must exist."""
+
+SLOT = np.dtype(
+    [
+        ("psn", "u4"),
+        ("ip_id", "u2"),  # of the latest transmission; missing: of the packet that jumped
+        ("state", "u1"),
+        ("hop_limit", "u1"),
+        ("bytes", "u4"),  # payload
+        ("tap", "u2"),  # that saw the latest transmission first
+        ("taps", "u8"),  # bit set of taps that saw it; tap 63 and above share a bit
+        ("arrival", "i8"),  # missing: index of the packet that jumped
+        ("time", "i8"),  # missing: of the packet that jumped
+        ("dense", "i8"),
+    ],
+    align=True,
+)
+
+FIRST_WINDOW_BITS = 7
+MAX_WINDOW_BITS = 16
+MAX_WINDOW = 1 << MAX_WINDOW_BITS
+MAX_SLOTS = 1 << 22
+"""At most 200 MB of windows; beyond it windows stop growing and evict instead."""
+
+RESTART_DISTANCE = 1 << 15
+"""A PSN this far from the expected one is a new sequence, not a gap."""
+
+# --- packets without PSN order, by (identification, PSN) -------------------------
+
+RECENT = np.dtype(
+    [
+        ("used", "u1"),
+        ("hop_limit", "u1"),
+        ("ip_id", "u2"),
+        ("psn", "u4"),
+        ("opcode", "u1"),
+        ("tap", "u2"),
+        ("taps", "u8"),
+    ],
+    align=True,
+)
+RECENT_ENTRIES = 64
+
+# --- events ------------------------------------------------------------------------
+
+EVENT = np.dtype(
+    [
+        ("time", "i8"),
+        ("frame_number", "i8"),
+        ("flow", "i4"),
+        ("kind", "u1"),
+        ("tap", "u2"),
+        ("psn", "u4"),
+        ("value", "i8"),
+    ],
+    align=True,
+)
+EVENT_NAK, EVENT_RNR_NAK, EVENT_REWIND, EVENT_RESTART, EVENT_GAP = range(5)
+EVENT_NAMES = ("nak", "rnr_nak", "rewind", "sequence_restart", "gap")
+MAX_EVENTS = 10_000
+
+# --- all of it, as the kernels see it -------------------------------------------------
+
+# Kinds of the histograms the tracker fills, in HistogramPool order.
+(
+    EXTENT,
+    LATE_TIME,
+    BYTE_OFFSET,
+    GAP_PACKETS,
+    GAP_TIME,
+    GAP_TO_NAK,
+    NAK_TO_RESEND,
+    TIMEOUT,
+) = range(8)
+HISTOGRAM_KINDS = 8
+
+
+class State(NamedTuple):
+    """Arrays of the tracker; `used` counts what is handed out of each."""
+
+    flows: NDArray[np.void]
+    pairs: NDArray[np.void]
+    streams: NDArray[np.void]
+    """STREAM[2 * flows]: 2 * flow + REQUESTS or RESPONSES."""
+    slots: NDArray[np.void]
+    recents: NDArray[np.void]
+    events: NDArray[np.void]
+    copies: NDArray[np.int64]
+    """int64[taps, taps]: packets first seen at one tap, then at another."""
+    used: NDArray[np.int64]
+    """int64[USED_KINDS], indexed by the USED_ constants."""
+
+
+USED_FLOWS, USED_PAIRS, USED_SLOTS, USED_RECENTS, USED_EVENTS, OMITTED_EVENTS = range(6)
+USED_KINDS = 6
