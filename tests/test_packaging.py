@@ -11,7 +11,19 @@ from typing import Any
 
 import pytest
 
-SUBPACKAGE_ROOTS = ("analyzer", "commands", "probes", "replay", "tui")
+NOT_PACKAGED = {"tests", "benchmarks", "docs", "build", "dist"}
+
+
+def package_roots(checkout: Path) -> list[Path]:
+    """The folders at the root that belong to the package."""
+    return [
+        path
+        for path in sorted(checkout.iterdir())
+        if path.is_dir()
+        and not path.name.startswith((".", "__"))
+        and not path.name.endswith(".egg-info")
+        and path.name not in NOT_PACKAGED
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +35,8 @@ def folders_with_code(checkout: Path) -> set[str]:
     """Every folder of the package that holds Python files, as a dotted name."""
     folders = {
         path.parent.relative_to(checkout)
-        for root in SUBPACKAGE_ROOTS
-        for path in (checkout / root).rglob("*.py")
+        for root in package_roots(checkout)
+        for path in root.rglob("*.py")
     }
     return {"rocescope", *(".".join(("rocescope", *folder.parts)) for folder in folders)}
 
@@ -70,8 +82,8 @@ def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (source / name).write_bytes((checkout / name).read_bytes())
     for name in ("__main__.py", "cli.py"):
         (source / name).write_bytes((checkout / name).read_bytes())
-    for root in SUBPACKAGE_ROOTS:
-        for path in (checkout / root).rglob("*"):
+    for root in package_roots(checkout):
+        for path in root.rglob("*"):
             if path.is_file() and path.suffix in (".py", ".c", ".h", ".tcss"):
                 target = source / path.relative_to(checkout)
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -89,9 +101,9 @@ def test_wheel_holds_the_whole_package_and_nothing_else(checkout: Path, wheel: P
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     expected = {f"rocescope/{name}" for name in ("__init__.py", "__main__.py", "cli.py")}
     expected.add("rocescope/py.typed")
-    for root in SUBPACKAGE_ROOTS:
+    for root in package_roots(checkout):
         for pattern in ("*.py", "*.c", "*.h", "*.tcss"):
-            for path in (checkout / root).rglob(pattern):
+            for path in root.rglob(pattern):
                 expected.add(f"rocescope/{path.relative_to(checkout)}")
     assert names == expected
 
