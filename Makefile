@@ -1,7 +1,8 @@
 # rocescope: `make demo` and `make test` do all the set-up they need.
-# PYTHON=/path/to/python3 chooses the interpreter, CAPTURE=file.pcap what the demo analyses.
+# PYTHON=/path/to/python3 chooses the interpreter, CAPTURE=file.pcap what `make demo` analyses.
 
-CAPTURE ?= tests/data/i03_write_reorder5_AtoB.atB.pcap.gz
+# Four links of a real leaf-spine fabric; one host sprays its packets over all of them.
+CAPTURE ?= tests/data/leafspine/r09_packet_spray_h1/leaf2-spine*.pcap.gz --path-by tap
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test lint format check bench clean system-packages
