@@ -5,7 +5,7 @@
 CAPTURE ?= tests/data/leafspine/r09_packet_spray_h1/leaf2-spine*.pcap.gz --path-by tap
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint format check bench clean system-packages
+.PHONY: demo test lint format check bench docs clean system-packages
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -31,6 +31,9 @@ check: lint test ## everything that must pass before a commit
 
 bench: .venv/.dev ## measure speed and memory beside the usual tools
 	.venv/bin/python benchmarks/run.py
+
+docs: .venv/.dev ## write the field tables of docs/formats.md
+	.venv/bin/python docs/generate.py
 
 clean: ## remove the environment and all caches
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \

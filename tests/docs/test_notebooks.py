@@ -1,0 +1,86 @@
+"""The examples of the notebook page run on an exported capture and give what tshark counts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CAPTURE = "leafspine/r09_packet_spray_h1/leaf2-spine1.pcap.gz"
+
+
+@pytest.fixture(scope="module")
+def exported(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with packets.parquet, as the page assumes."""
+    folder = tmp_path_factory.mktemp("notebook")
+    command = [sys.executable, "-m", "rocescope", "export", str(data / CAPTURE)]
+    subprocess.run([*command, "-o", str(folder / "packets.parquet")], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def names(checkout: Path, exported: Path) -> dict[str, Any]:
+    """The variables left by all code blocks of the page, run in order like a notebook."""
+    blocks = re.findall(
+        r"```python\n(.*?)```", (checkout / "docs/notebooks.md").read_text(), re.DOTALL
+    )
+    assert len(blocks) == 4
+    variables: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(exported)
+        for block in blocks:
+            exec(block, variables)
+        for name in ("naks", "silences"):  # relations are lazy and read the file when asked
+            variables[name] = variables[name].fetchall()
+    return variables
+
+
+@pytest.fixture(scope="module")
+def tshark_rows(data: Path, need_tool: Callable[[str], str]) -> list[list[str]]:
+    arguments = [need_tool("tshark"), "-n", "-r", str(data / CAPTURE), "-Y", "infiniband.bth"]
+    arguments += ["-T", "fields", "-E", "occurrence=f"]
+    for field in "ip.src ip.dst infiniband.bth.destqp udp.srcport frame.len ip.dsfield.ecn".split():
+        arguments += ["-e", field]
+    arguments += ["-e", "infiniband.aeth.syndrome"]
+    lines = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+    return [line.split("\t") for line in lines.splitlines()]
+
+
+def test_bytes_per_flow(names: dict[str, Any], tshark_rows: list[list[str]]) -> None:
+    by_flow: Counter[tuple[str, ...]] = Counter()
+    for src, dst, qp, _, length, *_ in tshark_rows:
+        by_flow[src, dst, qp] += int(length)
+    largest = sorted(by_flow.values(), reverse=True)[:10]
+    assert names["per_port"]["wire_bytes"].to_list() == largest
+
+
+def test_marked_packets(names: dict[str, Any], tshark_rows: list[list[str]]) -> None:
+    marked = names["marked"]
+    assert marked["packets"].sum() == len(tshark_rows)
+    ce = round((marked["ce"] * marked["packets"]).sum())
+    assert ce == sum(row[5] == "3" for row in tshark_rows)
+
+
+def test_naks_by_code(names: dict[str, Any], tshark_rows: list[list[str]]) -> None:
+    expected: Counter[int] = Counter()
+    for *_, syndrome in tshark_rows:
+        if syndrome and int(syndrome, 0) & 0x60 == 0x60:
+            expected[int(syndrome, 0)] += 1
+    found: Counter[int] = Counter()
+    for *_, syndrome, packets in names["naks"]:
+        found[syndrome] += packets
+    assert found == expected
+    assert sum(expected.values()) > 0
+
+
+def test_silences(names: dict[str, Any]) -> None:
+    longest = [row[-1] for row in names["silences"]]
+    assert len(longest) == 10
+    assert longest == sorted(longest, reverse=True)
+    assert all(gap > 0 for gap in longest)
