@@ -30,7 +30,7 @@ class EndpointArrays(NamedTuple):
     """uint64[len(slots) / 2]: first eight bytes of each address, in order of appearance."""
     low: NDArray[np.uint64]
     """uint64[len(slots) / 2]: last eight bytes."""
-    count: NDArray[np.int64]
+    used: NDArray[np.int64]
     """int64[1]: addresses in use."""
     key: NDArray[np.uint64]
     """uint64[2], random: keeps a capture from choosing addresses that all collide."""
@@ -42,22 +42,22 @@ def _slot_of(high: np.uint64, low: np.uint64, arrays: EndpointArrays) -> np.uint
     h ^= h >> np.uint64(32)
     h = (h ^ high ^ arrays.key[1]) * np.uint64(0xD6E8FEB86659FD93)
     h ^= h >> np.uint64(32)
-    return h & np.uint64(len(arrays.slots) - 1)
+    return np.uint64(h & np.uint64(len(arrays.slots) - 1))
 
 
 @inlined
-def intern(high: np.uint64, low: np.uint64, arrays: EndpointArrays) -> int:
+def intern(high: np.uint64, low: np.uint64, arrays: EndpointArrays) -> np.int64:
     """Index of an address, added when new. The caller has made sure of `has_room`."""
     mask = np.uint64(len(arrays.slots) - 1)
     slot = _slot_of(high, low, arrays)
     while True:
         index = np.int64(arrays.slots[slot])
         if index < 0:
-            index = arrays.count[0]
+            index = np.int64(arrays.used[0])
             arrays.slots[slot] = index
             arrays.high[index] = high
             arrays.low[index] = low
-            arrays.count[0] = index + 1
+            arrays.used[0] = index + 1
             return index
         if arrays.low[index] == low and arrays.high[index] == high:
             return index
@@ -67,7 +67,7 @@ def intern(high: np.uint64, low: np.uint64, arrays: EndpointArrays) -> int:
 @inlined
 def has_room(arrays: EndpointArrays, addresses: int) -> bool:
     """Whether so many more addresses fit before Python has to grow the table."""
-    return arrays.count[0] + addresses <= len(arrays.high)
+    return bool(arrays.used[0] + addresses <= len(arrays.high))
 
 
 @kernel
@@ -77,7 +77,7 @@ def _refill(high: NDArray[np.uint64], low: NDArray[np.uint64], arrays: EndpointA
 
 
 @kernel
-def _find(high: np.uint64, low: np.uint64, arrays: EndpointArrays) -> int:
+def _find(high: np.uint64, low: np.uint64, arrays: EndpointArrays) -> np.int64:
     mask = np.uint64(len(arrays.slots) - 1)
     slot = _slot_of(high, low, arrays)
     while True:
@@ -133,7 +133,7 @@ class Endpoints:
 
     def add(self, text: str) -> int:
         """Index of an address, added when new."""
-        if not int(self._arrays.count[0]) < len(self._arrays.high):
+        if not int(self._arrays.used[0]) < len(self._arrays.high):
             self.grow()
         high, low = _halves(text)
         index = int(_find(high, low, self._arrays))
@@ -161,4 +161,4 @@ class Endpoints:
         return [self.text(index) for index in range(len(self))]
 
     def __len__(self) -> int:
-        return int(self._arrays.count[0])
+        return int(self._arrays.used[0])

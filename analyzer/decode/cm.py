@@ -10,7 +10,7 @@ and 13 (MAD header); RDMA IP CM service, annex A11.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -137,7 +137,7 @@ def _parse(mad: bytes, table: PacketTable, row: int) -> CmMessage | None:
     )
 
 
-def _fields(kind: str, body: _Bytes) -> dict[str, int | str | None]:
+def _fields(kind: str, body: _Bytes) -> dict[str, Any]:
     if kind == "REQ":
         transport = body.bits(43, 1, 1, 0x3)
         mtu = body.bits(50, 1, 4, 0xF)
@@ -170,7 +170,7 @@ def _fields(kind: str, body: _Bytes) -> dict[str, int | str | None]:
             "service_id": body.number(12, 8),
             "q_key": body.number(20, 4),
         }
-    fields: dict[str, int | str | None] = {
+    fields: dict[str, Any] = {
         "local_comm_id": body.number(0, 4),
         "remote_comm_id": body.number(4, 4),
     }

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections import namedtuple
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..packets import COLUMNS, PacketTable
 
-Columns = namedtuple("Columns", [c.name for c in COLUMNS])  # type: ignore[misc]
-"""The columns of a packet table as kernels take them."""
+if TYPE_CHECKING:
+    Columns = PacketTable
+else:
+    # Kernels take named tuples, not dataclasses.
+    Columns = namedtuple("Columns", [c.name for c in COLUMNS])
 
 _STAGGER_BYTES = 576
 """Columns begin at different places of a page, else all of them share a few cache sets."""
@@ -65,4 +68,4 @@ def _bytes_for(rows: int) -> int:
 
 def table_of(columns: Columns, rows: int) -> PacketTable:
     """The first `rows` rows as a packet table; views, nothing is copied."""
-    return PacketTable(*(array[:rows] for array in columns))
+    return PacketTable(*(getattr(columns, c.name)[:rows] for c in COLUMNS))

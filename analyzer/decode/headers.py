@@ -19,7 +19,7 @@ from ..frames import (
 )
 from ..kernel import inlined
 from ..packets import U8
-from .load import be16, byte
+from .load import Int, be16, byte
 from .outcomes import BAD_IP_HEADER, BAD_VLAN, TRUNCATED_IP, TRUNCATED_LINK, UNKNOWN_LINK_TYPE
 
 ETHERTYPE_IPV4 = 0x0800
@@ -41,12 +41,12 @@ WHOLE, FIRST, LATER = 0, 1, 2
 
 
 @inlined
-def _is_vlan(ethertype: int) -> bool:
+def _is_vlan(ethertype: Int) -> bool:
     return ethertype in (ETHERTYPE_VLAN, ETHERTYPE_QINQ, ETHERTYPE_QINQ_OLD)
 
 
 @inlined
-def link_layer(data: U8, at: int, end: int, link_type: int) -> tuple[int, int, int, int]:
+def link_layer(data: U8, at: Int, end: Int, link_type: Int) -> tuple[Int, Int, Int, Int]:
     """(EtherType, where its payload begins, innermost TCI, VLAN tags) of a frame."""
     if link_type == LINKTYPE_ETHERNET:
         if end - at < 14:
@@ -93,7 +93,7 @@ def link_layer(data: U8, at: int, end: int, link_type: int) -> tuple[int, int, i
 
 
 @inlined
-def ipv4(data: U8, at: int, end: int) -> tuple[int, int, int, int]:
+def ipv4(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int, Int]:
     """(protocol, where its header begins, where the IP packet ends, fragment state)."""
     if end - at < 20:
         return -TRUNCATED_IP, at, at, WHOLE
@@ -114,7 +114,7 @@ def ipv4(data: U8, at: int, end: int) -> tuple[int, int, int, int]:
 
 
 @inlined
-def ipv6(data: U8, at: int, end: int) -> tuple[int, int, int, int]:
+def ipv6(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int, Int]:
     """As `ipv4`; also the GRH of RoCEv1, which has the same layout."""
     if end - at < 40:
         return -TRUNCATED_IP, at, at, WHOLE

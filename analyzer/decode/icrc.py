@@ -16,7 +16,7 @@ import numpy as np
 
 from ..kernel import inlined, kernel
 from ..packets import U8, U32
-from .load import byte
+from .load import Int, byte
 
 SCRATCH_BYTES = 128
 """Room for the masked headers: eight ones, IPv4 with options 60, UDP 8, BTH 12."""
@@ -40,7 +40,7 @@ TABLES: Final[U32] = _tables()
 
 
 @inlined
-def _le32(data: U8, at: int) -> np.uint32:
+def _le32(data: U8, at: Int) -> np.uint32:
     i = np.uint64(at)
     return (
         np.uint32(data[i])
@@ -51,7 +51,7 @@ def _le32(data: U8, at: int) -> np.uint32:
 
 
 @kernel
-def crc32_update(crc: np.uint32, data: U8, start: int, stop: int) -> np.uint32:
+def crc32_update(crc: np.uint32, data: U8, start: Int, stop: Int) -> np.uint32:
     """The CRC register after data[start:stop]; no initial value, no final complement."""
     eight, low = np.uint32(8), np.uint32(0xFF)
     at = start
@@ -76,7 +76,7 @@ def crc32_update(crc: np.uint32, data: U8, start: int, stop: int) -> np.uint32:
 
 
 @kernel
-def icrc(data: U8, ip: int, bth: int, stop: int, scratch: U8) -> int:
+def icrc(data: U8, ip: Int, bth: Int, stop: Int, scratch: U8) -> Int:
     """The ICRC of the packet whose IP header (or GRH) begins at `ip`, BTH at `bth`.
 
     `stop` is where the ICRC itself begins; data[ip:stop] is captured, bth - ip is at

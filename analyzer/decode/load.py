@@ -8,27 +8,32 @@ float64. The caller has checked that all bytes lie inside the frame.
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import numpy as np
 
 from ..kernel import inlined
 from ..packets import U8
 
+Int: TypeAlias = Any
+"""A signed integer: int and np.int64 are one type in a kernel, but not to a type checker."""
+
 
 @inlined
-def byte(data: U8, at: int) -> int:
+def byte(data: U8, at: Int) -> Int:
     """The byte at `at`."""
     return np.int64(data[np.uint64(at)])
 
 
 @inlined
-def be16(data: U8, at: int) -> int:
+def be16(data: U8, at: Int) -> Int:
     """Two bytes, most significant first."""
     i = np.uint64(at)
     return (np.int64(data[i]) << 8) | np.int64(data[i + np.uint64(1)])
 
 
 @inlined
-def be32(data: U8, at: int) -> int:
+def be32(data: U8, at: Int) -> Int:
     """Four bytes, most significant first."""
     i = np.uint64(at)
     value = (
@@ -41,7 +46,7 @@ def be32(data: U8, at: int) -> int:
 
 
 @inlined
-def be64(data: U8, at: int) -> np.uint64:
+def be64(data: U8, at: Int) -> np.uint64:
     """Eight bytes, most significant first, as uint64."""
     i = np.uint64(at)
     return (

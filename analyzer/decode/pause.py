@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..kernel import kernel
 from ..packets import I64, U8
-from .load import be16
+from .load import Int, be16
 from .outcomes import OTHER_ETHERTYPE, PAUSE, TRUNCATED_PAUSE
 
 GLOBAL_PAUSE_OPCODE = 0x0001
@@ -30,7 +30,7 @@ N_FIELDS = 6
 
 
 @kernel
-def _set_timer(state: I64, time_ns: int, quanta: int, bits_per_second: int) -> None:
+def _set_timer(state: I64, time_ns: Int, quanta: Int, bits_per_second: Int) -> None:
     """One frame's effect on one priority: state is int64[N_FIELDS]."""
     state[FRAMES] += 1
     state[QUANTA] += quanta
@@ -48,7 +48,7 @@ def _set_timer(state: I64, time_ns: int, quanta: int, bits_per_second: int) -> N
 
 
 @kernel
-def pause_frame(data: U8, at: int, end: int, time_ns: int, state: I64, bits_per_second: int) -> int:
+def pause_frame(data: U8, at: Int, end: Int, time_ns: Int, state: I64, bits_per_second: Int) -> Int:
     """Count a MAC control frame whose opcode is at `at`; gives the outcome of the frame.
 
     state: int64[N_CLASSES, N_FIELDS] of the frame's tap; bits_per_second: 0 when unknown.

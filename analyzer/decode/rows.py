@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
-from .. import packets
 from ..endpoints import IPV4_MAPPED, EndpointArrays, has_room, intern
 from ..kernel import inlined, kernel
 from ..opcodes import KNOWN, OPCODE_CLASS
-from ..packets import I64, U8, U16, U32
+from ..packets import (
+    FIRST_FRAGMENT,
+    HAS_AETH,
+    HAS_DETH,
+    HAS_RETH,
+    I64,
+    ICRC_BAD,
+    ICRC_OK,
+    ICRC_TRUNCATED,
+    ICRC_UNCHECKED,
+    IPV6,
+    LENGTH_MISMATCH,
+    ROCE_V1,
+    SNAPPED,
+    U8,
+    U16,
+    U32,
+)
 from . import outcomes
 from .columns import Columns
 from .counters import CounterArrays
@@ -27,9 +41,9 @@ from .headers import (
     ipv6,
     link_layer,
 )
-from .icrc import icrc
+from .icrc import SCRATCH_BYTES, icrc
 from .layout import BTH_BYTES, ICRC_BYTES, LAYOUT
-from .load import be16, be32, be64, byte
+from .load import Int, be16, be32, be64, byte
 from .pause import pause_frame
 
 UDP_BYTES = 8
@@ -37,56 +51,45 @@ UD_SEND_ONLY, UD_SEND_ONLY_IMM = 0x64, 0x65
 GENERAL_SERVICES_QP = 1
 _SMALLEST_ETHERTYPE = 0x0600  # below, the field is an 802.3 length
 
-IPV6: Final = packets.IPV6
-ROCE_V1: Final = packets.ROCE_V1
-FIRST_FRAGMENT: Final = packets.FIRST_FRAGMENT
-SNAPPED: Final = packets.SNAPPED
-HAS_AETH: Final = packets.HAS_AETH
-HAS_RETH: Final = packets.HAS_RETH
-HAS_DETH: Final = packets.HAS_DETH
-LENGTH_MISMATCH: Final = packets.LENGTH_MISMATCH
-
 
 @inlined
-def _transport(
-    data: U8, at: int, end: int, stop: int, fragment: int, roce_ports: U8
-) -> tuple[int, int, int]:
-    """From UDP to the BTH: (BTH offset or minus an outcome, where the packet ends, mismatch).
+def _udp(data: U8, at: Int, end: Int, stop: Int, fragment: Int) -> tuple[Int, Int, Int]:
+    """A datagram to a RoCE port: (BTH offset or minus an outcome, end of the packet, mismatch).
 
-    `end` is the end of the captured bytes, `stop` that of the IP packet.
+    `end` is the end of the captured bytes, `stop` that of the IP packet. One way out only:
+    with several, numba counts references to the arrays for every packet.
     """
-    if end - at < 4:
-        return -outcomes.TRUNCATED_UDP, stop, 0
-    if roce_ports[be16(data, at + 2)] == 0:
-        return -outcomes.OTHER_UDP_PORT, stop, 0
-    if stop - at < UDP_BYTES + BTH_BYTES:
-        return -outcomes.BAD_LENGTH, stop, 0
-    if end - at < UDP_BYTES + BTH_BYTES:
-        return -outcomes.TRUNCATED_BTH, stop, 0
-    udp_length = be16(data, at + 4)
-    if udp_length < UDP_BYTES + BTH_BYTES:
-        return -outcomes.BAD_LENGTH, stop, 0
-    udp_stop = at + udp_length
+    needed = UDP_BYTES + BTH_BYTES
+    bth = at + UDP_BYTES
+    packet_stop = stop
     mismatch = 0
-    if fragment == FIRST:
-        # The UDP length spans all fragments: that of the whole RoCE packet.
-        if udp_stop < stop:
-            mismatch = LENGTH_MISMATCH
-        return at + UDP_BYTES, udp_stop, mismatch
-    if udp_stop != stop:
-        mismatch = LENGTH_MISMATCH
-    return at + UDP_BYTES, min(stop, udp_stop), mismatch
+    if stop - at < needed:
+        bth = -outcomes.BAD_LENGTH
+    elif end - at < needed:
+        bth = -outcomes.TRUNCATED_BTH
+    else:
+        udp_stop = at + be16(data, at + 4)
+        if udp_stop - at < needed:
+            bth = -outcomes.BAD_LENGTH
+        elif fragment == FIRST:
+            # The UDP length spans all fragments: it is that of the whole RoCE packet.
+            mismatch = LENGTH_MISMATCH if udp_stop < stop else 0
+            packet_stop = udp_stop
+        else:
+            mismatch = LENGTH_MISMATCH if udp_stop != stop else 0
+            packet_stop = min(stop, udp_stop)
+    return bth, packet_stop, mismatch
 
 
 @kernel
 def _icrc_state(
-    data: U8, ip: int, bth: int, end: int, stop: int, version: int, fragment: int, scratch: U8
-) -> int:
+    data: U8, ip: Int, bth: Int, end: Int, stop: Int, version: Int, fragment: Int, scratch: U8
+) -> Int:
     """Compare the stored ICRC of one packet: a value of the `icrc_state` column."""
     if fragment == FIRST or end < stop or stop - bth < BTH_BYTES + ICRC_BYTES:
-        return packets.ICRC_TRUNCATED
+        return ICRC_TRUNCATED
     if version == 6 and bth - ip > 48:
-        return packets.ICRC_UNCHECKED  # not defined for IPv6 extension headers
+        return ICRC_UNCHECKED  # not defined for IPv6 extension headers
     at = stop - ICRC_BYTES
     stored = (
         byte(data, at)
@@ -95,8 +98,8 @@ def _icrc_state(
         | (byte(data, at + 3) << 24)
     )
     if stored == icrc(data, ip, bth, at, scratch):
-        return packets.ICRC_OK
-    return packets.ICRC_BAD
+        return ICRC_OK
+    return ICRC_BAD
 
 
 @kernel
@@ -108,16 +111,16 @@ def decode_rows(
     time_ns: I64,
     tap: U16,
     link_type: U16,
-    first_frame: int,
-    first_row: int,
-    first_frame_number: int,
-    base_offset: int,
+    first_frame: Int,
+    first_row: Int,
+    first_frame_number: Int,
+    base_offset: Int,
     roce_ports: U8,
     check_icrc: bool,
     out: Columns,
     endpoints: EndpointArrays,
     counters: CounterArrays,
-) -> tuple[int, int]:
+) -> tuple[Int, Int]:
     """Decode frames from `first_frame` on into rows from `first_row` on.
 
     Gives (frames done, rows written). Stops early, before the frame it names,
@@ -126,21 +129,23 @@ def decode_rows(
     the counters; roce_ports is uint8[65536].
     """
     row = first_row
-    scratch = np.empty(128, np.uint8)
+    scratch = np.empty(SCRATCH_BYTES, np.uint8)
+    outcome = counters.outcomes
+    note = counters.notes
     for i in range(first_frame, len(offset)):
         if not has_room(endpoints, 2):
             return i, row
-        begin = offset[i]
-        end = begin + np.int64(captured[i])
-        t = np.int64(tap[i])
-        outcome = counters.outcomes[t]
-        note = counters.notes[t]
+        u = np.uint64(i)
+        r = np.uint64(row)
+        begin = offset[u]
+        end = begin + np.int64(captured[u])
+        t = np.uint64(tap[u])
 
-        ethertype, ip, vlan, tags = link_layer(data, begin, end, np.int64(link_type[i]))
+        ethertype, ip, vlan, tags = link_layer(data, begin, end, np.int64(link_type[u]))
         if tags > 0:
-            note[outcomes.VLAN_TAGGED] += 1
+            note[t, outcomes.VLAN_TAGGED] += 1
         if ethertype < 0:
-            outcome[-ethertype] += 1
+            outcome[t, np.uint64(-ethertype)] += 1
             continue
         version = 6
         if ethertype == ETHERTYPE_IPV4:
@@ -151,72 +156,77 @@ def decode_rows(
         else:
             kind = outcomes.OTHER_ETHERTYPE
             if ethertype == ETHERTYPE_MAC_CONTROL:
-                kind = pause_frame(data, ip, end, time_ns[i], counters.pause[t], counters.rates[t])
-            outcome[kind] += 1
+                kind = pause_frame(data, ip, end, time_ns[u], counters.pause[t], counters.rates[t])
+            outcome[t, np.uint64(kind)] += 1
             if kind == outcomes.OTHER_ETHERTYPE:
                 if ethertype < _SMALLEST_ETHERTYPE:
                     ethertype = 0
                 counters.ethertypes[ethertype] += 1
             continue
         if protocol < 0:
-            outcome[-protocol] += 1
+            outcome[t, np.uint64(-protocol)] += 1
             continue
 
         flags = 0
         sport = 0
         dport = 0
         if ethertype == ETHERTYPE_ROCE_V1:
-            if protocol != PROTOCOL_IB or fragment != 0:
-                outcome[outcomes.OTHER_ETHERTYPE] += 1
+            if protocol != PROTOCOL_IB or at - ip != 40:
+                outcome[t, outcomes.OTHER_ETHERTYPE] += 1
                 counters.ethertypes[ethertype] += 1
                 continue
             flags = IPV6 | ROCE_V1
             bth = at
             if stop - bth < BTH_BYTES:
-                outcome[outcomes.BAD_LENGTH] += 1
+                outcome[t, outcomes.BAD_LENGTH] += 1
                 continue
             if end - bth < BTH_BYTES:
-                outcome[outcomes.TRUNCATED_BTH] += 1
+                outcome[t, outcomes.TRUNCATED_BTH] += 1
                 continue
             packet_stop = stop
-            note[outcomes.ROCE_V1_PACKETS] += 1
+            note[t, outcomes.ROCE_V1_PACKETS] += 1
         else:
             if protocol != PROTOCOL_UDP:
-                outcome[outcomes.OTHER_PROTOCOL] += 1
+                outcome[t, outcomes.OTHER_PROTOCOL] += 1
                 counters.protocols[protocol] += 1
                 continue
             if fragment == LATER:
-                outcome[outcomes.LATER_FRAGMENT] += 1
+                outcome[t, outcomes.LATER_FRAGMENT] += 1
                 continue
-            bth, packet_stop, flags = _transport(data, at, end, stop, fragment, roce_ports)
+            if end - at < 4:
+                outcome[t, outcomes.TRUNCATED_UDP] += 1
+                continue
+            sport = be16(data, at)
+            dport = be16(data, at + 2)
+            if roce_ports[np.uint64(dport)] == 0:
+                outcome[t, outcomes.OTHER_UDP_PORT] += 1
+                counters.udp_ports[np.uint64(dport)] += 1
+                continue
+            bth, packet_stop, flags = _udp(data, at, end, stop, fragment)
             if bth < 0:
-                outcome[-bth] += 1
-                if bth == -outcomes.OTHER_UDP_PORT:
-                    counters.udp_ports[be16(data, at + 2)] += 1
+                outcome[t, np.uint64(-bth)] += 1
                 continue
             if version == 6:
                 flags |= IPV6
-            sport = be16(data, at)
-            dport = be16(data, at + 2)
-        outcome[outcomes.ROCE] += 1
+        outcome[t, outcomes.ROCE] += 1
 
         if version == 4:
             source = intern(np.uint64(0), np.uint64(IPV4_MAPPED | be32(data, ip + 12)), endpoints)
             destination = intern(
                 np.uint64(0), np.uint64(IPV4_MAPPED | be32(data, ip + 16)), endpoints
             )
-            out.flow_label[row] = 0
-            out.ip_id[row] = be16(data, ip + 4)
-            out.traffic_class[row] = byte(data, ip + 1)
-            out.hop_limit[row] = byte(data, ip + 8)
+            out.flow_label[r] = 0
+            out.ip_id[r] = be16(data, ip + 4)
+            out.traffic_class[r] = byte(data, ip + 1)
+            out.hop_limit[r] = byte(data, ip + 8)
         else:
             source = intern(be64(data, ip + 8), be64(data, ip + 16), endpoints)
             destination = intern(be64(data, ip + 24), be64(data, ip + 32), endpoints)
             first_word = be32(data, ip)
-            out.flow_label[row] = first_word & 0xFFFFF
-            out.ip_id[row] = 0
-            out.traffic_class[row] = (first_word >> 20) & 0xFF
-            out.hop_limit[row] = byte(data, ip + 7)
+            out.flow_label[r] = first_word & 0xFFFFF
+            out.ip_id[r] = 0
+            out.traffic_class[r] = (first_word >> 20) & 0xFF
+            out.hop_limit[r] = byte(data, ip + 7)
 
         opcode = byte(data, bth)
         flags1 = byte(data, bth + 1)
@@ -224,9 +234,9 @@ def decode_rows(
         word8 = be32(data, bth + 8)
         dest_qp = word4 & 0xFFFFFF
         if OPCODE_CLASS[opcode] & KNOWN == 0:
-            note[outcomes.UNKNOWN_OPCODES] += 1
+            note[t, outcomes.UNKNOWN_OPCODES] += 1
         elif dest_qp == GENERAL_SERVICES_QP and (opcode | 1) == UD_SEND_ONLY_IMM:
-            note[outcomes.GENERAL_SERVICES] += 1
+            note[t, outcomes.GENERAL_SERVICES] += 1
 
         layout = np.int64(LAYOUT[opcode])
         header_end = bth + (layout & 0xFF)
@@ -236,10 +246,10 @@ def decode_rows(
         if fragment == FIRST:
             flags |= FIRST_FRAGMENT
             readable = min(end, stop)
-            note[outcomes.FIRST_FRAGMENTS] += 1
+            note[t, outcomes.FIRST_FRAGMENTS] += 1
         if header_end > end:
             flags |= SNAPPED
-            note[outcomes.SNAPPED_HEADERS] += 1
+            note[t, outcomes.SNAPPED_HEADERS] += 1
         aeth = 0
         position = (layout >> 8) & 0xFF
         if position != 0 and bth + position + 4 <= readable:
@@ -259,40 +269,40 @@ def decode_rows(
         if payload < 0:
             payload = 0
             flags |= LENGTH_MISMATCH
-        wire_bytes = np.int64(wire[i])
+        wire_bytes = np.int64(wire[u])
         if wire_bytes < stop - begin:  # a mirror cut the frame and told its own length
             wire_bytes = stop - begin
             flags |= LENGTH_MISMATCH
         if flags & LENGTH_MISMATCH:
-            note[outcomes.LENGTH_MISMATCHES] += 1
-        state = packets.ICRC_UNCHECKED
+            note[t, outcomes.LENGTH_MISMATCHES] += 1
+        state = ICRC_UNCHECKED
         if check_icrc:
             state = _icrc_state(data, ip, bth, end, packet_stop, version, fragment, scratch)
-        note[state] += 1
+        note[t, np.uint64(state)] += 1
 
-        out.time_ns[row] = time_ns[i]
-        out.frame_number[row] = first_frame_number + i
-        out.file_offset[row] = base_offset + begin
-        out.captured_bytes[row] = captured[i]
-        out.wire_bytes[row] = wire_bytes
-        out.payload_bytes[row] = payload
-        out.tap[row] = t
-        out.vlan[row] = vlan
-        out.src[row] = source
-        out.dst[row] = destination
-        out.udp_sport[row] = sport
-        out.udp_dport[row] = dport
-        out.opcode[row] = opcode
-        out.decode_flags[row] = flags
-        out.bth_offset[row] = bth - begin
-        out.partition_key[row] = be16(data, bth + 2)
-        out.bth_flags[row] = flags1 | ((word4 >> 24) << 8) | ((word8 >> 24) << 16)
-        out.dest_qp[row] = dest_qp
-        out.psn[row] = word8 & 0xFFFFFF
-        out.aeth[row] = aeth
-        out.dma_length[row] = dma_length
-        out.src_qp[row] = src_qp
-        out.path_evidence[row] = 0
-        out.icrc_state[row] = state
+        out.time_ns[r] = time_ns[u]
+        out.frame_number[r] = first_frame_number + i
+        out.file_offset[r] = base_offset + begin
+        out.captured_bytes[r] = captured[u]
+        out.wire_bytes[r] = wire_bytes
+        out.payload_bytes[r] = payload
+        out.tap[r] = t
+        out.vlan[r] = vlan
+        out.src[r] = source
+        out.dst[r] = destination
+        out.udp_sport[r] = sport
+        out.udp_dport[r] = dport
+        out.opcode[r] = opcode
+        out.decode_flags[r] = flags
+        out.bth_offset[r] = bth - begin
+        out.partition_key[r] = be16(data, bth + 2)
+        out.bth_flags[r] = flags1 | ((word4 >> 24) << 8) | ((word8 >> 24) << 16)
+        out.dest_qp[r] = dest_qp
+        out.psn[r] = word8 & 0xFFFFFF
+        out.aeth[r] = aeth
+        out.dma_length[r] = dma_length
+        out.src_qp[r] = src_qp
+        out.path_evidence[r] = 0
+        out.icrc_state[r] = state
         row += 1
     return len(offset), row
