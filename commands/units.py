@@ -20,8 +20,8 @@ def _split(text: str) -> tuple[str, str] | None:
 def _scaled(number: str, scale: int) -> int:
     """number * scale, rounded to the nearest whole number, without a detour over floats."""
     whole, _, fraction = number.partition(".")
-    digits = int(whole + fraction or "0") * scale
-    return (digits + 10 ** len(fraction) // 2) // 10 ** len(fraction)
+    denominator: int = 10 ** len(fraction)
+    return (int(whole + fraction) * scale + denominator // 2) // denominator
 
 
 def parse_duration(text: str, option: str) -> int:
@@ -39,7 +39,7 @@ def parse_duration(text: str, option: str) -> int:
 
 
 def parse_rate(text: str, option: str) -> int:
-    """Bits per second in `text`, such as `400G`, `25Gb/s` or `800Gbps`; UsageError names `option`."""
+    """Bits per second in `text`, such as `400G` or `25Gb/s`; UsageError names `option`."""
     parts = _split(text)
     if parts:
         unit = parts[1].lower()

@@ -1,0 +1,237 @@
+"""A filter as a function from packet tables to masks."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
+from ipaddress import IPv4Network, ip_network
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..endpoints import IPV4_MAPPED, Endpoints
+from ..errors import UsageError
+from ..frames import Taps
+from ..opcodes import opcode_name
+from ..packets import PacketTable
+from .fields import FIELDS, Field, Kind, Mask
+from .grammar import Comparison, Junction, Membership, Negation, Node, Presence, Text, parse
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|\d+")
+_MASK64 = 0xFFFF_FFFF_FFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What a test is evaluated on."""
+
+    table: PacketTable
+    endpoints: Endpoints
+    taps: Taps
+
+
+_Test: TypeAlias = Callable[[_Rows], Mask]
+_Match: TypeAlias = Callable[[NDArray[Any], _Rows], Mask]
+
+
+class Filter:
+    """A compiled filter; `text` is what the user wrote."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        try:
+            self._test = _compile(parse(text))
+        except RecursionError:
+            raise UsageError("filter: it is nested too deeply") from None
+
+    def mask(self, table: PacketTable, endpoints: Endpoints, taps: Taps) -> Mask:
+        """Which rows of `table` pass, bool of its length."""
+        return self._test(_Rows(table, endpoints, taps))
+
+
+def compile_filter(text: str) -> Filter:
+    """Compile a filter; UsageError says in one line what is wrong and where."""
+    return Filter(text)
+
+
+def _compile(node: Node) -> _Test:
+    match node:
+        case Presence(name):
+            present = _field(name).present
+            return lambda rows: present(rows.table)
+        case Comparison(name, symbol, value):
+            return _comparison(_field(name), symbol, value)
+        case Membership(name, ranges):
+            field = _field(name)
+            return _any_value(field, _one_of([_range(field, low, high) for low, high in ranges]))
+        case Negation(operand):
+            inner = _compile(operand)
+            return lambda rows: ~inner(rows)
+        case Junction(conjunction, operands):
+            tests = [_compile(operand) for operand in operands]
+            ufunc = np.logical_and if conjunction else np.logical_or
+            return lambda rows: ufunc.reduce([test(rows) for test in tests])
+
+
+def _field(name: Text) -> Field:
+    field = FIELDS.get(name.text) or FIELDS.get(name.text.lower())
+    if field is None:
+        close = get_close_matches(name.text.lower(), FIELDS, n=1, cutoff=0.6)
+        hint = f"did you mean {close[0]}?" if close else "see `rocescope analyze --help`"
+        raise UsageError(f"filter: unknown field {name.text!r} at column {name.column}; {hint}")
+    return field
+
+
+def _any_value(field: Field, matches: _Match) -> _Test:
+    """Whether any of the field's values in a row matches."""
+
+    def test(rows: _Rows) -> Mask:
+        hits = [matches(values(rows.table), rows) for values in field.values]
+        hit = hits[0] if len(hits) == 1 else np.logical_or.reduce(hits)
+        return hit & field.present(rows.table)
+
+    return test
+
+
+def _comparison(field: Field, symbol: str, value: Text) -> _Test:
+    if symbol in ("==", "!="):
+        equal = _any_value(field, _range(field, value, value))
+        if symbol == "==":
+            return equal
+        # As in Wireshark 4: the field is present and none of its values is equal.
+        return lambda rows: field.present(rows.table) & ~equal(rows)
+    compare = _COMPARE[symbol]
+    limit = _ordered(field, value)
+    return _any_value(field, lambda column, rows: compare(column, limit))
+
+
+def _one_of(matches: list[_Match]) -> _Match:
+    return lambda column, rows: np.logical_or.reduce([match(column, rows) for match in matches])
+
+
+def _range(field: Field, low: Text, high: Text) -> _Match:
+    """Values from `low` to `high`, both included."""
+    if low is not high:
+        first, last = _ordered(field, low), _ordered(field, high)
+        if first > last:
+            raise _wrong(f"the range {low.text}..{high.text} runs backwards", low)
+        return lambda column, rows: (column >= first) & (column <= last)
+    match field.kind:
+        case Kind.ADDRESS:
+            return _in_network(low)
+        case Kind.OPCODE if not _NUMBER.fullmatch(low.text):
+            table = _opcodes(low)
+            return lambda column, rows: table[column]
+        case Kind.NAMED:
+            wanted = _named(field, low)
+            return lambda column, rows: column == wanted
+        case Kind.TAP if not _NUMBER.fullmatch(low.text):
+            return lambda column, rows: _tap_names(low, rows.taps)[column]
+    exact = _ordered(field, low)
+    return lambda column, rows: column == exact
+
+
+def _ordered(field: Field, value: Text) -> int:
+    """The value as the number its column holds."""
+    match field.kind:
+        case Kind.NUMBER | Kind.OPCODE | Kind.TAP:
+            return _number(field, value)
+        case Kind.FLAG:
+            return _boolean(field, value)
+        case Kind.TIME:
+            return _nanoseconds(value)
+    raise _wrong(f"{field.name} has no order; use ==, != or in {{...}}", value)
+
+
+def _number(field: Field, value: Text) -> int:
+    if value.text.lower() in ("true", "false") and field.bits == 1:
+        return int(value.text.lower() == "true")
+    if not _NUMBER.fullmatch(value.text):
+        raise _wrong(f"{field.name} takes a number, not {value.text!r}", value)
+    number = int(value.text, 0) if value.text[:2].lower() == "0x" else int(value.text)
+    limit = (1 << field.bits) - 1
+    if number > limit:
+        raise _wrong(f"{value.text} does not fit {field.name} (0 to {limit})", value)
+    return number
+
+
+def _boolean(field: Field, value: Text) -> int:
+    truth = {"1": 1, "true": 1, "0": 0, "false": 0}.get(value.text.lower())
+    if truth is None:
+        raise _wrong(f"{field.name} is true or false, not {value.text!r}", value)
+    return truth
+
+
+def _nanoseconds(value: Text) -> int:
+    try:
+        return int(Decimal(value.text) * 10**9)
+    except (InvalidOperation, ValueError, OverflowError):
+        raise _wrong(f"{value.text!r} is not a time in seconds since 1970", value) from None
+
+
+def _named(field: Field, value: Text) -> int:
+    names = {name.lower(): number for number, name in enumerate(field.names)}
+    if value.text.lower() not in names:
+        raise _wrong(f"{field.name} is one of {', '.join(field.names)}", value)
+    return names[value.text.lower()]
+
+
+def _opcodes(value: Text) -> Mask:
+    """bool[256]: opcodes of a name: one (RC_ACK), any transport (ACK), a family (READ)."""
+    wanted = value.text.upper()
+    names = [opcode_name(opcode) for opcode in range(256)]
+    operations = [name.partition("_")[2] for name in names]
+    pairs = list(zip(names, operations, strict=True))
+    hits = [wanted in pair for pair in pairs]
+    if not any(hits):
+        hits = [any(name.startswith(f"{wanted}_") for name in pair) for pair in pairs]
+    if not any(hits):
+        known = {text for text in (*names, *operations) if text and not text.startswith("0x")}
+        close = get_close_matches(wanted, sorted(known), n=1, cutoff=0.5)
+        hint = f"; did you mean {close[0]}?" if close else ", such as WRITE_FIRST or RC_ACK"
+        raise _wrong(f"{value.text!r} is no opcode{hint}", value)
+    return np.array(hits, np.bool_)
+
+
+def _tap_names(value: Text, taps: Taps) -> Mask:
+    """bool[taps]: which taps have this name. Taps appear while a capture is read."""
+    return np.array([taps[index].name == value.text for index in range(len(taps))], np.bool_)
+
+
+def _in_network(value: Text) -> _Match:
+    try:
+        network = ip_network(value.text, strict=False)
+    except ValueError:
+        raise _wrong(f"{value.text!r} is not an address or a network", value) from None
+    address, mask = int(network.network_address), int(network.netmask)
+    if isinstance(network, IPv4Network):  # endpoints keep IPv4 as ::ffff:a.b.c.d
+        address |= IPV4_MAPPED
+        mask |= ((1 << 96) - 1) << 32
+    high, high_mask = np.uint64(address >> 64), np.uint64(mask >> 64)
+    low, low_mask = np.uint64(address & _MASK64), np.uint64(mask & _MASK64)
+
+    def matches(column: NDArray[Any], rows: _Rows) -> Mask:
+        arrays, count = rows.endpoints.arrays, len(rows.endpoints)
+        inside = (arrays.high[:count] & high_mask) == high
+        inside &= (arrays.low[:count] & low_mask) == low
+        hits: Mask = inside[column]
+        return hits
+
+    return matches
+
+
+def _wrong(what: str, value: Text) -> UsageError:
+    return UsageError(f"filter: {what} (column {value.column})")

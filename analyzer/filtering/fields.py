@@ -1,0 +1,258 @@
+"""What a filter can ask for: every field, where its value lies and when it is present.
+
+Names are Wireshark's where Wireshark has one (`infiniband.bth.psn`), plus short
+ones of our own. As in Wireshark a field that a packet does not have compares
+false, and the bare name of a field asks whether it is present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..opcodes import (
+    ACKNOWLEDGE,
+    CNP,
+    OPCODE_CLASS,
+    SYNDROME_KIND_MASK,
+    SYNDROME_NAK,
+    SYNDROME_RNR_NAK,
+)
+from ..packets import (
+    ACK_REQUEST,
+    BECN,
+    FECN,
+    FIRST_FRAGMENT,
+    HAS_AETH,
+    HAS_DETH,
+    HAS_RETH,
+    IPV6,
+    MIGRATION,
+    PAD_COUNT_MASK,
+    PAD_COUNT_SHIFT,
+    ROCE_V1,
+    SNAPPED,
+    SOLICITED_EVENT,
+    VERSION_MASK,
+    PacketTable,
+)
+
+Mask: TypeAlias = NDArray[np.bool_]
+Values: TypeAlias = Callable[[PacketTable], NDArray[Any]]
+Presence: TypeAlias = Callable[[PacketTable], Mask]
+
+
+class Kind(Enum):
+    """How the values of a field are written and compared."""
+
+    NUMBER = auto()
+    ADDRESS = auto()
+    TIME = auto()
+    OPCODE = auto()
+    NAMED = auto()
+    TAP = auto()
+    FLAG = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of the filter language."""
+
+    name: str
+    kind: Kind
+    values: tuple[Values, ...]
+    """Columns, or what is computed from them; two for fields such as `ip.addr` that occur twice."""
+    present: Presence
+    meaning: str
+    bits: int = 0
+    """Width of a NUMBER."""
+    names: tuple[str, ...] = ()
+    """Names of the values of a NAMED field, by value."""
+
+
+def _always(table: PacketTable) -> Mask:
+    return np.ones(len(table), np.bool_)
+
+
+def _equal(values: NDArray[Any], wanted: int) -> Mask:
+    mask: Mask = values == wanted
+    return mask
+
+
+def _flag(bit: int) -> Presence:
+    return lambda table: _equal(table.decode_flags & bit, bit)
+
+
+def _not_flag(bit: int) -> Presence:
+    return lambda table: _equal(table.decode_flags & bit, 0)
+
+
+def _is_ipv6(table: PacketTable) -> Mask:
+    return _equal(table.decode_flags & (IPV6 | ROCE_V1), IPV6)
+
+
+def _is_ipv4(table: PacketTable) -> Mask:
+    return _equal(table.decode_flags & (IPV6 | ROCE_V1), 0)
+
+
+def _tagged(table: PacketTable) -> Mask:
+    return ~_equal(table.vlan, 0)
+
+
+def _column(name: str, shift: int = 0, mask: int | None = None) -> Values:
+    def values(table: PacketTable) -> NDArray[Any]:
+        column: NDArray[Any] = getattr(table, name)
+        if shift:
+            column = column >> column.dtype.type(shift)
+        return column if mask is None else column & column.dtype.type(mask)
+
+    return values
+
+
+def _bit(mask: int) -> Values:
+    return lambda table: ((table.bth_flags & mask) != 0).astype(np.uint8)
+
+
+def _acknowledges(kind: int) -> Presence:
+    def present(table: PacketTable) -> Mask:
+        has_aeth = (table.decode_flags & HAS_AETH) != 0
+        carries = (OPCODE_CLASS[table.opcode] & ACKNOWLEDGE) != 0
+        mask: Mask = has_aeth & carries & _equal((table.aeth >> 24) & SYNDROME_KIND_MASK, kind)
+        return mask
+
+    return present
+
+
+def _of_class(bits: int) -> Presence:
+    return lambda table: (OPCODE_CLASS[table.opcode] & bits) != 0
+
+
+def _is_cnp(table: PacketTable) -> Mask:
+    return _equal(table.opcode >> 5, CNP)
+
+
+def _number(
+    name: str, bits: int, values: Values | tuple[Values, ...], meaning: str, present: Presence
+) -> Field:
+    several = values if isinstance(values, tuple) else (values,)
+    return Field(name, Kind.NUMBER, several, present, meaning, bits)
+
+
+def _addresses(name: str, which: str, meaning: str, present: Presence) -> Field:
+    columns = {"src": ("src",), "dst": ("dst",), "addr": ("src", "dst")}[which]
+    return Field(name, Kind.ADDRESS, tuple(map(_column, columns)), present, meaning)
+
+
+def _presence(name: str, present: Presence, meaning: str) -> Field:
+    values: Values = lambda table: present(table).astype(np.uint8)  # noqa: E731
+    return Field(name, Kind.FLAG, (values,), present, meaning)
+
+
+_SPORT, _DPORT = _column("udp_sport"), _column("udp_dport")
+_DSCP, _ECN = _column("traffic_class", 2), _column("traffic_class", mask=3)
+_UDP = _not_flag(ROCE_V1)
+
+TRANSPORTS = ("RC", "UC", "RD", "UD", "CNP", "XRC")
+ICRC_STATES = ("unchecked", "good", "bad", "truncated")
+
+_WIRESHARK = (
+    _number("frame.number", 63, _column("frame_number"), "number in its capture, from 1", _always),
+    _number("frame.len", 32, _column("wire_bytes"), "bytes on the wire", _always),
+    _number("frame.cap_len", 32, _column("captured_bytes"), "bytes captured", _always),
+    Field("frame.time_epoch", Kind.TIME, (_column("time_ns"),), _always, "seconds since 1970"),
+    _number("vlan.id", 12, _column("vlan", mask=0xFFF), "innermost VLAN", _tagged),
+    _number("vlan.priority", 3, _column("vlan", 13), "priority of the innermost VLAN tag", _tagged),
+    _addresses("ip.src", "src", "IPv4 source", _is_ipv4),
+    _addresses("ip.dst", "dst", "IPv4 destination", _is_ipv4),
+    _addresses("ip.addr", "addr", "IPv4 source or destination", _is_ipv4),
+    _number("ip.ttl", 8, _column("hop_limit"), "IPv4 time to live", _is_ipv4),
+    _number("ip.id", 16, _column("ip_id"), "IPv4 identification", _is_ipv4),
+    _number("ip.dsfield", 8, _column("traffic_class"), "IPv4 DSCP and ECN", _is_ipv4),
+    _number("ip.dsfield.dscp", 6, _DSCP, "IPv4 DSCP", _is_ipv4),
+    _number("ip.dsfield.ecn", 2, _ECN, "IPv4 ECN: 1 ECT(1), 2 ECT(0), 3 CE", _is_ipv4),
+    _addresses("ipv6.src", "src", "IPv6 source", _is_ipv6),
+    _addresses("ipv6.dst", "dst", "IPv6 destination", _is_ipv6),
+    _addresses("ipv6.addr", "addr", "IPv6 source or destination", _is_ipv6),
+    _number("ipv6.hlim", 8, _column("hop_limit"), "IPv6 hop limit", _is_ipv6),
+    _number("ipv6.flow", 20, _column("flow_label"), "IPv6 flow label", _is_ipv6),
+    _number("ipv6.tclass", 8, _column("traffic_class"), "IPv6 traffic class", _is_ipv6),
+    _number("ipv6.tclass.dscp", 6, _DSCP, "IPv6 DSCP", _is_ipv6),
+    _number("ipv6.tclass.ecn", 2, _ECN, "IPv6 ECN", _is_ipv6),
+    _number("udp.srcport", 16, _SPORT, "UDP source port: the entropy value", _UDP),
+    _number("udp.dstport", 16, _DPORT, "UDP destination port", _UDP),
+    _number("udp.port", 16, (_SPORT, _DPORT), "either UDP port", _UDP),
+    _presence("infiniband.bth", _always, "has a BTH: every packet of the table"),
+    Field("infiniband.bth.opcode", Kind.OPCODE, (_column("opcode"),), _always, "number or name", 8),
+    _number("infiniband.bth.se", 1, _bit(SOLICITED_EVENT), "solicited event", _always),
+    _number("infiniband.bth.m", 1, _bit(MIGRATION), "migration state", _always),
+    _number(
+        "infiniband.bth.padcnt",
+        2,
+        _column("bth_flags", PAD_COUNT_SHIFT, PAD_COUNT_MASK),
+        "pad bytes",
+        _always,
+    ),
+    _number(
+        "infiniband.bth.tver", 4, _column("bth_flags", mask=VERSION_MASK), "BTH version", _always
+    ),
+    _number("infiniband.bth.p_key", 16, _column("partition_key"), "partition key", _always),
+    _number("infiniband.bth.destqp", 24, _column("dest_qp"), "destination QP", _always),
+    _number("infiniband.bth.a", 1, _bit(ACK_REQUEST), "acknowledge request", _always),
+    _number("infiniband.bth.psn", 24, _column("psn"), "packet sequence number", _always),
+    _presence("infiniband.aeth", _flag(HAS_AETH), "has an AETH"),
+    _number(
+        "infiniband.aeth.syndrome", 8, _column("aeth", 24), "AETH syndrome byte", _flag(HAS_AETH)
+    ),
+    _number(
+        "infiniband.aeth.msn",
+        24,
+        _column("aeth", mask=0xFFFFFF),
+        "message sequence number",
+        _flag(HAS_AETH),
+    ),
+    _presence("infiniband.reth", _flag(HAS_RETH), "has a RETH"),
+    _number(
+        "infiniband.reth.dmalen", 32, _column("dma_length"), "size of the message", _flag(HAS_RETH)
+    ),
+    _presence("infiniband.deth", _flag(HAS_DETH), "has a DETH"),
+    _number("infiniband.deth.srcqp", 24, _column("src_qp"), "source QP", _flag(HAS_DETH)),
+)
+
+_OWN = (
+    _addresses("src", "src", "source address, IPv4 or IPv6", _always),
+    _addresses("dst", "dst", "destination address, IPv4 or IPv6", _always),
+    _addresses("addr", "addr", "either address, IPv4 or IPv6", _always),
+    Field("opcode", Kind.OPCODE, (_column("opcode"),), _always, "BTH opcode: number or name", 8),
+    Field("transport", Kind.NAMED, (_column("opcode", 5),), _always, "transport", names=TRANSPORTS),
+    _number("qp", 24, _column("dest_qp"), "destination QP", _always),
+    _number("psn", 24, _column("psn"), "packet sequence number", _always),
+    _number("sport", 16, _SPORT, "UDP source port", _UDP),
+    _number("dport", 16, _DPORT, "UDP destination port", _UDP),
+    _number("dscp", 6, _DSCP, "DSCP, IPv4 or IPv6", _always),
+    _number("ecn", 2, _ECN, "ECN, IPv4 or IPv6: 3 is CE", _always),
+    _number("ttl", 8, _column("hop_limit"), "TTL or hop limit", _always),
+    _number("payload", 32, _column("payload_bytes"), "payload bytes", _always),
+    _number("len", 32, _column("wire_bytes"), "bytes on the wire", _always),
+    Field("tap", Kind.TAP, (_column("tap"),), _always, "name or number of the vantage point", 16),
+    Field("icrc", Kind.NAMED, (_column("icrc_state"),), _always, "ICRC check", names=ICRC_STATES),
+    _presence("ack", _acknowledges(0x00), "a positive acknowledgement"),
+    _presence("nak", _acknowledges(SYNDROME_NAK), "a NAK, but not an RNR NAK"),
+    _presence("rnr", _acknowledges(SYNDROME_RNR_NAK), "an RNR NAK"),
+    _presence("cnp", _is_cnp, "a congestion notification packet"),
+    _presence("fecn", lambda t: (t.bth_flags & FECN) != 0, "FECN bit of the BTH"),
+    _presence("becn", lambda t: (t.bth_flags & BECN) != 0, "BECN bit of the BTH"),
+    _presence("fragment", _flag(FIRST_FRAGMENT), "a first IP fragment"),
+    _presence("snapped", _flag(SNAPPED), "the capture cut the headers"),
+    _presence("ipv6", _is_ipv6, "IPv6"),
+    _presence("rocev1", _flag(ROCE_V1), "RoCEv1"),
+)
+
+FIELDS: dict[str, Field] = {field.name: field for field in (*_WIRESHARK, *_OWN)}
+"""Every field by name, Wireshark's first."""
+
+WIRESHARK_NAMES = frozenset(field.name for field in _WIRESHARK)

@@ -1,0 +1,178 @@
+"""The filter language: text to a small syntax tree.
+
+Operators, precedence and the set notation are Wireshark's (wireshark-filter(4)):
+`and` binds tighter than `or`, `not` tightest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeAlias
+
+from lark import Lark, Token, Transformer, v_args
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from ..errors import UsageError
+
+GRAMMAR = r"""
+?start: either
+?either: both (("or" | "||") both)*
+?both: inverse (("and" | "&&") inverse)*
+?inverse: ("not" | "!") inverse -> negation
+    | test
+?test: "(" either ")"
+    | FIELD -> presence
+    | FIELD COMPARE value -> comparison
+    | FIELD "in" "{" item (","? item)* "}" -> membership
+    | FIELD "not" "in" "{" item (","? item)* "}" -> no_membership
+item: value (".." value)?
+value: WORD | QUOTED
+COMPARE: "==" | "!=" | "<=" | ">=" | "<" | ">" | "eq" | "ne" | "le" | "ge" | "lt" | "gt"
+FIELD: /[A-Za-z_][A-Za-z0-9_.]*/
+WORD: /(?:(?!\.\.)[^\s{}(),"'&|!=<>])+/
+QUOTED: /"[^"]*"|'[^']*'/
+%ignore /\s+/
+"""
+
+_OPERATORS = {"eq": "==", "ne": "!=", "le": "<=", "ge": ">=", "lt": "<", "gt": ">"}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A word of the filter and the column it begins at, from 1."""
+
+    text: str
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """`cnp`: whether the packet has the field."""
+
+    field: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`psn >= 100`."""
+
+    field: Text
+    operator: str
+    value: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """`sport in {1, 5..9}`; a single value is a range from itself to itself."""
+
+    field: Text
+    ranges: tuple[tuple[Text, Text], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """`not x`."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """`x and y and ...` or `x or y or ...`."""
+
+    conjunction: bool
+    operands: tuple[Node, ...]
+
+
+Node: TypeAlias = Presence | Comparison | Membership | Negation | Junction
+
+
+def _text(token: Token) -> Text:
+    return Text(str(token), token.column or 1)
+
+
+@v_args(inline=True)
+class _Build(Transformer[Token, Node]):
+    """Parse tree to syntax tree."""
+
+    def value(self, token: Token) -> Text:
+        text = _text(token)
+        return Text(text.text[1:-1], text.column) if token.type == "QUOTED" else text
+
+    def item(self, low: Text, high: Text | None = None) -> tuple[Text, Text]:
+        return low, low if high is None else high
+
+    def presence(self, field: Token) -> Node:
+        return Presence(_text(field))
+
+    def comparison(self, field: Token, operator: Token, value: Text) -> Node:
+        return Comparison(_text(field), _OPERATORS.get(operator, str(operator)), value)
+
+    def membership(self, field: Token, *ranges: tuple[Text, Text]) -> Node:
+        return Membership(_text(field), ranges)
+
+    def no_membership(self, field: Token, *ranges: tuple[Text, Text]) -> Node:
+        return Negation(Membership(_text(field), ranges))
+
+    def negation(self, operand: Node) -> Node:
+        return Negation(operand)
+
+    def both(self, *operands: Node) -> Node:
+        return Junction(True, operands)
+
+    def either(self, *operands: Node) -> Node:
+        return Junction(False, operands)
+
+
+@cache
+def _parser() -> Lark:
+    return Lark(GRAMMAR, parser="lalr", lexer="contextual")
+
+
+def parse(text: str) -> Node:
+    """The syntax tree of a filter; UsageError with the column when it cannot be read."""
+    try:
+        return _Build().transform(_parser().parse(text))
+    except UnexpectedInput as error:
+        raise UsageError(_explain(text, error)) from None
+
+
+def _explain(text: str, error: UnexpectedInput) -> str:
+    if not text.strip():
+        return "filter: it is empty; write for example --filter 'ip.src == 10.0.0.1'"
+    at_end = isinstance(error, UnexpectedToken) and error.token.type == "$END"
+    column = len(text.rstrip()) + 1 if at_end else error.column
+    if at_end and text.count("(") > text.count(")"):
+        expected = "')'"
+    elif text[column - 1 :].startswith("=") and "COMPARE" in _accepted(error):
+        expected = "'=='"
+    else:
+        expected = next((what for t, what in _EXPECTED if t in _accepted(error)), _CONTINUE)
+    found = "the filter ends" if at_end else f"{_word_at(text, column)!r} stands"
+    return f"filter: {found} at column {column} where {expected} should be: {_marked(text, column)}"
+
+
+_CONTINUE = "'and', 'or' or the end"
+_EXPECTED = (
+    ("COMPARE", f"an operator such as ==, {_CONTINUE}"),
+    ("FIELD", "a field"),
+    ("WORD", "a value"),
+)
+
+
+def _accepted(error: UnexpectedInput) -> set[str]:
+    """Names of the terminals that could have come."""
+    if isinstance(error, UnexpectedCharacters):
+        return set(error.allowed or ())
+    return set(error.accepts or error.expected) if isinstance(error, UnexpectedToken) else set()
+
+
+def _word_at(text: str, column: int) -> str:
+    words = text[column - 1 :].split()
+    return words[0] if words else ""
+
+
+def _marked(text: str, column: int) -> str:
+    """The filter with a mark before the place of the mistake, on one line."""
+    return f"{text[: column - 1]} >>> {text[column - 1 :]}".strip()

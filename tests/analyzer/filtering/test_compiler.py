@@ -1,0 +1,198 @@
+"""Filters give the rows that tshark's display filters give, and mistakes are explained."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import dpkt
+import numpy as np
+import pytest
+
+from rocescope.analyzer.decode.decoder import Decoder
+from rocescope.analyzer.endpoints import Endpoints
+from rocescope.analyzer.errors import UsageError
+from rocescope.analyzer.filtering import compile_filter
+from rocescope.analyzer.frames import FrameBatch, Tap, Taps
+from rocescope.analyzer.packets import PacketTable
+
+ODDITIES = "c40_rc_oddities_ipv4.atB.pcap"
+VLAN = "c23_rc_write_vlan100.atB.pcap.gz"
+IPV6 = "c15_rc_write_ipv6_gid.atB.pcap.gz"
+
+
+@cache
+def packets_of(capture: Path) -> tuple[PacketTable, Endpoints, Taps]:
+    """The packet table of a capture that dpkt reads."""
+    opener = gzip.open if capture.suffix == ".gz" else open
+    with opener(capture, "rb") as file:
+        # dpkt gives times as Decimal seconds; the time column is checked through tshark below.
+        records = [(int(time * 10**9), frame) for time, frame in dpkt.pcap.Reader(file)]
+    lengths = np.array([len(frame) for _, frame in records], np.uint32)
+    data = np.frombuffer(b"".join(frame for _, frame in records), np.uint8)
+    ends = np.cumsum(lengths, dtype=np.int64)
+    taps, endpoints = Taps(), Endpoints()
+    taps.add(Tap(capture.name, 1))
+    frames = FrameBatch(
+        data=data,
+        offset=ends - lengths,
+        captured=lengths,
+        wire=lengths,
+        time_ns=np.array([time for time, _ in records], np.int64),
+        tap=np.zeros(len(records), np.uint16),
+        link_type=np.ones(len(records), np.uint16),
+        first_frame_number=1,
+        base_offset=0,
+    )
+    return Decoder(endpoints, taps).decode(frames), endpoints, taps
+
+
+def frames_passing(capture: Path, text: str) -> list[int]:
+    table, endpoints, taps = packets_of(capture)
+    mask = compile_filter(text).mask(table, endpoints, taps)
+    assert mask.dtype == np.bool_ and len(mask) == len(table)
+    return table.frame_number[mask].tolist()
+
+
+SAME_AS_TSHARK = [
+    (ODDITIES, "ip.src == 10.0.0.1"),
+    (ODDITIES, "ip.addr == 10.0.0.1/32 and infiniband.bth.opcode == 17"),
+    (ODDITIES, "infiniband.bth.psn > 16777000"),
+    (ODDITIES, "infiniband.bth.psn in {0..3, 0xfffffe..0xffffff}"),
+    (ODDITIES, "infiniband.aeth.syndrome >= 0x60"),
+    (ODDITIES, "infiniband.aeth.syndrome != 31 && infiniband.bth.a == 0"),
+    (ODDITIES, "not infiniband.aeth and !(udp.srcport < 60000)"),
+    (ODDITIES, "infiniband.reth.dmalen == 0"),
+    (ODDITIES, "infiniband.aeth.msn < 3 or infiniband.bth.a == 1 and frame.len > 500"),
+    (ODDITIES, "(infiniband.aeth.msn < 3 or infiniband.bth.a == 1) and frame.len > 500"),
+    (ODDITIES, "infiniband.bth.destqp >= 0x1a2 and udp.port == 4791"),
+    (ODDITIES, "ip.id in {0x1000..0x8fff} and ip.ttl le 64 and ip.dsfield.ecn eq 0"),
+    (ODDITIES, "infiniband.bth.p_key == 0xffff and infiniband.bth.padcnt != 0"),
+    (ODDITIES, "infiniband.bth.se == 1 || infiniband.bth.psn == 7"),
+    (ODDITIES, "ip.src != 10.0.0.1"),
+    (ODDITIES, "ip.addr != 10.0.0.1 or infiniband.aeth"),
+    (ODDITIES, "frame.number in {10..20} and infiniband.bth.tver == 0"),
+    (VLAN, "vlan.id == 100 and infiniband.bth.opcode in {6, 8, 10}"),
+    (VLAN, "frame.len > 1000 and vlan.priority == 0"),
+    (IPV6, "ipv6.src == fd00:0:0:1::1/128 and infiniband.bth.opcode == 7"),
+    (IPV6, "ipv6.hlim == 64 and ipv6.flow == 0 and not ip.src == 10.0.0.0/8"),
+    (
+        IPV6,
+        "ip.src != 10.0.0.1 or ipv6.dst == fd00:0:0:1::1 and ipv6.tclass.ecn == 0",
+    ),
+]
+
+
+def roce_frames_of_tshark(tshark: str, capture: Path, text: str) -> list[int]:
+    run = subprocess.run(
+        [tshark, "-n", "-r", str(capture), "-Y", f"infiniband.bth and ({text})"]
+        + ["-T", "fields", "-e", "frame.number"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [int(line) for line in run.stdout.split()]
+
+
+@pytest.mark.parametrize(("name", "text"), SAME_AS_TSHARK)
+def test_same_rows_as_tshark(
+    data: Path, need_tool: Callable[[str], str], name: str, text: str
+) -> None:
+    expected = roce_frames_of_tshark(need_tool("tshark"), data / name, text)
+    assert 0 < len(expected)
+    assert frames_passing(data / name, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("opcode == RC_ACK", "infiniband.bth.opcode == 17"),
+        ("opcode == write_only", "infiniband.bth.opcode == 10"),
+        ("opcode == READ", "infiniband.bth.opcode in {12..16}"),
+        ("opcode in {SEND_FIRST, WRITE_FIRST, 0x0c}", "infiniband.bth.opcode in {0, 6, 12}"),
+        ("opcode != RC_ACK", "infiniband.bth.opcode != 17"),
+        ("transport == RC", "infiniband.bth.opcode < 32"),
+        ("transport in {UD, UC}", "infiniband.bth.opcode in {32..63, 96..127}"),
+        ("src == 10.0.0.2 and qp >= 0x1a2", "ip.src == 10.0.0.2 && infiniband.bth.destqp >= 0x1a2"),
+        ("nak", "infiniband.bth.opcode == 17 and infiniband.aeth.syndrome.opcode == 3"),
+        ("rnr", "infiniband.bth.opcode == 17 and infiniband.aeth.syndrome.opcode == 1"),
+        ("ack == 1", "infiniband.bth.opcode == 17 and infiniband.aeth.syndrome.opcode == 0"),
+        (
+            "payload == 0 and opcode == WRITE_ONLY",
+            "infiniband.reth.dmalen == 0 and infiniband.bth.opcode == 10",
+        ),
+    ],
+)
+def test_own_names_mean_what_they_say(
+    data: Path, need_tool: Callable[[str], str], ours: str, theirs: str
+) -> None:
+    capture = data / ODDITIES
+    expected = roce_frames_of_tshark(need_tool("tshark"), capture, theirs)
+    assert frames_passing(capture, ours) == expected
+
+
+def test_time_is_exact_to_the_nanosecond(data: Path) -> None:
+    table, *_ = packets_of(data / ODDITIES)
+    seconds, nanoseconds = divmod(int(table.time_ns[5]), 10**9)
+    found = frames_passing(data / ODDITIES, f"frame.time_epoch == {seconds}.{nanoseconds:09d}")
+    assert table.frame_number[5] in found
+    assert len(found) == np.count_nonzero(table.time_ns == table.time_ns[5])
+
+
+def test_taps_by_name_and_number(data: Path) -> None:
+    everything = len(packets_of(data / ODDITIES)[0])
+    assert len(frames_passing(data / ODDITIES, f'tap == "{ODDITIES}"')) == everything
+    assert len(frames_passing(data / ODDITIES, "tap == 0")) == everything
+    assert frames_passing(data / ODDITIES, "tap in {elsewhere, 7}") == []
+
+
+def test_empty_table_gives_an_empty_mask() -> None:
+    mask = compile_filter("src == 10.0.0.0/8 or tap == x or opcode == WRITE").mask(
+        PacketTable.empty(0), Endpoints(), Taps()
+    )
+    assert mask.tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "ip.scr == 10.0.0.1",
+            "filter: unknown field 'ip.scr' at column 1; did you mean ip.src?",
+        ),
+        (
+            "cnp or psm == 1",
+            "filter: unknown field 'psm' at column 8; did you mean psn?",
+        ),
+        (
+            "psn = 4",
+            "filter: '=' stands at column 5 where '==' should be: psn  >>> = 4",
+        ),
+        (
+            "(psn == 4",
+            "filter: the filter ends at column 10 where ')' should be: (psn == 4 >>>",
+        ),
+        ("psn ==", "filter: the filter ends at column 7 where a value should be: psn == >>>"),
+        ("", "filter: it is empty; write for example --filter 'ip.src == 10.0.0.1'"),
+        ("psn == -1", "filter: psn takes a number, not '-1' (column 8)"),
+        ("sport == 70000", "filter: 70000 does not fit sport (0 to 65535) (column 10)"),
+        ("src == 10.0.0.256", "filter: '10.0.0.256' is not an address or a network (column 8)"),
+        ("src > 10.0.0.1", "filter: src has no order; use ==, != or in {...} (column 7)"),
+        (
+            "opcode == RC_WRITE_FRIST",
+            "filter: 'RC_WRITE_FRIST' is no opcode; did you mean RC_WRITE_FIRST? (column 11)",
+        ),
+        ("psn in {9..3}", "filter: the range 9..3 runs backwards (column 9)"),
+        ("transport == TCP", "filter: transport is one of RC, UC, RD, UD, CNP, XRC (column 14)"),
+        ("cnp == 2", "filter: cnp is true or false, not '2' (column 8)"),
+        ("not " * 5000 + "cnp", "filter: it is nested too deeply"),
+    ],
+)
+def test_mistakes_are_explained_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        compile_filter(text)
+    assert str(error.value) == message
+    assert error.value.exit_code == 2
