@@ -1,0 +1,141 @@
+"""Bytes of a capture as they arrive: files, pipes, standard input, growing files."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import stat
+import sys
+import threading
+from typing import Protocol
+
+from ..errors import UnreadableInput
+
+POLL_SECONDS = 0.2
+"""How often a growing file is looked at, and how long a pipe may stay silent
+before what has arrived is handed on."""
+
+
+class ByteStream(Protocol):
+    """What a window is filled from."""
+
+    live: bool
+    """More may arrive later, so what is there is handed on without waiting long."""
+
+    def read_into(self, view: memoryview) -> int:
+        """Fill the start of `view`; the number of bytes, 0 at the end only. May block."""
+
+    def silent(self) -> bool:
+        """Whether nothing more is to be had just now (always False when not live)."""
+
+    def close(self) -> None:
+        """Release the file; reading ends."""
+
+
+class RawStream:
+    """The bytes of a file descriptor as they are, with a peek at the first ones.
+
+    Read with read() into a reused buffer and not by a mapping: it is as fast from the
+    page cache, a file that shrinks while being read is no bus error, and resident
+    memory does not depend on the size of the file.
+    """
+
+    def __init__(self, path: str, follow: bool = False) -> None:
+        """Open `path`, "-" for standard input.
+
+        Raises UnreadableInput for what is missing, a directory, or not permitted.
+        """
+        self.path = path
+        self.position = 0
+        """Bytes read so far."""
+        self.failure: str | None = None
+        """Why reading ended before the end, if it did."""
+        self._stop = threading.Event()
+        self._head = b""
+        self._file = _open(path)
+        mode = os.fstat(self._file.fileno()).st_mode
+        regular = stat.S_ISREG(mode)
+        self._follow = follow and regular
+        self._pollable = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+        self.live = self._follow or self._pollable
+        self.size = os.fstat(self._file.fileno()).st_size if regular and path != "-" else None
+        """Bytes of the file when it was opened; None for pipes and standard input."""
+
+    def peek(self, count: int) -> bytes:
+        """The next `count` bytes, fewer at the end; they are read again later."""
+        while len(self._head) < count:
+            piece = bytearray(count - len(self._head))
+            got = self._read(memoryview(piece))
+            if not got:
+                break
+            self._head += piece[:got]
+        return self._head[:count]
+
+    def read_into(self, view: memoryview) -> int:
+        """See ByteStream."""
+        if self._head:
+            got = min(len(self._head), len(view))
+            view[:got] = self._head[:got]
+            self._head = self._head[got:]
+        else:
+            got = self._read(view)
+        self.position += got
+        return got
+
+    def read(self, count: int) -> bytes:
+        """At most `count` bytes; empty at the end only."""
+        piece = bytearray(count)
+        got = self.read_into(memoryview(piece))
+        return bytes(piece[:got])
+
+    def _read(self, view: memoryview) -> int:
+        try:
+            got = self._file.readinto(view)
+            while not got and self._follow and not self._stop.wait(POLL_SECONDS):
+                got = self._file.readinto(view)
+        except OSError as error:
+            self.failure = error.strerror or str(error)
+            return 0
+        return got or 0
+
+    def silent(self) -> bool:
+        """See ByteStream."""
+        if self._stop.is_set():
+            return True
+        if self._pollable:
+            return not select.select([self._file], [], [], POLL_SECONDS)[0]
+        if self._follow:
+            return os.fstat(self._file.fileno()).st_size <= self._file.tell()
+        return False
+
+    def stop(self) -> None:
+        """End a followed file at what it holds now."""
+        self._stop.set()
+
+    def close(self) -> None:
+        """See ByteStream."""
+        self._stop.set()
+        self._file.close()
+
+
+def _open(path: str) -> io.FileIO:
+    if path == "-":
+        if sys.stdin is not None and sys.stdin.isatty():
+            raise UnreadableInput(
+                "standard input is a terminal: pipe a capture into it or name a file"
+            )
+        return io.FileIO(0, closefd=False)
+    try:
+        return io.FileIO(path)
+    except FileNotFoundError:
+        raise UnreadableInput(f"{path}: no such file; check the path") from None
+    except IsADirectoryError:
+        raise UnreadableInput(f"{path} is a directory: name the capture files in it") from None
+    except PermissionError:
+        raise UnreadableInput(
+            f"{path}: permission denied; run as a user who may read it or change its mode"
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UnreadableInput(f"{path} cannot be opened: {reason}") from None

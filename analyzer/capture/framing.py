@@ -1,0 +1,239 @@
+"""What both capture formats share: the walk over a window that yields frame batches.
+
+A compiled kernel walks the records of the window and writes one row per frame;
+it stops when the batch is full, when it needs more bytes, at a block that
+Python reads, or at a record that cannot be true.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..frames import FrameBatch
+from ..kernel import inlined
+from ..packets import I64, U16, U32
+from .window import Window
+
+MAX_CAPTURED_BYTES = 1 << 18
+"""A record that claims more is damaged (libpcap and Wireshark draw the same line)."""
+MAX_WIRE_BYTES = 1 << 24
+CLOCK_STEP_NS = 1_000_000_000
+"""Time that runs backwards by more than this is a step of the clock, not disorder."""
+_DAMAGES_NAMED = 8
+
+# Slots of the state that a kernel reads and writes (int64).
+POSITION = 0  # of the next record in the window
+FRAMES = 1  # rows written
+LAST_TIME = 2  # capture time of the last frame, ns
+DISORDER = 3  # frames whose time is below the previous one's
+CLOCK_STEPS = 4
+SNAPPED = 5  # frames captured shorter than on the wire
+NEED = 6  # bytes from POSITION on that are needed to go on
+UNTIMED = 7  # frames of blocks that carry no time
+STATE_SLOTS = 8
+NO_TIME = -(1 << 63)
+
+# Why a kernel stopped.
+BATCH_FULL, NEED_BYTES, DAMAGED, BLOCK = range(4)
+
+
+@inlined
+def load32(data: NDArray[np.uint8], at: int, swapped: bool) -> int:
+    """The u32 at `data[at:at + 4]`, little endian, or big endian if `swapped`."""
+    a, b = np.int64(data[at]), np.int64(data[at + 1])
+    c, d = np.int64(data[at + 2]), np.int64(data[at + 3])
+    if swapped:
+        return int(a << 24 | b << 16 | c << 8 | d)
+    return int(d << 24 | c << 16 | b << 8 | a)
+
+
+@inlined
+def note_disorder(state: I64, backwards_ns: int) -> None:
+    """Count a frame whose time is `backwards_ns` below that of the frame before."""
+    state[DISORDER] += 1
+    if backwards_ns > CLOCK_STEP_NS:
+        state[CLOCK_STEPS] += 1
+
+
+@dataclass(slots=True)
+class Columns:
+    """Uninitialised rows for a kernel to fill."""
+
+    offset: I64
+    captured: U32
+    wire: U32
+    time_ns: I64
+    tap: U16
+    link_type: U16
+
+    @classmethod
+    def empty(cls, rows: int) -> Columns:
+        return cls(
+            np.empty(rows, np.int64),
+            np.empty(rows, np.uint32),
+            np.empty(rows, np.uint32),
+            np.empty(rows, np.int64),
+            np.empty(rows, np.uint16),
+            np.empty(rows, np.uint16),
+        )
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was counted while reading one capture; grows with every batch."""
+
+    frames: int = 0
+    out_of_order_frames: int = 0
+    clock_steps: int = 0
+    truncated_frames: int = 0
+    skipped_frames: int = 0
+    """Frames of interfaces whose link type is not supported."""
+    damaged_places: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+
+class Framing(ABC):
+    """Turns the records in a window into frame batches."""
+
+    record = "record"
+    """What the format calls its unit, for warnings."""
+
+    def __init__(self, window: Window, name: str, batch_frames: int) -> None:
+        self.counts = Counts()
+        self._window = window
+        self._name = name
+        self._batch_frames = batch_frames
+        self._state = np.zeros(STATE_SLOTS, np.int64)
+        self._state[LAST_TIME] = NO_TIME
+        self._first_time_ns: int | None = None
+
+    @abstractmethod
+    def _walk(self, columns: Columns) -> int:
+        """Run the kernel from state[POSITION] and state[FRAMES] on; why it stopped."""
+
+    @abstractmethod
+    def _find(self, start: int) -> tuple[bool, int]:
+        """Search the window from `start` on for a place where records go on.
+
+        (True, place), or (False, first place that more bytes could still make plausible).
+        """
+
+    @abstractmethod
+    def _count(self, rows: int) -> None:
+        """Add the `rows` frames just walked to the counts of their taps."""
+
+    def _block(self) -> int:
+        """Read the block at state[POSITION] that the kernel leaves to Python."""
+        raise NotImplementedError
+
+    def batches(self) -> Iterator[FrameBatch]:
+        """All frames up to the end of the stream or to damage that cannot be stepped over."""
+        going = True
+        while going:
+            self._window.refill()
+            columns = Columns.empty(self._batch_frames)
+            reason = self._run(columns)
+            if self._state[FRAMES]:
+                yield self._batch(columns)
+            del columns
+            if reason == NEED_BYTES:
+                going = self._advance(int(self._state[NEED]))
+            elif reason == DAMAGED:
+                going = self._recover(cut=False)
+        self._conclude()
+
+    def _run(self, columns: Columns) -> int:
+        """Fill `columns` from the window; leaves the window's start at the next record."""
+        state = self._state
+        state[POSITION] = self._window.start
+        state[FRAMES] = 0
+        while True:
+            reason = self._walk(columns)
+            if reason == BLOCK:
+                reason = self._block()
+            if reason != BLOCK:
+                break
+        self._window.start = int(state[POSITION])
+        return reason
+
+    def _batch(self, columns: Columns) -> FrameBatch:
+        rows = int(self._state[FRAMES])
+        counts = self.counts
+        self._count(rows)
+        if self._first_time_ns is None:
+            self._first_time_ns = int(columns.time_ns[0])
+        batch = FrameBatch(
+            data=self._window.data[: self._window.end],
+            offset=columns.offset[:rows],
+            captured=columns.captured[:rows],
+            wire=columns.wire[:rows],
+            time_ns=columns.time_ns[:rows],
+            tap=columns.tap[:rows],
+            link_type=columns.link_type[:rows],
+            first_frame_number=counts.frames + 1,
+            base_offset=self._window.base_offset,
+        )
+        counts.frames += rows
+        counts.out_of_order_frames = int(self._state[DISORDER])
+        counts.clock_steps = int(self._state[CLOCK_STEPS])
+        counts.truncated_frames = int(self._state[SNAPPED])
+        return batch
+
+    def _advance(self, need: int) -> bool:
+        """Get `need` bytes from the window's start on; False at the end of the capture."""
+        window = self._window
+        if need > window.capacity:  # a block of an unknown type
+            place = window.position
+            if not window.skip(need):
+                self._cut(place)
+                return False
+            return True
+        if window.ensure(need):
+            return True
+        return window.start < window.end and self._recover(cut=True)
+
+    def _recover(self, cut: bool) -> bool:
+        """Look for records behind the unreadable one at the window's start.
+
+        `cut`: the stream ends inside that record. False when nothing was found.
+        """
+        window = self._window
+        bad = window.position
+        window.start += 1
+        while True:
+            everything = window.at_end
+            found, window.start = self._find(window.start)
+            if found or everything:
+                break
+            window.ensure(window.end - window.start + 1)
+        if found:
+            self._damage(bad, f"{window.position - bad} bytes skipped")
+        elif cut:
+            self._cut(bad)
+        else:
+            self._damage(bad, f"no {self.record} found behind it, reading ended there")
+        return found
+
+    def _cut(self, place: int) -> None:
+        self.counts.warnings.append(
+            f"{self._name} ends inside the {self.record} at byte {place} (cut short):"
+            " everything before it is reported"
+        )
+
+    def _damage(self, place: int, outcome: str) -> None:
+        self.counts.damaged_places += 1
+        if self.counts.damaged_places <= _DAMAGES_NAMED:
+            self.counts.warnings.append(
+                f"{self._name} is damaged: impossible {self.record} at byte {place}; {outcome}"
+            )
+
+    def _conclude(self) -> None:
+        """Warnings that need the whole capture."""
+        unnamed = self.counts.damaged_places - _DAMAGES_NAMED
+        if unnamed > 0:
+            self.counts.warnings.append(f"{self._name} is damaged in {unnamed} more places")

@@ -1,0 +1,251 @@
+"""Classic pcap: micro- and nanosecond, both byte orders, and the "modified" kind.
+
+Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..frames import Tap, Taps
+from ..kernel import inlined, kernel
+from ..packets import I64, U16, U32
+from . import linktypes
+from .framing import (
+    BATCH_FULL,
+    DAMAGED,
+    FRAMES,
+    LAST_TIME,
+    MAX_CAPTURED_BYTES,
+    MAX_WIRE_BYTES,
+    NEED,
+    NEED_BYTES,
+    POSITION,
+    SNAPPED,
+    Columns,
+    Framing,
+    load32,
+    note_disorder,
+)
+from .window import Window
+
+HEADER_BYTES = 24
+DAY_SECONDS = 86_400
+
+# Magic number in native byte order: (bytes of a record header, nanoseconds of a time unit).
+_MAGICS = {
+    0xA1B2C3D4: (16, 1_000),
+    0xA1B23C4D: (16, 1),
+    0xA1B2CD34: (24, 1_000),  # Kuznetzov's patched libpcap: 8 more bytes per record
+}
+
+
+class Header(NamedTuple):
+    """The file header of a classic pcap."""
+
+    swapped: bool
+    record_header_bytes: int
+    tick_ns: int
+    snap_length: int
+    link_type: int
+
+
+def parse_header(head: bytes) -> Header | None:
+    """The header that `head` begins with; None when it is no classic pcap.
+
+    `head` has at least HEADER_BYTES bytes.
+    """
+    for swapped, order in ((False, "<"), (True, ">")):
+        magic, _major, _minor, _zone, _digits, snap_length, network = struct.unpack_from(
+            f"{order}IHHiIII", head
+        )
+        if magic in _MAGICS:
+            # The upper half of `network` tells about a frame check sequence.
+            link_type = linktypes.canonical(network & 0xFFFF)
+            return Header(swapped, *_MAGICS[magic], snap_length, link_type)
+    return None
+
+
+def is_pcap(magic: bytes) -> bool:
+    """Whether these four bytes begin a classic pcap."""
+    return any(int.from_bytes(magic, order) in _MAGICS for order in ("little", "big"))
+
+
+@kernel
+def walk_records(
+    data: NDArray[np.uint8],
+    end: int,
+    swapped: bool,
+    header_bytes: int,
+    tick_ns: int,
+    tap_index: int,
+    link: int,
+    offset: I64,
+    captured: U32,
+    wire: U32,
+    time_ns: I64,
+    tap: U16,
+    link_type: U16,
+    state: I64,
+) -> int:
+    """Write one row per record of `data[state[POSITION]:end]`; why it stopped."""
+    position = state[POSITION]
+    rows = state[FRAMES]
+    last = state[LAST_TIME]
+    snapped = 0
+    reason = BATCH_FULL
+    while rows < len(offset):
+        left = end - position
+        if left < header_bytes:
+            state[NEED] = header_bytes
+            reason = NEED_BYTES
+            break
+        seconds = load32(data, position, swapped)
+        fraction = load32(data, position + 4, swapped)
+        held = load32(data, position + 8, swapped)
+        length = load32(data, position + 12, swapped)
+        if held > MAX_CAPTURED_BYTES or length > MAX_WIRE_BYTES:
+            reason = DAMAGED
+            break
+        if length == 0 and (held > 0 or (seconds == 0 and fraction == 0)):
+            reason = DAMAGED
+            break
+        if left < header_bytes + held:
+            state[NEED] = header_bytes + held
+            reason = NEED_BYTES
+            break
+        time = seconds * 1_000_000_000 + fraction * tick_ns
+        if time < last:
+            note_disorder(state, last - time)
+        last = time
+        if held < length:
+            snapped += 1
+        position += header_bytes
+        offset[rows] = position
+        captured[rows] = held
+        wire[rows] = length
+        time_ns[rows] = time
+        tap[rows] = tap_index
+        link_type[rows] = link
+        rows += 1
+        position += held
+    state[POSITION] = position
+    state[FRAMES] = rows
+    state[LAST_TIME] = last
+    state[SNAPPED] += snapped
+    return reason
+
+
+@inlined
+def plausible_length(
+    data: NDArray[np.uint8], at: int, swapped: bool, ticks_per_second: int, earliest: int
+) -> int:
+    """Captured bytes of a believable record header at `at`, 0 when it is none.
+
+    Believable: not empty, not longer than on the wire, a fraction below one
+    second, not before the second `earliest`.
+    """
+    held = load32(data, at + 8, swapped)
+    length = load32(data, at + 12, swapped)
+    if held == 0 or held > MAX_CAPTURED_BYTES or held > length or length > MAX_WIRE_BYTES:
+        return 0
+    if load32(data, at + 4, swapped) >= ticks_per_second:
+        return 0
+    if load32(data, at, swapped) < earliest:
+        return 0
+    return held
+
+
+@kernel
+def find_record(
+    data: NDArray[np.uint8],
+    start: int,
+    end: int,
+    at_end: bool,
+    swapped: bool,
+    header_bytes: int,
+    tick_ns: int,
+    earliest: int,
+) -> tuple[bool, int]:
+    """The first place from `start` on where two believable records follow each other.
+
+    Their times are within a day. The second one may be the end of the capture
+    instead (`at_end`: nothing comes behind `data[end]`). (False, place) when every
+    place before `place` is ruled out and more bytes are needed to judge that one.
+    """
+    ticks_per_second = 1_000_000_000 // tick_ns
+    for place in range(start, end):
+        if end - place < header_bytes:
+            return False, end if at_end else place
+        held = plausible_length(data, place, swapped, ticks_per_second, earliest)
+        if held == 0:
+            continue
+        following = place + header_bytes + held
+        if at_end and following == end:
+            return True, place
+        if end - following < header_bytes:
+            if at_end:
+                continue
+            return False, place
+        if plausible_length(data, following, swapped, ticks_per_second, earliest) == 0:
+            continue
+        apart = load32(data, following, swapped) - load32(data, place, swapped)
+        if abs(apart) <= DAY_SECONDS:
+            return True, place
+    return False, end
+
+
+class PcapFraming(Framing):
+    """Records of a classic pcap; the window stands at the first record."""
+
+    def __init__(
+        self, window: Window, name: str, batch_frames: int, header: Header, taps: Taps, tap: int
+    ) -> None:
+        super().__init__(window, name, batch_frames)
+        self._header = header
+        self._tap_index = tap
+        self._tap = taps[tap]
+
+    def _walk(self, columns: Columns) -> int:
+        header = self._header
+        return walk_records(
+            self._window.data,
+            self._window.end,
+            header.swapped,
+            header.record_header_bytes,
+            header.tick_ns,
+            self._tap_index,
+            header.link_type,
+            columns.offset,
+            columns.captured,
+            columns.wire,
+            columns.time_ns,
+            columns.tap,
+            columns.link_type,
+            self._state,
+        )
+
+    def _find(self, start: int) -> tuple[bool, int]:
+        header = self._header
+        return find_record(
+            self._window.data,
+            start,
+            self._window.end,
+            self._window.at_end,
+            header.swapped,
+            header.record_header_bytes,
+            header.tick_ns,
+            max(0, (self._first_time_ns or 0) // 1_000_000_000 - DAY_SECONDS),
+        )
+
+    def _count(self, rows: int) -> None:
+        self._tap.frames += rows
+
+
+def tap_of(header: Header, name: str) -> Tap:
+    """The vantage point a classic pcap stands for."""
+    return Tap(name, header.link_type, snap_length=header.snap_length or None)

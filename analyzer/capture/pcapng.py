@@ -1,0 +1,276 @@
+"""pcapng: sections of both byte orders, interfaces, packet blocks, drop counters.
+
+Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/
+Packet blocks are walked by a compiled kernel; section headers, interface
+descriptions and statistics, which are few, are read here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import UnreadableInput
+from ..frames import Tap, Taps
+from . import linktypes
+from .framing import BLOCK, DAMAGED, NEED, NEED_BYTES, POSITION, UNTIMED, Columns, Framing
+from .pcapng_walk import (
+    INTERFACE_DESCRIPTION,
+    INTERFACE_DTYPE,
+    MAX_PACKET_BLOCK_BYTES,
+    SECTION_HEADER,
+    find_block,
+    walk_blocks,
+)
+from .window import Window
+
+MAGIC = struct.pack("<I", SECTION_HEADER)
+_BYTE_ORDER_MAGIC = 0x1A2B3C4D
+_MAX_TIME_OFFSET_SECONDS = 1 << 32
+
+# Option codes of interface descriptions (IF) and statistics (ISB).
+_IF_NAME, _IF_SPEED, _IF_TSRESOL, _IF_TSOFFSET = 2, 8, 9, 14
+_ISB_IFDROP, _ISB_OSDROP = 5, 7
+
+SharedTaps = dict[tuple[str, int, int], int]
+"""(name, link type, place among its namesakes) -> tap, for interfaces that are one tap."""
+
+
+@dataclass(slots=True)
+class _Interface:
+    """What Python keeps of an interface; the kernel's part is a row of the table."""
+
+    tap: int
+    link_type: int
+    dropped: int | None = None
+    """Latest drop counter this interface stated in this section."""
+
+
+def section_order(head: bytes) -> str | None:
+    """"<" or ">", the byte order of the section header that the 12 bytes `head` begin."""
+    for order in "<>":
+        if struct.unpack_from(f"{order}I", head, 8)[0] == _BYTE_ORDER_MAGIC:
+            return order
+    return None
+
+
+class PcapngFraming(Framing):
+    """Blocks of a pcapng; the window stands at the first section header.
+
+    An interface is a tap named "file:interface"; one of a later section with the
+    same name, link type and place among its namesakes is the same tap. Frames of
+    an interface whose link type is not supported are handed on without bytes,
+    so that frame numbers stay Wireshark's, and counted as skipped.
+    """
+
+    record = "block"
+
+    def __init__(
+        self, window: Window, name: str, batch_frames: int, taps: Taps, shared: SharedTaps
+    ) -> None:
+        super().__init__(window, name, batch_frames)
+        self._all_taps = taps
+        self._shared = shared
+        self._order = "<"
+        self._table: NDArray[Any] = np.zeros(4, INTERFACE_DTYPE)
+        self._interfaces: list[_Interface] = []
+        self._namesakes: dict[tuple[str, int], int] = {}
+        self._skipped: dict[int, int] = {}
+
+    def _walk(self, columns: Columns) -> int:
+        return walk_blocks(
+            self._window.data,
+            self._window.end,
+            self._order == ">",
+            self._table,
+            len(self._interfaces),
+            columns.offset,
+            columns.captured,
+            columns.wire,
+            columns.time_ns,
+            columns.tap,
+            columns.link_type,
+            self._state,
+        )
+
+    def _find(self, start: int) -> tuple[bool, int]:
+        window = self._window
+        return find_block(window.data, start, window.end, window.at_end, self._order == ">")
+
+    def _count(self, rows: int) -> None:
+        self._count_interfaces()
+
+    def _count_interfaces(self) -> None:
+        """Move the frames the walk counted to the taps."""
+        for row, interface in zip(self._table, self._interfaces, strict=False):
+            frames = int(row["frames"])
+            row["frames"] = 0
+            self._all_taps[interface.tap].frames += frames
+            if frames and not row["supported"]:
+                self.counts.skipped_frames += frames
+                skipped = self._skipped.get(interface.link_type, 0)
+                self._skipped[interface.link_type] = skipped + frames
+
+    def _conclude(self) -> None:
+        super()._conclude()
+        self._count_interfaces()
+        counts = self.counts
+        if counts.frames and counts.skipped_frames == counts.frames:
+            raise UnreadableInput(
+                f"{self._name}: {linktypes.why_unsupported(next(iter(self._skipped)))}"
+            )
+        for link_type, frames in self._skipped.items():
+            counts.warnings.append(
+                f"{self._name}: {frames} frames skipped: {linktypes.why_unsupported(link_type)}"
+            )
+        untimed = int(self._state[UNTIMED])
+        if untimed:
+            counts.warnings.append(
+                f"{self._name}: {untimed} simple packet blocks carry no time;"
+                " they take that of the frame before"
+            )
+
+    def _block(self) -> int:
+        """Read the section header, interface description or statistics at state[POSITION]."""
+        window = self._window
+        at = int(self._state[POSITION])
+        left = window.end - at
+        head = window.data[at : at + 12].tobytes()
+        is_section = head.startswith(MAGIC)
+        order = section_order(head) if is_section else self._order
+        if order is None:
+            return DAMAGED
+        kind, total = struct.unpack_from(f"{order}II", head)
+        if total < 12 or total % 4 or total > MAX_PACKET_BLOCK_BYTES:
+            return DAMAGED
+        if left < total:
+            self._state[NEED] = total
+            return NEED_BYTES
+        block = window.data[at : at + total].tobytes()
+        if struct.unpack_from(f"{order}I", block, total - 4)[0] != total:
+            return DAMAGED
+        body = block[8:-4]
+        if is_section:
+            good = self._section(order, body)
+        elif kind == INTERFACE_DESCRIPTION:
+            good = self._interface(body)
+        else:
+            good = self._statistics(body)
+        if not good:
+            return DAMAGED
+        self._state[POSITION] = at + total
+        return BLOCK
+
+    def _section(self, order: str, body: bytes) -> bool:
+        if len(body) < 16:
+            return False
+        self._count_interfaces()
+        self._order = order
+        self._interfaces.clear()
+        self._namesakes.clear()
+        return True
+
+    def _interface(self, body: bytes) -> bool:
+        if len(body) < 8:
+            return False
+        order = self._order
+        link_type, _reserved, snap_length = struct.unpack_from(f"{order}HHI", body)
+        link_type = linktypes.canonical(link_type)
+        options = dict(_options(body[8:], order))
+        index = len(self._interfaces)
+        name = _text(options.get(_IF_NAME)) or str(index)
+        nth = self._namesakes.get((name, link_type), 0)
+        self._namesakes[name, link_type] = nth + 1
+        tap = self._shared.get((name, link_type, nth))
+        if tap is None:
+            tap = self._new_tap(f"{self._name}:{name}", link_type, snap_length, options)
+            self._shared[name, link_type, nth] = tap
+        if index == len(self._table):
+            self._table = np.concatenate([self._table, np.zeros_like(self._table)])
+        self._interfaces.append(_Interface(tap, link_type))
+        binary, exponent, factor = _resolution(options.get(_IF_TSRESOL))
+        self._table[index] = (
+            tap,
+            link_type,
+            linktypes.supported(link_type),
+            snap_length,
+            binary,
+            exponent,
+            factor,
+            self._time_offset_ns(name, options.get(_IF_TSOFFSET)),
+            0,
+        )
+        return True
+
+    def _new_tap(self, name: str, link_type: int, snap: int, options: dict[int, bytes]) -> int:
+        speed = options.get(_IF_SPEED, b"")
+        tap = Tap(name, link_type, snap_length=snap or None)
+        if len(speed) == 8:
+            tap.speed_bits_per_second = struct.unpack(f"{self._order}Q", speed)[0] or None
+        try:
+            return self._all_taps.add(tap)
+        except ValueError as error:
+            raise UnreadableInput(f"{self._name}: {error}; analyse fewer files at once") from None
+
+    def _time_offset_ns(self, name: str, value: bytes | None) -> int:
+        if value is None or len(value) != 8:
+            return 0
+        seconds: int = struct.unpack(f"{self._order}q", value)[0]
+        if abs(seconds) > _MAX_TIME_OFFSET_SECONDS:
+            self.counts.warnings.append(
+                f"{self._name}:{name} states a time offset of {seconds} s, which is ignored"
+            )
+            return 0
+        return seconds * 1_000_000_000
+
+    def _statistics(self, body: bytes) -> bool:
+        if len(body) < 12:
+            return False
+        index = struct.unpack_from(f"{self._order}I", body)[0]
+        if index >= len(self._interfaces):
+            return False
+        drops = [
+            struct.unpack(f"{self._order}Q", value)[0]
+            for code, value in _options(body[12:], self._order)
+            if code in (_ISB_IFDROP, _ISB_OSDROP) and len(value) == 8
+        ]
+        if drops:
+            # The counters grow from the start of the section: the latest one counts.
+            interface = self._interfaces[index]
+            tap = self._all_taps[interface.tap]
+            tap.dropped = (tap.dropped or 0) + sum(drops) - (interface.dropped or 0)
+            interface.dropped = sum(drops)
+        return True
+
+
+def _options(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:
+    """(code, value) of each option; ends at the first that does not fit."""
+    at = 0
+    while at + 4 <= len(data):
+        code, length = struct.unpack_from(f"{order}HH", data, at)
+        at += 4
+        if code == 0 or at + length > len(data):
+            return
+        yield code, data[at : at + length]
+        at += length + -length % 4
+
+
+def _text(value: bytes | None) -> str:
+    """An option's text in one line; "" when absent."""
+    text = (value or b"").rstrip(b"\x00").decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _resolution(value: bytes | None) -> tuple[int, int, int]:
+    """(binary, exponent, factor) of INTERFACE_DTYPE for an if_tsresol option."""
+    resolution = value[0] if value else 6
+    exponent = resolution & 0x7F
+    if resolution & 0x80:
+        return 1, exponent, 1
+    factor = 10 ** abs(9 - exponent)
+    return 0, exponent, factor if factor < 1 << 64 else 0

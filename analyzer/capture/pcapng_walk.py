@@ -1,0 +1,242 @@
+"""The compiled walk over the blocks of a pcapng section."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernel import inlined, kernel
+from ..packets import I64, U16, U32
+from .framing import (
+    BATCH_FULL,
+    BLOCK,
+    DAMAGED,
+    FRAMES,
+    LAST_TIME,
+    MAX_CAPTURED_BYTES,
+    NEED,
+    NEED_BYTES,
+    NO_TIME,
+    POSITION,
+    SNAPPED,
+    UNTIMED,
+    load32,
+    note_disorder,
+)
+
+SECTION_HEADER = 0x0A0D0D0A  # reads the same in both byte orders
+INTERFACE_DESCRIPTION = 1
+OBSOLETE_PACKET = 2
+SIMPLE_PACKET = 3
+NAME_RESOLUTION = 4
+INTERFACE_STATISTICS = 5
+ENHANCED_PACKET = 6
+
+MAX_PACKET_BLOCK_BYTES = 1 << 20
+"""Longest packet, section, interface or statistics block that is believed."""
+MAX_BLOCK_BYTES = 1 << 24
+"""Longest block of another type that is believed (Wireshark draws the same line)."""
+
+TIME_MAX = (1 << 63) - 1
+
+INTERFACE_DTYPE = np.dtype(
+    [
+        ("tap", np.int64),
+        ("link_type", np.int64),
+        ("supported", np.int64),
+        ("snap_length", np.int64),  # bytes, 0 for unlimited
+        ("binary", np.int64),  # time unit: 1 for 2**-exponent s, 0 for 10**-exponent s
+        ("exponent", np.int64),
+        ("factor", np.uint64),  # decimal: 10 ** |9 - exponent|, 0 where that overflows
+        ("offset_ns", np.int64),  # added to every time
+        ("frames", np.int64),  # counted by the walk
+    ],
+    align=True,
+)
+"""What the walk knows of an interface."""
+
+
+@inlined
+def scaled(value: np.uint64, shift: int) -> np.uint64:
+    """floor(value * 10**9 / 2**shift) for value < 2**shift, exact; shift is 0 to 127."""
+    billion = np.uint64(1_000_000_000)
+    if shift <= 32:
+        return (value * billion) >> np.uint64(shift)
+    word = np.uint64(32)
+    high = (value >> word) * billion + (((value & np.uint64(0xFFFFFFFF)) * billion) >> word)
+    if shift >= 96:
+        return np.uint64(0)
+    return high >> np.uint64(shift - 32)
+
+
+@inlined
+def nanoseconds(
+    high: int, low: int, binary: int, exponent: int, factor: np.uint64, offset_ns: int
+) -> int:
+    """A pcapng time stamp in ns since the Unix epoch; TIME_MAX for times beyond the year 2262."""
+    ticks = np.uint64(high) << np.uint64(32) | np.uint64(low)
+    limit = np.uint64(TIME_MAX - max(offset_ns, 0))
+    billion = np.uint64(1_000_000_000)
+    if binary == 0:
+        if exponent <= 9:
+            if ticks > limit // factor:
+                return TIME_MAX
+            ns = ticks * factor
+        else:
+            ns = ticks // factor if factor > 0 else np.uint64(0)
+    else:
+        seconds = ticks >> np.uint64(exponent) if exponent < 64 else np.uint64(0)
+        if seconds >= limit // billion:
+            return TIME_MAX
+        rest = ticks - (seconds << np.uint64(exponent)) if exponent < 64 else ticks
+        ns = seconds * billion + scaled(rest, exponent)
+    if ns > limit:
+        return TIME_MAX
+    return np.int64(ns) + offset_ns  # type: ignore[return-value]
+
+
+@kernel
+def walk_blocks(
+    data: NDArray[np.uint8],
+    end: int,
+    swapped: bool,
+    interfaces: NDArray[Any],
+    interface_count: int,
+    offset: I64,
+    captured: U32,
+    wire: U32,
+    time_ns: I64,
+    tap: U16,
+    link_type: U16,
+    state: I64,
+) -> int:
+    """Write one row per packet block of `data[state[POSITION]:end]`; why it stopped.
+
+    Stops with BLOCK at section headers, interface descriptions and statistics;
+    skips other blocks. `interfaces` (INTERFACE_DTYPE) describes the first
+    `interface_count` interfaces.
+    """
+    position = state[POSITION]
+    rows = state[FRAMES]
+    last = state[LAST_TIME]
+    reason = BATCH_FULL
+    while rows < len(offset):
+        left = end - position
+        if left < 12:
+            state[NEED] = 12
+            reason = NEED_BYTES
+            break
+        kind = load32(data, position, swapped)
+        if kind == SECTION_HEADER or kind == INTERFACE_DESCRIPTION or kind == INTERFACE_STATISTICS:
+            reason = BLOCK
+            break
+        packet = kind == ENHANCED_PACKET or kind == SIMPLE_PACKET or kind == OBSOLETE_PACKET
+        total = load32(data, position + 4, swapped)
+        most = MAX_PACKET_BLOCK_BYTES if packet else MAX_BLOCK_BYTES
+        if total < 12 or total % 4 != 0 or total > most:
+            reason = DAMAGED
+            break
+        if left < total:
+            state[NEED] = total
+            reason = NEED_BYTES
+            break
+        if load32(data, position + total - 4, swapped) != total:
+            reason = DAMAGED
+            break
+        if not packet:
+            position += total
+            continue
+        simple = kind == SIMPLE_PACKET
+        body = 12 if simple else 28
+        if total < body + 4:
+            reason = DAMAGED
+            break
+        interface = 0
+        if kind == ENHANCED_PACKET:
+            interface = load32(data, position + 8, swapped)
+        elif kind == OBSOLETE_PACKET:
+            word = load32(data, position + 8, swapped)  # interface and drop count, u16 each
+            interface = word >> 16 if swapped else word & 0xFFFF
+        if interface >= interface_count:
+            reason = DAMAGED
+            break
+        row = interfaces[interface]
+        if simple:
+            length = load32(data, position + 8, swapped)
+            held = min(length, total - 16)
+            if row["snap_length"] > 0:
+                held = min(held, row["snap_length"])
+            time = last if last != NO_TIME else 0
+            state[UNTIMED] += 1
+        else:
+            held = load32(data, position + 20, swapped)
+            length = load32(data, position + 24, swapped)
+            time = nanoseconds(
+                load32(data, position + 12, swapped),
+                load32(data, position + 16, swapped),
+                row["binary"],
+                row["exponent"],
+                row["factor"],
+                row["offset_ns"],
+            )
+        if held > MAX_CAPTURED_BYTES or held > total - body - 4:
+            reason = DAMAGED
+            break
+        if time < last:
+            note_disorder(state, last - time)
+        last = time
+        if held < length:
+            state[SNAPPED] += 1
+        offset[rows] = position + body
+        captured[rows] = held if row["supported"] else 0
+        wire[rows] = length
+        time_ns[rows] = time
+        tap[rows] = row["tap"]
+        link_type[rows] = row["link_type"]
+        row["frames"] += 1
+        rows += 1
+        position += total
+    state[POSITION] = position
+    state[FRAMES] = rows
+    state[LAST_TIME] = last
+    return reason
+
+
+@kernel
+def find_block(
+    data: NDArray[np.uint8], start: int, end: int, at_end: bool, swapped: bool
+) -> tuple[bool, int]:
+    """The first place from `start` on where a block of a known type states its length twice.
+
+    `at_end`: nothing comes behind `data[end]`. (False, place) when every place before
+    `place` is ruled out and more bytes are needed to judge that one.
+    """
+    for place in range(start, end):
+        left = end - place
+        if left < 12:
+            return False, end if at_end else place
+        kind = load32(data, place, swapped)
+        if kind == SECTION_HEADER:
+            # Its length may be in the other byte order; only its magic number tells.
+            if load32(data, place + 8, False) == 0x1A2B3C4D:
+                order = False
+            elif load32(data, place + 8, True) == 0x1A2B3C4D:
+                order = True
+            else:
+                continue
+        elif INTERFACE_DESCRIPTION <= kind <= ENHANCED_PACKET:
+            order = swapped
+        else:
+            continue
+        total = load32(data, place + 4, order)
+        if total < 12 or total % 4 != 0 or total > MAX_PACKET_BLOCK_BYTES:
+            continue
+        if left < total:
+            if at_end:
+                continue
+            return False, place
+        if load32(data, place + total - 4, order) == total:
+            return True, place
+    return False, end

@@ -1,0 +1,248 @@
+"""Opening a capture: which compression, which format, and the frames in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Literal, Self
+
+from ..errors import UnreadableInput, UsageError
+from ..frames import FrameBatch, Tap, Taps
+from . import linktypes, pcap, pcapng
+from .bytestream import RawStream
+from .decompress import DecompressedStream
+from .framing import Framing
+from .identify import MAGIC_BYTES, Compression, compression, describe
+from .pcapng import SharedTaps
+from .window import MAX_WINDOW_BYTES, Window
+
+_HEAD_BYTES = 512
+"""Enough to say what a file is that is no capture."""
+_TYPICAL_RECORD_BYTES = 128
+
+
+class Capture:
+    """A capture being read: its frames once, in order, and what was noticed on the way."""
+
+    def __init__(
+        self,
+        name: str,
+        raw: RawStream,
+        stream: RawStream | DecompressedStream,
+        kind: Compression | None,
+        framing: Framing,
+    ) -> None:
+        self.name = name
+        """Base name of the file, "stdin" for standard input."""
+        self.path = raw.path
+        self.compression = kind
+        self.format: Literal["pcap", "pcapng"] = (
+            "pcap" if isinstance(framing, pcap.PcapFraming) else "pcapng"
+        )
+        self._raw = raw
+        self._stream = stream
+        self._framing = framing
+
+    def batches(self) -> Iterator[FrameBatch]:
+        """Every frame, in capture order; to be iterated once.
+
+        Raises UnreadableInput at the end when no frame has a supported link type.
+        Damage is stepped over where possible and told in `warnings`.
+        """
+        yield from self._framing.batches()
+        self._tell_stream_damage()
+
+    def _tell_stream_damage(self) -> None:
+        stream = self._stream
+        if isinstance(stream, DecompressedStream):
+            if stream.damage:
+                self.warnings.append(
+                    f"{self.name}: {stream.damage}: everything before it is reported"
+                )
+            elif stream.ignored_bytes:
+                self.warnings.append(
+                    f"{self.name}: bytes behind the {self.compression} data are ignored"
+                )
+        elif stream.failure:
+            self.warnings.append(
+                f"{self.name}: reading failed at byte {stream.position} ({stream.failure}):"
+                " everything before it is reported"
+            )
+
+    def stop(self) -> None:
+        """End a capture that is followed: `batches` ends with what the file holds now."""
+        self._raw.stop()
+
+    def close(self) -> None:
+        """Release the file and the thread that decompresses it."""
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a user must know about this capture, one line each; grows while reading."""
+        return self._framing.counts.warnings
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes read so far, as stored (compressed)."""
+        return self._raw.position
+
+    @property
+    def total_bytes(self) -> int | None:
+        """Size as stored when opened; None for pipes and standard input."""
+        return self._raw.size
+
+    @property
+    def frames(self) -> int:
+        """Frames read so far, with those skipped."""
+        return self._framing.counts.frames
+
+    @property
+    def out_of_order_frames(self) -> int:
+        """Frames whose capture time is below that of the frame before."""
+        return self._framing.counts.out_of_order_frames
+
+    @property
+    def clock_steps(self) -> int:
+        """Out-of-order frames more than one second back: the clock was set."""
+        return self._framing.counts.clock_steps
+
+    @property
+    def truncated_frames(self) -> int:
+        """Frames of which less was captured than was on the wire."""
+        return self._framing.counts.truncated_frames
+
+    @property
+    def skipped_frames(self) -> int:
+        """Frames of interfaces whose link type is not supported."""
+        return self._framing.counts.skipped_frames
+
+    @property
+    def damaged_places(self) -> int:
+        """Places where the capture was unreadable."""
+        return self._framing.counts.damaged_places
+
+
+def open_capture(
+    path: str,
+    taps: Taps,
+    *,
+    batch_frames: int = 1 << 17,
+    follow: bool = False,
+    shared: SharedTaps | None = None,
+    tap_name: str | None = None,
+) -> Capture:
+    """Open a capture file, "-" for standard input; its taps are added to `taps`.
+
+    Batches have at most `batch_frames` frames. `follow`: wait for more at the end of a
+    growing file. `shared` and `tap_name` make several files one vantage point: pass the
+    same dictionary for each (`concatenated` does).
+
+    Raises UnreadableInput for what cannot be opened or is no capture, UsageError for a
+    compressed file to be followed.
+    """
+    raw = RawStream(path, follow)
+    stream: RawStream | DecompressedStream = raw
+    try:
+        kind = compression(raw.peek(MAGIC_BYTES))
+        if kind and follow and raw.size is not None:
+            raise UsageError(f"{path} is {kind} compressed and cannot be followed: drop --follow")
+        if kind:
+            stream = DecompressedStream(raw, kind)
+        capacity = min(batch_frames * _TYPICAL_RECORD_BYTES, MAX_WINDOW_BYTES)
+        window = Window(stream, capacity)
+        name = "stdin" if path == "-" else os.path.basename(path)
+        shared = {} if shared is None else shared
+        label = tap_name or _unused_name(name, path, taps)
+        framing = _framing(path, window, kind, stream, label, taps, shared, batch_frames)
+    except BaseException:
+        with suppress(OSError):
+            stream.close()
+        raise
+    return Capture(name, raw, stream, kind, framing)
+
+
+def _unused_name(name: str, path: str, taps: Taps) -> str:
+    """`name`, or the whole path when another file of that name is already a tap."""
+    taken = any(tap.name == name or tap.name.startswith(f"{name}:") for tap in taps.items)
+    return path if taken and path != "-" else name
+
+
+def _framing(
+    path: str,
+    window: Window,
+    kind: Compression | None,
+    stream: RawStream | DecompressedStream,
+    name: str,
+    taps: Taps,
+    shared: SharedTaps,
+    batch_frames: int,
+) -> Framing:
+    """The reader for the format that the window's first bytes tell."""
+    window.ensure(pcap.HEADER_BYTES)
+    head = window.data[: min(window.end, _HEAD_BYTES)].tobytes()
+    if head.startswith(pcapng.MAGIC) and (len(head) < 12 or pcapng.section_order(head)):
+        if len(head) < 28:
+            raise UnreadableInput(_cut_short(path, kind, stream, len(head)))
+        return pcapng.PcapngFraming(window, name, batch_frames, taps, shared)
+    if len(head) >= 4 and pcap.is_pcap(head[:4]):
+        if len(head) < pcap.HEADER_BYTES:
+            raise UnreadableInput(_cut_short(path, kind, stream, len(head)))
+        header = pcap.parse_header(head)
+        if header is None or not linktypes.supported(header.link_type):
+            raise UnreadableInput(f"{path}: {linktypes.why_unsupported(header.link_type)}")
+        window.start = pcap.HEADER_BYTES
+        key = ("", header.link_type, 0)
+        if key not in shared:
+            shared[key] = _add(taps, pcap.tap_of(header, name), path)
+        return pcap.PcapFraming(window, name, batch_frames, header, taps, shared[key])
+    if not head:
+        raise UnreadableInput(_nothing(path, kind, stream))
+    packed = f"{kind} compressed, and inside " if kind else ""
+    raise UnreadableInput(
+        f"{path} is not a pcap or pcapng capture: it is {packed}{describe(head)}"
+    )
+
+
+def _add(taps: Taps, tap: Tap, path: str) -> int:
+    try:
+        return taps.add(tap)
+    except ValueError as error:
+        raise UnreadableInput(f"{path}: {error}; analyse fewer files at once") from None
+
+
+def _cut_short(
+    path: str, kind: Compression | None, stream: RawStream | DecompressedStream, size: int
+) -> str:
+    why = _stream_damage(stream)
+    return (
+        f"{path} ends after {size} bytes inside its file header{why}:"
+        " copy or capture it again, nothing can be read from it"
+    )
+
+
+def _nothing(
+    path: str, kind: Compression | None, stream: RawStream | DecompressedStream
+) -> str:
+    why = _stream_damage(stream)
+    if why or kind:
+        return f"{path}: nothing can be decompressed from it{why}: copy or capture it again"
+    return f"{path} is empty (0 bytes): capture it again"
+
+
+def _stream_damage(stream: RawStream | DecompressedStream) -> str:
+    reason = stream.damage if isinstance(stream, DecompressedStream) else stream.failure
+    return f" ({reason})" if reason else ""
