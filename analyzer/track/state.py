@@ -180,6 +180,8 @@ SLOT = np.dtype(
 )
 
 FIRST_WINDOW_BITS = 7
+FIRST_WINDOW_BITS_OF_MANY_TAPS = 10
+"""Copies at another tap may come many packets later."""
 MAX_WINDOW_BITS = 16
 MAX_WINDOW = 1 << MAX_WINDOW_BITS
 MAX_SLOTS = 1 << 22
@@ -254,5 +256,6 @@ class State(NamedTuple):
     """int64[USED_KINDS], indexed by the USED_ constants."""
 
 
-USED_FLOWS, USED_PAIRS, USED_SLOTS, USED_RECENTS, USED_EVENTS, OMITTED_EVENTS = range(6)
-USED_KINDS = 6
+USED_FLOWS, USED_PAIRS, USED_SLOTS, USED_RECENTS, USED_EVENTS, OMITTED_EVENTS, FIRST_WINDOW = range(7)
+USED_KINDS = 7
+"""The last one is no count: log2 of the slots a stream begins with."""

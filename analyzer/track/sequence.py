@@ -1,0 +1,333 @@
+"""The verdict on every PSN: in order, ahead, late, sent again, seen twice.
+
+A flow has two streams that must never be mixed: its own requests, and its
+READ responses and atomic ACKs, which carry PSNs of the other side's requests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..kernel import inlined
+from ..measures.density import density_push
+from ..opcodes import BEGINS, FULL, READ_REQUEST
+from ..psn import id_distance, psn_add, psn_distance
+from .batch import (
+    AHEAD,
+    DUPLICATE,
+    IN_ORDER,
+    MIRROR_DUPLICATE,
+    RECOVERED,
+    REORDERED,
+    RESTARTED,
+    RETRANSMITTED,
+    TAP_COPY,
+)
+from .reordering import note_in_order, note_late
+from .state import (
+    MISSING,
+    NAK_NONE,
+    RESPONSES,
+    RESTART_DISTANCE,
+    SEEN,
+    SKIPPED,
+)
+from .window import claim, forget_missing, holds, open_gap, slot_of, tap_bit, write_seen
+
+RESEND_AFTER_NS = 1_000_000
+"""A late packet that no identification dates counts as resent after this silence: ACK
+timeouts of NICs begin at about a millisecond, paths of one fabric differ by far less."""
+
+TWIN_WITHIN_NS = 20_000
+"""A repeated packet without identification counts as duplicated by the network within this
+time and directly behind the original; later, as sent again."""
+
+SKIPPED_KEPT = 32
+"""How many PSNs before the first one, or passed over without need, are known again when they come."""
+
+_SMALLEST_PATH_MTU = 256
+
+
+@inlined
+def dates_transmissions(flow: Any) -> bool:
+    """True when the flow's IPv4 identifications move forward, so that they date transmissions."""
+    others = flow.ids_other + flow.ids_same
+    return flow.ipv6 == 0 and flow.ids_ascending >= 8 and flow.ids_ascending > 16 * others
+
+
+@inlined
+def tells_transmissions_apart(flow: Any) -> bool:
+    """True when different packets of the flow carry different IPv4 identifications."""
+    return flow.ipv6 == 0 and flow.ids_same * 16 <= flow.ids_ascending + flow.ids_other
+
+
+@inlined
+def reserved_psns(length: int, path_mtu: int) -> int:
+    """PSNs that a READ of `length` bytes reserves for its responses (at least one)."""
+    return max(1, (length + path_mtu - 1) // path_mtu)
+
+
+@inlined
+def _path_mtu(state: Any, flow: Any) -> int:
+    """Best knowledge of the connection's path MTU; 0 while nothing is known."""
+    if flow.path_mtu > 0:
+        return flow.path_mtu
+    if flow.peer >= 0 and state.flows[flow.peer].path_mtu > 0:
+        return state.flows[flow.peer].path_mtu
+    return state.pairs[flow.pair].path_mtu
+
+
+@inlined
+def _advance(state: Any, flow: Any, stream: Any, psn: int, bits: int, dma_length: int) -> None:
+    """Move the next expected PSN behind a packet that is the newest of its stream."""
+    stream.mid_message = 1 if bits & FULL else 0
+    stream.read_pending = 0
+    count = 1
+    if bits & READ_REQUEST:
+        path_mtu = _path_mtu(state, flow)
+        if path_mtu > 0:
+            count = reserved_psns(dma_length, path_mtu)
+        elif dma_length > _SMALLEST_PATH_MTU:
+            stream.read_pending = 1
+            stream.read_psn = psn
+            stream.read_length = dma_length
+    stream.next = psn_add(psn, count)
+    stream.next_dense += 1
+
+
+@inlined
+def _resolve_read(stream: Any, psn: int) -> None:
+    """After a READ of unknown path MTU: accept the PSN that one of the path MTUs explains.
+
+    Any other PSN is accepted too: without the path MTU nothing says that one is missing.
+    """
+    stream.read_pending = 0
+    if psn_distance(psn, stream.read_psn) > 0:
+        stream.next = psn
+
+
+@inlined
+def _gap_is_certain(state: Any, flow: Any, stream: Any, which: int, bits: int) -> bool:
+    """True when every PSN between the expected and the present packet must exist in this stream.
+
+    Requests are consecutive. Responses are consecutive within one READ; between
+    READs only if the other side asks for nothing but READs.
+    """
+    if which != RESPONSES:
+        return True
+    if not bits & BEGINS:
+        return True
+    if flow.peer < 0:
+        return False
+    peer = state.flows[flow.peer]
+    return peer.read_requests == peer.request_packets
+
+
+@inlined
+def _start(
+    state: Any,
+    flow: Any,
+    stream: Any,
+    psn: int,
+    bits: int,
+    dma_length: int,
+    ip_id: int,
+    hop_limit: int,
+    payload: int,
+    tap: int,
+    time: int,
+) -> None:
+    """Begin the stream at this packet; PSNs just before it may still come, late."""
+    if stream.started:
+        forget_missing(state, flow, stream)
+    else:
+        stream.next_dense = SKIPPED_KEPT
+        stream.last_gap_arrival = -1
+        stream.floor_arrival = -1
+    stream.started = 1
+    open_gap(
+        state, flow, stream, psn_add(psn, -SKIPPED_KEPT), SKIPPED_KEPT, SKIPPED,
+        stream.arrivals, time, ip_id, stream.next_dense - SKIPPED_KEPT,
+    )  # fmt: skip
+    at = claim(state, flow, stream, psn)
+    index = note_in_order(stream)
+    write_seen(
+        state, at, psn, ip_id, hop_limit, payload, tap, index, time, stream.next_dense
+    )
+    _advance(state, flow, stream, psn, bits, dma_length)
+
+
+@inlined
+def judge(
+    state: Any,
+    histograms: Any,
+    densities: Any,
+    f: int,
+    which: int,
+    psn: int,
+    bits: int,
+    dma_length: int,
+    ip_id: int,
+    hop_limit: int,
+    payload: int,
+    tap: int,
+    time: int,
+) -> int:
+    """Verdict on one sequenced packet of flow `f` in stream `which`; moves the stream on."""
+    flow = state.flows[f]
+    stream = state.streams[2 * f + which]
+    if not stream.started:
+        _start(state, flow, stream, psn, bits, dma_length, ip_id, hop_limit, payload, tap, time)
+        density_push(densities, 2 * f + which, stream.next_dense - 1)
+        stream.new_packets += 1
+        return IN_ORDER
+
+    distance = psn_distance(psn, stream.next)
+    if distance > 0 and stream.read_pending:
+        _resolve_read(stream, psn)
+        distance = psn_distance(psn, stream.next)
+    if distance >= 0 and distance < RESTART_DISTANCE:
+        verdict = IN_ORDER
+        if distance > 0:
+            verdict = _jump(state, flow, stream, which, distance, bits, ip_id, time)
+        at = claim(state, flow, stream, psn)
+        dense = stream.next_dense
+        density_push(densities, 2 * f + which, dense)
+        index = note_in_order(stream)
+        write_seen(state, at, psn, ip_id, hop_limit, payload, tap, index, time, dense)
+        _advance(state, flow, stream, psn, bits, dma_length)
+        stream.new_packets += 1
+        return verdict
+
+    if holds(state, stream, psn):
+        at = slot_of(stream, psn)
+        if state.slots[at].state == SEEN:
+            return _seen_again(state, flow, stream, at, psn, ip_id, hop_limit, tap, time)
+        return _fill(
+            state, histograms, densities, f, flow, stream, which, at, psn, ip_id, hop_limit,
+            payload, tap, time,
+        )  # fmt: skip
+    if distance > -RESTART_DISTANCE:
+        return _older_than_the_window(state, flow, stream, ip_id)
+
+    stream.restarts += 1
+    stream.next_dense += 1 << 20  # far enough to look like nothing that came before
+    _start(state, flow, stream, psn, bits, dma_length, ip_id, hop_limit, payload, tap, time)
+    density_push(densities, 2 * f + which, stream.next_dense - 1)
+    stream.new_packets += 1
+    return RESTARTED
+
+
+@inlined
+def _jump(
+    state: Any, flow: Any, stream: Any, which: int, distance: int, bits: int, ip_id: int, time: int
+) -> int:
+    """Pass over `distance` PSNs; returns AHEAD when at least one of them must exist."""
+    first, dense = stream.next, stream.next_dense
+    missing = distance
+    if not _gap_is_certain(state, flow, stream, which, bits):
+        missing = 1 if stream.mid_message else 0
+    if missing > 0:
+        open_gap(state, flow, stream, first, missing, MISSING, stream.arrivals, time, ip_id, dense)
+    kept = min(distance - missing, SKIPPED_KEPT)
+    open_gap(
+        state, flow, stream, psn_add(first, distance - kept), kept, SKIPPED,
+        stream.arrivals, time, ip_id, dense + distance - kept,
+    )  # fmt: skip
+    stream.next_dense += distance
+    return AHEAD if missing > 0 else IN_ORDER
+
+
+@inlined
+def _fill(
+    state: Any,
+    histograms: Any,
+    densities: Any,
+    f: int,
+    flow: Any,
+    stream: Any,
+    which: int,
+    at: int,
+    psn: int,
+    ip_id: int,
+    hop_limit: int,
+    payload: int,
+    tap: int,
+    time: int,
+) -> int:
+    """A PSN that was passed over arrives: the original, late, or a retransmission of a lost one?"""
+    slot = state.slots[at]
+    was_missing = slot.state == MISSING
+    if was_missing:
+        stream.missing -= 1
+    dense = slot.dense
+    if dates_transmissions(flow):
+        resent = id_distance(ip_id, slot.ip_id) > 0
+    elif flow.nak_pending != NAK_NONE and psn_distance(psn, flow.nak_psn) >= 0:
+        resent = True
+    else:
+        resent = flow.in_rewind != 0 or time - slot.time > RESEND_AFTER_NS
+    if resent:
+        write_seen(state, at, psn, ip_id, hop_limit, payload, tap, stream.arrivals, time, dense)
+        if was_missing:
+            stream.recovered += 1
+            return RECOVERED
+        stream.retransmitted += 1
+        return RETRANSMITTED
+    density_push(densities, 2 * f + which, dense)
+    index = note_late(state, histograms, f, stream, at, time)
+    write_seen(state, at, psn, ip_id, hop_limit, payload, tap, index, time, dense)
+    return REORDERED
+
+
+@inlined
+def _seen_again(
+    state: Any,
+    flow: Any,
+    stream: Any,
+    at: int,
+    psn: int,
+    ip_id: int,
+    hop_limit: int,
+    tap: int,
+    time: int,
+) -> int:
+    """A PSN seen before: copied by a tap, by a mirror, by the network, or sent again by its source?"""
+    slot = state.slots[at]
+    bit = tap_bit(tap)
+    new_here = slot.taps & bit == 0 or (tap >= 63 and tap != slot.tap)
+    if tells_transmissions_apart(flow):
+        same = ip_id == slot.ip_id
+        older = dates_transmissions(flow) and id_distance(ip_id, slot.ip_id) < 0
+    else:
+        same = new_here or (
+            time - slot.time < TWIN_WITHIN_NS and psn_add(psn, 1) == stream.next
+        )
+        older = False
+    if new_here and (same or older):
+        state.copies[slot.tap, tap] += 1
+        slot.taps |= bit
+        return TAP_COPY
+    if same:
+        if hop_limit != slot.hop_limit:
+            stream.mirror_duplicates += 1
+            return MIRROR_DUPLICATE
+        stream.duplicates += 1
+        return DUPLICATE
+    stream.retransmitted += 1
+    slot.ip_id = ip_id
+    slot.hop_limit = hop_limit
+    slot.tap = tap
+    slot.taps = bit
+    slot.time = time
+    return RETRANSMITTED
+
+
+@inlined
+def _older_than_the_window(state: Any, flow: Any, stream: Any, ip_id: int) -> int:
+    """A PSN whose slot is gone. Missing PSNs keep theirs, so it was seen, or lies before the start."""
+    if len(state.copies) > 1 and dates_transmissions(flow):
+        if id_distance(ip_id, flow.last_id) < 0:  # sent before what already came: a slower tap
+            return TAP_COPY
+    stream.retransmitted += 1
+    return RETRANSMITTED

@@ -1,0 +1,196 @@
+"""The streaming tracker: packet tables in, flows and verdicts out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..measures.density import Densities
+from ..measures.histogram import HistogramPool
+from ..packets import PacketTable
+from . import state as st
+from .assign import assign, rebuild_slots
+from .batch import TrackedBatch
+from .walk import SLOTS_AHEAD, walk
+
+
+class Columns(NamedTuple):
+    """The columns of a packet table that the walk reads."""
+
+    time_ns: NDArray[np.int64]
+    frame_number: NDArray[np.int64]
+    wire_bytes: NDArray[np.uint32]
+    payload_bytes: NDArray[np.uint32]
+    tap: NDArray[np.uint16]
+    ip_id: NDArray[np.uint16]
+    traffic_class: NDArray[np.uint8]
+    hop_limit: NDArray[np.uint8]
+    udp_sport: NDArray[np.uint16]
+    opcode: NDArray[np.uint8]
+    psn: NDArray[np.uint32]
+    aeth: NDArray[np.uint32]
+    dma_length: NDArray[np.uint32]
+
+
+class FlowTracker:
+    """State of all flows, updated batch by batch.
+
+    Batches must come in time order, taps merged. Splitting the same packets
+    into other batches changes nothing.
+    """
+
+    def __init__(self, taps: int = 1) -> None:
+        self.histograms = HistogramPool(st.HISTOGRAM_KINDS)
+        self.densities = Densities()
+        used = np.zeros(st.USED_KINDS, np.int64)
+        used[st.FIRST_WINDOW] = (
+            st.FIRST_WINDOW_BITS if taps == 1 else st.FIRST_WINDOW_BITS_OF_MANY_TAPS
+        )
+        self.state = st.State(
+            flows=np.zeros(0, st.FLOW),
+            pairs=np.zeros(0, st.PAIR),
+            streams=np.zeros(0, st.STREAM),
+            slots=np.zeros(2 * SLOTS_AHEAD, st.SLOT),
+            recents=np.zeros(64 * st.RECENT_ENTRIES, st.RECENT),
+            events=np.zeros(st.MAX_EVENTS, st.EVENT),
+            copies=np.zeros((taps, taps), np.int64),
+            used=used,
+        )
+        self._grow_flows(1024)
+
+    def __len__(self) -> int:
+        """Flows known."""
+        return int(self.state.used[st.USED_FLOWS])
+
+    @property
+    def flows(self) -> NDArray[np.void]:
+        """FLOW records of the known flows, a view."""
+        return self.state.flows[: len(self)]
+
+    def stream(self, flow: int, which: int) -> Any:
+        """The STREAM record of a flow's REQUESTS or RESPONSES."""
+        return self.state.streams[2 * flow + which]
+
+    def update(self, table: PacketTable) -> TrackedBatch:
+        """Track the packets of one batch."""
+        flow = np.empty(len(table), np.int32)
+        verdict = np.empty(len(table), np.uint8)
+        self._see_taps(table)
+        row = 0
+        while row < len(table):
+            row = assign(
+                self.state,
+                self._flow_slots,
+                self._pair_slots,
+                table.src,
+                table.dst,
+                table.dest_qp,
+                table.opcode,
+                table.payload_bytes,
+                table.decode_flags,
+                table.time_ns,
+                row,
+                flow,
+            )
+            if row < len(table):
+                self._grow_flows(2 * len(self.state.flows))
+        self.histograms.grow(len(self))
+        self.densities.grow(len(self))
+        columns = Columns(*(getattr(table, name) for name in Columns._fields))
+        row = 0
+        while row < len(table):
+            row = walk(
+                self.state,
+                self.histograms.arrays,
+                self.densities.arrays,
+                columns,
+                row,
+                flow,
+                verdict,
+            )
+            if row < len(table):
+                self._grow_pools()
+        peer = self.flows["peer"].copy()
+        return TrackedBatch(table, flow, verdict, peer, len(self))
+
+    def pair(self, flow: int, peer: int, evidence: int) -> None:
+        """Make two flows one connection on exact evidence (CM, host probe).
+
+        Inferred partners of either are released.
+        """
+        flows = self.state.flows
+        for one, other in ((flow, peer), (peer, flow)):
+            before = int(flows[one]["peer"])
+            if before >= 0 and before != other:
+                flows[before]["peer"] = -1
+                flows[before]["evidence"] = 0
+                flows[one]["evidence"] = 0
+            flows[one]["peer"] = other
+            flows[one]["evidence"] |= evidence
+
+    def find(self, keys: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int, int], int]:
+        """Indices of the flows with these (source, destination, destination QPN), if known."""
+        wanted = set(keys)
+        flows = self.flows
+        found = {}
+        for src, dst, qp in wanted:
+            hit = np.flatnonzero(
+                (flows["dest_qp"] == qp) & (flows["src"] == src) & (flows["dst"] == dst)
+            )
+            if len(hit):
+                found[src, dst, qp] = int(hit[0])
+        return found
+
+    def missing(self, flow: int, which: int) -> tuple[int, int]:
+        """PSNs never seen by now, and how many of them the other side acknowledged."""
+        s, f = self.stream(flow, which), self.state.flows[flow]
+        missing = int(s["missing"] + s["missing_evicted"])
+        acknowledged = int(s["missing_evicted_acked"])
+        if s["missing"] and f["acked"] and which == st.REQUESTS:
+            window = self.state.slots[s["window"] : s["window"] + (1 << int(s["window_bits"]))]
+            psns = window["psn"][window["state"] == st.MISSING].astype(np.int64)
+            distance = ((int(f["ack_psn"]) - psns + (1 << 23)) & 0xFFFFFF) - (1 << 23)
+            acknowledged += int(np.count_nonzero(distance >= 0))
+        return missing, acknowledged
+
+    def _see_taps(self, table: PacketTable) -> None:
+        """Make room in the copy counts for taps that appear while reading."""
+        if not len(table):
+            return
+        taps, known = int(table.tap.max()) + 1, len(self.state.copies)
+        if taps > known:
+            copies = np.zeros((taps, taps), np.int64)
+            copies[:known, :known] = self.state.copies
+            self.state = self.state._replace(copies=copies)
+            self.state.used[st.FIRST_WINDOW] = st.FIRST_WINDOW_BITS_OF_MANY_TAPS
+
+    def _grow_flows(self, flows: int) -> None:
+        self.state = self.state._replace(
+            flows=_longer(self.state.flows, flows),
+            pairs=_longer(self.state.pairs, flows),
+            streams=_longer(self.state.streams, 2 * flows),
+        )
+        self._flow_slots = np.full(2 * flows, -1, np.int32)
+        self._pair_slots = np.full(2 * flows, -1, np.int32)
+        rebuild_slots(self.state, self._flow_slots, self._pair_slots)
+
+    def _grow_pools(self) -> None:
+        used = self.state.used
+        slots = int(used[st.USED_SLOTS]) + 2 * SLOTS_AHEAD
+        recents = int(used[st.USED_RECENTS]) + 64 * st.RECENT_ENTRIES
+        self.state = self.state._replace(
+            slots=_longer(self.state.slots, max(slots, 3 * int(used[st.USED_SLOTS]) // 2)),
+            recents=_longer(self.state.recents, max(recents, 2 * int(used[st.USED_RECENTS]))),
+        )
+
+
+def _longer(array: NDArray[np.void], length: int) -> NDArray[np.void]:
+    """A zero-extended copy; untouched tail memory costs nothing."""
+    if length <= len(array):
+        return array
+    longer = np.zeros(length, array.dtype)
+    longer[: len(array)] = array
+    return longer

@@ -1,0 +1,188 @@
+"""The tracker's one pass over a batch, in capture order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernel import inlined, kernel
+from ..opcodes import (
+    ACKNOWLEDGE,
+    BEGINS,
+    KNOWN,
+    OPCODE_CLASS,
+    READ_REQUEST,
+    REQUEST,
+    RESPONSE_DATA,
+    SEQUENCED,
+)
+from .answers import hear_answer
+from .batch import (
+    AHEAD,
+    IN_ORDER,
+    RECOVERED,
+    RESTARTED,
+    RETRANSMITTED,
+    TAP_COPY,
+)
+from .copies import judge_unordered
+from .rewind import note_resend
+from .sequence import judge
+from .state import (
+    EVENT_RESTART,
+    EVENT_REWIND,
+    MAX_EVENTS,
+    MAX_WINDOW,
+    OMITTED_EVENTS,
+    RECENT_ENTRIES,
+    REQUESTS,
+    RESPONSES,
+    USED_EVENTS,
+    USED_RECENTS,
+    USED_SLOTS,
+)
+from .window import holds
+
+SLOTS_AHEAD = 4 * MAX_WINDOW
+"""Free slots one packet can need at most: every window size once, for two streams."""
+
+_CE = 3
+_CNP_OPCODE = 0x81
+
+
+@inlined
+def _record(
+    state: Any, kind: int, f: int, time: int, frame_number: int, tap: int, psn: int, value: int
+) -> None:
+    """Keep an event for the report; beyond MAX_EVENTS it is only counted."""
+    if state.used[USED_EVENTS] >= MAX_EVENTS:
+        state.used[OMITTED_EVENTS] += 1
+        return
+    event = state.events[state.used[USED_EVENTS]]
+    state.used[USED_EVENTS] += 1
+    event.kind = kind
+    event.flow = f
+    event.time = time
+    event.frame_number = frame_number
+    event.tap = tap
+    event.psn = psn
+    event.value = value
+
+
+@inlined
+def _note_id(flow: Any, verdict: int, ip_id: int) -> None:
+    """Learn whether the flow's IPv4 identifications move forward (see sequence.py).
+
+    Only the newest packets count: late ones and duplicates say nothing about the counter.
+    """
+    if verdict == IN_ORDER or verdict == AHEAD:
+        if flow.id_started:
+            step = (ip_id - np.int64(flow.last_id)) & 0xFFFF
+            if step == 0:
+                flow.ids_same += 1
+            elif step < 0x4000:
+                flow.ids_ascending += 1
+            else:
+                flow.ids_other += 1
+        flow.id_started = 1
+        flow.last_id = ip_id
+    elif verdict == RETRANSMITTED or verdict == RECOVERED:
+        flow.last_id = ip_id
+
+
+@kernel
+def walk(
+    state: Any,
+    histograms: Any,
+    densities: Any,
+    table: Any,
+    start: int,
+    flow_of_row: NDArray[np.int32],
+    verdict_of_row: NDArray[np.uint8],
+) -> int:
+    """Judge rows `start` and on; fills `verdict_of_row` and the flows' counts.
+
+    `table` is a `Columns` tuple. Returns the row it stopped at: the number of
+    rows, or less when the pools must grow first.
+    """
+    for i in range(start, len(flow_of_row)):
+        if (
+            state.used[USED_SLOTS] + SLOTS_AHEAD > len(state.slots)
+            or state.used[USED_RECENTS] + RECENT_ENTRIES > len(state.recents)
+        ):  # fmt: skip
+            return i
+        f = np.int64(flow_of_row[i])
+        flow = state.flows[f]
+        opcode = np.int64(table.opcode[i])
+        bits = np.int64(OPCODE_CLASS[opcode])
+        psn = np.int64(table.psn[i])
+        time = table.time_ns[i]
+        ip_id = np.int64(table.ip_id[i])
+        hop_limit = np.int64(table.hop_limit[i])
+        tap = np.int64(table.tap[i])
+        wire_bytes = np.int64(table.wire_bytes[i])
+        payload = np.int64(table.payload_bytes[i])
+        flow.udp_sport = table.udp_sport[i]
+        if bits & SEQUENCED and not bits & ACKNOWLEDGE:
+            which = RESPONSES if bits & RESPONSE_DATA else REQUESTS
+            if not flow.has_transport:
+                flow.has_transport = 1
+                flow.transport = opcode >> 5
+            implied = False
+            if bits & READ_REQUEST:
+                implied = not holds(state, state.streams[2 * f + which], psn)
+            verdict = judge(
+                state, histograms, densities, f, which, psn, bits,
+                np.int64(table.dma_length[i]), ip_id, hop_limit, payload, tap, time,
+            )  # fmt: skip
+            _note_id(flow, verdict, ip_id)
+            if which == REQUESTS:
+                if verdict == RETRANSMITTED or verdict == RECOVERED:
+                    if note_resend(histograms, f, flow, psn, wire_bytes, time, implied):
+                        _record(
+                            state, EVENT_REWIND, f, time, table.frame_number[i], tap, psn,
+                            np.int64(flow.rewind_trigger),
+                        )  # fmt: skip
+                elif verdict == IN_ORDER or verdict == AHEAD:
+                    flow.in_rewind = 0
+                if verdict != TAP_COPY:
+                    flow.last_request_time = time
+            elif bits & BEGINS and flow.peer < 0 and verdict != TAP_COPY:
+                hear_answer(state, histograms, f, bits, 0, psn, time)
+            if verdict == RESTARTED:
+                _record(state, EVENT_RESTART, f, time, table.frame_number[i], tap, psn, 0)
+        else:
+            verdict = judge_unordered(state, flow, psn, opcode, ip_id, hop_limit, tap)
+            if bits & ACKNOWLEDGE and verdict != TAP_COPY:
+                aeth = np.int64(table.aeth[i])
+                event = hear_answer(state, histograms, f, bits, aeth, psn, time)
+                if event >= 0:
+                    _record(
+                        state, event, f, time, table.frame_number[i], tap, psn, aeth >> 24
+                    )
+        verdict_of_row[i] = verdict
+        if verdict == TAP_COPY:
+            flow.tap_copies += 1
+            continue
+        flow.packets += 1
+        flow.wire_bytes += wire_bytes
+        flow.payload_bytes += payload
+        flow.first_time = min(flow.first_time, time)
+        flow.last_time = max(flow.last_time, time)
+        if np.int64(table.traffic_class[i]) & 3 == _CE:
+            flow.ecn_marked += 1
+        if bits & REQUEST:
+            flow.request_packets += 1
+            if bits & READ_REQUEST:
+                flow.read_requests += 1
+        elif bits & RESPONSE_DATA:
+            flow.response_packets += 1
+        elif bits & ACKNOWLEDGE:
+            flow.ack_packets += 1
+        elif opcode == _CNP_OPCODE:
+            flow.cnps += 1
+        if not flow.has_transport and bits & KNOWN and opcode != _CNP_OPCODE:
+            flow.transport = opcode >> 5
+    return len(flow_of_row)

@@ -1,0 +1,173 @@
+"""The recent PSNs of a stream: a ring of slots that never forgets a missing PSN if it can help it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..kernel import inlined
+from ..psn import psn_add, psn_distance
+from .state import (
+    EMPTY,
+    FIRST_WINDOW,
+    MAX_SLOTS,
+    MAX_WINDOW_BITS,
+    MISSING,
+    SEEN,
+
+    USED_SLOTS,
+)
+
+
+@inlined
+def slot_of(stream: Any, psn: int) -> int:
+    """Where a PSN's slot is; whether it is there, `state.slots[..].psn == psn` tells."""
+    return np.int64(stream.window) + (psn & ((1 << np.int64(stream.window_bits)) - 1))
+
+
+@inlined
+def holds(state: Any, stream: Any, psn: int) -> bool:
+    """True when the window still knows this PSN."""
+    if stream.window_bits == 0:
+        return False
+    slot = state.slots[slot_of(stream, psn)]
+    return slot.state != EMPTY and slot.psn == psn
+
+
+@inlined
+def _new_window(state: Any, stream: Any, bits: int) -> None:
+    """Move the stream to a fresh window of 2^bits slots, with the slots that it had.
+
+    The caller has checked that the pool holds them.
+    """
+    start, size = np.int64(state.used[USED_SLOTS]), 1 << bits
+    state.used[USED_SLOTS] += size
+    for i in range(start, start + size):
+        state.slots[i].state = EMPTY
+    if stream.window_bits > 0:
+        for i in range(stream.window, stream.window + (1 << np.int64(stream.window_bits))):
+            if state.slots[i].state != EMPTY:
+                state.slots[start + (np.int64(state.slots[i].psn) & (size - 1))] = state.slots[i]
+    stream.window = start
+    stream.window_bits = bits
+
+
+@inlined
+def claim(state: Any, flow: Any, stream: Any, psn: int) -> int:
+    """The slot where `psn` may be written; makes the window larger before a missing PSN is lost."""
+    if stream.window_bits == 0:
+        _new_window(state, stream, state.used[FIRST_WINDOW])
+    while True:
+        at = slot_of(stream, psn)
+        old = state.slots[at]
+        if old.state != MISSING or old.psn == psn:
+            return at
+        bits = np.int64(stream.window_bits)
+        if bits >= MAX_WINDOW_BITS or state.used[USED_SLOTS] + (2 << bits) > MAX_SLOTS:
+            _give_up(flow, stream, old)
+            return at
+        _new_window(state, stream, bits + 1)
+
+
+@inlined
+def _give_up(flow: Any, stream: Any, slot: Any) -> None:
+    """Count a missing PSN that will not be waited for any longer."""
+    stream.missing -= 1
+    stream.missing_evicted += 1
+    if flow.acked and psn_distance(np.int64(flow.ack_psn), np.int64(slot.psn)) >= 0:
+        stream.missing_evicted_acked += 1
+
+
+@inlined
+def forget_missing(state: Any, flow: Any, stream: Any) -> None:
+    """Give up all missing PSNs and empty the window: another sequence begins."""
+    for i in range(stream.window, stream.window + (1 << np.int64(stream.window_bits))):
+        if state.slots[i].state == MISSING:
+            _give_up(flow, stream, state.slots[i])
+        state.slots[i].state = EMPTY
+
+
+@inlined
+def write_seen(
+    state: Any,
+    at: int,
+    psn: int,
+    ip_id: int,
+    hop_limit: int,
+    payload: int,
+    tap: int,
+    arrival: int,
+    time: int,
+    dense: int,
+) -> None:
+    """Record the first sight of a PSN in its slot."""
+    slot = state.slots[at]
+    slot.psn = psn
+    slot.state = SEEN
+    slot.ip_id = ip_id
+    slot.hop_limit = hop_limit
+    slot.bytes = payload
+    slot.tap = tap
+    slot.taps = tap_bit(tap)
+    slot.arrival = arrival
+    slot.time = time
+    slot.dense = dense
+
+
+@inlined
+def open_gap(
+    state: Any,
+    flow: Any,
+    stream: Any,
+    first: int,
+    count: int,
+    slot_state: int,
+    arrival: int,
+    time: int,
+    ip_id: int,
+    dense: int,
+) -> None:
+    """Record `count` PSNs from `first` on as MISSING or SKIPPED, with the packet that jumped over them."""
+    for k in range(count):
+        psn = psn_add(first, k)
+        slot = state.slots[claim(state, flow, stream, psn)]
+        slot.psn = psn
+        slot.state = slot_state
+        slot.ip_id = ip_id
+        slot.arrival = arrival
+        slot.time = time
+        slot.dense = dense + k
+    if slot_state == MISSING:
+        stream.missing += count
+
+
+@inlined
+def bytes_beyond(state: Any, stream: Any, psn: int) -> int:
+    """Payload bytes of packets seen with higher PSNs: what a receiver holds while waiting for `psn`.
+
+    While `psn` has a slot no packet beyond it has lost its own, so this is
+    exact: RFC 4737 section 4.4.
+    """
+    size = 1 << np.int64(stream.window_bits)
+    total = np.int64(0)
+    span = psn_distance(np.int64(stream.next), psn)
+    if span <= size:
+        for k in range(1, span):
+            slot = state.slots[slot_of(stream, psn_add(psn, k))]
+            if slot.state == SEEN and psn_distance(np.int64(slot.psn), psn) == k:
+                total += slot.bytes
+    else:  # PSNs reserved by READ requests lie between
+        for i in range(stream.window, stream.window + size):
+            slot = state.slots[i]
+            if slot.state == SEEN and psn_distance(np.int64(slot.psn), psn) > 0:
+                total += slot.bytes
+    return total
+
+
+@inlined
+def tap_bit(tap: int) -> int:
+    """The tap's bit in a slot's set of taps."""
+    return np.uint64(1) << np.uint64(min(tap, 63))
+
+
