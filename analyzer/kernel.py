@@ -14,15 +14,27 @@ BOUNDS_CHECK = os.environ.get("ROCESCOPE_BOUNDSCHECK") == "1"
 """Compile kernels with bounds checks: for the fuzz tests, several times slower."""
 
 
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": BOUNDS_CHECK}
+
+# A helper owns no memory. Without numba's runtime it touches no array's reference count;
+# with it, handing on a tuple of arrays costs two locked instructions per array and call,
+# more than most helpers take for their work.
+_HELPER: dict[str, Any] = {"_nrt": False, **_OPTIONS}
+
+
 def kernel(function: F) -> F:
     """Compile `function` to machine code that releases the GIL and is cached on disk."""
-    compiled: F = numba.njit(cache=True, nogil=True, boundscheck=BOUNDS_CHECK)(function)
+    compiled: F = numba.njit(**_OPTIONS)(function)
+    return compiled
+
+
+def subkernel(function: F) -> F:
+    """Like `kernel`, for what kernels call, again and again: it cannot allocate arrays."""
+    compiled: F = numba.njit(**_HELPER)(function)
     return compiled
 
 
 def inlined(function: F) -> F:
-    """Like `kernel`, for small helpers that LLVM should inline into their callers."""
-    compiled: F = numba.njit(
-        cache=True, nogil=True, boundscheck=BOUNDS_CHECK, forceinline=True
-    )(function)
+    """Like `subkernel`, for small helpers that LLVM should inline into their callers."""
+    compiled: F = numba.njit(forceinline=True, **_HELPER)(function)
     return compiled
