@@ -66,9 +66,7 @@ class _Zstd:
     """zstandard behind that interface; `max_length` cannot be obeyed."""
 
     def __init__(self) -> None:
-        self._frame = zstandard.ZstdDecompressor(
-            max_window_size=_ZSTD_WINDOW_BYTES
-        ).decompressobj()
+        self._frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
 
     @property
     def eof(self) -> bool:

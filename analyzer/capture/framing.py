@@ -44,9 +44,14 @@ BATCH_FULL, NEED_BYTES, DAMAGED, BLOCK = range(4)
 
 @inlined
 def load32(data: NDArray[np.uint8], at: int, swapped: bool) -> int:
-    """The u32 at `data[at:at + 4]`, little endian, or big endian if `swapped`."""
-    a, b = np.int64(data[at]), np.int64(data[at + 1])
-    c, d = np.int64(data[at + 2]), np.int64(data[at + 3])
+    """The u32 at `data[at:at + 4]`, little endian, or big endian if `swapped`.
+
+    The index is unsigned so that numba emits no test for negative indices and
+    LLVM makes one load of the four.
+    """
+    i = np.uint64(at)
+    a, b = np.int64(data[i]), np.int64(data[i + np.uint64(1)])
+    c, d = np.int64(data[i + np.uint64(2)]), np.int64(data[i + np.uint64(3)])
     if swapped:
         return int(a << 24 | b << 16 | c << 8 | d)
     return int(d << 24 | c << 16 | b << 8 | a)

@@ -54,20 +54,15 @@ class Header(NamedTuple):
     link_type: int
 
 
-def parse_header(head: bytes) -> Header | None:
-    """The header that `head` begins with; None when it is no classic pcap.
-
-    `head` has at least HEADER_BYTES bytes.
-    """
-    for swapped, order in ((False, "<"), (True, ">")):
-        magic, _major, _minor, _zone, _digits, snap_length, network = struct.unpack_from(
-            f"{order}IHHiIII", head
-        )
-        if magic in _MAGICS:
-            # The upper half of `network` tells about a frame check sequence.
-            link_type = linktypes.canonical(network & 0xFFFF)
-            return Header(swapped, *_MAGICS[magic], snap_length, link_type)
-    return None
+def parse_header(head: bytes) -> Header:
+    """The header that `head`, at least HEADER_BYTES bytes for which `is_pcap`, begins with."""
+    swapped = int.from_bytes(head[:4], "little") not in _MAGICS
+    magic, _major, _minor, _zone, _digits, snap_length, network = struct.unpack_from(
+        ">IHHiIII" if swapped else "<IHHiIII", head
+    )
+    # The upper half of `network` tells about a frame check sequence.
+    link_type = linktypes.canonical(network & 0xFFFF)
+    return Header(swapped, *_MAGICS[magic], snap_length, link_type)
 
 
 def is_pcap(magic: bytes) -> bool:

@@ -24,6 +24,7 @@ from .pcapng_walk import (
     INTERFACE_DTYPE,
     MAX_PACKET_BLOCK_BYTES,
     SECTION_HEADER,
+    TIME_MAX,
     find_block,
     walk_blocks,
 )
@@ -52,7 +53,7 @@ class _Interface:
 
 
 def section_order(head: bytes) -> str | None:
-    """"<" or ">", the byte order of the section header that the 12 bytes `head` begin."""
+    """ "<" or ">", the byte order of the section header that the 12 bytes `head` begin."""
     for order in "<>":
         if struct.unpack_from(f"{order}I", head, 8)[0] == _BYTE_ORDER_MAGIC:
             return order
@@ -194,6 +195,7 @@ class PcapngFraming(Framing):
             self._table = np.concatenate([self._table, np.zeros_like(self._table)])
         self._interfaces.append(_Interface(tap, link_type))
         binary, exponent, factor = _resolution(options.get(_IF_TSRESOL))
+        offset_ns = self._time_offset_ns(name, options.get(_IF_TSOFFSET))
         self._table[index] = (
             tap,
             link_type,
@@ -202,7 +204,8 @@ class PcapngFraming(Framing):
             binary,
             exponent,
             factor,
-            self._time_offset_ns(name, options.get(_IF_TSOFFSET)),
+            _most_ticks(exponent, factor, offset_ns),
+            offset_ns,
             0,
         )
         return True
@@ -274,3 +277,10 @@ def _resolution(value: bytes | None) -> tuple[int, int, int]:
         return 1, exponent, 1
     factor = 10 ** abs(9 - exponent)
     return 0, exponent, factor if factor < 1 << 64 else 0
+
+
+def _most_ticks(exponent: int, factor: int, offset_ns: int) -> int:
+    """The last decimal time stamp that fits int64 ns."""
+    limit = TIME_MAX - max(offset_ns, 0)
+    ticks = limit // factor if exponent <= 9 else limit * max(factor, 1)
+    return min(ticks, (1 << 64) - 1)

@@ -50,6 +50,7 @@ INTERFACE_DTYPE = np.dtype(
         ("binary", np.int64),  # time unit: 1 for 2**-exponent s, 0 for 10**-exponent s
         ("exponent", np.int64),
         ("factor", np.uint64),  # decimal: 10 ** |9 - exponent|, 0 where that overflows
+        ("most_ticks", np.uint64),  # decimal: the last time stamp that fits int64 ns
         ("offset_ns", np.int64),  # added to every time
         ("frames", np.int64),  # counted by the walk
     ],
@@ -73,27 +74,30 @@ def scaled(value: np.uint64, shift: int) -> np.uint64:
 
 @inlined
 def nanoseconds(
-    high: int, low: int, binary: int, exponent: int, factor: np.uint64, offset_ns: int
+    high: int,
+    low: int,
+    binary: int,
+    exponent: int,
+    factor: np.uint64,
+    most_ticks: np.uint64,
+    offset_ns: int,
 ) -> int:
     """A pcapng time stamp in ns since the Unix epoch; TIME_MAX for times beyond the year 2262."""
     ticks = np.uint64(high) << np.uint64(32) | np.uint64(low)
-    limit = np.uint64(TIME_MAX - max(offset_ns, 0))
-    billion = np.uint64(1_000_000_000)
     if binary == 0:
+        if ticks > most_ticks:
+            return TIME_MAX
         if exponent <= 9:
-            if ticks > limit // factor:
-                return TIME_MAX
             ns = ticks * factor
         else:
             ns = ticks // factor if factor > 0 else np.uint64(0)
     else:
+        billion = np.uint64(1_000_000_000)
         seconds = ticks >> np.uint64(exponent) if exponent < 64 else np.uint64(0)
-        if seconds >= limit // billion:
+        if seconds >= np.uint64(TIME_MAX - max(offset_ns, 0)) // billion:
             return TIME_MAX
         rest = ticks - (seconds << np.uint64(exponent)) if exponent < 64 else ticks
         ns = seconds * billion + scaled(rest, exponent)
-    if ns > limit:
-        return TIME_MAX
     return np.int64(ns) + offset_ns  # type: ignore[return-value]
 
 
@@ -179,6 +183,7 @@ def walk_blocks(
                 row["binary"],
                 row["exponent"],
                 row["factor"],
+                row["most_ticks"],
                 row["offset_ns"],
             )
         if held > MAX_CAPTURED_BYTES or held > total - body - 4:

@@ -202,7 +202,7 @@ def _framing(
         if len(head) < pcap.HEADER_BYTES:
             raise UnreadableInput(_cut_short(path, kind, stream, len(head)))
         header = pcap.parse_header(head)
-        if header is None or not linktypes.supported(header.link_type):
+        if not linktypes.supported(header.link_type):
             raise UnreadableInput(f"{path}: {linktypes.why_unsupported(header.link_type)}")
         window.start = pcap.HEADER_BYTES
         key = ("", header.link_type, 0)
@@ -212,9 +212,7 @@ def _framing(
     if not head:
         raise UnreadableInput(_nothing(path, kind, stream))
     packed = f"{kind} compressed, and inside " if kind else ""
-    raise UnreadableInput(
-        f"{path} is not a pcap or pcapng capture: it is {packed}{describe(head)}"
-    )
+    raise UnreadableInput(f"{path} is not a pcap or pcapng capture: it is {packed}{describe(head)}")
 
 
 def _add(taps: Taps, tap: Tap, path: str) -> int:
@@ -234,9 +232,7 @@ def _cut_short(
     )
 
 
-def _nothing(
-    path: str, kind: Compression | None, stream: RawStream | DecompressedStream
-) -> str:
+def _nothing(path: str, kind: Compression | None, stream: RawStream | DecompressedStream) -> str:
     why = _stream_damage(stream)
     if why or kind:
         return f"{path}: nothing can be decompressed from it{why}: copy or capture it again"

@@ -12,7 +12,7 @@ from .bytestream import ByteStream
 
 MIN_WINDOW_BYTES = 1 << 20
 """Longer than every record or packet block that is believed."""
-MAX_WINDOW_BYTES = 1 << 24
+MAX_WINDOW_BYTES = 1 << 23
 MAX_WAIT_SECONDS = 0.5
 """How long a live stream is collected before what has arrived is handed on."""
 
@@ -92,7 +92,7 @@ class Window:
         return fresh
 
     def _fill(self) -> None:
-        view = memoryview(self.data)
+        view = memoryview(self.data.data)
         began = time.monotonic()
         while self.end < self.capacity:
             got = self._stream.read_into(view[self.end :])
