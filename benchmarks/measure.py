@@ -24,6 +24,10 @@ class Cost:
     peak_bytes: int
     output: str = ""
 
+    def less(self, other: Cost) -> Cost:
+        """The times without those of `other`."""
+        return Cost(self.wall - other.wall, self.cpu - other.cpu, self.peak_bytes)
+
 
 def run(command: Sequence[str], one_core: bool = False, keep_output: bool = False) -> Cost:
     """Run `command` to its end, on one core when asked; its output is dropped unless kept.

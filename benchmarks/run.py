@@ -23,6 +23,7 @@ from pathlib import Path
 from measure import CommandFailed, Cost, alternately, median, run
 
 HERE = Path(__file__).parent
+Tool = Callable[[Path], Cost]
 BTH_FIELDS = "opcode p_key destqp psn a se m".split()
 
 
@@ -114,9 +115,17 @@ class Bench:
         ratio = statistics.median(y.wall / x.wall for x, y in zip(a, b, strict=True))
         return Row(what, seconds(median(a)), seconds(median(b)), ratio, **limits)
 
-    def rates(
-        self, what: str, peer: Callable[[Path], Cost], start_up: bool, **limits: float
+    def pairs_without_start_up(
+        self, what: str, ours: Tool, peer: Tool, path: Path, **limits: float
     ) -> Row:
+        """As `pairs`, each side less what it takes for a tiny capture."""
+
+        def less_start_up(tool: Tool) -> Cost:
+            return tool(path).less(tool(self.tiny))
+
+        return self.pairs(what, lambda: less_start_up(ours), lambda: less_start_up(peer), **limits)
+
+    def rates(self, what: str, peer: Tool, start_up: bool, **limits: float) -> Row:
         """How many times more packets per second ours does than a slow peer.
 
         The peer reads a short capture. What a tiny capture costs is taken off ours, and
@@ -138,7 +147,7 @@ class Bench:
             **limits,
         )
 
-    def marginal_rate(self, tool: Callable[[Path], Cost], path: Path, packets: int) -> float:
+    def marginal_rate(self, tool: Tool, path: Path, packets: int) -> float:
         return (packets - 1_000) / (tool(path).wall - tool(self.tiny).wall)
 
     def growth(self) -> list[Row]:
@@ -177,16 +186,21 @@ class Bench:
             Row("  peak memory", megabytes(a), megabytes(b), a.peak_bytes / b.peak_bytes),
         ]
 
-    def help(self) -> Row:
-        costs = [run([self.rocescope, "--help"]) for _ in range(self.sizes.rounds)]
-        cost = median(costs)
-        return Row("rocescope --help", seconds(cost), "", cost.wall, None, 0.3, " s")
+    def start(self) -> list[Row]:
+        """What a user waits for before the first packet."""
+        rounds = range(self.sizes.rounds)
+        usage = median([run([self.rocescope, "--help"]) for _ in rounds])
+        tiny = median([self.analyze(self.tiny) for _ in rounds])
+        return [
+            Row("rocescope --help", seconds(usage), "", usage.wall, None, 0.3, " s"),
+            Row("analyze, 1,000 packets", seconds(tiny), "", tiny.wall, unit=" s"),
+        ]
 
     def comparisons(self) -> list[tuple[str, Callable[[], list[Row]]]]:
         """Every measurement, with the tool it needs."""
         standard, payload = self.standard, self.payload
         return [
-            ("", lambda: [self.help()]),
+            ("", self.start),
             (
                 "tcpdump",
                 lambda: [
@@ -210,6 +224,13 @@ class Bench:
                         "analyze / capinfos -c",
                         lambda: self.analyze(standard),
                         lambda: self.capinfos(standard),
+                        floor=0.5,
+                    ),
+                    self.pairs_without_start_up(
+                        "  the same, start-up taken off both",
+                        self.analyze,
+                        self.capinfos,
+                        standard,
                         floor=0.5,
                     ),
                     self.pairs(
