@@ -1,0 +1,171 @@
+"""A rotated series of capture files, read as one capture."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from ..errors import UsageError
+from ..frames import FrameBatch, Taps
+from .pcapng import SharedTaps
+from .source import Capture, open_capture
+
+
+class Part(NamedTuple):
+    """One file of a series."""
+
+    path: str
+    first_frame_number: int
+    """Number of its first frame in the series."""
+
+
+class ConcatenatedCapture:
+    """The files of a series one after the other, as one `Capture`.
+
+    Frame numbers continue from file to file, so that a tap and a frame number name
+    one frame; `parts` tells which file holds it, while offsets count within that file.
+    Interfaces of the same name and link type are one tap.
+    """
+
+    def __init__(self, paths: Sequence[str], taps: Taps, batch_frames: int) -> None:
+        self.paths = list(paths)
+        names = [os.path.basename(path) for path in self.paths]
+        self.name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        self.total_bytes: int | None = sum(os.path.getsize(path) for path in self.paths)
+        """Sizes of all files as stored."""
+        self.parts: list[Part] = []
+        """The files read so far."""
+        self._taps = taps
+        self._batch_frames = batch_frames
+        self._shared: SharedTaps = {}
+        self._captures: list[Capture] = []
+        self._out_of_order_between = 0
+        self._stopped = False
+
+    def batches(self) -> Iterator[FrameBatch]:
+        """Every frame of the series; to be iterated once. See `Capture.batches`."""
+        last_ns: int | None = None
+        for path in self.paths:
+            if self._stopped:
+                return
+            before = self.frames
+            self.parts.append(Part(path, before + 1))
+            with open_capture(
+                path,
+                self._taps,
+                batch_frames=self._batch_frames,
+                shared=self._shared,
+                tap_name=os.path.basename(self.paths[0]),
+            ) as capture:
+                self._captures.append(capture)
+                for batch in capture.batches():
+                    if last_ns is not None and batch.time_ns[0] < last_ns:
+                        if batch.first_frame_number == 1:
+                            self._out_of_order_between += 1
+                    last_ns = int(batch.time_ns[-1])
+                    yield replace(batch, first_frame_number=batch.first_frame_number + before)
+
+    def stop(self) -> None:
+        """End after the file that is being read."""
+        self._stopped = True
+
+    def close(self) -> None:
+        """Release the file that is being read."""
+        if self._captures:
+            self._captures[-1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def format(self) -> str:
+        """The format of the files, "mixed" if they differ, "" before the first is read."""
+        return _common([capture.format for capture in self._captures]) or ""
+
+    @property
+    def compression(self) -> str | None:
+        """Their compression, "mixed" if they differ."""
+        return _common([capture.compression for capture in self._captures])
+
+    @property
+    def warnings(self) -> list[str]:
+        """The warnings of all files read so far."""
+        return [line for capture in self._captures for line in capture.warnings]
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes read so far, as stored."""
+        return sum(capture.bytes_read for capture in self._captures)
+
+    @property
+    def frames(self) -> int:
+        """Frames read so far."""
+        return sum(capture.frames for capture in self._captures)
+
+    @property
+    def out_of_order_frames(self) -> int:
+        """Frames whose capture time is below that of the frame before, also across files."""
+        within = sum(capture.out_of_order_frames for capture in self._captures)
+        return within + self._out_of_order_between
+
+    @property
+    def clock_steps(self) -> int:
+        """See `Capture.clock_steps`."""
+        return sum(capture.clock_steps for capture in self._captures)
+
+    @property
+    def truncated_frames(self) -> int:
+        """See `Capture.truncated_frames`."""
+        return sum(capture.truncated_frames for capture in self._captures)
+
+    @property
+    def skipped_frames(self) -> int:
+        """See `Capture.skipped_frames`."""
+        return sum(capture.skipped_frames for capture in self._captures)
+
+    @property
+    def damaged_places(self) -> int:
+        """See `Capture.damaged_places`."""
+        return sum(capture.damaged_places for capture in self._captures)
+
+
+def concatenated(
+    paths: Sequence[str], taps: Taps, *, batch_frames: int = 1 << 17
+) -> ConcatenatedCapture:
+    """The files of a rotated series as one capture, in the order of their first frames.
+
+    Files that begin at the same time keep their order, files without frames come first.
+    Raises UnreadableInput if one of them cannot be read, UsageError for standard input
+    or for no file.
+    """
+    if not paths or "-" in paths:
+        raise UsageError("--concat joins files: name them instead of standard input")
+    # The position breaks ties, as a stable sort would.
+    order = sorted(range(len(paths)), key=lambda i: (_first_time_ns(paths[i]), i))
+    return ConcatenatedCapture([paths[i] for i in order], taps, batch_frames)
+
+
+def _first_time_ns(path: str) -> int:
+    """Time of the first frame; before all times when there is none."""
+    with open_capture(path, Taps(), batch_frames=1) as capture:
+        for batch in capture.batches():
+            return int(batch.time_ns[0])
+    return -(1 << 63)
+
+
+def _common(values: Sequence[str | None]) -> str | None:
+    distinct = set(values)
+    if len(distinct) > 1:
+        return "mixed"
+    return distinct.pop() if distinct else None
