@@ -14,7 +14,12 @@ BOUNDS_CHECK = os.environ.get("ROCESCOPE_BOUNDSCHECK") == "1"
 """Compile kernels with bounds checks: for the fuzz tests, several times slower."""
 
 
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": BOUNDS_CHECK}
+# numba's cache does not tell checked from unchecked code, so only one of them may use it.
+_OPTIONS: dict[str, Any] = {
+    "cache": not BOUNDS_CHECK,
+    "nogil": True,
+    "boundscheck": BOUNDS_CHECK,
+}
 
 # A helper owns no memory. Without numba's runtime it touches no array's reference count;
 # with it, handing on a tuple of arrays costs two locked instructions per array and call,

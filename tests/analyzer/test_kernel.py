@@ -1,0 +1,49 @@
+"""Kernels are cached on disk, and the cache never hides that bounds checks were asked for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MODULE = """
+import numpy as np
+from rocescope.analyzer.kernel import inlined, kernel, subkernel
+
+@inlined
+def element(values, index):
+    return values[index]
+
+@subkernel
+def pass_on(values, index):
+    return element(values, index)
+
+@kernel
+def outer(values, index):
+    return pass_on(values, index)
+
+print(outer(np.arange(3), 2))
+outer(np.arange(3), 3)
+"""
+
+
+@pytest.mark.parametrize("first", ["0", "1"])
+def test_bounds_are_checked_when_asked_whatever_is_cached(tmp_path: Path, first: str) -> None:
+    module = tmp_path / "kernels.py"
+    module.write_text(MODULE)
+
+    def run(checked: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"ROCESCOPE_BOUNDSCHECK": checked}
+        environment.pop("NUMBA_CACHE_DIR", None)
+        command = [sys.executable, str(module)]
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    second = "1" if first == "0" else "0"
+    for checked in (first, second, first):
+        done = run(checked)
+        assert done.stdout == "2\n"
+        assert ("IndexError" in done.stderr) == (checked == "1")
+    assert list((tmp_path / "__pycache__").glob("*.nbi"))
