@@ -43,7 +43,6 @@ def everything(measure, flows):
 
 
 def test_exact_values_of_a_sprayed_flow():
-    late = START_NS + 2000
     rows = [
         {"udp_sport": 50000, "wire_bytes": 1000},
         {"udp_sport": 50001, "wire_bytes": 1000, "verdict": REORDERED},

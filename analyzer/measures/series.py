@@ -1,0 +1,254 @@
+"""Totals of the whole capture in fixed time windows, and each flow's activity over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernel import kernel
+from ..opcodes import ACKNOWLEDGE, CNP, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
+from ..packets import HAS_AETH
+from ..results import Series
+from ..track.batch import (
+    DUPLICATE,
+    RECOVERED,
+    REORDERED,
+    RETRANSMITTED,
+    TAP_COPY,
+    VERDICT_NAMES,
+    TrackedBatch,
+)
+from .windows import FIRST, LAST, ORIGIN, WIDTH, WindowedSums, same_window
+
+DEFAULT_WINDOW_NS = 100_000_000
+MAX_WINDOWS = 1_000_000
+"""Longest series; a longer capture gets wider windows, see `Series.window_ns`."""
+ACTIVITY_BINS = 60
+"""Most bins of a flow's activity."""
+
+_MAX_SUMS = 1 << 24
+_FIRST_BIN_NS = 1000  # of activity, doubled until the capture fits
+
+# Columns of the sums; those of the taps' bytes follow.
+(
+    _PACKETS,
+    _WIRE_BYTES,
+    _PAYLOAD_BYTES,
+    _REORDERED,
+    _RETRANSMITTED,
+    _DUPLICATE,
+    _ECN_MARKED,
+    _CNPS,
+    _NAKS,
+    _OTHER_VERDICTS,
+    _TAPS,
+) = range(11)
+
+_COLUMN_OF_VERDICT: Final = np.full(len(VERDICT_NAMES), _OTHER_VERDICTS, np.uint8)
+_COLUMN_OF_VERDICT[REORDERED] = _REORDERED
+_COLUMN_OF_VERDICT[[RETRANSMITTED, RECOVERED]] = _RETRANSMITTED
+_COLUMN_OF_VERDICT[DUPLICATE] = _DUPLICATE
+
+_ALERT: Final = ((OPCODE_CLASS & ACKNOWLEDGE) != 0) | (np.arange(256) >> 5 == CNP)
+"""Opcodes that may be a NAK or a CNP."""
+
+_CE = 3
+
+
+@kernel
+def _count_rows(
+    start: int,
+    state: NDArray[np.int64],
+    sums: NDArray[np.int64],
+    time_ns: NDArray[np.int64],
+    verdict: NDArray[np.uint8],
+    opcode: NDArray[np.uint8],
+    traffic_class: NDArray[np.uint8],
+    tap: NDArray[np.uint16],
+    wire_bytes: NDArray[np.uint32],
+    payload_bytes: NDArray[np.uint32],
+    aeth: NDArray[np.uint32],
+    decode_flags: NDArray[np.uint8],
+) -> int:
+    """Count rows from `start` on; the row whose time `sums` lacks, or their number."""
+    width, origin = state[WIDTH], state[ORIGIN]
+    at, begin = np.int64(-1), np.int64(0)
+    for i in range(start, len(time_ns)):
+        if at < 0 or not same_window(time_ns[i], begin, width):
+            window = time_ns[i] // width
+            at = window - origin
+            if at < 0 or at >= len(sums):
+                return i
+            begin = window * width
+            state[FIRST] = min(state[FIRST], window)
+            state[LAST] = max(state[LAST], window)
+        sums[at, _TAPS + np.int64(tap[i])] += np.int64(wire_bytes[i])
+        if verdict[i] == TAP_COPY:
+            continue
+        sums[at, _PACKETS] += 1
+        sums[at, _WIRE_BYTES] += np.int64(wire_bytes[i])
+        sums[at, _PAYLOAD_BYTES] += np.int64(payload_bytes[i])
+        sums[at, np.int64(_COLUMN_OF_VERDICT[verdict[i]])] += 1
+        if traffic_class[i] & 3 == _CE:
+            sums[at, _ECN_MARKED] += 1
+        if _ALERT[opcode[i]]:
+            if opcode[i] >> 5 == CNP:
+                sums[at, _CNPS] += 1
+            elif (
+                decode_flags[i] & HAS_AETH
+                and np.int64(aeth[i]) >> 24 & SYNDROME_KIND_MASK == SYNDROME_NAK
+            ):
+                sums[at, _NAKS] += 1
+    return len(time_ns)
+
+
+@kernel
+def _count_activity(
+    start: int,
+    state: NDArray[np.int64],
+    sums: NDArray[np.int64],
+    time_ns: NDArray[np.int64],
+    verdict: NDArray[np.uint8],
+    flow: NDArray[np.int32],
+    wire_bytes: NDArray[np.uint32],
+) -> int:
+    """Add bytes from row `start` on; the row whose time `sums` lacks, or their number."""
+    width, origin = state[WIDTH], state[ORIGIN]
+    at, begin = np.int64(-1), np.int64(0)
+    for i in range(start, len(time_ns)):
+        if verdict[i] == TAP_COPY:
+            continue
+        if at < 0 or not same_window(time_ns[i], begin, width):
+            window = time_ns[i] // width
+            at = window - origin
+            if at < 0 or at >= len(sums):
+                return i
+            begin = window * width
+            state[FIRST] = min(state[FIRST], window)
+            state[LAST] = max(state[LAST], window)
+        sums[at, flow[i]] += np.int64(wire_bytes[i])
+    return len(time_ns)
+
+
+class Totals:
+    """What the capture carried in each window of `window_ns`."""
+
+    def __init__(self, window_ns: int = DEFAULT_WINDOW_NS) -> None:
+        self._windows = WindowedSums(window_ns, _TAPS, MAX_WINDOWS, _MAX_SUMS)
+
+    def update(self, batch: TrackedBatch) -> None:
+        """Count the rows of one batch."""
+        t, row = batch.table, 0
+        if not len(batch):
+            return
+        self._windows.widen(_TAPS + int(t.tap.max()) + 1)
+        while True:
+            row = _count_rows(
+                row,
+                self._windows.state,
+                self._windows.sums,
+                t.time_ns,
+                batch.verdict,
+                t.opcode,
+                t.traffic_class,
+                t.tap,
+                t.wire_bytes,
+                t.payload_bytes,
+                t.aeth,
+                t.decode_flags,
+            )
+            if row == len(batch):
+                return
+            self._windows.cover(int(t.time_ns[row]))
+
+    def merge(self, other: Totals, flow_map: NDArray[np.int32]) -> None:
+        """Add the totals of other rows, made with the same window; taps keep their indices."""
+        columns = other._windows.sums.shape[1]
+        self._windows.merge(other._windows, np.arange(columns, dtype=np.int32))
+
+    def series(self, tap_names: Sequence[str]) -> Series:
+        """All windows from the first packet's to the last one's; tap i is `tap_names[i]`."""
+        values = self._windows.values()
+
+        def column(index: int) -> list[int]:
+            return (
+                [int(v) for v in values[:, index]] if index < values.shape[1] else [0] * len(values)
+            )
+
+        return Series(
+            window_ns=self._windows.width_ns,
+            start_ns=self._windows.start_ns,
+            packets=column(_PACKETS),
+            wire_bytes=column(_WIRE_BYTES),
+            payload_bytes=column(_PAYLOAD_BYTES),
+            reordered_packets=column(_REORDERED),
+            retransmitted_packets=column(_RETRANSMITTED),
+            duplicate_packets=column(_DUPLICATE),
+            ecn_marked_packets=column(_ECN_MARKED),
+            cnps=column(_CNPS),
+            naks=column(_NAKS),
+            tap_wire_bytes={
+                name: column(_TAPS + i) for i, name in enumerate(tap_names) if len(tap_names) > 1
+            },
+        )
+
+
+class Activity:
+    """Wire bytes of each flow in at most `ACTIVITY_BINS` equal bins over the whole capture.
+
+    All flows share the bins, so sparklines line up. Bins are aligned to
+    multiples of their width, hence 31 to 60 of them in all but tiny captures.
+    """
+
+    def __init__(self) -> None:
+        self._windows = WindowedSums(_FIRST_BIN_NS, 0, ACTIVITY_BINS)
+        self._flows = 0
+
+    @property
+    def bin_ns(self) -> int:
+        """Width of a bin; a power of two times 1 us."""
+        return self._windows.width_ns
+
+    @property
+    def start_ns(self) -> int:
+        """Where the first bin begins."""
+        return self._windows.start_ns
+
+    def update(self, batch: TrackedBatch) -> None:
+        """Add the bytes of one batch."""
+        self._grow(batch.n_flows)
+        t, row = batch.table, 0
+        while True:
+            row = _count_activity(
+                row,
+                self._windows.state,
+                self._windows.sums,
+                t.time_ns,
+                batch.verdict,
+                batch.flow,
+                t.wire_bytes,
+            )
+            if row == len(batch):
+                return
+            self._windows.cover(int(t.time_ns[row]))
+
+    def merge(self, other: Activity, flow_map: NDArray[np.int32]) -> None:
+        """Add the activity of other rows; its flow i is our flow `flow_map[i]`."""
+        if len(flow_map):
+            self._grow(int(flow_map.max()) + 1)
+        self._windows.merge(other._windows, flow_map[: other._flows])
+
+    def activity(self, flow: int) -> list[int]:
+        """Wire bytes per bin, equally many for every flow."""
+        values: NDArray[Any] = self._windows.values()
+        if flow >= self._flows:
+            return [0] * len(values)
+        return [int(v) for v in values[:, flow]]
+
+    def _grow(self, flows: int) -> None:
+        if flows > self._windows.sums.shape[1]:
+            self._windows.widen(max(flows, 2 * self._flows, 64))
+        self._flows = max(self._flows, flows)

@@ -1,0 +1,194 @@
+"""Series and activity against exact values, plain twins, and themselves cut in parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tracked_batches import (
+    ACK,
+    BATCHES,
+    CNP,
+    CUTS,
+    START_NS,
+    part,
+    parts,
+    renumbered,
+    tracked,
+    updated,
+)
+
+from rocescope.analyzer.measures.series import (
+    ACTIVITY_BINS,
+    DEFAULT_WINDOW_NS,
+    MAX_WINDOWS,
+    Activity,
+    Totals,
+)
+from rocescope.analyzer.packets import HAS_AETH
+from rocescope.analyzer.results import Series
+from rocescope.analyzer.track.batch import (
+    DUPLICATE,
+    MIRROR_DUPLICATE,
+    RECOVERED,
+    REORDERED,
+    RETRANSMITTED,
+    TAP_COPY,
+)
+
+TAPS = ["a", "b", "c", "d"]
+YEAR_NS = 365 * 86400 * 10**9
+
+
+def totals(batch, window_ns=DEFAULT_WINDOW_NS):
+    return updated(Totals(window_ns), [batch])
+
+
+def test_exact_windows():
+    late = START_NS + 2 * DEFAULT_WINDOW_NS
+    rows = [
+        {"verdict": REORDERED, "time_ns": START_NS + 99_999_999},
+        {"verdict": RETRANSMITTED, "time_ns": START_NS},
+        {"verdict": RECOVERED, "time_ns": late, "traffic_class": 0x83},
+        {"verdict": DUPLICATE, "time_ns": late},
+        {"verdict": MIRROR_DUPLICATE, "time_ns": late, "tap": 1},
+        {"verdict": TAP_COPY, "time_ns": late, "tap": 1, "wire_bytes": 5},
+        {"opcode": CNP, "time_ns": late, "wire_bytes": 60, "payload_bytes": 0},
+    ]
+    for syndrome, flags in ((0x60, HAS_AETH), (0x20, HAS_AETH), (0x1F, HAS_AETH), (0x60, 0)):
+        rows.append(
+            {
+                "opcode": ACK,
+                "aeth": syndrome << 24 | 0xFFFFFF,
+                "decode_flags": flags,
+                "time_ns": late,
+                "wire_bytes": 60,
+                "payload_bytes": 0,
+            }
+        )
+    assert totals(tracked(rows)).series(["x", "y", "idle"]) == Series(
+        window_ns=DEFAULT_WINDOW_NS,
+        start_ns=START_NS,
+        packets=[2, 0, 8],
+        wire_bytes=[2188, 0, 3 * 1094 + 5 * 60],
+        payload_bytes=[2048, 0, 3 * 1024],
+        reordered_packets=[1, 0, 0],
+        retransmitted_packets=[1, 0, 1],
+        duplicate_packets=[0, 0, 1],
+        ecn_marked_packets=[0, 0, 1],
+        cnps=[0, 0, 1],
+        naks=[0, 0, 1],
+        tap_wire_bytes={"x": [2188, 0, 2 * 1094 + 300], "y": [0, 0, 1099], "idle": [0, 0, 0]},
+    )
+
+
+def test_one_tap_has_no_series_of_its_own():
+    assert totals(tracked([{}])).series(["only"]).tap_wire_bytes == {}
+
+
+def test_earlier_rows_extend_to_the_left():
+    rows = [{"time_ns": START_NS + t} for t in (50, 10, 31)]
+    series = totals(tracked(rows), 10).series(["a"])
+    assert (series.start_ns, series.packets) == (START_NS + 10, [1, 0, 1, 0, 1])
+
+
+def test_nothing_seen():
+    assert totals(tracked([])).series(["a"]).packets == []
+    assert updated(Activity(), [tracked([], n_flows=2)]).activity(1) == []
+
+
+def test_a_jump_of_years_widens_the_windows_instead_of_filling_memory():
+    rows = [{"time_ns": START_NS}, {"time_ns": START_NS + 30 * YEAR_NS}, {"time_ns": START_NS}]
+    series = totals(tracked(rows), 1000).series(["a"])
+    assert MAX_WINDOWS / 2 < len(series.packets) <= MAX_WINDOWS
+    assert series.window_ns % 1000 == 0
+    assert series.start_ns <= START_NS < series.start_ns + series.window_ns
+    assert (sum(series.packets), series.packets[0], series.packets[-1]) == (3, 2, 1)
+
+
+def twin(batch, window_ns):
+    t = batch.table
+    k = (t.time_ns // window_ns).astype(object)
+    if not len(k):
+        return {}
+    own = batch.verdict != TAP_COPY
+
+    def per_window(mask, weights):
+        out = [0] * (max(k) - min(k) + 1)
+        for i in np.flatnonzero(mask):
+            out[k[i] - min(k)] += int(weights[i])
+        return out
+
+    ones = np.ones(len(batch), int)
+    return {
+        "packets": per_window(own, ones),
+        "wire_bytes": per_window(own, t.wire_bytes),
+        "payload_bytes": per_window(own, t.payload_bytes),
+        "reordered_packets": per_window(batch.verdict == REORDERED, ones),
+        "retransmitted_packets": per_window(
+            np.isin(batch.verdict, (RETRANSMITTED, RECOVERED)), ones
+        ),
+        "duplicate_packets": per_window(batch.verdict == DUPLICATE, ones),
+        "ecn_marked_packets": per_window(own & (t.traffic_class % 4 == 3), ones),
+        "cnps": per_window(own & (t.opcode == CNP), ones),
+        "tap_wire_bytes": {
+            name: per_window(t.tap == i, t.wire_bytes) for i, name in enumerate(TAPS)
+        },
+    }
+
+
+@given(BATCHES, st.sampled_from([10**7, 10**8, 3 * 10**8]))
+def test_totals_equal_their_plain_twin(batch, window_ns):
+    series = totals(batch, window_ns).series(TAPS)
+    for name, values in twin(batch, window_ns).items():
+        assert getattr(series, name) == values, name
+
+
+@given(BATCHES, CUTS, st.sampled_from([10**6, 10**8]))
+def test_cutting_into_batches_changes_nothing(batch, cuts, window_ns):
+    cut = parts(batch, cuts)
+    assert updated(Totals(window_ns), cut).series(TAPS) == totals(batch, window_ns).series(TAPS)
+    assert activities(updated(Activity(), cut), 5) == activities(updated(Activity(), [batch]), 5)
+
+
+@given(BATCHES, st.integers(0, 60))
+def test_merging_two_captures_equals_the_whole(batch, at):
+    at = min(at, len(batch))
+    rest, numbers = renumbered(batch, at)
+    merged = totals(part(batch, 0, at))
+    merged.merge(totals(rest), numbers)
+    assert merged.series(TAPS) == totals(batch).series(TAPS)
+    activity = updated(Activity(), [part(batch, 0, at)])
+    activity.merge(updated(Activity(), [rest]), numbers)
+    assert activities(activity, 5) == activities(updated(Activity(), [batch]), 5)
+
+
+def activities(activity, flows):
+    return activity.bin_ns, activity.start_ns, [activity.activity(f) for f in range(flows)]
+
+
+@given(BATCHES)
+def test_activity_conserves_the_bytes_of_every_flow(batch):
+    activity = updated(Activity(), [batch])
+    for flow in range(batch.n_flows):
+        own = (batch.flow == flow) & (batch.verdict != TAP_COPY)
+        bins = activity.activity(flow)
+        assert sum(bins) == batch.table.wire_bytes[own].sum()
+        assert len(bins) <= ACTIVITY_BINS
+        for i, value in enumerate(bins):
+            begin = activity.start_ns + i * activity.bin_ns
+            inside = (batch.table.time_ns >= begin) & (
+                batch.table.time_ns < begin + activity.bin_ns
+            )
+            assert value == batch.table.wire_bytes[own & inside].sum()
+
+
+@pytest.mark.parametrize("span_ns", [10**6, 10**9, 3600 * 10**9])
+def test_activity_fills_at_least_half_of_its_bins(span_ns):
+    rows = [{"time_ns": START_NS + span_ns * i // 999, "flow": i % 2} for i in range(1000)]
+    activity = updated(Activity(), [tracked(rows)])
+    bins = [activity.activity(f) for f in (0, 1)]
+    assert ACTIVITY_BINS / 2 <= len(bins[0]) <= ACTIVITY_BINS
+    assert len(bins[0]) == len(bins[1])
+    assert sum(map(sum, bins)) == 1000 * 1094

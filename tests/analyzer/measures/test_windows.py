@@ -1,0 +1,96 @@
+"""Windowed sums: alignment, bounds and times from a hostile capture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocescope.analyzer.kernel import kernel
+from rocescope.analyzer.measures.windows import FIRST, LAST, ORIGIN, WIDTH, WindowedSums
+from rocescope.analyzer.measures.windows import same_window as compiled_same_window
+
+I64 = np.iinfo(np.int64)
+TIMES = st.one_of(
+    st.integers(0, 2000), st.integers(-50, 50), st.integers(int(I64.min), int(I64.max))
+)
+
+
+@kernel
+def same_window(time, start, width):
+    return compiled_same_window(time, start, width)
+
+
+def add(sums, times, column=0):
+    for time in times:
+        sums.cover(time)
+        sums.sums[time // sums.width_ns - int(sums.state[ORIGIN]), column] += 1
+    return sums
+
+
+def as_dict(sums):
+    width, _, first, _ = (int(v) for v in sums.state)
+    values = sums.values()
+    return {(first + i) * width: values[i].tolist() for i in range(len(values)) if values[i].any()}
+
+
+def expected(times, width, limit):
+    """The smallest doubling of the width with at most `limit` windows, and its counts."""
+    while times and max(times) // width - min(times) // width >= limit:
+        width *= 2
+    counts = {}
+    for time in times:
+        begin = time // width * width
+        counts[begin] = [counts.get(begin, [0])[0] + 1]
+    return width, counts
+
+
+@given(st.lists(TIMES, max_size=30), st.sampled_from([1, 7, 1000]), st.sampled_from([2, 5, 60]))
+def test_order_free_and_bounded(times, width, limit):
+    if width == 1 and limit == 2 and times and max(times) - min(times) > 2**62:
+        return  # the width itself would leave int64
+    sums = add(WindowedSums(width, 1, limit), times)
+    assert (sums.width_ns, as_dict(sums)) == expected(times, width, limit)
+    assert len(sums.values()) <= limit
+    assert len(sums.sums) <= limit
+
+
+@given(st.lists(TIMES, max_size=20), st.lists(TIMES, max_size=20))
+def test_merge_equals_the_whole(ours, theirs):
+    merged = add(WindowedSums(3, 1, 10), ours)
+    merged.merge(add(WindowedSums(3, 1, 10), theirs), np.array([0], np.int32))
+    whole = add(WindowedSums(3, 1, 10), ours + theirs)
+    assert (merged.width_ns, as_dict(merged)) == (whole.width_ns, as_dict(whole))
+
+
+def test_merge_maps_columns_and_makes_room_for_them():
+    ours, theirs = add(WindowedSums(10, 1, 4), [5]), WindowedSums(10, 2, 4)
+    add(add(theirs, [15, 16], 0), [15], 1)
+    ours.merge(theirs, np.array([3, 0], np.int32))
+    assert ours.values().tolist() == [[1, 0, 0, 0], [1, 0, 0, 2]]
+
+
+def test_merge_refuses_other_widths():
+    with pytest.raises(ValueError, match="one width"):
+        WindowedSums(10, 1, 4).merge(add(WindowedSums(15, 1, 4), [1]), np.array([0], np.int32))
+
+
+def test_more_columns_mean_fewer_windows():
+    sums = add(WindowedSums(1, 1, 100, max_cells=100), range(100))
+    sums.widen(10)
+    assert (sums.width_ns, len(sums.values()), len(sums.sums)) == (16, 7, 10)
+    assert sums.values()[:, 0].tolist() == [16, 16, 16, 16, 16, 16, 4]
+
+
+@given(TIMES, TIMES, st.sampled_from([1, 7, 2**40]))
+def test_same_window_without_overflow(time, other, width):
+    start = (other // width * width + 2**63) % 2**64 - 2**63  # as int64 wraps
+    inside = same_window(np.int64(time), np.int64(start), np.int64(width))
+    assert inside == (time // width == other // width)
+
+
+def test_state_items():
+    sums = add(WindowedSums(10, 1, 8), [25, 47])
+    assert [int(sums.state[i]) for i in (WIDTH, FIRST, LAST)] == [10, 2, 4]
+    assert sums.start_ns == 20
