@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernel import kernel
-from ..opcodes import ACKNOWLEDGE, CNP, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
+from ..opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
 from ..packets import HAS_AETH
 from ..results import Series
 from ..track.batch import (
@@ -52,7 +52,8 @@ _COLUMN_OF_VERDICT[REORDERED] = _REORDERED
 _COLUMN_OF_VERDICT[[RETRANSMITTED, RECOVERED]] = _RETRANSMITTED
 _COLUMN_OF_VERDICT[DUPLICATE] = _DUPLICATE
 
-_ALERT: Final = ((OPCODE_CLASS & ACKNOWLEDGE) != 0) | (np.arange(256) >> 5 == CNP)
+_CNP_OPCODE = 0x81
+_ALERT: Final = ((OPCODE_CLASS & ACKNOWLEDGE) != 0) | (np.arange(256) == _CNP_OPCODE)
 """Opcodes that may be a NAK or a CNP."""
 
 _CE = 3
@@ -95,7 +96,7 @@ def _count_rows(
         if traffic_class[i] & 3 == _CE:
             sums[at, _ECN_MARKED] += 1
         if _ALERT[opcode[i]]:
-            if opcode[i] >> 5 == CNP:
+            if opcode[i] == _CNP_OPCODE:
                 sums[at, _CNPS] += 1
             elif (
                 decode_flags[i] & HAS_AETH

@@ -1,0 +1,208 @@
+"""ECN marks, congestion notification packets (CNPs) and DSCPs per flow; flows of odd DSCP."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernel import kernel
+from ..results import Congestion, Quantiles
+from ..track.batch import TAP_COPY, TrackedBatch
+from .histogram import HistogramPool, Histograms, observe
+
+# Columns of the counts per flow: packets by ECN field (2 bits, all packets), then by DSCP
+# (6 bits, without CNPs, which often have a class of their own).
+_DSCP = 4
+_COLUMNS = _DSCP + 64
+_ECT_AND_CE = slice(1, 4)
+_CE = 3
+
+_CNP_OPCODE = 0x81
+_CNPS, _FIRST_CNP_NS, _LAST_CNP_NS = range(3)
+_SPACING = 0  # the only histogram kind
+
+_AGREEMENT = 0.75
+"""Share of a capture's flows that must use one DSCP before the others look odd."""
+
+
+@kernel
+def _count_rows(
+    flow: NDArray[np.int32],
+    verdict: NDArray[np.uint8],
+    opcode: NDArray[np.uint8],
+    traffic_class: NDArray[np.uint8],
+    time_ns: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    cnps: NDArray[np.int64],
+    spacing: Histograms,
+) -> None:
+    for i in range(len(flow)):
+        if verdict[i] == TAP_COPY:
+            continue
+        f = int(flow[i])
+        counts[f, np.int64(traffic_class[i] & 3)] += 1
+        if opcode[i] != _CNP_OPCODE:
+            counts[f, _DSCP + np.int64(traffic_class[i] >> 2)] += 1
+            continue
+        if cnps[f, _CNPS]:
+            observe(spacing, f, _SPACING, time_ns[i] - cnps[f, _LAST_CNP_NS])
+        else:
+            cnps[f, _FIRST_CNP_NS] = time_ns[i]
+        cnps[f, _CNPS] += 1
+        cnps[f, _LAST_CNP_NS] = time_ns[i]
+
+
+@kernel
+def _continue_cnps(
+    flow_map: NDArray[np.int32],
+    added: NDArray[np.int64],
+    cnps: NDArray[np.int64],
+    spacing: Histograms,
+) -> None:
+    for a in range(len(flow_map)):
+        f = int(flow_map[a])
+        if added[a, _CNPS] == 0:
+            continue
+        if cnps[f, _CNPS]:
+            observe(spacing, f, _SPACING, added[a, _FIRST_CNP_NS] - cnps[f, _LAST_CNP_NS])
+        else:
+            cnps[f, _FIRST_CNP_NS] = added[a, _FIRST_CNP_NS]
+        cnps[f, _CNPS] += added[a, _CNPS]
+        cnps[f, _LAST_CNP_NS] = added[a, _LAST_CNP_NS]
+
+
+class CongestionMeasure:
+    """What the network told each flow's packets, and what the flow told its peer."""
+
+    def __init__(self) -> None:
+        self._flows = 0
+        self._counts = np.zeros((0, _COLUMNS), np.int64)
+        self._cnps = np.zeros((0, 3), np.int64)
+        self._spacing = HistogramPool(1)
+
+    def update(self, batch: TrackedBatch) -> None:
+        """Count the rows of one batch."""
+        self._grow(batch.n_flows)
+        _count_rows(
+            batch.flow,
+            batch.verdict,
+            batch.table.opcode,
+            batch.table.traffic_class,
+            batch.table.time_ns,
+            self._counts,
+            self._cnps,
+            self._spacing.arrays,
+        )
+
+    def merge(self, other: CongestionMeasure, flow_map: NDArray[np.int32]) -> None:
+        """Add rows that come after ours; the other's flow i is our flow `flow_map[i]`."""
+        if not len(flow_map):
+            return
+        self._grow(int(flow_map.max()) + 1)
+        np.add.at(self._counts, flow_map, other._counts[: len(flow_map)])
+        self._spacing.merge(other._spacing, flow_map)
+        _continue_cnps(flow_map, other._cnps, self._cnps, self._spacing.arrays)
+
+    def congestion(self, flow: int) -> Congestion:
+        """ECN, CNPs and DSCPs of one flow.
+
+        CE-marked packets count as ECN-capable: only a packet sent as ECT can be marked.
+        """
+        if flow >= self._flows:
+            return Congestion(0, 0, 0, None, {})
+        counts = self._counts[flow]
+        return Congestion(
+            ecn_capable_packets=int(counts[_ECT_AND_CE].sum()),
+            ecn_marked_packets=int(counts[_CE]),
+            cnps=int(self._cnps[flow, _CNPS]),
+            cnp_spacing_ns=self._spacing_of(flow),
+            dscp={int(d): int(counts[_DSCP + d]) for d in np.flatnonzero(counts[_DSCP:])},
+        )
+
+    def usual_dscp(self, flow: int) -> int | None:
+        """The DSCP of most of the flow's packets (the lowest of equals); None without packets."""
+        if flow >= self._flows or not self._counts[flow, _DSCP:].any():
+            return None
+        return int(np.argmax(self._counts[flow, _DSCP:]))
+
+    def _spacing_of(self, flow: int) -> Quantiles | None:
+        return self._spacing.quantiles(flow, _SPACING)
+
+    def _grow(self, flows: int) -> None:
+        have = len(self._counts)
+        if flows > have:
+            room = max(flows, 2 * have)
+            counts, cnps = np.zeros((room, _COLUMNS), np.int64), np.zeros((room, 3), np.int64)
+            counts[:have], cnps[:have] = self._counts, self._cnps
+            self._counts, self._cnps = counts, cnps
+        self._spacing.grow(flows)
+        self._flows = max(self._flows, flows)
+
+
+class DscpFinding(NamedTuple):
+    """Flows that should be alike but travel in different traffic classes."""
+
+    hosts: tuple[int, int] | None
+    """Endpoint indices of the host pair, the lower first; None for the whole capture."""
+    usual: int
+    """DSCP of most of the flows (the highest of equals, since 0 is what is set by omission)."""
+    flows: dict[int, list[int]]
+    """The flows with another DSCP, by DSCP."""
+    of: int
+    """How many flows were compared."""
+
+    def text(self, src: str = "", dst: str = "") -> str:
+        """One sentence; `src` and `dst` name the hosts."""
+        odd = ", ".join(
+            f"{len(f)} {'flow' if len(f) == 1 else 'flows'} on DSCP {d}"
+            for d, f in sorted(self.flows.items())
+        )
+        where = f"between {src} and {dst}" if self.hosts else "in this capture"
+        return f"{odd}, while {self.usual} is usual {where} ({self.of} flows): another class"
+
+
+def dscp_outliers(
+    usual_dscp: dict[int, int], src: NDArray[np.uint32], dst: NDArray[np.uint32]
+) -> list[DscpFinding]:
+    """Flows whose DSCP differs from that of their peers.
+
+    `usual_dscp` has the DSCP of each flow that carries data (leave out those
+    that only acknowledge: some hosts answer in another class on purpose);
+    `src` and `dst` are the endpoints of all flows. Host pairs whose flows
+    disagree come first; then, when at least three quarters of all flows agree,
+    one finding names the rest that no pair's finding names already.
+
+    A job of which some queue pairs fall into the default class is slow without
+    a visible error (seen with NCCL's QPs of one communicator).
+    """
+    pairs: dict[tuple[int, int], list[int]] = {}
+    for flow in sorted(usual_dscp):
+        a, b = int(src[flow]), int(dst[flow])
+        pairs.setdefault((min(a, b), max(a, b)), []).append(flow)
+    findings = []
+    named: set[int] = set()
+    for hosts, flows in pairs.items():
+        finding = _odd_ones({f: usual_dscp[f] for f in flows}, hosts)
+        if finding.flows:
+            findings.append(finding)
+            named.update(f for odd in finding.flows.values() for f in odd)
+    whole = _odd_ones(usual_dscp, None)
+    odd = {d: [f for f in fs if f not in named] for d, fs in whole.flows.items()}
+    odd = {d: fs for d, fs in odd.items() if fs}
+    agreeing = whole.of - sum(map(len, whole.flows.values()))
+    if odd and agreeing >= _AGREEMENT * whole.of:
+        findings.append(whole._replace(flows=odd))
+    return findings
+
+
+def _odd_ones(dscp: dict[int, int], hosts: tuple[int, int] | None) -> DscpFinding:
+    flows_with = Counter(dscp.values())
+    usual = max(flows_with, key=lambda d: (flows_with[d], d), default=0)
+    odd: dict[int, list[int]] = {}
+    for flow, d in dscp.items():
+        if d != usual:
+            odd.setdefault(d, []).append(flow)
+    return DscpFinding(hosts, usual, odd, len(dscp))
