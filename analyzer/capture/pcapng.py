@@ -280,7 +280,9 @@ def _resolution(value: bytes | None) -> tuple[int, int, int]:
 
 
 def _most_ticks(exponent: int, factor: int, offset_ns: int) -> int:
-    """The last decimal time stamp that fits int64 ns."""
+    """The last decimal time stamp that fits int64 ns (every one where `factor` overflowed)."""
+    last = (1 << 64) - 1
     limit = TIME_MAX - max(offset_ns, 0)
-    ticks = limit // factor if exponent <= 9 else limit * max(factor, 1)
-    return min(ticks, (1 << 64) - 1)
+    if exponent <= 9:
+        return limit // factor
+    return min(limit * factor, last) if factor else last
