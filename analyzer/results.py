@@ -89,6 +89,9 @@ class CaptureSummary(Record):
     contents: Annotated[dict[str, int], Meta(description="frames that are not RoCE, by kind")]
     taps: list[TapSummary]
     warnings: list[str]
+    damaged_places: Annotated[
+        int, Meta(description="places that could not be read: cut short, corrupt")
+    ] = 0
 
 
 class PathShare(Record):

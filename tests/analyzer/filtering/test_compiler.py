@@ -76,7 +76,7 @@ SAME_AS_TSHARK = [
     (ODDITIES, "ip.addr != 10.0.0.1 or infiniband.aeth"),
     (ODDITIES, "frame.number in {10..20} and infiniband.bth.tver == 0"),
     (VLAN, "vlan.id == 100 and infiniband.bth.opcode in {6, 8, 10}"),
-    (VLAN, "frame.len > 1000 and vlan.priority == 0"),
+    (VLAN, "frame.len > 1000 and vlan.priority == 3"),
     (IPV6, "ipv6.src == fd00:0:0:1::1/128 and infiniband.bth.opcode == 7"),
     (IPV6, "ipv6.hlim == 64 and ipv6.flow == 0 and not ip.src == 10.0.0.0/8"),
     (

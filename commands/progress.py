@@ -1,0 +1,81 @@
+"""Progress on standard error: a bar for people, lines of JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from ..analyzer.progress import Progress
+
+Report: TypeAlias = "Callable[[Progress], None]"
+
+
+@contextmanager
+def shown(how: str) -> Iterator[Report | None]:
+    """What to call with each Progress: `auto` is a bar on a terminal, else nothing."""
+    if how == "json":
+        yield _json_lines
+    elif how == "bar" or (how == "auto" and sys.stderr.isatty()):
+        bar = _bar()
+        with bar:
+            yield _updates(bar)
+    else:
+        yield None
+
+
+def _json_lines(progress: Progress) -> None:
+    print(json.dumps(asdict(progress)), file=sys.stderr, flush=True)
+
+
+def _bar() -> Bar:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+def _updates(bar: Bar) -> Report:
+    task = bar.add_task("reading", total=None, rate="")
+    begin = time.monotonic()
+
+    def update(progress: Progress) -> None:
+        elapsed = time.monotonic() - begin
+        what = "compiling kernels (first run only)" if progress.compiling else progress.path
+        per_second = progress.packets / elapsed / 1e6 if elapsed > 0 else 0.0
+        bar.update(
+            task,
+            description=what,
+            completed=progress.bytes_done,
+            total=progress.bytes_total,
+            rate=f"{per_second:.2f} M packets/s" if progress.packets else "",
+        )
+
+    return update

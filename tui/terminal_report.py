@@ -1,0 +1,250 @@
+"""The report on a terminal: verdicts first, then tables of what matters most."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Literal, TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..analyzer.results import Analysis, Flow
+from . import human, verdicts
+from .human import ASCII, UNICODE, UNKNOWN, Glyphs
+from .report_tables import (
+    capture_table,
+    congestion_table,
+    event_table,
+    flow_table,
+    imbalance_table,
+    latency_table,
+    loss_table,
+    reordering_table,
+    spraying_table,
+)
+
+WIDE = 110
+"""From this many columns on the tables have their extra columns."""
+
+
+def print_report(
+    analysis: Analysis,
+    stream: TextIO,
+    *,
+    top: int = 20,
+    sort: str | None = None,
+    color: Literal["auto", "always", "never"] = "auto",
+) -> None:
+    """Print the report: `top` rows per table; with `sort` every table keeps the given flow order."""
+    Report(analysis, console_for(stream, color), top, sort is not None).print()
+
+
+def console_for(stream: TextIO, color: Literal["auto", "always", "never"]) -> Console:
+    """A console on `stream`: plain text unless it is a terminal or colour is asked for."""
+    width = None if stream.isatty() else int(os.environ.get("COLUMNS") or 80)
+    if color == "never":
+        return Console(file=stream, width=width, color_system=None, highlight=False)
+    if color == "always":
+        return Console(
+            file=stream,
+            width=width,
+            force_terminal=True,
+            no_color=False,
+            color_system="standard",
+            highlight=False,
+        )
+    return Console(file=stream, width=width, highlight=False)
+
+
+class Report:
+    """One analysis on its way to a console."""
+
+    def __init__(self, analysis: Analysis, console: Console, top: int, sorted: bool) -> None:
+        self.analysis = analysis
+        self.console = console
+        self.top = top
+        self.sorted = sorted
+        self.glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
+        self.wide = console.width >= WIDE
+
+    def print(self) -> None:
+        """Everything, in the order of what a reader must know first."""
+        analysis = self.analysis
+        self._captures()
+        if not analysis.flows:
+            self._say("No flow was found.")
+            return
+        self._section("Flows", verdicts.overview(analysis))
+        self._table(flow_table, lambda flow: (flow.wire_bytes, flow.packets))
+        self._section("Spraying", verdicts.spraying(analysis))
+        self._table(spraying_table, lambda flow: flow.spraying_width)
+        if verdicts.is_orderly(analysis):
+            text = "No packet arrived out of order, none was lost, sent again or doubled."
+            self._section("Reordering, loss and recovery", text, True)
+        else:
+            self._section("Reordering", verdicts.reordering(analysis))
+            self._table(reordering_table, lambda flow: flow.reordered_packets or 0)
+            self._section("Loss and recovery", verdicts.loss(analysis))
+            self._table(loss_table, _trouble_of)
+        self._section("Congestion", verdicts.congestion(analysis))
+        self._table(congestion_table, lambda flow: (flow.ecn_marked_packets, flow.cnps))
+        self._imbalance()
+        self._section("Messages and latency", verdicts.latency(analysis))
+        self._table(latency_table, _slowness)
+        self._events()
+        self._footnotes()
+        self._next()
+
+    def _say(self, text: str, style: str = "", indent: int = 0) -> None:
+        """A paragraph; the lines after the first are indented to match."""
+        lines = Text(text).wrap(self.console, max(20, self.console.width - indent))
+        for line in lines:
+            line.rstrip()
+            self.console.print(Text(" " * indent + line.plain, style), soft_wrap=True)
+
+    def _section(self, title: str, verdict: str, good: bool = False) -> None:
+        self.console.print()
+        heading = Text(title.upper(), "bold")
+        if good:
+            heading.append(f"  {self.glyphs.good}", "green")
+        self.console.print(heading)
+        self._say(verdict)
+
+    def _table(
+        self,
+        build: Callable[[Table, Sequence[Flow], Analysis, Glyphs, bool], Sequence[Flow]],
+        weight: Callable[[Flow], object],
+    ) -> None:
+        """A table of the flows that have something to show in it, the weightiest first."""
+        flows = list(self.analysis.flows)
+        if not self.sorted:
+            flows.sort(key=weight, reverse=True)  # type: ignore[arg-type]
+        table = new_table()
+        fitting = build(table, flows, self.analysis, self.glyphs, self.wide)
+        if not fitting:
+            return
+        shown = new_table()
+        build(shown, fitting[: self.top], self.analysis, self.glyphs, self.wide)
+        self.console.print(shown)
+        self._more(len(fitting) - self.top, "flow")
+
+    def _more(self, left: int, what: str) -> None:
+        if left > 0:
+            self._say(f"and {human.counted(left, what)} more (--top)", "dim", 2)
+
+    def _captures(self) -> None:
+        analysis = self.analysis
+        packets = sum(capture.roce_packets for capture in analysis.captures)
+        captures = analysis.captures
+        name = captures[0].name if len(captures) == 1 else f"{len(captures)} captures"
+        text = f"{name}: {human.counted(packets, 'RoCE packet')}"
+        starts = [c.first_time_ns for c in captures if c.first_time_ns is not None]
+        ends = [c.last_time_ns for c in captures if c.last_time_ns is not None]
+        if starts and ends:
+            length = max(ends) - min(starts)
+            text += f" in {human.duration(length)}"
+            if length > 0:
+                sent = sum(flow.wire_bytes for flow in analysis.flows)
+                text += f", {human.rate(sent * 8e9 / length)}"
+        others = sum(capture.frames for capture in captures) - packets
+        if others > 0:
+            text += f"; {human.counted(others, 'other frame')}"
+        self.console.print(Text(text, "bold"))
+        found = verdicts.trouble(analysis)
+        for line in found[: self.top]:
+            self._say(f"{self.glyphs.warning} {line}", "yellow")
+        self._more(len(found) - self.top, "warning")
+        if not found:
+            self._say(f"{self.glyphs.good} {verdicts.trust(analysis)}", "green")
+        cut = verdicts.snapped(analysis)
+        if cut:
+            self._say(cut, "dim")
+        if len(captures) > 1:
+            table = new_table()
+            capture_table(table, captures[: self.top], self.glyphs)
+            self.console.print(table)
+            self._more(len(captures) - self.top, "capture")
+
+    def _imbalance(self) -> None:
+        records = sorted(self.analysis.imbalance, key=lambda r: r.max_over_mean, reverse=True)
+        if not records:
+            self._section("Imbalance", "No set of parallel paths was seen, nothing to compare.")
+            return
+        self._section("Imbalance", verdicts.imbalance(records[0]))
+        for number, record in enumerate(records[:3]):
+            if number:
+                self._say(verdicts.imbalance(record))
+            if record.inferred:
+                self._say("The paths are inferred, see --path-by.", "dim")
+            table = new_table()
+            imbalance_table(table, record, self.top, self.glyphs, self.console.width)
+            self.console.print(table)
+            self._more(len(record.shares) - self.top, "path")
+        self._more(len(records) - 3, "set of paths")
+
+    def _events(self) -> None:
+        events = self.analysis.events
+        if not events:
+            return
+        seen = len(events) + self.analysis.events_omitted
+        self._section("Events", f"{human.counted(seen, 'event')} worth a look, the first ones are:")
+        table = new_table()
+        event_table(table, events[: min(self.top, 10)], self.analysis)
+        self.console.print(table)
+
+    def _footnotes(self) -> None:
+        """Why values are unknown, each reason once."""
+        reasons: dict[str, list[int]] = {}
+        for flow in self.analysis.flows:
+            for note in flow.notes:
+                reasons.setdefault(note, []).append(flow.id)
+        if not reasons:
+            return
+        self.console.print()
+        for note, ids in list(reasons.items())[: self.top]:
+            listed = ", ".join(f"#{id}" for id in ids[:5]) + (", ..." if len(ids) > 5 else "")
+            self._say(f"{UNKNOWN} {listed}: {note}", "dim")
+
+    def _next(self) -> None:
+        data = verdicts.data_flows(self.analysis)
+        name = self.analysis.captures[0].name if self.analysis.captures else "FILE"
+        hints = []
+        if len(data) > 1:
+            worst = max(
+                data, key=lambda f: (_trouble_of(f), f.reordered_packets or 0, f.wire_bytes)
+            )
+            chosen = f"src == {worst.src} and dst == {worst.dst}"
+            chosen += f" and qp == {human.queue_pair(worst.dest_qp)}"
+            which = "the most troubled flow" if _trouble_of(worst) else "one flow alone"
+            hints.append((f"--filter '{chosen}'", which))
+        hints.append(("--format json", "everything, for programs"))
+        self.console.print()
+        self._say(f"Next: rocescope analyze {name} with", "dim")
+        for option, meaning in hints:
+            self._say(f"{option}   {meaning}", "dim", 2)
+
+
+def new_table() -> Table:
+    """An empty table: no lines, a dim heading, one space between columns."""
+    return Table(
+        box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
+    )
+
+
+def _trouble_of(flow: Flow) -> int:
+    """Packets of a flow with which something went wrong."""
+    return (
+        (flow.missing_packets or 0)
+        + (flow.retransmitted_packets or 0)
+        + (flow.recovered_packets or 0)
+        + (flow.duplicate_packets or 0)
+        + (flow.mirror_duplicates or 0)
+    )
+
+
+def _slowness(flow: Flow) -> float:
+    done = flow.message_statistics.completion_ns or flow.message_statistics.duration_ns
+    return done.p99 if done else -1.0

@@ -1,0 +1,339 @@
+"""One sentence per section: what an analysis says, in plain words with numbers.
+
+Every sentence is computed from the counts; a value that is unknown is said to
+be unknown and never counts as none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+from ..analyzer.results import Analysis, Flow, Imbalance, PathShare, Quantiles, Spraying
+from .human import count, counted, duration, message_size, percent, rate, size, span
+
+SPRAYS_FROM_WIDTH = 1.5
+"""A flow sprays when its bytes spread like those of at least 1.5 equally used paths."""
+_PATH_WORDS = {
+    "entropy": "source port",
+    "tap": "tap",
+    "srv6": "segment list",
+    "fabric": "fabric path",
+}
+
+
+def carries_data(flow: Flow) -> bool:
+    """Whether the flow has requests or responses, not only ACKs or CNPs."""
+    return flow.request_packets + flow.response_packets > 0
+
+
+def data_flows(analysis: Analysis) -> list[Flow]:
+    """The flows that carry requests or responses."""
+    return [flow for flow in analysis.flows if carries_data(flow)]
+
+
+def chosen_spraying(flow: Flow) -> Spraying | None:
+    """The spraying record of the path key that `flow.paths` was made with."""
+    names = [share.path for share in flow.paths]
+    same = (s for s in flow.spraying if [share.path for share in s.paths] == names)
+    return next(same, None)
+
+
+def total(values: Iterable[int | None]) -> int:
+    """Sum of the known values."""
+    return sum(value for value in values if value is not None)
+
+
+def trouble(analysis: Analysis) -> list[str]:
+    """What limits the trust in everything that follows, gravest first; empty when nothing does."""
+    found = [] if analysis.complete else ["interrupted: only what was read until then is reported"]
+    found += analysis.warnings
+    for capture in analysis.captures:
+        found += [warning for warning in capture.warnings if warning not in found]
+        for tap in capture.taps:
+            if tap.dropped_frames:
+                share = tap.dropped_frames / (tap.frames + tap.dropped_frames)
+                found.append(
+                    f"{tap.name}: the capture itself lost {count(tap.dropped_frames)} frames "
+                    f"({percent(share)}); they look like losses below"
+                )
+        for reason, frames in capture.undecodable_frames.items():
+            found.append(f"{capture.name}: {counted(frames, 'frame')} undecodable: {reason}")
+        if capture.later_fragments:
+            text = counted(capture.later_fragments, "later IP fragment")
+            found.append(f"{capture.name}: {text}: what they carry is not seen")
+        if capture.out_of_order_frames:
+            frames = counted(capture.out_of_order_frames, "frame")
+            found.append(f"{capture.name}: {frames} with a time before the frame before")
+        if capture.icrc and capture.icrc.get("bad"):
+            found.append(
+                f"{capture.name}: {counted(capture.icrc['bad'], 'packet')} with a bad ICRC"
+            )
+    return list(dict.fromkeys(found))
+
+
+def trust(analysis: Analysis) -> str:
+    """The sentence for captures in which `trouble` found nothing."""
+    if any(tap.dropped_frames is None for capture in analysis.captures for tap in capture.taps):
+        return (
+            "Nothing was damaged or undecodable in the capture itself; "
+            "it does not tell whether it dropped frames."
+        )
+    return "Nothing was lost or undecodable in the capture itself."
+
+
+def snapped(analysis: Analysis) -> str | None:
+    """How many frames the snap length cut, which is harmless for what is shown here."""
+    frames = sum(capture.snapped_frames for capture in analysis.captures)
+    if not frames:
+        return None
+    everything = sum(capture.frames for capture in analysis.captures)
+    return (
+        f"The snap length cut {count(frames)} of {count(everything)} frames; "
+        "sizes come from the IP headers."
+    )
+
+
+def overview(analysis: Analysis) -> str:
+    """How much of what is in the capture."""
+    data = data_flows(analysis)
+    others = len(analysis.flows) - len(data)
+    text = f"{counted(len(data), 'flow carries', 'flows carry')} data"
+    if others:
+        text += f", {others} only ACKs or CNPs"
+    text += f"; {counted(len(analysis.connections), 'connection')} paired"
+    peak = max(analysis.series.wire_bytes, default=0) * 8e9 / analysis.series.window_ns
+    if peak:
+        text += f"; the busiest {duration(analysis.series.window_ns)} ran at {rate(peak)}"
+    return f"{text}."
+
+
+def spraying(analysis: Analysis) -> str:
+    """How many flows use several paths, and what share of the bytes does not."""
+    data = data_flows(analysis)
+    if not data:
+        return "No flow carries data, so nothing can be said about spraying."
+    spraying_flows = [flow for flow in data if flow.spraying_width >= SPRAYS_FROM_WIDTH]
+    records = [chosen_spraying(flow) for flow in data]
+    word = _path_word(data)
+    if not spraying_flows:
+        moved = sum(1 for record in records if record and record.paths_seen > 1)
+        text = (
+            f"The flow that carries data keeps to one {word}"
+            if len(data) == 1
+            else f"None of {len(data)} flows sprays: each keeps to one {word}"
+        )
+        if moved:
+            text += f", but {moved} changed it or used another for a few packets"
+        return f"{text}."
+    paths = [record.paths_seen for flow in spraying_flows if (record := chosen_spraying(flow))]
+    width = median(flow.spraying_width for flow in spraying_flows)
+    verb = "sprays" if len(spraying_flows) == 1 else "spray"
+    text = f"{len(spraying_flows)} of {counted(len(data), 'flow')} {verb}"
+    if paths:
+        text += f" over {span(paths)} {word}s ({_median_word(spraying_flows)}width {width:.1f})"
+    single = [flow for flow in data if flow.spraying_width < SPRAYS_FROM_WIDTH]
+    if single:
+        everything = sum(flow.wire_bytes for flow in data)
+        share = sum(flow.wire_bytes for flow in single) / everything if everything else 0.0
+        uses, carry = ("uses", "carries") if len(single) == 1 else ("use", "carry")
+        text += f"; {len(single)} {uses} one path and {carry} {percent(share)} of the bytes"
+    return f"{text}."
+
+
+def _path_word(flows: list[Flow]) -> str:
+    """What a path is called under the chosen path key."""
+    records = (chosen_spraying(flow) for flow in flows)
+    key = next((record.path_by for record in records if record), None)
+    return _PATH_WORDS.get(key or "", "path")
+
+
+def _median_word(flows: list[Flow]) -> str:
+    return "median " if len({f"{flow.spraying_width:.1f}" for flow in flows}) > 1 else ""
+
+
+def is_orderly(analysis: Analysis) -> bool:
+    """Whether every count of late, lost, resent and doubled packets is known to be 0."""
+    return all(
+        value == 0
+        for flow in data_flows(analysis)
+        for value in (
+            flow.reordered_packets,
+            flow.retransmitted_packets,
+            flow.recovered_packets,
+            flow.duplicate_packets,
+            flow.mirror_duplicates,
+            flow.missing_packets,
+        )
+    ) and not any(flow.naks or flow.rnr_naks for flow in analysis.flows)
+
+
+def reordering(analysis: Analysis) -> str:
+    """How many packets came late, in how many flows, and what a receiver must hold."""
+    data = data_flows(analysis)
+    judged = [flow for flow in data if flow.reordered_packets is not None]
+    unknown = len(data) - len(judged)
+    if not judged:
+        return "No flow has an order that could be judged."
+    late = [flow for flow in judged if flow.reordered_packets]
+    rest = f" The order of {counted(unknown, 'flow')} is unknown." if unknown else ""
+    if not late:
+        return f"No packet arrived out of order.{rest}"
+    packets = total(flow.reordered_packets for flow in late)
+    everything = sum(flow.request_packets + flow.response_packets for flow in judged)
+    where = f"in {len(late)} of {counted(len(judged), 'flow')}" if len(judged) > 1 else "late"
+    text = f"{count(packets)} of {count(everything)} packets ({percent(packets / everything)}) "
+    text += f"arrived {'late, ' + where if len(judged) > 1 else where}"
+    share, path = worst_path(late)
+    if path and share >= 0.5:
+        which = "all of them" if share == 1 else f"{percent(share)} of them"
+        text += f", {which} over {_path_word(late)} {path}"
+    extents = [flow.reordering.max_extent for flow in late if flow.reordering]
+    held = [f.reordering.byte_offset.max for f in late if f.reordering and f.reordering.byte_offset]
+    if extents:
+        text += f". To put them in order a receiver must hold {counted(max(extents), 'packet')}"
+        text += f" ({size(max(held))})" if held else ""
+    return f"{text}.{rest}"
+
+
+def worst_path(flows: list[Flow]) -> tuple[float, str | None]:
+    """Which path the most late packets took, and its share of them; None without several paths."""
+    late: dict[str, int] = {}
+    for flow in flows:
+        for share in flow.paths:
+            late[share.path] = late.get(share.path, 0) + share.reordered_packets
+    everything = sum(late.values())
+    if len(late) < 2 or not everything:
+        return 0.0, None
+    worst = max(late, key=late.__getitem__)
+    return late[worst] / everything, worst
+
+
+def loss(analysis: Analysis) -> str:
+    """What was lost, sent again and doubled."""
+    data = data_flows(analysis)
+    if not data:
+        return "No flow carries data, so nothing can be said about loss."
+    parts = []
+    again = total(flow.retransmitted_packets for flow in data)
+    lost = total(flow.recovered_packets for flow in data)
+    missing = total(flow.missing_packets for flow in data)
+    blind = total(flow.capture_loss_suspected_packets for flow in data)
+    duplicates = total(flow.duplicate_packets for flow in data)
+    mirrored = total(flow.mirror_duplicates for flow in data)
+    naks = sum(flow.naks for flow in analysis.flows)
+    rnr = sum(flow.rnr_naks for flow in analysis.flows)
+    if again:
+        hit = sum(1 for flow in data if flow.retransmitted_packets)
+        where = f"in {hit} of {counted(len(data), 'flow')}"
+        parts.append(f"{counted(again, 'packet was', 'packets were')} sent again {where}")
+    if lost:
+        parts.append(f"{counted(lost, 'packet')} lost before the tap and recovered")
+    if missing:
+        text = f"{counted(missing, 'packet')} never came"
+        if blind:
+            text += f" ({count(blind)} of them acknowledged: most likely lost by the capture)"
+        parts.append(text)
+    if duplicates:
+        parts.append(f"{count(duplicates)} doubled by the network")
+    if mirrored:
+        parts.append(f"{count(mirrored)} mirrored twice")
+    if naks or rnr:
+        kinds = [counted(naks, "NAK")] if naks else []
+        kinds += [counted(rnr, "RNR NAK")] if rnr else []
+        parts.append(" and ".join(kinds))
+    if not parts:
+        unknown = sum(1 for flow in data if flow.missing_packets is None)
+        rest = f" Loss in {counted(unknown, 'flow')} cannot be told." if unknown else ""
+        return f"No packet was lost, sent again or doubled.{rest}"
+    return f"{'; '.join(parts)}."
+
+
+def congestion(analysis: Analysis) -> str:
+    """ECN marks, CNPs, pause frames and DSCPs that disagree."""
+    marked = sum(flow.congestion.ecn_marked_packets for flow in analysis.flows)
+    capable = sum(flow.congestion.ecn_capable_packets for flow in analysis.flows)
+    cnps = sum(flow.cnps for flow in analysis.flows)
+    if not capable and not marked:
+        text = "No packet was ECN-capable, so no switch could mark congestion"
+    elif not marked:
+        text = "No packet was marked CE"
+    else:
+        base = max(capable, marked)
+        text = f"{count(marked)} of {count(base)} ECN-capable packets ({percent(marked / base)}) "
+        text += "were marked CE" if marked != 1 else "was marked CE"
+    text += f"; {counted(cnps, 'CNP')}" if cnps else ", no CNP was sent"
+    pauses = [pause for c in analysis.captures for tap in c.taps for pause in tap.pauses]
+    if pauses:
+        text += f"; {counted(sum(pause.frames for pause in pauses), 'pause frame')}"
+        known = [pause.paused_ns for pause in pauses if pause.paused_ns is not None]
+        text += f" ({duration(sum(known))} paused)" if len(known) == len(pauses) else ""
+    mixed = dscp_mix(analysis)
+    return f"{text}. {mixed}" if mixed else f"{text}."
+
+
+def dscp_mix(analysis: Analysis) -> str | None:
+    """A sentence when flows that carry data do not all use one DSCP."""
+    data = data_flows(analysis)
+    within = sum(1 for flow in data if len(flow.congestion.dscp) > 1)
+    used = sorted({dscp for flow in data for dscp in flow.congestion.dscp})
+    if len(used) < 2:
+        return None
+    listed = ", ".join(map(str, used[:-1])) + f" and {used[-1]}"
+    text = f"Data travels with DSCP {listed}"
+    return f"{text}; {counted(within, 'flow mixes', 'flows mix')} them." if within else f"{text}."
+
+
+def imbalance(record: Imbalance) -> str:
+    """How unevenly one set of parallel paths was used, beside what chance would give."""
+    busiest = max(record.shares, key=lambda share: share.share, default=None)
+    text = f"{record.name}: "
+    if busiest:
+        text += f"the busiest of {record.paths} paths ({busiest.path}) carries "
+    else:
+        text += f"the busiest of {record.paths} paths carries "
+    text += f"{record.max_over_mean:.2f} times its fair share"
+    if record.fim_flows_percent is not None:
+        text += f"; FIM of {counted(record.flows, 'flow')} {record.fim_flows_percent:.1f} %"
+        if record.fim_flows_chance_percent is not None:
+            text += f", ideal hashing would give {record.fim_flows_chance_percent:.1f} %"
+    return f"{text}."
+
+
+def latency(analysis: Analysis) -> str:
+    """Messages, and the range of their times over the flows."""
+    data = data_flows(analysis)
+    messages = sum(flow.messages for flow in data)
+    if not messages:
+        return "No message was seen from its first to its last packet."
+    text = counted(messages, "message")
+    sizes = _medians(flow.message_statistics.size_bytes for flow in data)
+    if sizes:
+        text += " of " if len(set(sizes)) == 1 else ", medians "
+        text += span(sizes, message_size)
+    done = [flow.message_statistics.completion_ns for flow in data]
+    text += _times("; completed in", done)
+    text += _times("; request to ACK", [flow.latency.request_to_ack_ns for flow in data])
+    text += _times(
+        "; READ to first response", [flow.latency.read_to_first_response_ns for flow in data]
+    )
+    if not any(done):
+        text += "; when they completed is unknown without the other direction"
+    return f"{text}."
+
+
+def _medians(records: Iterable[Quantiles | None]) -> list[float]:
+    return [record.p50 for record in records if record and record.count]
+
+
+def _times(what: str, records: list[Quantiles | None]) -> str:
+    known = [record for record in records if record and record.count]
+    if not known:
+        return ""
+    worst = max(record.p99 for record in known)
+    return f"{what} {span(_medians(known), duration)} (p99 up to {duration(worst)})"
+
+
+def fair_share(paths: list[PathShare]) -> float:
+    """The share each of the paths would have if all were used alike."""
+    return 1 / len(paths) if paths else 0.0
