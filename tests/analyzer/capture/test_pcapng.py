@@ -1,0 +1,373 @@
+"""pcapng: sections, interfaces, block types, and the compiled walk against its twin."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import dpkt
+import pytest
+from factories import START_NS, Frame, Pcapng, pcapng_bytes, some_frames, write_pcap, write_pcapng
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocescope.analyzer.capture import pcapng
+from rocescope.analyzer.capture.framing import Counts
+from rocescope.analyzer.capture.window import Window
+from rocescope.analyzer.errors import UnreadableInput
+from rocescope.analyzer.frames import Taps
+
+from . import twin
+from .reading import Bites, Row, read, rows_of
+
+FRAMES = some_frames(30)
+
+
+def read_in_bites(
+    data: bytes, sizes: list[int], batch_frames: int
+) -> tuple[list[Row], Counts, Taps]:
+    """A pcapng read from a stream that hands out pieces of the given sizes."""
+    window = Window(Bites(data, sizes), 0)
+    taps = Taps()
+    framing = pcapng.PcapngFraming(window, "bites", batch_frames, taps, {})
+    rows: list[Row] = []
+    try:
+        rows += rows_of(framing.batches())
+    except UnreadableInput as error:
+        assert "is not supported" in str(error)
+    return rows, framing.counts, taps
+
+
+def tshark(need_tool: Callable[[str], str], path: Path, *fields: str) -> list[str]:
+    command = [need_tool("tshark"), "-r", str(path), "-T", "fields"]
+    command += [part for name in fields for part in ("-e", name)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def epoch(time_ns: int) -> str:
+    return f"{time_ns // 10**9}.{time_ns % 10**9:09d}"
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_gives_the_frames_that_were_written(
+    tmp_path: Path, order: str, need_tool: Callable[[str], str]
+) -> None:
+    path = write_pcapng(tmp_path / "x", FRAMES, order=order, name="eth0", speed=400 * 10**9)
+    taps = Taps()
+    rows, capture = read(path, taps, batch_frames=7)
+    assert [(r.time_ns, r.wire, r.data) for r in rows] == [
+        (f.time_ns, f.wire_bytes, f.data) for f in FRAMES
+    ]
+    assert [r.number for r in rows] == list(range(1, 31))
+    assert (capture.format, capture.truncated_frames, capture.warnings) == ("pcapng", 10, [])
+    tap = taps[0]
+    assert (tap.name, tap.frames, tap.snap_length) == ("x:eth0", 30, None)
+    assert tap.speed_bits_per_second == 400 * 10**9
+    lines = tshark(need_tool, path, "frame.time_epoch", "frame.len", "frame.cap_len")
+    assert lines == [f"{epoch(r.time_ns)}\t{r.wire}\t{r.captured}" for r in rows]
+
+
+def test_sections_interfaces_and_block_types(
+    tmp_path: Path, need_tool: Callable[[str], str]
+) -> None:
+    file = Pcapng().section().interface(name="eth0", resolution=None)  # microseconds
+    file.enhanced(1_700_000_000_000_001, b"a" * 61)
+    file.block(4, bytes(4)).block(0x80000001, bytes(40_000))
+    file.interface(101, name="tun0", resolution=0x80 | 20, offset_seconds=1_700_000_000)
+    file.enhanced(5 << 19, b"E" * 40, wire=90, interface=1)
+    file.obsolete(1_700_000_000_000_002, b"b" * 30, wire=31)
+    file.statistics(0, {4: 99, 5: 3, 7: 4}).statistics(1, {4: 7})
+    file.section(">").interface(name="eth0", resolution=6).interface(name="eth1")
+    file.enhanced(1_700_000_003_000_000, b"c" * 33)
+    file.enhanced(START_NS, b"d" * 34, interface=1)
+    file.simple(b"e" * 35, wire=35)
+    file.obsolete(START_NS, b"f" * 36, interface=1)
+    file.statistics(0, {5: 10}).statistics(0, {5: 11})
+    path = tmp_path / "x.pcapng"
+    path.write_bytes(file.bytes())
+    taps = Taps()
+    rows, capture = read(path, taps)
+    second = 10**9
+    assert [(r.time_ns, r.tap, r.link_type, r.wire, r.data[:1]) for r in rows] == [
+        (1_700_000_000 * second + 1000, 0, 1, 61, b"a"),
+        (1_700_000_002 * second + second // 2, 1, 101, 90, b"E"),
+        (1_700_000_000 * second + 2000, 0, 1, 31, b"b"),
+        (1_700_000_003 * second, 0, 1, 33, b"c"),
+        (START_NS, 2, 1, 34, b"d"),
+        (START_NS, 0, 1, 35, b"e"),
+        (START_NS, 2, 1, 36, b"f"),
+    ]
+    assert [(t.name, t.frames, t.dropped) for t in taps.items] == [
+        ("x.pcapng:eth0", 4, 18),
+        ("x.pcapng:tun0", 1, None),
+        ("x.pcapng:eth1", 2, None),
+    ]
+    assert capture.warnings == [
+        "x.pcapng: 1 simple packet blocks carry no time; they take that of the frame before"
+    ]
+    lines = tshark(need_tool, path, "frame.time_epoch", "frame.len", "frame.cap_len")
+    ours = [f"{epoch(r.time_ns)}\t{r.wire}\t{r.captured}" for r in rows]
+    assert [a for i, a in enumerate(ours) if i != 5] == [a for i, a in enumerate(lines) if i != 5]
+
+
+@pytest.mark.parametrize("resolution", [0, 3, 6, 9, 12, 18, 0x80, 0x8A, 0xA0, 0xA1, 0xBE])
+def test_time_units(tmp_path: Path, resolution: int, need_tool: Callable[[str], str]) -> None:
+    base = 2 if resolution & 0x80 else 10
+    units = base ** (resolution & 0x7F)
+    most = min(1_700_000_000 * units + units // 3, 2**64 - 1)
+    ticks = [0, 1, units - 1, units, most // 7, most]
+    file = Pcapng().section().interface(resolution=resolution)
+    for value in ticks:
+        file.enhanced(value, b"x")
+    path = tmp_path / "x"
+    path.write_bytes(file.bytes())
+    rows, _ = read(path)
+    assert [r.time_ns for r in rows] == [value * 10**9 // units for value in ticks]
+    if resolution <= 9:  # tshark rounds finer units
+        assert [epoch(r.time_ns) for r in rows] == tshark(need_tool, path, "frame.time_epoch")
+
+
+def test_times_beyond_64_bits_do_not_wrap(tmp_path: Path) -> None:
+    for resolution in (0, 6, 0x80, 0x81):
+        file = Pcapng().section().interface(resolution=resolution, offset_seconds=1 << 32)
+        path = tmp_path / "x"
+        path.write_bytes(file.enhanced(2**64 - 1, b"x").bytes())
+        assert read(path)[0][0].time_ns == 2**63 - 1
+
+
+def test_nonsense_time_offset_is_ignored_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    file = Pcapng().section().interface(name="e", offset_seconds=-(1 << 40))
+    path.write_bytes(file.enhanced(START_NS, b"x").bytes())
+    rows, capture = read(path)
+    assert rows[0].time_ns == START_NS
+    assert capture.warnings == [f"x:e states a time offset of {-(1 << 40)} s, which is ignored"]
+
+
+def test_namesakes_in_one_section_are_different_taps(tmp_path: Path) -> None:
+    file = Pcapng()
+    for _ in range(2):
+        file.section().interface(name="e").interface(name="e").interface()
+        for interface in (0, 1, 2):
+            file.enhanced(START_NS, b"x", interface=interface)
+    path = tmp_path / "x"
+    path.write_bytes(file.bytes())
+    taps = Taps()
+    rows, _ = read(path, taps)
+    assert [r.tap for r in rows] == [0, 1, 2, 0, 1, 2]
+    assert [t.name for t in taps.items] == ["x:e", "x:e", "x:2"]
+
+
+def test_frames_of_an_unsupported_interface_are_skipped(tmp_path: Path) -> None:
+    file = Pcapng().section().interface(name="wlan0", link_type=105).interface(name="eth0")
+    for i in range(9):
+        file.enhanced(START_NS + i, b"x" * 50, interface=i % 3 > 0)
+    path = tmp_path / "x"
+    path.write_bytes(file.bytes())
+    taps = Taps()
+    rows, capture = read(path, taps)
+    assert [(r.number, r.captured, r.wire) for r in rows] == [
+        (i + 1, 50 if i % 3 else 0, 50) for i in range(9)
+    ]
+    assert (capture.frames, capture.skipped_frames) == (9, 3)
+    assert [(t.name, t.frames) for t in taps.items] == [("x:wlan0", 3), ("x:eth0", 6)]
+    assert len(capture.warnings) == 1
+    assert capture.warnings[0].startswith(
+        "x: 3 frames skipped: link type LINKTYPE_IEEE802_11 (105) is not supported"
+    )
+
+
+@pytest.mark.parametrize(
+    ("link_type", "words"),
+    [
+        (197, "LINKTYPE_ERF (197) is a native InfiniBand capture, not RoCE"),
+        (247, "LINKTYPE_INFINIBAND (247) is a native InfiniBand capture, not RoCE"),
+        (105, "LINKTYPE_IEEE802_11 (105) is not supported"),
+    ],
+)
+def test_no_supported_interface_is_an_error(tmp_path: Path, link_type: int, words: str) -> None:
+    path = write_pcapng(tmp_path / "x", FRAMES, link_type=link_type)
+    with pytest.raises(UnreadableInput, match="x: link type") as error:
+        read(path)
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_files_written_by_dpkt(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with path.open("wb") as out:
+        writer = dpkt.pcapng.Writer(out)
+        for i in range(10):
+            writer.writepkt(bytes(60 + i), ts=1_700_000_000 + i / 4)
+    rows, _ = read(path)
+    assert [(r.time_ns, r.captured) for r in rows] == [
+        ((1_700_000_000 * 4 + i) * 250_000_000, 60 + i) for i in range(10)
+    ]
+
+
+def test_editcap_and_mergecap_files(
+    tmp_path: Path, data: Path, need_tool: Callable[[str], str]
+) -> None:
+    source = data / "c10_rping_ipv4.atB.pcap"
+    plain, _ = read(source)
+    copy = tmp_path / "copy.pcapng"
+    subprocess.run([need_tool("editcap"), "-F", "pcapng", str(source), str(copy)], check=True)
+    rows, _ = read(copy, batch_frames=100)
+    assert [(r.time_ns, r.wire, r.data) for r in rows] == [
+        (r.time_ns, r.wire, r.data) for r in plain
+    ]
+    other = write_pcap(tmp_path / "o.pcap", FRAMES)
+    both = tmp_path / "both.pcapng"
+    subprocess.run(
+        [
+            need_tool("mergecap"),
+            "-I",
+            "none",
+            "-F",
+            "pcapng",
+            "-w",
+            str(both),
+            str(source),
+            str(other),
+        ],
+        check=True,
+    )
+    taps = Taps()
+    rows, capture = read(both, taps)
+    assert [t.frames for t in taps.items] == [len(plain), len(FRAMES)]
+    assert capture.out_of_order_frames == 0
+    reader = dpkt.pcapng.Reader(io.BytesIO(both.read_bytes()))
+    assert [r.data for r in rows] == [frame for _, frame in reader]
+
+
+def test_capinfos_agrees_on_a_rotten_tail(tmp_path: Path, need_tool: Callable[[str], str]) -> None:
+    path = tmp_path / "x.pcapng"
+    path.write_bytes(pcapng_bytes(FRAMES)[:-3])
+    rows, _ = read(path)
+    said = subprocess.run(
+        [need_tool("capinfos"), "-c", "-M", str(path)], capture_output=True, text=True
+    )
+    count = next(line for line in said.stdout.splitlines() if "packets" in line)
+    assert len(rows) == int(count.split(":")[1]) == 29
+
+
+def test_a_cut_at_every_byte_keeps_what_is_before() -> None:
+    file = Pcapng().section().interface()
+    ends = [len(file.bytes())]
+    for frame in FRAMES[:5]:
+        ends.append(len(file.enhanced(frame.time_ns, frame.data).bytes()))
+    data = file.bytes()
+    for cut in range(28, len(data) + 1):
+        rows, counts, _ = read_in_bites(data[:cut], [1 << 20], 100)
+        whole = max(0, sum(end <= cut for end in ends) - 1)
+        assert [r.data for r in rows] == [f.data for f in FRAMES[:whole]]
+        assert bool(counts.warnings) == (cut not in (28, *ends))
+        assert all("cut short" in line for line in counts.warnings)
+
+
+def test_reading_resumes_behind_damage(tmp_path: Path) -> None:
+    data = bytearray(pcapng_bytes(FRAMES))
+    bad = len(pcapng_bytes(FRAMES[:10]))
+    data[bad + 4 : bad + 8] = struct.pack("<I", 1 << 30)
+    path = tmp_path / "x"
+    path.write_bytes(data)
+    rows, capture = read(path)
+    assert [r.data for r in rows] == [f.data for i, f in enumerate(FRAMES) if i != 10]
+    size = len(pcapng_bytes(FRAMES[:11])) - bad
+    assert capture.warnings == [
+        f"x is damaged: impossible block at byte {bad}; {size} bytes skipped"
+    ]
+
+
+def test_blocks_longer_than_the_window_are_skipped(tmp_path: Path) -> None:
+    file = Pcapng().section().interface().enhanced(START_NS, b"a")
+    file.block(0xBAD, bytes(5 << 20)).enhanced(START_NS, b"b")
+    path = tmp_path / "x"
+    path.write_bytes(file.bytes())
+    rows, capture = read(path, batch_frames=10)  # the window is 1 MiB
+    assert [r.data for r in rows] == [b"a", b"b"]
+    assert capture.warnings == []
+    path.write_bytes(file.bytes()[: 3 << 20])
+    rows, capture = read(path, batch_frames=10)
+    assert [r.data for r in rows] == [b"a"]
+    assert "cut short" in capture.warnings[0]
+
+
+packets = st.tuples(
+    st.sampled_from(["enhanced", "simple", "obsolete", "interface", "section", "other", "stats"]),
+    st.one_of(st.integers(0, 2**62), st.integers(0, 2**64 - 1)),
+    st.binary(max_size=40),
+    st.integers(0, 2),
+)
+
+
+def build(order: str, packets: list[tuple[str, int, bytes, int]]) -> bytes:
+    """A pcapng of the blocks drawn."""
+    file = Pcapng(order).section().interface(name="a")
+    for kind, number, body, choice in packets:
+        if kind == "enhanced":
+            file.enhanced(number, body, wire=len(body) + choice, interface=choice // 2)
+        elif kind == "simple":
+            file.simple(body, wire=len(body) + 5 * choice)
+        elif kind == "obsolete":
+            file.obsolete(number, body, interface=choice // 2)
+        elif kind == "interface":
+            link_type = (1, 1, 105)[choice]
+            resolution = number % 256
+            file.interface(link_type, resolution=resolution, snap_length=choice * 8)
+        elif kind == "section":
+            file.section("<>"[choice % 2]).interface(name="a", resolution=(9, 6, 0x9E)[choice])
+        elif kind == "other":
+            file.block((4, 0xBAD, 77)[choice], body)
+        else:
+            file.statistics(0, {5: choice})
+    return file.bytes()
+
+
+@given(
+    packets=st.lists(packets, max_size=25),
+    order=st.sampled_from("<>"),
+    corruptions=st.lists(st.tuples(st.integers(28, 1500), st.binary(min_size=1, max_size=6))),
+    cut=st.integers(0, 40),
+    sizes=st.lists(st.integers(1, 400), min_size=1, max_size=5),
+    batch_frames=st.integers(1, 40),
+)
+def test_walk_equals_its_twin(
+    packets: list[tuple[str, int, bytes, int]],
+    order: str,
+    corruptions: list[tuple[int, bytes]],
+    cut: int,
+    sizes: list[int],
+    batch_frames: int,
+) -> None:
+    data = bytearray(build(order, packets))
+    for at, junk in corruptions:
+        if at + len(junk) <= len(data):
+            data[at : at + len(junk)] = junk
+    whole = bytes(data[: max(28, len(data) - cut)])
+    expected = twin.read_pcapng(whole)
+    rows, counts, taps = read_in_bites(whole, sizes, batch_frames)
+    assert [(r.time_ns, r.captured, r.wire, r.offset) for r in rows] == expected.frames
+    assert all(whole[r.offset : r.offset + r.captured] == r.data for r in rows)
+    assert counts.damaged_places == len(expected.damaged_at)
+    cuts = [line for line in counts.warnings if "cut short" in line]
+    assert bool(cuts) == (expected.cut_at is not None)
+    assert not cuts or f"at byte {expected.cut_at} " in cuts[0]
+    assert sum(tap.frames for tap in taps.items) == len(rows) == counts.frames
+
+
+def test_a_shared_name_gets_the_path(tmp_path: Path) -> None:
+    taps = Taps()
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        read(write_pcapng(tmp_path / folder / "x", FRAMES[:1], name="e"), taps)
+    shutil.rmtree(tmp_path / "a")
+    assert [t.name for t in taps.items] == ["x:e", f"{tmp_path / 'b' / 'x'}:e"]
+
+
+def test_zero_length_frames(tmp_path: Path) -> None:
+    rows, _ = read(write_pcapng(tmp_path / "x", [Frame(START_NS, b"", 64), Frame(START_NS, b"")]))
+    assert [(r.captured, r.wire) for r in rows] == [(0, 64), (0, 0)]
