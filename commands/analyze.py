@@ -119,7 +119,6 @@ def analyze(
         udp_ports=(4791, *udp_port),
         icrc=icrc,
         link_rate_bits_per_second=rate,
-        top=top or 20,
     )
     paths = [input_name(path) for path in files]
     with shown(progress) as report:
@@ -176,13 +175,13 @@ def _write(
     from ..tui.terminal_report import print_report
 
     if output is None:
-        print_report(analysis, sys.stdout, top=top, sort=sort, color=color)
+        print_report(analysis, sys.stdout, top=top, sort=sort is not None, color=color)
         return
     import io
 
     with whole_file(output) as file:
         text = io.TextIOWrapper(file, "utf-8", write_through=True)
-        print_report(analysis, text, top=top, sort=sort, color=color)
+        print_report(analysis, text, top=top, sort=sort is not None, color=color)
         text.detach()
 
 

@@ -63,7 +63,7 @@ def _mode(path: Path) -> int:
 
 
 def write_results(data: bytes, output: Path | None, binary: bool) -> None:
-    """Write encoded results to a file, or to standard output unless that would garble a terminal."""
+    """Write encoded results to a file, or to standard output."""
     if output is not None:
         with whole_file(output) as file:
             file.write(data)

@@ -1,12 +1,9 @@
-"""The tables of the report. Each adds its columns and the rows of the flows it is about.
-
-A flow that has nothing to show in a table is left out of it; the functions
-return the flows that are in.
-"""
+"""The tables of the report: which flows are in them, in which order, and their columns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +23,25 @@ from .human import UNKNOWN, Glyphs
 _ADDRESS_WIDTH = 15
 _MAX_BARS = 32
 _ACTIVITY = 20
+
+
+class FlowTable(NamedTuple):
+    """A table with one row per flow."""
+
+    fits: Callable[[Flow], object]
+    """Whether a flow has something to show in it."""
+    weight: Callable[[Flow], float]
+    """What puts a flow to the top."""
+    fill: Callable[[Table, Sequence[Flow], Glyphs, bool], None]
+    """Adds the columns and rows; `True` asks for the extra columns of a wide terminal."""
+    legend: str = ""
+
+
+def new_table(gap: int) -> Table:
+    """An empty table: no lines, a dim heading, `gap` spaces between columns."""
+    return Table(
+        box=None, header_style="dim", padding=(0, gap, 0, 0), pad_edge=False, show_edge=False
+    )
 
 
 def _name(flow: Flow, glyphs: Glyphs, wide: bool) -> str:
@@ -80,9 +96,7 @@ def capture_table(table: Table, captures: Sequence[CaptureSummary], glyphs: Glyp
         )
 
 
-def flow_table(
-    table: Table, flows: Sequence[Flow], analysis: Analysis, glyphs: Glyphs, wide: bool
-) -> Sequence[Flow]:
+def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """The flows with their sizes and how busy they were over time."""
     _add_flow_columns(table)
     table.add_column("type", no_wrap=True)
@@ -103,18 +117,14 @@ def flow_table(
             cells += [human.count(flow.messages), str(flow.path_mtu or mtu)]
             cells.append(Text(glyphs.sparkline(flow.activity_bytes, _ACTIVITY), "cyan"))
         table.add_row(*cells)
-    return flows
 
 
-def spraying_table(
-    table: Table, flows: Sequence[Flow], analysis: Analysis, glyphs: Glyphs, wide: bool
-) -> Sequence[Flow]:
+def _spraying_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """Flows that used several paths; one bar per path, in the order of the paths' names."""
-    chosen = [flow for flow in flows if verdicts.carries_data(flow) and len(flow.paths) > 1]
     _add_flow_columns(table)
     _numbers(table, "paths", "width", "largest", "(fair)")
     table.add_column("share of each path" if wide else "shares", no_wrap=True)
-    for flow in chosen:
+    for flow in flows:
         record = verdicts.chosen_spraying(flow)
         seen = record.paths_seen if record else len(flow.paths)
         bars = _MAX_BARS if wide else 8
@@ -126,7 +136,6 @@ def spraying_table(
             human.percent(1 / seen),
             Text(glyphs.columns(_shares_by_name(flow.paths)[:bars]), "cyan"),
         )
-    return chosen
 
 
 def _shares_by_name(paths: Sequence[PathShare]) -> list[float]:
@@ -135,18 +144,16 @@ def _shares_by_name(paths: Sequence[PathShare]) -> list[float]:
     return [path.share for path in ordered]
 
 
-def reordering_table(
-    table: Table, flows: Sequence[Flow], analysis: Analysis, glyphs: Glyphs, wide: bool
-) -> Sequence[Flow]:
+def _reordering_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """Flows with late packets."""
-    chosen = [flow for flow in flows if flow.reordered_packets and flow.reordering]
     _add_flow_columns(table)
-    _numbers(table, "late", "ratio", "extent" if not wide else "extent p50 / p99 / max")
-    _numbers(table, "late by" if not wide else "late by p50 / p99 / max")
-    if wide:
+    if not wide:
+        _numbers(table, "late", "ratio", "max extent", "late by p99")
+    else:
+        _numbers(table, "late", "ratio", "extent p50 / p99 / max", "late by p50 / p99 / max")
         _numbers(table, "to hold")
         table.add_column("mostly over", no_wrap=True)
-    for flow in chosen:
+    for flow in flows:
         record = flow.reordering
         assert record is not None
         late, extent = record.late_time_ns, record.extent_packets
@@ -166,36 +173,15 @@ def reordering_table(
         else:
             cells += [str(record.max_extent), human.duration(late.p99) if late else "-"]
         table.add_row(*cells)
-    if not wide and chosen:
-        table.caption = "extent: the largest, packets; late by: 99th percentile"
-        table.caption_justify = "left"
-    return chosen
 
 
-def loss_table(
-    table: Table, flows: Sequence[Flow], analysis: Analysis, glyphs: Glyphs, wide: bool
-) -> Sequence[Flow]:
+def _loss_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """Flows in which packets were lost, sent again or doubled."""
-    chosen = [
-        flow
-        for flow in flows
-        if verdicts.carries_data(flow)
-        and any(
-            (
-                flow.retransmitted_packets,
-                flow.recovered_packets,
-                flow.missing_packets,
-                flow.duplicate_packets,
-                flow.mirror_duplicates,
-                flow.recovery.rnr_naks,
-            )
-        )
-    ]
     _add_flow_columns(table)
     _numbers(table, "again", "lost", "missing", "doubled", "NAKs")
     if wide:
         _numbers(table, "rewinds", "resent", "NAK to resend", "timeout")
-    for flow in chosen:
+    for flow in flows:
         recovery = flow.recovery
         doubled = verdicts.total((flow.duplicate_packets, flow.mirror_duplicates))
         cells = [
@@ -215,27 +201,14 @@ def loss_table(
                 human.duration(timeout.max) if timeout else "-",
             ]
         table.add_row(*cells)
-    if chosen:
-        table.caption = "again: sent again; lost: before the tap, recovered; missing: never came"
-        table.caption_justify = "left"
-    return chosen
 
 
-def congestion_table(
-    table: Table, flows: Sequence[Flow], analysis: Analysis, glyphs: Glyphs, wide: bool
-) -> Sequence[Flow]:
+def _congestion_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """Flows with CE marks, CNPs or more than one DSCP."""
-    chosen = [
-        flow
-        for flow in flows
-        if flow.ecn_marked_packets
-        or flow.cnps
-        or (verdicts.carries_data(flow) and len(flow.congestion.dscp) > 1)
-    ]
     _add_flow_columns(table)
     _numbers(table, "CE", "of ECT", "CNPs", "CNP gap")
     table.add_column("DSCP", no_wrap=True)
-    for flow in chosen:
+    for flow in flows:
         record = flow.congestion
         base = max(record.ecn_capable_packets, record.ecn_marked_packets)
         table.add_row(
@@ -246,7 +219,6 @@ def congestion_table(
             human.duration(record.cnp_spacing_ns.p50) if record.cnp_spacing_ns else "-",
             " ".join(map(str, sorted(record.dscp)[:4])),
         )
-    return chosen
 
 
 def imbalance_table(table: Table, record: Imbalance, top: int, glyphs: Glyphs, width: int) -> None:
@@ -271,17 +243,14 @@ def imbalance_table(table: Table, record: Imbalance, top: int, glyphs: Glyphs, w
         )
 
 
-def latency_table(
-    table: Table, flows: Sequence[Flow], analysis: Analysis, glyphs: Glyphs, wide: bool
-) -> Sequence[Flow]:
+def _latency_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """Flows with messages, the slowest first."""
-    chosen = [flow for flow in flows if flow.messages]
     _add_flow_columns(table)
     _numbers(table, "messages", "size")
     _numbers(table, "done p50", "p99")
     if wide:
         _numbers(table, "request to ACK p50 / p99 / max", "READ to response", "most open")
-    for flow in chosen:
+    for flow in flows:
         record = flow.message_statistics
         done = record.completion_ns
         cells = [
@@ -299,7 +268,6 @@ def latency_table(
                 human.count(record.max_outstanding),
             ]
         table.add_row(*cells)
-    return chosen
 
 
 def event_table(table: Table, events: Sequence[Event], analysis: Analysis) -> None:
@@ -315,3 +283,54 @@ def event_table(table: Table, events: Sequence[Event], analysis: Analysis) -> No
             "-" if event.flow is None else f"#{event.flow}",
             event.text,
         )
+
+
+def troubled_packets(flow: Flow) -> int:
+    """Packets of a flow with which something went wrong."""
+    return verdicts.total(
+        (
+            flow.missing_packets,
+            flow.retransmitted_packets,
+            flow.recovered_packets,
+            flow.duplicate_packets,
+            flow.mirror_duplicates,
+        )
+    )
+
+
+def _slowest(flow: Flow) -> float:
+    done = flow.message_statistics.completion_ns or flow.message_statistics.duration_ns
+    return done.p99 if done else 0.0
+
+
+def _mixes_dscp(flow: Flow) -> bool:
+    return verdicts.carries_data(flow) and len(flow.congestion.dscp) > 1
+
+
+FLOWS = FlowTable(lambda flow: True, lambda flow: flow.wire_bytes, _flow_table)
+SPRAYING = FlowTable(
+    lambda flow: verdicts.carries_data(flow) and len(flow.paths) > 1,
+    lambda flow: flow.spraying_width,
+    _spraying_table,
+)
+REORDERING = FlowTable(
+    lambda flow: flow.reordered_packets and flow.reordering,
+    lambda flow: flow.reordered_packets or 0,
+    _reordering_table,
+    "extent: packets that came before, though sent after",
+)
+LOSS = FlowTable(
+    lambda flow: (
+        verdicts.carries_data(flow)
+        and (troubled_packets(flow) or flow.recovery.rnr_naks or flow.recovery.naks)
+    ),
+    troubled_packets,
+    _loss_table,
+    "again: sent again; lost: before the tap, recovered; missing: never came",
+)
+CONGESTION = FlowTable(
+    lambda flow: flow.ecn_marked_packets or flow.cnps or _mixes_dscp(flow),
+    lambda flow: flow.ecn_marked_packets + flow.cnps,
+    _congestion_table,
+)
+LATENCY = FlowTable(lambda flow: flow.messages, _slowest, _latency_table)

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal, TextIO
 
-from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from ..analyzer.results import Analysis, Flow
+from ..analyzer.results import Analysis, Imbalance
 from . import human, verdicts
-from .human import ASCII, UNICODE, UNKNOWN, Glyphs
+from .human import ASCII, UNICODE, UNKNOWN
 from .report_tables import (
+    CONGESTION,
+    FLOWS,
+    LATENCY,
+    LOSS,
+    REORDERING,
+    SPRAYING,
+    FlowTable,
     capture_table,
-    congestion_table,
     event_table,
-    flow_table,
     imbalance_table,
-    latency_table,
-    loss_table,
-    reordering_table,
-    spraying_table,
+    new_table,
+    troubled_packets,
 )
 
 WIDE = 110
@@ -35,11 +38,11 @@ def print_report(
     stream: TextIO,
     *,
     top: int = 20,
-    sort: str | None = None,
+    sort: bool = False,
     color: Literal["auto", "always", "never"] = "auto",
 ) -> None:
-    """Print the report: `top` rows per table; with `sort` every table keeps the given flow order."""
-    Report(analysis, console_for(stream, color), top, sort is not None).print()
+    """Print the report, `top` rows per table; `sort`: tables keep the order of the flows."""
+    Report(analysis, console_for(stream, color), top, sort).print()
 
 
 def console_for(stream: TextIO, color: Literal["auto", "always", "never"]) -> Console:
@@ -78,22 +81,22 @@ class Report:
             self._say("No flow was found.")
             return
         self._section("Flows", verdicts.overview(analysis))
-        self._table(flow_table, lambda flow: (flow.wire_bytes, flow.packets))
+        self._table(FLOWS)
         self._section("Spraying", verdicts.spraying(analysis))
-        self._table(spraying_table, lambda flow: flow.spraying_width)
+        self._table(SPRAYING)
         if verdicts.is_orderly(analysis):
             text = "No packet arrived out of order, none was lost, sent again or doubled."
             self._section("Reordering, loss and recovery", text, True)
         else:
             self._section("Reordering", verdicts.reordering(analysis))
-            self._table(reordering_table, lambda flow: flow.reordered_packets or 0)
+            self._table(REORDERING)
             self._section("Loss and recovery", verdicts.loss(analysis))
-            self._table(loss_table, _trouble_of)
+            self._table(LOSS)
         self._section("Congestion", verdicts.congestion(analysis))
-        self._table(congestion_table, lambda flow: (flow.ecn_marked_packets, flow.cnps))
+        self._table(CONGESTION)
         self._imbalance()
         self._section("Messages and latency", verdicts.latency(analysis))
-        self._table(latency_table, _slowness)
+        self._table(LATENCY)
         self._events()
         self._footnotes()
         self._next()
@@ -113,23 +116,26 @@ class Report:
         self.console.print(heading)
         self._say(verdict)
 
-    def _table(
-        self,
-        build: Callable[[Table, Sequence[Flow], Analysis, Glyphs, bool], Sequence[Flow]],
-        weight: Callable[[Flow], object],
-    ) -> None:
-        """A table of the flows that have something to show in it, the weightiest first."""
-        flows = list(self.analysis.flows)
-        if not self.sorted:
-            flows.sort(key=weight, reverse=True)  # type: ignore[arg-type]
-        table = new_table()
-        fitting = build(table, flows, self.analysis, self.glyphs, self.wide)
-        if not fitting:
+    def _table(self, kind: FlowTable) -> None:
+        """The flows that have something to show, the weightiest first."""
+        flows = [flow for flow in self.analysis.flows if kind.fits(flow)]
+        if not flows:
             return
-        shown = new_table()
-        build(shown, fitting[: self.top], self.analysis, self.glyphs, self.wide)
-        self.console.print(shown)
-        self._more(len(fitting) - self.top, "flow")
+        if not self.sorted:
+            flows.sort(key=kind.weight, reverse=True)
+        self._draw(lambda table: kind.fill(table, flows[: self.top], self.glyphs, self.wide))
+        self._more(len(flows) - self.top, "flow")
+        if kind.legend:
+            self._say(kind.legend, "dim")
+
+    def _draw(self, fill: Callable[[Table], None]) -> None:
+        """Print a table, with wide gaps between its columns where they fit."""
+        table = new_table(2)
+        fill(table)
+        unlimited = self.console.options.update(max_width=10_000)
+        if Measurement.get(self.console, unlimited, table).maximum > self.console.width:
+            table.padding = (0, 1, 0, 0)
+        self.console.print(table)
 
     def _more(self, left: int, what: str) -> None:
         if left > 0:
@@ -153,7 +159,7 @@ class Report:
         if others > 0:
             text += f"; {human.counted(others, 'other frame')}"
         self.console.print(Text(text, "bold"))
-        found = verdicts.trouble(analysis)
+        found = analysis.warnings
         for line in found[: self.top]:
             self._say(f"{self.glyphs.warning} {line}", "yellow")
         self._more(len(found) - self.top, "warning")
@@ -163,9 +169,7 @@ class Report:
         if cut:
             self._say(cut, "dim")
         if len(captures) > 1:
-            table = new_table()
-            capture_table(table, captures[: self.top], self.glyphs)
-            self.console.print(table)
+            self._draw(lambda table: capture_table(table, captures[: self.top], self.glyphs))
             self._more(len(captures) - self.top, "capture")
 
     def _imbalance(self) -> None:
@@ -179,11 +183,13 @@ class Report:
                 self._say(verdicts.imbalance(record))
             if record.inferred:
                 self._say("The paths are inferred, see --path-by.", "dim")
-            table = new_table()
-            imbalance_table(table, record, self.top, self.glyphs, self.console.width)
-            self.console.print(table)
+            self._shares(record)
             self._more(len(record.shares) - self.top, "path")
         self._more(len(records) - 3, "set of paths")
+
+    def _shares(self, record: Imbalance) -> None:
+        width = self.console.width
+        self._draw(lambda table: imbalance_table(table, record, self.top, self.glyphs, width))
 
     def _events(self) -> None:
         events = self.analysis.events
@@ -191,9 +197,7 @@ class Report:
             return
         seen = len(events) + self.analysis.events_omitted
         self._section("Events", f"{human.counted(seen, 'event')} worth a look, the first ones are:")
-        table = new_table()
-        event_table(table, events[: min(self.top, 10)], self.analysis)
-        self.console.print(table)
+        self._draw(lambda table: event_table(table, events[: min(self.top, 10)], self.analysis))
 
     def _footnotes(self) -> None:
         """Why values are unknown, each reason once."""
@@ -211,40 +215,16 @@ class Report:
     def _next(self) -> None:
         data = verdicts.data_flows(self.analysis)
         name = self.analysis.captures[0].name if self.analysis.captures else "FILE"
-        hints = []
+        hints = [("everything, for programs", "--format json")]
         if len(data) > 1:
             worst = max(
-                data, key=lambda f: (_trouble_of(f), f.reordered_packets or 0, f.wire_bytes)
+                data, key=lambda f: (troubled_packets(f), f.reordered_packets or 0, f.wire_bytes)
             )
             chosen = f"src == {worst.src} and dst == {worst.dst}"
             chosen += f" and qp == {human.queue_pair(worst.dest_qp)}"
-            which = "the most troubled flow" if _trouble_of(worst) else "one flow alone"
-            hints.append((f"--filter '{chosen}'", which))
-        hints.append(("--format json", "everything, for programs"))
+            which = "the most troubled flow" if troubled_packets(worst) else "one flow alone"
+            hints.append((which, f"--filter '{chosen}'"))
         self.console.print()
         self._say(f"Next: rocescope analyze {name} with", "dim")
-        for option, meaning in hints:
-            self._say(f"{option}   {meaning}", "dim", 2)
-
-
-def new_table() -> Table:
-    """An empty table: no lines, a dim heading, one space between columns."""
-    return Table(
-        box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
-    )
-
-
-def _trouble_of(flow: Flow) -> int:
-    """Packets of a flow with which something went wrong."""
-    return (
-        (flow.missing_packets or 0)
-        + (flow.retransmitted_packets or 0)
-        + (flow.recovered_packets or 0)
-        + (flow.duplicate_packets or 0)
-        + (flow.mirror_duplicates or 0)
-    )
-
-
-def _slowness(flow: Flow) -> float:
-    done = flow.message_statistics.completion_ns or flow.message_statistics.duration_ns
-    return done.p99 if done else -1.0
+        for meaning, option in hints:
+            self.console.print(Text(f"  {option}  ({meaning})", "dim"), soft_wrap=True)

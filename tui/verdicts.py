@@ -44,36 +44,8 @@ def total(values: Iterable[int | None]) -> int:
     return sum(value for value in values if value is not None)
 
 
-def trouble(analysis: Analysis) -> list[str]:
-    """What limits the trust in everything that follows, gravest first; empty when nothing does."""
-    found = [] if analysis.complete else ["interrupted: only what was read until then is reported"]
-    found += analysis.warnings
-    for capture in analysis.captures:
-        found += [warning for warning in capture.warnings if warning not in found]
-        for tap in capture.taps:
-            if tap.dropped_frames:
-                share = tap.dropped_frames / (tap.frames + tap.dropped_frames)
-                found.append(
-                    f"{tap.name}: the capture itself lost {count(tap.dropped_frames)} frames "
-                    f"({percent(share)}); they look like losses below"
-                )
-        for reason, frames in capture.undecodable_frames.items():
-            found.append(f"{capture.name}: {counted(frames, 'frame')} undecodable: {reason}")
-        if capture.later_fragments:
-            text = counted(capture.later_fragments, "later IP fragment")
-            found.append(f"{capture.name}: {text}: what they carry is not seen")
-        if capture.out_of_order_frames:
-            frames = counted(capture.out_of_order_frames, "frame")
-            found.append(f"{capture.name}: {frames} with a time before the frame before")
-        if capture.icrc and capture.icrc.get("bad"):
-            found.append(
-                f"{capture.name}: {counted(capture.icrc['bad'], 'packet')} with a bad ICRC"
-            )
-    return list(dict.fromkeys(found))
-
-
 def trust(analysis: Analysis) -> str:
-    """The sentence for captures in which `trouble` found nothing."""
+    """The sentence for captures without warnings."""
     if any(tap.dropped_frames is None for capture in analysis.captures for tap in capture.taps):
         return (
             "Nothing was damaged or undecodable in the capture itself; "
