@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernel import inlined
+from ..kernel import inlined, subkernel
 from ..measures.histogram import observe
 from ..opcodes import (
     ACKNOWLEDGE,
@@ -67,7 +67,7 @@ def _was_sent(state: Any, f: int, psn: int) -> bool:
     return -OUTSTANDING <= distance < 0
 
 
-@inlined
+@subkernel
 def _look_for_peer(state: Any, f: int, psn: int) -> None:
     """One more hint, PSN `psn`, at whom flow `f` answers; pairs them when it is certain enough."""
     flow = state.flows[f]
@@ -105,7 +105,7 @@ def _look_for_peer(state: Any, f: int, psn: int) -> None:
             state.flows[best].evidence |= EVIDENCE_UDP_SOURCE_PORT
 
 
-@inlined
+@subkernel
 def hear_answer(
     state: Any, histograms: Any, f: int, bits: int, aeth: int, psn: int, time: int
 ) -> int:
@@ -154,7 +154,7 @@ def hear_answer(
     return event
 
 
-@inlined
+@subkernel
 def _hear_nak(state: Any, histograms: Any, f: int, code: int, psn: int, time: int) -> None:
     """Flow `f` is told that the receiver misses `psn` (or cannot serve it)."""
     flow = state.flows[f]

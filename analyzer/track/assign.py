@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel import inlined, kernel
+from ..kernel import inlined, subkernel
 from ..opcodes import FULL, OPCODE_CLASS, SEQUENCED
 from ..packets import IPV6
 from .state import State, USED_FLOWS, USED_PAIRS
@@ -49,7 +49,7 @@ def _pair_of(state: Any, pair_slots: Any, src: int, dst: int) -> int:
     return np.int64(index)
 
 
-@inlined
+@subkernel
 def _new_flow(
     state: Any, pair_slots: Any, src: int, dst: int, dest_qp: int, time: int, ipv6: int
 ) -> int:
@@ -71,7 +71,7 @@ def _new_flow(
     return np.int64(index)
 
 
-@kernel
+@subkernel
 def assign(
     state: State,
     flow_slots: NDArray[np.int32],
@@ -127,7 +127,7 @@ def assign(
     return len(src)
 
 
-@kernel
+@subkernel
 def rebuild_slots(state: State, flow_slots: NDArray[np.int32], pair_slots: NDArray[np.int32]) -> None:
     """Enter all flows and host pairs into freshly emptied hash tables."""
     mask = len(flow_slots) - 1

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ..kernel import inlined
+from ..kernel import subkernel
 from .batch import DUPLICATE, MIRROR_DUPLICATE, NOT_SEQUENCED, TAP_COPY
 from .sequence import tells_transmissions_apart
 from .state import RECENT_ENTRIES, USED_RECENTS
 from .window import tap_bit
 
 
-@inlined
+@subkernel
 def judge_unordered(
     state: Any, flow: Any, psn: int, opcode: int, ip_id: int, hop_limit: int, tap: int
 ) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..kernel import inlined
+from ..kernel import inlined, subkernel
 from ..measures.histogram import observe
 from .state import BYTE_OFFSET, EXTENT, GAP_PACKETS, GAP_TIME, LATE_TIME, STACK
 from .window import bytes_beyond
@@ -24,7 +24,7 @@ def note_in_order(stream: Any) -> int:
     return index
 
 
-@inlined
+@subkernel
 def note_late(
     state: Any, histograms: Any, flow: int, stream: Any, at: int, time: int
 ) -> int:

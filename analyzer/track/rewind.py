@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..kernel import inlined
+from ..kernel import subkernel
 from ..measures.histogram import observe
 from ..psn import psn_add, psn_distance
 from .state import (
@@ -23,7 +23,7 @@ SILENCE_NS = 100_000
 """A resend after at least this silence, with no NAK, is blamed on the ACK timeout."""
 
 
-@inlined
+@subkernel
 def note_resend(
     histograms: Any, f: int, flow: Any, psn: int, wire_bytes: int, time: int, implied: bool
 ) -> bool:

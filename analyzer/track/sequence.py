@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..kernel import inlined
+from ..kernel import inlined, subkernel
 from ..measures.density import density_push
 from ..opcodes import BEGINS, FULL, READ_REQUEST
 from ..psn import id_distance, psn_add, psn_distance
@@ -123,7 +123,7 @@ def _gap_is_certain(state: Any, flow: Any, stream: Any, which: int, bits: int) -
     return peer.read_requests == peer.request_packets
 
 
-@inlined
+@subkernel
 def _start(
     state: Any,
     flow: Any,
@@ -218,7 +218,7 @@ def judge(
     return RESTARTED
 
 
-@inlined
+@subkernel
 def _jump(
     state: Any, flow: Any, stream: Any, which: int, distance: int, bits: int, ip_id: int, time: int
 ) -> int:
@@ -238,7 +238,7 @@ def _jump(
     return AHEAD if missing > 0 else IN_ORDER
 
 
-@inlined
+@subkernel
 def _fill(
     state: Any,
     histograms: Any,
@@ -280,7 +280,7 @@ def _fill(
     return REORDERED
 
 
-@inlined
+@subkernel
 def _seen_again(
     state: Any,
     flow: Any,

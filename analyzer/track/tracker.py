@@ -59,6 +59,8 @@ class FlowTracker:
             copies=np.zeros((taps, taps), np.int64),
             used=used,
         )
+        self.opcodes: NDArray[np.int64] = np.zeros((0, 256), np.int64)
+        """int64[flows, 256]: packets per opcode."""
         self._grow_flows(1024)
 
     def __len__(self) -> int:
@@ -107,6 +109,7 @@ class FlowTracker:
                 self.histograms.arrays,
                 self.densities.arrays,
                 columns,
+                self.opcodes,
                 row,
                 flow,
                 verdict,
@@ -173,6 +176,9 @@ class FlowTracker:
             pairs=_longer(self.state.pairs, flows),
             streams=_longer(self.state.streams, 2 * flows),
         )
+        opcodes = np.zeros((flows, 256), np.int64)
+        opcodes[: len(self.opcodes)] = self.opcodes
+        self.opcodes = opcodes
         self._flow_slots = np.full(2 * flows, -1, np.int32)
         self._pair_slots = np.full(2 * flows, -1, np.int32)
         rebuild_slots(self.state, self._flow_slots, self._pair_slots)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel import inlined, kernel
+from ..kernel import inlined, subkernel
 from ..opcodes import (
     ACKNOWLEDGE,
     BEGINS,
@@ -92,12 +92,13 @@ def _note_id(flow: Any, verdict: int, ip_id: int) -> None:
         flow.last_id = ip_id
 
 
-@kernel
+@subkernel
 def walk(
     state: Any,
     histograms: Any,
     densities: Any,
     table: Any,
+    opcodes: NDArray[np.int64],
     start: int,
     flow_of_row: NDArray[np.int32],
     verdict_of_row: NDArray[np.uint8],
@@ -167,6 +168,7 @@ def walk(
             flow.tap_copies += 1
             continue
         flow.packets += 1
+        opcodes[f, opcode] += 1
         flow.wire_bytes += wire_bytes
         flow.payload_bytes += payload
         flow.first_time = min(flow.first_time, time)

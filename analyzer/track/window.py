@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernel import inlined
+from ..kernel import inlined, subkernel
 from ..psn import psn_add, psn_distance
 from .state import (
     EMPTY,
@@ -35,7 +35,7 @@ def holds(state: Any, stream: Any, psn: int) -> bool:
     return slot.state != EMPTY and slot.psn == psn
 
 
-@inlined
+@subkernel
 def _new_window(state: Any, stream: Any, bits: int) -> None:
     """Move the stream to a fresh window of 2^bits slots, with the slots that it had.
 
@@ -79,7 +79,7 @@ def _give_up(flow: Any, stream: Any, slot: Any) -> None:
         stream.missing_evicted_acked += 1
 
 
-@inlined
+@subkernel
 def forget_missing(state: Any, flow: Any, stream: Any) -> None:
     """Give up all missing PSNs and empty the window: another sequence begins."""
     for i in range(stream.window, stream.window + (1 << np.int64(stream.window_bits))):
@@ -115,7 +115,7 @@ def write_seen(
     slot.dense = dense
 
 
-@inlined
+@subkernel
 def open_gap(
     state: Any,
     flow: Any,
@@ -142,7 +142,7 @@ def open_gap(
         stream.missing += count
 
 
-@inlined
+@subkernel
 def bytes_beyond(state: Any, stream: Any, psn: int) -> int:
     """Payload bytes of packets seen with higher PSNs: what a receiver holds while waiting for `psn`.
 

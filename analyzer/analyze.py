@@ -1,0 +1,260 @@
+"""Captures in, an Analysis out: what `rocescope analyze` runs."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from types import FrameType
+from typing import Literal
+
+from .capture.concat import ConcatenatedCapture, concatenated
+from .capture.merge import MergeCounts, merge_tables
+from .capture.source import Capture, open_capture
+from .decode.cm import CmMessage
+from .decode.decoder import ROCE_UDP_PORT, Decoder
+from .endpoints import Endpoints
+from .errors import UnreadableInput, UsageError
+from .filtering import Filter, compile_filter
+from .frames import Taps
+from .measures.series import DEFAULT_WINDOW_NS
+from .measuring import Measuring
+from .packets import PacketTable
+from .pipeline import Prefetched
+from .progress import Progress
+from .results import Analysis
+from .summarize import Summary
+from .trust import capture_summary, contents_text, warnings_of
+
+BATCH_FRAMES = 1 << 16
+"""Large enough to make Python's share vanish, small enough for the second-level cache."""
+
+MAX_EVENTS_REPORTED = 1000
+_PROGRESS_EVERY_S = 0.1
+_COMPILING_AFTER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzeOptions:
+    """How to analyse."""
+
+    path_by: Literal["entropy", "tap", "srv6"] = "entropy"
+    """What tells the paths of a flow apart."""
+    window_ns: int = DEFAULT_WINDOW_NS
+    """Width of the time series' windows."""
+    filter: str | None = None
+    """Packets to look at; all others are left out before tracking."""
+    concat: bool = False
+    """The files are a rotated series of one tap."""
+    follow: bool = False
+    """Wait for more at the end of a growing file."""
+    udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
+    icrc: bool = False
+    """Verify the ICRC of frames captured in full."""
+    link_rate_bits_per_second: int | None = None
+    """For pause times of taps that do not state their rate."""
+
+
+@dataclass(slots=True)
+class Source:
+    """One capture with its decoder."""
+
+    capture: Capture | ConcatenatedCapture
+    decoder: Decoder
+    first_time_ns: int | None = None
+    last_time_ns: int | None = None
+
+    def tables(self, keep: Callable[[PacketTable], PacketTable]) -> Iterator[PacketTable]:
+        """The packet tables of this capture, filtered."""
+        for frames in self.capture.batches():
+            if len(frames):
+                low, high = int(frames.time_ns.min()), int(frames.time_ns.max())
+                self.first_time_ns = min(low, self.first_time_ns or low)
+                self.last_time_ns = max(high, self.last_time_ns or high)
+            yield keep(self.decoder.decode(frames))
+
+
+def analyze(
+    paths: Sequence[str],
+    options: AnalyzeOptions,
+    progress: Callable[[Progress], None] | None = None,
+) -> Analysis:
+    """Analyse capture files, "-" for standard input.
+
+    Several files are several taps unless `options.concat`. An interrupt
+    (SIGINT) ends reading; the result then says `complete=False`. Raises
+    UnreadableInput when nothing could be read, UsageError for options that
+    make no sense.
+    """
+    packet_filter = compile_filter(options.filter) if options.filter else None
+    if options.follow and len(paths) > 1:
+        raise UsageError("--follow takes one file: analyse the others without it")
+    with ExitStack() as stack:
+        endpoints, taps = Endpoints(), Taps()
+        sources = [
+            Source(
+                stack.enter_context(capture),
+                Decoder(
+                    endpoints,
+                    taps,
+                    udp_ports=options.udp_ports,
+                    check_icrc=options.icrc,
+                    link_bits_per_second=options.link_rate_bits_per_second,
+                ),
+            )
+            for capture in _open(paths, taps, options)
+        ]
+        run = _Run(sources, endpoints, taps, packet_filter, options, progress)
+        complete = run.read()
+        return run.result(complete)
+
+
+def _open(
+    paths: Sequence[str], taps: Taps, options: AnalyzeOptions
+) -> Iterator[Capture | ConcatenatedCapture]:
+    if options.concat:
+        yield concatenated(paths, taps, batch_frames=BATCH_FRAMES)
+        return
+    for path in paths:
+        yield open_capture(path, taps, batch_frames=BATCH_FRAMES, follow=options.follow)
+
+
+class _Run:
+    """One analysis while it goes on."""
+
+    def __init__(
+        self,
+        sources: list[Source],
+        endpoints: Endpoints,
+        taps: Taps,
+        packet_filter: Filter | None,
+        options: AnalyzeOptions,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self._sources = sources
+        self._endpoints = endpoints
+        self._taps = taps
+        self._filter = packet_filter
+        self._options = options
+        self._tell = progress
+        self._merge = MergeCounts()
+        many_taps = len(sources) > 1 or any(s.capture.format != "pcap" for s in sources)
+        self._measuring = Measuring(options.window_ns, many_taps)
+        self._began = time.monotonic()
+        self._told = 0.0
+        self._packets = 0
+        self._batches = 0
+        self._interrupted = threading.Event()
+
+    def read(self) -> bool:
+        """Read, decode and track everything; False when interrupted."""
+        batches = Prefetched(self._tables, self._report)
+        with _interrupts(self._interrupted, self._stop):
+            for table, cm in batches:
+                self._measuring.update(table, cm)
+                self._packets += len(table)
+                self._batches += 1
+                self._report()
+                if self._interrupted.is_set():
+                    break
+        self._report(last=True)
+        return not self._interrupted.is_set()
+
+    def result(self, complete: bool) -> Analysis:
+        """What was found so far."""
+        if not any(source.capture.frames for source in self._sources):
+            raise UnreadableInput(_nothing_read(self._sources))
+        series = self._measuring.totals.series([tap.name for tap in self._taps.items])
+        captures = [
+            capture_summary(source, self._taps, series, self._options.icrc)
+            for source in self._sources
+        ]
+        if complete and not any(capture.roce_packets for capture in captures):
+            found = "; ".join(f"{c.name}: {contents_text(c)}" for c in captures)
+            raise UnreadableInput(
+                f"no RoCE packet in {len(captures)} capture(s), they hold: {found}"
+                " (RoCE on another UDP port? see --udp-port)"
+            )
+        summary = Summary(self._measuring, self._endpoints, self._taps, self._options.path_by)
+        flows = summary.flows()
+        events, omitted = summary.events(MAX_EVENTS_REPORTED)
+        filtered = self._filter is not None
+        return Analysis(
+            version=version("rocescope"),
+            complete=complete,
+            captures=captures,
+            flows=flows,
+            connections=summary.connections,
+            imbalance=summary.imbalance(),
+            events=events,
+            events_omitted=omitted,
+            series=series,
+            warnings=warnings_of(captures, flows, self._merge, complete, filtered),
+        )
+
+    def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:
+        for table in merge_tables([s.tables(self._keep) for s in self._sources], self._merge):
+            yield table, [m for s in self._sources for m in s.decoder.take_cm_messages()]
+
+    def _keep(self, table: PacketTable) -> PacketTable:
+        if self._filter is None:
+            return table
+        return table.take(self._filter.mask(table, self._endpoints, self._taps))
+
+    def _stop(self) -> None:
+        for source in self._sources:
+            source.capture.stop()
+
+    def _report(self, last: bool = False) -> None:
+        now = time.monotonic()
+        if self._tell is None or (now - self._told < _PROGRESS_EVERY_S and not last):
+            return
+        self._told = now
+        captures = [source.capture for source in self._sources]
+        totals = [capture.total_bytes for capture in captures]
+        read = sum(capture.bytes_read for capture in captures)
+        current = next((c for c in captures if c.bytes_read < (c.total_bytes or 0)), captures[-1])
+        self._tell(
+            Progress(
+                path=current.name,
+                bytes_done=read,
+                bytes_total=None
+                if self._options.follow or None in totals
+                else sum(t for t in totals if t is not None),
+                frames=sum(capture.frames for capture in captures),
+                packets=self._packets,
+                compiling=not last
+                and self._batches == 0
+                and read > 0
+                and now - self._began > _COMPILING_AFTER_S,
+            )
+        )
+
+
+@contextmanager
+def _interrupts(flag: threading.Event, stop: Callable[[], None]) -> Iterator[None]:
+    """Turn the first SIGINT into a flag, so that no batch is left half counted; a second one raises."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_interrupt(_number: int, _frame: FrameType | None) -> None:
+        if flag.is_set():
+            raise KeyboardInterrupt
+        flag.set()
+        stop()
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _nothing_read(sources: list[Source]) -> str:
+    names = ", ".join(source.capture.name for source in sources)
+    return f"{names}: no frame in it"

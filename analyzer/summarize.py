@@ -1,0 +1,259 @@
+"""From the tracker and the measures to the records of results.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .endpoints import Endpoints
+from .frames import Taps
+from .measures.density import MAX_THRESHOLD
+from .measuring import Measuring
+from .opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name
+from .results import Connection, Event, Flow, PathShare, Recovery, Reordering, Spraying
+from .track import state as st
+from .track.connections import service_name, settle
+
+PARTIAL_VIEW_SHARE = 0.2
+"""With more than this share of the PSNs never seen, the tap is taken to see a part of the paths."""
+
+
+class Summary:
+    """Makes the records; one use per result. Pairing is settled when it is made."""
+
+    def __init__(
+        self, measuring: Measuring, endpoints: Endpoints, taps: Taps, path_by: str
+    ) -> None:
+        settle(measuring.tracker, measuring.cm)
+        self._m = measuring
+        self._addresses = endpoints.texts()
+        self._tap_names = [tap.name for tap in taps.items]
+        self._path_by = path_by
+        self._connection_of, self.connections = self._connections()
+
+    def flows(self) -> list[Flow]:
+        """All flows in order of their first packet."""
+        return [self._flow(f) for f in range(len(self._m.tracker))]
+
+    def events(self, limit: int) -> tuple[list[Event], int]:
+        """The first `limit` events in capture order, and how many more there were."""
+        used = self._m.tracker.state.used
+        found = int(used[st.USED_EVENTS])
+        events = self._m.tracker.state.events[: min(found, limit)]
+        omitted = found - len(events) + int(used[st.OMITTED_EVENTS])
+        return [self._event(e) for e in events], omitted
+
+    def _flow(self, f: int) -> Flow:
+        m, t = self._m, self._m.tracker
+        record: Any = t.flows[f]
+        requests, responses = t.stream(f, st.REQUESTS), t.stream(f, st.RESPONSES)
+        sequenced = bool(requests["started"] or responses["started"])
+        notes: list[str] = []
+        missing = acknowledged = None
+        if sequenced:
+            missing, acknowledged = (
+                sum(pair)
+                for pair in zip(t.missing(f, st.REQUESTS), t.missing(f, st.RESPONSES), strict=True)
+            )
+            seen = int(requests["new_packets"] + responses["new_packets"])
+            if missing > PARTIAL_VIEW_SHARE * (missing + seen):
+                notes.append(
+                    f"{missing} PSNs were never seen here: this tap seems to see only a part of"
+                    " the flow's paths, so losses and reordering cannot be judged"
+                )
+                missing = acknowledged = None
+        entropy = m.entropy.spraying(f)
+        by_tap = m.taps.spraying(f, self._tap_name) if m.many_taps else None
+        spraying = [s for s in (entropy, by_tap) if s is not None]
+        chosen = by_tap if self._path_by == "tap" and by_tap is not None else entropy
+        messages = m.messages.messages(f)
+        duration = int(record["last_time"] - record["first_time"])
+        payload = int(record["payload_bytes"])
+
+        def count(field: str) -> int | None:
+            return int(requests[field] + responses[field]) if sequenced else None
+
+        recovered = count("recovered")
+        retransmitted = count("retransmitted")
+        return Flow(
+            id=f,
+            src=self._addresses[record["src"]],
+            dst=self._addresses[record["dst"]],
+            dest_qp=int(record["dest_qp"]),
+            transport=TRANSPORT_NAMES[record["transport"]],
+            connection=self._connection_of.get(f),
+            first_time_ns=int(record["first_time"]),
+            last_time_ns=int(record["last_time"]),
+            packets=int(record["packets"]),
+            wire_bytes=int(record["wire_bytes"]),
+            payload_bytes=payload,
+            request_packets=int(record["request_packets"]),
+            response_packets=int(record["response_packets"]),
+            ack_packets=int(record["ack_packets"]),
+            opcodes={
+                opcode_name(op): int(t.opcodes[f, op]) for op in np.flatnonzero(t.opcodes[f])
+            },
+            path_mtu=int(record["path_mtu"]) or None,
+            messages=messages.count,
+            reordered_packets=count("reordered"),
+            retransmitted_packets=None
+            if recovered is None or retransmitted is None
+            else recovered + retransmitted,
+            recovered_packets=recovered,
+            duplicate_packets=count("duplicates"),
+            mirror_duplicates=count("mirror_duplicates"),
+            tap_copies=int(record["tap_copies"]),
+            missing_packets=missing,
+            capture_loss_suspected_packets=acknowledged,
+            sequence_restarts=int(requests["restarts"] + responses["restarts"]),
+            naks=int(record["naks"]),
+            rnr_naks=int(record["rnr_naks"]),
+            cnps=int(record["cnps"]),
+            ecn_marked_packets=int(record["ecn_marked"]),
+            entropy_values=m.entropy.paths_seen(f),
+            spraying_width=chosen.width if chosen else 1.0,
+            paths=self._paths(chosen),
+            spraying=spraying,
+            reordering=self._reordering(f, requests, responses),
+            recovery=self._recovery(f, record),
+            message_statistics=messages,
+            latency=m.latency.latency(f),
+            congestion=m.congestion.congestion(f),
+            idle_gaps=m.idle.idle_gaps(f),
+            goodput_bits_per_second=payload * 8e9 / duration if duration > 0 else None,
+            activity_bytes=m.activity.of(f),
+            activity_bin_ns=m.activity.bin_ns,
+            taps=self._seen_at(f, record),
+            notes=notes,
+        )
+
+    def _paths(self, spraying: Spraying | None) -> list[PathShare]:
+        return spraying.paths if spraying else []
+
+    def _tap_name(self, tap: int) -> str:
+        return self._tap_names[tap]
+
+    def _seen_at(self, f: int, record: Any) -> dict[str, int]:
+        if not self._m.many_taps:
+            return {self._tap_names[0]: int(record["packets"])}
+        return {self._tap_names[tap]: n for tap, n in self._m.taps.packets_by_key(f).items()}
+
+    def _reordering(self, f: int, requests: Any, responses: Any) -> Reordering | None:
+        """RFC metrics over both streams of the flow; None without PSNs of its own."""
+        unique = int(requests["arrivals"] + responses["arrivals"])
+        if unique == 0:
+            return None
+        h, d = self._m.tracker.histograms, self._m.tracker.densities
+        n_counts = requests["n_counts"] + responses["n_counts"]
+        n_reordering = np.cumsum(n_counts[::-1])[::-1]  # a 3-reordered packet is 1- and 2- too
+        return Reordering(
+            ratio=int(requests["reordered"] + responses["reordered"]) / unique,
+            max_extent=int(max(requests["max_extent"], responses["max_extent"])),
+            extent_packets=h.quantiles(f, st.EXTENT),
+            extent_histogram=h.bins(f, st.EXTENT),
+            late_time_ns=h.quantiles(f, st.LATE_TIME),
+            late_time_histogram=h.bins(f, st.LATE_TIME),
+            byte_offset=h.quantiles(f, st.BYTE_OFFSET),
+            gap_packets=h.quantiles(f, st.GAP_PACKETS),
+            gap_time_ns=h.quantiles(f, st.GAP_TIME),
+            n_reordering=[int(n) for n in n_reordering if n],
+            max_n_reordering=int(max(requests["max_n"], responses["max_n"])),
+            runs=int(requests["runs"] + responses["runs"]),
+            run_packets=int(requests["run_packets"] + responses["run_packets"]),
+            run_packets_squared=int(
+                requests["run_packets_squared"] + responses["run_packets_squared"]
+            ),
+            displacement_threshold=MAX_THRESHOLD,
+            density=_sum(d.density(f, st.REQUESTS), d.density(f, st.RESPONSES)),
+            buffer_density=_sum(
+                d.buffer_density(f, st.REQUESTS), d.buffer_density(f, st.RESPONSES)
+            ),
+        )
+
+    def _recovery(self, f: int, record: Any) -> Recovery:
+        h = self._m.tracker.histograms
+        codes = {
+            NAK_NAMES.get(0x60 | code, "other"): int(n)
+            for code, n in enumerate(record["nak_codes"])
+            if n
+        }
+        return Recovery(
+            naks=codes,
+            rnr_naks=int(record["rnr_received"]),
+            retransmitted_by={
+                name: int(n)
+                for name, n in zip(st.TRIGGER_NAMES, record["retransmitted_by"], strict=True)
+                if n
+            },
+            rewinds=int(record["rewinds"]),
+            rewound_bytes=int(record["rewound_bytes"]),
+            gap_to_nak_ns=h.quantiles(f, st.GAP_TO_NAK),
+            nak_to_resend_ns=h.quantiles(f, st.NAK_TO_RESEND),
+            timeout_ns=h.quantiles(f, st.TIMEOUT),
+        )
+
+    def _connections(self) -> tuple[dict[int, int], list[Connection]]:
+        t = self._m.tracker
+        of: dict[int, int] = {}
+        connections = []
+        services = t.find(self._m.cm.services)
+        service_of = {services[key]: self._m.cm.services[key] for key in services}
+        for f in np.flatnonzero(t.flows["peer"] >= 0).tolist():
+            g = int(t.flows[f]["peer"])
+            if g < f:
+                continue
+            one, other = t.flows[f], t.flows[g]
+            evidence = int(one["evidence"] | other["evidence"])
+            service = service_of.get(f, service_of.get(g))
+            of[f] = of[g] = len(connections)
+            connections.append(
+                Connection(
+                    id=len(connections),
+                    flows=[f, g],
+                    a=self._addresses[one["src"]],
+                    a_qp=int(other["dest_qp"]),
+                    b=self._addresses[one["dst"]],
+                    b_qp=int(one["dest_qp"]),
+                    transport=TRANSPORT_NAMES[one["transport"]],
+                    evidence=[name for bit, name in st.EVIDENCE_NAMES if evidence & bit],
+                    path_mtu=int(max(one["path_mtu"], other["path_mtu"])) or None,
+                    service=None if service is None else service_name(service),
+                    read_responses_missing=_responses_missing(t, f, g),
+                )
+            )
+        return of, connections
+
+    def _event(self, event: Any) -> Event:
+        kind, value = st.EVENT_NAMES[event["kind"]], int(event["value"])
+        flow = self._m.tracker.flows[event["flow"]]
+        where = f"{self._addresses[flow['src']]} > {self._addresses[flow['dst']]}"
+        where += f" QP 0x{int(flow['dest_qp']):06x}"
+        psn = int(event["psn"])
+        if kind == "nak":
+            text = f"{where}: NAK, {NAK_NAMES.get(value, f'code 0x{value:02x}')}, PSN {psn}"
+        elif kind == "rnr_nak":
+            text = f"{where}: RNR NAK, PSN {psn}"
+        elif kind == "rewind":
+            text = f"{where}: sends again from PSN {psn} ({st.TRIGGER_NAMES[value]})"
+        else:
+            text = f"{where}: PSN jumps to {psn}: the queue pair restarted or much was not captured"
+        return Event(
+            time_ns=int(event["time"]),
+            kind=kind,
+            flow=int(event["flow"]),
+            frame_number=int(event["frame_number"]),
+            tap=self._tap_names[event["tap"]],
+            text=text,
+        )
+
+
+def _sum(one: dict[int, int], other: dict[int, int]) -> dict[int, int]:
+    return {k: one.get(k, 0) + other.get(k, 0) for k in sorted({*one, *other})}
+
+
+def _responses_missing(tracker: Any, f: int, g: int) -> int | None:
+    """Response PSNs of READs between the two flows that never came; None without READs."""
+    if not tracker.flows[f]["read_requests"] + tracker.flows[g]["read_requests"]:
+        return None
+    return int(tracker.missing(f, st.RESPONSES)[0] + tracker.missing(g, st.RESPONSES)[0])

@@ -1,0 +1,115 @@
+"""Which two flows make one connection, and on what evidence.
+
+While packets pass, the tracker pairs flows by the PSNs they answer
+(answers.py). Here follows what needs more than one packet: CM messages, which
+name the queue pairs exactly, and the UDP source port of transports that
+answer nothing. Wrong pairs are worse than none: doubtful ones are dissolved.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..decode.cm import CmMessage
+from ..opcodes import UC
+from . import state as st
+from .answers import rdma_udp_sport
+from .tracker import FlowTracker
+
+_DOUBT = 4
+"""A pair is dissolved when more than one answer in this many names a PSN the peer never sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A CM REQ that waits for its REP."""
+
+    src: int
+    dst: int
+    qpn: int
+    service_id: int | None
+
+
+@dataclass(slots=True)
+class CmPairs:
+    """Pairs of queue pairs learned from CM messages (REQ and the REP that answers it)."""
+
+    pairs: dict[tuple[int, int, int], tuple[int, int, int]] = field(default_factory=dict)
+    """(source, destination, destination QPN) of the active side's flow -> that of the answer."""
+    services: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """Service id by the active side's flow."""
+    _waiting: dict[tuple[int, int, int], _Request] = field(default_factory=dict)
+
+    def note(self, messages: Iterable[CmMessage]) -> None:
+        """Take in CM messages in capture order; copies of a message change nothing."""
+        for message in messages:
+            if message.kind == "REQ" and message.qpn and message.local_comm_id is not None:
+                key = (message.src, message.dst, message.local_comm_id)
+                self._waiting[key] = _Request(
+                    message.src, message.dst, message.qpn, message.service_id
+                )
+            elif message.kind == "REP" and message.qpn and message.remote_comm_id is not None:
+                request = self._waiting.get((message.dst, message.src, message.remote_comm_id))
+                if request is not None:
+                    active = (request.src, request.dst, message.qpn)
+                    self.pairs[active] = (request.dst, request.src, request.qpn)
+                    if request.service_id is not None:
+                        self.services[active] = request.service_id
+
+
+def service_name(service_id: int) -> str:
+    """`rdma_cm tcp 4420` for the RDMA IP CM service (annex A11), else the number."""
+    if service_id >> 24 == 1:
+        space = {0x06: "tcp", 0x11: "udp", 0x3F: "ib"}.get(service_id >> 16 & 0xFF)
+        if space:
+            return f"rdma_cm {space} {service_id & 0xFFFF}"
+    return f"0x{service_id:016x}"
+
+
+def settle(tracker: FlowTracker, cm: CmPairs) -> None:
+    """Finish the pairing at the end of a capture: doubts first, then exact and weak evidence."""
+    _dissolve_doubtful(tracker)
+    found = tracker.find([*cm.pairs.keys(), *cm.pairs.values()])
+    for active, passive in cm.pairs.items():
+        if active in found and passive in found:
+            tracker.pair(found[active], found[passive], st.EVIDENCE_CM)
+    _pair_by_port(tracker)
+
+
+def _dissolve_doubtful(tracker: FlowTracker) -> None:
+    flows = tracker.flows
+    for f in np.flatnonzero((flows["peer"] >= 0) & (flows["mismatches"] > 0)).tolist():
+        flow = flows[f]
+        if flow["peer"] < 0 or flow["evidence"] & (st.EVIDENCE_CM | st.EVIDENCE_HOST_PROBE):
+            continue
+        if int(flow["mismatches"]) * _DOUBT > int(flow["answers"]):
+            peer = int(flow["peer"])
+            for one in (f, peer):
+                flows[one]["peer"] = -1
+                flows[one]["evidence"] = 0
+
+
+def _pair_by_port(tracker: FlowTracker) -> None:
+    """Pair unanswered UC flows whose ports are the fold of both QP numbers, if only one fits."""
+    flows = tracker.flows
+    lonely = np.flatnonzero(
+        (flows["peer"] < 0) & (flows["transport"] == UC) & (flows["request_packets"] > 0)
+    ).tolist()
+    by_hosts: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    for f in lonely:
+        flow = flows[f]
+        by_hosts[int(flow["src"]), int(flow["dst"]), int(flow["udp_sport"])].append(f)
+    for f in lonely:
+        flow = flows[f]
+        port = int(flow["udp_sport"])
+        fitting = [
+            g
+            for g in by_hosts.get((int(flow["dst"]), int(flow["src"]), port), [])
+            if rdma_udp_sport(int(flow["dest_qp"]), int(flows[g]["dest_qp"])) == port
+        ]
+        if len(fitting) == 1 and flows[fitting[0]]["peer"] in (-1, f) and flow["peer"] < 0:
+            tracker.pair(f, fitting[0], st.EVIDENCE_UDP_SOURCE_PORT)

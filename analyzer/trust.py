@@ -1,0 +1,119 @@
+"""How far a result can be trusted: what each capture held, lost and could not show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .capture.merge import MergeCounts
+from .frames import Taps
+from .results import CaptureSummary, Flow, Pause, Series, TapSummary
+
+if TYPE_CHECKING:
+    from .analyze import Source
+
+
+def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> CaptureSummary:
+    """What one capture held."""
+    capture, counters = source.capture, source.decoder.counters
+    first, last = source.first_time_ns, source.last_time_ns
+    own = [tap for tap in range(len(taps)) if _frames_at(source, tap)]
+    return CaptureSummary(
+        name=capture.name,
+        format=capture.format,
+        compression=capture.compression,
+        frames=capture.frames,
+        roce_packets=counters.roce_packets(),
+        first_time_ns=first,
+        last_time_ns=last,
+        duration_ns=None if first is None or last is None else last - first,
+        snapped_frames=capture.truncated_frames,
+        out_of_order_frames=capture.out_of_order_frames,
+        undecodable_frames=counters.undecodable(),
+        later_fragments=counters.later_fragments(),
+        icrc={k: n for k, n in counters.icrc().items() if k != "unchecked"} if icrc else None,
+        contents={name: n for name, n in counters.contents() if name != "RoCE"},
+        taps=[_tap_summary(source, taps, tap, series) for tap in own],
+        warnings=list(capture.warnings),
+    )
+
+
+def warnings_of(
+    captures: Sequence[CaptureSummary],
+    flows: Sequence[Flow],
+    merge: MergeCounts,
+    complete: bool,
+    filtered: bool,
+) -> list[str]:
+    """What limits the trust in all the results, worst first; empty for a faultless capture."""
+    lines = []
+    if not complete:
+        lines.append("interrupted: the report covers what was read so far")
+    for capture in captures:
+        lines += capture.warnings
+        lost = {tap.name: tap.dropped_frames for tap in capture.taps if tap.dropped_frames}
+        lines += [
+            f"{name}: the capture itself lost {n} frames: losses below may be its own"
+            for name, n in lost.items()
+        ]
+        undecodable = sum(capture.undecodable_frames.values())
+        if undecodable:
+            reasons = ", ".join(f"{n} {why}" for why, n in capture.undecodable_frames.items())
+            lines.append(f"{capture.name}: {undecodable} frames could not be decoded: {reasons}")
+        if capture.later_fragments:
+            lines.append(
+                f"{capture.name}: {capture.later_fragments} later IP fragments: their bytes are"
+                " not counted"
+            )
+        if capture.out_of_order_frames:
+            lines.append(
+                f"{capture.name}: {capture.out_of_order_frames} records are out of time order:"
+                " reordering below may be the capture's own"
+            )
+        if capture.icrc and capture.icrc["bad"]:
+            lines.append(f"{capture.name}: {capture.icrc['bad']} packets have a wrong ICRC")
+        if not capture.roce_packets:
+            lines.append(f"{capture.name}: no RoCE in it ({contents_text(capture)})")
+    if merge.late_rows:
+        lines.append(
+            f"{merge.late_rows} packets came too late to be merged in time order:"
+            " are the clocks of the taps in step?"
+        )
+    partial = [flow.id for flow in flows if flow.notes and flow.missing_packets is None]
+    if partial:
+        lines.append(
+            f"{len(partial)} flows were seen only in part: their losses and reordering are unknown"
+        )
+    if filtered:
+        lines.append("a filter is set: packets it leaves out count as neither seen nor lost")
+    return lines
+
+
+def contents_text(capture: CaptureSummary) -> str:
+    """`120 TCP, 4 ARP`: what a capture holds beside RoCE."""
+    largest = list(capture.contents.items())[:6]
+    return ", ".join(f"{n} {name}" for name, n in largest) or "no frames"
+
+
+def _frames_at(source: Source, tap: int) -> int:
+    counters = source.decoder.counters
+    return counters.frames(tap) if tap < len(counters.arrays.outcomes) else 0
+
+
+def _tap_summary(source: Source, taps: Taps, index: int, series: Series) -> TapSummary:
+    tap, counters = taps[index], source.decoder.counters
+    wire_bytes = series.tap_wire_bytes.get(tap.name, series.wire_bytes)
+    return TapSummary(
+        name=tap.name,
+        link_type=tap.link_type,
+        frames=counters.frames(index),
+        roce_packets=counters.roce_packets(index),
+        wire_bytes=sum(wire_bytes),
+        dropped_frames=tap.dropped,
+        speed_bits_per_second=tap.speed_bits_per_second,
+        pauses=[
+            Pause(p.priority, p.frames, p.xon_frames, p.quanta, p.paused_ns)
+            for p in counters.pause()
+            if p.tap == index
+        ],
+    )
