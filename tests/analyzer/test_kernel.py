@@ -37,7 +37,7 @@ def test_bounds_are_checked_when_asked_whatever_is_cached(tmp_path: Path, first:
 
     def run(checked: str) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"ROCESCOPE_BOUNDSCHECK": checked}
-        environment.pop("NUMBA_CACHE_DIR", None)
+        environment["NUMBA_CACHE_DIR"] = str(tmp_path / "cache")
         command = [sys.executable, str(module)]
         return subprocess.run(command, capture_output=True, text=True, env=environment)
 
@@ -46,4 +46,4 @@ def test_bounds_are_checked_when_asked_whatever_is_cached(tmp_path: Path, first:
         done = run(checked)
         assert done.stdout == "2\n"
         assert ("IndexError" in done.stderr) == (checked == "1")
-    assert list((tmp_path / "__pycache__").glob("*.nbi"))
+    assert list((tmp_path / "cache").rglob("*.nbi"))
