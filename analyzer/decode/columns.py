@@ -45,7 +45,8 @@ class ColumnPool:
         return Columns(*arrays)
 
     def _free_buffer(self, size: int) -> NDArray[np.uint8]:
-        for position, buffer in enumerate(self._buffers):
+        for position in range(len(self._buffers)):
+            buffer = self._buffers[position]
             # Referred to by the list, by `buffer` and by the argument of getrefcount only.
             if sys.getrefcount(buffer) <= 3:
                 if len(buffer) >= size:

@@ -59,12 +59,14 @@ class Decoder:
         if len(frames) and int(frames.tap.max()) >= len(rates):
             raise ValueError("a frame names a tap that is not registered")
         self.counters.set_rates(np.array(rates, np.int64))
+        data = frames.data.view()
+        data.flags.writeable = False  # one type, hence one compiled kernel, for every source
         columns = self._pool.take(len(frames))
         done = rows = 0
         general_services = self.counters.general_services_packets()
         while True:
             done, rows = decode_rows(
-                frames.data,
+                data,
                 frames.offset,
                 frames.captured,
                 frames.wire,

@@ -57,7 +57,9 @@ class ExtensionTable:
     atomic_ack_original: U64 = column(np.uint64, "", "AtomicAckETH original remote data")
     immediate: U32 = column(np.uint32, "", "ImmDt immediate data")
     invalidate_r_key: U32 = column(np.uint32, "", "IETH R_Key to invalidate")
-    flush_placement: U8 = column(np.uint8, "", "FETH placement type: bit 0 visibility, 1 persistence")
+    flush_placement: U8 = column(
+        np.uint8, "", "FETH placement type: bit 0 visibility, 1 persistence"
+    )
     flush_selectivity: U8 = column(np.uint8, "", "FETH selectivity: 0 range, 1 memory region")
 
     def __len__(self) -> int:
