@@ -23,6 +23,7 @@ BOUNDS_CHECK = os.environ.get("ROCESCOPE_BOUNDSCHECK") == "1"
 """Compile kernels with bounds checks: for the fuzz tests, several times slower."""
 
 _UNUSED_AFTER_S = 30 * 86_400
+_PACKAGE = __name__.partition(".")[0]
 
 
 def _cache_base() -> str:
@@ -54,7 +55,7 @@ def _key_of(function: Callable[..., Any]) -> str:
     _add_code(digest, function.__code__)
     names = function.__code__.co_names
     for value in [function.__globals__.get(name) for name in names]:
-        if isinstance(value, types.ModuleType):
+        if isinstance(value, types.ModuleType) and value.__name__.startswith(_PACKAGE):
             for name in names:
                 _add_value(digest, getattr(value, name, None))
         else:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from .decode.cm import CmMessage
 from .measures.congestion import CongestionMeasure
 from .measures.idle import Idle
-from .measures.latency import LatencyMeasure
-from .measures.messages import MessageMeasure
+from .measures.messages import MessageStatistics
 from .measures.series import Activity, Totals
 from .measures.spraying import PathUsage
 from .packets import PacketTable
@@ -31,8 +30,7 @@ class Measuring:
         self.activity = Activity()
         self.entropy = PathUsage("entropy")
         self.taps = PathUsage("tap")
-        self.messages = MessageMeasure()
-        self.latency = LatencyMeasure()
+        self.messages = MessageStatistics()
         self.idle = Idle()
         self.congestion = CongestionMeasure()
 
@@ -48,6 +46,5 @@ class Measuring:
         if self.many_taps:
             self.taps.update(batch)
         self.messages.update(batch)
-        self.latency.update(batch)
         self.idle.update(batch)
         self.congestion.update(batch)

@@ -9,9 +9,10 @@ import numpy as np
 from .endpoints import Endpoints
 from .frames import Taps
 from .measures.density import MAX_THRESHOLD
+from .measures.tapsets import entropy_imbalances, tap_imbalances
 from .measuring import Measuring
 from .opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name
-from .results import Connection, Event, Flow, PathShare, Recovery, Reordering, Spraying
+from .results import Connection, Event, Flow, Imbalance, PathShare, Recovery, Reordering, Spraying
 from .track import state as st
 from .track.connections import service_name, settle
 
@@ -44,6 +45,22 @@ class Summary:
         omitted = found - len(events) + int(used[st.OMITTED_EVENTS])
         return [self._event(e) for e in events], omitted
 
+    def imbalance(self) -> list[Imbalance]:
+        """Parallel taps per direction, then the entropy values of the largest sprayed flows."""
+        m, flows = self._m, self._m.tracker.flows
+        found = []
+        if m.many_taps:
+            copies = m.tracker.state.copies
+            found += tap_imbalances(
+                m.taps, flows["src"], flows["dst"], copies, self._tap_names, self._addresses
+            )
+        return found + entropy_imbalances(m.entropy, len(flows), self._flow_name)
+
+    def _flow_name(self, f: int) -> str:
+        flow = self._m.tracker.flows[f]
+        hosts = f"{self._addresses[flow['src']]} > {self._addresses[flow['dst']]}"
+        return f"{hosts} QP 0x{int(flow['dest_qp']):06x}"
+
     def _flow(self, f: int) -> Flow:
         m, t = self._m, self._m.tracker
         record: Any = t.flows[f]
@@ -68,8 +85,6 @@ class Summary:
         spraying = [s for s in (entropy, by_tap) if s is not None]
         chosen = by_tap if self._path_by == "tap" and by_tap is not None else entropy
         messages = m.messages.messages(f)
-        duration = int(record["last_time"] - record["first_time"])
-        payload = int(record["payload_bytes"])
 
         def count(field: str) -> int | None:
             return int(requests[field] + responses[field]) if sequenced else None
@@ -87,7 +102,7 @@ class Summary:
             last_time_ns=int(record["last_time"]),
             packets=int(record["packets"]),
             wire_bytes=int(record["wire_bytes"]),
-            payload_bytes=payload,
+            payload_bytes=int(record["payload_bytes"]),
             request_packets=int(record["request_packets"]),
             response_packets=int(record["response_packets"]),
             ack_packets=int(record["ack_packets"]),
@@ -118,10 +133,10 @@ class Summary:
             reordering=self._reordering(f, requests, responses),
             recovery=self._recovery(f, record),
             message_statistics=messages,
-            latency=m.latency.latency(f),
+            latency=m.messages.latency(f),
             congestion=m.congestion.congestion(f),
             idle_gaps=m.idle.idle_gaps(f),
-            goodput_bits_per_second=payload * 8e9 / duration if duration > 0 else None,
+            goodput_bits_per_second=m.messages.goodput_bits_per_second(f),
             activity_bytes=m.activity.of(f),
             activity_bin_ns=m.activity.bin_ns,
             taps=self._seen_at(f, record),
@@ -226,9 +241,7 @@ class Summary:
 
     def _event(self, event: Any) -> Event:
         kind, value = st.EVENT_NAMES[event["kind"]], int(event["value"])
-        flow = self._m.tracker.flows[event["flow"]]
-        where = f"{self._addresses[flow['src']]} > {self._addresses[flow['dst']]}"
-        where += f" QP 0x{int(flow['dest_qp']):06x}"
+        where = self._flow_name(int(event["flow"]))
         psn = int(event["psn"])
         if kind == "nak":
             text = f"{where}: NAK, {NAK_NAMES.get(value, f'code 0x{value:02x}')}, PSN {psn}"
