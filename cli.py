@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version as installed_version
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from .analyzer.errors import RocescopeError, UsageError
 
@@ -22,7 +22,7 @@ Examples:
   rocescope analyze capture.pcap.gz
   rocescope analyze leaf1-spine*.pcap --path-by tap
   rocescope analyze capture.pcapng --filter 'ip.src == 10.0.1.0/24 and not cnp'
-  rocescope analyze capture.pcap --format json | jq '.flows[] | select(.missing_packets > 0)'
+  rocescope analyze capture.pcap --format json | jq '.flows[].spraying_width'
   tcpdump -i eth2 -s 128 -w - udp port 4791 | rocescope analyze -
 """
 EXPORT_EXAMPLES = """\
@@ -37,8 +37,9 @@ Examples:
 EPILOGUE = """\
 Start with: rocescope analyze capture.pcap
 
-Data goes to standard output, words and progress to standard error. Exit codes: 0 done,
-1 failed, 2 usage, 3 no permission to capture, 4 unreadable input, 130 interrupted.
+Data goes to standard output, words and progress to standard error.
+Exit codes: 0 done, 1 failed, 2 usage, 3 no permission to capture,
+4 input that cannot be read or not to its end, 130 interrupted.
 --traceback, given to any command, shows where an internal error happened.
 """
 
@@ -51,13 +52,18 @@ app = App(
     exit_on_error=False,
     print_error=False,
     suppress_keyboard_interrupt=False,
+    default_parameter=Parameter(negative=""),
     result_action="return_value",
 )
 app["--help"].group = app["--version"].group = "Options"
-_COMMANDS = "rocescope.commands"
-app.command(f"{_COMMANDS}.analyze:analyze", name="analyze", help_epilogue=ANALYZE_EXAMPLES)
-app.command(f"{_COMMANDS}.export:export", name="export", help_epilogue=EXPORT_EXAMPLES)
-app.command(f"{_COMMANDS}.schema:schema", name="schema", help_epilogue=SCHEMA_EXAMPLES)
+for _name, _help, _examples in (
+    ("analyze", "Report what every queue pair in the captures did.", ANALYZE_EXAMPLES),
+    ("export", "Write one row per RoCE packet to a Parquet or Arrow file.", EXPORT_EXAMPLES),
+    ("schema", "Print the JSON Schema of the results of analyze.", SCHEMA_EXAMPLES),
+):
+    app.command(
+        f"rocescope.commands.{_name}:{_name}", name=_name, help=_help, help_epilogue=_examples
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

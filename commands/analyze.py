@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from cyclopts import Parameter
 
 from ..analyzer.errors import UnreadableInput, UsageError
+from .inputs import check_inputs, input_name
 from .output import whole_file, write_results
+from .progress import ProgressAs, shown
 from .units import parse_duration, parse_rate
 
 if TYPE_CHECKING:
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
 
 Format: TypeAlias = Literal["table", "json", "csv", "parquet", "arrow"]
 ColorWhen: TypeAlias = Literal["auto", "always", "never"]
-ProgressAs: TypeAlias = Literal["auto", "none", "bar", "json"]
 
 _SUFFIXES: dict[str, Format] = {
     ".json": "json",
@@ -29,7 +30,6 @@ _SUFFIXES: dict[str, Format] = {
 }
 _BINARY = ("parquet", "arrow")
 _INTERRUPTED = 130
-STANDARD_INPUT = Path("/dev/stdin")
 
 
 def analyze(
@@ -41,10 +41,10 @@ def analyze(
     filter: str | None = None,
     window: str = "100ms",
     path_by: Literal["entropy", "tap"] = "entropy",
-    concat: Annotated[bool, Parameter(negative="")] = False,
-    follow: Annotated[bool, Parameter(negative="")] = False,
-    udp_port: Annotated[tuple[int, ...], Parameter(negative="")] = (),
-    icrc: Annotated[bool, Parameter(negative="")] = False,
+    concat: Annotated[bool, Parameter(show_default=False)] = False,
+    follow: Annotated[bool, Parameter(show_default=False)] = False,
+    udp_port: Annotated[list[int] | None, Parameter(negative="")] = None,
+    icrc: Annotated[bool, Parameter(show_default=False)] = False,
     link_rate: str | None = None,
     progress: ProgressAs = "auto",
     color: ColorWhen = "auto",
@@ -54,35 +54,31 @@ def analyze(
     Parameters
     ----------
     files
-        Captures: pcap or pcapng, also compressed with gzip, zstd, xz or lz4; - is standard
-        input. Several files are several vantage points (taps) of the same traffic.
+        Captures: pcap or pcapng, also in gzip, zstd, xz or lz4; - is standard input.
     format
-        How to print: table (a report for people), json (everything), csv, parquet or arrow
-        (one row per flow). Without it the suffix of --output decides, else table.
+        Report for people (table), everything (json), or one row per flow (csv ...).
     output
-        Write to this file instead of standard output.
+        Write to this file; its suffix decides the format unless --format is given.
     top
-        Rows of each table of the report [default: 20].
+        Rows of each table of the report, 20 unless given.
     sort
         Order the flows by this column of the CSV output, the largest first.
     filter
-        Analyse only packets that pass, in Wireshark's notation: ip.src == 10.0.0.0/8 and
-        infiniband.bth.opcode == 6. Short names: src, dst, qp, opcode, sport, dscp, nak, cnp.
+        Analyse only packets that pass a filter in Wireshark's notation, see docs/filter.md.
     window
         Length of the windows of the time series.
     path_by
-        What tells the paths of a flow apart: the entropy value (UDP source port, IPv6 flow
-        label) or the tap that saw the packet.
+        What tells paths apart: the UDP source port and flow label, or the tap.
     concat
-        Join the files in the order of time, as one rotated capture.
+        The files are one rotated capture; else each is a vantage point (tap).
     follow
         Wait for more at the end of a growing file; Ctrl-C ends it with the report.
     udp_port
-        Count this UDP destination port as RoCE besides 4791; may be given several times.
+        Count this UDP destination port as RoCE besides 4791; may be repeated.
     icrc
         Verify the invariant CRC of packets that were captured whole.
     link_rate
-        Rate of the links, such as 400G, for pause times where the capture does not tell it.
+        Rate of the links, such as 400G, for pause times.
     progress
         Progress on standard error: auto shows a bar on a terminal.
     color
@@ -95,7 +91,9 @@ def analyze(
         raise UsageError("--top must be 1 or more")
     if chosen in _BINARY and output is None and sys.stdout.isatty():
         raise UsageError(f"--format {chosen} is not text: give -o FILE or redirect it")
-    _check_inputs(files, concat, follow)
+    check_inputs(files)
+    if follow and (len(files) > 1 or concat):
+        raise UsageError("--follow reads one growing file, without --concat")
     window_ns = parse_duration(window, "--window")
     rate = parse_rate(link_rate, "--link-rate") if link_rate else None
     if sort:
@@ -108,7 +106,6 @@ def analyze(
         compile_filter(filter)
 
     from ..analyzer import analyze as engine
-    from .progress import shown
 
     options = engine.AnalyzeOptions(
         path_by=path_by,
@@ -116,7 +113,7 @@ def analyze(
         filter=filter,
         concat=concat,
         follow=follow,
-        udp_ports=(4791, *udp_port),
+        udp_ports=(4791, *(udp_port or ())),
         icrc=icrc,
         link_rate_bits_per_second=rate,
     )
@@ -131,11 +128,6 @@ def analyze(
     return _exit_code(analysis)
 
 
-def input_name(path: Path) -> str:
-    """The name by which the reader knows an input: - is standard input."""
-    return "-" if path == STANDARD_INPUT else str(path)
-
-
 def _format(format: Format | None, output: Path | None) -> Format:
     if format is not None:
         return format
@@ -147,16 +139,6 @@ def _format(format: Format | None, output: Path | None) -> Format:
             "give --format table, json, csv, parquet or arrow"
         )
     return _SUFFIXES[output.suffix.lower()]
-
-
-def _check_inputs(files: tuple[Path, ...], concat: bool, follow: bool) -> None:
-    if follow and len(files) > 1:
-        raise UsageError("--follow reads one growing file, not several")
-    if follow and concat:
-        raise UsageError("--follow and --concat exclude each other")
-    repeated = {path for path in files if files.count(path) > 1}
-    if repeated:
-        raise UsageError(f"{min(repeated)} is given twice; its packets would count as copies")
 
 
 def _write(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from ..analyzer.progress import Progress
 
 Report: TypeAlias = "Callable[[Progress], None]"
+ProgressAs: TypeAlias = Literal["auto", "none", "bar", "json"]
 
 
 @contextmanager
-def shown(how: str) -> Iterator[Report | None]:
+def shown(how: ProgressAs) -> Iterator[Report | None]:
     """What to call with each Progress: `auto` is a bar on a terminal, else nothing."""
     if how == "json":
         yield _json_lines

@@ -1,0 +1,22 @@
+"""Capture files as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..analyzer.errors import UsageError
+
+STANDARD_INPUT = Path("/dev/stdin")
+
+
+def input_name(path: Path) -> str:
+    """The name by which the reader knows an input: - is standard input."""
+    return "-" if path == STANDARD_INPUT else str(path)
+
+
+def check_inputs(files: Sequence[Path]) -> None:
+    """UsageError when a file is given twice: its packets would count as copies."""
+    repeated = {path for path in files if files.count(path) > 1}
+    if repeated:
+        raise UsageError(f"{min(repeated)} is given twice; its packets would count as copies")
