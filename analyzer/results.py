@@ -103,8 +103,8 @@ class PathShare(Record):
     share: Annotated[float, Meta(description="of the flow's bytes, 0 to 1")]
     reordered_packets: Annotated[int, Meta(description="packets that arrived late over this path")]
     ecn_marked_packets: int
-    first_time_ns: int
-    last_time_ns: int
+    first_time_ns: Annotated[int | None, Meta(description="None for a path that carried nothing")]
+    last_time_ns: int | None
 
 
 class Spraying(Record):

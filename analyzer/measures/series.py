@@ -242,7 +242,7 @@ class Activity:
             self._grow(int(flow_map.max()) + 1)
         self._windows.merge(other._windows, flow_map[: other._flows])
 
-    def activity(self, flow: int) -> list[int]:
+    def of(self, flow: int) -> list[int]:
         """Wire bytes per bin, equally many for every flow."""
         values: NDArray[Any] = self._windows.values()
         if flow >= self._flows:

@@ -25,6 +25,8 @@ Key = Literal["entropy", "tap", "srv6"]
 LISTED_PATHS = 64
 """Longest list of paths in a result, the line for the rest included."""
 
+_ABOUT_AS_WIDE = 0.9
+
 _DATA, _ACKS, _CNPS = range(3)  # the lanes of a flow, in the order in which they stand for it
 _LANES = 4
 _LANE_OF: Final[NDArray[np.uint8]] = np.where(
@@ -94,25 +96,47 @@ class PathUsage:
         values name themselves. Of several levels (key `tap`) the one with the
         widest spread is reported.
         """
-        levels = [level for level in self._of_flow(flow) if len(level.measured)]
-        if not levels or (
-            self.key == "srv6" and all(not np.any(level.measured["key"]) for level in levels)
-        ):
+        level = self._widest(flow)
+        if level is None or (self.key == "srv6" and not level.measured["key"].any()):
             return None
-        level = max(levels, key=lambda lv: (round(width(_weights(lv.measured)), 9), _bytes(lv)))
         paths, weights = level.measured, _weights(level.measured)
         duration = int(paths["last_ns"].max()) - int(paths["first_ns"].min())
         return Spraying(
             path_by=self.key,
-            inferred=self.key == "entropy",
+            inferred=self.inferred,
             paths_seen=len(paths),
             width=width(weights),
             jain=jain(weights),
             switches=level.switches,
             switches_per_second=level.switches * 1e9 / duration if duration > 0 else None,
             path_lifetime_ns=_lifetimes(paths),
-            paths=_shares(level, names or (entropy_name if self.key == "entropy" else str)),
+            paths=_shares(level, names or self.path_name),
         )
+
+    @property
+    def inferred(self) -> bool:
+        """Whether the key only hints at the real path."""
+        return self.key == "entropy"
+
+    def path_name(self, key: int) -> str:
+        """The text for a key without further knowledge."""
+        if key == OTHER:
+            return "other"
+        return entropy_name(key) if self.key == "entropy" else str(key)
+
+    def paths(self, flow: int) -> NDArray[Any]:
+        """The `pathtable.PATH` records of the packets that stand for the flow."""
+        level = self._widest(flow)
+        return np.zeros(0, PATH) if level is None else level.measured
+
+    def packets_by_key(self, flow: int) -> dict[int, int]:
+        """All packets of the flow per key, in ascending order; with `tap`, copies included."""
+        packets: dict[int, int] = {}
+        for level in self._of_flow(flow):
+            for record in (*level.measured, *level.rest):
+                key = int(record["key"])
+                packets[key] = packets.get(key, 0) + int(record["packets"])
+        return dict(sorted(packets.items()))
 
     def paths_seen(self, flow: int) -> int:
         """Different keys of the packets that stand for the flow; 0 without packets."""
@@ -124,6 +148,15 @@ class PathUsage:
         paths = self._table.paths
         flow, lane = np.divmod(paths["lane"], self._table.lanes_per_flow)
         return UsageRecords(flow, lane // _LANES, lane % _LANES == _DATA, paths)
+
+    def _widest(self, flow: int) -> _Level | None:
+        """The level that shows the spread: of about the widest ones the one with most bytes."""
+        levels = [level for level in self._of_flow(flow) if len(level.measured)]
+        if len(levels) < 2:
+            return levels[0] if levels else None
+        widths = [width(_weights(level.measured)) for level in levels]
+        near = max(widths) * _ABOUT_AS_WIDE
+        return max((lv for lv, w in zip(levels, widths, strict=True) if w >= near), key=_bytes)
 
     def _of_flow(self, flow: int) -> list[_Level]:
         if self._order is None:
@@ -213,10 +246,11 @@ def _shares(level: _Level, names: Callable[[int], str]) -> list[PathShare]:
 def total(records: list[Any]) -> Any:
     """One PATH record for several (lane and key are those of the first)."""
     many = np.array(records, PATH)
-    one = many[0].copy()
-    for name in ("packets", "wire_bytes", "late", "marked"):
-        one[name] = many[name].sum()
-    one["first_ns"], one["last_ns"] = many["first_ns"].min(), many["last_ns"].max()
+    one, used = many[0].copy(), many[many["packets"] > 0]
+    if len(used):
+        for name in ("packets", "wire_bytes", "late", "marked"):
+            one[name] = used[name].sum()
+        one["first_ns"], one["last_ns"] = used["first_ns"].min(), used["last_ns"].max()
     return one
 
 
@@ -230,6 +264,6 @@ def path_share(name: str, record: Any, all_bytes: int) -> PathShare:
         share=wire_bytes / all_bytes if all_bytes else 0.0,
         reordered_packets=int(record["late"]),
         ecn_marked_packets=int(record["marked"]),
-        first_time_ns=int(record["first_ns"]),
-        last_time_ns=int(record["last_ns"]),
+        first_time_ns=int(record["first_ns"]) if record["packets"] else None,
+        last_time_ns=int(record["last_ns"]) if record["packets"] else None,
     )

@@ -95,7 +95,7 @@ def test_earlier_rows_extend_to_the_left():
 
 def test_nothing_seen():
     assert totals(tracked([])).series(["a"]).packets == []
-    assert updated(Activity(), [tracked([], n_flows=2)]).activity(1) == []
+    assert updated(Activity(), [tracked([], n_flows=2)]).of(1) == []
 
 
 def test_a_jump_of_years_widens_the_windows_instead_of_filling_memory():
@@ -165,7 +165,7 @@ def test_merging_two_captures_equals_the_whole(batch, at):
 
 
 def activities(activity, flows):
-    return activity.bin_ns, activity.start_ns, [activity.activity(f) for f in range(flows)]
+    return activity.bin_ns, activity.start_ns, [activity.of(f) for f in range(flows)]
 
 
 @given(BATCHES)
@@ -173,7 +173,7 @@ def test_activity_conserves_the_bytes_of_every_flow(batch):
     activity = updated(Activity(), [batch])
     for flow in range(batch.n_flows):
         own = (batch.flow == flow) & (batch.verdict != TAP_COPY)
-        bins = activity.activity(flow)
+        bins = activity.of(flow)
         assert sum(bins) == batch.table.wire_bytes[own].sum()
         assert len(bins) <= ACTIVITY_BINS
         for i, value in enumerate(bins):
@@ -188,7 +188,7 @@ def test_activity_conserves_the_bytes_of_every_flow(batch):
 def test_activity_fills_at_least_half_of_its_bins(span_ns):
     rows = [{"time_ns": START_NS + span_ns * i // 999, "flow": i % 2} for i in range(1000)]
     activity = updated(Activity(), [tracked(rows)])
-    bins = [activity.activity(f) for f in (0, 1)]
+    bins = [activity.of(f) for f in (0, 1)]
     assert ACTIVITY_BINS / 2 <= len(bins[0]) <= ACTIVITY_BINS
     assert len(bins[0]) == len(bins[1])
     assert sum(map(sum, bins)) == 1000 * 1094
