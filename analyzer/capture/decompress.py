@@ -106,7 +106,7 @@ class DecompressedStream:
         self._raw = raw
         self._kind = kind
         self._stop = threading.Event()
-        self._chunks: queue.Queue[bytes] = queue.Queue(_CHUNKS_AHEAD)
+        self._chunks: queue.Queue[memoryview] = queue.Queue(_CHUNKS_AHEAD)
         self._rest = memoryview(b"")
         self._ended = False
         self.damage: str | None = None
@@ -121,7 +121,7 @@ class DecompressedStream:
         if not self._rest:
             if self._ended:
                 return 0
-            self._rest = memoryview(self._chunks.get())
+            self._rest = self._chunks.get()
             if not self._rest:
                 self._ended = True
                 return 0
@@ -144,13 +144,14 @@ class DecompressedStream:
         """Thread: hand on chunks, then an empty one for the end."""
         try:
             for chunk in self._gathered():
-                if not self._put(chunk):
-                    return
+                for start in range(0, len(chunk), _CHUNK_BYTES):
+                    if not self._put(memoryview(chunk)[start : start + _CHUNK_BYTES]):
+                        return
         except MemoryError:
             self.damage = "not enough memory to decompress it"
-        self._put(b"")
+        self._put(memoryview(b""))
 
-    def _put(self, chunk: bytes) -> bool:
+    def _put(self, chunk: memoryview) -> bool:
         while not self._stop.is_set():
             try:
                 self._chunks.put(chunk, timeout=0.1)

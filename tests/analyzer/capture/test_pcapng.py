@@ -6,7 +6,7 @@ import io
 import shutil
 import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dpkt
@@ -19,7 +19,7 @@ from rocescope.analyzer.capture import pcapng
 from rocescope.analyzer.capture.framing import Counts
 from rocescope.analyzer.capture.window import Window
 from rocescope.analyzer.errors import UnreadableInput
-from rocescope.analyzer.frames import Taps
+from rocescope.analyzer.frames import FrameBatch, Taps
 
 from . import twin
 from .reading import Bites, Row, read, rows_of
@@ -34,12 +34,15 @@ def read_in_bites(
     window = Window(Bites(data, sizes), 0)
     taps = Taps()
     framing = pcapng.PcapngFraming(window, "bites", batch_frames, taps, {})
-    rows: list[Row] = []
+    return rows_of(until_unreadable(framing.batches())), framing.counts, taps
+
+
+def until_unreadable(batches: Iterator[FrameBatch]) -> Iterator[FrameBatch]:
+    """The batches before the error that no frame was of a supported link type."""
     try:
-        rows += rows_of(framing.batches())
+        yield from batches
     except UnreadableInput as error:
         assert "is not supported" in str(error)
-    return rows, framing.counts, taps
 
 
 def tshark(need_tool: Callable[[str], str], path: Path, *fields: str) -> list[str]:

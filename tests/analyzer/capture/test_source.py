@@ -1,0 +1,369 @@
+"""Opening captures: errors, compression, standard input, growing files, memory."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import lz4.frame
+import pytest
+import zstandard
+from factories import (
+    START_NS,
+    Frame,
+    Pcapng,
+    pcap_bytes,
+    pcapng_bytes,
+    some_frames,
+    write_pcap,
+)
+
+from rocescope.analyzer.capture.source import open_capture
+from rocescope.analyzer.errors import UnreadableInput, UsageError
+from rocescope.analyzer.frames import Tap, Taps
+
+from .reading import read, rows_of
+
+FRAMES = some_frames(50)
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "zstd": zstandard.ZstdCompressor(write_checksum=True).compress,
+    "xz": lambda data: lzma.compress(data, preset=0),
+    "lz4": lambda data: lz4.frame.compress(data, content_checksum=True),
+}
+
+
+def noise_frames(count: int) -> list[Frame]:
+    """Frames that do not compress, so that a cut loses a known part."""
+    generator = random.Random(7)
+    return [Frame(START_NS + i, generator.randbytes(1000)) for i in range(count)]
+
+
+def refusal(path: Path | str, **options: object) -> str:
+    """The one line that says why `path` cannot be read."""
+    with pytest.raises(UnreadableInput) as error:
+        with open_capture(str(path), Taps(), **options) as capture:  # type: ignore[arg-type]
+            rows_of(capture.batches())
+    text = str(error.value)
+    assert "\n" not in text and error.value.exit_code == 4
+    return text
+
+
+def test_missing_directory_and_empty(tmp_path: Path) -> None:
+    missing = tmp_path / "no.pcap"
+    assert refusal(missing) == f"{missing}: no such file; check the path"
+    assert refusal(tmp_path) == f"{tmp_path} is a directory: name the capture files in it"
+    (tmp_path / "e").touch()
+    assert refusal(tmp_path / "e") == f"{tmp_path / 'e'} is empty (0 bytes): capture it again"
+    assert "null byte" in refusal("a\0b")
+    assert "cannot be opened: File name too long" in refusal("x" * 300)
+
+
+def test_no_permission(tmp_path: Path) -> None:
+    path = write_pcap(tmp_path / "secret", FRAMES)
+    path.chmod(0)
+    code = (
+        "import os, sys\n"
+        "from rocescope.analyzer.capture.bytestream import RawStream\n"
+        "from rocescope.analyzer.errors import UnreadableInput\n"
+        "if os.getuid() == 0: os.setuid(65534)\n"
+        "try: RawStream(sys.argv[1])\n"
+        "except UnreadableInput as error: print(error)\n"
+    )
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o711)
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
+    assert done.stdout == (
+        f"{path}: permission denied; run as a user who may read it or change its mode\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (b"\x7fELF\x02\x01\x01", "a program (ELF)"),
+        (b'{"packets": []}', "JSON text"),
+        (b"  \n[1, 2]", "JSON text"),
+        (b"<!DOCTYPE html><html>", "an HTML page"),
+        (b"<?xml version='1.0'?>", "XML text"),
+        (b"time,src,dst\n1,2,3\n", "it is text"),
+        ("caf\u00e9 \u2192\n".encode(), "it is text"),
+        (b"snoop\x00\x00\x00\x00\x00\x00\x02", "a snoop capture: convert it with `editcap"),
+        (b"GMBU\x01\x02", "a Microsoft Network Monitor 2 capture: convert it"),
+        (b"PK\x03\x04", "a ZIP archive"),
+        (b"BZh91AY", "decompress it with bunzip2"),
+        (b"PAR1", "a Parquet file"),
+        (bytes(600), "nothing but zero bytes"),
+        (b"\x01\x02\x03\x04\x05", "binary data of an unknown kind"),
+        (b"\x0a\x0d\x0d\x0a" + bytes(40), "binary data"),
+        (b"\xd4", "text"),
+    ],
+)
+def test_what_is_no_capture_is_named(tmp_path: Path, head: bytes, words: str) -> None:
+    path = tmp_path / "x.pcap"
+    path.write_bytes(head)
+    text = refusal(path)
+    assert text.startswith(f"{path} is not a pcap or pcapng capture: it is ")
+    assert words in text
+    path.write_bytes(gzip.compress(head))
+    assert "it is gzip compressed, and inside " in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("link_type", "words"),
+    [
+        (105, "link type LINKTYPE_IEEE802_11 (105) is not supported: capture with one of"),
+        (147, "link type LINKTYPE_USER0 (147) is not supported"),
+        (999, "link type LINKTYPE_unknown (999) is not supported"),
+        (197, "LINKTYPE_ERF (197) is a native InfiniBand capture"),
+        (247, "LINKTYPE_INFINIBAND (247) is a native InfiniBand capture"),
+    ],
+)
+def test_unsupported_link_types_are_named(tmp_path: Path, link_type: int, words: str) -> None:
+    path = write_pcap(tmp_path / "x", FRAMES, link_type=link_type)
+    text = refusal(path)
+    assert text.startswith(f"{path}: ") and words in text
+
+
+@pytest.mark.parametrize("data", [pcap_bytes([]), pcapng_bytes([])])
+def test_a_cut_inside_the_file_header_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "x"
+    for cut in range(1, 28 if data[0] == 0x0A else 24):
+        path.write_bytes(data[:cut])
+        text = refusal(path)
+        if cut >= 4:
+            assert f"ends after {cut} bytes inside its file header" in text
+
+
+@pytest.mark.parametrize("data", [pcap_bytes([]), pcapng_bytes([])])
+def test_a_capture_without_frames_is_no_error(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x").write_bytes(data)
+    rows, capture = read(tmp_path / "x")
+    assert (rows, capture.frames, capture.warnings) == ([], 0, [])
+
+
+@pytest.mark.parametrize("kind", COMPRESSORS)
+@pytest.mark.parametrize("make", [pcap_bytes, pcapng_bytes])
+def test_compressed(tmp_path: Path, kind: str, make: Callable[[list[Frame]], bytes]) -> None:
+    path = tmp_path / "misleading.pcap"
+    data = make(FRAMES)
+    # Two members, as `cat a.gz b.gz` makes them.
+    path.write_bytes(COMPRESSORS[kind](data[:700]) + COMPRESSORS[kind](data[700:]))
+    rows, capture = read(path)
+    assert [r.data for r in rows] == [f.data for f in FRAMES]
+    assert all(data[r.offset : r.offset + r.captured] == r.data for r in rows)
+    assert (capture.compression, capture.warnings) == (kind, [])
+    assert capture.bytes_read == capture.total_bytes == path.stat().st_size
+
+
+@pytest.mark.parametrize("kind", COMPRESSORS)
+def test_compressed_by_the_usual_tool(
+    tmp_path: Path, kind: str, need_tool: Callable[[str], str]
+) -> None:
+    frames = noise_frames(1000)
+    path = write_pcap(tmp_path / "x.pcap", frames)
+    with (tmp_path / "packed").open("wb") as out:
+        subprocess.run([need_tool(kind), "-c", str(path)], stdout=out, check=True)
+    rows, capture = read(tmp_path / "packed")
+    assert [r.data for r in rows] == [f.data for f in frames]
+    assert (capture.compression, capture.warnings) == (kind, [])
+
+
+@pytest.mark.parametrize("kind", COMPRESSORS)
+def test_cut_compressed_data_delivers_what_is_before(tmp_path: Path, kind: str) -> None:
+    data = pcap_bytes(noise_frames(1500))
+    packed = COMPRESSORS[kind](data)
+    path = tmp_path / "x"
+    path.write_bytes(packed[: len(packed) * 2 // 3])
+    rows, capture = read(path)
+    # lz4 and zstd hand out whole blocks, and xz holds back what its filter may still need.
+    assert 700 < len(rows) <= 1000
+    assert [r.data for r in rows] == [f.data for f in noise_frames(len(rows))]
+    assert f"x: cut off inside its {kind} data: everything before it is reported" in (
+        capture.warnings
+    )
+
+
+@pytest.mark.parametrize("kind", COMPRESSORS)
+def test_compressed_data_cut_at_every_byte(tmp_path: Path, kind: str) -> None:
+    packed = COMPRESSORS[kind](pcap_bytes(FRAMES[:4]))
+    path = tmp_path / "x"
+    for cut in range(1, len(packed)):
+        path.write_bytes(packed[:cut])
+        try:
+            rows, capture = read(path)
+        except UnreadableInput as error:
+            assert "\n" not in str(error)
+        else:
+            assert [r.data for r in rows] == [f.data for f in FRAMES[: len(rows)]]
+            assert any("cut off" in line for line in capture.warnings)
+
+
+@pytest.mark.parametrize("kind", COMPRESSORS)
+def test_damaged_compressed_data_delivers_what_is_before(tmp_path: Path, kind: str) -> None:
+    data = pcap_bytes(noise_frames(1500))
+    packed = bytearray(COMPRESSORS[kind](data))
+    at = len(packed) * 2 // 3
+    packed[at : at + 64] = bytes(64)
+    path = tmp_path / "x"
+    path.write_bytes(packed)
+    rows, capture = read(path)
+    good = [f.data for f in noise_frames(1500)]
+    same = sum(r.data == g for r, g in zip(rows, good, strict=False))
+    # A checksum at the end of the data tells of the damage when all of it was read.
+    assert same > 700
+    assert any(kind in line for line in capture.warnings)
+
+
+def test_bytes_behind_compressed_data_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    packed = gzip.compress(pcap_bytes(FRAMES))
+    path.write_bytes(packed + bytes(1000))
+    assert read(path)[1].warnings == []
+    path.write_bytes(packed + b"signature")
+    rows, capture = read(path)
+    assert len(rows) == len(FRAMES)
+    assert capture.warnings == ["x: bytes behind the gzip data are ignored"]
+
+
+def test_compressed_twice_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(gzip.compress(lzma.compress(pcap_bytes(FRAMES))))
+    assert "xz compressed a second time: decompress it once" in refusal(path)
+
+
+@pytest.mark.parametrize("kind", ["zstd", "xz", "gzip", "lz4"])
+def test_a_decompression_bomb_needs_no_memory(tmp_path: Path, kind: str) -> None:
+    warm, bomb = tmp_path / "warm", tmp_path / "bomb"
+    frame = pcap_bytes(FRAMES[:1])
+    warm.write_bytes(COMPRESSORS[kind](frame))
+    bomb.write_bytes(COMPRESSORS[kind](frame + bytes(200 << 20)))
+    code = (
+        "import resource, sys\n"
+        "from rocescope.analyzer.capture.source import open_capture\n"
+        "from rocescope.analyzer.frames import Taps\n"
+        "used = []\n"
+        "for path in sys.argv[1:]:\n"
+        "    with open_capture(path, Taps()) as capture:\n"
+        "        assert sum(map(len, capture.batches())) == 1\n"
+        "    used.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        "print(used[1] - used[0])\n"
+    )
+    command = [sys.executable, "-c", code, str(warm), str(bomb)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 130 << 10  # KiB
+
+
+def test_closing_early_ends_the_thread(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(gzip.compress(pcap_bytes(noise_frames(30_000)), 1))
+    with open_capture(str(path), Taps(), batch_frames=10) as capture:
+        assert len(next(capture.batches())) == 10
+        assert any(t.name == "decompress" for t in threading.enumerate())
+    assert not any(t.name == "decompress" for t in threading.enumerate())
+
+
+@pytest.mark.parametrize("squeeze", [bytes, gzip.compress])
+def test_standard_input(tmp_path: Path, squeeze: Callable[[bytes], bytes]) -> None:
+    code = (
+        "from rocescope.analyzer.capture.source import open_capture\n"
+        "from rocescope.analyzer.frames import Taps\n"
+        "taps = Taps()\n"
+        "with open_capture('-', taps) as c:\n"
+        "    print(sum(map(len, c.batches())), c.name, c.total_bytes, c.bytes_read, c.warnings)\n"
+        "print(taps[0].name)\n"
+    )
+    sent = squeeze(pcap_bytes(FRAMES))
+    done = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True)
+    assert done.stdout.decode() == f"50 stdin None {len(sent)} []\nstdin\n", done.stderr
+
+
+def test_a_slow_pipe_hands_on_what_has_arrived(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    data = pcapng_bytes(FRAMES)
+    first = len(pcapng_bytes(FRAMES[:20]))
+    seen = threading.Event()
+
+    def feed() -> None:
+        with pipe.open("wb", buffering=0) as out:
+            out.write(data[: first + 5])
+            assert seen.wait(20)
+            out.write(data[first + 5 :])
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    with open_capture(str(pipe), Taps()) as capture:
+        batches = capture.batches()
+        assert len(next(batches)) == 20
+        seen.set()
+        assert sum(map(len, batches)) == 30
+    thread.join()
+
+
+def test_following_a_growing_file(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.touch()
+    data = pcap_bytes(FRAMES)
+    arrived: list[int] = []
+    opened = threading.Event()
+
+    def grow() -> None:
+        before = 0
+        for frames, extra in ((0, -3), (0, 5), (20, 0), (30, 7), (50, 0)):
+            end = len(pcap_bytes(FRAMES[:frames])) + extra
+            with path.open("ab") as out:
+                out.write(data[before:end])
+            before = end
+            deadline = time.monotonic() + 20
+            while sum(arrived) < frames and time.monotonic() < deadline:
+                time.sleep(0.02)
+        assert opened.wait(20)
+        capture.stop()
+
+    writer = threading.Thread(target=grow)
+    writer.start()
+    rows = []
+    with open_capture(str(path), Taps(), follow=True) as capture:
+        opened.set()
+        for batch in capture.batches():
+            rows += rows_of([batch])
+            arrived.append(len(batch))
+    writer.join()
+    assert [r.data for r in rows] == [f.data for f in FRAMES]
+    assert len(arrived) >= 3
+    assert capture.warnings == []
+
+
+def test_a_compressed_file_cannot_be_followed(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(gzip.compress(pcap_bytes(FRAMES)))
+    with pytest.raises(UsageError, match="gzip compressed and cannot be followed"):
+        open_capture(str(path), Taps(), follow=True)
+
+
+def test_two_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    taps = Taps()
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        rows, _ = read(write_pcap(tmp_path / folder / "x.pcap", FRAMES), taps)
+        assert {r.tap for r in rows} == {len(taps) - 1}
+    assert [t.name for t in taps.items] == ["x.pcap", str(tmp_path / "b" / "x.pcap")]
+
+
+def test_too_many_taps_are_an_error(tmp_path: Path) -> None:
+    taps = Taps([Tap("t", 1)] * 65_536)
+    for data in (pcap_bytes(FRAMES), Pcapng().section().interface().bytes()):
+        path = tmp_path / "x"
+        path.write_bytes(data)
+        with pytest.raises(UnreadableInput, match="more than 65,536 taps"):
+            with open_capture(str(path), taps) as capture:
+                rows_of(capture.batches())
