@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..results import Imbalance
-from .spraying import LISTED_PATHS, jain, path_share, total
+from .shares import Carried, jain, path_shares
 
 
 def fim(loads: NDArray[Any], weights: NDArray[Any] | None = None) -> float | None:
@@ -102,28 +102,23 @@ def imbalance_of(
     path_by: str,
     inferred: bool,
     labels: Sequence[str],
-    paths: NDArray[Any],
+    paths: Sequence[Carried],
     flows: int,
     flows_per_path: NDArray[np.int64] | None = None,
     weights: NDArray[Any] | None = None,
 ) -> Imbalance | None:
     """The imbalance of a set of paths; None when it carried no bytes.
 
-    `paths` is `pathtable.PATH`[k], one record per path, zeros for a path that
-    carried nothing; `flows_per_path` counts the flows on each (a flow on two
+    `paths` has one item per path, also for those that carried nothing, and
+    `labels` their names; `flows_per_path` counts the flows on each (a flow on two
     paths counts on both), None when flows say nothing, as for the paths of a
     single flow.
     """
-    loads = paths["wire_bytes"].astype(np.int64)
+    loads = np.array([path.wire_bytes for path in paths], np.int64)
     if not loads.any():
         return None
     placements = None if flows_per_path is None else int(flows_per_path.sum())
-    all_bytes = int(loads.sum())
-    order = np.lexsort((np.arange(len(loads)), -loads))
-    lines = [(labels[i], paths[i]) for i in order]
-    if len(lines) > LISTED_PATHS:
-        rest = [record for _, record in lines[LISTED_PATHS - 1 :]]
-        lines[LISTED_PATHS - 1 :] = [(f"{len(rest)} more", total(rest))]
+    largest_first = np.lexsort((np.arange(len(loads)), -loads))
     relative = loads if weights is None else loads / _shares(len(loads), weights)
     return Imbalance(
         name=name,
@@ -131,7 +126,7 @@ def imbalance_of(
         inferred=inferred,
         paths=len(loads),
         flows=flows,
-        wire_bytes=all_bytes,
+        wire_bytes=int(loads.sum()),
         fim_flows_percent=None if flows_per_path is None else fim(flows_per_path, weights),
         fim_bytes_percent=fim(loads, weights),
         fim_flows_chance_percent=(
@@ -143,5 +138,5 @@ def imbalance_of(
         max_over_mean=max_over_mean(relative),
         coefficient_of_variation=coefficient_of_variation(relative),
         jain=jain(relative),
-        shares=[path_share(label, record, all_bytes) for label, record in lines],
+        shares=path_shares([(labels[i], paths[i]) for i in largest_first]),
     )

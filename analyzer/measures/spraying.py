@@ -9,7 +9,9 @@ The listed paths still add up to all bytes of the flow.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -19,11 +21,9 @@ from ..opcodes import ACKNOWLEDGE, CNP, OPCODE_CLASS
 from ..results import PathShare, Quantiles, Spraying
 from ..track.batch import TrackedBatch
 from .pathtable import ENTROPY, EVIDENCE, LEVELS, OTHER, PATH, TAP, PathTable
+from .shares import Carried, carried, jain, path_shares, together, width
 
 Key = Literal["entropy", "tap", "srv6"]
-
-LISTED_PATHS = 64
-"""Longest list of paths in a result, the line for the rest included."""
 
 _ABOUT_AS_WIDE = 0.9
 
@@ -40,7 +40,7 @@ class _Level(NamedTuple):
     """One flow at one level: PATH records of the lane that stands for it, and of its others."""
 
     measured: NDArray[Any]
-    rest: NDArray[Any]
+    rest: list[NDArray[Any]]
     switches: int
 
 
@@ -76,17 +76,17 @@ class PathUsage:
         self.key: Key = key
         self._levels = LEVELS if key == "tap" else 1
         self._table = PathTable(_KINDS[key], _LANE_OF, _LANES * self._levels)
-        self._order: NDArray[np.int64] | None = None
+        self._sorted: NDArray[Any] | None = None  # the records by lane, made when asked for
         self._sorted_lanes: NDArray[np.int64] = np.empty(0, np.int64)
 
     def update(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""
-        self._order = None
+        self._sorted = None
         self._table.add(batch)
 
     def merge(self, other: PathUsage, flow_map: NDArray[np.int32]) -> None:
         """Add the usage of rows that come after ours; its flow i is our flow `flow_map[i]`."""
-        self._order = None
+        self._sorted = None
         self._table.merge(other._table, flow_map)
 
     def spraying(self, flow: int, names: Callable[[int], str] | None = None) -> Spraying | None:
@@ -131,17 +131,15 @@ class PathUsage:
 
     def packets_by_key(self, flow: int) -> dict[int, int]:
         """All packets of the flow per key, in ascending order; with `tap`, copies included."""
-        packets: dict[int, int] = {}
-        for level in self._of_flow(flow):
-            for record in (*level.measured, *level.rest):
-                key = int(record["key"])
-                packets[key] = packets.get(key, 0) + int(record["packets"])
+        packets: Counter[int] = Counter()
+        for _, lane in self._lanes_of(flow):
+            for key, count in zip(lane["key"].tolist(), lane["packets"].tolist(), strict=True):
+                packets[key] += count
         return dict(sorted(packets.items()))
 
     def paths_seen(self, flow: int) -> int:
         """Different keys of the packets that stand for the flow; 0 without packets."""
-        keys = [level.measured["key"] for level in self._of_flow(flow)]
-        return len(np.unique(np.concatenate(keys)))
+        return len({key for level in self._of_flow(flow) for key in level.measured["key"].tolist()})
 
     def records(self) -> UsageRecords:
         """Everything counted, one row per flow, level, kind of packets and path."""
@@ -151,7 +149,7 @@ class PathUsage:
 
     def _widest(self, flow: int) -> _Level | None:
         """The level that shows the spread: of about the widest ones the one with most bytes."""
-        levels = [level for level in self._of_flow(flow) if len(level.measured)]
+        levels = self._of_flow(flow)
         if len(levels) < 2:
             return levels[0] if levels else None
         widths = [width(_weights(level.measured)) for level in levels]
@@ -159,47 +157,42 @@ class PathUsage:
         return max((lv for lv, w in zip(levels, widths, strict=True) if w >= near), key=_bytes)
 
     def _of_flow(self, flow: int) -> list[_Level]:
-        if self._order is None:
-            lanes = self._table.paths["lane"]
-            self._order = np.argsort(lanes, kind="stable")
-            self._sorted_lanes = lanes[self._order]
+        """The levels that have packets of the kind that stands for the flow."""
+        lanes = self._lanes_of(flow)
+        kind = min((lane % _LANES for lane, _ in lanes), default=_DATA)
         first = flow * self._table.lanes_per_flow
-        stop = first + self._table.lanes_per_flow
-        bounds = np.searchsorted(self._sorted_lanes, np.arange(first, stop + 1))
-        lanes_of_flow = [
-            self._table.paths[self._order[a:b]]
-            for a, b in zip(bounds[:-1], bounds[1:], strict=True)
+        return [
+            _Level(
+                paths,
+                [
+                    rest
+                    for other, rest in lanes
+                    if other != lane and other // _LANES == lane // _LANES
+                ],
+                int(self._table.lanes[first + lane]["switches"]),
+            )
+            for lane, paths in lanes
+            if lane % _LANES == kind
         ]
-        kind = next(
-            (k for k in (_DATA, _ACKS, _CNPS) if any(map(len, lanes_of_flow[k::_LANES]))), _DATA
-        )
-        levels = []
-        for at in range(0, len(lanes_of_flow), _LANES):
-            others = [lanes_of_flow[at + k] for k in (_DATA, _ACKS, _CNPS) if k != kind]
-            lane = first + at + kind
-            measured = lanes_of_flow[at + kind]
-            switches = int(self._table.lanes["switches"][lane]) if len(measured) else 0
-            levels.append(_Level(measured, np.concatenate(others), switches))
-        return levels
+
+    def _lanes_of(self, flow: int) -> list[tuple[int, NDArray[Any]]]:
+        """The lanes of a flow that have records: level * _LANES + kind, and the records."""
+        if self._sorted is None:
+            paths = self._table.paths
+            self._sorted = paths[np.argsort(paths["lane"], kind="stable")]
+            self._sorted_lanes = np.ascontiguousarray(self._sorted["lane"])
+        per = self._table.lanes_per_flow
+        begin, end = np.searchsorted(self._sorted_lanes, (flow * per, (flow + 1) * per))
+        own = self._sorted[begin:end]
+        lane = self._sorted_lanes[begin:end] - flow * per
+        edges = [0, *(np.flatnonzero(np.diff(lane)) + 1).tolist(), len(own)]
+        return [(int(lane[a]), own[a:b]) for a, b in pairwise(edges) if a < b]
 
 
 def entropy_name(key: int) -> str:
     """`49152`, or `49152/0x12345` with a flow label."""
     label = key >> 16
     return f"{key & 0xFFFF}/0x{label:05x}" if label else str(key)
-
-
-def width(weights: NDArray[Any]) -> float:
-    """exp(Shannon entropy): 1 for a single path, n for n equal ones."""
-    used = weights[weights > 0].astype(np.float64)
-    share = used / used.sum()
-    return float(np.exp(-np.sum(share * np.log(share))))
-
-
-def jain(weights: NDArray[Any]) -> float:
-    """Jain's fairness index: 1 when all are equal, 1/n when one carries everything."""
-    w = weights.astype(np.float64)
-    return float(w.sum() ** 2 / (len(w) * np.sum(w * w)))
 
 
 def _weights(paths: NDArray[Any]) -> NDArray[np.int64]:
@@ -214,56 +207,43 @@ def _bytes(level: _Level) -> int:
 
 def _lifetimes(paths: NDArray[Any]) -> Quantiles:
     """Time from first to last packet of each path, ns."""
-    life = (paths["last_ns"] - paths["first_ns"]).astype(np.float64)
-    p50, p90, p99, p999 = (float(q) for q in np.quantile(life, (0.5, 0.9, 0.99, 0.999)))
+    life = np.sort(paths["last_ns"] - paths["first_ns"])
+    values = life.tolist()
+
+    def quantile(q: float) -> float:
+        place = q * (len(values) - 1)
+        below = int(place)
+        above = min(below + 1, len(values) - 1)
+        return float(values[below] + (place - below) * (values[above] - values[below]))
+
     return Quantiles(
-        len(life), float(life.min()), float(life.mean()), p50, p90, p99, p999, float(life.max())
+        count=len(values),
+        min=float(values[0]),
+        mean=sum(values) / len(values),
+        p50=quantile(0.5),
+        p90=quantile(0.9),
+        p99=quantile(0.99),
+        p999=quantile(0.999),
+        max=float(values[-1]),
     )
 
 
 def _shares(level: _Level, names: Callable[[int], str]) -> list[PathShare]:
     """The paths of a flow, the largest first; they add up to all its bytes at this level."""
-    paths = level.measured.copy()
-    apart = []
-    index = {int(key): i for i, key in enumerate(paths["key"])}
-    for record in level.rest:
-        at = index.get(int(record["key"]))
-        if at is None:
-            apart.append(record)
-        else:
-            paths[at] = total([paths[at], record])
-    paths = paths[np.lexsort((paths["key"], -paths["packets"], -paths["wire_bytes"]))]
-    lines = [(names(int(p["key"])) if p["key"] != OTHER else "other", p) for p in paths]
+    by_key = dict(zip(level.measured["key"].tolist(), carried(level.measured), strict=True))
+    apart: list[Carried] = []
+    for rest in level.rest:
+        for key, part in zip(rest["key"].tolist(), carried(rest), strict=True):
+            if key in by_key:
+                by_key[key] = together((by_key[key], part))
+            else:
+                apart.append(part)
+    lines = [
+        ("other" if key == OTHER else names(key), part)
+        for key, part in sorted(
+            by_key.items(), key=lambda item: (-item[1].wire_bytes, -item[1].packets, item[0])
+        )
+    ]
     if apart:
-        lines.append(("control packets", total(apart)))
-    if len(lines) > LISTED_PATHS:
-        rest = [p for _, p in lines[LISTED_PATHS - 1 :]]
-        lines[LISTED_PATHS - 1 :] = [(f"{len(rest)} more", total(rest))]
-    flow_bytes = sum(int(p["wire_bytes"]) for _, p in lines)
-    return [path_share(name, p, flow_bytes) for name, p in lines]
-
-
-def total(records: list[Any]) -> Any:
-    """One PATH record for several (lane and key are those of the first)."""
-    many = np.array(records, PATH)
-    one, used = many[0].copy(), many[many["packets"] > 0]
-    if len(used):
-        for name in ("packets", "wire_bytes", "late", "marked"):
-            one[name] = used[name].sum()
-        one["first_ns"], one["last_ns"] = used["first_ns"].min(), used["last_ns"].max()
-    return one
-
-
-def path_share(name: str, record: Any, all_bytes: int) -> PathShare:
-    """A PATH record as a result; its share is that of `all_bytes`."""
-    wire_bytes = int(record["wire_bytes"])
-    return PathShare(
-        path=name,
-        packets=int(record["packets"]),
-        wire_bytes=wire_bytes,
-        share=wire_bytes / all_bytes if all_bytes else 0.0,
-        reordered_packets=int(record["late"]),
-        ecn_marked_packets=int(record["marked"]),
-        first_time_ns=int(record["first_ns"]) if record["packets"] else None,
-        last_time_ns=int(record["last_ns"]) if record["packets"] else None,
-    )
+        lines.append(("control packets", together(apart)))
+    return path_shares(lines)

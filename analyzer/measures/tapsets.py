@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ..results import Imbalance
 from .imbalance import imbalance_of
-from .pathtable import PATH
-from .spraying import PathUsage, UsageRecords, total, width
+from .shares import NOTHING, carried, together, width
+from .spraying import PathUsage, UsageRecords
 
 SPRAYED_WIDTH = 1.5
 """Flows of at least this spraying width count as sprayed."""
@@ -179,13 +179,12 @@ def _of_taps(
     members: list[int],
 ) -> Imbalance | None:
     counted = rows & records.data if np.any(rows & records.data) else rows
-    paths = np.zeros(len(members), PATH)
+    paths = [NOTHING] * len(members)
     flows = np.zeros(len(members), np.int64)
     for i, tap in enumerate(members):
         here = records.paths["key"] == tap
-        if np.any(rows & here):
-            paths[i] = total(list(records.paths[rows & here]))
-            flows[i] = len(np.unique(records.flow[counted & here]))
+        paths[i] = together(carried(records.paths[rows & here]))
+        flows[i] = len(np.unique(records.flow[counted & here]))
     distinct = len(np.unique(records.flow[counted]))
     return imbalance_of(name, "tap", False, labels, paths, distinct, flows)
 
@@ -203,7 +202,7 @@ def entropy_imbalances(
     for _, flow, paths in sorted(sprayed, key=lambda s: s[:2])[:LISTED_FLOWS]:
         labels = [usage.path_name(int(key)) for key in paths["key"]]
         name = f"entropy values of {flow_name(flow)}"
-        imbalance = imbalance_of(name, usage.key, usage.inferred, labels, paths, 1)
+        imbalance = imbalance_of(name, usage.key, usage.inferred, labels, carried(paths), 1)
         if imbalance is not None:
             found.append(imbalance)
     return found

@@ -19,7 +19,7 @@ from rocescope.analyzer.measures.imbalance import (
     imbalance_of,
     max_over_mean,
 )
-from rocescope.analyzer.measures.pathtable import PATH
+from rocescope.analyzer.measures.shares import Carried
 
 WEIGHTS = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(np.array)
 
@@ -114,11 +114,7 @@ def test_weights_must_fit():
 
 
 def records(*wire_bytes):
-    paths = np.zeros(len(wire_bytes), PATH)
-    paths["wire_bytes"] = wire_bytes
-    paths["packets"] = np.array(wire_bytes) // 100
-    paths["first_ns"], paths["last_ns"] = 5, 9
-    return paths
+    return [Carried(b // 100, b, 0, 0, 5, 9) for b in wire_bytes]
 
 
 def test_record_of_a_set_of_links():

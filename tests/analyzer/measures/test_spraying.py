@@ -23,7 +23,7 @@ from tracked_batches import (
 )
 
 from rocescope.analyzer.measures import pathtable
-from rocescope.analyzer.measures.spraying import PathUsage, jain, width
+from rocescope.analyzer.measures.spraying import PathUsage
 from rocescope.analyzer.opcodes import ACKNOWLEDGE, OPCODE_CLASS
 from rocescope.analyzer.results import PathShare, Quantiles, Spraying
 from rocescope.analyzer.track.batch import REORDERED, TAP_COPY
@@ -72,12 +72,6 @@ def test_exact_values_of_a_sprayed_flow():
 def test_single_packet_has_width_one_and_no_rate():
     s = usage(tracked([{"udp_sport": 7}])).spraying(0)
     assert (s.width, s.jain, s.switches, s.switches_per_second, s.paths_seen) == (1, 1, 0, None, 1)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 64])
-def test_width_of_equal_paths_is_their_number(n):
-    assert width(np.full(n, 1234)) == pytest.approx(n)
-    assert jain(np.full(n, 1234)) == pytest.approx(1)
 
 
 def test_cnps_and_acks_make_no_path_beside_data_but_their_bytes_are_listed():
@@ -130,6 +124,17 @@ def test_taps_in_series_are_no_parallel_paths():
     assert [(p.path, p.packets) for p in s.paths] == [("leaf1-spine1", 2), ("leaf1-spine2", 2)]
     assert (s.switches, s.inferred, s.path_by) == (2, False, "tap")
     assert s.width == pytest.approx(2)
+
+
+def test_of_levels_about_as_wide_the_one_with_most_bytes_is_reported():
+    """One packet was lost between the two leaves; the first leaf saw all of them."""
+    rows = [{"tap": t, "hop_limit": 63} for t in (0, 1, 0, 1, 0)]
+    rows += [{"tap": 2 + t, "hop_limit": 62, "verdict": TAP_COPY} for t in (0, 1, 0, 1)]
+    measure = usage(tracked(rows), "tap")
+    s = measure.spraying(0)
+    assert [(p.path, p.packets) for p in s.paths] == [("0", 3), ("1", 2)]
+    assert measure.packets_by_key(0) == {0: 3, 1: 2, 2: 2, 3: 2}
+    assert measure.paths_seen(0) == 4
 
 
 def test_srv6_says_nothing_without_evidence_and_keeps_packets_without():
