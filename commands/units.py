@@ -42,11 +42,10 @@ def parse_rate(text: str, option: str) -> int:
     """Bits per second in `text`, such as `400G` or `25Gb/s`; UsageError names `option`."""
     parts = _split(text)
     if parts:
-        unit = parts[1].lower()
-        for suffix in ("bit/s", "b/s", "bps"):
-            if unit.endswith(suffix):
-                unit = unit.removesuffix(suffix)
-                break
+        unit = parts[1]
+        for suffix in ("bit/s", "b/s", "bps"):  # not B/s: these would be bytes
+            unit = unit.removesuffix(suffix)
+        unit = unit.lower()
         if unit in _RATE:
             rate = _scaled(parts[0], _RATE[unit])
             if rate > 0:

@@ -215,16 +215,18 @@ class Report:
     def _next(self) -> None:
         data = verdicts.data_flows(self.analysis)
         name = self.analysis.captures[0].name if self.analysis.captures else "FILE"
-        hints = [("everything, for programs", "--format json")]
+        options = ["--format json"]
+        goals = "everything, for programs"
         if len(data) > 1:
             worst = max(
                 data, key=lambda f: (troubled_packets(f), f.reordered_packets or 0, f.wire_bytes)
             )
             chosen = f"src == {worst.src} and dst == {worst.dst}"
             chosen += f" and qp == {human.queue_pair(worst.dest_qp)}"
-            which = "the most troubled flow" if troubled_packets(worst) else "one flow alone"
-            hints.append((which, f"--filter '{chosen}'"))
+            which = "most troubled" if troubled_packets(worst) else "largest"
+            goals = f"the {which} flow alone, or {goals}"
+            options.insert(0, f"--filter '{chosen}'")
         self.console.print()
-        self._say(f"Next: rocescope analyze {name} with", "dim")
-        for meaning, option in hints:
-            self.console.print(Text(f"  {option}  ({meaning})", "dim"), soft_wrap=True)
+        self._say(f"Next: {goals}: rocescope analyze {name}", "dim")
+        for option in options:
+            self.console.print(Text(f"  {option}", "dim"), soft_wrap=True)

@@ -49,7 +49,9 @@ class FlowColumn(NamedTuple):
             value = getattr(value, name)
             if value is None:
                 return None
-        return "; ".join(value) if isinstance(value, list) else value
+        if isinstance(value, list):
+            return "; ".join(value)
+        return float(value) if self.kind is float else value
 
 
 @cache

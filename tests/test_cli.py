@@ -1,0 +1,369 @@
+"""The command line: what goes where, exit codes, and one clear line for every mistake.
+
+The engine is replaced here; whole runs on captures are at the end.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import factories_results as factories
+import jsonschema
+import pytest
+
+import rocescope.analyzer
+from rocescope import cli
+from rocescope.analyzer.errors import CaptureError, UnreadableInput, UsageError
+from rocescope.analyzer.progress import Progress
+
+
+@dataclass
+class Engine:
+    """Stands in for analyzer/analyze.py: returns or raises what a test wants."""
+
+    outcome: Any = None
+    paths: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def analyze(self, paths: list[str], options: Any, progress: Any) -> Any:
+        self.paths, self.options = paths, vars(options)
+        if progress:
+            progress(Progress("x.pcap", 50, 100, 9, 8, compiling=True))
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return self.outcome
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    engine = Engine(factories.analysis())
+    module = types.ModuleType("rocescope.analyzer.analyze")
+    module.analyze = engine.analyze  # type: ignore[attr-defined]
+    module.AnalyzeOptions = types.SimpleNamespace  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(rocescope.analyzer, "analyze", module, raising=False)
+    return engine
+
+
+@dataclass
+class Done:
+    code: int
+    out: bytes
+    err: str
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """Run a command line in this process; neither output is a terminal."""
+
+    def run(*arguments: str) -> Done:
+        out, err = io.BytesIO(), io.StringIO()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", io.TextIOWrapper(out, "utf-8", write_through=True))
+            patch.setattr(sys, "stderr", err)
+            patch.setenv("COLUMNS", "80")
+            code = cli.run(list(arguments))
+            sys.stdout.flush()
+            return Done(code, out.getvalue(), err.getvalue())
+
+    return run
+
+
+def only_line(text: str) -> str:
+    assert text.endswith("\n") and text.count("\n") == 1, text
+    return text.rstrip("\n")
+
+
+def test_json_goes_to_standard_output_and_matches_the_schema(
+    engine: Engine, run: Callable[..., Done]
+) -> None:
+    done = run("analyze", "x.pcap", "--format", "json")
+    assert (done.code, done.err) == (0, "")
+    results = json.loads(done.out)
+    assert next(iter(results)) == "schema_version"
+    schema = json.loads(run("schema").out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(results, schema)
+    results["flows"][0]["packets"] = "many"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(results, schema)
+
+
+def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> None:
+    done = run(
+        *("analyze", "--udp-port", "4792", "a.pcap", "b.pcap", "--udp-port", "4793"),
+        *("--window", "2.5ms", "--path-by", "tap", "--concat", "--icrc"),
+        *("--link-rate", "400G", "--filter", "not cnp"),
+    )
+    assert (done.code, done.err) == (0, "")
+    assert engine.paths == ["a.pcap", "b.pcap"]
+    assert engine.options == {
+        "path_by": "tap",
+        "window_ns": 2_500_000,
+        "filter": "not cnp",
+        "concat": True,
+        "follow": False,
+        "udp_ports": (4791, 4792, 4793),
+        "icrc": True,
+        "link_rate_bits_per_second": 400_000_000_000,
+    }
+
+
+def test_a_dash_is_standard_input(engine: Engine, run: Callable[..., Done]) -> None:
+    assert run("analyze", "-").code == 0
+    assert engine.paths == ["-"]
+
+
+def test_suffix_of_the_output_decides_the_format(
+    engine: Engine, run: Callable[..., Done], tmp_path: Path
+) -> None:
+    magic = {
+        "r.json": b'{"schema_version"',
+        "r.csv": b"id,src,dst,",
+        "r.parquet": b"PAR1",
+        "r.arrow": b"ARROW1",
+        "r.txt": b"leaf1.pcap.gz: 152,000 RoCE packets",
+    }
+    for name, begin in magic.items():
+        done = run("analyze", "x.pcap", "-o", str(tmp_path / name))
+        assert (done.code, done.out, done.err) == (0, b"", "")
+        assert (tmp_path / name).read_bytes().startswith(begin)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(magic)
+
+
+def test_sort_orders_flows_unknown_last(engine: Engine, run: Callable[..., Done]) -> None:
+    done = run("analyze", "x.pcap", "--format", "json", "--sort", "reordering_ratio")
+    flows = json.loads(done.out)["flows"]
+    ratios = [flow["reordering"] and flow["reordering"]["ratio"] for flow in flows]
+    assert ratios == [0.08, 0.0, 0.0, 0.0, None, None]
+    done = run("analyze", "x.pcap", "--format", "csv", "--sort", "src")
+    assert [line.split(b",")[1] for line in done.out.splitlines()[1:3]] == [
+        b"10.0.1.3",
+        b"10.0.1.4",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("analyze", 'Command "analyze" parameter FILE requires an argument.'),
+        ("analyze x --formt json", "Unknown option: --formt. Did you mean --format?"),
+        ("analyze x --window 100", "--window '100' has no unit; write a number and ns, us,"),
+        ("analyze x --window 0s", "--window must be longer than 0, for example --window 100ms"),
+        ("analyze x --link-rate fast", "--link-rate 'fast' is not a rate; write bits per second"),
+        ("analyze x --sort pakets", "--sort: there is no column 'pakets'; did you mean packets?"),
+        ("analyze x --filter ip.scr==1", "filter: unknown field 'ip.scr' at column 1; did you"),
+        ("analyze x --top 0", "--top must be 1 or more"),
+        ("analyze x --top 5 --format csv", "--top cuts the tables of the report; csv always"),
+        ("analyze x -o report.doc", "the suffix of report.doc does not tell a format: give"),
+        ("analyze x --follow --concat", "--follow reads one growing file, without --concat"),
+        ("analyze x x", "x is given twice; its packets would count as copies"),
+        ("analize x", 'Unknown command "analize". Did you mean "analyze"?'),
+        ("export x -o packets.csv", "the name packets.csv has to end in .parquet, .arrow or"),
+        ("export x", 'Command "export" parameter --output requires an argument.'),
+    ],
+)
+def test_usage_errors_are_one_line(
+    run: Callable[..., Done], engine: Engine, arguments: str, message: str
+) -> None:
+    done = run(*arguments.split())
+    assert (done.code, done.out) == (2, b"")
+    assert only_line(done.err).startswith(f"rocescope: {message}")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (UnreadableInput("x.pcap is empty"), 4, "rocescope: x.pcap is empty"),
+        (CaptureError("eth0 needs root"), 3, "rocescope: eth0 needs root"),
+        (UsageError("no such tap"), 2, "rocescope: no such tap"),
+        (KeyboardInterrupt(), 130, "rocescope: interrupted"),
+        (
+            ZeroDivisionError("division\nby zero"),
+            1,
+            "rocescope: internal error: ZeroDivisionError: division by zero; "
+            "run with --traceback to see where",
+        ),
+    ],
+)
+def test_every_failure_is_one_line_and_an_exit_code(
+    run: Callable[..., Done], engine: Engine, error: BaseException, code: int, text: str
+) -> None:
+    engine.outcome = error
+    done = run("analyze", "x.pcap", "--format", "json")
+    assert (done.code, done.out) == (code, b"")
+    assert only_line(done.err) == text
+
+
+def test_traceback_on_request(engine: Engine, run: Callable[..., Done]) -> None:
+    engine.outcome = ZeroDivisionError("x")
+    with pytest.raises(ZeroDivisionError):
+        run("analyze", "x.pcap", "--traceback")
+
+
+def test_interrupted_analysis_is_reported_and_exits_130(
+    engine: Engine, run: Callable[..., Done]
+) -> None:
+    engine.outcome = factories.analysis(complete=False)
+    done = run("analyze", "x.pcap", "--format", "json")
+    assert done.code == 130
+    assert json.loads(done.out)["complete"] is False
+    assert only_line(done.err) == "rocescope: interrupted; the report covers what was read so far"
+
+
+def test_damaged_capture_is_reported_and_exits_4(engine: Engine, run: Callable[..., Done]) -> None:
+    engine.outcome = factories.analysis(captures=[factories.capture(damaged_places=1)])
+    done = run("analyze", "x.pcap")
+    assert done.code == 4
+    assert b"SPRAYING" in done.out
+    assert only_line(done.err).startswith("rocescope: leaf1.pcap.gz could not be read completely")
+
+
+def test_progress_as_json_lines(engine: Engine, run: Callable[..., Done]) -> None:
+    done = run("analyze", "x.pcap", "--format", "json", "--progress", "json")
+    assert json.loads(only_line(done.err)) == {
+        "path": "x.pcap",
+        "bytes_done": 50,
+        "bytes_total": 100,
+        "frames": 9,
+        "packets": 8,
+        "compiling": True,
+    }
+
+
+def test_progress_bar_leaves_standard_output_alone(
+    engine: Engine, run: Callable[..., Done]
+) -> None:
+    plain = run("analyze", "x.pcap", "--format", "csv")
+    assert plain.err == ""
+    assert run("analyze", "x.pcap", "--format", "csv", "--progress", "bar").out == plain.out
+
+
+def test_unwritable_output_leaves_nothing_behind(
+    engine: Engine, run: Callable[..., Done], tmp_path: Path
+) -> None:
+    done = run("analyze", "x.pcap", "-o", str(tmp_path / "missing" / "r.json"))
+    assert done.code == 1
+    assert only_line(done.err).endswith("r.json: no such file or directory")
+    (tmp_path / "folder.json").mkdir()
+    done = run("analyze", "x.pcap", "-o", str(tmp_path / "folder.json"))
+    assert done.code == 1
+    assert only_line(done.err).endswith("it is a folder, give a file name")
+    done = run("analyze", "x.pcap", "--format", "json", "-o", "/dev/full")
+    assert done.code == 1
+    assert only_line(done.err) == "rocescope: cannot write /dev/full: no space left on device"
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.json"]
+
+
+# Whole runs.
+
+
+def start(*arguments: str, **settings: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "rocescope", *arguments]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings
+    )
+
+
+def test_help_and_version_start_quickly_and_load_nothing_heavy() -> None:
+    heavy = "numpy numba pyarrow textual lark msgspec rocescope.analyzer.packets".split()
+    code = (
+        "import sys; from rocescope import cli; code = cli.run([sys.argv[1]]);"
+        f"print([m for m in {heavy!r} if m in sys.modules], file=sys.stderr); sys.exit(code)"
+    )
+    for option, expected in (("--help", "analyze"), ("--version", "0.")):
+        begin = time.monotonic()
+        command = [sys.executable, "-c", code, option]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert expected in done.stdout
+        assert done.stderr == "[]\n"
+        assert time.monotonic() - begin < 3  # 0.15 s on a quiet machine
+
+
+@pytest.mark.parametrize("command", ["analyze", "export", "schema"])
+def test_every_help_ends_with_examples(run: Callable[..., Done], command: str) -> None:
+    text = run(command, "--help").out.decode()
+    assert f"  rocescope {command}" in text.partition("Examples:")[2]
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    process = start("schema")
+    assert process.stdout and process.stderr
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait() == 141
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, data: Path) -> None:
+    limit = (4_000, 4_000)  # bytes of a file: a disk that is full after these
+    process = start(
+        *("export", str(data / "c40_rc_oddities_ipv4.atB.pcap")),
+        *("-o", str(tmp_path / "packets.parquet")),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+    )
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert only_line(err).endswith("packets.parquet: file too large")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def growing(tmp_path: Path, data: Path) -> Iterator[Path]:
+    path = tmp_path / "growing.pcap"
+    path.write_bytes((data / "c40_rc_oddities_ipv4.atB.pcap").read_bytes())
+    yield path
+
+
+def test_interrupt_prints_the_report_so_far(growing: Path) -> None:
+    process = start("analyze", "--follow", str(growing), "--format", "json", "--progress", "json")
+    assert process.stderr
+    packets = 0
+    while packets < 564:
+        packets = json.loads(process.stderr.readline())["packets"]
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    results = json.loads(out)
+    assert results["complete"] is False
+    assert sum(capture["roce_packets"] for capture in results["captures"]) == 564
+    assert err.splitlines()[-1].startswith("rocescope: interrupted")
+    assert process.returncode == 130
+
+
+def test_analysis_of_a_real_capture_matches_the_schema(
+    data: Path, run: Callable[..., Done]
+) -> None:
+    done = run("analyze", str(data / "c40_rc_oddities_ipv4.atB.pcap"), "--format", "json")
+    assert (done.code, done.err) == (0, "")
+    jsonschema.validate(json.loads(done.out), json.loads(run("schema").out))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty (0 bytes)"),
+        (b"hello, world\n" * 10, "is not a pcap or pcapng capture: it is text"),
+    ],
+)
+def test_unreadable_input_exits_4(
+    run: Callable[..., Done], tmp_path: Path, content: bytes, message: str
+) -> None:
+    path = tmp_path / "x.pcap"
+    path.write_bytes(content)
+    for command in (["analyze", str(path)], ["export", str(path), "-o", str(tmp_path / "x.arrow")]):
+        done = run(*command)
+        assert (done.code, done.out) == (4, b"")
+        assert message in only_line(done.err)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.pcap"]

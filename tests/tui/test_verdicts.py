@@ -1,0 +1,118 @@
+"""The sentences: right numbers, right words, and never a claim about what is unknown."""
+
+from __future__ import annotations
+
+import factories_results as factories
+import pytest
+
+from rocescope.tui import verdicts
+
+
+def test_clean_capture() -> None:
+    analysis = factories.clean_analysis()
+    assert verdicts.is_orderly(analysis)
+    assert verdicts.trust(analysis) == "Nothing was lost or undecodable in the capture itself."
+    assert verdicts.spraying(analysis) == "The flow that carries data keeps to one source port."
+    assert verdicts.reordering(analysis) == "No packet arrived out of order."
+    assert verdicts.loss(analysis) == "No packet was lost, sent again or doubled."
+    assert verdicts.congestion(analysis) == "No packet was marked CE, no CNP was sent."
+
+
+def test_a_capture_that_does_not_count_its_drops_claims_nothing_about_them() -> None:
+    capture = factories.capture(taps=[factories.tap("leaf1", 100, dropped=None)])
+    assert verdicts.trust(factories.analysis(captures=[capture])) == (
+        "Nothing was damaged or undecodable in the capture itself; "
+        "it does not tell whether it dropped frames."
+    )
+
+
+def test_spraying_names_how_many_spray_and_what_the_others_carry() -> None:
+    flows = [factories.sprayed_flow(i, 30_000) for i in range(3)]
+    flows += [factories.flow(i, 20_000) for i in range(3, 8)]
+    flows.append(factories.ack_flow(8, 10**6))  # carries no data, so it does not count
+    # 5 * 20,000 of 3 * 30,000 + 5 * 20,000 packets of one size
+    assert verdicts.spraying(factories.analysis(flows=flows)) == (
+        "3 of 8 flows spray over 8 source ports (width 8.0); "
+        "5 use one path and carry 52.6 % of the bytes."
+    )
+
+
+def test_spraying_by_tap_speaks_of_taps() -> None:
+    flow = factories.sprayed_flow(0)
+    by_tap = factories.spraying([factories.path("leaf1", 40_000, 0.5)] * 2, 2.0)
+    taps = factories.msgspec.structs.replace(by_tap, path_by="tap")
+    flow = factories.msgspec.structs.replace(
+        flow, paths=taps.paths, spraying=[*flow.spraying, taps], spraying_width=2.0
+    )
+    text = verdicts.spraying(factories.analysis(flows=[flow]))
+    assert text == "1 of 1 flow sprays over 2 taps (width 2.0)."
+
+
+def test_reordering_names_the_path_and_the_buffer() -> None:
+    assert verdicts.reordering(factories.analysis()) == (
+        "6,400 of 140,640 packets (4.6 %) arrived late, in 1 of 4 flows, all of them over "
+        "source port 50007. To put them in order a receiver must hold 14 packets (12.3 kB)."
+    )
+
+
+def test_unknown_order_is_not_good_order() -> None:
+    unknown = factories.flow(1, 100, reordered_packets=None, reordering=None, missing_packets=None)
+    analysis = factories.analysis(flows=[factories.flow(0, 100), unknown])
+    assert not verdicts.is_orderly(analysis)
+    assert verdicts.reordering(analysis) == (
+        "No packet arrived out of order. The order of 1 flow is unknown."
+    )
+    assert verdicts.loss(analysis) == (
+        "No packet was lost, sent again or doubled. Loss in 1 flow cannot be told."
+    )
+    alone = factories.analysis(flows=[unknown])
+    assert verdicts.reordering(alone) == "No flow has an order that could be judged."
+
+
+def test_loss_tells_its_kinds_apart() -> None:
+    assert verdicts.loss(factories.analysis()) == (
+        "2,100 packets were sent again in 1 of 4 flows; "
+        "100 packets lost before the tap and recovered; "
+        "3 packets never came (2 of them acknowledged: most likely lost by the capture); "
+        "4 doubled by the network; 98 NAKs and 2 RNR NAKs."
+    )
+
+
+@pytest.mark.parametrize("field", ["naks", "rnr_naks"])
+def test_a_nak_alone_is_not_good_order(field: str) -> None:
+    analysis = factories.analysis(
+        flows=[factories.flow(0, 100), factories.ack_flow(1, 5, **{field: 1})]
+    )
+    assert not verdicts.is_orderly(analysis)
+    assert "1 " in verdicts.loss(analysis)
+
+
+def test_congestion() -> None:
+    assert verdicts.congestion(factories.doubtful_analysis()) == (
+        "400 of 142,808 ECN-capable packets (0.28 %) were marked CE; 918 CNPs; "
+        "77 pause frames (9.20 ms paused). Data travels with DSCP 0 and 26; 1 flow mixes them."
+    )
+    flow = factories.flow(0, 100)
+    never = factories.msgspec.structs.replace(flow.congestion, ecn_capable_packets=0)
+    flow = factories.msgspec.structs.replace(flow, congestion=never)
+    assert verdicts.congestion(factories.analysis(flows=[flow])) == (
+        "No packet was ECN-capable, so no switch could mark congestion, no CNP was sent."
+    )
+
+
+def test_imbalance_stands_beside_chance() -> None:
+    assert verdicts.imbalance(factories.imbalance()) == (
+        "leaf1 uplinks: the busiest of 4 paths (leaf1-spine0) carries 1.60 times its fair "
+        "share; FIM of 48 flows 30.0 %, ideal hashing would give 23.4 %."
+    )
+
+
+def test_latency_without_the_other_direction() -> None:
+    flow = factories.flow(0, 6_400)
+    none = factories.msgspec.structs.replace(flow.message_statistics, completion_ns=None)
+    flow = factories.msgspec.structs.replace(
+        flow, message_statistics=none, latency=factories.Latency(None, None)
+    )
+    assert verdicts.latency(factories.analysis(flows=[flow])) == (
+        "100 messages of 64 KiB; when they completed is unknown without the other direction."
+    )
