@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
+import weakref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,33 @@ MAX_WAIT_SECONDS = 0.5
 """How long a live stream is collected before what has arrived is handed on."""
 
 
+class _Buffer:
+    """Memory that is lent out as arrays, and knows whether one of them is still alive."""
+
+    def __init__(self, capacity: int) -> None:
+        self.memory = np.empty(capacity, np.uint8)
+        self._lent: weakref.ref[NDArray[np.uint8]] | None = None
+
+    def lend(self) -> NDArray[np.uint8]:
+        """An array of the whole memory; slices of it refer to this array and keep it alive."""
+        lent: NDArray[np.uint8] = np.frombuffer(self.memory.data, np.uint8)
+        self._lent = weakref.ref(lent)
+        return lent
+
+    def free(self) -> bool:
+        """Whether nobody can see the memory any more."""
+        return self._lent is None or self._lent() is None
+
+
 class Window:
     """The part of a stream that is in memory: `data[start:end]` is not consumed yet."""
 
     def __init__(self, stream: ByteStream, capacity: int) -> None:
         self._stream = stream
         self.capacity = max(capacity, MIN_WINDOW_BYTES)
-        self._buffers: list[NDArray[np.uint8]] = [np.empty(self.capacity, np.uint8)]
-        self.data = self._buffers[0]
+        self._buffer = _Buffer(self.capacity)
+        self._other: _Buffer | None = None
+        self.data = self._buffer.lend()
         self.start = 0
         self.end = 0
         self.base_offset = 0
@@ -67,32 +86,23 @@ class Window:
         return True
 
     def _slide(self) -> None:
-        """Move the unconsumed bytes to the front of a buffer nobody else uses."""
+        """Move the unconsumed bytes to the front, of another buffer if this one is in use."""
         if self.start == 0:
             return
-        source = self.data[self.start : self.end]
-        target = self._free_buffer()
-        target[: len(source)] = source
-        self.data = target
+        rest = self._buffer.memory[self.start : self.end]
+        del self.data
+        if not self._buffer.free():
+            spare = self._other
+            self._other = self._buffer
+            self._buffer = spare if spare and spare.free() else _Buffer(self.capacity)
+        self._buffer.memory[: len(rest)] = rest
+        self.data = self._buffer.lend()
         self.base_offset += self.start
         self.end -= self.start
         self.start = 0
 
-    def _free_buffer(self) -> NDArray[np.uint8]:
-        # A frame batch refers to its buffer, directly or through a view, so the reference
-        # count tells whether a consumer still reads it. Counted here besides consumers: the
-        # list, the loop variable, the argument of getrefcount; for the current buffer also
-        # self.data and the view `source` of _slide.
-        for buffer in self._buffers:
-            own = 5 if buffer is self.data else 3
-            if sys.getrefcount(buffer) == own:
-                return buffer
-        fresh = np.empty(self.capacity, np.uint8)
-        self._buffers = [*self._buffers[-1:], fresh]
-        return fresh
-
     def _fill(self) -> None:
-        view = memoryview(self.data.data)
+        view = self._buffer.memory.data
         began = time.monotonic()
         while self.end < self.capacity:
             got = self._stream.read_into(view[self.end :])
