@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, CAPTURE=file.pcap what `make demo` analyses.
 
 # Four links of a real leaf-spine fabric; one host sprays its packets over all of them.
-CAPTURE ?= tests/data/leafspine/r09_packet_spray_h1/leaf2-spine*.pcap.gz --path-by tap
+CAPTURE ?= tests/data/leafspine/r09_packet_spray_h1/leaf2-spine*.pcap.gz --path-by tap --top 8
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test lint format check bench docs clean system-packages
