@@ -1,0 +1,39 @@
+"""The reference pages name every option and every filter field."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from rocescope.analyzer.filtering import compile_filter
+from rocescope.analyzer.filtering.fields import FIELDS
+from rocescope.commands.analyze import analyze
+from rocescope.commands.export import export
+
+
+@pytest.mark.parametrize("command", [analyze, export])
+def test_every_option_is_in_the_reference(checkout: Path, command: object) -> None:
+    page = (checkout / "docs" / "cli.md").read_text()
+    assert callable(command)
+    section = page.partition(f"## {command.__name__}\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`--([a-z-]+)`", section))
+    parameters = inspect.signature(command).parameters.values()
+    options = {p.name.replace("_", "-") for p in parameters if p.kind == p.KEYWORD_ONLY}
+    assert named == options
+
+
+def test_every_field_is_in_the_reference(checkout: Path) -> None:
+    page = (checkout / "docs" / "filter.md").read_text()
+    rows = re.findall(r"^\| `([^`]+)` \| (.+) \|$", page, re.MULTILINE)
+    assert rows == [(field.name, field.meaning) for field in FIELDS.values()]
+
+
+def test_examples_compile(checkout: Path) -> None:
+    page = (checkout / "docs" / "filter.md").read_text()
+    examples = re.findall(r"```\n(.+?)```", page, re.DOTALL)[0].splitlines()
+    assert len(examples) == 3
+    for example in examples:
+        compile_filter(example)
