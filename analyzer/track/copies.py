@@ -20,7 +20,7 @@ def judge_unordered(
     """Verdict on a packet whose order cannot be judged: new, or the same one once more.
 
     Compares with the latest packet of the flow in the same place of a small
-    table addressed by identification and PSN. Without identifications (IPv6)
+    table addressed by identification or, without, by PSN. Without identifications (IPv6)
     equal packets are legitimate, so only another tap makes a copy.
     """
     if flow.recent < 0:
@@ -28,9 +28,11 @@ def judge_unordered(
         state.used[USED_RECENTS] += RECENT_ENTRIES
         for k in range(flow.recent, flow.recent + RECENT_ENTRIES):
             state.recents[k].used = 0
-    entry = state.recents[flow.recent + ((ip_id ^ psn) & (RECENT_ENTRIES - 1))]
-    bit = tap_bit(tap)
     apart = tells_transmissions_apart(flow)
+    # Identifications count up, so packets on their way between two taps do not meet here.
+    address = ip_id if apart else psn
+    entry = state.recents[flow.recent + (address & (RECENT_ENTRIES - 1))]
+    bit = tap_bit(tap)
     if (
         entry.used
         and entry.psn == psn

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..kernel import inlined, subkernel
 from ..measures.density import density_push
 from ..opcodes import BEGINS, FULL, READ_REQUEST
@@ -295,16 +297,15 @@ def _seen_again(
     """A PSN seen before: copied by a tap, by a mirror, by the network, or sent again by its source?"""
     slot = state.slots[at]
     bit = tap_bit(tap)
-    new_here = slot.taps & bit == 0 or (tap >= 63 and tap != slot.tap)
+    new_here = slot.taps & bit == np.uint64(0) or (tap >= 63 and tap != slot.tap)
     if tells_transmissions_apart(flow):
         same = ip_id == slot.ip_id
-        older = dates_transmissions(flow) and id_distance(ip_id, slot.ip_id) < 0
+        if tap != slot.tap and dates_transmissions(flow) and id_distance(ip_id, slot.ip_id) < 0:
+            state.copies[slot.tap, tap] += 1  # of an earlier transmission
+            return TAP_COPY
     else:
-        same = new_here or (
-            time - slot.time < TWIN_WITHIN_NS and psn_add(psn, 1) == stream.next
-        )
-        older = False
-    if new_here and (same or older):
+        same = new_here or (time - slot.time < TWIN_WITHIN_NS and psn_add(psn, 1) == stream.next)
+    if same and new_here:
         state.copies[slot.tap, tap] += 1
         slot.taps |= bit
         return TAP_COPY

@@ -190,7 +190,7 @@ MAX_SLOTS = 1 << 22
 RESTART_DISTANCE = 1 << 15
 """A PSN this far from the expected one is a new sequence, not a gap."""
 
-# --- packets without PSN order, by (identification, PSN) -------------------------
+# --- packets without PSN order, by identification or PSN --------------------------
 
 RECENT = np.dtype(
     [
@@ -204,7 +204,7 @@ RECENT = np.dtype(
     ],
     align=True,
 )
-RECENT_ENTRIES = 64
+RECENT_ENTRIES = 128
 
 # --- events ------------------------------------------------------------------------
 
