@@ -20,6 +20,10 @@ WIDTH, ORIGIN, FIRST, LAST = range(4)
 """Items of `WindowedSums.state`, all but the width as multiples of it since the epoch:
 window width in ns, what row 0 of `sums` stands for, earliest and latest window with rows."""
 
+MAX_WIDTH_NS: Final = 1 << 60
+"""Widest window to begin with, about 36 years."""
+_MIN_WINDOWS: Final = 8  # fewer could need a width beyond int64 for the times of int64
+
 _MAX: Final = int(np.iinfo(np.int64).max)
 _MIN: Final = int(np.iinfo(np.int64).min)
 
@@ -33,15 +37,15 @@ def same_window(time: Any, window_start: Any, width: Any) -> Any:
 class WindowedSums:
     """int64 sums per window and column; kernels write to `sums` and `state`.
 
-    At most `max_windows` (2 or more) windows, and about `max_cells` sums in all if given.
+    At most `max_windows` windows, and about `max_cells` sums in all if given.
     A kernel that meets a time outside `sums` stops and lets its caller `cover` it.
     """
 
     def __init__(
         self, width_ns: int, columns: int, max_windows: int, max_cells: int | None = None
     ) -> None:
-        if width_ns < 1:
-            raise ValueError("a window is at least 1 ns wide")
+        if not 1 <= width_ns <= MAX_WIDTH_NS or max_windows < _MIN_WINDOWS:
+            raise ValueError(f"no {max_windows} windows of {width_ns} ns: too narrow, wide or few")
         self._max_windows = max_windows
         self._max_cells = max_cells
         self.state = np.array([width_ns, 0, _MAX, _MIN], np.int64)
@@ -94,7 +98,7 @@ class WindowedSums:
     def _limit(self) -> int:
         if self._max_cells is None:
             return self._max_windows
-        return max(2, min(self._max_windows, self._max_cells // self.sums.shape[1]))
+        return max(_MIN_WINDOWS, min(self._max_windows, self._max_cells // self.sums.shape[1]))
 
     def _fit(self, width: int, first: int, last: int) -> None:
         """Cover windows first..last of this width besides all covered so far."""
@@ -111,7 +115,7 @@ class WindowedSums:
         if target != self.width_ns or first < origin or last >= origin + have or have > limit:
             rows = min(limit, 2 * (last - first + 1))
             leftwards = used and target == self.width_ns and first < origin
-            origin = last - rows + 1 if leftwards else first
+            origin = max(last - rows + 1, _MIN) if leftwards else first
             sums = np.zeros((rows, self.sums.shape[1]), np.int64)
             if used:
                 at, merged = _merged(self, target)
