@@ -253,12 +253,13 @@ def _latency_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bo
     for flow in flows:
         record = flow.message_statistics
         done = record.completion_ns
+        never = "-" if flow.transport in ("UC", "UD") else UNKNOWN  # nobody acknowledges these
         cells = [
             *_flow_cells(flow, glyphs, wide),
             human.count(flow.messages),
             human.message_size(record.size_bytes.p50) if record.size_bytes else UNKNOWN,
-            human.duration(done.p50) if done else UNKNOWN,
-            human.duration(done.p99) if done else UNKNOWN,
+            human.duration(done.p50) if done else never,
+            human.duration(done.p99) if done else never,
         ]
         if wide:
             first = flow.latency.read_to_first_response_ns
@@ -274,6 +275,11 @@ def event_table(table: Table, events: Sequence[Event], analysis: Analysis) -> No
     """Events with their time since the first packet."""
     starts = [c.first_time_ns for c in analysis.captures if c.first_time_ns is not None]
     begin = min(starts, default=0)
+    # The flow has a column of its own.
+    names: dict[int | None, str] = {
+        flow.id: f"{flow.src} > {flow.dst} QP {human.queue_pair(flow.dest_qp)}: "
+        for flow in analysis.flows
+    }
     _numbers(table, "time, s", "frame", "flow")
     table.add_column("what", overflow="fold")
     for event in events:
@@ -281,7 +287,7 @@ def event_table(table: Table, events: Sequence[Event], analysis: Analysis) -> No
             f"{(event.time_ns - begin) / 1e9:.6f}",
             "-" if event.frame_number is None else str(event.frame_number),
             "-" if event.flow is None else f"#{event.flow}",
-            event.text,
+            event.text.removeprefix(names.get(event.flow, "")),
         )
 
 

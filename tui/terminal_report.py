@@ -72,6 +72,7 @@ class Report:
         self.sorted = sorted
         self.glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
         self.wide = console.width >= WIDE
+        self.unknowns = False
 
     def print(self) -> None:
         """Everything, in the order of what a reader must know first."""
@@ -132,6 +133,7 @@ class Report:
         """Print a table, with wide gaps between its columns where they fit."""
         table = new_table(2)
         fill(table)
+        self.unknowns |= any(UNKNOWN in column.cells for column in table.columns)
         unlimited = self.console.options.update(max_width=10_000)
         if Measurement.get(self.console, unlimited, table).maximum > self.console.width:
             table.padding = (0, 1, 0, 0)
@@ -205,16 +207,17 @@ class Report:
         for flow in self.analysis.flows:
             for note in flow.notes:
                 reasons.setdefault(note, []).append(flow.id)
-        if not reasons:
+        if not (reasons or self.unknowns):
             return
         self.console.print()
+        if self.unknowns:
+            self._say(f"{UNKNOWN} cannot be told from this capture", "dim")
         for note, ids in list(reasons.items())[: self.top]:
             listed = ", ".join(f"#{id}" for id in ids[:5]) + (", ..." if len(ids) > 5 else "")
-            self._say(f"{UNKNOWN} {listed}: {note}", "dim")
+            self._say(f"{listed}: {note}", "dim")
 
     def _next(self) -> None:
         data = verdicts.data_flows(self.analysis)
-        name = self.analysis.captures[0].name if self.analysis.captures else "FILE"
         options = ["--format json"]
         goals = "everything, for programs"
         if len(data) > 1:
@@ -227,6 +230,6 @@ class Report:
             goals = f"the {which} flow alone, or {goals}"
             options.insert(0, f"--filter '{chosen}'")
         self.console.print()
-        self._say(f"Next: {goals}: rocescope analyze {name}", "dim")
+        self._say(f"To see {goals}, add:", "dim")
         for option in options:
             self.console.print(Text(f"  {option}", "dim"), soft_wrap=True)

@@ -32,6 +32,11 @@ def data_flows(analysis: Analysis) -> list[Flow]:
     return [flow for flow in analysis.flows if carries_data(flow)]
 
 
+def sequenced_flows(analysis: Analysis) -> list[Flow]:
+    """The data flows whose packets have an order; datagrams (UD) have none."""
+    return [flow for flow in data_flows(analysis) if flow.transport != "UD"]
+
+
 def chosen_spraying(flow: Flow) -> Spraying | None:
     """The spraying record of the path key that `flow.paths` was made with."""
     names = [share.path for share in flow.paths]
@@ -126,23 +131,27 @@ def _median_word(flows: list[Flow]) -> str:
 
 def is_orderly(analysis: Analysis) -> bool:
     """Whether every count of late, lost, resent and doubled packets is known to be 0."""
-    return all(
-        value == 0
-        for flow in data_flows(analysis)
-        for value in (
-            flow.reordered_packets,
-            flow.retransmitted_packets,
-            flow.recovered_packets,
-            flow.duplicate_packets,
-            flow.mirror_duplicates,
-            flow.missing_packets,
+    return (
+        bool(sequenced_flows(analysis))
+        and all(
+            value == 0
+            for flow in sequenced_flows(analysis)
+            for value in (
+                flow.reordered_packets,
+                flow.retransmitted_packets,
+                flow.recovered_packets,
+                flow.duplicate_packets,
+                flow.mirror_duplicates,
+                flow.missing_packets,
+            )
         )
-    ) and not any(flow.naks or flow.rnr_naks for flow in analysis.flows)
+        and not any(flow.naks or flow.rnr_naks for flow in analysis.flows)
+    )
 
 
 def reordering(analysis: Analysis) -> str:
     """How many packets came late, in how many flows, and what a receiver must hold."""
-    data = data_flows(analysis)
+    data = sequenced_flows(analysis)
     judged = [flow for flow in data if flow.reordered_packets is not None]
     unknown = len(data) - len(judged)
     if not judged:
@@ -183,9 +192,9 @@ def worst_path(flows: list[Flow]) -> tuple[float, str | None]:
 
 def loss(analysis: Analysis) -> str:
     """What was lost, sent again and doubled."""
-    data = data_flows(analysis)
+    data = sequenced_flows(analysis)
     if not data:
-        return "No flow carries data, so nothing can be said about loss."
+        return "No flow has a sequence in which losses would show."
     parts = []
     again = total(flow.retransmitted_packets for flow in data)
     lost = total(flow.recovered_packets for flow in data)
@@ -234,7 +243,10 @@ def congestion(analysis: Analysis) -> str:
         base = max(capable, marked)
         text = f"{count(marked)} of {count(base)} ECN-capable packets ({percent(marked / base)}) "
         text += "were marked CE" if marked != 1 else "was marked CE"
-    text += f"; {counted(cnps, 'CNP')}" if cnps else ", no CNP was sent"
+    if cnps:
+        text += f"; {counted(cnps, 'CNP')}"
+    else:
+        text += " and no CNP was sent"
     pauses = [pause for c in analysis.captures for tap in c.taps for pause in tap.pauses]
     if pauses:
         text += f"; {counted(sum(pause.frames for pause in pauses), 'pause frame')}"
@@ -259,7 +271,8 @@ def dscp_mix(analysis: Analysis) -> str | None:
 def imbalance(record: Imbalance) -> str:
     """How unevenly one set of parallel paths was used, beside what chance would give."""
     busiest = max(record.shares, key=lambda share: share.share, default=None)
-    text = f"{record.name}: "
+    listed = ", ".join(sorted(share.path for share in record.shares))
+    text = f"{record.name.replace(listed, f'{record.paths} parallel taps')}: "
     if busiest:
         text += f"the busiest of {record.paths} paths ({busiest.path}) carries "
     else:

@@ -69,7 +69,7 @@ def test_unknown_is_a_question_mark_with_a_reason() -> None:
     text = printed(analysis=factories.analysis(flows=[flow]))
     (row,) = (line for line in text.splitlines() if "0x0011ac  RC" in line)
     assert row.endswith(" ?")
-    assert "? #0: seen for one packet only" in text
+    assert "? cannot be told from this capture\n#0: seen for one packet only" in text
 
 
 def test_color_only_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ def test_clean_capture() -> None:
     assert verdicts.spraying(analysis) == "The flow that carries data keeps to one source port."
     assert verdicts.reordering(analysis) == "No packet arrived out of order."
     assert verdicts.loss(analysis) == "No packet was lost, sent again or doubled."
-    assert verdicts.congestion(analysis) == "No packet was marked CE, no CNP was sent."
+    assert verdicts.congestion(analysis) == "No packet was marked CE and no CNP was sent."
 
 
 def test_a_capture_that_does_not_count_its_drops_claims_nothing_about_them() -> None:
@@ -96,7 +96,7 @@ def test_congestion() -> None:
     never = factories.msgspec.structs.replace(flow.congestion, ecn_capable_packets=0)
     flow = factories.msgspec.structs.replace(flow, congestion=never)
     assert verdicts.congestion(factories.analysis(flows=[flow])) == (
-        "No packet was ECN-capable, so no switch could mark congestion, no CNP was sent."
+        "No packet was ECN-capable, so no switch could mark congestion and no CNP was sent."
     )
 
 
@@ -116,3 +116,13 @@ def test_latency_without_the_other_direction() -> None:
     assert verdicts.latency(factories.analysis(flows=[flow])) == (
         "100 messages of 64 KiB; when they completed is unknown without the other direction."
     )
+
+
+def test_datagrams_have_no_order_to_break() -> None:
+    datagrams = factories.flow(1, 100, transport="UD", reordered_packets=None, missing_packets=None)
+    both = factories.analysis(flows=[factories.flow(0, 100), datagrams])
+    assert verdicts.is_orderly(both)
+    assert verdicts.reordering(both) == "No packet arrived out of order."
+    alone = factories.analysis(flows=[datagrams])
+    assert not verdicts.is_orderly(alone)
+    assert verdicts.loss(alone) == "No flow has a sequence in which losses would show."
