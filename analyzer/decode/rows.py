@@ -242,10 +242,9 @@ def decode_rows(
         header_end = bth + (layout & 0xFF)
         # A header counts when it is captured and inside the packet: padding of a
         # short Ethernet frame must not be taken for one.
-        readable = min(end, packet_stop)
+        readable = min(end, stop, packet_stop)
         if fragment == FIRST:
             flags |= FIRST_FRAGMENT
-            readable = min(end, stop)
             note[t, outcomes.FIRST_FRAGMENTS] += 1
         if header_end > end:
             flags |= SNAPPED

@@ -105,7 +105,6 @@ BOUNDS_CHECKED = """
 import sys
 import numpy as np
 from rocescope.analyzer.decode.load import be32
-from rocescope.analyzer.kernel import kernel
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.endpoints import Endpoints
 from rocescope.analyzer.frames import FrameBatch, Tap, Taps

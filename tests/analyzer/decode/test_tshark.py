@@ -316,13 +316,16 @@ def test_where_tshark_is_wrong(tmp_path: Path, need_tool: Callable[[str], str]) 
     ]
     path = tmp_path / "wrong.pcap"
     write_pcap(path, frames, 1)
-    theirs = tshark(need_tool("tshark"), path)
+    tool = need_tool("tshark")
+    version = subprocess.run([tool, "-v"], capture_output=True, text=True).stdout
+    if "(Wireshark) 4.0." in version:
+        theirs = tshark(tool, path)
+        assert "Unknown" in theirs[1]["_ws.col.Info"]
+        assert theirs[2]["infiniband.bth.opcode"] == ""  # dissected as TFTP
+        assert "Invalid Packet Length" in theirs[3]["_ws.col.Info"]
     table = decoder().decode(batch(frames, wire=[len(frames[0]), len(frames[1]), 158]))
-    assert "Unknown" in theirs[1]["_ws.col.Info"]
     assert table.opcode[0] == 0x81 and table.dest_qp[0] == 0x118
     assert table.bth_flags[0] >> np.uint32(8) & np.uint32(0xC0) == 0x40  # BECN, no FECN
     assert table.payload_bytes[0] == 0
-    assert theirs[2]["infiniband.bth.opcode"] == ""  # dissected as TFTP
     assert table.udp_sport[1] == 69 and table.dest_qp[1] == 0x123456
-    assert "Malformed" in theirs[3]["_ws.col.Info"] or "Invalid" in theirs[3]["_ws.col.Info"]
     assert table.payload_bytes[2] == 96 and table.psn[2] == 0xABCDEF

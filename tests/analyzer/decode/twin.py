@@ -298,7 +298,7 @@ class Twin:
         if fragment:
             flags |= packets.FIRST_FRAGMENT
             self.seen.notes[outcomes.FIRST_FRAGMENTS] += 1
-        readable = packet[: in_frame if fragment else length]
+        readable = packet[: min(in_frame, length)]
         at = 12
         for name in headers or ():
             content = readable[at : at + SIZES[name]]
