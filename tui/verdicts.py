@@ -216,9 +216,9 @@ def loss(analysis: Analysis) -> str:
             text += f" ({count(blind)} of them acknowledged: most likely lost by the capture)"
         parts.append(text)
     if duplicates:
-        parts.append(f"{count(duplicates)} doubled by the network")
+        parts.append(f"{counted(duplicates, 'packet')} doubled by the network")
     if mirrored:
-        parts.append(f"{count(mirrored)} mirrored twice")
+        parts.append(f"{counted(mirrored, 'packet')} mirrored twice")
     if naks or rnr:
         kinds = [counted(naks, "NAK")] if naks else []
         kinds += [counted(rnr, "RNR NAK")] if rnr else []
@@ -302,7 +302,9 @@ def latency(analysis: Analysis) -> str:
     text += _times(
         "; READ to first response", [flow.latency.read_to_first_response_ns for flow in data]
     )
-    if not any(done):
+    if all(flow.transport in ("UC", "UD") for flow in data if flow.messages):
+        text += "; nobody acknowledges these"
+    elif not any(done):
         text += "; when they completed is unknown without the other direction"
     return f"{text}."
 

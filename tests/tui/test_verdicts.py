@@ -74,7 +74,7 @@ def test_loss_tells_its_kinds_apart() -> None:
         "2,100 packets were sent again in 1 of 4 flows; "
         "100 packets lost before the tap and recovered; "
         "3 packets never came (2 of them acknowledged: most likely lost by the capture); "
-        "4 doubled by the network; 98 NAKs and 2 RNR NAKs."
+        "4 packets doubled by the network; 98 NAKs and 2 RNR NAKs."
     )
 
 
