@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self, TypeVar
 
 from ..errors import UsageError
 from ..frames import FrameBatch, Taps
@@ -22,6 +22,14 @@ class Part(NamedTuple):
     """Number of its first frame in the series."""
 
 
+class _File(NamedTuple):
+    path: str
+    format: str
+    compression: str | None
+    first_time_ns: int
+    """Before all times when the file has no frame."""
+
+
 class ConcatenatedCapture:
     """The files of a series one after the other, as one `Capture`.
 
@@ -30,8 +38,12 @@ class ConcatenatedCapture:
     Interfaces of the same name and link type are one tap.
     """
 
-    def __init__(self, paths: Sequence[str], taps: Taps, batch_frames: int) -> None:
-        self.paths = list(paths)
+    def __init__(self, files: Sequence[_File], taps: Taps, batch_frames: int) -> None:
+        self.paths = [file.path for file in files]
+        self.format = _common([file.format for file in files])
+        """The format of the files, "mixed" if they differ."""
+        self.compression = _common([file.compression for file in files])
+        """Their compression, None for none, "mixed" if they differ."""
         names = [os.path.basename(path) for path in self.paths]
         self.name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
         self.total_bytes: int | None = sum(os.path.getsize(path) for path in self.paths)
@@ -89,16 +101,6 @@ class ConcatenatedCapture:
         self.close()
 
     @property
-    def format(self) -> str:
-        """The format of the files, "mixed" if they differ, "" before the first is read."""
-        return _common([capture.format for capture in self._captures]) or ""
-
-    @property
-    def compression(self) -> str | None:
-        """Their compression, "mixed" if they differ."""
-        return _common([capture.compression for capture in self._captures])
-
-    @property
     def warnings(self) -> list[str]:
         """The warnings of all files read so far."""
         return [line for capture in self._captures for line in capture.warnings]
@@ -151,21 +153,19 @@ def concatenated(
     """
     if not paths or "-" in paths:
         raise UsageError("--concat joins files: name them instead of standard input")
-    # The position breaks ties, as a stable sort would.
-    order = sorted(range(len(paths)), key=lambda i: (_first_time_ns(paths[i]), i))
-    return ConcatenatedCapture([paths[i] for i in order], taps, batch_frames)
+    files = sorted((_look(path) for path in paths), key=lambda file: file.first_time_ns)
+    return ConcatenatedCapture(files, taps, batch_frames)
 
 
-def _first_time_ns(path: str) -> int:
-    """Time of the first frame; before all times when there is none."""
+def _look(path: str) -> _File:
     with open_capture(path, Taps(), batch_frames=1) as capture:
-        for batch in capture.batches():
-            return int(batch.time_ns[0])
-    return -(1 << 63)
+        first = next(capture.batches(), None)
+        time_ns = -(1 << 63) if first is None else int(first.time_ns[0])
+        return _File(path, capture.format, capture.compression, time_ns)
 
 
-def _common(values: Sequence[str | None]) -> str | None:
-    distinct = set(values)
-    if len(distinct) > 1:
-        return "mixed"
-    return distinct.pop() if distinct else None
+Value = TypeVar("Value", bound=str | None)
+
+
+def _common(values: Sequence[Value]) -> Value | Literal["mixed"]:
+    return values[0] if len(set(values)) == 1 else "mixed"

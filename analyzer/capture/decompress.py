@@ -141,7 +141,7 @@ class DecompressedStream:
         self._raw.close()
 
     def _run(self) -> None:
-        """Thread: hand on chunks, then an empty one for the end."""
+        """Thread: hand on chunks, then an empty one for the end, whatever happens."""
         try:
             for chunk in self._gathered():
                 for start in range(0, len(chunk), _CHUNK_BYTES):
@@ -149,7 +149,8 @@ class DecompressedStream:
                         return
         except MemoryError:
             self.damage = "not enough memory to decompress it"
-        self._put(memoryview(b""))
+        finally:
+            self._put(memoryview(b""))
 
     def _put(self, chunk: memoryview) -> bool:
         while not self._stop.is_set():

@@ -56,19 +56,16 @@ class Capture:
 
     def _tell_stream_damage(self) -> None:
         stream = self._stream
-        if isinstance(stream, DecompressedStream):
-            if stream.damage:
-                self.warnings.append(
-                    f"{self.name}: {stream.damage}: everything before it is reported"
-                )
-            elif stream.ignored_bytes:
-                self.warnings.append(
-                    f"{self.name}: bytes behind the {self.compression} data are ignored"
-                )
-        elif stream.failure:
+        if isinstance(stream, DecompressedStream) and stream.damage:
+            self.warnings.append(f"{self.name}: {stream.damage}: everything before it is reported")
+        elif self._raw.failure:
             self.warnings.append(
-                f"{self.name}: reading failed at byte {stream.position} ({stream.failure}):"
+                f"{self.name}: reading failed at byte {self._raw.position} ({self._raw.failure}):"
                 " everything before it is reported"
+            )
+        elif isinstance(stream, DecompressedStream) and stream.ignored_bytes:
+            self.warnings.append(
+                f"{self.name}: bytes behind the {self.compression} data are ignored"
             )
 
     def stop(self) -> None:
@@ -196,11 +193,11 @@ def _framing(
     head = window.data[: min(window.end, _HEAD_BYTES)].tobytes()
     if head.startswith(pcapng.MAGIC) and (len(head) < 12 or pcapng.section_order(head)):
         if len(head) < 28:
-            raise UnreadableInput(_cut_short(path, kind, stream, len(head)))
+            raise UnreadableInput(_cut_short(path, stream, len(head)))
         return pcapng.PcapngFraming(window, name, batch_frames, taps, shared)
     if len(head) >= 4 and pcap.is_pcap(head[:4]):
         if len(head) < pcap.HEADER_BYTES:
-            raise UnreadableInput(_cut_short(path, kind, stream, len(head)))
+            raise UnreadableInput(_cut_short(path, stream, len(head)))
         header = pcap.parse_header(head)
         if not linktypes.supported(header.link_type):
             raise UnreadableInput(f"{path}: {linktypes.why_unsupported(header.link_type)}")
@@ -222,10 +219,9 @@ def _add(taps: Taps, tap: Tap, path: str) -> int:
         raise UnreadableInput(f"{path}: {error}; analyse fewer files at once") from None
 
 
-def _cut_short(
-    path: str, kind: Compression | None, stream: RawStream | DecompressedStream, size: int
-) -> str:
-    why = _stream_damage(stream)
+def _cut_short(path: str, stream: RawStream | DecompressedStream, size: int) -> str:
+    reason = _failure(stream)
+    why = f" ({reason})" if reason else ""
     return (
         f"{path} ends after {size} bytes inside its file header{why}:"
         " copy or capture it again, nothing can be read from it"
@@ -233,12 +229,13 @@ def _cut_short(
 
 
 def _nothing(path: str, kind: Compression | None, stream: RawStream | DecompressedStream) -> str:
-    why = _stream_damage(stream)
-    if why or kind:
-        return f"{path}: nothing can be decompressed from it{why}: copy or capture it again"
+    reason = _failure(stream)
+    if reason:
+        return f"{path}: nothing can be read from it ({reason}): copy or capture it again"
+    if kind:
+        return f"{path} is empty inside its {kind} compression: capture it again"
     return f"{path} is empty (0 bytes): capture it again"
 
 
-def _stream_damage(stream: RawStream | DecompressedStream) -> str:
-    reason = stream.damage if isinstance(stream, DecompressedStream) else stream.failure
-    return f" ({reason})" if reason else ""
+def _failure(stream: RawStream | DecompressedStream) -> str | None:
+    return stream.damage if isinstance(stream, DecompressedStream) else stream.failure

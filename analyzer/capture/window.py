@@ -12,7 +12,8 @@ from .bytestream import ByteStream
 
 MIN_WINDOW_BYTES = 1 << 20
 """Longer than every record or packet block that is believed."""
-MAX_WINDOW_BYTES = 1 << 23
+MAX_WINDOW_BYTES = 1 << 22
+"""Two of them and what decoding writes fit the last-level cache; larger ones read more slowly."""
 MAX_WAIT_SECONDS = 0.5
 """How long a live stream is collected before what has arrived is handed on."""
 

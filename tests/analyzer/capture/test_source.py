@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import lzma
 import os
 import random
@@ -26,6 +27,7 @@ from factories import (
     write_pcap,
 )
 
+from rocescope.analyzer.capture import bytestream
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.errors import UnreadableInput, UsageError
 from rocescope.analyzer.frames import Tap, Taps
@@ -65,6 +67,44 @@ def test_missing_directory_and_empty(tmp_path: Path) -> None:
     assert refusal(tmp_path / "e") == f"{tmp_path / 'e'} is empty (0 bytes): capture it again"
     assert "null byte" in refusal("a\0b")
     assert "cannot be opened: File name too long" in refusal("x" * 300)
+
+
+def test_a_file_that_cannot_be_read() -> None:
+    # Address 0 of this process is not mapped.
+    assert refusal("/proc/self/mem") == (
+        "/proc/self/mem: nothing can be read from it (Input/output error): copy or capture it again"
+    )
+
+
+def test_reading_that_fails_later_keeps_what_is_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_pcap(tmp_path / "x", FRAMES)
+    end = len(pcap_bytes(FRAMES[:20]))
+
+    class Failing(io.FileIO):
+        def readinto(self, view: memoryview) -> int:  # type: ignore[override]
+            if self.tell() >= end:
+                raise OSError(5, "Input/output error")
+            return super().readinto(view[: end - self.tell()])
+
+    monkeypatch.setattr(bytestream.io, "FileIO", Failing)
+    rows, capture = read(path)
+    assert [r.data for r in rows] == [f.data for f in FRAMES[:20]]
+    assert capture.warnings == [
+        f"x: reading failed at byte {end} (Input/output error): everything before it is reported"
+    ]
+
+
+def test_empty_inside_its_compression(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(gzip.compress(b""))
+    assert refusal(path) == f"{path} is empty inside its gzip compression: capture it again"
+    path.write_bytes(gzip.compress(pcap_bytes(FRAMES))[:12])
+    assert refusal(path) == (
+        f"{path}: nothing can be read from it (cut off inside its gzip data):"
+        " copy or capture it again"
+    )
 
 
 def test_no_permission(tmp_path: Path) -> None:
