@@ -209,7 +209,7 @@ def judge(
             state, histograms, densities, f, flow, stream, which, at, psn, ip_id, hop_limit,
             payload, tap, time,
         )  # fmt: skip
-    if distance > -RESTART_DISTANCE:
+    if -RESTART_DISTANCE < distance < 0:
         return _older_than_the_window(state, flow, stream, ip_id)
 
     stream.restarts += 1
@@ -304,7 +304,8 @@ def _seen_again(
             state.copies[slot.tap, tap] += 1  # of an earlier transmission
             return TAP_COPY
     else:
-        same = new_here or (time - slot.time < TWIN_WITHIN_NS and psn_add(psn, 1) == stream.next)
+        newest = psn_add(psn, 1) == stream.next and not flow.in_rewind
+        same = new_here or (newest and time - slot.time < TWIN_WITHIN_NS)
     if same and new_here:
         state.copies[slot.tap, tap] += 1
         slot.taps |= bit

@@ -39,7 +39,9 @@ class FlowTracker:
     """State of all flows, updated batch by batch.
 
     Batches must come in time order, taps merged. Splitting the same packets
-    into other batches changes nothing.
+    into other batches changes nothing but this: the PSNs that the very first
+    READs of a host pair reserve are certain only if a packet of the same batch
+    or before shows the path MTU.
     """
 
     def __init__(self, taps: int = 1) -> None:
