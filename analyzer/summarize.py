@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from .decode.cm import GENERAL_SERVICES_QP
 from .endpoints import Endpoints
 from .frames import Taps
+from .measures.congestion import dscp_outliers
 from .measures.density import MAX_THRESHOLD
 from .measures.tapsets import entropy_imbalances, tap_imbalances
 from .measuring import Measuring
@@ -32,18 +34,22 @@ class Summary:
         self._tap_names = [tap.name for tap in taps.items]
         self._path_by = path_by
         self._connection_of, self.connections = self._connections()
+        self._dscp_findings = self._odd_dscps()
 
     def flows(self) -> list[Flow]:
         """All flows in order of their first packet."""
         return [self._flow(f) for f in range(len(self._m.tracker))]
 
     def events(self, limit: int) -> tuple[list[Event], int]:
-        """The first `limit` events in capture order, and how many more there were."""
+        """The first `limit` events in capture order, and how many more there were.
+
+        Findings about the capture as a whole stand first.
+        """
         used = self._m.tracker.state.used
         found = int(used[st.USED_EVENTS])
         events = self._m.tracker.state.events[: min(found, limit)]
         omitted = found - len(events) + int(used[st.OMITTED_EVENTS])
-        return [self._event(e) for e in events], omitted
+        return self._dscp_findings + [self._event(e) for e in events], omitted
 
     def imbalance(self) -> list[Imbalance]:
         """Parallel taps per direction, then the entropy values of the largest sprayed flows."""
@@ -55,6 +61,30 @@ class Summary:
                 m.taps, flows["src"], flows["dst"], copies, self._tap_names, self._addresses
             )
         return found + entropy_imbalances(m.entropy, len(flows), self._flow_name)
+
+    def _odd_dscps(self) -> list[Event]:
+        """Queue pairs that travel in another traffic class than those beside them."""
+        flows = self._m.tracker.flows
+        with_data = np.flatnonzero(
+            (flows["payload_bytes"] > 0) & (flows["dest_qp"] != GENERAL_SERVICES_QP)
+        ).tolist()
+        usual = {f: self._m.congestion.usual_dscp(f) for f in with_data}
+        known = {f: dscp for f, dscp in usual.items() if dscp is not None}
+        events = []
+        for finding in dscp_outliers(known, flows["src"], flows["dst"]):
+            hosts = [self._addresses[h] for h in finding.hosts or ()]
+            first = min(f for odd in finding.flows.values() for f in odd)
+            events.append(
+                Event(
+                    time_ns=int(flows[first]["first_time"]),
+                    kind="dscp",
+                    flow=first,
+                    frame_number=None,
+                    tap=None,
+                    text=finding.text(*hosts),
+                )
+            )
+        return events
 
     def _flow_name(self, f: int) -> str:
         flow = self._m.tracker.flows[f]
@@ -135,7 +165,7 @@ class Summary:
             message_statistics=messages,
             latency=m.messages.latency(f),
             congestion=m.congestion.congestion(f),
-            idle_gaps=m.idle.idle_gaps(f),
+            idle_gaps=m.idle.gaps(f),
             goodput_bits_per_second=m.messages.goodput_bits_per_second(f),
             activity_bytes=m.activity.of(f),
             activity_bin_ns=m.activity.bin_ns,
