@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code; every error becomes one line."""
     traceback = "--traceback" in arguments
-    arguments = [_standard_input(argument) for argument in arguments if argument != "--traceback"]
+    arguments = _standard_streams([word for word in arguments if word != "--traceback"])
     try:
         code = app(arguments)
         sys.stdout.flush()
@@ -96,9 +96,13 @@ def run(arguments: list[str]) -> int:
         return _complain(f"{what}; run with --traceback to see where", 1)
 
 
-def _standard_input(argument: str) -> str:
-    """`-` is a file here; the parser would take it for an option."""
-    return "/dev/stdin" if argument == "-" else argument
+def _standard_streams(arguments: list[str]) -> list[str]:
+    """`-` as the file it stands for; the parser would take it for an option."""
+    before = ["", *arguments]
+    return [
+        word if word != "-" else "/dev/stdout" if previous in ("-o", "--output") else "/dev/stdin"
+        for previous, word in zip(before, arguments, strict=False)
+    ]
 
 
 def _one_line(error: BaseException) -> str:

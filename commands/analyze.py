@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from cyclopts import Parameter
 
 from ..analyzer.errors import UnreadableInput, UsageError
-from .inputs import check_inputs, input_name
+from .inputs import STANDARD_OUTPUT, check_inputs, input_name
 from .output import whole_file, write_results
 from .progress import ProgressAs, shown
 from .units import parse_duration, parse_rate
@@ -84,6 +84,8 @@ def analyze(
     color
         Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
     """
+    if output == STANDARD_OUTPUT:
+        output = None
     chosen = _format(format, output)
     if top is not None and chosen != "table":
         raise UsageError(f"--top cuts the tables of the report; {chosen} always holds every flow")
@@ -131,7 +133,7 @@ def analyze(
 def _format(format: Format | None, output: Path | None) -> Format:
     if format is not None:
         return format
-    if output is None or output == Path("/dev/stdout"):
+    if output is None:
         return "table"
     if output.suffix.lower() not in _SUFFIXES:
         raise UsageError(
@@ -152,7 +154,10 @@ def _write(
     if format != "table":
         from ..analyzer.report import encode
 
-        write_results(encode(analysis, format), output, format in _BINARY)
+        write_results(encode(analysis, format), output)
+        if format != "json":  # a table of flows has no place for them
+            for warning in analysis.warnings:
+                print(f"rocescope: {warning}", file=sys.stderr)
         return
     from ..tui.terminal_report import print_report
 

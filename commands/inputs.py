@@ -1,4 +1,4 @@
-"""Capture files as arguments."""
+"""Files as arguments."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from ..analyzer.errors import UsageError
 
 STANDARD_INPUT = Path("/dev/stdin")
+STANDARD_OUTPUT = Path("/dev/stdout")
 
 
 def input_name(path: Path) -> str:

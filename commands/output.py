@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ..analyzer.errors import RocescopeError, UsageError
+from ..analyzer.errors import RocescopeError
 
 
 @contextmanager
@@ -62,13 +62,11 @@ def _mode(path: Path) -> int:
     return 0o666 & ~mask
 
 
-def write_results(data: bytes, output: Path | None, binary: bool) -> None:
+def write_results(data: bytes, output: Path | None) -> None:
     """Write encoded results to a file, or to standard output."""
     if output is not None:
         with whole_file(output) as file:
             file.write(data)
         return
-    if binary and sys.stdout.isatty():
-        raise UsageError("this format is not text: give -o FILE or redirect standard output")
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()

@@ -126,6 +126,21 @@ def test_a_dash_is_standard_input(engine: Engine, run: Callable[..., Done]) -> N
     assert engine.paths == ["-"]
 
 
+def test_a_dash_as_output_is_standard_output(engine: Engine, run: Callable[..., Done]) -> None:
+    done = run("analyze", "x.pcap", "-f", "csv", "-o", "-")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == run("analyze", "x.pcap", "-f", "csv").out != b""
+
+
+def test_flow_tables_leave_warnings_to_standard_error(
+    engine: Engine, run: Callable[..., Done]
+) -> None:
+    engine.outcome = factories.analysis(warnings=["the capture lost 1,234 frames itself"])
+    done = run("analyze", "x.pcap", "--format", "csv")
+    assert only_line(done.err) == "rocescope: the capture lost 1,234 frames itself"
+    assert run("analyze", "x.pcap", "--format", "json").err == ""
+
+
 def test_suffix_of_the_output_decides_the_format(
     engine: Engine, run: Callable[..., Done], tmp_path: Path
 ) -> None:
