@@ -132,12 +132,23 @@ class Framing(ABC):
     def _count(self, rows: int) -> None:
         """Add the `rows` frames just walked to the counts of their taps."""
 
+    @abstractmethod
+    def _require_supported(self) -> None:
+        """Raise UnreadableInput if there were frames and none has a supported link type."""
+
     def _block(self) -> int:
         """Read the block at state[POSITION] that the kernel leaves to Python."""
         raise NotImplementedError
 
     def batches(self) -> Iterator[FrameBatch]:
         """All frames up to the end of the stream or to damage that cannot be stepped over."""
+        try:
+            yield from self._walked()
+        finally:  # also when the consumer stops early
+            self._conclude()
+        self._require_supported()
+
+    def _walked(self) -> Iterator[FrameBatch]:
         going = True
         while going:
             self._window.refill()
@@ -150,7 +161,6 @@ class Framing(ABC):
                 going = self._advance(int(self._state[NEED]))
             elif reason == DAMAGED:
                 going = self._recover(cut=False)
-        self._conclude()
 
     def _run(self, columns: Columns) -> int:
         """Fill `columns` from the window; leaves the window's start at the next record."""

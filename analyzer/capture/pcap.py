@@ -240,6 +240,9 @@ class PcapFraming(Framing):
     def _count(self, rows: int) -> None:
         self._tap.frames += rows
 
+    def _require_supported(self) -> None:
+        """Its one link type was checked when it was opened."""
+
 
 def tap_of(header: Header, name: str) -> Tap:
     """The vantage point a classic pcap stands for."""

@@ -121,10 +121,6 @@ class PcapngFraming(Framing):
         super()._conclude()
         self._count_interfaces()
         counts = self.counts
-        if counts.frames and counts.skipped_frames == counts.frames:
-            raise UnreadableInput(
-                f"{self._name}: {linktypes.why_unsupported(next(iter(self._skipped)))}"
-            )
         for link_type, frames in self._skipped.items():
             counts.warnings.append(
                 f"{self._name}: {frames} frames skipped: {linktypes.why_unsupported(link_type)}"
@@ -134,6 +130,13 @@ class PcapngFraming(Framing):
             counts.warnings.append(
                 f"{self._name}: {untimed} simple packet blocks carry no time;"
                 " they take that of the frame before"
+            )
+
+    def _require_supported(self) -> None:
+        counts = self.counts
+        if counts.frames and counts.skipped_frames == counts.frames:
+            raise UnreadableInput(
+                f"{self._name}: {linktypes.why_unsupported(next(iter(self._skipped)))}"
             )
 
     def _block(self) -> int:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from rocescope.analyzer.capture import pcapng
 from rocescope.analyzer.capture.framing import Counts
+from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.capture.window import Window
 from rocescope.analyzer.errors import UnreadableInput
 from rocescope.analyzer.frames import FrameBatch, Taps
@@ -182,6 +183,19 @@ def test_frames_of_an_unsupported_interface_are_skipped(tmp_path: Path) -> None:
     assert capture.warnings[0].startswith(
         "x: 3 frames skipped: link type LINKTYPE_IEEE802_11 (105) is not supported"
     )
+
+
+def test_stopping_early_still_tells_what_was_skipped(tmp_path: Path) -> None:
+    file = Pcapng().section().interface(link_type=105).interface()
+    for interface in (0, 1, 1, 1):
+        file.enhanced(START_NS, b"x", interface=interface)
+    path = tmp_path / "x"
+    path.write_bytes(file.bytes())
+    with open_capture(str(path), Taps(), batch_frames=2) as capture:
+        batches = capture.batches()
+        next(batches)
+        batches.close()
+    assert [line[:19] for line in capture.warnings] == ["x: 1 frames skipped"]
 
 
 @pytest.mark.parametrize(
