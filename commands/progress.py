@@ -51,7 +51,7 @@ def _bar() -> Bar:
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=20),
         DownloadColumn(),
         TransferSpeedColumn(),
         TextColumn("{task.fields[rate]}"),
