@@ -1,0 +1,91 @@
+"""Gaps between consecutive packets of a flow: where flowlet switching could act."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernel import kernel
+from ..results import IdleGaps
+from ..track.batch import TrackedBatch
+
+LIMITS_NS: Final = (10_000, 50_000, 100_000, 500_000)
+
+STATE = np.dtype(
+    [
+        ("started", np.int64),
+        ("first", np.int64),  # ns, capture time of the first and of
+        ("last", np.int64),  # the latest packet
+        ("max", np.int64),  # ns, longest gap
+        ("over", np.int64, (len(LIMITS_NS),)),  # gaps longer than each limit
+    ],
+    align=True,
+)
+
+
+@kernel
+def _update(state: Any, flow: NDArray[np.int32], time_ns: NDArray[np.int64]) -> None:
+    for i in range(len(flow)):
+        s = state[flow[i]]
+        time = time_ns[i]
+        if s.started == 0:
+            s.started = 1
+            s.first = time
+            s.last = time
+        gap = time - s.last
+        s.last = time
+        if gap > s.max:
+            s.max = gap
+        if gap > LIMITS_NS[0]:
+            for k in range(len(LIMITS_NS)):
+                s.over[k] += gap > LIMITS_NS[k]
+
+
+class Idle:
+    """Idle gaps of any number of flows, over all rows of each; a clock step back is no gap."""
+
+    def __init__(self) -> None:
+        self._state = np.zeros(0, STATE)
+
+    def update(self, batch: TrackedBatch) -> None:
+        """Count a batch; batches must come in capture order."""
+        self._grow(batch.n_flows)
+        _update(self._state, batch.flow, batch.table.time_ns)
+
+    def merge(self, other: Idle, flow_map: NDArray[np.int32]) -> None:
+        """Add the other's flows; its flow i is our flow `flow_map[i]`.
+
+        Of a flow both have, the other's packets are the later ones: the time between
+        the two parts is a gap, too.
+        """
+        flow_map = flow_map[: len(other._state)]
+        if not len(flow_map):
+            return
+        self._grow(int(flow_map.max()) + 1)
+        for theirs, into in zip(other._state, flow_map.tolist(), strict=False):
+            mine = self._state[into]
+            if not theirs["started"]:
+                continue
+            if mine["started"]:
+                between = theirs["first"] - mine["last"]
+                mine["max"] = max(mine["max"], theirs["max"], between)
+                mine["over"] += theirs["over"] + (between > np.array(LIMITS_NS))
+                mine["last"] = theirs["last"]
+            else:
+                self._state[into] = theirs
+
+    def gaps(self, flow: int) -> IdleGaps:
+        """One flow's gaps longer than 10, 50, 100 and 500 us, and the longest one."""
+        if flow >= len(self._state):
+            return IdleGaps(0, 0, 0, 0, 0)
+        s = self._state[flow]
+        over = s["over"].tolist()
+        return IdleGaps(over[0], over[1], over[2], over[3], int(s["max"]))
+
+    def _grow(self, flows: int) -> None:
+        if flows > len(self._state):
+            state = np.zeros(max(flows, 2 * len(self._state), 64), STATE)
+            state[: len(self._state)] = self._state
+            self._state = state
