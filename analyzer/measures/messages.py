@@ -174,12 +174,14 @@ def _update(
 @inlined
 def _goodput(s: Any, payload: int, time: int) -> None:
     s.payload += payload
-    if s.started == 0:
+    if time > s.last_time and s.started:
+        s.last_time = time
+    elif s.started == 0:
         s.started = 1
         s.first_time = time
         s.last_time = time
-    s.first_time = min(s.first_time, time)
-    s.last_time = max(s.last_time, time)
+    elif time < s.first_time:
+        s.first_time = time
 
 
 @inlined

@@ -82,8 +82,10 @@ def extend(c: Any, psn: int, payload: int, time: int) -> None:
     """Add the packet that follows the piece."""
     c.next = (psn + 1) & 0xFFFFFF
     c.bytes += payload
-    c.begun = min(c.begun, time)
-    c.ended = max(c.ended, time)
+    if time > c.ended:
+        c.ended = time
+    elif time < c.begun:
+        c.begun = time
 
 
 @subkernel
