@@ -334,11 +334,11 @@ class MessageStatistics:
         """Payload of packets seen for the first time over the time they took.
 
         The data of READs is the goodput of the flow that carries the responses. None
-        without such packets, or when all have the same time.
+        without payload, or when all packets have the same time.
         """
         s = copied(self._arrays, flow).state[0]
         duration = int(s["last_time"]) - int(s["first_time"])
-        return int(s["payload"]) * 8e9 / duration if duration > 0 else None
+        return int(s["payload"]) * 8e9 / duration if duration > 0 and s["payload"] else None
 
     def _grow(self, flows: int) -> None:
         self._histograms.grow(flows)

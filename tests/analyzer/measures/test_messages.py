@@ -173,6 +173,7 @@ def test_reads_complete_with_their_last_response():
     assert got.latency(0).request_to_ack_ns is None
     assert got.messages(0).max_outstanding == 2
     assert got.goodput_bits_per_second(1) == (3 * 1024 + 100) * 8e9 / 100
+    assert got.goodput_bits_per_second(0) is None
 
 
 def test_a_response_acknowledges_the_writes_before_its_read_but_an_ack_no_read():
