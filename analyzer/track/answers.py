@@ -21,6 +21,7 @@ from ..opcodes import (
     SYNDROME_RNR_NAK,
 )
 from ..psn import psn_add, psn_distance
+from .rewind import await_resend
 from .state import (
     EVENT_NAK,
     EVENT_RNR_NAK,
@@ -142,9 +143,7 @@ def hear_answer(
         acknowledged = psn_add(psn, -1)
     elif event == EVENT_RNR_NAK:
         peer.rnr_received += 1
-        peer.nak_pending = NAK_RNR
-        peer.nak_psn = psn
-        peer.nak_time = time
+        await_resend(peer, NAK_RNR, psn, time)
         acknowledged = psn_add(psn, -1)
     else:
         flow.evidence |= EVIDENCE_ACK_PSN
@@ -166,6 +165,4 @@ def _hear_nak(state: Any, histograms: Any, f: int, code: int, psn: int, time: in
         slot = state.slots[slot_of(stream, psn)]
         if slot.state == MISSING:
             observe(histograms, f, GAP_TO_NAK, time - slot.time)
-    flow.nak_pending = NAK_PSN
-    flow.nak_psn = psn
-    flow.nak_time = time
+    await_resend(flow, NAK_PSN, psn, time)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..kernel import inlined, subkernel
 from ..opcodes import FULL, OPCODE_CLASS, SEQUENCED
 from ..packets import IPV6
-from .state import State, USED_FLOWS, USED_PAIRS
+from .state import USED_FLOWS, USED_PAIRS, State
 
 _EMPTY = -1
 _SHIFT_1, _SHIFT_2 = np.uint64(29), np.uint64(32)
@@ -128,7 +128,9 @@ def assign(
 
 
 @subkernel
-def rebuild_slots(state: State, flow_slots: NDArray[np.int32], pair_slots: NDArray[np.int32]) -> None:
+def rebuild_slots(
+    state: State, flow_slots: NDArray[np.int32], pair_slots: NDArray[np.int32]
+) -> None:
     """Enter all flows and host pairs into freshly emptied hash tables."""
     mask = len(flow_slots) - 1
     for index in range(state.used[USED_FLOWS]):

@@ -25,9 +25,7 @@ def note_in_order(stream: Any) -> int:
 
 
 @subkernel
-def note_late(
-    state: Any, histograms: Any, flow: int, stream: Any, at: int, time: int
-) -> int:
+def note_late(state: Any, histograms: Any, flow: int, stream: Any, at: int, time: int) -> int:
     """Count a late arrival whose missing slot is `at`; returns its index.
 
     Extent (section 4.2), late time (4.3), byte offset (4.4), gaps between

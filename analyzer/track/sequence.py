@@ -26,9 +26,9 @@ from .batch import (
     TAP_COPY,
 )
 from .reordering import note_in_order, note_late
+from .rewind import asked_for
 from .state import (
     MISSING,
-    NAK_NONE,
     RESPONSES,
     RESTART_DISTANCE,
     SEEN,
@@ -153,9 +153,7 @@ def _start(
     )  # fmt: skip
     at = claim(state, flow, stream, psn)
     index = note_in_order(stream)
-    write_seen(
-        state, at, psn, ip_id, hop_limit, payload, tap, index, time, stream.next_dense
-    )
+    write_seen(state, at, psn, ip_id, hop_limit, payload, tap, index, time, stream.next_dense)
     _advance(state, flow, stream, psn, bits, dma_length)
 
 
@@ -265,7 +263,7 @@ def _fill(
     dense = slot.dense
     if dates_transmissions(flow):
         resent = id_distance(ip_id, slot.ip_id) > 0
-    elif flow.nak_pending != NAK_NONE and psn_distance(psn, flow.nak_psn) >= 0:
+    elif asked_for(flow, psn) >= 0:
         resent = True
     else:
         resent = flow.in_rewind != 0 or time - slot.time > RESEND_AFTER_NS

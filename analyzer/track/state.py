@@ -56,9 +56,11 @@ FLOW = np.dtype(
         ("answers", "u4"),  # ACKs and responses since it has a peer
         ("mismatches", "u4"),  # of these, with a PSN the peer did not send
         # what the answering side told this flow
-        ("nak_pending", "u1"),  # NAK_PSN or NAK_RNR until the resend begins
-        ("nak_psn", "u4"),
-        ("nak_time", "i8"),
+        # the latest NAKs the sender has not yet acted on, a ring
+        ("nak_next", "u1"),
+        ("nak_kind", "u1", (4,)),  # NAK_PSN, NAK_RNR, or NAK_NONE when acted on
+        ("nak_psn", "u4", (4,)),
+        ("nak_time", "i8", (4,)),
         ("acked", "u1"),
         ("ack_psn", "u4"),  # highest PSN acknowledged
         ("nak_codes", "u4", (8,)),  # NAKs received by low bits of the code; 7 = any other
@@ -78,6 +80,7 @@ FLOW = np.dtype(
 )
 
 NAK_NONE, NAK_PSN, NAK_RNR = range(3)
+NAKS_KEPT = 4
 
 BY_NAK, BY_RNR, BY_TIMEOUT, BY_IMPLIED, BY_UNKNOWN = range(5)
 TRIGGER_NAMES = ("nak", "rnr", "timeout", "implied", "unknown")
@@ -256,6 +259,8 @@ class State(NamedTuple):
     """int64[USED_KINDS], indexed by the USED_ constants."""
 
 
-USED_FLOWS, USED_PAIRS, USED_SLOTS, USED_RECENTS, USED_EVENTS, OMITTED_EVENTS, FIRST_WINDOW = range(7)
+USED_FLOWS, USED_PAIRS, USED_SLOTS, USED_RECENTS, USED_EVENTS, OMITTED_EVENTS, FIRST_WINDOW = range(
+    7
+)
 USED_KINDS = 7
 """The last one is no count: log2 of the slots a stream begins with."""

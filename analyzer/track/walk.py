@@ -18,6 +18,7 @@ from ..opcodes import (
     RESPONSE_DATA,
     SEQUENCED,
 )
+from ..psn import id_distance
 from .answers import hear_answer
 from .batch import (
     AHEAD,
@@ -29,7 +30,7 @@ from .batch import (
 )
 from .copies import judge_unordered
 from .rewind import note_resend
-from .sequence import judge
+from .sequence import dates_transmissions, judge
 from .state import (
     EVENT_RESTART,
     EVENT_REWIND,
@@ -72,7 +73,7 @@ def _record(
 
 
 @inlined
-def _note_id(flow: Any, verdict: int, ip_id: int) -> None:
+def _note_id(flow: Any, verdict: int, ip_id: int, overtaken: bool) -> None:
     """Learn whether the flow's IPv4 identifications move forward (see sequence.py).
 
     Only the newest packets count: late ones and duplicates say nothing about the counter.
@@ -88,7 +89,7 @@ def _note_id(flow: Any, verdict: int, ip_id: int) -> None:
                 flow.ids_other += 1
         flow.id_started = 1
         flow.last_id = ip_id
-    elif verdict == RETRANSMITTED or verdict == RECOVERED:
+    elif (verdict == RETRANSMITTED or verdict == RECOVERED) and not overtaken:
         flow.last_id = ip_id
 
 
@@ -138,10 +139,10 @@ def walk(
                 state, histograms, densities, f, which, psn, bits,
                 np.int64(table.dma_length[i]), ip_id, hop_limit, payload, tap, time,
             )  # fmt: skip
-            _note_id(flow, verdict, ip_id)
+            overtaken = dates_transmissions(flow) and id_distance(ip_id, np.int64(flow.last_id)) < 0
             if which == REQUESTS:
                 if verdict == RETRANSMITTED or verdict == RECOVERED:
-                    if note_resend(histograms, f, flow, psn, wire_bytes, time, implied):
+                    if note_resend(histograms, f, flow, psn, wire_bytes, time, implied, overtaken):
                         _record(
                             state, EVENT_REWIND, f, time, table.frame_number[i], tap, psn,
                             np.int64(flow.rewind_trigger),
@@ -152,6 +153,7 @@ def walk(
                     flow.last_request_time = time
             elif bits & BEGINS and flow.peer < 0 and verdict != TAP_COPY:
                 hear_answer(state, histograms, f, bits, 0, psn, time)
+            _note_id(flow, verdict, ip_id, overtaken)
             if verdict == RESTARTED:
                 _record(state, EVENT_RESTART, f, time, table.frame_number[i], tap, psn, 0)
         else:
@@ -160,9 +162,7 @@ def walk(
                 aeth = np.int64(table.aeth[i])
                 event = hear_answer(state, histograms, f, bits, aeth, psn, time)
                 if event >= 0:
-                    _record(
-                        state, event, f, time, table.frame_number[i], tap, psn, aeth >> 24
-                    )
+                    _record(state, event, f, time, table.frame_number[i], tap, psn, aeth >> 24)
         verdict_of_row[i] = verdict
         if verdict == TAP_COPY:
             flow.tap_copies += 1

@@ -15,7 +15,6 @@ from .state import (
     MAX_WINDOW_BITS,
     MISSING,
     SEEN,
-
     USED_SLOTS,
 )
 
@@ -169,5 +168,3 @@ def bytes_beyond(state: Any, stream: Any, psn: int) -> int:
 def tap_bit(tap: int) -> int:
     """The tap's bit in a slot's set of taps."""
     return np.uint64(1) << np.uint64(min(tap, 63))
-
-
