@@ -1,0 +1,120 @@
+"""Probes at the hooks of interfaces, by BPF links: what dies with the process detaches itself."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from ..analyzer.errors import CaptureError
+from . import bpf
+from .interfaces import Interface
+from .namespaces import in_namespace
+from .program import Compiled
+
+Hook: TypeAlias = Literal["tc", "xdp", "xdp-generic", "clsact"]
+"""tc: tcx where the kernel has it, else clsact. xdp: native, else generic."""
+Direction: TypeAlias = Literal["in", "out"]
+
+_ATTACH_TYPES = {"in": bpf.ATTACH_TCX_INGRESS, "out": bpf.ATTACH_TCX_EGRESS}
+# On the way in before other programs, which may drop; on the way out behind them.
+_PLACES = {"in": bpf.BEFORE, "out": bpf.AFTER}
+_NO_TCX = (errno.EINVAL, errno.EOPNOTSUPP)
+_NO_NATIVE_XDP = (errno.EOPNOTSUPP, errno.ERANGE, errno.EINVAL, errno.ENOTSUP)
+
+
+def directions_of(hook: Hook) -> tuple[Direction, ...]:
+    """The directions a hook sees."""
+    return ("in",) if hook.startswith("xdp") else ("in", "out")
+
+
+@dataclass(slots=True)
+class Attachment:
+    """One probe at one hook."""
+
+    interface: Interface
+    direction: Direction
+    hook: str
+    """What it became: tcx, clsact, xdp native, xdp generic."""
+    link: int
+    """File descriptor of the BPF link."""
+    _detach: Callable[[], None] | None = field(default=None, repr=False)
+
+    def alive(self) -> bool:
+        """Whether the interface is still there."""
+        return self.link < 0 or _link_ifindex(self.link) != 0
+
+    def close(self) -> None:
+        """Detach the probe."""
+        if self.link >= 0:
+            os.close(self.link)
+            self.link = -1
+        if self._detach is not None:
+            self._detach()
+            self._detach = None
+
+
+def attach(
+    compiled: Compiled, interface: Interface, direction: Direction, hook: Hook, tap: int
+) -> Attachment:
+    """Attach a probe that writes records of `tap`; CaptureError says why it is not possible."""
+    if hook.startswith("xdp"):
+        program = compiled.load_xdp(tap)
+        how: Callable[[], Attachment] = lambda: _attach_xdp(  # noqa: E731
+            program, interface, direction, hook == "xdp-generic"
+        )
+    else:
+        program = compiled.load_tc(tap)
+        how = lambda: _attach_tcx(program, interface, direction)  # noqa: E731
+    try:
+        return in_namespace(interface.namespace, how)
+    finally:
+        os.close(program)  # the link keeps it
+
+
+def _attach_tcx(program: int, interface: Interface, direction: Direction) -> Attachment:
+    try:
+        link = bpf.create_link(
+            program, interface.ifindex, _ATTACH_TYPES[direction], _PLACES[direction]
+        )
+    except OSError as error:
+        raise _refused(error, interface, "tcx") from None
+    return Attachment(interface, direction, "tcx", link)
+
+
+def _attach_xdp(
+    program: int, interface: Interface, direction: Direction, generic: bool
+) -> Attachment:
+    modes = [("xdp native", bpf.XDP_NATIVE), ("xdp generic", bpf.XDP_GENERIC)]
+    for hook, flag in modes[generic:]:
+        try:
+            link = bpf.create_link(program, interface.ifindex, bpf.ATTACH_XDP, flag)
+        except OSError as error:
+            if flag == bpf.XDP_NATIVE and error.errno in _NO_NATIVE_XDP:
+                continue
+            raise _refused(error, interface, hook) from None
+        return Attachment(interface, direction, hook, link)
+    raise AssertionError("the last mode returns or raises")
+
+
+def _refused(error: OSError, interface: Interface, hook: str) -> CaptureError:
+    name = interface.label
+    if error.errno in (errno.EBUSY, errno.EEXIST) and hook.startswith("xdp"):
+        return CaptureError(f"{name} has an XDP program already: use --hook tc, which shares")
+    if error.errno == errno.EPERM:
+        return CaptureError(f"no permission to attach to {name}: run with sudo (CAP_NET_ADMIN)")
+    if error.errno == errno.ENODEV:
+        return CaptureError(f"interface {name} has gone")
+    what = (error.strerror or str(error)).lower()
+    return CaptureError(f"cannot attach to {name} ({hook}): {what}")
+
+
+def _link_ifindex(link: int) -> int:
+    """The interface a link is attached to; 0 when that is gone."""
+    info = bpf.object_info(link, 64)
+    # struct bpf_link_info: type, id, prog_id, padding, then ifindex for both xdp and tcx.
+    ifindex: int = struct.unpack_from("I", info, 16)[0]
+    return ifindex

@@ -1,0 +1,227 @@
+"""The bpf(2) system call, as far as the probes need it.
+
+Attribute layouts: include/uapi/linux/bpf.h. Every function raises OSError with
+the kernel's errno; what it means to a user is said by the caller.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import platform
+import struct
+from dataclasses import dataclass
+
+_SYSTEM_CALLS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x": 351}
+
+# Commands.
+_MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _PROG_LOAD = 0, 1, 2, 5
+_PROG_TEST_RUN, _OBJ_GET_INFO_BY_FD, _LINK_CREATE = 10, 15, 28
+_MAP_GET_NEXT_KEY = 4
+
+# Map types.
+MAP_HASH = 1
+MAP_ARRAY = 2
+MAP_PERCPU_ARRAY = 6
+MAP_LRU_HASH = 9
+MAP_ARRAY_OF_MAPS = 12
+MAP_RINGBUF = 27
+
+# Program types.
+PROG_SCHED_CLS, PROG_XDP = 3, 6
+XDP_HAS_FRAGS = 1 << 5
+
+# Attach types.
+ATTACH_XDP, ATTACH_TCX_INGRESS, ATTACH_TCX_EGRESS = 37, 46, 47
+XDP_GENERIC, XDP_NATIVE = 1 << 1, 1 << 2
+BEFORE, AFTER = 1 << 3, 1 << 4
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LOG_BYTES = 1 << 20
+
+
+class VerifierError(OSError):
+    """A program the kernel's verifier refused; `log` is what it said."""
+
+    def __init__(self, errno: int, log: str) -> None:
+        super().__init__(errno, os.strerror(errno))
+        self.log = log
+
+
+def call(command: int, attributes: bytes) -> int:
+    """One bpf(2) call; its result."""
+    result, _ = call_out(command, attributes)
+    return result
+
+
+def call_out(command: int, attributes: bytes) -> tuple[int, bytes]:
+    """One bpf(2) call; its result and the attributes as the kernel left them."""
+    number = _SYSTEM_CALLS.get(platform.machine())
+    if number is None:
+        raise OSError(38, f"bpf(2) is not known on {platform.machine()}")
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    result: int = _LIBC.syscall(
+        ctypes.c_long(number), ctypes.c_int(command), buffer, ctypes.c_uint(len(attributes))
+    )
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return result, buffer.raw
+
+
+def create_map(
+    kind: int,
+    key_bytes: int,
+    value_bytes: int,
+    entries: int,
+    *,
+    inner: int = 0,
+    flags: int = 0,
+    name: str = "",
+) -> int:
+    """A new map's file descriptor. `inner`: descriptor of a map like those it holds."""
+    return call(
+        _MAP_CREATE,
+        struct.pack(
+            "6I16s",
+            kind,
+            key_bytes,
+            value_bytes,
+            entries,
+            flags,
+            inner,
+            name.encode(),
+        ).ljust(120, b"\0"),
+    )
+
+
+def update(map_fd: int, key: bytes, value: bytes) -> None:
+    """Set the value of a key."""
+    key_buffer, value_buffer = _buffer(key), _buffer(value)
+    call(
+        _MAP_UPDATE,
+        struct.pack("I4xQQQ", map_fd, _address(key_buffer), _address(value_buffer), 0),
+    )
+
+
+def lookup(map_fd: int, key: bytes, value_bytes: int) -> bytes:
+    """The value of a key; of a per-CPU map, those of all possible CPUs."""
+    key_buffer, value_buffer = _buffer(key), ctypes.create_string_buffer(value_bytes)
+    call(
+        _MAP_LOOKUP,
+        struct.pack("I4xQQQ", map_fd, _address(key_buffer), _address(value_buffer), 0),
+    )
+    return value_buffer.raw
+
+
+def load_program(
+    kind: int, instructions: bytes, *, name: str, flags: int = 0, attach_type: int = 0
+) -> int:
+    """A loaded program's file descriptor; VerifierError when it is refused."""
+    code = _buffer(instructions)
+    license_text = _buffer(b"Dual MIT/GPL\0")
+
+    def attributes(log: int, log_bytes: int) -> bytes:
+        return struct.pack(
+            "2IQQ2IQII16sII",
+            kind,
+            len(instructions) // 8,
+            _address(code),
+            _address(license_text),
+            1 if log else 0,
+            log_bytes,
+            log,
+            0,
+            flags,
+            name.encode()[:15],
+            0,
+            attach_type,
+        ).ljust(120, b"\0")
+
+    try:
+        return call(_PROG_LOAD, attributes(0, 0))
+    except OSError as error:
+        # The log is big and slow to write, so it is asked for only when something is wrong.
+        text = ctypes.create_string_buffer(_LOG_BYTES)
+        try:
+            return call(_PROG_LOAD, attributes(_address(text), _LOG_BYTES))
+        except OSError:
+            raise VerifierError(error.errno or 0, text.value.decode("utf-8", "replace")) from None
+
+
+def create_link(program: int, ifindex: int, attach_type: int, flags: int = 0) -> int:
+    """Attach a program to an interface of this thread's namespace until the result is closed."""
+    attributes = struct.pack("4I", program, ifindex, attach_type, flags).ljust(64, b"\0")
+    return call(_LINK_CREATE, attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class TestRun:
+    """What BPF_PROG_TEST_RUN measured."""
+
+    result: int
+    nanoseconds: int
+    """Average time of one run."""
+
+
+def test_run(
+    program: int,
+    frame: bytes,
+    *,
+    repeat: int = 1,
+    flags: int = 0,
+    batch: int = 0,
+    context: bytes = b"",
+) -> TestRun:
+    """Run a program on a frame, `repeat` times."""
+    data, context_buffer = _buffer(frame), _buffer(context)
+    attributes = struct.pack(
+        "4IQQ4IQQIII",
+        program,
+        0,
+        len(frame),
+        0,
+        _address(data),
+        0,
+        repeat,
+        0,
+        len(context),
+        0,
+        _address(context_buffer) if context else 0,
+        0,
+        flags,
+        0,
+        batch,
+    ).ljust(120, b"\0")
+    _, out = call_out(_PROG_TEST_RUN, attributes)
+    result = struct.unpack_from("I", out, 4)[0]
+    nanoseconds = struct.unpack_from("I", out, 36)[0]
+    return TestRun(result, nanoseconds)
+
+
+def object_info(fd: int, size: int = 256) -> bytes:
+    """What the kernel tells about a map, program or link."""
+    info = ctypes.create_string_buffer(size)
+    call(_OBJ_GET_INFO_BY_FD, struct.pack("IIQ", fd, size, _address(info)))
+    return info.raw
+
+
+def possible_cpus() -> int:
+    """CPUs the kernel keeps per-CPU values for."""
+    with open("/sys/devices/system/cpu/possible", encoding="ascii") as file:
+        last = file.read().strip().replace("-", ",").split(",")[-1]
+    return int(last) + 1
+
+
+def page_bytes() -> int:
+    """Size of a memory page."""
+    return mmap.PAGESIZE
+
+
+def _buffer(data: bytes) -> ctypes.Array[ctypes.c_char]:
+    return ctypes.create_string_buffer(data, max(len(data), 1))
+
+
+def _address(buffer: ctypes.Array[ctypes.c_char]) -> int:
+    return ctypes.addressof(buffer)

@@ -1,0 +1,284 @@
+"""Live capture: probes attached, rings drained, frames and packet tables in order of time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..analyzer.capture.merge import merge_tables
+from ..analyzer.decode.decoder import ROCE_UDP_PORT, Decoder
+from ..analyzer.endpoints import Endpoints
+from ..analyzer.errors import CaptureError, UsageError
+from ..analyzer.frames import LINKTYPE_ETHERNET, FrameBatch, Tap, Taps
+from ..analyzer.packets import PacketTable
+from . import bpf, privileges
+from .attach import Attachment, Hook, attach, directions_of
+from .bcc_module import import_bcc
+from .drain import Drain
+from .interfaces import Interface, find_interfaces
+from .loss import LOSS, Loss, read_loss, total
+from .program import WIDE_SNAP, Compiled, ProgramOptions
+from .ring import Ring
+
+POLL_S = 0.005
+_MIB = 1 << 20
+_ALL_RINGS_BYTES = 512 * _MIB
+_LARGEST_DEFAULT_RING, _SMALLEST_RING = 64 * _MIB, 4096
+_SETTLE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOptions:
+    """How to capture."""
+
+    hook: Hook = "tc"
+    namespace: str | None = None
+    """Network namespace of interfaces that do not name their own."""
+    snap_bytes: int = 96
+    """Bytes kept of each frame (rounded up to a multiple of 8); encapsulated frames keep 256."""
+    ring_bytes: int | None = None
+    """Size of each CPU's ring (rounded up to a power of two); None: 64 MiB, less on many CPUs."""
+    udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
+    mirror: bool = True
+    """Look for RoCE inside GRE and ERSPAN too."""
+    sample: int = 1
+    """Keep one packet in so many of each flow."""
+    check_icrc: bool = False
+
+
+class LiveSource:
+    """Live capture on some interfaces; a context manager.
+
+    `taps` has one tap per interface and direction. Open it, then iterate either
+    `frames()` or `tables()` in one thread; `stop()` may be called from any other
+    thread or a signal handler and ends the iteration after everything that was
+    captured has been handed on. `loss()` is exact then.
+    """
+
+    def __init__(
+        self,
+        interfaces: Sequence[str],
+        options: LiveOptions | None = None,
+        *,
+        endpoints: Endpoints | None = None,
+        taps: Taps | None = None,
+    ) -> None:
+        self.options = _checked(options or LiveOptions())
+        self.taps = Taps() if taps is None else taps
+        self.endpoints = Endpoints() if endpoints is None else endpoints
+        self.attachments: list[Attachment] = []
+        self._names = list(interfaces)
+        self._stack = ExitStack()
+        self._stopping = threading.Event()
+        self._loss_fd = -1
+        self._last_loss: NDArray[np.void] = np.zeros((0, 0), LOSS)
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _open(self) -> None:
+        options = self.options
+        if not self._names:
+            raise UsageError("name the interfaces to capture on")
+        namespaces = [options.namespace, *(n.rpartition(":")[0] for n in self._names)]
+        privileges.check(namespaces)
+        import_bcc()
+        self.interfaces = find_interfaces(self._names, options.namespace)
+        self._directions = [
+            (interface, direction)
+            for interface in self.interfaces
+            for direction in directions_of(options.hook)
+        ]
+        self._first_tap = len(self.taps)
+        for interface, direction in self._directions:
+            self.taps.add(_tap(interface, direction, options))
+        self.decoder = Decoder(
+            self.endpoints, self.taps, udp_ports=options.udp_ports, check_icrc=options.check_icrc
+        )
+        self._cpus = bpf.possible_cpus()
+        rings = self._create_rings()
+        self._drain = Drain(rings)
+        self._drain.warm_up(self.decoder)
+        self._attach(self._compile(rings))
+
+    def _create_rings(self) -> list[Ring]:
+        size = self.options.ring_bytes or default_ring_bytes(self._cpus)
+        rings: list[Ring] = []
+        try:
+            for _ in range(self._cpus):
+                rings.append(Ring(size))
+                self._stack.callback(rings[-1].close)
+        except OSError as error:
+            if error.errno not in (errno.ENOMEM, errno.E2BIG, errno.EINVAL):
+                raise
+            raise CaptureError(
+                f"no memory for {self._cpus} rings of {size >> 10} KiB: give a smaller --ring"
+            ) from None
+        return rings
+
+    def _compile(self, rings: list[Ring]) -> Compiled:
+        options = self.options
+        rings_fd = bpf.create_map(
+            bpf.MAP_ARRAY_OF_MAPS, 4, 4, len(rings), inner=rings[0].fd, name="rocescope_rings"
+        )
+        self._stack.callback(os.close, rings_fd)
+        for cpu, ring in enumerate(rings):
+            bpf.update(rings_fd, struct.pack("I", cpu), struct.pack("I", ring.fd))
+        self._loss_fd = bpf.create_map(
+            bpf.MAP_PERCPU_ARRAY,
+            4,
+            LOSS.itemsize,
+            self._first_tap + len(self._directions),
+            name="rocescope_loss",
+        )
+        self._stack.callback(self._close_loss)
+        program = ProgramOptions(
+            snap_bytes=options.snap_bytes,
+            udp_ports=options.udp_ports,
+            mirror=options.mirror,
+            sample=options.sample,
+        )
+        return Compiled(program, rings_fd, self._loss_fd)
+
+    def _attach(self, compiled: Compiled) -> None:
+        self._stack.callback(self._detach)
+        for number, (interface, direction) in enumerate(self._directions):
+            tap = self._first_tap + number
+            self.attachments.append(attach(compiled, interface, direction, self.options.hook, tap))
+
+    def _detach(self) -> None:
+        for attachment in self.attachments:
+            attachment.close()
+
+    def _close_loss(self) -> None:
+        self._last_loss = self._read_loss()
+        os.close(self._loss_fd)
+        self._loss_fd = -1
+
+    def stop(self) -> None:
+        """End the capture: detach, hand on what is in the rings, end the iteration."""
+        self._stopping.set()
+
+    def polls(self, poll_s: float = POLL_S) -> Iterator[list[FrameBatch]]:
+        """What came in since the poll before, one batch per CPU with frames, each in order of time.
+
+        No frame of a later poll is older. The batches lie in the rings and are
+        gone when the next poll is asked for. An empty list says that time has passed.
+        """
+        while not self._stopping.is_set():
+            batches = self._drain.gather()
+            yield batches
+            self._drain.release()
+            if not self._drain.more:
+                self._stopping.wait(poll_s)
+        self._detach()
+        yield from self._rest()
+
+    def _rest(self) -> Iterator[list[FrameBatch]]:
+        """What is left in the rings after detaching; programs may still be running then."""
+        deadline = time.monotonic() + _SETTLE_S
+        while True:
+            batches = self._drain.gather(whole=True)
+            if batches:
+                yield batches
+            self._drain.release()
+            done = self._drain.frames == self.loss().exported
+            if done or time.monotonic() > deadline:
+                return
+            if not batches:
+                time.sleep(0.001)
+
+    def frames(self, poll_s: float = POLL_S) -> Iterator[FrameBatch]:
+        """The batches of all polls, CPU after CPU; each is gone when the next is asked for."""
+        for batches in self.polls(poll_s):
+            yield from batches
+
+    def tables(self, poll_s: float = POLL_S) -> Iterator[PacketTable]:
+        """Packet tables in order of time, an empty one when nothing came in for `poll_s`."""
+        for batches in self.polls(poll_s):
+            tables = [self.decoder.decode(batch) for batch in batches]
+            yield from (
+                merge_tables([iter([table]) for table in tables])
+                if tables
+                else [PacketTable.empty(0)]
+            )
+
+    def loss(self) -> Loss:
+        """What became of all frames so far."""
+        return total(self.loss_by_tap_and_cpu())
+
+    def loss_by_tap(self) -> list[Loss]:
+        """The same for each tap of this source, in the order of `taps`."""
+        return [total(row) for row in self.loss_by_tap_and_cpu()]
+
+    def loss_by_tap_and_cpu(self) -> NDArray[np.void]:
+        """LOSS[taps, cpus]; after the capture the last counters."""
+        return self._last_loss if self._loss_fd < 0 else self._read_loss()
+
+    def _read_loss(self) -> NDArray[np.void]:
+        taps = self._first_tap + len(self._directions)
+        return read_loss(self._loss_fd, taps, self._cpus)[self._first_tap :]
+
+    def gone(self) -> list[Interface]:
+        """Interfaces that have disappeared since the capture began."""
+        missing = [a.interface for a in self.attachments if a.link >= 0 and not a.alive()]
+        return [interface for interface in self.interfaces if interface in missing]
+
+    @property
+    def clock_steps(self) -> int:
+        """How often the wall clock was set during the capture."""
+        return self._drain.clock.steps
+
+
+def default_ring_bytes(cpus: int) -> int:
+    """64 MiB for each CPU, less where that would be more than 512 MiB for all."""
+    share = _ALL_RINGS_BYTES // cpus
+    return min(_LARGEST_DEFAULT_RING, max(_MIB, 1 << (share.bit_length() - 1)))
+
+
+def _checked(options: LiveOptions) -> LiveOptions:
+    """The options, sizes rounded up to what the kernel takes; UsageError for impossible ones."""
+    snap = -(-options.snap_bytes // 8) * 8
+    if not 64 <= snap <= WIDE_SNAP:
+        raise UsageError(
+            f"a snap length of {options.snap_bytes} is not possible: 64 to {WIDE_SNAP}"
+        )
+    ring = options.ring_bytes
+    if ring is not None:
+        if not 0 < ring <= 1 << 30:
+            raise UsageError("a ring has from 4 KiB to 1 GiB")
+        ring = max(1 << (ring - 1).bit_length(), bpf.page_bytes(), _SMALLEST_RING)
+    if options.sample < 1 or options.sample >= 1 << 32:
+        raise UsageError("--sample takes one packet in N: N is at least 1")
+    if not options.udp_ports or not all(0 < port < 65536 for port in options.udp_ports):
+        raise UsageError("UDP ports are numbers from 1 to 65535")
+    from dataclasses import replace
+
+    return replace(options, snap_bytes=snap, ring_bytes=ring)
+
+
+def _tap(interface: Interface, direction: str, options: LiveOptions) -> Tap:
+    return Tap(
+        f"{interface.label} {direction}",
+        LINKTYPE_ETHERNET,
+        snap_length=max(options.snap_bytes, WIDE_SNAP),
+        speed_bits_per_second=interface.speed_bits_per_second,
+    )

@@ -1,0 +1,65 @@
+"""What became of the frames the probes saw: every one of them is counted somewhere."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import bpf
+
+LOSS: Final = np.dtype(
+    [
+        ("seen", "<u8"),
+        ("matched", "<u8"),
+        ("exported", "<u8"),
+        ("ring_full", "<u8"),
+        ("filtered", "<u8"),
+        ("sampled_out", "<u8"),
+        ("too_short", "<u8"),
+        ("merged", "<u8"),
+    ]
+)
+"""struct loss of rocescope.bpf.c."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Counters of one tap, or of several. matched = exported + ring_full + filtered + sampled_out."""
+
+    seen: int = 0
+    """Frames that passed the hook."""
+    matched: int = 0
+    """RoCE packets among them."""
+    exported: int = 0
+    """RoCE packets handed to us."""
+    ring_full: int = 0
+    """RoCE packets lost because their ring was full."""
+    filtered: int = 0
+    sampled_out: int = 0
+    too_short: int = 0
+    """Frames that end before their headers do."""
+    merged: int = 0
+    """Exported frames that stand for several on the wire (GRO, GSO)."""
+
+    def __add__(self, other: Loss) -> Loss:
+        return Loss(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Loss)))
+
+    def __sub__(self, other: Loss) -> Loss:
+        return Loss(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(Loss)))
+
+
+def read_loss(map_fd: int, taps: int, cpus: int) -> NDArray[np.void]:
+    """The counters as LOSS[taps, cpus]."""
+    size = LOSS.itemsize * cpus
+    values = [bpf.lookup(map_fd, struct.pack("I", tap), size) for tap in range(taps)]
+    return np.frombuffer(b"".join(values), LOSS).reshape(taps, cpus)
+
+
+def total(counters: NDArray[np.void]) -> Loss:
+    """The sum over all CPUs (and taps) of an array of LOSS."""
+    names = LOSS.names or ()
+    return Loss(**{name: int(counters[name].sum()) for name in names})

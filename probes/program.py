@@ -1,0 +1,126 @@
+"""From the C source to loaded programs, one per tap."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..analyzer.errors import CaptureError
+from . import bpf
+from .bcc_module import import_bcc
+from .stub_headers import stub_headers
+
+SOURCE = Path(__file__).with_name("rocescope.bpf.c")
+WIDE_SNAP = 256
+"""Bytes kept of an encapsulated frame, and the most that are kept of any."""
+
+_MARK = 0x52435441
+_MOVE_IMMEDIATE = 0xB7  # BPF_ALU64 | BPF_MOV | BPF_K
+_BUFFER_LENGTH_HELPER = 188
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramOptions:
+    """What is compiled into the probes."""
+
+    snap_bytes: int = 96
+    """Bytes kept of each frame; a multiple of 8, at most WIDE_SNAP."""
+    udp_ports: tuple[int, ...] = (4791,)
+    mirror: bool = True
+    """Look for RoCE inside GRE and ERSPAN too."""
+    condition: str = "1"
+    """C expression over `struct packet *p`: which packets are wanted."""
+    sample: int = 1
+    """Export one packet in so many of each flow."""
+
+
+class Compiled:
+    """Machine code of the probes, for the maps it was compiled with."""
+
+    def __init__(self, options: ProgramOptions, rings_fd: int, loss_fd: int) -> None:
+        text = source_text(options, rings_fd, loss_fd)
+        module = _compile(text)
+        self._code = {name: module.dump_func(name) for name in (b"probe_xdp", b"probe_tc")}
+        module.cleanup()
+
+    def load_tc(self, tap: int) -> int:
+        """A program for tc and tcx that writes records of this tap; its descriptor."""
+        code = _marked(self._code[b"probe_tc"], tap)
+        return _load(bpf.PROG_SCHED_CLS, code, "rocescope_tc", 0, 0)
+
+    def load_xdp(self, tap: int) -> int:
+        """A program for XDP; it takes frames in several buffers where the kernel has them."""
+        code = _marked(self._code[b"probe_xdp"], tap)
+        flags = bpf.XDP_HAS_FRAGS if _has_frags() else 0
+        return _load(bpf.PROG_XDP, code, "rocescope_xdp", flags, bpf.ATTACH_XDP)
+
+
+def source_text(options: ProgramOptions, rings_fd: int, loss_fd: int) -> str:
+    """The C source behind the definitions it asks for."""
+    ports = " || ".join(f"(port) == {port}" for port in options.udp_ports)
+    frame_bytes = "(rs_u32)(end - data)"
+    if _has_frags():
+        frame_bytes = f"((rs_u64 (*)(void *)){_BUFFER_LENGTH_HELPER})(ctx)"
+    definitions = {
+        "SNAP": options.snap_bytes,
+        "WIDE_SNAP": WIDE_SNAP,
+        "RINGS_FD": rings_fd,
+        "LOSS_FD": loss_fd,
+        "ROCE_PORT(port)": f"({ports})",
+        "MIRROR": int(options.mirror),
+        "FILTER(p)": f"({options.condition})",
+        "SAMPLE": options.sample,
+        "FRAME_BYTES(ctx)": frame_bytes,
+    }
+    lines = [f"#define {name} {value}\n" for name, value in definitions.items()]
+    return "".join(lines) + SOURCE.read_text(encoding="utf-8")
+
+
+def kernel_version() -> tuple[int, int]:
+    """(major, minor) of the running kernel."""
+    major, minor = os.uname().release.split(".")[:2]
+    return int(major), int("".join(c for c in minor if c.isdigit()) or 0)
+
+
+def _has_frags() -> bool:
+    return kernel_version() >= (5, 18)
+
+
+def _compile(text: str) -> object:
+    bcc = import_bcc()
+    with stub_headers():
+        try:
+            return bcc.BPF(text=text, cflags=["-O2", "-Wno-everything"])
+        except Exception as error:
+            raise CaptureError(f"bcc cannot compile the probes: {error}") from None
+
+
+def _marked(code: bytes, tap: int) -> bytes:
+    """The code with the tap's index in place of the mark."""
+    instructions = bytearray(code)
+    for at in range(0, len(code), 8):
+        if code[at] == _MOVE_IMMEDIATE and struct.unpack_from("<i", code, at + 4)[0] == _MARK:
+            struct.pack_into("<i", instructions, at + 4, tap)
+            return bytes(instructions)
+    raise CaptureError("the compiled probe has no place for its tap: is this bcc too new?")
+
+
+def _load(kind: int, code: bytes, name: str, flags: int, attach_type: int) -> int:
+    try:
+        return bpf.load_program(kind, code, name=name, flags=flags, attach_type=attach_type)
+    except bpf.VerifierError as error:
+        if error.errno == errno.EPERM:
+            raise CaptureError(
+                "the kernel refuses to load BPF programs (EPERM): run with sudo, or in a container"
+                " with --privileged or a seccomp profile that allows bpf(2)"
+            ) from None
+        last: Sequence[str] = [line for line in error.log.splitlines() if line.strip()][-2:]
+        what = " ".join(last)
+        raise CaptureError(
+            f"this kernel's verifier refuses the {name} probe"
+            f" ({errno.errorcode.get(error.errno or 0, error.errno)}): {what}"
+        ) from None

@@ -1,0 +1,150 @@
+"""Ring buffers of the kernel, mapped: records become frame batches where they lie.
+
+Layout of a mapped BPF ring buffer (kernel/bpf/ringbuf.c): a page with the
+consumer position, which is ours to write; a page with the producer position;
+the data, mapped twice in a row so that no record is ever torn.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import Any, Final
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from ..analyzer.kernel import kernel
+from ..analyzer.packets import I64, U8, U16, U32
+from . import bpf
+
+RECORD_HEADER: Final = np.dtype(
+    [("time_ns", "<u8"), ("wire_bytes", "<u4"), ("captured_bytes", "<u2"), ("tap", "<u2")]
+)
+"""struct record_header of rocescope.bpf.c."""
+
+_BUSY, _DISCARD = 1 << 31, 1 << 30
+_RING_HEADER_BYTES = 8
+_DATA_AT = _RING_HEADER_BYTES + RECORD_HEADER.itemsize
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _acquire_fence(typingctx: Any) -> Any:
+    """Loads behind it see what was written before the loads in front of it were."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.fence("acquire")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _release_fence(typingctx: Any) -> Any:
+    """Stores behind it are seen only after the loads and stores in front of it are done."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.fence("release")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@kernel
+def scan(
+    data: U8,
+    words: U32,
+    mask: int,
+    consumer: int,
+    producer: int,
+    horizon_ns: int,
+    clock_offset_ns: int,
+    offset: I64,
+    captured: U32,
+    wire: U32,
+    time_ns: I64,
+    tap: U16,
+    end: I64,
+) -> tuple[int, int]:
+    """Find the records from `consumer` to `producer` that are not later than `horizon_ns`.
+
+    Fills one row per record, `end` with the position behind it, and gives (rows,
+    whether a record that is being written stopped the scan). Records are read in
+    place: `data` is uint8[2 * size], `words` the same memory as uint32.
+    """
+    rows = 0
+    position = consumer
+    _acquire_fence()
+    while position < producer and rows < len(offset):
+        at = position & mask
+        header = np.int64(words[at >> 2])
+        if header & _BUSY:
+            return rows, 1
+        _acquire_fence()
+        length = header & 0x3FFFFFFF
+        position += (length + _RING_HEADER_BYTES + 7) & ~7
+        if header & _DISCARD:
+            continue
+        w = (at >> 2) + 2
+        kernel_ns = np.int64(words[w]) | (np.int64(words[w + 1]) << 32)
+        if kernel_ns > horizon_ns:
+            break
+        packed = np.int64(words[w + 3])
+        offset[rows] = at + _DATA_AT
+        time_ns[rows] = kernel_ns + clock_offset_ns
+        wire[rows] = words[w + 2]
+        captured[rows] = packed & 0xFFFF
+        tap[rows] = packed >> 16
+        end[rows] = position
+        rows += 1
+    return rows, 0
+
+
+@kernel
+def _store_position(consumer: NDArray[np.uint64], position: int) -> None:
+    _release_fence()
+    consumer[0] = position
+
+
+class Ring:
+    """One ring buffer, read by one thread.
+
+    size: bytes, a power of two and a multiple of the page size. OSError when the
+    kernel has no memory for it.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.fd = bpf.create_map(bpf.MAP_RINGBUF, 0, 0, size, name="rocescope_ring")
+        page = mmap.PAGESIZE
+        self._consumer_page = mmap.mmap(self.fd, page, mmap.MAP_SHARED)
+        self._pages = mmap.mmap(
+            self.fd, page + 2 * size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page
+        )
+        self._consumer = np.frombuffer(self._consumer_page, np.uint64, 1)
+        self._producer = np.frombuffer(self._pages, np.uint64, 1)
+        self.data: U8 = np.frombuffer(self._pages, np.uint8, 2 * size, page)
+        self.words: U32 = np.frombuffer(self._pages, np.uint32, size // 2, page)
+
+    @property
+    def consumer(self) -> int:
+        """Position up to which records are released."""
+        return int(self._consumer[0])
+
+    @property
+    def producer(self) -> int:
+        """Position up to which records are reserved."""
+        return int(self._producer[0])
+
+    def release(self, position: int) -> None:
+        """Give the room before `position` back to the kernel."""
+        _store_position(self._consumer, position)
+
+    def close(self) -> None:
+        """Close the descriptor; the memory goes when nothing refers to it any more."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
