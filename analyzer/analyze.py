@@ -95,19 +95,17 @@ def analyze(
         raise UsageError("--follow takes one file: analyse the others without it")
     with ExitStack() as stack:
         endpoints, taps = Endpoints(), Taps()
-        sources = [
-            Source(
-                stack.enter_context(capture),
-                Decoder(
-                    endpoints,
-                    taps,
-                    udp_ports=options.udp_ports,
-                    check_icrc=options.icrc,
-                    link_bits_per_second=options.link_rate_bits_per_second,
-                ),
+        sources = []
+        for capture in _open(paths, taps, options):
+            stack.enter_context(capture)
+            decoder = Decoder(
+                endpoints,
+                taps,
+                udp_ports=options.udp_ports,
+                check_icrc=options.icrc,
+                link_bits_per_second=options.link_rate_bits_per_second,
             )
-            for capture in _open(paths, taps, options)
-        ]
+            sources.append(Source(capture, decoder))
         run = _Run(sources, endpoints, taps, packet_filter, options, progress)
         complete = run.read()
         return run.result(complete)
@@ -237,7 +235,7 @@ class _Run:
 
 @contextmanager
 def _interrupts(flag: threading.Event, stop: Callable[[], None]) -> Iterator[None]:
-    """Turn the first SIGINT into a flag, so that no batch is left half counted; a second one raises."""
+    """Turn the first SIGINT into a flag: no batch is left half counted. A second one raises."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -69,7 +69,7 @@ class Tap:
     """Link rate, when the capture states it (pcapng if_speed)."""
     frames: int = 0
     dropped: int | None = None
-    """Frames the capture itself says it lost (pcapng interface statistics); None when not stated."""
+    """Frames the capture itself says it lost (pcapng interface statistics); None if not stated."""
 
 
 @dataclass(slots=True)

@@ -10,14 +10,16 @@ import tempfile
 import time
 import types
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numba
 import numpy as np
 from platformdirs import user_cache_dir
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+Int: TypeAlias = Any
+"""An integer inside a kernel, Python's or numpy's: numba infers which."""
 
 BOUNDS_CHECK = os.environ.get("ROCESCOPE_BOUNDSCHECK") == "1"
 """Compile kernels with bounds checks: for the fuzz tests, several times slower."""
@@ -31,9 +33,7 @@ def _cache_base() -> str:
 
     Where nothing can be written, the code goes to a temporary folder.
     """
-    base = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(
-        user_cache_dir("rocescope"), "kernels"
-    )
+    base = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(user_cache_dir("rocescope"), "kernels")
     try:
         os.makedirs(base, exist_ok=True)
         _remove_unused(base)
@@ -108,7 +108,7 @@ def kernel(function: F) -> F:
 
 
 def subkernel(function: F) -> F:
-    """Like `kernel`, for what cannot allocate arrays: above all what kernels call, again and again."""
+    """Like `kernel`, for what allocates no arrays: above all what kernels call, again and again."""
     return _compiled(function, _HELPER)
 
 
@@ -120,11 +120,12 @@ def inlined(function: F) -> F:
 def _compiled(function: F, options: dict[str, Any]) -> F:
     key = _key_of(function)
     # Numba takes the folder from its configuration when the function is decorated.
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = os.path.join(_CACHE_BASE, key)
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = os.path.join(_CACHE_BASE, key)
     try:
         compiled: F = numba.njit(**options)(function)
     finally:
-        numba.config.CACHE_DIR = before
+        config.CACHE_DIR = before
     _KEYS[id(compiled)] = key
     return compiled

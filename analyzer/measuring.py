@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-
 from .decode.cm import CmMessage
 from .measures.congestion import CongestionMeasure
 from .measures.idle import Idle

@@ -85,7 +85,9 @@ class PacketTable:
     bth_offset: U16 = column(np.uint16, "bytes", "where the BTH begins in the frame")
     partition_key: U16 = column(np.uint16, "", "BTH partition key")
     bth_flags: U32 = column(
-        np.uint32, "", "BTH bytes 1 (SE, M, pad, version), 4 (FECN, BECN) and 8 (AckReq): b1|b4<<8|b8<<16"
+        np.uint32,
+        "",
+        "BTH bytes 1 (SE, M, pad, version), 4 (FECN, BECN) and 8 (AckReq): b1|b4<<8|b8<<16",
     )
     dest_qp: U32 = column(np.uint32, "", "BTH destination QP number")
     psn: U32 = column(np.uint32, "", "BTH packet sequence number")
@@ -95,7 +97,9 @@ class PacketTable:
     path_evidence: U32 = column(
         np.uint32, "", "index of the path evidence (segment list, mirror session), 0 for none"
     )
-    icrc_state: U8 = column(np.uint8, "", "0 not checked, 1 good, 2 bad, 3 frame too short to check")
+    icrc_state: U8 = column(
+        np.uint8, "", "0 not checked, 1 good, 2 bad, 3 frame too short to check"
+    )
 
     def __len__(self) -> int:
         return len(self.time_ns)

@@ -19,7 +19,7 @@ class Record(msgspec.Struct, frozen=True):
     """Base of all result records."""
 
 
-class Quantiles(Record):
+class Quantiles(Record, frozen=True):
     """A distribution in a few numbers; all in the unit of the field that holds it."""
 
     count: int
@@ -32,7 +32,7 @@ class Quantiles(Record):
     max: float
 
 
-class HistogramBin(Record):
+class HistogramBin(Record, frozen=True):
     """Values in [low, high)."""
 
     low: int
@@ -40,7 +40,7 @@ class HistogramBin(Record):
     count: int
 
 
-class Pause(Record):
+class Pause(Record, frozen=True):
     """PFC (IEEE 802.1Qbb) or global pause (802.3x) frames of one priority at one tap."""
 
     priority: Annotated[int | None, Meta(description="0 to 7; None for global pause")]
@@ -53,7 +53,7 @@ class Pause(Record):
     ]
 
 
-class TapSummary(Record):
+class TapSummary(Record, frozen=True):
     """One vantage point: a file, a pcapng interface, a mirror session or a probe."""
 
     name: str
@@ -68,7 +68,7 @@ class TapSummary(Record):
     pauses: list[Pause]
 
 
-class CaptureSummary(Record):
+class CaptureSummary(Record, frozen=True):
     """One capture file or stream, and how far it can be trusted."""
 
     name: str
@@ -85,7 +85,9 @@ class CaptureSummary(Record):
     ]
     undecodable_frames: dict[str, int]
     later_fragments: int
-    icrc: Annotated[dict[str, int] | None, Meta(description="ok, bad, truncated; None if not asked")]
+    icrc: Annotated[
+        dict[str, int] | None, Meta(description="ok, bad, truncated; None if not asked")
+    ]
     contents: Annotated[dict[str, int], Meta(description="frames that are not RoCE, by kind")]
     taps: list[TapSummary]
     warnings: list[str]
@@ -94,7 +96,7 @@ class CaptureSummary(Record):
     ] = 0
 
 
-class PathShare(Record):
+class PathShare(Record, frozen=True):
     """What one path of a flow carried."""
 
     path: Annotated[str, Meta(description="the path key: a UDP source port, a tap, a segment list")]
@@ -107,7 +109,7 @@ class PathShare(Record):
     last_time_ns: int | None
 
 
-class Spraying(Record):
+class Spraying(Record, frozen=True):
     """How a flow's bytes spread over its paths, for one path key."""
 
     path_by: Annotated[str, Meta(description="entropy, tap, srv6 or fabric")]
@@ -120,10 +122,12 @@ class Spraying(Record):
     path_lifetime_ns: Annotated[
         Quantiles | None, Meta(description="first to last packet of each path")
     ]
-    paths: Annotated[list[PathShare], Meta(description="the largest first; bounded, see paths_seen")]
+    paths: Annotated[
+        list[PathShare], Meta(description="the largest first; bounded, see paths_seen")
+    ]
 
 
-class Reordering(Record):
+class Reordering(Record, frozen=True):
     """RFC 4737 and RFC 5236 metrics over the packets that carry a PSN of this flow's own."""
 
     ratio: Annotated[float, Meta(description="reordered packets / unique packets (RFC 4737 3.3)")]
@@ -140,7 +144,8 @@ class Reordering(Record):
     ]
     gap_time_ns: Quantiles | None
     n_reordering: Annotated[
-        list[int], Meta(description="packets that are n-reordered, for n = 1, 2, ... (RFC 4737 5.4)")
+        list[int],
+        Meta(description="packets that are n-reordered, for n = 1, 2, ... (RFC 4737 5.4)"),
     ]
     max_n_reordering: int
     runs: Annotated[int, Meta(description="reordering-free runs (RFC 4737 4.6)")]
@@ -155,42 +160,51 @@ class Reordering(Record):
     ]
 
 
-class Recovery(Record):
+class Recovery(Record, frozen=True):
     """Losses and what was done about them."""
 
-    naks: Annotated[dict[str, int], Meta(description="NAKs that named this flow's packets, by code")]
+    naks: Annotated[
+        dict[str, int], Meta(description="NAKs that named this flow's packets, by code")
+    ]
     rnr_naks: int
     retransmitted_by: Annotated[
-        dict[str, int], Meta(description="retransmitted packets by trigger: nak, rnr, timeout, implied, unknown")
+        dict[str, int],
+        Meta(description="retransmitted packets by trigger: nak, rnr, timeout, implied, unknown"),
     ]
     rewinds: Annotated[int, Meta(description="times the sender went back to an earlier PSN")]
     rewound_bytes: Annotated[int, Meta(description="wire bytes sent again")]
     gap_to_nak_ns: Annotated[Quantiles | None, Meta(description="gap seen to its NAK seen")]
-    nak_to_resend_ns: Annotated[Quantiles | None, Meta(description="NAK to the first packet resent")]
+    nak_to_resend_ns: Annotated[
+        Quantiles | None, Meta(description="NAK to the first packet resent")
+    ]
     timeout_ns: Annotated[
         Quantiles | None, Meta(description="silence before a resend that no NAK asked for")
     ]
 
 
-class Messages(Record):
+class Messages(Record, frozen=True):
     """Messages: a First..Last or Only; a READ request with its responses."""
 
     count: int
     incomplete: Annotated[int, Meta(description="begun but never ended, or the reverse")]
     size_bytes: Quantiles | None
     duration_ns: Annotated[Quantiles | None, Meta(description="first packet to last packet")]
-    completion_ns: Annotated[Quantiles | None, Meta(description="first packet to its ACK or last response")]
-    max_outstanding: Annotated[int | None, Meta(description="messages begun and not yet acknowledged")]
+    completion_ns: Annotated[
+        Quantiles | None, Meta(description="first packet to its ACK or last response")
+    ]
+    max_outstanding: Annotated[
+        int | None, Meta(description="messages begun and not yet acknowledged")
+    ]
 
 
-class Latency(Record):
+class Latency(Record, frozen=True):
     """Times between this flow's packets and the answers of the other side, as seen at the tap."""
 
     request_to_ack_ns: Quantiles | None
     read_to_first_response_ns: Quantiles | None
 
 
-class Congestion(Record):
+class Congestion(Record, frozen=True):
     """ECN and CNP."""
 
     ecn_capable_packets: int
@@ -200,7 +214,7 @@ class Congestion(Record):
     dscp: Annotated[dict[int, int], Meta(description="packets per DSCP, CNPs apart")]
 
 
-class IdleGaps(Record):
+class IdleGaps(Record, frozen=True):
     """Gaps between consecutive packets of a flow: where flowlet switching could act."""
 
     over_10us: int
@@ -210,7 +224,7 @@ class IdleGaps(Record):
     max_ns: int
 
 
-class Owner(Record):
+class Owner(Record, frozen=True):
     """The process that owns a queue pair."""
 
     pid: int
@@ -218,7 +232,7 @@ class Owner(Record):
     rank: int | None
 
 
-class Flow(Record, kw_only=True):
+class Flow(Record, frozen=True, kw_only=True):
     """One-way packets from one source address to one (destination address, destination QPN)."""
 
     id: int
@@ -236,19 +250,31 @@ class Flow(Record, kw_only=True):
     response_packets: Annotated[int, Meta(description="READ responses and atomic ACKs")]
     ack_packets: Annotated[int, Meta(description="ACKs and NAKs")]
     opcodes: dict[str, int]
-    path_mtu: Annotated[int | None, Meta(description="inferred; None when no First or Middle packet was seen")]
-    messages: int
-    reordered_packets: Annotated[int | None, Meta(description="original transmissions that came late")]
-    retransmitted_packets: Annotated[int | None, Meta(description="sent again, seen here once or more before or not")]
-    recovered_packets: Annotated[
-        int | None, Meta(description="retransmitted, the original never came here: lost before the tap")
+    path_mtu: Annotated[
+        int | None, Meta(description="inferred; None when no First or Middle packet was seen")
     ]
-    duplicate_packets: Annotated[int | None, Meta(description="the same transmission twice: network")]
-    mirror_duplicates: Annotated[int | None, Meta(description="the same transmission mirrored at two hops")]
+    messages: int
+    reordered_packets: Annotated[
+        int | None, Meta(description="original transmissions that came late")
+    ]
+    retransmitted_packets: Annotated[
+        int | None, Meta(description="sent again, seen here once or more before or not")
+    ]
+    recovered_packets: Annotated[
+        int | None,
+        Meta(description="retransmitted, the original never came here: lost before the tap"),
+    ]
+    duplicate_packets: Annotated[
+        int | None, Meta(description="the same transmission twice: network")
+    ]
+    mirror_duplicates: Annotated[
+        int | None, Meta(description="the same transmission mirrored at two hops")
+    ]
     tap_copies: Annotated[int, Meta(description="copies of packets already counted at another tap")]
     missing_packets: Annotated[int | None, Meta(description="PSNs never seen by the end")]
     capture_loss_suspected_packets: Annotated[
-        int | None, Meta(description="of the missing: acknowledged by the peer, so they arrived there")
+        int | None,
+        Meta(description="of the missing: acknowledged by the peer, so they arrived there"),
     ]
     sequence_restarts: int
     naks: Annotated[int, Meta(description="NAKs this flow carried (PSN error and others, not RNR)")]
@@ -275,7 +301,7 @@ class Flow(Record, kw_only=True):
     notes: list[str] = []
 
 
-class Connection(Record):
+class Connection(Record, frozen=True):
     """Two flows of one pair of queue pairs."""
 
     id: int
@@ -294,7 +320,7 @@ class Connection(Record):
     read_responses_missing: int | None
 
 
-class Imbalance(Record):
+class Imbalance(Record, frozen=True):
     """How unevenly one set of parallel paths was used."""
 
     name: str
@@ -317,7 +343,7 @@ class Imbalance(Record):
     shares: list[PathShare]
 
 
-class Event(Record):
+class Event(Record, frozen=True):
     """Something worth a look, with where to find it."""
 
     time_ns: int
@@ -328,7 +354,7 @@ class Event(Record):
     text: str
 
 
-class Series(Record):
+class Series(Record, frozen=True):
     """Totals in fixed windows; all lists are equally long."""
 
     window_ns: int
@@ -342,10 +368,12 @@ class Series(Record):
     ecn_marked_packets: list[int]
     cnps: list[int]
     naks: list[int]
-    tap_wire_bytes: Annotated[dict[str, list[int]], Meta(description="bytes per tap; empty for one tap")]
+    tap_wire_bytes: Annotated[
+        dict[str, list[int]], Meta(description="bytes per tap; empty for one tap")
+    ]
 
 
-class Analysis(Record, kw_only=True):
+class Analysis(Record, frozen=True, kw_only=True):
     """Everything `rocescope analyze` found."""
 
     schema_version: str = SCHEMA_VERSION
@@ -358,4 +386,6 @@ class Analysis(Record, kw_only=True):
     events: list[Event]
     events_omitted: int
     series: Series
-    warnings: Annotated[list[str], Meta(description="what limits trust in these results, first things first")]
+    warnings: Annotated[
+        list[str], Meta(description="what limits trust in these results, first things first")
+    ]

@@ -137,7 +137,7 @@ class Summary:
             response_packets=int(record["response_packets"]),
             ack_packets=int(record["ack_packets"]),
             opcodes={
-                opcode_name(op): int(t.opcodes[f, op]) for op in np.flatnonzero(t.opcodes[f])
+                opcode_name(int(op)): int(t.opcodes[f, op]) for op in np.flatnonzero(t.opcodes[f])
             },
             path_mtu=int(record["path_mtu"]) or None,
             messages=messages.count,
@@ -241,7 +241,7 @@ class Summary:
     def _connections(self) -> tuple[dict[int, int], list[Connection]]:
         t = self._m.tracker
         of: dict[int, int] = {}
-        connections = []
+        connections: list[Connection] = []
         services = t.find(self._m.cm.services)
         service_of = {services[key]: self._m.cm.services[key] for key in services}
         for f in np.flatnonzero(t.flows["peer"] >= 0).tolist():

@@ -64,9 +64,7 @@ class Tracked:
     def keys(self):
         """(source, destination, destination QPN) of every flow."""
         text = self.endpoints.text
-        return [
-            (text(f["src"]), text(f["dst"]), int(f["dest_qp"])) for f in self.tracker.flows
-        ]
+        return [(text(f["src"]), text(f["dst"]), int(f["dest_qp"])) for f in self.tracker.flows]
 
 
 @cache

@@ -17,9 +17,9 @@ from ..frames import (
     LINKTYPE_LINUX_SLL2,
     LINKTYPE_RAW,
 )
-from ..kernel import inlined
+from ..kernel import Int, inlined
 from ..packets import U8
-from .load import Int, be16, byte
+from .load import be16, byte
 from .outcomes import BAD_IP_HEADER, BAD_VLAN, TRUNCATED_IP, TRUNCATED_LINK, UNKNOWN_LINK_TYPE
 
 ETHERTYPE_IPV4 = 0x0800

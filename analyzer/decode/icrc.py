@@ -14,9 +14,9 @@ from typing import Final
 
 import numpy as np
 
-from ..kernel import inlined, kernel
+from ..kernel import Int, inlined, kernel
 from ..packets import U8, U32
-from .load import Int, byte
+from .load import byte
 
 SCRATCH_BYTES = 128
 """Room for the masked headers: eight ones, IPv4 with options 60, UDP 8, BTH 12."""

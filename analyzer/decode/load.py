@@ -8,15 +8,10 @@ float64. The caller has checked that all bytes lie inside the frame.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
 
-from ..kernel import inlined
+from ..kernel import Int, inlined
 from ..packets import U8
-
-Int: TypeAlias = Any
-"""A signed integer: int and np.int64 are one type in a kernel, but not to a type checker."""
 
 
 @inlined

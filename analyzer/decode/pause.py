@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel import kernel
+from ..kernel import Int, kernel
 from ..packets import I64, U8
-from .load import Int, be16
+from .load import be16
 from .outcomes import OTHER_ETHERTYPE, PAUSE, TRUNCATED_PAUSE
 
 GLOBAL_PAUSE_OPCODE = 0x0001

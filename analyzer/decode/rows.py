@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..endpoints import IPV4_MAPPED, EndpointArrays, has_room, intern
-from ..kernel import inlined, kernel
+from ..kernel import Int, inlined, kernel
 from ..opcodes import KNOWN, OPCODE_CLASS
 from ..packets import (
     FIRST_FRAGMENT,
@@ -43,7 +43,7 @@ from .headers import (
 )
 from .icrc import SCRATCH_BYTES, icrc
 from .layout import BTH_BYTES, ICRC_BYTES, LAYOUT
-from .load import Int, be16, be32, be64, byte
+from .load import be16, be32, be64, byte
 from .pause import pause_frame
 
 UDP_BYTES = 8

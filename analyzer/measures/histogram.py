@@ -163,9 +163,7 @@ class HistogramPool:
         return int(self.arrays.row[flow, kind]) if flow < self.flows else -1
 
 
-def _quantile(
-    cumulative: NDArray[np.int64], count: int, q: float, low: int, high: int
-) -> float:
+def _quantile(cumulative: NDArray[np.int64], count: int, q: float, low: int, high: int) -> float:
     """Value below which the fraction q lies: position in its bucket by linear interpolation."""
     rank = q * (count - 1)
     bucket = int(np.searchsorted(cumulative, rank, side="right"))

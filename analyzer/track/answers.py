@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernel import inlined, subkernel
+from ..kernel import Int, inlined, subkernel
 from ..measures.histogram import observe
 from ..opcodes import (
     ACKNOWLEDGE,
@@ -45,7 +45,7 @@ _HITS_NEEDED = 3
 
 
 @inlined
-def rdma_udp_sport(qp_a: int, qp_b: int) -> int:
+def rdma_udp_sport(qp_a: Int, qp_b: Int) -> Int:
     """UDP source port that Linux drivers compute from both QP numbers.
 
     `rdma_calc_flow_label` and `rdma_flow_label_to_udp_sport` of the kernel's
@@ -59,17 +59,17 @@ def rdma_udp_sport(qp_a: int, qp_b: int) -> int:
 
 
 @inlined
-def _was_sent(state: Any, f: int, psn: int) -> bool:
+def _was_sent(state: Any, f: Int, psn: Int) -> bool:
     """True when flow `f` can have sent a request with this PSN lately."""
     stream = state.streams[2 * f + REQUESTS]
     if not stream.started:
         return False
     distance = psn_distance(psn, stream.next)
-    return -OUTSTANDING <= distance < 0
+    return bool(-OUTSTANDING <= distance < 0)
 
 
 @subkernel
-def _look_for_peer(state: Any, f: int, psn: int) -> None:
+def _look_for_peer(state: Any, f: Int, psn: Int) -> None:
     """One more hint, PSN `psn`, at whom flow `f` answers; pairs them when it is certain enough."""
     flow = state.flows[f]
     flow.pairing_tries += 1
@@ -108,8 +108,8 @@ def _look_for_peer(state: Any, f: int, psn: int) -> None:
 
 @subkernel
 def hear_answer(
-    state: Any, histograms: Any, f: int, bits: int, aeth: int, psn: int, time: int
-) -> int:
+    state: Any, histograms: Any, f: Int, bits: Int, aeth: Int, psn: Int, time: Int
+) -> Int:
     """Take in an ACK, NAK or first response that flow `f` carries.
 
     Returns the event it is, or -1.
@@ -154,7 +154,7 @@ def hear_answer(
 
 
 @subkernel
-def _hear_nak(state: Any, histograms: Any, f: int, code: int, psn: int, time: int) -> None:
+def _hear_nak(state: Any, histograms: Any, f: Int, code: Int, psn: Int, time: Int) -> None:
     """Flow `f` is told that the receiver misses `psn` (or cannot serve it)."""
     flow = state.flows[f]
     flow.nak_codes[min(code, 7)] += 1

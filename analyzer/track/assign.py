@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel import inlined, subkernel
+from ..kernel import Int, inlined, subkernel
 from ..opcodes import FULL, OPCODE_CLASS, SEQUENCED
 from ..packets import IPV6
 from .state import USED_FLOWS, USED_PAIRS, State
@@ -18,7 +18,7 @@ _MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)  # from the splitmix64 finaliser
 
 
 @inlined
-def _mixed(a: int, b: int, c: int) -> int:
+def _mixed(a: Int, b: Int, c: Int) -> Int:
     """A well-mixed non-negative number of three 32-bit fields."""
     h = (np.uint64(a) << _SHIFT_2) | np.uint64(b)
     h ^= np.uint64(c) * _MULTIPLIER
@@ -29,7 +29,7 @@ def _mixed(a: int, b: int, c: int) -> int:
 
 
 @inlined
-def _pair_of(state: Any, pair_slots: Any, src: int, dst: int) -> int:
+def _pair_of(state: Any, pair_slots: Any, src: Int, dst: Int) -> Int:
     """Index of the host pair, made when new."""
     low, high = min(src, dst), max(src, dst)
     mask = len(pair_slots) - 1
@@ -51,8 +51,8 @@ def _pair_of(state: Any, pair_slots: Any, src: int, dst: int) -> int:
 
 @subkernel
 def _new_flow(
-    state: Any, pair_slots: Any, src: int, dst: int, dest_qp: int, time: int, ipv6: int
-) -> int:
+    state: Any, pair_slots: Any, src: Int, dst: Int, dest_qp: Int, time: Int, ipv6: Int
+) -> Int:
     index = state.used[USED_FLOWS]
     state.used[USED_FLOWS] += 1
     flow = state.flows[index]
@@ -83,9 +83,9 @@ def assign(
     payload_bytes: NDArray[np.uint32],
     decode_flags: NDArray[np.uint8],
     time_ns: NDArray[np.int64],
-    start: int,
+    start: Int,
     flow_of_row: NDArray[np.int32],
-) -> int:
+) -> Int:
     """Fill `flow_of_row[start:]` and learn the path MTU of flows and host pairs.
 
     Returns the row it stopped at: the number of rows, or less when the tables

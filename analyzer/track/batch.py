@@ -19,7 +19,7 @@ AHEAD = 2
 REORDERED = 3
 """Below the next expected PSN, never seen before: the original transmission, late (RFC 4737)."""
 RECOVERED = 4
-"""Below the next expected PSN, never seen before: a retransmission; the original was lost before the tap."""
+"""Below the next expected PSN, never seen before: sent again, the first one lost before the tap."""
 RETRANSMITTED = 5
 """Seen before and sent again by the source."""
 DUPLICATE = 6

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernel import subkernel
+from ..kernel import Int, subkernel
 from .batch import DUPLICATE, MIRROR_DUPLICATE, NOT_SEQUENCED, TAP_COPY
 from .sequence import tells_transmissions_apart
 from .state import RECENT_ENTRIES, USED_RECENTS
@@ -15,8 +15,8 @@ from .window import tap_bit
 
 @subkernel
 def judge_unordered(
-    state: Any, flow: Any, psn: int, opcode: int, ip_id: int, hop_limit: int, tap: int
-) -> int:
+    state: Any, flow: Any, psn: Int, opcode: Int, ip_id: Int, hop_limit: Int, tap: Int
+) -> Int:
     """Verdict on a packet whose order cannot be judged: new, or the same one once more.
 
     Compares with the latest packet of the flow in the same place of a small

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..kernel import inlined, subkernel
+from ..kernel import Int, inlined, subkernel
 from ..measures.histogram import observe
 from .state import BYTE_OFFSET, EXTENT, GAP_PACKETS, GAP_TIME, LATE_TIME, STACK
 from .window import bytes_beyond
 
 
 @inlined
-def note_in_order(stream: Any) -> int:
+def note_in_order(stream: Any) -> Int:
     """Count an in-order arrival; returns its index."""
     index = stream.arrivals
     stream.arrivals += 1
@@ -25,7 +25,7 @@ def note_in_order(stream: Any) -> int:
 
 
 @subkernel
-def note_late(state: Any, histograms: Any, flow: int, stream: Any, at: int, time: int) -> int:
+def note_late(state: Any, histograms: Any, flow: Int, stream: Any, at: Int, time: Int) -> Int:
     """Count a late arrival whose missing slot is `at`; returns its index.
 
     Extent (section 4.2), late time (4.3), byte offset (4.4), gaps between
@@ -64,7 +64,7 @@ def note_late(state: Any, histograms: Any, flow: int, stream: Any, at: int, time
 
 
 @inlined
-def _latest_lower(stream: Any, dense: int, jump: int) -> int:
+def _latest_lower(stream: Any, dense: Int, jump: Int) -> Int:
     """Index of the latest earlier arrival with a lower number.
 
     Arrivals before `jump` are all lower; from `jump` on only other late
@@ -82,7 +82,7 @@ def _latest_lower(stream: Any, dense: int, jump: int) -> int:
 
 
 @inlined
-def _push_late(stream: Any, dense: int, index: int) -> None:
+def _push_late(stream: Any, dense: Int, index: Int) -> None:
     if stream.late_depth == STACK:
         stream.floor_dense = stream.late_dense[0]
         stream.floor_arrival = stream.late_arrival[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernel import inlined, subkernel
+from ..kernel import Int, inlined, subkernel
 from ..measures.histogram import observe
 from ..psn import psn_add, psn_distance
 from .state import (
@@ -28,7 +28,7 @@ SILENCE_NS = 100_000
 
 
 @inlined
-def await_resend(flow: Any, kind: int, psn: int, time: int) -> None:
+def await_resend(flow: Any, kind: Int, psn: Int, time: Int) -> None:
     """Remember a NAK (NAK_PSN or NAK_RNR) until the sender acts on it."""
     at = np.int64(flow.nak_next)
     flow.nak_kind[at] = kind
@@ -38,7 +38,7 @@ def await_resend(flow: Any, kind: int, psn: int, time: int) -> None:
 
 
 @inlined
-def asked_for(flow: Any, psn: int) -> int:
+def asked_for(flow: Any, psn: Int) -> Int:
     """Which remembered NAK a resend of `psn` answers, -1 if none.
 
     One that names this PSN, or else the nearest before it: what was sent
@@ -56,11 +56,11 @@ def asked_for(flow: Any, psn: int) -> int:
 @subkernel
 def note_resend(
     histograms: Any,
-    f: int,
+    f: Int,
     flow: Any,
-    psn: int,
-    wire_bytes: int,
-    time: int,
+    psn: Int,
+    wire_bytes: Int,
+    time: Int,
     implied: bool,
     late: bool,
 ) -> bool:

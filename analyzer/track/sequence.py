@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernel import inlined, subkernel
+from ..kernel import Int, inlined, subkernel
 from ..measures.density import density_push
 from ..opcodes import BEGINS, FULL, READ_REQUEST
 from ..psn import id_distance, psn_add, psn_distance
@@ -45,7 +45,7 @@ TWIN_WITHIN_NS = 20_000
 time and directly behind the original; later, as sent again."""
 
 SKIPPED_KEPT = 32
-"""How many PSNs before the first one, or passed over without need, are known again when they come."""
+"""PSNs before the first one, or passed over without need, that are known again if they come."""
 
 _SMALLEST_PATH_MTU = 256
 
@@ -54,23 +54,23 @@ _SMALLEST_PATH_MTU = 256
 def dates_transmissions(flow: Any) -> bool:
     """True when the flow's IPv4 identifications move forward, so that they date transmissions."""
     others = flow.ids_other + flow.ids_same
-    return flow.ipv6 == 0 and flow.ids_ascending >= 8 and flow.ids_ascending > 16 * others
+    return bool(flow.ipv6 == 0 and flow.ids_ascending >= 8 and flow.ids_ascending > 16 * others)
 
 
 @inlined
 def tells_transmissions_apart(flow: Any) -> bool:
     """True when different packets of the flow carry different IPv4 identifications."""
-    return flow.ipv6 == 0 and flow.ids_same * 16 <= flow.ids_ascending + flow.ids_other
+    return bool(flow.ipv6 == 0 and flow.ids_same * 16 <= flow.ids_ascending + flow.ids_other)
 
 
 @inlined
-def reserved_psns(length: int, path_mtu: int) -> int:
+def reserved_psns(length: Int, path_mtu: Int) -> Int:
     """PSNs that a READ of `length` bytes reserves for its responses (at least one)."""
     return max(1, (length + path_mtu - 1) // path_mtu)
 
 
 @inlined
-def _path_mtu(state: Any, flow: Any) -> int:
+def _path_mtu(state: Any, flow: Any) -> Int:
     """Best knowledge of the connection's path MTU; 0 while nothing is known."""
     if flow.path_mtu > 0:
         return flow.path_mtu
@@ -80,7 +80,7 @@ def _path_mtu(state: Any, flow: Any) -> int:
 
 
 @inlined
-def _advance(state: Any, flow: Any, stream: Any, psn: int, bits: int, dma_length: int) -> None:
+def _advance(state: Any, flow: Any, stream: Any, psn: Int, bits: Int, dma_length: Int) -> None:
     """Move the next expected PSN behind a packet that is the newest of its stream."""
     stream.mid_message = 1 if bits & FULL else 0
     stream.read_pending = 0
@@ -98,7 +98,7 @@ def _advance(state: Any, flow: Any, stream: Any, psn: int, bits: int, dma_length
 
 
 @inlined
-def _resolve_read(stream: Any, psn: int) -> None:
+def _resolve_read(stream: Any, psn: Int) -> None:
     """After a READ of unknown path MTU: accept the PSN that one of the path MTUs explains.
 
     Any other PSN is accepted too: without the path MTU nothing says that one is missing.
@@ -109,7 +109,7 @@ def _resolve_read(stream: Any, psn: int) -> None:
 
 
 @inlined
-def _gap_is_certain(state: Any, flow: Any, stream: Any, which: int, bits: int) -> bool:
+def _gap_is_certain(state: Any, flow: Any, stream: Any, which: Int, bits: Int) -> bool:
     """True when every PSN between the expected and the present packet must exist in this stream.
 
     Requests are consecutive. Responses are consecutive within one READ; between
@@ -122,7 +122,7 @@ def _gap_is_certain(state: Any, flow: Any, stream: Any, which: int, bits: int) -
     if flow.peer < 0:
         return False
     peer = state.flows[flow.peer]
-    return peer.read_requests == peer.request_packets
+    return bool(peer.read_requests == peer.request_packets)
 
 
 @subkernel
@@ -130,14 +130,14 @@ def _start(
     state: Any,
     flow: Any,
     stream: Any,
-    psn: int,
-    bits: int,
-    dma_length: int,
-    ip_id: int,
-    hop_limit: int,
-    payload: int,
-    tap: int,
-    time: int,
+    psn: Int,
+    bits: Int,
+    dma_length: Int,
+    ip_id: Int,
+    hop_limit: Int,
+    payload: Int,
+    tap: Int,
+    time: Int,
 ) -> None:
     """Begin the stream at this packet; PSNs just before it may still come, late."""
     if stream.started:
@@ -162,17 +162,17 @@ def judge(
     state: Any,
     histograms: Any,
     densities: Any,
-    f: int,
-    which: int,
-    psn: int,
-    bits: int,
-    dma_length: int,
-    ip_id: int,
-    hop_limit: int,
-    payload: int,
-    tap: int,
-    time: int,
-) -> int:
+    f: Int,
+    which: Int,
+    psn: Int,
+    bits: Int,
+    dma_length: Int,
+    ip_id: Int,
+    hop_limit: Int,
+    payload: Int,
+    tap: Int,
+    time: Int,
+) -> Int:
     """Verdict on one sequenced packet of flow `f` in stream `which`; moves the stream on."""
     flow = state.flows[f]
     stream = state.streams[2 * f + which]
@@ -220,8 +220,8 @@ def judge(
 
 @subkernel
 def _jump(
-    state: Any, flow: Any, stream: Any, which: int, distance: int, bits: int, ip_id: int, time: int
-) -> int:
+    state: Any, flow: Any, stream: Any, which: Int, distance: Int, bits: Int, ip_id: Int, time: Int
+) -> Int:
     """Pass over `distance` PSNs; returns AHEAD when at least one of them must exist."""
     first, dense = stream.next, stream.next_dense
     missing = distance
@@ -243,18 +243,18 @@ def _fill(
     state: Any,
     histograms: Any,
     densities: Any,
-    f: int,
+    f: Int,
     flow: Any,
     stream: Any,
-    which: int,
-    at: int,
-    psn: int,
-    ip_id: int,
-    hop_limit: int,
-    payload: int,
-    tap: int,
-    time: int,
-) -> int:
+    which: Int,
+    at: Int,
+    psn: Int,
+    ip_id: Int,
+    hop_limit: Int,
+    payload: Int,
+    tap: Int,
+    time: Int,
+) -> Int:
     """A PSN that was passed over arrives: the original, late, or a retransmission of a lost one?"""
     slot = state.slots[at]
     was_missing = slot.state == MISSING
@@ -285,14 +285,14 @@ def _seen_again(
     state: Any,
     flow: Any,
     stream: Any,
-    at: int,
-    psn: int,
-    ip_id: int,
-    hop_limit: int,
-    tap: int,
-    time: int,
-) -> int:
-    """A PSN seen before: copied by a tap, by a mirror, by the network, or sent again by its source?"""
+    at: Int,
+    psn: Int,
+    ip_id: Int,
+    hop_limit: Int,
+    tap: Int,
+    time: Int,
+) -> Int:
+    """A PSN seen before: a copy by tap, mirror or network, or sent again by its source?"""
     slot = state.slots[at]
     bit = tap_bit(tap)
     new_here = slot.taps & bit == np.uint64(0) or (tap >= 63 and tap != slot.tap)
@@ -324,8 +324,8 @@ def _seen_again(
 
 
 @inlined
-def _older_than_the_window(state: Any, flow: Any, stream: Any, ip_id: int) -> int:
-    """A PSN whose slot is gone. Missing PSNs keep theirs, so it was seen, or lies before the start."""
+def _older_than_the_window(state: Any, flow: Any, stream: Any, ip_id: Int) -> Int:
+    """A PSN whose slot is gone. Missing ones keep theirs: it was seen, or is before the start."""
     if len(state.copies) > 1 and dates_transmissions(flow):
         if id_distance(ip_id, flow.last_id) < 0:  # sent before what already came: a slower tap
             return TAP_COPY

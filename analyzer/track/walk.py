@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel import inlined, subkernel
+from ..kernel import Int, inlined, subkernel
 from ..opcodes import (
     ACKNOWLEDGE,
     BEGINS,
@@ -55,7 +55,7 @@ _CNP_OPCODE = 0x81
 
 @inlined
 def _record(
-    state: Any, kind: int, f: int, time: int, frame_number: int, tap: int, psn: int, value: int
+    state: Any, kind: Int, f: Int, time: Int, frame_number: Int, tap: Int, psn: Int, value: Int
 ) -> None:
     """Keep an event for the report; beyond MAX_EVENTS it is only counted."""
     if state.used[USED_EVENTS] >= MAX_EVENTS:
@@ -73,7 +73,7 @@ def _record(
 
 
 @inlined
-def _note_id(flow: Any, verdict: int, ip_id: int, overtaken: bool) -> None:
+def _note_id(flow: Any, verdict: Int, ip_id: Int, overtaken: bool) -> None:
     """Learn whether the flow's IPv4 identifications move forward (see sequence.py).
 
     Only the newest packets count: late ones and duplicates say nothing about the counter.
@@ -100,10 +100,10 @@ def walk(
     densities: Any,
     table: Any,
     opcodes: NDArray[np.int64],
-    start: int,
+    start: Int,
     flow_of_row: NDArray[np.int32],
     verdict_of_row: NDArray[np.uint8],
-) -> int:
+) -> Int:
     """Judge rows `start` and on; fills `verdict_of_row` and the flows' counts.
 
     `table` is a `Columns` tuple. Returns the row it stopped at: the number of

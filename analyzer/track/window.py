@@ -1,4 +1,4 @@
-"""The recent PSNs of a stream: a ring of slots that never forgets a missing PSN if it can help it."""
+"""The recent PSNs of a stream: a ring of slots that tries never to forget a missing PSN."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernel import inlined, subkernel
+from ..kernel import Int, inlined, subkernel
 from ..psn import psn_add, psn_distance
 from .state import (
     EMPTY,
@@ -20,22 +20,22 @@ from .state import (
 
 
 @inlined
-def slot_of(stream: Any, psn: int) -> int:
+def slot_of(stream: Any, psn: Int) -> Int:
     """Where a PSN's slot is; whether it is there, `state.slots[..].psn == psn` tells."""
     return np.int64(stream.window) + (psn & ((1 << np.int64(stream.window_bits)) - 1))
 
 
 @inlined
-def holds(state: Any, stream: Any, psn: int) -> bool:
+def holds(state: Any, stream: Any, psn: Int) -> bool:
     """True when the window still knows this PSN."""
     if stream.window_bits == 0:
         return False
     slot = state.slots[slot_of(stream, psn)]
-    return slot.state != EMPTY and slot.psn == psn
+    return bool(slot.state != EMPTY and slot.psn == psn)
 
 
 @subkernel
-def _new_window(state: Any, stream: Any, bits: int) -> None:
+def _new_window(state: Any, stream: Any, bits: Int) -> None:
     """Move the stream to a fresh window of 2^bits slots, with the slots that it had.
 
     The caller has checked that the pool holds them.
@@ -53,7 +53,7 @@ def _new_window(state: Any, stream: Any, bits: int) -> None:
 
 
 @inlined
-def claim(state: Any, flow: Any, stream: Any, psn: int) -> int:
+def claim(state: Any, flow: Any, stream: Any, psn: Int) -> Int:
     """The slot where `psn` may be written; makes the window larger before a missing PSN is lost."""
     if stream.window_bits == 0:
         _new_window(state, stream, state.used[FIRST_WINDOW])
@@ -90,15 +90,15 @@ def forget_missing(state: Any, flow: Any, stream: Any) -> None:
 @inlined
 def write_seen(
     state: Any,
-    at: int,
-    psn: int,
-    ip_id: int,
-    hop_limit: int,
-    payload: int,
-    tap: int,
-    arrival: int,
-    time: int,
-    dense: int,
+    at: Int,
+    psn: Int,
+    ip_id: Int,
+    hop_limit: Int,
+    payload: Int,
+    tap: Int,
+    arrival: Int,
+    time: Int,
+    dense: Int,
 ) -> None:
     """Record the first sight of a PSN in its slot."""
     slot = state.slots[at]
@@ -119,15 +119,15 @@ def open_gap(
     state: Any,
     flow: Any,
     stream: Any,
-    first: int,
-    count: int,
-    slot_state: int,
-    arrival: int,
-    time: int,
-    ip_id: int,
-    dense: int,
+    first: Int,
+    count: Int,
+    slot_state: Int,
+    arrival: Int,
+    time: Int,
+    ip_id: Int,
+    dense: Int,
 ) -> None:
-    """Record `count` PSNs from `first` on as MISSING or SKIPPED, with the packet that jumped over them."""
+    """Record `count` PSNs from `first` on as MISSING or SKIPPED, and the packet that jumped."""
     for k in range(count):
         psn = psn_add(first, k)
         slot = state.slots[claim(state, flow, stream, psn)]
@@ -142,8 +142,8 @@ def open_gap(
 
 
 @subkernel
-def bytes_beyond(state: Any, stream: Any, psn: int) -> int:
-    """Payload bytes of packets seen with higher PSNs: what a receiver holds while waiting for `psn`.
+def bytes_beyond(state: Any, stream: Any, psn: Int) -> Int:
+    """Payload bytes seen with higher PSNs: what a receiver holds while it waits for `psn`.
 
     While `psn` has a slot no packet beyond it has lost its own, so this is
     exact: RFC 4737 section 4.4.
@@ -165,6 +165,6 @@ def bytes_beyond(state: Any, stream: Any, psn: int) -> int:
 
 
 @inlined
-def tap_bit(tap: int) -> int:
+def tap_bit(tap: Int) -> Int:
     """The tap's bit in a slot's set of taps."""
     return np.uint64(1) << np.uint64(min(tap, 63))

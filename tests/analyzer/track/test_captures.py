@@ -12,7 +12,14 @@ from captures import DATA, Tracked, tracked, truth
 from rocescope.analyzer.track import state
 from rocescope.analyzer.track.batch import IN_ORDER, NOT_SEQUENCED, TAP_COPY
 
-ANOMALIES = ("reordered", "recovered", "retransmitted", "duplicates", "mirror_duplicates", "restarts")
+ANOMALIES = (
+    "reordered",
+    "recovered",
+    "retransmitted",
+    "duplicates",
+    "mirror_duplicates",
+    "restarts",
+)
 
 CLEAN = ["c04", "c05", "c07", "c08", "c10", "c13", "c15", "c16", "c23", "i13"]
 
@@ -42,9 +49,7 @@ def test_loss_seen_before_it_happens():
     """Tap A sees every packet sent: the sender's go-back-N and nothing missing."""
     found = tracked("i01_write_loss0.5_AtoB.atA")
     run, facts = truth("i01")
-    sent_twice = sum(
-        f["request_psns_repeated"] for f in facts["captures"]["atA"]["streams"]
-    )
+    sent_twice = sum(f["request_psns_repeated"] for f in facts["captures"]["atA"]["streams"])
     assert found.total("retransmitted") == sent_twice == 11210
     assert found.total("recovered") == found.total("reordered") == found.missing() == 0
     # Every NAK the receiver counted made the sender go back.
@@ -112,7 +117,9 @@ def test_reordering_by_the_network():
 def test_duplicates_of_the_network():
     found = tracked("i04")
     run, facts = truth("i04")
-    gained = facts["between_the_two_captures"]["A_to_B_gained (duplicated or altered in the network)"]
+    gained = facts["between_the_two_captures"][
+        "A_to_B_gained (duplicated or altered in the network)"
+    ]
     counted = run["rxe_hw_counters_delta"]["B"]["rxe0"]["duplicate_request"]
     assert found.total("duplicates") == gained["packets"] == counted == 201
     others = [f for f in ANOMALIES if f != "duplicates"]

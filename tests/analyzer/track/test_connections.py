@@ -31,7 +31,18 @@ def pairs(found):
     }
 
 
-PERFTEST = ["c04", "c05", "c15", "c16", "c23", "i01_write_loss0.5_AtoB.atB", "i03", "i04", "i13", "n05"]
+PERFTEST = [
+    "c04",
+    "c05",
+    "c15",
+    "c16",
+    "c23",
+    "i01_write_loss0.5_AtoB.atB",
+    "i03",
+    "i04",
+    "i13",
+    "n05",
+]
 
 
 @pytest.mark.parametrize("name", PERFTEST)
@@ -118,7 +129,10 @@ def test_a_lone_pair_needs_more_than_one_answer():
 def test_nak_tells_the_sender_what_is_missing():
     rows = [{"psn": psn, "opcode": WRITE_ONLY} for psn in range(10)]
     rows += [{"answer": True, "psn": p, "opcode": ACK, "syndrome": 0x1F} for p in (1, 3, 5)]
-    rows += [{"psn": 11}, {"answer": True, "psn": 10, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}]
+    rows += [
+        {"psn": 11},
+        {"answer": True, "psn": 10, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR},
+    ]
     rows += [{"psn": 10}, {"psn": 11}]
     tracker = FlowTracker()
     track(tracker, packets(rows))

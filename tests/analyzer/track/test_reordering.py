@@ -24,9 +24,7 @@ def disordered(draw):
     """(send positions in order of arrival, positions that come twice): loss, delay, duplicates."""
     count = draw(st.integers(2, 150))
     spread = draw(st.sampled_from([0, 1, 3, 12, 60]))
-    delay = draw(
-        st.lists(st.integers(0, spread), min_size=count, max_size=count)
-    )
+    delay = draw(st.lists(st.integers(0, spread), min_size=count, max_size=count))
     keep = draw(st.lists(st.sampled_from([True] * 9 + [False]), min_size=count, max_size=count))
     order = sorted((i for i in range(count) if keep[i]), key=lambda i: (i + delay[i], i))
     if not order or order[0] > SLACK:

@@ -56,7 +56,9 @@ def read(psn, mtu, length):
     count = max(1, -(-length // mtu))
     rows = [{"psn": psn, "opcode": READ_REQUEST, "dma_length": length, "payload_bytes": 0}]
     for i in range(count):
-        name = READ_ONLY if count == 1 else {0: READ_FIRST, count - 1: READ_LAST}.get(i, READ_MIDDLE)
+        name = (
+            READ_ONLY if count == 1 else {0: READ_FIRST, count - 1: READ_LAST}.get(i, READ_MIDDLE)
+        )
         size = min(mtu, length - i * mtu)
         rows.append({"answer": True, "psn": psn + i, "opcode": name, "payload_bytes": size})
     return rows, count
@@ -186,7 +188,16 @@ def test_resend_and_late_original_are_told_apart_by_identification():
     rows += [{"psn": 23, "ip_id": 24}, {"psn": 24, "ip_id": 25}, {"psn": 26, "ip_id": 27}]
     rows += [{"psn": 25, "ip_id": 26}, {"psn": 27, "ip_id": 28}]
     _, found = verdicts(rows)
-    assert found[20:] == [AHEAD, RECOVERED, IN_ORDER, IN_ORDER, IN_ORDER, AHEAD, REORDERED, IN_ORDER]
+    assert found[20:] == [
+        AHEAD,
+        RECOVERED,
+        IN_ORDER,
+        IN_ORDER,
+        IN_ORDER,
+        AHEAD,
+        REORDERED,
+        IN_ORDER,
+    ]
 
 
 class TestWithoutIdentification:
