@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from .analyzer.errors import RocescopeError, UsageError
 
+_OUTPUTS = ("-o", "--output", "-w", "--write")
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
@@ -29,6 +30,13 @@ EXPORT_EXAMPLES = """\
 Examples:
   rocescope export capture.pcap -o packets.parquet
   rocescope export capture.pcap -o acks.arrow --filter 'opcode == RC_ACK'
+"""
+CAPTURE_EXAMPLES = """\
+Examples:
+  sudo rocescope capture eth2 -w roce.pcapng
+  sudo rocescope capture eth2 eth3 --hook xdp -w - | rocescope analyze -
+  sudo rocescope capture eth2 -w roce.pcapng --rotate-size 1GB --files 10
+  sudo rocescope capture eth2 -w one.pcapng --filter 'qp == 0x1a2b or cnp' --duration 10s
 """
 SCHEMA_EXAMPLES = """\
 Examples:
@@ -58,6 +66,7 @@ app = App(
 app["--help"].group = app["--version"].group = "Options"
 for _name, _help, _examples in (
     ("analyze", "Report what every queue pair in the captures did.", ANALYZE_EXAMPLES),
+    ("capture", "Capture RoCE packets of interfaces into a pcapng file.", CAPTURE_EXAMPLES),
     ("export", "Write one row per RoCE packet to a Parquet or Arrow file.", EXPORT_EXAMPLES),
     ("schema", "Print the JSON Schema of the results of analyze.", SCHEMA_EXAMPLES),
 ):
@@ -100,7 +109,7 @@ def _standard_streams(arguments: list[str]) -> list[str]:
     """`-` as the file it stands for; the parser would take it for an option."""
     before = ["", *arguments]
     return [
-        word if word != "-" else "/dev/stdout" if previous in ("-o", "--output") else "/dev/stdin"
+        word if word != "-" else "/dev/stdout" if previous in _OUTPUTS else "/dev/stdin"
         for previous, word in zip(before, arguments, strict=False)
     ]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import array
 import fcntl
 import socket
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ..analyzer.errors import CaptureError, UsageError
 from .namespaces import in_namespace
@@ -39,9 +41,7 @@ def find_interfaces(names: Sequence[str], namespace: str | None = None) -> list[
     found: list[Interface] = []
     for text in names:
         where, _, name = text.rpartition(":")
-        interface = in_namespace(
-            where or namespace, lambda n=name, w=where: _find(n, w or namespace)
-        )
+        interface = in_namespace(where or namespace, partial(_find, name, where or namespace))
         if interface in found:
             raise UsageError(f"interface {text} is given twice")
         found.append(interface)
@@ -66,8 +66,6 @@ def _find(name: str, namespace: str | None) -> Interface:
 
 def _speed(name: str) -> int | None:
     """Bits per second; None where the driver does not know. From ethtool's legacy request."""
-    import array
-
     settings = array.array("B", struct.pack("I", 1).ljust(64, b"\0"))  # ETHTOOL_GSET
     address, _ = settings.buffer_info()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:

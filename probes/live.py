@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -26,6 +26,7 @@ from .attach import Attachment, Hook, attach, directions_of
 from .bcc_module import import_bcc
 from .drain import Drain
 from .interfaces import Interface, find_interfaces
+from .kernel_filter import c_condition
 from .loss import LOSS, Loss, read_loss, total
 from .program import WIDE_SNAP, Compiled, ProgramOptions
 from .ring import Ring
@@ -51,6 +52,8 @@ class LiveOptions:
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
     mirror: bool = True
     """Look for RoCE inside GRE and ERSPAN too."""
+    filter: str | None = None
+    """Which packets to export, in the language of the analyzer's filters."""
     sample: int = 1
     """Keep one packet in so many of each flow."""
     check_icrc: bool = False
@@ -77,6 +80,9 @@ class LiveSource:
         self.taps = Taps() if taps is None else taps
         self.endpoints = Endpoints() if endpoints is None else endpoints
         self.attachments: list[Attachment] = []
+        self.interfaces: list[Interface] = []
+        self.first_tap = len(self.taps)
+        """The first tap of this source; the others follow."""
         self._names = list(interfaces)
         self._stack = ExitStack()
         self._stopping = threading.Event()
@@ -101,13 +107,13 @@ class LiveSource:
         namespaces = [options.namespace, *(n.rpartition(":")[0] for n in self._names)]
         privileges.check(namespaces)
         import_bcc()
+        condition = c_condition(options.filter) if options.filter else "1"
         self.interfaces = find_interfaces(self._names, options.namespace)
         self._directions = [
             (interface, direction)
             for interface in self.interfaces
             for direction in directions_of(options.hook)
         ]
-        self._first_tap = len(self.taps)
         for interface, direction in self._directions:
             self.taps.add(_tap(interface, direction, options))
         self.decoder = Decoder(
@@ -117,7 +123,7 @@ class LiveSource:
         rings = self._create_rings()
         self._drain = Drain(rings)
         self._drain.warm_up(self.decoder)
-        self._attach(self._compile(rings))
+        self._attach(self._compile(rings, condition))
 
     def _create_rings(self) -> list[Ring]:
         size = self.options.ring_bytes or default_ring_bytes(self._cpus)
@@ -134,7 +140,7 @@ class LiveSource:
             ) from None
         return rings
 
-    def _compile(self, rings: list[Ring]) -> Compiled:
+    def _compile(self, rings: list[Ring], condition: str) -> Compiled:
         options = self.options
         rings_fd = bpf.create_map(
             bpf.MAP_ARRAY_OF_MAPS, 4, 4, len(rings), inner=rings[0].fd, name="rocescope_rings"
@@ -146,7 +152,7 @@ class LiveSource:
             bpf.MAP_PERCPU_ARRAY,
             4,
             LOSS.itemsize,
-            self._first_tap + len(self._directions),
+            self.first_tap + len(self._directions),
             name="rocescope_loss",
         )
         self._stack.callback(self._close_loss)
@@ -154,6 +160,7 @@ class LiveSource:
             snap_bytes=options.snap_bytes,
             udp_ports=options.udp_ports,
             mirror=options.mirror,
+            condition=condition,
             sample=options.sample,
         )
         return Compiled(program, rings_fd, self._loss_fd)
@@ -161,7 +168,7 @@ class LiveSource:
     def _attach(self, compiled: Compiled) -> None:
         self._stack.callback(self._detach)
         for number, (interface, direction) in enumerate(self._directions):
-            tap = self._first_tap + number
+            tap = self.first_tap + number
             self.attachments.append(attach(compiled, interface, direction, self.options.hook, tap))
 
     def _detach(self) -> None:
@@ -184,7 +191,7 @@ class LiveSource:
         gone when the next poll is asked for. An empty list says that time has passed.
         """
         while not self._stopping.is_set():
-            batches = self._drain.gather()
+            batches = self._gather()
             yield batches
             self._drain.release()
             if not self._drain.more:
@@ -196,7 +203,7 @@ class LiveSource:
         """What is left in the rings after detaching; programs may still be running then."""
         deadline = time.monotonic() + _SETTLE_S
         while True:
-            batches = self._drain.gather(whole=True)
+            batches = self._gather(whole=True)
             if batches:
                 yield batches
             self._drain.release()
@@ -205,6 +212,21 @@ class LiveSource:
                 return
             if not batches:
                 time.sleep(0.001)
+
+    def _gather(self, whole: bool = False) -> list[FrameBatch]:
+        batches = self._drain.gather(whole)
+        for batch in batches:
+            counts = np.bincount(batch.tap, minlength=len(self.taps))
+            for tap, count in zip(self.taps.items, counts.tolist(), strict=True):
+                tap.frames += count
+        return batches
+
+    def finish(self) -> None:
+        """Detach and throw away what is left in the rings: `loss()` is final then."""
+        self.stop()
+        self._detach()
+        for _ in self._rest():
+            pass
 
     def frames(self, poll_s: float = POLL_S) -> Iterator[FrameBatch]:
         """The batches of all polls, CPU after CPU; each is gone when the next is asked for."""
@@ -234,8 +256,8 @@ class LiveSource:
         return self._last_loss if self._loss_fd < 0 else self._read_loss()
 
     def _read_loss(self) -> NDArray[np.void]:
-        taps = self._first_tap + len(self._directions)
-        return read_loss(self._loss_fd, taps, self._cpus)[self._first_tap :]
+        taps = self.first_tap + len(self._directions)
+        return read_loss(self._loss_fd, taps, self._cpus)[self.first_tap :]
 
     def gone(self) -> list[Interface]:
         """Interfaces that have disappeared since the capture began."""
@@ -270,8 +292,6 @@ def _checked(options: LiveOptions) -> LiveOptions:
         raise UsageError("--sample takes one packet in N: N is at least 1")
     if not options.udp_ports or not all(0 < port < 65536 for port in options.udp_ports):
         raise UsageError("UDP ports are numbers from 1 to 65535")
-    from dataclasses import replace
-
     return replace(options, snap_bytes=snap, ring_bytes=ring)
 
 

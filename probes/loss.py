@@ -28,7 +28,10 @@ LOSS: Final = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Counters of one tap, or of several. matched = exported + ring_full + filtered + sampled_out."""
+    """Counters of one tap, or of several.
+
+    matched = exported + ring_full + filtered + sampled_out, exactly.
+    """
 
     seen: int = 0
     """Frames that passed the hook."""

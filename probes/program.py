@@ -8,6 +8,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..analyzer.errors import CaptureError
 from . import bpf
@@ -90,7 +91,7 @@ def _has_frags() -> bool:
     return kernel_version() >= (5, 18)
 
 
-def _compile(text: str) -> object:
+def _compile(text: str) -> Any:
     bcc = import_bcc()
     with stub_headers():
         try:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import mmap
 import os
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, cast
 
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
@@ -31,8 +31,8 @@ _RING_HEADER_BYTES = 8
 _DATA_AT = _RING_HEADER_BYTES + RECORD_HEADER.itemsize
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _acquire_fence(typingctx: Any) -> Any:
+@intrinsic
+def _acquire(typingctx: Any) -> Any:
     """Loads behind it see what was written before the loads in front of it were."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -42,8 +42,8 @@ def _acquire_fence(typingctx: Any) -> Any:
     return types.void(), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _release_fence(typingctx: Any) -> Any:
+@intrinsic
+def _release(typingctx: Any) -> Any:
     """Stores behind it are seen only after the loads and stores in front of it are done."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -51,6 +51,11 @@ def _release_fence(typingctx: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), generate
+
+
+# Numba passes the first parameter itself; a type checker cannot know.
+_acquire_fence: Callable[[], None] = cast("Callable[[], None]", _acquire)
+_release_fence: Callable[[], None] = cast("Callable[[], None]", _release)
 
 
 @kernel
@@ -76,7 +81,7 @@ def scan(
     place: `data` is uint8[2 * size], `words` the same memory as uint32.
     """
     rows = 0
-    position = consumer
+    position: Any = consumer  # int64, as `consumer` is
     _acquire_fence()
     while position < producer and rows < len(offset):
         at = position & mask

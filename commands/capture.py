@@ -1,0 +1,267 @@
+"""`rocescope capture`: RoCE packets of interfaces into a pcapng, by eBPF."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from ..analyzer.errors import UsageError
+from .units import parse_duration
+
+if TYPE_CHECKING:
+    from ..probes.capture_files import CaptureFiles, Rotation
+    from ..probes.live import LiveSource
+
+_STANDARD_OUTPUT = Path("/dev/stdout")
+_CHECK_EVERY_S = 1.0
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_UNITS |= {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_SIZE = re.compile(r"(\d+) *([kKmMgG]?(?:i?[bB])?)")
+
+
+def capture(
+    *interfaces: Annotated[str, Parameter(required=True, name="IFACE")],
+    write: Annotated[Path | None, Parameter(alias="-w")] = None,
+    duration: str | None = None,
+    count: Annotated[int | None, Parameter(alias="-c")] = None,
+    snaplen: Annotated[int, Parameter(alias="-s")] = 96,
+    ring: str | None = None,
+    filter: str | None = None,
+    netns: str | None = None,
+    hook: Literal["tc", "xdp", "xdp-generic", "clsact"] = "tc",
+    ports: Annotated[list[int] | None, Parameter(negative="", consume_multiple=True)] = None,
+    sample: int = 1,
+    rotate_size: str | None = None,
+    rotate_every: str | None = None,
+    files: int | None = None,
+) -> int:
+    """Capture RoCE packets into a pcapng file.
+
+    Parameters
+    ----------
+    interfaces
+        Interfaces, as NETNS:IFACE where they are in another network namespace.
+    write
+        The pcapng to write; - is standard output. Without it packets are only counted.
+    duration
+        Stop after this time, for example 10s.
+    count
+        Stop after this many packets.
+    snaplen
+        Bytes kept of each frame; encapsulated frames keep 256.
+    ring
+        Size of the buffer between kernel and program for each CPU, for example 64MiB.
+    filter
+        Capture only packets that pass a filter in Wireshark's notation, checked in the kernel.
+    netns
+        Network namespace of the interfaces: a name of `ip netns`, a path, or pid:N.
+    hook
+        tc sees both directions; xdp only what arrives, at the highest rates.
+    ports
+        UDP destination ports that carry RoCE, 4791 unless given.
+    sample
+        Keep one packet in this many of each flow.
+    rotate_size
+        Begin a new file at this size, for example 1GB.
+    rotate_every
+        Begin a new file after this time, for example 10min.
+    files
+        Keep only this many files, the newest.
+    """
+    from ..probes.capture_files import Rotation
+    from ..probes.live import LiveOptions, LiveSource
+
+    if count is not None and count < 1:
+        raise UsageError("--count takes a number of packets, at least 1")
+    rotation = Rotation(
+        _bytes(rotate_size, "--rotate-size") if rotate_size else None,
+        parse_duration(rotate_every, "--rotate-every") / 1e9 if rotate_every else None,
+        files,
+    )
+    _check_output(write, rotation)
+    options = LiveOptions(
+        hook=hook,
+        namespace=netns,
+        snap_bytes=snaplen,
+        ring_bytes=_bytes(ring, "--ring") if ring else None,
+        udp_ports=tuple(ports or (4791,)),
+        sample=sample,
+        filter=filter,
+    )
+    seconds = parse_duration(duration, "--duration") / 1e9 if duration else None
+    source = LiveSource(interfaces, options)
+    with _ended_by_signals(source), source:
+        _say_what(source)
+        return _Capture(source, write, rotation, seconds, count).run()
+
+
+class _Capture:
+    """One capture while it goes on."""
+
+    def __init__(
+        self,
+        source: LiveSource,
+        write: Path | None,
+        rotation: Rotation,
+        seconds: float | None,
+        count: int | None,
+    ) -> None:
+        self._source = source
+        self._files = None if write is None else _files(source, write, rotation)
+        self._ends = None if seconds is None else time.monotonic() + seconds
+        self._left = count
+        self._checked = time.monotonic()
+        self._gone: set[str] = set()
+
+    def run(self) -> int:
+        """Capture until something ends it; the exit code."""
+        try:
+            self._poll()
+        except BrokenPipeError:
+            self._files = None
+            raise
+        finally:
+            # The counters are complete once the probes are detached and the rings empty.
+            self._source.finish()
+            try:
+                if self._files is not None:
+                    self._files.close()
+            finally:
+                self._summary()
+        return 0
+
+    def _poll(self) -> None:
+        from ..probes.pcapng_writer import INBOUND, OUTBOUND, PacketBlocks
+
+        directions = [
+            INBOUND if attachment.direction == "in" else OUTBOUND
+            for attachment in self._source.attachments
+        ]
+        blocks = PacketBlocks(self._source.first_tap, directions)
+        for batches in self._source.polls():
+            packets = sum(map(len, batches))
+            if self._left is not None:
+                self._left -= packets
+            if self._files is not None:
+                limit = None if self._left is None or self._left >= 0 else packets + self._left
+                self._files.write(blocks.lay_out(batches, limit))
+            if self._left is not None and self._left <= 0:
+                return
+            self._check()
+
+    def _check(self) -> None:
+        now = time.monotonic()
+        if self._ends is not None and now >= self._ends:
+            self._source.stop()
+        if now - self._checked < _CHECK_EVERY_S:
+            return
+        self._checked = now
+        for interface in self._source.gone():
+            if interface.label not in self._gone:
+                self._gone.add(interface.label)
+                _say(f"interface {interface.label} has gone")
+        if len(self._gone) == len(self._source.interfaces):
+            self._source.stop()
+
+    def _summary(self) -> None:
+        loss = self._source.loss()
+        parts = [f"{loss.exported} packets captured of {loss.matched} RoCE packets"]
+        if self._files is not None:
+            parts[0] = f"{self._files.written} packets written, {loss.matched} RoCE packets seen"
+        parts.append(f"{loss.ring_full} lost because the ring was full")
+        for number, what in (
+            (loss.filtered, "filtered out"),
+            (loss.sampled_out, "not in the sample"),
+            (loss.too_short, "frames too short to read"),
+            (loss.merged, "frames merged by the kernel (GRO or GSO) before the probe saw them"),
+            (self._source.clock_steps, "steps of the wall clock"),
+        ):
+            if number:
+                parts.append(f"{number} {what}")
+        _say(", ".join(parts))
+
+
+def _files(source: LiveSource, write: Path, rotation: Rotation) -> CaptureFiles:
+    from ..probes.capture_files import CaptureFiles
+    from ..probes.pcapng_writer import interface_description, section_header
+
+    options = source.options
+    system = " ".join(os.uname()[:3:2])
+    hooks = sorted({attachment.hook for attachment in source.attachments})
+    comments = [f"hook: {', '.join(hooks)}", f"kernel: {system}"]
+    if options.filter:
+        comments.append(f"filter: {options.filter}")
+    if options.sample > 1:
+        comments.append(f"sample: one packet in {options.sample}")
+    taps = source.taps.items[source.first_tap :]
+    head = section_header(f"rocescope {version('rocescope')}", system, comments)
+    head += b"".join(interface_description(tap, options.filter) for tap in taps)
+    path = None if write == _STANDARD_OUTPUT else write
+    return CaptureFiles(path, head, source.loss_by_tap, rotation)
+
+
+def _bytes(text: str, option: str) -> int:
+    """Bytes in `text`, such as 64MiB or 1GB; UsageError names `option`."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"{option} {text!r} is not a size; write bytes, kB, MB, GB, KiB, MiB or GiB,"
+            f" for example {option} 64MiB"
+        )
+    return int(match[1]) * _UNITS[match[2].lower()]
+
+
+def _check_output(write: Path | None, rotation: Rotation) -> None:
+    if rotation.keep is not None and (rotation.keep < 1 or not rotation.rotates):
+        raise UsageError("--files takes a number from 1 on, with --rotate-size or --rotate-every")
+    if write is None and rotation.rotates:
+        raise UsageError("rotation needs a file to write: -w FILE")
+    if write == _STANDARD_OUTPUT:
+        if rotation.rotates:
+            raise UsageError("standard output cannot be rotated: -w FILE")
+        if sys.stdout.isatty():
+            raise UsageError("a capture is not text: give -w FILE or redirect standard output")
+
+
+def _say_what(source: LiveSource) -> None:
+    where = [f"{a.interface.label} {a.direction} ({a.hook})" for a in source.attachments]
+    _say(f"capturing on {', '.join(where)}; Ctrl-C ends it")
+    if any(attachment.hook == "clsact" for attachment in source.attachments):
+        _say("this kernel has no tcx: after kill -9 the probes stay until `tc qdisc del` is run")
+
+
+def _say(text: str) -> None:
+    print(f"rocescope: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _ended_by_signals(source: LiveSource) -> Iterator[None]:
+    """SIGINT and SIGTERM end the capture in good order; a second one at once."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        source.stop()
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else _raise)
+
+    def _raise(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {}
+    with suppress(ValueError):  # not the main thread
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,205 @@
+"""Capture files: written block by block, rotated, readable whatever happens."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..analyzer.errors import RocescopeError
+from .loss import Loss
+from .pcapng_writer import Blocks, InterfaceStatistics, interface_statistics
+
+_STATISTICS_EVERY_S = 5.0
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """When a new file is begun, and how many are kept."""
+
+    size_bytes: int | None = None
+    every_s: float | None = None
+    keep: int | None = None
+    """Files to keep, the newest; None: all."""
+
+    @property
+    def rotates(self) -> bool:
+        return self.size_bytes is not None or self.every_s is not None
+
+
+class DiskFull(RocescopeError):
+    """No room left; what was written before is whole and readable."""
+
+
+class CaptureFiles:
+    """One pcapng, or a series of them.
+
+    path: None writes to `descriptor` (standard output). head: the section header and
+    interface descriptions. read_loss: the counters of each interface, from the start
+    of the capture. Only whole blocks are written, each with one system call, so that
+    the file can be read up to the last of them when the process is killed.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        head: bytes,
+        read_loss: Callable[[], list[Loss]],
+        rotation: Rotation | None = None,
+        descriptor: int = 1,
+    ) -> None:
+        self.names: list[Path] = []
+        self.written = 0
+        """Packets in all files."""
+        self._path = path
+        self._head = head
+        self._read_loss = read_loss
+        self._rotation = rotation or Rotation()
+        self._fd = descriptor if path is None else -1
+        self._interfaces = len(read_loss())
+        self._before = [Loss()] * self._interfaces
+        self._number = 0
+        self._size = 0
+        self._began = self._stated = time.monotonic()
+        self._begin()
+
+    def write(self, blocks: Blocks) -> None:
+        """Append packet blocks; DiskFull when there is no room for all of them."""
+        if len(blocks):
+            self._append(blocks)
+        now = time.monotonic()
+        if self._is_due(now):
+            self._end()
+            self._begin()
+        elif now - self._stated > _STATISTICS_EVERY_S:
+            self._write_whole(self._statistics())
+            self._stated = now
+
+    def close(self) -> None:
+        """Write the final counters and close the file."""
+        if self._fd >= 0:
+            self._end()
+
+    def _append(self, blocks: Blocks) -> None:
+        done = self._write_some(blocks.data)
+        packets = len(blocks)
+        if done < len(blocks.data):
+            packets = self._make_readable(blocks, done)
+        self._delivered += np.bincount(blocks.taps[:packets], minlength=self._interfaces)
+        self.written += packets
+        if packets < len(blocks):
+            raise self._disk_full(len(blocks) - packets)
+
+    def _make_readable(self, blocks: Blocks, done: int) -> int:
+        """Cut what was written of `blocks` to whole blocks, with room for the counters."""
+        room = len(self._statistics())
+        packets = int(np.searchsorted(blocks.ends, max(done - room, 0), "right"))
+        end = int(blocks.ends[packets - 1]) if packets else 0
+        if self._path is None:
+            return packets
+        self._size += end - done
+        os.ftruncate(self._fd, self._size)
+        os.lseek(self._fd, self._size, os.SEEK_SET)
+        return packets
+
+    def _write_some(self, data: memoryview | bytes) -> int:
+        """Write all of it, or as much as there is room for; how much it was."""
+        view, done = memoryview(data), 0
+        while done < len(view):
+            try:
+                done += os.write(self._fd, view[done:])
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    break
+                if error.errno == errno.EPIPE:
+                    raise
+                what = (error.strerror or "").lower()
+                raise RocescopeError(f"cannot write {self._name()}: {what}") from None
+        self._size += done
+        return done
+
+    def _write_whole(self, data: bytes) -> None:
+        done = self._write_some(data)
+        if done < len(data):
+            if self._path is not None:
+                self._size -= done
+                os.ftruncate(self._fd, self._size)
+                os.lseek(self._fd, self._size, os.SEEK_SET)
+            raise self._disk_full(0)
+
+    def _disk_full(self, lost: int) -> DiskFull:
+        more = f", at least {lost} packets are not in it" if lost else ""
+        return DiskFull(f"no room left for {self._name()}: it ends early but is readable{more}")
+
+    def _begin(self) -> None:
+        self._number += 1
+        self._size = 0
+        self._delivered = np.zeros(self._interfaces, np.int64)
+        self._start_ns = time.time_ns()
+        self._began = self._stated = time.monotonic()
+        if self._path is not None:
+            name = self._file_name()
+            try:
+                self._fd = os.open(
+                    name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
+                )
+            except OSError as error:
+                what = (error.strerror or "").lower()
+                raise RocescopeError(f"cannot write {name}: {what}") from None
+            self.names.append(name)
+            self._drop_oldest()
+        self._write_whole(self._head)
+
+    def _end(self) -> None:
+        try:
+            self._write_whole(self._statistics())
+        finally:
+            self._before = self._read_loss()
+            if self._path is not None:
+                os.close(self._fd)
+            self._fd = -1 if self._path is not None else self._fd
+
+    def _is_due(self, now: float) -> bool:
+        rotation = self._rotation
+        if rotation.size_bytes is not None and self._size >= rotation.size_bytes:
+            return True
+        return rotation.every_s is not None and now - self._began >= rotation.every_s
+
+    def _file_name(self) -> Path:
+        """out.pcapng, or out_00001_20260131120000.pcapng in a series, as dumpcap names them."""
+        assert self._path is not None
+        if not self._rotation.rotates:
+            return self._path
+        moment = time.strftime("%Y%m%d%H%M%S")
+        path = self._path
+        return path.with_name(f"{path.stem}_{self._number:05}_{moment}{path.suffix}")
+
+    def _drop_oldest(self) -> None:
+        keep = self._rotation.keep
+        while keep is not None and len(self.names) > keep:
+            self.names.pop(0).unlink(missing_ok=True)
+
+    def _statistics(self) -> bytes:
+        now = time.time_ns()
+        blocks = []
+        for interface, loss in enumerate(self._read_loss()):
+            since = loss - self._before[interface]
+            counts = InterfaceStatistics(
+                start_ns=self._start_ns,
+                end_ns=now,
+                received=since.seen,
+                accepted=since.matched - since.filtered - since.sampled_out,
+                dropped=since.ring_full,
+                delivered=int(self._delivered[interface]),
+            )
+            blocks.append(interface_statistics(interface, counts))
+        return b"".join(blocks)
+
+    def _name(self) -> str:
+        return "standard output" if self._path is None else str(self.names[-1])

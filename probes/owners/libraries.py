@@ -1,0 +1,75 @@
+"""Where copies of libibverbs are: on this host, and in the containers of running processes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_NAME = "libibverbs.so.1"
+_FOLDERS = (
+    "/lib64",
+    "/usr/lib64",
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib",
+    "/usr/local/lib",
+)
+_MAPPED = re.compile(r"^\S+ r\S+ \S+ \S+ \d+ +(/\S*/libibverbs\.so\.1\S*)$", re.MULTILINE)
+
+
+def installed_libraries() -> list[str]:
+    """Copies of libibverbs in the usual folders of this host, each once."""
+    found: dict[tuple[int, int], str] = {}
+    for folder in _FOLDERS:
+        _add(found, os.path.join(folder, _NAME))
+    return list(found.values())
+
+
+def mapped_libraries(proc: str = "/proc") -> list[str]:
+    """Copies of libibverbs that running processes use, as this process can open them.
+
+    Containers have files of their own: those are named through `/proc/PID/root`.
+    """
+    found: dict[tuple[int, int], str] = {}
+    for path in _mapped_paths(proc):
+        _add(found, path)
+    return list(found.values())
+
+
+def all_libraries(proc: str = "/proc") -> list[str]:
+    """Installed copies and those in use, each file once."""
+    found: dict[tuple[int, int], str] = {}
+    for path in (*installed_libraries(), *mapped_libraries(proc)):
+        _add(found, path)
+    return list(found.values())
+
+
+def file_key(path: str) -> tuple[int, int] | None:
+    """What tells two files apart: (device, inode); None when there is no such file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _mapped_paths(proc: str) -> Iterator[str]:
+    for process in Path(proc).iterdir():
+        if not process.name.isdigit():
+            continue
+        try:
+            maps = (process / "maps").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue  # it ended, or is another user's
+        for path in set(_MAPPED.findall(maps)):
+            yield f"{process}/root{path}"
+
+
+def _add(found: dict[tuple[int, int], str], path: str) -> None:
+    key = file_key(path)
+    if key is not None:
+        found.setdefault(key, os.path.realpath(path) if "/root/" not in path else path)
