@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..analyzer.errors import CaptureError
 from . import bpf
-from .bcc_module import import_bcc
-from .stub_headers import stub_headers
+from .machine_code import load, machine_code
 
 SOURCE = Path(__file__).with_name("rocescope.bpf.c")
 WIDE_SNAP = 256
@@ -44,20 +40,18 @@ class Compiled:
 
     def __init__(self, options: ProgramOptions, rings_fd: int, loss_fd: int) -> None:
         text = source_text(options, rings_fd, loss_fd)
-        module = _compile(text)
-        self._code = {name: module.dump_func(name) for name in (b"probe_xdp", b"probe_tc")}
-        module.cleanup()
+        self._code = machine_code(text, ("probe_xdp", "probe_tc"))
 
     def load_tc(self, tap: int) -> int:
         """A program for tc and tcx that writes records of this tap; its descriptor."""
-        code = _marked(self._code[b"probe_tc"], tap)
-        return _load(bpf.PROG_SCHED_CLS, code, "rocescope_tc", 0, 0)
+        code = _marked(self._code["probe_tc"], tap)
+        return load(bpf.PROG_SCHED_CLS, code, "rocescope_tc", 0, 0)
 
     def load_xdp(self, tap: int) -> int:
         """A program for XDP; it takes frames in several buffers where the kernel has them."""
-        code = _marked(self._code[b"probe_xdp"], tap)
+        code = _marked(self._code["probe_xdp"], tap)
         flags = bpf.XDP_HAS_FRAGS if _has_frags() else 0
-        return _load(bpf.PROG_XDP, code, "rocescope_xdp", flags, bpf.ATTACH_XDP)
+        return load(bpf.PROG_XDP, code, "rocescope_xdp", flags, bpf.ATTACH_XDP)
 
 
 def source_text(options: ProgramOptions, rings_fd: int, loss_fd: int) -> str:
@@ -91,15 +85,6 @@ def _has_frags() -> bool:
     return kernel_version() >= (5, 18)
 
 
-def _compile(text: str) -> Any:
-    bcc = import_bcc()
-    with stub_headers():
-        try:
-            return bcc.BPF(text=text, cflags=["-O2", "-Wno-everything"])
-        except Exception as error:
-            raise CaptureError(f"bcc cannot compile the probes: {error}") from None
-
-
 def _marked(code: bytes, tap: int) -> bytes:
     """The code with the tap's index in place of the mark."""
     instructions = bytearray(code)
@@ -108,20 +93,3 @@ def _marked(code: bytes, tap: int) -> bytes:
             struct.pack_into("<i", instructions, at + 4, tap)
             return bytes(instructions)
     raise CaptureError("the compiled probe has no place for its tap: is this bcc too new?")
-
-
-def _load(kind: int, code: bytes, name: str, flags: int, attach_type: int) -> int:
-    try:
-        return bpf.load_program(kind, code, name=name, flags=flags, attach_type=attach_type)
-    except bpf.VerifierError as error:
-        if error.errno == errno.EPERM:
-            raise CaptureError(
-                "the kernel refuses to load BPF programs (EPERM): run with sudo, or in a container"
-                " with --privileged or a seccomp profile that allows bpf(2)"
-            ) from None
-        last: Sequence[str] = [line for line in error.log.splitlines() if line.strip()][-2:]
-        what = " ".join(last)
-        raise CaptureError(
-            f"this kernel's verifier refuses the {name} probe"
-            f" ({errno.errorcode.get(error.errno or 0, error.errno)}): {what}"
-        ) from None
