@@ -10,6 +10,7 @@ import tempfile
 import time
 import types
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
 import numba
@@ -49,37 +50,32 @@ def _key_of(function: Callable[..., Any]) -> str:
 
     Numba compares the file of a kernel alone. The helpers and constants of
     other files that are compiled into it, and whether bounds are checked, would
-    go unnoticed; so they decide about the folder.
+    go unnoticed; so they decide about the folder. A kernel may call helpers
+    further down in its file, so all names of the module count, not its own.
     """
     digest = hashlib.sha256(b"checked" if BOUNDS_CHECK else b"")
-    _add_code(digest, function.__code__)
-    names = function.__code__.co_names
-    for value in [function.__globals__.get(name) for name in names]:
-        if isinstance(value, types.ModuleType) and value.__name__.startswith(_PACKAGE):
-            for name in names:
-                _add_value(digest, getattr(value, name, None))
-        else:
-            _add_value(digest, value)
+    digest.update(_file_digest(function.__code__.co_filename))
+    digest.update(function.__qualname__.encode())
+    for value in list(function.__globals__.values()):
+        if id(value) in _KEYS:
+            digest.update(_KEYS[id(value)].encode())
+        elif isinstance(value, types.ModuleType):
+            if value.__name__.startswith(_PACKAGE):
+                digest.update(_file_digest(value.__file__ or ""))
+        elif isinstance(value, np.ndarray):
+            digest.update(value.tobytes())
+        elif isinstance(value, int | float | np.generic):
+            digest.update(repr(value).encode())
     return digest.hexdigest()[:24]
 
 
-def _add_value(digest: Any, value: object) -> None:
-    if id(value) in _KEYS:
-        digest.update(_KEYS[id(value)].encode())
-    elif isinstance(value, np.ndarray):
-        digest.update(value.tobytes())
-    elif isinstance(value, int | float | str | bytes | tuple | np.generic | np.dtype):
-        digest.update(repr(value).encode())
-
-
-def _add_code(digest: Any, code: types.CodeType) -> None:
-    digest.update(code.co_code)
-    digest.update(repr(code.co_names).encode())
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            _add_code(digest, constant)
-        else:
-            digest.update(repr(constant).encode())
+@cache
+def _file_digest(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).digest()
+    except OSError:
+        return b""
 
 
 def _remove_unused(base: str) -> None:

@@ -136,6 +136,10 @@ class Reordering(Record, frozen=True):
     extent_histogram: list[HistogramBin]
     late_time_ns: Annotated[Quantiles | None, Meta(description="RFC 4737 4.3")]
     late_time_histogram: list[HistogramBin]
+    held_packets: Annotated[
+        Quantiles | None,
+        Meta(description="packets with higher PSNs a receiver must hold while it waits"),
+    ]
     byte_offset: Annotated[
         Quantiles | None, Meta(description="bytes a receiver must hold (RFC 4737 4.4)")
     ]

@@ -199,6 +199,7 @@ class Summary:
             extent_histogram=h.bins(f, st.EXTENT),
             late_time_ns=h.quantiles(f, st.LATE_TIME),
             late_time_histogram=h.bins(f, st.LATE_TIME),
+            held_packets=h.quantiles(f, st.HELD_PACKETS),
             byte_offset=h.quantiles(f, st.BYTE_OFFSET),
             gap_packets=h.quantiles(f, st.GAP_PACKETS),
             gap_time_ns=h.quantiles(f, st.GAP_TIME),

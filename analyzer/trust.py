@@ -46,6 +46,7 @@ def warnings_of(
     filtered: bool,
 ) -> list[str]:
     """What limits the trust in all the results, worst first; empty for a faultless capture."""
+    late = any(flow.reordered_packets for flow in flows)
     lines = []
     if not complete:
         lines.append("interrupted: the report covers what was read so far")
@@ -66,9 +67,9 @@ def warnings_of(
                 " not counted"
             )
         if capture.out_of_order_frames:
+            doubt = ": reordering below may be the capture's own" if late else ""
             lines.append(
-                f"{capture.name}: {capture.out_of_order_frames} records are out of time order:"
-                " reordering below may be the capture's own"
+                f"{capture.name}: {capture.out_of_order_frames} records are out of time order{doubt}"
             )
         if capture.icrc and capture.icrc["bad"]:
             lines.append(f"{capture.name}: {capture.icrc['bad']} packets have a wrong ICRC")

@@ -78,6 +78,7 @@ def reordering(late: int, unique: int, max_extent: int) -> Reordering:
         else [],
         late_time_ns=quantiles(late, 900, 4_200, 41_000) if some else None,
         late_time_histogram=[HistogramBin(512, 1024, late)] if some else [],
+        held_packets=quantiles(late, 1, 3, 12) if some else None,
         byte_offset=quantiles(late, 1_024, 3_072, 12_288) if some else None,
         gap_packets=quantiles(late, 3, 9, 40) if some else None,
         gap_time_ns=quantiles(late, 900, 9_000, 80_000) if some else None,

@@ -13,6 +13,7 @@ class Result:
     reordered: int = 0
     extents: Counter = field(default_factory=Counter)
     late_times: list = field(default_factory=list)
+    held: list = field(default_factory=list)
     byte_offsets: list = field(default_factory=list)
     gaps: list = field(default_factory=list)
     gap_times: list = field(default_factory=list)
@@ -37,6 +38,7 @@ def measure(arrivals):
         j = next(k for k in range(i) if numbers[k] > s)
         result.extents[i - j] += 1
         result.late_times.append(time - arrivals[j][1])
+        result.held.append(sum(n > s for n in numbers[j:i]))
         result.byte_offsets.append(sum(b for n, _, b in arrivals[j:i] if n > s))
         if last is None or j > last:
             if last is not None:

@@ -169,11 +169,13 @@ def reordering(analysis: Analysis) -> str:
     if path and share >= 0.5:
         which = "all of them" if share == 1 else f"{percent(share)} of them"
         text += f", {which} over {_path_word(late)} {path}"
-    extents = [flow.reordering.max_extent for flow in late if flow.reordering]
-    held = [f.reordering.byte_offset.max for f in late if f.reordering and f.reordering.byte_offset]
-    if extents:
-        text += f". To put them in order a receiver must hold {counted(max(extents), 'packet')}"
-        text += f" ({size(max(held))})" if held else ""
+    records = [flow.reordering for flow in late if flow.reordering]
+    packets_held = [r.held_packets.max for r in records if r.held_packets]
+    bytes_held = [r.byte_offset.max for r in records if r.byte_offset]
+    if packets_held:
+        text += ". To put them in order a receiver must hold "
+        text += counted(int(max(packets_held)), "packet")
+        text += f" ({size(max(bytes_held))})" if bytes_held else ""
     return f"{text}.{rest}"
 
 

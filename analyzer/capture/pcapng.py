@@ -33,6 +33,8 @@ from .window import Window
 MAGIC = struct.pack("<I", SECTION_HEADER)
 _BYTE_ORDER_MAGIC = 0x1A2B3C4D
 _MAX_TIME_OFFSET_SECONDS = 1 << 32
+_MAX_SPEED = 1 << 60
+"""Bits per second; what is beyond is no link rate."""
 
 # Option codes of interface descriptions (IF) and statistics (ISB).
 _IF_NAME, _IF_SPEED, _IF_TSRESOL, _IF_TSOFFSET = 2, 8, 9, 14
@@ -217,7 +219,8 @@ class PcapngFraming(Framing):
         speed = options.get(_IF_SPEED, b"")
         tap = Tap(name, link_type, snap_length=snap or None)
         if len(speed) == 8:
-            tap.speed_bits_per_second = struct.unpack(f"{self._order}Q", speed)[0] or None
+            rate: int = struct.unpack(f"{self._order}Q", speed)[0]
+            tap.speed_bits_per_second = rate if 0 < rate <= _MAX_SPEED else None
         try:
             return self._all_taps.add(tap)
         except ValueError as error:

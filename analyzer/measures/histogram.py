@@ -20,6 +20,7 @@ SUB_BUCKET_BITS = 4
 BUCKETS = ((62 - SUB_BUCKET_BITS) << SUB_BUCKET_BITS) + (2 << SUB_BUCKET_BITS)
 
 COUNT, SUM, MIN, MAX = range(4)
+_MAX_SUM = np.iinfo(np.int64).max
 
 
 class Histograms(NamedTuple):
@@ -70,7 +71,8 @@ def observe(histograms: Any, flow: int, kind: int, value: int) -> None:
     value = max(value, 0)
     histograms.counts[row, bucket_of(value)] += np.uint32(1)
     histograms.stats[row, COUNT] += 1
-    histograms.stats[row, SUM] += value
+    # Damaged time stamps lie centuries apart; a sum of such times stays at its limit.
+    histograms.stats[row, SUM] = min(histograms.stats[row, SUM], _MAX_SUM - value) + value
     histograms.stats[row, MIN] = min(histograms.stats[row, MIN], value)
     histograms.stats[row, MAX] = max(histograms.stats[row, MAX], value)
 
@@ -128,7 +130,7 @@ class HistogramPool:
         self.arrays.counts[mine] += other.arrays.counts[theirs]
         stats, added = self.arrays.stats[mine], other.arrays.stats[theirs]
         stats[COUNT] += added[COUNT]
-        stats[SUM] += added[SUM]
+        stats[SUM] = min(int(stats[SUM]) + int(added[SUM]), _MAX_SUM)
         stats[MIN] = min(stats[MIN], added[MIN])
         stats[MAX] = max(stats[MAX], added[MAX])
 

@@ -175,9 +175,10 @@ class Totals:
         values = self._windows.values()
 
         def column(index: int) -> list[int]:
-            return (
-                [int(v) for v in values[:, index]] if index < values.shape[1] else [0] * len(values)
-            )
+            if index >= values.shape[1]:
+                return [0] * len(values)
+            result: list[int] = values[:, index].tolist()
+            return result
 
         return Series(
             window_ns=self._windows.width_ns,

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..kernel import Int, inlined, subkernel
 from ..measures.histogram import observe
-from .state import BYTE_OFFSET, EXTENT, GAP_PACKETS, GAP_TIME, LATE_TIME, STACK
-from .window import bytes_beyond
+from .state import BYTE_OFFSET, EXTENT, GAP_PACKETS, GAP_TIME, HELD_PACKETS, LATE_TIME, STACK
+from .window import held_beyond
 
 
 @inlined
@@ -40,7 +40,9 @@ def note_late(state: Any, histograms: Any, flow: Int, stream: Any, at: Int, time
     stream.max_extent = max(stream.max_extent, extent)
     observe(histograms, flow, EXTENT, extent)
     observe(histograms, flow, LATE_TIME, time - jump_time)
-    observe(histograms, flow, BYTE_OFFSET, bytes_beyond(state, stream, slot.psn))
+    held, held_bytes = held_beyond(state, stream, slot.psn)
+    observe(histograms, flow, HELD_PACKETS, held)
+    observe(histograms, flow, BYTE_OFFSET, held_bytes)
 
     if jump > stream.last_gap_arrival:
         if stream.reordered > 1:

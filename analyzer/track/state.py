@@ -233,14 +233,15 @@ MAX_EVENTS = 10_000
 (
     EXTENT,
     LATE_TIME,
+    HELD_PACKETS,
     BYTE_OFFSET,
     GAP_PACKETS,
     GAP_TIME,
     GAP_TO_NAK,
     NAK_TO_RESEND,
     TIMEOUT,
-) = range(8)
-HISTOGRAM_KINDS = 8
+) = range(9)
+HISTOGRAM_KINDS = 9
 
 
 class State(NamedTuple):

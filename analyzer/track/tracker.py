@@ -55,7 +55,7 @@ class FlowTracker:
             flows=np.zeros(0, st.FLOW),
             pairs=np.zeros(0, st.PAIR),
             streams=np.zeros(0, st.STREAM),
-            slots=np.zeros(2 * SLOTS_AHEAD, st.SLOT),
+            slots=np.zeros(SLOTS_AHEAD + st.MAX_WINDOW, st.SLOT),
             recents=np.zeros(64 * st.RECENT_ENTRIES, st.RECENT),
             events=np.zeros(st.MAX_EVENTS, st.EVENT),
             copies=np.zeros((taps, taps), np.int64),
@@ -63,7 +63,7 @@ class FlowTracker:
         )
         self.opcodes: NDArray[np.int64] = np.zeros((0, 256), np.int64)
         """int64[flows, 256]: packets per opcode."""
-        self._grow_flows(1024)
+        self._grow_flows(64)
 
     def __len__(self) -> int:
         """Flows known."""

@@ -142,26 +142,28 @@ def open_gap(
 
 
 @subkernel
-def bytes_beyond(state: Any, stream: Any, psn: Int) -> Int:
-    """Payload bytes seen with higher PSNs: what a receiver holds while it waits for `psn`.
+def held_beyond(state: Any, stream: Any, psn: Int) -> tuple[Int, Int]:
+    """Packets and payload bytes seen with higher PSNs: what a receiver holds waiting for `psn`.
 
     While `psn` has a slot no packet beyond it has lost its own, so this is
     exact: RFC 4737 section 4.4.
     """
     size = 1 << np.int64(stream.window_bits)
-    total = np.int64(0)
+    packets = total = np.int64(0)
     span = psn_distance(np.int64(stream.next), psn)
     if span <= size:
         for k in range(1, span):
             slot = state.slots[slot_of(stream, psn_add(psn, k))]
             if slot.state == SEEN and psn_distance(np.int64(slot.psn), psn) == k:
+                packets += 1
                 total += slot.bytes
     else:  # PSNs reserved by READ requests lie between
         for i in range(stream.window, stream.window + size):
             slot = state.slots[i]
             if slot.state == SEEN and psn_distance(np.int64(slot.psn), psn) > 0:
+                packets += 1
                 total += slot.bytes
-    return total
+    return packets, total
 
 
 @inlined

@@ -67,6 +67,7 @@ def test_equals_the_definitions(traffic, start, cuts):
     assert small == {e: n for e, n in expected.extents.items() if e < 32}
     for kind, values in (
         (state.LATE_TIME, expected.late_times),
+        (state.HELD_PACKETS, expected.held),
         (state.BYTE_OFFSET, expected.byte_offsets),
         (state.GAP_PACKETS, expected.gaps),
         (state.GAP_TIME, expected.gap_times),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.commands.units import parse_duration, parse_rate
+from rocescope.analyzer.units import parse_duration, parse_rate
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,57 @@
+"""Durations and rates as people type them: `100ms`, `400G`."""
+
+from __future__ import annotations
+
+import re
+
+from ..analyzer.errors import UsageError
+
+_DURATION_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9}
+_DURATION_NS |= {"min": 60 * 10**9, "h": 3600 * 10**9}
+_RATE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_NUMBER_UNIT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Zµ/]*)\s*")
+
+
+def _split(text: str) -> tuple[str, str] | None:
+    match = _NUMBER_UNIT.fullmatch(text)
+    return (match[1], match[2]) if match else None
+
+
+def _scaled(number: str, scale: int) -> int:
+    """number * scale, rounded to the nearest whole number, without a detour over floats."""
+    whole, _, fraction = number.partition(".")
+    denominator: int = 10 ** len(fraction)
+    return (int(whole + fraction) * scale + denominator // 2) // denominator
+
+
+def parse_duration(text: str, option: str) -> int:
+    """Nanoseconds in `text`, such as `100ms`, `1.5s` or `250us`; UsageError names `option`."""
+    parts = _split(text)
+    if parts and parts[1] in _DURATION_NS:
+        nanoseconds = _scaled(parts[0], _DURATION_NS[parts[1]])
+        if nanoseconds > 0:
+            return nanoseconds
+        raise UsageError(f"{option} must be longer than 0, for example {option} 100ms")
+    why = "has no unit" if parts and not parts[1] else "is not a duration"
+    raise UsageError(
+        f"{option} {text!r} {why}; write a number and ns, us, ms, s, min or h, for example 100ms"
+    )
+
+
+def parse_rate(text: str, option: str) -> int:
+    """Bits per second in `text`, such as `400G` or `25Gb/s`; UsageError names `option`."""
+    parts = _split(text)
+    if parts:
+        unit = parts[1]
+        for suffix in ("bit/s", "b/s", "bps"):  # not B/s: these would be bytes
+            unit = unit.removesuffix(suffix)
+        unit = unit.lower()
+        if unit in _RATE:
+            rate = _scaled(parts[0], _RATE[unit])
+            if rate > 0:
+                return rate
+            raise UsageError(f"{option} must be more than 0, for example {option} 400G")
+    raise UsageError(
+        f"{option} {text!r} is not a rate; write bits per second with k, M, G or T, "
+        "for example 400G or 25Gb/s"
+    )
