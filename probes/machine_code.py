@@ -17,7 +17,7 @@ def machine_code(text: str, functions: Iterable[str]) -> dict[str, bytes]:
     bcc = import_bcc()
     with stub_headers():
         try:
-            module = bcc.BPF(text=text, cflags=["-O2", "-Wno-everything"])
+            module = bcc.BPF(text=text.encode(), cflags=["-O2", "-Wno-everything"])
             code = {name: module.dump_func(name.encode()) for name in functions}
         except Exception as error:
             raise CaptureError(f"bcc cannot compile the probes: {error}") from None

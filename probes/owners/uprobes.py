@@ -1,0 +1,264 @@
+"""What processes do with queue pairs, seen at the calls of libibverbs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import numpy as np
+
+from ...analyzer.errors import CaptureError
+from .. import bpf
+from ..clock import WallClock
+from ..machine_code import load, machine_code
+from ..ring import Ring, scan
+from .elf import ElfError, defaults, exported_functions
+from .libraries import all_libraries, file_key
+from .perf import attach_uprobe
+
+SOURCE = Path(__file__).with_name("owners.bpf.c")
+
+EVENT: Final = np.dtype(
+    [
+        ("qp", "<u8"),
+        ("local_qp", "<u4"),
+        ("type", "<u4"),
+        ("mask", "<u4"),
+        ("state", "<u4"),
+        ("path_mtu", "<u4"),
+        ("rq_psn", "<u4"),
+        ("sq_psn", "<u4"),
+        ("remote_qp", "<u4"),
+        ("remote_gid", "u1", 16),
+        ("command", "S16"),
+        ("device", "S64"),
+        ("has_gid", "u1"),
+        ("port", "u1"),
+        ("gid_index", "u1"),
+        ("padding", "u1", 5),
+    ]
+)
+"""struct qp_event of owners.bpf.c behind its header."""
+
+CREATED, MODIFIED, DESTROYED = 1, 2, 3
+
+_PROBES = (
+    ("ibv_create_qp", "create_return", True),
+    ("ibv_modify_qp", "modify_entry", False),
+    ("ibv_modify_qp", "modify_return", True),
+    ("ibv_destroy_qp", "destroy_entry", False),
+    ("ibv_destroy_qp", "destroy_return", True),
+)
+_PROG_KPROBE = 2
+_RING_BYTES = 1 << 20
+_CALL_BYTES = 24
+_CALLS = 16_384
+_ROWS = 4096
+_FOREVER = (1 << 63) - 1
+
+# Offsets of the first three arguments and the result in struct pt_regs.
+_REGISTERS = {"x86_64": (112, 104, 96, 80), "aarch64": (0, 8, 16, 0)}
+
+
+@dataclass(frozen=True, slots=True)
+class QpEvent:
+    """One successful call. Times are nanoseconds since the Unix epoch."""
+
+    kind: int
+    """CREATED, MODIFIED or DESTROYED."""
+    time_ns: int
+    pid: int
+    command: str
+    qp: int
+    """Address of the process's struct ibv_qp: tells its queue pairs apart."""
+    local_qp: int
+    device: str
+    type: int
+    mask: int
+    """enum ibv_qp_attr_mask: which of the following were set."""
+    state: int
+    path_mtu: int
+    rq_psn: int
+    sq_psn: int
+    remote_qp: int
+    remote_gid: bytes | None
+    port: int
+    gid_index: int
+
+
+class Uprobes:
+    """Probes on every copy of libibverbs of this host, until `close`.
+
+    CaptureError says what is missing: privileges, bcc, uprobes, or the library.
+    """
+
+    def __init__(self, libraries: list[str] | None = None, ring_bytes: int = _RING_BYTES) -> None:
+        self.libraries: list[str] = []
+        """Files that are watched."""
+        self.skipped: dict[str, str] = {}
+        """Files that could not be watched, and why."""
+        self._known: set[tuple[int, int]] = set()
+        self._links: list[int] = []
+        self._programs: dict[str, int] = {}
+        self._maps: list[int] = []
+        self._ring: Ring | None = None
+        try:
+            self._load(ring_bytes)
+            self._attach(all_libraries() if libraries is None else libraries)
+        except OSError as error:
+            self.close()
+            raise CaptureError(
+                f"queue pairs cannot be watched: {(error.strerror or '').lower()}"
+            ) from None
+        except BaseException:
+            self.close()
+            raise
+        if not self.libraries:
+            self.close()
+            why = "; ".join(f"{path}: {reason}" for path, reason in self.skipped.items())
+            raise CaptureError(f"no libibverbs to watch: {why or 'install libibverbs1'}")
+
+    def refresh(self) -> list[str]:
+        """Watch copies that have come with new containers; their paths."""
+        before = len(self.libraries)
+        self._attach(all_libraries())
+        return self.libraries[before:]
+
+    @property
+    def lost(self) -> int:
+        """Events that did not fit into the ring."""
+        return int.from_bytes(bpf.lookup(self._maps[1], bytes(4), 8), "little")
+
+    def read(self) -> list[QpEvent]:
+        """What happened since the last call, oldest first."""
+        ring = self._ring
+        if ring is None:
+            return []
+        self._clock.check()
+        events: list[QpEvent] = []
+        while True:
+            count, _ = scan(
+                ring.data,
+                ring.words,
+                ring.size - 1,
+                ring.consumer,
+                ring.producer,
+                _FOREVER,
+                self._clock.offset_ns,
+                self._offset,
+                self._captured,
+                self._pid,
+                self._time_ns,
+                self._kind,
+                self._end,
+            )
+            if not count:
+                return events
+            events += [self._event(ring, row) for row in range(count)]
+            ring.release(int(self._end[count - 1]))
+
+    def close(self) -> None:
+        """Detach everything."""
+        for descriptor in (*self._links, *self._programs.values(), *self._maps):
+            os.close(descriptor)
+        self._links, self._programs, self._maps = [], {}, []
+        if self._ring is not None:
+            self._ring.close()
+            self._ring = None
+
+    def __enter__(self) -> Uprobes:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _load(self, ring_bytes: int) -> None:
+        registers = _REGISTERS.get(platform.machine())
+        if registers is None:
+            raise CaptureError(f"queue pairs cannot be watched on {platform.machine()} yet")
+        self._clock = WallClock()
+        self._ring = Ring(ring_bytes)
+        self._maps = [
+            bpf.create_map(bpf.MAP_LRU_HASH, 8, _CALL_BYTES, _CALLS, name="rocescope_calls"),
+            bpf.create_map(bpf.MAP_ARRAY, 4, 8, 1, name="rocescope_lost"),
+        ]
+        names = ("ARGUMENT_1", "ARGUMENT_2", "ARGUMENT_3", "RETURN_VALUE")
+        definitions = dict(zip(names, registers, strict=True))
+        definitions |= {
+            "RING_FD": self._ring.fd,
+            "CALLS_FD": self._maps[0],
+            "LOST_FD": self._maps[1],
+        }
+        text = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
+        code = machine_code(
+            text + SOURCE.read_text(encoding="utf-8"), [function for _, function, _ in _PROBES]
+        )
+        for name, instructions in code.items():
+            self._programs[name] = load(_PROG_KPROBE, instructions, name)
+        self._offset = np.empty(_ROWS, np.int64)
+        self._captured = np.empty(_ROWS, np.uint32)
+        self._pid = np.empty(_ROWS, np.uint32)
+        self._time_ns = np.empty(_ROWS, np.int64)
+        self._kind = np.empty(_ROWS, np.uint16)
+        self._end = np.empty(_ROWS, np.int64)
+
+    def _attach(self, paths: list[str]) -> None:
+        for path in paths:
+            key = file_key(path)
+            if key is None or key in self._known:
+                continue
+            self._known.add(key)
+            try:
+                symbols = defaults(exported_functions(path))
+                for name, program, on_return in _PROBES:
+                    if name not in symbols:
+                        raise ElfError(f"without {name}")
+                    at = symbols[name].file_offset
+                    self._links.append(attach_uprobe(self._programs[program], path, at, on_return))
+            except ElfError as error:
+                self.skipped[path] = str(error)
+            except OSError as error:
+                if error.errno in (errno.EPERM, errno.EACCES):
+                    raise CaptureError(
+                        "no permission to watch queue pairs: run with sudo (CAP_PERFMON)"
+                    ) from None
+                self.skipped[path] = (error.strerror or str(error)).lower()
+            else:
+                self.libraries.append(path)
+
+    def _event(self, ring: Ring, row: int) -> QpEvent:
+        at = int(self._offset[row])
+        event = np.frombuffer(ring.data, EVENT, 1, at)[0]
+        return QpEvent(
+            kind=int(self._kind[row]),
+            time_ns=int(self._time_ns[row]),
+            pid=int(self._pid[row]),
+            command=_text(event["command"]),
+            qp=int(event["qp"]),
+            local_qp=int(event["local_qp"]),
+            device=_text(event["device"]),
+            type=int(event["type"]),
+            mask=int(event["mask"]),
+            state=int(event["state"]),
+            path_mtu=int(event["path_mtu"]),
+            rq_psn=int(event["rq_psn"]),
+            sq_psn=int(event["sq_psn"]),
+            remote_qp=int(event["remote_qp"]),
+            remote_gid=event["remote_gid"].tobytes() if event["has_gid"] else None,
+            port=int(event["port"]),
+            gid_index=int(event["gid_index"]),
+        )
+
+
+def _text(value: bytes) -> str:
+    return value.split(b"\0")[0].decode("utf-8", "replace")

@@ -1,0 +1,97 @@
+"""The ELF reader against readelf, and on damaged files."""
+
+import re
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocescope.probes.owners.elf import ElfError, default_function, exported_functions
+from rocescope.probes.owners.libraries import installed_libraries
+
+
+@pytest.fixture(scope="module")
+def libibverbs():
+    found = installed_libraries()
+    assert found, "libibverbs1 is not installed"
+    return found[0]
+
+
+def loaded_segments(path):
+    text = subprocess.run(["readelf", "-lW", path], capture_output=True, text=True).stdout
+    return [
+        [int(word, 16) for word in line.split()[1:5]]
+        for line in text.splitlines()
+        if line.split()[:1] == ["LOAD"]
+    ]
+
+
+def by_readelf(path):
+    """(name, version, default, address) of exported functions as readelf lists them."""
+    text = subprocess.run(
+        ["readelf", "--dyn-syms", "-W", path], capture_output=True, text=True
+    ).stdout
+    found = set()
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) < 8 or words[3] not in ("FUNC", "IFUNC") or words[6] == "UND":
+            continue
+        if words[4] not in ("GLOBAL", "WEAK"):
+            continue
+        name, mark, version = re.fullmatch(r"([^@]+)(@@?)?(.*)", words[7]).groups()
+        found.add((name, version or None, mark != "@", int(words[1], 16)))
+    return found
+
+
+@pytest.mark.parametrize("library", ["libibverbs", "libc"])
+def test_functions_are_those_of_readelf(library, libibverbs, need_tool):
+    need_tool("readelf")
+    path = libibverbs if library == "libibverbs" else "/lib/x86_64-linux-gnu/libc.so.6"
+    expected = by_readelf(path)
+    assert len(expected) > 100
+    symbols = exported_functions(path)
+    assert {(s.name, s.version, s.is_default, s.address) for s in symbols} == expected
+    for symbol in symbols:
+        (offset,) = (
+            (
+                symbol.address - address + offset
+                for offset, address, _, size in loaded_segments(path)
+                if address <= symbol.address < address + size
+            )
+            if symbol is symbols[0]
+            else (symbol.file_offset,)
+        )
+        assert symbol.file_offset == offset
+
+
+def test_the_default_version_is_not_the_old_one(libibverbs):
+    found = [s for s in exported_functions(libibverbs) if s.name == "ibv_create_qp"]
+    assert {s.version for s in found} == {"IBVERBS_1.0", "IBVERBS_1.1"}
+    assert default_function(libibverbs, "ibv_create_qp").version == "IBVERBS_1.1"
+    assert default_function(libibverbs, "no_such_function") is None
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x7fELF", b"#!/bin/sh\n" * 20, b"\x7fELF\x01" + bytes(99)]
+)
+def test_what_is_no_library(tmp_path, content):
+    path = tmp_path / "no.so"
+    path.write_bytes(content)
+    with pytest.raises(ElfError):
+        exported_functions(path)
+
+
+@given(st.data())
+def test_damaged_libraries_never_raise_anything_else(tmp_path_factory, libibverbs, data):
+    content = bytearray(open(libibverbs, "rb").read())
+    header = st.integers(0, 64) | st.integers(len(content) - 64 * 40, len(content) - 1)
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(header)] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(content)))
+    path = tmp_path_factory.mktemp("elf") / "damaged.so"
+    path.write_bytes(content[:cut] if data.draw(st.booleans()) else content)
+    try:
+        exported_functions(path)
+    except ElfError:
+        pass

@@ -1,0 +1,200 @@
+"""Probes on the real functions of libibverbs, called by a process with crafted structs."""
+
+import ctypes
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rocescope.analyzer.errors import CaptureError
+from rocescope.probes import bpf
+from rocescope.probes.owners.uprobes import CREATED, DESTROYED, EVENT, MODIFIED, Uprobes
+
+FAKE = Path(__file__).with_name("fake_verbs.py")
+GID = "fe80000000000000505400fffe123456"
+AV, PATH_MTU, RQ_PSN, SQ_PSN, DEST_QPN, STATE = 1 << 7, 1 << 8, 1 << 12, 1 << 16, 1 << 20, 1
+TO_RTR = STATE | AV | PATH_MTU | DEST_QPN | RQ_PSN
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="uprobes take root")
+
+
+def call(*commands):
+    """Run the calls in a process of their own; (pid, answers)."""
+    process = subprocess.Popen(
+        [sys.executable, str(FAKE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    out, _ = process.communicate("".join(f"{json.dumps(c)}\n" for c in commands), timeout=60)
+    assert process.returncode == 0
+    return process.pid, [json.loads(line) for line in out.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def probes():
+    with Uprobes() as probes:
+        assert probes.libraries
+        yield probes
+
+
+@pytest.fixture
+def events(probes):
+    """Calls to what they tell."""
+    probes.read()
+
+    def run(*commands):
+        pid, answers = call(*commands)
+        return pid, answers, [event for event in probes.read() if event.pid == pid]
+
+    return run
+
+
+def test_life_of_a_queue_pair(events):
+    before = time.time_ns()
+    pid, answers, seen = events(
+        ["create", 0x123456, {}],
+        ["modify", 0x123456, STATE, {"state": 1}],
+        [
+            "modify",
+            0x123456,
+            TO_RTR,
+            dict(
+                state=2,
+                path_mtu=5,
+                rq_psn=0xABCDEF,
+                remote_qp=0x654321,
+                gid=GID,
+                port=2,
+                gid_index=3,
+            ),
+        ],
+        ["modify", 0x123456, STATE | SQ_PSN, {"state": 3, "sq_psn": 0x123}],
+        ["destroy", 0x123456, {}],
+    )
+    assert answers == [True, 0, 0, 0, 0]
+    assert [e.kind for e in seen] == [CREATED, MODIFIED, MODIFIED, MODIFIED, DESTROYED]
+    assert {(e.pid, e.command, e.local_qp) for e in seen} == {(pid, seen[0].command, 0x123456)}
+    assert seen[0].command.startswith("python")
+    assert len({e.qp for e in seen}) == 1
+    assert seen[0].device == "rxe_test" and seen[0].type == 2
+    rtr = seen[2]
+    assert (rtr.mask, rtr.state, rtr.path_mtu) == (TO_RTR, 2, 5)
+    assert (rtr.rq_psn, rtr.remote_qp) == (0xABCDEF, 0x654321)
+    assert (rtr.remote_gid, rtr.port, rtr.gid_index) == (bytes.fromhex(GID), 2, 3)
+    assert (seen[3].mask, seen[3].state, seen[3].sq_psn) == (STATE | SQ_PSN, 3, 0x123)
+    times = [e.time_ns for e in seen]
+    assert times == sorted(times) and before <= times[0] and times[-1] <= time.time_ns()
+
+
+def test_calls_that_fail_tell_nothing(events):
+    _, answers, seen = events(
+        ["create", 5, {"fail": True}],
+        ["create", 6, {}],
+        ["modify", 6, STATE, {"state": 1, "fail": True}],
+        ["destroy", 6, {"fail": True}],
+    )
+    assert answers == [False, True, 22, 16]
+    assert [(e.kind, e.local_qp) for e in seen] == [(CREATED, 6)]
+
+
+def test_the_old_version_of_a_function_is_told_once(events):
+    _, answers, seen = events(
+        ["create", 9, {}], ["old_modify", 9, STATE | DEST_QPN, {"state": 2, "remote_qp": 77}]
+    )
+    assert answers == [True, 0]
+    assert [(e.kind, e.local_qp, e.remote_qp) for e in seen] == [(CREATED, 9, 0), (MODIFIED, 9, 77)]
+
+
+def test_many_queue_pairs_and_none_lost(probes, events):
+    commands = [["create", n, {}] for n in range(100, 2100)]
+    _, _, seen = events(*commands)
+    assert [e.local_qp for e in seen] == list(range(100, 2100))
+    assert probes.lost == 0
+
+
+def test_a_full_ring_is_counted():
+    with Uprobes(ring_bytes=4096) as probes:
+        pid, _ = call(*[["create", n, {}] for n in range(100)])
+        seen = [event for event in probes.read() if event.pid == pid]
+        room = 4096 // (8 + 16 + EVENT.itemsize)
+        assert [e.local_qp for e in seen] == list(range(room))
+        assert probes.lost == 100 - room
+
+
+def owner_programs():
+    """Ids of the loaded programs of these probes."""
+    found, number = set(), 0
+    while True:
+        try:
+            _, out = bpf.call_out(11, struct.pack("3I", number, 0, 0))  # BPF_PROG_GET_NEXT_ID
+        except FileNotFoundError:
+            return found
+        number = struct.unpack_from("I", out, 4)[0]
+        try:
+            program = bpf.call(13, struct.pack("3I", number, 0, 0))  # BPF_PROG_GET_FD_BY_ID
+        except FileNotFoundError:
+            continue
+        name = bpf.object_info(program)[64:80].split(b"\0")[0]
+        os.close(program)
+        if name in (b"create_return", b"modify_entry", b"modify_return"):
+            found.add(number)
+
+
+def test_nothing_stays_when_the_process_is_killed():
+    before = owner_programs()
+    code = (
+        "from rocescope.probes.owners.uprobes import Uprobes\n"
+        "p = Uprobes(); print('up', flush=True); input()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "up\n"
+    its = owner_programs() - before
+    assert len(its) >= 3
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 10
+    while its & owner_programs() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not its & owner_programs()
+
+
+def test_a_library_without_the_functions_is_named(tmp_path):
+    other = "/lib/x86_64-linux-gnu/libc.so.6"
+    with pytest.raises(CaptureError, match="without ibv_create_qp"):
+        Uprobes([other])
+    broken = tmp_path / "libibverbs.so.1"
+    broken.write_bytes(b"\x7fELF")
+    with pytest.raises(CaptureError, match="libibverbs.so.1: "):
+        Uprobes([str(broken)])
+
+
+def test_offsets_are_those_of_the_library_itself():
+    """libibverbs copies the attributes into the kernel's own command (struct ib_uverbs_modify_qp)."""
+    sys.path.insert(0, str(FAKE.parent))
+    try:
+        from fake_verbs import ATTRIBUTE_BYTES, FakeVerbs, packed
+    finally:
+        sys.path.pop(0)
+    receiving, sending = os.pipe()
+    verbs = FakeVerbs(cmd_fd=sending)
+    qp = verbs.new_qp(0x123456)
+    values = dict(state=2, path_mtu=5, rq_psn=0xABCDEF, sq_psn=0x123, remote_qp=0x654321, gid=GID)
+    attributes = ctypes.create_string_buffer(packed(**values, port=2, gid_index=3), ATTRIBUTE_BYTES)
+    command = ctypes.create_string_buffer(128)
+    mask = TO_RTR | SQ_PSN
+    assert verbs.lib.ibv_cmd_modify_qp(qp, attributes, mask, command, 120) == 0
+    body = os.read(receiving, 1024)[8:]
+    os.close(receiving)
+    os.close(sending)
+    assert body[:16] == bytes.fromhex(GID)
+    gid_index, is_global, port = body[24], body[30], body[31]
+    assert (gid_index, is_global, port) == (3, 1, 2)
+    attr_mask, _, rq_psn, sq_psn, remote_qp = struct.unpack_from("5I", body, 68)
+    assert (attr_mask, rq_psn, sq_psn, remote_qp) == (mask, 0xABCDEF, 0x123, 0x654321)
+    state, _, path_mtu = body[96:99]
+    assert (state, path_mtu) == (2, 5)
