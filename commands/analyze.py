@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from cyclopts import Parameter
 
 from ..analyzer.errors import UnreadableInput, UsageError
+from ..analyzer.units import parse_duration, parse_rate
 from .inputs import STANDARD_OUTPUT, check_inputs, input_name
 from .output import whole_file, write_results
 from .progress import ProgressAs, shown
-from .units import parse_duration, parse_rate
 
 if TYPE_CHECKING:
     from ..analyzer.results import Analysis

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from ..analyzer.errors import UsageError
-from .units import parse_duration
+from ..analyzer.units import parse_duration
 
 if TYPE_CHECKING:
     from ..probes.capture_files import CaptureFiles, Rotation

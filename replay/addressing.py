@@ -1,0 +1,64 @@
+"""Which host has which address: host i of a fabric is 10.0.0.1 + i unless the fabric says else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+)
+from typing import TypeAlias
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+
+FIRST_IPV4 = int(IPv4Address("10.0.0.1"))
+FIRST_IPV6 = int(IPv6Address("fd10::1"))
+MAX_HOSTS = 1 << 24
+"""Room of 10.0.0.0/8, less than one address."""
+
+
+@dataclass(frozen=True)
+class AddressPlan:
+    """Addresses of hosts: a plain count, or what a file or a router's tables say."""
+
+    hosts: int
+    explicit: Mapping[int, tuple[Address, ...]] = field(default_factory=dict)
+    """Addresses of the hosts that have their own; the others are counted."""
+    subnets: Mapping[Network, int] = field(default_factory=dict)
+    """Networks that lead to one host, for addresses that no host has explicitly."""
+
+    def address_of(self, host: int, ipv6: bool = False) -> Address:
+        """An address of a host; of that family unless only the other one is given."""
+        if not 0 <= host < self.hosts:
+            raise IndexError(f"no host {host}")
+        own = self.explicit.get(host)
+        if own:
+            wanted = IPv6Address if ipv6 else IPv4Address
+            return next((a for a in own if isinstance(a, wanted)), own[0])
+        return IPv6Address(FIRST_IPV6 + host) if ipv6 else IPv4Address(FIRST_IPV4 + host)
+
+    def host_of(self, address: Address) -> int | None:
+        """The host of an address: exact, then the longest subnet, then by count."""
+        if isinstance(address, IPv6Address) and address.ipv4_mapped:
+            address = address.ipv4_mapped
+        index = self._index
+        if address in index:
+            return index[address]
+        for network in self._networks:
+            if address.version == network.version and address in network:
+                return self.subnets[network]
+        first = FIRST_IPV4 if address.version == 4 else FIRST_IPV6
+        host = int(address) - first
+        return host if 0 <= host < self.hosts and host not in self.explicit else None
+
+    @property
+    def _index(self) -> Mapping[Address, int]:
+        return {a: host for host, own in self.explicit.items() for a in own}
+
+    @property
+    def _networks(self) -> list[Network]:
+        return sorted(self.subnets, key=lambda n: (-n.prefixlen, n.version, int(n.network_address)))

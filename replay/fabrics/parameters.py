@@ -1,0 +1,136 @@
+"""Parameters of a spec string, `name:key=value,key=value`: checked, with the values they need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...analyzer.errors import UsageError
+from ...analyzer.units import parse_duration, parse_rate
+
+COUNT, RATE, DURATION, RATIO = "count", "rate", "duration", "ratio"
+
+
+class Parameter(NamedTuple):
+    """One parameter of a kind of fabric."""
+
+    kind: str
+    default: int | float | None
+    """None: must be given, or follows from others."""
+    help: str
+    least: int = 1
+    most: int = 1 << 20
+
+
+RATE_AND_DELAY: Mapping[str, Parameter] = {
+    "rate": Parameter(RATE, 400_000_000_000, "rate of the hosts' links"),
+    "delay": Parameter(DURATION, 500, "propagation delay of every link"),
+}
+UPLINKS: Mapping[str, Parameter] = {
+    "uplinks": Parameter(
+        COUNT, 1, "parallel links between a leaf and each of its spines", most=512
+    ),
+    "uplink_rate": Parameter(
+        RATE, None, "rate of links between switches; that of hosts if not given"
+    ),
+    "oversubscription": Parameter(RATIO, None, "of the leaves: sets uplink_rate"),
+}
+CHANGES = ("down", "slow")
+"""Parameters every description takes: links that are down, links with another rate."""
+
+
+class Changes(NamedTuple):
+    """What is different from the fabric as built."""
+
+    down: tuple[str, ...] = ()
+    slow: tuple[tuple[str, int], ...] = ()
+    """(link, bits per second)."""
+
+
+def split_options(text: str, where: str) -> tuple[dict[str, str], Changes]:
+    """`key=value,...` as a mapping; `down` and `slow` (may be repeated, or joined by +) apart."""
+    options: dict[str, str] = {}
+    down: list[str] = []
+    slow: list[tuple[str, int]] = []
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        key, equals, value = (p.strip() for p in part.partition("="))
+        if not equals or not value:
+            raise UsageError(f"{where}: {part!r} is not key=value")
+        if key == "down":
+            down += [name.strip() for name in value.split("+")]
+        elif key == "slow":
+            slow += [_slow(item.strip(), where) for item in value.split("+")]
+        elif key in options:
+            raise UsageError(f"{where}: {key} is given twice")
+        else:
+            options[key] = value
+    return options, Changes(tuple(down), tuple(slow))
+
+
+def _slow(item: str, where: str) -> tuple[str, int]:
+    link, colon, rate = item.rpartition(":")
+    if not colon:
+        raise UsageError(f"{where}: slow={item} has no rate; write slow=leaf1-spine2:100G")
+    return link, parse_rate(rate, f"{where}: slow={link}")
+
+
+class Values(NamedTuple):
+    """Checked parameters."""
+
+    where: str
+    numbers: Mapping[str, int | float | None]
+
+    def count(self, key: str) -> int:
+        """A count, rate (bits per second) or duration (ns) that has a value."""
+        value = self.numbers[key]
+        assert value is not None
+        return int(value)
+
+    def uplink_rate(self, downlink_bits_per_second: int, uplinks: int) -> int:
+        """Rate of one uplink of a leaf whose hosts' links add up to this, with so many uplinks."""
+        given, ratio = self.numbers["uplink_rate"], self.numbers["oversubscription"]
+        if given is not None and ratio is not None:
+            raise UsageError(f"{self.where}: give uplink_rate or oversubscription, not both")
+        if ratio is not None:
+            rate = round(downlink_bits_per_second / (ratio * uplinks))
+            if rate < 1:
+                raise UsageError(f"{self.where}: oversubscription={ratio:g} leaves no uplink rate")
+            return rate
+        return int(given) if given is not None else self.count("rate")
+
+
+def checked(kind: str, options: Mapping[str, str], parameters: Mapping[str, Parameter]) -> Values:
+    """All parameters with their values; UsageError names the parameter and what it takes."""
+    for key in options:
+        if key not in parameters:
+            known = ", ".join((*parameters, *CHANGES))
+            raise UsageError(f"{kind} has no parameter {key!r}; it has {known}")
+    numbers: dict[str, int | float | None] = {}
+    for key, parameter in parameters.items():
+        text = options.get(key)
+        numbers[key] = parameter.default if text is None else _number(kind, key, text, parameter)
+    return Values(kind, numbers)
+
+
+def _number(kind: str, key: str, text: str, parameter: Parameter) -> int | float:
+    where = f"{kind}: {key}"
+    if parameter.kind == RATE:
+        return parse_rate(text, where)
+    if parameter.kind == DURATION:
+        return 0 if text == "0" else parse_duration(text, where)
+    if parameter.kind == RATIO:
+        try:
+            ratio = float(text.removesuffix(":1"))
+        except ValueError:
+            ratio = 0.0
+        if not 0 < ratio < 1e6:
+            raise UsageError(f"{where} {text!r} is not a ratio above 0, such as 2 or 1.5")
+        return ratio
+    if not text.isascii() or not text.isdecimal():
+        raise UsageError(f"{where} {text!r} is not a whole number")
+    value = int(text)
+    if not parameter.least <= value <= parameter.most:
+        raise UsageError(
+            f"{where} must be {parameter.least:,} to {parameter.most:,}, not {value:,}"
+        )
+    return value

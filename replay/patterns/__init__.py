@@ -1,0 +1,1 @@
+"""Communication patterns: who sends how much to whom, and when."""

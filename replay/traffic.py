@@ -1,0 +1,81 @@
+"""What the hosts wanted to send, as units that a fabric places.
+
+A unit is what always takes one path under a hash: a one-way flow, or one entropy value
+(UDP source port and flow label) of a flow that sprays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .keys import PacketKeys
+
+
+class Windows(NamedTuple):
+    """Bytes of units in equal time windows; only the windows in which a unit sent."""
+
+    width_ns: int
+    start_ns: int
+    """Where window 0 begins."""
+    unit: NDArray[np.int32]
+    """Sorted; the windows of each unit ascend."""
+    window: NDArray[np.int32]
+    wire_bytes: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Equally long columns, one row per unit."""
+
+    keys: PacketKeys
+    src_host: NDArray[np.int32]
+    """Host of the fabric; -1 when the address belongs to none."""
+    dst_host: NDArray[np.int32]
+    flow: NDArray[np.int32]
+    """Index of the one-way flow, from 0; several units of one flow when it sprays."""
+    packets: NDArray[np.int64]
+    wire_bytes: NDArray[np.int64]
+    first_ns: NDArray[np.int64]
+    """Time of the first packet since the Unix epoch."""
+    last_ns: NDArray[np.int64]
+    windows: Windows | None = None
+    unmapped: tuple[str, ...] = ()
+    """Addresses that belong to no host of the fabric."""
+
+    def __len__(self) -> int:
+        return len(self.flow)
+
+    @property
+    def flows(self) -> int:
+        """Number of one-way flows."""
+        return int(self.flow.max(initial=-1)) + 1
+
+    def take(self, rows: NDArray[Any]) -> Traffic:
+        """The units an index or boolean array picks; windows follow, flows keep their numbers."""
+        rows = np.arange(len(self))[rows]
+        windows = self.windows
+        if windows is not None:
+            new = np.full(len(self), -1, np.int32)
+            new[rows] = np.arange(len(rows))
+            unit = new[windows.unit]
+            order = np.lexsort((windows.window, unit))
+            order = order[unit[order] >= 0]
+            windows = windows._replace(
+                unit=unit[order], window=windows.window[order], wire_bytes=windows.wire_bytes[order]
+            )
+        return Traffic(
+            self.keys.take(rows),
+            self.src_host[rows],
+            self.dst_host[rows],
+            self.flow[rows],
+            self.packets[rows],
+            self.wire_bytes[rows],
+            self.first_ns[rows],
+            self.last_ns[rows],
+            windows,
+            self.unmapped,
+        )
