@@ -7,9 +7,15 @@ from typing import NamedTuple
 
 from ...analyzer.errors import UsageError
 from ..fabric import Fabric
+from .fat_tree import PARAMETERS as FAT_TREE
+from .fat_tree import fat_tree
 from .leaf_spine import PARAMETERS as LEAF_SPINE
 from .leaf_spine import leaf_spine
+from .multi_plane import PARAMETERS as MULTI_PLANE
+from .multi_plane import multi_plane
 from .parameters import Changes, Parameter, split_options
+from .rail import PARAMETERS as RAIL
+from .rail import rail
 
 
 class Kind(NamedTuple):
@@ -19,7 +25,12 @@ class Kind(NamedTuple):
     parameters: Mapping[str, Parameter]
 
 
-KINDS: Mapping[str, Kind] = {"leaf-spine": Kind(leaf_spine, LEAF_SPINE)}
+KINDS: Mapping[str, Kind] = {
+    "leaf-spine": Kind(leaf_spine, LEAF_SPINE),
+    "fat-tree": Kind(fat_tree, FAT_TREE),
+    "multi-plane": Kind(multi_plane, MULTI_PLANE),
+    "rail": Kind(rail, RAIL),
+}
 
 
 def parse_fabric(spec: str) -> Fabric:
