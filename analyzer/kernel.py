@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numba
 import numpy as np
+from numba.core.runtime import rtsys
 from platformdirs import user_cache_dir
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -124,4 +125,30 @@ def _compiled(function: F, options: dict[str, Any]) -> F:
     finally:
         config.CACHE_DIR = before
     _KEYS[id(compiled)] = key
+    _load_at_once(compiled)
     return compiled
+
+
+def _load_at_once(compiled: Any) -> None:
+    """Let cached machine code be loaded without all that only the compiler needs.
+
+    Numba prepares its compiler before it looks into the cache, which takes
+    longer than a small analysis. Code that cannot be loaded, whatever the
+    reason, is compiled anew.
+    """
+    store = getattr(compiled, "_cache", None)
+    load = getattr(store, "_load_overload", None)
+    if store is None or load is None:
+        return
+
+    def load_overload(signature: Any, context: Any) -> Any:
+        try:
+            rtsys.initialize(context)  # numba's runtime, which loaded code may call
+            found = load(signature, context)
+        except Exception:
+            found = None
+        if found is None:
+            context.refresh()
+        return found
+
+    store.load_overload = load_overload

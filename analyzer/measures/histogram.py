@@ -20,7 +20,9 @@ SUB_BUCKET_BITS = 4
 BUCKETS = ((62 - SUB_BUCKET_BITS) << SUB_BUCKET_BITS) + (2 << SUB_BUCKET_BITS)
 
 COUNT, SUM, MIN, MAX = range(4)
-_MAX_SUM = np.iinfo(np.int64).max
+
+_LARGEST = 2**63 - 1
+_MAX_SUM = _LARGEST
 
 
 class Histograms(NamedTuple):
@@ -67,7 +69,7 @@ def observe(histograms: Any, flow: int, kind: int, value: int) -> None:
         row = np.int32(histograms.used[0])
         histograms.used[0] += 1
         histograms.row[flow, kind] = row
-        histograms.stats[row, MIN] = np.iinfo(np.int64).max
+        histograms.stats[row, MIN] = _LARGEST
     value = max(value, 0)
     histograms.counts[row, bucket_of(value)] += np.uint32(1)
     histograms.stats[row, COUNT] += 1
@@ -126,7 +128,7 @@ class HistogramPool:
             mine = int(self.arrays.used[0])
             self.arrays.used[0] += 1
             self.arrays.row[flow, kind] = mine
-            self.arrays.stats[mine, MIN] = np.iinfo(np.int64).max
+            self.arrays.stats[mine, MIN] = _LARGEST
         self.arrays.counts[mine] += other.arrays.counts[theirs]
         stats, added = self.arrays.stats[mine], other.arrays.stats[theirs]
         stats[COUNT] += added[COUNT]

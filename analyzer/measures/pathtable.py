@@ -52,6 +52,7 @@ LEVELS = 8
 
 _CE = 3
 _EMPTY = -1
+_EARLIEST_NS, _LATEST_NS = -(2**63), 2**63 - 1
 _SHIFT = np.uint64(32)
 
 
@@ -87,8 +88,8 @@ def _find(lane: Any, key: Any, lanes: Any, paths: Any, slots: Any, used: Any, sa
     slots[slot] = record
     paths[record].lane = lane
     paths[record].key = key
-    paths[record].first_ns = np.iinfo(np.int64).max
-    paths[record].last_ns = np.iinfo(np.int64).min
+    paths[record].first_ns = _LATEST_NS
+    paths[record].last_ns = _EARLIEST_NS
     if key != OTHER:
         lanes[lane].paths += 1
     return np.int64(record)
