@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 from ..analyzer.errors import CaptureError
-from . import bpf
+from . import bpf, clsact
 from .interfaces import Interface
 from .namespaces import in_namespace
 from .program import Compiled
@@ -38,23 +39,32 @@ class Attachment:
     interface: Interface
     direction: Direction
     hook: str
-    """What it became: tcx, clsact, xdp native, xdp generic."""
+    """What it became: tcx, clsact, xdp native or xdp generic."""
     link: int
-    """File descriptor of the BPF link."""
-    _detach: Callable[[], None] | None = field(default=None, repr=False)
+    """Descriptor of the BPF link; -1 for clsact, and once it is closed."""
+    filter: clsact.ClsactFilter | None = None
 
-    def alive(self) -> bool:
-        """Whether the interface is still there."""
-        return self.link < 0 or _link_ifindex(self.link) != 0
+    def gone(self) -> bool:
+        """Whether the interface has disappeared."""
+        if self.link >= 0:
+            return _link_ifindex(self.link) == 0
+        if self.filter is None:
+            return False
+        try:
+            return not in_namespace(self.interface.namespace, self.interface.is_there)
+        except CaptureError:
+            return True  # the namespace has gone
 
     def close(self) -> None:
         """Detach the probe."""
         if self.link >= 0:
             os.close(self.link)
             self.link = -1
-        if self._detach is not None:
-            self._detach()
-            self._detach = None
+        if self.filter is not None:
+            remove = partial(clsact.delete_filter, self.filter)
+            self.filter = None
+            with suppress(CaptureError):  # the namespace has gone
+                in_namespace(self.interface.namespace, remove)
 
 
 def attach(
@@ -63,26 +73,33 @@ def attach(
     """Attach a probe that writes records of `tap`; CaptureError says why it is not possible."""
     if hook.startswith("xdp"):
         program = compiled.load_xdp(tap)
-        how: Callable[[], Attachment] = lambda: _attach_xdp(  # noqa: E731
-            program, interface, direction, hook == "xdp-generic"
-        )
+        how = partial(_attach_xdp, program, interface, direction, hook == "xdp-generic")
     else:
         program = compiled.load_tc(tap)
-        how = lambda: _attach_tcx(program, interface, direction)  # noqa: E731
+        how = partial(_attach_tc, program, interface, direction, hook == "clsact")
     try:
         return in_namespace(interface.namespace, how)
     finally:
-        os.close(program)  # the link keeps it
+        os.close(program)  # the link or filter keeps it
 
 
-def _attach_tcx(program: int, interface: Interface, direction: Direction) -> Attachment:
+def _attach_tc(
+    program: int, interface: Interface, direction: Direction, clsact_only: bool
+) -> Attachment:
+    if not clsact_only:
+        try:
+            link = bpf.create_link(
+                program, interface.ifindex, _ATTACH_TYPES[direction], _PLACES[direction]
+            )
+            return Attachment(interface, direction, "tcx", link)
+        except OSError as error:
+            if error.errno not in _NO_TCX:
+                raise _refused(error, interface, "tcx") from None
     try:
-        link = bpf.create_link(
-            program, interface.ifindex, _ATTACH_TYPES[direction], _PLACES[direction]
-        )
+        added = clsact.add_filter(program, interface.ifindex, direction)
     except OSError as error:
-        raise _refused(error, interface, "tcx") from None
-    return Attachment(interface, direction, "tcx", link)
+        raise _refused(error, interface, "clsact") from None
+    return Attachment(interface, direction, "clsact", -1, added)
 
 
 def _attach_xdp(

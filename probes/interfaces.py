@@ -32,6 +32,10 @@ class Interface:
         """The name by which a user knows it: namespace:name outside our own."""
         return f"{self.namespace}:{self.name}" if self.namespace else self.name
 
+    def is_there(self) -> bool:
+        """Whether it still exists; to be asked inside its namespace."""
+        return any(index == self.ifindex for index, _ in socket.if_nameindex())
+
 
 def find_interfaces(names: Sequence[str], namespace: str | None = None) -> list[Interface]:
     """The interfaces named `IFACE` or `NAMESPACE:IFACE`; `namespace` is for those without.

@@ -172,7 +172,7 @@ class LiveSource:
             self.attachments.append(attach(compiled, interface, direction, self.options.hook, tap))
 
     def _detach(self) -> None:
-        for attachment in self.attachments:
+        for attachment in reversed(self.attachments):  # what was made first goes last
             attachment.close()
 
     def _close_loss(self) -> None:
@@ -261,7 +261,7 @@ class LiveSource:
 
     def gone(self) -> list[Interface]:
         """Interfaces that have disappeared since the capture began."""
-        missing = [a.interface for a in self.attachments if a.link >= 0 and not a.alive()]
+        missing = [a.interface for a in self.attachments if a.gone()]
         return [interface for interface in self.interfaces if interface in missing]
 
     @property

@@ -1,0 +1,116 @@
+"""tc filters on the clsact qdisc, by rtnetlink: for kernels without tcx (before 6.6).
+
+A filter is no BPF link: it stays when the process is killed, until somebody
+removes it. Layouts: linux/rtnetlink.h, linux/pkt_sched.h, linux/pkt_cls.h.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from dataclasses import dataclass
+
+_NEW_QDISC, _DELETE_QDISC, _NEW_FILTER, _DELETE_FILTER, _GET_FILTER = 36, 37, 44, 45, 46
+_REQUEST, _ACKNOWLEDGE, _EXCLUSIVE, _CREATE = 0x1, 0x4, 0x200, 0x400
+_DUMP = 0x300
+_KIND, _OPTIONS = 1, 2
+_BPF_FD, _BPF_NAME, _BPF_FLAGS = 6, 7, 8
+_DIRECT_ACTION = 1
+_CLSACT, _CLSACT_HANDLE = 0xFFFFFFF1, 0xFFFF0000
+_PARENT = {"in": 0xFFFFFFF2, "out": 0xFFFFFFF3}
+_ALL_PROTOCOLS = 0x0300  # ETH_P_ALL in network order
+_NAME = b"rocescope\0"
+_PRIORITIES = range(0xC001, 0xC101)
+"""Behind filters that people add by hand; the first free one is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClsactFilter:
+    """A filter of ours."""
+
+    ifindex: int
+    direction: str
+    priority: int
+    made_qdisc: bool
+    """The qdisc it hangs on was not there before."""
+
+
+def add_filter(program: int, ifindex: int, direction: str) -> ClsactFilter:
+    """Attach a program to an interface of this thread's namespace."""
+    flags = _EXCLUSIVE | _CREATE
+    made_qdisc = _ask(_NEW_QDISC, flags, ifindex, _CLSACT, _CLSACT_HANDLE, 0, _kind(b"clsact"))
+    options = (
+        _attribute(_BPF_FD, struct.pack("I", program))
+        + _attribute(_BPF_NAME, _NAME)
+        + _attribute(_BPF_FLAGS, struct.pack("I", _DIRECT_ACTION))
+    )
+    attributes = _kind(b"bpf") + _attribute(_OPTIONS, options)
+    for priority in _PRIORITIES:
+        info = priority << 16 | _ALL_PROTOCOLS
+        if _ask(_NEW_FILTER, flags, ifindex, _PARENT[direction], 0, info, attributes):
+            return ClsactFilter(ifindex, direction, priority, made_qdisc)
+    raise OSError(errno.EBUSY, "all priorities are taken")
+
+
+def delete_filter(filter: ClsactFilter) -> None:
+    """Remove a filter, and its qdisc if that was made for it and nobody else uses it.
+
+    That the filter or its interface has gone already is no error.
+    """
+    ifindex, parent = filter.ifindex, _PARENT[filter.direction]
+    info = filter.priority << 16 | _ALL_PROTOCOLS
+    try:
+        _ask(_DELETE_FILTER, 0, ifindex, parent, 0, info, _kind(b"bpf"))
+        if filter.made_qdisc and not any(_has_filters(ifindex, p) for p in _PARENT.values()):
+            _ask(_DELETE_QDISC, 0, ifindex, _CLSACT, _CLSACT_HANDLE, 0, _kind(b"clsact"))
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENODEV, errno.EINVAL):
+            raise
+
+
+def _has_filters(ifindex: int, parent: int) -> bool:
+    with _request(_GET_FILTER, _DUMP, ifindex, parent, 0, 0, b"") as answers:
+        code: int = struct.unpack_from("H", answers.recv(65536), 4)[0]
+    return code == _NEW_FILTER
+
+
+def _kind(name: bytes) -> bytes:
+    return _attribute(_KIND, name + b"\0")
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    length = len(value) + 4
+    return struct.pack("HH", length, kind) + value + bytes(-length % 4)
+
+
+def _ask(
+    kind: int, flags: int, ifindex: int, parent: int, handle: int, info: int, attributes: bytes
+) -> bool:
+    """Send one request; False when what it creates is there already."""
+    flags |= _ACKNOWLEDGE
+    with _request(kind, flags, ifindex, parent, handle, info, attributes) as answers:
+        answer = answers.recv(65536)
+    error: int = -struct.unpack_from("i", answer, 16)[0]
+    if error == errno.EEXIST:
+        return False
+    if error:
+        raise OSError(error, os.strerror(error))
+    return True
+
+
+def _request(
+    kind: int, flags: int, ifindex: int, parent: int, handle: int, info: int, attributes: bytes
+) -> socket.socket:
+    """A socket on which the answers to one request will come."""
+    message = struct.pack("B3xiIII", socket.AF_UNSPEC, ifindex, handle, parent, info) + attributes
+    header = struct.pack("IHHII", 16 + len(message), kind, _REQUEST | flags, 1, 0)
+    answers = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    try:
+        answers.bind((0, 0))
+        answers.send(header + message)
+    except BaseException:
+        answers.close()
+        raise
+    return answers

@@ -1,0 +1,44 @@
+"""Real links for the probes: veth pairs in network namespaces of their own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from rocescope.analyzer.errors import CaptureError
+from rocescope.probes import privileges
+from rocescope.probes.bcc_module import import_bcc
+
+from .network import Network
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def live_capture() -> None:
+    """Skips the test where probes cannot be attached; fails it where they have to be."""
+    try:
+        privileges.check(["some"])
+        import_bcc()
+        subprocess.run(["ip", "-V"], check=True, capture_output=True)
+    except (CaptureError, OSError) as error:
+        if os.environ.get("ROCESCOPE_REQUIRE_TOOLS"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def network(live_capture: None) -> Iterator[Callable[..., Network]]:
+    """`network(mtu=1500)` is a new namespace with the linked interfaces `left` and `right`."""
+    with ExitStack() as stack:
+
+        def make(**options: int) -> Network:
+            name = f"rstest{os.getpid()}n{next(_NUMBERS)}"
+            return stack.enter_context(Network(name, **options))
+
+        yield make

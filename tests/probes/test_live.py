@@ -1,0 +1,279 @@
+"""Live capture on real veth pairs: every hook, every encapsulation, every mishap."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from rocescope.analyzer.errors import CaptureError, UsageError
+from rocescope.probes.live import LiveOptions, LiveSource
+
+from .network import Watched, roce, roce_frames
+
+IN, OUT = 0, 1
+
+
+def watch(names, **options):
+    return Watched(LiveSource(names, LiveOptions(ring_bytes=1 << 20, **options)))
+
+
+@pytest.mark.parametrize(
+    ("hook", "becomes"),
+    [
+        ("tc", {"tcx"}),
+        ("clsact", {"clsact"}),
+        ("xdp", {"xdp native"}),
+        ("xdp-generic", {"xdp generic"}),
+    ],
+)
+def test_every_hook_sees_what_arrives(network, hook, becomes):
+    net = network()
+    with watch([net.interface("right")], hook=hook) as seen:
+        assert {a.hook for a in seen.source.attachments} == becomes
+        net.send(roce_frames(300))
+    assert seen.column("psn") == list(range(300))
+    assert set(seen.column("tap")) == {IN}
+    assert set(seen.column("wire_bytes")) == {14 + 20 + 8 + 12 + 64 + 4}
+    assert set(seen.column("captured_bytes")) == {96}
+    loss = seen.source.loss()
+    assert (loss.matched, loss.exported, loss.ring_full) == (300, 300, 0)
+
+
+@pytest.mark.parametrize("hook", ["tc", "clsact"])
+def test_both_directions_are_taps_of_their_own(network, hook):
+    net = network()
+    with watch([net.interface("left")], hook=hook) as seen:
+        net.send(roce_frames(50), "left")
+        net.send([roce(psn) for psn in range(1000, 1030)], "right")
+    assert [tap.name for tap in seen.source.taps.items] == [
+        net.interface("left") + " in",
+        net.interface("left") + " out",
+    ]
+    assert seen.column("psn", IN) == list(range(1000, 1030))
+    assert seen.column("psn", OUT) == list(range(50))
+    assert [tap.frames for tap in seen.source.taps.items] == [30, 50]
+    assert [loss.exported for loss in seen.source.loss_by_tap()] == [30, 50]
+
+
+def test_wall_time(network):
+    net = network()
+    with watch([net.interface("left")]) as seen:
+        before = time.time_ns()
+        net.send(roce_frames(20))
+        after = time.time_ns()
+    times = np.array(seen.column("time_ns"))
+    # The pairing of the clocks is good to some microseconds.
+    assert before - 200_000 <= times.min() <= times.max() <= after + 200_000
+    assert np.all(np.diff(times) >= 0)
+    assert seen.source.clock_steps == 0
+
+
+def test_bytes_are_those_that_were_sent(network):
+    net = network()
+    sent = [roce(psn, payload_bytes=psn) for psn in range(1, 120)]
+    with watch([net.interface("left")], snap_bytes=96) as seen:
+        net.send(sent)
+    assert seen.frames == [frame[:96] for frame in sent]
+
+
+@pytest.mark.parametrize("snap_bytes", [64, 100, 256])
+def test_snap_length(network, snap_bytes):
+    net = network()
+    sent = [roce(psn, payload_bytes=400) for psn in range(5)]
+    with watch([net.interface("right")], snap_bytes=snap_bytes, hook="xdp") as seen:
+        net.send(sent)
+    kept = -(-snap_bytes // 8) * 8
+    assert seen.frames == [frame[:kept] for frame in sent]
+
+
+def test_two_namespaces_with_equal_ifindex(network):
+    one, two = network(), network()
+    with watch([one.interface("right"), two.interface("right")]) as seen:
+        indices = [interface.ifindex for interface in seen.source.interfaces]
+        assert indices[0] == indices[1]
+        one.send(roce_frames(40))
+        two.send([roce(psn) for psn in range(500, 525)])
+    assert seen.column("psn", 0) == list(range(40))
+    assert seen.column("psn", 2) == list(range(500, 525))
+
+
+@pytest.mark.parametrize("hook", ["tc", "xdp", "xdp-generic"])
+def test_jumbo_frames(network, hook):
+    net = network(mtu=9000)
+    with watch([net.interface("right")], hook=hook) as seen:
+        net.send(roce_frames(20, payload_bytes=8192))
+    assert seen.column("psn") == list(range(20))
+    assert set(seen.column("wire_bytes")) == {14 + 20 + 8 + 12 + 8192 + 4}
+    assert set(seen.column("payload_bytes")) == {8192}
+    assert set(seen.column("captured_bytes")) == {96}
+
+
+@pytest.mark.parametrize("hook", ["tc", "clsact", "xdp"])
+def test_interface_down_and_up(network, hook):
+    net = network()
+    with watch([net.interface("right")], hook=hook) as seen:
+        net.send([roce(1)])
+        net.ip("link", "set", "right", "down")
+        net.ip("link", "set", "right", "up")
+        time.sleep(0.05)
+        net.send([roce(2)])
+        time.sleep(0.05)
+        assert seen.source.gone() == []
+    assert seen.column("psn") == [1, 2]
+
+
+@pytest.mark.parametrize("hook", ["tc", "clsact", "xdp"])
+def test_interface_is_deleted(network, hook):
+    gone, stays = network(), network()
+    with watch([gone.interface("right"), stays.interface("right")], hook=hook) as seen:
+        gone.send([roce(1)])
+        gone.ip("link", "del", "right")
+        assert [interface.label for interface in seen.source.gone()] == [gone.interface("right")]
+        stays.send([roce(2)])
+    assert seen.column("psn") == [1, 2]
+    assert seen.source.loss().exported == 2
+
+
+def test_namespace_is_deleted(network):
+    net = network()
+    with watch([net.interface("right")], hook="clsact") as seen:
+        net.send([roce(1)])
+        time.sleep(0.1)
+        net.ip("link", "del", "right")
+        assert len(seen.source.gone()) == 1
+    assert seen.column("psn") == [1]
+
+
+@pytest.mark.parametrize("hook", ["tc", "xdp"])
+def test_mtu_changes(network, hook):
+    net = network()
+    with watch([net.interface("right")], hook=hook) as seen:
+        net.send([roce(1)])
+        for interface in ("left", "right"):
+            net.ip("link", "set", interface, "mtu", "9000")
+        net.send([roce(2, payload_bytes=8000)])
+        for interface in ("left", "right"):
+            net.ip("link", "set", interface, "mtu", "1200")
+        net.send([roce(3)])
+    assert seen.column("psn") == [1, 2, 3]
+    assert seen.column("payload_bytes") == [64, 8000, 64]
+
+
+def test_two_captures_at_once(network):
+    net = network()
+    with watch([net.interface("left")]) as one, watch([net.interface("left")]) as two:
+        net.send(roce_frames(100))
+    assert one.column("psn") == two.column("psn") == list(range(100))
+
+
+def test_second_xdp_capture_is_refused(network):
+    net = network()
+    with watch([net.interface("left")], hook="xdp"):
+        with pytest.raises(CaptureError, match="has an XDP program already: use --hook tc"):
+            with LiveSource([net.interface("left")], LiveOptions(hook="xdp")):
+                pass
+        with watch([net.interface("left")], hook="tc") as shared:
+            net.send([roce(3)], "right")
+    assert shared.column("psn") == [3]
+
+
+def test_a_small_ring_says_exactly_what_it_lost(network):
+    net = network()
+    source = LiveSource([net.interface("left")], LiveOptions(ring_bytes=4096))
+    with source:
+        net.send(roce_frames(5000))  # nobody reads meanwhile
+        loss = source.loss()
+        source.stop()
+        packets = sum(len(table) for table in source.tables())
+    assert packets == loss.exported > 0
+    assert loss.ring_full > 0
+    assert loss.exported + loss.ring_full == loss.matched == 5000
+    assert source.loss() == loss
+
+
+def test_order_over_cpus(network):
+    net = network()
+    pids = []
+    with watch([net.interface("left")]) as seen:
+        for cpu in (0, 1):
+            script = (
+                "import os,socket,sys;"
+                f"os.sched_setaffinity(0,{{{cpu}}});"
+                "s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW);s.bind(('left',0));"
+                f"[s.send(bytes.fromhex('{roce(cpu).hex()}')) for _ in range(3000)]"
+            )
+            pids.append(net.start("python3", "-c", script))
+        for pid in pids:
+            assert pid.wait(20) == 0
+    by_cpu = seen.source.loss_by_tap_and_cpu()["exported"].sum(axis=0)
+    assert np.count_nonzero(by_cpu) >= 2
+    assert sorted(seen.column("psn")) == [0] * 3000 + [1] * 3000
+
+
+def test_tables_come_in_order_of_time(network):
+    net = network()
+    source = LiveSource([net.interface("left"), net.interface("right")])
+    with source:
+        net.send(roce_frames(2000))
+        source.stop()
+        times = np.concatenate([table.time_ns for table in source.tables()])
+    assert len(times) == 4000
+    assert np.all(np.diff(times) >= 0)
+
+
+def test_nothing_stays_attached(network):
+    net = network()
+    with watch([net.interface("left")], hook="tc"):
+        pass
+    with watch([net.interface("left")], hook="clsact"):
+        assert "clsact" in net.run("tc", "qdisc", "show", "dev", "left")
+    with watch([net.interface("left")], hook="xdp"):
+        assert "prog/xdp" in net.ip("-d", "link", "show", "left")
+    assert "clsact" not in net.run("tc", "qdisc", "show", "dev", "left")
+    assert "prog/xdp" not in net.ip("-d", "link", "show", "left")
+
+
+def test_a_clsact_of_others_stays(network):
+    net = network()
+    net.run("tc", "qdisc", "add", "dev", "left", "clsact")
+    with watch([net.interface("left")], hook="clsact"):
+        pass
+    assert "clsact" in net.run("tc", "qdisc", "show", "dev", "left")
+    assert net.run("tc", "filter", "show", "dev", "left", "ingress") == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"snap_bytes": 32}, "64 to 256"),
+        ({"snap_bytes": 300}, "64 to 256"),
+        ({"ring_bytes": 0}, "4 KiB to 1 GiB"),
+        ({"sample": 0}, "at least 1"),
+        ({"udp_ports": (0,)}, "UDP ports"),
+    ],
+)
+def test_impossible_options(options, what):
+    with pytest.raises(UsageError, match=what):
+        LiveSource(["any"], LiveOptions(**options))
+
+
+def test_unknown_interface(live_capture):
+    with pytest.raises(CaptureError, match="there is no interface nowhere0; there are: lo"):
+        with LiveSource(["nowhere0"]):
+            pass
+
+
+def test_unknown_namespace(live_capture):
+    with pytest.raises(CaptureError, match="cannot open network namespace nowhere"):
+        with LiveSource(["nowhere:eth0"]):
+            pass
+
+
+def test_interface_given_twice(network):
+    net = network()
+    with pytest.raises(UsageError, match="given twice"):
+        with LiveSource([net.interface("left"), net.interface("left")]):
+            pass
+
