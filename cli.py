@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version as installed_version
 
 from cyclopts import App, CycloptsError, Parameter
 
+from . import __version__
 from .analyzer.errors import RocescopeError, UsageError
 
 _OUTPUTS = ("-o", "--output", "-w", "--write")
@@ -56,7 +56,7 @@ app = App(
     help="Show what every queue pair of a RoCEv2 capture did: paths, reordering, loss, congestion.",
     help_epilogue=EPILOGUE,
     help_format="plaintext",
-    version=lambda: installed_version("rocescope"),
+    version=__version__,
     exit_on_error=False,
     print_error=False,
     suppress_keyboard_interrupt=False,

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from types import FrameType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from .. import __version__
 from .capture.concat import ConcatenatedCapture, concatenated
 from .capture.merge import MergeCounts, merge_tables
 from .capture.source import Capture, open_capture
@@ -19,7 +19,6 @@ from .decode.cm import CmMessage
 from .decode.decoder import ROCE_UDP_PORT, Decoder
 from .endpoints import Endpoints
 from .errors import UnreadableInput, UsageError
-from .filtering import Filter, compile_filter
 from .frames import Taps
 from .measures.series import DEFAULT_WINDOW_NS
 from .measuring import Measuring
@@ -29,6 +28,9 @@ from .progress import Progress
 from .results import Analysis
 from .summarize import Summary
 from .trust import capture_summary, contents_text, warnings_of
+
+if TYPE_CHECKING:
+    from .filtering import Filter
 
 BATCH_FRAMES = 1 << 16
 """Large enough to make Python's share vanish, small enough for the second-level cache."""
@@ -90,7 +92,11 @@ def analyze(
     UnreadableInput when nothing could be read, UsageError for options that
     make no sense.
     """
-    packet_filter = compile_filter(options.filter) if options.filter else None
+    packet_filter = None
+    if options.filter:
+        from .filtering import compile_filter  # the grammar's library takes a while to load
+
+        packet_filter = compile_filter(options.filter)
     if options.follow and len(paths) > 1:
         raise UsageError("--follow takes one file: analyse the others without it")
     with ExitStack() as stack:
@@ -182,7 +188,7 @@ class _Run:
         events, omitted = summary.events(MAX_EVENTS_REPORTED)
         filtered = self._filter is not None
         return Analysis(
-            version=version("rocescope"),
+            version=__version__,
             complete=complete,
             captures=captures,
             flows=flows,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,17 @@ from .measures.density import MAX_THRESHOLD
 from .measures.tapsets import entropy_imbalances, tap_imbalances
 from .measuring import Measuring
 from .opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name
-from .results import Connection, Event, Flow, Imbalance, PathShare, Recovery, Reordering, Spraying
+from .results import (
+    Connection,
+    Event,
+    Flow,
+    Imbalance,
+    Owner,
+    PathShare,
+    Recovery,
+    Reordering,
+    Spraying,
+)
 from .track import state as st
 from .track.connections import service_name, settle
 
@@ -23,16 +34,25 @@ PARTIAL_VIEW_SHARE = 0.2
 
 
 class Summary:
-    """Makes the records; one use per result. Pairing is settled when it is made."""
+    """Makes the records; one use per result. Pairing is settled when it is made.
+
+    owners: processes by flow index, from the probes of this host.
+    """
 
     def __init__(
-        self, measuring: Measuring, endpoints: Endpoints, taps: Taps, path_by: str
+        self,
+        measuring: Measuring,
+        endpoints: Endpoints,
+        taps: Taps,
+        path_by: str,
+        owners: Mapping[int, Owner] | None = None,
     ) -> None:
         settle(measuring.tracker, measuring.cm)
         self._m = measuring
         self._addresses = endpoints.texts()
         self._tap_names = [tap.name for tap in taps.items]
         self._path_by = path_by
+        self._owners = owners or {}
         self._connection_of, self.connections = self._connections()
         self._dscp_findings = self._odd_dscps()
 
@@ -170,6 +190,7 @@ class Summary:
             activity_bytes=m.activity.of(f),
             activity_bin_ns=m.activity.bin_ns,
             taps=self._seen_at(f, record),
+            owner=self._owners.get(f),
             notes=notes,
         )
 

@@ -68,9 +68,8 @@ def warnings_of(
             )
         if capture.out_of_order_frames:
             doubt = ": reordering below may be the capture's own" if late else ""
-            lines.append(
-                f"{capture.name}: {capture.out_of_order_frames} records are out of time order{doubt}"
-            )
+            records = f"{capture.out_of_order_frames} records are out of time order"
+            lines.append(f"{capture.name}: {records}{doubt}")
         if capture.icrc and capture.icrc["bad"]:
             lines.append(f"{capture.name}: {capture.icrc['bad']} packets have a wrong ICRC")
         if not capture.roce_packets:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import rocescope
+
 NOT_PACKAGED = {"tests", "benchmarks", "docs", "build", "dist"}
 
 
@@ -118,3 +120,7 @@ def test_wheel_says_how_to_start_it_and_its_licence(wheel: Path) -> None:
     assert "rocescope = rocescope.cli:main" in texts["entry_points.txt"]
     assert "License-Expression: MIT" in texts["METADATA"]
     assert texts["LICENSE"].startswith("MIT License")
+
+
+def test_the_package_and_its_metadata_name_one_version(pyproject: dict[str, Any]) -> None:
+    assert rocescope.__version__ == pyproject["project"]["version"]

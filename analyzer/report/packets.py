@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ... import __version__
 from ..decode.extensions import ExtensionTable
 from ..endpoints import Endpoints
 from ..frames import Taps
@@ -48,7 +48,7 @@ def packet_schema(extensions: bool = False) -> Any:
             about = field.metadata
             kind = pa.from_numpy_dtype(about["dtype"])
             fields.append(_field(name, kind, about["unit"], about["meaning"]))
-    return pa.schema(fields, metadata={"rocescope.version": version("rocescope")})
+    return pa.schema(fields, metadata={"rocescope.version": __version__})
 
 
 def _field(name: str, kind: Any, unit: str, meaning: str) -> Any:

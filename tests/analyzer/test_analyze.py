@@ -1,0 +1,142 @@
+"""The engine from files to results, on real captures."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from captures import DATA, data, truth
+
+from rocescope.analyzer.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.errors import UnreadableInput, UsageError
+from rocescope.analyzer.measures.imbalance import expected_fim
+
+LEAFSPINE = DATA / "leafspine"
+
+
+def run(*names, **options):
+    return analyze([str(name) for name in names], AnalyzeOptions(**options))
+
+
+@pytest.mark.parametrize("name", ["c04", "c10", "c15", "c40", "i03", "i04"])
+def test_bytes_and_packets_are_conserved(name):
+    """Paths add up to their flow, flows and windows to the capture."""
+    analysis = run(data(name))
+    capture, series = analysis.captures[0], analysis.series
+    assert sum(f.packets for f in analysis.flows) == capture.roce_packets == sum(series.packets)
+    assert sum(f.wire_bytes for f in analysis.flows) == sum(series.wire_bytes)
+    assert sum(f.payload_bytes for f in analysis.flows) == sum(series.payload_bytes)
+    for flow in analysis.flows:
+        assert sum(p.wire_bytes for p in flow.paths) == flow.wire_bytes
+        assert sum(p.packets for p in flow.paths) == flow.packets
+        assert math.isclose(sum(p.share for p in flow.paths), 1)
+        assert sum(flow.opcodes.values()) == flow.packets
+        assert sum(flow.activity_bytes) == flow.wire_bytes
+        assert sum(flow.congestion.dscp.values()) + flow.cnps == flow.packets
+
+
+def test_what_the_independent_parser_counted():
+    analysis = run(data("i13"), icrc=True)
+    facts = truth("i13")[1]["captures"]["atB"]
+    capture = analysis.captures[0]
+    assert (capture.frames, capture.roce_packets) == (facts["packets"], facts["roce"])
+    assert (capture.first_time_ns, capture.last_time_ns) == (facts["first_ns"], facts["last_ns"])
+    assert sum(capture.contents.values()) == facts["not_roce"]
+    assert sum(f.ecn_marked_packets for f in analysis.flows) == facts["ecn"]["CE"]
+    assert sum(f.congestion.ecn_capable_packets for f in analysis.flows) == sum(
+        n for kind, n in facts["ecn"].items() if kind != "not-ECT"
+    )
+    # Snapped frames cannot be checked, whole ones (the ACKs) are all good.
+    assert capture.icrc["bad"] == 0
+    assert capture.icrc["ok"] + capture.icrc["truncated"] == facts["roce"]
+
+
+def test_imbalance_of_four_links():
+    """FIM per direction from the link captures equals that of the counted packets."""
+    links = [f"leaf1-spine{i}" for i in range(1, 5)]
+    folder = LEAFSPINE / "r01_clean_write"
+    analysis = run(*(folder / f"{link}.pcap.gz" for link in links), path_by="tap")
+    facts = json.loads((folder / "run.facts.json").read_text())
+    up, down = [i for i in analysis.imbalance if i.path_by == "tap"]
+    if "10.1." not in up.name.split("from ")[1]:
+        up, down = down, up
+    for found, way in ((up, "leaf1_to_leaf2"), (down, "leaf2_to_leaf1")):
+        expected = [facts["spines"][f"spine{i}"][way]["in"] for i in range(1, 5)]
+        shares = {s.path.split(".")[0]: s.packets for s in found.shares}
+        assert [shares[link] for link in links] == expected
+        assert found.fim_flows_chance_percent == pytest.approx(expected_fim(found.flows, 4))
+    assert all(f.tap_copies == 0 for f in analysis.flows)
+
+
+def test_the_path_of_late_packets():
+    """leaf1 sprays H1's packets, spine2 is slow: what came late came over spine2."""
+    folder = LEAFSPINE / "r09_packet_spray_h1"
+    analysis = run(*sorted(folder.glob("*.pcap.gz")), path_by="tap")
+    late = {}
+    for flow in analysis.flows:
+        for path in flow.paths:
+            late[path.path] = late.get(path.path, 0) + path.reordered_packets
+    assert late.pop("leaf2-spine2.pcap.gz") > 50
+    assert sum(late.values()) == 0
+
+
+def test_a_filter_leaves_out_and_says_so():
+    analysis = run(data("c10"), filter="ip.src == 10.0.0.1 and qp != 1")
+    assert [(f.src, f.dest_qp) for f in analysis.flows] == [("10.0.0.1", 0x31)]
+    assert any("filter" in line for line in analysis.warnings)
+
+
+def test_the_same_file_twice_is_two_taps_of_the_same_packets():
+    one, two = run(data("c23")), run(data("c23"), data("c23"))
+    assert [f.packets for f in two.flows] == [f.packets for f in one.flows]
+    assert sum(f.tap_copies for f in two.flows) == one.captures[0].roce_packets
+    assert not any(f.retransmitted_packets or f.duplicate_packets for f in two.flows)
+
+
+def test_concat_joins_what_was_rotated(tmp_path):
+    whole = data("c40").read_bytes()
+    import struct
+
+    edges, at = [24], 24
+    while at < len(whole):
+        at += 16 + struct.unpack_from("<I", whole, at + 8)[0]
+        edges.append(at)
+    middle = edges[len(edges) // 2]
+    (tmp_path / "b.pcap").write_bytes(whole[:middle])
+    (tmp_path / "a.pcap").write_bytes(whole[:24] + whole[middle:])
+    joined = run(tmp_path / "a.pcap", tmp_path / "b.pcap", concat=True)
+    once = run(data("c40"))
+    assert joined.flows == [
+        f.__class__(**{n: getattr(f, n) for n in f.__struct_fields__} | {"taps": g.taps})
+        for f, g in zip(once.flows, joined.flows, strict=True)
+    ]
+    assert joined.connections == once.connections
+
+
+def test_pairs_name_their_evidence_and_service():
+    analysis = run(data("c10"))
+    (connection,) = analysis.connections
+    assert connection.evidence[:2] == ["cm", "ack_psn"]
+    assert connection.service == "rdma_cm tcp 7174"
+
+
+def test_captures_without_roce_say_what_they_hold(tmp_path):
+    from factories import START_NS, Frame, write_pcap
+
+    arp = bytes(12) + b"\x08\x06" + bytes(28)
+    path = write_pcap(tmp_path / "arp.pcap", [Frame(START_NS + i, arp) for i in range(3)])
+    with pytest.raises(UnreadableInput, match="arp.pcap: 3 ARP"):
+        run(path)
+
+
+def test_following_many_files_is_refused():
+    with pytest.raises(UsageError, match="--follow"):
+        run("a", "b", follow=True)
+
+
+def test_results_do_not_depend_on_the_window():
+    coarse, fine = run(data("i03"), window_ns=10**9), run(data("i03"), window_ns=10**6)
+    assert coarse.flows == fine.flows
+    assert sum(coarse.series.naks) == sum(fine.series.naks) == 81
+    assert len(fine.series.packets) > 100 * len(coarse.series.packets) / 2
