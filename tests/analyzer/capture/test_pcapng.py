@@ -75,6 +75,14 @@ def test_gives_the_frames_that_were_written(
     assert lines == [f"{epoch(r.time_ns)}\t{r.wire}\t{r.captured}" for r in rows]
 
 
+def test_a_rate_no_link_has_is_unknown(tmp_path: Path) -> None:
+    """if_speed has 64 bits; what a damaged file claims must not overflow the decoder's int64."""
+    for speed in (1 << 63, (1 << 64) - 1):
+        taps = Taps()
+        read(write_pcapng(tmp_path / "x", FRAMES, speed=speed), taps)
+        assert taps[0].speed_bits_per_second is None
+
+
 def test_sections_interfaces_and_block_types(
     tmp_path: Path, need_tool: Callable[[str], str]
 ) -> None:

@@ -1,0 +1,173 @@
+"""Runs mutants through everything, in a process of its own: `python -m tests.fuzz.run FIRST COUNT`.
+
+With ROCESCOPE_BOUNDSCHECK=1 the kernels are compiled with bounds checks, so that an
+index outside an array is an IndexError here. Prints what was met as one JSON object; what
+must not happen is told with the number of the mutant, which makes it again.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from rocescope.analyzer.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.capture.merge import merge_tables
+from rocescope.analyzer.capture.source import open_capture
+from rocescope.analyzer.decode.decoder import Decoder
+from rocescope.analyzer.endpoints import Endpoints
+from rocescope.analyzer.errors import UnreadableInput
+from rocescope.analyzer.frames import Taps
+from rocescope.analyzer.kernel import BOUNDS_CHECK
+from rocescope.analyzer.measures import series
+from rocescope.analyzer.measuring import Measuring
+from rocescope.analyzer.report import encode
+from rocescope.analyzer.results import Analysis
+from rocescope.analyzer.summarize import Summary
+
+from .mutate import mutant
+from .seeds import seeds
+
+WINDOW_NS = 100_000_000
+CPU_SECONDS = 2.0
+"""Most CPU time one mutant may take; they have at most a few hundred frames."""
+HANG_SECONDS = 120
+_WHOLE_ENGINE_EVERY = 50
+_NEGATIVE = re.compile(rb"[:,[]-")
+
+
+def run(path: str, number: int) -> str:
+    """Everything once for the file; what it held. AssertionError when a count does not add up."""
+    endpoints, taps = Endpoints(4), Taps()
+    batch_frames = {0: 1, 1: 5, 2: 5}.get(number % 16, 1 << 10)
+    with open_capture(path, taps, batch_frames=batch_frames) as capture:
+        decoder = Decoder(endpoints, taps, check_icrc=number % 2 == 0)
+        measuring = Measuring(WINDOW_NS, many_taps=capture.format == "pcapng")
+
+        def tables():
+            for frames in capture.batches():
+                if len(frames):
+                    ends = frames.offset + frames.captured
+                    assert int(frames.offset.min()) >= 0 and int(ends.max()) <= len(frames.data)
+                yield decoder.decode(frames)
+
+        rows = wire = payload = 0
+        damage = False
+        try:
+            for table in merge_tables([tables()]):
+                cm = decoder.take_cm_messages()
+                measuring.update(table, cm)
+                rows += len(table)
+                wire += int(table.wire_bytes.sum())
+                payload += int(table.payload_bytes.sum())
+        except UnreadableInput:
+            damage = True
+        summary = Summary(measuring, endpoints, taps, "entropy")
+        check(capture.frames, decoder, measuring, summary, taps, rows, wire, payload)
+        damage = damage or bool(capture.damaged_places)
+    return "damaged" if damage else "RoCE" if rows else "no RoCE"
+
+
+def check(frames, decoder, measuring, summary, taps, rows, wire, payload):
+    """Nothing is lost on the way from frames to results, and no count is negative."""
+    counters = decoder.counters
+    assert counters.frames() == frames == sum(n for _, n in counters.contents())
+    assert counters.roce_packets() == rows
+    flows = summary.flows()
+    summary.events(100)
+    if rows % 4 == 0:
+        summary.imbalance()
+    assert sum(f.packets + f.tap_copies for f in flows) == rows
+    windows = measuring.totals.series([tap.name for tap in taps.items])
+    assert sum(windows.packets) == sum(f.packets for f in flows)
+    total = sum(windows.wire_bytes)
+    assert sum(f.wire_bytes for f in flows) == total <= wire
+    assert sum(f.payload_bytes for f in flows) == sum(windows.payload_bytes) <= payload
+    if not any(f.tap_copies for f in flows):
+        assert total == wire
+    for flow in flows:
+        assert sum(flow.opcodes.values()) == flow.packets
+        if flow.packets:
+            assert sum(path.packets for path in flow.paths) == flow.packets
+            assert sum(path.wire_bytes for path in flow.paths) == flow.wire_bytes
+            assert sum(flow.activity_bytes) == flow.wire_bytes
+    tracker = measuring.tracker
+    streams = tracker.state.streams[: 2 * len(tracker)]
+    for name in ("missing", "missing_evicted", "missing_evicted_acked", "arrivals", "late_depth"):
+        assert not len(streams) or int(streams[name].min()) >= 0, name
+    if _NEGATIVE.search(msgspec.json.encode(flows)):
+        assert_no_negative_count(msgspec.to_builtins(flows))
+
+
+def assert_no_negative_count(value, name=""):
+    """Times may lie before the epoch, everything else counts or measures something."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key not in ("first_time_ns", "last_time_ns", "density"):
+                assert_no_negative_count(item, key)
+    elif isinstance(value, list):
+        for item in value:
+            assert_no_negative_count(item, name)
+    elif isinstance(value, int | float):
+        assert value >= 0, name
+
+
+def whole_engine(path: str) -> None:
+    """As the command line runs it, with its threads, up to JSON that keeps to its schema."""
+    result = encode(analyze([path], AnalyzeOptions(window_ns=1_000_000)), "json")
+    msgspec.json.decode(result, type=Analysis)
+
+
+def outcome(path: str, number: int) -> str:
+    """What became of a mutant: only one kind of error may come out, and it is one line."""
+    try:
+        if number % _WHOLE_ENGINE_EVERY == 0:
+            with suppress(UnreadableInput):
+                whole_engine(path)
+        return run(path, number)
+    except UnreadableInput as error:
+        assert "\n" not in str(error)
+        return "unreadable"
+
+
+def main(first: int, count: int) -> None:
+    data = Path(__file__).resolve().parent.parent / "data"
+    start_with = seeds(data)
+    met: Counter[str] = Counter()
+    slowest = (0.0, -1)
+    folder = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.NamedTemporaryFile(dir=folder, suffix=".pcap") as file:
+        for number in range(first, first + count):
+            if number % 100 == 0:
+                faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+            file.seek(0)
+            file.truncate()
+            file.write(mutant(number, start_with))
+            file.flush()
+            began = time.process_time()
+            try:
+                met[outcome(file.name, number)] += 1
+            except BaseException as error:
+                error.add_note(f"mutant {number}: python -m tests.fuzz.run {number} 1")
+                raise
+            took = time.process_time() - began
+            if number > first:  # the first one compiles
+                slowest = max(slowest, (took, number))
+            assert took < CPU_SECONDS or number == first, f"mutant {number} took {took:.1f} s"
+    faulthandler.cancel_dump_traceback_later()
+    json.dump({"bounds_checked": BOUNDS_CHECK, "met": met, "slowest": slowest}, sys.stdout)
+
+
+if __name__ == "__main__":
+    series.MAX_WINDOWS = 1000  # a damaged time stamp makes as many; more would only take time
+    np.seterr(all="raise", under="ignore")
+    main(int(sys.argv[1]), int(sys.argv[2]))
