@@ -1,0 +1,116 @@
+"""A hash bound to its keys: all that does not depend on the seed is computed once."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .reduction import PackedGroups, choose_one_group, pack_groups
+from .settings import Group, Reduction
+
+_TILE_VALUES = 1 << 15
+"""Values between hashing and reduction: they stay in the second-level cache."""
+
+
+class BoundHash(ABC):
+    """Hash values of fixed keys under any seeds.
+
+    The `fill` methods run on the calling thread and release the GIL; `values`
+    and `choose` use every core. Seeds are 32 bits; higher bits are ignored.
+    """
+
+    units: int
+    """Number of keys, n."""
+    bits: int
+    """Width of the values."""
+    reduction: Reduction
+    """How `choose` turns values into members."""
+    is_linear: bool = False
+    """value(seed) is value(0) XOR a constant that depends on the seed (and on the address
+    family) alone: every seed keeps the collisions of a group whose size is a power of two."""
+
+    @abstractmethod
+    def fill(self, seeds: NDArray[np.uint64], out: NDArray[np.uint32]) -> None:
+        """out[s, i] = value of unit i under seeds[s]."""
+
+    @abstractmethod
+    def fill_at(
+        self, seeds: NDArray[np.uint64], which: NDArray[np.int32], out: NDArray[np.uint32]
+    ) -> None:
+        """out[r, i] = value of unit i under seeds[which[r, i]], for units that meet
+        different switches. `which` is int32[r, n], each from 0 to len(seeds) - 1."""
+
+    def values(self, seeds: ArrayLike) -> NDArray[np.uint32]:
+        """uint32[m, n]: the value of every unit under every seed."""
+        seed = _seeds(seeds)
+        out = np.empty((len(seed), self.units), np.uint32)
+        in_parallel(len(seed), self.units, lambda a, b: self.fill(seed[a:b], out[a:b]))
+        return out
+
+    def values_at(self, seeds: ArrayLike, which: ArrayLike) -> NDArray[np.uint32]:
+        """uint32[r, n]: the value of unit i under seeds[which[r, i]]. IndexError as numpy."""
+        seed = _seeds(seeds)
+        chosen = np.atleast_2d(np.asarray(which, np.int32))
+        if chosen.size and not (0 <= chosen.min() and chosen.max() < len(seed)):
+            raise IndexError("which[r, i] names a seed that is not there")
+        out = np.empty((len(chosen), self.units), np.uint32)
+        in_parallel(len(chosen), self.units, lambda a, b: self.fill_at(seed, chosen[a:b], out[a:b]))
+        return out
+
+    def pack(self, groups: Sequence[Group]) -> PackedGroups:
+        """Groups for the kernels of `reduction`, fitting this hash."""
+        return pack_groups(groups, self.reduction, self.bits)
+
+    def choose(self, seeds: ArrayLike, group: Group) -> NDArray[np.uint16]:
+        """uint16[m, n]: index into the group's members for every seed and unit."""
+        seed = _seeds(seeds)
+        packed = self.pack([group])
+        out = np.empty((len(seed), self.units), np.uint16)
+        in_parallel(
+            len(seed), self.units, lambda a, b: self.choose_into(seed[a:b], packed, out[a:b])
+        )
+        return out
+
+    def choose_into(
+        self, seeds: NDArray[np.uint64], packed: PackedGroups, out: NDArray[np.uint16]
+    ) -> None:
+        """`choose` on the calling thread, for the first of the packed groups."""
+        rows = max(1, _TILE_VALUES // max(1, self.units))
+        values = np.empty((min(rows, len(seeds)), self.units), np.uint32)
+        for a in range(0, len(seeds), rows):
+            part = seeds[a : a + rows]
+            self.fill(part, values[: len(part)])
+            choose_one_group(values[: len(part)], packed, np.int64(0), out[a : a + rows])
+
+    def seed_permutes(self, group: Group) -> bool:
+        """Whether a new seed only renames the members of this group: flows that collide
+        under one seed collide under all (one address family)."""
+        slots = len(group.weights)
+        return (
+            self.is_linear
+            and group.buckets is None
+            and bool((group.weights == group.weights[0]).all())
+            and slots & (slots - 1) == 0
+            and slots <= 1 << self.bits
+        )
+
+
+def _seeds(seeds: ArrayLike) -> NDArray[np.uint64]:
+    return np.atleast_1d(np.asarray(seeds)).astype(np.uint64) & np.uint64(0xFFFF_FFFF)
+
+
+def in_parallel(rows: int, units: int, work: Callable[[int, int], None]) -> None:
+    """work(first, end) over ranges of rows on every core; `work` releases the GIL."""
+    threads = min(len(os.sched_getaffinity(0)), rows, 1 + rows * units // 100_000)
+    if threads <= 1:
+        work(0, rows)
+        return
+    edges = [rows * t // threads for t in range(threads + 1)]
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(work, a, b) for a, b in zip(edges, edges[1:], strict=False)]:
+            done.result()

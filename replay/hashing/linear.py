@@ -1,0 +1,109 @@
+"""Hashes that are linear in their seed: one table per key, one XOR per seed.
+
+For a CRC, an XOR fold or Toeplitz, hash(seed, key) = hash(0, key) XOR c(seed),
+where c depends on the length of the key only. So keys are hashed once, and the
+contribution of each seed bit is found by hashing zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.kernel import kernel
+from ..keys import KeyBytes
+from .bound import BoundHash
+from .settings import Reduction
+
+Evaluate: TypeAlias = Callable[[KeyBytes, int], NDArray[np.uint32]]
+"""Values of rows of bytes under one seed, uint32[n]."""
+
+SEED_BITS = 32
+
+
+class LinearHash(BoundHash):
+    """Values from a base per unit and a contribution per seed bit."""
+
+    is_linear = True
+
+    def __init__(self, keys: KeyBytes, evaluate: Evaluate, bits: int, reduction: Reduction) -> None:
+        self.units = len(keys.data)
+        self.bits = bits
+        self.reduction = reduction
+        lengths, kinds = np.unique(keys.lengths, return_inverse=True)
+        self.kind = kinds.astype(np.uint8)
+        """uint8[n]: which row of `basis` holds for a unit (its address family)."""
+        self.base = np.ascontiguousarray(evaluate(keys, 0))
+        """uint32[n]: the values under seed 0."""
+        zeros = KeyBytes(np.zeros((len(lengths), keys.data.shape[1]), np.uint8), lengths)
+        origin = evaluate(zeros, 0)
+        columns = [evaluate(zeros, 1 << bit) ^ origin for bit in range(SEED_BITS)]
+        self.basis = np.stack(columns, axis=1).astype(np.uint32)
+        """uint32[kinds, 32]: what each bit of the seed XORs into the values. A seed is
+        recovered from observed values by Gaussian elimination over these columns."""
+
+    def contributions(self, seeds: NDArray[np.uint64]) -> NDArray[np.uint32]:
+        """uint32[m, kinds]: what each seed XORs into the values."""
+        out = np.empty((len(seeds), len(self.basis)), np.uint32)
+        _combine(seeds, self.basis, out)
+        return out
+
+    def fill(self, seeds: NDArray[np.uint64], out: NDArray[np.uint32]) -> None:
+        contributions = self.contributions(seeds)
+        if len(self.basis) == 1:
+            _xor_all(self.base, contributions[:, 0], out)
+        else:
+            _xor_by_kind(self.base, self.kind, contributions, out)
+
+    def fill_at(
+        self, seeds: NDArray[np.uint64], which: NDArray[np.int32], out: NDArray[np.uint32]
+    ) -> None:
+        _xor_at(self.base, self.kind, self.contributions(seeds), which, out)
+
+
+@kernel
+def _combine(seeds: NDArray[np.uint64], basis: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
+    for s in range(len(seeds)):
+        for c in range(basis.shape[0]):
+            value = np.uint32(0)
+            for bit in range(SEED_BITS):
+                if (seeds[s] >> np.uint64(bit)) & np.uint64(1):
+                    value ^= basis[c, bit]
+            out[s, c] = value
+
+
+@kernel
+def _xor_all(
+    base: NDArray[np.uint32], contribution: NDArray[np.uint32], out: NDArray[np.uint32]
+) -> None:
+    for s in range(len(contribution)):
+        for i in range(len(base)):
+            out[s, i] = base[i] ^ contribution[s]
+
+
+@kernel
+def _xor_by_kind(
+    base: NDArray[np.uint32],
+    kind: NDArray[np.uint8],
+    contributions: NDArray[np.uint32],
+    out: NDArray[np.uint32],
+) -> None:
+    for s in range(contributions.shape[0]):
+        for i in range(len(base)):
+            out[s, i] = base[i] ^ contributions[s, kind[i]]
+
+
+@kernel
+def _xor_at(
+    base: NDArray[np.uint32],
+    kind: NDArray[np.uint8],
+    contributions: NDArray[np.uint32],
+    which: NDArray[np.int32],
+    out: NDArray[np.uint32],
+) -> None:
+    for r in range(which.shape[0]):
+        for i in range(len(base)):
+            out[r, i] = base[i] ^ contributions[which[r, i], kind[i]]

@@ -1,0 +1,72 @@
+"""What a user can set of a hash, and the group whose member a hash chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.errors import UsageError
+
+SeedUse = Literal["init", "prepend", "xor"]
+Reduction = Literal["modulo", "range", "threshold"]
+
+SEED_USES: tuple[SeedUse, ...] = ("init", "prepend", "xor")
+REDUCTIONS: tuple[Reduction, ...] = ("modulo", "range", "threshold")
+
+
+class Knob(NamedTuple):
+    """A setting of one model beyond those every model has."""
+
+    name: str
+    default: str | int
+    help: str
+    choices: tuple[str, ...] = ()
+    source: str = ""
+    """Where the meaning is documented."""
+
+
+@dataclass(frozen=True)
+class HashSettings:
+    """How one switch hashes. Every switch of a fabric may have its own."""
+
+    model: str = "linux"
+    """Name in the registry, `rocescope.replay.hashing.MODELS`."""
+    field_set: str = "5-tuple"
+    """See `keys.parse_field_set`. The Linux model takes its fields from its policy."""
+    seed: int = 0
+    """The production seed; sweeps replace it."""
+    seed_use: SeedUse = "init"
+    """init: start value of the function; prepend: four bytes, big-endian, in front of the
+    fields; xor: mixed into the finished value."""
+    rotate: int = 0
+    """Bits the value is rotated right by."""
+    offset: int = 0
+    """Low bits dropped after the rotation (SAI: ECMP hash offset)."""
+    reduction: Reduction | None = None
+    """modulo: value % slots; range: value * slots >> bits; threshold: hash-threshold of
+    RFC 2992, as Linux does. None: what the model is known for."""
+    symmetric: bool = False
+    """Both directions of a flow hash alike (Linux always does)."""
+    extra: Mapping[str, str | int] = field(default_factory=dict)
+    """The model's own knobs."""
+
+
+class Group(NamedTuple):
+    """Equal-cost next hops of one switch towards one destination, in route order."""
+
+    weights: NDArray[np.int64]
+    """int64[k]: 1 each for plain ECMP; 0 is a member that is down."""
+    buckets: NDArray[np.uint16] | None = None
+    """uint16[b]: member in every bucket of a resilient group (`ip nexthop bucket show`);
+    None: the group is not resilient. With buckets, weights no longer matter."""
+
+
+def equal_cost(members: int) -> Group:
+    """A plain group of `members` next hops."""
+    if members < 1:
+        raise UsageError("a group needs at least one next hop")
+    return Group(np.ones(members, np.int64))
