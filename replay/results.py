@@ -14,11 +14,11 @@ from msgspec import Meta
 SCHEMA_VERSION = "1.0"
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True):
     """Base of all result records."""
 
 
-class TrafficSummary(Record):
+class TrafficSummary(Record, frozen=True, kw_only=True):
     """What was replayed."""
 
     sources: Annotated[list[str], Meta(description="the captures, or the pattern generated")]
@@ -32,7 +32,7 @@ class TrafficSummary(Record):
     window_ns: Annotated[int | None, Meta(description="None: loads are not resolved in time")]
 
 
-class FabricSummary(Record):
+class FabricSummary(Record, frozen=True, kw_only=True):
     """Where it was replayed."""
 
     spec: str
@@ -42,7 +42,7 @@ class FabricSummary(Record):
     links_down: int
 
 
-class Chance(Record):
+class Chance(Record, frozen=True, kw_only=True):
     """What ideal random hashing gives for the same traffic on the same fabric."""
 
     mean: float
@@ -51,7 +51,7 @@ class Chance(Record):
     draws: int
 
 
-class LayerOverTime(Record):
+class LayerOverTime(Record, frozen=True, kw_only=True):
     """Loads window by window: flows that never overlap in time do not collide."""
 
     window_ns: int
@@ -63,7 +63,7 @@ class LayerOverTime(Record):
     peak_link: str
 
 
-class LayerLoad(Record):
+class LayerLoad(Record, frozen=True, kw_only=True):
     """How evenly the links of one layer and one direction are used."""
 
     layer: str
@@ -82,7 +82,7 @@ class LayerLoad(Record):
     over_time: LayerOverTime | None
 
 
-class LinkLoad(Record):
+class LinkLoad(Record, frozen=True, kw_only=True):
     """What one one-way link carries."""
 
     name: str
@@ -94,7 +94,7 @@ class LinkLoad(Record):
     ]
 
 
-class CollidingFlow(Record):
+class CollidingFlow(Record, frozen=True, kw_only=True):
     """One flow on a crowded link."""
 
     flow: int
@@ -105,7 +105,7 @@ class CollidingFlow(Record):
     wire_bytes: int
 
 
-class Collision(Record):
+class Collision(Record, frozen=True, kw_only=True):
     """A link with more than its share, and what meets there."""
 
     link: str
@@ -119,7 +119,7 @@ class Collision(Record):
     largest: Annotated[list[CollidingFlow], Meta(description="the flows with the most bytes")]
 
 
-class StrategyResult(Record):
+class StrategyResult(Record, frozen=True, kw_only=True):
     """One strategy on this traffic."""
 
     name: str
@@ -143,7 +143,7 @@ class StrategyResult(Record):
     notes: list[str] = []
 
 
-class SolverReport(Record):
+class SolverReport(Record, frozen=True, kw_only=True):
     """How good a computed assignment provably is."""
 
     status: str
@@ -154,7 +154,7 @@ class SolverReport(Record):
     variables: int
 
 
-class ReplayResult(Record):
+class ReplayResult(Record, frozen=True, kw_only=True):
     """The result of `replay`."""
 
     schema_version: str = SCHEMA_VERSION
@@ -165,7 +165,7 @@ class ReplayResult(Record):
     warnings: list[str]
 
 
-class Bin(Record):
+class Bin(Record, frozen=True, kw_only=True):
     """Values in [low, high)."""
 
     low: float
@@ -173,7 +173,7 @@ class Bin(Record):
     count: int
 
 
-class Distribution(Record):
+class Distribution(Record, frozen=True, kw_only=True):
     """One measure over all seeds."""
 
     min: float
@@ -189,14 +189,14 @@ class Distribution(Record):
     ]
 
 
-class SeedValue(Record):
+class SeedValue(Record, frozen=True, kw_only=True):
     """A seed and its imbalance."""
 
     seed: int
     value: float
 
 
-class Production(Record):
+class Production(Record, frozen=True, kw_only=True):
     """Where the seed in use stands among all others."""
 
     seed: int
@@ -206,7 +206,7 @@ class Production(Record):
     percentile: Annotated[float, Meta(description="share of the seeds that are worse, percent")]
 
 
-class SweepLayer(Record):
+class SweepLayer(Record, frozen=True, kw_only=True):
     """The distribution for one layer and direction."""
 
     layer: str
@@ -220,7 +220,7 @@ class SweepLayer(Record):
     used_links_chance: float
 
 
-class SweepResult(Record):
+class SweepResult(Record, frozen=True, kw_only=True):
     """The result of `sweep`."""
 
     schema_version: str = SCHEMA_VERSION
@@ -242,7 +242,7 @@ class SweepResult(Record):
     warnings: list[str]
 
 
-class Candidate(Record):
+class Candidate(Record, frozen=True, kw_only=True):
     """A hash function, field set and seed that explains the placements."""
 
     hash: str
@@ -261,7 +261,7 @@ class Candidate(Record):
     note: str = ""
 
 
-class SwitchRecovery(Record):
+class SwitchRecovery(Record, frozen=True, kw_only=True):
     """The choices of one switch over the tapped links."""
 
     direction: Annotated[str, Meta(description="whose packets were looked at")]
@@ -276,7 +276,7 @@ class SwitchRecovery(Record):
     conclusion: str
 
 
-class RecoverResult(Record):
+class RecoverResult(Record, frozen=True, kw_only=True):
     """The result of `recover-seed`."""
 
     schema_version: str = SCHEMA_VERSION

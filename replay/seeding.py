@@ -1,0 +1,28 @@
+"""Which seed each switch has when one number stands for the seeds of a whole fabric."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+PerSwitch: TypeAlias = Literal["equal", "different"]
+
+
+def switch_seeds(
+    seeds: NDArray[np.uint64], switches: int, per_switch: PerSwitch
+) -> NDArray[np.uint64]:
+    """Seeds for `Walk.run`: uint64[rows] when equal, else uint64[rows, switches].
+
+    Different: switch i has the 32 upper bits of splitmix64 (Steele, Lea, Flood 2014) of
+    seed * 2^32 + i, so a seed of the sweep always means the same seeds.
+    """
+    if per_switch == "equal":
+        return seeds
+    x = (seeds[:, None] << np.uint64(32)) + np.arange(switches, dtype=np.uint64)
+    x = (x + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: NDArray[np.uint64] = (x ^ (x >> np.uint64(31))) >> np.uint64(32)
+    return mixed
