@@ -233,7 +233,10 @@ class Owner(Record, frozen=True):
 
     pid: int
     command: str
-    rank: int | None
+    rank: Annotated[int | None, Meta(description="in its MPI, Slurm or torchrun job")]
+    end: Annotated[
+        str, Meta(description="which end of the flow it is: its destination or its source")
+    ] = "destination"
 
 
 class Flow(Record, frozen=True, kw_only=True):

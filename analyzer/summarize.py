@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .decode.cm import GENERAL_SERVICES_QP
+from .decode.cm import GENERAL_SERVICES_QP, CmMessage
 from .endpoints import Endpoints
 from .frames import Taps
 from .measures.congestion import dscp_outliers
@@ -69,7 +69,10 @@ class Summary:
         found = int(used[st.USED_EVENTS])
         events = self._m.tracker.state.events[: min(found, limit)]
         omitted = found - len(events) + int(used[st.OMITTED_EVENTS])
-        return self._dscp_findings + [self._event(e) for e in events], omitted
+        in_order = [self._event(e) for e in events] + self._cm_events()
+        in_order.sort(key=lambda event: event.time_ns)
+        omitted += max(len(in_order) - limit, 0) + self._m.cm.omitted
+        return self._dscp_findings + in_order[:limit], omitted
 
     def imbalance(self) -> list[Imbalance]:
         """Parallel taps per direction, then the entropy values of the largest sprayed flows."""
@@ -105,6 +108,33 @@ class Summary:
                 )
             )
         return events
+
+    def _cm_events(self) -> list[Event]:
+        """Connections being made and taken down."""
+        return [
+            Event(
+                time_ns=message.time_ns,
+                kind="cm",
+                flow=None,
+                frame_number=message.frame_number,
+                tap=self._tap_names[message.tap],
+                text=self._cm_text(message),
+            )
+            for message in self._m.cm.messages
+        ]
+
+    def _cm_text(self, message: CmMessage) -> str:
+        src, dst = self._addresses[message.src], self._addresses[message.dst]
+        text = f"{src} > {dst}: CM {message.kind}"
+        if message.qpn is not None:
+            text += f", QP 0x{message.qpn:06x}"
+        if message.starting_psn is not None:
+            text += f", starting PSN {message.starting_psn}"
+        if message.service_id is not None:
+            text += f", service {service_name(message.service_id)}"
+        if message.reason is not None:
+            text += f", reason {message.reason}"
+        return text
 
     def _flow_name(self, f: int) -> str:
         flow = self._m.tracker.flows[f]

@@ -35,6 +35,7 @@ def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> C
         contents={name: n for name, n in counters.contents() if name != "RoCE"},
         taps=[_tap_summary(source, taps, tap, series) for tap in own],
         warnings=list(capture.warnings),
+        damaged_places=capture.damaged_places,
     )
 
 

@@ -1,14 +1,16 @@
-"""Durations and rates as people type them: `100ms`, `400G`."""
+"""Durations, rates and sizes as people type them: `100ms`, `400G`, `64KiB`."""
 
 from __future__ import annotations
 
 import re
 
-from ..analyzer.errors import UsageError
+from .errors import UsageError
 
 _DURATION_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9}
 _DURATION_NS |= {"min": 60 * 10**9, "h": 3600 * 10**9}
 _RATE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_SIZE = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_SIZE |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _NUMBER_UNIT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Zµ/]*)\s*")
 
 
@@ -54,4 +56,18 @@ def parse_rate(text: str, option: str) -> int:
     raise UsageError(
         f"{option} {text!r} is not a rate; write bits per second with k, M, G or T, "
         "for example 400G or 25Gb/s"
+    )
+
+
+def parse_size(text: str, option: str) -> int:
+    """Bytes in `text`, such as `4096`, `64KiB`, `1MB`; UsageError names `option`."""
+    parts = _split(text)
+    if parts and parts[1].lower() in _SIZE:
+        size = _scaled(parts[0], _SIZE[parts[1].lower()])
+        if size > 0:
+            return size
+        raise UsageError(f"{option} must be more than 0, for example {option} 1MiB")
+    raise UsageError(
+        f"{option} {text!r} is not a size; write bytes, or a number and kB, MB, GB, KiB, MiB "
+        "or GiB, for example 64KiB"
     )

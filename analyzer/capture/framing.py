@@ -99,6 +99,9 @@ class Counts:
     skipped_frames: int = 0
     """Frames of interfaces whose link type is not supported."""
     damaged_places: int = 0
+    """Places with an impossible record."""
+    cut_short: bool = False
+    """The capture ends inside a record."""
     warnings: list[str] = field(default_factory=list)
 
 
@@ -235,6 +238,7 @@ class Framing(ABC):
         return found
 
     def _cut(self, place: int) -> None:
+        self.counts.cut_short = True
         self.counts.warnings.append(
             f"{self._name} ends inside the {self.record} at byte {place} (cut short):"
             " everything before it is reported"

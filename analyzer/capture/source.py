@@ -129,8 +129,9 @@ class Capture:
 
     @property
     def damaged_places(self) -> int:
-        """Places where the capture was unreadable."""
-        return self._framing.counts.damaged_places
+        """Places where the capture was unreadable; an end that came too soon is one of them."""
+        counts = self._framing.counts
+        return counts.damaged_places + (counts.cut_short or _failure(self._stream) is not None)
 
 
 def open_capture(

@@ -20,6 +20,8 @@ from . import state as st
 from .answers import rdma_udp_sport
 from .tracker import FlowTracker
 
+MESSAGES_KEPT = 1000
+
 _DOUBT = 4
 """A pair is dissolved when more than one answer in this many names a PSN the peer never sent."""
 
@@ -42,11 +44,17 @@ class CmPairs:
     """(source, destination, destination QPN) of the active side's flow -> that of the answer."""
     services: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """Service id by the active side's flow."""
+    messages: list[CmMessage] = field(default_factory=list)
+    """The first `MESSAGES_KEPT` messages, each once however many taps saw it."""
+    omitted: int = 0
+    """Messages beyond them."""
+    _seen: set[tuple[object, ...]] = field(default_factory=set)
     _waiting: dict[tuple[int, int, int], _Request] = field(default_factory=dict)
 
     def note(self, messages: Iterable[CmMessage]) -> None:
         """Take in CM messages in capture order; copies of a message change nothing."""
         for message in messages:
+            self._keep(message)
             if message.kind == "REQ" and message.qpn and message.local_comm_id is not None:
                 key = (message.src, message.dst, message.local_comm_id)
                 self._waiting[key] = _Request(
@@ -59,6 +67,21 @@ class CmPairs:
                     self.pairs[active] = (request.dst, request.src, request.qpn)
                     if request.service_id is not None:
                         self.services[active] = request.service_id
+
+    def _keep(self, message: CmMessage) -> None:
+        if len(self.messages) >= MESSAGES_KEPT:
+            self.omitted += 1
+            return
+        identity = (
+            message.kind,
+            message.src,
+            message.dst,
+            message.transaction_id,
+            message.local_comm_id,
+        )
+        if identity not in self._seen:
+            self._seen.add(identity)
+            self.messages.append(message)
 
 
 def service_name(service_id: int) -> str:

@@ -140,3 +140,17 @@ def test_results_do_not_depend_on_the_window():
     assert coarse.flows == fine.flows
     assert sum(coarse.series.naks) == sum(fine.series.naks) == 81
     assert len(fine.series.packets) > 100 * len(coarse.series.packets) / 2
+
+
+def test_connection_management_is_among_the_events():
+    """Each MAD once, with what it says, also when two taps saw it."""
+    facts = truth("c10")[1]["captures"]["atB"]
+    for names in ((data("c10"),), (data("c10"), data("c10"))):
+        events = [e for e in run(*names).events if e.kind == "cm"]
+        assert len(events) == sum(facts["cm_mads"].values())
+        for event, setup in zip(events, facts["cm_qp_setup"], strict=False):
+            kind = setup["mad"].removeprefix("CM_")
+            assert event.text.startswith(f"{setup['src']} > {setup['dst']}: CM {kind}, ")
+            assert (
+                f"QP 0x{setup['local_qpn']:06x}, starting PSN {setup['starting_psn']}" in event.text
+            )
