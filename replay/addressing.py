@@ -10,7 +10,10 @@ from ipaddress import (
     IPv6Address,
     IPv6Network,
 )
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -40,6 +43,20 @@ class AddressPlan:
             wanted = IPv6Address if ipv6 else IPv4Address
             return next((a for a in own if isinstance(a, wanted)), own[0])
         return IPv6Address(FIRST_IPV6 + host) if ipv6 else IPv4Address(FIRST_IPV4 + host)
+
+    def packed(self, hosts: NDArray[Any], ipv6: bool = False) -> NDArray[np.uint8]:
+        """uint8[n, 16]: an address of each host, IPv4 as ::ffff:a.b.c.d."""
+        first = FIRST_IPV6 if ipv6 else FIRST_IPV4 | 0xFFFF << 32
+        out = np.empty((len(hosts), 16), np.uint8)
+        out[:] = np.frombuffer(first.to_bytes(16, "big"), np.uint8)
+        low = (np.asarray(hosts, np.int64) + (first & 0xFFFF_FFFF)).astype(">u4")
+        out[:, 12:] = low[:, None].view(np.uint8)
+        if self.explicit:
+            for row, host in enumerate(hosts):
+                address = self.address_of(int(host), ipv6)
+                value = int(address) | (0xFFFF << 32 if address.version == 4 else 0)
+                out[row] = np.frombuffer(value.to_bytes(16, "big"), np.uint8)
+        return out
 
     def host_of(self, address: Address) -> int | None:
         """The host of an address: exact, then the longest subnet, then by count."""

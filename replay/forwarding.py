@@ -41,13 +41,14 @@ def shortest_paths(
     in_links, in_start = _by(target, between, switches)
     edges = len(edge_switches)
     group_of = np.full((switches, edges), -1, np.int32)
-    scratch = np.empty((2, max(1, switches)), np.int32)
+    distance = np.empty(switches, np.int16)
+    queue = np.empty(switches, np.int32)
     state = np.zeros(2, np.int64)  # groups, links in groups
     start = np.zeros(1024, np.int64)
     links = np.empty(4096, np.int32)
     slots = np.full(4096, -1, np.int32)
     owner = np.empty(1024, np.int32)
-    edge = switch = 0
+    edge = 0
     # One edge adds at most one group per switch, of at most all its links.
     room_groups, room_links = switches + 1, len(between) + 1
     while edge < edges:
@@ -58,17 +59,17 @@ def shortest_paths(
             slots = np.full(1 << (2 * len(start)).bit_length(), -1, np.int32)
             _refill(slots, start, links, owner, state)
         edge = _paths(
-            source,
-            target,
             out_links,
+            target[out_links],
             out_start,
-            in_links,
+            source[in_links],
             in_start,
             edge_switches,
             edge,
             room_groups,
             room_links,
-            scratch,
+            distance,
+            queue,
             group_of,
             state,
             start,
@@ -76,7 +77,6 @@ def shortest_paths(
             owner,
             slots,
         )
-    del switch
     groups, used = int(state[0]), int(state[1])
     return Forwarding(
         start[: groups + 1].copy(), links[:used].copy(), np.ones(used, np.int64), group_of
@@ -114,17 +114,17 @@ def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
 
 @kernel
 def _paths(
-    source: Any,
-    target: Any,
     out_links: Any,
+    out_target: Any,
     out_start: Any,
-    in_links: Any,
+    in_source: Any,
     in_start: Any,
     edge_switches: Any,
     edge: Any,
     room_groups: Any,
     room_links: Any,
-    scratch: Any,
+    distance: Any,
+    queue: Any,
     group_of: Any,
     state: Any,
     start: Any,
@@ -134,7 +134,6 @@ def _paths(
 ) -> Any:
     """Fill `group_of` edge by edge; returns the first edge for which there may be no room."""
     switches, edges = group_of.shape
-    distance, queue = scratch[0], scratch[1]
     while (
         edge < edges
         and state[0] + room_groups < len(start)
@@ -156,10 +155,10 @@ def _paths(
             first += 1
             if distance[s] > 0:
                 group_of[s, edge] = _group(
-                    s, target, out_links, out_start, distance, state, start, links, owner, slots
+                    s, out_links, out_target, out_start, distance, state, start, links, owner, slots
                 )
             for i in range(in_start[s], in_start[s + 1]):
-                neighbour = source[in_links[i]]
+                neighbour = in_source[i]
                 if distance[neighbour] < 0:
                     distance[neighbour] = distance[s] + 1
                     queue[last] = neighbour
@@ -171,8 +170,8 @@ def _paths(
 @kernel
 def _group(
     s: Any,
-    target: Any,
     out_links: Any,
+    out_target: Any,
     out_start: Any,
     distance: Any,
     state: Any,
@@ -184,11 +183,11 @@ def _group(
     """The group of a switch's links that lead one hop closer, a known one if it is the same."""
     at = state[1]
     size = 0
+    closer = distance[s] - 1  # 0 or more: switches that nothing was found for have -1
     h = np.uint64(s)
     for i in range(out_start[s], out_start[s + 1]):
-        link = out_links[i]
-        t = target[link]
-        if distance[t] >= 0 and distance[t] == distance[s] - 1:
+        if distance[out_target[i]] == closer:
+            link = out_links[i]
             links[at + size] = link
             h = (h ^ np.uint64(link)) * np.uint64(0x9E3779B97F4A7C15)
             h ^= h >> np.uint64(29)

@@ -1,0 +1,103 @@
+"""Which packet of which queue pair leaves when: all packets in the order of time, in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .queue_pairs import QueuePairs
+
+
+class Packets(NamedTuple):
+    """Equally long columns, one row per packet, in the order of time."""
+
+    time_ns: NDArray[np.int64]
+    """From the start of the traffic."""
+    pair: NDArray[np.int64]
+    """Row of the queue pair."""
+    number: NDArray[np.int64]
+    """Packets of the pair's messages are counted on; ACK m acknowledges message m."""
+    is_ack: NDArray[np.bool_]
+
+
+def packets_in_order(pairs: QueuePairs, at_once: int = 1 << 18) -> Iterator[Packets]:
+    """All packets, about `at_once` at a time (more only if so many leave in the same ns)."""
+    end = _end_ns(pairs)
+    begin, sent = 0, _sent_before(pairs, 0)
+    while begin < end:
+        stop = _stop(pairs, begin, end, int(sum(s.sum() for s in sent)) + at_once)
+        now = _sent_before(pairs, stop)
+        yield _between(pairs, sent, now)
+        begin, sent = stop, now
+
+
+def _end_ns(pairs: QueuePairs) -> int:
+    """Just after the last ACK."""
+    last = pairs.start_ns + (pairs.messages - 1) * pairs.period_ns + _ack_after(pairs)
+    return int(last.max()) + 1
+
+
+def _ack_after(pairs: QueuePairs) -> NDArray[np.int64]:
+    """Time from the first packet of a message to its ACK."""
+    return (pairs.packets - 1) * pairs.interval_ns + pairs.sending.round_trip_ns
+
+
+def _sent_before(pairs: QueuePairs, time_ns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Data packets and ACKs of every pair with times below this one."""
+    elapsed = time_ns - 1 - pairs.start_ns
+    message = np.clip(elapsed // pairs.period_ns, 0, pairs.messages - 1)
+    inside = (elapsed - message * pairs.period_ns) // pairs.interval_ns + 1
+    data = message * pairs.packets + np.clip(inside, 0, pairs.packets)
+    acks = (elapsed - _ack_after(pairs)) // pairs.period_ns + 1
+    return np.where(elapsed < 0, 0, data), np.clip(acks, 0, pairs.messages)
+
+
+def _stop(pairs: QueuePairs, begin: int, end: int, wanted: int) -> int:
+    """The latest time before which at most `wanted` packets leave; at least begin + 1."""
+    low, high = begin + 1, end
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(int(s.sum()) for s in _sent_before(pairs, middle)) <= wanted:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _between(
+    pairs: QueuePairs,
+    before: tuple[NDArray[np.int64], NDArray[np.int64]],
+    after: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> Packets:
+    pair, number = _ranges(before[0], after[0])
+    ack_pair, ack = _ranges(before[1], after[1])
+    message, position = np.divmod(number, pairs.packets[pair])
+    time = (
+        pairs.start_ns[pair]
+        + message * pairs.period_ns[pair]
+        + position * pairs.interval_ns[pair]
+    )
+    ack_time = (
+        pairs.start_ns[ack_pair] + ack * pairs.period_ns[ack_pair] + _ack_after(pairs)[ack_pair]
+    )
+    times = np.concatenate([time, ack_time])
+    order = np.argsort(times, kind="stable")
+    return Packets(
+        times[order],
+        np.concatenate([pair, ack_pair])[order],
+        np.concatenate([number, ack])[order],
+        (np.arange(len(times)) >= len(time))[order],
+    )
+
+
+def _ranges(
+    start: NDArray[np.int64], stop: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(row, number) for every number of start[row] .. stop[row] - 1."""
+    counts = stop - start
+    row = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts - start, counts)
+    return row, number
