@@ -57,7 +57,7 @@ def exported_functions(path: str | os.PathLike[str]) -> list[Symbol]:
     with data:
         try:
             return list(_Reader(data).functions())
-        except (struct.error, IndexError) as error:
+        except (struct.error, IndexError, OverflowError) as error:
             raise ElfError(f"cut short or damaged: {error}") from None
 
 

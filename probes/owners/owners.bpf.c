@@ -65,10 +65,11 @@ struct qp_event {
 	rs_u8 padding[5];
 };
 
-/* Arguments of a call that has not returned yet, by thread. */
+/* A call that has not returned yet, by thread. */
 struct call {
 	rs_u64 qp;
 	rs_u64 attributes;
+	rs_u64 device;
 	rs_u32 mask;
 	rs_u32 local_qp;
 };
@@ -98,11 +99,18 @@ INLINE void count_lost(void)
 		__sync_fetch_and_add(lost, 1);
 }
 
-/* An event about a queue pair, its device included; the caller fills in the rest and submits. */
-INLINE struct qp_event *begin(rs_u32 kind, rs_u64 qp)
+INLINE rs_u64 device_of(rs_u64 qp)
+{
+	rs_u64 context = 0, device = 0;
+	FETCH(context, qp, QP_CONTEXT);
+	FETCH(device, context, CONTEXT_DEVICE);
+	return device;
+}
+
+/* An event about a queue pair; the caller fills in the rest and submits. */
+INLINE struct qp_event *begin(rs_u32 kind, rs_u64 qp, rs_u64 device)
 {
 	struct qp_event *event = rs_reserve(MAP(RING_FD), sizeof(*event), 0);
-	rs_u64 context = 0, device = 0;
 	if (!event) {
 		count_lost();
 		return 0;
@@ -114,16 +122,11 @@ INLINE struct qp_event *begin(rs_u32 kind, rs_u64 qp)
 	event->kind = kind;
 	event->qp = qp;
 	rs_command(event->command, COMMAND_BYTES);
-	if (kind == DESTROYED) /* its memory is gone */
-		return event;
-	FETCH(event->local_qp, qp, QP_NUMBER);
-	FETCH(event->type, qp, QP_TYPE);
-	FETCH(context, qp, QP_CONTEXT);
-	FETCH(device, context, CONTEXT_DEVICE);
 	rs_read_user_text(event->device, DEVICE_BYTES, (const void *)(device + DEVICE_NAME));
 	return event;
 }
 
+/* What will be gone, or cannot be known, when the function returns. */
 INLINE void remember(rs_u64 qp, rs_u64 attributes, rs_u32 mask)
 {
 	struct call call = {};
@@ -131,6 +134,7 @@ INLINE void remember(rs_u64 qp, rs_u64 attributes, rs_u32 mask)
 	call.qp = qp;
 	call.attributes = attributes;
 	call.mask = mask;
+	call.device = device_of(qp);
 	FETCH(call.local_qp, qp, QP_NUMBER);
 	if (rs_update(MAP(CALLS_FD), &thread, &call, 0))
 		count_lost();
@@ -154,9 +158,12 @@ int create_return(void *context)
 	struct qp_event *event;
 	if (!qp)
 		return 0;
-	event = begin(CREATED, qp);
-	if (event)
-		rs_submit(event, 0);
+	event = begin(CREATED, qp, device_of(qp));
+	if (!event)
+		return 0;
+	FETCH(event->local_qp, qp, QP_NUMBER);
+	FETCH(event->type, qp, QP_TYPE);
+	rs_submit(event, 0);
 	return 0;
 }
 
@@ -173,9 +180,11 @@ int modify_return(void *context)
 	struct qp_event *event;
 	if (!recall(context, &call))
 		return 0;
-	event = begin(MODIFIED, call.qp);
+	event = begin(MODIFIED, call.qp, call.device);
 	if (!event)
 		return 0;
+	event->local_qp = call.local_qp;
+	FETCH(event->type, call.qp, QP_TYPE);
 	event->mask = call.mask;
 	FETCH(event->state, call.attributes, ATTRIBUTE_STATE);
 	FETCH(event->path_mtu, call.attributes, ATTRIBUTE_PATH_MTU);
@@ -202,7 +211,7 @@ int destroy_return(void *context)
 	struct qp_event *event;
 	if (!recall(context, &call))
 		return 0;
-	event = begin(DESTROYED, call.qp);
+	event = begin(DESTROYED, call.qp, call.device);
 	if (!event)
 		return 0;
 	event->local_qp = call.local_qp;

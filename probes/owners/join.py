@@ -1,0 +1,137 @@
+"""Flows and the processes of this host that own their queue pairs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from ...analyzer.endpoints import Endpoints
+from ...analyzer.results import Owner
+from ...analyzer.track.state import EVIDENCE_HOST_PROBE
+from ...analyzer.track.tracker import FlowTracker
+from ..sysfs import DEVICES, gids
+from .queue_pairs import QueuePair
+
+
+class _Flow(NamedTuple):
+    number: int
+    src: str
+    dst: str
+    dest_qp: int
+    first_ns: int
+    last_ns: int
+
+
+class Owners:
+    """What is known of this host's queue pairs, ready to be joined with flows.
+
+    local_addresses: addresses of the host, for queue pairs whose own address nobody told.
+    """
+
+    def __init__(
+        self,
+        queue_pairs: Iterable[QueuePair],
+        local_addresses: Collection[str],
+        sysfs: Path = DEVICES,
+    ) -> None:
+        self._pairs = list(queue_pairs)
+        self._local = frozenset(local_addresses)
+        self._sysfs = sysfs
+        self._of_device: dict[str, frozenset[str]] = {}
+
+    def apply(self, tracker: FlowTracker, endpoints: Endpoints) -> dict[int, Owner]:
+        """Owners by flow index; connections the queue pairs prove are paired in the tracker.
+
+        A flow belongs to the process of the queue pair it goes to, or where that
+        is not of this host, to the one it comes from. A flow that could be of two
+        processes has no owner.
+        """
+        flows = self._by_destination(tracker, endpoints)
+        arriving: dict[int, list[QueuePair]] = defaultdict(list)
+        leaving: dict[int, list[QueuePair]] = defaultdict(list)
+        for pair in self._pairs:
+            here = self._addresses(pair)
+            to_here = [
+                flow
+                for address in here
+                for flow in flows.get((address, pair.local_qp), ())
+                if pair.remote_gid in (None, flow.src) and _lived_during(pair, flow)
+            ]
+            for flow in to_here:
+                arriving[flow.number].append(pair)
+            if pair.remote_qp is None:
+                continue
+            # Who is connected hears nobody else; so even without its address the peer is known.
+            peers = {pair.remote_gid} if pair.remote_gid else {flow.src for flow in to_here}
+            from_here = [
+                flow
+                for address in peers
+                for flow in flows.get((address, pair.remote_qp), ())
+                if flow.src in here and _lived_during(pair, flow)
+            ]
+            if not pair.remote_gid and len(peers) != 1:
+                continue
+            for flow in from_here:
+                leaving[flow.number].append(pair)
+            if len(to_here) == len(from_here) == 1 and to_here[0].dst == from_here[0].src:
+                tracker.pair(from_here[0].number, to_here[0].number, EVIDENCE_HOST_PROBE)
+        owners: dict[int, Owner] = {}
+        for end, candidates in (("source", leaving), ("destination", arriving)):
+            for number, found in candidates.items():
+                owner = _only(found)
+                if owner is not None:
+                    owners[number] = Owner(owner.pid, owner.command, owner.rank.rank, end)
+        return owners
+
+    @staticmethod
+    def _by_destination(
+        tracker: FlowTracker, endpoints: Endpoints
+    ) -> dict[tuple[str, int], list[_Flow]]:
+        texts = endpoints.texts()
+        flows: dict[tuple[str, int], list[_Flow]] = defaultdict(list)
+        for number, flow in enumerate(tracker.flows):
+            one = _Flow(
+                number,
+                texts[flow["src"]],
+                texts[flow["dst"]],
+                int(flow["dest_qp"]),
+                int(flow["first_time"]),
+                int(flow["last_time"]),
+            )
+            flows[one.dst, one.dest_qp].append(one)
+        return flows
+
+    def _addresses(self, pair: QueuePair) -> frozenset[str]:
+        """Where a queue pair can be reached, as exactly as is known."""
+        if pair.local_gid is not None:
+            return frozenset((pair.local_gid,))
+        if pair.device is None:
+            return self._local
+        if pair.device not in self._of_device:
+            self._of_device[pair.device] = frozenset(gids(pair.device, self._sysfs))
+        return self._of_device[pair.device] or self._local
+
+
+def _lived_during(pair: QueuePair, flow: _Flow) -> bool:
+    """Whether a packet of the flow can have met the queue pair: numbers are used again."""
+    return (pair.created_ns is None or pair.created_ns <= flow.last_ns) and (
+        pair.destroyed_ns is None or pair.destroyed_ns >= flow.first_ns
+    )
+
+
+def _only(pairs: list[QueuePair]) -> QueuePair | None:
+    """The pair that owns a flow: the last of those that followed each other; None in doubt."""
+    last = max(pairs, key=lambda pair: pair.created_ns or 0)
+    for other in pairs:
+        if other.pid == last.pid:
+            continue
+        followed = (
+            other.destroyed_ns is not None
+            and last.created_ns is not None
+            and other.destroyed_ns <= last.created_ns
+        )
+        if not followed:
+            return None
+    return last

@@ -1,0 +1,151 @@
+"""The queue pairs of this host and their processes, from what the probes and the kernel tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..sysfs import DEVICES, gid, gid_text
+from .ranks import Rank, rank_of, start_ticks
+from .resources import Resource
+from .uprobes import CREATED, DESTROYED, QpEvent
+
+# enum ibv_qp_type and enum ibv_qp_state of infiniband/verbs.h.
+_TYPES = {2: "RC", 3: "UC", 4: "UD", 8: "RAW_PACKET", 9: "XRC_INI", 10: "XRC_TGT", 0xFF: "DRIVER"}
+_STATES = ("RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
+
+# enum ibv_qp_attr_mask.
+_STATE, _AV, _PATH_MTU = 1 << 0, 1 << 7, 1 << 8
+_RQ_PSN, _SQ_PSN, _DEST_QPN = 1 << 12, 1 << 16, 1 << 20
+
+_MAX_DESTROYED = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePair:
+    """One queue pair of this host. None is what is not known."""
+
+    local_qp: int
+    pid: int
+    command: str
+    rank: Rank
+    device: str | None
+    type: str | None = None
+    state: str | None = None
+    port: int | None = None
+    local_gid: str | None = None
+    remote_qp: int | None = None
+    remote_gid: str | None = None
+    rq_psn: int | None = None
+    sq_psn: int | None = None
+    path_mtu: int | None = None
+    """Bytes."""
+    created_ns: int | None = None
+    """None: it was there before anybody looked."""
+    destroyed_ns: int | None = None
+
+
+class QueuePairs:
+    """Every queue pair seen so far, the destroyed ones included (the oldest of those go)."""
+
+    def __init__(self, sysfs: Path = DEVICES, proc: str = "/proc") -> None:
+        self._sysfs = sysfs
+        self._proc = proc
+        self._living: dict[tuple[int, str | None, int], QueuePair] = {}
+        self._destroyed: list[QueuePair] = []
+        self._ranks: dict[int, tuple[int | None, Rank]] = {}
+
+    def __iter__(self) -> Iterator[QueuePair]:
+        yield from self._living.values()
+        yield from self._destroyed
+
+    def __len__(self) -> int:
+        return len(self._living) + len(self._destroyed)
+
+    def note(self, events: Iterable[QpEvent]) -> None:
+        """Take in calls of libibverbs, in order."""
+        for event in events:
+            key = (event.pid, event.device or None, event.local_qp)
+            if event.kind == DESTROYED:
+                self._end(key, event.time_ns)
+                continue
+            if event.kind == CREATED:
+                self._end(key, event.time_ns)
+            known = self._living.get(key)
+            if known is None:
+                known = QueuePair(
+                    local_qp=event.local_qp,
+                    pid=event.pid,
+                    command=event.command,
+                    rank=self._rank(event.pid, event.time_ns),
+                    device=event.device or None,
+                    type=_TYPES.get(event.type),
+                    created_ns=event.time_ns if event.kind == CREATED else None,
+                )
+            self._living[key] = self._changed(known, event)
+
+    def merge(self, resources: Iterable[Resource], now_ns: int) -> None:
+        """Take in the kernel's table of queue pairs: it also knows those from before the probes."""
+        for row in resources:
+            if row.pid is None:  # the kernel's own
+                continue
+            key = (row.pid, row.device, row.local_qp)
+            known = self._living.get(key) or QueuePair(
+                local_qp=row.local_qp,
+                pid=row.pid,
+                command=row.command,
+                rank=self._rank(row.pid, now_ns),
+                device=row.device,
+            )
+            self._living[key] = replace(
+                known,
+                type=row.type,
+                state=row.state,
+                remote_qp=row.remote_qp if known.remote_qp is None else known.remote_qp,
+            )
+
+    def bury(self, now_ns: int) -> None:
+        """End the queue pairs of processes that are gone: a killed process destroys none itself."""
+        for key, pair in list(self._living.items()):
+            started, _ = self._ranks.get(pair.pid, (None, None))
+            now = start_ticks(pair.pid, self._proc)
+            if now is None or (started is not None and now != started):
+                self._end(key, now_ns)
+
+    def _changed(self, pair: QueuePair, event: QpEvent) -> QueuePair:
+        mask = event.mask
+        if mask & _STATE and event.state < len(_STATES):
+            pair = replace(pair, state=_STATES[event.state])
+        if mask & _DEST_QPN:
+            pair = replace(pair, remote_qp=event.remote_qp)
+        if mask & _RQ_PSN:
+            pair = replace(pair, rq_psn=event.rq_psn)
+        if mask & _SQ_PSN:
+            pair = replace(pair, sq_psn=event.sq_psn)
+        if mask & _PATH_MTU and 1 <= event.path_mtu <= 5:
+            pair = replace(pair, path_mtu=128 << event.path_mtu)
+        if mask & _AV and event.remote_gid is not None:
+            device = event.device
+            pair = replace(
+                pair,
+                remote_gid=gid_text(event.remote_gid),
+                port=event.port,
+                local_gid=gid(device, event.port, event.gid_index, self._sysfs) if device else None,
+            )
+        return pair
+
+    def _end(self, key: tuple[int, str | None, int], now_ns: int) -> None:
+        pair = self._living.pop(key, None)
+        if pair is not None:
+            self._destroyed.append(replace(pair, destroyed_ns=now_ns))
+            del self._destroyed[:-_MAX_DESTROYED]
+
+    def _rank(self, pid: int, seen_ns: int) -> Rank:
+        started = start_ticks(pid, self._proc)
+        known = self._ranks.get(pid)
+        if known is not None and known[0] in (started, None):
+            return known[1]
+        rank = rank_of(pid, seen_ns, self._proc)
+        self._ranks[pid] = (started, rank)
+        return rank

@@ -1,0 +1,97 @@
+"""The kernel's own table of queue pairs, asked through iproute2's `rdma` tool.
+
+It knows every queue pair, also those made before the probes, and the process
+that made it; it does not know addresses (rdma-resource(8)).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+_TIMEOUT_S = 10
+_TOOL_FOLDERS = "/usr/sbin:/sbin:/usr/bin:/bin:/opt/mellanox/iproute2/sbin"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One row of the table."""
+
+    device: str
+    port: int | None
+    local_qp: int
+    remote_qp: int | None
+    """None for datagrams and while not connected."""
+    type: str
+    state: str
+    rq_psn: int | None
+    """The PSN expected next, at the moment of asking."""
+    sq_psn: int | None
+    """The PSN sent next, at the moment of asking."""
+    pid: int | None
+    """None for queue pairs of the kernel (MADs, NVMe over RDMA, NFS)."""
+    command: str
+
+
+def read_resources() -> tuple[list[Resource], str | None]:
+    """The table of this network namespace's devices, and why it is not to be had if so."""
+    tool = shutil.which("rdma") or shutil.which("rdma", path=_TOOL_FOLDERS)
+    if tool is None:
+        return [], "the rdma tool is not installed (package iproute2)"
+    try:
+        done = subprocess.run(
+            [tool, "-j", "resource", "show", "qp"],
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+            text=True,
+            errors="replace",
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [], f"{tool} does not run: {error}"
+    if done.returncode:
+        what = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        if "NETLINK_RDMA" in what:
+            return [], "no RDMA device: the kernel's RDMA modules are not loaded"
+        return [], f"rdma resource show: {what}"
+    return parse_resources(done.stdout)
+
+
+def parse_resources(text: str) -> tuple[list[Resource], str | None]:
+    """Rows of `rdma -j resource show qp`; rows that make no sense are left out and counted."""
+    try:
+        rows = json.loads(text or "[]")
+    except json.JSONDecodeError:
+        return [], "rdma resource show: not understood, is iproute2 very old?"
+    found = [_resource(row) for row in rows] if isinstance(rows, list) else [None]
+    bad = found.count(None)
+    reason = f"rdma resource show: {bad} rows were not understood" if bad else None
+    return [row for row in found if row is not None], reason
+
+
+def _resource(row: Any) -> Resource | None:
+    if not isinstance(row, dict):
+        return None
+    device, local_qp = row.get("ifname"), _number(row, "lqpn")
+    if not isinstance(device, str) or local_qp is None:
+        return None
+    return Resource(
+        device=device,
+        port=_number(row, "port"),
+        local_qp=local_qp,
+        remote_qp=_number(row, "rqpn"),
+        type=str(row.get("type", "?")),
+        state=str(row.get("state", "?")),
+        rq_psn=_number(row, "rq-psn"),
+        sq_psn=_number(row, "sq-psn"),
+        pid=_number(row, "pid"),
+        command=str(row.get("comm", "")).strip("[]"),
+    )
+
+
+def _number(row: dict[str, Any], name: str) -> int | None:
+    value = row.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,160 @@
+"""From calls of libibverbs and the kernel's table to queue pairs."""
+
+import os
+
+import pytest
+
+from rocescope.probes.owners.queue_pairs import QueuePairs
+from rocescope.probes.owners.resources import parse_resources, read_resources
+from rocescope.probes.owners.uprobes import CREATED, DESTROYED, MODIFIED, QpEvent
+
+STATE, AV, PATH_MTU, RQ_PSN, SQ_PSN, DEST_QPN = 1, 1 << 7, 1 << 8, 1 << 12, 1 << 16, 1 << 20
+PEER = bytes(10) + b"\xff\xff\x0a\x00\x00\x02"
+
+# As iproute2 6.1 prints it: the kernel's own queue pair, then one of a process.
+TABLE = """[ {
+        "ifindex": 0,
+        "ifname": "rxe0",
+        "port": 1,
+        "lqpn": 1,
+        "type": "GSI",
+        "state": "RTS",
+        "sq-psn": 0,
+        "comm": "ib_core"
+    },{
+        "ifindex": 0,
+        "ifname": "rxe0",
+        "port": 1,
+        "lqpn": 17,
+        "rqpn": 18,
+        "type": "RC",
+        "state": "RTS",
+        "rq-psn": 16382837,
+        "sq-psn": 6155308,
+        "path-mig-state": "MIGRATED",
+        "pdn": 1,
+        "pid": %d,
+        "comm": "ib_write_bw"
+    } ]"""
+
+
+def event(kind, local_qp=17, time_ns=100, **changes):
+    values = dict(
+        kind=kind, time_ns=time_ns, pid=os.getpid(), command="ib_write_bw", qp=1,
+        local_qp=local_qp, device="rxe0", type=2, mask=0, state=0, path_mtu=0, rq_psn=0, sq_psn=0,
+        remote_qp=0, remote_gid=None, port=0, gid_index=0,
+    )  # fmt: skip
+    return QpEvent(**(values | changes))
+
+
+def connected(local_qp=17, **changes):
+    values = dict(
+        mask=STATE | AV | PATH_MTU | RQ_PSN | DEST_QPN, state=2, path_mtu=3, rq_psn=7,
+        remote_qp=18, remote_gid=PEER, port=1, gid_index=1,
+    )  # fmt: skip
+    return event(MODIFIED, local_qp, **(values | changes))
+
+
+@pytest.fixture
+def sysfs(tmp_path):
+    folder = tmp_path / "rxe0" / "ports" / "1" / "gids"
+    folder.mkdir(parents=True)
+    (folder / "1").write_text("0000:0000:0000:0000:0000:ffff:0a00:0001\n")
+    return tmp_path
+
+
+def test_a_life(sysfs):
+    pairs = QueuePairs(sysfs)
+    pairs.note([event(CREATED)])
+    (pair,) = pairs
+    assert (pair.local_qp, pair.type, pair.device, pair.created_ns) == (17, "RC", "rxe0", 100)
+    assert (pair.remote_qp, pair.remote_gid, pair.path_mtu, pair.state) == (None,) * 4
+    pairs.note([connected()])
+    pairs.note([event(MODIFIED, mask=STATE | SQ_PSN, state=3, sq_psn=9, rq_psn=99, remote_qp=99)])
+    (pair,) = pairs
+    assert (pair.remote_qp, pair.rq_psn, pair.sq_psn) == (18, 7, 9)
+    assert (pair.local_gid, pair.remote_gid) == ("10.0.0.1", "10.0.0.2")
+    assert (pair.path_mtu, pair.state, pair.port) == (1024, "RTS", 1)
+    pairs.note([event(DESTROYED, time_ns=200)])
+    (pair,) = pairs
+    assert (pair.created_ns, pair.destroyed_ns, pair.remote_qp) == (100, 200, 18)
+
+
+def test_a_number_used_again(sysfs):
+    pairs = QueuePairs(sysfs)
+    pairs.note([event(CREATED), event(DESTROYED, time_ns=200), event(CREATED, time_ns=300)])
+    pairs.note([event(CREATED, time_ns=400)])  # the end of the one before was not seen
+    lives = sorted((p.created_ns, p.destroyed_ns) for p in pairs if p.destroyed_ns)
+    assert lives == [(100, 200), (300, 400)]
+    assert [p.created_ns for p in pairs if p.destroyed_ns is None] == [400]
+
+
+def test_seen_first_while_it_connects(sysfs):
+    pairs = QueuePairs(sysfs)
+    pairs.note([connected()])
+    (pair,) = pairs
+    assert pair.created_ns is None and pair.remote_qp == 18
+
+
+def test_two_devices_with_one_number(sysfs):
+    pairs = QueuePairs(sysfs)
+    pairs.note([event(CREATED), event(CREATED, device="rxe1"), event(DESTROYED, device="rxe1")])
+    assert [p.device for p in pairs if p.destroyed_ns is None] == ["rxe0"]
+
+
+def test_the_kernels_table(sysfs):
+    rows, reason = parse_resources(TABLE % os.getpid())
+    assert reason is None
+    kernels, own = rows
+    assert (kernels.type, kernels.pid, kernels.remote_qp, kernels.command) == (
+        "GSI", None, None, "ib_core"
+    )  # fmt: skip
+    assert (own.local_qp, own.remote_qp, own.rq_psn, own.sq_psn) == (17, 18, 16382837, 6155308)
+    pairs = QueuePairs(sysfs)
+    pairs.merge(rows, 1000)
+    (pair,) = pairs
+    assert (pair.pid, pair.command, pair.remote_qp) == (os.getpid(), "ib_write_bw", 18)
+    assert pair.created_ns is None and pair.remote_gid is None
+    pairs.note([connected(remote_qp=20)])
+    pairs.merge(rows, 2000)  # an older table does not undo what the call said
+    (pair,) = pairs
+    assert (pair.remote_qp, pair.remote_gid, pair.state) == (20, "10.0.0.2", "RTS")
+
+
+@pytest.mark.parametrize(
+    "text, rows, reason",
+    [
+        ("", 0, None),
+        ("[]", 0, None),
+        ("not JSON", 0, "not understood"),
+        ("{}", 0, "1 rows"),
+        (
+            '[{"ifname": "a", "lqpn": 3}, {"lqpn": 4}, 7, {"ifname": "a", "lqpn": true}]',
+            1,
+            "3 rows",
+        ),
+    ],
+)
+def test_odd_tables(text, rows, reason):
+    found, why = parse_resources(text)
+    assert len(found) == rows
+    assert why is None if reason is None else reason in why
+
+
+def test_the_tool_itself():
+    rows, reason = read_resources()
+    assert isinstance(rows, list) and (rows or reason is None or "rdma" in reason.lower())
+
+
+def test_the_tool_is_missing(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    assert read_resources() == ([], "the rdma tool is not installed (package iproute2)")
+
+
+def test_processes_that_were_killed(sysfs):
+    pairs = QueuePairs(sysfs)
+    gone = 2**22 + 1  # above any pid_max
+    pairs.note([event(CREATED), event(CREATED, 18, pid=gone)])
+    pairs.bury(500)
+    assert {(p.local_qp, p.destroyed_ns) for p in pairs} == {(17, None), (18, 500)}
+    assert {p.pid: p.rank.reason for p in pairs}[gone] == "the process has ended"
