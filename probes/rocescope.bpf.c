@@ -223,7 +223,7 @@ INLINE rs_u32 extension_headers(rs_u32 protocol, const rs_u8 **at, const rs_u8 *
 	rs_u32 bytes;
 
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < MAX_EXTENSION_HEADERS; i++) {
+	for (int i = 0; i <= MAX_EXTENSION_HEADERS; i++) {
 		if (offset > MAX_OFFSET)
 			return NO_PROTOCOL;
 		p = place(data, offset);

@@ -119,7 +119,9 @@ def ipv6(
     return struct.pack(">IHBB", 0x60012345, len(payload), next_header, 64) + addresses + payload
 
 
-def ethernet(payload: bytes, ethertype: int = 0x0800, tags: Sequence[tuple[int, int]] = ()) -> bytes:
+def ethernet(
+    payload: bytes, ethertype: int = 0x0800, tags: Sequence[tuple[int, int]] = ()
+) -> bytes:
     """An Ethernet frame; `tags` are (TPID, TCI)."""
     head = MAC + b"".join(struct.pack(">HH", *tag) for tag in tags)
     return head + struct.pack(">H", ethertype) + payload

@@ -276,4 +276,3 @@ def test_interface_given_twice(network):
     with pytest.raises(UsageError, match="given twice"):
         with LiveSource([net.interface("left"), net.interface("left")]):
             pass
-
