@@ -21,7 +21,10 @@ ProgressAs: TypeAlias = Literal["auto", "none", "bar", "json"]
 
 @contextmanager
 def shown(how: ProgressAs) -> Iterator[Report | None]:
-    """What to call with each Progress: `auto` is a bar on a terminal, else nothing."""
+    """What to call with each Progress: `auto` is a bar on a terminal.
+
+    Elsewhere `auto` says only why the first run takes long.
+    """
     if how == "json":
         yield _json_lines
     elif how == "bar" or (how == "auto" and sys.stderr.isatty()):
@@ -29,7 +32,20 @@ def shown(how: ProgressAs) -> Iterator[Report | None]:
         with bar:
             yield _updates(bar)
     else:
-        yield None
+        yield _says_that_it_compiles() if how == "auto" else None
+
+
+def _says_that_it_compiles() -> Report:
+    said = False
+
+    def update(progress: Progress) -> None:
+        nonlocal said
+        if progress.compiling and not said:
+            said = True
+            line = "rocescope: compiling kernels, in the first run only: about half a minute"
+            print(line, file=sys.stderr, flush=True)
+
+    return update
 
 
 def _json_lines(progress: Progress) -> None:
