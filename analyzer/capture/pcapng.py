@@ -65,7 +65,7 @@ def section_order(head: bytes) -> str | None:
 class PcapngFraming(Framing):
     """Blocks of a pcapng; the window stands at the first section header.
 
-    An interface is a tap named "file:interface"; one of a later section with the
+    An interface is a tap named "tap_name:interface"; one of a later section with the
     same name, link type and place among its namesakes is the same tap. Frames of
     an interface whose link type is not supported are handed on without bytes,
     so that frame numbers stay Wireshark's, and counted as skipped.
@@ -74,9 +74,16 @@ class PcapngFraming(Framing):
     record = "block"
 
     def __init__(
-        self, window: Window, name: str, batch_frames: int, taps: Taps, shared: SharedTaps
+        self,
+        window: Window,
+        name: str,
+        tap_name: str,
+        batch_frames: int,
+        taps: Taps,
+        shared: SharedTaps,
     ) -> None:
         super().__init__(window, name, batch_frames)
+        self._tap_name = tap_name
         self._all_taps = taps
         self._shared = shared
         self._order = "<"
@@ -194,7 +201,7 @@ class PcapngFraming(Framing):
         self._namesakes[name, link_type] = nth + 1
         tap = self._shared.get((name, link_type, nth))
         if tap is None:
-            tap = self._new_tap(f"{self._name}:{name}", link_type, snap_length, options)
+            tap = self._new_tap(f"{self._tap_name}:{name}", link_type, snap_length, options)
             self._shared[name, link_type, nth] = tap
         if index == len(self._table):
             self._table = np.concatenate([self._table, np.zeros_like(self._table)])

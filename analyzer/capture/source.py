@@ -164,8 +164,9 @@ def open_capture(
         window = Window(stream, capacity)
         name = "stdin" if path == "-" else os.path.basename(path)
         shared = {} if shared is None else shared
-        label = tap_name or _unused_name(name, path, taps)
-        framing = _framing(path, window, kind, stream, label, taps, shared, batch_frames)
+        label = name if tap_name else _unused_name(name, path, taps)
+        tap_name = tap_name or label
+        framing = _framing(path, window, kind, stream, label, tap_name, taps, shared, batch_frames)
     except BaseException:
         with suppress(OSError):
             stream.close()
@@ -185,17 +186,18 @@ def _framing(
     kind: Compression | None,
     stream: RawStream | DecompressedStream,
     name: str,
+    tap_name: str,
     taps: Taps,
     shared: SharedTaps,
     batch_frames: int,
 ) -> Framing:
-    """The reader for the format that the window's first bytes tell."""
+    """The reader for the format that the window's first bytes tell; warnings call it `name`."""
     window.ensure(pcap.HEADER_BYTES)
     head = window.data[: min(window.end, _HEAD_BYTES)].tobytes()
     if head.startswith(pcapng.MAGIC) and (len(head) < 12 or pcapng.section_order(head)):
         if len(head) < 28:
             raise UnreadableInput(_cut_short(path, stream, len(head)))
-        return pcapng.PcapngFraming(window, name, batch_frames, taps, shared)
+        return pcapng.PcapngFraming(window, name, tap_name, batch_frames, taps, shared)
     if len(head) >= 4 and pcap.is_pcap(head[:4]):
         if len(head) < pcap.HEADER_BYTES:
             raise UnreadableInput(_cut_short(path, stream, len(head)))
@@ -205,7 +207,7 @@ def _framing(
         window.start = pcap.HEADER_BYTES
         key = ("", header.link_type, 0)
         if key not in shared:
-            shared[key] = _add(taps, pcap.tap_of(header, name), path)
+            shared[key] = _add(taps, pcap.tap_of(header, tap_name), path)
         return pcap.PcapFraming(window, name, batch_frames, header, taps, shared[key])
     if not head:
         raise UnreadableInput(_nothing(path, kind, stream))

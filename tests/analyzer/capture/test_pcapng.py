@@ -34,7 +34,7 @@ def read_in_bites(
     """A pcapng read from a stream that hands out pieces of the given sizes."""
     window = Window(Bites(data, sizes), 0)
     taps = Taps()
-    framing = pcapng.PcapngFraming(window, "bites", batch_frames, taps, {})
+    framing = pcapng.PcapngFraming(window, "bites", "bites", batch_frames, taps, {})
     return rows_of(until_unreadable(framing.batches())), framing.counts, taps
 
 
