@@ -36,11 +36,12 @@ class Engine:
     outcome: Any = None
     paths: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    compiling: bool = False
 
     def analyze(self, paths: list[str], options: Any, progress: Any) -> Any:
         self.paths, self.options = paths, vars(options)
         if progress:
-            progress(Progress("x.pcap", 50, 100, 9, 8, compiling=True))
+            progress(Progress("x.pcap", 50, 100, 9, 8, compiling=self.compiling))
         if isinstance(self.outcome, BaseException):
             raise self.outcome
         return self.outcome
@@ -254,8 +255,15 @@ def test_progress_as_json_lines(engine: Engine, run: Callable[..., Done]) -> Non
         "bytes_total": 100,
         "frames": 9,
         "packets": 8,
-        "compiling": True,
+        "compiling": False,
     }
+
+
+def test_the_first_run_says_why_it_takes_long(engine: Engine, run: Callable[..., Done]) -> None:
+    engine.compiling = True
+    done = run("analyze", "x.pcap", "--format", "json")
+    assert "compiling kernels" in only_line(done.err)
+    assert run("analyze", "x.pcap", "--format", "json", "--progress", "none").err == ""
 
 
 def test_progress_bar_leaves_standard_output_alone(
