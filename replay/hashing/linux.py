@@ -83,8 +83,7 @@ class LinuxHash(BoundHash):
     ) -> None:
         for part in self._parts:
             values = np.empty((len(which), len(part.rows)), np.uint32)
-            chosen = np.ascontiguousarray(which[:, part.rows])
-            siphash.hash_at(part.states(seeds), chosen, part.first, part.words, values)
+            part.fill_at(seeds, np.ascontiguousarray(which[:, part.rows]), values)
             out[:, part.rows] = values
         _multipath(out, self._custom)
 
@@ -95,33 +94,39 @@ class _Part(NamedTuple):
     rows: NDArray[np.int64]
     """int64[n]: which units they are."""
     first_words: NDArray[np.uint64]
-    """uint64[c]: distinct first words of the keys (protocol, flow label)."""
-    first: NDArray[np.int32]
-    """int32[n]: first word of each unit."""
+    """uint64[n]: first word of each key (protocol, flow label)."""
+    alike: bool
+    """All first words are equal."""
     words: NDArray[np.uint64]
     """uint64[3 or 6, n]: ports and addresses."""
     skip: bool
     """The policy selects no field: the hash is 0 without hashing."""
 
-    def states(self, seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """uint64[m, c, 4]: SipHash states behind the words all units share."""
-        out = np.empty((len(seeds), len(self.first_words), 4), np.uint64)
-        siphash.prefix_states(seeds, self.first_words, out)
-        return out
-
     def fill(self, seeds: NDArray[np.uint64], out: NDArray[np.uint32]) -> None:
-        """out[s, i] = low 32 bits of the SipHash."""
+        """out[s, i] = low 32 bits of the SipHash under seeds[s]."""
+        if self.alike and not self.skip:
+            hash_all = siphash.hash_ipv4 if len(self.words) == 3 else siphash.hash_ipv6
+            hash_all(self._states(seeds), self.words, out)
+        else:
+            which = np.repeat(np.arange(len(seeds), dtype=np.int32), len(self.rows))
+            self.fill_at(seeds, which.reshape(-1, len(self.rows)), out)
+
+    def fill_at(
+        self, seeds: NDArray[np.uint64], which: NDArray[np.int32], out: NDArray[np.uint32]
+    ) -> None:
+        """out[r, i] = the same under seeds[which[r, i]]."""
         if self.skip:
             out[:] = 0
-        elif len(self.first_words) == 1:
-            hash_all = siphash.hash_ipv4 if len(self.words) == 3 else siphash.hash_ipv6
-            hash_all(self.states(seeds)[:, 0], self.words, out)
+        elif self.alike:
+            siphash.hash_at(self._states(seeds), which, self.words, out)
         else:
-            # One seed at a time: there may be as many first words as units.
-            which = np.zeros((1, len(self.rows)), np.int32)
-            for s in range(len(seeds)):
-                states = self.states(seeds[s : s + 1])
-                siphash.hash_at(states, which, self.first, self.words, out[s : s + 1])
+            siphash.hash_each(seeds, which, self.first_words, self.words, out)
+
+    def _states(self, seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """uint64[m, 4]: SipHash states behind the words all units share."""
+        out = np.empty((len(seeds), 4), np.uint64)
+        siphash.prefix_states(seeds, self.first_words[0], out)
+        return out
 
 
 def _part(keys: PacketKeys, rows: NDArray[np.int64], ipv6: bool, settings: HashSettings) -> _Part:
@@ -136,9 +141,8 @@ def _part(keys: PacketKeys, rows: NDArray[np.int64], ipv6: bool, settings: HashS
     label = keys.flow_label if ipv6 else np.zeros_like(keys.flow_label)
     label = _if(fields & FLOW_LABEL, label.byteswap() if policy == 0 else label)
     protocol = _if(fields & PROTOCOL, keys.protocol).astype(np.uint64)
-    first_words, first = np.unique(
-        protocol << np.uint64(16) | label.astype(np.uint64) << np.uint64(32), return_inverse=True
-    )
+    first_words = protocol << np.uint64(16) | label.astype(np.uint64) << np.uint64(32)
+    alike = bool((first_words == first_words[0]).all())
     words = _words(
         _if(fields & SRC, keys.src),
         _if(fields & DST, keys.dst),
@@ -146,7 +150,7 @@ def _part(keys: PacketKeys, rows: NDArray[np.int64], ipv6: bool, settings: HashS
         _if(fields & DPORT, keys.dport),
         ipv6,
     )
-    return _Part(rows, first_words, first.astype(np.int32), words, skip=fields == 0)
+    return _Part(rows, first_words, alike, words, skip=fields == 0)
 
 
 def _number(settings: HashSettings, name: str, default: int, highest: int) -> int:

@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 
 from ...analyzer.kernel import inlined, kernel
 
-PREFIX_WORDS = 3
-"""Words of a key that are hashed per seed, not per unit."""
-
 State: TypeAlias = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 
 
@@ -74,26 +71,27 @@ def seeded(key: np.uint64) -> State:
     )
 
 
+@inlined
+def _prefix(seed: np.uint64, first_word: np.uint64) -> State:
+    """The state after the first word of a key and two words of zeros."""
+    half = seed & np.uint64(0xFFFFFFFF)
+    zero = np.uint64(0)
+    v0, v1, v2, v3 = seeded(np.uint64((half << np.uint64(32)) | half))
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, first_word)
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, zero)
+    return compress(v0, v1, v2, v3, zero)
+
+
 @kernel
 def prefix_states(
-    seeds: NDArray[np.uint64], first_words: NDArray[np.uint64], out: NDArray[np.uint64]
+    seeds: NDArray[np.uint64], first_word: np.uint64, out: NDArray[np.uint64]
 ) -> None:
-    """out[s, c] = the four state words under seeds[s] after first_words[c], 0, 0.
+    """out[s] = the four state words under seeds[s] after first_word, 0, 0.
 
-    uint64[m] (32-bit seeds), uint64[c], uint64[m, c, 4].
+    uint64[m] (of which the low 32 bits count), uint64[m, 4].
     """
-    zero = np.uint64(0)
     for s in range(len(seeds)):
-        seed = seeds[s] & np.uint64(0xFFFFFFFF)
-        for c in range(len(first_words)):
-            v0, v1, v2, v3 = seeded(np.uint64((seed << np.uint64(32)) | seed))
-            v0, v1, v2, v3 = compress(v0, v1, v2, v3, first_words[c])
-            v0, v1, v2, v3 = compress(v0, v1, v2, v3, zero)
-            v0, v1, v2, v3 = compress(v0, v1, v2, v3, zero)
-            out[s, c, 0] = v0
-            out[s, c, 1] = v1
-            out[s, c, 2] = v2
-            out[s, c, 3] = v3
+        out[s, 0], out[s, 1], out[s, 2], out[s, 3] = _prefix(seeds[s], first_word)
 
 
 @inlined
@@ -157,21 +155,40 @@ def hash_ipv6(
 def hash_at(
     states: NDArray[np.uint64],
     which: NDArray[np.int32],
-    first: NDArray[np.int32],
     words: NDArray[np.uint64],
     out: NDArray[np.uint32],
 ) -> None:
-    """out[r, i] for a state of its own per value: states[which[r, i], first[i]].
+    """out[r, i] for a state of its own per value, states[which[r, i]].
 
-    uint64[m, c, 4], int32[r, n], int32[n], uint64[3 or 6, n], uint32[r, n].
+    uint64[m, 4], int32[r, n], uint64[3 or 6, n], uint32[r, n].
     """
     ipv4 = words.shape[0] == 3
     for r in range(which.shape[0]):
         for i in range(words.shape[1]):
             w = which[r, i]
-            c = first[i]
-            v0, v1 = states[w, c, 0], states[w, c, 1]
-            v2, v3 = states[w, c, 2], states[w, c, 3]
+            v0, v1, v2, v3 = states[w, 0], states[w, 1], states[w, 2], states[w, 3]
+            if ipv4:
+                out[r, i] = np.uint32(_rest_ipv4(v0, v1, v2, v3, words, i))
+            else:
+                out[r, i] = np.uint32(_rest_ipv6(v0, v1, v2, v3, words, i))
+
+
+@kernel
+def hash_each(
+    seeds: NDArray[np.uint64],
+    which: NDArray[np.int32],
+    first_words: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+    out: NDArray[np.uint32],
+) -> None:
+    """The same for keys whose first words differ: nothing is shared.
+
+    uint64[m], int32[r, n], uint64[n], uint64[3 or 6, n], uint32[r, n].
+    """
+    ipv4 = words.shape[0] == 3
+    for r in range(which.shape[0]):
+        for i in range(words.shape[1]):
+            v0, v1, v2, v3 = _prefix(seeds[which[r, i]], first_words[i])
             if ipv4:
                 out[r, i] = np.uint32(_rest_ipv4(v0, v1, v2, v3, words, i))
             else:
