@@ -100,7 +100,7 @@ def evenness(flows: NDArray[Any], wire_bytes: NDArray[Any], rates: NDArray[Any])
     """The measures of one layer; links of different rates have shares in proportion to them."""
     weights = None if (rates == rates[0]).all() else rates
     placements, total = int(flows.sum()), int(wire_bytes.sum())
-    fair_bytes = total * rates / rates.sum()
+    fair_bytes = total * (rates / rates.sum())
     return Evenness(
         placements,
         total,

@@ -24,11 +24,16 @@ from .traffic import Traffic
 MOST_HOPS = 64
 """Switches a unit passes at most; more is a loop of a router's tables."""
 
+Choose: TypeAlias = Callable[
+    [NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint16]], None
+]
+"""Called with the switch of every row and unit, the link it came by, the group it meets (-1
+none), and the members to set."""
 Visit: TypeAlias = Callable[[int, NDArray[np.int32]], None]
 """Called at every hop with its number and the link of every row and unit, -1 for none."""
 
 
-class _Start(NamedTuple):
+class Start(NamedTuple):
     """Where units enter the fabric."""
 
     access: NDArray[np.int32]
@@ -39,14 +44,14 @@ class _Start(NamedTuple):
     """int32[n]: edge of the destination host, -1 likewise."""
 
 
-def enter(traffic: Traffic, fabric: Fabric) -> _Start:
+def enter(traffic: Traffic, fabric: Fabric) -> Start:
     """First links: a host with several usable ports uses them in turn, unit by unit."""
     n = len(traffic)
     access, switch = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     edge = np.full(n, -1, np.int32)
     known = np.flatnonzero((traffic.src_host >= 0) & (traffic.dst_host >= 0))
     if len(known) == 0:
-        return _Start(access, switch, edge)
+        return Start(access, switch, edge)
     source, destination = traffic.src_host[known], traffic.dst_host[known]
     usable = fabric.usable_ports(source, destination)
     count = usable.sum(1)
@@ -59,7 +64,7 @@ def enter(traffic: Traffic, fabric: Fabric) -> _Start:
     access[chosen] = fabric.attachments.access_link[source[reached], port[reached]]
     switch[chosen] = fabric.attachments.switch[source[reached], port[reached]]
     edge[chosen] = fabric.attachments.edge[destination[reached]]
-    return _Start(access, switch, edge)
+    return Start(access, switch, edge)
 
 
 def _ordinals(values: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -95,7 +100,6 @@ class Walk:
         self.start = enter(traffic, fabric)
         self._traffic = traffic
         self._hashings = [self._hashing(kind, settings) for kind in _kinds(settings)]
-        self._needs_ingress = any(h.ingress is not None for h in self._hashings)
 
     def _hashing(self, kind: HashSettings, settings: Sequence[HashSettings]) -> _Hashing:
         forwarding = self.fabric.forwarding
@@ -117,44 +121,19 @@ class Walk:
 
     def run(self, seeds: NDArray[np.uint64], visit: Visit) -> None:
         """Walk one row per row of `seeds`, uint64[rows] (all switches alike) or [rows, switches]."""
-        rows, fabric = len(seeds), self.fabric
-        shape = (rows, self.units)
-        node = np.array(np.broadcast_to(self.start.switch, shape))
-        link = np.array(np.broadcast_to(self.start.access, shape))
-        group, member = np.empty(shape, np.int32), np.zeros(shape, np.uint16)
-        values: dict[int, NDArray[np.uint32]] = {}
-        visit(0, link)
-        for hop in range(1, MOST_HOPS + 2):
-            came_by = link.copy() if self._needs_ingress else link
-            moving, choosing = _look_up(
-                node,
-                self.start.edge,
-                self._traffic.dst_host,
-                fabric.attachments.switch,
-                fabric.attachments.exit_link,
-                fabric.forwarding.group_of,
-                fabric.forwarding.group_start,
-                group,
-                link,
-            )
-            if not moving:
-                return
-            member[:] = 0
-            if choosing:
-                for number, hashing in enumerate(self._hashings):
-                    found = self._values(number, hashing, seeds, node, came_by, values)
-                    self._choose(hashing, found, node, group, member)
-            _follow(
-                group,
-                member,
-                fabric.forwarding.group_start,
-                fabric.forwarding.group_links,
-                fabric.links.target,
-                fabric.switches,
-                link,
-                node,
-            )
-            visit(hop, link)
+        known: dict[int, NDArray[np.uint32]] = {}
+
+        def choose(
+            node: NDArray[np.int32],
+            came_by: NDArray[np.int32],
+            group: NDArray[np.int32],
+            member: NDArray[np.uint16],
+        ) -> None:
+            for number, hashing in enumerate(self._hashings):
+                found = self._values(number, hashing, seeds, node, came_by, known)
+                self._choose(hashing, found, node, group, member)
+
+        walk(self._traffic, self.fabric, self.start, len(seeds), choose, visit)
 
     def _values(
         self,
@@ -197,6 +176,53 @@ class Walk:
         chosen = np.empty_like(member)
         choose_by_unit(found, hashing.packed, own, chosen)
         np.copyto(member, chosen, where=own >= 0)
+
+
+def walk(
+    traffic: Traffic,
+    fabric: Fabric,
+    start: Start,
+    rows: int,
+    choose: Choose,
+    visit: Visit,
+) -> None:
+    """Walk all units `rows` times at once; `choose` sets the members where there is a choice."""
+    shape = (rows, len(traffic))
+    node = np.array(np.broadcast_to(start.switch, shape))
+    link = np.array(np.broadcast_to(start.access, shape))
+    came_by = np.empty(shape, np.int32)
+    group, member = np.empty(shape, np.int32), np.empty(shape, np.uint16)
+    forwarding = fabric.forwarding
+    visit(0, link)
+    for hop in range(1, MOST_HOPS + 2):
+        came_by[:] = link
+        moving, choosing = _look_up(
+            node,
+            start.edge,
+            traffic.dst_host,
+            fabric.attachments.switch,
+            fabric.attachments.exit_link,
+            forwarding.group_of,
+            forwarding.group_start,
+            group,
+            link,
+        )
+        if not moving:
+            return
+        member[:] = 0
+        if choosing:
+            choose(node, came_by, group, member)
+        _follow(
+            group,
+            member,
+            forwarding.group_start,
+            forwarding.group_links,
+            fabric.links.target,
+            fabric.switches,
+            link,
+            node,
+        )
+        visit(hop, link)
 
 
 def _kinds(settings: Sequence[HashSettings]) -> list[HashSettings]:
@@ -283,18 +309,27 @@ def _which_seed(node: NDArray[np.int32], switches: int, which: NDArray[np.int32]
                 which[r, i] = r * switches + max(node[r, i], np.int32(0))
 
 
-def place(
-    traffic: Traffic, fabric: Fabric, settings: Sequence[HashSettings]
-) -> Placement:
+def place(traffic: Traffic, fabric: Fabric, settings: Sequence[HashSettings]) -> Placement:
     """The way of every unit when each switch hashes by its own settings and seed."""
     seeds = np.array([[s.seed for s in settings]], np.uint64)
     columns: list[NDArray[np.int32]] = []
     Walk(traffic, fabric, settings).run(seeds, lambda _hop, link: columns.append(link[0].copy()))
-    return finished(np.stack(columns, axis=1), traffic, fabric)
+    return finished(columns, traffic, fabric)
 
 
-def finished(links: NDArray[np.int32], traffic: Traffic, fabric: Fabric) -> Placement:
-    """A placement of these links; units whose last link does not end at their host are dropped."""
+def place_by(traffic: Traffic, fabric: Fabric, choose: Choose) -> Placement:
+    """The way of every unit when `choose` decides, for one row."""
+    columns: list[NDArray[np.int32]] = []
+    start = enter(traffic, fabric)
+    walk(traffic, fabric, start, 1, choose, lambda _hop, link: columns.append(link[0].copy()))
+    return finished(columns, traffic, fabric)
+
+
+def finished(
+    columns: Sequence[NDArray[np.int32]], traffic: Traffic, fabric: Fabric
+) -> Placement:
+    """A placement of links hop by hop; units that do not end at their host are dropped."""
+    links = np.stack(columns, axis=1)
     last = np.take_along_axis(links, np.maximum((links >= 0).sum(1) - 1, 0)[:, None], 1)[:, 0]
     end = np.where(last >= 0, fabric.links.target[last], -1)
     return Placement(links, end != traffic.dst_host + fabric.switches)

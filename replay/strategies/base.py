@@ -1,0 +1,52 @@
+"""What every strategy is: a rule that gives each unit of traffic its way through a fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from ...analyzer.errors import UsageError
+from ..fabric import Fabric
+from ..loads import Placement
+from ..results import SolverReport
+from ..traffic import Traffic
+
+
+class Outcome(NamedTuple):
+    """Where the units went."""
+
+    traffic: Traffic
+    """What was placed: a strategy may split flows."""
+    placement: Placement
+    parameters: dict[str, str]
+    """Everything that was chosen, for the report."""
+    solver: SolverReport | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Strategy(Protocol):
+    """A strategy with its options."""
+
+    @property
+    def name(self) -> str:
+        """Its standard name."""
+
+    def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
+        """Give every unit its way. UsageError when options and fabric do not go together."""
+
+
+def known_options(name: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+    """UsageError when an option is not among the known ones."""
+    for key in options:
+        if key not in known:
+            raise UsageError(f"{name} has no option {key!r}; it has {', '.join(known)}")
+
+
+def whole_number(
+    name: str, options: Mapping[str, str], key: str, default: int, least: int, most: int
+) -> int:
+    """An option that is a whole number from least to most; UsageError otherwise."""
+    text = options.get(key, str(default))
+    if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
+        raise UsageError(f"{name}: {key}={text}: use a whole number from {least} to {most}")
+    return int(text)

@@ -1,0 +1,24 @@
+"""ECMP: every switch hashes header fields and picks one of its equal-cost next hops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..fabric import Fabric
+from ..placement import place
+from ..switch_hashing import switch_hashing
+from ..traffic import Traffic
+from .base import Outcome
+
+
+@dataclass(frozen=True)
+class Ecmp:
+    """Options: see `switch_hashing`."""
+
+    options: Mapping[str, str]
+    name: str = "ecmp"
+
+    def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
+        hashing = switch_hashing(fabric, self.options, self.name)
+        return Outcome(traffic, place(traffic, fabric, hashing.settings), hashing.parameters)

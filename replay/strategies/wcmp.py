@@ -1,0 +1,84 @@
+"""WCMP: ECMP with weights in proportion to what lies behind every next hop.
+
+A next hop's capacity towards an edge is the smaller of its link's rate and the sum of
+the capacities of the next switch (what BGP's link bandwidth extended community carries).
+Source: Zhou et al., "WCMP: Weighted Cost Multipathing for Improved Fairness in Data
+Centers", EuroSys 2014.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from math import gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..fabric import Fabric
+from ..forwarding import Forwarding
+from ..traffic import Traffic
+from .base import Outcome
+from .ecmp import Ecmp
+
+
+@dataclass(frozen=True)
+class Wcmp:
+    """Options: those of ecmp."""
+
+    options: Mapping[str, str]
+    name: str = "wcmp"
+
+    def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
+        return Ecmp(self.options, self.name).place(traffic, with_capacity_weights(fabric))
+
+
+def with_capacity_weights(fabric: Fabric) -> Fabric:
+    """The fabric with a group of its own for every switch and edge, weighted by capacity."""
+    old = fabric.forwarding
+    group_of = np.full_like(old.group_of, -1)
+    links: list[NDArray[np.int32]] = []
+    weights: list[NDArray[np.int64]] = []
+    numbers: dict[bytes, int] = {}
+    for edge in range(old.group_of.shape[1]):
+        capacity = _capacities(fabric, edge)
+        for switch in np.flatnonzero(old.group_of[:, edge] >= 0).tolist():
+            members, _ = fabric.group(switch, edge)
+            weight = np.array([capacity(int(link)) for link in members], np.int64)
+            weight = weight // max(1, gcd(*weight.tolist()))
+            key = members.tobytes() + weight.tobytes()
+            if key not in numbers:
+                numbers[key] = len(links)
+                links.append(members)
+                weights.append(weight)
+            group_of[switch, edge] = numbers[key]
+    start = np.cumsum([0, *(len(members) for members in links)]).astype(np.int64)
+    forwarding = Forwarding(
+        start,
+        np.concatenate([np.zeros(0, np.int32), *links]).astype(np.int32),
+        np.concatenate([np.zeros(0, np.int64), *weights]).astype(np.int64),
+        group_of,
+    )
+    return replace(fabric, forwarding=forwarding)
+
+
+def _capacities(fabric: Fabric, edge: int) -> Callable[[int], int]:
+    """Capacity of a link towards an edge, in Mb/s (weights stay small), at least 1."""
+    rates = fabric.links.rate_bits_per_second
+
+    @cache
+    def of_switch(switch: int) -> int | None:
+        """None: nothing limits it, the hosts are attached here."""
+        members, _ = fabric.group(switch, edge)
+        if not len(members):
+            return None
+        return sum(of_link(int(link)) for link in members)
+
+    @cache
+    def of_link(link: int) -> int:
+        own = max(1, int(rates[link]) // 1_000_000)
+        behind = of_switch(int(fabric.links.target[link]))
+        return own if behind is None else min(own, behind)
+
+    return of_link
