@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from rocescope.analyzer.errors import CaptureError, UsageError
 from rocescope.probes.live import LiveOptions, LiveSource
 
-from .network import Watched, roce, roce_frames
+from .network import Watched, bth, ethernet, ipv4, ipv6, roce, roce_frames, udp
 
 IN, OUT = 0, 1
 
@@ -276,3 +277,73 @@ def test_interface_given_twice(network):
     with pytest.raises(UsageError, match="given twice"):
         with LiveSource([net.interface("left"), net.interface("left")]):
             pass
+
+
+@pytest.mark.parametrize("hook", ["tc", "clsact"])
+@pytest.mark.parametrize("tpid", [0x8100, 0x88A8])
+def test_a_tag_in_metadata_goes_back_into_the_frame(network, hook, tpid):
+    """Receiving takes the tag out of the frame; a bridge sends it on that way."""
+    net = network()
+    net.ip("link", "add", "uplink", "type", "veth", "peer", "name", "far")
+    net.ip("link", "add", "bridge", "type", "bridge")
+    for interface in ("right", "uplink"):
+        net.ip("link", "set", interface, "master", "bridge")
+    for interface in ("uplink", "far", "bridge"):
+        net.ip("link", "set", interface, "addrgenmode", "none", "up")
+    plain = [roce(psn, payload_bytes=psn) for psn in range(60)]
+    sent = [frame[:12] + struct.pack(">HH", tpid, 3 << 13 | 100) + frame[12:] for frame in plain]
+    with watch([net.interface("right"), net.interface("uplink")], hook=hook) as seen:
+        net.send(sent)
+    assert seen.column("psn", 0) == seen.column("psn", 3) == list(range(60))  # right in, uplink out
+    assert sorted(seen.frames) == sorted([frame[:96] for frame in sent] * 2)
+    assert set(seen.column("vlan")) == {3 << 13 | 100}
+    assert seen.column("wire_bytes", 3) == [len(frame) for frame in sent]
+
+
+@pytest.mark.parametrize("hook", ["tc", "clsact", "xdp", "xdp-generic"])
+def test_tags_in_the_frame(network, hook):
+    net = network()
+    tags = [(0x88A8, 5), (0x8100, 100)]
+    sent = [
+        ethernet(ipv4(udp(bth(1) + bytes(100))), tags=tags[1:]),
+        ethernet(ipv6(udp(bth(2) + bytes(100))), 0x86DD, tags=tags),
+    ]
+    with watch([net.interface("right")], hook=hook) as seen:
+        net.send(sent)
+    assert seen.frames == [frame[:96] for frame in sent]
+    assert seen.column("psn") == [1, 2]
+    assert seen.column("wire_bytes") == [len(frame) for frame in sent]
+
+
+@pytest.mark.parametrize("hook", ["tc", "xdp"])
+def test_encapsulated_frames_are_kept_longer(network, hook):
+    net = network()
+    inner = ethernet(ipv4(udp(bth(1) + bytes(300))))
+    erspan = struct.pack(">HHI", 0x1000, 0x88BE, 7) + bytes(8) + inner
+    sent = ethernet(ipv4(erspan, protocol=47))
+    with watch([net.interface("right")], hook=hook) as seen:
+        net.send([sent, roce(2, payload_bytes=300)])
+    assert seen.frames == [sent[:256], roce(2, payload_bytes=300)[:96]]
+
+
+def test_ipv6_live(network):
+    net = network()
+    sent = [ethernet(ipv6(udp(bth(psn))), 0x86DD) for psn in range(100)]
+    with watch([net.interface("right")]) as seen:
+        net.send(sent)
+    assert seen.column("psn") == list(range(100))
+    assert set(seen.column("flow_label")) == {0x12345}
+    assert set(seen.source.endpoints.texts()) == {"fd00::1", "fd00::2"}
+
+
+def test_filter_and_sample(network):
+    net = network()
+    with watch([net.interface("right")], filter="qp == 0x22", sample=4) as seen:
+        net.send(roce_frames(400) + roce_frames(400, qp=0x22))
+    loss = seen.source.loss()
+    assert loss.matched == 800
+    assert loss.filtered == 400
+    assert 60 <= loss.exported <= 140
+    assert loss.exported + loss.sampled_out == 400
+    assert len(seen.column("psn")) == loss.exported
+    assert set(seen.column("dest_qp")) == {0x22}
