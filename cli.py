@@ -38,6 +38,25 @@ Examples:
   sudo rocescope capture eth2 -w roce.pcapng --rotate-size 1GB --files 10
   sudo rocescope capture eth2 -w one.pcapng --filter 'qp == 0x1a2b or cnp' --duration 10s
 """
+DOCTOR_EXAMPLES = """\
+Examples:
+  sudo rocescope doctor
+  rocescope doctor --format json | jq '.checks[] | select(.state != "ok")'
+"""
+FABRIC_EXAMPLES = """\
+Examples:
+  rocescope fabric leaf-spine:leaves=8,spines=16,hosts=16,rate=800G
+  rocescope fabric fat-tree:k=8,down=leaf1-spine2
+  rocescope fabric multi-plane:planes=8,leaves=512,spines=256,hosts=256,rate=100G
+  rocescope fabric my-fabric.yaml --format json
+  rocescope fabric leaf-spine:leaves=4 --to yaml -o my-fabric.yaml
+"""
+GENERATE_EXAMPLES = """\
+Examples:
+  rocescope generate permutation -o traffic.pcap --hosts 128 --qps 4
+  rocescope generate all-to-all -o traffic.pcap --fabric fat-tree:k=4 --message-size 64KiB
+  rocescope generate incast -o traffic.pcap --fan-in 8 --spray 16 --snap 0
+"""
 SCHEMA_EXAMPLES = """\
 Examples:
   rocescope schema > rocescope.schema.json
@@ -67,7 +86,10 @@ app["--help"].group = app["--version"].group = "Options"
 for _name, _help, _examples in (
     ("analyze", "Report what every queue pair in the captures did.", ANALYZE_EXAMPLES),
     ("capture", "Capture RoCE packets of interfaces into a pcapng file.", CAPTURE_EXAMPLES),
+    ("doctor", "Show what live capture needs of this host and what to install.", DOCTOR_EXAMPLES),
     ("export", "Write one row per RoCE packet to a Parquet or Arrow file.", EXPORT_EXAMPLES),
+    ("fabric", "Show, check and convert a fabric of switches and hosts.", FABRIC_EXAMPLES),
+    ("generate", "Write traffic of a pattern as a pcap.", GENERATE_EXAMPLES),
     ("schema", "Print the JSON Schema of the results of analyze.", SCHEMA_EXAMPLES),
 ):
     app.command(

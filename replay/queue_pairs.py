@@ -77,7 +77,9 @@ class QueuePairs:
         return int((self.messages * (self.packets + 1)).sum())
 
 
-def linux_source_port(local_qp: NDArray[np.int64], remote_qp: NDArray[np.int64]) -> NDArray[np.int64]:
+def linux_source_port(
+    local_qp: NDArray[np.int64], remote_qp: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """UDP source port of a queue pair: rdma_calc_flow_label and rdma_flow_label_to_udp_sport.
 
     Symmetric in the QPNs, so both directions share it (Linux include/rdma/ib_verbs.h).

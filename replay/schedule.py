@@ -76,9 +76,7 @@ def _between(
     ack_pair, ack = _ranges(before[1], after[1])
     message, position = np.divmod(number, pairs.packets[pair])
     time = (
-        pairs.start_ns[pair]
-        + message * pairs.period_ns[pair]
-        + position * pairs.interval_ns[pair]
+        pairs.start_ns[pair] + message * pairs.period_ns[pair] + position * pairs.interval_ns[pair]
     )
     ack_time = (
         pairs.start_ns[ack_pair] + ack * pairs.period_ns[ack_pair] + _ack_after(pairs)[ack_pair]

@@ -20,14 +20,16 @@ PARAMETERS: Mapping[str, Parameter] = {
     "rails": Parameter(COUNT, 8, "NICs of a server, leaves of a pod", most=64),
     "servers": Parameter(COUNT, 4, "servers of a pod: NICs per leaf", most=1 << 14),
     "pods": Parameter(COUNT, 1, "pods (also called segments or groups)", most=1 << 12),
-    "spines": Parameter(COUNT, 4, "spine switches, each wired to every leaf", least=0, most=1 << 14),
+    "spines": Parameter(
+        COUNT, 4, "spine switches, each wired to every leaf", least=0, most=1 << 14
+    ),
     **RATE_AND_DELAY,
     **UPLINKS,
 }
 
 
 def rail(options: Mapping[str, str]) -> Fabric:
-    """Leaf pod1.rail1 ..; hosts (NICs) server1.nic1, server2.nic1, ... in port order, leaf by leaf."""
+    """Leaves pod1.rail1 ..; hosts server1.nic1, server2.nic1, ... in port order, leaf by leaf."""
     p = checked("rail", options, PARAMETERS)
     rails, servers, pods = p.count("rails"), p.count("servers"), p.count("pods")
     spines, uplinks = p.count("spines"), p.count("uplinks")

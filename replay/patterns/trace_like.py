@@ -13,7 +13,7 @@ from .demands import Demands, Settings, need_hosts
 from .random_pairs import random_pairs
 
 SIGMA = 1.5
-"""Standard deviation of the logarithm of sizes: the largest 10 percent carry over half the bytes."""
+"""Standard deviation of the logarithm of sizes: the largest tenth carries over half the bytes."""
 
 LARGEST = 64
 """No flow is larger than so many times `message_bytes`."""

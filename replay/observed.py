@@ -1,0 +1,148 @@
+"""Traffic from captures: what every flow and entropy value sent, each packet counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+
+import numpy as np
+
+from ..analyzer.capture.concat import concatenated
+from ..analyzer.capture.merge import merge_tables
+from ..analyzer.capture.source import Capture, open_capture
+from ..analyzer.decode.decoder import ROCE_UDP_PORT, Decoder
+from ..analyzer.endpoints import Endpoints
+from ..analyzer.errors import UnreadableInput
+from ..analyzer.filtering import compile_filter
+from ..analyzer.frames import Taps
+from ..analyzer.packets import PacketTable
+from ..analyzer.pipeline import Prefetched
+from ..analyzer.track.tracker import FlowTracker
+from .fabric import Fabric
+from .keys import PacketKeys, addresses
+from .mapping import map_hosts
+from .traffic import Traffic, Windows
+from .unit_counts import UnitCounter
+
+_BATCH_FRAMES = 1 << 16
+
+
+def traffic_from_capture(
+    paths: Sequence[str],
+    fabric: Fabric,
+    mapping: str = "exact",
+    *,
+    window_ns: int | None = None,
+    filter: str | None = None,
+    concat: bool = False,
+    udp_ports: Sequence[int] = (ROCE_UDP_PORT,),
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Traffic:
+    """What the hosts of captures sent, on the hosts of a fabric.
+
+    Several files are several taps (unless `concat`); a packet that several of them saw
+    counts once. mapping: see mapping.py; units of addresses that belong to no host have
+    host -1 and the addresses are in `unmapped`. window_ns: also count bytes per window.
+    progress is told bytes read and bytes in all. Raises UnreadableInput when there is no
+    RoCE packet, UsageError for options that make no sense.
+    """
+    with ExitStack() as stack:
+        taps, endpoints = Taps(), Endpoints()
+        captures = [stack.enter_context(capture) for capture in _open(paths, taps, concat)]
+        keep = compile_filter(filter) if filter else None
+
+        def tables(capture: Capture) -> Iterator[PacketTable]:
+            decoder = Decoder(endpoints, taps, udp_ports=udp_ports)
+            for frames in capture.batches():
+                table = decoder.decode(frames)
+                yield table if keep is None else table.take(keep.mask(table, endpoints, taps))
+
+        def report() -> None:
+            if progress is not None:
+                totals = [c.total_bytes for c in captures]
+                known = None if None in totals else sum(t or 0 for t in totals)
+                progress(sum(c.bytes_read for c in captures), known)
+
+        merged = Prefetched(lambda: merge_tables([tables(c) for c in captures]), report)
+        counter = count_units(merged, report, window_ns)
+        if not len(counter[1].units):
+            raise UnreadableInput(f"no RoCE packet in {', '.join(paths)}")
+        return _traffic(*counter, endpoints, fabric, mapping)
+
+
+def traffic_of_packets(
+    tables: Sequence[PacketTable],
+    endpoints: Endpoints,
+    fabric: Fabric,
+    mapping: str = "exact",
+    *,
+    window_ns: int | None = None,
+) -> Traffic:
+    """The same from packet tables in the order of time."""
+    return _traffic(*count_units(tables, lambda: None, window_ns), endpoints, fabric, mapping)
+
+
+def _open(paths: Sequence[str], taps: Taps, concat: bool) -> Iterator[Capture]:
+    if concat:
+        yield concatenated(paths, taps, batch_frames=_BATCH_FRAMES)  # type: ignore[misc]
+        return
+    for path in paths:
+        yield open_capture(path, taps, batch_frames=_BATCH_FRAMES)
+
+
+def count_units(
+    tables: Sequence[PacketTable] | Prefetched[PacketTable],
+    report: Callable[[], None],
+    window_ns: int | None,
+) -> tuple[FlowTracker, UnitCounter]:
+    """The tracker and the units after all tables."""
+    tracker, counter = FlowTracker(), UnitCounter(window_ns)
+    for table in tables:
+        if len(table):
+            batch = tracker.update(table)
+            counter.update(table, batch.flow, batch.verdict)
+        report()
+    return tracker, counter
+
+
+def _traffic(
+    tracker: FlowTracker, counter: UnitCounter, endpoints: Endpoints, fabric: Fabric, mapping: str
+) -> Traffic:
+    units, texts = counter.units, endpoints.texts()
+    flow = units["flow"].astype(np.int32)
+    used = np.unique(flow)
+    src, dst = (tracker.flows[name][flow].astype(np.int64) for name in ("src", "dst"))
+    hosts = np.full(len(texts), -1, np.int32)
+    seen = np.unique(np.concatenate([src, dst]))
+    hosts[seen] = map_hosts([texts[i] for i in seen], fabric, mapping)
+    packed = addresses(texts)
+    cells = counter.windows() if counter.window_ns else None
+    return Traffic(
+        keys=PacketKeys(
+            src=packed[src],
+            dst=packed[dst],
+            ipv6=np.array([":" in text for text in texts], np.bool_)[src],
+            protocol=np.full(len(units), 17, np.uint8),
+            sport=units["sport"].copy(),
+            dport=units["dport"].copy(),
+            flow_label=units["flow_label"].copy(),
+            dest_qp=tracker.flows["dest_qp"][flow].astype(np.uint32),
+        ),
+        src_host=hosts[src],
+        dst_host=hosts[dst],
+        flow=np.searchsorted(used, flow).astype(np.int32),
+        packets=units["packets"].copy(),
+        wire_bytes=units["wire_bytes"].copy(),
+        first_ns=units["first_ns"].copy(),
+        last_ns=units["last_ns"].copy(),
+        windows=None
+        if cells is None
+        else Windows(
+            width_ns=counter.window_ns or 0,
+            start_ns=counter.start_ns,
+            unit=(cells.key >> 32).astype(np.int32),
+            window=(cells.key & 0xFFFFFFFF).astype(np.int32),
+            wire_bytes=cells.wire_bytes,
+        ),
+        unmapped=tuple(texts[i] for i in seen if hosts[i] < 0),
+    )
