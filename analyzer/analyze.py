@@ -92,6 +92,18 @@ def analyze(
     UnreadableInput when nothing could be read, UsageError for options that
     make no sense.
     """
+    with open_run(paths, options, progress) as run:
+        complete = run.read()
+        return run.result(complete)
+
+
+@contextmanager
+def open_run(
+    paths: Sequence[str],
+    options: AnalyzeOptions,
+    progress: Callable[[Progress], None] | None = None,
+) -> Iterator[Run]:
+    """Open captures for an analysis that others watch while it goes on; errors as `analyze`."""
     packet_filter = None
     if options.filter:
         from .filtering import compile_filter  # the grammar's library takes a while to load
@@ -112,9 +124,7 @@ def analyze(
                 link_bits_per_second=options.link_rate_bits_per_second,
             )
             sources.append(Source(capture, decoder))
-        run = _Run(sources, endpoints, taps, packet_filter, options, progress)
-        complete = run.read()
-        return run.result(complete)
+        yield Run(sources, endpoints, taps, packet_filter, options, progress)
 
 
 def _open(
@@ -127,8 +137,12 @@ def _open(
         yield open_capture(path, taps, batch_frames=BATCH_FRAMES, follow=options.follow)
 
 
-class _Run:
-    """One analysis while it goes on."""
+class Run:
+    """One analysis while it goes on.
+
+    `read` works in one thread; others may look at `measuring`, `endpoints`,
+    `taps` and `sources` while they hold `lock`, and may `stop` it.
+    """
 
     def __init__(
         self,
@@ -139,28 +153,30 @@ class _Run:
         options: AnalyzeOptions,
         progress: Callable[[Progress], None] | None,
     ) -> None:
-        self._sources = sources
-        self._endpoints = endpoints
-        self._taps = taps
+        self.sources = sources
+        self.endpoints = endpoints
+        self.taps = taps
+        self.lock = threading.Lock()
         self._filter = packet_filter
         self._options = options
         self._tell = progress
         self._merge = MergeCounts()
         many_taps = len(sources) > 1 or any(s.capture.format != "pcap" for s in sources)
-        self._measuring = Measuring(options.window_ns, many_taps)
+        self.measuring = Measuring(options.window_ns, many_taps)
         self._began = time.monotonic()
         self._told = 0.0
-        self._packets = 0
+        self.packets = 0
         self._batches = 0
         self._interrupted = threading.Event()
 
     def read(self) -> bool:
         """Read, decode and track everything; False when interrupted."""
         batches = Prefetched(self._tables, self._report)
-        with _interrupts(self._interrupted, self._stop):
+        with _interrupts(self._interrupted, self._stop_reading):
             for table, cm in batches:
-                self._measuring.update(table, cm)
-                self._packets += len(table)
+                with self.lock:
+                    self.measuring.update(table, cm)
+                self.packets += len(table)
                 self._batches += 1
                 self._report()
                 if self._interrupted.is_set():
@@ -170,12 +186,12 @@ class _Run:
 
     def result(self, complete: bool) -> Analysis:
         """What was found so far."""
-        if not any(source.capture.frames for source in self._sources):
-            raise UnreadableInput(_nothing_read(self._sources))
-        series = self._measuring.totals.series([tap.name for tap in self._taps.items])
+        if not any(source.capture.frames for source in self.sources):
+            raise UnreadableInput(_nothing_read(self.sources))
+        series = self.measuring.totals.series([tap.name for tap in self.taps.items])
         captures = [
-            capture_summary(source, self._taps, series, self._options.icrc)
-            for source in self._sources
+            capture_summary(source, self.taps, series, self._options.icrc)
+            for source in self.sources
         ]
         if complete and not any(capture.roce_packets for capture in captures):
             found = "; ".join(f"{c.name}: {contents_text(c)}" for c in captures)
@@ -183,7 +199,7 @@ class _Run:
                 f"no RoCE packet in {len(captures)} capture(s), they hold: {found}"
                 " (RoCE on another UDP port? see --udp-port)"
             )
-        summary = Summary(self._measuring, self._endpoints, self._taps, self._options.path_by)
+        summary = Summary(self.measuring, self.endpoints, self.taps, self._options.path_by)
         flows = summary.flows()
         events, omitted = summary.events(MAX_EVENTS_REPORTED)
         filtered = self._filter is not None
@@ -201,16 +217,21 @@ class _Run:
         )
 
     def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:
-        for table in merge_tables([s.tables(self._keep) for s in self._sources], self._merge):
-            yield table, [m for s in self._sources for m in s.decoder.take_cm_messages()]
+        for table in merge_tables([s.tables(self._keep) for s in self.sources], self._merge):
+            yield table, [m for s in self.sources for m in s.decoder.take_cm_messages()]
 
     def _keep(self, table: PacketTable) -> PacketTable:
         if self._filter is None:
             return table
-        return table.take(self._filter.mask(table, self._endpoints, self._taps))
+        return table.take(self._filter.mask(table, self.endpoints, self.taps))
 
-    def _stop(self) -> None:
-        for source in self._sources:
+    def stop(self) -> None:
+        """Let `read` end after the batch it is at; from any thread."""
+        self._interrupted.set()
+        self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        for source in self.sources:
             source.capture.stop()
 
     def _report(self, last: bool = False) -> None:
@@ -218,7 +239,7 @@ class _Run:
         if self._tell is None or (now - self._told < _PROGRESS_EVERY_S and not last):
             return
         self._told = now
-        captures = [source.capture for source in self._sources]
+        captures = [source.capture for source in self.sources]
         totals = [capture.total_bytes for capture in captures]
         read = sum(capture.bytes_read for capture in captures)
         current = next((c for c in captures if c.bytes_read < (c.total_bytes or 0)), captures[-1])
@@ -230,7 +251,7 @@ class _Run:
                 if self._options.follow or None in totals
                 else sum(t for t in totals if t is not None),
                 frames=sum(capture.frames for capture in captures),
-                packets=self._packets,
+                packets=self.packets,
                 compiling=not last
                 and self._batches == 0
                 and read > 0
