@@ -148,6 +148,10 @@ class Summary:
         sequenced = bool(requests["started"] or responses["started"])
         notes: list[str] = []
         missing = acknowledged = None
+        if not sequenced:
+            only_acks = record["ack_packets"] == record["packets"]
+            what = "only ACKs were seen: they have" if only_acks else "datagrams and CNPs have"
+            notes.append(f"{what} no PSN order in which reordering or loss would show")
         if sequenced:
             missing, acknowledged = (
                 sum(pair)
@@ -157,7 +161,7 @@ class Summary:
             if missing > PARTIAL_VIEW_SHARE * (missing + seen):
                 notes.append(
                     f"{missing} PSNs were never seen here: this tap seems to see only a part of"
-                    " the flow's paths, so losses and reordering cannot be judged"
+                    " the flow's paths, so nobody can tell what was lost"
                 )
                 missing = acknowledged = None
         entropy = m.entropy.spraying(f)
@@ -165,6 +169,12 @@ class Summary:
         spraying = [s for s in (entropy, by_tap) if s is not None]
         chosen = by_tap if self._path_by == "tap" and by_tap is not None else entropy
         messages = m.messages.messages(f)
+        untracked = m.messages.untracked(f)
+        if untracked:
+            notes.append(
+                f"{untracked} requests were outstanding beyond those watched: they are left out of"
+                " the completion times"
+            )
 
         def count(field: str) -> int | None:
             return int(requests[field] + responses[field]) if sequenced else None
