@@ -107,6 +107,7 @@ class Endpoints:
     def __init__(self, capacity: int = 1024) -> None:
         key = np.array([secrets.randbits(64), secrets.randbits(64)], np.uint64)
         self._arrays = self._allocate(max(2, capacity), key)
+        self._texts: list[str] = []
 
     @staticmethod
     def _allocate(capacity: int, key: NDArray[np.uint64]) -> EndpointArrays:
@@ -158,7 +159,10 @@ class Endpoints:
 
     def texts(self) -> list[str]:
         """All addresses as text, in order of their index."""
-        return [self.text(index) for index in range(len(self))]
+        known = self._texts
+        texts = [*known, *map(self.text, range(len(known), len(self)))]
+        self._texts = texts
+        return texts.copy()
 
     def __len__(self) -> int:
         return int(self._arrays.used[0])

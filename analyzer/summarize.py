@@ -36,7 +36,9 @@ PARTIAL_VIEW_SHARE = 0.2
 class Summary:
     """Makes the records; one use per result. Pairing is settled when it is made.
 
-    owners: processes by flow index, from the probes of this host.
+    owners: processes by flow index, from the probes of this host. in_passing: only
+    single flows of an analysis that goes on are asked for; pairing is left as it is
+    and connections have no numbers.
     """
 
     def __init__(
@@ -46,19 +48,24 @@ class Summary:
         taps: Taps,
         path_by: str,
         owners: Mapping[int, Owner] | None = None,
+        in_passing: bool = False,
     ) -> None:
-        settle(measuring.tracker, measuring.cm)
         self._m = measuring
         self._addresses = endpoints.texts()
         self._tap_names = [tap.name for tap in taps.items]
         self._path_by = path_by
         self._owners = owners or {}
-        self._connection_of, self.connections = self._connections()
-        self._dscp_findings = self._odd_dscps()
+        self._connection_of: dict[int, int] = {}
+        self.connections: list[Connection] = []
+        self._dscp_findings: list[Event] = []
+        if not in_passing:
+            settle(measuring.tracker, measuring.cm)
+            self._connection_of, self.connections = self._connections()
+            self._dscp_findings = self._odd_dscps()
 
     def flows(self) -> list[Flow]:
         """All flows in order of their first packet."""
-        return [self._flow(f) for f in range(len(self._m.tracker))]
+        return [self.flow(f) for f in range(len(self._m.tracker))]
 
     def events(self, limit: int) -> tuple[list[Event], int]:
         """The first `limit` events in capture order, and how many more there were.
@@ -141,7 +148,8 @@ class Summary:
         hosts = f"{self._addresses[flow['src']]} > {self._addresses[flow['dst']]}"
         return f"{hosts} QP 0x{int(flow['dest_qp']):06x}"
 
-    def _flow(self, f: int) -> Flow:
+    def flow(self, f: int) -> Flow:
+        """Everything about one flow."""
         m, t = self._m, self._m.tracker
         record: Any = t.flows[f]
         requests, responses = t.stream(f, st.REQUESTS), t.stream(f, st.RESPONSES)

@@ -47,6 +47,19 @@ _FIRST_BIN_NS = 1000  # of activity, doubled until the capture fits
     _TAPS,
 ) = range(11)
 
+SERIES_COLUMNS: Final = (
+    "packets",
+    "wire_bytes",
+    "payload_bytes",
+    "reordered_packets",
+    "retransmitted_packets",
+    "duplicate_packets",
+    "ecn_marked_packets",
+    "cnps",
+    "naks",
+)
+"""Names of the first columns of `Totals.values`."""
+
 _COLUMN_OF_VERDICT: Final = np.full(len(VERDICT_NAMES), _OTHER_VERDICTS, np.uint8)
 _COLUMN_OF_VERDICT[REORDERED] = _REORDERED
 _COLUMN_OF_VERDICT[[RETRANSMITTED, RECOVERED]] = _RETRANSMITTED
@@ -170,6 +183,20 @@ class Totals:
         columns = other._windows.sums.shape[1]
         self._windows.merge(other._windows, np.arange(columns, dtype=np.int32))
 
+    @property
+    def window_ns(self) -> int:
+        """Width of the windows now."""
+        return self._windows.width_ns
+
+    @property
+    def start_ns(self) -> int:
+        """Where the first window begins, 0 without rows."""
+        return self._windows.start_ns
+
+    def values(self) -> NDArray[np.int64]:
+        """int64[windows, SERIES_COLUMNS and more], a view that the next update changes."""
+        return self._windows.values()
+
     def series(self, tap_names: Sequence[str]) -> Series:
         """All windows from the first packet's to the last one's; tap i is `tap_names[i]`."""
         values = self._windows.values()
@@ -242,6 +269,10 @@ class Activity:
         if len(flow_map):
             self._grow(int(flow_map.max()) + 1)
         self._windows.merge(other._windows, flow_map[: other._flows])
+
+    def values(self) -> NDArray[np.int64]:
+        """int64[bins, flows and more], a view that the next update changes."""
+        return self._windows.values()
 
     def of(self, flow: int) -> list[int]:
         """Wire bytes per bin, equally many for every flow."""
