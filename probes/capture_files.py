@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -101,12 +102,15 @@ class CaptureFiles:
         room = len(self._statistics())
         packets = int(np.searchsorted(blocks.ends, max(done - room, 0), "right"))
         end = int(blocks.ends[packets - 1]) if packets else 0
-        if self._path is None:
-            return packets
-        self._size += end - done
-        os.ftruncate(self._fd, self._size)
-        os.lseek(self._fd, self._size, os.SEEK_SET)
+        self._take_back(done - end)
         return packets
+
+    def _take_back(self, size: int) -> None:
+        """Shorten the file by what was written last; a pipe or device keeps it."""
+        self._size -= size
+        if stat.S_ISREG(os.fstat(self._fd).st_mode):
+            os.ftruncate(self._fd, self._size)
+            os.lseek(self._fd, self._size, os.SEEK_SET)
 
     def _write_some(self, data: memoryview | bytes) -> int:
         """Write all of it, or as much as there is room for; how much it was."""
@@ -127,10 +131,7 @@ class CaptureFiles:
     def _write_whole(self, data: bytes) -> None:
         done = self._write_some(data)
         if done < len(data):
-            if self._path is not None:
-                self._size -= done
-                os.ftruncate(self._fd, self._size)
-                os.lseek(self._fd, self._size, os.SEEK_SET)
+            self._take_back(done)
             raise self._disk_full(0)
 
     def _disk_full(self, lost: int) -> DiskFull:

@@ -1,0 +1,86 @@
+"""Giving up privileges that a running capture no longer needs.
+
+What is attached stays attached, and the rings are mapped: reading them takes no
+privilege at all. What else goes on decides what has to be kept:
+
+- CAP_BPF: reading counters. bpf(2) is refused without it where
+  kernel.unprivileged_bpf_disabled is set, before Linux 5.19 even for reading.
+- WATCHING, to name owners: CAP_PERFMON to watch copies of libibverbs in new
+  containers, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH to read the environment of
+  other users' processes and the files of containers.
+- WRITING: CAP_DAC_OVERRIDE for root to create files in other users' folders.
+- CLSACT: CAP_NET_ADMIN to take a clsact filter away again; links need nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterable
+
+READING = ("CAP_BPF",)
+WATCHING = ("CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH")
+WRITING = ("CAP_DAC_OVERRIDE",)
+CLSACT = ("CAP_NET_ADMIN",)
+
+_NUMBERS = {
+    "CAP_DAC_OVERRIDE": 1,
+    "CAP_DAC_READ_SEARCH": 2,
+    "CAP_NET_ADMIN": 12,
+    "CAP_SYS_PTRACE": 19,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_PERFMON": 38,
+    "CAP_BPF": 39,
+}
+_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
+_CAPBSET_READ, _CAPBSET_DROP, _SET_NO_NEW_PRIVILEGES = 23, 24, 38
+_AMBIENT, _AMBIENT_CLEAR_ALL = 47, 4
+_HIGHEST = 63
+
+
+def drop_privileges(keep: Iterable[str] = READING) -> list[str]:
+    """Give up every capability but these, for good; the names of those that are left.
+
+    The kernel keeps capabilities per thread: call this before other threads
+    start, they inherit what is left. Programs that are started later get no more
+    either. Of a process without capabilities nothing changes. OSError when the
+    kernel refuses.
+    """
+    wanted = set(keep)
+    mask = sum(1 << _NUMBERS[name] for name in wanted)
+    libc = ctypes.CDLL(None, use_errno=True)
+    held = _held(libc)
+    for number in range(_HIGHEST + 1):
+        if not mask >> number & 1 and libc.prctl(_CAPBSET_READ, number, 0, 0, 0) == 1:
+            # Without CAP_SETPCAP this fails; then no_new_privs has to do.
+            libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)
+    libc.prctl(_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
+    _checked(libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    left = held & mask
+    _checked(libc.capset(_header(), _data(left)))
+    return [name for name, number in _NUMBERS.items() if left >> number & 1]
+
+
+def _held(libc: ctypes.CDLL) -> int:
+    """Capabilities this thread may use."""
+    data = ctypes.create_string_buffer(24)
+    _checked(libc.capget(_header(), data))
+    low, high = struct.unpack_from("I8xI", data.raw, 4)
+    return int(high) << 32 | int(low)
+
+
+def _header() -> ctypes.Array[ctypes.c_char]:
+    return ctypes.create_string_buffer(struct.pack("Ii", _VERSION, 0), 8)
+
+
+def _data(mask: int) -> ctypes.Array[ctypes.c_char]:
+    """Effective and permitted alike, nothing to inherit; the low 32 first."""
+    low, high = mask & 0xFFFFFFFF, mask >> 32
+    return ctypes.create_string_buffer(struct.pack("6I", low, low, 0, high, high, 0), 24)
+
+
+def _checked(result: int) -> None:
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
