@@ -13,6 +13,9 @@ from .. import bpf
 
 _SYSTEM_CALLS = {"x86_64": 298, "aarch64": 241}
 _PMU = Path("/sys/bus/event_source/devices/uprobe")
+PROG_KPROBE = 2
+"""Type of the programs that run at probes (BPF_PROG_TYPE_KPROBE)."""
+
 _CLOSE_ON_EXEC = 8
 _ATTACH_PERF_EVENT = 41
 _ATTRIBUTE_BYTES = 72  # PERF_ATTR_SIZE_VER1 of linux/perf_event.h, the first with config2

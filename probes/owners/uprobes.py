@@ -19,7 +19,7 @@ from ..machine_code import load, machine_code
 from ..ring import Ring, scan
 from .elf import ElfError, defaults, exported_functions
 from .libraries import all_libraries, file_key
-from .perf import attach_uprobe
+from .perf import PROG_KPROBE, attach_uprobe
 
 SOURCE = Path(__file__).with_name("owners.bpf.c")
 
@@ -54,7 +54,6 @@ _PROBES = (
     ("ibv_destroy_qp", "destroy_entry", False),
     ("ibv_destroy_qp", "destroy_return", True),
 )
-_PROG_KPROBE = 2
 _RING_BYTES = 1 << 20
 _CALL_BYTES = 32
 _CALLS = 16_384
@@ -204,7 +203,7 @@ class Uprobes:
             text + SOURCE.read_text(encoding="utf-8"), [function for _, function, _ in _PROBES]
         )
         for name, instructions in code.items():
-            self._programs[name] = load(_PROG_KPROBE, instructions, name)
+            self._programs[name] = load(PROG_KPROBE, instructions, name)
         self._offset = np.empty(_ROWS, np.int64)
         self._captured = np.empty(_ROWS, np.uint32)
         self._pid = np.empty(_ROWS, np.uint32)

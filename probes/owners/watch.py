@@ -1,0 +1,81 @@
+"""Everything that tells of owners, kept up to date while a capture runs."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from ...analyzer.endpoints import Endpoints
+from ...analyzer.errors import CaptureError
+from ...analyzer.results import Owner
+from ...analyzer.track.tracker import FlowTracker
+from .addresses import local_addresses
+from .join import Owners
+from .queue_pairs import QueuePairs
+from .resources import read_resources
+from .uprobes import Uprobes
+
+_LOOK_AROUND_EVERY_S = 5.0
+
+
+class OwnerWatch:
+    """Watches queue pairs as well as this host allows; never a reason not to capture.
+
+    `update` as often as results are made; one thread.
+    """
+
+    def __init__(self) -> None:
+        self.queue_pairs = QueuePairs()
+        self.reasons: list[str] = []
+        """What limits the knowledge of owners."""
+        self._uprobes: Uprobes | None = None
+        try:
+            self._uprobes = Uprobes()
+        except CaptureError as error:
+            self.reasons.append(str(error))
+        self._looked_around = float("-inf")
+
+    @property
+    def lost(self) -> int:
+        """Calls of libibverbs that were not seen because the ring was full."""
+        return self._uprobes.lost if self._uprobes is not None else 0
+
+    def update(self) -> None:
+        """Take in what happened."""
+        if self._uprobes is not None:
+            self.queue_pairs.note(self._uprobes.read())
+        now = time.monotonic()
+        if now - self._looked_around < _LOOK_AROUND_EVERY_S:
+            return
+        first = self._looked_around < 0
+        self._looked_around = now
+        if self._uprobes is not None and not first:
+            self._uprobes.refresh()
+        rows, reason = read_resources()
+        if first and reason is not None:
+            self.reasons.append(reason)
+        self.queue_pairs.merge(rows, time.time_ns())
+        self.queue_pairs.bury(time.time_ns())
+
+    def owners(self, tracker: FlowTracker, endpoints: Endpoints) -> dict[int, Owner]:
+        """Owners by flow index as known now; see Owners.apply."""
+        self.update()
+        return Owners(self.queue_pairs, local_addresses()).apply(tracker, endpoints)
+
+    def close(self) -> None:
+        """Detach the probes; what is known stays."""
+        if self._uprobes is not None:
+            self.queue_pairs.note(self._uprobes.read())
+            self._uprobes.close()
+            self._uprobes = None
+
+    def __enter__(self) -> OwnerWatch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
