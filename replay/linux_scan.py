@@ -46,7 +46,7 @@ def _round(
 @inlined
 def _begin(
     seeds: NDArray[np.uint32],
-    count: int,
+    count: np.int64,
     v0: NDArray[np.uint64],
     v1: NDArray[np.uint64],
     v2: NDArray[np.uint64],
@@ -64,7 +64,7 @@ def _begin(
 @inlined
 def _absorb(
     word: np.uint64,
-    count: int,
+    count: np.int64,
     v0: NDArray[np.uint64],
     v1: NDArray[np.uint64],
     v2: NDArray[np.uint64],
@@ -81,7 +81,7 @@ def _absorb(
 
 @inlined
 def _end(
-    count: int,
+    count: np.int64,
     v0: NDArray[np.uint64],
     v1: NDArray[np.uint64],
     v2: NDArray[np.uint64],
@@ -118,7 +118,7 @@ def scan_linux(
     hashes = np.empty(_BLOCK, np.uint32)
     fitting = 0
     for begin in range(0, count, _BLOCK):
-        left = min(_BLOCK, count - begin)
+        left = np.int64(min(_BLOCK, count - begin))
         for i in range(left):
             seeds[i] = np.uint32(first + begin + i)
         for flow in range(words.shape[0]):
@@ -126,7 +126,7 @@ def scan_linux(
             for w in range(words.shape[1]):
                 _absorb(words[flow, w], left, v0, v1, v2, v3)
             _end(left, v0, v1, v2, v3, hashes)
-            kept = 0
+            kept = np.int64(0)
             lowest, width = low[flow], high[flow] - low[flow]
             for i in range(left):
                 # The kernel turns a hash of 0 into 1; both have the multipath value 0.

@@ -159,7 +159,7 @@ def _walk_windows(
     number: NDArray[np.int64],
     fair: NDArray[np.float64],
     sums: NDArray[np.float64],
-) -> tuple[int, int]:
+) -> tuple[np.int64, np.int64]:
     """sums: bytes, bytes x relative deviation, bytes x max/mean, windows. Returns the peak."""
     loads = np.zeros(len(fair), np.int64)
     peak_bytes, peak_link = np.int64(0), np.int64(-1)

@@ -37,8 +37,8 @@ def path_choices(traffic: Traffic, fabric: Fabric) -> PathChoices:
     reached = start.switch >= 0
     key = np.where(reached, start.switch.astype(np.int64) * edges + start.edge, -1)
     keys, pair = np.unique(key, return_inverse=True)
-    pair = pair.astype(np.int32) - int(keys[0] < 0)
-    pair[~reached] = -1
+    number = (pair - int(keys[0] < 0)).astype(np.int32)
+    number[~reached] = -1
     found: list[list[int]] = []
     first = [0]
     for one in keys[keys >= 0].tolist():
@@ -48,7 +48,7 @@ def path_choices(traffic: Traffic, fabric: Fabric) -> PathChoices:
     links = np.full((len(found), hops), -1, np.int32)
     for row, path in zip(links, found, strict=True):
         row[: len(path)] = path
-    return PathChoices(pair, np.array(first, np.int64), links)
+    return PathChoices(number, np.array(first, np.int64), links)
 
 
 def _extend(

@@ -120,7 +120,7 @@ class Walk:
         return all(hashing.bound.is_linear for hashing in self._hashings)
 
     def run(self, seeds: NDArray[np.uint64], visit: Visit) -> None:
-        """Walk one row per row of `seeds`, uint64[rows] (all switches alike) or [rows, switches]."""
+        """One walk per row of `seeds`: uint64[rows] (all switches alike) or [rows, switches]."""
         known: dict[int, NDArray[np.uint32]] = {}
 
         def choose(
@@ -325,9 +325,7 @@ def place_by(traffic: Traffic, fabric: Fabric, choose: Choose) -> Placement:
     return finished(columns, traffic, fabric)
 
 
-def finished(
-    columns: Sequence[NDArray[np.int32]], traffic: Traffic, fabric: Fabric
-) -> Placement:
+def finished(columns: Sequence[NDArray[np.int32]], traffic: Traffic, fabric: Fabric) -> Placement:
     """A placement of links hop by hop; units that do not end at their host are dropped."""
     links = np.stack(columns, axis=1)
     last = np.take_along_axis(links, np.maximum((links >= 0).sum(1) - 1, 0)[:, None], 1)[:, 0]

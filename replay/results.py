@@ -199,10 +199,10 @@ class SeedValue(Record, frozen=True, kw_only=True):
 class Production(Record, frozen=True, kw_only=True):
     """Where the seed in use stands among all others."""
 
-    seed: int
+    seed: Annotated[int | None, Meta(description="None: the fabric's own, one per switch")]
     value: float
     better_seeds: Annotated[int, Meta(description="seeds with a smaller value")]
-    equal_seeds: Annotated[int, Meta(description="seeds with the same value, itself not counted")]
+    equal_seeds: Annotated[int, Meta(description="seeds with the same value")]
     percentile: Annotated[float, Meta(description="share of the seeds that are worse, percent")]
 
 

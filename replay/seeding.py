@@ -20,7 +20,8 @@ def switch_seeds(
     """
     if per_switch == "equal":
         return seeds
-    x = (seeds[:, None] << np.uint64(32)) + np.arange(switches, dtype=np.uint64)
+    number = np.arange(switches, dtype=np.uint64)
+    x: NDArray[np.uint64] = np.add(seeds[:, None] << np.uint64(32), number)
     x = (x + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

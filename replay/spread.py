@@ -12,9 +12,7 @@ from .placement import MOST_HOPS, enter
 from .traffic import Traffic
 
 
-def even_loads(
-    traffic: Traffic, fabric: Fabric, amounts: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def even_loads(traffic: Traffic, fabric: Fabric, amounts: NDArray[np.int64]) -> NDArray[np.float64]:
     """float64[links]: what links carry when every group splits in proportion to its weights.
 
     amounts: int64[units], bytes or ones. Links that no unit can reach carry exactly 0.

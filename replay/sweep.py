@@ -19,7 +19,7 @@ from ..analyzer.errors import UsageError
 from ..analyzer.kernel import kernel
 from ..analyzer.measures.imbalance import best_fim
 from .fabric import Fabric
-from .loads import Layers, layers_of
+from .loads import layers_of
 from .placement import Walk
 from .results import Chance, SeedValue
 from .seeding import PerSwitch, switch_seeds
@@ -29,7 +29,6 @@ from .traffic import Traffic
 
 Measure: TypeAlias = Literal["fim-flows", "fim-bytes", "max-over-mean"]
 MEASURES: tuple[Measure, ...] = ("fim-flows", "fim-bytes", "max-over-mean")
-CHANCE_DRAWS = 1000
 _CHUNK_VALUES = 1 << 15
 _KEPT = 10
 _PROGRESS_EVERY_S = 0.2
@@ -43,7 +42,7 @@ class SeedRange(NamedTuple):
     step: int = 1
 
     @property
-    def count(self) -> int:
+    def seeds(self) -> int:
         """Number of seeds."""
         return max(0, -(-(self.end - self.first) // self.step))
 
@@ -67,6 +66,11 @@ class Sweep(NamedTuple):
     equal: int
 
 
+def chance_of(tally: Tally) -> Chance:
+    """What a sweep under ideal random hashing found, as the yardstick of others."""
+    return Chance(mean=tally.mean, p05=tally.quantile(5), p95=tally.quantile(95), draws=tally.count)
+
+
 class Scores:
     """Measures of all layers with a choice for rows of link loads."""
 
@@ -75,16 +79,19 @@ class Scores:
         self.measure = measure
         self.amounts = ones if measure == "fim-flows" else traffic.wire_bytes
         """int64[units]: what a unit adds to a link."""
-        self.layers: Layers = layers_of(fabric, even_loads(traffic, fabric, ones) > 0)
+        even = even_loads(traffic, fabric, ones)
+        layers = layers_of(fabric, even > 0)
         self.number = np.full(len(fabric.links.source) + 1, -1, np.int32)
         """int32[links + 1]: place of a link among those that are measured, -1 for others
         and, at the end, for no link."""
         self.names: list[str] = []
+        self._placements: list[int] = []
         starts, fair = [0], []
         rates = fabric.links.rate_bits_per_second
-        for name, links, choice in zip(*self.layers, strict=True):
+        for name, links, choice in zip(*layers, strict=True):
             if choice:
                 self.names.append(name)
+                self._placements.append(round(float(even[links].sum())))
                 self.number[links] = np.arange(starts[-1], starts[-1] + len(links))
                 starts.append(starts[-1] + len(links))
                 fair.append(rates[links] / rates[links].sum())
@@ -106,13 +113,13 @@ class Scores:
         largest = float(1 / self.fair.min())
         return largest if self.measure == "max-over-mean" else 100 * (largest + 1)
 
-    def best(self, layer: int, placements: int) -> float | None:
+    def best(self, layer: int) -> float | None:
         """The smallest FIM of flows any placement reaches; None for other measures."""
-        if self.measure != "fim-flows" or not placements:
+        if self.measure != "fim-flows":
             return None
         fair = self.fair[self.starts[layer] : self.starts[layer + 1]]
-        even = bool(np.allclose(fair, fair[0]))
-        return best_fim(placements, len(fair), None if even else fair)
+        weights = None if np.allclose(fair, fair[0]) else fair
+        return best_fim(self._placements[layer], len(fair), weights)
 
     def measured(
         self, walk: Walk, seeds: NDArray[np.uint64]
@@ -123,7 +130,7 @@ class Scores:
         values = np.empty((len(seeds), len(self.names)))
         used = np.empty_like(values)
         _measure(loads, self.starts, self.fair, self.measure == "max-over-mean", values, used)
-        return values, used
+        return values.round(9), used  # equal loads compare as equal
 
 
 def sweep(
@@ -136,7 +143,7 @@ def sweep(
 ) -> Sweep:
     """Walk all seeds on every core. `progress` gets seeds done and seeds in all."""
     chunk = max(1, _CHUNK_VALUES // max(1, walk.units))
-    chunks = -(-seeds.count // chunk)
+    chunks = -(-seeds.seeds // chunk)
     numbers = count()  # next() of a count is atomic under the GIL
     parts = [_Part(scores, reference) for _ in range(_cores(chunks))]
     done = [0] * len(parts)
@@ -145,13 +152,13 @@ def sweep(
         for number in numbers:
             if number >= chunks:
                 return
-            last = min((number + 1) * chunk, seeds.count)
+            last = min((number + 1) * chunk, seeds.seeds)
             chosen = seeds.part(number * chunk, last)
             by_switch = switch_seeds(chosen, walk.fabric.switches, per_switch)
             parts[worker].add(chosen, *scores.measured(walk, by_switch))
             done[worker] += len(chosen)
 
-    work_in_threads(work, len(parts), lambda: progress and progress(sum(done), seeds.count))
+    work_in_threads(work, len(parts), lambda: progress and progress(sum(done), seeds.seeds))
     whole = parts[0]
     for part in parts[1:]:
         whole.merge(part)
@@ -162,9 +169,7 @@ def _cores(chunks: int) -> int:
     return max(1, min(len(os.sched_getaffinity(0)), chunks))
 
 
-def work_in_threads(
-    work: Callable[[int], None], threads: int, tell: Callable[[], object]
-) -> None:
+def work_in_threads(work: Callable[[int], None], threads: int, tell: Callable[[], object]) -> None:
     """work(number) on several threads; `tell` is called a few times a second and at the end."""
     with ThreadPoolExecutor(threads) as pool:
         running = [pool.submit(work, number) for number in range(threads)]

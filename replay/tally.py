@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -103,7 +101,7 @@ class Extremes:
         self._sign = -1.0 if largest else 1.0
         self._found: list[tuple[float, int]] = []
 
-    def add(self, seeds: Sequence[int] | NDArray[np.uint64], values: NDArray[np.float64]) -> None:
+    def add(self, seeds: NDArray[np.uint64], values: NDArray[np.float64]) -> None:
         """Offer seeds with their values."""
         signed = self._sign * values
         if len(signed) > self._keep:

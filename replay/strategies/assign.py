@@ -56,7 +56,8 @@ class _Classes(NamedTuple):
     """int64[units], -1 for units without a path."""
     pair: NDArray[np.int64]
     wire_bytes: NDArray[np.int64]
-    count: NDArray[np.int64]
+    units: NDArray[np.int64]
+    """How many."""
 
 
 def assigned(
@@ -79,8 +80,8 @@ def assigned(
         else:
             answer = _solved(fabric, choices, classes, limit_s)
             status, bound = answer.status, max(bound, answer.bound)
-            if answer.count is not None:
-                better = _spread_out(choices, classes, answer.count)
+            if answer.units is not None:
+                better = _spread_out(choices, classes, answer.units)
                 if _busiest(better, traffic, fabric, choices) < seconds:
                     path, seconds = better, _busiest(better, traffic, fabric, choices)
     bound = min(bound, seconds)  # equal but for rounding
@@ -170,7 +171,7 @@ def _relaxation(traffic: Traffic, fabric: Fabric, choices: PathChoices) -> float
 class _Answer(NamedTuple):
     status: str
     bound: float
-    count: NDArray[np.int64] | None
+    units: NDArray[np.int64] | None
     """int64[variables]: units of each class on each of its paths."""
 
 
@@ -196,7 +197,7 @@ def _solved(
     columns = np.concatenate([variable, np.full(len(used), variables), np.arange(variables)])
     values = np.concatenate([busy / scale, -np.ones(len(used)), np.ones(variables)])
     matrix = coo_array((values, (rows, columns)), (len(used) + len(per_class), variables + 1))
-    count = classes.count.astype(np.float64)
+    count = classes.units.astype(np.float64)
     result = milp(
         np.append(np.zeros(variables), 1.0),
         integrality=np.append(np.full(variables, int(limit_s is not None)), 0),
