@@ -31,6 +31,8 @@ class LinearHash(BoundHash):
 
     def __init__(self, keys: KeyBytes, evaluate: Evaluate, bits: int, reduction: Reduction) -> None:
         self.units = len(keys.data)
+        self.evaluate = evaluate
+        """The function itself, under one seed."""
         self.bits = bits
         self.reduction = reduction
         lengths, kinds = np.unique(keys.lengths, return_inverse=True)
