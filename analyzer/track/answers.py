@@ -23,6 +23,7 @@ from ..opcodes import (
 from ..psn import psn_add, psn_distance
 from .rewind import await_resend
 from .state import (
+    CANDIDATES_SEEN,
     EVENT_NAK,
     EVENT_RNR_NAK,
     EVIDENCE_ACK_PSN,
@@ -41,6 +42,10 @@ OUTSTANDING = 1 << 16
 """PSNs a sender may have on its way, more or less: answers to older ones are not believed."""
 
 _TRIES = 256
+_CANDIDATES_FREE = 1 << 20
+_CANDIDATES_PER_ANSWER = 64
+"""Among thousands of queue pairs of two hosts not every answer can be compared with all:
+then the search waits until as many answers have come as make its cost linear."""
 _HITS_NEEDED = 3
 
 
@@ -72,6 +77,10 @@ def _was_sent(state: Any, f: Int, psn: Int) -> bool:
 def _look_for_peer(state: Any, f: Int, psn: Int) -> None:
     """One more hint, PSN `psn`, at whom flow `f` answers; pairs them when it is certain enough."""
     flow = state.flows[f]
+    seen = max(0, state.used[CANDIDATES_SEEN] - _CANDIDATES_PER_ANSWER)
+    state.used[CANDIDATES_SEEN] = seen
+    if seen > _CANDIDATES_FREE:
+        return
     flow.pairing_tries += 1
     direction = 0 if flow.dst <= flow.src else 1
     best, best_score, ties = np.int64(-1), 0, 0
@@ -90,7 +99,9 @@ def _look_for_peer(state: Any, f: Int, psn: Int) -> None:
                 best, best_score, ties = c, score, 1
             elif score == best_score:
                 ties += 1
+        seen += 1
         c = np.int64(other.next_in_pair)
+    state.used[CANDIDATES_SEEN] = seen
     if ties != 1:
         return
     if flow.candidate == best:

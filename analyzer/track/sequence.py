@@ -28,11 +28,14 @@ from .batch import (
 from .reordering import note_in_order, note_late
 from .rewind import asked_for
 from .state import (
+    MAX_WINDOW,
     MISSING,
+    MISSING_PER_ARRIVAL,
     RESPONSES,
     RESTART_DISTANCE,
     SEEN,
     SKIPPED,
+    WIDE_GAP,
 )
 from .window import claim, forget_missing, holds, open_gap, slot_of, tap_bit, write_seen
 
@@ -125,6 +128,15 @@ def _gap_is_certain(state: Any, flow: Any, stream: Any, which: Int, bits: Int) -
     return bool(peer.read_requests == peer.request_packets)
 
 
+@inlined
+def _is_noise(stream: Any, distance: Int) -> bool:
+    """True for a wide gap in a stream that has hardly anything but gaps."""
+    if distance < WIDE_GAP:
+        return False
+    unseen = stream.missing + stream.missing_evicted
+    return bool(unseen > MISSING_PER_ARRIVAL * stream.arrivals + MAX_WINDOW)
+
+
 @subkernel
 def _start(
     state: Any,
@@ -186,7 +198,7 @@ def judge(
     if distance > 0 and stream.read_pending:
         _resolve_read(stream, psn)
         distance = psn_distance(psn, stream.next)
-    if distance >= 0 and distance < RESTART_DISTANCE:
+    if 0 <= distance < RESTART_DISTANCE and not _is_noise(stream, distance):
         verdict = IN_ORDER
         if distance > 0:
             verdict = _jump(state, flow, stream, which, distance, bits, ip_id, time)

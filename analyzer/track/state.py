@@ -130,6 +130,7 @@ STREAM = np.dtype(
         ("next", "u4"),  # next expected PSN
         ("window", "i8"),  # first slot of its window
         ("window_bits", "u1"),  # log2 of the slots; 0 = no window yet
+        ("room_bits", "u1"),  # log2 of the slots from `window` on that are the stream's own
         ("arrivals", "i8"),  # first copies of original transmissions: RFC 4737's index
         ("next_dense", "i8"),  # `next` with PSNs reserved by READs squeezed out, unwrapped
         ("missing", "i8"),  # PSNs of the window that are missing now
@@ -192,6 +193,10 @@ MAX_SLOTS = 1 << 22
 
 RESTART_DISTANCE = 1 << 15
 """A PSN this far from the expected one is a new sequence, not a gap."""
+WIDE_GAP = 1 << 10
+MISSING_PER_ARRIVAL = 64
+"""A gap wider than WIDE_GAP is a new sequence too when so many times more PSNs were missing
+than came: noise costs no more than a few slots per packet then."""
 
 # --- packets without PSN order, by identification or PSN --------------------------
 
@@ -260,8 +265,14 @@ class State(NamedTuple):
     """int64[USED_KINDS], indexed by the USED_ constants."""
 
 
-USED_FLOWS, USED_PAIRS, USED_SLOTS, USED_RECENTS, USED_EVENTS, OMITTED_EVENTS, FIRST_WINDOW = range(
-    7
-)
-USED_KINDS = 7
-"""The last one is no count: log2 of the slots a stream begins with."""
+(
+    USED_FLOWS,
+    USED_PAIRS,
+    USED_SLOTS,
+    USED_RECENTS,
+    USED_EVENTS,
+    OMITTED_EVENTS,
+    FIRST_WINDOW,  # no count: log2 of the slots a stream begins with
+    CANDIDATES_SEEN,  # by the search for peers, less what answers since then paid for
+) = range(8)
+USED_KINDS = 8

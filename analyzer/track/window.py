@@ -50,6 +50,20 @@ def _new_window(state: Any, stream: Any, bits: Int) -> None:
                 state.slots[start + (np.int64(state.slots[i].psn) & (size - 1))] = state.slots[i]
     stream.window = start
     stream.window_bits = bits
+    stream.room_bits = bits
+
+
+@subkernel
+def _widen_window(state: Any, stream: Any) -> None:
+    """Double the window inside the room it has had before: a slot stays or moves up."""
+    size = 1 << np.int64(stream.window_bits)
+    for i in range(stream.window, stream.window + size):
+        if state.slots[i].state != EMPTY and np.int64(state.slots[i].psn) & size:
+            state.slots[i + size] = state.slots[i]
+            state.slots[i].state = EMPTY
+        else:
+            state.slots[i + size].state = EMPTY
+    stream.window_bits += 1
 
 
 @inlined
@@ -63,6 +77,9 @@ def claim(state: Any, flow: Any, stream: Any, psn: Int) -> Int:
         if old.state != MISSING or old.psn == psn:
             return at
         bits = np.int64(stream.window_bits)
+        if bits < stream.room_bits:
+            _widen_window(state, stream)
+            continue
         if bits >= MAX_WINDOW_BITS or state.used[USED_SLOTS] + (2 << bits) > MAX_SLOTS:
             _give_up(flow, stream, old)
             return at
@@ -80,11 +97,19 @@ def _give_up(flow: Any, stream: Any, slot: Any) -> None:
 
 @subkernel
 def forget_missing(state: Any, flow: Any, stream: Any) -> None:
-    """Give up all missing PSNs and empty the window: another sequence begins."""
-    for i in range(stream.window, stream.window + (1 << np.int64(stream.window_bits))):
-        if state.slots[i].state == MISSING:
-            _give_up(flow, stream, state.slots[i])
+    """Give up all missing PSNs and empty the window: another sequence begins.
+
+    It begins with a small window again, so that clearing it costs no more than what was
+    written since.
+    """
+    if stream.missing > 0:
+        for i in range(stream.window, stream.window + (1 << np.int64(stream.window_bits))):
+            if state.slots[i].state == MISSING:
+                _give_up(flow, stream, state.slots[i])
+    bits = min(np.int64(stream.window_bits), np.int64(state.used[FIRST_WINDOW]))
+    for i in range(stream.window, stream.window + (1 << bits)):
         state.slots[i].state = EMPTY
+    stream.window_bits = bits
 
 
 @inlined
