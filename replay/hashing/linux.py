@@ -63,14 +63,15 @@ class LinuxHash(BoundHash):
         """UsageError for a policy or field mask the kernel does not have."""
         self.units = keys.units
         self._custom = _number(settings, "policy", 1, 3) == 3
-        self._parts: list[_Part] = []
+        self.parts: list[_Part] = []
+        """The units by address family."""
         for ipv6 in (False, True):
             rows = np.flatnonzero(keys.ipv6 == ipv6)
             if len(rows):
-                self._parts.append(_part(keys.take(rows), rows, ipv6, settings))
+                self.parts.append(_part(keys.take(rows), rows, ipv6, settings))
 
     def fill(self, seeds: NDArray[np.uint64], out: NDArray[np.uint32]) -> None:
-        for part in self._parts:
+        for part in self.parts:
             whole = len(part.rows) == self.units
             values = out if whole else np.empty((len(seeds), len(part.rows)), np.uint32)
             part.fill(seeds, values)
@@ -81,7 +82,7 @@ class LinuxHash(BoundHash):
     def fill_at(
         self, seeds: NDArray[np.uint64], which: NDArray[np.int32], out: NDArray[np.uint32]
     ) -> None:
-        for part in self._parts:
+        for part in self.parts:
             values = np.empty((len(which), len(part.rows)), np.uint32)
             part.fill_at(seeds, np.ascontiguousarray(which[:, part.rows]), values)
             out[:, part.rows] = values
