@@ -14,7 +14,6 @@ from . import bpf
 LOSS: Final = np.dtype(
     [
         ("seen", "<u8"),
-        ("matched", "<u8"),
         ("exported", "<u8"),
         ("ring_full", "<u8"),
         ("filtered", "<u8"),
@@ -28,15 +27,10 @@ LOSS: Final = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Counters of one tap, or of several.
-
-    matched = exported + ring_full + filtered + sampled_out, exactly.
-    """
+    """Counters of one tap, or of several."""
 
     seen: int = 0
     """Frames that passed the hook."""
-    matched: int = 0
-    """RoCE packets among them."""
     exported: int = 0
     """RoCE packets handed to us."""
     ring_full: int = 0
@@ -47,6 +41,11 @@ class Loss:
     """Frames that end before their headers do."""
     merged: int = 0
     """Exported frames that stand for several on the wire (GRO, GSO)."""
+
+    @property
+    def matched(self) -> int:
+        """RoCE packets among the frames: each is counted as one of these four."""
+        return self.exported + self.ring_full + self.filtered + self.sampled_out
 
     def __add__(self, other: Loss) -> Loss:
         return Loss(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Loss)))

@@ -57,9 +57,9 @@ class Compiled:
 def source_text(options: ProgramOptions, rings_fd: int, loss_fd: int) -> str:
     """The C source behind the definitions it asks for."""
     ports = " || ".join(f"(port) == {port}" for port in options.udp_ports)
-    frame_bytes = "(rs_u32)(end - data)"
-    if _has_frags():
-        frame_bytes = f"((rs_u64 (*)(void *)){_BUFFER_LENGTH_HELPER})(ctx)"
+    whole_frame = (
+        f"((rs_u64 (*)(void *)){_BUFFER_LENGTH_HELPER})(ctx)" if _has_frags() else "linear"
+    )
     definitions = {
         "SNAP": options.snap_bytes,
         "WIDE_SNAP": WIDE_SNAP,
@@ -69,7 +69,7 @@ def source_text(options: ProgramOptions, rings_fd: int, loss_fd: int) -> str:
         "MIRROR": int(options.mirror),
         "FILTER(p)": f"({options.condition})",
         "SAMPLE": options.sample,
-        "FRAME_BYTES(ctx)": frame_bytes,
+        "WHOLE_FRAME_BYTES(ctx, linear)": whole_frame,
     }
     lines = [f"#define {name} {value}\n" for name, value in definitions.items()]
     return "".join(lines) + SOURCE.read_text(encoding="utf-8")

@@ -10,6 +10,7 @@
  *   MIRROR              1: look for RoCE inside GRE and ERSPAN as well
  *   FILTER(p)           whether to export a packet
  *   SAMPLE              export one packet in so many
+ *   WHOLE_FRAME_BYTES   length of an XDP frame in several buffers
  * The tap's index is put into the loaded program in place of TAP_MARK.
  */
 
@@ -75,14 +76,16 @@ struct wide_record {
 	rs_u8 data[WIDE_SNAP];
 };
 
-/* One per CPU and tap. probes/loss.py reads this layout. */
+/*
+ * One per CPU and tap. probes/loss.py reads this layout. A RoCE frame adds to
+ * exactly one of exported, ring_full, filtered and sampled_out.
+ */
 struct loss {
 	rs_u64 seen;	    /* frames the hook was called for */
-	rs_u64 matched;	    /* RoCE frames among them */
 	rs_u64 exported;    /* records written */
-	rs_u64 ring_full;   /* matched, but no room */
-	rs_u64 filtered;    /* matched, but not wanted by the filter */
-	rs_u64 sampled_out; /* matched, but not in the sample */
+	rs_u64 ring_full;   /* RoCE frames for which there was no room */
+	rs_u64 filtered;    /* RoCE frames that the filter does not want */
+	rs_u64 sampled_out; /* RoCE frames that are not in the sample */
 	rs_u64 too_short;   /* the frame ends before its headers do */
 	rs_u64 merged;	    /* exported records that stand for several frames (GRO, GSO) */
 };
@@ -340,6 +343,14 @@ INLINE int locate(struct packet *p, const rs_u8 *data, const rs_u8 *end)
 	return p->ip + 40 <= end && p->bth + BTH_BYTES <= end;
 }
 
+/* Where the packet ends in its frame, by its IP header. */
+INLINE rs_u64 ip_end(const struct packet *p)
+{
+	if (p->ipv4)
+		return p->ip_at + load16(p->ip + 2);
+	return p->ip_at + 40 + load16(p->ip + 4);
+}
+
 INLINE rs_u64 mix(rs_u64 h, rs_u64 value)
 {
 	h = (h ^ value) * 0x9E3779B97F4A7C15ull;
@@ -424,7 +435,6 @@ INLINE struct loss *loss_of(rs_u32 *tap)
 /* Whether a RoCE packet is wanted. */
 INLINE int wanted(const struct packet *p, struct loss *loss)
 {
-	loss->matched++;
 	if (!(FILTER(p))) {
 		loss->filtered++;
 		return 0;
@@ -494,8 +504,14 @@ int probe_xdp(struct xdp_md *ctx)
 		loss->too_short++;
 		return XDP_NEXT;
 	}
-	if (wanted(&p, loss))
-		export(&p, data, end, FRAME_BYTES(ctx), 0, tap, loss);
+	if (wanted(&p, loss)) {
+		rs_u64 bytes = offset_of(end, data);
+
+		/* The call is dear: only where IP says that more lies in further buffers. */
+		if (ip_end(&p) > bytes)
+			bytes = WHOLE_FRAME_BYTES(ctx, bytes);
+		export(&p, data, end, bytes, 0, tap, loss);
+	}
 	return XDP_NEXT;
 }
 

@@ -1,0 +1,147 @@
+"""What a probe costs per packet, and how fast rings are drained: `sudo python probes_cost.py`.
+
+Programs are timed by BPF_PROG_TEST_RUN, which adds its own loop: the empty
+program stands beside them. Every figure is the median of several runs.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import struct
+import threading
+import time
+from collections.abc import Callable
+
+from probes_generator import frame
+
+from rocescope.analyzer.decode.decoder import Decoder
+from rocescope.analyzer.endpoints import Endpoints
+from rocescope.analyzer.frames import LINKTYPE_ETHERNET, Tap, Taps
+from rocescope.probes import bpf
+from rocescope.probes.drain import Drain
+from rocescope.probes.loss import LOSS
+from rocescope.probes.program import Compiled, ProgramOptions
+from rocescope.probes.ring import Ring
+
+RING_BYTES = 64 << 20
+REPEAT = 400_000
+RUNS = 9
+_NEXT = {bpf.PROG_XDP: 2, bpf.PROG_SCHED_CLS: -1}
+
+
+class Bench:
+    """Compiled probes with their maps."""
+
+    def __init__(self) -> None:
+        cpus = bpf.possible_cpus()
+        self.rings = [Ring(RING_BYTES) for _ in range(cpus)]
+        rings_fd = bpf.create_map(bpf.MAP_ARRAY_OF_MAPS, 4, 4, cpus, inner=self.rings[0].fd)
+        for cpu, ring in enumerate(self.rings):
+            bpf.update(rings_fd, struct.pack("I", cpu), struct.pack("I", ring.fd))
+        loss_fd = bpf.create_map(bpf.MAP_PERCPU_ARRAY, 4, LOSS.itemsize, 1)
+        compiled = Compiled(ProgramOptions(), rings_fd, loss_fd)
+        self.probes = {"xdp": compiled.load_xdp(0), "tc": compiled.load_tc(0)}
+
+    def empty_rings(self) -> None:
+        for ring in self.rings:
+            ring.release(ring.producer)
+
+    def cost(self, program: int, data: bytes) -> float:
+        """Median nanoseconds of one run."""
+        runs = []
+        for _ in range(RUNS):
+            runs.append(bpf.test_run(program, data, repeat=REPEAT).nanoseconds)
+            self.empty_rings()
+        return statistics.median(runs)
+
+
+def empty_program(kind: int) -> int:
+    """A program that only lets the frame pass."""
+    code = struct.pack("<BBhi", 0xB7, 0, 0, _NEXT[kind]) + struct.pack("<BBhi", 0x95, 0, 0, 0)
+    return bpf.load_program(kind, code, name="empty")
+
+
+def program_costs(bench: Bench) -> None:
+    roce = frame()
+    other_port = roce[:36] + struct.pack(">H", 4790) + roce[38:]
+    tcp = roce[:23] + b"\x06" + roce[24:]
+    frames = {"TCP, ignored": tcp, "UDP, ignored": other_port, "RoCE, 96 bytes exported": roce}
+    print(f"{'nanoseconds per packet':32} {'xdp':>6} {'tc':>6}")
+    kinds = {"xdp": bpf.PROG_XDP, "tc": bpf.PROG_SCHED_CLS}
+    empty = [bench.cost(empty_program(kind), roce) for kind in kinds.values()]
+    print(f"{'empty program':32} {empty[0]:6.0f} {empty[1]:6.0f}")
+    for what, data in frames.items():
+        costs = [bench.cost(bench.probes[hook], data) for hook in kinds]
+        print(f"{what:32} {costs[0]:6.0f} {costs[1]:6.0f}")
+
+
+def parallel_cost(bench: Bench) -> None:
+    """The same export on one CPU, then on two at once."""
+
+    def on_cpu(cpu: int, results: list[float]) -> None:
+        os.sched_setaffinity(0, {cpu})
+        results.append(bpf.test_run(bench.probes["xdp"], frame(), repeat=REPEAT).nanoseconds)
+
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    single, double = [], []
+    for _ in range(RUNS):
+        for group, results in ((cpus[:1], single), (cpus, double)):
+            threads = [threading.Thread(target=on_cpu, args=(cpu, results)) for cpu in group]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            bench.empty_rings()
+    one, two = statistics.median(single), statistics.median(double)
+    print(f"{'export on one CPU':32} {one:6.0f}")
+    print(f"{f'export on {len(cpus)} CPUs at once':32} {two:6.0f}")
+
+
+def drain_rates(bench: Bench) -> None:
+    """Million records a second: scanned in place, and decoded into packet tables."""
+    taps = Taps()
+    taps.add(Tap("bench", LINKTYPE_ETHERNET))
+    decoder = Decoder(Endpoints(), taps)
+
+    def fill() -> Drain:
+        bench.empty_rings()
+        drain = Drain(bench.rings)
+        drain.warm_up(decoder)
+        bpf.test_run(bench.probes["xdp"], frame(), repeat=REPEAT)
+        return drain
+
+    def seconds(use: Callable[[Drain], None]) -> float:
+        runs = []
+        for _ in range(RUNS):
+            drain = fill()
+            begin = time.thread_time()
+            use(drain)
+            runs.append((time.thread_time() - begin) / REPEAT)
+            assert drain.frames == REPEAT
+        return statistics.median(runs)
+
+    def scan(drain: Drain) -> None:
+        while drain.frames < REPEAT:
+            drain.gather()
+            drain.release()
+
+    def scan_and_decode(drain: Drain) -> None:
+        while drain.frames < REPEAT:
+            for batch in drain.gather():
+                decoder.decode(batch)
+            drain.release()
+
+    print(f"{'drained, M records/s of CPU':32} {1e-6 / seconds(scan):6.1f}")
+    print(f"{'drained and decoded':32} {1e-6 / seconds(scan_and_decode):6.1f}")
+
+
+def main() -> None:
+    bench = Bench()
+    program_costs(bench)
+    parallel_cost(bench)
+    drain_rates(bench)
+
+
+if __name__ == "__main__":
+    main()
