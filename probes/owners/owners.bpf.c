@@ -5,6 +5,7 @@
  * Includes no header. What precedes this text when it is compiled (uprobes.py):
  *   RING_FD, CALLS_FD, LOST_FD          file descriptors of the maps
  *   ARGUMENT_1, _2, _3, RETURN_VALUE    offsets in the saved registers (struct pt_regs)
+ *   PID_NAMESPACE_DEVICE, _INODE        of the process that reads the events
  *
  * Only calls that succeed are told: the arguments are kept from the entry of a
  * function until it returns.
@@ -85,6 +86,7 @@ static rs_u64 (*rs_pid_tgid)(void) = (void *)14;
 static long (*rs_command)(void *buffer, rs_u32 bytes) = (void *)16;
 static long (*rs_read_user)(void *to, rs_u32 bytes, const void *from) = (void *)112;
 static long (*rs_read_user_text)(void *to, rs_u32 bytes, const void *from) = (void *)114;
+static long (*rs_namespace_pid)(rs_u64 device, rs_u64 inode, void *ids, rs_u32 bytes) = (void *)120;
 static void *(*rs_reserve)(void *ring, rs_u64 bytes, rs_u64 flags) = (void *)131;
 static void (*rs_submit)(void *record, rs_u64 flags) = (void *)132;
 
@@ -97,6 +99,18 @@ INLINE void count_lost(void)
 	rs_u64 *lost = rs_lookup(MAP(LOST_FD), &zero);
 	if (lost)
 		__sync_fetch_and_add(lost, 1);
+}
+
+/* The number of this process where the reader lives; elsewhere that of the outermost namespace. */
+INLINE rs_u32 process(void)
+{
+	struct {
+		rs_u32 thread;
+		rs_u32 process;
+	} ids;
+	if (rs_namespace_pid(PID_NAMESPACE_DEVICE, PID_NAMESPACE_INODE, &ids, sizeof(ids)))
+		return rs_pid_tgid() >> 32;
+	return ids.process;
 }
 
 INLINE rs_u64 device_of(rs_u64 qp)
@@ -117,7 +131,7 @@ INLINE struct qp_event *begin(rs_u32 kind, rs_u64 qp, rs_u64 device)
 	}
 	__builtin_memset(event, 0, sizeof(*event));
 	event->time_ns = rs_ktime();
-	event->pid = rs_pid_tgid() >> 32;
+	event->pid = process();
 	event->bytes = sizeof(*event) - 16;
 	event->kind = kind;
 	event->qp = qp;

@@ -46,6 +46,13 @@ class QueuePair:
     destroyed_ns: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Process:
+    start_ticks: int | None
+    command: str
+    rank: Rank
+
+
 class QueuePairs:
     """Every queue pair seen so far, the destroyed ones included (the oldest of those go)."""
 
@@ -54,7 +61,7 @@ class QueuePairs:
         self._proc = proc
         self._living: dict[tuple[int, str | None, int], QueuePair] = {}
         self._destroyed: list[QueuePair] = []
-        self._ranks: dict[int, tuple[int | None, Rank]] = {}
+        self._processes: dict[int, _Process] = {}
 
     def __iter__(self) -> Iterator[QueuePair]:
         yield from self._living.values()
@@ -74,11 +81,12 @@ class QueuePairs:
                 self._end(key, event.time_ns)
             known = self._living.get(key)
             if known is None:
+                process = self._process(event.pid, event.command, event.time_ns)
                 known = QueuePair(
                     local_qp=event.local_qp,
                     pid=event.pid,
-                    command=event.command,
-                    rank=self._rank(event.pid, event.time_ns),
+                    command=process.command,
+                    rank=process.rank,
                     device=event.device or None,
                     type=_TYPES.get(event.type),
                     created_ns=event.time_ns if event.kind == CREATED else None,
@@ -91,11 +99,12 @@ class QueuePairs:
             if row.pid is None:  # the kernel's own
                 continue
             key = (row.pid, row.device, row.local_qp)
+            process = self._process(row.pid, row.command, now_ns)
             known = self._living.get(key) or QueuePair(
                 local_qp=row.local_qp,
                 pid=row.pid,
-                command=row.command,
-                rank=self._rank(row.pid, now_ns),
+                command=process.command,
+                rank=process.rank,
                 device=row.device,
             )
             self._living[key] = replace(
@@ -108,10 +117,13 @@ class QueuePairs:
     def bury(self, now_ns: int) -> None:
         """End the queue pairs of processes that are gone: a killed process destroys none itself."""
         for key, pair in list(self._living.items()):
-            started, _ = self._ranks.get(pair.pid, (None, None))
+            process = self._processes.get(pair.pid)
+            started = None if process is None else process.start_ticks
             now = start_ticks(pair.pid, self._proc)
             if now is None or (started is not None and now != started):
                 self._end(key, now_ns)
+        living = {pid for pid, _, _ in self._living}
+        self._processes = {pid: p for pid, p in self._processes.items() if pid in living}
 
     def _changed(self, pair: QueuePair, event: QpEvent) -> QueuePair:
         mask = event.mask
@@ -141,11 +153,24 @@ class QueuePairs:
             self._destroyed.append(replace(pair, destroyed_ns=now_ns))
             del self._destroyed[:-_MAX_DESTROYED]
 
-    def _rank(self, pid: int, seen_ns: int) -> Rank:
+    def _process(self, pid: int, command: str, seen_ns: int) -> _Process:
+        """The process that lived at `seen_ns`; `command` is what the probe says it is called."""
         started = start_ticks(pid, self._proc)
-        known = self._ranks.get(pid)
-        if known is not None and known[0] in (started, None):
-            return known[1]
+        known = self._processes.get(pid)
+        if known is not None and started in (known.start_ticks, None):
+            return known
+        if known is not None and known.start_ticks is not None:
+            for key in [key for key in self._living if key[0] == pid]:
+                self._end(key, seen_ns)  # it was another process's
         rank = rank_of(pid, seen_ns, self._proc)
-        self._ranks[pid] = (started, rank)
-        return rank
+        process = _Process(started, self._command(pid) or command, rank)
+        self._processes[pid] = process
+        return process
+
+    def _command(self, pid: int) -> str | None:
+        """The name of the process: a probe sees that of the thread."""
+        try:
+            with open(f"{self._proc}/{pid}/comm", encoding="utf-8", errors="replace") as file:
+                return file.read().rstrip("\n") or None
+        except OSError:
+            return None

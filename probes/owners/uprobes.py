@@ -193,7 +193,10 @@ class Uprobes:
         ]
         names = ("ARGUMENT_1", "ARGUMENT_2", "ARGUMENT_3", "RETURN_VALUE")
         definitions = dict(zip(names, registers, strict=True))
+        namespace = os.stat("/proc/self/ns/pid")
         definitions |= {
+            "PID_NAMESPACE_DEVICE": namespace.st_dev,
+            "PID_NAMESPACE_INODE": namespace.st_ino,
             "RING_FD": self._ring.fd,
             "CALLS_FD": self._maps[0],
             "LOST_FD": self._maps[1],

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from types import TracebackType
 
 from ...analyzer.endpoints import Endpoints
 from ...analyzer.errors import CaptureError
 from ...analyzer.results import Owner
 from ...analyzer.track.tracker import FlowTracker
+from ..namespaces import in_namespace
 from .addresses import local_addresses
 from .join import Owners
 from .queue_pairs import QueuePairs
@@ -21,10 +23,12 @@ _LOOK_AROUND_EVERY_S = 5.0
 class OwnerWatch:
     """Watches queue pairs as well as this host allows; never a reason not to capture.
 
-    `update` as often as results are made; one thread.
+    namespaces: those of the captured interfaces, whose addresses are this host's;
+    None is the own one. `update` as often as results are made; one thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, namespaces: Iterable[str | None] = (None,)) -> None:
+        self._namespaces = set(namespaces)
         self.queue_pairs = QueuePairs()
         self.reasons: list[str] = []
         """What limits the knowledge of owners."""
@@ -60,7 +64,16 @@ class OwnerWatch:
     def owners(self, tracker: FlowTracker, endpoints: Endpoints) -> dict[int, Owner]:
         """Owners by flow index as known now; see Owners.apply."""
         self.update()
-        return Owners(self.queue_pairs, local_addresses()).apply(tracker, endpoints)
+        return Owners(self.queue_pairs, self._addresses()).apply(tracker, endpoints)
+
+    def _addresses(self) -> set[str]:
+        found: set[str] = set()
+        for namespace in self._namespaces:
+            try:
+                found |= in_namespace(namespace, local_addresses)
+            except CaptureError:  # it is gone
+                continue
+        return found
 
     def close(self) -> None:
         """Detach the probes; what is known stays."""

@@ -1,6 +1,8 @@
 """From calls of libibverbs and the kernel's table to queue pairs."""
 
 import os
+import time
+from pathlib import Path
 
 import pytest
 
@@ -64,7 +66,7 @@ def sysfs(tmp_path):
 
 
 def test_a_life(sysfs):
-    pairs = QueuePairs(sysfs)
+    pairs = QueuePairs(sysfs, proc=str(sysfs))
     pairs.note([event(CREATED)])
     (pair,) = pairs
     assert (pair.local_qp, pair.type, pair.device, pair.created_ns) == (17, "RC", "rxe0", 100)
@@ -81,7 +83,7 @@ def test_a_life(sysfs):
 
 
 def test_a_number_used_again(sysfs):
-    pairs = QueuePairs(sysfs)
+    pairs = QueuePairs(sysfs, proc=str(sysfs))
     pairs.note([event(CREATED), event(DESTROYED, time_ns=200), event(CREATED, time_ns=300)])
     pairs.note([event(CREATED, time_ns=400)])  # the end of the one before was not seen
     lives = sorted((p.created_ns, p.destroyed_ns) for p in pairs if p.destroyed_ns)
@@ -90,14 +92,14 @@ def test_a_number_used_again(sysfs):
 
 
 def test_seen_first_while_it_connects(sysfs):
-    pairs = QueuePairs(sysfs)
+    pairs = QueuePairs(sysfs, proc=str(sysfs))
     pairs.note([connected()])
     (pair,) = pairs
     assert pair.created_ns is None and pair.remote_qp == 18
 
 
 def test_two_devices_with_one_number(sysfs):
-    pairs = QueuePairs(sysfs)
+    pairs = QueuePairs(sysfs, proc=str(sysfs))
     pairs.note([event(CREATED), event(CREATED, device="rxe1"), event(DESTROYED, device="rxe1")])
     assert [p.device for p in pairs if p.destroyed_ns is None] == ["rxe0"]
 
@@ -110,7 +112,7 @@ def test_the_kernels_table(sysfs):
         "GSI", None, None, "ib_core"
     )  # fmt: skip
     assert (own.local_qp, own.remote_qp, own.rq_psn, own.sq_psn) == (17, 18, 16382837, 6155308)
-    pairs = QueuePairs(sysfs)
+    pairs = QueuePairs(sysfs, proc=str(sysfs))
     pairs.merge(rows, 1000)
     (pair,) = pairs
     assert (pair.pid, pair.command, pair.remote_qp) == (os.getpid(), "ib_write_bw", 18)
@@ -154,7 +156,28 @@ def test_the_tool_is_missing(monkeypatch):
 def test_processes_that_were_killed(sysfs):
     pairs = QueuePairs(sysfs)
     gone = 2**22 + 1  # above any pid_max
-    pairs.note([event(CREATED), event(CREATED, 18, pid=gone)])
+    pairs.note([event(CREATED, time_ns=time.time_ns()), event(CREATED, 18, pid=gone)])
     pairs.bury(500)
     assert {(p.local_qp, p.destroyed_ns) for p in pairs} == {(17, None), (18, 500)}
     assert {p.pid: p.rank.reason for p in pairs}[gone] == "the process has ended"
+
+
+def test_the_name_is_that_of_the_process_not_of_its_thread(sysfs):
+    pairs = QueuePairs(sysfs)
+    pairs.note([event(CREATED, command="NCCL Service", time_ns=time.time_ns())])
+    (pair,) = pairs
+    assert pair.command == Path("/proc/self/comm").read_text().strip()
+
+
+def test_a_process_number_used_again(tmp_path):
+    """Two processes, one after the other, with the number 7 and different ranks."""
+    folder = tmp_path / "7"
+    folder.mkdir()
+    pairs = QueuePairs(tmp_path, proc=str(tmp_path))
+    for start, rank in ((100, 3), (200, 4)):
+        (folder / "stat").write_text("7 (job) S " + "0 " * 18 + str(start))
+        (folder / "environ").write_bytes(b"RANK=%d\0" % rank)
+        (folder / "comm").write_text(f"job{rank}\n")
+        pairs.note([event(CREATED, local_qp=rank, pid=7, time_ns=time.time_ns())])
+    assert {(p.local_qp, p.rank.rank, p.command) for p in pairs} == {(3, 3, "job3"), (4, 4, "job4")}
+    assert [p.local_qp for p in pairs if p.destroyed_ns is None] == [4]

@@ -164,6 +164,24 @@ def test_nothing_stays_when_the_process_is_killed():
     assert not its & owner_programs()
 
 
+def test_process_numbers_are_those_of_the_readers_namespace(need_tool):
+    """In a container with process numbers of its own, events name processes by these."""
+    unshare = need_tool("unshare")
+    code = f"""
+import json, os, subprocess, sys
+from rocescope.probes.owners.uprobes import Uprobes
+with Uprobes() as probes:
+    job = subprocess.Popen([sys.executable, {str(FAKE)!r}], stdin=subprocess.PIPE, text=True)
+    job.communicate('["create", 77, {{}}]')
+    print(json.dumps([os.getpid(), job.pid, [e.pid for e in probes.read() if e.local_qp == 77]]))
+"""
+    command = [unshare, "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    own, job, seen = json.loads(out.splitlines()[-1])
+    assert (own, seen) == (1, [job])
+    assert job < 1000
+
+
 def test_a_library_without_the_functions_is_named(tmp_path):
     other = "/lib/x86_64-linux-gnu/libc.so.6"
     with pytest.raises(CaptureError, match="without ibv_create_qp"):

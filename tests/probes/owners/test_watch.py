@@ -1,0 +1,159 @@
+"""From calls of libibverbs and packets on a wire to flows with the name of their process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocescope.analyzer.measuring import Measuring
+from rocescope.analyzer.summarize import Summary
+from rocescope.probes.live import LiveOptions, LiveSource
+from rocescope.probes.owners.addresses import local_addresses
+from rocescope.probes.owners.uprobes import Uprobes
+from rocescope.probes.owners.watch import OwnerWatch
+
+from ..network import Network, Watched, bth, ethernet, ipv4, udp
+
+FAKE = Path(__file__).with_name("fake_verbs.py")
+MASK = 1 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 20
+HERE, THERE = "10.0.0.1", "10.0.0.2"
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="probes take root")
+
+
+class Job:
+    """A process with a rank that makes queue pairs."""
+
+    def __init__(self, rank):
+        self._process = subprocess.Popen(
+            [sys.executable, str(FAKE)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "RANK": str(rank)},
+        )
+        self.pid = self._process.pid
+
+    def __call__(self, *command):
+        self._process.stdin.write(f"{json.dumps(command)}\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def connect(self, local, remote):
+        gid = "0" * 20 + "ffff" + "0a000002"
+        assert self("create", local, {}) is True
+        assert self("modify", local, MASK, {"state": 2, "remote_qp": remote, "gid": gid}) == 0
+
+    def kill(self):
+        self._process.kill()
+        self._process.communicate()
+
+
+def frame(source, destination, qp, psn, opcode):
+    return ethernet(ipv4(udp(bth(psn, qp, opcode) + bytes(68)), source, destination))
+
+
+@pytest.fixture
+def jobs():
+    jobs = [Job(5), Job(6)]
+    yield jobs
+    for job in jobs:
+        job.kill()
+
+
+def test_flows_know_their_processes(jobs, tmp_path):
+    with Network(f"rs-owner-{os.getpid()}") as net:
+        net.ip("addr", "add", f"{HERE}/24", "dev", "left")
+        source = LiveSource([net.interface("left")], LiveOptions(ring_bytes=1 << 20))
+        with OwnerWatch([net.name]) as watch:
+            jobs[0].connect(0x21, 0x51)
+            jobs[1].connect(0x22, 0x52)
+            with Watched(source) as seen:
+                # Only requests that nobody answers: nothing but the probes can pair these flows.
+                for psn in range(20):
+                    for local, remote in ((0x21, 0x51), (0x22, 0x52)):
+                        net.send([frame(HERE, THERE, remote, psn, 0x04)], "left")
+                        net.send([frame(THERE, HERE, local, 500 + psn, 0x04)], "right")
+                net.send([frame(THERE, "10.0.0.9", 0x21, 1, 0x04)], "right")  # another host's
+            measuring = Measuring(1_000_000, many_taps=True)
+            for table in seen.tables:
+                measuring.update(table)
+            owners = watch.owners(measuring.tracker, source.endpoints)
+            summary = Summary(measuring, source.endpoints, source.taps, "entropy", owners)
+    flows = {(f.src, f.dst, f.dest_qp): f for f in summary.flows()}
+    owned = {key: (f.owner.pid, f.owner.rank, f.owner.end) for key, f in flows.items() if f.owner}
+    one, other = jobs
+    assert owned == {
+        (HERE, THERE, 0x51): (one.pid, 5, "source"),
+        (THERE, HERE, 0x21): (one.pid, 5, "destination"),
+        (HERE, THERE, 0x52): (other.pid, 6, "source"),
+        (THERE, HERE, 0x22): (other.pid, 6, "destination"),
+    }
+    assert {f.owner.command[:6] for f in flows.values() if f.owner} == {"python"}
+    assert len(flows) == 5
+    pairs = {frozenset((c.a_qp, c.b_qp)): c.evidence for c in summary.connections}
+    assert pairs == {
+        frozenset((0x21, 0x51)): ["host_probe"],
+        frozenset((0x22, 0x52)): ["host_probe"],
+    }
+
+
+def test_a_killed_process_owns_nothing_more(jobs):
+    with OwnerWatch() as watch:
+        jobs[0].connect(0x31, 0x61)
+        watch.update()
+        assert [p.destroyed_ns for p in watch.queue_pairs if p.local_qp == 0x31] == [None]
+        jobs[0].kill()
+        watch.queue_pairs.bury(1)
+        assert [p.destroyed_ns for p in watch.queue_pairs if p.local_qp == 0x31] == [1]
+
+
+def test_a_container_with_a_library_of_its_own(tmp_path):
+    """A process in another root folder with its own copy of the library is watched as well."""
+    from rocescope.probes.owners.libraries import installed_libraries, mapped_libraries
+
+    copy = tmp_path / "libibverbs.so.1"
+    copy.write_bytes(Path(installed_libraries()[0]).read_bytes())
+    code = f"import ctypes; ctypes.CDLL({str(copy)!r}); print('up', flush=True); input()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "up\n"
+        assert f"/proc/{process.pid}/root{copy}" in mapped_libraries()
+        with Uprobes(installed_libraries()) as probes:
+            assert f"/proc/{process.pid}/root{copy}" in probes.refresh()
+            assert probes.refresh() == []
+    finally:
+        process.communicate("\n")
+
+
+def test_what_cannot_be_watched_is_said(monkeypatch):
+    from rocescope.analyzer.errors import CaptureError
+    from rocescope.probes.owners import watch as module
+
+    def refuse():
+        raise CaptureError("no libibverbs to watch: install libibverbs1")
+
+    monkeypatch.setattr(module, "Uprobes", refuse)
+    with OwnerWatch() as watch:
+        watch.update()
+        assert watch.reasons[0] == "no libibverbs to watch: install libibverbs1"
+        assert watch.lost == 0
+
+
+def test_addresses_of_this_host():
+    with Network(f"rs-addr-{os.getpid()}") as net:
+        net.ip("link", "set", "lo", "up")
+        net.ip("addr", "add", "10.1.2.3/24", "dev", "left")
+        net.ip("addr", "add", "fd00::5/64", "dev", "left", "nodad")
+        from rocescope.probes.namespaces import in_namespace
+
+        found = in_namespace(net.name, local_addresses)
+    assert {a for a in found if not a.startswith("fe80")} == {
+        "10.1.2.3", "fd00::5", "127.0.0.1", "::1"
+    }  # fmt: skip
+    assert local_addresses("/nonexistent") == set()
