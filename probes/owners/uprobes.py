@@ -54,6 +54,9 @@ _PROBES = (
     ("ibv_destroy_qp", "destroy_entry", False),
     ("ibv_destroy_qp", "destroy_return", True),
 )
+_NO_PERMISSION = (
+    "no permission to watch queue pairs: run with sudo, or give CAP_BPF and CAP_PERFMON"
+)
 _RING_BYTES = 1 << 20
 _CALL_BYTES = 32
 _CALLS = 16_384
@@ -111,8 +114,10 @@ class Uprobes:
             self._attach(all_libraries() if libraries is None else libraries)
         except OSError as error:
             self.close()
+            if error.errno in (errno.EPERM, errno.EACCES):
+                raise CaptureError(_NO_PERMISSION) from None
             raise CaptureError(
-                f"queue pairs cannot be watched: {(error.strerror or '').lower()}"
+                f"queue pairs cannot be watched: {(error.strerror or str(error)).lower()}"
             ) from None
         except BaseException:
             self.close()
@@ -231,9 +236,7 @@ class Uprobes:
                 self.skipped[path] = str(error)
             except OSError as error:
                 if error.errno in (errno.EPERM, errno.EACCES):
-                    raise CaptureError(
-                        "no permission to watch queue pairs: run with sudo (CAP_PERFMON)"
-                    ) from None
+                    raise CaptureError(_NO_PERMISSION) from None
                 self.skipped[path] = (error.strerror or str(error)).lower()
             else:
                 self.libraries.append(path)

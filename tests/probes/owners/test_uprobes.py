@@ -3,9 +3,11 @@
 import ctypes
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +15,15 @@ import pytest
 
 from rocescope.analyzer.errors import CaptureError
 from rocescope.probes import bpf
-from rocescope.probes.owners.uprobes import CREATED, DESTROYED, EVENT, MODIFIED, Uprobes
+from rocescope.probes.machine_code import machine_code
+from rocescope.probes.owners.uprobes import (
+    CREATED,
+    DESTROYED,
+    EVENT,
+    MODIFIED,
+    SOURCE,
+    Uprobes,
+)
 
 FAKE = Path(__file__).with_name("fake_verbs.py")
 GID = "fe80000000000000505400fffe123456"
@@ -164,6 +174,76 @@ def test_nothing_stays_when_the_process_is_killed():
     assert not its & owner_programs()
 
 
+def test_two_at_once(probes, events):
+    with Uprobes() as others:
+        pid, _, seen = events(["create", 31, {}])
+        assert [e.local_qp for e in seen] == [31]
+        assert [e.local_qp for e in others.read() if e.pid == pid] == [31]
+    _, _, seen = events(["create", 32, {}])  # the first goes on when the second has ended
+    assert [e.local_qp for e in seen] == [32]
+
+
+def test_processes_at_once(probes, events):
+    """Calls of several processes are told apart and none is lost while they are read."""
+    jobs = [
+        subprocess.Popen(
+            [sys.executable, str(FAKE)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    text = "".join(
+        f'["create", {n}, {{}}]\n["modify", {n}, 1, {{"state": 1}}]\n["destroy", {n}, {{}}]\n'
+        for n in range(400)
+    )
+    for job in jobs:
+        threading.Thread(target=job.communicate, args=(text,)).start()
+    seen = []
+    while any(job.poll() is None for job in jobs):
+        seen += probes.read()
+        time.sleep(0.01)
+    seen += probes.read()
+    expected = [(kind, n) for n in range(400) for kind in (CREATED, MODIFIED, DESTROYED)]
+    for job in jobs:
+        assert [(e.kind, e.local_qp) for e in seen if e.pid == job.pid] == expected
+    assert probes.lost == 0
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_with_and_without_tracefs(mounted, need_tool):
+    unshare, mount = need_tool("unshare"), need_tool("mount")
+    kind = "tracefs" if mounted else "tmpfs"
+    code = f"""
+import os, subprocess, sys
+subprocess.run([{mount!r}, "-t", {kind!r}, "none", "/sys/kernel/tracing"], check=True)
+assert os.path.exists("/sys/kernel/tracing/events") is {mounted}
+from rocescope.probes.owners.uprobes import Uprobes
+with Uprobes() as probes:
+    job = subprocess.Popen([sys.executable, {str(FAKE)!r}], stdin=subprocess.PIPE, text=True)
+    job.communicate('["create", 78, {{}}]')
+    print([e.local_qp for e in probes.read() if e.pid == job.pid])
+"""
+    command = [unshare, "--mount", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == ["[78]"], done.stderr
+    assert done.stderr == ""
+
+
+def test_without_privileges(need_tool):
+    code = (
+        "from rocescope.analyzer.errors import CaptureError\n"
+        "from rocescope.probes.owners.uprobes import Uprobes\n"
+        "try: Uprobes()\n"
+        "except CaptureError as error: print(error)\n"
+    )
+    command = [need_tool("setpriv"), "--bounding-set=-all", "--inh-caps=-all"]
+    done = subprocess.run([*command, sys.executable, "-c", code], capture_output=True, text=True)
+    assert "no permission to watch queue pairs: run with sudo" in done.stdout
+    assert done.stderr == ""
+
+
 def test_process_numbers_are_those_of_the_readers_namespace(need_tool):
     """In a container with process numbers of its own, events name processes by these."""
     unshare = need_tool("unshare")
@@ -190,6 +270,28 @@ def test_a_library_without_the_functions_is_named(tmp_path):
     broken.write_bytes(b"\x7fELF")
     with pytest.raises(CaptureError, match="libibverbs.so.1: "):
         Uprobes([str(broken)])
+
+
+def test_layout_is_what_the_compiler_makes_of_the_source():
+    """Offset and size of every field of struct qp_event, as instructions that return them."""
+    source = SOURCE.read_text()
+    structs = source[source.index("typedef") : source.index("/* A call that has not")]
+    head, fields = {"time_ns": 0, "pid": 8, "bytes": 12, "kind": 14}, EVENT.fields
+    expected = head | {name: 16 + offset for name, (_, offset) in fields.items()}
+    sizes = {"time_ns": 8, "pid": 4, "bytes": 2, "kind": 2}
+    sizes |= {name: kind.itemsize for name, (kind, _) in fields.items()}
+    functions = {"whole": "sizeof(struct qp_event)"}
+    for name in expected:
+        functions[f"offset_{name}"] = f"__builtin_offsetof(struct qp_event, {name})"
+        functions[f"size_{name}"] = f"sizeof(((struct qp_event *)0)->{name})"
+    text = "".join(f"int {f}(void *context) {{ return {e}; }}\n" for f, e in functions.items())
+    code = machine_code(structs + text, functions)
+    found = {name: struct.unpack_from("<i", code[name], 4)[0] for name in functions}
+    assert {n: found[f"offset_{n}"] for n in expected} == expected
+    assert {n: found[f"size_{n}"] for n in expected} == sizes
+    assert found["whole"] == 16 + EVENT.itemsize
+    declared = re.findall(r"^\t(?:rs_\w+|char) (\w+)(?:\[\w+\])?;", structs, re.MULTILINE)
+    assert sorted(declared) == sorted(expected)
 
 
 def test_offsets_are_those_of_the_library_itself():
