@@ -76,10 +76,14 @@ class Summary:
         found = int(used[st.USED_EVENTS])
         events = self._m.tracker.state.events[: min(found, limit)]
         omitted = found - len(events) + int(used[st.OMITTED_EVENTS])
-        in_order = [self._event(e) for e in events] + self._cm_events()
+        in_order = [self._event(e) for e in events] + self.cm_events()
         in_order.sort(key=lambda event: event.time_ns)
         omitted += max(len(in_order) - limit, 0) + self._m.cm.omitted
         return self._dscp_findings + in_order[:limit], omitted
+
+    def events_between(self, first: int, stop: int) -> list[Event]:
+        """Tracked events number `first` up to `stop`, in the order they were noticed."""
+        return [self._event(event) for event in self._m.tracker.state.events[first:stop]]
 
     def imbalance(self) -> list[Imbalance]:
         """Parallel taps per direction, then the entropy values of the largest sprayed flows."""
@@ -116,7 +120,7 @@ class Summary:
             )
         return events
 
-    def _cm_events(self) -> list[Event]:
+    def cm_events(self) -> list[Event]:
         """Connections being made and taken down."""
         return [
             Event(

@@ -1,0 +1,101 @@
+"""Where a session's packets come from: captures or live probes, behind one small interface."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Protocol
+
+from ..analyzer.analyze import AnalyzeOptions, Run, open_run
+from ..analyzer.endpoints import Endpoints
+from ..analyzer.frames import Taps
+from ..analyzer.measuring import Measuring
+from ..analyzer.progress import Progress
+from ..analyzer.results import Analysis
+from .snapshot import SourceState
+
+
+class Feed(Protocol):
+    """Packets on their way into measures; `lock` stops it for a moment."""
+
+    kind: str
+    lock: threading.Lock
+    measuring: Measuring
+    endpoints: Endpoints
+    taps: Taps
+
+    def read(self) -> None:
+        """Take in everything; returns at the end or after `stop`."""
+
+    def stop(self) -> None:
+        """Let `read` end soon; from any thread."""
+
+    def state(self) -> SourceState:
+        """What is known of the source now, rates apart."""
+
+    def analysis(self) -> Analysis:
+        """The whole result so far; the lock must be held."""
+
+    def close(self) -> None:
+        """Release files and probes."""
+
+
+class CaptureFeed:
+    """Capture files."""
+
+    kind = "capture"
+
+    def __init__(self, paths: Sequence[str], options: AnalyzeOptions) -> None:
+        self._stack = ExitStack()
+        self._progress: Progress | None = None
+        self._complete = False
+        self._name = paths[0].rpartition("/")[2] if len(paths) == 1 else f"{len(paths)} captures"
+        self._run: Run = self._stack.enter_context(open_run(paths, options, self._tell))
+        self.lock = self._run.lock
+        self.measuring = self._run.measuring
+        self.endpoints = self._run.endpoints
+        self.taps = self._run.taps
+
+    def read(self) -> None:
+        """Read all captures to their ends."""
+        self._complete = self._run.read()
+
+    def stop(self) -> None:
+        """End reading early."""
+        self._run.stop()
+
+    def state(self) -> SourceState:
+        """Counts of the captures so far."""
+        captures = [source.capture for source in self._run.sources]
+        progress = self._progress
+        drops = [tap.dropped for tap in self.taps.items]
+        known = [d for d in drops if d is not None]
+        undecodable = sum(
+            sum(source.decoder.counters.undecodable().values()) for source in self._run.sources
+        )
+        return SourceState(
+            name=self._name,
+            kind=self.kind,
+            compiling=progress is not None and progress.compiling,
+            frames=sum(capture.frames for capture in captures),
+            packets=self._run.packets,
+            bytes_done=sum(capture.bytes_read for capture in captures),
+            bytes_total=progress.bytes_total if progress else None,
+            dropped=sum(known) if known else None,
+            truncated=sum(capture.truncated_frames for capture in captures),
+            undecodable=undecodable,
+            warnings=tuple(line for capture in captures for line in capture.warnings),
+            tap_names=tuple(tap.name for tap in self.taps.items),
+        )
+
+    def analysis(self) -> Analysis:
+        """The analysis as `rocescope analyze` makes it."""
+        return self._run.result(self._complete)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._stack.close()
+
+    def _tell(self, progress: Progress) -> None:
+        self._progress = progress

@@ -1,0 +1,317 @@
+"""The headless heart of the terminal UI: data, filter, selection and marks. It knows no screen.
+
+A feed (captures, live probes) is read in a thread of its own; `snapshot` may be
+called from another thread at any time and returns frozen columns. Screens draw
+these and change the session through its methods.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..analyzer.analyze import AnalyzeOptions
+from ..analyzer.errors import RocescopeError
+from ..analyzer.measures.spraying import entropy_name
+from ..analyzer.results import Analysis, Event, Flow
+from ..analyzer.summarize import Summary
+from ..analyzer.track import state as st
+from .columns import flow_columns, path_columns, timeline, usage_copy
+from .feeds import CaptureFeed, Feed
+from .flow_filter import FlowFilter, needs_packets
+from .human import queue_pair
+from .snapshot import FlowKey, Snapshot, SourceState
+
+WINDOW_NS = 10_000_000
+
+MakeFeed = Callable[[str | None], Feed]
+"""Opens a feed that lets only packets through that pass a filter."""
+
+
+@dataclass
+class Marks:
+    """What the user said about flows and packets; saved into exported captures."""
+
+    flows: dict[FlowKey, str] = field(default_factory=dict)
+    packets: dict[tuple[str, int], str] = field(default_factory=dict)
+    """By tap and frame number."""
+
+    def toggle(self, key: FlowKey) -> bool:
+        """Mark a flow or take its mark away; whether it is marked now."""
+        if key in self.flows:
+            del self.flows[key]
+            return False
+        self.flows[key] = ""
+        return True
+
+
+class Session:
+    """One source of packets and what the user does with it."""
+
+    def __init__(
+        self,
+        make_feed: MakeFeed,
+        name: str,
+        kind: str,
+        paths: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.paths = tuple(paths)
+        self.marks = Marks()
+        self.selected: FlowKey | None = None
+        self.filter = FlowFilter("")
+        self.packet_filter = ""
+        self.window: tuple[int, int] | None = None
+        """Only packets of this time, ns since the epoch; None for all."""
+        self._make_feed = make_feed
+        self._clock = clock
+        self._feed: Feed | None = None
+        self._thread: threading.Thread | None = None
+        self._source = SourceState(name, kind)
+        self._error = ""
+        self._before: tuple[float, NDArray[np.int64], int, int] | None = None
+        self._events: list[Event] = []
+        self._cm_events: list[Event] = []
+        self._whole: tuple[int, int] | None = None
+        self._generation = 0
+
+    @classmethod
+    def open(
+        cls,
+        paths: Sequence[str],
+        options: AnalyzeOptions | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Session:
+        """A session on capture files; `start` begins to read them."""
+        base = replace(options or AnalyzeOptions(), window_ns=WINDOW_NS)
+
+        def make(keep: str | None) -> Feed:
+            together = " and ".join(f"({t})" for t in (base.filter, keep) if t)
+            return CaptureFeed(paths, replace(base, filter=together or None))
+
+        name = paths[0].rpartition("/")[2] if len(paths) == 1 else f"{len(paths)} captures"
+        return cls(make, name, "capture", paths, clock)
+
+    # --- reading -------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin, or begin anew after the packet filter or the time window changed."""
+        self.stop()
+        self._generation += 1
+        self._error, self._before = "", None
+        self._events, self._cm_events = [], []
+        thread = threading.Thread(
+            target=self._read, args=(self._generation,), name="rocescope-session", daemon=True
+        )
+        self._thread = thread
+        thread.start()
+
+    def stop(self) -> None:
+        """End reading; what was seen stays."""
+        thread, feed = self._thread, self._feed
+        if feed is not None and thread is not None and thread.is_alive():
+            feed.stop()
+        if thread is not None:
+            thread.join()
+        self._thread = None
+
+    def close(self) -> None:
+        """End reading and release files and probes."""
+        self.stop()
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until everything is read; False when that took too long."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+        return not self.running
+
+    @property
+    def running(self) -> bool:
+        """Whether packets still come in."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _read(self, generation: int) -> None:
+        try:
+            feed = self._make_feed(self._keep())
+            if self._feed is not None:
+                self._feed.close()
+            self._feed = feed
+            feed.read()
+        except RocescopeError as error:
+            self._error = str(error)
+        except (OSError, ValueError, MemoryError) as error:  # a vanished file, a dying probe
+            self._error = f"{type(error).__name__}: {error}"
+
+    def _keep(self) -> str | None:
+        parts = [f"({self.packet_filter})"] if self.packet_filter else []
+        if self.window is not None:
+            low, high = (f"{t // 10**9}.{t % 10**9:09d}" for t in self.window)
+            parts.append(f"frame.time_epoch in {{{low}..{high}}}")
+        return " and ".join(parts) or None
+
+    # --- what the user sets ---------------------------------------------------
+
+    def set_filter(self, text: str) -> bool:
+        """Filter flows or packets; True when packets are read again. UsageError for nonsense."""
+        text = text.strip()
+        if text and needs_packets(text):
+            from ..analyzer.filtering import compile_filter
+
+            compile_filter(text)
+            again = text != self.packet_filter
+            self.packet_filter, self.filter = text, FlowFilter("")
+        else:
+            self.filter = FlowFilter(text)
+            again = bool(self.packet_filter)
+            self.packet_filter = ""
+        if again:
+            self.start()
+        return again
+
+    @property
+    def filter_text(self) -> str:
+        """The filter in force."""
+        return self.packet_filter or self.filter.text
+
+    def set_window(self, window: tuple[int, int] | None) -> None:
+        """Look at the packets of a span of time only."""
+        if window != self.window:
+            self.window = window
+            self.start()
+
+    def whole(self) -> tuple[int, int] | None:
+        """The span of time of everything, as far as it was read."""
+        return self._whole
+
+    # --- what there is to see ---------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """Everything as it is now; the engine waits only while columns are copied."""
+        running, feed = self.running, self._feed
+        if feed is None:
+            return Snapshot(replace(self._source, running=running, error=self._error))
+        with feed.lock:
+            m = feed.measuring
+            source = feed.state()
+            flows = flow_columns(m.tracker)
+            usage = {"entropy": usage_copy(m.entropy)}
+            if m.many_taps:
+                usage["tap"] = usage_copy(m.taps)
+            activity = m.activity.values()[:, : len(flows)].copy()
+            bin_ns, line = m.activity.bin_ns, timeline(m.totals)
+            addresses = tuple(feed.endpoints.texts())
+            self._take_events(feed)
+            omitted = int(m.tracker.state.used[st.OMITTED_EVENTS])
+        names = source.tap_names
+        paths = {by: path_columns(by, records, len(flows)) for by, records in usage.items()}
+        paths["entropy"] = replace(paths["entropy"], name=entropy_name)
+        if "tap" in paths:
+            paths["tap"] = replace(paths["tap"], name=lambda key: names[key])
+        start = int(flows.first_ns.min()) if len(flows) else 0
+        end = int(flows.last_ns.max()) if len(flows) else 0
+        if self.window is None and end:
+            self._whole = (start, end)
+        rates = self._rates(source, flows.wire_bytes, max(end - start, 1), running)
+        if source.kind == "live" and rates[2] is not None:
+            flows = replace(flows, rate=rates[2])
+        return Snapshot(
+            source=replace(
+                source,
+                running=running,
+                compiling=source.compiling and running,
+                error=self._error or source.error,
+                packets_per_second=rates[0],
+                bits_per_second=rates[1],
+            ),
+            addresses=addresses,
+            flows=flows,
+            paths=paths,
+            activity=activity,
+            activity_bin_ns=bin_ns,
+            timeline=line,
+            events=tuple(sorted(self._cm_events + self._events, key=attrgetter("time_ns"))),
+            events_omitted=omitted,
+            start_ns=start,
+            end_ns=end,
+        )
+
+    def analysis(self) -> Analysis:
+        """The whole result so far, for export. RocescopeError when there is none."""
+        feed = self._feed
+        if feed is None:
+            raise RocescopeError(self._error or "nothing was read yet")
+        with feed.lock:
+            return feed.analysis()
+
+    def _take_events(self, feed: Feed) -> None:
+        tracker = feed.measuring.tracker
+        have, known = int(tracker.state.used[st.USED_EVENTS]), len(self._events)
+        if have > known:
+            self._events += self._summary(feed).events_between(known, have)
+        if len(feed.measuring.cm.messages) > len(self._cm_events):
+            self._cm_events = self._summary(feed).cm_events()
+
+    def focus(self) -> Flow | None:
+        """The whole record of the selected flow; None when it is not there."""
+        feed, key = self._feed, self.selected
+        if feed is None or key is None:
+            return None
+        with feed.lock:
+            src, dst = feed.endpoints.index_of(key.src), feed.endpoints.index_of(key.dst)
+            if src is None or dst is None:
+                return None
+            found = feed.measuring.tracker.find([(src, dst, key.qp)])
+            return self._summary(feed).flow(*found.values()) if found else None
+
+    def _summary(self, feed: Feed) -> Summary:
+        return Summary(feed.measuring, feed.endpoints, feed.taps, "entropy", in_passing=True)
+
+    def _rates(
+        self, source: SourceState, wire_bytes: NDArray[np.int64], span_ns: int, running: bool
+    ) -> tuple[float | None, float | None, NDArray[np.float64] | None]:
+        """Packets and bits per second, and bits per second of each flow (live only)."""
+        total = int(wire_bytes.sum())
+        if source.kind != "live":
+            if not len(wire_bytes) or span_ns <= 1:
+                return None, None, None
+            return source.packets * 1e9 / span_ns, total * 8e9 / span_ns, None
+        now, before = self._clock(), self._before
+        self._before = (now, wire_bytes, source.packets, total)
+        if before is None or now <= before[0]:
+            return None, None, None
+        passed = now - before[0]
+        grown = wire_bytes.astype(np.float64)
+        grown[: len(before[1])] -= before[1]
+        return (
+            (source.packets - before[2]) / passed,
+            (total - before[3]) * 8 / passed,
+            grown * 8 / passed,
+        )
+
+    # --- the way out -------------------------------------------------------------
+
+    def wireshark_filter(self, key: FlowKey) -> str:
+        """The display filter that shows a flow in Wireshark or tshark."""
+        ip = "ipv6" if ":" in key.src else "ip"
+        return (
+            f"{ip}.src == {key.src} && {ip}.dst == {key.dst}"
+            f" && infiniband.bth.destqp == {queue_pair(key.qp)}"
+        )
+
+    def command_line(self, key: FlowKey | None) -> str:
+        """The rocescope command that reports the same."""
+        parts = [f"({self.packet_filter})"] if self.packet_filter else []
+        if key is not None:
+            parts.append(f"src == {key.src} and dst == {key.dst} and qp == {queue_pair(key.qp)}")
+        names = " ".join(f"'{p}'" if " " in p else p for p in self.paths)
+        keep = " and ".join(parts)
+        return f"rocescope analyze {names}" + (f" --filter '{keep}'" if keep else "")
