@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +40,18 @@ def test_the_packet_table_loads_no_user_interface() -> None:
     loaded = modules_after("import rocescope.analyzer.packets")
     assert "numpy" in loaded
     assert loaded.isdisjoint({"rich", "textual"})
+
+
+def test_an_analysis_loads_cached_kernels_without_the_compiler(checkout: Path) -> None:
+    """Numba's lowering rules pull in scipy's linear algebra and take longer than most captures."""
+    capture = checkout / "tests" / "data" / "c10_rping_ipv4.atB.pcap"
+    statement = (
+        "import rocescope.analyzer.analyze as engine\n"
+        f"engine.analyze([{str(capture)!r}], engine.AnalyzeOptions())\n"
+        "import sys\n"
+        "sys.modules.update({'linalg': None} if 'scipy.linalg' in sys.modules else {})\n"
+        "sys.modules.update({'npyimpl': None} if 'numba.np.npyimpl' in sys.modules else {})"
+    )
+    modules_after(statement)  # the first run may have to compile
+    loaded = modules_after(statement)
+    assert loaded.isdisjoint({"linalg", "npyimpl", "lark", "pyarrow", "textual", "rich"})
