@@ -27,6 +27,7 @@ from rocescope.replay.keys import PacketKeys
 ETH_P_ALL = 3
 SO_RCVBUFFORCE = 33
 OUTGOING = 4
+SENT_AT_ONCE = 250
 _FABRICS = itertools.count()
 
 
@@ -171,25 +172,37 @@ class LeafSpine:
         int[n] each: the number (from 0) of the leaf's uplink it left by, and of the
         uplink it reached another leaf by; -1: not seen. Fails when one is seen twice.
         """
-        for tap in self._taps.values():
-            drain(tap)
-        for frame in frames(keys, mac(leaf, 0)):
-            self._senders[leaf].send(frame)
         left, reached = np.full(keys.units, -1), np.full(keys.units, -1)
-        for at, tap in self._taps.items():
-            for interface, kind, frame in drain(tap):
-                if not interface.startswith("up") or (number := number_of(frame)) is None:
-                    continue
-                seen = left if at == leaf and kind == OUTGOING else reached
-                assert seen[number] == -1, f"packet {number} was seen twice"
-                seen[number] = self.uplinks.index(interface)
+        for tap in self._taps.values():
+            list(waiting(tap))
+        sending = frames(keys, mac(leaf, 0))
+        # Few at a time: the queue between two namespaces holds a thousand packets.
+        for end in range(SENT_AT_ONCE, keys.units + SENT_AT_ONCE, SENT_AT_ONCE):
+            for frame in itertools.islice(sending, SENT_AT_ONCE):
+                self._senders[leaf].send(frame)
+            self._collect(leaf, left, reached, min(end, keys.units))
         return left, reached
+
+    def _collect(self, leaf: int, left: np.ndarray, reached: np.ndarray, sent: int) -> None:
+        """Note what the taps saw until all that was sent is seen, or nothing comes for 2 s."""
+        while True:
+            for at, tap in self._taps.items():
+                for interface, kind, frame in waiting(tap):
+                    if not interface.startswith("up") or (number := number_of(frame)) is None:
+                        continue
+                    seen = left if at == leaf and kind == OUTGOING else reached
+                    assert seen[number] == -1, f"packet {number} was seen twice"
+                    seen[number] = self.uplinks.index(interface)
+            if (left[:sent] >= 0).all() and (reached[:sent] >= 0).all():
+                return
+            if not select.select(list(self._taps.values()), [], [], 2)[0]:
+                return
 
     def link_down(self, leaf: int, spine: int) -> None:
         ip([f"link set up{spine} down"], self.leaf(leaf))
 
     def link_up(self, leaf: int, spine: int) -> None:
-        """Bring an uplink back; IPv4 routes take it in again by themselves."""
+        """Bring an uplink back; routes take it in again by themselves, nexthop groups do not."""
         ip(self._uplink_commands(leaf, spine), self.leaf(leaf))
 
     def route_get(self, leaf: int, src: str, dst: str, sport: int) -> int:
@@ -240,15 +253,12 @@ def open_sender(interface: str) -> socket.socket:
     return sender
 
 
-def drain(tap: socket.socket) -> Iterator[tuple[str, int, bytes]]:
-    """(interface, packet type, frame) of all that waits, until nothing comes for 50 ms."""
-    found = []
-    while select.select([tap], [], [], 0.05)[0]:
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                frame, address = tap.recvfrom(256, socket.MSG_DONTWAIT)
-                found.append((address[0], address[2], frame))
-    return iter(found)
+def waiting(tap: socket.socket) -> Iterator[tuple[str, int, bytes]]:
+    """(interface, packet type, frame) of all the tap holds now."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            frame, address = tap.recvfrom(256, socket.MSG_DONTWAIT)
+            yield address[0], address[2], frame
 
 
 def frames(keys: PacketKeys, to: str) -> Iterator[bytes]:

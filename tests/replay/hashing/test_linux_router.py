@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,8 +21,14 @@ SEEDS = {1: 0x12345678, 2: 0xDEADBEEF, 3: 7, 4: 0xFFFFFFFF}
 @pytest.fixture(scope="module")
 def fabric(need_tool: Callable[[str], str]) -> Iterator[LeafSpine]:
     need_tool("ip")
+    need_seed_sysctl()
     with leaf_spine(2, 4) as built:
         yield built
+
+
+def need_seed_sysctl() -> None:
+    if not Path("/proc/sys/net/ipv4/fib_multipath_hash_seed").exists():
+        pytest.skip("this kernel (before 6.11) has a random key instead of a multipath hash seed")
 
 
 @pytest.fixture(autouse=True)
@@ -91,8 +98,9 @@ def test_weights(fabric: LeafSpine, family: int, weights: tuple[int, ...]) -> No
         fabric.set_routes(1)
 
 
-def test_link_down_and_up_again(fabric: LeafSpine) -> None:
-    keys = flows(1, 2, 1500, 4)
+@pytest.mark.parametrize("family", [4, 6])
+def test_link_down_and_up_again(fabric: LeafSpine, family: int) -> None:
+    keys = flows(1, 2, 1500, family)
     fabric.link_down(1, 3)
     try:
         check(fabric, 1, keys, Group(np.array([1, 1, 0, 1])))
@@ -106,27 +114,40 @@ def test_link_down_and_up_again(fabric: LeafSpine) -> None:
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("kind", ["mpath", "resilient"])
 def test_nexthop_groups(fabric: LeafSpine, family: int, kind: str) -> None:
+    """`ip nexthop` groups with weights, whole and after the link of a member went down."""
     weights = np.array([3, 1, 4, 1])
     leaf = fabric.leaf(1)
     members = "/".join(f"{s},{weights[s - 1]}" for s in fabric.spines)
     buckets = " type resilient buckets 64" if kind == "resilient" else ""
     prefix = fabric.remote_prefixes(1, family)[0]
     hops = [f"nexthop add id {s} via {fabric.via(1, s, family)} dev up{s}" for s in fabric.spines]
+    keys = flows(1, 2, 1500, family)
+
+    def group(weights: np.ndarray) -> Group:
+        table = bucket_table(leaf) if kind == "resilient" else None
+        assert table is None or len(table) == 64
+        return Group(weights, table)
+
     ip([*hops, f"nexthop add id 10 group {members}{buckets}"], leaf)
     try:
         ip([f"route replace {prefix} nhid 10"], leaf)
-        group = Group(weights)
-        if kind == "resilient":
-            shown = [b["bucket"] for b in ip_json("nexthop bucket show id 10", leaf)]
-            table = np.zeros(len(shown), np.uint16)
-            for bucket in shown:
-                table[bucket["index"]] = bucket["nhid"] - 1
-            assert len(shown) == 64
-            group = Group(weights, table)
-        check(fabric, 1, flows(1, 2, 1500, family), group)
+        check(fabric, 1, keys, group(weights))
+        fabric.link_down(1, 3)
+        check(fabric, 1, keys, group(np.array([3, 1, 0, 1])))
     finally:
+        fabric.link_up(1, 3)
         fabric.set_routes(1)
-        ip(["nexthop del id 10", *(f"nexthop del id {s}" for s in fabric.spines)], leaf)
+        left = [f"nexthop del id {hop['id']}" for hop in ip_json("nexthop", leaf)]
+        ip(sorted(left, key=lambda command: command != "nexthop del id 10"), leaf)
+
+
+def bucket_table(leaf: str) -> np.ndarray:
+    """Member of every bucket of resilient group 10, as the kernel shows it."""
+    shown = [entry["bucket"] for entry in ip_json("nexthop bucket show id 10", leaf)]
+    table = np.zeros(len(shown), np.uint16)
+    for bucket in shown:
+        table[bucket["index"]] = bucket["nhid"] - 1
+    return table
 
 
 def test_ip_route_get_agrees(fabric: LeafSpine) -> None:
@@ -140,7 +161,9 @@ def test_ip_route_get_agrees(fabric: LeafSpine) -> None:
     assert told == predicted.tolist()
 
 
-def test_four_leaves() -> None:
+def test_four_leaves(need_tool: Callable[[str], str]) -> None:
+    need_tool("ip")
+    need_seed_sysctl()
     with leaf_spine(4, 4) as fabric:
         for leaf in fabric.leaves:
             fabric.hash_by(leaf, 1, SEEDS[leaf])
