@@ -18,7 +18,7 @@ from .capture.source import Capture, open_capture
 from .decode.cm import CmMessage
 from .decode.decoder import ROCE_UDP_PORT, Decoder
 from .endpoints import Endpoints
-from .errors import UnreadableInput, UsageError
+from .errors import RocescopeError, UnreadableInput, UsageError
 from .frames import Taps
 from .measures.series import DEFAULT_WINDOW_NS
 from .measuring import Measuring
@@ -36,6 +36,8 @@ BATCH_FRAMES = 1 << 16
 """Large enough to make Python's share vanish, small enough for the second-level cache."""
 
 MAX_EVENTS_REPORTED = 1000
+MAX_FLOWS = 100_000
+"""About 25 KB each with their results: beyond it a report helps nobody."""
 _PROGRESS_EVERY_S = 0.1
 _COMPILING_AFTER_S = 1.0
 
@@ -59,6 +61,8 @@ class AnalyzeOptions:
     """Verify the ICRC of frames captured in full."""
     link_rate_bits_per_second: int | None = None
     """For pause times of taps that do not state their rate."""
+    max_flows: int = MAX_FLOWS
+    """More end the analysis with an error."""
 
 
 @dataclass(slots=True)
@@ -178,6 +182,8 @@ class Run:
                     self.measuring.update(table, cm)
                 self.packets += len(table)
                 self._batches += 1
+                if len(self.measuring.tracker) > self._options.max_flows:
+                    raise RocescopeError(self._too_many_flows())
                 self._report()
                 if self._interrupted.is_set():
                     break
@@ -214,6 +220,12 @@ class Run:
             events_omitted=omitted,
             series=series,
             warnings=warnings_of(captures, flows, self._merge, complete, filtered),
+        )
+
+    def _too_many_flows(self) -> str:
+        return (
+            f"more than {self._options.max_flows} flows after {self.packets} packets: analyse a"
+            " part of them, for example with --filter 'ip.addr == 10.0.0.0/28'"
         )
 
     def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:

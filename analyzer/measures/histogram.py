@@ -8,6 +8,7 @@ parts of a capture merge into those of the whole.
 
 from __future__ import annotations
 
+import mmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,6 +80,22 @@ def observe(histograms: Any, flow: int, kind: int, value: int) -> None:
     histograms.stats[row, MAX] = max(histograms.stats[row, MAX], value)
 
 
+_MAP_NORESERVE = 0x4000  # of Linux; Python's mmap does not name it before 3.13
+
+
+def _untouched(shape: tuple[int, int]) -> NDArray[np.uint32]:
+    """Zeros that take memory where they are written to, and no promise of it elsewhere.
+
+    The pools of 100,000 flows together span more than many machines have; the kernel
+    would refuse so much of ordinary memory.
+    """
+    size = 4 * shape[0] * shape[1]
+    if size < 1 << 26:
+        return np.zeros(shape, np.uint32)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+    return np.frombuffer(mmap.mmap(-1, size, flags=flags), np.uint32).reshape(shape)
+
+
 class HistogramPool:
     """Histograms for `kinds` quantities of any number of flows.
 
@@ -108,7 +125,7 @@ class HistogramPool:
         old, used = self.arrays, int(self.arrays.used[0])
         row = np.full((flows, self._kinds), -1, np.int32)
         row[: len(old.row)] = old.row
-        counts = np.zeros((flows * self._kinds, BUCKETS), np.uint32)
+        counts = _untouched((flows * self._kinds, BUCKETS))
         counts[:used] = old.counts[:used]
         stats = np.zeros((flows * self._kinds, 4), np.int64)
         stats[:used] = old.stats[:used]
