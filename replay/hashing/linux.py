@@ -63,7 +63,7 @@ class LinuxHash(BoundHash):
         """UsageError for a policy or field mask the kernel does not have."""
         self.units = keys.units
         self._custom = _number(settings, "policy", 1, 3) == 3
-        self.parts: list[_Part] = []
+        self.parts: list[FamilyKeys] = []
         """The units by address family."""
         for ipv6 in (False, True):
             rows = np.flatnonzero(keys.ipv6 == ipv6)
@@ -89,7 +89,7 @@ class LinuxHash(BoundHash):
         _multipath(out, self._custom)
 
 
-class _Part(NamedTuple):
+class FamilyKeys(NamedTuple):
     """The units of one address family."""
 
     rows: NDArray[np.int64]
@@ -130,7 +130,7 @@ class _Part(NamedTuple):
         return out
 
 
-def _part(keys: PacketKeys, rows: NDArray[np.int64], ipv6: bool, settings: HashSettings) -> _Part:
+def _part(keys: PacketKeys, rows: NDArray[np.int64], ipv6: bool, settings: HashSettings) -> FamilyKeys:
     policy = _number(settings, "policy", 1, 3)
     if policy == 3:
         fields = _number(settings, "fields", _LAYER_3 | PROTOCOL, 63)
@@ -151,7 +151,7 @@ def _part(keys: PacketKeys, rows: NDArray[np.int64], ipv6: bool, settings: HashS
         _if(fields & DPORT, keys.dport),
         ipv6,
     )
-    return _Part(rows, first_words, alike, words, skip=fields == 0)
+    return FamilyKeys(rows, first_words, alike, words, skip=fields == 0)
 
 
 def _number(settings: HashSettings, name: str, default: int, highest: int) -> int:
