@@ -12,7 +12,7 @@ else a link of `group(switch, edge of the destination)`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -188,7 +188,7 @@ class Fabric:
             f"{self.link_name(0).replace('>', '-') if len(self.links.source) else 'leaf1-spine1'}"
         )
 
-    def down(self, links: Iterable[int] | Sequence[str]) -> Fabric:
+    def down(self, links: Iterable[int | str]) -> Fabric:
         """The fabric after these links (indices or names) went down and routing converged."""
         up = self.links.up.copy()
         for link in links:

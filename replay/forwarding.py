@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +23,8 @@ class Forwarding(NamedTuple):
     """Weight of each of these links, 1 for equal cost."""
     group_of: NDArray[np.int32]
     """int32[switches, edges]: -1 without a route, and at the switches of the edge itself."""
+    buckets: Mapping[int, NDArray[np.uint16]] = MappingProxyType({})
+    """Of resilient groups: position in the group for every bucket (`Group.buckets`)."""
 
 
 def shortest_paths(
@@ -92,7 +96,23 @@ def without_links(forwarding: Forwarding, up: NDArray[np.bool_]) -> Forwarding:
     start = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     empty = np.append(sizes == 0, True)  # item -1 serves the -1 of `group_of`
     group_of = np.where(empty[forwarding.group_of], -1, forwarding.group_of).astype(np.int32)
-    return Forwarding(start, forwarding.group_links[keep], forwarding.group_weights[keep], group_of)
+    buckets = {
+        int(g): _rebalanced(table, keep[group == g]) for g, table in forwarding.buckets.items()
+    }
+    return Forwarding(
+        start, forwarding.group_links[keep], forwarding.group_weights[keep], group_of, buckets
+    )
+
+
+def _rebalanced(buckets: NDArray[np.uint16], keep: NDArray[np.bool_]) -> NDArray[np.uint16]:
+    """Buckets of lost next hops go to the remaining ones in turn; the others stay."""
+    if not keep.any():
+        return buckets[:0]
+    position = np.cumsum(keep) - 1
+    lost = ~keep[buckets]
+    moved = position[buckets]
+    moved[lost] = np.arange(np.count_nonzero(lost)) % np.count_nonzero(keep)
+    return moved.astype(np.uint16)
 
 
 def _by(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
 from ..addressing import MAX_HOSTS, AddressPlan
-from ..fabric import HOST, SWITCH, Attachments, Fabric, Links, Nodes, attach, forward, tier_name
-from ..forwarding import Forwarding
+from ..fabric import HOST, SWITCH, Fabric, Links, Nodes, attach, forward, tier_name
 
 if TYPE_CHECKING:
     from ..hashing import HashSettings
@@ -147,27 +146,3 @@ def _check_hosts(name: str, nodes: Nodes, wires: Cables, switches: int) -> None:
             f"{name}: {host} has {counts.max()} cables to {switch}; "
             "a host takes one cable per switch (give one of the summed rate)"
         )
-
-
-def routed_by(
-    fabric: Fabric, attachments: Attachments, forwarding: Forwarding, addresses: AddressPlan
-) -> Fabric:
-    """The fabric with forwarding read from routers in place of shortest paths."""
-    from dataclasses import replace
-
-    return replace(
-        fabric,
-        attachments=attachments,
-        forwarding=forwarding,
-        addresses=addresses,
-        routed=False,
-    )
-
-
-def explicit(hosts: int, addresses: Mapping[int, Sequence[str]]) -> AddressPlan:
-    """An address plan of texts that have been checked."""
-    from ipaddress import ip_address
-
-    return AddressPlan(
-        hosts, {h: tuple(ip_address(t) for t in own) for h, own in addresses.items()}
-    )

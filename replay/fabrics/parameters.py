@@ -42,7 +42,8 @@ CHANGES = ("down", "slow")
 class Changes(NamedTuple):
     """What is different from the fabric as built."""
 
-    down: tuple[str, ...] = ()
+    down: tuple[str | int, ...] = ()
+    """Names or numbers of links."""
     slow: tuple[tuple[str, int], ...] = ()
     """(link, bits per second)."""
 
@@ -50,7 +51,7 @@ class Changes(NamedTuple):
 def split_options(text: str, where: str) -> tuple[dict[str, str], Changes]:
     """`key=value,...` as a mapping; `down` and `slow` (may be repeated, or joined by +) apart."""
     options: dict[str, str] = {}
-    down: list[str] = []
+    down: list[str | int] = []
     slow: list[tuple[str, int]] = []
     for part in filter(None, (p.strip() for p in text.split(","))):
         key, equals, value = (p.strip() for p in part.partition("="))

@@ -1,0 +1,114 @@
+"""Routes that are given instead of computed: ordered next hops with weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.errors import UsageError
+from ..fabric import Fabric
+from ..forwarding import Forwarding
+
+
+class Hop(NamedTuple):
+    """A next hop: a switch, with `#2` for the second of parallel links."""
+
+    via: str
+    weight: int
+
+
+class Route(NamedTuple):
+    """Next hops of a switch towards a host, or towards all hosts of a leaf."""
+
+    switch: str
+    destination: str
+    hops: Sequence[Hop]
+    where: str
+    """Place in the file, for errors."""
+
+
+def with_routes(fabric: Fabric, routes: Sequence[Route]) -> Fabric:
+    """The fabric with these routes in place of the shortest paths; the others stay.
+
+    From now on forwarding is not computed anew when links go down: next hops over them are
+    lost. UsageError names the route that is impossible.
+    """
+    number = {name: i for i, name in enumerate(fabric.nodes.names)}
+    if any(number.get(route.destination, 0) >= fabric.switches for route in routes):
+        fabric = edge_per_host(fabric)
+    groups = _Groups(fabric.forwarding)
+    for route in routes:
+        switch, destination = number.get(route.switch), number.get(route.destination)
+        if switch is None or switch >= fabric.switches:
+            raise UsageError(f"{route.where}: {fabric.name} has no switch {route.switch!r}")
+        if destination is None:
+            raise UsageError(f"{route.where}: there is no host or leaf {route.destination!r}")
+        if destination >= fabric.switches:
+            edges = fabric.attachments.edge[[destination - fabric.switches]]
+        else:
+            here = (fabric.attachments.switch == destination).any(1)
+            edges = np.unique(fabric.attachments.edge[here])
+        if not route.hops:
+            raise UsageError(f"{route.where}: the route has no next hop; give a list of switches")
+        links = [_link(fabric, switch, hop, route.where) for hop in route.hops]
+        groups.set(switch, edges[edges >= 0], links, [hop.weight for hop in route.hops])
+    return replace(fabric, forwarding=groups.forwarding(), routed=False)
+
+
+def edge_per_host(fabric: Fabric) -> Fabric:
+    """The same fabric with an edge of its own for every host, so that hosts can differ."""
+    edge = fabric.attachments.edge
+    attached = np.flatnonzero(edge >= 0)
+    own = np.full(len(edge), -1, np.int32)
+    own[attached] = np.arange(len(attached))
+    forwarding = fabric.forwarding
+    return replace(
+        fabric,
+        attachments=fabric.attachments._replace(edge=own),
+        forwarding=forwarding._replace(
+            group_of=np.ascontiguousarray(forwarding.group_of[:, edge[attached]])
+        ),
+    )
+
+
+def _link(fabric: Fabric, switch: int, hop: Hop, where: str) -> int:
+    """The link from a switch to a next hop."""
+    name = fabric.nodes.names[switch]
+    via, number, which = hop.via.partition("#")
+    try:
+        return int(fabric.find_links(f"{name}>{via}{number}{which}")[0])
+    except UsageError:
+        raise UsageError(f"{where}: {name} has no link to {hop.via!r}") from None
+
+
+class _Groups:
+    """Forwarding that takes more groups."""
+
+    def __init__(self, forwarding: Forwarding) -> None:
+        self._old = forwarding
+        self._group_of = forwarding.group_of.copy()
+        self._links: list[int] = []
+        self._weights: list[int] = []
+        self._ends: list[int] = []
+
+    def set(
+        self, switch: int, edges: NDArray[np.int32], links: list[int], weights: list[int]
+    ) -> None:
+        self._group_of[switch, edges] = len(self._old.group_start) - 1 + len(self._ends)
+        self._links += links
+        self._weights += weights
+        self._ends.append(len(self._links))
+
+    def forwarding(self) -> Forwarding:
+        old = self._old
+        ends = int(old.group_start[-1]) + np.array(self._ends, np.int64)
+        return Forwarding(
+            np.concatenate([old.group_start, ends]),
+            np.concatenate([old.group_links, np.array(self._links, np.int32)]),
+            np.concatenate([old.group_weights, np.array(self._weights, np.int64)]),
+            self._group_of,
+        )

@@ -1,0 +1,95 @@
+"""A checked fabric on a terminal: what it is, its tiers and links, and whether it works."""
+
+from __future__ import annotations
+
+from typing import Literal, TextIO
+
+from rich.table import Table
+from rich.text import Text
+
+from ..replay.fabric_check import FabricReport, Layer, Tier
+from . import human
+from .human import ASCII, UNICODE
+from .report_tables import new_table
+from .terminal_report import console_for
+
+
+def print_fabric(
+    report: FabricReport, stream: TextIO, color: Literal["auto", "always", "never"] = "auto"
+) -> None:
+    """Print the verdict first, then tiers and links."""
+    console = console_for(stream, color)
+    glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
+    ports = f" with {report.host_ports} ports each" if report.host_ports > 1 else ""
+    console.print(
+        Text(
+            f"{report.name}: {human.counted(report.hosts, 'host')}{ports}, "
+            f"{human.counted(report.switches, 'switch', 'switches')}"
+        )
+    )
+    for problem in report.problems:
+        console.print(Text(f"{glyphs.bad} {problem}", "red"))
+    if report.is_sound:
+        console.print(
+            Text(
+                f"{glyphs.good} Every host reaches every other, over at most "
+                f"{report.longest_path_links or 0} links; no loops."
+            )
+        )
+    if report.bisection_bits_per_second is not None:
+        console.print(
+            Text(
+                f"  One half of the hosts sends {human.rate(report.bisection_bits_per_second)} "
+                f"to the other, {human.percent(report.bisection_ratio)} of what its links carry."
+            )
+        )
+    if not report.shortest_paths:
+        console.print(Text("  Routes are given, not computed: links that fail only leave groups."))
+    gap = 2
+    console.print(Text("\nTIERS", "bold"))
+    table = new_table(gap)
+    _tiers(table, report.tiers)
+    console.print(table)
+    console.print(Text("\nLINKS", "bold"))
+    table = new_table(gap)
+    _layers(table, report.layers, glyphs.bad)
+    console.print(table)
+
+
+def _tiers(table: Table, tiers: list[Tier]) -> None:
+    table.add_column("tier", no_wrap=True)
+    for heading in ("switches", "down", "up", "oversubscription"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for tier in tiers:
+        table.add_row(
+            tier.name,
+            human.count(tier.switches),
+            human.rate(tier.downlink_bits_per_second),
+            human.rate(tier.uplink_bits_per_second) if tier.uplink_bits_per_second else "-",
+            _ratio(tier),
+        )
+
+
+def _ratio(tier: Tier) -> str:
+    if tier.oversubscription_min is None or tier.oversubscription_max is None:
+        return "-"
+    ratios = [tier.oversubscription_min, tier.oversubscription_max]
+    return human.span([round(r, 2) for r in ratios], lambda r: f"{r:g}:1")
+
+
+def _layers(table: Table, layers: list[Layer], mark: str) -> None:
+    table.add_column("layer", no_wrap=True)
+    for heading in ("links", "down", "rate", "delay", "capacity", "equal-cost choices"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for layer in layers:
+        table.add_row(
+            layer.name,
+            human.count(layer.links),
+            Text(f"{mark} {layer.down:,}", "red") if layer.down else Text("0"),
+            human.span(
+                [layer.rate_min_bits_per_second, layer.rate_max_bits_per_second], human.rate
+            ),
+            human.span([layer.delay_min_ns, layer.delay_max_ns], human.duration),
+            human.rate(layer.capacity_bits_per_second),
+            human.span(list(layer.group_sizes), str) if layer.group_sizes else "-",
+        )
