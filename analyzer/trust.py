@@ -69,7 +69,8 @@ def warnings_of(
             )
         if capture.out_of_order_frames:
             doubt = ": reordering below may be the capture's own" if late else ""
-            records = f"{capture.out_of_order_frames} records are out of time order"
+            verb = "record is" if capture.out_of_order_frames == 1 else "records are"
+            records = f"{capture.out_of_order_frames} {verb} out of time order"
             lines.append(f"{capture.name}: {records}{doubt}")
         if capture.icrc and capture.icrc["bad"]:
             lines.append(f"{capture.name}: {capture.icrc['bad']} packets have a wrong ICRC")
@@ -80,11 +81,12 @@ def warnings_of(
             f"{merge.late_rows} packets came too late to be merged in time order:"
             " are the clocks of the taps in step?"
         )
-    partial = [flow.id for flow in flows if flow.notes and flow.missing_packets is None]
+    # Datagrams and flows of ACKs have no sequence at all: nothing of theirs is doubtful.
+    sequenced = [flow for flow in flows if flow.retransmitted_packets is not None]
+    partial = sum(flow.missing_packets is None for flow in sequenced)
     if partial:
-        lines.append(
-            f"{len(partial)} flows were seen only in part: their losses and reordering are unknown"
-        )
+        verb = "flow was" if partial == 1 else "flows were"
+        lines.append(f"{partial} {verb} seen only in part: losses and reordering are unknown there")
     if filtered:
         lines.append("a filter is set: packets it leaves out count as neither seen nor lost")
     return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from ..analyzer.results import (
@@ -42,6 +42,18 @@ def new_table(gap: int) -> Table:
     return Table(
         box=None, header_style="dim", padding=(0, gap, 0, 0), pad_edge=False, show_edge=False
     )
+
+
+def with_columns(table: Table, columns: Sequence[Column]) -> Table:
+    """The table with only these of its columns."""
+    narrower = new_table(table.padding[1])
+    for c in columns:
+        narrower.add_column(
+            c.header, justify=c.justify, style=c.style, no_wrap=c.no_wrap, overflow=c.overflow
+        )
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        narrower.add_row(*cells)
+    return narrower
 
 
 def _name(flow: Flow, glyphs: Glyphs, wide: bool) -> str:
@@ -123,6 +135,8 @@ def _spraying_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: b
     """Flows that used several paths; one bar per path, in the order of the paths' names."""
     _add_flow_columns(table)
     _numbers(table, "paths", "width", "largest", "(fair)")
+    if wide:
+        _numbers(table, "switches")
     table.add_column("share of each path" if wide else "shares", no_wrap=True)
     for flow in flows:
         record = verdicts.chosen_spraying(flow)
@@ -134,6 +148,7 @@ def _spraying_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: b
             f"{flow.spraying_width:.1f}",
             human.percent(max(share.share for share in flow.paths)),
             human.percent(1 / seen),
+            *([human.count(record.switches if record else None)] if wide else []),
             Text(glyphs.columns(_shares_by_name(flow.paths)[:bars]), "cyan"),
         )
 
@@ -180,7 +195,7 @@ def _loss_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
     _add_flow_columns(table)
     _numbers(table, "again", "lost", "missing", "doubled", "NAKs")
     if wide:
-        _numbers(table, "rewinds", "resent", "NAK to resend", "timeout")
+        _numbers(table, "rewinds", "resent", "NAK to resend p50 / max", "timeout max")
     for flow in flows:
         recovery = flow.recovery
         doubled = verdicts.total((flow.duplicate_packets, flow.mirror_duplicates))
@@ -197,7 +212,7 @@ def _loss_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
             cells += [
                 human.count(recovery.rewinds),
                 human.size(recovery.rewound_bytes),
-                human.duration(resend.p50) if resend else "-",
+                " / ".join(map(human.duration, (resend.p50, resend.max))) if resend else "-",
                 human.duration(timeout.max) if timeout else "-",
             ]
         table.add_row(*cells)
@@ -254,6 +269,8 @@ def _latency_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bo
         record = flow.message_statistics
         done = record.completion_ns
         never = "-" if flow.transport in ("UC", "UD") else UNKNOWN  # nobody acknowledges these
+        if verdicts.never_acknowledged(flow):
+            never = "never"
         cells = [
             *_flow_cells(flow, glyphs, wide),
             human.count(flow.messages),
@@ -323,7 +340,7 @@ REORDERING = FlowTable(
     lambda flow: flow.reordered_packets and flow.reordering,
     lambda flow: flow.reordered_packets or 0,
     _reordering_table,
-    "extent: packets that came before, though sent after",
+    "extent: arrivals since the first packet that overtook it",
 )
 LOSS = FlowTable(
     lambda flow: (

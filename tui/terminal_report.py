@@ -27,10 +27,13 @@ from .report_tables import (
     imbalance_table,
     new_table,
     troubled_packets,
+    with_columns,
 )
 
 WIDE = 110
 """From this many columns on the tables have their extra columns."""
+_KEPT = 4
+"""Columns of a table of flows that stay on the narrowest terminal."""
 
 
 def print_report(
@@ -79,7 +82,8 @@ class Report:
         analysis = self.analysis
         self._captures()
         if not analysis.flows:
-            self._say("No flow was found.")
+            some = any(capture.roce_packets for capture in analysis.captures)
+            self._say("No RoCE packet passes the filter." if some else "No flow was found.")
             return
         self._section("Flows", verdicts.overview(analysis))
         self._table(FLOWS)
@@ -87,6 +91,7 @@ class Report:
         self._table(SPRAYING)
         if verdicts.is_orderly(analysis):
             text = "No packet arrived out of order, none was lost, sent again or doubled."
+            text += verdicts.first_taps(analysis)
             self._section("Reordering, loss and recovery", text, True)
         else:
             self._section("Reordering", verdicts.reordering(analysis))
@@ -124,20 +129,32 @@ class Report:
             return
         if not self.sorted:
             flows.sort(key=kind.weight, reverse=True)
-        self._draw(lambda table: kind.fill(table, flows[: self.top], self.glyphs, self.wide))
+        self._draw(lambda table: kind.fill(table, flows[: self.top], self.glyphs, self.wide), True)
         self._more(len(flows) - self.top, "flow")
         if kind.legend:
             self._say(kind.legend, "dim")
 
-    def _draw(self, fill: Callable[[Table], None]) -> None:
-        """Print a table, with wide gaps between its columns where they fit."""
+    def _draw(self, fill: Callable[[Table], None], drop: bool = False) -> None:
+        """Print a table, with wide gaps between its columns where they fit.
+
+        With `drop` columns without any value are left out, and those at the right
+        that would not fit: a cut number misleads.
+        """
         table = new_table(2)
         fill(table)
-        self.unknowns |= any(UNKNOWN in column.cells for column in table.columns)
-        unlimited = self.console.options.update(max_width=10_000)
-        if Measurement.get(self.console, unlimited, table).maximum > self.console.width:
+        if drop:
+            filled = [c for c in table.columns if any(cell != "-" for cell in c.cells)]
+            table = with_columns(table, filled)
+        if self._width(table) > self.console.width:
             table.padding = (0, 1, 0, 0)
+        while drop and len(table.columns) > _KEPT and self._width(table) > self.console.width:
+            table = with_columns(table, table.columns[:-1])
+        self.unknowns |= any(UNKNOWN in column.cells for column in table.columns)
         self.console.print(table)
+
+    def _width(self, table: Table) -> int:
+        unlimited = self.console.options.update(max_width=10_000)
+        return Measurement.get(self.console, unlimited, table).maximum
 
     def _more(self, left: int, what: str) -> None:
         if left > 0:
@@ -148,11 +165,10 @@ class Report:
         packets = sum(capture.roce_packets for capture in analysis.captures)
         captures = analysis.captures
         name = captures[0].name if len(captures) == 1 else f"{len(captures)} captures"
-        text = f"{name}: {human.counted(packets, 'RoCE packet')}"
-        starts = [c.first_time_ns for c in captures if c.first_time_ns is not None]
-        ends = [c.last_time_ns for c in captures if c.last_time_ns is not None]
-        if starts and ends:
-            length = max(ends) - min(starts)
+        text = f"{name}: {self._packets(packets)}"
+        if analysis.flows:
+            first = min(flow.first_time_ns for flow in analysis.flows)
+            length = max(flow.last_time_ns for flow in analysis.flows) - first
             text += f" in {human.duration(length)}"
             if length > 0:
                 sent = sum(flow.wire_bytes for flow in analysis.flows)
@@ -167,12 +183,20 @@ class Report:
         self._more(len(found) - self.top, "warning")
         if not found:
             self._say(f"{self.glyphs.good} {verdicts.trust(analysis)}", "green")
-        cut = verdicts.snapped(analysis)
-        if cut:
-            self._say(cut, "dim")
+        for line in filter(None, (verdicts.snapped(analysis), verdicts.icrc(analysis))):
+            self._say(line, "dim")
         if len(captures) > 1:
             self._draw(lambda table: capture_table(table, captures[: self.top], self.glyphs))
             self._more(len(captures) - self.top, "capture")
+
+    def _packets(self, captured: int) -> str:
+        """`1,000 RoCE packets`, less what a filter left out, and how many are copies."""
+        flows = self.analysis.flows
+        copies = sum(flow.tap_copies for flow in flows)
+        passed = sum(flow.packets for flow in flows) + copies
+        text = human.counted(captured, "RoCE packet")
+        text = text if passed >= captured else f"{human.count(passed)} of {text}"
+        return f"{text} ({human.count(copies)} seen before at another tap)" if copies else text
 
     def _imbalance(self) -> None:
         records = sorted(self.analysis.imbalance, key=lambda r: r.max_over_mean, reverse=True)
@@ -202,9 +226,9 @@ class Report:
         self._draw(lambda table: event_table(table, events[: min(self.top, 10)], self.analysis))
 
     def _footnotes(self) -> None:
-        """Why values are unknown, each reason once."""
+        """Why values of flows that carry data are unknown, each reason once."""
         reasons: dict[str, list[int]] = {}
-        for flow in self.analysis.flows:
+        for flow in verdicts.data_flows(self.analysis):
             for note in flow.notes:
                 reasons.setdefault(note, []).append(flow.id)
         if not (reasons or self.unknowns):

@@ -14,6 +14,7 @@ from .human import count, counted, duration, message_size, percent, rate, size, 
 
 SPRAYS_FROM_WIDTH = 1.5
 """A flow sprays when its bytes spread like those of at least 1.5 equally used paths."""
+_PSN_ERROR = "PSN sequence error"
 _PATH_WORDS = {
     "entropy": "source port",
     "tap": "tap",
@@ -44,6 +45,17 @@ def chosen_spraying(flow: Flow) -> Spraying | None:
     return next(same, None)
 
 
+def sprays(flow: Flow) -> bool:
+    """Whether the flow goes back and forth between paths; moving from one to the next is not it."""
+    return flow.spraying_width >= SPRAYS_FROM_WIDTH and not moves(flow)
+
+
+def moves(flow: Flow) -> bool:
+    """Whether the flow left one path for another and never came back: it was rerouted."""
+    record = chosen_spraying(flow)
+    return record is not None and 0 < record.switches < record.paths_seen
+
+
 def total(values: Iterable[int | None]) -> int:
     """Sum of the known values."""
     return sum(value for value in values if value is not None)
@@ -71,6 +83,16 @@ def snapped(analysis: Analysis) -> str | None:
     )
 
 
+def icrc(analysis: Analysis) -> str | None:
+    """What `--icrc` found; None where it was not asked for."""
+    found = [capture.icrc for capture in analysis.captures if capture.icrc is not None]
+    if not found:
+        return None
+    right, wrong, cut = (sum(f.get(k, 0) for f in found) for k in ("ok", "bad", "truncated"))
+    text = f"ICRC: {count(right)} right, {count(wrong)} wrong"
+    return f"{text}, {counted(cut, 'packet')} not captured whole." if cut else f"{text}."
+
+
 def overview(analysis: Analysis) -> str:
     """How much of what is in the capture."""
     data = data_flows(analysis)
@@ -80,7 +102,7 @@ def overview(analysis: Analysis) -> str:
         text += f", {others} only ACKs or CNPs"
     text += f"; {counted(len(analysis.connections), 'connection')} paired"
     peak = max(analysis.series.wire_bytes, default=0) * 8e9 / analysis.series.window_ns
-    if peak:
+    if peak and len(analysis.series.wire_bytes) > 1:  # else the window is longer than the capture
         text += f"; the busiest {duration(analysis.series.window_ns)} ran at {rate(peak)}"
     return f"{text}."
 
@@ -90,18 +112,21 @@ def spraying(analysis: Analysis) -> str:
     data = data_flows(analysis)
     if not data:
         return "No flow carries data, so nothing can be said about spraying."
-    spraying_flows = [flow for flow in data if flow.spraying_width >= SPRAYS_FROM_WIDTH]
-    records = [chosen_spraying(flow) for flow in data]
+    spraying_flows = [flow for flow in data if sprays(flow)]
+    moved = [flow for flow in data if moves(flow)]
     word = _path_word(data)
+    single = [flow for flow in data if not sprays(flow) and not moves(flow)]
     if not spraying_flows:
-        moved = sum(1 for record in records if record and record.paths_seen > 1)
-        text = (
-            f"The flow that carries data keeps to one {word}"
-            if len(data) == 1
-            else f"None of {len(data)} flows sprays: each keeps to one {word}"
-        )
-        if moved:
-            text += f", but {moved} changed it or used another for a few packets"
+        others = sum(1 for flow in single if (r := chosen_spraying(flow)) and r.paths_seen > 1)
+        if len(data) == 1 and single:
+            text = f"The flow that carries data keeps to one {word}"
+        elif not moved:
+            text = f"None of {len(data)} flows sprays: each keeps to one {word}"
+        else:
+            text = f"None of {counted(len(data), 'flow')} sprays: {_moved(analysis, moved, word)}"
+            text += f", {len(single)} kept to one {word}" if single else ""
+        if others:
+            text += f", but {others} used another for a few packets"
         return f"{text}."
     paths = [record.paths_seen for flow in spraying_flows if (record := chosen_spraying(flow))]
     width = median(flow.spraying_width for flow in spraying_flows)
@@ -109,13 +134,25 @@ def spraying(analysis: Analysis) -> str:
     text = f"{len(spraying_flows)} of {counted(len(data), 'flow')} {verb}"
     if paths:
         text += f" over {span(paths)} {word}s ({_median_word(spraying_flows)}width {width:.1f})"
-    single = [flow for flow in data if flow.spraying_width < SPRAYS_FROM_WIDTH]
+    text += f"; {_moved(analysis, moved, word)}" if moved else ""
     if single:
         everything = sum(flow.wire_bytes for flow in data)
         share = sum(flow.wire_bytes for flow in single) / everything if everything else 0.0
         uses, carry = ("uses", "carries") if len(single) == 1 else ("use", "carry")
         text += f"; {len(single)} {uses} one path and {carry} {percent(share)} of the bytes"
     return f"{text}."
+
+
+def _moved(analysis: Analysis, flows: list[Flow], word: str) -> str:
+    """`7 moved to another tap (the first after 2.18 s)`: when the second path came into use."""
+    starts = [c.first_time_ns for c in analysis.captures if c.first_time_ns is not None]
+    times = [sorted(p.first_time_ns or 0 for p in flow.paths) for flow in flows]
+    seconds = [path[1] for path in times if len(path) > 1]
+    text = f"{len(flows)} moved to another {word}"
+    if starts and seconds:
+        which = "the first " if len(flows) > 1 else ""
+        text += f" ({which}after {duration(min(seconds) - min(starts))})"
+    return text
 
 
 def _path_word(flows: list[Flow]) -> str:
@@ -159,7 +196,7 @@ def reordering(analysis: Analysis) -> str:
     late = [flow for flow in judged if flow.reordered_packets]
     rest = f" The order of {counted(unknown, 'flow')} is unknown." if unknown else ""
     if not late:
-        return f"No packet arrived out of order.{rest}"
+        return f"No packet arrived out of order.{rest}{first_taps(analysis)}"
     packets = total(flow.reordered_packets for flow in late)
     everything = sum(flow.request_packets + flow.response_packets for flow in judged)
     where = f"in {len(late)} of {counted(len(judged), 'flow')}" if len(judged) > 1 else "late"
@@ -176,7 +213,17 @@ def reordering(analysis: Analysis) -> str:
         text += ". To put them in order a receiver must hold "
         text += counted(int(max(packets_held)), "packet")
         text += f" ({size(max(bytes_held))})" if bytes_held else ""
-    return f"{text}.{rest}"
+    return f"{text}.{rest}{first_taps(analysis)}"
+
+
+def first_taps(analysis: Analysis) -> str:
+    """A warning where taps see the same packets: what happens between two of them is not judged."""
+    if not any(flow.tap_copies for flow in analysis.flows):
+        return ""
+    return (
+        " A packet is judged at the tap that saw it first; "
+        "to see what reached the receiver, analyse the tap next to it alone."
+    )
 
 
 def worst_path(flows: list[Flow]) -> tuple[float, str | None]:
@@ -209,7 +256,9 @@ def loss(analysis: Analysis) -> str:
     if again:
         hit = sum(1 for flow in data if flow.retransmitted_packets)
         where = f"in {hit} of {counted(len(data), 'flow')}"
-        parts.append(f"{counted(again, 'packet was', 'packets were')} sent again {where}")
+        text = f"{counted(again, 'packet was', 'packets were')} sent again {where}"
+        text += ", though none of them was lost before the tap" if not lost else ""
+        parts.append(text)
     if lost:
         parts.append(f"{counted(lost, 'packet')} lost before the tap and recovered")
     if missing:
@@ -222,14 +271,37 @@ def loss(analysis: Analysis) -> str:
     if mirrored:
         parts.append(f"{counted(mirrored, 'packet')} mirrored twice")
     if naks or rnr:
-        kinds = [counted(naks, "NAK")] if naks else []
+        kinds = [counted(naks, "NAK") + _nak_kinds(data, naks)] if naks else []
         kinds += [counted(rnr, "RNR NAK")] if rnr else []
         parts.append(" and ".join(kinds))
+    parts += _longest_wait(data)
     if not parts:
         unknown = sum(1 for flow in data if flow.missing_packets is None)
         rest = f" Loss in {counted(unknown, 'flow')} cannot be told." if unknown else ""
         return f"No packet was lost, sent again or doubled.{rest}"
     return f"{'; '.join(parts)}."
+
+
+def _nak_kinds(flows: list[Flow], naks: int) -> str:
+    """` (36 PSN sequence error, 2 remote access error)` where there is more than PSN errors."""
+    kinds: dict[str, int] = {}
+    for flow in flows:
+        for kind, number in flow.recovery.naks.items():
+            kinds[kind] = kinds.get(kind, 0) + number
+    if set(kinds) <= {_PSN_ERROR} or sum(kinds.values()) != naks:
+        return ""
+    ordered = sorted(kinds.items(), key=lambda item: -item[1])
+    return " (" + ", ".join(f"{count(number)} {kind}" for kind, number in ordered) + ")"
+
+
+def _longest_wait(flows: list[Flow]) -> list[str]:
+    """How long the slowest resend was waited for, and whether a NAK had asked for it."""
+    naks = [(r.max, "{} after its NAK") for f in flows if (r := f.recovery.nak_to_resend_ns)]
+    silences = [(r.max, "after {} of silence") for f in flows if (r := f.recovery.timeout_ns)]
+    if not naks + silences:
+        return []
+    longest, when = max(naks + silences)
+    return [f"the slowest resend came {when.format(duration(longest))}"]
 
 
 def congestion(analysis: Analysis) -> str:
@@ -296,19 +368,30 @@ def latency(analysis: Analysis) -> str:
     text = counted(messages, "message")
     sizes = _medians(flow.message_statistics.size_bytes for flow in data)
     if sizes:
-        text += " of " if len(set(sizes)) == 1 else ", medians "
-        text += span(sizes, message_size)
+        text += f" of {span(sizes, message_size)}"
+        text += " (medians of the flows)" if len(set(sizes)) > 1 else ""
     done = [flow.message_statistics.completion_ns for flow in data]
-    text += _times("; completed in", done)
-    text += _times("; request to ACK", [flow.latency.request_to_ack_ns for flow in data])
+    text += _times("; completion p50", done)
+    unanswered = sum(map(never_acknowledged, data))
+    if unanswered:
+        text += f", {count(unanswered)} never acknowledged"
+    text += _times("; request to ACK p50", [flow.latency.request_to_ack_ns for flow in data])
     text += _times(
-        "; READ to first response", [flow.latency.read_to_first_response_ns for flow in data]
+        "; READ to first response p50", [flow.latency.read_to_first_response_ns for flow in data]
     )
     if all(flow.transport in ("UC", "UD") for flow in data if flow.messages):
         text += "; nobody acknowledges these"
     elif not any(done):
         text += "; when they completed is unknown without the other direction"
     return f"{text}."
+
+
+def never_acknowledged(flow: Flow) -> int:
+    """Messages without an answer in the capture; 0 where the answers cannot be seen."""
+    if flow.connection is None or flow.transport in ("UC", "UD"):
+        return 0
+    done = flow.message_statistics.completion_ns
+    return max(0, flow.messages - (done.count if done else 0))
 
 
 def _medians(records: Iterable[Quantiles | None]) -> list[float]:

@@ -89,3 +89,27 @@ def test_empty_and_huge_values_fit() -> None:
     huge = factories.flow(123_456, 10**15, src="2001:db8:1111:2222:3333:4444:5555:6666")
     for analysis in (factories.analysis(flows=[]), factories.analysis(flows=[huge])):
         assert max(map(len, printed(analysis=analysis).splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", [60, 72, 110, 120, 130])
+def test_columns_that_do_not_fit_are_left_out_whole(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = printed().splitlines()
+    flows = [line for line in lines if "0x00" in line and "--filter" not in line]
+    assert len(flows) > 10 and max(map(len, flows)) <= width
+    assert not any("…" in line.replace("2001:db…7::1:16", "") for line in flows)
+
+
+def test_the_first_line_says_what_a_filter_left_and_what_are_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    half = factories.capture(roce_packets=300, frames=300)
+    flow = factories.flow(0, 100, tap_copies=100)
+    text = printed(analysis=factories.analysis(captures=[half], flows=[flow]))
+    first = text.splitlines()[0]
+    assert "200 of 300 RoCE packets (100 seen before at another tap) in 1.00 s" in first
+    none = printed(analysis=factories.analysis(captures=[half], flows=[], warnings=["filter"]))
+    assert "0 of 300 RoCE packets" in none and "No RoCE packet passes the filter." in none

@@ -48,6 +48,37 @@ def test_spraying_by_tap_speaks_of_taps() -> None:
     assert text == "1 of 1 flow sprays over 2 taps (width 2.0)."
 
 
+def test_a_flow_that_leaves_its_path_for_good_moves_and_does_not_spray() -> None:
+    start, later = factories.START_NS, factories.START_NS + 250_000_000
+    replace = factories.msgspec.structs.replace
+    halves = [factories.path("spine2", 50, 0.5), factories.path("spine3", 50, 0.5)]
+    halves[1] = replace(halves[1], first_time_ns=later)
+    record = replace(factories.spraying(halves, 2.0), path_by="tap", switches=1)
+    moved = factories.flow(0, 100, paths=halves, spraying=[record], spraying_width=2.0)
+    assert halves[0].first_time_ns == start
+    both = factories.analysis(flows=[moved, factories.flow(1, 100)])
+    text = "None of 2 flows sprays: 1 moved to another tap (after 250 ms), 1 kept to one tap."
+    assert verdicts.spraying(both) == text
+    back = replace(moved, spraying=[replace(record, switches=2)])
+    assert verdicts.spraying(factories.analysis(flows=[back])) == (
+        "1 of 1 flow sprays over 2 taps (width 2.0)."
+    )
+
+
+def test_a_window_longer_than_the_capture_gives_no_rate() -> None:
+    replace = factories.msgspec.structs.replace
+    one = replace(factories.series(1), window_ns=10**9)
+    assert "busiest" in verdicts.overview(factories.analysis())
+    assert "busiest" not in verdicts.overview(factories.analysis(series=one))
+
+
+def test_icrc_is_told_where_it_was_asked_for() -> None:
+    assert verdicts.icrc(factories.analysis()) is None
+    assert verdicts.icrc(factories.doubtful_analysis()) == (
+        "ICRC: 100 right, 2 wrong, 142,706 packets not captured whole."
+    )
+
+
 def test_reordering_names_the_path_and_the_buffer() -> None:
     assert verdicts.reordering(factories.analysis()) == (
         "6,400 of 140,640 packets (4.6 %) arrived late, in 1 of 4 flows, all of them over "
@@ -74,7 +105,32 @@ def test_loss_tells_its_kinds_apart() -> None:
         "2,100 packets were sent again in 1 of 4 flows; "
         "100 packets lost before the tap and recovered; "
         "3 packets never came (2 of them acknowledged: most likely lost by the capture); "
-        "4 packets doubled by the network; 98 NAKs and 2 RNR NAKs."
+        "4 packets doubled by the network; 98 NAKs and 2 RNR NAKs; "
+        "the slowest resend came after 537 ms of silence."
+    )
+
+
+def test_loss_beyond_the_tap_is_not_called_loss_before_it() -> None:
+    flow = factories.flow(0, 100, retransmitted_packets=7)
+    assert verdicts.loss(factories.analysis(flows=[flow])) == (
+        "7 packets were sent again in 1 of 1 flow, though none of them was lost before the tap."
+    )
+
+
+def test_fatal_naks_are_named() -> None:
+    flow = factories.flow(0, 100)
+    kinds = {"PSN sequence error": 1, "remote access error": 2}
+    recovery = factories.msgspec.structs.replace(flow.recovery, naks=kinds)
+    flow = factories.msgspec.structs.replace(flow, recovery=recovery)
+    analysis = factories.analysis(flows=[flow, factories.ack_flow(1, 5, naks=3)])
+    assert verdicts.loss(analysis) == "3 NAKs (2 remote access error, 1 PSN sequence error)."
+
+
+def test_several_taps_are_judged_at_the_first() -> None:
+    analysis = factories.analysis(flows=[factories.flow(0, 100, tap_copies=100)])
+    assert verdicts.reordering(analysis) == (
+        "No packet arrived out of order. A packet is judged at the tap that saw it first; "
+        "to see what reached the receiver, analyse the tap next to it alone."
     )
 
 
@@ -115,6 +171,21 @@ def test_latency_without_the_other_direction() -> None:
     )
     assert verdicts.latency(factories.analysis(flows=[flow])) == (
         "100 messages of 64 KiB; when they completed is unknown without the other direction."
+    )
+
+
+def test_messages_nobody_acknowledged_are_counted() -> None:
+    flow = factories.flow(0, 6_400, connection=1)  # 100 messages, all acknowledged
+    done = flow.message_statistics.completion_ns
+    assert done is not None
+    assert "never" not in verdicts.latency(factories.analysis(flows=[flow]))
+    fewer = factories.msgspec.structs.replace(
+        flow.message_statistics,
+        completion_ns=factories.msgspec.structs.replace(done, count=done.count - 8),
+    )
+    flow = factories.msgspec.structs.replace(flow, message_statistics=fewer)
+    assert "completion p50 60.0 us (p99 up to 120 us), 8 never acknowledged;" in verdicts.latency(
+        factories.analysis(flows=[flow])
     )
 
 
