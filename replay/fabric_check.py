@@ -25,7 +25,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all records."""
 
 
-class Tier(Record):
+class Tier(Record, frozen=True, kw_only=True):
     """The switches of a tier."""
 
     name: str
@@ -39,7 +39,7 @@ class Tier(Record):
     oversubscription_max: float | None
 
 
-class Layer(Record):
+class Layer(Record, frozen=True, kw_only=True):
     """The links of one layer and direction."""
 
     name: str
@@ -56,7 +56,7 @@ class Layer(Record):
     ]
 
 
-class FabricReport(Record):
+class FabricReport(Record, frozen=True, kw_only=True):
     """The result of `check_fabric`."""
 
     schema_version: str

@@ -93,7 +93,7 @@ def write_pcap(
     written = 0
     for packets in packets_in_order(pairs, at_once):
         for start in range(0, len(packets.time_ns), at_once):
-            piece = Packets(*(column[start : start + at_once] for column in packets))
+            piece = packets.part(start, start + at_once)
             rows = len(piece.time_ns)
             if len(buffer) < rows * (_RECORD_HEADER + keep):
                 buffer = np.zeros(rows * (_RECORD_HEADER + keep), np.uint8)
@@ -196,7 +196,7 @@ def lay_out(
             for j in range(4):
                 frame[ETHERNET + 12 + j] = layout.address[src, 12 + j]
                 frame[ETHERNET + 16 + j] = layout.address[dst, 12 + j]
-            total = 0
+            total = np.int64(0)
             for j in range(0, IPV4, 2):
                 total += np.int64(frame[ETHERNET + j]) << 8 | np.int64(frame[ETHERNET + j + 1])
             total = (total & 0xFFFF) + (total >> 16)

@@ -104,7 +104,10 @@ class Walk:
     def _hashing(self, kind: HashSettings, settings: Sequence[HashSettings]) -> _Hashing:
         forwarding = self.fabric.forwarding
         cuts = forwarding.group_start[1:-1]
-        groups = [Group(w) for w in np.split(forwarding.group_weights, cuts)]
+        groups = [
+            Group(weights, forwarding.buckets.get(i))
+            for i, weights in enumerate(np.split(forwarding.group_weights, cuts))
+        ]
         ingress = None
         if hashes_ingress(kind):
             ingress = IngressVariants(self.fabric, self._traffic, kind)

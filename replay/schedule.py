@@ -22,6 +22,11 @@ class Packets(NamedTuple):
     """Packets of the pair's messages are counted on; ACK m acknowledges message m."""
     is_ack: NDArray[np.bool_]
 
+    def part(self, start: int, stop: int) -> Packets:
+        """Packets start .. stop as views."""
+        rows = slice(start, stop)
+        return Packets(self.time_ns[rows], self.pair[rows], self.number[rows], self.is_ack[rows])
+
 
 def packets_in_order(pairs: QueuePairs, at_once: int = 1 << 18) -> Iterator[Packets]:
     """All packets, about `at_once` at a time (more only if so many leave in the same ns)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, TextIO
 
 from rich.table import Table
@@ -79,17 +80,24 @@ def _ratio(tier: Tier) -> str:
 
 def _layers(table: Table, layers: list[Layer], mark: str) -> None:
     table.add_column("layer", no_wrap=True)
-    for heading in ("links", "down", "rate", "delay", "capacity", "equal-cost choices"):
+    for heading in ("links", "down", "rate", "delay", "capacity", "choices"):
         table.add_column(heading, justify="right", no_wrap=True)
     for layer in layers:
         table.add_row(
             layer.name,
             human.count(layer.links),
             Text(f"{mark} {layer.down:,}", "red") if layer.down else Text("0"),
-            human.span(
-                [layer.rate_min_bits_per_second, layer.rate_max_bits_per_second], human.rate
-            ),
-            human.span([layer.delay_min_ns, layer.delay_max_ns], human.duration),
+            _range(layer.rate_min_bits_per_second, layer.rate_max_bits_per_second, human.rate),
+            _range(layer.delay_min_ns, layer.delay_max_ns, human.duration),
             human.rate(layer.capacity_bits_per_second),
             human.span(list(layer.group_sizes), str) if layer.group_sizes else "-",
         )
+
+
+def _range(low: float, high: float, show: Callable[[float], str]) -> str:
+    """`400 Gb/s`, `50.0-400 Gb/s`, `500 ns-1.00 us`."""
+    first, last = show(low), show(high)
+    if first == last:
+        return last
+    number, _, unit = first.partition(" ")
+    return f"{number if last.endswith(f' {unit}') else first}-{last}"

@@ -48,7 +48,8 @@ def containerlab(source: Source, rate_bits_per_second: int, delay_ns: int) -> Fa
     ends = [e for link in topology["links"].items("links") if (e := _ends(link, number))]
     if not ends:
         raise topology["links"].wrong("no link connects two nodes")
-    wires = cables(*np.array(ends, np.int64).T, rate_bits_per_second, delay_ns)
+    a, b = np.array(ends, np.int64).T
+    wires = cables(a, b, rate_bits_per_second, delay_ns)
     tiers = [_tier(roles[name]) for name in switches]
     name = top["name"].text("a name") if "name" in top else source.path
     try:

@@ -21,7 +21,7 @@ def fabric_document(fabric: Fabric) -> dict[str, Any]:
     for i, name in enumerate(names):
         document["nodes"][name] = _node(fabric, i)
     for link in range(0, len(links.source), 2):
-        cable = {
+        cable: dict[str, Any] = {
             "a": names[int(links.source[link])],
             "b": names[int(links.target[link])],
             "rate": _rate(int(links.rate_bits_per_second[link])),

@@ -15,6 +15,7 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
 from ..addressing import Address, AddressPlan, Network
@@ -25,6 +26,9 @@ from .build import build, cables
 from .linux_tables import NextHop, Router, RouterRoute, read_routers
 from .routes import edge_per_host
 from .tiers import tiers_by_distance
+
+_NEIGHBOUR = "via "
+"""Names of routers whose tables are not here begin so."""
 
 
 @dataclass
@@ -55,7 +59,11 @@ def linux_fabric(path: Path, rate_bits_per_second: int, delay_ns: int) -> Fabric
     fabric = build(
         str(path),
         topology.switches,
-        tiers_by_distance([None] * len(topology.switches), wires, len(topology.switches)),
+        tiers_by_distance(
+            [2 if name.startswith(_NEIGHBOUR) else None for name in topology.switches],
+            wires,
+            len(topology.switches),
+        ),
         topology.hosts,
         wires,
         hash_settings=[_hash_settings(by_name.get(name)) for name in topology.switches],
@@ -97,7 +105,7 @@ def _connect(
         router, device, own = members[0]
         gateways = _gateways_in(router, network, topology)
         for gateway in gateways:  # a neighbour whose tables are not here
-            name = f"via {gateway}"
+            name = f"{_NEIGHBOUR}{gateway}"
             topology.owner[gateway] = name
             if name not in topology.switches:
                 topology.switches.append(name)
@@ -148,7 +156,7 @@ def _gateways_in(router: Router, network: Network, topology: _Topology) -> list[
 
 def _behind_gateways(topology: _Topology, routers: Iterable[Router]) -> None:
     """Hosts for networks behind neighbours whose tables are missing."""
-    stubs = {name for name in topology.switches if name.startswith("via ")}
+    stubs = {name for name in topology.switches if name.startswith(_NEIGHBOUR)}
     for router in routers:
         for route in router.routes:
             ends = [topology.owner.get(h.gateway) for h in route.hops if h.gateway is not None]
@@ -200,13 +208,29 @@ def _hash_settings(router: Router | None) -> HashSettings | None:
     )
 
 
+class _Groups:
+    """Groups while they are collected; equal routes of a switch share one."""
+
+    def __init__(self) -> None:
+        self.start = [0]
+        self.links: list[int] = []
+        self.weights: list[int] = []
+        self.buckets: dict[int, NDArray[np.uint16]] = {}
+        self.known: dict[tuple[int, Network], int] = {}
+
+    def add(self, links: Iterable[int], weights: Iterable[int]) -> int:
+        """Number of a new group."""
+        self.links += links
+        self.weights += weights
+        self.start.append(len(self.links))
+        return len(self.start) - 2
+
+
 def _with_tables(
     fabric: Fabric, routers: dict[str, Router], topology: _Topology, number: dict[str, int]
 ) -> Fabric:
-    """Forwarding as the tables have it."""
-    start, links, weights = [0], [], []
-    buckets: dict[int, np.ndarray[tuple[int, ...], np.dtype[np.uint16]]] = {}
-    known: dict[tuple[int, Network], int] = {}
+    """Forwarding as the tables have it; switches without a table take the shortest paths."""
+    groups = _Groups()
     group_of = np.full_like(fabric.forwarding.group_of, -1)
     networks_of: dict[str, list[Network]] = {}
     for network, name in topology.subnets.items():
@@ -215,38 +239,54 @@ def _with_tables(
         edge = int(fabric.attachments.edge[host])
         if edge < 0:
             continue
-        addresses = fabric.addresses.explicit.get(host, ())
+        addresses = [*fabric.addresses.explicit.get(host, ())]
         for switch, switch_name in enumerate(topology.switches):
-            router = routers.get(switch_name)
-            if router is None or (fabric.attachments.switch[host] == switch).any():
+            if (fabric.attachments.switch[host] == switch).any():
                 continue
-            route = _lookup(router, [*addresses], networks_of.get(name, []))
-            if route is None or not route.hops:
+            router = routers.get(switch_name)
+            if router is None:
+                links, weights = fabric.group(switch, edge)
+                if len(links):
+                    group_of[switch, edge] = groups.add(links.tolist(), weights.tolist())
+                continue
+            route = _lookup(router, addresses, networks_of.get(name, []))
+            if route is None:
                 continue
             key = (switch, route.network)
-            if key not in known:
-                chosen = _usable(router, route)
-                if not chosen:
-                    continue
-                group = known[key] = len(start) - 1
-                for position in chosen:
-                    hop = route.hops[position]
-                    links.append(_link(fabric, switch_name, hop, route, topology, number))
-                    weights.append(hop.weight)
-                start.append(len(links))
-                if route.buckets is not None:
-                    buckets[group] = np.array(
-                        [chosen.index(b) for b in route.buckets if b in chosen], np.uint16
-                    )
-            group_of[switch, edge] = known[key]
+            if key not in groups.known:
+                groups.known[key] = _add_route(groups, fabric, router, route, topology, number)
+            group_of[switch, edge] = groups.known[key]
     forwarding = Forwarding(
-        np.array(start, np.int64),
-        np.array(links, np.int32),
-        np.array(weights, np.int64),
+        np.array(groups.start, np.int64),
+        np.array(groups.links, np.int32),
+        np.array(groups.weights, np.int64),
         group_of,
-        buckets,
+        groups.buckets,
     )
     return replace(fabric, forwarding=forwarding, routed=False)
+
+
+def _add_route(
+    groups: _Groups,
+    fabric: Fabric,
+    router: Router,
+    route: RouterRoute,
+    topology: _Topology,
+    number: dict[str, int],
+) -> int:
+    """The group of a route, -1 when it has no usable next hop."""
+    chosen = _usable(router, route)
+    if not chosen:
+        return -1
+    hops = [route.hops[i] for i in chosen]
+    group = groups.add(
+        [_link(fabric, router.name, hop, route, topology, number) for hop in hops],
+        [hop.weight for hop in hops],
+    )
+    if route.buckets is not None:
+        table = [chosen.index(b) for b in route.buckets if b in chosen]
+        groups.buckets[group] = np.array(table, np.uint16)
+    return group
 
 
 def _usable(router: Router, route: RouterRoute) -> list[int]:
