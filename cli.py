@@ -57,6 +57,12 @@ Examples:
   rocescope generate all-to-all -o traffic.pcap --fabric fat-tree:k=4 --message-size 64KiB
   rocescope generate incast -o traffic.pcap --fan-in 8 --spray 16 --snap 0
 """
+TUI_EXAMPLES = """\
+Examples:
+  rocescope tui capture.pcap.gz
+  rocescope tui leaf1-spine*.pcap
+  rocescope tui capture.pcapng --filter 'ip.src == 10.0.1.0/24'
+"""
 SCHEMA_EXAMPLES = """\
 Examples:
   rocescope schema > rocescope.schema.json
@@ -90,6 +96,7 @@ for _name, _help, _examples in (
     ("export", "Write one row per RoCE packet to a Parquet or Arrow file.", EXPORT_EXAMPLES),
     ("fabric", "Show, check and convert a fabric of switches and hosts.", FABRIC_EXAMPLES),
     ("generate", "Write traffic of a pattern as a pcap.", GENERATE_EXAMPLES),
+    ("tui", "Look at captures in the terminal UI.", TUI_EXAMPLES),
     ("schema", "Print the JSON Schema of the results of analyze.", SCHEMA_EXAMPLES),
 ):
     app.command(

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from ..analyzer.measures.series import SERIES_COLUMNS
 from ..analyzer.summarize import PARTIAL_VIEW_SHARE
-from ..analyzer.track import state as st
 from .snapshot import UNKNOWN, FlowColumns, PathColumns, Timeline
 
 if TYPE_CHECKING:
@@ -121,12 +120,13 @@ def _widths(
     group: NDArray[np.int64], weights: NDArray[np.float64], groups: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """exp(entropy of the weights) and sum of the weights per group; 0 for empty ones."""
-    total = np.bincount(group, weights, groups)
+    total = np.bincount(group, weights, groups).astype(np.float64)
     share = weights / np.maximum(total[group], 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(share > 0, -share * np.log(share), 0.0)
-    width = np.exp(np.bincount(group, part, groups))
-    return np.where(total > 0, width, 0.0), total
+    width: NDArray[np.float64] = np.exp(np.bincount(group, part, groups))
+    width[total == 0] = 0.0
+    return width, total
 
 
 def timeline(totals: Totals) -> Timeline:

@@ -144,20 +144,24 @@ def _names(node: Node) -> Iterator[Text]:
 def _mask(node: Node, snapshot: Snapshot) -> Mask:
     match node:
         case Junction(conjunction, operands):
-            ufunc = np.logical_and if conjunction else np.logical_or
-            result: Mask = ufunc.reduce([_mask(operand, snapshot) for operand in operands])
-            return result
+            masks = [_mask(operand, snapshot) for operand in operands]
+            return ~_any([~mask for mask in masks]) if conjunction else _any(masks)
         case Negation(operand):
             return ~_mask(operand, snapshot)
         case Comparison(field, symbol, value):
             return _compared(field, symbol, value, snapshot)
         case Membership(field, ranges):
-            return np.logical_or.reduce([_between(field, a, b, snapshot) for a, b in ranges])
+            return _any([_between(field, a, b, snapshot) for a, b in ranges])
         case Presence(field):
             known = FLOW_FIELDS.get(field.text.lower())
             if known is None:
                 raise UsageError(f"filter: compare {field.text} with something, as {field.text} ==")
             return np.asarray(known.values(snapshot) > 0)
+
+
+def _any(masks: list[Mask]) -> Mask:
+    result: Mask = np.logical_or.reduce(masks)
+    return result
 
 
 def _compared(field: Text, symbol: str, value: Text, snapshot: Snapshot) -> Mask:
@@ -188,7 +192,7 @@ def _number(name: str, value: Text, snapshot: Snapshot) -> tuple[NDArray[Any], f
     """The values to compare, shares when `value` is in percent, and the number."""
     found = _NUMBER.fullmatch(value.text)
     if not found:
-        raise UsageError(f"filter: {name} takes a number such as 10, 5k, 1% or 0x11, not {value.text!r}")
+        raise UsageError(f"filter: {name} takes a number (10, 5k, 1%, 0x11), not {value.text!r}")
     values = FLOW_FIELDS[name].values(snapshot)
     if found[1]:
         return values, int(found[1], 16)
@@ -211,12 +215,10 @@ def _equal(name: str, value: Text, snapshot: Snapshot) -> Mask:
         network = ip_network(value.text, strict=False)
     except ValueError:
         raise UsageError(f"filter: {value.text!r} is not an address or a network") from None
-    inside = np.array(
-        [(a := ip_address(t)).version == network.version and a in network for t in snapshot.addresses],
-        np.bool_,
-    )
+    known = map(ip_address, snapshot.addresses)
+    inside = np.array([a.version == network.version and a in network for a in known], np.bool_)
     hits = [inside[getattr(flows, column)] for column in _ADDRESSES[name]]
-    return np.logical_or.reduce(hits)
+    return _any(hits)
 
 
 def _search(word: str, snapshot: Snapshot) -> Mask:

@@ -73,6 +73,7 @@ class Session:
         self._clock = clock
         self._feed: Feed | None = None
         self._thread: threading.Thread | None = None
+        self.name, self.kind = name, kind
         self._source = SourceState(name, kind)
         self._error = ""
         self._before: tuple[float, NDArray[np.int64], int, int] | None = None

@@ -169,9 +169,7 @@ class Snapshot:
     def key(self, flow: int) -> FlowKey:
         """The identity of a flow."""
         f = self.flows
-        return FlowKey(
-            self.addresses[f.src[flow]], self.addresses[f.dst[flow]], int(f.qp[flow])
-        )
+        return FlowKey(self.addresses[f.src[flow]], self.addresses[f.dst[flow]], int(f.qp[flow]))
 
     def find(self, key: FlowKey | None) -> int | None:
         """The index of a flow, None when it is not there (any more)."""

@@ -1,0 +1,148 @@
+"""Every key is a named action, declared once here.
+
+From this table come the key bindings, the footer, the help, the command palette,
+the names for the key map in the configuration file, and docs/tui.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual.binding import Binding, BindingType
+
+SCREENS = (
+    ("qps", "QPs"),
+    ("paths", "Paths"),
+    ("reorder", "Reorder"),
+    ("recovery", "Recovery"),
+    ("packets", "Packets"),
+    ("events", "Events"),
+    ("replay", "Replay"),
+    ("fabric", "Fabric"),
+    ("doctor", "Doctor"),
+)
+"""Names and titles of the screens, in the order of their number keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something a key does."""
+
+    name: str
+    keys: str
+    """Comma separated, as in the key map of the configuration file."""
+    label: str
+    """A word or two for the footer."""
+    help: str
+    screens: tuple[str, ...] = ()
+    """Where it works; empty for everywhere."""
+    footer: bool = False
+
+    @property
+    def target(self) -> str:
+        """What Textual calls."""
+        return f"screen.{self.name}" if self.screens else f"app.{self.name}"
+
+
+def _go(number: int, name: str, title: str) -> Action:
+    return Action(f"go('{name}')", str(number), title, f"Go to the screen {title}")
+
+
+_FLOWS = ("qps", "paths")
+_OF_A_FLOW = ("qps", "paths", "reorder", "recovery", "packets")
+
+ACTIONS: tuple[Action, ...] = (
+    Action(
+        "deeper",
+        "enter",
+        "deeper",
+        "Go deeper into what the cursor is on",
+        ("qps", "paths", "reorder", "recovery", "events", "replay"),
+        True,
+    ),
+    Action("back", "escape", "back", "Go back to where you came from"),
+    Action("filter", "slash", "filter", "Filter flows or packets", footer=True),
+    Action("sort", "s", "sort", "Sort by the next column", ("qps",), True),
+    Action("sort_back", "shift+tab,<", "sort back", "Sort by the column before", ("qps",)),
+    Action("reverse", "S,upper_s", "reverse", "Reverse the order", ("qps",)),
+    Action("everything", "a", "all flows", "Show or hide flows that carry no data", _FLOWS),
+    Action(
+        "path_key",
+        "p",
+        "path key",
+        "Tell paths apart by source port or by tap",
+        ("qps", "paths"),
+        True,
+    ),
+    Action(
+        "measure", "v", "measure", "Show bytes, packets, CE marks or late packets", ("paths",), True
+    ),
+    Action("rows", "r", "rows", "One row per QP, host pair or host", ("paths",), True),
+    Action("view", "o", "view", "RFC 4737, RFC 5236 or recovery view", ("reorder",), True),
+    Action("next_late", "n", "next odd", "Next packet that is not in order", ("packets",), True),
+    Action(
+        "previous_late",
+        "N,upper_n",
+        "previous odd",
+        "Previous packet that is not in order",
+        ("packets",),
+    ),
+    Action(
+        "odd_only", "l", "odd only", "Show only packets that are not in order", ("packets",), True
+    ),
+    Action("mark", "m", "mark", "Mark the flow or packet", _OF_A_FLOW, True),
+    Action("comment", "semicolon", "comment", "Write a comment on the flow or packet", _OF_A_FLOW),
+    Action("compare", "c", "compare", "Compare the marked flows", ("qps", "paths")),
+    Action("freeze", "space", "freeze", "Freeze the screen, not the capture", footer=True),
+    Action("earlier", "left_square_bracket", "earlier", "Move the time window back"),
+    Action("later", "right_square_bracket", "later", "Move the time window forward"),
+    Action("shorter", "left_curly_bracket", "shorter", "Halve the time window"),
+    Action("longer", "right_curly_bracket", "longer", "Double the time window"),
+    Action("go_to_time", "t", "go to time", "Look at a moment: seconds from the start"),
+    Action("export", "e", "export", "Save as pcapng, Parquet, JSON or SVG", footer=True),
+    Action("copy_filter", "y", "copy filter", "Copy the Wireshark filter of the flow"),
+    Action("copy_command", "Y,upper_y", "copy command", "Copy the rocescope command line"),
+    Action("open_file", "ctrl+f", "open", "Open a capture file"),
+    Action("jump", "ctrl+o", "jump", "Jump to a part of the screen by its letter"),
+    Action("command_palette", "colon,ctrl+p", "palette", "All commands by name"),
+    Action("help", "question_mark", "help", "All keys", footer=True),
+    Action("quit", "q", "quit", "Leave", footer=True),
+    *(_go(number, name, title) for number, (name, title) in enumerate(SCREENS, 1)),
+)
+
+
+def actions_of(screen: str) -> list[Action]:
+    """The actions that work on a screen, its own first."""
+    own = [a for a in ACTIONS if screen in a.screens]
+    return own + [a for a in ACTIONS if not a.screens]
+
+
+def bindings(actions: list[Action]) -> list[BindingType]:
+    """Key bindings; the action's name is what a key map refers to."""
+    return [
+        Binding(
+            a.keys,
+            a.target.partition(".")[2] if a.screens else a.target,
+            a.label,
+            show=a.footer,
+            id=a.name,
+        )
+        for a in actions
+    ]
+
+
+def shown_key(action: Action) -> str:
+    """The first key of an action as people read it."""
+    first = action.keys.split(",")[0]
+    named = {
+        "slash": "/",
+        "semicolon": ";",
+        "colon": ":",
+        "question_mark": "?",
+        "left_square_bracket": "[",
+        "right_square_bracket": "]",
+        "left_curly_bracket": "{",
+        "right_curly_bracket": "}",
+        "escape": "esc",
+    }
+    return named.get(first, first.replace("ctrl+", "^"))

@@ -1,0 +1,312 @@
+"""The application: wires the session to the screens and does what works everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from textual import work
+from textual.app import App
+from textual.binding import Binding
+from textual.screen import Screen
+
+from ..analyzer.errors import RocescopeError
+from ..analyzer.results import Flow
+from . import human
+from .actions import ACTIONS, bindings
+from .messages import FlowSelected, FocusReady, SnapshotReady
+from .screens import registry
+from .screens.base import RoceScreen
+from .screens.prompts import FilterPrompt, TextPrompt
+from .session import Session
+from .snapshot import PathColumns, Snapshot, SourceState
+
+REFRESH_S = 0.25
+
+
+class RocescopeApp(App[None]):
+    """All screens over one session."""
+
+    TITLE = "rocescope"
+    CSS_PATH = "app.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS = [
+        *bindings([a for a in ACTIONS if not a.screens]),
+        Binding("ctrl+c", "quit", show=False, priority=True, system=True),
+    ]
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[None]]]] = registry.modes()
+    DEFAULT_MODE = "qps"
+
+    def __init__(self, session: Session, refresh_s: float | None = REFRESH_S) -> None:
+        super().__init__()
+        self.session = session
+        self.snapshot = Snapshot(SourceState(session.name, session.kind))
+        self.record: Flow | None = None
+        """Everything about the selected flow."""
+        self.frozen = False
+        self.path_key = "entropy"
+        self.everything = False
+        self._trail: list[str] = []
+        self._refresh_s = refresh_s
+        self._building = False
+        self._stale = False
+
+    # --- data in --------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        self.session.start()
+        self.request_snapshot()
+        if self._refresh_s:
+            self.set_interval(self._refresh_s, self._tick)
+
+    def on_unmount(self) -> None:
+        self.session.close()
+
+    def _tick(self) -> None:
+        if self.session.running or self.snapshot.source.running:
+            self.request_snapshot()
+
+    def request_snapshot(self) -> None:
+        """Have a new snapshot made, unless one is under way: then once more after it."""
+        if self._building:
+            self._stale = True
+            return
+        self._building, self._stale = True, False
+        self._build()
+
+    @work(thread=True, group="snapshot", exit_on_error=False)
+    def _build(self) -> None:
+        try:
+            snapshot = self.session.snapshot()
+        finally:
+            self._building = False
+        self.post_message(SnapshotReady(snapshot))
+
+    def on_snapshot_ready(self, message: SnapshotReady) -> None:
+        if not self.frozen:
+            self.show(message.snapshot)
+        if self._stale:
+            self.request_snapshot()
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Make a snapshot the current one and draw it."""
+        self.snapshot = snapshot
+        self._fetch_record()
+        self._redraw()
+
+    def _redraw(self) -> None:
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, RoceScreen):
+                screen.redraw()
+                return
+
+    def on_flow_selected(self, message: FlowSelected) -> None:
+        changed = self.session.selected != message.key
+        self.session.selected = message.key
+        if changed or self.record is None:
+            self._fetch_record()
+
+    @work(thread=True, exclusive=True, group="record", exit_on_error=False)
+    def _fetch_record(self) -> None:
+        self.post_message(FocusReady(self.session.focus()))
+
+    def on_focus_ready(self, message: FocusReady) -> None:
+        if message.flow != self.record:
+            self.record = message.flow
+            self._redraw()
+
+    # --- what screens ask -------------------------------------------------------
+
+    def paths(self) -> PathColumns:
+        """The paths by the chosen key."""
+        return self.snapshot.paths.get(self.path_key) or self.snapshot.paths["entropy"]
+
+    def shown_flows(self) -> NDArray[np.int64]:
+        """Flows that pass the filter; those without data only if asked for."""
+        mask = self.session.filter.mask(self.snapshot)
+        if not self.everything:
+            data = self.snapshot.carries_data()
+            if data.any():
+                mask = mask & data
+        return np.flatnonzero(mask)
+
+    @property
+    def visible_count(self) -> int:
+        """How many flows are shown."""
+        return len(self.shown_flows())
+
+    def window_text(self) -> str:
+        """The time window, from the start of the capture."""
+        window, whole = self.session.window, self.session.whole()
+        if window is None or whole is None:
+            return ""
+        low, high = (human.duration(max(0, t - whole[0])) for t in window)
+        return f"{low} to {high}"
+
+    # --- moving about --------------------------------------------------------------
+
+    def action_go(self, name: str) -> None:
+        """To a screen by its number; the way back is kept."""
+        if name in registry.SCREENS and self.current_mode != name:
+            self._trail.append(self.current_mode)
+            self.switch_mode(name)
+
+    def go_deeper(self, name: str) -> None:
+        """What enter does."""
+        self.action_go(name)
+
+    async def action_back(self) -> None:
+        if self._trail:
+            self.switch_mode(self._trail.pop())
+        elif self.current_mode != "qps":
+            self.switch_mode("qps")
+        elif self.session.filter_text:
+            self._set_filter("")
+
+    def action_help(self) -> None:
+        from .screens.help import HelpScreen
+
+        self.push_screen(HelpScreen(self.current_mode))
+
+    # --- filter, window, freeze ---------------------------------------------------
+
+    def action_filter(self) -> None:
+        self.push_screen(FilterPrompt(self.session.filter_text), self._set_filter)
+
+    def _set_filter(self, text: str | None) -> None:
+        if text is None:
+            return
+        try:
+            again = self.session.set_filter(text)
+        except RocescopeError as error:
+            self.notify(str(error), severity="error", markup=False)
+            return
+        if again:
+            self.request_snapshot()
+        self._redraw()
+
+    def action_freeze(self) -> None:
+        self.frozen = not self.frozen
+        if not self.frozen:
+            self.request_snapshot()
+        self._redraw()
+
+    def action_earlier(self) -> None:
+        self._move_window(-0.5)
+
+    def action_later(self) -> None:
+        self._move_window(0.5)
+
+    def action_shorter(self) -> None:
+        self._scale_window(0.5)
+
+    def action_longer(self) -> None:
+        self._scale_window(2.0)
+
+    def _move_window(self, by: float) -> None:
+        whole = self.session.whole()
+        if whole is None:
+            return
+        if self.session.window is None:  # the first half to begin with
+            self._scale_window(0.5)
+            return
+        low, high = self.session.window
+        step = int((high - low) * by)
+        step = max(whole[0] - low, min(step, whole[1] - high))
+        self._set_window(low + step, high + step)
+
+    def _scale_window(self, by: float) -> None:
+        whole = self.session.whole()
+        if whole is None:
+            return
+        low, high = self.session.window or whole
+        length = max(1_000, int((high - low) * by))
+        if length >= whole[1] - whole[0]:
+            self._set_window(None, None)
+            return
+        low = min(low, whole[1] - length)
+        self._set_window(low, low + length)
+
+    def _set_window(self, low: int | None, high: int | None) -> None:
+        if self.session.kind == "live":
+            self.notify("A live session has no time window yet: record it and open the file")
+            return
+        self.session.set_window(None if low is None or high is None else (low, high))
+        self.request_snapshot()
+
+    def action_go_to_time(self) -> None:
+        def go(text: str | None) -> None:
+            whole = self.session.whole()
+            if not text or whole is None:
+                return
+            try:
+                at = whole[0] + int(float(text) * 1e9)
+            except ValueError:
+                self.notify(f"{text!r} is no number of seconds", severity="error", markup=False)
+                return
+            low, high = self.session.window or (whole[0], whole[0] + (whole[1] - whole[0]) // 4)
+            half = (high - low) // 2
+            self._set_window(max(whole[0], at - half), at + half)
+
+        self.push_screen(TextPrompt("go to time, seconds from the start"), go)
+
+    # --- paths, marks, comments -------------------------------------------------------
+
+    def next_path_key(self) -> None:
+        """The next way to tell paths apart."""
+        keys = list(self.snapshot.paths)
+        now = keys.index(self.path_key) if self.path_key in keys else 0
+        self.path_key = keys[(now + 1) % len(keys)]
+        if len(keys) == 1:
+            self.notify("Only source ports tell paths apart in one capture of one tap")
+        self._redraw()
+
+    def toggle_everything(self) -> None:
+        """Show or hide flows without data."""
+        self.everything = not self.everything
+        self._redraw()
+
+    def toggle_mark(self) -> None:
+        """Mark the selected flow."""
+        if self.session.selected is not None:
+            self.session.marks.toggle(self.session.selected)
+            self._redraw()
+
+    def comment_flow(self) -> None:
+        """Ask for a comment on the selected flow."""
+        key = self.session.selected
+        if key is None:
+            return
+
+        def keep(text: str | None) -> None:
+            if text is not None:
+                self.session.marks.flows[key] = text
+                self._redraw()
+
+        before = self.session.marks.flows.get(key, "")
+        self.push_screen(TextPrompt("comment on this flow", before), keep)
+
+    def compare(self) -> None:
+        """Show the marked flows side by side."""
+        from .screens.compare import CompareScreen
+
+        marked = [f for f in map(self.snapshot.find, self.session.marks.flows) if f is not None]
+        if len(marked) < 2:
+            self.notify("Mark two flows with m, then compare them with c")
+            return
+        self.push_screen(CompareScreen(self.snapshot, self.paths(), marked))
+
+    # --- the way out ----------------------------------------------------------------
+
+    def action_copy_filter(self) -> None:
+        if self.session.selected is not None:
+            self._copy(self.session.wireshark_filter(self.session.selected))
+
+    def action_copy_command(self) -> None:
+        self._copy(self.session.command_line(self.session.selected))
+
+    def _copy(self, text: str) -> None:
+        self.copy_to_clipboard(text)
+        self.notify(text, title="copied", markup=False)

@@ -1,0 +1,109 @@
+"""What all screens share: line 1, the tabs, the sentence, the body, the keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from .. import human
+from ..actions import ACTIONS, actions_of, bindings, shown_key
+from ..snapshot import FlowKey, Snapshot
+from ..widgets.topbar import Tabs, TopBar
+
+if TYPE_CHECKING:
+    from ..app import RocescopeApp
+
+
+class Verdict(Static):
+    """One sentence that answers."""
+
+
+class Hints(Static):
+    """The keys of this screen, as many as fit."""
+
+    def show(self, screen: str) -> None:
+        """Draw the footer from the registry."""
+        width = (self.size.width or 80) - 1
+        text = Text(" ")
+        for action in actions_of(screen):
+            if not action.footer:
+                continue
+            key = shown_key(action)
+            if len(text.plain) + len(key) + len(action.label) + 3 > width:
+                continue
+            begin = len(text.plain)
+            text.append(key, "bold")
+            text.append(f" {action.label}")
+            text.apply_meta({"@click": action.target}, begin, len(text.plain))
+            text.append("  ")
+        self.update(text)
+
+
+def own_bindings(screen: str) -> list[BindingType]:
+    """The keys of one screen's own actions."""
+    return bindings([action for action in ACTIONS if screen in action.screens])
+
+
+class RoceScreen(Screen[None]):
+    """A screen over snapshots: subclasses give `name_`, `BINDINGS`, `body` and `draw`."""
+
+    name_: ClassVar[str] = ""
+
+    def compose(self) -> ComposeResult:
+        yield TopBar(id="topbar")
+        yield Tabs(id="tabs")
+        yield Verdict(id="verdict")
+        yield from self.body()
+        yield Hints(id="hints")
+
+    def body(self) -> ComposeResult:
+        """The widgets between the sentence and the keys."""
+        yield Widget()
+
+    def draw(self, snapshot: Snapshot) -> str:
+        """Show a snapshot; returns the sentence of the first line."""
+        raise NotImplementedError
+
+    @property
+    def roce(self) -> RocescopeApp:
+        """The app with its own type."""
+        return cast("RocescopeApp", self.app)
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(self.redraw)
+
+    def on_screen_resume(self) -> None:
+        self.call_after_refresh(self.redraw)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.redraw)
+
+    def redraw(self) -> None:
+        """Show the app's snapshot."""
+        if not self.is_attached or not self.query(TopBar):
+            return
+        app = self.roce
+        snapshot = app.snapshot
+        window = app.window_text()
+        self.query_one(TopBar).show(snapshot, app.path_key, app.frozen, window, app.session.name)
+        counts = {"qps": int(app.visible_count), "events": len(snapshot.events)}
+        self.query_one(Tabs).show(self.name_, counts)
+        self.query_one(Hints).show(self.name_)
+        sentence = self.draw(snapshot)
+        self.query_one(Verdict).update(Text(f" {sentence}", "bold", overflow="ellipsis"))
+
+    def flow_title(self) -> str:
+        """The selected flow, as a heading."""
+        key = self.roce.session.selected
+        return "no flow chosen" if key is None else flow_name(key)
+
+
+def flow_name(key: FlowKey) -> str:
+    """`10.0.0.1 > 10.0.0.2 0x000011`"""
+    return f"{key.src} > {key.dst} {human.queue_pair(key.qp)}"

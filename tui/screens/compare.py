@@ -1,0 +1,45 @@
+"""The marked flows side by side, one column each."""
+
+from __future__ import annotations
+
+from rich.table import Table
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from .. import human
+from ..snapshot import PathColumns, Snapshot
+from .qps import COLUMNS, flow_cells
+
+MOST = 4
+
+
+class CompareScreen(ModalScreen[None]):
+    """Up to four flows."""
+
+    BINDINGS = [Binding("escape,c,q", "dismiss", show=False)]
+
+    def __init__(self, snapshot: Snapshot, paths: PathColumns, flows: list[int]) -> None:
+        super().__init__()
+        self._snapshot, self._paths, self._flows = snapshot, paths, flows[:MOST]
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="help"):
+            yield Static(self._table())
+
+    def _table(self) -> Table:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        table.add_column("")
+        cells = [flow_cells(self._snapshot, self._paths, f) for f in self._flows]
+        for f in self._flows:
+            table.add_column(human.queue_pair(int(self._snapshot.flows.qp[f])), justify="right")
+        for index, column in enumerate(COLUMNS):
+            shown = [row_cells[index] for row_cells in cells]
+            values = [cell if isinstance(cell, str) else cell[0] for cell in shown]
+            differ = len(set(values)) > 1
+            row = [Text(value, "bold" if differ else "dim") for value in values]
+            table.add_row(column.title.capitalize(), *row)
+        return table

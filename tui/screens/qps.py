@@ -1,0 +1,267 @@
+"""Screen 1: every flow, its rate, how it sprays and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from ...analyzer.opcodes import TRANSPORT_NAMES
+from .. import human, sentences
+from ..human import UNICODE
+from ..messages import FlowSelected
+from ..snapshot import UNKNOWN, PathColumns, Snapshot
+from ..widgets.grid import Cell, Grid, GridColumn
+from .base import RoceScreen, own_bindings
+
+MAX_BARS = 16
+
+COLUMNS = (
+    GridColumn("src", "SOURCE", 10, grows=True),
+    GridColumn("dst", "DESTINATION", 10, grows=True),
+    GridColumn("qp", "QP", 8),
+    GridColumn("transport", "TYPE", 4, priority=9),
+    GridColumn("rate", "b/s", 7, True),
+    GridColumn("packets", "PACKETS", 8, True, 5),
+    GridColumn("bytes", "BYTES", 7, True, 7),
+    GridColumn("paths", "PATHS", 5, True, 6),
+    GridColumn("width", "WIDTH", 7, True),
+    GridColumn("spray", "SPRAY (bar=path)", MAX_BARS, priority=2),
+    GridColumn("late", "LATE %", 6, True),
+    GridColumn("extent", "EXT", 5, True, 4),
+    GridColumn("resent", "RESENT", 6, True, 1),
+    GridColumn("lost", "LOST", 5, True, 6),
+    GridColumn("naks", "NAK", 4, True, 3),
+    GridColumn("cnps", "CNP", 5, True, 4),
+    GridColumn("ce", "CE %", 6, True, 8),
+    GridColumn("activity", "BYTES OVER TIME", 16, priority=10),
+)
+
+Values = Callable[[Snapshot, PathColumns], NDArray[Any]]
+_SORTS: dict[str, Values] = {
+    "src": lambda s, p: s.flows.src,
+    "dst": lambda s, p: s.flows.dst,
+    "qp": lambda s, p: s.flows.qp,
+    "transport": lambda s, p: s.flows.transport,
+    "rate": lambda s, p: s.flows.rate,
+    "packets": lambda s, p: s.flows.packets,
+    "bytes": lambda s, p: s.flows.wire_bytes,
+    "paths": lambda s, p: p.seen(),
+    "width": lambda s, p: p.width,
+    "late": lambda s, p: s.flows.late / np.maximum(s.flows.arrivals, 1),
+    "extent": lambda s, p: s.flows.max_extent,
+    "resent": lambda s, p: s.flows.retransmitted,
+    "lost": lambda s, p: s.flows.missing,
+    "naks": lambda s, p: s.flows.naks + s.flows.rnr_naks,
+    "cnps": lambda s, p: s.flows.cnps,
+    "ce": lambda s, p: s.flows.ecn_marked / np.maximum(s.flows.packets, 1),
+}
+
+
+class QpsScreen(RoceScreen):
+    """The table of flows."""
+
+    name_ = "qps"
+    BINDINGS = own_bindings("qps")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._order: NDArray[np.int64] = np.zeros(0, np.int64)
+
+    def body(self) -> ComposeResult:
+        grid = Grid(COLUMNS, id="flows")
+        grid.sorted_by = "rate"
+        grid.empty = "no flow passes"
+        yield grid
+        yield Static(id="detail")
+
+    def draw(self, snapshot: Snapshot) -> str:
+        app = self.roce
+        grid = self.query_one("#flows", Grid)
+        paths = app.paths()
+        visible = app.shown_flows()
+        values = _SORTS[grid.sorted_by](snapshot, paths)[visible]
+        order = visible[np.argsort(values, kind="stable")]
+        self._order = order[::-1] if grid.descending else order
+        marks = app.session.marks.flows
+        keys = app.session
+        grid.show(
+            len(self._order),
+            lambda row: flow_cells(snapshot, paths, int(self._order[row])),
+            lambda row: "*" if marks and snapshot.key(int(self._order[row])) in marks else " ",
+        )
+        at = snapshot.find(keys.selected)
+        where = np.flatnonzero(self._order == (-1 if at is None else at))
+        if len(where):
+            grid.put_cursor(int(where[0]))
+        elif len(self._order):
+            self.post_message(FlowSelected(snapshot.key(int(self._order[grid.cursor]))))
+        self._detail(snapshot)
+        text = sentences.queue_pairs(snapshot, paths)
+        if app.session.filter_text:
+            text = f"/ {app.session.filter_text} ({len(self._order)}): {text}"
+        return text
+
+    def _detail(self, snapshot: Snapshot) -> None:
+        app = self.roce
+        at = snapshot.find(app.session.selected)
+        panel = self.query_one("#detail", Static)
+        if at is None:
+            panel.update("")
+            return
+        flows = snapshot.flows
+        first = Text(f" {human.queue_pair(int(flows.qp[at]))}", "bold")
+        mtu = int(flows.path_mtu[at])
+        first.append(f"  {TRANSPORT_NAMES[flows.transport[at]]}", "")
+        first.append(f", path MTU {mtu}" if mtu else ", path MTU unknown")
+        peer = int(flows.peer[at])
+        first.append(
+            f", peer {human.queue_pair(int(flows.qp[peer]))}" if peer >= 0 else ", unpaired"
+        )
+        if snapshot.activity.shape[0] and at < snapshot.activity.shape[1]:
+            bins = snapshot.activity[:, at].tolist()
+            width = max(10, min(60, self.size.width - len(first.plain) - 24))
+            first.append("  bytes ")
+            first.append(UNICODE.sparkline(bins, width), "cyan")
+            span = human.duration(snapshot.activity_bin_ns * len(bins))
+            first.append(f" {span}", "dim")
+        focus = app.record
+        second = Text(" ")
+        comment = app.session.marks.flows.get(snapshot.key(at))
+        if comment:
+            second.append(f"; {comment}  ", "yellow")
+        if focus is not None and focus.dest_qp == int(flows.qp[at]):
+            done = focus.message_statistics.completion_ns
+            second.append(f"{human.counted(focus.messages, 'message')}")
+            if done and done.count:
+                second.append(
+                    f" completed in {human.duration(done.p50)}, p99 {human.duration(done.p99)}"
+                )
+            if focus.notes:
+                second.append(f"  {focus.notes[0]}", "dim")
+        panel.update(Text("\n").join([first, second]))
+
+    @on(Grid.Moved, "#flows")
+    def _moved(self, event: Grid.Moved) -> None:
+        if event.row < len(self._order):
+            key = self.roce.snapshot.key(int(self._order[event.row]))
+            self.post_message(FlowSelected(key))
+            self.roce.session.selected = key
+            self._detail(self.roce.snapshot)
+
+    @on(Grid.HeaderClicked, "#flows")
+    def _clicked(self, event: Grid.HeaderClicked) -> None:
+        grid = event.grid
+        if event.key in _SORTS:
+            if grid.sorted_by == event.key:
+                grid.descending = not grid.descending
+            grid.sorted_by = event.key
+            self.redraw()
+
+    def on_grid_chosen(self) -> None:
+        self.action_deeper()
+
+    def action_deeper(self) -> None:
+        self.roce.go_deeper("packets")
+
+    def action_sort(self, step: int = 1) -> None:
+        grid = self.query_one("#flows", Grid)
+        names = list(_SORTS)
+        grid.sorted_by = names[(names.index(grid.sorted_by) + step) % len(names)]
+        self.redraw()
+
+    def action_sort_back(self) -> None:
+        self.action_sort(-1)
+
+    def action_reverse(self) -> None:
+        grid = self.query_one("#flows", Grid)
+        grid.descending = not grid.descending
+        self.redraw()
+
+    def action_everything(self) -> None:
+        self.roce.toggle_everything()
+
+    def action_path_key(self) -> None:
+        self.roce.next_path_key()
+
+    def action_mark(self) -> None:
+        self.roce.toggle_mark()
+
+    def action_comment(self) -> None:
+        self.roce.comment_flow()
+
+    def action_compare(self) -> None:
+        self.roce.compare()
+
+
+def count(value: int) -> str:
+    """A count, `?` where this capture cannot tell."""
+    return human.UNKNOWN if value == UNKNOWN else human.count(value)
+
+
+def flow_cells(snapshot: Snapshot, paths: PathColumns, f: int) -> Sequence[Cell]:
+    """One row, in the order of COLUMNS."""
+    flows = snapshot.flows
+    rows = paths.of(f)
+    seen = rows.stop - rows.start
+    late, arrivals = int(flows.late[f]), int(flows.arrivals[f])
+    resent, lost = int(flows.retransmitted[f]), int(flows.missing[f])
+    naks = int(flows.naks[f] + flows.rnr_naks[f])
+    ce = int(flows.ecn_marked[f])
+    width = float(paths.width[f]) if f < len(paths.width) else 0.0
+    activity: Cell = ""
+    if f < snapshot.activity.shape[1] if snapshot.activity.ndim == 2 else False:
+        activity = (UNICODE.sparkline(snapshot.activity[:, f].tolist(), 16), "accent")
+    return (
+        snapshot.addresses[flows.src[f]],
+        snapshot.addresses[flows.dst[f]],
+        human.queue_pair(int(flows.qp[f])),
+        TRANSPORT_NAMES[flows.transport[f]],
+        human.rate(float(flows.rate[f])).removesuffix("b/s").rstrip() or "0",
+        human.count(int(flows.packets[f])),
+        human.size(int(flows.wire_bytes[f])).removesuffix("B").rstrip(),
+        str(seen),
+        f"{width:.1f}/{seen}",
+        (spray(paths, f), "accent"),
+        share(late, arrivals),
+        str(int(flows.max_extent[f])) if late > 0 else "0" if late == 0 else human.UNKNOWN,
+        bad(resent),
+        bad(lost),
+        bad(naks),
+        bad(int(flows.cnps[f])),
+        share(ce, int(flows.packets[f])) if ce else "0",
+        activity,
+    )
+
+
+def bad(value: int) -> Cell:
+    """A count that should be 0."""
+    return (count(value), "bad") if value > 0 else (count(value), "dim")
+
+
+def share(part: int, of: int) -> Cell:
+    """A share in percent that should be 0."""
+    if part == UNKNOWN:
+        return (human.UNKNOWN, "dim")
+    if part == 0:
+        return ("0", "dim")
+    percent = 100 * part / max(of, 1)
+    return (f"{percent:.2f}" if percent >= 0.01 else "<0.01", "bad" if percent >= 1 else "warn")
+
+
+def spray(paths: PathColumns, f: int) -> str:
+    """One bar per path in the order of their keys, height relative to the busiest."""
+    rows = paths.of(f)
+    loads = paths.wire_bytes[rows]
+    if len(loads) > MAX_BARS:  # neighbours are added up
+        edges = np.arange(MAX_BARS) * len(loads) // MAX_BARS
+        loads = np.add.reduceat(loads, edges)
+    if not len(loads):
+        return ""
+    return UNICODE.columns(loads.tolist()).replace(" ", "·")

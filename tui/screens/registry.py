@@ -1,0 +1,26 @@
+"""Which screens there are; each is imported when it is first shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from textual.screen import Screen
+
+SCREENS = {
+    "qps": "QpsScreen",
+}
+"""Module under `screens` and class of each screen."""
+
+
+def modes() -> dict[str, str | Callable[[], Screen[None]]]:
+    """The modes of the app: how to make each screen."""
+    return {name: _maker(name, made) for name, made in SCREENS.items()}
+
+
+def _maker(module: str, name: str) -> Callable[[], Screen[None]]:
+    def make() -> Screen[None]:
+        screen: Screen[None] = getattr(import_module(f"{__package__}.{module}"), name)()
+        return screen
+
+    return make

@@ -1,0 +1,148 @@
+"""The first line of each screen: one sentence that answers, from the columns of a snapshot."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..analyzer.results import Flow
+from . import human
+from .snapshot import PathColumns, Snapshot
+from .verdicts import SPRAYS_FROM_WIDTH
+
+_WAY = {"entropy": "source port", "tap": "tap"}
+
+
+def _nothing(snapshot: Snapshot) -> str | None:
+    source = snapshot.source
+    if source.error:
+        return f"Stopped: {source.error}"
+    if len(snapshot.flows):
+        return None
+    if source.compiling:
+        return "Kernels are being compiled; this happens once per machine and takes some seconds."
+    if source.running:
+        return "Waiting for the first RoCE packet."
+    return f"No RoCE packet in {human.counted(source.frames, 'frame')}."
+
+
+def queue_pairs(snapshot: Snapshot, paths: PathColumns) -> str:
+    """How many flows use one path only and what they carry; then what went wrong."""
+    nothing = _nothing(snapshot)
+    if nothing:
+        return nothing
+    flows, data = snapshot.flows, snapshot.carries_data()
+    count = int(data.sum())
+    if not count:
+        return f"{human.counted(len(flows), 'flow')}, none of them carries data."
+    way = _WAY[paths.by]
+    narrow = data & (paths.width < SPRAYS_FROM_WIDTH)
+    everything = int(flows.wire_bytes[data].sum())
+    share = int(flows.wire_bytes[narrow].sum()) / everything if everything else 0.0
+    single = int(narrow.sum())
+    if single == count:
+        text = f"No flow sprays: each of {human.counted(count, 'flow')} keeps to one {way}"
+        if count == 1:
+            text = f"The one flow keeps to one {way}"
+    elif single:
+        uses, carry = ("uses", "carries") if single == 1 else ("use", "carry")
+        text = f"{single} of {count} flows {uses} one {way} only and {carry} "
+        text += f"{human.percent(share)} of the bytes"
+    else:
+        text = f"All {human.counted(count, 'flow')} spray, median width "
+        text += f"{float(np.median(paths.width[data])):.1f}"
+    troubles = []
+    for values, word in (
+        (flows.late, "late"),
+        (flows.retransmitted, "sent again"),
+        (flows.missing, "missing"),
+    ):
+        total = int(values[values > 0].sum())
+        if total:
+            troubles.append(f"{human.count(total)} {word}")
+    return f"{text}; {', '.join(troubles)}." if troubles else f"{text}; nothing late or lost."
+
+
+def busiest_path(names: list[str], loads: NDArray[np.int64], heaviest: tuple[str, int, int]) -> str:
+    """The busiest path over its fair share, and what it would carry without its heaviest flow.
+
+    heaviest: a flow's name, its path and its load there.
+    """
+    if not len(loads) or not loads.sum():
+        return "Nothing was carried."
+    if len(loads) == 1:
+        return f"Everything took one path, {names[0]}."
+    top = int(np.argmax(loads))
+    times = loads[top] / loads.mean()
+    text = f"Path {names[top]} carries {times:.2f} times its fair share"
+    name, path, load = heaviest
+    if path == top and times > 1.2 and load:
+        rest = loads.astype(float)
+        rest[top] -= load
+        if rest.sum():
+            text += f"; without {name} it would carry {rest[top] / rest.mean():.2f} times"
+    return f"{text}."
+
+
+def reordering(flow: Flow | None) -> str:
+    """What a receiver must hold."""
+    if flow is None:
+        return "Choose a flow on screen 1."
+    if flow.reordered_packets is None:
+        return flow.notes[0] if flow.notes else "The order of its packets is unknown."
+    record = flow.reordering
+    if not flow.reordered_packets or record is None:
+        return "Every packet of this flow arrived in order."
+    text = f"{human.percent(record.ratio)} of the packets arrive late"
+    held, size = record.held_packets, record.byte_offset
+    if held:
+        text += f"; to put 99 % of them in order a receiver must hold {held.p99:.0f} packets"
+        text += f" ({human.size(size.p99)})" if size else ""
+        text += f", {held.max:.0f} for all"
+    return f"{text}."
+
+
+def recovery(flow: Flow | None) -> str:
+    """What was lost and how long recovery took."""
+    if flow is None:
+        return "Choose a flow on screen 1."
+    again = flow.retransmitted_packets
+    if again is None:
+        return flow.notes[0] if flow.notes else "It has no sequence to show losses."
+    if not again and not flow.missing_packets:
+        return "Nothing was lost or sent again."
+    parts = []
+    if again:
+        text = f"{human.counted(again, 'packet')} sent again"
+        if flow.recovery.rewinds:
+            text += f" in {human.counted(flow.recovery.rewinds, 'rewind')}"
+        if flow.recovered_packets:
+            text += f" for {human.count(flow.recovered_packets)} lost before this tap"
+        parts.append(text)
+    if flow.missing_packets:
+        parts.append(f"{human.count(flow.missing_packets)} never seen")
+    wait = flow.recovery.nak_to_resend_ns or flow.recovery.timeout_ns
+    if wait and wait.count:
+        kind = "NAK" if flow.recovery.nak_to_resend_ns else "timeout"
+        parts.append(f"{kind} to resend p99 {human.duration(wait.p99)}")
+    return f"{'; '.join(parts)}."
+
+
+def events(snapshot: Snapshot) -> str:
+    """How many, of which kinds."""
+    nothing = _nothing(snapshot)
+    if nothing:
+        return nothing
+    seen = snapshot.events
+    if not seen:
+        return "Nothing worth a look happened."
+    kinds: dict[str, int] = {}
+    for event in seen:
+        kinds[event.kind] = kinds.get(event.kind, 0) + 1
+    listed = ", ".join(
+        f"{n} {kind.replace('_', ' ')}"
+        for kind, n in sorted(kinds.items(), key=lambda item: -item[1])
+    )
+    left = snapshot.events_omitted
+    more = f"; {human.count(left)} more not kept" if left else ""
+    return f"{human.counted(len(seen), 'event')}: {listed}{more}."

@@ -1,0 +1,243 @@
+"""A table that draws only the rows in view; a row's cells are made when it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+Cell: TypeAlias = str | tuple[str, str]
+"""Text, or text and the name of its style."""
+
+
+class GridColumn(NamedTuple):
+    """A column of the table."""
+
+    key: str
+    title: str
+    width: int
+    right: bool = False
+    priority: int = 0
+    """Where there is no room, columns of the highest number go first."""
+    grows: bool = False
+    """Takes the room that is left."""
+
+
+class Grid(ScrollView, can_focus=True):
+    """Rows of cells with one cursor."""
+
+    COMPONENT_CLASSES = {
+        "grid--header",
+        "grid--cursor",
+        "grid--dim",
+        "grid--good",
+        "grid--bad",
+        "grid--warn",
+        "grid--accent",
+        "grid--sorted",
+        "grid--mark",
+    }
+    BINDINGS = [
+        Binding("up,k", "move(-1)", show=False),
+        Binding("down,j", "move(1)", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("home,g", "move_to(0)", show=False),
+        Binding("end,G,upper_g", "move_to(-1)", show=False),
+    ]
+
+    cursor: reactive[int] = reactive(0, repaint=False)
+
+    class Moved(Message):
+        """The cursor is on another row."""
+
+        def __init__(self, grid: Grid, row: int) -> None:
+            super().__init__()
+            self.grid, self.row = grid, row
+
+        @property
+        def control(self) -> Grid:
+            return self.grid
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, Grid.Moved) and message.grid is self.grid
+
+    class Chosen(Moved):
+        """A row was clicked twice."""
+
+    class HeaderClicked(Message):
+        """A column's title was clicked."""
+
+        def __init__(self, grid: Grid, key: str) -> None:
+            super().__init__()
+            self.grid, self.key = grid, key
+
+        @property
+        def control(self) -> Grid:
+            return self.grid
+
+    def __init__(self, columns: Sequence[GridColumn], id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.columns = tuple(columns)
+        self.sorted_by = ""
+        self.descending = True
+        self.empty = ""
+        """What stands in a table without rows."""
+        self._rows = 0
+        self._cells: Callable[[int], Sequence[Cell]] = lambda row: ()
+        self._mark: Callable[[int], str] = lambda row: " "
+        self._fitting: tuple[int, list[tuple[int, int]]] = (-1, [])
+
+    def show(
+        self,
+        rows: int,
+        cells: Callable[[int], Sequence[Cell]],
+        mark: Callable[[int], str] | None = None,
+    ) -> None:
+        """Show other rows; `cells` makes one row's cells, in the order of all columns."""
+        self._rows, self._cells = rows, cells
+        if mark is not None:
+            self._mark = mark
+        self.virtual_size = Size(max(self.size.width, 1), rows + 1)
+        self.set_reactive(Grid.cursor, max(0, min(self.cursor, rows - 1)))
+        self.refresh()
+
+    def set_columns(self, columns: Sequence[GridColumn]) -> None:
+        """Show other columns."""
+        self.columns = tuple(columns)
+        self._fitting = (-1, [])
+
+    @property
+    def row_count(self) -> int:
+        """Rows there are."""
+        return self._rows
+
+    def put_cursor(self, row: int) -> None:
+        """Move the cursor without telling anyone."""
+        self.set_reactive(Grid.cursor, max(0, min(row, self._rows - 1)))
+        self._scroll_to_cursor()
+        self.refresh()
+
+    def watch_cursor(self) -> None:
+        self._scroll_to_cursor()
+        self.refresh()
+        if self._rows:
+            self.post_message(self.Moved(self, self.cursor))
+
+    def _scroll_to_cursor(self) -> None:
+        height = max(1, self.size.height - 1)
+        top = int(self.scroll_offset.y)
+        if self.cursor < top:
+            self.scroll_to(y=self.cursor, animate=False, immediate=True)
+        elif self.cursor >= top + height:
+            self.scroll_to(y=self.cursor - height + 1, animate=False, immediate=True)
+
+    def action_move(self, rows: int) -> None:
+        if self._rows:
+            self.cursor = max(0, min(self._rows - 1, self.cursor + rows))
+
+    def action_page(self, pages: int) -> None:
+        self.action_move(pages * max(1, self.size.height - 2))
+
+    def action_move_to(self, row: int) -> None:
+        if self._rows:
+            self.cursor = row % self._rows
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._fitting = (-1, [])
+        self.virtual_size = Size(max(event.size.width, 1), self._rows + 1)
+        self.call_after_refresh(self._scroll_to_cursor)
+
+    def on_click(self, event: events.Click) -> None:
+        if event.y == 0:
+            left = 2
+            for index, width in self._layout():
+                if left <= event.x <= left + width:
+                    self.post_message(self.HeaderClicked(self, self.columns[index].key))
+                left += width + 1
+            return
+        row = event.y - 1 + int(self.scroll_offset.y)
+        if 0 <= row < self._rows:
+            again = row == self.cursor
+            self.cursor = row
+            if again and event.chain > 1:
+                self.post_message(self.Chosen(self, row))
+
+    def _layout(self) -> list[tuple[int, int]]:
+        """(column, width) of those that fit."""
+        width = self.size.width
+        if self._fitting[0] == width:
+            return self._fitting[1]
+        keep = list(range(len(self.columns)))
+
+        def needed() -> int:
+            return 2 + sum(self.columns[i].width + 1 for i in keep)
+
+        while needed() > width and any(self.columns[i].priority for i in keep):
+            keep.remove(max(keep, key=lambda i: (self.columns[i].priority, i)))
+        spare = max(0, width - needed())
+        growing = [i for i in keep if self.columns[i].grows]
+        extra = spare // len(growing) if growing else 0
+        fitting = [
+            (i, self.columns[i].width + (extra if self.columns[i].grows else 0)) for i in keep
+        ]
+        self._fitting = (width, fitting)
+        return fitting
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y == 0:
+            return self._header(width)
+        row = y - 1 + int(self.scroll_offset.y)
+        if row >= self._rows:
+            text = self.empty if not self._rows and y == 2 else ""
+            return Strip([Segment(f"  {text}", self._style("dim"))]).adjust_cell_length(
+                width, self.rich_style
+            )
+        at_cursor = row == self.cursor
+        base = self._style("cursor") if at_cursor else self.rich_style
+        mark = self._mark(row)
+        segments = [
+            Segment("▌" if at_cursor else " ", base + self._style("accent")),
+            Segment(mark, base + self._style("mark")),
+        ]
+        cells = self._cells(row)
+        for index, cell_width in self._layout():
+            cell = cells[index] if index < len(cells) else ""
+            text, name = cell if isinstance(cell, tuple) else (cell, "")
+            style = base + self._style(name, True) if name else base
+            segments.append(Segment(_fit(text, cell_width, self.columns[index].right), style))
+            segments.append(Segment(" ", base))
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def _header(self, width: int) -> Strip:
+        style, marked = self._style("header"), self._style("sorted")
+        segments = [Segment("  ", style)]
+        for index, cell_width in self._layout():
+            column = self.columns[index]
+            sorted_here = column.key == self.sorted_by
+            arrow = ("▼" if self.descending else "▲") if sorted_here else ""
+            title = _fit(column.title + arrow, cell_width, column.right)
+            segments.append(Segment(f"{title} ", marked if sorted_here else style))
+        return Strip(segments).adjust_cell_length(width, style)
+
+    def _style(self, name: str, foreground: bool = False) -> Style:
+        style = self.get_component_rich_style(f"grid--{name}", partial=foreground)
+        return style
+
+
+def _fit(text: str, width: int, right: bool) -> str:
+    length = cell_len(text)
+    if length > width:
+        return set_cell_size(text, width - 1) + "…" if width > 1 else set_cell_size(text, width)
+    return " " * (width - length) + text if right else text + " " * (width - length)
