@@ -130,7 +130,9 @@ class FamilyKeys(NamedTuple):
         return out
 
 
-def _part(keys: PacketKeys, rows: NDArray[np.int64], ipv6: bool, settings: HashSettings) -> FamilyKeys:
+def _part(
+    keys: PacketKeys, rows: NDArray[np.int64], ipv6: bool, settings: HashSettings
+) -> FamilyKeys:
     policy = _number(settings, "policy", 1, 3)
     if policy == 3:
         fields = _number(settings, "fields", _LAYER_3 | PROTOCOL, 63)
