@@ -63,6 +63,24 @@ Examples:
   rocescope tui leaf1-spine*.pcap
   rocescope tui capture.pcapng --filter 'ip.src == 10.0.1.0/24'
 """
+RECOVER_SEED_EXAMPLES = """\
+Examples:
+  rocescope recover-seed leaf1-spine1.pcap leaf1-spine2.pcap leaf1-spine3.pcap leaf1-spine4.pcap
+  rocescope recover-seed leaf1-spine*.pcap --from 10.1.0.0/16 --format json
+  rocescope recover-seed up1.pcap up2.pcap --hash jenkins --fields 5-tuple+qpn
+"""
+REPLAY_EXAMPLES = """\
+Examples:
+  rocescope replay hosts.pcap --fabric leaf-spine:leaves=4,spines=4,hosts=8 --map order
+  rocescope replay h1.pcap h2.pcap --fabric lab.yaml -s ecmp:hash=crc32 -s ecmp-qpn -s assign
+  rocescope replay --pattern permutation:qps=4 --fabric fat-tree:k=8 -s ecmp -s subflow:k=8
+"""
+SWEEP_EXAMPLES = """\
+Examples:
+  rocescope sweep hosts.pcap --fabric leaf-spine:leaves=4,spines=4,hosts=8 --map order --hash crc32
+  rocescope sweep hosts.pcap --fabric lab.yaml --seeds 0:100000 --production 0x1234
+  rocescope sweep --pattern permutation:qps=4 --fabric fat-tree:k=8 --hash linux --per-switch equal
+"""
 SCHEMA_EXAMPLES = """\
 Examples:
   rocescope schema > rocescope.schema.json
@@ -97,10 +115,18 @@ for _name, _help, _examples in (
     ("fabric", "Show, check and convert a fabric of switches and hosts.", FABRIC_EXAMPLES),
     ("generate", "Write traffic of a pattern as a pcap.", GENERATE_EXAMPLES),
     ("tui", "Look at captures in the terminal UI.", TUI_EXAMPLES),
+    (
+        "recover-seed",
+        "Find a switch's hash, fields and seed from captures of its parallel links.",
+        RECOVER_SEED_EXAMPLES,
+    ),
+    ("replay", "Place traffic on a fabric by several strategies.", REPLAY_EXAMPLES),
     ("schema", "Print the JSON Schema of the results of analyze.", SCHEMA_EXAMPLES),
+    ("sweep", "Show how imbalance is distributed over hash seeds.", SWEEP_EXAMPLES),
 ):
+    _module = _name.replace("-", "_")
     app.command(
-        f"rocescope.commands.{_name}:{_name}", name=_name, help=_help, help_epilogue=_examples
+        f"rocescope.commands.{_module}:{_module}", name=_name, help=_help, help_epilogue=_examples
     )
 
 
@@ -111,6 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code; every error becomes one line."""
+    _open_closed_streams()
     traceback = "--traceback" in arguments
     arguments = _standard_streams([word for word in arguments if word != "--traceback"])
     try:
@@ -118,8 +145,7 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except BrokenPipeError:
-        # The reader (`| head`) has gone; Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_output()  # the reader (`| head`) has gone
         return BROKEN_PIPE
     except KeyboardInterrupt:
         return _complain("interrupted", INTERRUPTED)
@@ -127,11 +153,29 @@ def run(arguments: list[str]) -> int:
         return _complain(_one_line(error), UsageError.exit_code)
     except RocescopeError as error:
         return _complain(_one_line(error), error.exit_code)
+    except OSError as error:
+        if traceback:
+            raise
+        _abandon_output()
+        reason = (error.strerror or _one_line(error)).lower()
+        return _complain(f"{error.filename or 'cannot write standard output'}: {reason}", 1)
     except Exception as error:
         if traceback:
             raise
         what = f"internal error: {type(error).__name__}: {_one_line(error)}"
         return _complain(f"{what}; run with --traceback to see where", 1)
+
+
+def _open_closed_streams() -> None:
+    """Make standard output and error that the caller has closed (`>&-`) lead nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))
+
+
+def _abandon_output() -> None:
+    """Nothing more can be written; Python would complain once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _standard_streams(arguments: list[str]) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
+
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import __version__
 from ..analyzer.errors import UsageError
 from .fabric import Fabric
 from .hashing import HashSettings
@@ -33,9 +34,10 @@ from .results import (
     StrategyResult,
     TrafficSummary,
 )
+from .seeding import SeedRange
 from .spread import even_loads
 from .strategies import Outcome, Strategy
-from .sweep import Scores, SeedRange, Sweep, chance_of, sweep
+from .sweep import Scores, Sweep, chance_of, sweep
 from .traffic import Traffic
 
 CHANCE_DRAWS = 1000
@@ -59,7 +61,7 @@ def replay(
             progress(strategy.name)
         results.append(_result(strategy.name, strategy.place(traffic, fabric), fabric))
     return ReplayResult(
-        version=version("rocescope"),
+        version=__version__,
         traffic=traffic_summary(traffic, sources),
         fabric=fabric_summary(fabric),
         strategies=results,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +10,30 @@ from numpy.typing import NDArray
 PerSwitch: TypeAlias = Literal["equal", "different"]
 
 
+class SeedRange(NamedTuple):
+    """Seeds first, first + step, ... below end."""
+
+    first: int
+    end: int
+    step: int = 1
+
+    @property
+    def seeds(self) -> int:
+        """Number of seeds."""
+        return max(0, -(-(self.end - self.first) // self.step))
+
+    def part(self, begin: int, end: int) -> NDArray[np.uint64]:
+        """uint64: the seeds number begin .. end-1."""
+        return np.arange(begin, end, dtype=np.uint64) * np.uint64(self.step) + np.uint64(self.first)
+
+
 def switch_seeds(
     seeds: NDArray[np.uint64], switches: int, per_switch: PerSwitch
 ) -> NDArray[np.uint64]:
     """Seeds for `Walk.run`: uint64[rows] when equal, else uint64[rows, switches].
 
-    Different: switch i has the 32 upper bits of splitmix64 (Steele, Lea, Flood 2014) of
-    seed * 2^32 + i, so a seed of the sweep always means the same seeds.
+    Different: switch i has the 32 upper bits of number seed * 2^32 + i of the sequence that
+    splitmix64 (Steele, Lea, Flood 2014) gives from 0, so a seed always means the same seeds.
     """
     if per_switch == "equal":
         return seeds

@@ -6,10 +6,7 @@ shows goes into tallies, so memory does not depend on the number of seeds.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
-from itertools import count
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,11 +15,12 @@ from numpy.typing import NDArray
 from ..analyzer.errors import UsageError
 from ..analyzer.kernel import kernel
 from ..analyzer.measures.imbalance import best_fim
+from .chunks import cores, in_chunks
 from .fabric import Fabric
 from .loads import layers_of
 from .placement import Walk
 from .results import Chance, SeedValue
-from .seeding import PerSwitch, switch_seeds
+from .seeding import PerSwitch, SeedRange, switch_seeds
 from .spread import even_loads
 from .tally import Extremes, Tally
 from .traffic import Traffic
@@ -31,24 +29,6 @@ Measure: TypeAlias = Literal["fim-flows", "fim-bytes", "max-over-mean"]
 MEASURES: tuple[Measure, ...] = ("fim-flows", "fim-bytes", "max-over-mean")
 _CHUNK_VALUES = 1 << 15
 _KEPT = 10
-_PROGRESS_EVERY_S = 0.2
-
-
-class SeedRange(NamedTuple):
-    """Seeds first, first + step, ... below end."""
-
-    first: int
-    end: int
-    step: int = 1
-
-    @property
-    def seeds(self) -> int:
-        """Number of seeds."""
-        return max(0, -(-(self.end - self.first) // self.step))
-
-    def part(self, begin: int, end: int) -> NDArray[np.uint64]:
-        """uint64: the seeds number begin .. end-1."""
-        return np.arange(begin, end, dtype=np.uint64) * np.uint64(self.step) + np.uint64(self.first)
 
 
 class Sweep(NamedTuple):
@@ -143,41 +123,23 @@ def sweep(
 ) -> Sweep:
     """Walk all seeds on every core. `progress` gets seeds done and seeds in all."""
     chunk = max(1, _CHUNK_VALUES // max(1, walk.units))
-    chunks = -(-seeds.seeds // chunk)
-    numbers = count()  # next() of a count is atomic under the GIL
-    parts = [_Part(scores, reference) for _ in range(_cores(chunks))]
-    done = [0] * len(parts)
+    parts = [_Part(scores, reference) for _ in range(cores())]
 
-    def work(worker: int) -> None:
-        for number in numbers:
-            if number >= chunks:
-                return
-            last = min((number + 1) * chunk, seeds.seeds)
-            chosen = seeds.part(number * chunk, last)
-            by_switch = switch_seeds(chosen, walk.fabric.switches, per_switch)
-            parts[worker].add(chosen, *scores.measured(walk, by_switch))
-            done[worker] += len(chosen)
+    def work(worker: int, number: int) -> None:
+        last = min((number + 1) * chunk, seeds.seeds)
+        chosen = seeds.part(number * chunk, last)
+        by_switch = switch_seeds(chosen, walk.fabric.switches, per_switch)
+        parts[worker].add(chosen, *scores.measured(walk, by_switch))
 
-    work_in_threads(work, len(parts), lambda: progress and progress(sum(done), seeds.seeds))
+    def tell() -> None:
+        if progress is not None:
+            progress(sum(part.seeds for part in parts), seeds.seeds)
+
+    in_chunks(-(-seeds.seeds // chunk), work, tell)
     whole = parts[0]
     for part in parts[1:]:
         whole.merge(part)
     return whole.finished()
-
-
-def _cores(chunks: int) -> int:
-    return max(1, min(len(os.sched_getaffinity(0)), chunks))
-
-
-def work_in_threads(work: Callable[[int], None], threads: int, tell: Callable[[], object]) -> None:
-    """work(number) on several threads; `tell` is called a few times a second and at the end."""
-    with ThreadPoolExecutor(threads) as pool:
-        running = [pool.submit(work, number) for number in range(threads)]
-        while wait(running, _PROGRESS_EVERY_S).not_done:
-            tell()
-        for future in running:
-            future.result()
-    tell()
 
 
 class _Part:
@@ -190,6 +152,8 @@ class _Part:
         self._used = np.zeros(len(scores.names))
         self._best, self._worst = Extremes(_KEPT), Extremes(_KEPT, largest=True)
         self._below = self._equal = 0
+        self.seeds = 0
+        """Seeds seen."""
 
     def add(
         self,
@@ -197,6 +161,7 @@ class _Part:
         values: NDArray[np.float64],
         used: NDArray[np.float64],
     ) -> None:
+        self.seeds += len(seeds)
         worst = values.max(1)
         self._score.add(worst)
         for layer, tally in enumerate(self._layers):

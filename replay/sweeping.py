@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
+
 
 import numpy as np
 
+from .. import __version__
 from ..analyzer.errors import UsageError
 from .explain import findings
 from .fabric import Fabric
 from .placement import Walk
 from .replaying import fabric_summary, mapped, random_sweep, traffic_summary
 from .results import Production, SweepLayer, SweepResult
-from .seeding import PerSwitch, switch_seeds
-from .sweep import Measure, Scores, SeedRange, Sweep, chance_of, sweep
+from .seeding import PerSwitch, SeedRange, switch_seeds
+from .sweep import Measure, Scores, Sweep, chance_of, sweep
 from .switch_hashing import fields_of, switch_hashing
 from .traffic import Traffic
 
@@ -56,7 +57,7 @@ def sweep_result(
         for i, name in enumerate(scores.names)
     ]
     return SweepResult(
-        version=version("rocescope"),
+        version=__version__,
         traffic=traffic_summary(traffic, sources),
         fabric=fabric_summary(fabric),
         hash=", ".join(sorted({one.model for one in hashing.settings})),

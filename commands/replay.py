@@ -1,0 +1,90 @@
+"""`rocescope replay`: the same traffic placed by several strategies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ..analyzer.errors import UsageError
+from .progress import ProgressAs
+from .result_output import ColorWhen, Format, chosen_format, write_result
+from .steps import steps_shown
+from .traffic_source import Source
+
+
+def replay(
+    *files: Annotated[Path, Parameter(name="FILE")],
+    fabric: str,
+    strategy: Annotated[list[str] | None, Parameter(alias="-s", negative="")] = None,
+    pattern: str | None = None,
+    map: str = "exact",
+    filter: str | None = None,
+    concat: Annotated[bool, Parameter(show_default=False)] = False,
+    window: str | None = None,
+    format: Annotated[Format | None, Parameter(alias="-f")] = None,
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    top: int = 5,
+    progress: ProgressAs = "auto",
+    color: ColorWhen = "auto",
+) -> int:
+    """Place captured or generated traffic on a fabric by several strategies.
+
+    Parameters
+    ----------
+    files
+        Captures of the hosts' traffic; several are several taps, packets count once.
+    fabric
+        A fabric such as leaf-spine:leaves=4,spines=4,hosts=8, or a file; see rocescope fabric.
+    strategy
+        ecmp, ecmp-qpn, wcmp, subflow, static or assign, with options: ecmp:hash=crc32,seed=7.
+        May be repeated; ecmp and assign unless given.
+    pattern
+        Generated traffic in place of captures: permutation:qps=4,message-size=1MiB,acks=no.
+    map
+        Hosts of the capture: exact addresses, order, subnets, or a YAML file.
+    filter
+        Only packets that pass, see docs/filter.md.
+    concat
+        The files are one rotated capture; else each is a vantage point (tap).
+    window
+        Resolve loads in windows of this length, such as 10ms.
+    format
+        Report for people (table), everything (json), or one row per link (csv ...).
+    output
+        Write to this file; its suffix decides the format unless --format is given.
+    top
+        Worst links and flows in the report.
+    progress
+        Progress on standard error: auto shows a bar on a terminal.
+    color
+        Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
+    """
+    chosen = chosen_format(format, output)
+    if top < 1:
+        raise UsageError("--top must be 1 or more")
+
+    from ..replay.fabrics import parse_fabric
+    from ..replay.replaying import replay as engine
+    from ..replay.strategies import parse_strategy
+
+    strategies = [parse_strategy(text) for text in strategy or ("ecmp", "assign")]
+    where = parse_fabric(fabric)
+    source = Source(files, pattern, map, filter, concat, window)
+    traffic = source.read(where, progress)
+    with steps_shown(progress) as tell:
+        done = 0
+
+        def begun(name: str) -> None:
+            nonlocal done
+            if tell is not None:
+                tell(name, done, len(strategies))
+            done += 1
+
+        result = engine(traffic, where, strategies, source.names, begun)
+
+    from ..tui.replay_report import print_replay
+
+    write_result(result, chosen, output, lambda file: print_replay(result, file, top, color))
+    return 0

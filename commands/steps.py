@@ -1,0 +1,62 @@
+"""Progress of work that is counted in steps, such as seeds: a bar with the time left."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from .progress import ProgressAs
+
+Tell: TypeAlias = Callable[[str, int, int], None]
+"""Told what is done, the steps done and the steps in all."""
+
+
+@contextmanager
+def steps_shown(how: ProgressAs) -> Iterator[Tell | None]:
+    """What to call with each progress: `auto` is a bar on a terminal, else nothing."""
+    if how == "json":
+        yield _json_line
+    elif how == "bar" or (how == "auto" and sys.stderr.isatty()):
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.percentage:.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("left:"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        with bar:
+            task = bar.add_task("", total=None)
+            last = ""
+
+            def tell(what: str, done: int, total: int) -> None:
+                nonlocal last
+                if what != last:  # each task has its own speed and time left
+                    bar.reset(task)
+                    last = what
+                bar.update(task, description=what, completed=done, total=total)
+
+            yield tell
+    else:
+        yield None
+
+
+def _json_line(what: str, done: int, total: int) -> None:
+    record = {"step": what, "done": done, "total": total}
+    print(json.dumps(record), file=sys.stderr, flush=True)

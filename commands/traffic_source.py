@@ -1,0 +1,119 @@
+"""Traffic and fabric as `replay` and `sweep` are told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..analyzer.errors import UsageError
+from ..analyzer.units import parse_duration, parse_size
+from .inputs import check_inputs, input_name
+from .progress import ProgressAs, shown
+
+if TYPE_CHECKING:
+    from ..replay.fabric import Fabric
+    from ..replay.traffic import Traffic
+
+_COUNTS = ("hosts", "qps", "messages", "spray", "flows", "fan-in", "seed")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where traffic comes from: captures, or a pattern that is generated."""
+
+    files: Sequence[Path]
+    pattern: str | None
+    map: str = "exact"
+    filter: str | None = None
+    concat: bool = False
+    window: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """For the report."""
+        return [self.pattern] if self.pattern else [input_name(path) for path in self.files]
+
+    def read(self, fabric: Fabric, progress: ProgressAs) -> Traffic:
+        """The traffic on the hosts of a fabric."""
+        if bool(self.files) == (self.pattern is not None):
+            raise UsageError("give captures, or --pattern for traffic without a capture")
+        window_ns = parse_duration(self.window, "--window") if self.window else None
+        if self.pattern is not None:
+            if self.map != "exact" or self.filter or self.concat or window_ns:
+                raise UsageError("--map, --filter, --concat and --window are for captures")
+            return _generated(self.pattern, fabric)
+        check_inputs(self.files)
+        if self.filter is not None:
+            from ..analyzer.filtering import compile_filter
+
+            compile_filter(self.filter)
+
+        from ..analyzer.progress import Progress
+        from ..replay.observed import traffic_from_capture
+
+        with shown(progress) as report:
+
+            def tell(done: int, total: int | None) -> None:
+                if report is not None:
+                    report(Progress(self.names[0], done, total, 0, 0))
+
+            return traffic_from_capture(
+                self.names,
+                fabric,
+                self.map,
+                window_ns=window_ns,
+                filter=self.filter,
+                concat=self.concat,
+                progress=tell,
+            )
+
+
+def _generated(spec: str, fabric: Fabric) -> Traffic:
+    """`permutation:qps=4,message-size=1MiB` on the hosts of the fabric."""
+    from ..replay.generate import generate, offered_traffic
+    from ..replay.patterns.demands import Settings
+    from ..replay.queue_pairs import Sending
+    from ..replay.strategies import parse_options
+
+    name, _, rest = spec.partition(":")
+    options = parse_options(rest, f"--pattern {name}")
+    for key in options:
+        if key not in (*_COUNTS, "message-size", "acks"):
+            known = ", ".join((*_COUNTS, "message-size", "acks"))
+            raise UsageError(f"--pattern {name} has no option {key!r}; it has {known}")
+
+    def number(key: str, default: int) -> int:
+        text = options.get(key, str(default))
+        if not text.isascii() or not text.isdecimal():
+            raise UsageError(f"--pattern {name}: {key}={text} is not a whole number")
+        return int(text)
+
+    hosts = number("hosts", fabric.hosts)
+    if hosts > fabric.hosts:
+        raise UsageError(f"--pattern {name}: {hosts} hosts, but the fabric has {fabric.hosts}")
+    rate = int(fabric.links.rate_bits_per_second.max())
+    size = parse_size(options.get("message-size", "1MiB"), f"--pattern {name}: message-size")
+    pairs = generate(
+        name,
+        Settings(
+            hosts=hosts,
+            message_bytes=size,
+            messages=number("messages", 4),
+            flows=number("flows", 100),
+            fan_in=number("fan-in", 0) or None,
+            load=0.5,
+            rate_bits_per_second=rate,
+        ),
+        Sending(qps=number("qps", 1), entropy_values=number("spray", 1), rate_bits_per_second=rate),
+        number("seed", 1),
+    )
+    traffic = offered_traffic(pairs, fabric.addresses)
+    match options.get("acks", "yes"):
+        case "yes":
+            return traffic
+        case "no":  # flow 2i is the data of pair i, flow 2i+1 its ACKs
+            return traffic.take(traffic.flow % 2 == 0)
+        case other:
+            raise UsageError(f"--pattern {name}: acks={other}: use yes or no")
