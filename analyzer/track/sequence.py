@@ -308,10 +308,13 @@ def _seen_again(
     slot = state.slots[at]
     bit = tap_bit(tap)
     new_here = slot.taps & bit == np.uint64(0) or (tap >= 63 and tap != slot.tap)
+    earlier = dates_transmissions(flow) and id_distance(ip_id, slot.ip_id) < 0
     if tells_transmissions_apart(flow):
         same = ip_id == slot.ip_id
-        if tap != slot.tap and dates_transmissions(flow) and id_distance(ip_id, slot.ip_id) < 0:
-            state.copies[slot.tap, tap] += 1  # of an earlier transmission
+        # Only taps in series see copies. On parallel paths an earlier transmission
+        # may have been overtaken by a later one.
+        if earlier and tap != slot.tap and state.copies[slot.tap, tap] > 0:
+            state.copies[slot.tap, tap] += 1
             return TAP_COPY
     else:
         newest = psn_add(psn, 1) == stream.next and not flow.in_rewind
@@ -327,6 +330,8 @@ def _seen_again(
         stream.duplicates += 1
         return DUPLICATE
     stream.retransmitted += 1
+    if earlier:
+        return RETRANSMITTED
     slot.ip_id = ip_id
     slot.hop_limit = hop_limit
     slot.tap = tap

@@ -179,6 +179,19 @@ def test_two_taps_in_series_and_an_answer_seen_the_other_way_round():
     assert tracker.state.copies.tolist() == [[0, 60], [60, 0]]
 
 
+@pytest.mark.parametrize("serial", [True, False])
+def test_an_original_overtaken_by_its_resend(serial):
+    """On parallel paths it is one more transmission; taps in series have seen it before."""
+    rows = []
+    for i in range(40):
+        rows += [{"psn": i, "ip_id": i, "tap": 0}]
+        rows += [{"psn": i, "ip_id": i, "tap": 1}] if serial else []
+    rows += [{"psn": 40, "ip_id": 40, "tap": 0}, {"psn": 40, "ip_id": 41, "tap": 0}]
+    rows += [{"psn": 40, "ip_id": 40, "tap": 1}]
+    _, found = verdicts(rows)
+    assert found[-3:] == [IN_ORDER, RETRANSMITTED, TAP_COPY if serial else RETRANSMITTED]
+
+
 def test_resend_and_late_original_are_told_apart_by_identification():
     """PSN 20 is lost and sent again (new ID); PSN 25 is late (old ID)."""
     rows = in_order(20, ip_id=0)
