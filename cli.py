@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -175,7 +176,8 @@ def _open_closed_streams() -> None:
 
 def _abandon_output() -> None:
     """Nothing more can be written; Python would complain once more when it flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _standard_streams(arguments: list[str]) -> list[str]:

@@ -294,4 +294,5 @@ def _interrupts(flag: threading.Event, stop: Callable[[], None]) -> Iterator[Non
 
 def _nothing_read(sources: list[Source]) -> str:
     names = ", ".join(source.capture.name for source in sources)
-    return f"{names}: no frame in it"
+    why = [warning for source in sources for warning in source.capture.warnings]
+    return f"{names}: no frame in it" + (f" ({why[0]})" if why else "")

@@ -14,6 +14,10 @@ _SIZE |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _NUMBER_UNIT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Zµ/]*)\s*")
 
 
+_LONGEST_NS = 1 << 60  # 36 years; all times here have 64 bits
+_FASTEST = 1 << 60
+
+
 def _split(text: str) -> tuple[str, str] | None:
     match = _NUMBER_UNIT.fullmatch(text)
     return (match[1], match[2]) if match else None
@@ -31,8 +35,10 @@ def parse_duration(text: str, option: str) -> int:
     parts = _split(text)
     if parts and parts[1] in _DURATION_NS:
         nanoseconds = _scaled(parts[0], _DURATION_NS[parts[1]])
-        if nanoseconds > 0:
+        if 0 < nanoseconds <= _LONGEST_NS:
             return nanoseconds
+        if nanoseconds > 0:
+            raise UsageError(f"{option} must be shorter than 36 years, for example {option} 100ms")
         raise UsageError(f"{option} must be longer than 0, for example {option} 100ms")
     why = "has no unit" if parts and not parts[1] else "is not a duration"
     raise UsageError(
@@ -50,8 +56,10 @@ def parse_rate(text: str, option: str) -> int:
         unit = unit.lower()
         if unit in _RATE:
             rate = _scaled(parts[0], _RATE[unit])
-            if rate > 0:
+            if 0 < rate <= _FASTEST:
                 return rate
+            if rate > 0:
+                raise UsageError(f"{option} is more than any link has, for example {option} 400G")
             raise UsageError(f"{option} must be more than 0, for example {option} 400G")
     raise UsageError(
         f"{option} {text!r} is not a rate; write bits per second with k, M, G or T, "

@@ -157,7 +157,8 @@ def _write(
         write_results(encode(analysis, format), output)
         if format != "json":  # a table of flows has no place for them
             for warning in analysis.warnings:
-                print(f"rocescope: {warning}", file=sys.stderr)
+                if not warning.startswith("interrupted"):  # _exit_code says so in any format
+                    print(f"rocescope: {warning}", file=sys.stderr)
         return
     from ..tui.terminal_report import print_report
 

@@ -68,5 +68,7 @@ def write_results(data: bytes, output: Path | None) -> None:
         with whole_file(output) as file:
             file.write(data)
         return
-    sys.stdout.buffer.write(data)
+    rest = memoryview(data)
+    while rest:  # with PYTHONUNBUFFERED a write may take only a part
+        rest = rest[sys.stdout.buffer.write(rest) :]
     sys.stdout.buffer.flush()

@@ -121,7 +121,9 @@ class RawStream:
 
 def _open(path: str) -> io.FileIO:
     if path == "-":
-        if sys.stdin is not None and sys.stdin.isatty():
+        if sys.stdin is None or sys.stdin.closed:
+            raise UnreadableInput("standard input is closed: pipe a capture into it or name a file")
+        if sys.stdin.isatty():
             raise UnreadableInput(
                 "standard input is a terminal: pipe a capture into it or name a file"
             )

@@ -153,6 +153,7 @@ def open_capture(
     compressed file to be followed.
     """
     raw = RawStream(path, follow)
+    shown = "standard input" if path == "-" else path
     stream: RawStream | DecompressedStream = raw
     try:
         kind = compression(raw.peek(MAGIC_BYTES))
@@ -166,7 +167,7 @@ def open_capture(
         shared = {} if shared is None else shared
         label = name if tap_name else _unused_name(name, path, taps)
         tap_name = tap_name or label
-        framing = _framing(path, window, kind, stream, label, tap_name, taps, shared, batch_frames)
+        framing = _framing(shown, window, kind, stream, label, tap_name, taps, shared, batch_frames)
     except BaseException:
         with suppress(OSError):
             stream.close()
