@@ -198,7 +198,7 @@ def reordering(analysis: Analysis) -> str:
     if not late:
         return f"No packet arrived out of order.{rest}{first_taps(analysis)}"
     packets = total(flow.reordered_packets for flow in late)
-    everything = sum(flow.request_packets + flow.response_packets for flow in judged)
+    everything = sum(map(first_transmissions, judged))
     where = f"in {len(late)} of {counted(len(judged), 'flow')}" if len(judged) > 1 else "late"
     text = f"{count(packets)} of {count(everything)} packets ({percent(packets / everything)}) "
     text += f"arrived {'late, ' + where if len(judged) > 1 else where}"
@@ -214,6 +214,12 @@ def reordering(analysis: Analysis) -> str:
         text += counted(int(max(packets_held)), "packet")
         text += f" ({size(max(bytes_held))})" if bytes_held else ""
     return f"{text}.{rest}{first_taps(analysis)}"
+
+
+def first_transmissions(flow: Flow) -> int:
+    """Packets of the flow's own PSN order, each PSN once: the base of the reordering ratio."""
+    again = total((flow.retransmitted_packets, flow.duplicate_packets, flow.mirror_duplicates))
+    return flow.request_packets + flow.response_packets - again + (flow.recovered_packets or 0)
 
 
 def first_taps(analysis: Analysis) -> str:

@@ -81,7 +81,7 @@ def test_icrc_is_told_where_it_was_asked_for() -> None:
 
 def test_reordering_names_the_path_and_the_buffer() -> None:
     assert verdicts.reordering(factories.analysis()) == (
-        "6,400 of 140,640 packets (4.6 %) arrived late, in 1 of 4 flows, all of them over "
+        "6,400 of 138,636 packets (4.6 %) arrived late, in 1 of 4 flows, all of them over "
         "source port 50007. To put them in order a receiver must hold 12 packets (12.3 kB)."
     )
 
