@@ -48,6 +48,7 @@ class RocescopeApp(App[None]):
         self.frozen = False
         self.path_key = "entropy"
         self.everything = False
+        self.wanted_frame: int | None = None
         self._trail: list[str] = []
         self._refresh_s = refresh_s
         self._building = False
@@ -152,6 +153,10 @@ class RocescopeApp(App[None]):
         if name in registry.SCREENS and self.current_mode != name:
             self._trail.append(self.current_mode)
             self.switch_mode(name)
+
+    def show_frame(self, frame_number: int | None) -> None:
+        """Which frame the packets screen puts its cursor on."""
+        self.wanted_frame = frame_number
 
     def go_deeper(self, name: str) -> None:
         """What enter does."""

@@ -9,6 +9,10 @@ from textual.screen import Screen
 
 SCREENS = {
     "qps": "QpsScreen",
+    "paths": "PathsScreen",
+    "reorder": "ReorderScreen",
+    "recovery": "RecoveryScreen",
+    "events": "EventsScreen",
 }
 """Module under `screens` and class of each screen."""
 

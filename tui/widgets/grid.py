@@ -16,8 +16,8 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-Cell: TypeAlias = str | tuple[str, str]
-"""Text, or text and the name of its style."""
+Cell: TypeAlias = str | tuple[str, str] | list[tuple[str, str]]
+"""Text, or text and the name of its style, or several of these side by side."""
 
 
 class GridColumn(NamedTuple):
@@ -46,6 +46,12 @@ class Grid(ScrollView, can_focus=True):
         "grid--accent",
         "grid--sorted",
         "grid--mark",
+        "grid--cold2",
+        "grid--cold1",
+        "grid--fair",
+        "grid--hot1",
+        "grid--hot2",
+        "grid--hot3",
     }
     BINDINGS = [
         Binding("up,k", "move(-1)", show=False),
@@ -214,11 +220,26 @@ class Grid(ScrollView, can_focus=True):
         cells = self._cells(row)
         for index, cell_width in self._layout():
             cell = cells[index] if index < len(cells) else ""
+            if isinstance(cell, list):
+                segments += self._pieces(cell, cell_width, base)
+                continue
             text, name = cell if isinstance(cell, tuple) else (cell, "")
             style = base + self._style(name, True) if name else base
             segments.append(Segment(_fit(text, cell_width, self.columns[index].right), style))
             segments.append(Segment(" ", base))
         return Strip(segments).adjust_cell_length(width, base)
+
+    def _pieces(self, cell: list[tuple[str, str]], width: int, base: Style) -> list[Segment]:
+        """The pieces of one cell and the gap behind it."""
+        pieces, left = [], width
+        for text, name in cell:
+            if left <= 0:
+                break
+            text = text[:left]
+            style = base + self._style(name, True) if name else base
+            pieces.append(Segment(text, style))
+            left -= cell_len(text)
+        return [*pieces, Segment(" " * (left + 1), base)]
 
     def _header(self, width: int) -> Strip:
         style, marked = self._style("header"), self._style("sorted")

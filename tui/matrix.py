@@ -1,0 +1,111 @@
+"""Which row (flow, host pair or host) sent how much over which path: the heat map's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import human
+from .snapshot import PathColumns, Snapshot
+
+Rows = Literal["QP", "pair", "host"]
+Measure = Literal["bytes", "packets", "CE", "late"]
+ROWS: tuple[Rows, ...] = ("QP", "pair", "host")
+MEASURES: tuple[Measure, ...] = ("bytes", "packets", "CE", "late")
+_COLUMN = {"bytes": "wire_bytes", "packets": "packets", "CE": "marked", "late": "late"}
+
+
+class Matrix(NamedTuple):
+    """Loads of rows and paths."""
+
+    names: list[str]
+    """Of the rows."""
+    first_flow: NDArray[np.int64]
+    """Per row: its flow with the most bytes."""
+    labels: list[str]
+    """Of the paths."""
+    loads: NDArray[np.float64]
+    """[rows, paths] in the chosen measure."""
+    by_place: bool
+    """Paths of different flows have nothing in common but their place in the order of keys."""
+
+
+def path_matrix(
+    snapshot: Snapshot,
+    paths: PathColumns,
+    flows: NDArray[np.int64],
+    rows: Rows,
+    measure: Measure,
+    room: int,
+) -> Matrix:
+    """The loads of these flows, the heaviest row first, in at most `room` columns.
+
+    Columns are the paths themselves while they fit; else the places 1, 2, ... in each
+    flow's own list of paths, the last one with all the rest.
+    """
+    count, seen = len(snapshot.flows), paths.seen()
+    shown = np.zeros(count, np.bool_)
+    shown[flows] = True
+    flow = np.repeat(np.arange(count), seen)
+    mine = shown[flow]
+    flow, key = flow[mine], paths.key[mine]
+    keys = np.unique(key)
+    by_place = len(keys) > room
+    if by_place:
+        column = (np.arange(len(paths.key)) - np.repeat(paths.starts[:-1], seen))[mine]
+        width = min(room, int(column.max()) + 1)
+        column = np.minimum(column, width - 1)
+        labels = [str(i + 1) for i in range(width)]
+    else:
+        column = np.searchsorted(keys, key)
+        labels = [paths.name(int(k)) for k in keys]
+    group, names_of = _groups(snapshot, rows)
+    used, row = np.unique(group[flow], return_inverse=True)
+    loads = np.zeros((len(used), len(labels)))
+    np.add.at(loads, (row, column), getattr(paths, _COLUMN[measure])[mine])
+    heaviest = np.zeros(len(used), np.int64)
+    ascending = flows[np.argsort(snapshot.flows.wire_bytes[flows], kind="stable")]
+    ascending = ascending[seen[ascending] > 0]
+    heaviest[np.searchsorted(used, group[ascending])] = ascending  # the last one stays
+    order = np.argsort(-loads.sum(axis=1), kind="stable")
+    return Matrix(
+        [names_of(int(f)) for f in heaviest[order]],
+        heaviest[order],
+        labels,
+        loads[order],
+        by_place,
+    )
+
+
+def _groups(snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.int64], Callable[[int], str]]:
+    """Number of each flow's row, and the name of the row of a flow."""
+    flows, text = snapshot.flows, snapshot.addresses
+    if rows == "QP":
+        return (
+            np.arange(len(flows)),
+            lambda f: (
+                f"{text[flows.src[f]]} > {text[flows.dst[f]]} {human.queue_pair(int(flows.qp[f]))}"
+            ),
+        )
+    if rows == "pair":
+        pair = flows.src.astype(np.int64) * len(text) + flows.dst
+        return pair, lambda f: f"{text[flows.src[f]]} > {text[flows.dst[f]]}"
+    return flows.src.astype(np.int64), lambda f: text[flows.src[f]]
+
+
+def heat(ratio: float) -> tuple[str, str]:
+    """Glyph and style of a share over its fair share."""
+    if ratio < 0.25:
+        return "--", "cold2"
+    if ratio < 0.75:
+        return " -", "cold1"
+    if ratio <= 1.25:
+        return " .", "fair"
+    if ratio < 2:
+        return " +", "hot1"
+    if ratio < 4:
+        return "++", "hot2"
+    return "##", "hot3"

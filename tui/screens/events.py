@@ -1,0 +1,74 @@
+"""Screen 6: what is worth a look, in the order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import on
+from textual.app import ComposeResult
+
+from ...analyzer.results import Event
+from .. import human, sentences
+from ..messages import FlowSelected
+from ..snapshot import Snapshot
+from ..widgets.grid import Cell, Grid, GridColumn
+from .base import RoceScreen, own_bindings
+
+EVENT_COLUMNS = (
+    GridColumn("time", "TIME", 12, True),
+    GridColumn("kind", "KIND", 10),
+    GridColumn("text", "WHAT", 30, grows=True),
+    GridColumn("frame", "FRAME", 10, True, 3),
+    GridColumn("tap", "TAP", 18, priority=4),
+)
+_STYLES = {"nak": "bad", "rnr_nak": "bad", "rewind": "warn", "sequence_restart": "bad"}
+
+
+class EventsScreen(RoceScreen):
+    """The list of events."""
+
+    name_ = "events"
+    BINDINGS = own_bindings("events")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._events: tuple[Event, ...] = ()
+
+    def body(self) -> ComposeResult:
+        grid = Grid(EVENT_COLUMNS, id="list")
+        grid.empty = "nothing worth a look happened"
+        yield grid
+
+    def draw(self, snapshot: Snapshot) -> str:
+        self._events = snapshot.events
+        start = snapshot.start_ns
+        grid = self.query_one("#list", Grid)
+        grid.show(len(self._events), lambda row: event_cells(self._events[row], start))
+        return sentences.events(snapshot)
+
+    @on(Grid.Moved, "#list")
+    def _moved(self, event: Grid.Moved) -> None:
+        if event.row < len(self._events):
+            flow = self._events[event.row].flow
+            if flow is not None and flow < len(self.roce.snapshot.flows):
+                self.post_message(FlowSelected(self.roce.snapshot.key(flow)))
+
+    def on_grid_chosen(self) -> None:
+        self.action_deeper()
+
+    def action_deeper(self) -> None:
+        grid = self.query_one("#list", Grid)
+        if grid.cursor < len(self._events):
+            self.roce.show_frame(self._events[grid.cursor].frame_number)
+        self.roce.go_deeper("packets")
+
+
+def event_cells(event: Event, start_ns: int) -> Sequence[Cell]:
+    """One row, in the order of EVENT_COLUMNS."""
+    return (
+        f"{(event.time_ns - start_ns) / 1e9:.6f}",
+        (event.kind.replace("_", " "), _STYLES.get(event.kind, "accent")),
+        event.text,
+        human.UNKNOWN if event.frame_number is None else f"{event.frame_number:,}",
+        event.tap or "",
+    )

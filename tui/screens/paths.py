@@ -1,0 +1,179 @@
+"""Screen 2: who uses which path, as share over fair share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from ...analyzer.measures.imbalance import coefficient_of_variation, fim, max_over_mean
+from ...analyzer.measures.shares import jain, width
+from .. import human, sentences
+from ..matrix import MEASURES, ROWS, Matrix, heat, path_matrix
+from ..messages import FlowSelected
+from ..snapshot import Snapshot
+from ..widgets.grid import Cell, Grid, GridColumn
+from .base import RoceScreen, own_bindings
+
+_CELL = 3
+_BESIDE = 20
+"""Columns beside the name and the map: load and width."""
+
+
+class PathsScreen(RoceScreen):
+    """The heat map."""
+
+    name_ = "paths"
+    BINDINGS = own_bindings("paths")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows = ROWS[0]
+        self._measure = MEASURES[0]
+        self._matrix: Matrix | None = None
+
+    def body(self) -> ComposeResult:
+        grid = Grid((), id="heat")
+        grid.empty = "no flow passes"
+        yield grid
+        yield Static(id="legend")
+
+    def draw(self, snapshot: Snapshot) -> str:
+        app = self.roce
+        paths = app.paths()
+        wide = self.size.width
+        name = 42 if wide >= 110 else 34 if wide >= 90 else 30
+        room = max(4, (wide - name - _BESIDE - 4) // _CELL)
+        matrix = path_matrix(snapshot, paths, app.shown_flows(), self._rows, self._measure, room)
+        self._matrix = matrix
+        grid = self.query_one("#heat", Grid)
+        grid.set_columns(
+            (
+                GridColumn("name", f"{self._rows.upper()} ({len(matrix.names)})", name),
+                GridColumn("map", _header(matrix), len(matrix.labels) * _CELL),
+                GridColumn("load", self._measure.upper(), 9, True),
+                GridColumn("width", "WIDTH", 9, True, 1),
+            )
+        )
+        grid.show(len(matrix.names), lambda row: self._cells(matrix, row))
+        at = snapshot.find(app.session.selected)
+        where = np.flatnonzero(matrix.first_flow == (-1 if at is None else at))
+        if len(where):
+            grid.put_cursor(int(where[0]))
+        totals = matrix.loads.sum(axis=0)
+        self.query_one("#legend", Static).update(self._legend(matrix, paths.inferred, paths.by))
+        if not len(matrix.names):
+            return sentences.queue_pairs(snapshot, paths)
+        if matrix.by_place:
+            return (
+                f"{len(np.unique(paths.key))} different {paths.by} values: "
+                f"columns are places in each flow's own list, not common paths."
+            )
+        top = int(np.argmax(totals))
+        heaviest = int(np.argmax(matrix.loads[:, top]))
+        load = int(matrix.loads[heaviest, top])
+        return sentences.busiest_path(
+            matrix.labels, totals.astype(np.int64), (matrix.names[heaviest], top, load)
+        )
+
+    def _cells(self, matrix: Matrix, row: int) -> Sequence[Cell]:
+        loads = matrix.loads[row]
+        total = loads.sum()
+        fair = total / len(loads) if len(loads) else 0.0
+        cells = [heat(load / fair) if fair else (" ·", "dim") for load in loads]
+        spread = width(loads) if total else 0.0
+        return (
+            matrix.names[row],
+            [(f"{glyph} ", style) for glyph, style in cells],
+            human.size(total) if self._measure == "bytes" else human.count(int(total)),
+            f"{spread:.1f}/{len(loads)}",
+        )
+
+    def _legend(self, matrix: Matrix, inferred: bool, by: str) -> Text:
+        text = Text(no_wrap=True, overflow="ellipsis")
+        totals = matrix.loads.sum(axis=0)
+        if len(totals) and totals.sum():
+            name = self.query_one("#heat", Grid).columns[0].width
+            text.append(f"  {f'all, % of {self._measure}':<{name}} ", "bold")
+            for load in totals:
+                text.append(f"{100 * load / totals.sum():>2.0f} ")
+            share = 100 / len(totals)
+            text.append(f" fair {share:.3g} %\n", "dim")
+            loads = totals.astype(np.int64)
+            text.append(f"  max/mean {max_over_mean(loads):.2f} (fair 1.00)")
+            text.append(f"   CV {coefficient_of_variation(loads):.2f} (0)")
+            text.append(f"   FIM {fim(loads) or 0:.1f} % (0)   Jain {jain(loads):.2f} (1)\n")
+        else:
+            text.append("\n\n")
+        text.append("  share / fair share: ", "dim")
+        for ratio, word in (
+            (0, "<1/4"),
+            (0.5, "<3/4"),
+            (1, "fair"),
+            (1.5, ">5/4"),
+            (3, "≥2"),
+            (5, "≥4"),
+        ):
+            glyph, _ = heat(ratio)
+            text.append(f"{glyph.strip()} ", "bold")
+            text.append(f"{word}  ", "dim")
+        word = "inferred" if inferred else "known"
+        text.append(f"paths by {by}, {word}", "dim")
+        return text
+
+    @on(Grid.Moved, "#heat")
+    def _moved(self, event: Grid.Moved) -> None:
+        if self._matrix is not None and event.row < len(self._matrix.first_flow):
+            flow = int(self._matrix.first_flow[event.row])
+            self.post_message(FlowSelected(self.roce.snapshot.key(flow)))
+
+    def on_grid_chosen(self) -> None:
+        self.action_deeper()
+
+    def action_deeper(self) -> None:
+        self.roce.go_deeper("reorder")
+
+    def action_measure(self) -> None:
+        self._measure = MEASURES[(MEASURES.index(self._measure) + 1) % len(MEASURES)]
+        self.redraw()
+
+    def action_rows(self) -> None:
+        self._rows = ROWS[(ROWS.index(self._rows) + 1) % len(ROWS)]
+        self.redraw()
+
+    def action_path_key(self) -> None:
+        self.roce.next_path_key()
+
+    def action_everything(self) -> None:
+        self.roce.toggle_everything()
+
+    def action_mark(self) -> None:
+        self.roce.toggle_mark()
+
+    def action_comment(self) -> None:
+        self.roce.comment_flow()
+
+    def action_compare(self) -> None:
+        self.roce.compare()
+
+
+def _header(matrix: Matrix) -> str:
+    """Two characters of each path's name: the last ones, which differ."""
+    if matrix.by_place:
+        return "".join(f"{label[-2:]:>2} " for label in matrix.labels)
+    numbers = [f"p{i}" if i < 10 else str(i) for i in range(len(matrix.labels))]
+    short = [_digits(label) for label in matrix.labels]
+    chosen = short if len(set(short)) == len(short) else numbers
+    return "".join(f"{label[-2:]:>2} " for label in chosen)
+
+
+def _digits(label: str) -> str:
+    """The last number in a path's name, else its last letters."""
+    stem = label.split(".")[0]
+    numbers = re.findall(r"\d+", stem)
+    return numbers[-1] if numbers else stem[-2:]

@@ -1,0 +1,214 @@
+"""Screen 3: how late the packets of one flow arrive, and what it takes to put them in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.widgets import Static
+
+from ...analyzer.results import Flow, HistogramBin, Quantiles, Reordering
+from .. import human, sentences
+from ..human import UNICODE
+from ..snapshot import Snapshot
+from ..widgets.bars import Bar, bar_lines
+from .base import RoceScreen, own_bindings
+
+VIEWS = ("RFC 4737", "RFC 5236", "recovery")
+
+
+class ReorderScreen(RoceScreen):
+    """Histograms of one flow."""
+
+    name_ = "reorder"
+    BINDINGS = own_bindings("reorder")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._view = VIEWS[0]
+
+    def body(self) -> ComposeResult:
+        with Horizontal(classes="columns"):
+            yield Static(id="left")
+            yield Static(id="right")
+        yield Static(id="below")
+
+    def draw(self, snapshot: Snapshot) -> str:
+        flow = self.roce.record
+        left, right = self.query_one("#left", Static), self.query_one("#right", Static)
+        below = self.query_one("#below", Static)
+        record = flow.reordering if flow is not None else None
+        if flow is None or record is None:
+            left.update("")
+            right.update("")
+            below.update("")
+            return f"{self.flow_title()}: {sentences.reordering(flow)}"
+        width, height = max(20, self.size.width // 2 - 2), max(4, self.size.height - 15)
+        if self._view == "RFC 4737":
+            left.update(
+                bar_lines(
+                    "extent of late packets, packets (log2)",
+                    log2_bars(record.extent_histogram, record.extent_packets, str),
+                    width,
+                    height,
+                )
+            )
+            right.update(
+                bar_lines(
+                    "lateness (log2)",
+                    log2_bars(record.late_time_histogram, record.late_time_ns, human.duration),
+                    width,
+                    height,
+                )
+            )
+        elif self._view == "RFC 5236":
+            left.update(
+                bar_lines(
+                    "displacement, early < 0 < late (RD)",
+                    _density(record.density),
+                    width,
+                    height,
+                    f"threshold {record.displacement_threshold}",
+                )
+            )
+            right.update(
+                bar_lines(
+                    "receive buffer in use at arrivals (RBD)",
+                    _density(record.buffer_density),
+                    width,
+                    height,
+                )
+            )
+        else:
+            left.update(
+                bar_lines(
+                    "n-reordered: a sender that waits for n duplicates resends",
+                    _n_reordered(record),
+                    width,
+                    height,
+                )
+            )
+            right.update(what_if(record))
+        below.update(self._below(flow, snapshot))
+        return f"{self.flow_title()}: {sentences.reordering(flow)}"
+
+    def _below(self, flow: Flow, snapshot: Snapshot) -> Text:
+        late = [path for path in flow.paths if path.reordered_packets]
+        total = sum(path.reordered_packets for path in late)
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append(f"view {self._view} (o)   who arrives late: ", "dim")
+        for path in sorted(late, key=lambda p: -p.reordered_packets)[:4]:
+            share = path.reordered_packets / total
+            text.append(f"{path.path} ", "bold")
+            text.append(f"{human.percent(share)} (carries {human.percent(path.share)})  ")
+        if not late:
+            text.append("nobody")
+        values = snapshot.timeline["reordered_packets"].tolist()
+        room = max(10, min(len(values), self.size.width - 24))
+        text.append("\nlate, all flows ", "dim")
+        text.append(UNICODE.sparkline(values, room), "cyan")
+        text.append(f" {human.duration(snapshot.timeline.window_ns * len(values))}", "dim")
+        record = flow.reordering
+        if record is not None:
+            text.append(
+                f"\nreordered {human.count(flow.reordered_packets)}"
+                f"   ratio {human.percent(record.ratio)} (fair 0)"
+                f"   max extent {record.max_extent}"
+                f"   in-order runs {human.count(record.runs)}"
+                f"   max n-reordering {record.max_n_reordering}"
+            )
+            if record.gap_packets and record.gap_packets.count:
+                text.append(
+                    f"\npackets between gaps p50 {record.gap_packets.p50:.0f}"
+                    f"   time between gaps p50 "
+                    f"{human.duration(record.gap_time_ns.p50 if record.gap_time_ns else None)}"
+                )
+        return text
+
+    def action_view(self) -> None:
+        self._view = VIEWS[(VIEWS.index(self._view) + 1) % len(VIEWS)]
+        self.redraw()
+
+    def action_deeper(self) -> None:
+        self.roce.go_deeper("packets")
+
+    def action_mark(self) -> None:
+        self.roce.toggle_mark()
+
+    def action_comment(self) -> None:
+        self.roce.comment_flow()
+
+
+def log2_bars(bins: Iterable[HistogramBin], quantiles: Quantiles | None, form: object) -> list[Bar]:
+    """Histogram bins added up to powers of two, with marks at p99 and the maximum."""
+    sums: dict[int, int] = {}
+    for one in bins:
+        sums[one.low.bit_length()] = sums.get(one.low.bit_length(), 0) + one.count
+    if not sums:
+        return []
+    show = form if callable(form) else str
+    bars = []
+    for power in range(min(sums), max(sums) + 1):
+        low, high = (0 if power == 0 else 1 << (power - 1)), (1 << power) - 1
+        if power == 0:
+            high = 0
+        notes = []
+        if quantiles is not None:
+            if low <= quantiles.p99 < high + 1:
+                notes.append("◂ p99")
+            if low <= quantiles.max < high + 1:
+                notes.append(
+                    f"◂ max {show(quantiles.max if form is not str else int(quantiles.max))}"
+                )
+        label = (
+            show(low)
+            if low == high
+            else f"{show(low)}-{show(high)}"
+            if form is str
+            else (f"≥ {show(low)}")
+        )
+        bars.append(Bar(label, sums.get(power, 0), " ".join(notes)))
+    return bars
+
+
+def _density(density: dict[int, int]) -> list[Bar]:
+    everything = sorted(density.items())
+    if len(everything) <= 12:
+        return [Bar(str(k), n) for k, n in everything]
+    bars: dict[str, float] = {}
+    for k, n in everything:
+        size = abs(k).bit_length()
+        low = 0 if k == 0 else 1 << (size - 1)
+        name = "0" if k == 0 else f"{'-' if k < 0 else ''}{low}..{(1 << size) - 1}"
+        bars[name] = bars.get(name, 0) + n
+    return [Bar(name, n) for name, n in bars.items()]
+
+
+def _n_reordered(record: Reordering) -> list[Bar]:
+    values = record.n_reordering
+    names = {3: "◂ 3 duplicates, the usual limit"}
+    return [Bar(f"n={n}", value, names.get(n, "")) for n, value in enumerate(values, 1)]
+
+
+def what_if(record: Reordering) -> Text:
+    """How large a receive buffer must be for which share of the late packets."""
+    text = Text("a buffer of this size puts in order\n", "bold", no_wrap=True)
+    held, size = record.held_packets, record.byte_offset
+    if held is None:
+        text.append("  nothing was late", "dim")
+        return text
+    for name, word in (
+        ("p50", "50 %"),
+        ("p90", "90 %"),
+        ("p99", "99 %"),
+        ("p999", "99.9 %"),
+        ("max", "all"),
+    ):
+        text.append(f" {word:>7} of late packets: ", "dim")
+        text.append(f"{getattr(held, name):.0f} packets", "bold")
+        if size is not None:
+            text.append(f"  {human.size(getattr(size, name))}")
+        text.append("\n")
+    return text
