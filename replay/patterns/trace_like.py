@@ -17,6 +17,8 @@ SIGMA = 1.5
 
 LARGEST = 64
 """No flow is larger than so many times `message_bytes`."""
+SMALLEST = 64
+"""Bytes of the smallest flow."""
 
 
 def trace_like(settings: Settings, rng: np.random.Generator) -> Demands:
@@ -26,7 +28,7 @@ def trace_like(settings: Settings, rng: np.random.Generator) -> Demands:
         raise UsageError(f"trace-like: --load must be above 0 and at most 1, not {settings.load:g}")
     pairs = random_pairs(settings, rng)
     factor = np.minimum(rng.lognormal(0, SIGMA, settings.flows), LARGEST)
-    size = np.maximum(1, np.rint(factor * settings.message_bytes)).astype(np.int64)
+    size = np.maximum(SMALLEST, np.rint(factor * settings.message_bytes)).astype(np.int64)
     total_bits = 8.0 * float(size.sum()) * settings.messages
     duration_s = total_bits / (settings.load * settings.rate_bits_per_second * settings.hosts)
     gaps = rng.exponential(duration_s / settings.flows, settings.flows)
