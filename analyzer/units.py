@@ -56,6 +56,8 @@ def parse_rate(text: str, option: str) -> int:
         unit = unit.lower()
         if unit in _RATE:
             rate = _scaled(parts[0], _RATE[unit])
+            if not parts[1] and 0 < rate < 1_000_000:  # nobody has such a link
+                raise UsageError(f"{option} {text!r} has no unit, for example {option} 400G")
             if 0 < rate <= _FASTEST:
                 return rate
             if rate > 0:

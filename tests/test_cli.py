@@ -322,8 +322,10 @@ def test_every_help_ends_with_examples(run: Callable[..., Done], command: str) -
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
-    process = start("schema")
+@pytest.mark.parametrize("command", ["schema", "analyze"])
+def test_a_reader_that_goes_away_is_no_error(checkout: Path, command: str) -> None:
+    capture = str(checkout / "tests" / "data" / "c10_rping_ipv4.atB.pcap")
+    process = start(command, *([capture, "--progress", "none"] if command == "analyze" else []))
     assert process.stdout and process.stderr
     process.stdout.close()
     assert process.stderr.read() == ""

@@ -48,13 +48,20 @@ def print_report(
     Report(analysis, console_for(stream, color), top, sort).print()
 
 
+class _Console(Console):
+    """A console that leaves it to the command line to end when the reader has gone."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # rich calls this while it handles the BrokenPipeError
+
+
 def console_for(stream: TextIO, color: Literal["auto", "always", "never"]) -> Console:
     """A console on `stream`: plain text unless it is a terminal or colour is asked for."""
     width = None if stream.isatty() else int(os.environ.get("COLUMNS") or 80)
     if color == "never":
-        return Console(file=stream, width=width, color_system=None, highlight=False)
+        return _Console(file=stream, width=width, color_system=None, highlight=False)
     if color == "always":
-        return Console(
+        return _Console(
             file=stream,
             width=width,
             force_terminal=True,
@@ -62,7 +69,7 @@ def console_for(stream: TextIO, color: Literal["auto", "always", "never"]) -> Co
             color_system="standard",
             highlight=False,
         )
-    return Console(file=stream, width=width, highlight=False)
+    return _Console(file=stream, width=width, highlight=False)
 
 
 class Report:
@@ -226,9 +233,9 @@ class Report:
         self._draw(lambda table: event_table(table, events[: min(self.top, 10)], self.analysis))
 
     def _footnotes(self) -> None:
-        """Why values of flows that carry data are unknown, each reason once."""
+        """Why values of flows that have an order are unknown, each reason once."""
         reasons: dict[str, list[int]] = {}
-        for flow in verdicts.data_flows(self.analysis):
+        for flow in verdicts.sequenced_flows(self.analysis):
             for note in flow.notes:
                 reasons.setdefault(note, []).append(flow.id)
         if not (reasons or self.unknowns):

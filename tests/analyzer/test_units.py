@@ -34,7 +34,7 @@ def test_durations(text: str, nanoseconds: int) -> None:
         ("800Gbps", 800_000_000_000),
         ("1.6T", 1_600_000_000_000),
         ("100 Mbit/s", 100_000_000),
-        ("9600", 9_600),
+        ("100000000000", 100_000_000_000),
     ],
 )
 def test_rates(text: str, rate: int) -> None:
@@ -47,7 +47,7 @@ def test_bad_durations_name_the_option(text: str) -> None:
         parse_duration(text, "--window")
 
 
-@pytest.mark.parametrize("text", ["", "G", "0", "fast", "400GB/s", "-1G", "9999999T"])
+@pytest.mark.parametrize("text", ["", "G", "0", "400", "fast", "400GB/s", "-1G", "9999999T"])
 def test_bad_rates_name_the_option(text: str) -> None:
     with pytest.raises(UsageError, match="^--link-rate .*400G"):
         parse_rate(text, "--link-rate")
