@@ -26,6 +26,8 @@ UNIT = np.dtype(
 MAX_WINDOWS = 1 << 22
 """(unit, window) pairs kept; beyond it the windows get twice as wide."""
 
+_WINDOW = 0xFFFFFFFF
+
 
 class Cells(NamedTuple):
     """Bytes per (unit, window), sorted by unit and window."""
@@ -104,16 +106,14 @@ class UnitCounter:
             self.start_ns = int(time_ns.min()) // self.window_ns * self.window_ns
         while (int(time_ns.max()) - self.start_ns) // self.window_ns >= 1 << 31:
             self._widen()
+        # Rows that come late, from before the very first one, count in its window.
         window = np.maximum(0, (time_ns - self.start_ns) // self.window_ns)
         key = unit.astype(np.int64) << 32 | window
         self._waiting.append(_summed(key, size.astype(np.int64)))
         if sum(len(cells.key) for cells in self._waiting) > MAX_WINDOWS // 4:
             self._compact()
-            while len(self._cells.key) > MAX_WINDOWS:
-                before = len(self._cells.key)
+            while len(self._cells.key) > MAX_WINDOWS and (self._cells.key & _WINDOW).any():
                 self._widen()
-                if len(self._cells.key) == before:
-                    break
 
     def _compact(self) -> None:
         parts = [self._cells, *self._waiting]
@@ -127,7 +127,7 @@ class UnitCounter:
         assert self.window_ns is not None
         self.window_ns *= 2
         key = self._cells.key
-        window = (key & 0xFFFFFFFF) >> 1
+        window = (key & _WINDOW) >> 1
         self._cells = _summed(key >> 32 << 32 | window, self._cells.wire_bytes)
 
 

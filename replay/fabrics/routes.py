@@ -44,7 +44,7 @@ def with_routes(fabric: Fabric, routes: Sequence[Route]) -> Fabric:
     for route in routes:
         switch, destination = number.get(route.switch), number.get(route.destination)
         if switch is None or switch >= fabric.switches:
-            raise UsageError(f"{route.where}: {fabric.name} has no switch {route.switch!r}")
+            raise UsageError(f"{route.where}: there is no switch {route.switch!r}")
         if destination is None:
             raise UsageError(f"{route.where}: there is no host or leaf {route.destination!r}")
         if destination >= fabric.switches:

@@ -16,7 +16,7 @@ def tiers_by_distance(
     """int8[switches]: given tiers stay; a switch with hosts is a leaf (1), its neighbours 2, ..."""
     distance = np.full(switches, 127, np.int64)
     low, high = np.minimum(wires.a, wires.b), np.maximum(wires.a, wires.b)
-    distance[low[high >= switches]] = 1
+    distance[low[(high >= switches) & (low < switches)]] = 1
     between = (high < switches) & (low != high)
     a, b = low[between], high[between]
     while True:
