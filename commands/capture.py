@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ..probes.live import LiveSource
 
 _STANDARD_OUTPUT = Path("/dev/stdout")
+_POLL_S, _SMALL_RING_POLL_S = 0.02, 0.002
+_SMALL_RING_BYTES = 8 << 20
 _CHECK_EVERY_S = 1.0
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _UNITS |= {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -149,21 +151,25 @@ class _Capture:
             for attachment in self._source.attachments
         ]
         blocks = PacketBlocks(self._source.first_tap, directions)
-        for batches in self._source.polls():
-            packets = sum(map(len, batches))
-            if self._left is not None:
-                self._left -= packets
-            if self._files is not None:
-                limit = None if self._left is None or self._left >= 0 else packets + self._left
-                self._files.write(blocks.lay_out(batches, limit))
-            if self._left is not None and self._left <= 0:
-                return
+        small = (self._source.options.ring_bytes or _SMALL_RING_BYTES) < _SMALL_RING_BYTES
+        for batches in self._source.polls(_SMALL_RING_POLL_S if small else _POLL_S):
+            if batches:
+                packets = sum(map(len, batches))
+                limit = None if self._left is None else min(self._left, packets)
+                if self._files is not None:
+                    self._files.write(blocks.lay_out(batches, limit))
+                if self._left is not None:
+                    self._left -= packets
+                    if self._left <= 0:
+                        return
             self._check()
 
     def _check(self) -> None:
         now = time.monotonic()
         if self._ends is not None and now >= self._ends:
             self._source.stop()
+        if self._files is not None:
+            self._files.tick()
         if now - self._checked < _CHECK_EVERY_S:
             return
         self._checked = now

@@ -74,6 +74,10 @@ class CaptureFiles:
         """Append packet blocks; DiskFull when there is no room for all of them."""
         if len(blocks):
             self._append(blocks)
+        self.tick()
+
+    def tick(self) -> None:
+        """Begin a new file or state the counters when it is time; also without packets."""
         now = time.monotonic()
         if self._is_due(now):
             self._end()

@@ -9,13 +9,16 @@ import numpy as np
 
 from ..analyzer.decode.decoder import Decoder
 from ..analyzer.frames import LINKTYPE_ETHERNET, FrameBatch
+from ..analyzer.kernel import kernel
 from ..analyzer.packets import I64, U16, U32
 from .clock import WallClock
 from .ring import Ring, scan
 
-_ROWS = 1 << 18
-"""Frames of one gathering, over all rings."""
-_LEAST_ROWS = 1 << 12
+_ROWS = 1 << 15
+"""Frames of one gathering, over all rings: few enough to stay in the cache while they are used."""
+_LEAST_ROWS = 1 << 11
+_VISIBLE_AFTER_NS = 20_000
+"""After this time a reservation made by another CPU is certainly seen here."""
 _FOREVER = (1 << 63) - 1
 
 
@@ -44,6 +47,14 @@ class _Rows:
         )
 
 
+@kernel
+def count_taps(tap: U16, frames: I64) -> None:
+    """Add the frames of each tap to int64[taps]; others, which no probe writes, are left out."""
+    for t in tap:
+        if t < len(frames):
+            frames[t] += 1
+
+
 class Drain:
     """Takes frames out of the rings: `gather`, use them, `release`."""
 
@@ -57,11 +68,15 @@ class Drain:
         rows = max(_ROWS // len(rings), _LEAST_ROWS)
         self._rows = [_Rows.empty(rows) for _ in rings]
         self._positions = [ring.consumer for ring in rings]
+        self._released = list(self._positions)
 
     def warm_up(self, decoder: Decoder) -> None:
         """Compile or load the machine code before frames arrive."""
-        self.gather()
-        decoder.decode(self._batch(self._rings[0], self._rows[0], 0))
+        self._scan(0, self._positions[0], 0)
+        nothing = self._batch(self._rings[0], self._rows[0], 0)
+        decoder.decode(nothing)
+        count_taps(nothing.tap, np.zeros(0, np.int64))
+        self._rings[0].release(self._positions[0])
 
     def gather(self, whole: bool = False) -> list[FrameBatch]:
         """One batch for each ring that has frames, in order of time within and between gatherings.
@@ -69,48 +84,61 @@ class Drain:
         A record gets its time after its place in the ring. So when the producer
         positions are read after the moment `horizon`, every record up to it is
         there, and later ones wait for the next gathering (`whole`: none waits).
+        A record that is being written holds back what may be later than it.
         """
         self.clock.check()
-        horizon = _FOREVER if whole else time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        counts = []
+        horizon = _FOREVER
+        if not whole:
+            horizon = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - _VISIBLE_AFTER_NS
+        counts = [0] * len(self._rings)
         cut = _FOREVER
         self.more = False
-        for ring, rows in zip(self._rings, self._rows, strict=True):
-            count, _busy = scan(
-                ring.data,
-                ring.words,
-                ring.size - 1,
-                ring.consumer,
-                ring.producer,
-                horizon,
-                self.clock.offset_ns,
-                rows.offset,
-                rows.captured,
-                rows.wire,
-                rows.time_ns,
-                rows.tap,
-                rows.end,
-            )
-            counts.append(count)
-            if count == len(rows.offset):
+        for index, ring in enumerate(self._rings):
+            producer = ring.producer
+            if producer == self._positions[index]:
+                continue
+            count, busy = self._scan(index, producer, horizon)
+            counts[index] = count
+            if busy or count == len(self._rows[index].offset):
                 # What this ring has behind its last row must not be overtaken by the others.
-                cut = min(cut, int(rows.time_ns[-1]))
+                last_ns = int(self._rows[index].time_ns[count - 1]) if count else 0
+                cut = min(cut, last_ns)
                 self.more = True
         batches = []
-        for index, (ring, rows) in enumerate(zip(self._rings, self._rows, strict=True)):
-            count = counts[index]
+        for index, count in enumerate(counts):
+            rows = self._rows[index]
             if self.more and count:
                 count = int(np.searchsorted(rows.time_ns[:count], cut, "right"))
             if count:
-                batches.append(self._batch(ring, rows, count))
+                batches.append(self._batch(self._rings[index], rows, count))
                 self._positions[index] = int(rows.end[count - 1])
                 self.frames += count
         return batches
 
     def release(self) -> None:
         """Give the room of the gathered frames back to the kernel."""
-        for ring, position in zip(self._rings, self._positions, strict=True):
-            ring.release(position)
+        for index, position in enumerate(self._positions):
+            if position != self._released[index]:
+                self._rings[index].release(position)
+                self._released[index] = position
+
+    def _scan(self, index: int, producer: int, horizon: int) -> tuple[int, int]:
+        ring, rows = self._rings[index], self._rows[index]
+        return scan(
+            ring.data,
+            ring.words,
+            ring.size - 1,
+            self._positions[index],
+            producer,
+            horizon,
+            self.clock.offset_ns,
+            rows.offset,
+            rows.captured,
+            rows.wire,
+            rows.time_ns,
+            rows.tap,
+            rows.end,
+        )
 
     def _batch(self, ring: Ring, rows: _Rows, count: int) -> FrameBatch:
         return FrameBatch(

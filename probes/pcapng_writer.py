@@ -33,6 +33,7 @@ _SHB_OS, _SHB_APPLICATION = 3, 4
 _IF_NAME, _IF_SPEED, _IF_TSRESOL, _IF_FILTER = 2, 8, 9, 11
 _ISB_START, _ISB_END, _ISB_RECEIVED, _ISB_DROPPED, _ISB_ACCEPTED, _ISB_DELIVERED = 2, 3, 4, 5, 6, 8
 
+_EPB_FLAGS: Final = 4 << 16 | 2  # epb_flags, 4 bytes
 _FIXED_BYTES: Final = 28 + 12 + 4
 """An enhanced packet block without its data: header, epb_flags with end of options, length."""
 
@@ -104,6 +105,25 @@ def _block(kind: int, body: bytes) -> bytes:
     return struct.pack("<II", kind, total) + body + struct.pack("<I", total)
 
 
+def _no_frames() -> FrameBatch:
+    data = np.zeros(4, np.uint8)
+    data.flags.writeable = False  # as a mapped ring is: one type, one compiled kernel
+    return FrameBatch(
+        data,
+        np.zeros(0, np.int64),
+        np.zeros(0, np.uint32),
+        np.zeros(0, np.uint32),
+        np.zeros(0, np.int64),
+        np.zeros(0, np.uint16),
+        np.zeros(0, np.uint16),
+        1,
+        0,
+    )
+
+
+_NO_FRAMES: Final = _no_frames()
+
+
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """Packet blocks in order of time."""
@@ -130,6 +150,7 @@ class PacketBlocks:
         self._first_tap = first_tap
         self._directions = np.array(directions, np.uint32)
         self._words: U32 = np.empty(1 << 16, np.uint32)
+        self._write(_NO_FRAMES, np.zeros(0, np.int64))  # the machine code is there before frames
 
     def lay_out(self, batches: Sequence[FrameBatch], limit: int | None = None) -> Blocks:
         """The frames of several batches, each in order of time, as blocks in order of time.
@@ -155,22 +176,25 @@ class PacketBlocks:
             self._words = np.empty(total // 4 * 5 // 4, np.uint32)
         first = 0
         for batch in batches:
-            _write_blocks(
-                batch.data.view(np.uint32),
-                batch.offset,
-                batch.captured,
-                batch.wire,
-                batch.time_ns,
-                batch.tap,
-                self._first_tap,
-                self._directions,
-                at[first : first + len(batch)],
-                self._words,
-            )
+            self._write(batch, at[first : first + len(batch)])
             first += len(batch)
         ends, taps = ends[:limit], taps[:limit]
         total = int(ends[-1]) if len(ends) else 0
         return Blocks(self._words.data.cast("B")[:total], ends, taps - self._first_tap)
+
+    def _write(self, batch: FrameBatch, at: I64) -> None:
+        _write_blocks(
+            batch.data.view(np.uint32),
+            batch.offset,
+            batch.captured,
+            batch.wire,
+            batch.time_ns,
+            batch.tap,
+            self._first_tap,
+            self._directions,
+            at,
+            self._words,
+        )
 
 
 @kernel
@@ -187,29 +211,33 @@ def _write_blocks(
     out: U32,
 ) -> None:
     """Write an enhanced packet block for each frame to byte `at` of `out`."""
+    # Unsigned indices spare the test for negative ones, which would keep the copy from
+    # being vectorised.
     for i in range(len(offset)):
-        length = np.int64(captured[i])
-        data_words = (length + 3) >> 2
-        total = data_words * 4 + 44
-        w = at[i] >> 2
-        interface = np.int64(tap[i]) - first_tap
-        out[w] = 6
-        out[w + 1] = total
-        out[w + 2] = interface
-        out[w + 3] = np.uint64(time_ns[i]) >> np.uint64(32)
-        out[w + 4] = np.uint64(time_ns[i]) & np.uint64(0xFFFFFFFF)
-        out[w + 5] = length
-        out[w + 6] = wire[i]
-        source = offset[i] >> 2
-        w += 7
+        length = np.uint64(captured[i])
+        data_words = (length + np.uint64(3)) >> np.uint64(2)
+        total = data_words * np.uint64(4) + np.uint64(44)
+        w = np.uint64(at[i]) >> np.uint64(2)
+        interface = np.uint64(tap[i]) - np.uint64(first_tap)
+        time = np.uint64(time_ns[i])
+        out[w] = ENHANCED_PACKET
+        out[w + np.uint64(1)] = total
+        out[w + np.uint64(2)] = interface
+        out[w + np.uint64(3)] = time >> np.uint64(32)
+        out[w + np.uint64(4)] = time & np.uint64(0xFFFFFFFF)
+        out[w + np.uint64(5)] = length
+        out[w + np.uint64(6)] = wire[i]
+        source = np.uint64(offset[i]) >> np.uint64(2)
+        w += np.uint64(7)
         for k in range(data_words):
             out[w + k] = words[source + k]
-        odd = length & 3
+        w += data_words
+        odd = length & np.uint64(3)
         if odd:
             # What lies behind the frame in its buffer is not part of it.
-            out[w + data_words - 1] &= (np.uint32(1) << np.uint32(8 * odd)) - np.uint32(1)
-        w += data_words
-        out[w] = 0x00040002  # epb_flags, 4 bytes
-        out[w + 1] = directions[interface]
-        out[w + 2] = 0
-        out[w + 3] = total
+            kept = (np.uint32(1) << np.uint32(np.uint64(8) * odd)) - np.uint32(1)
+            out[w - np.uint64(1)] &= kept
+        out[w] = _EPB_FLAGS
+        out[w + np.uint64(1)] = directions[interface]
+        out[w + np.uint64(2)] = 0
+        out[w + np.uint64(3)] = total

@@ -26,7 +26,7 @@ RECORD_HEADER: Final = np.dtype(
 )
 """struct record_header of rocescope.bpf.c."""
 
-_BUSY, _DISCARD = 1 << 31, 1 << 30
+_BUSY, _DISCARD, _LENGTH = np.uint32(1 << 31), np.uint32(1 << 30), np.uint32((1 << 30) - 1)
 _RING_HEADER_BYTES = 8
 _DATA_AT = _RING_HEADER_BYTES + RECORD_HEADER.itemsize
 
@@ -80,32 +80,41 @@ def scan(
     whether a record that is being written stopped the scan). Records are read in
     place: `data` is uint8[2 * size], `words` the same memory as uint32.
     """
-    rows = 0
-    position: Any = consumer  # int64, as `consumer` is
+    row = np.uint64(0)
+    rows = np.uint64(len(offset))
+    position: Any = np.uint64(consumer)
+    stop = np.uint64(producer)
+    busy = 0
     _acquire_fence()
-    while position < producer and rows < len(offset):
-        at = position & mask
-        header = np.int64(words[at >> 2])
+    while position < stop and row < rows:
+        # Unsigned indices spare the test for negative ones.
+        at = position & np.uint64(mask)
+        w = at >> np.uint64(2)
+        header = words[w]
         if header & _BUSY:
-            return rows, 1
+            busy = 1
+            break
         _acquire_fence()
-        length = header & 0x3FFFFFFF
-        position += (length + _RING_HEADER_BYTES + 7) & ~7
+        length = np.uint64(header & _LENGTH)
+        position += (length + np.uint64(_RING_HEADER_BYTES + 7)) & ~np.uint64(7)
         if header & _DISCARD:
             continue
-        w = (at >> 2) + 2
-        kernel_ns = np.int64(words[w]) | (np.int64(words[w + 1]) << 32)
+        kernel_ns = np.int64(
+            np.uint64(words[w + np.uint64(2)])
+            | (np.uint64(words[w + np.uint64(3)]) << np.uint64(32))
+        )
         if kernel_ns > horizon_ns:
             break
-        packed = np.int64(words[w + 3])
-        offset[rows] = at + _DATA_AT
-        time_ns[rows] = kernel_ns + clock_offset_ns
-        wire[rows] = words[w + 2]
-        captured[rows] = packed & 0xFFFF
-        tap[rows] = packed >> 16
-        end[rows] = position
-        rows += 1
-    return rows, 0
+        packed = words[w + np.uint64(5)]
+        offset[row] = at + np.uint64(_DATA_AT)
+        time_ns[row] = kernel_ns + clock_offset_ns
+        wire[row] = words[w + np.uint64(4)]
+        captured[row] = packed & np.uint32(0xFFFF)
+        tap[row] = packed >> np.uint32(16)
+        end[row] = position
+        row += np.uint64(1)
+    found: Any = np.int64(row)
+    return found, busy
 
 
 @kernel
@@ -127,7 +136,11 @@ class Ring:
         page = mmap.PAGESIZE
         self._consumer_page = mmap.mmap(self.fd, page, mmap.MAP_SHARED)
         self._pages = mmap.mmap(
-            self.fd, page + 2 * size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page
+            self.fd,
+            page + 2 * size,
+            mmap.MAP_SHARED | mmap.MAP_POPULATE,  # no page faults while frames arrive
+            mmap.PROT_READ,
+            offset=page,
         )
         self._consumer = np.frombuffer(self._consumer_page, np.uint64, 1)
         self._producer = np.frombuffer(self._pages, np.uint64, 1)
