@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -16,14 +17,17 @@ from ..analyzer.errors import RocescopeError
 from ..analyzer.results import Flow
 from . import human
 from .actions import ACTIONS, bindings
+from .export import FORMATS, analysis_file, packets_pcapng, save
 from .messages import FlowSelected, FocusReady, SnapshotReady
+from .packets import Packets
+from .palette import ActionCommands
 from .screens import registry
 from .screens.base import RoceScreen
 from .screens.prompts import FilterPrompt, TextPrompt
 from .session import Session
+from .settings import Settings
 from .snapshot import PathColumns, Snapshot, SourceState
-
-REFRESH_S = 0.25
+from .theme import THEME
 
 
 class RocescopeApp(App[None]):
@@ -32,6 +36,7 @@ class RocescopeApp(App[None]):
     TITLE = "rocescope"
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = True
+    COMMANDS = {ActionCommands}
     BINDINGS = [
         *bindings([a for a in ACTIONS if not a.screens]),
         Binding("ctrl+c", "quit", show=False, priority=True, system=True),
@@ -39,8 +44,9 @@ class RocescopeApp(App[None]):
     MODES: ClassVar[dict[str, str | Callable[[], Screen[None]]]] = registry.modes()
     DEFAULT_MODE = "qps"
 
-    def __init__(self, session: Session, refresh_s: float | None = REFRESH_S) -> None:
+    def __init__(self, session: Session, settings: Settings | None = None) -> None:
         super().__init__()
+        self.settings = settings or Settings()
         self.session = session
         self.snapshot = Snapshot(SourceState(session.name, session.kind))
         self.record: Flow | None = None
@@ -50,17 +56,19 @@ class RocescopeApp(App[None]):
         self.everything = False
         self.wanted_frame: int | None = None
         self._trail: list[str] = []
-        self._refresh_s = refresh_s
         self._building = False
         self._stale = False
 
     # --- data in --------------------------------------------------------------
 
     def on_mount(self) -> None:
+        self.register_theme(THEME)
+        if self.settings.theme in self.available_themes:
+            self.theme = self.settings.theme
+        self.set_keymap(dict(self.settings.keys))
         self.session.start()
         self.request_snapshot()
-        if self._refresh_s:
-            self.set_interval(self._refresh_s, self._tick)
+        self.set_interval(1 / self.settings.refresh_hz, self._tick)
 
     def on_unmount(self) -> None:
         self.session.close()
@@ -304,6 +312,50 @@ class RocescopeApp(App[None]):
         self.push_screen(CompareScreen(self.snapshot, self.paths(), marked))
 
     # --- the way out ----------------------------------------------------------------
+
+    def action_export(self) -> None:
+        names = ", ".join(FORMATS)
+        stem = self.session.name.split(".")[0] or "rocescope"
+        self.push_screen(TextPrompt(f"save as {names}", f"{stem}-view.pcapng"), self._export)
+
+    def _export(self, name: str | None) -> None:
+        if not name:
+            return
+        path = Path(name).expanduser()
+        if path.suffix == ".svg":
+            self._save(path, lambda: self.export_screenshot().encode())
+        elif path.suffix == ".pcapng":
+            packets = self._packets_shown()
+            if packets is None:
+                self.notify("Look at the packets first (5), then export them", severity="warning")
+                return
+            self._write(path, lambda: packets_pcapng(packets, self.session))
+        elif path.suffix in FORMATS:
+            self._write(path, lambda: analysis_file(self.session, path.suffix))
+        else:
+            self.notify(f"the suffix is one of {', '.join(FORMATS)}", severity="error")
+
+    def _packets_shown(self) -> Packets | None:
+        from .screens.packets import PacketsScreen
+
+        for screen in self.screen_stack:
+            if isinstance(screen, PacketsScreen):
+                return screen.packets
+        return None
+
+    @work(thread=True, group="export", exit_on_error=False)
+    def _write(self, path: Path, make: Callable[[], bytes]) -> None:
+        """Make and save in a thread: a large analysis takes a while."""
+        self._save(path, make)
+
+    def _save(self, path: Path, make: Callable[[], bytes]) -> None:
+        try:
+            data = make()
+            save(path, data)
+        except (OSError, RocescopeError) as error:
+            self.notify(f"{path}: {error}", severity="error", markup=False)
+            return
+        self.notify(f"{path}, {human.size(len(data))}", title="saved", markup=False)
 
     def action_copy_filter(self) -> None:
         if self.session.selected is not None:

@@ -38,7 +38,7 @@ class CompareScreen(ModalScreen[None]):
             table.add_column(human.queue_pair(int(self._snapshot.flows.qp[f])), justify="right")
         for index, column in enumerate(COLUMNS):
             shown = [row_cells[index] for row_cells in cells]
-            values = [cell if isinstance(cell, str) else cell[0] for cell in shown]
+            values = [cell if isinstance(cell, str) else str(cell[0]) for cell in shown]
             differ = len(set(values)) > 1
             row = [Text(value, "bold" if differ else "dim") for value in values]
             table.add_row(column.title.capitalize(), *row)

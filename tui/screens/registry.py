@@ -12,7 +12,9 @@ SCREENS = {
     "paths": "PathsScreen",
     "reorder": "ReorderScreen",
     "recovery": "RecoveryScreen",
+    "packets": "PacketsScreen",
     "events": "EventsScreen",
+    "doctor": "DoctorScreen",
 }
 """Module under `screens` and class of each screen."""
 

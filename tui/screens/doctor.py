@@ -1,0 +1,118 @@
+"""Screen 9: how far the results can be trusted, and which tools are at hand."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from .. import human
+from ..settings import settings_path
+from ..snapshot import Snapshot
+from .base import RoceScreen, own_bindings
+
+GOOD, DOUBT, BAD = ("✓", "green"), ("▲", "yellow"), ("●", "bold red")
+
+
+class DoctorScreen(RoceScreen):
+    """Findings, the worst first."""
+
+    name_ = "doctor"
+    BINDINGS = own_bindings("doctor")
+
+    def body(self) -> ComposeResult:
+        with VerticalScroll(classes="columns"):
+            yield Static(id="findings")
+
+    def draw(self, snapshot: Snapshot) -> str:
+        findings = [*source_findings(snapshot), *tool_findings()]
+        text = Text()
+        for (glyph, style), line in sorted(findings, key=lambda f: [BAD, DOUBT, GOOD].index(f[0])):
+            text.append(f" {glyph} ", style)
+            text.append(f"{line}\n")
+        self.query_one("#findings", Static).update(text)
+        bad = sum(1 for kind, _ in findings if kind == BAD)
+        doubts = sum(1 for kind, _ in findings if kind == DOUBT)
+        if bad:
+            return f"{human.counted(bad, 'thing is', 'things are')} wrong, {doubts} doubtful."
+        if doubts:
+            return (
+                f"Nothing is wrong; {human.counted(doubts, 'thing limits', 'things limit')} trust."
+            )
+        return "Nothing is wrong."
+
+
+Finding = tuple[tuple[str, str], str]
+
+
+def source_findings(snapshot: Snapshot) -> Iterator[Finding]:
+    """What the source lost or could not show."""
+    source = snapshot.source
+    if source.error:
+        yield BAD, source.error
+    if source.dropped:
+        yield BAD, f"{human.count(source.dropped)} frames were lost by the capture itself"
+    elif source.dropped is None:
+        yield DOUBT, "the capture does not say whether it lost frames"
+    else:
+        yield GOOD, "the capture lost no frame"
+    if source.undecodable:
+        yield DOUBT, f"{human.counted(source.undecodable, 'frame')} could not be decoded"
+    if source.truncated:
+        yield (
+            GOOD,
+            (
+                f"{human.counted(source.truncated, 'frame')} of {human.count(source.frames)} are cut"
+                " by the snap length; sizes come from the IP headers"
+            ),
+        )
+    for warning in source.warnings:
+        yield DOUBT, warning
+    if "tap" in snapshot.paths:
+        yield GOOD, "several taps: paths by tap are known (p on screens 1 and 2)"
+    else:
+        yield DOUBT, "one tap: paths are inferred from UDP source ports"
+    unpaired = int(((snapshot.flows.peer < 0) & snapshot.carries_data()).sum())
+    if unpaired:
+        yield (
+            DOUBT,
+            (
+                f"{human.counted(unpaired, 'flow has', 'flows have')} no peer yet: CNPs and answers"
+                " cannot be told"
+            ),
+        )
+    partial = int(((snapshot.flows.arrivals > 0) & (snapshot.flows.late < 0)).sum())
+    if partial:
+        yield DOUBT, f"{human.counted(partial, 'flow')} seen only in part: order is unknown"
+
+
+def tool_findings() -> Iterator[Finding]:
+    """Programs, rights and files this screen's neighbours need."""
+    tshark = shutil.which("tshark")
+    yield (
+        (GOOD, f"tshark: {tshark}")
+        if tshark
+        else (DOUBT, "tshark is not installed: no dissection on screen 5 (apt install tshark)")
+    )
+    root = os.geteuid() == 0
+    yield (
+        (GOOD if root else DOUBT),
+        (
+            "live probes: you are root"
+            if root
+            else "live probes need root or CAP_BPF and CAP_NET_ADMIN"
+        ),
+    )
+    if os.environ.get("NO_COLOR"):
+        yield GOOD, "NO_COLOR is set: glyphs alone tell good from bad"
+    encoding = (sys.stdout.encoding or "").lower()
+    if not encoding.startswith("utf"):
+        yield DOUBT, f"the terminal says {encoding or 'nothing'}, not UTF-8: bars may look wrong"
+    path = settings_path()
+    yield GOOD, f"settings: {path}{'' if path.exists() else ' (not there, defaults hold)'}"

@@ -1,0 +1,285 @@
+"""Screen 5: the packets of one flow, Wireshark's dissection of the chosen one, its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.text import Text
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import Horizontal, VerticalScroll
+from textual.message import Message
+from textual.widgets import Static
+from textual.worker import get_current_worker
+
+from ...analyzer.errors import RocescopeError
+from ...analyzer.opcodes import opcode_name
+from .. import human
+from ..dissect import Line, dissect
+from ..packets import Packets, PacketScan
+from ..snapshot import FlowKey, Snapshot
+from ..widgets.grid import Cell, Grid, GridColumn
+from .base import RoceScreen, own_bindings
+from .prompts import TextPrompt
+
+COLUMNS = (
+    GridColumn("frame", "#", 9, True),
+    GridColumn("time", "TIME", 13, True),
+    GridColumn("delta", "Δus", 8, True, 2),
+    GridColumn("psn", "PSN", 8),
+    GridColumn("expect", "EXPECT", 8, priority=3),
+    GridColumn("opcode", "OPCODE", 20, priority=1),
+    GridColumn("sport", "SPORT", 5, True, 4),
+    GridColumn("bytes", "BYTES", 5, True, 6),
+    GridColumn("ecn", "ECN", 3, priority=7),
+    GridColumn("tap", "TAP", 16, priority=8),
+    GridColumn("note", "NOTE", 22, grows=True),
+)
+_FIELDS = (GridColumn("line", "DISSECTION (tshark)", 20, grows=True),)
+_ECN = ("", "E1", "E0", "CE")
+
+
+class PacketsScreen(RoceScreen):
+    """Table, dissection, bytes."""
+
+    name_ = "packets"
+    BINDINGS = own_bindings("packets")
+
+    class Found(Message, bubble=False):
+        """A scan ended."""
+
+        def __init__(self, packets: Packets | None, error: str = "") -> None:
+            super().__init__()
+            self.packets, self.error = packets, error
+
+    class Dissected(Message, bubble=False):
+        """Wireshark answered."""
+
+        def __init__(self, frame_number: int, lines: list[Line]) -> None:
+            super().__init__()
+            self.frame_number, self.lines = frame_number, lines
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, PacketsScreen.Dissected)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.packets: Packets | None = None
+        self._wanted: tuple[FlowKey | None, bool, tuple[int, int] | None, str] | None = None
+        self._scan: PacketScan | None = None
+        self._error = ""
+        self._odd_only = False
+        self._lines: list[Line] = []
+        self._frame = b""
+        self._around: int | None = None
+
+    def body(self) -> ComposeResult:
+        grid = Grid(COLUMNS, id="packets")
+        grid.empty = "reading"
+        yield grid
+        with Horizontal(id="panes"):
+            yield Grid(_FIELDS, id="fields")
+            with VerticalScroll(id="bytes"):
+                yield Static(id="hex")
+
+    def draw(self, snapshot: Snapshot) -> str:
+        app = self.roce
+        key = app.session.selected
+        wanted = (key, self._odd_only, app.session.window, app.session.packet_filter)
+        moved = app.wanted_frame is not None
+        if key is not None and (wanted != self._wanted or moved) and app.session.paths:
+            self._wanted = wanted
+            self._start(key, app.wanted_frame)
+        if not app.session.paths:
+            return "Packets are read from capture files: record a live session and open the file."
+        grid = self.query_one("#packets", Grid)
+        if self.packets is None:
+            progress = self._scan.progress if self._scan else 0.0
+            grid.empty = self._error or f"reading, {progress * 100:.0f} %"
+            grid.show(0, lambda row: ())
+            return self._error or f"{self.flow_title()}: reading its packets."
+        packets = self.packets
+        marks = app.session.marks.packets
+        grid.empty = "no packet"
+        grid.show(
+            len(packets),
+            lambda row: packet_cells(packets, row, snapshot.start_ns),
+            lambda row: ";" if _place(packets, row) in marks else " ",
+        )
+        odd = int(packets.is_odd().sum())
+        which = "odd packets only: " if self._odd_only else ""
+        more = f" (the {len(packets):,} shown; the flow has more)" if packets.more else ""
+        return f"{self.flow_title()}: {which}{odd:,} of {len(packets):,} packets are odd{more}."
+
+    def _start(self, key: FlowKey, frame: int | None) -> None:
+        if self._scan is not None:
+            self._scan.stop()
+        session = self.roce.session
+        self._scan = PacketScan(
+            session.paths, key, around=frame, odd_only=self._odd_only, window=session.window
+        )
+        self._around, self.roce.wanted_frame = frame, None
+        self.packets, self._error = None, ""
+        self._read(self._scan)
+
+    @work(thread=True, exclusive=True, group="scan", exit_on_error=False)
+    def _read(self, scan: PacketScan) -> None:
+        worker = get_current_worker()
+        try:
+            found = self.Found(scan.run())
+        except (RocescopeError, OSError) as error:
+            found = self.Found(None, str(error))
+        if not worker.is_cancelled:
+            self.post_message(found)
+
+    def on_packets_screen_found(self, message: Found) -> None:
+        self.packets, self._error = message.packets, message.error
+        self.redraw()
+        grid = self.query_one("#packets", Grid)
+        row = 0
+        if self.packets is not None and self._around is not None:
+            row = self.packets.row_of(self._around)
+        elif self.packets is not None and self.packets.is_odd().any():
+            row = int(np.argmax(self.packets.is_odd()))
+        grid.put_cursor(row)
+        grid.focus()
+        self._choose(row)
+
+    @on(Grid.Moved, "#packets")
+    def _moved(self, event: Grid.Moved) -> None:
+        self._choose(event.row)
+
+    def _choose(self, row: int) -> None:
+        packets = self.packets
+        if packets is None or row >= len(packets):
+            return
+        try:
+            frame = packets.frame(row)
+        except OSError as error:
+            self.query_one("#hex", Static).update(Text(f"the capture is gone: {error}", "red"))
+            return
+        self.query_one("#hex", Static).update(hex_dump(frame, 0, 0))
+        self._frame = frame
+        self._dissect(
+            frame,
+            int(packets.table.wire_bytes[row]),
+            packets.link_type(row),
+            int(packets.table.time_ns[row]),
+            int(packets.table.frame_number[row]),
+        )
+
+    @work(thread=True, exclusive=True, group="dissect", exit_on_error=False)
+    def _dissect(self, frame: bytes, wire: int, link: int, time_ns: int, number: int) -> None:
+        worker = get_current_worker()
+        lines = dissect(frame, wire, link, time_ns)
+        if not worker.is_cancelled:
+            self.post_message(self.Dissected(number, lines))
+
+    def on_packets_screen_dissected(self, message: Dissected) -> None:
+        self._lines = message.lines
+        grid = self.query_one("#fields", Grid)
+        grid.show(len(self._lines), self._field_cells)
+        starts = [i for i, line in enumerate(self._lines) if line.depth == 0]
+        grid.put_cursor(starts[-1] if starts else 0)  # the RDMA headers are the last layer
+
+    def _field_cells(self, row: int) -> Sequence[Cell]:
+        line = self._lines[row]
+        if line.depth == 0:
+            return ((f"▾ {line.text}", "accent"),)
+        return (f"    {line.text}",)
+
+    @on(Grid.Moved, "#fields")
+    def _field_moved(self, event: Grid.Moved) -> None:
+        line = self._lines[event.row]
+        self.query_one("#hex", Static).update(hex_dump(self._frame, line.begin, line.end))
+
+    def _next_odd(self, step: int) -> None:
+        if self.packets is None:
+            return
+        grid = self.query_one("#packets", Grid)
+        rows = np.flatnonzero(self.packets.is_odd())
+        beyond = rows[rows > grid.cursor] if step > 0 else rows[rows < grid.cursor][::-1]
+        if len(beyond):
+            grid.cursor = int(beyond[0])
+        else:
+            self.notify("No further packet that is not in order")
+
+    def action_next_late(self) -> None:
+        self._next_odd(1)
+
+    def action_previous_late(self) -> None:
+        self._next_odd(-1)
+
+    def action_odd_only(self) -> None:
+        self._odd_only = not self._odd_only
+        self.redraw()
+
+    def action_mark(self) -> None:
+        self._keep_comment("marked")
+
+    def action_comment(self) -> None:
+        row = self._row()
+        if row is not None and self.packets is not None:
+            before = self.roce.session.marks.packets.get(_place(self.packets, row), "")
+            self.app.push_screen(TextPrompt("comment on this packet", before), self._keep_comment)
+
+    def _keep_comment(self, text: str | None) -> None:
+        row = self._row()
+        if row is None or self.packets is None or text is None:
+            return
+        marks, place = self.roce.session.marks.packets, _place(self.packets, row)
+        if not text or marks.get(place) == text:
+            marks.pop(place, None)
+        else:
+            marks[place] = text
+        self.redraw()
+
+    def _row(self) -> int | None:
+        if self.packets is None or not len(self.packets):
+            return None
+        return min(self.query_one("#packets", Grid).cursor, len(self.packets) - 1)
+
+
+def _place(packets: Packets, row: int) -> tuple[str, int]:
+    table = packets.table
+    return packets.taps[int(table.tap[row])].name, int(table.frame_number[row])
+
+
+def packet_cells(packets: Packets, row: int, start_ns: int) -> Sequence[Cell]:
+    """One row, in the order of COLUMNS."""
+    table = packets.table
+    time = int(table.time_ns[row])
+    delta = time - int(table.time_ns[row - 1]) if row else 0
+    due = int(packets.expected[row])
+    psn = f"0x{int(table.psn[row]):06x}"
+    note = packets.notes[row]
+    style = "warn" if note and not note.startswith("copy") else ""
+    return (
+        f"{int(table.frame_number[row]):,}",
+        f"{(time - start_ns) / 1e9:.9f}",
+        f"{delta / 1e3:.2f}",
+        (psn, style),
+        f"0x{due:06x}" if due >= 0 else "",
+        opcode_name(int(table.opcode[row])),
+        str(int(table.udp_sport[row])),
+        str(int(table.wire_bytes[row])),
+        _ECN[int(table.traffic_class[row]) & 3],
+        packets.taps[int(table.tap[row])].name,
+        (note, style),
+    )
+
+
+def hex_dump(frame: bytes, begin: int, end: int) -> Text:
+    """Sixteen bytes a line, those from `begin` to `end` marked."""
+    text = Text(no_wrap=True)
+    for at in range(0, len(frame), 16):
+        text.append(f"{at:04x} ", "dim")
+        for i in range(at, min(at + 16, len(frame))):
+            marked = begin <= i < end
+            left = "[" if marked and i == begin else "]" if i == end and begin < end else " "
+            text.append(left, "bold")
+            text.append(f"{frame[i]:02x}", "bold reverse" if marked else "")
+        text.append("\n")
+    text.append(f"{human.counted(len(frame), 'byte')} captured", "dim")
+    return text

@@ -1,0 +1,56 @@
+"""The configuration file of the terminal UI: keys, theme and columns.
+
+theme = "nord"
+refresh_hz = 4
+
+[keys]            # names of actions, see docs/tui.md
+freeze = "space,f"
+
+[columns]
+qps = ["src", "dst", "qp", "rate", "width", "spray", "late"]
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+from platformdirs import user_config_path
+
+from ..analyzer.errors import UsageError
+from .actions import ACTIONS
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a user may set; every field has a default."""
+
+    theme: str = "rocescope"
+    refresh_hz: float = 4.0
+    keys: dict[str, str] = {}
+    columns: dict[str, list[str]] = {}
+
+
+def settings_path() -> Path:
+    """Where the file lies."""
+    return user_config_path("rocescope") / "tui.toml"
+
+
+def load(path: Path | None = None) -> Settings:
+    """The user's settings, the defaults without a file. UsageError says what is wrong in it."""
+    path = path or settings_path()
+    try:
+        text = path.read_text()
+    except OSError:
+        return Settings()
+    try:
+        settings = msgspec.convert(tomllib.loads(text), Settings)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(f"{path}: {error}") from None
+    known = {action.name for action in ACTIONS}
+    unknown = sorted(set(settings.keys) - known)
+    if unknown:
+        raise UsageError(f"{path}: there is no action {unknown[0]!r}; see docs/tui.md")
+    if not 0.2 <= settings.refresh_hz <= 30:
+        raise UsageError(f"{path}: refresh_hz is from 0.2 to 30")
+    return settings

@@ -1,0 +1,20 @@
+"""The colours: calm blues and greys, one warm tone for what needs a look."""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+THEME = Theme(
+    name="rocescope",
+    primary="#5aa9e6",
+    secondary="#7fc8a9",
+    accent="#f2c572",
+    warning="#f0a35e",
+    error="#ef5f6b",
+    success="#7bc47f",
+    foreground="#d7dde5",
+    background="#10141a",
+    surface="#161b22",
+    panel="#222b36",
+    dark=True,
+)
