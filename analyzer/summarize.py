@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .decode.cm import GENERAL_SERVICES_QP, CmMessage
 from .endpoints import Endpoints
 from .frames import Taps
 from .measures.congestion import dscp_outliers
 from .measures.density import MAX_THRESHOLD
-from .measures.tapsets import entropy_imbalances, tap_imbalances
+from .measures.tapsets import entropy_imbalances, tap_imbalances, tap_places
 from .measuring import Measuring
 from .opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name
 from .results import (
@@ -96,6 +98,13 @@ class Summary:
             )
         return found + entropy_imbalances(m.entropy, len(flows), self._flow_name)
 
+    @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        """Which taps are parallel, see `tap_places`."""
+        m, flows = self._m, self._m.tracker.flows
+        copies = m.tracker.state.copies
+        return tap_places(m.taps, flows["src"], flows["dst"], copies, len(self._tap_names))
+
     def _odd_dscps(self) -> list[Event]:
         """Queue pairs that travel in another traffic class than those beside them."""
         flows = self._m.tracker.flows
@@ -177,7 +186,7 @@ class Summary:
                 )
                 missing = acknowledged = None
         entropy = m.entropy.spraying(f)
-        by_tap = m.taps.spraying(f, self._tap_name) if m.many_taps else None
+        by_tap = m.taps.spraying(f, self._tap_name, self._places) if m.many_taps else None
         spraying = [s for s in (entropy, by_tap) if s is not None]
         chosen = by_tap if self._path_by == "tap" and by_tap is not None else entropy
         messages = m.messages.messages(f)

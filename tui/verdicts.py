@@ -52,7 +52,10 @@ def sprays(flow: Flow) -> bool:
 
 def moves(flow: Flow) -> bool:
     """Whether the flow left one path for another and never came back: it was rerouted."""
-    record = chosen_spraying(flow)
+    return _moved_on(chosen_spraying(flow))
+
+
+def _moved_on(record: Spraying | None) -> bool:
     return record is not None and 0 < record.switches < record.paths_seen
 
 
@@ -127,7 +130,7 @@ def spraying(analysis: Analysis) -> str:
             text += f", {len(single)} kept to one {word}" if single else ""
         if others:
             text += f", but {others} used another for a few packets"
-        return f"{text}."
+        return f"{text}.{_by_tap(data)}"
     paths = [record.paths_seen for flow in spraying_flows if (record := chosen_spraying(flow))]
     width = median(flow.spraying_width for flow in spraying_flows)
     verb = "sprays" if len(spraying_flows) == 1 else "spray"
@@ -141,6 +144,18 @@ def spraying(analysis: Analysis) -> str:
         uses, carry = ("uses", "carries") if len(single) == 1 else ("use", "carry")
         text += f"; {len(single)} {uses} one path and {carry} {percent(share)} of the bytes"
     return f"{text}."
+
+
+def _by_tap(flows: list[Flow]) -> str:
+    """What the taps tell about flows whose chosen path key shows nothing."""
+    records = [s for f in flows for s in f.spraying if s.path_by == "tap" and s.paths_seen > 1]
+    if not records or _path_word(flows) == _PATH_WORDS["tap"]:
+        return ""
+    moved = sum(map(_moved_on, records))
+    spread = sum(r.width >= SPRAYS_FROM_WIDTH and not _moved_on(r) for r in records)
+    found = [counted(spread, "flow sprays", "flows spray") + " over several taps"] if spread else []
+    found += [counted(moved, "flow") + " moved to another tap"] if moved else []
+    return f" But {' and '.join(found)}: add --path-by tap." if found else ""
 
 
 def _moved(analysis: Analysis, flows: list[Flow], word: str) -> str:

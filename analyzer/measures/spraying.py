@@ -89,14 +89,20 @@ class PathUsage:
         self._sorted = None
         self._table.merge(other._table, flow_map)
 
-    def spraying(self, flow: int, names: Callable[[int], str] | None = None) -> Spraying | None:
+    def spraying(
+        self,
+        flow: int,
+        names: Callable[[int], str] | None = None,
+        places: NDArray[np.int64] | None = None,
+    ) -> Spraying | None:
         """The spraying of one flow; None when this key says nothing about it.
 
         `names` turns a key into text (a tap's or segment list's name); entropy
         values name themselves. Of several levels (key `tap`) the one with the
-        widest spread is reported.
+        widest spread is reported. Only taps of one place (`tapsets.tap_places`)
+        make paths: those in series see the same packets.
         """
-        level = self._widest(flow)
+        level = self._widest(flow, places)
         if level is None or (self.key == "srv6" and not level.measured["key"].any()):
             return None
         paths, weights = level.measured, _weights(level.measured)
@@ -147,9 +153,11 @@ class PathUsage:
         flow, lane = np.divmod(paths["lane"], self._table.lanes_per_flow)
         return UsageRecords(flow, lane // _LANES, lane % _LANES == _DATA, paths)
 
-    def _widest(self, flow: int) -> _Level | None:
+    def _widest(self, flow: int, places: NDArray[np.int64] | None = None) -> _Level | None:
         """The level that shows the spread: of about the widest ones the one with most bytes."""
         levels = self._of_flow(flow)
+        if places is not None:
+            levels = [part for level in levels for part in _by_place(level, places)]
         if len(levels) < 2:
             return levels[0] if levels else None
         widths = [width(_weights(level.measured)) for level in levels]
@@ -187,6 +195,20 @@ class PathUsage:
         lane = self._sorted_lanes[begin:end] - flow * per
         edges = [0, *(np.flatnonzero(np.diff(lane)) + 1).tolist(), len(own)]
         return [(int(lane[a]), own[a:b]) for a, b in pairwise(edges) if a < b]
+
+
+def _by_place(level: _Level, places: NDArray[np.int64]) -> list[_Level]:
+    """The level once for each place among its taps."""
+    found = places[level.measured["key"]]
+    if (found == found[0]).all():
+        return [level]
+    parts = []
+    for place in np.unique(found):
+        measured = level.measured[found == place]
+        rest = [lane[places[lane["key"]] == place] for lane in level.rest]
+        # Steps between places are among the switches, which leaves them an upper bound.
+        parts.append(_Level(measured, rest, level.switches if len(measured) > 1 else 0))
+    return parts
 
 
 def entropy_name(key: int) -> str:

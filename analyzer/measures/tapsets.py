@@ -146,10 +146,7 @@ def tap_imbalances(
     """
     records = usage.records()
     taps = records.paths["key"].astype(np.int64)
-    crossing = np.stack([src[records.flow], dst[records.flow], records.level], axis=1)
-    groups, group = np.unique(crossing.astype(np.int64), axis=0, return_inverse=True)
-    seen = np.zeros((len(groups), len(tap_names)), np.int64)
-    np.add.at(seen, (group.reshape(-1), taps), records.paths["packets"])
+    groups, seen = _crossings(records, src, dst, len(tap_names))
     copies = _padded(copies, len(tap_names))
     found = []
     for members in parallel_tap_sets(seen, copies):
@@ -169,6 +166,33 @@ def tap_imbalances(
             where = f"{name}, from {_listed(hosts)}"
             found.append(_of_taps(where, labels, records, rows, members))
     return [imbalance for imbalance in found if imbalance is not None]
+
+
+def _crossings(
+    records: UsageRecords, src: NDArray[np.uint32], dst: NDArray[np.uint32], taps: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The groups (source, destination, level) and their packets at each tap."""
+    crossing = np.stack([src[records.flow], dst[records.flow], records.level], axis=1)
+    groups, group = np.unique(crossing.astype(np.int64), axis=0, return_inverse=True)
+    seen = np.zeros((len(groups), taps), np.int64)
+    at = records.paths["key"].astype(np.int64)
+    np.add.at(seen, (group.reshape(-1), at), records.paths["packets"])
+    return groups, seen
+
+
+def tap_places(
+    usage: PathUsage,
+    src: NDArray[np.uint32],
+    dst: NDArray[np.uint32],
+    copies: NDArray[np.int64],
+    taps: int,
+) -> NDArray[np.int64]:
+    """Where each tap stands, int64[taps]: parallel ones share a number, others have their own."""
+    _, seen = _crossings(usage.records(), src, dst, taps)
+    places = np.arange(taps)
+    for members in parallel_tap_sets(seen, _padded(copies, taps)):
+        places[members] = members[0]
+    return places
 
 
 def _of_taps(

@@ -154,3 +154,17 @@ def test_connection_management_is_among_the_events():
             assert (
                 f"QP 0x{setup['local_qpn']:06x}, starting PSN {setup['starting_psn']}" in event.text
             )
+
+
+def test_taps_in_series_are_no_paths():
+    """Both taps of i01 see the same packets with the same hop limit: that is not spraying."""
+    analysis = run(
+        data("i01_write_loss0.5_AtoB.atA"), data("i01_write_loss0.5_AtoB.atB"), path_by="tap"
+    )
+    assert analysis.imbalance == []
+    assert {f.spraying_width for f in analysis.flows} == {1.0}
+    assert {len(f.paths) for f in analysis.flows} == {1}
+    by_tap = [s for f in analysis.flows for s in f.spraying if s.path_by == "tap"]
+    assert [s.switches for s in by_tap] == [0] * len(analysis.flows)
+    # Each of them still counts what it saw.
+    assert sum(sum(f.taps.values()) for f in analysis.flows) == 32_152 + 31_972

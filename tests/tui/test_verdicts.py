@@ -65,6 +65,23 @@ def test_a_flow_that_leaves_its_path_for_good_moves_and_does_not_spray() -> None
     )
 
 
+def test_spraying_that_only_the_taps_show_is_not_passed_over() -> None:
+    replace = factories.msgspec.structs.replace
+    flow = factories.flow(0, 100)
+    taps = factories.spraying([factories.path("spine2", 50, 0.5)] * 2, 2.0)
+    by_tap = replace(taps, path_by="tap")
+    flow = replace(flow, spraying=[*flow.spraying, by_tap])
+    assert verdicts.spraying(factories.analysis(flows=[flow])) == (
+        "The flow that carries data keeps to one source port. "
+        "But 1 flow sprays over several taps: add --path-by tap."
+    )
+    moved = replace(flow, spraying=[*flow.spraying[:-1], replace(by_tap, switches=1)])
+    text = verdicts.spraying(factories.analysis(flows=[flow, moved]))
+    assert text.endswith(
+        "But 1 flow sprays over several taps and 1 flow moved to another tap: add --path-by tap."
+    )
+
+
 def test_a_window_longer_than_the_capture_gives_no_rate() -> None:
     replace = factories.msgspec.structs.replace
     one = replace(factories.series(1), window_ns=10**9)
