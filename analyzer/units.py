@@ -11,6 +11,7 @@ _DURATION_NS |= {"min": 60 * 10**9, "h": 3600 * 10**9}
 _RATE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SIZE = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _SIZE |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_LARGEST = 1 << 50
 _NUMBER_UNIT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Zµ/]*)\s*")
 
 
@@ -74,8 +75,10 @@ def parse_size(text: str, option: str) -> int:
     parts = _split(text)
     if parts and parts[1].lower() in _SIZE:
         size = _scaled(parts[0], _SIZE[parts[1].lower()])
-        if size > 0:
+        if 0 < size <= _LARGEST:
             return size
+        if size > 0:
+            raise UsageError(f"{option} is more than any message has, for example {option} 1MiB")
         raise UsageError(f"{option} must be more than 0, for example {option} 1MiB")
     raise UsageError(
         f"{option} {text!r} is not a size; write bytes, or a number and kB, MB, GB, KiB, MiB "

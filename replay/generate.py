@@ -19,6 +19,7 @@ from .queue_pairs import AETH, RETH, QueuePairs, Sending, queue_pairs
 from .traffic import Traffic
 
 MAX_PAIRS = 1 << 24
+MAX_PACKETS = 10**12
 
 
 def generate(
@@ -32,6 +33,8 @@ def generate(
         raise UsageError(f"--hosts must be 2 to {MAX_HOSTS:,}, not {settings.hosts:,}")
     if settings.message_bytes < 1 or settings.messages < 1 or settings.flows < 1:
         raise UsageError("--message-size, --messages and --flows must be 1 or more")
+    if settings.flows > MAX_PAIRS:
+        raise UsageError(f"--flows must be at most {MAX_PAIRS:,}, not {settings.flows:,}")
     sending = sending or Sending()
     rng = np.random.default_rng(seed)
     demand = pattern(name)(settings, rng)
@@ -40,7 +43,14 @@ def generate(
             f"{name}: {len(demand.src) * sending.qps:,} queue pairs are more than the "
             f"{MAX_PAIRS:,} possible; use fewer hosts, flows or QPs"
         )
-    return queue_pairs(demand, sending, rng)
+    pairs = queue_pairs(demand, sending, rng)
+    packets = float((pairs.messages.astype(np.float64) * (pairs.packets + 1)).sum())
+    if packets > MAX_PACKETS:
+        raise UsageError(
+            f"{name}: {packets:.3g} packets are more than the {MAX_PACKETS:,} possible; "
+            "use fewer or smaller messages"
+        )
+    return pairs
 
 
 class _Units(NamedTuple):

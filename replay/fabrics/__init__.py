@@ -22,6 +22,7 @@ from .parameters import (
     Changes,
     Parameter,
     checked,
+    rate_text,
     split_options,
 )
 from .rail import PARAMETERS as RAIL
@@ -117,5 +118,5 @@ def parameter_help(kind: str) -> str:
 def _shown(parameter: Parameter) -> str:
     assert parameter.default is not None
     if parameter.kind == RATE:
-        return f"{parameter.default // 10**9}G"
+        return rate_text(int(parameter.default))
     return f"{parameter.default}ns" if parameter.kind == DURATION else f"{parameter.default}"

@@ -11,6 +11,7 @@ import yaml
 
 from ..fabric import HOST, Fabric
 from ..hashing import HashSettings
+from .parameters import rate_text
 
 
 def fabric_document(fabric: Fabric) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def fabric_document(fabric: Fabric) -> dict[str, Any]:
         cable: dict[str, Any] = {
             "a": names[int(links.source[link])],
             "b": names[int(links.target[link])],
-            "rate": _rate(int(links.rate_bits_per_second[link])),
+            "rate": rate_text(int(links.rate_bits_per_second[link])),
             "delay": f"{int(links.delay_ns[link])}ns",
         }
         if not links.up[link] and not links.up[link + 1]:
@@ -37,7 +38,7 @@ def fabric_document(fabric: Fabric) -> dict[str, Any]:
     rates = links.rate_bits_per_second
     slow = 2 * np.flatnonzero(rates[0::2] != rates[1::2]) + 1
     if len(slow):
-        document["slow"] = {fabric.link_name(int(i)): _rate(int(rates[i])) for i in slow}
+        document["slow"] = {fabric.link_name(int(i)): rate_text(int(rates[i])) for i in slow}
     if not fabric.routed:
         document["routes"] = _routes(fabric)
     return document
@@ -76,13 +77,6 @@ def _hash(settings: HashSettings) -> dict[str, Any]:
     default = asdict(HashSettings())
     values = {k: v for k, v in asdict(settings).items() if k != "extra" and v != default[k]}
     return {"model": settings.model, **values, **settings.extra}
-
-
-def _rate(bits_per_second: int) -> str:
-    for unit, scale in (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if bits_per_second % scale == 0:
-            return f"{bits_per_second // scale}{unit}"
-    return str(bits_per_second)
 
 
 def _routes(fabric: Fabric) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ...analyzer.units import parse_duration, parse_rate
 from ..addressing import Address, AddressPlan
 from ..fabric import HOST, Fabric
 from .build import Cables, build
-from .parameters import Changes
+from .parameters import Changes, rate_text
 from .tiers import tiers_by_distance
 
 
@@ -129,7 +129,7 @@ def graphml_bytes(fabric: Fabric) -> bytes:
         graph.add_edge(
             nodes.names[int(links.source[link])],
             nodes.names[int(links.target[link])],
-            rate=f"{int(links.rate_bits_per_second[link])}",
+            rate=rate_text(int(links.rate_bits_per_second[link])),
             delay=f"{int(links.delay_ns[link])}ns",
             up=bool(links.up[link] and links.up[link + 1]),
         )

@@ -135,3 +135,11 @@ def _number(kind: str, key: str, text: str, parameter: Parameter) -> int | float
             f"{where} must be {parameter.least:,} to {parameter.most:,}, not {value:,}"
         )
     return value
+
+
+def rate_text(bits_per_second: int) -> str:
+    """A rate as `parse_rate` reads it: `400G`."""
+    for unit, scale in (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if bits_per_second % scale == 0:
+            return f"{bits_per_second // scale}{unit}"
+    return f"{bits_per_second}bps"

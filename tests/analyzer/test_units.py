@@ -1,11 +1,11 @@
-"""Durations and rates as people type them."""
+"""Durations, rates and sizes as people type them."""
 
 from __future__ import annotations
 
 import pytest
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.units import parse_duration, parse_rate
+from rocescope.analyzer.units import parse_duration, parse_rate, parse_size
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,9 @@ def test_rates(text: str, rate: int) -> None:
     assert parse_rate(text, "--link-rate") == rate
 
 
-@pytest.mark.parametrize("text", ["", "ms", "100", "100 lightyears", "-1s", "0ms", "0.1ns", "1e3s", "9999999h"])
+@pytest.mark.parametrize(
+    "text", ["", "ms", "100", "100 lightyears", "-1s", "0ms", "0.1ns", "1e3s", "9999999h"]
+)
 def test_bad_durations_name_the_option(text: str) -> None:
     with pytest.raises(UsageError, match="^--window .*100ms"):
         parse_duration(text, "--window")
@@ -51,3 +53,17 @@ def test_bad_durations_name_the_option(text: str) -> None:
 def test_bad_rates_name_the_option(text: str) -> None:
     with pytest.raises(UsageError, match="^--link-rate .*400G"):
         parse_rate(text, "--link-rate")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("4096", 4096), ("64KiB", 65_536), ("1MB", 1_000_000), ("1.5 MiB", 1_572_864)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text, "--message-size") == size
+
+
+@pytest.mark.parametrize("text", ["", "KiB", "0", "2g", "-1", "1e6", "1 Mb/s", "9999999999GiB"])
+def test_bad_sizes_name_the_option(text: str) -> None:
+    with pytest.raises(UsageError, match="^--message-size .*for example"):
+        parse_size(text, "--message-size")
