@@ -59,7 +59,7 @@ def recover_seed(
     span = parse_seeds(seeds)
 
     from ..analyzer.progress import Progress
-    from ..replay.recover import Wanted, parse_weights, recover_all
+    from ..replay.recover import Wanted, is_explained, parse_weights, recover_all
     from ..replay.tapped import directions, from_subnets, read_taps
 
     if span.step != 1:
@@ -81,9 +81,5 @@ def recover_seed(
     from ..tui.recover_report import print_recovery
 
     write_result(result, chosen, output, lambda file: print_recovery(result, file, color))
-    found = any(
-        candidate.validated_flows == candidate.held_back_flows
-        for switch in result.switches
-        for candidate in switch.candidates
-    )
+    found = any(is_explained(c) for switch in result.switches for c in switch.candidates)
     return 0 if found else _NOTHING_FITS

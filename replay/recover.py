@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-
 from typing import NamedTuple
 
 import numpy as np
@@ -72,14 +71,13 @@ def recover(
     tried: list[str] = []
     candidates: list[Candidate] = []
     used = np.bincount(flows.link, minlength=links)
-    distinct = len(flows.link)
-    if distinct >= LEAST_FLOWS and np.count_nonzero(used) > 1:
+    if len(flows.link) >= LEAST_FLOWS and np.count_nonzero(used) > 1:
         for hypothesis in _hypotheses(flows, group, wanted, known):
             tried.append(_name(hypothesis.settings))
             found = _tested(hypothesis, flows, group, tell)
             if found is not None:
                 candidates.append(found)
-                if found.validated_flows == found.held_back_flows:
+                if is_explained(found):
                     break
         if not candidates and wanted.hash is None:
             tried.append("an unknown linear function")
@@ -89,7 +87,6 @@ def recover(
         direction=direction.name,
         links=list(seen.links),
         flows=len(flows.link),
-        distinct_keys=distinct,
         flows_on_several_links=int(np.count_nonzero(~single)),
         flows_per_link=used.tolist(),
         candidates=candidates,
@@ -120,7 +117,7 @@ def _hypotheses(
             raise UsageError("Linux takes its fields from its policy; leave out --fields")
         for policy in (1, 0) if wanted.fields is None else ():
             yield _Hypothesis(HashSettings("linux", extra={"policy": policy}), wanted.seeds)
-    sets = FIELD_SETS if wanted.fields is None else (wanted.fields,)
+    sets: tuple[str, ...] = FIELD_SETS if wanted.fields is None else (wanted.fields,)
     for fields in sets:
         parse_field_set(fields)
     if not (flows.keys.flow_label != 0).any():
@@ -149,7 +146,8 @@ def _is_quick(model: HashModel, group: Group) -> bool:
 def _name(settings: HashSettings) -> str:
     if settings.model == "linux":
         return f"linux policy {settings.extra['policy']}"
-    return f"{settings.model} of {settings.field_set}{' symmetric' if settings.symmetric else ''}"
+    alike = ", symmetric" if settings.symmetric else ""
+    return f"{settings.model} of {settings.field_set}{alike}"
 
 
 def _tested(
@@ -163,9 +161,9 @@ def _tested(
     keys, link = flows.keys.take(rows), flows.link[rows]
     held_back = np.arange(len(rows)) % 3 == 2 if len(rows) >= 9 else np.zeros(len(rows), np.bool_)
     fit = _searched(hypothesis, keys.take(~held_back), link[~held_back], group, tell)
-    if fit is None or not fit.count:
+    if fit is None or not fit.number:
         return None
-    seeds, count, validated = fit.seeds, fit.count, 0
+    seeds, count, validated = fit.seeds, fit.number, 0
     if held_back.any():
         right = fitting(keys.take(held_back), settings, group, link[held_back], seeds)
         best = int(right.sum(1).max())
@@ -173,7 +171,7 @@ def _tested(
             every = right.all(1)
             seeds = seeds[every]
             # Of a solved hash all fitting seeds place alike.
-            count = count if len(fit.seeds) < fit.count else int(every.sum())
+            count = count if len(fit.seeds) < fit.number else int(every.sum())
         validated = best
     return Candidate(
         hash=settings.model,
@@ -302,38 +300,52 @@ def _learnt(flows: Seen, group: Group) -> Candidate | None:
     )
 
 
+def is_explained(candidate: Candidate) -> bool:
+    """Whether a candidate foretells all held-back flows, and not by chance."""
+    return candidate.validated_flows == candidate.held_back_flows and _doubt(candidate) < 0.01
+
+
+def _doubt(candidate: Candidate) -> float:
+    """How many different placements of this kind fit by chance."""
+    model = MODELS.get(candidate.hash)
+    if model is None or model.linear is None:
+        return candidate.expected_by_chance
+    # Seeds of a linear hash that place alike fit or fail together.
+    return candidate.expected_by_chance / candidate.seeds_that_fit
+
+
 def _conclusion(candidates: Sequence[Candidate], flows: Seen, used: NDArray[np.int64]) -> str:
     """What it comes to, in one sentence."""
     if len(flows.link) < LEAST_FLOWS:
-        return f"{len(flows.link)} flows are too few to tell anything; {LEAST_FLOWS} or more are needed"
+        return f"{len(flows.link)} flows are too few to tell anything"
     if np.count_nonzero(used) < 2:
         return "all flows took one link: nothing was chosen, or the other links were not captured"
     good = [c for c in candidates if c.validated_flows == c.held_back_flows]
-    if not good:
-        if candidates:
-            best = max(candidates, key=lambda c: c.validated_flows)
-            return (
-                f"nothing fits: the best, {best.hash}, foretells only {best.validated_flows} "
-                f"of {best.held_back_flows} held-back flows"
-            )
+    if not candidates:
         return (
             "nothing fits: no hash that was tried puts all flows on their links. The order of "
             "the files must be that of the next hops; weights and the hash can be given"
         )
-    best = good[0]
+    if not good:
+        best = max(candidates, key=lambda c: c.validated_flows)
+        return (
+            f"nothing fits: the best, {best.hash}, foretells only {best.validated_flows} "
+            f"of {best.held_back_flows} held-back flows"
+        )
+    best = next((c for c in good if is_explained(c)), good[0])
     held = f"it foretells {best.validated_flows} of {best.held_back_flows} held-back flows"
     if best.seed is None:
         return f"an unknown linear function fits; {held}"
-    text = f"{best.hash} of {best.field_set or 'policy ' + best.parameters['policy']}, seed {best.seed}"
-    if best.seeds_that_fit == 1 and best.seeds_searched > 1:
-        return f"{text}, the only one of {best.seeds_searched:,} seeds that fits; {held}"
+    text = f"{_name(settings_of(best) or HashSettings())}, seed {best.seed}"
+    if not is_explained(best):
+        return (
+            f"{text} fits, and so do {best.seeds_that_fit - 1:,} seeds more; with so few flows "
+            "that can be chance: capture more flows"
+        )
     if best.seeds_searched == 1:
         return f"{text}, found in the other direction; {held}"
-    if best.expected_by_chance > 0.01 and best.hash == "linux":
-        return (
-            f"{best.seeds_that_fit:,} seeds fit, among them {best.seed}: "
-            "more flows are needed to tell them apart"
-        )
+    if best.seeds_that_fit == 1:
+        return f"{text}, the only one of {best.seeds_searched:,} seeds that fits; {held}"
     return (
         f"{text}, or any of {best.seeds_that_fit:,} seeds of {best.seeds_searched:,} that give "
         f"the same placement; {held}"
@@ -359,7 +371,7 @@ def recover_all(
         record, names = recover(direction, wanted, known, tell)
         switches.append(record)
         tried += [name for name in names if name not in tried]
-        known = [c for c in record.candidates if c.validated_flows == c.held_back_flows]
+        known = [c for c in record.candidates if is_explained(c)]
     several = sum(switch.flows_on_several_links for switch in switches)
     warnings = []
     if several:

@@ -267,7 +267,6 @@ class SwitchRecovery(Record, frozen=True, kw_only=True):
     direction: Annotated[str, Meta(description="whose packets were looked at")]
     links: list[str]
     flows: Annotated[int, Meta(description="flows seen on exactly one of the links")]
-    distinct_keys: Annotated[int, Meta(description="flows that a hash can tell apart")]
     flows_on_several_links: Annotated[
         int, Meta(description="sprayed or moved while captured; not used")
     ]

@@ -43,8 +43,8 @@ class Fit(NamedTuple):
 
     seeds: NDArray[np.uint64]
     """The first MOST_SEEDS fitting seeds, ascending."""
-    count: int
-    """All fitting seeds."""
+    number: int
+    """Of all fitting seeds."""
     searched: int
 
 

@@ -6,6 +6,7 @@ from typing import Literal, TextIO
 
 from rich.table import Table
 
+from ..replay.recover import is_explained
 from ..replay.results import RecoverResult, SwitchRecovery
 from . import human
 from .replay_report import NONE, Page
@@ -20,7 +21,7 @@ def print_recovery(
         page.say(f"{page.glyphs.warning} {warning}", "yellow")
     for switch in result.switches:
         page.section(f"Packets {switch.direction}")
-        fits = any(c.validated_flows == c.held_back_flows for c in switch.candidates)
+        fits = any(is_explained(c) for c in switch.candidates)
         mark, style = (page.glyphs.good, "green") if fits else (page.glyphs.warning, "yellow")
         page.say(f"{mark} {switch.conclusion[:1].upper()}{switch.conclusion[1:]}.", style)
         page.draw(lambda table, switch=switch: _links(table, switch))  # type: ignore[misc]

@@ -57,9 +57,8 @@ class Page:
 
     def head(self, traffic: TrafficSummary, fabric: FabricSummary, warnings: list[str]) -> None:
         """What was replayed where, and what to know before."""
-        name = (
-            traffic.sources[0] if len(traffic.sources) == 1 else f"{len(traffic.sources)} captures"
-        )
+        several = f"{len(traffic.sources)} captures"
+        name = traffic.sources[0] if len(traffic.sources) == 1 else several
         sprayed = f" ({human.count(traffic.units)} entropy values)"
         text = (
             f"{name}: {human.counted(traffic.flows, 'flow')}"

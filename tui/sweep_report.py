@@ -45,8 +45,9 @@ def verdict(result: SweepResult) -> str:
     """Best, median and worst seed beside chance, and where the production seed stands."""
     d = result.distribution
     text = (
-        f"In its worst layer the best seed has {_value(d.min)}, the median {_value(d.quantiles['p50'])}, "
-        f"the worst {_value(d.max)}; chance alone gives {chance_text(result.chance)}."
+        f"In its worst layer the best seed has {_value(d.min)}, the median "
+        f"{_value(d.quantiles['p50'])}, the worst {_value(d.max)}; "
+        f"chance alone gives {chance_text(result.chance)}."
     )
     own = result.production
     if own is not None:
