@@ -16,7 +16,9 @@ from .patterns import pattern
 from .patterns.demands import Settings
 from .pcap_writer import START_NS
 from .queue_pairs import AETH, RETH, QueuePairs, Sending, queue_pairs
-from .traffic import Traffic
+from .schedule import packets_in_order
+from .traffic import Traffic, Windows
+from .window_cells import WindowCells
 
 MAX_PAIRS = 1 << 24
 MAX_PACKETS = 10**12
@@ -65,10 +67,11 @@ class _Units(NamedTuple):
     last_ns: NDArray[np.int64]
 
 
-def offered_traffic(pairs: QueuePairs, plan: AddressPlan) -> Traffic:
+def offered_traffic(pairs: QueuePairs, plan: AddressPlan, window_ns: int | None = None) -> Traffic:
     """What the queue pairs send, data and ACKs, exactly as `write_pcap` writes it.
 
-    Host i of the pattern is host i of the plan.
+    Host i of the pattern is host i of the plan. window_ns: also bytes per window, for which
+    all packets are gone through.
     """
     units = _units(pairs)
     pair, is_ack = units.pair, units.entropy_value < 0
@@ -96,7 +99,29 @@ def offered_traffic(pairs: QueuePairs, plan: AddressPlan) -> Traffic:
         wire_bytes=units.wire_bytes,
         first_ns=START_NS + units.first_ns,
         last_ns=START_NS + units.last_ns,
+        windows=None if window_ns is None else _windows(pairs, window_ns),
     )
+
+
+def _windows(pairs: QueuePairs, window_ns: int) -> Windows:
+    """Bytes per unit and window, from every single packet."""
+    sending, cells = pairs.sending, WindowCells(window_ns)
+    values = np.minimum(sending.entropy_values, pairs.messages * pairs.packets)
+    first = np.cumsum(values + 1) - (values + 1)
+    rest = pairs.message_bytes - (pairs.packets - 1) * sending.path_mtu
+    last_bytes = rest + (-rest & 3)
+    for packets in packets_in_order(pairs):
+        pair, is_ack = packets.pair, packets.is_ack
+        position = packets.number % pairs.packets[pair]
+        is_last = position == pairs.packets[pair] - 1
+        size = sending.headers + np.where(is_last, last_bytes[pair], sending.path_mtu)
+        size += np.where((position == 0) & sending.write, RETH, 0)
+        cells.add(
+            first[pair] + np.where(is_ack, values[pair], packets.number % sending.entropy_values),
+            START_NS + packets.time_ns,
+            np.where(is_ack, sending.headers + AETH, size),
+        )
+    return cells.windows()
 
 
 def _units(pairs: QueuePairs) -> _Units:

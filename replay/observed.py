@@ -21,7 +21,7 @@ from ..analyzer.track.tracker import FlowTracker
 from .fabric import Fabric
 from .keys import PacketKeys, addresses
 from .mapping import map_hosts
-from .traffic import Traffic, Windows
+from .traffic import Traffic
 from .unit_counts import UnitCounter
 
 _BATCH_FRAMES = 1 << 16
@@ -116,7 +116,6 @@ def _traffic(
     seen = np.unique(np.concatenate([src, dst]))
     hosts[seen] = map_hosts([texts[i] for i in seen], fabric, mapping)
     packed = addresses(texts)
-    cells = counter.windows() if counter.window_ns else None
     return Traffic(
         keys=PacketKeys(
             src=packed[src],
@@ -135,14 +134,6 @@ def _traffic(
         wire_bytes=units["wire_bytes"].copy(),
         first_ns=units["first_ns"].copy(),
         last_ns=units["last_ns"].copy(),
-        windows=None
-        if cells is None
-        else Windows(
-            width_ns=counter.window_ns or 0,
-            start_ns=counter.start_ns,
-            unit=(cells.key >> 32).astype(np.int32),
-            window=(cells.key & 0xFFFFFFFF).astype(np.int32),
-            wire_bytes=cells.wire_bytes,
-        ),
+        windows=counter.windows(),
         unmapped=tuple(texts[i] for i in seen if hosts[i] < 0),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from ..analyzer.kernel import kernel
 from ..analyzer.packets import PacketTable
 from ..analyzer.track.batch import MIRROR_DUPLICATE, TAP_COPY
+from .traffic import Windows
+from .window_cells import WindowCells
 
 UNIT = np.dtype(
     [
@@ -23,34 +25,19 @@ UNIT = np.dtype(
         ("last_ns", "i8"),
     ]
 )
-MAX_WINDOWS = 1 << 22
-"""(unit, window) pairs kept; beyond it the windows get twice as wide."""
-
-_WINDOW = 0xFFFFFFFF
-
-
-class Cells(NamedTuple):
-    """Bytes per (unit, window), sorted by unit and window."""
-
-    key: NDArray[np.int64]
-    """unit << 32 | window"""
-    wire_bytes: NDArray[np.int64]
 
 
 class UnitCounter:
     """Takes packet tables with the flow and verdict of each row.
 
-    Memory is bounded by units, and by `MAX_WINDOWS` if there are windows.
+    Memory is bounded by units (and windows, see WindowCells).
     """
 
     def __init__(self, window_ns: int | None = None) -> None:
-        self.window_ns = window_ns
-        self.start_ns = 0
         self._units = np.zeros(1024, UNIT)
         self._slots = np.full(4096, -1, np.int32)
         self._used = np.zeros(1, np.int64)
-        self._cells = Cells(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        self._waiting: list[Cells] = []
+        self._cells = WindowCells(window_ns) if window_ns else None
 
     @property
     def units(self) -> NDArray[np.void]:
@@ -80,14 +67,13 @@ class UnitCounter:
             )
             if row < len(table):
                 self._grow()
-        if self.window_ns:
+        if self._cells is not None:
             kept = unit >= 0
-            self._add_windows(unit[kept], table.time_ns[kept], table.wire_bytes[kept])
+            self._cells.add(unit[kept], table.time_ns[kept], table.wire_bytes[kept])
 
-    def windows(self) -> Cells:
-        """Bytes per unit and window; window 0 begins at `start_ns`."""
-        self._compact()
-        return self._cells
+    def windows(self) -> Windows | None:
+        """Bytes per unit and window, if they were asked for."""
+        return None if self._cells is None else self._cells.windows()
 
     def _grow(self) -> None:
         units = np.zeros(2 * len(self._units), UNIT)
@@ -95,49 +81,6 @@ class UnitCounter:
         self._units = units
         self._slots = np.full(4 * len(units), -1, np.int32)
         _rehash(self._units, self._slots, self._used)
-
-    def _add_windows(
-        self, unit: NDArray[np.int32], time_ns: NDArray[np.int64], size: NDArray[np.uint32]
-    ) -> None:
-        assert self.window_ns is not None
-        if not len(unit):
-            return
-        if not self.start_ns:
-            self.start_ns = int(time_ns.min()) // self.window_ns * self.window_ns
-        while (int(time_ns.max()) - self.start_ns) // self.window_ns >= 1 << 31:
-            self._widen()
-        # Rows that come late, from before the very first one, count in its window.
-        window = np.maximum(0, (time_ns - self.start_ns) // self.window_ns)
-        key = unit.astype(np.int64) << 32 | window
-        self._waiting.append(_summed(key, size.astype(np.int64)))
-        if sum(len(cells.key) for cells in self._waiting) > MAX_WINDOWS // 4:
-            self._compact()
-            while len(self._cells.key) > MAX_WINDOWS and (self._cells.key & _WINDOW).any():
-                self._widen()
-
-    def _compact(self) -> None:
-        parts = [self._cells, *self._waiting]
-        self._waiting = []
-        self._cells = _summed(
-            np.concatenate([p.key for p in parts]), np.concatenate([p.wire_bytes for p in parts])
-        )
-
-    def _widen(self) -> None:
-        self._compact()
-        assert self.window_ns is not None
-        self.window_ns *= 2
-        key = self._cells.key
-        window = (key & _WINDOW) >> 1
-        self._cells = _summed(key >> 32 << 32 | window, self._cells.wire_bytes)
-
-
-def _summed(key: NDArray[np.int64], value: NDArray[np.int64]) -> Cells:
-    if not len(key):
-        return Cells(key, value)
-    order = np.argsort(key, kind="stable")
-    key, value = key[order], value[order]
-    first = np.flatnonzero(np.diff(key, prepend=key[0] - 1))
-    return Cells(key[first], np.add.reduceat(value, first))
 
 
 @kernel

@@ -83,8 +83,24 @@ def test_windows_hold_every_byte_at_its_time(capture):
         assert last <= traffic.last_ns[unit] < last + windows.width_ns
 
 
+@pytest.mark.parametrize("name", ["permutation", "ring-allreduce", "trace-like"])
+def test_windows_of_offered_traffic_are_those_of_its_capture(name, capture):
+    fabric = parse_fabric(SPEC)
+    pairs = generate(name, SETTINGS, Sending(qps=2, entropy_values=3, path_mtu=1024), seed=3)
+    seen = traffic_from_capture([capture(pairs, fabric.addresses)], fabric, window_ns=5000)
+    offered = offered_traffic(pairs, fabric.addresses, window_ns=5000)
+
+    def cells(traffic):
+        w, keys = traffic.windows, traffic.keys
+        names = [*zip(keys.src.tolist(), keys.dest_qp.tolist(), keys.sport.tolist(), strict=True)]
+        rows = zip(w.unit.tolist(), w.window.tolist(), w.wire_bytes.tolist(), strict=True)
+        return w.start_ns, w.width_ns, sorted((names[u], window, n) for u, window, n in rows)
+
+    assert cells(seen) == cells(offered)
+
+
 def test_windows_are_widened_when_there_are_too_many(capture, monkeypatch):
-    monkeypatch.setattr("rocescope.replay.unit_counts.MAX_WINDOWS", 64)
+    monkeypatch.setattr("rocescope.replay.window_cells.MAX_CELLS", 64)
     fabric = parse_fabric(SPEC)
     pairs = generate("incast", SETTINGS._replace(fan_in=3), Sending(), seed=3)
     traffic = traffic_from_capture([capture(pairs, fabric.addresses)], fabric, window_ns=10)
