@@ -39,6 +39,8 @@ from .state import (
 )
 from .window import claim, forget_missing, holds, open_gap, slot_of, tap_bit, write_seen
 
+_NEAR_IDS = 256
+"""An identification at most so far below another was most likely given shortly before it."""
 RESEND_AFTER_NS = 1_000_000
 """A late packet that no identification dates counts as resent after this silence: ACK
 timeouts of NICs begin at about a millisecond, paths of one fabric differ by far less."""
@@ -58,6 +60,13 @@ def dates_transmissions(flow: Any) -> bool:
     """True when the flow's IPv4 identifications move forward, so that they date transmissions."""
     others = flow.ids_other + flow.ids_same
     return bool(flow.ipv6 == 0 and flow.ids_ascending >= 8 and flow.ids_ascending > 16 * others)
+
+
+@inlined
+def _sent_just_before(flow: Any, ip_id: Int, other: Int) -> bool:
+    """A likely guess while a young flow has too few identifications to be sure."""
+    no_evidence_against = flow.ipv6 == 0 and flow.ids_other + flow.ids_same == 0
+    return bool(no_evidence_against and -_NEAR_IDS <= id_distance(ip_id, other) < 0)
 
 
 @inlined
@@ -275,6 +284,8 @@ def _fill(
     dense = slot.dense
     if dates_transmissions(flow):
         resent = id_distance(ip_id, slot.ip_id) > 0
+    elif _sent_just_before(flow, ip_id, slot.ip_id):
+        resent = False
     elif asked_for(flow, psn) >= 0:
         resent = True
     else:

@@ -179,6 +179,14 @@ def test_two_taps_in_series_and_an_answer_seen_the_other_way_round():
     assert tracker.state.copies.tolist() == [[0, 60], [60, 0]]
 
 
+@pytest.mark.parametrize(("ip_id", "verdict"), [(501, REORDERED), (503, RECOVERED), (9, RECOVERED)])
+def test_late_in_a_young_flow(ip_id, verdict):
+    """Two packets say little about identifications, but one just below the next was sent before."""
+    late = {"psn": 1, "ip_id": ip_id, "time_ns": START_NS + 5_000_000}
+    rows = [{"psn": 0, "ip_id": 500}, {"psn": 2, "ip_id": 502}, late]
+    assert verdicts(rows)[1] == [IN_ORDER, AHEAD, verdict]
+
+
 @pytest.mark.parametrize("serial", [True, False])
 def test_an_original_overtaken_by_its_resend(serial):
     """On parallel paths it is one more transmission; taps in series have seen it before."""
