@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import time
 import types
@@ -27,23 +28,41 @@ BOUNDS_CHECK = os.environ.get("ROCESCOPE_BOUNDSCHECK") == "1"
 """Compile kernels with bounds checks: for the fuzz tests, several times slower."""
 
 _UNUSED_AFTER_S = 30 * 86_400
+"""A month: long enough for whoever goes back and forth between two versions."""
 _PACKAGE = __name__.partition(".")[0]
 
 
 def _cache_base() -> str:
-    """The folder for all machine code; NUMBA_CACHE_DIR is respected.
+    """The folder for all machine code: our own, in NUMBA_CACHE_DIR when that is set.
 
     Where nothing can be written, the code goes to a temporary folder.
     """
-    base = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(user_cache_dir("rocescope"), "kernels")
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    base = (
+        os.path.join(chosen, "rocescope")
+        if chosen
+        else os.path.join(user_cache_dir("rocescope"), "kernels")
+    )
     try:
         os.makedirs(base, exist_ok=True)
-        _remove_unused(base)
         if os.access(base, os.W_OK):
+            _remove_unused(base)
             return base
     except OSError:
         pass
-    return os.path.join(tempfile.gettempdir(), f"rocescope-{os.getuid()}")
+    return _temporary_base()
+
+
+def _temporary_base() -> str:
+    """A folder that nobody else can write to: what lies in it will be executed."""
+    base = os.path.join(tempfile.gettempdir(), f"rocescope-{os.getuid()}")
+    with contextlib.suppress(OSError):
+        os.makedirs(base, mode=0o700, exist_ok=True)
+        found = os.lstat(base)
+        writable_by_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not writable_by_others:
+            return base
+    return tempfile.mkdtemp(prefix="rocescope-")
 
 
 def _key_of(function: Callable[..., Any]) -> str:
