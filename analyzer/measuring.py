@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .decode.cm import CmMessage
+from .endpoints import Endpoints
+from .frames import Taps
 from .measures.congestion import CongestionMeasure
 from .measures.idle import Idle
 from .measures.messages import MessageStatistics
@@ -47,3 +53,53 @@ class Measuring:
         self.messages.update(batch)
         self.idle.update(batch)
         self.congestion.update(batch)
+
+    def merge(
+        self, other: Measuring, endpoint_map: NDArray[np.uint32], tap_map: NDArray[np.uint16]
+    ) -> NDArray[np.int32]:
+        """Add a later part of the same capture, measured apart; it is not changed.
+
+        For example the files of a rotated series on several machines. Its endpoint i is our
+        `endpoint_map[i]` and its tap i our `tap_map[i]` (`endpoints_joined`, `taps_joined`);
+        result: its flow i is our flow `result[i]`. Parts without a host pair in common give
+        exactly what the whole gives, whatever their times; so do parts that are cut cleanly.
+        For what that means, and what is judged apart at other seams, see
+        `track.merge.merge_trackers`; messages that go on across the seam are incomplete in
+        both parts, and answers behind it to requests before it make no latency.
+        """
+        flow_map = self.tracker.merge(other.tracker, endpoint_map, tap_map)
+        self.cm.merge(other.cm, endpoint_map, tap_map)
+        self.many_taps = self.many_taps or other.many_taps
+        self.totals.merge(other.totals, flow_map, tap_map)
+        self.activity.merge(other.activity, flow_map)
+        self.entropy.merge(other.entropy, flow_map)
+        self.taps.merge(other.taps, flow_map, tap_map)
+        self.messages.merge(other.messages, flow_map)
+        self.idle.merge(other.idle, flow_map)
+        self.congestion.merge(other.congestion, flow_map)
+        return flow_map
+
+
+def endpoints_joined(ours: Endpoints, theirs: Endpoints) -> NDArray[np.uint32]:
+    """Add the addresses of a part to ours; its endpoint i is our result[i]."""
+    return np.array([ours.add(text) for text in theirs.texts()], np.uint32)
+
+
+def taps_joined(ours: Taps, theirs: Taps) -> NDArray[np.uint16]:
+    """Add the taps of a part to ours; its tap i is our result[i].
+
+    Taps of one name and link type are one; their frames and stated drops add up.
+    """
+    known = {(tap.name, tap.link_type): index for index, tap in enumerate(ours.items)}
+    result = []
+    for tap in theirs.items:
+        index = known.get((tap.name, tap.link_type))
+        if index is None:
+            index = known[tap.name, tap.link_type] = ours.add(replace(tap))
+        else:
+            mine = ours[index]
+            mine.frames += tap.frames
+            if tap.dropped is not None:
+                mine.dropped = (mine.dropped or 0) + tap.dropped
+        result.append(index)
+    return np.array(result, np.uint16)

@@ -280,18 +280,33 @@ class PathTable:
                 return
             self._reserve(2 * len(self._paths) + 1)
 
-    def merge(self, other: PathTable, flow_map: NDArray[np.int32]) -> None:
-        """Add a table of rows that come after ours; its flow i is our flow `flow_map[i]`."""
+    def merge(
+        self,
+        other: PathTable,
+        flow_map: NDArray[np.int32],
+        key_map: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Add a table of rows that come after ours; its flow i is our flow `flow_map[i]`.
+
+        Its key k is our `key_map[k]` if given (taps), else k.
+        """
         if not len(flow_map):
             return
+        added, other_lanes = other.paths, other.lanes
+        if key_map is not None:
+            added, other_lanes = added.copy(), other_lanes.copy()
+            added["key"] = key_map[added["key"]]
+            begun = other_lanes["paths"] > 0
+            for name in ("first_key", "last_key"):
+                other_lanes[name][begun] = key_map[other_lanes[name][begun]]
         per = self.lanes_per_flow
         self.grow_flows(int(flow_map.max()) + 1)
-        self._reserve(len(self.paths) + len(other.paths))
+        self._reserve(len(self.paths) + len(added))
         lane_map = (flow_map.astype(np.int64)[:, None] * per + np.arange(per)).reshape(-1)
         begun = self.lanes["paths"] > 0
         ours = (self.lanes, self._paths, self._slots, self._used, self._salt)
-        _add_paths(other.paths, lane_map, *ours)
-        _add_lanes(other.lanes[: len(lane_map)], lane_map, begun, *ours)
+        _add_paths(added, lane_map, *ours)
+        _add_lanes(other_lanes[: len(lane_map)], lane_map, begun, *ours)
 
     def grow_flows(self, flows: int) -> None:
         """Make room for the lanes of at least `flows` flows."""

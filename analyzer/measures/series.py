@@ -178,10 +178,21 @@ class Totals:
                 return
             self._windows.cover(int(t.time_ns[row]))
 
-    def merge(self, other: Totals, flow_map: NDArray[np.int32]) -> None:
-        """Add the totals of other rows, made with the same window; taps keep their indices."""
-        columns = other._windows.sums.shape[1]
-        self._windows.merge(other._windows, np.arange(columns, dtype=np.int32))
+    def merge(
+        self,
+        other: Totals,
+        flow_map: NDArray[np.int32],
+        tap_map: NDArray[np.uint16] | None = None,
+    ) -> None:
+        """Add the totals of other rows, made with the same window.
+
+        Its tap i is our `tap_map[i]`; without a map taps keep their indices.
+        """
+        columns = np.arange(other._windows.sums.shape[1], dtype=np.int32)
+        if tap_map is not None:
+            taps = columns[_TAPS:] - _TAPS
+            columns[_TAPS:] = _TAPS + tap_map[taps]
+        self._windows.merge(other._windows, columns)
 
     @property
     def window_ns(self) -> int:

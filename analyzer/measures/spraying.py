@@ -84,10 +84,20 @@ class PathUsage:
         self._sorted = None
         self._table.add(batch)
 
-    def merge(self, other: PathUsage, flow_map: NDArray[np.int32]) -> None:
-        """Add the usage of rows that come after ours; its flow i is our flow `flow_map[i]`."""
+    def merge(
+        self,
+        other: PathUsage,
+        flow_map: NDArray[np.int32],
+        tap_map: NDArray[np.uint16] | None = None,
+    ) -> None:
+        """Add the usage of rows that come after ours; its flow i is our flow `flow_map[i]`.
+
+        With the key `tap`, its tap i is our `tap_map[i]` if given.
+        """
         self._sorted = None
-        self._table.merge(other._table, flow_map)
+        by_tap = tap_map if self.key == "tap" else None
+        key_map = None if by_tap is None else by_tap.astype(np.int64)
+        self._table.merge(other._table, flow_map, key_map)
 
     def spraying(
         self,

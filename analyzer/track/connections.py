@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..decode.cm import CmMessage
 from ..opcodes import UC
@@ -67,6 +68,32 @@ class CmPairs:
                     self.pairs[active] = (request.dst, request.src, request.qpn)
                     if request.service_id is not None:
                         self.services[active] = request.service_id
+
+    def merge(
+        self, other: CmPairs, endpoint_map: NDArray[np.uint32], tap_map: NDArray[np.uint16]
+    ) -> None:
+        """Add what a later part learnt; its endpoint and tap i are ours by the maps."""
+
+        def renamed(key: tuple[int, int, int]) -> tuple[int, int, int]:
+            return int(endpoint_map[key[0]]), int(endpoint_map[key[1]]), key[2]
+
+        self.note(
+            replace(
+                message,
+                src=int(endpoint_map[message.src]),
+                dst=int(endpoint_map[message.dst]),
+                tap=int(tap_map[message.tap]),
+            )
+            for message in other.messages
+        )
+        self.omitted += other.omitted
+        for active, passive in other.pairs.items():
+            self.pairs[renamed(active)] = renamed(passive)
+        for active, service in other.services.items():
+            self.services[renamed(active)] = service
+        for key, request in other._waiting.items():
+            src, dst, _ = renamed((request.src, request.dst, 0))
+            self._waiting[renamed(key)] = replace(request, src=src, dst=dst)
 
     def _keep(self, message: CmMessage) -> None:
         if len(self.messages) >= MESSAGES_KEPT:

@@ -44,6 +44,10 @@ def note_late(state: Any, histograms: Any, flow: Int, stream: Any, at: Int, time
     observe(histograms, flow, HELD_PACKETS, held)
     observe(histograms, flow, BYTE_OFFSET, held_bytes)
 
+    if stream.reordered == 1:
+        stream.first_gap_arrival = jump
+        stream.first_gap_time = jump_time
+        stream.first_run = stream.run
     if jump > stream.last_gap_arrival:
         if stream.reordered > 1:
             observe(histograms, flow, GAP_PACKETS, jump - stream.last_gap_arrival)

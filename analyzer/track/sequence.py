@@ -164,6 +164,7 @@ def _start(
     if stream.started:
         forget_missing(state, flow, stream)
     else:
+        stream.first = psn
         stream.next_dense = SKIPPED_KEPT
         stream.last_gap_arrival = -1
         stream.floor_arrival = -1

@@ -127,6 +127,7 @@ STREAM = np.dtype(
         ("read_pending", "u1"),  # `next` is a guess: a READ of unknown path MTU came last
         ("read_psn", "u4"),
         ("read_length", "u4"),
+        ("first", "u4"),  # PSN of the packet it began with
         ("next", "u4"),  # next expected PSN
         ("window", "i8"),  # first slot of its window
         ("window_bits", "u1"),  # log2 of the slots; 0 = no window yet
@@ -146,7 +147,10 @@ STREAM = np.dtype(
         ("max_extent", "i8"),
         ("last_gap_arrival", "i8"),  # RFC 4737 4.5: latest discontinuity a late packet pointed at
         ("last_gap_time", "i8"),
+        ("first_gap_arrival", "i8"),  # the earliest such discontinuity
+        ("first_gap_time", "i8"),
         ("run", "i8"),  # RFC 4737 4.6: in-order packets since the last late one
+        ("first_run", "i8"),  # packets of the first run that ended
         ("runs", "i8"),
         ("run_packets", "i8"),
         ("run_packets_squared", "i8"),

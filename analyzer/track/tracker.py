@@ -80,29 +80,18 @@ class FlowTracker:
 
     def update(self, table: PacketTable) -> TrackedBatch:
         """Track the packets of one batch."""
-        flow = np.empty(len(table), np.int32)
         verdict = np.empty(len(table), np.uint8)
-        self._see_taps(table)
-        row = 0
-        while row < len(table):
-            row = assign(
-                self.state,
-                self._flow_slots,
-                self._pair_slots,
-                table.src,
-                table.dst,
-                table.dest_qp,
-                table.opcode,
-                table.payload_bytes,
-                table.decode_flags,
-                table.time_ns,
-                row,
-                flow,
-            )
-            if row < len(table):
-                self._grow_flows(2 * len(self.state.flows))
-        self.histograms.grow(len(self))
-        self.densities.grow(len(self))
+        if len(table):
+            self.see_taps(int(table.tap.max()) + 1)
+        flow = self.index_flows(
+            table.src,
+            table.dst,
+            table.dest_qp,
+            table.opcode,
+            table.payload_bytes,
+            table.decode_flags,
+            table.time_ns,
+        )
         columns = Columns(*(getattr(table, name) for name in Columns._fields))
         row = 0
         while row < len(table):
@@ -136,6 +125,54 @@ class FlowTracker:
             flows[one]["peer"] = other
             flows[one]["evidence"] |= evidence
 
+    def merge(
+        self,
+        other: FlowTracker,
+        endpoint_map: NDArray[np.uint32],
+        tap_map: NDArray[np.uint16],
+    ) -> NDArray[np.int32]:
+        """Add the flows of a later part, tracked apart; its flow i is our flow result[i].
+
+        Its endpoint i is our `endpoint_map[i]`, its tap i our `tap_map[i]`. What is exact
+        and what is judged apart: see `merge.merge_trackers`. `other` is not changed.
+        """
+        from .merge import merge_trackers
+
+        return merge_trackers(self, other, endpoint_map, tap_map)
+
+    def index_flows(
+        self,
+        src: NDArray[np.uint32],
+        dst: NDArray[np.uint32],
+        dest_qp: NDArray[np.uint32],
+        opcode: NDArray[np.uint8],
+        payload_bytes: NDArray[np.uint32],
+        decode_flags: NDArray[np.uint8],
+        time_ns: NDArray[np.int64],
+    ) -> NDArray[np.int32]:
+        """The flow of each row of these columns, made when new."""
+        flow, row = np.empty(len(src), np.int32), 0
+        while row < len(src):
+            row = assign(
+                self.state,
+                self._flow_slots,
+                self._pair_slots,
+                src,
+                dst,
+                dest_qp,
+                opcode,
+                payload_bytes,
+                decode_flags,
+                time_ns,
+                row,
+                flow,
+            )
+            if row < len(src):
+                self._grow_flows(2 * len(self.state.flows))
+        self.histograms.grow(len(self))
+        self.densities.grow(len(self))
+        return flow
+
     def find(self, keys: Iterable[tuple[int, int, int]]) -> dict[tuple[int, int, int], int]:
         """Indices of the flows with these (source, destination, destination QPN), if known."""
         wanted = set(keys)
@@ -161,16 +198,30 @@ class FlowTracker:
             acknowledged += int(np.count_nonzero(distance >= 0))
         return missing, acknowledged
 
-    def _see_taps(self, table: PacketTable) -> None:
+    def see_taps(self, taps: int) -> None:
         """Make room in the copy counts for taps that appear while reading."""
-        if not len(table):
-            return
-        taps, known = int(table.tap.max()) + 1, len(self.state.copies)
+        known = len(self.state.copies)
         if taps > known:
             copies = np.zeros((taps, taps), np.int64)
             copies[:known, :known] = self.state.copies
             self.state = self.state._replace(copies=copies)
             self.state.used[st.FIRST_WINDOW] = st.FIRST_WINDOW_BITS_OF_MANY_TAPS
+
+    def reserve_slots(self, count: int) -> int:
+        """Room for a window of `count` slots: its first one."""
+        start = int(self.state.used[st.USED_SLOTS])
+        self.state.used[st.USED_SLOTS] += count
+        if start + count > len(self.state.slots):
+            self._grow_pools()
+        return start
+
+    def reserve_recents(self) -> int:
+        """Room for the recent packets of one more flow: the first entry, all unused."""
+        start = int(self.state.used[st.USED_RECENTS])
+        self.state.used[st.USED_RECENTS] += st.RECENT_ENTRIES
+        if start + st.RECENT_ENTRIES > len(self.state.recents):
+            self._grow_pools()
+        return start
 
     def _grow_flows(self, flows: int) -> None:
         self.state = self.state._replace(

@@ -1,0 +1,308 @@
+"""Parts of a capture that were tracked apart become one tracker.
+
+Flows are the same when source, destination and destination QPN are. The later part
+never saw what the earlier one learnt, so equality with the tracker of the whole has
+conditions; `merge_trackers` states them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..measures.histogram import observe
+from ..psn import psn_distance
+from . import state as st
+from .sequence import SKIPPED_KEPT
+from .tracker import FlowTracker
+
+_FLOW_SUMS = (
+    "ids_ascending", "ids_other", "ids_same", "packets", "wire_bytes", "payload_bytes",
+    "request_packets", "read_requests", "response_packets", "ack_packets", "tap_copies", "naks",
+    "rnr_naks", "cnps", "ecn_marked", "answers", "mismatches", "nak_codes", "rnr_received",
+    "rewinds", "rewound_bytes", "retransmitted_by",
+)  # fmt: skip
+_STREAM_SUMS = (
+    "arrivals", "missing_evicted", "missing_evicted_acked", "new_packets", "reordered",
+    "recovered", "retransmitted", "duplicates", "mirror_duplicates", "restarts", "runs",
+    "run_packets", "run_packets_squared", "n_counts",
+)  # fmt: skip
+_NOT_COPIED = ("src", "dst", "dest_qp", "pair", "next_in_pair", "peer", "candidate", "recent")
+_NEW_SEQUENCE = 1 << 20  # as far as a restart moves the unwrapped numbers
+
+
+def merge_trackers(
+    mine: FlowTracker,
+    theirs: FlowTracker,
+    endpoint_map: NDArray[np.uint32],
+    tap_map: NDArray[np.uint16],
+) -> NDArray[np.int32]:
+    """Add `theirs`, a later part, to `mine`; its flow i is our flow result[i].
+
+    Equal to the tracker of the whole:
+
+    - always, when the parts have no host pair in common;
+    - when the cut is clean: in every stream that both parts have, the first packet of the
+      later part is the next one expected, no PSN is missing, no READ waits for its first
+      response, no packet or answer of before the cut comes behind it, and the later part
+      goes in order until it has learnt again what the earlier one knew (8 identifications,
+      the path MTU if there are READs, the other flow of the connection).
+
+    Elsewhere counts add up just so, and at the seam:
+
+    - a PSN missing before it stays missing, even if it comes behind it, where it counts as
+      late (within 32 PSNs) or sent again; PSNs between the parts count as nothing;
+    - runs, gaps between discontinuities and RFC 5236's windows end there;
+    - a duplicate or a copy at another tap of a packet before it counts as a packet;
+    - what answers to the later part were heard before its flows were paired is lost as in
+      the beginning of any capture; of two different partners neither is kept, unless one
+      of them rests on CM messages or the host's own word.
+    """
+    known = len(mine)
+    flow_map = _flow_map(mine, theirs, endpoint_map)
+    if not len(flow_map):
+        return flow_map
+    mine.see_taps(int(tap_map.max()) + 1 if len(tap_map) else 0)
+    _add_pools(mine, theirs, flow_map, tap_map)
+    is_new = flow_map >= known
+    for flow in range(len(flow_map)):
+        into = int(flow_map[flow])
+        if is_new[flow]:
+            _adopt_flow(mine.state.flows[into], theirs.state.flows[flow])
+        else:
+            _join_flows(mine.state.flows[into], theirs.state.flows[flow])
+        for which in (st.REQUESTS, st.RESPONSES):
+            _join_streams(mine, theirs, into, flow, which, tap_map)
+        _take_recents(mine, theirs, into, flow, tap_map)
+    _join_peers(mine, theirs, flow_map, is_new)
+    _join_events(mine, theirs, flow_map, tap_map)
+    return flow_map
+
+
+def _flow_map(
+    mine: FlowTracker, theirs: FlowTracker, endpoint_map: NDArray[np.uint32]
+) -> NDArray[np.int32]:
+    flows = theirs.flows
+    nothing = np.zeros(len(flows), np.uint8)
+    flow_map = mine.index_flows(
+        endpoint_map[flows["src"]],
+        endpoint_map[flows["dst"]],
+        np.ascontiguousarray(flows["dest_qp"]),
+        nothing,
+        np.zeros(len(flows), np.uint32),
+        np.ascontiguousarray(flows["ipv6"]),
+        np.ascontiguousarray(flows["first_time"]),
+    )
+    ours, pairs = mine.state.pairs, theirs.state.pairs
+    for flow, into in enumerate(flow_map.tolist()):
+        pair = ours[mine.state.flows[into]["pair"]]
+        pair["path_mtu"] = max(pair["path_mtu"], pairs[flows[flow]["pair"]]["path_mtu"])
+    return flow_map
+
+
+def _add_pools(
+    mine: FlowTracker,
+    theirs: FlowTracker,
+    flow_map: NDArray[np.int32],
+    tap_map: NDArray[np.uint16],
+) -> None:
+    mine.histograms.merge(theirs.histograms, flow_map)
+    mine.densities.merge(theirs.densities, flow_map)
+    mine.opcodes[flow_map] += theirs.opcodes[: len(flow_map)]
+    taps = tap_map[: len(theirs.state.copies)].astype(np.int64)
+    np.add.at(mine.state.copies, (taps[:, None], taps[None, :]), theirs.state.copies)
+    used, other = mine.state.used, theirs.state.used
+    for kind in (st.FIRST_WINDOW, st.CANDIDATES_SEEN):
+        used[kind] = max(used[kind], other[kind])
+
+
+def _adopt_flow(flow: Any, other: Any) -> None:
+    """A flow only the later part has, as it is; partners and pools follow later."""
+    for name in st.FLOW.names or ():
+        if name not in _NOT_COPIED:
+            flow[name] = other[name]
+
+
+def _join_flows(flow: Any, other: Any) -> None:
+    for name in _FLOW_SUMS:
+        flow[name] += other[name]
+    if not flow["has_transport"]:
+        flow["has_transport"], flow["transport"] = other["has_transport"], other["transport"]
+    flow["udp_sport"] = other["udp_sport"]
+    flow["path_mtu"] = max(flow["path_mtu"], other["path_mtu"])
+    flow["first_time"] = min(flow["first_time"], other["first_time"])
+    flow["last_time"] = max(flow["last_time"], other["last_time"])
+    if other["id_started"]:
+        flow["id_started"], flow["last_id"] = 1, other["last_id"]
+    if other["acked"]:
+        flow["acked"], flow["ack_psn"] = 1, other["ack_psn"]
+    if other["nak_kind"].any():
+        for name in ("nak_next", "nak_kind", "nak_psn", "nak_time"):
+            flow[name] = other[name]
+    if other["request_packets"]:
+        for name in ("in_rewind", "rewind_trigger", "rewind_next", "last_request_time"):
+            flow[name] = other[name]
+    flow["pairing_tries"] = min(int(flow["pairing_tries"]) + int(other["pairing_tries"]), 0xFFFF)
+
+
+def _join_streams(
+    mine: FlowTracker,
+    theirs: FlowTracker,
+    into: int,
+    flow: int,
+    which: int,
+    tap_map: NDArray[np.uint16],
+) -> None:
+    stream, other = mine.stream(into, which), theirs.stream(flow, which).copy()
+    if not other["started"]:
+        return
+    window = theirs.state.slots[other["window"] : other["window"] + (1 << other["window_bits"])]
+    window = window.copy()
+    _rename_taps(window, tap_map)
+    if stream["started"]:
+        clean = not stream["missing"] and not stream["read_pending"]
+        clean = clean and psn_distance(int(other["first"]), int(stream["next"])) == 0
+        _move_numbers(other, window, stream, clean)
+        _join_runs(mine, into, stream, other, clean)
+        if not clean:
+            missing, acknowledged = mine.missing(into, which)
+            stream["missing_evicted"], stream["missing_evicted_acked"] = missing, acknowledged
+        for name in _STREAM_SUMS:
+            other[name] += stream[name]
+        for name in ("max_extent", "max_n"):
+            other[name] = max(other[name], stream[name])
+        other["first"] = stream["first"]
+    room, start = int(stream["room_bits"]), int(stream["window"])
+    if room < other["window_bits"]:
+        room, start = int(other["window_bits"]), mine.reserve_slots(len(window))
+    mine.state.slots[start : start + len(window)] = window
+    other["window"], other["room_bits"] = start, room
+    mine.state.streams[2 * into + which] = other
+
+
+def _rename_taps(records: Any, tap_map: NDArray[np.uint16]) -> None:
+    """Taps and sets of taps of slots or recent packets (bit 63 is shared by all from 63 on)."""
+    if np.array_equal(tap_map, np.arange(len(tap_map))):
+        return
+    before = records["taps"].copy()
+    records["taps"] = 0
+    for tap, name in enumerate(tap_map.tolist()):
+        held = (before >> np.uint64(min(tap, 63))) & np.uint64(1)
+        records["taps"] |= held << np.uint64(min(name, 63))
+    records["tap"] = tap_map[records["tap"]]
+
+
+def _move_numbers(other: Any, window: Any, stream: Any, clean: bool) -> None:
+    """Indices of arrivals and unwrapped numbers of the later part go on from the earlier one's."""
+    arrivals = int(stream["arrivals"])
+    dense = int(stream["next_dense"]) - SKIPPED_KEPT + (0 if clean else _NEW_SEQUENCE)
+    window["arrival"] += arrivals
+    window["dense"] += dense
+    other["next_dense"] += dense
+    other["late_arrival"] += arrivals
+    other["late_dense"] += dense
+    if other["floor_arrival"] >= 0:
+        other["floor_arrival"] += arrivals
+        other["floor_dense"] += dense
+    for name in ("first_gap_arrival", "last_gap_arrival"):
+        other[name] += arrivals
+
+
+def _join_runs(mine: FlowTracker, into: int, stream: Any, other: Any, clean: bool) -> None:
+    """Runs (RFC 4737 4.6) and gaps between discontinuities (4.5) across the seam."""
+    first = int(other["first_run"])
+    if not other["reordered"]:
+        other["last_gap_arrival"] = stream["last_gap_arrival"]
+        other["last_gap_time"] = stream["last_gap_time"]
+        if clean:
+            other["run"] += stream["run"]
+    elif clean:
+        run = int(stream["run"]) + first
+        other["run_packets"] += run - first
+        other["run_packets_squared"] += run * run - first * first
+        other["first_run"] = run
+        if stream["reordered"]:
+            gap = int(other["first_gap_arrival"] - stream["last_gap_arrival"])
+            observe(mine.histograms.arrays, into, st.GAP_PACKETS, gap)
+            gap = int(other["first_gap_time"] - stream["last_gap_time"])
+            observe(mine.histograms.arrays, into, st.GAP_TIME, gap)
+    if stream["reordered"]:
+        for name in ("first_gap_arrival", "first_gap_time", "first_run"):
+            other[name] = stream[name]
+
+
+def _take_recents(
+    mine: FlowTracker, theirs: FlowTracker, into: int, flow: int, tap_map: NDArray[np.uint16]
+) -> None:
+    """The latest packets without PSN order are those of the later part."""
+    start = int(theirs.state.flows[flow]["recent"])
+    if start < 0:
+        return
+    recents = theirs.state.recents[start : start + st.RECENT_ENTRIES].copy()
+    _rename_taps(recents, tap_map)
+    record = mine.state.flows[into]
+    if record["recent"] < 0:
+        record["recent"] = mine.reserve_recents()
+    at = int(mine.state.flows[into]["recent"])
+    ours = mine.state.recents[at : at + st.RECENT_ENTRIES]
+    taken = recents["used"] > 0
+    ours[taken] = recents[taken]
+
+
+def _join_peers(
+    mine: FlowTracker,
+    theirs: FlowTracker,
+    flow_map: NDArray[np.int32],
+    is_new: NDArray[np.bool_],
+) -> None:
+    flows, others = mine.state.flows, theirs.state.flows
+    for flow, into in enumerate(flow_map.tolist()):
+        if is_new[flow]:
+            flows[into]["peer"] = flows[into]["candidate"] = -1
+    exact = st.EVIDENCE_CM | st.EVIDENCE_HOST_PROBE
+    for flow, into in enumerate(flow_map.tolist()):
+        peer = int(others[flow]["peer"])
+        if peer < flow:  # none, or seen from the other side already
+            continue
+        wanted, evidence = int(flow_map[peer]), int(others[flow]["evidence"])
+        sides = ((into, flow, wanted), (wanted, peer, into))
+        if all(flows[one]["peer"] in (-1, partner) for one, _, partner in sides):
+            for one, source, partner in sides:
+                flows[one]["peer"] = partner
+                flows[one]["evidence"] |= others[source]["evidence"]
+        elif evidence & exact:
+            mine.pair(into, wanted, evidence)
+        else:
+            for one, _, _ in sides:
+                _release(flows, one, exact)
+
+
+def _release(flows: Any, flow: int, exact: int) -> None:
+    """Dissolve a connection that another part contradicts, unless its evidence is exact."""
+    peer = int(flows[flow]["peer"])
+    if peer < 0 or flows[flow]["evidence"] & exact:
+        return
+    for one in (flow, peer):
+        flows[one]["peer"] = -1
+        flows[one]["evidence"] = 0
+
+
+def _join_events(
+    mine: FlowTracker,
+    theirs: FlowTracker,
+    flow_map: NDArray[np.int32],
+    tap_map: NDArray[np.uint16],
+) -> None:
+    used, other = mine.state.used, theirs.state.used
+    ours = mine.state.events[: int(used[st.USED_EVENTS])]
+    more = theirs.state.events[: int(other[st.USED_EVENTS])].copy()
+    more["flow"] = flow_map[more["flow"]]
+    more["tap"] = tap_map[more["tap"]]
+    events = np.concatenate([ours, more])
+    events = events[np.argsort(events["time"], kind="stable")]
+    kept = min(len(events), st.MAX_EVENTS)
+    mine.state.events[:kept] = events[:kept]
+    used[st.USED_EVENTS] = kept
+    used[st.OMITTED_EVENTS] += other[st.OMITTED_EVENTS] + len(events) - kept
