@@ -41,9 +41,9 @@ class Source:
             raise UsageError("give captures, or --pattern for traffic without a capture")
         window_ns = parse_duration(self.window, "--window") if self.window else None
         if self.pattern is not None:
-            if self.map != "exact" or self.filter or self.concat or window_ns:
-                raise UsageError("--map, --filter, --concat and --window are for captures")
-            return _generated(self.pattern, fabric)
+            if self.map != "exact" or self.filter or self.concat:
+                raise UsageError("--map, --filter and --concat are for captures")
+            return _generated(self.pattern, fabric, window_ns)
         check_inputs(self.files)
         if self.filter is not None:
             from ..analyzer.filtering import compile_filter
@@ -70,7 +70,7 @@ class Source:
             )
 
 
-def _generated(spec: str, fabric: Fabric) -> Traffic:
+def _generated(spec: str, fabric: Fabric, window_ns: int | None) -> Traffic:
     """`permutation:qps=4,message-size=1MiB` on the hosts of the fabric."""
     from ..replay.generate import generate, offered_traffic
     from ..replay.patterns.demands import Settings
@@ -109,7 +109,7 @@ def _generated(spec: str, fabric: Fabric) -> Traffic:
         Sending(qps=number("qps", 1), entropy_values=number("spray", 1), rate_bits_per_second=rate),
         number("seed", 1),
     )
-    traffic = offered_traffic(pairs, fabric.addresses)
+    traffic = offered_traffic(pairs, fabric.addresses, window_ns)
     match options.get("acks", "yes"):
         case "yes":
             return traffic
