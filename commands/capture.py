@@ -214,7 +214,7 @@ def _files(source: LiveSource, write: Path, rotation: Rotation) -> CaptureFiles:
     head = section_header(f"rocescope {version('rocescope')}", system, comments)
     head += b"".join(interface_description(tap, options.filter) for tap in taps)
     path = None if write == _STANDARD_OUTPUT else write
-    return CaptureFiles(path, head, source.loss_by_tap, rotation)
+    return CaptureFiles(path, head, source.loss_by_tap, rotation, source.first_tap)
 
 
 def _bytes(text: str, option: str) -> int:

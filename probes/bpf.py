@@ -13,7 +13,7 @@ import platform
 import struct
 from dataclasses import dataclass
 
-_SYSTEM_CALLS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x": 351}
+_SYSTEM_CALLS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361}
 
 # Commands.
 _MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _PROG_LOAD = 0, 1, 2, 5
@@ -208,10 +208,19 @@ def object_info(fd: int, size: int = 256) -> bytes:
 
 
 def possible_cpus() -> int:
-    """CPUs the kernel keeps per-CPU values for."""
-    with open("/sys/devices/system/cpu/possible", encoding="ascii") as file:
-        last = file.read().strip().replace("-", ",").split(",")[-1]
-    return int(last) + 1
+    """How many CPUs the kernel keeps per-CPU values for."""
+    return _cpus("possible")[-1] + 1
+
+
+def online_cpus() -> list[int]:
+    """Numbers of the CPUs that run."""
+    return _cpus("online")
+
+
+def _cpus(which: str) -> list[int]:
+    with open(f"/sys/devices/system/cpu/{which}", encoding="ascii") as file:
+        ranges = [part.split("-") for part in file.read().strip().split(",")]
+    return [cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)]
 
 
 def page_bytes() -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ..analyzer.errors import RocescopeError
+from .drain import count_taps
 from .loss import Loss
 from .pcapng_writer import Blocks, InterfaceStatistics, interface_statistics
 
@@ -43,8 +44,9 @@ class CaptureFiles:
 
     path: None writes to `descriptor` (standard output). head: the section header and
     interface descriptions. read_loss: the counters of each interface, from the start
-    of the capture. Only whole blocks are written, each with one system call, so that
-    the file can be read up to the last of them when the process is killed.
+    of the capture. first_tap: the tap that is interface 0. Only whole blocks are
+    written, each batch with one system call, so that the file can be read up to the
+    last of them when the process is killed.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class CaptureFiles:
         head: bytes,
         read_loss: Callable[[], list[Loss]],
         rotation: Rotation | None = None,
+        first_tap: int = 0,
         descriptor: int = 1,
     ) -> None:
         self.names: list[Path] = []
@@ -64,6 +67,7 @@ class CaptureFiles:
         self._rotation = rotation or Rotation()
         self._fd = descriptor if path is None else -1
         self._interfaces = len(read_loss())
+        self._first_tap = first_tap
         self._before = [Loss()] * self._interfaces
         self._number = 0
         self._size = 0
@@ -96,7 +100,7 @@ class CaptureFiles:
         packets = len(blocks)
         if done < len(blocks.data):
             packets = self._make_readable(blocks, done)
-        self._delivered += np.bincount(blocks.taps[:packets], minlength=self._interfaces)
+        count_taps(blocks.taps[:packets], self._delivered)
         self.written += packets
         if packets < len(blocks):
             raise self._disk_full(len(blocks) - packets)
@@ -145,7 +149,7 @@ class CaptureFiles:
     def _begin(self) -> None:
         self._number += 1
         self._size = 0
-        self._delivered = np.zeros(self._interfaces, np.int64)
+        self._delivered = np.zeros(self._first_tap + self._interfaces, np.int64)
         self._start_ns = time.time_ns()
         self._began = self._stated = time.monotonic()
         if self._path is not None:
@@ -201,7 +205,7 @@ class CaptureFiles:
                 received=since.seen,
                 accepted=since.matched - since.filtered - since.sampled_out,
                 dropped=since.ring_full,
-                delivered=int(self._delivered[interface]),
+                delivered=int(self._delivered[self._first_tap + interface]),
             )
             blocks.append(interface_statistics(interface, counts))
         return b"".join(blocks)

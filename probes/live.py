@@ -36,6 +36,7 @@ _MIB = 1 << 20
 _ALL_RINGS_BYTES = 512 * _MIB
 _LARGEST_DEFAULT_RING, _SMALLEST_RING = 64 * _MIB, 4096
 _SETTLE_S = 0.5
+_STATE_LOSSES_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,34 +121,39 @@ class LiveSource:
         self.decoder = Decoder(
             self.endpoints, self.taps, udp_ports=options.udp_ports, check_icrc=options.check_icrc
         )
-        self._cpus = bpf.possible_cpus()
+        self._cpus = bpf.online_cpus()
         rings = self._create_rings()
         self._drain = Drain(rings)
         self._drain.warm_up(self.decoder)
         self._attach(self._compile(rings, condition))
 
     def _create_rings(self) -> list[Ring]:
-        size = self.options.ring_bytes or default_ring_bytes(self._cpus)
+        size = self.options.ring_bytes or default_ring_bytes(len(self._cpus))
         rings: list[Ring] = []
         try:
-            for _ in range(self._cpus):
+            for _ in self._cpus:
                 rings.append(Ring(size))
                 self._stack.callback(rings[-1].close)
         except OSError as error:
             if error.errno not in (errno.ENOMEM, errno.E2BIG, errno.EINVAL):
                 raise
             raise CaptureError(
-                f"no memory for {self._cpus} rings of {size >> 10} KiB: give a smaller --ring"
+                f"no memory for {len(self._cpus)} rings of {size >> 10} KiB: give a smaller --ring"
             ) from None
         return rings
 
     def _compile(self, rings: list[Ring], condition: str) -> Compiled:
         options = self.options
         rings_fd = bpf.create_map(
-            bpf.MAP_ARRAY_OF_MAPS, 4, 4, len(rings), inner=rings[0].fd, name="rocescope_rings"
+            bpf.MAP_ARRAY_OF_MAPS,
+            4,
+            4,
+            bpf.possible_cpus(),
+            inner=rings[0].fd,
+            name="rocescope_rings",
         )
         self._stack.callback(os.close, rings_fd)
-        for cpu, ring in enumerate(rings):
+        for cpu, ring in zip(self._cpus, rings, strict=True):
             bpf.update(rings_fd, struct.pack("I", cpu), struct.pack("I", ring.fd))
         self._loss_fd = bpf.create_map(
             bpf.MAP_PERCPU_ARRAY,
@@ -191,8 +197,12 @@ class LiveSource:
         No frame of a later poll is older. The batches lie in the rings and are
         gone when the next poll is asked for. An empty list says that time has passed.
         """
+        stated = time.monotonic()
         while not self._stopping.is_set():
             batches = self._gather()
+            if time.monotonic() - stated > _STATE_LOSSES_EVERY_S:
+                self._state_losses()
+                stated = time.monotonic()
             yield batches
             self._drain.release()
             if not self._drain.more:
@@ -210,6 +220,7 @@ class LiveSource:
             self._drain.release()
             done = self._drain.frames == self.loss().exported
             if done or time.monotonic() > deadline:
+                self._state_losses()
                 return
             if not batches:
                 time.sleep(0.001)
@@ -222,6 +233,11 @@ class LiveSource:
             for tap, frames in enumerate(self._tap_frames[self.first_tap :].tolist()):
                 self.taps[self.first_tap + tap].frames = frames
         return batches
+
+    def _state_losses(self) -> None:
+        """Let the taps say what they lost, as those of a capture file do."""
+        for tap, loss in zip(self.taps.items[self.first_tap :], self.loss_by_tap(), strict=True):
+            tap.dropped = loss.ring_full
 
     def finish(self) -> None:
         """Detach and throw away what is left in the rings: `loss()` is final then."""
@@ -259,7 +275,7 @@ class LiveSource:
 
     def _read_loss(self) -> NDArray[np.void]:
         taps = self.first_tap + len(self._directions)
-        return read_loss(self._loss_fd, taps, self._cpus)[self.first_tap :]
+        return read_loss(self._loss_fd, taps, bpf.possible_cpus())[self.first_tap :]
 
     def gone(self) -> list[Interface]:
         """Interfaces that have disappeared since the capture began."""

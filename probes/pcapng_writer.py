@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -129,11 +129,11 @@ class Blocks:
     """Packet blocks in order of time."""
 
     data: memoryview
-    """Their bytes; gone when the next ones are laid out."""
+    """Their bytes; like the rest gone when the next ones are laid out."""
     ends: I64
     """Where each block ends in `data`."""
     taps: U16
-    """The tap of each block."""
+    """The tap of the frame of each block."""
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -150,7 +150,8 @@ class PacketBlocks:
         self._first_tap = first_tap
         self._directions = np.array(directions, np.uint32)
         self._words: U32 = np.empty(1 << 16, np.uint32)
-        self._write(_NO_FRAMES, np.zeros(0, np.int64))  # the machine code is there before frames
+        self._ends, self._at = np.empty(0, np.int64), np.empty(0, np.int64)
+        self.lay_out([_NO_FRAMES])  # the machine code is there before frames
 
     def lay_out(self, batches: Sequence[FrameBatch], limit: int | None = None) -> Blocks:
         """The frames of several batches, each in order of time, as blocks in order of time.
@@ -158,20 +159,22 @@ class PacketBlocks:
         Frames begin at multiples of 4 bytes in their buffers, as records in a ring
         do. At most `limit` blocks, the earliest.
         """
-        captured = np.concatenate([b.captured for b in batches] or [np.zeros(0, np.uint32)])
-        taps = np.concatenate([b.tap for b in batches] or [np.zeros(0, np.uint16)])
-        sizes = (captured.astype(np.int64) + 3 & ~3) + _FIXED_BYTES
-        at = np.empty(len(sizes), np.int64)
+        rows = sum(map(len, batches))
+        if len(self._ends) < rows:
+            self._ends, self._at = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        at, ends = self._at[:rows], self._ends[:rows]
         if len(batches) == 1:
-            ends = np.cumsum(sizes)
-            at[:] = ends - sizes
+            taps = batches[0].tap
+            total = _place_in_order(batches[0].captured, at, ends)
         else:
+            captured = np.concatenate([b.captured for b in batches] or [np.zeros(0, np.uint32)])
             times = np.concatenate([b.time_ns for b in batches] or [np.zeros(0, np.int64)])
+            taps = np.concatenate([b.tap for b in batches] or [np.zeros(0, np.uint16)])
             order = np.argsort(times, kind="stable")
-            ends = np.cumsum(sizes[order])
-            at[order] = ends - sizes[order]
+            in_order = np.empty(rows, np.int64)
+            total = _place_in_order(captured[order], in_order, ends)
+            at[order] = in_order
             taps = taps[order]
-        total = int(ends[-1]) if len(ends) else 0
         if len(self._words) * 4 < total:
             self._words = np.empty(total // 4 * 5 // 4, np.uint32)
         first = 0
@@ -180,7 +183,7 @@ class PacketBlocks:
             first += len(batch)
         ends, taps = ends[:limit], taps[:limit]
         total = int(ends[-1]) if len(ends) else 0
-        return Blocks(self._words.data.cast("B")[:total], ends, taps - self._first_tap)
+        return Blocks(self._words.data.cast("B")[:total], ends, taps)
 
     def _write(self, batch: FrameBatch, at: I64) -> None:
         _write_blocks(
@@ -195,6 +198,17 @@ class PacketBlocks:
             at,
             self._words,
         )
+
+
+@kernel
+def _place_in_order(captured: U32, at: I64, ends: I64) -> int:
+    """Where the block of each frame begins and ends, one behind the other; the end of all."""
+    end: Any = 0
+    for i in range(len(captured)):
+        at[i] = end
+        end += ((np.int64(captured[i]) + 3) & ~3) + _FIXED_BYTES
+        ends[i] = end
+    return end  # type: ignore[no-any-return]
 
 
 @kernel

@@ -11,7 +11,7 @@ from ..analyzer.errors import CaptureError
 from . import bpf
 from .machine_code import load, machine_code
 
-SOURCE = Path(__file__).with_name("rocescope.bpf.c")
+SOURCES = [Path(__file__).with_name(name) for name in ("packet.bpf.h", "rocescope.bpf.c")]
 WIDE_SNAP = 256
 """Bytes kept of an encapsulated frame, and the most that are kept of any."""
 
@@ -72,7 +72,7 @@ def source_text(options: ProgramOptions, rings_fd: int, loss_fd: int) -> str:
         "WHOLE_FRAME_BYTES(ctx, linear)": whole_frame,
     }
     lines = [f"#define {name} {value}\n" for name, value in definitions.items()]
-    return "".join(lines) + SOURCE.read_text(encoding="utf-8")
+    return "".join(lines + [source.read_text(encoding="utf-8") for source in SOURCES])
 
 
 def kernel_version() -> tuple[int, int]:

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,10 @@ class Capturing:
 
     def link_ids(self) -> list[int]:
         """Numbers of the BPF links this process holds."""
-        texts = [p.read_text() for p in Path(f"/proc/{self.process.pid}/fdinfo").iterdir()]
+        texts = []
+        for path in Path(f"/proc/{self.process.pid}/fdinfo").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                texts.append(path.read_text())
         return [int(n) for text in texts for n in re.findall(r"^link_id:\s*(\d+)", text, re.M)]
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import struct
+import threading
 import time
 
 import numpy as np
 import pytest
+from probes_generator import FLOWS, Link
 
 from rocescope.analyzer.errors import CaptureError, UsageError
+from rocescope.analyzer.measuring import Measuring
+from rocescope.analyzer.summarize import Summary
 from rocescope.probes.live import LiveOptions, LiveSource
 
 from .network import Watched, bth, ethernet, ipv4, ipv6, roce, roce_frames, udp
@@ -347,3 +351,29 @@ def test_filter_and_sample(network):
     assert loss.exported + loss.sampled_out == 400
     assert len(seen.column("psn")) == loss.exported
     assert set(seen.column("dest_qp")) == {0x22}
+
+
+def test_frames_in_flows_out(live_capture):
+    """At the generator's full rate every PSN of every flow is accounted for."""
+    frames = 256_000
+    with Link() as link:
+        source = LiveSource([f"{link.name}:right"], LiveOptions(hook="tc"))
+        measuring = Measuring(window_ns=10**8, many_taps=False)
+        with source:
+            sender = threading.Thread(target=lambda: (link.send(frames), source.stop()))
+            sender.start()
+            for table in source.tables():
+                measuring.update(table, source.decoder.take_cm_messages())
+            sender.join()
+        summary = Summary(measuring, source.endpoints, source.taps, "entropy")
+        flows = summary.flows()
+    loss = source.loss()
+    assert loss.seen >= loss.matched == frames
+    assert loss.exported + loss.ring_full == frames
+    assert [tap.dropped for tap in source.taps.items] == [loss.ring_full, 0]
+    assert len(flows) == FLOWS
+    assert sum(flow.packets for flow in flows) == loss.exported
+    if not loss.ring_full:
+        assert {flow.packets for flow in flows} == {frames // FLOWS}
+        assert sum(flow.reordered_packets or 0 for flow in flows) == 0
+        assert sum(flow.missing_packets or 0 for flow in flows) == 0
