@@ -12,14 +12,16 @@ from rocescope.analyzer.filtering import compile_filter
 from rocescope.analyzer.filtering.fields import FIELDS
 from rocescope.commands.analyze import analyze
 from rocescope.commands.export import export
+from rocescope.commands.fabric import fabric
+from rocescope.commands.generate import generate
 
 
-@pytest.mark.parametrize("command", [analyze, export])
+@pytest.mark.parametrize("command", [analyze, export, fabric, generate])
 def test_every_option_is_in_the_reference(checkout: Path, command: object) -> None:
     page = (checkout / "docs" / "cli.md").read_text()
     assert callable(command)
     section = page.partition(f"## {command.__name__}\n")[2].partition("\n## ")[0]
-    named = set(re.findall(r"`--([a-z-]+)`", section))
+    named = set(re.findall(r"`--([a-z0-9-]+)`", section))
     parameters = inspect.signature(command).parameters.values()
     options = {p.name.replace("_", "-") for p in parameters if p.kind == p.KEYWORD_ONLY}
     assert named == options
