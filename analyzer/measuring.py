@@ -59,13 +59,16 @@ class Measuring:
     ) -> NDArray[np.int32]:
         """Add a later part of the same capture, measured apart; it is not changed.
 
-        For example the files of a rotated series on several machines. Its endpoint i is our
+        For example the files of a rotated series on several machines. Both were made with
+        the same window and the same `many_taps`. Its endpoint i is our
         `endpoint_map[i]` and its tap i our `tap_map[i]` (`endpoints_joined`, `taps_joined`);
         result: its flow i is our flow `result[i]`. Parts without a host pair in common give
         exactly what the whole gives, whatever their times; so do parts that are cut cleanly.
         For what that means, and what is judged apart at other seams, see
         `track.merge.merge_trackers`; messages that go on across the seam are incomplete in
-        both parts, and answers behind it to requests before it make no latency.
+        both parts, and answers behind it to requests before it make no latency. More parts
+        may be merged and more packets taken in; merging closes the messages, the
+        requests and the windows of RFC 5236 that are open in flows of both parts.
         """
         flow_map = self.tracker.merge(other.tracker, endpoint_map, tap_map)
         self.cm.merge(other.cm, endpoint_map, tap_map)

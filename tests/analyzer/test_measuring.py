@@ -66,7 +66,7 @@ class Part:
         names = [tap.name for tap in self.taps.items]
         series = msgspec.to_builtins(self.measuring.totals.series(names))
         series["tap_wire_bytes"] = dict(sorted(series["tap_wire_bytes"].items()))
-        events = sorted((e.time_ns, e.kind, e.text) for e in summary.events(1000)[0])
+        events = sorted((e.time_ns, e.kind, str(e.tap), e.text) for e in summary.events(1000)[0])
         by_key = sorted(zip(key, flows, strict=True), key=lambda item: item[0])
         return by_key, sorted(connections, key=lambda c: c[0]), series, events
 
@@ -129,6 +129,11 @@ class Connection:
         rows += [self.row(True, opcode=WRITE_ONLY, psn=p) for p in (lost, lost + 1)]
         return [*rows, self.ack()]
 
+    def lose(self):
+        """One that is never seen, and the ACK of it and the next."""
+        self.psn += 1
+        return self.calm(1)
+
     def read(self):
         """A READ of four packets; the path MTU is known, WRITEs of more packets came before."""
         first = self.psn
@@ -157,7 +162,8 @@ def cut_capture(draw):
             rows += connection.read()
         for _ in range(draw(st.integers(0, 6))):
             connection = connections[rng.integers(part and first_ends, count)]
-            kind = draw(st.sampled_from(["burst", "burst", "resend", "read", "calm"]))
+            kinds = ["burst", "burst", "resend", "read", "calm", *["lose"] * part]
+            kind = draw(st.sampled_from(kinds))
             if kind == "burst":
                 late = [
                     (int(rng.integers(0, 10)), int(rng.integers(1, 6)))
@@ -165,9 +171,7 @@ def cut_capture(draw):
                 ]
                 rows += connection.burst(late)
             else:
-                rows += {"resend": connection.resend, "read": connection.read}.get(
-                    kind, lambda c=connection: c.calm(2)
-                )()
+                rows += connection.calm(2) if kind == "calm" else getattr(connection, kind)()
     return rows, cut
 
 
@@ -237,8 +241,9 @@ def test_every_cut_conserves_packets_and_bytes(seed, cut):
 
 
 def test_three_parts_in_two_orders_of_merging():
+    """The middle one has nothing late, so that runs go on through it."""
     connection = Connection(0, 100, np.random.default_rng(3))
-    pieces = [connection.calm(12) + connection.burst([(2, 3)]) for _ in range(3)]
+    pieces = [connection.calm(12) + connection.burst([(2, 3)] * (i != 1)) for i in range(3)]
     table = packets(sum(pieces, []))
     size = len(pieces[0])
     whole = Part(table, ADDRESSES, ["a"])
@@ -249,6 +254,34 @@ def test_three_parts_in_two_orders_of_merging():
     expected = whole.results()
     assert part(0).merge(part(1)).merge(part(2)).results() == expected
     assert part(0).merge(part(1).merge(part(2))).results() == expected
+
+
+@pytest.mark.parametrize("cut", [0, 5, 7, 9, 12])
+def test_what_was_merged_goes_on(cut):
+    """Packets that follow, also in the middle of disorder, find all they need.
+
+    Only messages, requests and RFC 5236's windows that are open are closed by the merge.
+    """
+    connection = Connection(0, 100, np.random.default_rng(3))
+    pieces = [
+        connection.calm(12) + connection.burst([(2, 3)]),
+        connection.calm(12) + connection.burst([(2, 3), (4, 6), (5, 3)]),
+        connection.burst([(1, 3)]),
+    ]
+    table = packets(sum(pieces, []))
+    seam, stop = len(pieces[0]), len(pieces[0]) + 24 + cut
+    whole, one, two = (
+        Part(table.slice(a, b), ADDRESSES, ["a"])
+        for a, b in ((0, len(table)), (0, seam), (seam, stop))
+    )
+    one.merge(two)
+    one.measuring.update(table.slice(stop, len(table)))
+    for (_, found), (_, expected) in zip(one.results()[0], whole.results()[0], strict=True):
+        for flow in (found, expected):
+            del flow["message_statistics"], flow["latency"], flow["notes"]
+            if flow["reordering"]:
+                del flow["reordering"]["density"], flow["reordering"]["buffer_density"]
+        assert found == expected
 
 
 def test_packets_lost_at_the_seam_count_as_nothing():

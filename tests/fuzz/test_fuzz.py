@@ -59,6 +59,19 @@ def test_mutated_captures_with_bounds_checks(checkout: Path, environment: dict[s
 KINDS = ("RoCE", "damaged", "no RoCE", "unreadable")
 
 
+def test_random_tables_with_bounds_checks(checkout: Path, environment: dict[str, str]) -> None:
+    """Columns that no decoder would make, through tracker, measures and their merging."""
+    tests = checkout / "tests" / "analyzer"
+    chosen = "any_packets or conserves or common_host_pair or restart"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen]
+    files = [tests / "track" / "test_sequence.py", tests / "track" / "test_cost.py"]
+    files.append(tests / "test_measuring.py")
+    done = subprocess.run(
+        [*command, *map(str, files)], cwd=checkout, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
 def test_bounds_checks_are_compiled_in(
     tmp_path: Path, checkout: Path, environment: dict[str, str]
 ) -> None:
