@@ -63,7 +63,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("back", "escape", "back", "Go back to where you came from"),
     Action("filter", "slash", "filter", "Filter flows or packets", footer=True),
     Action("sort", "s", "sort", "Sort by the next column", ("qps",), True),
-    Action("sort_back", "shift+tab,<", "sort back", "Sort by the column before", ("qps",)),
+    Action("sort_back", "less_than_sign", "sort back", "Sort by the column before", ("qps",)),
     Action("reverse", "S,upper_s", "reverse", "Reverse the order", ("qps",)),
     Action("everything", "a", "all flows", "Show or hide flows that carry no data", _FLOWS),
     Action(
@@ -136,6 +136,7 @@ def shown_key(action: Action) -> str:
     first = action.keys.split(",")[0]
     named = {
         "slash": "/",
+        "less_than_sign": "<",
         "semicolon": ";",
         "colon": ":",
         "question_mark": "?",

@@ -12,6 +12,7 @@ from textual import work
 from textual.app import App
 from textual.binding import Binding
 from textual.screen import Screen
+from textual.widget import Widget
 
 from ..analyzer.errors import RocescopeError
 from ..analyzer.results import Flow
@@ -177,6 +178,33 @@ class RocescopeApp(App[None]):
             self.switch_mode("qps")
         elif self.session.filter_text:
             self._set_filter("")
+
+    def action_jump(self) -> None:
+        from .screens.jump import JumpScreen
+
+        def jump(part: Widget | None) -> None:
+            if part is not None:
+                part.focus()
+
+        parts = [w for w in self.screen.focus_chain if w.region.area]
+        self.push_screen(JumpScreen(parts), jump)
+
+    def action_open_file(self) -> None:
+        self.push_screen(TextPrompt("open captures, separated by spaces"), self._open)
+
+    def _open(self, names: str | None) -> None:
+        if names:
+            paths = [str(Path(name).expanduser()) for name in names.split()]
+            self.change_session(Session.open(paths))
+
+    def change_session(self, session: Session) -> None:
+        """Look at something else."""
+        self.session.close()
+        self.session, self.record, self._trail = session, None, []
+        self.frozen = False
+        session.start()
+        self.show(Snapshot(SourceState(session.name, session.kind)))
+        self.request_snapshot()
 
     def action_help(self) -> None:
         from .screens.help import HelpScreen

@@ -68,8 +68,8 @@ def source_findings(snapshot: Snapshot) -> Iterator[Finding]:
         yield (
             GOOD,
             (
-                f"{human.counted(source.truncated, 'frame')} of {human.count(source.frames)} are cut"
-                " by the snap length; sizes come from the IP headers"
+                f"{human.counted(source.truncated, 'frame')} of {human.count(source.frames)} are"
+                " cut by the snap length; sizes come from the IP headers"
             ),
         )
     for warning in source.warnings:
@@ -111,7 +111,7 @@ def tool_findings() -> Iterator[Finding]:
     )
     if os.environ.get("NO_COLOR"):
         yield GOOD, "NO_COLOR is set: glyphs alone tell good from bad"
-    encoding = (sys.stdout.encoding or "").lower()
+    encoding = (getattr(sys.__stdout__, "encoding", None) or "").lower()
     if not encoding.startswith("utf"):
         yield DOUBT, f"the terminal says {encoding or 'nothing'}, not UTF-8: bars may look wrong"
     path = settings_path()

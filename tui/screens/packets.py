@@ -37,6 +37,8 @@ COLUMNS = (
     GridColumn("note", "NOTE", 22, grows=True),
 )
 _FIELDS = (GridColumn("line", "DISSECTION (tshark)", 20, grows=True),)
+NARROW = 110
+"""Below this width a line has eight bytes."""
 _ECN = ("", "E1", "E0", "CE")
 
 
@@ -84,6 +86,7 @@ class PacketsScreen(RoceScreen):
                 yield Static(id="hex")
 
     def draw(self, snapshot: Snapshot) -> str:
+        self.set_class(self.size.width < NARROW, "narrow")
         app = self.roce
         key = app.session.selected
         wanted = (key, self._odd_only, app.session.window, app.session.packet_filter)
@@ -159,7 +162,7 @@ class PacketsScreen(RoceScreen):
         except OSError as error:
             self.query_one("#hex", Static).update(Text(f"the capture is gone: {error}", "red"))
             return
-        self.query_one("#hex", Static).update(hex_dump(frame, 0, 0))
+        self.query_one("#hex", Static).update(hex_dump(frame, 0, 0, self._per_line()))
         self._frame = frame
         self._dissect(
             frame,
@@ -181,7 +184,7 @@ class PacketsScreen(RoceScreen):
         grid = self.query_one("#fields", Grid)
         grid.show(len(self._lines), self._field_cells)
         starts = [i for i, line in enumerate(self._lines) if line.depth == 0]
-        grid.put_cursor(starts[-1] if starts else 0)  # the RDMA headers are the last layer
+        grid.put_cursor(starts[-1] if starts else 0, at_top=True)  # the RDMA headers are last
 
     def _field_cells(self, row: int) -> Sequence[Cell]:
         line = self._lines[row]
@@ -192,7 +195,12 @@ class PacketsScreen(RoceScreen):
     @on(Grid.Moved, "#fields")
     def _field_moved(self, event: Grid.Moved) -> None:
         line = self._lines[event.row]
-        self.query_one("#hex", Static).update(hex_dump(self._frame, line.begin, line.end))
+        self.query_one("#hex", Static).update(
+            hex_dump(self._frame, line.begin, line.end, self._per_line())
+        )
+
+    def _per_line(self) -> int:
+        return 8 if self.size.width < NARROW else 16
 
     def _next_odd(self, step: int) -> None:
         if self.packets is None:
@@ -270,12 +278,12 @@ def packet_cells(packets: Packets, row: int, start_ns: int) -> Sequence[Cell]:
     )
 
 
-def hex_dump(frame: bytes, begin: int, end: int) -> Text:
-    """Sixteen bytes a line, those from `begin` to `end` marked."""
+def hex_dump(frame: bytes, begin: int, end: int, per_line: int) -> Text:
+    """So many bytes a line, those from `begin` to `end` marked."""
     text = Text(no_wrap=True)
-    for at in range(0, len(frame), 16):
+    for at in range(0, len(frame), per_line):
         text.append(f"{at:04x} ", "dim")
-        for i in range(at, min(at + 16, len(frame))):
+        for i in range(at, min(at + per_line, len(frame))):
             marked = begin <= i < end
             left = "[" if marked and i == begin else "]" if i == end and begin < end else " "
             text.append(left, "bold")

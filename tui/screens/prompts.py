@@ -73,7 +73,11 @@ class TextPrompt(ModalScreen[str | None]):
         yield Input(self._value, select_on_focus=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value.strip())
+        self.accept(event.value)
+
+    def accept(self, value: str) -> None:
+        """Leave with the line."""
+        self.dismiss(value.strip())
 
 
 class FilterPrompt(TextPrompt):
@@ -105,12 +109,13 @@ class FilterPrompt(TextPrompt):
             field.value = field.value[: found.start()] + names[0] + " "
             field.cursor_position = len(field.value)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        wrong = mistake(event.value)
+    def accept(self, value: str) -> None:
+        """Leave with the filter, if it is one."""
+        wrong = mistake(value)
         if wrong:
             self.query_one("#prompt-title", Static).update(Text(f" ● {wrong}", "bold red"))
             return
-        self.dismiss(event.value.strip())
+        super().accept(value)
 
     def _explain(self, value: str) -> None:
         names = completions(value)

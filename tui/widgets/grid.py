@@ -128,10 +128,14 @@ class Grid(ScrollView, can_focus=True):
         """Rows there are."""
         return self._rows
 
-    def put_cursor(self, row: int) -> None:
-        """Move the cursor without telling anyone."""
+    def put_cursor(self, row: int, at_top: bool = False) -> None:
+        """Move the cursor without telling anyone; `at_top`: its row becomes the first one."""
         self.set_reactive(Grid.cursor, max(0, min(row, self._rows - 1)))
-        self._scroll_to_cursor()
+        # Once the new size is known:
+        if at_top:
+            self.call_after_refresh(self.scroll_to, y=self.cursor, animate=False, immediate=True)
+        else:
+            self.call_after_refresh(self._scroll_to_cursor)
         self.refresh()
 
     def watch_cursor(self) -> None:

@@ -94,10 +94,11 @@ class Tabs(Static):
         gap = "  " if sum(map(len, long)) + 2 * len(long) <= width else " "
         text = Text(" " if gap == "  " else "")
         for (name, _), label in zip(SCREENS, long, strict=True):
+            if name != SCREENS[0][0]:
+                text.append(gap)
             begin = len(text.plain)
             text.append(label, "bold reverse" if name == current else "")
             text.apply_meta({"@click": f"app.go('{name}')"}, begin, len(text.plain))
-            text.append(gap)
         self.update(text)
 
     @staticmethod

@@ -1,0 +1,54 @@
+"""The one registry of actions: complete, without clashes, and what everything else is made of."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.tui import settings
+from rocescope.tui.actions import ACTIONS, SCREENS, actions_of
+from rocescope.tui.app import RocescopeApp
+from rocescope.tui.screens import registry
+from rocescope.tui.screens.help import keys_of
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda a: a.name)
+def test_every_action_can_be_done(action):
+    name = f"action_{action.name.partition('(')[0]}"
+    if not action.screens:
+        assert hasattr(RocescopeApp, name)
+    for screen in action.screens:
+        if screen in registry.SCREENS:
+            module = import_module(f"rocescope.tui.screens.{screen}")
+            assert name in dir(getattr(module, registry.SCREENS[screen])), screen
+
+
+@pytest.mark.parametrize("screen", [name for name, _ in SCREENS])
+def test_no_key_has_two_meanings(screen):
+    keys = [key for action in actions_of(screen) for key in action.keys.split(",")]
+    assert len(keys) == len(set(keys))
+
+
+def test_every_action_has_words_and_keys():
+    for action in ACTIONS:
+        assert action.help and action.label and keys_of(action)
+    assert len({action.name for action in ACTIONS}) == len(ACTIONS)
+
+
+def test_settings(tmp_path):
+    path = tmp_path / "tui.toml"
+    assert settings.load(path) == settings.Settings()
+    path.write_text('theme = "nord"\n[keys]\nfreeze = "f"\n')
+    assert settings.load(path).keys == {"freeze": "f"}
+    for text, says in (
+        ("[keys]\nfly = 'x'\n", "no action 'fly'"),
+        ("theme = 3\n", "theme"),
+        ("colour = 1\n", "colour"),
+        ("refresh_hz = 0\n", "refresh_hz"),
+        ("theme", "tui.toml"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=says):
+            settings.load(path)

@@ -1,0 +1,135 @@
+"""The packets of one flow against tshark; their way into a pcapng and out of it."""
+
+from __future__ import annotations
+
+import subprocess
+
+import numpy as np
+import pytest
+from captures import data
+
+from rocescope.tui.dissect import dissect
+from rocescope.tui.export import commented_packet, packets_pcapng, save
+from rocescope.tui.packets import PacketScan
+from rocescope.tui.session import Session
+from rocescope.tui.snapshot import FlowKey
+
+KEY = FlowKey("10.0.0.1", "10.0.0.2", 0x2D)
+I03 = "i03_write_reorder5_AtoB"
+
+
+def tshark(tool, path, display_filter, *fields):
+    """Rows of fields of the packets that pass."""
+    command = [tool, "-r", str(path), "-Y", display_filter, "-T", "fields"]
+    for field in fields:
+        command += ["-e", field]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [line.split("\t") for line in run.stdout.splitlines()]
+
+
+def test_the_packets_are_those_wireshark_finds(need_tool):
+    path = data(I03)
+    packets = PacketScan([str(path)], KEY, limit=100_000).run()
+    session = Session.open([str(path)])
+    rows = tshark(
+        need_tool("tshark"),
+        path,
+        session.wireshark_filter(KEY),
+        "frame.number",
+        "infiniband.bth.psn",
+        "udp.srcport",
+    )
+    columns = (packets.table.frame_number, packets.table.psn, packets.table.udp_sport)
+    assert [[int(v) for v in row] for row in rows] == np.column_stack(columns).tolist()
+    assert not packets.more
+
+
+def test_expected_psns_and_notes_agree():
+    packets = PacketScan([str(data(I03))], KEY).run()
+    first = int(np.argmax(packets.is_odd()))
+    psn, due = packets.table.psn.astype(int), packets.expected
+    assert packets.notes[first] == f"gap: {psn[first] - due[first]} missing"
+    assert (psn[:first] == due[:first]).all()
+    late = next(i for i, note in enumerate(packets.notes) if note.startswith("late by"))
+    assert packets.notes[late].startswith(f"late by {due[late] - psn[late]}, ")
+
+
+def test_packets_around_a_frame():
+    path = str(data(I03))
+    packets = PacketScan([path], KEY, around=20_000, limit=100).run()
+    row = packets.row_of(20_000)
+    assert len(packets) == 100 and packets.more
+    assert 40 <= row <= 60
+    assert packets.table.frame_number[row - 1] < 20_000 <= packets.table.frame_number[row]
+    assert len(packets.stored) == 100
+
+
+def test_odd_packets_only():
+    path = str(data(I03))
+    every = PacketScan([path], KEY, limit=100_000).run()
+    odd = PacketScan([path], KEY, odd_only=True, limit=100_000).run()
+    assert len(odd) == int(every.is_odd().sum()) > 0
+    assert odd.table.frame_number.tolist() == every.table.frame_number[every.is_odd()].tolist()
+
+
+def test_frames_of_plain_captures_are_read_when_asked_for(tmp_path):
+    path = data("c05_rc_atomic_fetchadd")
+    copy = tmp_path / "copy.pcap"
+    copy.write_bytes(path.read_bytes())
+    session = Session.open([str(copy)])
+    session.start()
+    session.wait(60)
+    packets = PacketScan([str(copy)], session.snapshot().key(0)).run()
+    assert not packets.stored
+    frame = packets.frame(0)
+    assert frame[12:14] == b"\x08\x00" and len(frame) == int(packets.table.captured_bytes[0])
+    copy.unlink()
+    with pytest.raises(OSError):
+        packets.frame(0)
+    session.close()
+
+
+def test_comments_survive_in_the_exported_capture(need_tool, tmp_path):
+    path = data(I03)
+    session = Session.open([str(path)])
+    packets = PacketScan([str(path)], KEY, odd_only=True, limit=50).run()
+    number = int(packets.table.frame_number[3])
+    session.marks.packets[packets.taps[0].name, number] = "look here: ümlaut"
+    session.marks.flows[KEY] = "the slow one"
+    out = save(tmp_path / "odd.pcapng", packets_pcapng(packets, session))
+    tool = need_tool("tshark")
+    rows = tshark(tool, out, "frame", "infiniband.bth.psn", "frame.comment", "frame.len")
+    assert [int(row[0]) for row in rows] == packets.table.psn.tolist()
+    assert rows[3][1] == f"{packets.notes[3]},look here: ümlaut"
+    assert [int(row[2]) for row in rows] == packets.table.wire_bytes.tolist()
+    assert b"marked: the slow one" in out.read_bytes()
+
+
+def test_a_packet_block_without_comments_has_no_options():
+    block = commented_packet(0, 1, b"abcde", 9, [])
+    assert len(block) == 28 + 8 + 4
+    assert block[:4] == b"\x06\0\0\0" and block[4:8] == block[-4:]
+
+
+def test_saving_leaves_nothing_behind_on_failure(tmp_path):
+    with pytest.raises(TypeError):
+        save(tmp_path / "x.json", "text")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wireshark_dissects_a_snapped_frame(need_tool):
+    need_tool("tshark")
+    packets = PacketScan([str(data(I03))], KEY, limit=10).run()
+    lines = dissect(packets.frame(0), 1082, 1, int(packets.table.time_ns[0]))
+    psn = int(packets.table.psn[0])
+    (line,) = [line for line in lines if line.text == f"Packet Sequence Number: {psn}"]
+    assert (line.begin, line.end) == (51, 54)
+    assert [line.text.split(",")[0] for line in lines if line.depth == 0][-1].startswith(
+        "Infini"
+    ) or (lines[-1].depth == 1)
+
+
+def test_without_tshark_the_dissection_says_so(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    (line,) = dissect(b"x" * 60, 60, 1, 0)
+    assert "tshark is not installed" in line.text
