@@ -59,10 +59,10 @@ def parse_fabric(spec: str) -> Fabric:
     kind, _, rest = spec.partition(":")
     if kind in KINDS:
         options, changes = split_options(rest, kind)
-        return changed(KINDS[kind].make(options), changes, spec)
+        return changed(KINDS[kind].make(options), changes, spec.removesuffix(":"))
     name, _, rest = spec.partition(",")
     path = Path(name.removeprefix("linux:"))
-    if not path.exists():
+    if not name or not path.exists():
         if name.startswith("linux:") or path.suffix or "/" in name:
             raise UsageError(f"there is no file {path}")
         raise UsageError(f"{spec!r} is no fabric: give {', '.join(KINDS)} with parameters, {FILES}")

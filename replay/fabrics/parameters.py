@@ -115,10 +115,13 @@ def checked(kind: str, options: Mapping[str, str], parameters: Mapping[str, Para
 
 def _number(kind: str, key: str, text: str, parameter: Parameter) -> int | float:
     where = f"{kind}: {key}"
-    if parameter.kind == RATE:
-        return parse_rate(text, where)
-    if parameter.kind == DURATION:
-        return 0 if text == "0" else parse_duration(text, where)
+    try:
+        if parameter.kind == RATE:
+            return parse_rate(text, key)
+        if parameter.kind == DURATION:
+            return 0 if text == "0" else parse_duration(text, key)
+    except UsageError as error:
+        raise UsageError(f"{kind}: {error}") from None
     if parameter.kind == RATIO:
         try:
             ratio = float(text.removesuffix(":1"))

@@ -11,6 +11,7 @@ import yaml
 from ...analyzer.errors import UsageError
 
 MAX_BYTES = 256 << 20
+MAX_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +114,24 @@ def load_yaml(path: Path, wanted: str = "a YAML file") -> Source:
     return parse_yaml(text, str(path))
 
 
+def _check_depth(text: str, loader: Any, path: str) -> None:
+    """UsageError before a document so deep that composing it would exhaust the stack."""
+    depth = 0
+    for event in yaml.parse(text, loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                line = event.start_mark.line + 1
+                raise UsageError(f"{path}:{line}: nested more than {MAX_DEPTH} levels deep")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
 def parse_yaml(text: str, path: str) -> Source:
     """The document in a text."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        _check_depth(text, loader, path)
         node = yaml.compose(text, loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

@@ -151,6 +151,12 @@ def test_what_is_no_fabric(text, parse):
         parse(text)
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 1000, "- " * 1000 + "a"])
+def test_a_document_too_deep_for_the_stack(text, parse):
+    with pytest.raises(UsageError, match="lab.yaml:1: nested more than 100 levels deep"):
+        parse(text)
+
+
 @given(st.text(max_size=200))
 def test_any_text_is_a_fabric_or_an_error(tmp_path_factory, text):
     file = tmp_path_factory.getbasetemp() / "any.yaml"
