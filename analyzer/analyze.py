@@ -216,6 +216,7 @@ class Run:
             flows=flows,
             connections=summary.connections,
             imbalance=summary.imbalance(),
+            hops=summary.hops(),
             events=events,
             events_omitted=omitted,
             series=series,

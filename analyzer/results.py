@@ -350,6 +350,21 @@ class Imbalance(Record, frozen=True):
     shares: list[PathShare]
 
 
+class Hop(Record, frozen=True):
+    """A stretch between two taps (or sets of parallel taps) that flows passed in this order."""
+
+    from_taps: list[str]
+    to_taps: list[str]
+    flows: int
+    packets_before: Annotated[int, Meta(description="at the first taps, resends too")]
+    packets_after: int
+    lost_packets: Annotated[
+        int, Meta(description="seen before and not after, net of duplicates per flow")
+    ]
+    added_packets: Annotated[int, Meta(description="seen after only: duplicated on the way")]
+    lost_by_flow: Annotated[dict[str, int], Meta(description="the flows that lost most")]
+
+
 class Event(Record, frozen=True):
     """Something worth a look, with where to find it."""
 
@@ -390,6 +405,9 @@ class Analysis(Record, frozen=True, kw_only=True):
     flows: list[Flow]
     connections: list[Connection]
     imbalance: list[Imbalance]
+    hops: Annotated[
+        list[Hop], Meta(description="losses between taps in series; empty when none are")
+    ]
     events: list[Event]
     events_omitted: int
     series: Series

@@ -14,6 +14,7 @@ from .endpoints import Endpoints
 from .frames import Taps
 from .measures.congestion import dscp_outliers
 from .measures.density import MAX_THRESHOLD
+from .measures.hops import hops
 from .measures.tapsets import entropy_imbalances, tap_imbalances, tap_places
 from .measuring import Measuring
 from .opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name
@@ -21,6 +22,7 @@ from .results import (
     Connection,
     Event,
     Flow,
+    Hop,
     Imbalance,
     Owner,
     PathShare,
@@ -97,6 +99,13 @@ class Summary:
                 m.taps, flows["src"], flows["dst"], copies, self._tap_names, self._addresses
             )
         return found + entropy_imbalances(m.entropy, len(flows), self._flow_name)
+
+    def hops(self) -> list[Hop]:
+        """What was lost between taps in series."""
+        m = self._m
+        if not m.many_taps:
+            return []
+        return hops(m.taps, self._places, self._tap_names, self._flow_name)
 
     @cached_property
     def _places(self) -> NDArray[np.int64]:

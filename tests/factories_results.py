@@ -351,6 +351,7 @@ def analysis(**changes: Any) -> Analysis:
             )
         ],
         imbalance=[imbalance()],
+        hops=[],
         events=[
             Event(START_NS + 310_000_000, "nak", 3, 4_711, "leaf1", "NAK PSN sequence error"),
             Event(START_NS + 850_000_000, "timeout", 2, 9_001, "leaf1", "resent after 537 ms"),
@@ -368,6 +369,7 @@ def clean_analysis() -> Analysis:
         captures=[capture(frames=41_262, roce_packets=41_250)],
         flows=[flow(0, 40_000, connection=1), ack_flow(1, 1_250, connection=1)],
         imbalance=[],
+        hops=[],
         events=[],
         series=msgspec.structs.replace(series(), reordered_packets=[0] * 10),
     )

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ..analyzer.results import Analysis, Imbalance
 from . import human, verdicts
+from .between_taps import between_taps, hop_table
 from .human import ASCII, UNICODE, UNKNOWN
 from .report_tables import (
     CONGESTION,
@@ -105,6 +106,12 @@ class Report:
             self._table(REORDERING)
             self._section("Loss and recovery", verdicts.loss(analysis))
             self._table(LOSS)
+        if analysis.hops:
+            good = not any(hop.lost_packets or hop.added_packets for hop in analysis.hops)
+            self._section("Between taps", between_taps(analysis.hops), good)
+            if not good:
+                shown = analysis.hops[: self.top]
+                self._draw(lambda table: hop_table(table, shown, self.glyphs))
         self._section("Congestion", verdicts.congestion(analysis))
         self._table(CONGESTION)
         self._imbalance()
