@@ -58,6 +58,11 @@ Examples:
   rocescope generate all-to-all -o traffic.pcap --fabric fat-tree:k=4 --message-size 64KiB
   rocescope generate incast -o traffic.pcap --fan-in 8 --spray 16 --snap 0
 """
+LIVE_EXAMPLES = """\
+Examples:
+  sudo rocescope live eth2
+  sudo rocescope live eth2 eth3 --hook xdp
+"""
 TUI_EXAMPLES = """\
 Examples:
   rocescope tui capture.pcap.gz
@@ -115,6 +120,7 @@ for _name, _help, _examples in (
     ("export", "Write one row per RoCE packet to a Parquet or Arrow file.", EXPORT_EXAMPLES),
     ("fabric", "Show, check and convert a fabric of switches and hosts.", FABRIC_EXAMPLES),
     ("generate", "Write traffic of a pattern as a pcap.", GENERATE_EXAMPLES),
+    ("live", "Watch interfaces in the terminal UI, by eBPF.", LIVE_EXAMPLES),
     ("tui", "Look at captures in the terminal UI.", TUI_EXAMPLES),
     (
         "recover-seed",

@@ -43,10 +43,11 @@ def tui(
     from ..analyzer.analyze import AnalyzeOptions
     from ..tui.app import RocescopeApp
     from ..tui.session import Session
+    from ..tui.settings import load
 
     options = AnalyzeOptions(
         filter=filter, concat=concat, follow=follow, udp_ports=(4791, *(udp_port or ()))
     )
-    app = RocescopeApp(Session.open([str(path) for path in files], options))
+    app = RocescopeApp(Session.open([str(path) for path in files], options), load())
     app.run()
     return app.return_code or 0

@@ -1,0 +1,51 @@
+"""`rocescope live`: interfaces of this host in the terminal UI."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+
+def live(
+    *interfaces: Annotated[str, Parameter(required=True, name="IFACE")],
+    filter: str | None = None,
+    netns: str | None = None,
+    hook: Literal["tc", "xdp", "xdp-generic", "clsact"] = "tc",
+    ports: Annotated[list[int] | None, Parameter(negative="", consume_multiple=True)] = None,
+    sample: int = 1,
+) -> int:
+    """Watch interfaces in the terminal UI, by eBPF.
+
+    Parameters
+    ----------
+    interfaces
+        Interfaces, as NETNS:IFACE where they are in another network namespace.
+    filter
+        Only packets that pass a filter in Wireshark's notation, checked in the kernel.
+    netns
+        Network namespace of the interfaces: a name of `ip netns`, a path, or pid:N.
+    hook
+        tc sees both directions; xdp only what arrives, at the highest rates.
+    ports
+        UDP destination ports that carry RoCE, 4791 unless given.
+    sample
+        Keep one packet in this many of each flow.
+    """
+    from ..probes import privileges
+    from ..probes.interfaces import find_interfaces
+    from ..probes.live import LiveOptions
+    from ..tui.app import RocescopeApp
+    from ..tui.live_feed import open_live
+    from ..tui.settings import load
+
+    options = LiveOptions(
+        hook=hook, namespace=netns, udp_ports=tuple(ports or (4791,)), sample=sample, filter=filter
+    )
+    settings = load()
+    # What is wrong with rights and names is said before the screen is taken over.
+    privileges.check([netns, *(name.rpartition(":")[0] for name in interfaces)])
+    find_interfaces(list(interfaces), netns)
+    app = RocescopeApp(open_live(interfaces, options), settings)
+    app.run()
+    return app.return_code or 0

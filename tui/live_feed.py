@@ -1,0 +1,151 @@
+"""Live probes as the packets of a session."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from .. import __version__
+from ..analyzer.endpoints import Endpoints
+from ..analyzer.errors import UnreadableInput
+from ..analyzer.filtering import compile_filter
+from ..analyzer.frames import Taps
+from ..analyzer.measuring import Measuring
+from ..analyzer.results import Analysis, CaptureSummary, TapSummary
+from ..analyzer.summarize import Summary
+from ..probes.live import LiveOptions, LiveSource
+from .feeds import Feed
+from .session import Session
+from .snapshot import SourceState
+
+WINDOW_NS = 10_000_000
+POLL_S = 0.02
+"""The rings hold far more than arrives in this time; fewer, larger batches cost less."""
+MAX_EVENTS = 1000
+
+
+def open_live(
+    interfaces: Sequence[str],
+    options: LiveOptions | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Session:
+    """A session on interfaces of this host; probes are attached when it starts."""
+    chosen = options or LiveOptions()
+
+    def make(keep: str | None) -> Feed:
+        return LiveFeed(interfaces, chosen, keep)
+
+    return Session(make, ",".join(interfaces), "live", (), clock)
+
+
+class LiveFeed:
+    """Probes on interfaces; a packet filter is applied behind them."""
+
+    kind = "live"
+
+    def __init__(self, interfaces: Sequence[str], options: LiveOptions, keep: str | None) -> None:
+        self.lock = threading.Lock()
+        self.endpoints, self.taps = Endpoints(), Taps()
+        self.measuring = Measuring(WINDOW_NS, many_taps=True)
+        self._name = ",".join(interfaces)
+        self._keep = compile_filter(keep) if keep else None
+        self._packets = 0
+        self._stack = ExitStack()
+        self._source = self._stack.enter_context(
+            LiveSource(interfaces, options, endpoints=self.endpoints, taps=self.taps)
+        )
+
+    def read(self) -> None:
+        """Take in what the probes see until `stop`."""
+        for table in self._source.tables(POLL_S):
+            if self._keep is not None and len(table):
+                table = table.take(self._keep.mask(table, self.endpoints, self.taps))
+            cm = self._source.decoder.take_cm_messages()
+            if len(table) or cm:
+                with self.lock:
+                    self.measuring.update(table, cm)
+                self._packets += len(table)
+
+    def stop(self) -> None:
+        """Detach the probes; what is in the rings is still taken in."""
+        self._source.stop()
+
+    def state(self) -> SourceState:
+        """Counters of the probes so far."""
+        loss = self._source.loss()
+        gone = [interface.label for interface in self._source.gone()]
+        return SourceState(
+            name=self._name,
+            kind=self.kind,
+            error=f"{', '.join(gone)} has disappeared" if gone else "",
+            frames=loss.seen,
+            packets=self._packets,
+            dropped=loss.ring_full,
+            undecodable=sum(self._source.decoder.counters.undecodable().values()),
+            tap_names=tuple(tap.name for tap in self.taps.items),
+        )
+
+    def analysis(self) -> Analysis:
+        """What the probes saw, as the result of an analysis."""
+        if not self._packets:
+            raise UnreadableInput(f"{self._name}: no RoCE packet has come yet")
+        m = self.measuring
+        summary = Summary(m, self.endpoints, self.taps, "entropy")
+        events, omitted = summary.events(MAX_EVENTS)
+        dropped = self._source.loss().ring_full
+        lost = f"{self._name}: {dropped} packets did not fit the ring"
+        return Analysis(
+            version=__version__,
+            complete=False,
+            captures=[self._capture(dropped)],
+            flows=summary.flows(),
+            connections=summary.connections,
+            imbalance=summary.imbalance(),
+            hops=summary.hops(),
+            events=events,
+            events_omitted=omitted,
+            series=m.totals.series([tap.name for tap in self.taps.items]),
+            warnings=["a live session: it went on", *([lost] if dropped else [])],
+        )
+
+    def _capture(self, dropped: int) -> CaptureSummary:
+        counters, flows = self._source.decoder.counters, self.measuring.tracker.flows
+        first, last = int(flows["first_time"].min()), int(flows["last_time"].max())
+        by_tap = self._source.loss_by_tap()
+        series = self.measuring.totals.series([tap.name for tap in self.taps.items])
+        return CaptureSummary(
+            name=self._name,
+            format="live",
+            compression=None,
+            frames=self._source.loss().exported,
+            roce_packets=self._packets,
+            first_time_ns=first,
+            last_time_ns=last,
+            duration_ns=last - first,
+            snapped_frames=0,
+            out_of_order_frames=0,
+            undecodable_frames=counters.undecodable(),
+            later_fragments=counters.later_fragments(),
+            icrc=None,
+            contents={},
+            taps=[
+                TapSummary(
+                    name=tap.name,
+                    link_type=tap.link_type,
+                    frames=by_tap[i].seen,
+                    roce_packets=by_tap[i].exported,
+                    wire_bytes=sum(series.tap_wire_bytes.get(tap.name, series.wire_bytes)),
+                    dropped_frames=by_tap[i].ring_full,
+                    speed_bits_per_second=tap.speed_bits_per_second,
+                    pauses=[],
+                )
+                for i, tap in enumerate(self.taps.items)
+            ],
+            warnings=[],
+        )
+
+    def close(self) -> None:
+        """Take the probes away."""
+        self._stack.close()
