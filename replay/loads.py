@@ -145,7 +145,11 @@ def over_time(
     if not sums[0]:
         return None
     return OverTime(
-        int(sums[3]), 100 * sums[1] / sums[0], sums[2] / sums[0], int(peak[0]), int(peak[1])
+        int(sums[3]),
+        float(100 * sums[1] / sums[0]),
+        float(sums[2] / sums[0]),
+        int(peak[0]),
+        int(peak[1]),
     )
 
 

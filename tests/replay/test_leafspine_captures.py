@@ -53,9 +53,7 @@ def test_the_seed_of_the_routers_is_known(run: Path) -> None:
     assert f"net.ipv4.fib_multipath_hash_seed = {SEED}" in sysctl
 
 
-def test_every_flow_is_on_its_predicted_link(
-    run: Path, traffic: Traffic, fabric: Fabric
-) -> None:
+def test_every_flow_is_on_its_predicted_link(run: Path, traffic: Traffic, fabric: Fabric) -> None:
     """Which flows every tapped link carried, and their packets, by an independent parser."""
     facts = json.loads((run / "run.facts.json").read_text())["captures"]
     outcome = parse_strategy(STRATEGY).place(traffic, fabric)
@@ -86,9 +84,7 @@ def named(traffic: Traffic, unit: int) -> tuple[str, str, int, int]:
     return src, dst, int(keys.dest_qp[unit]), int(keys.sport[unit])
 
 
-def test_fim_of_the_taps_is_fim_of_the_replay(
-    traffic: Traffic, fabric: Fabric, seen: Seen
-) -> None:
+def test_fim_of_the_taps_is_fim_of_the_replay(traffic: Traffic, fabric: Fabric, seen: Seen) -> None:
     there, back = directions(seen)
     result = replay(traffic, fabric, [parse_strategy(STRATEGY)], ["run"])
     layer = {one.layer: one for one in result.strategies[0].layers}

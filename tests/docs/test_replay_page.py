@@ -1,0 +1,47 @@
+"""The table of the example in docs/replay.md is what the commands give."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rocescope.analyzer.measures.imbalance import expected_fim
+from rocescope.commands.traffic_source import Source
+from rocescope.replay.fabrics import parse_fabric
+from rocescope.replay.replaying import replay
+from rocescope.replay.seeding import SeedRange
+from rocescope.replay.strategies import STRATEGIES, parse_strategy
+from rocescope.replay.sweeping import sweep_result
+
+ROW = re.compile(r"\| `(leaf-spine:[^`]+)` \| `([^`]+)` \|(.+)\|")
+
+
+def test_the_example_has_the_numbers_that_come_out(checkout: Path) -> None:
+    rows = ROW.findall((checkout / "docs" / "replay.md").read_text())
+    assert len(rows) == 4
+    for spec, pattern, cells in rows:
+        flows, ecmp, chance, static, assign = (cell.strip() for cell in cells.split("|"))
+        fabric = parse_fabric(spec)
+        traffic = Source((), pattern).read(fabric, "none")
+        layer = sweep_result(
+            traffic, fabric, {}, SeedRange(0, 10_000), "different", "fim-flows", None, []
+        ).layers[0]
+        found = layer.distribution
+        low, high = found.quantiles["p5"], found.quantiles["p95"]
+        assert layer.layer == "leaf-spine"
+        assert ecmp == f"{found.mean:.1f} ({low:.0f} to {high:.0f})"
+        leaves = 2 if "leaves=2" in spec else 4
+        exact = expected_fim(int(flows) // leaves, layer.links // leaves)
+        assert chance == f"{exact:.1f}"
+        assert found.mean == pytest.approx(exact, abs=0.4)
+        both = replay(traffic, fabric, [parse_strategy("static"), parse_strategy("assign")], [])
+        for one, cell in zip(both.strategies, (static, assign), strict=True):
+            up = next(record for record in one.layers if record.layer == "leaf-spine")
+            assert cell == f"{up.fim_flows_percent:.1f}" and flows == str(up.flows)
+
+
+def test_every_strategy_is_on_the_page(checkout: Path) -> None:
+    page = (checkout / "docs" / "replay.md").read_text()
+    assert all(f"\n| `{name}` |" in page for name in STRATEGIES)
