@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -72,10 +73,10 @@ class AddressPlan:
         host = int(address) - first
         return host if 0 <= host < self.hosts and host not in self.explicit else None
 
-    @property
+    @cached_property
     def _index(self) -> Mapping[Address, int]:
         return {a: host for host, own in self.explicit.items() for a in own}
 
-    @property
+    @cached_property
     def _networks(self) -> list[Network]:
         return sorted(self.subnets, key=lambda n: (-n.prefixlen, n.version, int(n.network_address)))
