@@ -32,6 +32,7 @@ check: lint test ## everything that must pass before a commit
 bench: .venv/.dev ## measure speed and memory beside the usual tools
 	.venv/bin/python benchmarks/run.py
 	.venv/bin/python benchmarks/hashing.py
+	.venv/bin/python benchmarks/replay.py
 
 docs: .venv/.dev ## write the field tables of docs/formats.md
 	.venv/bin/python docs/generate.py

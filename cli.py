@@ -71,25 +71,26 @@ Examples:
 """
 RECOVER_SEED_EXAMPLES = """\
 Examples:
-  rocescope recover-seed leaf1-spine1.pcap leaf1-spine2.pcap leaf1-spine3.pcap leaf1-spine4.pcap
+  rocescope recover-seed up1.pcap up2.pcap up3.pcap up4.pcap
   rocescope recover-seed leaf1-spine*.pcap --from 10.1.0.0/16 --format json
   rocescope recover-seed up1.pcap up2.pcap --hash jenkins --fields 5-tuple+qpn
 """
 REPLAY_EXAMPLES = """\
 Examples:
-  rocescope replay hosts.pcap --fabric leaf-spine:leaves=4,spines=4,hosts=8 --map order
-  rocescope replay h1.pcap h2.pcap --fabric lab.yaml -s ecmp:hash=crc32 -s ecmp-qpn -s assign
-  rocescope replay --pattern permutation:qps=4 --fabric fat-tree:k=8 -s ecmp -s subflow:k=8
+  rocescope replay hosts.pcap --fabric leaf-spine:leaves=4,spines=4 --map order
+  rocescope replay h1.pcap h2.pcap --fabric lab.yaml -s ecmp:hash=crc32 -s assign
+  rocescope replay --pattern permutation:qps=4 --fabric fat-tree:k=8 -s ecmp
 """
 SWEEP_EXAMPLES = """\
 Examples:
-  rocescope sweep hosts.pcap --fabric leaf-spine:leaves=4,spines=4,hosts=8 --map order --hash crc32
-  rocescope sweep hosts.pcap --fabric lab.yaml --seeds 0:100000 --production 0x1234
-  rocescope sweep --pattern permutation:qps=4 --fabric fat-tree:k=8 --hash linux --per-switch equal
+  rocescope sweep hosts.pcap --fabric lab.yaml --hash crc32 --production 0x1234
+  rocescope sweep hosts.pcap --fabric lab.yaml --map order --seeds 0:100000
+  rocescope sweep --pattern random:qps=4 --fabric fat-tree:k=8 --per-switch equal
 """
 SCHEMA_EXAMPLES = """\
 Examples:
   rocescope schema > rocescope.schema.json
+  rocescope schema sweep > sweep.schema.json
 """
 EPILOGUE = """\
 Start with: rocescope analyze capture.pcap
@@ -128,7 +129,7 @@ for _name, _help, _examples in (
         RECOVER_SEED_EXAMPLES,
     ),
     ("replay", "Place traffic on a fabric by several strategies.", REPLAY_EXAMPLES),
-    ("schema", "Print the JSON Schema of the results of analyze.", SCHEMA_EXAMPLES),
+    ("schema", "Print the JSON Schema of the results of a command.", SCHEMA_EXAMPLES),
     ("sweep", "Show how imbalance is distributed over hash seeds.", SWEEP_EXAMPLES),
 ):
     _module = _name.replace("-", "_")

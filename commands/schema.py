@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 
-def schema() -> None:
-    """Print the JSON Schema of the results of analyze."""
+def schema(
+    command: Annotated[
+        Literal["analyze", "replay", "sweep", "recover-seed"], Parameter(name="COMMAND")
+    ] = "analyze",
+    /,
+) -> None:
+    """Print the JSON Schema of the results of a command.
+
+    Parameters
+    ----------
+    command
+        Whose results.
+    """
     import msgspec
 
-    from ..analyzer.report.text import json_schema
+    if command == "analyze":
+        from ..analyzer.report.text import json_schema
 
-    text = msgspec.json.format(msgspec.json.encode(json_schema()), indent=2)
+        found = json_schema()
+    else:
+        from ..replay.encode import json_schemas
+
+        found = json_schemas()[command]
+    text = msgspec.json.format(msgspec.json.encode(found), indent=2)
     sys.stdout.buffer.write(text + b"\n")
     sys.stdout.buffer.flush()

@@ -60,7 +60,7 @@ def plain_walk(
     destination: int,
     choose: Callable[[int, int, int], int],
 ) -> list[int]:
-    """The links of one unit, by the words of fabric.py; choose(switch, link it came by, members)."""
+    """The links of one unit, by the words of fabric.py; choose(switch, came by link, members)."""
     links = [access]
     while True:
         node = int(fabric.links.target[links[-1]])

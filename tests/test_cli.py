@@ -315,7 +315,9 @@ def test_help_and_version_start_quickly_and_load_nothing_heavy() -> None:
         assert time.monotonic() - begin < 3  # 0.15 s on a quiet machine
 
 
-@pytest.mark.parametrize("command", ["analyze", "export", "schema"])
+@pytest.mark.parametrize(
+    "command", ["analyze", "export", "recover-seed", "replay", "schema", "sweep"]
+)
 def test_every_help_ends_with_examples(run: Callable[..., Done], command: str) -> None:
     text = run(command, "--help").out.decode()
     assert f"  rocescope {command}" in text.partition("Examples:")[2]

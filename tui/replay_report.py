@@ -69,7 +69,8 @@ class Page:
         down = f", {fabric.links_down} down" if fabric.links_down else ""
         self.say(
             f"on {fabric.spec}: {human.counted(fabric.switches, 'switch', 'switches')}, "
-            f"{human.counted(fabric.hosts, 'host')}, {human.count(fabric.links)} one-way links{down}"
+            f"{human.counted(fabric.hosts, 'host')}, "
+            f"{human.count(fabric.links)} one-way links{down}"
         )
         for line in warnings:
             self.say(f"{self.glyphs.warning} {line}", "yellow")

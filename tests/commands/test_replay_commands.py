@@ -1,4 +1,4 @@
-"""replay, sweep and recover-seed as programs: results, exit codes, and one line for every mistake."""
+"""replay, sweep and recover-seed as programs: results, exit codes, one line for a mistake."""
 
 from __future__ import annotations
 
