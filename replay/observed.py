@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,7 +68,8 @@ def traffic_from_capture(
         counter = count_units(merged, report, window_ns)
         if not len(counter[1].units):
             raise UnreadableInput(f"no RoCE packet in {', '.join(paths)}")
-        return _traffic(*counter, endpoints, fabric, mapping)
+        traffic = _traffic(*counter, endpoints, fabric, mapping)
+        return replace(traffic, warnings=tuple(w for c in captures for w in c.warnings))
 
 
 def traffic_of_packets(

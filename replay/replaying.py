@@ -77,12 +77,13 @@ def mapped(traffic: Traffic, fabric: Fabric) -> tuple[Traffic, list[str]]:
             f"no flow runs between hosts of {fabric.name}; its first host is "
             f"{fabric.address_of(0)}, the capture has {names or 'none'}: give --map"
         )
+    warnings = list(traffic.warnings)
     if inside.all():
-        return traffic, []
+        return traffic, warnings
     left_out = int(np.count_nonzero(~inside))
     names = ", ".join(traffic.unmapped[:8]) + (", ..." if len(traffic.unmapped) > 8 else "")
     told = f"{left_out:,} of {len(traffic):,} flows are left out: no host of the fabric is {names}"
-    return traffic.take(inside), [told]
+    return traffic.take(inside), [*warnings, told]
 
 
 def traffic_summary(traffic: Traffic, sources: Sequence[str]) -> TrafficSummary:

@@ -45,6 +45,8 @@ class Traffic:
     windows: Windows | None = None
     unmapped: tuple[str, ...] = ()
     """Addresses that belong to no host of the fabric."""
+    warnings: tuple[str, ...] = ()
+    """What could not be read of the captures."""
 
     def __len__(self) -> int:
         return len(self.flow)
@@ -78,4 +80,5 @@ class Traffic:
             self.last_ns[rows],
             windows,
             self.unmapped,
+            self.warnings,
         )

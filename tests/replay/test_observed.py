@@ -170,6 +170,17 @@ def test_hosts_outside_the_fabric_are_listed(capture):
     assert traffic.src_host.max() == 7
 
 
+def test_a_damaged_capture_says_so(capture, tmp_path):
+    fabric = parse_fabric(SPEC)
+    path = capture(generate("permutation", SETTINGS, seed=3), fabric.addresses)
+    whole = traffic_from_capture([path], fabric)
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(open(path, "rb").read()[:-50])
+    traffic = traffic_from_capture([str(cut)], fabric)
+    assert whole.warnings == () and whole.packets.sum() - traffic.packets.sum() == 1
+    assert len(traffic.warnings) == 1 and "cut.pcap" in traffic.warnings[0]
+
+
 def test_a_filter_that_lets_nothing_pass(capture):
     fabric = parse_fabric(SPEC)
     path = capture(generate("permutation", SETTINGS, seed=3), fabric.addresses)
