@@ -121,8 +121,9 @@ def _check_depth(text: str, loader: Any, path: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
-                line = event.start_mark.line + 1
-                raise UsageError(f"{path}:{line}: nested more than {MAX_DEPTH} levels deep")
+                mark = event.start_mark
+                line = f":{mark.line + 1}" if mark else ""
+                raise UsageError(f"{path}{line}: nested more than {MAX_DEPTH} levels deep")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
