@@ -25,6 +25,7 @@ from .results import (
     Chance,
     CollidingFlow,
     Collision,
+    DeviceLoad,
     FabricSummary,
     LayerLoad,
     LayerOverTime,
@@ -187,7 +188,32 @@ def _layer(
         fim_chance_percent=chance,
         max_over_mean=even.max_over_mean,
         over_time=_over_time(outcome, fabric, links, rates),
+        devices=_devices(fabric, links, loads) if choice else [],
     )
+
+
+def _devices(fabric: Fabric, links: NDArray[np.int64], loads: LinkLoads) -> list[DeviceLoad]:
+    """The links of a layer by the switch that they leave, where there are several."""
+    source = fabric.links.source[links]
+    found = []
+    for switch in np.unique(source).tolist():
+        own = links[source == switch]
+        if len(own) < 2:
+            continue
+        rates = fabric.links.rate_bits_per_second[own]
+        even = evenness(loads.flows[own], loads.wire_bytes[own], rates)
+        found.append(
+            DeviceLoad(
+                switch=fabric.nodes.names[switch],
+                links=len(own),
+                flows=even.flows,
+                fim_flows_percent=even.fim_flows,
+                fim_flows_best_percent=even.fim_flows_best,
+                fim_bytes_percent=even.fim_bytes,
+                max_over_mean=even.max_over_mean,
+            )
+        )
+    return found
 
 
 def _over_time(

@@ -63,6 +63,18 @@ class LayerOverTime(Record, frozen=True, kw_only=True):
     peak_link: str
 
 
+class DeviceLoad(Record, frozen=True, kw_only=True):
+    """How evenly one switch uses its links of a layer, those that leave it."""
+
+    switch: str
+    links: int
+    flows: int
+    fim_flows_percent: float | None
+    fim_flows_best_percent: float | None
+    fim_bytes_percent: float | None
+    max_over_mean: float | None
+
+
 class LayerLoad(Record, frozen=True, kw_only=True):
     """How evenly the links of one layer and one direction are used."""
 
@@ -80,6 +92,9 @@ class LayerLoad(Record, frozen=True, kw_only=True):
     fim_chance_percent: Annotated[Chance | None, Meta(description="of fim_flows_percent")]
     max_over_mean: Annotated[float | None, Meta(description="of bytes over the links' rates")]
     over_time: LayerOverTime | None
+    devices: Annotated[
+        list[DeviceLoad], Meta(description="switches with several links of the layer to choose")
+    ]
 
 
 class LinkLoad(Record, frozen=True, kw_only=True):

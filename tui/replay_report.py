@@ -107,22 +107,19 @@ def print_replay(
 
 
 def verdict(result: ReplayResult) -> str:
-    """Which strategy loads the busiest link least, in one sentence."""
-    timed = [one for one in result.strategies if one.lower_bound_ns]
-    if not timed:
-        return "No strategy put anything on a link."
-    best = min(timed, key=lambda one: one.lower_bound_ns or 0)
-    worst = max(timed, key=lambda one: one.lower_bound_ns or 0)
-    if best.lower_bound_ns == worst.lower_bound_ns:
-        return (
-            "The busiest link is equally busy under every strategy: "
-            f"{human.duration(best.lower_bound_ns)}."
-        )
-    ratio = (worst.lower_bound_ns or 0) / (best.lower_bound_ns or 1)
-    return (
-        f"{_title(best)} keeps the busiest link busy for {human.duration(best.lower_bound_ns)}, "
-        f"{_title(worst)} for {human.duration(worst.lower_bound_ns)} ({ratio:.2f} times as long)."
+    """Which strategy overloads its fullest link least, in one sentence."""
+    known = [one for one in result.strategies if one.max_over_mean]
+    if not known:
+        return "No strategy had links to choose from for this traffic."
+    best = min(known, key=lambda one: one.max_over_mean or 0)
+    worst = max(known, key=lambda one: one.max_over_mean or 0)
+    text = (
+        f"{_title(best)} puts {factor(best.max_over_mean)} times its fair share of bytes on the "
+        "fullest link between switches"
     )
+    if factor(best.max_over_mean) == factor(worst.max_over_mean):
+        return f"{text}{', and so do the others' if len(known) > 1 else ''}."
+    return f"{text}, {_title(worst)} {factor(worst.max_over_mean)} times."
 
 
 def _title(one: StrategyResult) -> str:

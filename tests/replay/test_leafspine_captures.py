@@ -94,6 +94,10 @@ def test_fim_of_the_taps_is_fim_of_the_replay(traffic: Traffic, fabric: Fabric, 
         assert layer[name].fim_flows_percent == pytest.approx(fim(flows))
         assert layer[name].fim_flows_percent == pytest.approx(12.5)
         assert layer[name].flows == 96 and layer[name].over_time is not None
+    # leaf1's own choices, as its taps saw them: 15, 11, 11 and 11 flows on four uplinks.
+    leaf1, leaf2 = layer["leaf-spine"].devices
+    assert (leaf1.switch, leaf1.links, leaf1.flows) == ("leaf1", 4, 48)
+    assert leaf1.fim_flows_percent == leaf2.fim_flows_percent == pytest.approx(12.5)
     assert layer["leaf-spine"].choice and not layer["host-leaf"].choice
 
 
