@@ -21,12 +21,14 @@ from ..opcodes import (
     SYNDROME_RNR_NAK,
 )
 from ..psn import psn_add, psn_distance
-from .rewind import await_resend
+from .rewind import await_resend, forget_answers
 from .state import (
     CANDIDATES_SEEN,
     EVENT_NAK,
     EVENT_RNR_NAK,
     EVIDENCE_ACK_PSN,
+    EVIDENCE_CM,
+    EVIDENCE_HOST_PROBE,
     EVIDENCE_NAK_PSN,
     EVIDENCE_READ_RESPONSE_PSN,
     EVIDENCE_UDP_SOURCE_PORT,
@@ -42,11 +44,16 @@ OUTSTANDING = 1 << 16
 """PSNs a sender may have on its way, more or less: answers to older ones are not believed."""
 
 _TRIES = 256
+"""Answers that are compared with candidates; a flow unpaired after so many stays so."""
 _CANDIDATES_FREE = 1 << 20
 _CANDIDATES_PER_ANSWER = 64
 """Among thousands of queue pairs of two hosts not every answer can be compared with all:
 then the search waits until as many answers have come as make its cost linear."""
 _HITS_NEEDED = 3
+"""Answers that only one flow can have been asked for, before the two become a pair."""
+_MISMATCHES_ENDURED = 16
+"""Answers to PSNs the peer never sent, one after the other, that end a pair: the queue pair
+was made anew with another partner. Gaps of a capture cost as many answers only when long."""
 
 
 @inlined
@@ -73,6 +80,31 @@ def _was_sent(state: Any, f: Int, psn: Int) -> bool:
     return bool(-OUTSTANDING <= distance < 0)
 
 
+@inlined
+def _may_have_sent(state: Any, f: Int, psn: Int) -> bool:
+    """False when flow `f` passed over this PSN as far as its window tells: a READ reserved it."""
+    stream = state.streams[2 * f + REQUESTS]
+    size = 1 << np.int64(stream.window_bits)
+    return bool(psn_distance(psn, np.int64(stream.next)) < -size or holds(state, stream, psn))
+
+
+@subkernel
+def _part(state: Any, f: Int) -> None:
+    """Dissolve the pair of flow `f`; both look for a partner again."""
+    peer = np.int64(state.flows[f].peer)
+    for one in (np.int64(f), peer):
+        flow = state.flows[one]
+        flow.peer = -1
+        flow.evidence = 0
+        flow.candidate = -1
+        flow.candidate_hits = 0
+        flow.pairing_tries = 0
+        flow.answers = 0
+        flow.mismatches = 0
+        flow.mismatches_in_row = 0
+        forget_answers(flow)
+
+
 @subkernel
 def _look_for_peer(state: Any, f: Int, psn: Int) -> None:
     """One more hint, PSN `psn`, at whom flow `f` answers; pairs them when it is certain enough."""
@@ -89,7 +121,7 @@ def _look_for_peer(state: Any, f: Int, psn: Int) -> None:
         other = state.flows[c]
         if other.peer < 0 and c != f and _was_sent(state, c, psn):
             score = 1
-            if holds(state, state.streams[2 * c + REQUESTS], psn):
+            if _may_have_sent(state, c, psn):
                 score += 2
             if other.udp_sport == flow.udp_sport:
                 score += 4
@@ -143,12 +175,16 @@ def hear_answer(
     flow.answers += 1
     if not _was_sent(state, flow.peer, psn):
         flow.mismatches += 1
+        flow.mismatches_in_row = min(np.int64(flow.mismatches_in_row) + 1, _MISMATCHES_ENDURED)
+        exact = flow.evidence & (EVIDENCE_CM | EVIDENCE_HOST_PROBE)
+        if flow.mismatches_in_row == _MISMATCHES_ENDURED and not exact:
+            _part(state, f)
         return event
+    flow.mismatches_in_row = 0
+    acknowledged = psn  # a response too acknowledges all requests before its own
     if not bits & ACKNOWLEDGE:
         flow.evidence |= EVIDENCE_READ_RESPONSE_PSN
-        return event
-    acknowledged = psn
-    if event == EVENT_NAK:
+    elif event == EVENT_NAK:
         flow.evidence |= EVIDENCE_NAK_PSN
         _hear_nak(state, histograms, np.int64(flow.peer), (aeth >> 24) & 0x1F, psn, time)
         acknowledged = psn_add(psn, -1)

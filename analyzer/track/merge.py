@@ -19,7 +19,8 @@ from .sequence import SKIPPED_KEPT
 from .tracker import FlowTracker
 
 _FLOW_SUMS = (
-    "ids_ascending", "ids_other", "ids_same", "packets", "wire_bytes", "payload_bytes",
+    "ids_ascending", "ids_other", "ids_same", "loose_ids_same", "loose_ids_different",
+    "packets", "wire_bytes", "payload_bytes",
     "request_packets", "read_requests", "response_packets", "ack_packets", "tap_copies", "naks",
     "rnr_naks", "cnps", "ecn_marked", "answers", "mismatches", "nak_codes", "rnr_received",
     "rewinds", "rewound_bytes", "retransmitted_by",
@@ -29,6 +30,7 @@ _STREAM_SUMS = (
     "recovered", "retransmitted", "duplicates", "mirror_duplicates", "restarts", "runs",
     "run_packets", "run_packets_squared", "n_counts",
 )  # fmt: skip
+_START = ("start_psn", "start_id", "start_time", "start_arrival", "start_dense")
 _NOT_COPIED = ("src", "dst", "dest_qp", "pair", "next_in_pair", "peer", "candidate", "recent")
 _NEW_SEQUENCE = 1 << 20  # as far as a restart moves the unwrapped numbers
 
@@ -136,6 +138,10 @@ def _join_flows(flow: Any, other: Any) -> None:
     flow["last_time"] = max(flow["last_time"], other["last_time"])
     if other["id_started"]:
         flow["id_started"], flow["last_id"] = 1, other["last_id"]
+    if other["recent"] >= 0:
+        flow["loose_id"], flow["loose_psn"] = other["loose_id"], other["loose_psn"]
+    if other["asked_count"]:
+        flow["asked_psn"], flow["asked_count"] = other["asked_psn"], other["asked_count"]
     if other["acked"]:
         flow["acked"], flow["ack_psn"] = 1, other["ack_psn"]
     if other["nak_kind"].any():
@@ -165,6 +171,9 @@ def _join_streams(
         clean = not stream["missing"] and not stream["read_pending"]
         clean = clean and psn_distance(int(other["first"]), int(stream["next"])) == 0
         _move_numbers(other, window, stream, clean)
+        if clean and not other["restarts"]:
+            for name in _START:
+                other[name] = stream[name]
         _join_runs(mine, into, stream, other, clean)
         if not clean:
             missing, acknowledged = mine.missing(into, which)
@@ -201,6 +210,8 @@ def _move_numbers(other: Any, window: Any, stream: Any, clean: bool) -> None:
     window["arrival"] += arrivals
     window["dense"] += dense
     other["next_dense"] += dense
+    other["start_arrival"] += arrivals
+    other["start_dense"] += dense
     other["late_arrival"] += arrivals
     other["late_dense"] += dense
     if other["floor_arrival"] >= 0:

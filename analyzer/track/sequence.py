@@ -26,7 +26,7 @@ from .batch import (
     TAP_COPY,
 )
 from .reordering import note_in_order, note_late
-from .rewind import asked_for
+from .rewind import expects_again
 from .state import (
     MAX_WINDOW,
     MISSING,
@@ -37,7 +37,7 @@ from .state import (
     SKIPPED,
     WIDE_GAP,
 )
-from .window import claim, forget_missing, holds, open_gap, slot_of, tap_bit, write_seen
+from .window import claim, forget_missing, holds, open_gap, reach, slot_of, tap_bit, write_seen
 
 _NEAR_IDS = 256
 """An identification at most so far below another was most likely given shortly before it."""
@@ -47,12 +47,22 @@ timeouts of NICs begin at about a millisecond, paths of one fabric differ by far
 
 TWIN_WITHIN_NS = 20_000
 """A repeated packet without identification counts as duplicated by the network within this
-time and directly behind the original; later, as sent again."""
+time and directly behind the original; later, as sent again. The place does not matter while
+nothing says that the flow's identifications are all the same."""
 
 SKIPPED_KEPT = 32
 """PSNs before the first one, or passed over without need, that are known again if they come."""
 
+IDS_DATE_WITHIN_NS = 20_000_000
+"""Identifications count modulo 2^16, for all queue pairs of a fast NIC together: after so long
+a time "before" and "after" mean nothing. Packets are not late so much, timeouts often longer."""
+
+_START_REACH = 1 << 12
+"""PSNs before the first one that may still be on their way, on slower paths: more than the
+slowest of a fabric's paths holds of one flow."""
+
 _SMALLEST_PATH_MTU = 256
+_LARGEST_PATH_MTU = 4096
 
 
 @inlined
@@ -71,8 +81,9 @@ def _sent_just_before(flow: Any, ip_id: Int, other: Int) -> bool:
 
 @inlined
 def tells_transmissions_apart(flow: Any) -> bool:
-    """True when different packets of the flow carry different IPv4 identifications."""
-    return bool(flow.ipv6 == 0 and flow.ids_same * 16 <= flow.ids_ascending + flow.ids_other)
+    """True when different packets of the flow are known to carry different identifications."""
+    same, different = np.int64(flow.ids_same), np.int64(flow.ids_ascending) + flow.ids_other
+    return bool(flow.ipv6 == 0 and different > 0 and same * 16 <= different)
 
 
 @inlined
@@ -83,12 +94,23 @@ def reserved_psns(length: Int, path_mtu: Int) -> Int:
 
 @inlined
 def _path_mtu(state: Any, flow: Any) -> Int:
-    """Best knowledge of the connection's path MTU; 0 while nothing is known."""
+    """The connection's path MTU; 0 while unknown. Other connections of the hosts prove nothing."""
     if flow.path_mtu > 0:
-        return flow.path_mtu
-    if flow.peer >= 0 and state.flows[flow.peer].path_mtu > 0:
-        return state.flows[flow.peer].path_mtu
-    return state.pairs[flow.pair].path_mtu
+        return np.int64(flow.path_mtu)
+    if flow.peer >= 0:
+        return np.int64(state.flows[flow.peer].path_mtu)
+    return np.int64(0)
+
+
+@inlined
+def responses_of(state: Any, flow: Any, bits: Int, dma_length: Int) -> Int:
+    """PSNs that the responses to a READ or atomic take, as far as is known."""
+    path_mtu = _path_mtu(state, flow)
+    if path_mtu == 0:
+        path_mtu = np.int64(state.pairs[flow.pair].path_mtu)
+    if bits & READ_REQUEST and path_mtu > 0:
+        return reserved_psns(dma_length, path_mtu)
+    return np.int64(1)
 
 
 @inlined
@@ -96,12 +118,10 @@ def _advance(state: Any, flow: Any, stream: Any, psn: Int, bits: Int, dma_length
     """Move the next expected PSN behind a packet that is the newest of its stream."""
     stream.mid_message = 1 if bits & FULL else 0
     stream.read_pending = 0
-    count = 1
+    count = np.int64(1)
     if bits & READ_REQUEST:
-        path_mtu = _path_mtu(state, flow)
-        if path_mtu > 0:
-            count = reserved_psns(dma_length, path_mtu)
-        elif dma_length > _SMALLEST_PATH_MTU:
+        count = responses_of(state, flow, bits, dma_length)
+        if dma_length > _SMALLEST_PATH_MTU and _path_mtu(state, flow) == 0:
             stream.read_pending = 1
             stream.read_psn = psn
             stream.read_length = dma_length
@@ -110,13 +130,26 @@ def _advance(state: Any, flow: Any, stream: Any, psn: Int, bits: Int, dma_length
 
 
 @inlined
-def _resolve_read(stream: Any, psn: Int) -> None:
-    """After a READ of unknown path MTU: accept the PSN that one of the path MTUs explains.
+def _resolve_read(state: Any, flow: Any, stream: Any, psn: Int, bits: Int, dma_length: Int) -> None:
+    """After a READ of unknown path MTU `next` was a guess: accept what comes instead.
 
-    Any other PSN is accepted too: without the path MTU nothing says that one is missing.
+    Behind it any PSN is, without the path MTU nothing says that one is missing. Before it only
+    one that some path MTU explains, unless it is the rest of that READ asked for again.
     """
-    stream.read_pending = 0
-    if psn_distance(psn, stream.read_psn) > 0:
+    step = psn_distance(psn, np.int64(stream.read_psn))
+    if step <= 0:
+        return
+    accepted = psn_distance(psn, np.int64(stream.next)) > 0
+    if bits & READ_REQUEST and not accepted:
+        if psn_add(psn, responses_of(state, flow, bits, dma_length)) == stream.next:
+            return
+    path_mtu = np.int64(_SMALLEST_PATH_MTU)
+    while path_mtu <= _LARGEST_PATH_MTU:
+        if reserved_psns(np.int64(stream.read_length), path_mtu) == step:
+            accepted = True
+        path_mtu *= 2
+    if accepted:
+        stream.read_pending = 0
         stream.next = psn
 
 
@@ -169,6 +202,11 @@ def _start(
         stream.last_gap_arrival = -1
         stream.floor_arrival = -1
     stream.started = 1
+    stream.start_psn = psn
+    stream.start_id = ip_id
+    stream.start_time = time
+    stream.start_arrival = stream.arrivals
+    stream.start_dense = stream.next_dense
     open_gap(
         state, flow, stream, psn_add(psn, -SKIPPED_KEPT), SKIPPED_KEPT, SKIPPED,
         stream.arrivals, time, ip_id, stream.next_dense - SKIPPED_KEPT,
@@ -177,6 +215,25 @@ def _start(
     index = note_in_order(stream)
     write_seen(state, at, psn, ip_id, hop_limit, payload, tap, index, time, stream.next_dense)
     _advance(state, flow, stream, psn, bits, dma_length)
+
+
+@inlined
+def _is_before_the_start(stream: Any, psn: Int, time: Int) -> bool:
+    """True for a PSN below the first one that may have been on a slower path."""
+    steps = psn_distance(np.int64(stream.start_psn), psn)
+    return bool(0 < steps <= _START_REACH and time - stream.start_time <= RESEND_AFTER_NS)
+
+
+@subkernel
+def _skip_before_the_start(state: Any, flow: Any, stream: Any, psn: Int) -> None:
+    """Note a PSN below the first one as passed over by the first packet."""
+    slot = state.slots[claim(state, flow, stream, psn)]
+    slot.psn = psn
+    slot.state = SKIPPED
+    slot.ip_id = stream.start_id
+    slot.arrival = stream.start_arrival
+    slot.time = stream.start_time
+    slot.dense = stream.start_dense - psn_distance(np.int64(stream.start_psn), psn)
 
 
 @inlined
@@ -205,8 +262,8 @@ def judge(
         return IN_ORDER
 
     distance = psn_distance(psn, stream.next)
-    if distance > 0 and stream.read_pending:
-        _resolve_read(stream, psn)
+    if stream.read_pending and distance != 0:
+        _resolve_read(state, flow, stream, psn, bits, dma_length)
         distance = psn_distance(psn, stream.next)
     if 0 <= distance < RESTART_DISTANCE and not _is_noise(stream, distance):
         verdict = IN_ORDER
@@ -221,10 +278,15 @@ def judge(
         stream.new_packets += 1
         return verdict
 
-    if holds(state, stream, psn):
+    known = holds(state, stream, psn)
+    if not known and distance < 0 and _is_before_the_start(stream, psn, time):
+        known = reach(state, stream, psn)
+        if known:
+            _skip_before_the_start(state, flow, stream, psn)
+    if known:
         at = slot_of(stream, psn)
         if state.slots[at].state == SEEN:
-            return _seen_again(state, flow, stream, at, psn, ip_id, hop_limit, tap, time)
+            return _seen_again(state, flow, stream, which, at, psn, ip_id, hop_limit, tap, time)
         return _fill(
             state, histograms, densities, f, flow, stream, which, at, psn, ip_id, hop_limit,
             payload, tap, time,
@@ -283,14 +345,13 @@ def _fill(
     if was_missing:
         stream.missing -= 1
     dense = slot.dense
-    if dates_transmissions(flow):
+    age = time - slot.time
+    if dates_transmissions(flow) and age <= IDS_DATE_WITHIN_NS:
         resent = id_distance(ip_id, slot.ip_id) > 0
     elif _sent_just_before(flow, ip_id, slot.ip_id):
         resent = False
-    elif asked_for(flow, psn) >= 0:
-        resent = True
     else:
-        resent = flow.in_rewind != 0 or time - slot.time > RESEND_AFTER_NS
+        resent = age > RESEND_AFTER_NS or expects_again(flow, which, psn)
     if resent:
         write_seen(state, at, psn, ip_id, hop_limit, payload, tap, stream.arrivals, time, dense)
         if was_missing:
@@ -309,6 +370,7 @@ def _seen_again(
     state: Any,
     flow: Any,
     stream: Any,
+    which: Int,
     at: Int,
     psn: Int,
     ip_id: Int,
@@ -316,21 +378,29 @@ def _seen_again(
     tap: Int,
     time: Int,
 ) -> Int:
-    """A PSN seen before: a copy by tap, mirror or network, or sent again by its source?"""
+    """A PSN seen before: a copy by tap, mirror or network, or sent again by its source?
+
+    Different identifications are different transmissions; equal ones are the same if the
+    flow's packets are known to differ.
+    """
     slot = state.slots[at]
     bit = tap_bit(tap)
     new_here = slot.taps & bit == np.uint64(0) or (tap >= 63 and tap != slot.tap)
     earlier = dates_transmissions(flow) and id_distance(ip_id, slot.ip_id) < 0
-    if tells_transmissions_apart(flow):
-        same = ip_id == slot.ip_id
+    if ip_id != slot.ip_id:
+        same = False
         # Only taps in series see copies. On parallel paths an earlier transmission
         # may have been overtaken by a later one.
         if earlier and tap != slot.tap and state.copies[slot.tap, tap] > 0:
             state.copies[slot.tap, tap] += 1
             return TAP_COPY
+    elif new_here or tells_transmissions_apart(flow):
+        same = True
+    elif hop_limit != slot.hop_limit:
+        same = time - slot.time <= RESEND_AFTER_NS
     else:
-        newest = psn_add(psn, 1) == stream.next and not flow.in_rewind
-        same = new_here or (newest and time - slot.time < TWIN_WITHIN_NS)
+        behind = psn_add(psn, 1) == stream.next or (flow.ipv6 == 0 and flow.ids_same == 0)
+        same = behind and time - slot.time < TWIN_WITHIN_NS and not expects_again(flow, which, psn)
     if same and new_here:
         state.copies[slot.tap, tap] += 1
         slot.taps |= bit

@@ -34,6 +34,11 @@ FLOW = np.dtype(
         ("ids_ascending", "u4"),  # steps that move a little forward
         ("ids_other", "u4"),  # steps that do not
         ("ids_same", "u4"),  # steps of 0 between different packets
+        # the same for packets without a PSN order, which may come from another counter
+        ("loose_psn", "u4"),  # of the latest
+        ("loose_id", "u2"),
+        ("loose_ids_same", "u4"),
+        ("loose_ids_different", "u4"),
         # counts without copies at other taps
         ("packets", "i8"),
         ("wire_bytes", "i8"),
@@ -55,12 +60,15 @@ FLOW = np.dtype(
         ("pairing_tries", "u2"),
         ("answers", "u4"),  # ACKs and responses since it has a peer
         ("mismatches", "u4"),  # of these, with a PSN the peer did not send
+        ("mismatches_in_row", "u1"),
         # what the answering side told this flow
         # the latest NAKs the sender has not yet acted on, a ring
         ("nak_next", "u1"),
         ("nak_kind", "u1", (4,)),  # NAK_PSN, NAK_RNR, or NAK_NONE when acted on
         ("nak_psn", "u4", (4,)),
         ("nak_time", "i8", (4,)),
+        ("asked_psn", "u4"),  # READs and atomics repeated lately: the PSNs of their responses
+        ("asked_count", "u4"),
         ("acked", "u1"),
         ("ack_psn", "u4"),  # highest PSN acknowledged
         ("nak_codes", "u4", (8,)),  # NAKs received by low bits of the code; 7 = any other
@@ -129,6 +137,12 @@ STREAM = np.dtype(
         ("read_length", "u4"),
         ("first", "u4"),  # PSN of the packet it began with
         ("next", "u4"),  # next expected PSN
+        # the packet the present sequence began with
+        ("start_psn", "u4"),
+        ("start_id", "u2"),
+        ("start_time", "i8"),
+        ("start_arrival", "i8"),
+        ("start_dense", "i8"),
         ("window", "i8"),  # first slot of its window
         ("window_bits", "u1"),  # log2 of the slots; 0 = no window yet
         ("room_bits", "u1"),  # log2 of the slots from `window` on that are the stream's own

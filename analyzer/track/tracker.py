@@ -190,8 +190,10 @@ class FlowTracker:
         """PSNs never seen by now, and how many of them the other side acknowledged."""
         s, f = self.stream(flow, which), self.state.flows[flow]
         missing = int(s["missing"] + s["missing_evicted"])
+        if which == st.RESPONSES:
+            return missing, 0  # ACKs name requests
         acknowledged = int(s["missing_evicted_acked"])
-        if s["missing"] and f["acked"] and which == st.REQUESTS:
+        if s["missing"] and f["acked"]:
             window = self.state.slots[s["window"] : s["window"] + (1 << int(s["window_bits"]))]
             psns = window["psn"][window["state"] == st.MISSING].astype(np.int64)
             distance = ((int(f["ack_psn"]) - psns + (1 << 23)) & 0xFFFFFF) - (1 << 23)

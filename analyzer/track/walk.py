@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ..kernel import Int, inlined, subkernel
 from ..opcodes import (
     ACKNOWLEDGE,
+    ATOMIC,
     BEGINS,
-    KNOWN,
     OPCODE_CLASS,
     READ_REQUEST,
     REQUEST,
@@ -23,14 +23,15 @@ from .answers import hear_answer
 from .batch import (
     AHEAD,
     IN_ORDER,
+    NOT_SEQUENCED,
     RECOVERED,
     RESTARTED,
     RETRANSMITTED,
     TAP_COPY,
 )
 from .copies import judge_unordered
-from .rewind import note_resend
-from .sequence import dates_transmissions, judge
+from .rewind import ask_again, asks_at_a_gap, forget_answers, note_resend
+from .sequence import dates_transmissions, judge, responses_of
 from .state import (
     EVENT_RESTART,
     EVENT_REWIND,
@@ -44,7 +45,6 @@ from .state import (
     USED_RECENTS,
     USED_SLOTS,
 )
-from .window import holds
 
 SLOTS_AHEAD = 4 * MAX_WINDOW
 """Free slots one packet can need at most: every window size once, for two streams."""
@@ -132,9 +132,6 @@ def walk(
             if not flow.has_transport:
                 flow.has_transport = 1
                 flow.transport = opcode >> 5
-            implied = False
-            if bits & READ_REQUEST:
-                implied = not holds(state, state.streams[2 * f + which], psn)
             verdict = judge(
                 state, histograms, densities, f, which, psn, bits,
                 np.int64(table.dma_length[i]), ip_id, hop_limit, payload, tap, time,
@@ -142,23 +139,34 @@ def walk(
             overtaken = dates_transmissions(flow) and id_distance(ip_id, np.int64(flow.last_id)) < 0
             if which == REQUESTS:
                 if verdict == RETRANSMITTED or verdict == RECOVERED:
-                    if note_resend(histograms, f, flow, psn, wire_bytes, time, implied, overtaken):
+                    implied = False
+                    if bits & READ_REQUEST:
+                        implied = asks_at_a_gap(state, f, flow, psn, time)
+                    begins = note_resend(
+                        histograms, f, flow, psn, wire_bytes, time, implied, overtaken
+                    )
+                    if begins:
                         _record(
                             state, EVENT_REWIND, f, time, table.frame_number[i], tap, psn,
                             np.int64(flow.rewind_trigger),
                         )  # fmt: skip
+                    if bits & (READ_REQUEST | ATOMIC) and flow.peer >= 0:
+                        count = responses_of(state, flow, bits, np.int64(table.dma_length[i]))
+                        ask_again(state.flows[flow.peer], psn, count, begins)
                 elif verdict == IN_ORDER or verdict == AHEAD:
                     flow.in_rewind = 0
+                elif verdict == RESTARTED:
+                    forget_answers(flow)
                 if verdict != TAP_COPY:
                     flow.last_request_time = time
-            elif bits & BEGINS and flow.peer < 0 and verdict != TAP_COPY:
+            elif bits & BEGINS and verdict != TAP_COPY:
                 hear_answer(state, histograms, f, bits, 0, psn, time)
             _note_id(flow, verdict, ip_id, overtaken)
             if verdict == RESTARTED:
                 _record(state, EVENT_RESTART, f, time, table.frame_number[i], tap, psn, 0)
         else:
             verdict = judge_unordered(state, flow, psn, opcode, ip_id, hop_limit, tap)
-            if bits & ACKNOWLEDGE and verdict != TAP_COPY:
+            if bits & ACKNOWLEDGE and verdict == NOT_SEQUENCED:  # a NAK mirrored twice is one
                 aeth = np.int64(table.aeth[i])
                 event = hear_answer(state, histograms, f, bits, aeth, psn, time)
                 if event >= 0:
@@ -185,6 +193,6 @@ def walk(
             flow.ack_packets += 1
         elif opcode == _CNP_OPCODE:
             flow.cnps += 1
-        if not flow.has_transport and bits & KNOWN and opcode != _CNP_OPCODE:
+        if not flow.has_transport and (opcode != _CNP_OPCODE or flow.packets == 1):
             flow.transport = opcode >> 5
     return len(flow_of_row)

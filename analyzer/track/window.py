@@ -86,6 +86,21 @@ def claim(state: Any, flow: Any, stream: Any, psn: Int) -> Int:
         _new_window(state, stream, bits + 1)
 
 
+@subkernel
+def reach(state: Any, stream: Any, psn: Int) -> bool:
+    """Widen the window until a PSN before `next` is inside; False when it may not grow so far."""
+    span = psn_distance(np.int64(stream.next), psn)
+    while span > 1 << np.int64(stream.window_bits):
+        bits = np.int64(stream.window_bits)
+        if bits < stream.room_bits:
+            _widen_window(state, stream)
+        elif bits >= MAX_WINDOW_BITS or state.used[USED_SLOTS] + (2 << bits) > MAX_SLOTS:
+            return False
+        else:
+            _new_window(state, stream, bits + 1)
+    return True
+
+
 @inlined
 def _give_up(flow: Any, stream: Any, slot: Any) -> None:
     """Count a missing PSN that will not be waited for any longer."""
