@@ -73,15 +73,20 @@ class Source:
     decoder: Decoder
     first_time_ns: int | None = None
     last_time_ns: int | None = None
+    stopped: bool = False
+    """No further batch is wanted."""
 
     def tables(self, keep: Callable[[PacketTable], PacketTable]) -> Iterator[PacketTable]:
         """The packet tables of this capture, filtered."""
         for frames in self.capture.batches():
             if len(frames):
                 low, high = int(frames.time_ns.min()), int(frames.time_ns.max())
-                self.first_time_ns = min(low, self.first_time_ns or low)
-                self.last_time_ns = max(high, self.last_time_ns or high)
+                first, last = self.first_time_ns, self.last_time_ns
+                self.first_time_ns = low if first is None else min(low, first)
+                self.last_time_ns = high if last is None else max(high, last)
             yield keep(self.decoder.decode(frames))
+            if self.stopped:
+                return
 
 
 def analyze(
@@ -172,12 +177,12 @@ class Run:
         self.packets = 0
         self._batches = 0
         self._interrupted = threading.Event()
+        self._decoded = Prefetched(self._tables, self._report)
 
     def read(self) -> bool:
         """Read, decode and track everything; False when interrupted."""
-        batches = Prefetched(self._tables, self._report)
         with _interrupts(self._interrupted, self._stop_reading):
-            for table, cm in batches:
+            for table, cm in self._decoded:
                 with self.lock:
                     self.measuring.update(table, cm)
                 self.packets += len(table)
@@ -185,8 +190,6 @@ class Run:
                 if len(self.measuring.tracker) > self._options.max_flows:
                     raise RocescopeError(self._too_many_flows())
                 self._report()
-                if self._interrupted.is_set():
-                    break
         self._report(last=True)
         return not self._interrupted.is_set()
 
@@ -239,13 +242,15 @@ class Run:
         return table.take(self._filter.mask(table, self.endpoints, self.taps))
 
     def stop(self) -> None:
-        """Let `read` end after the batch it is at; from any thread."""
+        """Let `read` end after the batches that are decoded already; from any thread."""
         self._interrupted.set()
         self._stop_reading()
 
     def _stop_reading(self) -> None:
         for source in self.sources:
+            source.stopped = True
             source.capture.stop()
+        self._decoded.finish()
 
     def _report(self, last: bool = False) -> None:
         now = time.monotonic()

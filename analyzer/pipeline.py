@@ -12,6 +12,10 @@ T = TypeVar("T")
 AHEAD = 3
 """Batches that may wait between the threads."""
 
+_WAIT_S = 0.1
+_GRACE_WAITS = 10
+"""An iterator that was told to end has about a second for its last item; it may be blocked."""
+
 
 class Prefetched(Generic[T]):
     """Runs an iterator in a thread of its own, a few items ahead.
@@ -24,18 +28,22 @@ class Prefetched(Generic[T]):
         self._make = make
         self._poll = poll
         self._items: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(AHEAD)
+        self._finishing = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rocescope-decode", daemon=True)
 
     def __iter__(self) -> Iterator[T]:
         self._thread.start()
+        waits = 0
         try:
-            while True:
+            while waits < _GRACE_WAITS:
                 try:
-                    item, error = self._items.get(timeout=0.1)
+                    item, error = self._items.get(timeout=_WAIT_S)
                 except queue.Empty:
+                    waits += self._finishing.is_set()
                     self._poll()
                     continue
+                waits = 0
                 if error is not None:
                     raise error
                 if item is None:
@@ -44,16 +52,14 @@ class Prefetched(Generic[T]):
         finally:
             self.stop()
 
+    def finish(self) -> None:
+        """Hand out what is ready and end: for an iterator that was told to end by itself."""
+        self._finishing.set()
+
     def stop(self) -> None:
-        """Let the thread end at its next item."""
+        """Let the thread end at its next item; one that is blocked is left behind."""
         self._stopped.set()
-        while self._thread.is_alive():
-            try:
-                self._items.get(timeout=0.05)
-            except queue.Empty:
-                self._thread.join(0.05)
-                if self._stopped.is_set() and self._items.empty():
-                    return
+        self._thread.join(_GRACE_WAITS * _WAIT_S)
 
     def _run(self) -> None:
         try:
@@ -67,7 +73,7 @@ class Prefetched(Generic[T]):
     def _put(self, item: tuple[T | None, BaseException | None]) -> bool:
         while not self._stopped.is_set():
             try:
-                self._items.put(item, timeout=0.1)
+                self._items.put(item, timeout=_WAIT_S)
                 return True
             except queue.Full:
                 continue

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 
+import dpkt
 import pytest
 from captures import DATA, data, truth
+from factories import Frame, write_pcap
 
+from rocescope.analyzer import analyze as engine
 from rocescope.analyzer.analyze import AnalyzeOptions, analyze
 from rocescope.analyzer.errors import UnreadableInput, UsageError
 from rocescope.analyzer.measures.imbalance import expected_fim
@@ -168,3 +171,29 @@ def test_taps_in_series_are_no_paths():
     assert [s.switches for s in by_tap] == [0] * len(analysis.flows)
     # Each of them still counts what it saw.
     assert sum(sum(f.taps.values()) for f in analysis.flows) == 32_152 + 31_972
+
+
+@pytest.mark.parametrize("taps", ["B", "AB"])
+def test_what_was_decoded_before_an_interrupt_is_counted(taps, monkeypatch):
+    """Bytes and packets are conserved in the part that was read, too."""
+    monkeypatch.setattr(engine, "BATCH_FRAMES", 50)
+    names = [str(data(f"i01_write_loss0.5_AtoB.at{tap}")) for tap in taps]
+    with engine.open_run(names, AnalyzeOptions()) as interrupted:
+        interrupted._tell = lambda progress: interrupted.stop() if progress.packets else None
+        assert not interrupted.read()
+        analysis = interrupted.result(False)
+    assert not analysis.complete
+    read = sum(capture.roce_packets for capture in analysis.captures)
+    assert 0 < read < 10_000
+    assert sum(f.packets + f.tap_copies for f in analysis.flows) == read
+
+
+def test_a_clock_that_starts_at_zero(tmp_path, monkeypatch):
+    """Simulators write such captures: zero is a time, not the absence of one."""
+    with data("c10").open("rb") as file:
+        frames = [frame for _, frame in dpkt.pcap.Reader(file)][:60]
+    moved = [Frame(1000 * i, frame) for i, frame in enumerate(frames)]
+    path = write_pcap(tmp_path / "zero.pcap", moved)
+    monkeypatch.setattr(engine, "BATCH_FRAMES", 10)
+    (capture,) = run(path).captures
+    assert (capture.first_time_ns, capture.duration_ns) == (0, 59_000)
