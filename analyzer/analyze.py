@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Literal
 
-from .. import __version__
 from .capture.concat import ConcatenatedCapture, concatenated
 from .capture.merge import MergeCounts, merge_tables
 from .capture.source import Capture, open_capture
+from .conclude import MAX_FLOWS, conclude
 from .decode.cm import CmMessage
 from .decode.decoder import ROCE_UDP_PORT, Decoder
 from .endpoints import Endpoints
@@ -26,8 +26,7 @@ from .packets import PacketTable
 from .pipeline import Prefetched
 from .progress import Progress
 from .results import Analysis
-from .summarize import Summary
-from .trust import capture_summary, contents_text, warnings_of
+from .trust import capture_summary, contents_text
 
 if TYPE_CHECKING:
     from .filtering import Filter
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
 BATCH_FRAMES = 1 << 16
 """Large enough to make Python's share vanish, small enough for the second-level cache."""
 
-MAX_EVENTS_REPORTED = 1000
-MAX_FLOWS = 100_000
-"""About 25 KB each with their results: beyond it a report helps nobody."""
 _PROGRESS_EVERY_S = 0.1
 _COMPILING_AFTER_S = 1.0
 
@@ -97,13 +93,14 @@ def analyze(
     """Analyse capture files, "-" for standard input.
 
     Several files are several taps unless `options.concat`. An interrupt
-    (SIGINT) ends reading; the result then says `complete=False`. Raises
+    (SIGINT) ends reading; the result then says `complete=False`, unless the
+    file was followed, which ends no other way. Raises
     UnreadableInput when nothing could be read, UsageError for options that
     make no sense.
     """
     with open_run(paths, options, progress) as run:
         complete = run.read()
-        return run.result(complete)
+        return run.result(complete or options.follow)
 
 
 @contextmanager
@@ -208,22 +205,15 @@ class Run:
                 f"no RoCE packet in {len(captures)} capture(s), they hold: {found}"
                 " (RoCE on another UDP port? see --udp-port)"
             )
-        summary = Summary(self.measuring, self.endpoints, self.taps, self._options.path_by)
-        flows = summary.flows()
-        events, omitted = summary.events(MAX_EVENTS_REPORTED)
-        filtered = self._filter is not None
-        return Analysis(
-            version=__version__,
+        return conclude(
+            self.measuring,
+            self.endpoints,
+            self.taps,
+            captures,
+            path_by=self._options.path_by,
             complete=complete,
-            captures=captures,
-            flows=flows,
-            connections=summary.connections,
-            imbalance=summary.imbalance(),
-            hops=summary.hops(),
-            events=events,
-            events_omitted=omitted,
-            series=series,
-            warnings=warnings_of(captures, flows, self._merge, complete, filtered),
+            filtered=self._filter is not None,
+            merge=self._merge,
         )
 
     def _too_many_flows(self) -> str:

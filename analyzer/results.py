@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 SCHEMA_VERSION = "1.0"
 
@@ -395,6 +395,21 @@ class Series(Record, frozen=True):
     ]
 
 
+class RdmaPort(Record, frozen=True):
+    """By how much the counters of one RDMA port of this host grew during a live analysis.
+
+    Names and units are the kernel's: port_xmit_data and port_rcv_data count words of four bytes.
+    """
+
+    device: str
+    port: int
+    counters: dict[str, int]
+    hw_counters: Annotated[dict[str, int], Meta(description="those of the adapter's driver")]
+    restarted: Annotated[
+        list[str], Meta(description="set to 0 by somebody meanwhile: their growth is unknown")
+    ]
+
+
 class Analysis(Record, frozen=True, kw_only=True):
     """Everything `rocescope analyze` found."""
 
@@ -414,3 +429,7 @@ class Analysis(Record, frozen=True, kw_only=True):
     warnings: Annotated[
         list[str], Meta(description="what limits trust in these results, first things first")
     ]
+    rdma_ports: Annotated[
+        list[RdmaPort] | UnsetType,
+        Meta(description="only of a live analysis on a host with RDMA devices"),
+    ] = UNSET

@@ -11,6 +11,7 @@ from .results import CaptureSummary, Flow, Pause, Series, TapSummary
 
 if TYPE_CHECKING:
     from .analyze import Source
+    from .decode.counters import DecodeCounters
 
 
 def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> CaptureSummary:
@@ -33,7 +34,7 @@ def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> C
         later_fragments=counters.later_fragments(),
         icrc={k: n for k, n in counters.icrc().items() if k != "unchecked"} if icrc else None,
         contents={name: n for name, n in counters.contents() if name != "RoCE"},
-        taps=[_tap_summary(source, taps, tap, series) for tap in own],
+        taps=[tap_summary(counters, taps, tap, series) for tap in own],
         warnings=list(capture.warnings),
         damaged_places=capture.damaged_places,
     )
@@ -67,11 +68,12 @@ def warnings_of(
                 f"{capture.name}: {capture.later_fragments} later IP fragments: their bytes are"
                 " not counted"
             )
-        if capture.out_of_order_frames:
-            doubt = ": reordering below may be the capture's own" if late else ""
+        if capture.out_of_order_frames and late:
             verb = "record is" if capture.out_of_order_frames == 1 else "records are"
-            records = f"{capture.out_of_order_frames} {verb} out of time order"
-            lines.append(f"{capture.name}: {records}{doubt}")
+            lines.append(
+                f"{capture.name}: {capture.out_of_order_frames} {verb} out of time order:"
+                " some of the reordering below may be the capture's own"
+            )
         if capture.icrc and capture.icrc["bad"]:
             lines.append(f"{capture.name}: {capture.icrc['bad']} packets have a wrong ICRC")
         if not capture.roce_packets:
@@ -103,14 +105,16 @@ def _frames_at(source: Source, tap: int) -> int:
     return counters.frames(tap) if tap < len(counters.arrays.outcomes) else 0
 
 
-def _tap_summary(source: Source, taps: Taps, index: int, series: Series) -> TapSummary:
-    tap, counters = taps[index], source.decoder.counters
+def tap_summary(counters: DecodeCounters, taps: Taps, index: int, series: Series) -> TapSummary:
+    """What one vantage point saw and lost."""
+    tap = taps[index]
+    decoded = index < len(counters.arrays.outcomes)
     wire_bytes = series.tap_wire_bytes.get(tap.name, series.wire_bytes)
     return TapSummary(
         name=tap.name,
         link_type=tap.link_type,
-        frames=counters.frames(index),
-        roce_packets=counters.roce_packets(index),
+        frames=counters.frames(index) if decoded else 0,
+        roce_packets=counters.roce_packets(index) if decoded else 0,
         wire_bytes=sum(wire_bytes),
         dropped_frames=tap.dropped,
         speed_bits_per_second=tap.speed_bits_per_second,

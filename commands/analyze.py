@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.units import parse_duration, parse_rate
+from .analyze_live import Hook, LiveArguments, analyze_live
 from .inputs import STANDARD_OUTPUT, check_inputs, input_name
 from .output import whole_file, write_results
 from .progress import ProgressAs, shown
@@ -46,15 +47,24 @@ def analyze(
     udp_port: Annotated[list[int] | None, Parameter(negative="")] = None,
     icrc: Annotated[bool, Parameter(show_default=False)] = False,
     link_rate: str | None = None,
+    live: Annotated[bool, Parameter(show_default=False)] = False,
+    netns: str | None = None,
+    hook: Hook | None = None,
+    snaplen: Annotated[int | None, Parameter(alias="-s")] = None,
+    ring: str | None = None,
+    interval: str | None = None,
+    duration: str | None = None,
+    count: Annotated[int | None, Parameter(alias="-c")] = None,
     progress: ProgressAs = "auto",
     color: ColorWhen = "auto",
 ) -> int:
-    """Report what every queue pair in the captures did.
+    """Report what every queue pair did, in captures or live on interfaces.
 
     Parameters
     ----------
     files
         Captures: pcap or pcapng, also in gzip, zstd, xz or lz4; - is standard input.
+        With --live interfaces, as NETNS:IFACE where they are in another network namespace.
     format
         Report for people (table), everything (json), or one row per flow (csv ...).
     output
@@ -79,6 +89,22 @@ def analyze(
         Verify the invariant CRC of packets that were captured whole.
     link_rate
         Rate of the links, such as 400G, for pause times.
+    live
+        Capture on interfaces by eBPF: a line per interval, the report at the end (Ctrl-C).
+    netns
+        With --live: network namespace of the interfaces, a name, a path, or pid:N.
+    hook
+        With --live: tc (the default) sees both directions, xdp only what arrives.
+    snaplen
+        With --live: bytes kept of each frame, 96 unless given.
+    ring
+        With --live: size of the buffer for each CPU, for example 64MiB.
+    interval
+        With --live: time between two lines, 1s unless given.
+    duration
+        With --live: end after this time.
+    count
+        With --live: end after this many packets.
     progress
         Progress on standard error: auto shows a bar on a terminal.
     color
@@ -93,7 +119,12 @@ def analyze(
         raise UsageError("--top must be 1 or more")
     if chosen in _BINARY and output is None and sys.stdout.isatty():
         raise UsageError(f"--format {chosen} is not text: give -o FILE or redirect it")
-    check_inputs(files)
+    arguments = LiveArguments(netns, hook, snaplen, ring, interval, duration, count)
+    if live:
+        _check_live(chosen, concat, follow, icrc)
+    else:
+        arguments.refuse()
+        check_inputs(files)
     if follow and (len(files) > 1 or concat):
         raise UsageError("--follow reads one growing file, without --concat")
     window_ns = parse_duration(window, "--window")
@@ -107,6 +138,21 @@ def analyze(
 
         compile_filter(filter)
 
+    udp_ports = (4791, *(udp_port or ()))
+    if live:
+        analysis, code = analyze_live(
+            [str(path) for path in files],
+            arguments,
+            json=chosen == "json",
+            filter=filter,
+            udp_ports=udp_ports,
+            path_by=path_by,
+            window_ns=window_ns,
+            writes_file=output is not None,
+        )
+        _write_sorted(analysis, chosen, output, top or 20, sort, color)
+        return code
+
     from ..analyzer import analyze as engine
 
     options = engine.AnalyzeOptions(
@@ -115,19 +161,23 @@ def analyze(
         filter=filter,
         concat=concat,
         follow=follow,
-        udp_ports=(4791, *(udp_port or ())),
+        udp_ports=udp_ports,
         icrc=icrc,
         link_rate_bits_per_second=rate,
     )
     paths = [input_name(path) for path in files]
     with shown(progress) as report:
         analysis = engine.analyze(paths, options, report)
-    if sort:
-        from ..analyzer.report.flowtable import sort_flows
-
-        analysis = sort_flows(analysis, sort)
-    _write(analysis, chosen, output, top or 20, sort, color)
+    _write_sorted(analysis, chosen, output, top or 20, sort, color)
     return _exit_code(analysis)
+
+
+def _check_live(format: Format, concat: bool, follow: bool, icrc: bool) -> None:
+    if format not in ("table", "json"):
+        raise UsageError(f"--live prints table or json, not {format}")
+    for given, option in ((concat, "--concat"), (follow, "--follow"), (icrc, "--icrc")):
+        if given:
+            raise UsageError(f"{option} is for capture files, not for --live")
 
 
 def _format(format: Format | None, output: Path | None) -> Format:
@@ -141,6 +191,21 @@ def _format(format: Format | None, output: Path | None) -> Format:
             "give --format table, json, csv, parquet or arrow"
         )
     return _SUFFIXES[output.suffix.lower()]
+
+
+def _write_sorted(
+    analysis: Analysis,
+    format: Format,
+    output: Path | None,
+    top: int,
+    sort: str | None,
+    color: ColorWhen,
+) -> None:
+    if sort:
+        from ..analyzer.report.flowtable import sort_flows
+
+        analysis = sort_flows(analysis, sort)
+    _write(analysis, format, output, top, sort, color)
 
 
 def _write(

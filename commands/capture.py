@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration
+from .live_capture import Ending, ended_by_signals, say, say_what
 
 if TYPE_CHECKING:
     from ..probes.capture_files import CaptureFiles, Rotation
@@ -26,7 +22,6 @@ if TYPE_CHECKING:
 _STANDARD_OUTPUT = Path("/dev/stdout")
 _POLL_S, _SMALL_RING_POLL_S = 0.02, 0.002
 _SMALL_RING_BYTES = 8 << 20
-_CHECK_EVERY_S = 1.0
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _UNITS |= {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _SIZE = re.compile(r"(\d+) *([kKmMgG]?(?:i?[bB])?)")
@@ -82,6 +77,7 @@ def capture(
         Keep only this many files, the newest.
     """
     from ..probes.capture_files import Rotation
+    from ..probes.dropping import WRITING, drop_privileges
     from ..probes.live import LiveOptions, LiveSource
 
     if count is not None and count < 1:
@@ -103,8 +99,9 @@ def capture(
     )
     seconds = parse_duration(duration, "--duration") / 1e9 if duration else None
     source = LiveSource(interfaces, options)
-    with _ended_by_signals(source), source:
-        _say_what(source)
+    with ended_by_signals(source), source:
+        drop_privileges(source.privileges() + (WRITING if write is not None else ()))
+        say_what(source)
         return _Capture(source, write, rotation, seconds, count).run()
 
 
@@ -121,10 +118,8 @@ class _Capture:
     ) -> None:
         self._source = source
         self._files = None if write is None else _files(source, write, rotation)
-        self._ends = None if seconds is None else time.monotonic() + seconds
+        self._ending = Ending(source, seconds)
         self._left = count
-        self._checked = time.monotonic()
-        self._gone: set[str] = set()
 
     def run(self) -> int:
         """Capture until something ends it; the exit code."""
@@ -165,20 +160,9 @@ class _Capture:
             self._check()
 
     def _check(self) -> None:
-        now = time.monotonic()
-        if self._ends is not None and now >= self._ends:
-            self._source.stop()
+        self._ending.check()
         if self._files is not None:
             self._files.tick()
-        if now - self._checked < _CHECK_EVERY_S:
-            return
-        self._checked = now
-        for interface in self._source.gone():
-            if interface.label not in self._gone:
-                self._gone.add(interface.label)
-                _say(f"interface {interface.label} has gone")
-        if len(self._gone) == len(self._source.interfaces):
-            self._source.stop()
 
     def _summary(self) -> None:
         loss = self._source.loss()
@@ -195,7 +179,7 @@ class _Capture:
         ):
             if number:
                 parts.append(f"{number} {what}")
-        _say(", ".join(parts))
+        say(", ".join(parts))
 
 
 def _files(source: LiveSource, write: Path, rotation: Rotation) -> CaptureFiles:
@@ -238,36 +222,3 @@ def _check_output(write: Path | None, rotation: Rotation) -> None:
             raise UsageError("standard output cannot be rotated: -w FILE")
         if sys.stdout.isatty():
             raise UsageError("a capture is not text: give -w FILE or redirect standard output")
-
-
-def _say_what(source: LiveSource) -> None:
-    where = [f"{a.interface.label} {a.direction} ({a.hook})" for a in source.attachments]
-    _say(f"capturing on {', '.join(where)}; Ctrl-C ends it")
-    if any(attachment.hook == "clsact" for attachment in source.attachments):
-        _say("this kernel has no tcx: after kill -9 the probes stay until `tc qdisc del` is run")
-
-
-def _say(text: str) -> None:
-    print(f"rocescope: {text}", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _ended_by_signals(source: LiveSource) -> Iterator[None]:
-    """SIGINT and SIGTERM end the capture in good order; a second one at once."""
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        source.stop()
-        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else _raise)
-
-    def _raise(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {}
-    with suppress(ValueError):  # not the main thread
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -10,6 +10,7 @@ privilege at all. What else goes on decides what has to be kept:
   other users' processes and the files of containers.
 - WRITING: CAP_DAC_OVERRIDE for root to create files in other users' folders.
 - CLSACT: CAP_NET_ADMIN to take a clsact filter away again; links need nothing.
+- ENTERING: CAP_SYS_ADMIN to do that in another network namespace.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ READING = ("CAP_BPF",)
 WATCHING = ("CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH")
 WRITING = ("CAP_DAC_OVERRIDE",)
 CLSACT = ("CAP_NET_ADMIN",)
+ENTERING = ("CAP_SYS_ADMIN",)
 
 _NUMBERS = {
     "CAP_DAC_OVERRIDE": 1,

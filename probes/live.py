@@ -21,7 +21,7 @@ from ..analyzer.endpoints import Endpoints
 from ..analyzer.errors import CaptureError, UsageError
 from ..analyzer.frames import LINKTYPE_ETHERNET, FrameBatch, Tap, Taps
 from ..analyzer.packets import PacketTable
-from . import bpf, privileges
+from . import bpf, dropping, privileges
 from .attach import Attachment, Hook, attach, directions_of
 from .bcc_module import import_bcc
 from .drain import Drain, count_taps
@@ -84,6 +84,9 @@ class LiveSource:
         self.interfaces: list[Interface] = []
         self.first_tap = len(self.taps)
         """The first tap of this source; the others follow."""
+        self.snapped_frames = 0
+        """Frames in `tables()` of which only the first bytes were kept."""
+        self._gone: list[Interface] = []
         self._names = list(interfaces)
         self._stack = ExitStack()
         self._stopping = threading.Event()
@@ -179,6 +182,7 @@ class LiveSource:
             self.attachments.append(attach(compiled, interface, direction, self.options.hook, tap))
 
     def _detach(self) -> None:
+        self._gone = self.gone()
         for attachment in reversed(self.attachments):  # what was made first goes last
             attachment.close()
 
@@ -254,6 +258,8 @@ class LiveSource:
     def tables(self, poll_s: float = POLL_S) -> Iterator[PacketTable]:
         """Packet tables in order of time, an empty one when nothing came in for `poll_s`."""
         for batches in self.polls(poll_s):
+            for batch in batches:
+                self.snapped_frames += int(np.count_nonzero(batch.captured < batch.wire))
             tables = [self.decoder.decode(batch) for batch in batches]
             yield from (
                 merge_tables([iter([table]) for table in tables])
@@ -279,8 +285,16 @@ class LiveSource:
 
     def gone(self) -> list[Interface]:
         """Interfaces that have disappeared since the capture began."""
-        missing = [a.interface for a in self.attachments if a.gone()]
+        missing = self._gone + [a.interface for a in self.attachments if a.gone()]
         return [interface for interface in self.interfaces if interface in missing]
+
+    def privileges(self) -> tuple[str, ...]:
+        """Capabilities it takes to go on and to end once everything is attached."""
+        hung = [a for a in self.attachments if a.filter is not None]
+        needed = dropping.READING + (dropping.CLSACT if hung else ())
+        if any(a.interface.namespace is not None for a in hung):
+            needed += dropping.ENTERING
+        return needed
 
     @property
     def clock_steps(self) -> int:

@@ -29,6 +29,7 @@ class OwnerWatch:
 
     def __init__(self, namespaces: Iterable[str | None] = (None,)) -> None:
         self._namespaces = set(namespaces)
+        self._known: set[str] = set()
         self.queue_pairs = QueuePairs()
         self.reasons: list[str] = []
         """What limits the knowledge of owners."""
@@ -38,6 +39,7 @@ class OwnerWatch:
         except CaptureError as error:
             self.reasons.append(str(error))
         self._looked_around = float("-inf")
+        self._addresses()  # later it may take privileges that were given up
 
     @property
     def lost(self) -> int:
@@ -67,13 +69,13 @@ class OwnerWatch:
         return Owners(self.queue_pairs, self._addresses()).apply(tracker, endpoints)
 
     def _addresses(self) -> set[str]:
-        found: set[str] = set()
+        """Those of this host now, and those it had."""
         for namespace in self._namespaces:
             try:
-                found |= in_namespace(namespace, local_addresses)
-            except CaptureError:  # it is gone
+                self._known |= in_namespace(namespace, local_addresses)
+            except CaptureError:  # it is gone, or may not be entered any more
                 continue
-        return found
+        return self._known
 
     def close(self) -> None:
         """Detach the probes; what is known stays."""

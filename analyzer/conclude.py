@@ -1,0 +1,53 @@
+"""The end of every analysis, of captures and of live probes: all that was measured as a result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .. import __version__
+from .capture.merge import MergeCounts
+from .endpoints import Endpoints
+from .frames import Taps
+from .measuring import Measuring
+from .results import Analysis, CaptureSummary, Owner
+from .summarize import Summary
+from .trust import warnings_of
+
+MAX_EVENTS_REPORTED = 1000
+MAX_FLOWS = 100_000
+"""About 25 KB each with their results: beyond it a report helps nobody."""
+
+
+def conclude(
+    measuring: Measuring,
+    endpoints: Endpoints,
+    taps: Taps,
+    captures: Sequence[CaptureSummary],
+    *,
+    path_by: str,
+    complete: bool,
+    filtered: bool,
+    merge: MergeCounts | None = None,
+    owners: Mapping[int, Owner] | None = None,
+) -> Analysis:
+    """The result; `captures` say what the packets came from and how far they can be trusted.
+
+    filtered: packets were left out before they were tracked. merge: what happened when
+    several captures were merged. owners: processes by flow index.
+    """
+    summary = Summary(measuring, endpoints, taps, path_by, owners)
+    flows = summary.flows()
+    events, omitted = summary.events(MAX_EVENTS_REPORTED)
+    return Analysis(
+        version=__version__,
+        complete=complete,
+        captures=list(captures),
+        flows=flows,
+        connections=summary.connections,
+        imbalance=summary.imbalance(),
+        hops=summary.hops(),
+        events=events,
+        events_omitted=omitted,
+        series=measuring.totals.series([tap.name for tap in taps.items]),
+        warnings=warnings_of(captures, flows, merge or MergeCounts(), complete, filtered),
+    )

@@ -1,0 +1,76 @@
+"""What the commands that capture share: how they end, and what they say about it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..probes.live import LiveSource
+
+_CHECK_EVERY_S = 1.0
+
+
+class Ending:
+    """Stops a source when its time is over or all of its interfaces have gone."""
+
+    def __init__(self, source: LiveSource, seconds: float | None) -> None:
+        self._source = source
+        self._ends = None if seconds is None else time.monotonic() + seconds
+        self._checked = time.monotonic()
+        self._gone: set[str] = set()
+
+    def check(self) -> None:
+        """To be called often."""
+        now = time.monotonic()
+        if self._ends is not None and now >= self._ends:
+            self._source.stop()
+        if now - self._checked < _CHECK_EVERY_S:
+            return
+        self._checked = now
+        for interface in self._source.gone():
+            if interface.label not in self._gone:
+                self._gone.add(interface.label)
+                say(f"interface {interface.label} has gone")
+        if len(self._gone) == len(self._source.interfaces):
+            self._source.stop()
+
+
+def say(text: str) -> None:
+    """A line for people."""
+    print(f"rocescope: {text}", file=sys.stderr, flush=True)
+
+
+def say_what(source: LiveSource) -> None:
+    """Where the probes are."""
+    where = [f"{a.interface.label} {a.direction} ({a.hook})" for a in source.attachments]
+    say(f"capturing on {', '.join(where)}; Ctrl-C ends it")
+    if any(attachment.hook == "clsact" for attachment in source.attachments):
+        say("this kernel has no tcx: after kill -9 the probes stay until `tc qdisc del` is run")
+
+
+@contextmanager
+def ended_by_signals(source: LiveSource) -> Iterator[None]:
+    """SIGINT and SIGTERM end the capture in good order; a second one at once."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        source.stop()
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else _raise)
+
+    def _raise(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {}
+    with suppress(ValueError):  # not the main thread
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

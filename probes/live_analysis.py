@@ -1,0 +1,278 @@
+"""Live probes, measured: what comes in per interval, and an Analysis of everything at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ..analyzer.conclude import MAX_FLOWS, conclude
+from ..analyzer.endpoints import Endpoints
+from ..analyzer.frames import Taps
+from ..analyzer.live_results import LiveInterval
+from ..analyzer.measures.series import DEFAULT_WINDOW_NS
+from ..analyzer.measuring import Measuring
+from ..analyzer.packets import PacketTable
+from ..analyzer.results import Analysis, CaptureSummary, Owner, RdmaPort
+from ..analyzer.trust import tap_summary
+from . import sysfs
+from .dropping import WATCHING, drop_privileges
+from .live import LiveOptions, LiveSource
+from .loss import Loss
+from .owners.watch import OwnerWatch
+
+POLL_S = 0.02
+"""The rings hold far more than arrives in this time; fewer, larger batches cost less."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureOptions:
+    """What is made of the packets."""
+
+    path_by: Literal["entropy", "tap"] = "entropy"
+    window_ns: int = DEFAULT_WINDOW_NS
+    interval_ns: int = 1_000_000_000
+    count: int | None = None
+    """End after this many packets."""
+    max_flows: int = MAX_FLOWS
+    """End when there are more: memory grows with them."""
+    keep_privileges: tuple[str, ...] = ()
+    """Capabilities that what follows the capture takes."""
+
+
+class LiveAnalysis:
+    """Live capture with everything that is kept about its flows; a context manager.
+
+    Entering it attaches the probes, those for owners too, and then gives up every
+    privilege that is not needed any more: the process cannot open another one.
+    """
+
+    def __init__(
+        self,
+        interfaces: Sequence[str],
+        live: LiveOptions,
+        options: MeasureOptions | None = None,
+        rdma_devices: Path = sysfs.DEVICES,
+    ) -> None:
+        self.endpoints, self.taps = Endpoints(), Taps()
+        self.source = LiveSource(interfaces, live, endpoints=self.endpoints, taps=self.taps)
+        self.options = options or MeasureOptions()
+        self.measuring = Measuring(self.options.window_ns, many_taps=True)
+        self.reasons: list[str] = []
+        """What limits the knowledge of owners."""
+        self.packets = 0
+        self.ended_by: str | None = None
+        """Why it ended although nobody asked for it."""
+        self._watch: OwnerWatch | None = None
+        self._rdma_devices = rdma_devices
+        self._stack = ExitStack()
+        self._intervals = 0
+        self._before = _Counted(self.measuring, Loss())
+
+    def __enter__(self) -> Self:
+        try:
+            _warm_up(self.options.window_ns)
+            self._stack.enter_context(self.source)
+            self._watch_owners()
+            drop_privileges(
+                self.source.privileges()
+                + (WATCHING if self._watch is not None else ())
+                + self.options.keep_privileges
+            )
+            self._ports = sysfs.read_ports(self._rdma_devices)[0]
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(
+        self, tell: Callable[[LiveInterval], None], check: Callable[[], None] = lambda: None
+    ) -> None:
+        """Measure until the source is stopped.
+
+        tell: takes every interval; the last one is shorter, and left out when nothing is in it.
+        check: called after every poll.
+        """
+        began = time.monotonic_ns()
+        due = began + self.options.interval_ns
+        for table in self.source.tables(POLL_S):
+            if not self._take(table):
+                break
+            now = time.monotonic_ns()
+            if now >= due:
+                tell(self._interval(now - began))
+                began = now
+                due += -(-(now - due + 1) // self.options.interval_ns) * self.options.interval_ns
+            check()
+        self.source.finish()
+        last = self._interval(time.monotonic_ns() - began)
+        if last.interval == 1 or last.frames or last.packets:
+            tell(last)
+
+    def _take(self, table: PacketTable) -> bool:
+        """Measure a batch; False when it was the last that is wanted."""
+        limit = self.options.count
+        if limit is not None:
+            table = table.slice(0, min(len(table), limit - self.packets))
+        cm = self.source.decoder.take_cm_messages()
+        if len(table) or cm:
+            self.measuring.update(table, cm)
+            self.packets += len(table)
+        flows = len(self.measuring.tracker)
+        if flows > self.options.max_flows:
+            self.ended_by = (
+                f"more than {self.options.max_flows} flows: give a --filter to analyse a part"
+            )
+            return False
+        return limit is None or self.packets < limit
+
+    def _interval(self, duration_ns: int) -> LiveInterval:
+        if self._watch is not None:
+            self._guarded(self._watch.update)
+        self._intervals += 1
+        now, before = _Counted(self.measuring, self.source.loss()), self._before
+        self._before = now
+        grown = {name: now.sums[name] - before.sums[name] for name in now.sums}
+        busy = now.packets.copy()
+        busy[: len(before.packets)] -= before.packets
+        seconds = duration_ns / 1e9
+        return LiveInterval(
+            interval=self._intervals,
+            end_time_ns=time.time_ns(),
+            duration_ns=duration_ns,
+            dropped_frames=now.loss.ring_full - before.loss.ring_full,
+            dropped_frames_total=now.loss.ring_full,
+            frames=now.loss.seen - before.loss.seen,
+            packets_per_second=grown["packets"] / seconds,
+            bits_per_second=grown["wire_bytes"] * 8 / seconds,
+            flows=int(np.count_nonzero(busy)),
+            flows_total=len(busy),
+            missing_packets_total=now.missing,
+            interfaces_gone=[interface.label for interface in self.source.gone()],
+            **grown,
+        )
+
+    def result(self) -> Analysis:
+        """Everything that was measured; `run` has ended."""
+        owners: dict[int, Owner] = {}
+        if self._watch is not None:
+            watch = self._watch
+            self._guarded(
+                lambda: owners.update(watch.owners(self.measuring.tracker, self.endpoints))
+            )
+        analysis = conclude(
+            self.measuring,
+            self.endpoints,
+            self.taps,
+            [self._capture()],
+            path_by=self.options.path_by,
+            complete=True,
+            filtered=self.source.options.filter is not None,
+            owners=owners,
+        )
+        grown = sysfs.growth(self._ports, sysfs.read_ports(self._rdma_devices)[0])
+        if not grown:
+            return analysis
+        ports = [RdmaPort(p.device, p.port, p.counters, p.hw_counters, p.restarted) for p in grown]
+        return msgspec.structs.replace(analysis, rdma_ports=ports)
+
+    def _capture(self) -> CaptureSummary:
+        counters, flows = self.source.decoder.counters, self.measuring.tracker.flows
+        first = int(flows["first_time"].min()) if len(flows) else None
+        last = int(flows["last_time"].max()) if len(flows) else None
+        series = self.measuring.totals.series([tap.name for tap in self.taps.items])
+        return CaptureSummary(
+            name=",".join(interface.label for interface in self.source.interfaces),
+            format="live",
+            compression=None,
+            frames=counters.frames(),
+            roce_packets=counters.roce_packets(),
+            first_time_ns=first,
+            last_time_ns=last,
+            duration_ns=None if first is None or last is None else last - first,
+            snapped_frames=self.source.snapped_frames,
+            out_of_order_frames=0,
+            undecodable_frames=counters.undecodable(),
+            later_fragments=counters.later_fragments(),
+            icrc=None,
+            contents={name: n for name, n in counters.contents() if name != "RoCE"},
+            taps=[tap_summary(counters, self.taps, i, series) for i in range(len(self.taps))],
+            warnings=self._warnings(),
+        )
+
+    def _warnings(self) -> list[str]:
+        loss = self.source.loss()
+        lines = [f"{interface.label}: the interface has gone" for interface in self.source.gone()]
+        if self.ended_by is not None:
+            lines.append(f"ended early, {self.ended_by}")
+        for number, what in (
+            (loss.too_short, "frames were too short to read"),
+            (loss.merged, "frames had been merged by the kernel (GRO or GSO): packets are missing"),
+            (self.source.clock_steps, "steps of the wall clock: times jump there"),
+            (
+                0 if self._watch is None else self._watch.lost,
+                "calls of libibverbs were not seen: some owners may be unknown",
+            ),
+        ):
+            if number:
+                lines.append(f"{number} {what}")
+        return lines
+
+    def _watch_owners(self) -> None:
+        namespaces = {interface.namespace for interface in self.source.interfaces}
+
+        def start() -> None:
+            self._watch = self._stack.enter_context(OwnerWatch({None, *namespaces}))
+            self._watch.update()
+
+        self._guarded(start)
+        if self._watch is not None:
+            self.reasons = self._watch.reasons + self.reasons
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Work of the owner probes; what goes wrong there ends them and not the capture."""
+        try:
+            work()
+        except Exception as error:
+            self._watch = None
+            self.reasons.append(f"{type(error).__name__}: {error}")
+
+
+class _Counted:
+    """Totals of all flows at one moment."""
+
+    def __init__(self, measuring: Measuring, loss: Loss) -> None:
+        tracker = measuring.tracker
+        flows, streams = tracker.flows, tracker.state.streams[: 2 * len(tracker)]
+        self.loss = loss
+        self.packets: NDArray[np.int64] = flows["packets"].copy()
+        self.missing = _sum(streams, "missing", "missing_evicted")
+        self.sums = {
+            "packets": _sum(flows, "packets"),
+            "wire_bytes": _sum(flows, "wire_bytes"),
+            "reordered_packets": _sum(streams, "reordered"),
+            "retransmitted_packets": _sum(streams, "recovered", "retransmitted"),
+            "ecn_marked_packets": _sum(flows, "ecn_marked"),
+            "cnps": _sum(flows, "cnps"),
+            "naks": _sum(flows, "naks"),
+            "rnr_naks": _sum(flows, "rnr_naks"),
+        }
+
+
+def _sum(records: NDArray[np.void], *fields: str) -> int:
+    return sum(int(records[field].sum()) for field in fields)
+
+
+def _warm_up(window_ns: int) -> None:
+    """Compile or load the machine code before packets come: the rings would overflow meanwhile."""
+    Measuring(window_ns, many_taps=True).update(PacketTable.zeros(2))
