@@ -169,6 +169,7 @@ class Run:
         self._merge = MergeCounts()
         many_taps = len(sources) > 1 or any(s.capture.format != "pcap" for s in sources)
         self.measuring = Measuring(options.window_ns, many_taps)
+        self.measuring.tracker.see_taps(len(taps))  # not only when each has a packet
         self._began = time.monotonic()
         self._told = 0.0
         self.packets = 0

@@ -187,7 +187,11 @@ class Summary:
                 sum(pair)
                 for pair in zip(t.missing(f, st.REQUESTS), t.missing(f, st.RESPONSES), strict=True)
             )
-            seen = int(requests["new_packets"] + responses["new_packets"])
+            seen = sum(
+                int(stream[name])
+                for stream in (requests, responses)
+                for name in ("new_packets", "reordered", "recovered")
+            )
             if missing > PARTIAL_VIEW_SHARE * (missing + seen):
                 notes.append(
                     f"{missing} PSNs were never seen here: this tap seems to see only a part of"

@@ -14,6 +14,7 @@ from ..packets import HAS_AETH
 from ..results import Series
 from ..track.batch import (
     DUPLICATE,
+    MIRROR_DUPLICATE,
     RECOVERED,
     REORDERED,
     RETRANSMITTED,
@@ -112,7 +113,9 @@ def _count_rows(
             if opcode[i] == _CNP_OPCODE:
                 sums[at, _CNPS] += 1
             elif (
-                decode_flags[i] & HAS_AETH
+                verdict[i] != DUPLICATE  # mirrored twice it is one
+                and verdict[i] != MIRROR_DUPLICATE
+                and decode_flags[i] & HAS_AETH
                 and np.int64(aeth[i]) >> 24 & SYNDROME_KIND_MASK == SYNDROME_NAK
             ):
                 sums[at, _NAKS] += 1

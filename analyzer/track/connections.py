@@ -139,8 +139,9 @@ def _dissolve_doubtful(tracker: FlowTracker) -> None:
         if int(flow["mismatches"]) * _DOUBT > int(flow["answers"]):
             peer = int(flow["peer"])
             for one in (f, peer):
-                flows[one]["peer"] = -1
-                flows[one]["evidence"] = 0
+                flows[one]["peer"] = flows[one]["candidate"] = -1
+                for name in ("evidence", "answers", "mismatches", "mismatches_in_row"):
+                    flows[one][name] = 0  # an analysis that goes on may pair it again
 
 
 def _pair_by_port(tracker: FlowTracker) -> None:

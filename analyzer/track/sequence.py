@@ -12,7 +12,7 @@ import numpy as np
 
 from ..kernel import Int, inlined, subkernel
 from ..measures.density import density_push
-from ..opcodes import BEGINS, FULL, READ_REQUEST
+from ..opcodes import BEGINS, FULL, READ_REQUEST, UC
 from ..psn import id_distance, psn_add, psn_distance
 from .batch import (
     AHEAD,
@@ -352,7 +352,7 @@ def _fill(
         resent = False
     else:
         resent = age > RESEND_AFTER_NS or expects_again(flow, which, psn)
-    if resent:
+    if resent and flow.transport != UC:  # which never sends anything again
         write_seen(state, at, psn, ip_id, hop_limit, payload, tap, stream.arrivals, time, dense)
         if was_missing:
             stream.recovered += 1

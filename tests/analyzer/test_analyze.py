@@ -197,3 +197,27 @@ def test_a_clock_that_starts_at_zero(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "BATCH_FRAMES", 10)
     (capture,) = run(path).captures
     assert (capture.first_time_ns, capture.duration_ns) == (0, 59_000)
+
+
+def test_most_packets_late_is_not_most_packets_unseen(tmp_path):
+    """Two of five packets seen came late, and a seventh of all was lost: both can be told."""
+    with data("c10").open("rb") as file:
+        every = [bytearray(frame) for _, frame in dpkt.pcap.Reader(file)]
+    send_only = 0x04
+    (packet, *_) = [f for f in every if f[36:38] == b"\x12\xb7" and f[42] == send_only]
+    order = [p + 1 - 2 * (p % 2) for p in range(700)]  # neighbours change places
+    order = [p for p in order if p % 7 != 5]
+    late = sum(p < max(order[: i + 1]) for i, p in enumerate(order))
+    frames = []
+    for i, psn in enumerate(order):
+        packet[18:20] = psn.to_bytes(2, "big")
+        packet[51:54] = psn.to_bytes(3, "big")
+        frames.append(Frame(1000 * i, bytes(packet)))
+    (flow,) = run(write_pcap(tmp_path / "late.pcap", frames)).flows
+    assert (flow.reordered_packets, flow.missing_packets) == (late, 100)
+
+
+def test_all_taps_are_known_before_the_first_packet():
+    names = [str(data(f"i01_write_loss0.5_AtoB.at{tap}")) for tap in "AB"]
+    with engine.open_run(names, AnalyzeOptions()) as two:
+        assert two.measuring.tracker.state.copies.shape == (2, 2)

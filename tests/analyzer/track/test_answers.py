@@ -7,6 +7,7 @@ from traffic import ACK, READ_ONLY, READ_REQUEST, WRITE_MIDDLE, WRITE_ONLY, pack
 
 from rocescope.analyzer.track import state
 from rocescope.analyzer.track.batch import IN_ORDER
+from rocescope.analyzer.track.connections import CmPairs, settle
 from rocescope.analyzer.track.tracker import FlowTracker
 
 
@@ -89,3 +90,14 @@ def test_missing_responses_are_not_acknowledged_by_what_acknowledges_requests():
     tracker, _ = tracked(rows)
     assert tracker.stream(0, state.RESPONSES)["missing_evicted"] == 40
     assert tracker.missing(0, state.RESPONSES) == (40, 0)
+
+
+def test_a_pair_dissolved_while_the_analysis_goes_on_may_be_found_again():
+    """Four stray answers of seven; what comes then is beyond doubt."""
+    rows = [row for p in range(3) for row in (write(p), ack(p))] + [ack(5000 + p) for p in range(4)]
+    tracker, _ = tracked(rows)
+    settle(tracker, CmPairs())
+    assert partners(tracker) == {}
+    track(tracker, packets([row for p in range(3, 13) for row in (write(p), ack(p))]))
+    settle(tracker, CmPairs())
+    assert partners(tracker) == {0x11: 0x12, 0x12: 0x11}

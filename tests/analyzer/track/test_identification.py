@@ -108,6 +108,15 @@ def test_a_sprayed_flow_seen_from_its_middle_on(ids):
     assert RETRANSMITTED not in found and RECOVERED not in found
 
 
+@pytest.mark.parametrize("same", [{}, NONE])
+def test_unreliable_connections_send_nothing_again(same):
+    """Late by any time and with any identification: it is the only transmission."""
+    middle = {"opcode": 0x27} | same
+    rows = [{"psn": p} | middle for p in [*range(30), 31]]
+    rows += [{"psn": 30, "time_ns": START_NS + 5_000_000} | middle]
+    assert verdicts(rows)[1][-1] == REORDERED
+
+
 def test_flows_of_unknown_opcodes_and_of_cnps_name_their_transport():
     tracker, _ = verdicts([{"opcode": 0xC6, "psn": 1}, {"opcode": CNP, "psn": 0, "dest_qp": 0x21}])
     assert tracker.flows["transport"].tolist() == [6, 4]

@@ -17,6 +17,7 @@ from traffic import (
     track,
 )
 
+from rocescope.analyzer.measures.series import Totals
 from rocescope.analyzer.packets import IPV6
 from rocescope.analyzer.track import state
 from rocescope.analyzer.track.batch import (
@@ -24,6 +25,7 @@ from rocescope.analyzer.track.batch import (
     IN_ORDER,
     NOT_SEQUENCED,
     RECOVERED,
+    REORDERED,
     RETRANSMITTED,
 )
 from rocescope.analyzer.track.tracker import FlowTracker
@@ -96,8 +98,6 @@ def test_a_nak_of_requests_says_nothing_about_responses():
     rows += [own[0], write(41, **NO_ID), ack(40, NAK_SEQUENCE_ERROR, **NO_ID)]
     rows += [own[2], own[1], own[3]]
     _, found = verdicts(rows)
-    from rocescope.analyzer.track.batch import REORDERED
-
     assert found[-3:] == [AHEAD, REORDERED, IN_ORDER]
 
 
@@ -148,8 +148,6 @@ def test_a_resend_overtaken_by_new_data_is_not_blamed_on_a_nak_that_never_was():
 
 def test_a_nak_repeated_is_one_nak_to_act_on():
     """Four NAKs for one PSN, one resend: a later packet that is merely late is not asked for."""
-    from rocescope.analyzer.track.batch import REORDERED
-
     rows = paired(**NO_ID) + [write(11, **NO_ID)]
     rows += [ack(10, NAK_SEQUENCE_ERROR, **NO_ID)] * 4
     rows += [write(p, **NO_ID) for p in (10, 12, 14, 13, 15)]
@@ -174,6 +172,9 @@ def test_naks_mirrored_twice_count_once():
     rows += [nak, nak | {"hop_limit": 63}, write(10), write(11)]
     tracker, _ = verdicts(rows)
     assert tracker.flows[1]["naks"] == 1
+    totals = Totals()
+    totals.update(FlowTracker().update(packets(rows)))
+    assert totals.series(["tap"]).naks == [1]
     assert tracker.flows[0]["nak_codes"][0] == 1
     assert by(tracker) == {"nak": 2}
 
