@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numba
 import numpy as np
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 from platformdirs import user_cache_dir
 
 F = TypeVar("F", bound=Callable[..., Any])

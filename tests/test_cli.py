@@ -354,19 +354,26 @@ def growing(tmp_path: Path, data: Path) -> Iterator[Path]:
     yield path
 
 
-def test_interrupt_prints_the_report_so_far(growing: Path) -> None:
-    process = start("analyze", "--follow", str(growing), "--format", "json", "--progress", "json")
-    assert process.stderr
+@pytest.mark.parametrize("follow", [False, True])
+def test_interrupt_prints_the_report_so_far(growing: Path, follow: bool) -> None:
+    """A pipe that does not end is interrupted; a followed file ends in no other way."""
+    what = ["--follow", str(growing)] if follow else ["-"]
+    options = ("--format", "json", "--progress", "json")
+    process = start("analyze", *what, *options, stdin=subprocess.PIPE)
+    assert process.stdout and process.stderr and process.stdin
+    if not follow:
+        process.stdin.buffer.write(growing.read_bytes())
+        process.stdin.buffer.flush()
     packets = 0
     while packets < 564:
         packets = json.loads(process.stderr.readline())["packets"]
     os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.stdout.read(), process.stderr.read()
+    assert process.wait(60) == (0 if follow else 130)
     results = json.loads(out)
-    assert results["complete"] is False
+    assert results["complete"] is follow
     assert sum(capture["roce_packets"] for capture in results["captures"]) == 564
-    assert err.splitlines()[-1].startswith("rocescope: interrupted")
-    assert process.returncode == 130
+    assert follow or err.splitlines()[-1].startswith("rocescope: interrupted")
 
 
 def test_analysis_of_a_real_capture_matches_the_schema(

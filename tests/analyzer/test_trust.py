@@ -17,11 +17,10 @@ def warnings(captures: list[CaptureSummary], flows: list[Flow]) -> list[str]:
 @pytest.mark.parametrize(("frames", "text"), [(1, "1 record is"), (7, "7 records are")])
 def test_records_out_of_time_order(frames: int, text: str) -> None:
     capture = factories.capture(out_of_order_frames=frames)
-    line = f"leaf1.pcap.gz: {text} out of time order"
-    assert warnings([capture], [factories.flow(0, 10)]) == [line]
+    assert warnings([capture], [factories.flow(0, 10)]) == []
     late = factories.flow(0, 10, reordered_packets=1)
-    doubt = f"{line}: reordering below may be the capture's own"
-    assert warnings([capture], [late]) == [doubt]
+    (doubt,) = warnings([capture], [late])
+    assert doubt.startswith(f"leaf1.pcap.gz: {text} out of time order: some of the reordering")
 
 
 def test_flows_without_a_sequence_are_not_seen_in_part() -> None:

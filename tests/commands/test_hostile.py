@@ -144,7 +144,7 @@ def test_a_pipe_and_standard_input_are_captures(small: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)]
+    ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM)]
 )
 def test_signals_in_the_middle(small: Path, number: signal.Signals, code: int) -> None:
     process = subprocess.Popen(
@@ -165,7 +165,7 @@ def test_signals_in_the_middle(small: Path, number: signal.Signals, code: int) -
     assert "Traceback" not in err
     if number == signal.SIGINT:
         assert len(out.splitlines()) == 2
-        assert err.count("interrupted") == 1
+        assert "interrupted" not in err
 
 
 def test_clocks_that_jump_by_years(tmp_path: Path) -> None:
