@@ -69,4 +69,4 @@ def _worst(flows: dict[int, tuple[int, int]], flow_name: Callable[[int], str]) -
 
 
 def _names(places: NDArray[np.int64], place: int, tap_names: Sequence[str]) -> list[str]:
-    return [tap_names[tap] for tap in np.flatnonzero(places == place)]
+    return [tap_names[tap] for tap in np.flatnonzero(places == place).tolist()]
