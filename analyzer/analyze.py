@@ -26,6 +26,7 @@ from .packets import PacketTable
 from .pipeline import Prefetched
 from .progress import Progress
 from .results import Analysis
+from .sources import Source
 from .trust import capture_summary, contents_text
 
 if TYPE_CHECKING:
@@ -59,30 +60,6 @@ class AnalyzeOptions:
     """For pause times of taps that do not state their rate."""
     max_flows: int = MAX_FLOWS
     """More end the analysis with an error."""
-
-
-@dataclass(slots=True)
-class Source:
-    """One capture with its decoder."""
-
-    capture: Capture | ConcatenatedCapture
-    decoder: Decoder
-    first_time_ns: int | None = None
-    last_time_ns: int | None = None
-    stopped: bool = False
-    """No further batch is wanted."""
-
-    def tables(self, keep: Callable[[PacketTable], PacketTable]) -> Iterator[PacketTable]:
-        """The packet tables of this capture, filtered."""
-        for frames in self.capture.batches():
-            if len(frames):
-                low, high = int(frames.time_ns.min()), int(frames.time_ns.max())
-                first, last = self.first_time_ns, self.last_time_ns
-                self.first_time_ns = low if first is None else min(low, first)
-                self.last_time_ns = high if last is None else max(high, last)
-            yield keep(self.decoder.decode(frames))
-            if self.stopped:
-                return
 
 
 def analyze(

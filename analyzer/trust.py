@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from .capture.merge import MergeCounts
 from .frames import Taps
 from .results import CaptureSummary, Flow, Pause, Series, TapSummary
+from .sources import Source
 
 if TYPE_CHECKING:
-    from .analyze import Source
     from .decode.counters import DecodeCounters
 
 
