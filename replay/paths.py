@@ -25,6 +25,10 @@ class PathChoices(NamedTuple):
     """int64[pairs + 1]: where the paths of each pair begin in `links`."""
     links: NDArray[np.int32]
     """int32[paths, hops]: the links between switches, -1 behind the last."""
+    switch: NDArray[np.int64]
+    """int64[pairs]: where the paths of each pair begin."""
+    edge: NDArray[np.int64]
+    """int64[pairs]: edge of the destination hosts of each pair."""
 
 
 def path_choices(traffic: Traffic, fabric: Fabric) -> PathChoices:
@@ -37,18 +41,19 @@ def path_choices(traffic: Traffic, fabric: Fabric) -> PathChoices:
     reached = start.switch >= 0
     key = np.where(reached, start.switch.astype(np.int64) * edges + start.edge, -1)
     keys, pair = np.unique(key, return_inverse=True)
-    number = (pair - int(keys[0] < 0)).astype(np.int32)
+    number = (pair - int((keys < 0).any())).astype(np.int32)
     number[~reached] = -1
     found: list[list[int]] = []
     first = [0]
-    for one in keys[keys >= 0].tolist():
+    keys = keys[keys >= 0]
+    for one in keys.tolist():
         _extend(fabric, one // edges, one % edges, [], found)
         first.append(len(found))
     hops = max((len(path) for path in found), default=0)
     links = np.full((len(found), hops), -1, np.int32)
     for row, path in zip(links, found, strict=True):
         row[: len(path)] = path
-    return PathChoices(number, np.array(first, np.int64), links)
+    return PathChoices(number, np.array(first, np.int64), links, keys // edges, keys % edges)
 
 
 def _extend(

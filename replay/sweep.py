@@ -29,6 +29,7 @@ Measure: TypeAlias = Literal["fim-flows", "fim-bytes", "max-over-mean"]
 MEASURES: tuple[Measure, ...] = ("fim-flows", "fim-bytes", "max-over-mean")
 _CHUNK_VALUES = 1 << 15
 _KEPT = 10
+_LARGEST_FACTOR = 64.0
 
 
 class Sweep(NamedTuple):
@@ -89,9 +90,11 @@ class Scores:
         return np.diff(self.starts)
 
     def most(self) -> float:
-        """No measure is above this."""
-        largest = float(1 / self.fair.min())
-        return largest if self.measure == "max-over-mean" else 100 * (largest + 1)
+        """Values up to here are told apart finely; FIM is never above."""
+        if self.measure == "max-over-mean":
+            return _LARGEST_FACTOR
+        shares = [self.fair[a:b] for a, b in zip(self.starts, self.starts[1:], strict=False)]
+        return 100 * max(1 + 1 / (len(share) * float(share.min())) for share in shares)
 
     def best(self, layer: int) -> float | None:
         """The smallest FIM of flows any placement reaches; None for other measures."""

@@ -14,7 +14,7 @@ QUANTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 
 class Tally:
-    """Values from 0 to `most` in fine bins, with exact extremes and mean."""
+    """Values in fine bins from 0 to `most`, and one for all above; extremes and mean are exact."""
 
     def __init__(self, most: float) -> None:
         self._width = max(most, 1e-9) / _BINS

@@ -27,7 +27,7 @@ from ..results import SolverReport
 from ..traffic import Traffic
 from .base import Outcome, known_options
 
-MOST_VARIABLES = 300_000
+MOST_VARIABLES = 50_000
 """Beyond it the solver is left out: it would not get far in any time limit."""
 
 
@@ -70,7 +70,7 @@ def assigned(
     if not len(moving) or not choices.links.shape[1]:
         return path, None
     seconds = _busiest(path, traffic, fabric, choices)
-    bound = _relaxation(traffic, fabric, choices)
+    bound = _cuts(traffic, fabric, choices)
     status, variables = "the greedy assignment is optimal", 0
     if seconds > bound * (1 + 1e-9):
         classes = _classes(traffic, choices)
@@ -159,13 +159,35 @@ def _classes(traffic: Traffic, choices: PathChoices) -> _Classes:
     return _Classes(of_unit, kinds[:, 0], kinds[:, 1], count)
 
 
-def _relaxation(traffic: Traffic, fabric: Fabric, choices: PathChoices) -> float:
-    """Seconds the busiest link needs at least, if units could be split at will."""
+def _cuts(traffic: Traffic, fabric: Fabric, choices: PathChoices) -> float:
+    """Seconds that no assignment can be below: what must leave a switch over all its links
+    that lead on, what must come to an edge over all links that lead there, and one unit alone."""
     moving = choices.pair >= 0
-    pairs = len(choices.first) - 1
+    pairs = len(choices.switch)
     total = np.bincount(choices.pair[moving], traffic.wire_bytes[moving], minlength=pairs)
-    whole = _Classes(np.zeros(0, np.int64), np.arange(pairs), total, np.ones(pairs, np.int64))
-    return _solved(fabric, choices, whole, None).bound
+    rates = fabric.links.rate_bits_per_second
+    hops = (choices.links >= 0).sum(1)
+    pair = np.repeat(np.arange(pairs), np.diff(choices.first))[hops > 0]
+    paths = choices.links[hops > 0]
+    ends = (
+        (choices.switch, paths[:, 0]),
+        (choices.edge, paths[np.arange(len(paths)), hops[hops > 0] - 1]),
+    )
+    bound = 0.0
+    between = np.zeros(pairs, np.bool_)
+    between[pair] = True
+    for place, link in ends:
+        crossed = np.unique(np.stack([place[pair], link], 1), axis=0)
+        rate = np.bincount(crossed[:, 0], rates[crossed[:, 1]])
+        wire_bytes = np.bincount(place[between], total[between], minlength=len(rate))
+        known = rate > 0
+        bound = max(bound, float((wire_bytes[known] * 8 / rate[known]).max(initial=0)))
+    slowest = np.array([rates[path[path >= 0]].min() for path in paths], np.int64)
+    fastest = np.zeros(pairs, np.int64)
+    np.maximum.at(fastest, pair, slowest)
+    alone = moving & between[choices.pair]
+    seconds = traffic.wire_bytes[alone] * 8 / fastest[choices.pair[alone]]
+    return max(bound, float(seconds.max(initial=0)))
 
 
 class _Answer(NamedTuple):
@@ -175,10 +197,8 @@ class _Answer(NamedTuple):
     """int64[variables]: units of each class on each of its paths."""
 
 
-def _solved(
-    fabric: Fabric, choices: PathChoices, classes: _Classes, limit_s: float | None
-) -> _Answer:
-    """The programme of these classes; without a limit, units may be split."""
+def _solved(fabric: Fabric, choices: PathChoices, classes: _Classes, limit_s: float) -> _Answer:
+    """The integer programme of these classes."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
 
@@ -200,19 +220,19 @@ def _solved(
     count = classes.units.astype(np.float64)
     result = milp(
         np.append(np.zeros(variables), 1.0),
-        integrality=np.append(np.full(variables, int(limit_s is not None)), 0),
+        integrality=np.append(np.ones(variables), 0),
         bounds=Bounds(0, np.append(count[kind], np.inf)),
         constraints=LinearConstraint(
             matrix.tocsr(),
             np.concatenate([np.full(len(used), -np.inf), count]),
             np.concatenate([np.zeros(len(used)), count]),
         ),
-        options={} if limit_s is None else {"time_limit": limit_s},
+        options={"time_limit": limit_s},
     )
     if result.status not in (0, 1):
         raise UsageError(f"assign: the solver gave up: {result.message}")
     status = "optimal" if result.status == 0 else "stopped at the time limit"
-    bound = result.mip_dual_bound if limit_s is not None else result.fun
+    bound = result.mip_dual_bound
     units = None if result.x is None else np.rint(result.x[:-1]).astype(np.int64)
     return _Answer(status, 0.0 if bound is None else float(bound) * scale, units)
 

@@ -16,11 +16,15 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
+from ...analyzer.errors import UsageError
 from ..fabric import Fabric
 from ..forwarding import Forwarding
 from ..traffic import Traffic
 from .base import Outcome
 from .ecmp import Ecmp
+
+MOST_WEIGHT = 255
+"""Switches repeat a member as often as it weighs, in tables of limited size."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,11 @@ class Wcmp:
     name: str = "wcmp"
 
     def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
-        return Ecmp(self.options, self.name).place(traffic, with_capacity_weights(fabric))
+        try:
+            weighted = with_capacity_weights(fabric)
+        except RecursionError:
+            raise UsageError(f"wcmp: the routes of {fabric.name} form a loop") from None
+        return Ecmp(self.options, self.name).place(traffic, weighted)
 
 
 def with_capacity_weights(fabric: Fabric) -> Fabric:
@@ -45,8 +53,7 @@ def with_capacity_weights(fabric: Fabric) -> Fabric:
         capacity = _capacities(fabric, edge)
         for switch in np.flatnonzero(old.group_of[:, edge] >= 0).tolist():
             members, _ = fabric.group(switch, edge)
-            weight = np.array([capacity(int(link)) for link in members], np.int64)
-            weight = weight // max(1, gcd(*weight.tolist()))
+            weight = _small(np.array([capacity(int(link)) for link in members], np.int64))
             key = members.tobytes() + weight.tobytes()
             if key not in numbers:
                 numbers[key] = len(links)
@@ -61,6 +68,17 @@ def with_capacity_weights(fabric: Fabric) -> Fabric:
         group_of,
     )
     return replace(fabric, forwarding=forwarding)
+
+
+def _small(capacity: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Weights in proportion to capacities: exact if MOST_WEIGHT allows, else rounded to it."""
+    exact = capacity // gcd(*capacity.tolist())
+    if exact.max() <= MOST_WEIGHT:
+        return exact
+    rounded: NDArray[np.int64] = np.maximum(1, np.rint(exact * MOST_WEIGHT / exact.max())).astype(
+        np.int64
+    )
+    return rounded
 
 
 def _capacities(fabric: Fabric, edge: int) -> Callable[[int], int]:

@@ -88,6 +88,12 @@ def test_wcmp_follows_what_lies_behind() -> None:
     assert loads("ecmp", traffic, fabric).flows[up[1]] == pytest.approx(2000, abs=160)
 
 
+def test_wcmp_weights_stay_small() -> None:
+    fabric = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=4,slow=leaf1-spine2:333333M")
+    assert with_capacity_weights(fabric).group(0, 1)[1].tolist() == [255, 212]
+    assert len(loads("wcmp:hash=crc32", replay_traffic.random_traffic(fabric, 9), fabric).flows)
+
+
 def test_wcmp_of_equal_capacities_is_ecmp() -> None:
     traffic = replay_traffic.random_traffic(TREE, 80)
     assert (loads("wcmp", traffic, TREE).flows == loads("ecmp", traffic, TREE).flows).all()
