@@ -27,6 +27,7 @@ MAP_PERCPU_ARRAY = 6
 MAP_LRU_HASH = 9
 MAP_ARRAY_OF_MAPS = 12
 MAP_RINGBUF = 27
+MAPPABLE = 1 << 10  # a flag: user space can map the values
 
 # Program types.
 PROG_SCHED_CLS, PROG_XDP = 3, 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from ..analyzer.errors import CaptureError
 from . import bpf
 from .machine_code import load, machine_code
 
-SOURCES = [Path(__file__).with_name(name) for name in ("packet.bpf.h", "rocescope.bpf.c")]
+_SHARED = ("packet.bpf.h", "hook.bpf.h")
 WIDE_SNAP = 256
 """Bytes kept of an encapsulated frame, and the most that are kept of any."""
 
@@ -55,24 +56,36 @@ class Compiled:
 
 
 def source_text(options: ProgramOptions, rings_fd: int, loss_fd: int) -> str:
-    """The C source behind the definitions it asks for."""
-    ports = " || ".join(f"(port) == {port}" for port in options.udp_ports)
-    whole_frame = (
-        f"((rs_u64 (*)(void *)){_BUFFER_LENGTH_HELPER})(ctx)" if _has_frags() else "linear"
-    )
-    definitions = {
+    """The C source of the exporting probes behind the definitions it asks for."""
+    own = {
         "SNAP": options.snap_bytes,
         "WIDE_SNAP": WIDE_SNAP,
         "RINGS_FD": rings_fd,
         "LOSS_FD": loss_fd,
+        "SAMPLE": options.sample,
+    }
+    return source_of(definitions(options) | own, "rocescope.bpf.c")
+
+
+def definitions(options: ProgramOptions) -> dict[str, int | str]:
+    """What every probe asks for, whatever it does with the packets it finds."""
+    ports = " || ".join(f"(port) == {port}" for port in options.udp_ports)
+    whole_frame = (
+        f"((rs_u64 (*)(void *)){_BUFFER_LENGTH_HELPER})(ctx)" if _has_frags() else "linear"
+    )
+    return {
         "ROCE_PORT(port)": f"({ports})",
         "MIRROR": int(options.mirror),
         "FILTER(p)": f"({options.condition})",
-        "SAMPLE": options.sample,
         "WHOLE_FRAME_BYTES(ctx, linear)": whole_frame,
     }
-    lines = [f"#define {name} {value}\n" for name, value in definitions.items()]
-    return "".join(lines + [source.read_text(encoding="utf-8") for source in SOURCES])
+
+
+def source_of(defined: Mapping[str, int | str], name: str) -> str:
+    """A probe's C file with all that must precede it."""
+    lines = [f"#define {macro} {value}\n" for macro, value in defined.items()]
+    files = [Path(__file__).with_name(file) for file in (*_SHARED, name)]
+    return "".join(lines + [file.read_text(encoding="utf-8") for file in files])
 
 
 def kernel_version() -> tuple[int, int]:

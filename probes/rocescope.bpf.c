@@ -2,18 +2,14 @@
 /*
  * Copies the heads of RoCE frames into per-CPU ring buffers.
  *
- * What precedes this text when it is compiled (probes/program.py), besides packet.bpf.h:
+ * What precedes this text when it is compiled (probes/program.py), besides packet.bpf.h and hook.bpf.h:
  *   SNAP, WIDE_SNAP     bytes kept of a frame, and of an encapsulated one; multiples of 8
  *   RINGS_FD, LOSS_FD   file descriptors of the maps
  *   FILTER(p)           whether to export a packet
  *   SAMPLE              export one packet in so many
  *   WHOLE_FRAME_BYTES   length of an XDP frame in several buffers
- * The tap's index is put into the loaded program in place of TAP_MARK.
  */
 
-#define TAP_MARK "0x52435441"
-#define TC_NEXT (-1)
-#define XDP_NEXT 2
 #define NO_WAKEUP 1 /* BPF_RB_NO_WAKEUP: user space polls */
 
 /* One exported frame; `data` follows. probes/ring.py reads this layout. */
@@ -48,13 +44,7 @@ struct loss {
 	rs_u64 merged;	    /* exported records that stand for several frames (GRO, GSO) */
 };
 
-rs_u64 rs_pseudo_fd(rs_u64, rs_u64) asm("llvm.bpf.pseudo");
-#define MAP(fd) ((void *)rs_pseudo_fd(1 /* BPF_PSEUDO_MAP_FD */, fd))
-
-static void *(*rs_lookup)(void *map, const void *key) = (void *)1;
-static rs_u64 (*rs_ktime)(void) = (void *)5;
 static rs_u32 (*rs_cpu)(void) = (void *)8;
-static long (*rs_pull)(struct __sk_buff *skb, rs_u32 bytes) = (void *)39;
 static void *(*rs_reserve)(void *ring, rs_u64 bytes, rs_u64 flags) = (void *)131;
 static void (*rs_submit)(void *record, rs_u64 flags) = (void *)132;
 
@@ -132,10 +122,7 @@ INLINE rs_u32 copy_frame(rs_u8 *out, const rs_u8 *data, const rs_u8 *end, rs_u32
 
 INLINE struct loss *loss_of(rs_u32 *tap)
 {
-	rs_u32 mark;
-
-	asm volatile("%0 = " TAP_MARK : "=r"(mark));
-	*tap = mark;
+	*tap = own_tap();
 	return rs_lookup(MAP(LOSS_FD), tap);
 }
 

@@ -1,0 +1,110 @@
+"""The tables of counters.bpf.c as numpy records, and their sums."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+KEY: Final = np.dtype(
+    [
+        ("src", "V16"),
+        ("dst", "V16"),
+        ("dest_qp", "<u4"),
+        ("sport", "<u2"),
+        ("tap", "u1"),
+        ("flags", "u1"),
+    ]
+)
+"""struct counter_key: addresses in network order, IPv4 in the first four bytes."""
+IS_IPV6 = 1
+"""Of KEY's flags: the addresses have 128 bits. The transport stands in the three bits above."""
+
+_COUNTS = (
+    "packets",
+    "wire_bytes",
+    "payload_bytes",
+    "last_ns",
+    "requests",
+    "ecn_capable",
+    "messages",
+    "responses",
+    "acks",
+    "naks",
+    "rnr_naks",
+    "cnps",
+    "ecn_marked",
+    "reads",
+    "late",
+    "gaps",
+    "gap_psns",
+    "jumps",
+    "restarts",
+    "unordered",
+)
+_BEFORE_IDLE = _COUNTS.index("responses")
+COUNTERS: Final = np.dtype(
+    [
+        ("key", KEY),
+        ("created_ns", "<u8"),
+        *((name, "<u8") for name in _COUNTS[:_BEFORE_IDLE]),
+        ("idle_max_ns", "<u8"),
+        ("idle", "<u8", (4,)),
+        *((name, "<u8") for name in _COUNTS[_BEFORE_IDLE:]),
+        ("spare", "<u8"),
+    ]
+)
+"""struct counters: a flow's packets from one UDP source port at one tap, on one CPU.
+
+Times are the kernel's; created_ns is that of the first packet.
+"""
+
+TALLY: Final = np.dtype(
+    [
+        (name, "<u8")
+        for name in (
+            "seen",
+            "counted",
+            "counted_bytes",
+            "filtered",
+            "too_short",
+            "merged",
+            "inserted",
+            "evicted",
+            "evicted_packets",
+            "evicted_bytes",
+            "orders_lost",
+        )
+    ]
+)
+"""struct tally: one per CPU and tap."""
+
+WAYS = 4
+"""Entries of a set."""
+ORDER_BYTES = 32
+"""Of struct flow_order."""
+
+
+def together(entries: NDArray[Any], group: NDArray[np.int64], groups: int) -> NDArray[Any]:
+    """COUNTERS[groups]: the sums of the entries with each number in `group`, int64[entries].
+
+    The key of a sum is that of one of its entries.
+    """
+    sums = np.zeros(groups, COUNTERS)
+    sums["key"][group] = entries["key"]
+    for name in (*_COUNTS, "idle"):
+        if name != "last_ns":
+            np.add.at(sums[name], group, entries[name])
+    for name in ("last_ns", "idle_max_ns"):
+        np.maximum.at(sums[name], group, entries[name])
+    sums["created_ns"] = np.iinfo(np.uint64).max
+    np.minimum.at(sums["created_ns"], group, entries["created_ns"])
+    return sums
+
+
+def by_key(entries: NDArray[Any]) -> NDArray[Any]:
+    """The entries with those of one key added up, in the order of keys."""
+    keys = np.ascontiguousarray(entries["key"]).view(f"V{KEY.itemsize}")
+    unique, group = np.unique(keys, return_inverse=True)
+    return together(entries, group, len(unique))
