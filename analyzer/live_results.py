@@ -19,6 +19,10 @@ class LiveInterval(Record, frozen=True, kw_only=True):
         int, Meta(description="packets lost in this interval because a ring was full")
     ]
     dropped_frames_total: Annotated[int, Meta(description="the same since the beginning")]
+    too_short_frames: Annotated[int, Meta(description="frames too short to read")]
+    merged_frames: Annotated[
+        int, Meta(description="several packets in one frame, made by the kernel (GRO or GSO)")
+    ]
     frames: Annotated[int, Meta(description="frames of any kind that passed the probes")]
     packets: Annotated[int, Meta(description="RoCE packets, each once however many taps saw it")]
     wire_bytes: int

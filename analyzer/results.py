@@ -117,7 +117,9 @@ class Spraying(Record, frozen=True):
     paths_seen: int
     width: Annotated[float, Meta(description="exp(Shannon entropy of bytes over paths)")]
     jain: Annotated[float, Meta(description="Jain's fairness index over the paths seen")]
-    switches: Annotated[int, Meta(description="consecutive packets on different paths")]
+    switches: Annotated[
+        int | None, Meta(description="consecutive packets on different paths; None of counters")
+    ]
     switches_per_second: float | None
     path_lifetime_ns: Annotated[
         Quantiles | None, Meta(description="first to last packet of each path")
@@ -170,13 +172,18 @@ class Recovery(Record, frozen=True):
     naks: Annotated[
         dict[str, int], Meta(description="NAKs that named this flow's packets, by code")
     ]
-    rnr_naks: int
+    rnr_naks: Annotated[int | None, Meta(description="None of counters")]
     retransmitted_by: Annotated[
         dict[str, int],
         Meta(description="retransmitted packets by trigger: nak, rnr, timeout, implied, unknown"),
     ]
-    rewinds: Annotated[int, Meta(description="times the sender went back to an earlier PSN")]
-    rewound_bytes: Annotated[int, Meta(description="wire bytes sent again")]
+    rewinds: Annotated[
+        int | None,
+        Meta(description="times the sender went back to an earlier PSN; None of counters"),
+    ]
+    rewound_bytes: Annotated[
+        int | None, Meta(description="wire bytes sent again; None of counters")
+    ]
     gap_to_nak_ns: Annotated[Quantiles | None, Meta(description="gap seen to its NAK seen")]
     nak_to_resend_ns: Annotated[
         Quantiles | None, Meta(description="NAK to the first packet resent")
@@ -190,7 +197,9 @@ class Messages(Record, frozen=True):
     """Messages: a First..Last or Only; a READ request with its responses."""
 
     count: int
-    incomplete: Annotated[int, Meta(description="begun but never ended, or the reverse")]
+    incomplete: Annotated[
+        int | None, Meta(description="begun but never ended, or the reverse; None of counters")
+    ]
     size_bytes: Quantiles | None
     duration_ns: Annotated[Quantiles | None, Meta(description="first packet to last packet")]
     completion_ns: Annotated[
@@ -396,14 +405,14 @@ class Series(Record, frozen=True):
 
 
 class RdmaPort(Record, frozen=True):
-    """By how much the counters of one RDMA port of this host grew during a live analysis.
-
-    Names and units are the kernel's: port_xmit_data and port_rcv_data count words of four bytes.
-    """
+    """By how much the counters of one RDMA port of this host grew during a live analysis."""
 
     device: str
     port: int
-    counters: dict[str, int]
+    counters: Annotated[
+        dict[str, int],
+        Meta(description="as the kernel names them; port_*_data count words of four bytes"),
+    ]
     hw_counters: Annotated[dict[str, int], Meta(description="those of the adapter's driver")]
     restarted: Annotated[
         list[str], Meta(description="set to 0 by somebody meanwhile: their growth is unknown")

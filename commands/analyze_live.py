@@ -86,9 +86,9 @@ def analyze_live(
 
 
 def _json_line(interval: LiveInterval) -> None:
-    import msgspec
+    from ..analyzer.report.text import encode_interval
 
-    sys.stdout.buffer.write(msgspec.json.encode(interval) + b"\n")
+    sys.stdout.buffer.write(encode_interval(interval))
     sys.stdout.buffer.flush()
 
 

@@ -10,7 +10,8 @@ from cyclopts import Parameter
 
 def schema(
     command: Annotated[
-        Literal["analyze", "replay", "sweep", "recover-seed"], Parameter(name="COMMAND")
+        Literal["analyze", "analyze-live", "replay", "sweep", "recover-seed"],
+        Parameter(name="COMMAND"),
     ] = "analyze",
     /,
 ) -> None:
@@ -19,7 +20,7 @@ def schema(
     Parameters
     ----------
     command
-        Whose results.
+        Whose results; analyze-live is an interval of `analyze --live`, which ends with an analyze.
     """
     import msgspec
 
@@ -27,6 +28,10 @@ def schema(
         from ..analyzer.report.text import json_schema
 
         found = json_schema()
+    elif command == "analyze-live":
+        from ..analyzer.report.text import interval_schema
+
+        found = interval_schema()
     else:
         from ..replay.encode import json_schemas
 

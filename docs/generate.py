@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from rocescope.analyzer.live_results import LiveInterval
 from rocescope.analyzer.packets import COLUMNS
 from rocescope.analyzer.results import Analysis
 
@@ -50,7 +51,7 @@ def packet_columns() -> str:
 
 def tables() -> str:
     """The generated part of the page."""
-    _, records = msgspec.json.schema_components([Analysis])
+    _, records = msgspec.json.schema_components([Analysis, LiveInterval])
     first = {"Analysis": records.pop("Analysis")}
     parts = ["## Records of the JSON output", ""]
     parts += [record_table(name, schema) + "\n" for name, schema in (first | records).items()]

@@ -145,14 +145,17 @@ class LiveAnalysis:
         grown = {name: now.sums[name] - before.sums[name] for name in now.sums}
         busy = now.packets.copy()
         busy[: len(before.packets)] -= before.packets
+        loss = now.loss - before.loss
         seconds = duration_ns / 1e9
         return LiveInterval(
             interval=self._intervals,
             end_time_ns=time.time_ns(),
             duration_ns=duration_ns,
-            dropped_frames=now.loss.ring_full - before.loss.ring_full,
+            dropped_frames=loss.ring_full,
             dropped_frames_total=now.loss.ring_full,
-            frames=now.loss.seen - before.loss.seen,
+            too_short_frames=loss.too_short,
+            merged_frames=loss.merged,
+            frames=loss.seen,
             packets_per_second=grown["packets"] / seconds,
             bits_per_second=grown["wire_bytes"] * 8 / seconds,
             flows=int(np.count_nonzero(busy)),

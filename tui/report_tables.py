@@ -63,13 +63,15 @@ def _name(flow: Flow, glyphs: Glyphs, wide: bool) -> str:
     return f"{source} {glyphs.arrow} {destination}"
 
 
-def _add_flow_columns(table: Table) -> None:
+def add_flow_columns(table: Table) -> None:
+    """The columns of `flow_cells`."""
     table.add_column("#", justify="right", style="dim", no_wrap=True)
     table.add_column("source and destination", no_wrap=True)
     table.add_column("QP", no_wrap=True)
 
 
-def _flow_cells(flow: Flow, glyphs: Glyphs, wide: bool) -> list[str | Text]:
+def flow_cells(flow: Flow, glyphs: Glyphs, wide: bool) -> list[str | Text]:
+    """Which flow a row is about."""
     return [str(flow.id), _name(flow, glyphs, wide), human.queue_pair(flow.dest_qp)]
 
 
@@ -110,7 +112,7 @@ def capture_table(table: Table, captures: Sequence[CaptureSummary], glyphs: Glyp
 
 def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """The flows with their sizes and how busy they were over time."""
-    _add_flow_columns(table)
+    add_flow_columns(table)
     table.add_column("type", no_wrap=True)
     _numbers(table, "packets", "bytes", "goodput")
     if wide:
@@ -118,7 +120,7 @@ def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
         table.add_column("bytes over time", no_wrap=True)
     for flow in flows:
         cells = [
-            *_flow_cells(flow, glyphs, wide),
+            *flow_cells(flow, glyphs, wide),
             flow.transport,
             human.count(flow.packets),
             human.size(flow.wire_bytes),
@@ -133,7 +135,7 @@ def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
 
 def _spraying_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """Flows that used several paths; one bar per path, in the order of the paths' names."""
-    _add_flow_columns(table)
+    add_flow_columns(table)
     _numbers(table, "paths", "width", "largest", "(fair)")
     if wide:
         _numbers(table, "switches")
@@ -143,7 +145,7 @@ def _spraying_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: b
         seen = record.paths_seen if record else len(flow.paths)
         bars = _MAX_BARS if wide else 8
         table.add_row(
-            *_flow_cells(flow, glyphs, wide),
+            *flow_cells(flow, glyphs, wide),
             human.count(seen),
             f"{flow.spraying_width:.1f}",
             human.percent(max(share.share for share in flow.paths)),
@@ -161,7 +163,7 @@ def _shares_by_name(paths: Sequence[PathShare]) -> list[float]:
 
 def _reordering_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """Flows with late packets."""
-    _add_flow_columns(table)
+    add_flow_columns(table)
     if not wide:
         _numbers(table, "late", "ratio", "max extent", "late by p99")
     else:
@@ -173,7 +175,7 @@ def _reordering_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide:
         assert record is not None
         late, extent = record.late_time_ns, record.extent_packets
         cells = [
-            *_flow_cells(flow, glyphs, wide),
+            *flow_cells(flow, glyphs, wide),
             _bad(human.count(flow.reordered_packets), glyphs, True),
             human.percent(record.ratio),
         ]
@@ -192,7 +194,7 @@ def _reordering_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide:
 
 def _loss_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """Flows in which packets were lost, sent again or doubled."""
-    _add_flow_columns(table)
+    add_flow_columns(table)
     _numbers(table, "again", "lost", "missing", "doubled", "NAKs")
     if wide:
         _numbers(table, "rewinds", "resent", "NAK to resend p50 / max", "timeout max")
@@ -200,7 +202,7 @@ def _loss_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
         recovery = flow.recovery
         doubled = verdicts.total((flow.duplicate_packets, flow.mirror_duplicates))
         cells = [
-            *_flow_cells(flow, glyphs, wide),
+            *flow_cells(flow, glyphs, wide),
             human.count(flow.retransmitted_packets),
             _bad(human.count(flow.recovered_packets), glyphs, flow.recovered_packets),
             _bad(human.count(flow.missing_packets), glyphs, flow.missing_packets),
@@ -220,14 +222,14 @@ def _loss_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
 
 def _congestion_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """Flows with CE marks, CNPs or more than one DSCP."""
-    _add_flow_columns(table)
+    add_flow_columns(table)
     _numbers(table, "CE", "of ECT", "CNPs", "CNP gap")
     table.add_column("DSCP", no_wrap=True)
     for flow in flows:
         record = flow.congestion
         base = max(record.ecn_capable_packets, record.ecn_marked_packets)
         table.add_row(
-            *_flow_cells(flow, glyphs, wide),
+            *flow_cells(flow, glyphs, wide),
             human.count(record.ecn_marked_packets),
             human.percent(record.ecn_marked_packets / base) if base else "-",
             human.count(flow.cnps),
@@ -260,7 +262,7 @@ def imbalance_table(table: Table, record: Imbalance, top: int, glyphs: Glyphs, w
 
 def _latency_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     """Flows with messages, the slowest first."""
-    _add_flow_columns(table)
+    add_flow_columns(table)
     _numbers(table, "messages", "size")
     _numbers(table, "done p50", "p99")
     if wide:
@@ -272,7 +274,7 @@ def _latency_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bo
         if verdicts.never_acknowledged(flow):
             never = "never"
         cells = [
-            *_flow_cells(flow, glyphs, wide),
+            *flow_cells(flow, glyphs, wide),
             human.count(flow.messages),
             human.message_size(record.size_bytes.p50) if record.size_bytes else UNKNOWN,
             human.duration(done.p50) if done else never,

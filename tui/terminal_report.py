@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable
 from typing import Literal, TextIO
 
+from msgspec import UnsetType
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from ..analyzer.results import Analysis, Imbalance
-from . import human, verdicts
+from . import host_tables, human, verdicts
 from .between_taps import between_taps, hop_table
 from .human import ASCII, UNICODE, UNKNOWN
 from .report_tables import (
@@ -92,9 +93,14 @@ class Report:
         if not analysis.flows:
             some = any(capture.roce_packets for capture in analysis.captures)
             self._say("No RoCE packet passes the filter." if some else "No flow was found.")
+            self._rdma_ports()
             return
         self._section("Flows", verdicts.overview(analysis))
         self._table(FLOWS)
+        owned = host_tables.owners(analysis)
+        if owned:
+            self._section("Owners", owned)
+            self._table(host_tables.OWNERS)
         self._section("Spraying", verdicts.spraying(analysis))
         self._table(SPRAYING)
         if verdicts.is_orderly(analysis):
@@ -118,6 +124,7 @@ class Report:
         self._section("Messages and latency", verdicts.latency(analysis))
         self._table(LATENCY)
         self._events()
+        self._rdma_ports()
         self._footnotes()
         self._next()
 
@@ -238,6 +245,13 @@ class Report:
         seen = len(events) + self.analysis.events_omitted
         self._section("Events", f"{human.counted(seen, 'event')} worth a look, the first ones are:")
         self._draw(lambda table: event_table(table, events[: min(self.top, 10)], self.analysis))
+
+    def _rdma_ports(self) -> None:
+        ports = self.analysis.rdma_ports
+        if isinstance(ports, UnsetType):
+            return
+        self._section("RDMA ports", host_tables.rdma_ports(ports))
+        self._draw(lambda table: host_tables.port_table(table, ports))
 
     def _footnotes(self) -> None:
         """Why values of flows that have an order are unknown, each reason once."""

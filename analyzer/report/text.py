@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ..live_results import LiveInterval
 from ..results import SCHEMA_VERSION, Analysis
 from .flowtable import flow_columns
 
@@ -17,13 +18,26 @@ def encode_json(analysis: Analysis) -> bytes:
     return msgspec.json.encode(analysis) + b"\n"
 
 
+def encode_interval(interval: LiveInterval) -> bytes:
+    """An interval of a live analysis as one line of JSON."""
+    return msgspec.json.encode(interval) + b"\n"
+
+
 def json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of `encode_json`."""
-    head = {
+    return _titled("analysis") | msgspec.json.schema(Analysis)
+
+
+def interval_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of `encode_interval`."""
+    return _titled("interval of a live analysis") | msgspec.json.schema(LiveInterval)
+
+
+def _titled(what: str) -> dict[str, Any]:
+    return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"rocescope analysis, schema version {SCHEMA_VERSION}",
+        "title": f"rocescope {what}, schema version {SCHEMA_VERSION}",
     }
-    return head | msgspec.json.schema(Analysis)
 
 
 def encode_csv(analysis: Analysis) -> bytes:

@@ -1,0 +1,77 @@
+"""A live analysis from inside: RDMA ports, owners that fail, too many flows."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from rocescope.probes import live_analysis
+from rocescope.probes.live import LiveOptions
+from rocescope.probes.live_analysis import LiveAnalysis, MeasureOptions
+from rocescope.tui.terminal_report import print_report
+
+from .network import roce
+from .test_sysfs import tree, write  # noqa: F401
+
+
+@pytest.fixture(autouse=True)
+def privileges_kept(monkeypatch):
+    """The process of the tests needs its own later."""
+    monkeypatch.setattr(live_analysis, "drop_privileges", lambda _keep: [])
+
+
+def opened(net, options=None, **more):
+    live = LiveOptions(ring_bytes=1 << 20, namespace=net.name)
+    return LiveAnalysis(["left"], live, options, **more)
+
+
+def test_rdma_ports_in_result_and_report(network, tree):  # noqa: F811
+    net = network()
+    with opened(net, rdma_devices=tree) as live:
+        write(tree / "rxe0" / "ports" / "1" / "hw_counters" / "sent_pkts", 12_345)
+        write(tree / "rxe0" / "ports" / "1" / "counters" / "port_rcv_data", 4)
+        net.send([roce(1)])
+        live.source.stop()
+        live.run(lambda _interval: None)
+        analysis = live.result()
+    (port,) = analysis.rdma_ports
+    assert (port.device, port.port, port.restarted) == ("rxe0", 1, ["port_rcv_data"])
+    assert port.counters == {"link_downed": 0, "port_xmit_data": 0}
+    assert port.hw_counters == {"rcvd_pkts": 0, "sent_pkts": 12_335}
+    sink = io.StringIO()
+    print_report(analysis, sink)
+    section = sink.getvalue().partition("RDMA PORTS\n")[2].splitlines()
+    assert section[:2] == [
+        "Counters of 1 of 1 RDMA port grew meanwhile. rxe0/1: port_rcv_data went back.",
+        "port    counter    grew by",
+    ]
+    assert section[2].split() == ["rxe0/1", "sent_pkts", "12,335"]
+
+
+@pytest.mark.parametrize("where", ["__init__", "update", "owners"])
+def test_owner_probes_that_fail_do_not_end_the_capture(network, monkeypatch, where):
+    def fail(*_):
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(live_analysis.OwnerWatch, where, fail)
+    net = network()
+    with opened(net) as live:
+        net.send([roce(1), roce(2)])
+        live.source.stop()
+        live.run(lambda _interval: None)
+        analysis = live.result()
+    assert [flow.packets for flow in analysis.flows] == [2]
+    assert live.reasons[-1] == "RuntimeError: no such luck"
+
+
+def test_more_flows_than_fit_end_it_and_are_said(network):
+    net = network()
+    intervals = []
+    with opened(net, MeasureOptions(max_flows=3)) as live:
+        net.send([roce(1, qp=qp) for qp in range(0x20, 0x25)])
+        live.run(intervals.append)
+        analysis = live.result()
+    assert live.ended_by == "more than 3 flows: give a --filter to analyse a part"
+    assert f"ended early, {live.ended_by}" in analysis.warnings
+    assert len(analysis.flows) == intervals[-1].flows_total == 5
