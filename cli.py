@@ -27,6 +27,7 @@ Examples:
   rocescope analyze capture.pcapng --filter 'ip.src == 10.0.1.0/24 and not cnp'
   rocescope analyze capture.pcap --format json | jq '.flows[].spraying_width'
   tcpdump -i eth2 -s 128 -w - udp port 4791 | rocescope analyze -
+  sudo rocescope analyze --live eth2 --duration 1m
 """
 EXPORT_EXAMPLES = """\
 Examples:
@@ -116,7 +117,7 @@ app = App(
 )
 app["--help"].group = app["--version"].group = "Options"
 for _name, _help, _examples in (
-    ("analyze", "Report what every queue pair in the captures did.", ANALYZE_EXAMPLES),
+    ("analyze", "Report what every queue pair did, in captures or live.", ANALYZE_EXAMPLES),
     ("capture", "Capture RoCE packets of interfaces into a pcapng file.", CAPTURE_EXAMPLES),
     ("doctor", "Show what live capture needs of this host and what to install.", DOCTOR_EXAMPLES),
     ("export", "Write one row per RoCE packet to a Parquet or Arrow file.", EXPORT_EXAMPLES),

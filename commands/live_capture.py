@@ -8,12 +8,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from ..probes.counters import CounterSource
     from ..probes.live import LiveSource
+    from .counters import Counting
 
 _CHECK_EVERY_S = 1.0
+
+
+class Stoppable(Protocol):
+    """Something that goes on until it is stopped."""
+
+    def stop(self) -> None: ...
 
 
 class Ending:
@@ -46,16 +54,16 @@ def say(text: str) -> None:
     print(f"rocescope: {text}", file=sys.stderr, flush=True)
 
 
-def say_what(source: LiveSource) -> None:
+def say_what(source: LiveSource | CounterSource, doing: str = "capturing") -> None:
     """Where the probes are."""
     where = [f"{a.interface.label} {a.direction} ({a.hook})" for a in source.attachments]
-    say(f"capturing on {', '.join(where)}; Ctrl-C ends it")
+    say(f"{doing} on {', '.join(where)}; Ctrl-C ends it")
     if any(attachment.hook == "clsact" for attachment in source.attachments):
         say("this kernel has no tcx: after kill -9 the probes stay until `tc qdisc del` is run")
 
 
 @contextmanager
-def ended_by_signals(source: LiveSource) -> Iterator[None]:
+def ended_by_signals(source: Stoppable) -> Iterator[None]:
     """SIGINT and SIGTERM end the capture in good order; a second one at once."""
 
     def end(number: int, _frame: FrameType | None) -> None:
