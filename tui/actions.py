@@ -90,6 +90,13 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "odd_only", "l", "odd only", "Show only packets that are not in order", ("packets",), True
     ),
+    Action("run", "r", "run", "Run every strategy on the fabric", ("replay",), True),
+    Action("draw_seeds", "d", "draw seeds", "Measure many hash seeds", ("replay",), True),
+    Action("fabric", "f", "fabric", "Name the fabric and the host map", ("replay",), True),
+    Action("pick", "p", "pick", "Pick a strategy to compare with on screen 8", ("replay",), True),
+    Action("best_seed", "b", "best seed", "Run the best seeds of the sweeps", ("replay",)),
+    Action("worst_seed", "w", "worst seed", "Run the worst seeds of the sweeps", ("replay",)),
+    Action("stop", "x", "stop", "Stop the replay", ("replay",)),
     Action("mark", "m", "mark", "Mark the flow or packet", _OF_A_FLOW, True),
     Action("comment", "semicolon", "comment", "Write a comment on the flow or packet", _OF_A_FLOW),
     Action("compare", "c", "compare", "Compare the marked flows", ("qps", "paths")),
@@ -147,3 +154,20 @@ def shown_key(action: Action) -> str:
         "escape": "esc",
     }
     return named.get(first, first.replace("ctrl+", "^"))
+
+
+def keys_of(action: Action) -> str:
+    """All keys of an action as people read them."""
+    names = {k: shown_key(Action("", k, "", "")) for k in action.keys.split(",")}
+    return " ".join(dict.fromkeys(n for k, n in names.items() if not k.startswith("upper_")))
+
+
+def key_table() -> str:
+    """The keys as the documentation shows them."""
+    titles = dict(SCREENS)
+    lines = ["| key | action | what it does | where |", "|---|---|---|---|"]
+    for action in ACTIONS:
+        keys = " ".join(f"`{key}`" for key in keys_of(action).split())
+        where = ", ".join(titles[name] for name in action.screens) or "everywhere"
+        lines.append(f"| {keys} | `{action.name}` | {action.help} | {where} |")
+    return "\n".join(lines)

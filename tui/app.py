@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from ..analyzer.errors import RocescopeError
 from ..analyzer.results import Flow
-from . import human
+from . import human, windowing
 from .actions import ACTIONS, bindings
 from .export import FORMATS, analysis_file, packets_pcapng, save
 from .messages import FlowSelected, FocusReady, SnapshotReady
@@ -29,6 +29,9 @@ from .session import Session
 from .settings import Settings
 from .snapshot import PathColumns, Snapshot, SourceState
 from .theme import THEME
+
+if TYPE_CHECKING:
+    from .replays import Replays
 
 
 class RocescopeApp(App[None]):
@@ -56,11 +59,14 @@ class RocescopeApp(App[None]):
         self.path_key = "entropy"
         self.everything = False
         self.wanted_frame: int | None = None
+        self.strategy: str | None = None
+        """The replayed strategy whose links are shown."""
+        self.picked: set[str] = set()
+        """Strategies to compare with."""
+        self._replays: Replays | None = None
         self._trail: list[str] = []
         self._building = False
         self._stale = False
-
-    # --- data in --------------------------------------------------------------
 
     def on_mount(self) -> None:
         self.register_theme(THEME)
@@ -73,6 +79,8 @@ class RocescopeApp(App[None]):
 
     def on_unmount(self) -> None:
         self.session.close()
+        if self._replays is not None:
+            self._replays.stop()
 
     def _tick(self) -> None:
         if self.session.running or self.snapshot.source.running:
@@ -127,8 +135,6 @@ class RocescopeApp(App[None]):
             self.record = message.flow
             self._redraw()
 
-    # --- what screens ask -------------------------------------------------------
-
     def paths(self) -> PathColumns:
         """The paths by the chosen key."""
         return self.snapshot.paths.get(self.path_key) or self.snapshot.paths["entropy"]
@@ -154,8 +160,6 @@ class RocescopeApp(App[None]):
             return ""
         low, high = (human.duration(max(0, t - whole[0])) for t in window)
         return f"{low} to {high}"
-
-    # --- moving about --------------------------------------------------------------
 
     def action_go(self, name: str) -> None:
         """To a screen by its number; the way back is kept."""
@@ -200,6 +204,9 @@ class RocescopeApp(App[None]):
     def change_session(self, session: Session) -> None:
         """Look at something else."""
         self.session.close()
+        if self._replays is not None:
+            self._replays.stop()
+        self._replays, self.strategy, self.picked = None, None, set()
         self.session, self.record, self._trail = session, None, []
         self.frozen = False
         session.start()
@@ -211,10 +218,9 @@ class RocescopeApp(App[None]):
 
         self.push_screen(HelpScreen(self.current_mode))
 
-    # --- filter, window, freeze ---------------------------------------------------
-
-    def action_filter(self) -> None:
-        self.push_screen(FilterPrompt(self.session.filter_text), self._set_filter)
+    async def action_filter(self) -> None:
+        # Waiting for the prompt keeps keys that are typed at once for it.
+        await self.push_screen(FilterPrompt(self.session.filter_text), self._set_filter)
 
     def _set_filter(self, text: str | None) -> None:
         if text is None:
@@ -247,34 +253,22 @@ class RocescopeApp(App[None]):
         self._scale_window(2.0)
 
     def _move_window(self, by: float) -> None:
-        whole = self.session.whole()
-        if whole is None:
-            return
-        if self.session.window is None:  # the first half to begin with
+        whole, window = self.session.whole(), self.session.window
+        if whole is not None and window is not None:
+            self._set_window(windowing.moved(window, whole, by))
+        else:  # the first half to begin with
             self._scale_window(0.5)
-            return
-        low, high = self.session.window
-        step = int((high - low) * by)
-        step = max(whole[0] - low, min(step, whole[1] - high))
-        self._set_window(low + step, high + step)
 
     def _scale_window(self, by: float) -> None:
         whole = self.session.whole()
-        if whole is None:
-            return
-        low, high = self.session.window or whole
-        length = max(1_000, int((high - low) * by))
-        if length >= whole[1] - whole[0]:
-            self._set_window(None, None)
-            return
-        low = min(low, whole[1] - length)
-        self._set_window(low, low + length)
+        if whole is not None:
+            self._set_window(windowing.scaled(self.session.window, whole, by))
 
-    def _set_window(self, low: int | None, high: int | None) -> None:
+    def _set_window(self, window: windowing.Span | None) -> None:
         if self.session.kind == "live":
-            self.notify("A live session has no time window yet: record it and open the file")
+            self.notify("A live session has no time window: record it and open the file")
             return
-        self.session.set_window(None if low is None or high is None else (low, high))
+        self.session.set_window(window)
         self.request_snapshot()
 
     def action_go_to_time(self) -> None:
@@ -283,17 +277,20 @@ class RocescopeApp(App[None]):
             if not text or whole is None:
                 return
             try:
-                at = whole[0] + int(float(text) * 1e9)
-            except ValueError:
+                self._set_window(windowing.around(self.session.window, whole, float(text)))
+            except (ValueError, OverflowError):
                 self.notify(f"{text!r} is no number of seconds", severity="error", markup=False)
-                return
-            low, high = self.session.window or (whole[0], whole[0] + (whole[1] - whole[0]) // 4)
-            half = (high - low) // 2
-            self._set_window(max(whole[0], at - half), at + half)
 
         self.push_screen(TextPrompt("go to time, seconds from the start"), go)
 
-    # --- paths, marks, comments -------------------------------------------------------
+    @property
+    def replays(self) -> Replays:
+        """The replays of the session's captures; made when first asked for."""
+        if self._replays is None:
+            from .replays import Replays
+
+            self._replays = Replays(self.session.paths)
+        return self._replays
 
     def next_path_key(self) -> None:
         """The next way to tell paths apart."""
@@ -338,8 +335,6 @@ class RocescopeApp(App[None]):
             self.notify("Mark two flows with m, then compare them with c")
             return
         self.push_screen(CompareScreen(self.snapshot, self.paths(), marked))
-
-    # --- the way out ----------------------------------------------------------------
 
     def action_export(self) -> None:
         names = ", ".join(FORMATS)

@@ -29,6 +29,7 @@ from .human import queue_pair
 from .snapshot import FlowKey, Snapshot, SourceState
 
 WINDOW_NS = 10_000_000
+CLOSING_S = 3.0
 
 MakeFeed = Callable[[str | None], Feed]
 """Opens a feed that lets only packets through that pass a filter."""
@@ -113,19 +114,23 @@ class Session:
         self._thread = thread
         thread.start()
 
-    def stop(self) -> None:
-        """End reading; what was seen stays."""
+    def stop(self, timeout: float | None = None) -> None:
+        """End reading, waiting at most so many seconds; what was seen stays."""
         thread, feed = self._thread, self._feed
         if feed is not None and thread is not None and thread.is_alive():
             feed.stop()
         if thread is not None:
-            thread.join()
-        self._thread = None
+            thread.join(timeout)
+            if not thread.is_alive():
+                self._thread = None
 
     def close(self) -> None:
-        """End reading and release files and probes."""
-        self.stop()
-        if self._feed is not None:
+        """End reading and release files and probes.
+
+        Kernels that are being compiled are not waited for; the thread is a daemon.
+        """
+        self.stop(CLOSING_S)
+        if self._feed is not None and not self.running:
             self._feed.close()
             self._feed = None
 

@@ -8,10 +8,9 @@ import pytest
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.tui import settings
-from rocescope.tui.actions import ACTIONS, SCREENS, actions_of
+from rocescope.tui.actions import ACTIONS, SCREENS, actions_of, key_table, keys_of
 from rocescope.tui.app import RocescopeApp
 from rocescope.tui.screens import registry
-from rocescope.tui.screens.help import keys_of
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda a: a.name)
@@ -52,3 +51,7 @@ def test_settings(tmp_path):
         path.write_text(text)
         with pytest.raises(UsageError, match=says):
             settings.load(path)
+
+
+def test_the_documentation_lists_every_key(checkout):
+    assert key_table() in (checkout / "docs" / "tui.md").read_text()

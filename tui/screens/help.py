@@ -10,13 +10,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from ..actions import ACTIONS, SCREENS, Action, shown_key
-
-
-def keys_of(action: Action) -> str:
-    """All keys of an action as people read them."""
-    names = {k: shown_key(Action("", k, "", "")) for k in action.keys.split(",")}
-    return " ".join(dict.fromkeys(n for k, n in names.items() if not k.startswith("upper_")))
+from ..actions import ACTIONS, SCREENS, keys_of
 
 
 class HelpScreen(ModalScreen[None]):

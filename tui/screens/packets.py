@@ -97,6 +97,8 @@ class PacketsScreen(RoceScreen):
         if not app.session.paths:
             return "Packets are read from capture files: record a live session and open the file."
         grid = self.query_one("#packets", Grid)
+        if key is None:
+            return "Choose a flow on screen 1."
         if self.packets is None:
             progress = self._scan.progress if self._scan else 0.0
             grid.empty = self._error or f"reading, {progress * 100:.0f} %"

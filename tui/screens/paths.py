@@ -17,6 +17,7 @@ from .. import human, sentences
 from ..matrix import MEASURES, ROWS, Matrix, heat, path_matrix
 from ..messages import FlowSelected
 from ..snapshot import Snapshot
+from ..verdicts import SPRAYS_FROM_WIDTH
 from ..widgets.grid import Cell, Grid, GridColumn
 from .base import RoceScreen, own_bindings
 
@@ -74,6 +75,8 @@ class PathsScreen(RoceScreen):
                 f"{len(np.unique(paths.key))} different {paths.by} values: "
                 f"columns are places in each flow's own list, not common paths."
             )
+        if paths.inferred and not (paths.width[matrix.first_flow] >= SPRAYS_FROM_WIDTH).any():
+            return "No flow sprays: the columns are source ports, which only hint at paths."
         top = int(np.argmax(totals))
         heaviest = int(np.argmax(matrix.loads[:, top]))
         load = int(matrix.loads[heaviest, top])

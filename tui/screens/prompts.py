@@ -59,6 +59,12 @@ class _Names(Suggester):
         return value[: found.start()] + names[0] if names and found else None
 
 
+def _input(value: str, suggester: Suggester | None = None) -> Input:
+    field = Input(value, suggester=suggester, select_on_focus=False)
+    field.cursor_blink = False
+    return field
+
+
 class TextPrompt(ModalScreen[str | None]):
     """Asks for one line."""
 
@@ -70,7 +76,7 @@ class TextPrompt(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         yield Static(f" {self._title}: enter accepts, esc leaves", id="prompt-title", markup=False)
-        yield Input(self._value, select_on_focus=False)
+        yield _input(self._value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.accept(event.value)
@@ -93,7 +99,7 @@ class FilterPrompt(TextPrompt):
 
     def compose(self) -> ComposeResult:
         yield Static(id="prompt-title")
-        yield Input(self._value, suggester=_Names(case_sensitive=False), select_on_focus=False)
+        yield _input(self._value, _Names(case_sensitive=False))
 
     def on_mount(self) -> None:
         self._explain(self._value)

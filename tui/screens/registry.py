@@ -14,6 +14,8 @@ SCREENS = {
     "recovery": "RecoveryScreen",
     "packets": "PacketsScreen",
     "events": "EventsScreen",
+    "replay": "ReplayScreen",
+    "fabric": "FabricScreen",
     "doctor": "DoctorScreen",
 }
 """Module under `screens` and class of each screen."""

@@ -1,0 +1,102 @@
+"""Replays of real captures in the terminal UI, against the command line's own engine."""
+
+from __future__ import annotations
+
+import pytest
+from captures import data
+from tui_driver import drive, text_of
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.replay.strategies import STRATEGIES
+from rocescope.tui.replays import Replays, fitting_fabric
+from rocescope.tui.widgets.strip import Axis, strip
+
+TAPS = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
+FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
+
+
+def replays():
+    made = Replays([str(p) for p in TAPS])
+    made.set_fabric(FABRIC)
+    return made
+
+
+def test_every_strategy_of_the_registry_runs_or_says_why():
+    made = replays()
+    made.run(["ecmp", "static", "nonsense"])
+    made.wait(60)
+    view = made.view
+    assert set(view.strategies) == {"ecmp", "static"} and "nonsense" in view.failed["nonsense"]
+    assert not view.running and not view.error and view.flows == 72
+    carried = {
+        layer: sum(link.wire_bytes for link in view.strategies["ecmp"].links if link.layer == layer)
+        for layer in ("leaf-spine", "spine-leaf", "host-leaf", "leaf-host")
+    }
+    assert len(set(carried.values())) == 1  # every byte crosses every layer once
+    assert view.strategies["static"].max_over_mean < view.strategies["ecmp"].max_over_mean
+
+
+def test_sweeps_hold_what_was_asked_for():
+    made = replays()
+    made.sweep(["crc32"], 250)
+    made.wait(60)
+    sweep = made.view.sweeps["crc32"]
+    assert sweep.seeds == [0, 250, 250]
+    d = sweep.distribution
+    assert 1 <= d.min <= d.quantiles["p50"] <= d.max
+
+
+def test_nonsense_fabrics_are_refused():
+    with pytest.raises(UsageError):
+        Replays([]).set_fabric("spline:leaves=2")
+
+
+def test_missing_captures_become_one_line():
+    made = Replays(["/nowhere/x.pcap"])
+    made.set_fabric(FABRIC)
+    made.run(["ecmp"])
+    made.wait(20)
+    assert "no such file" in made.view.error
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 5, 64, 200])
+def test_a_fabric_that_fits(hosts):
+    made = Replays([])
+    made.set_fabric(fitting_fabric(hosts))
+    assert made._fabric.hosts >= hosts
+
+
+def test_the_screens_show_strategies_and_links():
+    def finish(app):
+        app.replays.wait(60)
+        app.screen.redraw()
+
+    shown = []
+    drive(
+        TAPS,
+        [
+            "7",
+            lambda app: app.replays.set_fabric(FABRIC),
+            lambda app: app.replays.run(["ecmp", "static"]),
+            finish,
+            lambda app: shown.append("\n".join(text_of(app))),
+            "p",
+            "j",
+            "enter",
+            lambda app: shown.append("\n".join(text_of(app))),
+        ],
+    )
+    assert "static would bring it to" in shown[0] and "0.77x" in shown[0]
+    assert "static minus ecmp" in shown[1] and "leaf-spine" in shown[1]
+    assert all(name in STRATEGIES for name in ("ecmp", "static"))
+
+
+def test_a_strip_shows_where_values_lie():
+    axis = Axis(1.0, 2.0, 41)
+    quantiles = {"p5": 1.2, "p25": 1.3, "p50": 1.5, "p75": 1.7, "p95": 1.8}
+    line = strip(axis, 1.1, 1.9, quantiles, {"▲": 1.0})
+    assert len(line) == 41
+    assert line.index("├") == 4 and line.index("┤") == 36
+    assert line.index("█") == 20 and line[0] == "▲"
+    assert line[8] == "▒" and line[12] == "▓" and line[28] == "▓" and line[32] == "▒"
+    assert strip(axis, 1.5, 1.5, dict.fromkeys(quantiles, 1.5)).count("█") == 1

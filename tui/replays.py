@@ -1,0 +1,169 @@
+"""Replays of the session's capture: strategies one after another, seeds in sweeps. No screen here.
+
+Which strategies there are is asked of the replay's registry, so new ones appear
+by themselves. Everything runs in one thread; `view` may be read at any time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from ..analyzer.errors import RocescopeError
+from ..replay.fabric import Fabric
+from ..replay.fabrics import parse_fabric
+from ..replay.observed import traffic_from_capture
+from ..replay.replaying import replay
+from ..replay.results import StrategyResult, SweepResult
+from ..replay.seeding import SeedRange
+from ..replay.strategies import STRATEGIES, parse_strategy
+from ..replay.sweeping import sweep_result
+from ..replay.traffic import Traffic
+
+HASHES = ("linux", "crc32", "toeplitz")
+"""Hashes swept at first."""
+SEEDS = 2_000
+_STEP = 250
+"""Seeds between two looks at whether to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayView:
+    """How far the replays have come."""
+
+    fabric: str
+    mapping: str
+    running: str = ""
+    """What is going on, empty when nothing is."""
+    done: float = 0.0
+    """Of what is going on, 0 to 1."""
+    error: str = ""
+    strategies: dict[str, StrategyResult] = field(default_factory=dict)
+    """By what was asked for: `ecmp`, `ecmp:hash=crc32,seed=7`."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Strategies that cannot run here, and why."""
+    sweeps: dict[str, SweepResult] = field(default_factory=dict)
+    """By hash."""
+    warnings: tuple[str, ...] = ()
+    flows: int = 0
+
+
+class Replays:
+    """The replays of some captures."""
+
+    def __init__(self, paths: Sequence[str], filter: str | None = None) -> None:
+        self.view = ReplayView("", "order")
+        self._paths, self._filter = paths, filter
+        self._fabric: Fabric | None = None
+        self._traffic: Traffic | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+
+    @property
+    def running(self) -> bool:
+        """Whether a replay goes on."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def set_fabric(self, spec: str, mapping: str = "order") -> None:
+        """Replay on this fabric. UsageError for what is none."""
+        self._fabric = parse_fabric(spec)
+        self.stop()
+        self._traffic = None
+        self.view = ReplayView(spec, mapping)
+
+    def run(self, strategies: Sequence[str] | None = None) -> None:
+        """Place the traffic by these strategies, all known ones unless given."""
+        names = list(strategies) if strategies is not None else list(STRATEGIES)
+        self._begin(lambda: self._run(names))
+
+    def sweep(self, hashes: Sequence[str] = HASHES, seeds: int = SEEDS) -> None:
+        """Measure the imbalance of many seeds."""
+        self._begin(lambda: self._sweep(list(hashes), seeds))
+
+    def stop(self) -> None:
+        """End after the strategy or the seeds that are under way."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait for the end."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _begin(self, work: object) -> None:
+        if self._fabric is None or self.running or not callable(work):
+            return
+        self._stopping.clear()
+        self._tell(running="reading the capture", done=0.0, error="")
+
+        def go() -> None:
+            try:
+                if self._read():
+                    work()
+            except (RocescopeError, OSError, ValueError, MemoryError) as error:
+                self._tell(error=" ".join(str(error).split()))
+            finally:
+                self._tell(running="", done=0.0)
+
+        self._thread = threading.Thread(target=go, name="rocescope-replay", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> bool:
+        if self._fabric is None:
+            return False
+        if self._traffic is None:
+            self._traffic = traffic_from_capture(
+                self._paths,
+                self._fabric,
+                self.view.mapping,
+                filter=self._filter,
+                progress=lambda done, total: self._tell(done=done / total if total else 0.0),
+            )
+            self._tell(flows=len(self._traffic))
+        return not self._stopping.is_set()
+
+    def _run(self, names: list[str]) -> None:
+        for number, name in enumerate(names):
+            if self._stopping.is_set() or self._traffic is None or self._fabric is None:
+                return
+            self._tell(running=name, done=number / len(names))
+            try:
+                result = replay(self._traffic, self._fabric, [parse_strategy(name)], self._paths)
+            except RocescopeError as error:
+                self._tell(failed=self.view.failed | {name: str(error)})
+                continue
+            strategies = self.view.strategies | {name: result.strategies[0]}
+            self._tell(strategies=strategies, warnings=tuple(result.warnings))
+
+    def _sweep(self, hashes: list[str], seeds: int) -> None:
+        for name in hashes:
+            for end in range(_STEP, seeds + _STEP, _STEP * 4):
+                if self._stopping.is_set() or self._traffic is None or self._fabric is None:
+                    return
+                self._tell(running=f"seeds of {name}", done=end / seeds)
+                result = sweep_result(
+                    self._traffic,
+                    self._fabric,
+                    {"hash": name},
+                    SeedRange(0, min(end, seeds), 1),
+                    "different",
+                    "max-over-mean",
+                    None,
+                    self._paths,
+                )
+                self._tell(sweeps=self.view.sweeps | {name: result})
+
+    def _tell(self, **changes: object) -> None:
+        with self._lock:
+            self.view = replace(self.view, **changes)  # type: ignore[arg-type]
+
+
+def fitting_fabric(hosts: int) -> str:
+    """A small leaf-spine fabric with room for so many hosts, to begin with."""
+    leaves = 2 if hosts <= 16 else 4 if hosts <= 64 else 8
+    per_leaf = max(1, -(-hosts // leaves))
+    spines = 4 if leaves == 2 else 8
+    return f"leaf-spine:leaves={leaves},spines={spines},hosts={per_leaf},rate=100G,delay=500ns"

@@ -1,0 +1,239 @@
+"""Screen 7: the same traffic by other strategies and seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from ...analyzer.errors import RocescopeError
+from ...replay.results import StrategyResult
+from .. import human
+from ..replays import ReplayView, fitting_fabric
+from ..snapshot import Snapshot
+from ..widgets.grid import Cell, Grid, GridColumn
+from ..widgets.strip import Axis, strip
+from .base import RoceScreen, own_bindings
+from .prompts import TextPrompt
+
+COLUMNS = (
+    GridColumn("name", "STRATEGY", 12),
+    GridColumn("with", "WITH", 20, priority=2, grows=True),
+    GridColumn("max", "MAX/MEAN", 8, True),
+    GridColumn("bar", "(1.00 is fair)", 18, priority=3),
+    GridColumn("fim", "FIM %", 6, True),
+    GridColumn("bound", "LOWER BOUND", 11, True, 1),
+    GridColumn("against", "VS FIRST", 8, True, 1),
+    GridColumn("link", "BUSIEST LINK", 16, priority=4),
+)
+
+
+class ReplayScreen(RoceScreen):
+    """Strategies, and below them the distribution over seeds."""
+
+    name_ = "replay"
+    BINDINGS = own_bindings("replay")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: list[str] = []
+
+    def body(self) -> ComposeResult:
+        grid = Grid(COLUMNS, id="strategies")
+        grid.empty = "f names a fabric, r runs all strategies on it, d draws many seeds"
+        yield grid
+        yield Static(id="sweeps")
+
+    def on_mount(self) -> None:
+        self.set_interval(0.25, self._while_running)
+
+    def _while_running(self) -> None:
+        if self.roce.current_mode == self.name_ and self.roce.replays.running:
+            self.redraw()
+
+    def draw(self, snapshot: Snapshot) -> str:
+        app = self.roce
+        if not app.session.paths:
+            return "Replay reads capture files: record a live session and open the file."
+        view = app.replays.view
+        self._rows = [*view.strategies, *view.failed]
+        grid = self.query_one("#strategies", Grid)
+        grid.show(
+            len(self._rows),
+            lambda row: strategy_cells(view, self._rows[row]),
+            lambda row: "*" if self._rows[row] in app.picked else " ",
+        )
+        self.query_one("#sweeps", Static).update(self._sweeps(view))
+        return sentence(view, app.replays.running)
+
+    def _sweeps(self, view: ReplayView) -> Text:
+        text = Text(no_wrap=True)
+        text.append(f" fabric {view.fabric or '-'}, hosts by {view.mapping}", "dim")
+        for line in view.warnings:
+            text.append(f"\n ▲ {line}", "yellow")
+        if view.running:
+            text.append(f"\n {human.UNICODE.bar(view.done, 20):<20} {view.running}", "bold")
+        if not view.sweeps:
+            return text
+        sweeps = view.sweeps.values()
+        values = [s.max_over_mean or 1.0 for s in view.strategies.values()]
+        axis = Axis(
+            1.0,
+            max([*values, *(s.distribution.max for s in sweeps)]),
+            max(20, self.size.width - 46),
+        )
+        text.append(f"\n {'max/mean over seeds':<20} ", "bold")
+        text.append(axis.ticks(), "dim")
+        for name, sweep in view.sweeps.items():
+            d = sweep.distribution
+            marks = {"┊": sweep.chance.mean}
+            text.append(f"\n {name:<20} ")
+            text.append(strip(axis, d.min, d.max, d.quantiles, marks), "cyan")
+            text.append(f" {d.quantiles['p50']:.2f}  p95 {d.quantiles['p95']:.2f}")
+            text.append(f"  {sweep.seeds[2]:,} seeds", "dim")
+        text.append("\n ├ ┤ least and most  ▒ p5-p95  ▓ p25-p75  █ median  ┊ pure chance", "dim")
+        return text
+
+    def _chosen(self) -> str | None:
+        grid = self.query_one("#strategies", Grid)
+        return self._rows[grid.cursor] if grid.cursor < len(self._rows) else None
+
+    @on(Grid.Moved, "#strategies")
+    def _moved(self) -> None:
+        self.roce.strategy = self._chosen()
+
+    def action_run(self) -> None:
+        if self._ready():
+            self.roce.replays.run()
+            self.redraw()
+
+    def action_draw_seeds(self) -> None:
+        if self._ready():
+            self.roce.replays.sweep()
+            self.redraw()
+
+    def action_stop(self) -> None:
+        self.roce.replays.stop()
+        self.redraw()
+
+    def _ready(self) -> bool:
+        """Name a fabric that fits when none was named."""
+        app = self.roce
+        if not app.session.paths:
+            return False
+        if not app.replays.view.fabric:
+            flows = app.snapshot.flows
+            hosts = len(set(flows.src.tolist()) | set(flows.dst.tolist()))
+            if not hosts:
+                self.notify("Nothing to replay")
+                return False
+            app.replays.set_fabric(fitting_fabric(hosts))
+        return True
+
+    def action_fabric(self) -> None:
+        replays = self.roce.replays
+
+        def keep(text: str | None) -> None:
+            if not text:
+                return
+            spec, _, mapping = text.partition(" ")
+            try:
+                replays.set_fabric(spec, mapping.strip() or "order")
+            except RocescopeError as error:
+                self.notify(str(error), severity="error", markup=False)
+                return
+            self.action_run()
+
+        before = replays.view.fabric or fitting_fabric(4)
+        self.app.push_screen(
+            TextPrompt(
+                "fabric and host map (order, exact, subnets, FILE)",
+                f"{before} {replays.view.mapping}",
+            ),
+            keep,
+        )
+
+    def action_pick(self) -> None:
+        name = self._chosen()
+        if name is not None:
+            self.roce.picked ^= {name}
+            self.redraw()
+
+    def action_best_seed(self) -> None:
+        self._seed_of("best")
+
+    def action_worst_seed(self) -> None:
+        self._seed_of("worst")
+
+    def _seed_of(self, which: str) -> None:
+        """Run the best or worst seed of each sweep as a strategy of its own."""
+        view = self.roce.replays.view
+        names = [
+            f"ecmp:hash={name},seed={getattr(sweep, which)[0].seed}"
+            for name, sweep in view.sweeps.items()
+            if getattr(sweep, which)
+        ]
+        if not names:
+            self.notify("Draw seeds first (d)")
+            return
+        self.roce.replays.run(names)
+        self.redraw()
+
+    def on_grid_chosen(self) -> None:
+        self.action_deeper()
+
+    def action_deeper(self) -> None:
+        self.roce.strategy = self._chosen()
+        self.roce.go_deeper("fabric")
+
+
+def sentence(view: ReplayView, running: bool) -> str:
+    """Which strategy is the best, and what it would gain."""
+    if view.error:
+        return f"Stopped: {view.error}"
+    known = {n: s.max_over_mean for n, s in view.strategies.items() if s.max_over_mean}
+    if not known:
+        return f"Replaying: {view.running}." if running else "No strategy has run yet (r)."
+    first, best = next(iter(known)), min(known, key=lambda name: known[name])
+    text = f"{first} loads its busiest fabric link {known[first]:.2f} times its fair share"
+    if best != first:
+        text += f"; {best} would bring it to {known[best]:.2f}"
+    for name, sweep in view.sweeps.items():
+        text += f"; the best of {sweep.seeds[2]:,} {name} seeds to {sweep.distribution.min:.2f}"
+        break
+    return f"{text}."
+
+
+def strategy_cells(view: ReplayView, name: str) -> Sequence[Cell]:
+    """One row, in the order of COLUMNS."""
+    if name in view.failed:
+        return (name, (view.failed[name], "warn"), "-", "", "-", "-", "-", "")
+    result = view.strategies[name]
+    first = next(iter(view.strategies.values()))
+    worst = max((s.max_over_mean or 1.0 for s in view.strategies.values()), default=1.0)
+    share = ((result.max_over_mean or 1.0) - 1) / max(worst - 1, 1e-9)
+    return (
+        result.name,
+        ", ".join(f"{k}={v}" for k, v in result.parameters.items()),
+        _number(result.max_over_mean),
+        (human.UNICODE.bar(share, 18), "accent"),
+        _number(result.fim_percent, 1),
+        human.duration(result.lower_bound_ns),
+        _against(result, first),
+        result.busiest_link or "",
+    )
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return human.UNKNOWN if value is None else f"{value:.{digits}f}"
+
+
+def _against(result: StrategyResult, first: StrategyResult) -> Cell:
+    """Its largest load relative to the first strategy's."""
+    if not result.max_over_mean or not first.max_over_mean:
+        return human.UNKNOWN
+    ratio = result.max_over_mean / first.max_over_mean
+    return (f"{ratio:.2f}x", "good" if ratio < 0.995 else "warn" if ratio > 1.005 else "dim")

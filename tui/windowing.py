@@ -1,0 +1,36 @@
+"""Arithmetic of the time window: moving it, scaling it, putting it around a moment."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+Span: TypeAlias = tuple[int, int]
+"""First and last nanosecond."""
+
+SHORTEST_NS = 1_000
+
+
+def moved(window: Span, whole: Span, by: float) -> Span:
+    """The window moved by so many of its lengths, kept inside the whole."""
+    low, high = window
+    step = int((high - low) * by)
+    step = max(whole[0] - low, min(step, whole[1] - high))
+    return low + step, high + step
+
+
+def scaled(window: Span | None, whole: Span, by: float) -> Span | None:
+    """A window so many times as long with the same start; None when it covers everything."""
+    low, high = window or whole
+    length = max(SHORTEST_NS, int((high - low) * by))
+    if length >= whole[1] - whole[0]:
+        return None
+    low = min(low, whole[1] - length)
+    return low, low + length
+
+
+def around(window: Span | None, whole: Span, seconds: float) -> Span:
+    """The window (a quarter of everything without one) around a moment since the start."""
+    low, high = window or (whole[0], whole[0] + (whole[1] - whole[0]) // 4)
+    half = max(SHORTEST_NS, (high - low) // 2)
+    at = min(max(whole[0], whole[0] + int(seconds * 1e9)), whole[1])
+    return max(whole[0], at - half), at + half
