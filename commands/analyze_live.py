@@ -74,15 +74,21 @@ def analyze_live(
     analysis = LiveAnalysis(interfaces, live, options)
     with ended_by_signals(analysis.source), analysis:
         say_what(analysis.source)
-        if analysis.reasons:
-            say(f"owners of queue pairs may stay unknown: {'; '.join(analysis.reasons)}")
+        _say_reasons(analysis.reasons)
+        known = len(analysis.reasons)
         analysis.run(_json_line if json else _table_lines, Ending(analysis.source, seconds).check)
         result = analysis.result()
+        _say_reasons(analysis.reasons[known:])
     if not json and not writes_file:
         print()
     if analysis.ended_by is not None:
         say(f"ended early, {analysis.ended_by}")
     return result, 1 if analysis.ended_by is not None else 0
+
+
+def _say_reasons(reasons: Sequence[str]) -> None:
+    if reasons:
+        say(f"owners of queue pairs may stay unknown: {'; '.join(reasons)}")
 
 
 def _json_line(interval: LiveInterval) -> None:

@@ -21,8 +21,8 @@ from ..analyzer.endpoints import Endpoints
 from ..analyzer.errors import CaptureError, UsageError
 from ..analyzer.frames import LINKTYPE_ETHERNET, FrameBatch, Tap, Taps
 from ..analyzer.packets import PacketTable
-from . import bpf, dropping, privileges
-from .attach import Attachment, Hook, attach, directions_of
+from . import bpf, privileges
+from .attach import Attachment, Hook, attach, directions_of, privileges_of
 from .bcc_module import import_bcc
 from .drain import Drain, count_taps
 from .interfaces import Interface, find_interfaces
@@ -205,7 +205,7 @@ class LiveSource:
         while not self._stopping.is_set():
             batches = self._gather()
             if time.monotonic() - stated > _STATE_LOSSES_EVERY_S:
-                self._state_losses()
+                self.state_losses()
                 stated = time.monotonic()
             yield batches
             self._drain.release()
@@ -224,7 +224,7 @@ class LiveSource:
             self._drain.release()
             done = self._drain.frames == self.loss().exported
             if done or time.monotonic() > deadline:
-                self._state_losses()
+                self.state_losses()
                 return
             if not batches:
                 time.sleep(0.001)
@@ -238,7 +238,7 @@ class LiveSource:
                 self.taps[self.first_tap + tap].frames = frames
         return batches
 
-    def _state_losses(self) -> None:
+    def state_losses(self) -> None:
         """Let the taps say what they lost, as those of a capture file do."""
         for tap, loss in zip(self.taps.items[self.first_tap :], self.loss_by_tap(), strict=True):
             tap.dropped = loss.ring_full
@@ -290,11 +290,7 @@ class LiveSource:
 
     def privileges(self) -> tuple[str, ...]:
         """Capabilities it takes to go on and to end once everything is attached."""
-        hung = [a for a in self.attachments if a.filter is not None]
-        needed = dropping.READING + (dropping.CLSACT if hung else ())
-        if any(a.interface.namespace is not None for a in hung):
-            needed += dropping.ENTERING
-        return needed
+        return privileges_of(self.attachments)
 
     @property
     def clock_steps(self) -> int:

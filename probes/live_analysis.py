@@ -177,7 +177,7 @@ class LiveAnalysis:
             self.measuring,
             self.endpoints,
             self.taps,
-            [self._capture()],
+            [capture_summary(self.source, self.measuring, self._warnings())],
             path_by=self.options.path_by,
             complete=True,
             filtered=self.source.options.filter is not None,
@@ -188,30 +188,6 @@ class LiveAnalysis:
             return analysis
         ports = [RdmaPort(p.device, p.port, p.counters, p.hw_counters, p.restarted) for p in grown]
         return msgspec.structs.replace(analysis, rdma_ports=ports)
-
-    def _capture(self) -> CaptureSummary:
-        counters, flows = self.source.decoder.counters, self.measuring.tracker.flows
-        first = int(flows["first_time"].min()) if len(flows) else None
-        last = int(flows["last_time"].max()) if len(flows) else None
-        series = self.measuring.totals.series([tap.name for tap in self.taps.items])
-        return CaptureSummary(
-            name=",".join(interface.label for interface in self.source.interfaces),
-            format="live",
-            compression=None,
-            frames=counters.frames(),
-            roce_packets=counters.roce_packets(),
-            first_time_ns=first,
-            last_time_ns=last,
-            duration_ns=None if first is None or last is None else last - first,
-            snapped_frames=self.source.snapped_frames,
-            out_of_order_frames=0,
-            undecodable_frames=counters.undecodable(),
-            later_fragments=counters.later_fragments(),
-            icrc=None,
-            contents={name: n for name, n in counters.contents() if name != "RoCE"},
-            taps=[tap_summary(counters, self.taps, i, series) for i in range(len(self.taps))],
-            warnings=self._warnings(),
-        )
 
     def _warnings(self) -> list[str]:
         loss = self.source.loss()
@@ -249,6 +225,34 @@ class LiveAnalysis:
         except Exception as error:
             self._watch = None
             self.reasons.append(f"{type(error).__name__}: {error}")
+
+
+def capture_summary(
+    source: LiveSource, measuring: Measuring, warnings: Sequence[str] = ()
+) -> CaptureSummary:
+    """What came from a live source, and what did not."""
+    counters, flows, taps = source.decoder.counters, measuring.tracker.flows, source.taps
+    first = int(flows["first_time"].min()) if len(flows) else None
+    last = int(flows["last_time"].max()) if len(flows) else None
+    series = measuring.totals.series([tap.name for tap in taps.items])
+    return CaptureSummary(
+        name=",".join(interface.label for interface in source.interfaces),
+        format="live",
+        compression=None,
+        frames=counters.frames(),
+        roce_packets=counters.roce_packets(),
+        first_time_ns=first,
+        last_time_ns=last,
+        duration_ns=None if first is None or last is None else last - first,
+        snapped_frames=source.snapped_frames,
+        out_of_order_frames=0,
+        undecodable_frames=counters.undecodable(),
+        later_fragments=counters.later_fragments(),
+        icrc=None,
+        contents={name: n for name, n in counters.contents() if name != "RoCE"},
+        taps=[tap_summary(counters, taps, i, series) for i in range(len(taps))],
+        warnings=list(warnings),
+    )
 
 
 class _Counted:

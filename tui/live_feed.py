@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from .. import __version__
+from ..analyzer.conclude import conclude
 from ..analyzer.endpoints import Endpoints
 from ..analyzer.errors import UnreadableInput
 from ..analyzer.filtering import compile_filter
 from ..analyzer.frames import Taps
 from ..analyzer.measuring import Measuring
-from ..analyzer.results import Analysis, CaptureSummary, TapSummary
-from ..analyzer.summarize import Summary
+from ..analyzer.results import Analysis
 from ..probes.live import LiveOptions, LiveSource
+from ..probes.live_analysis import capture_summary
 from .feeds import Feed
 from .session import Session
 from .snapshot import SourceState
@@ -23,7 +23,6 @@ from .snapshot import SourceState
 WINDOW_NS = 10_000_000
 POLL_S = 0.02
 """The rings hold far more than arrives in this time; fewer, larger batches cost less."""
-MAX_EVENTS = 1000
 
 
 def open_live(
@@ -91,59 +90,15 @@ class LiveFeed:
         """What the probes saw, as the result of an analysis."""
         if not self._packets:
             raise UnreadableInput(f"{self._name}: no RoCE packet has come yet")
-        m = self.measuring
-        summary = Summary(m, self.endpoints, self.taps, "entropy")
-        events, omitted = summary.events(MAX_EVENTS)
-        dropped = self._source.loss().ring_full
-        lost = f"{self._name}: {dropped} packets did not fit the ring"
-        return Analysis(
-            version=__version__,
+        self._source.state_losses()
+        return conclude(
+            self.measuring,
+            self.endpoints,
+            self.taps,
+            [capture_summary(self._source, self.measuring)],
+            path_by="entropy",
             complete=False,
-            captures=[self._capture(dropped)],
-            flows=summary.flows(),
-            connections=summary.connections,
-            imbalance=summary.imbalance(),
-            hops=summary.hops(),
-            events=events,
-            events_omitted=omitted,
-            series=m.totals.series([tap.name for tap in self.taps.items]),
-            warnings=["a live session: it went on", *([lost] if dropped else [])],
-        )
-
-    def _capture(self, dropped: int) -> CaptureSummary:
-        counters, flows = self._source.decoder.counters, self.measuring.tracker.flows
-        first, last = int(flows["first_time"].min()), int(flows["last_time"].max())
-        by_tap = self._source.loss_by_tap()
-        series = self.measuring.totals.series([tap.name for tap in self.taps.items])
-        return CaptureSummary(
-            name=self._name,
-            format="live",
-            compression=None,
-            frames=self._source.loss().exported,
-            roce_packets=self._packets,
-            first_time_ns=first,
-            last_time_ns=last,
-            duration_ns=last - first,
-            snapped_frames=0,
-            out_of_order_frames=0,
-            undecodable_frames=counters.undecodable(),
-            later_fragments=counters.later_fragments(),
-            icrc=None,
-            contents={},
-            taps=[
-                TapSummary(
-                    name=tap.name,
-                    link_type=tap.link_type,
-                    frames=by_tap[i].seen,
-                    roce_packets=by_tap[i].exported,
-                    wire_bytes=sum(series.tap_wire_bytes.get(tap.name, series.wire_bytes)),
-                    dropped_frames=by_tap[i].ring_full,
-                    speed_bits_per_second=tap.speed_bits_per_second,
-                    pauses=[],
-                )
-                for i, tap in enumerate(self.taps.items)
-            ],
-            warnings=[],
+            filtered=self._keep is not None or self._source.options.filter is not None,
         )
 
     def close(self) -> None:
