@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,6 +17,7 @@ from ..analyzer.units import parse_duration
 from .live_capture import Ending, ended_by_signals, say, say_what
 
 if TYPE_CHECKING:
+    from ..probes.attach import Hook
     from ..probes.capture_files import CaptureFiles, Rotation
     from ..probes.live import LiveSource
 
@@ -42,8 +44,12 @@ def capture(
     rotate_size: str | None = None,
     rotate_every: str | None = None,
     files: int | None = None,
+    counters: Annotated[bool, Parameter(negative="")] = False,
+    interval: str | None = None,
+    max_flows: int | None = None,
+    format: Annotated[Literal["table", "json"] | None, Parameter(alias="-f")] = None,
 ) -> int:
-    """Capture RoCE packets into a pcapng file.
+    """Capture RoCE packets into a pcapng file, or count them in the kernel.
 
     Parameters
     ----------
@@ -51,6 +57,7 @@ def capture(
         Interfaces, as NETNS:IFACE where they are in another network namespace.
     write
         The pcapng to write; - is standard output. Without it packets are only counted.
+        With --counters the JSON to write.
     duration
         Stop after this time, for example 10s.
     count
@@ -75,7 +82,29 @@ def capture(
         Begin a new file after this time, for example 10min.
     files
         Keep only this many files, the newest.
+    counters
+        Only count, per flow and UDP source port; the kernel hands over no packets.
+    interval
+        With --counters: report at this interval too, not only at the end.
+    max_flows
+        With --counters: flows times UDP source ports that each processor has room for.
+    format
+        With --counters: report for people (table), or everything (json).
     """
+    if counters:
+        _refuse(
+            "--counters keeps no packets: leave {} away",
+            **{"--count": count, "--ring": ring, "--rotate-size": rotate_size},
+            **{"--rotate-every": rotate_every, "--files": files},
+            **{"--snaplen": snaplen != 96, "--sample": sample != 1},
+        )
+        return _count(
+            interfaces, write, duration, interval, format, hook, netns, max_flows, ports, filter
+        )
+    _refuse(
+        "{} goes with --counters",
+        **{"--interval": interval, "--max-flows": max_flows, "--format": format},
+    )
     from ..probes.capture_files import Rotation
     from ..probes.dropping import WRITING, drop_privileges
     from ..probes.live import LiveOptions, LiveSource
@@ -103,6 +132,46 @@ def capture(
         drop_privileges(source.privileges() + (WRITING if write is not None else ()))
         say_what(source)
         return _Capture(source, write, rotation, seconds, count).run()
+
+
+def _refuse(why: str, **options: object) -> None:
+    for option, value in options.items():
+        if value not in (None, False):
+            raise UsageError(why.format(option))
+
+
+def _count(
+    interfaces: Sequence[str],
+    write: Path | None,
+    duration: str | None,
+    interval: str | None,
+    format: Literal["table", "json"] | None,
+    hook: Hook,
+    netns: str | None,
+    max_flows: int | None,
+    ports: list[int] | None,
+    filter: str | None,
+) -> int:
+    from ..probes.counters import CounterOptions
+    from .counters import Counting
+
+    options = CounterOptions(
+        hook=hook,
+        namespace=netns,
+        max_flows=max_flows,
+        udp_ports=tuple(ports or (4791,)),
+        filter=filter,
+    )
+    counting = Counting(
+        interfaces,
+        options,
+        format,
+        write,
+        parse_duration(duration, "--duration") / 1e9 if duration else None,
+        parse_duration(interval, "--interval") / 1e9 if interval else None,
+    )
+    with ended_by_signals(counting):
+        return counting.run()
 
 
 class _Capture:

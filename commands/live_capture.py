@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ..probes.counters import CounterSource
     from ..probes.live import LiveSource
-    from .counters import Counting
 
 _CHECK_EVERY_S = 1.0
 

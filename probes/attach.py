@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
 
 from ..analyzer.errors import CaptureError
-from . import bpf, clsact
+from . import bpf, clsact, dropping
 from .interfaces import Interface
 from .namespaces import in_namespace
 from .program import Compiled
@@ -65,6 +66,15 @@ class Attachment:
             self.filter = None
             with suppress(CaptureError):  # the namespace has gone
                 in_namespace(self.interface.namespace, remove)
+
+
+def privileges_of(attachments: Iterable[Attachment]) -> tuple[str, ...]:
+    """Capabilities it takes to go on and to end once everything is attached."""
+    hung = [a for a in attachments if a.filter is not None]
+    needed = dropping.READING + (dropping.CLSACT if hung else ())
+    if any(a.interface.namespace is not None for a in hung):
+        needed += dropping.ENTERING
+    return needed
 
 
 def attach(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ..analyzer.decode.decoder import ROCE_UDP_PORT
 from ..analyzer.errors import CaptureError, UsageError
 from . import bpf, privileges
-from .attach import Attachment, Direction, Hook, attach, directions_of
+from .attach import Attachment, Direction, Hook, attach, directions_of, privileges_of
 from .bcc_module import import_bcc
 from .clock import WallClock
 from .counter_layout import COUNTERS, ORDER_BYTES, TALLY, WAYS, by_key
@@ -177,6 +177,10 @@ class CounterSource:
         """Interfaces that have disappeared since the counting began."""
         missing = [a.interface for a in self.attachments if a.gone()]
         return [interface for interface in self.interfaces if interface in missing]
+
+    def privileges(self) -> tuple[str, ...]:
+        """Capabilities it takes to go on and to end once everything is attached."""
+        return privileges_of(self.attachments)
 
     def read(self) -> Reading:
         """The counters now."""

@@ -201,13 +201,15 @@ def _loss_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
     for flow in flows:
         recovery = flow.recovery
         doubled = verdicts.total((flow.duplicate_packets, flow.mirror_duplicates))
+        rnr_naks = recovery.rnr_naks
+        naks = None if rnr_naks is None else sum(recovery.naks.values()) + rnr_naks
         cells = [
             *flow_cells(flow, glyphs, wide),
             human.count(flow.retransmitted_packets),
             _bad(human.count(flow.recovered_packets), glyphs, flow.recovered_packets),
             _bad(human.count(flow.missing_packets), glyphs, flow.missing_packets),
             human.count(doubled),
-            human.count(sum(recovery.naks.values()) + recovery.rnr_naks),
+            human.count(naks),
         ]
         if wide:
             resend, timeout = recovery.nak_to_resend_ns, recovery.timeout_ns

@@ -56,7 +56,9 @@ def moves(flow: Flow) -> bool:
 
 
 def _moved_on(record: Spraying | None) -> bool:
-    return record is not None and 0 < record.switches < record.paths_seen
+    if record is None or record.switches is None:
+        return False
+    return 0 < record.switches < record.paths_seen
 
 
 def total(values: Iterable[int | None]) -> int:
