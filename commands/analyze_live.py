@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration, parse_size
-from .live_capture import Ending, ended_by_signals, say, say_what
+from .live_capture import Ending, ended_by_signals, said_if_slow, say, say_what
 
 if TYPE_CHECKING:
     from ..analyzer.live_results import LiveInterval
@@ -72,7 +73,9 @@ def analyze_live(
     )
     seconds = parse_duration(given.duration, "--duration") / 1e9 if given.duration else None
     analysis = LiveAnalysis(interfaces, live, options)
-    with ended_by_signals(analysis.source), analysis:
+    with ended_by_signals(analysis.source), ExitStack() as stack:
+        with said_if_slow("still preparing: the first run on a machine compiles its kernels"):
+            stack.enter_context(analysis)
         say_what(analysis.source)
         _say_reasons(analysis.reasons)
         known = len(analysis.reasons)

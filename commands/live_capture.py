@@ -81,3 +81,19 @@ def ended_by_signals(source: Stoppable) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def said_if_slow(text: str, seconds: float = 5.0) -> Iterator[None]:
+    """Say something when the work takes longer. No thread does it: it would keep privileges."""
+    try:
+        before = signal.signal(signal.SIGALRM, lambda *_: say(text))
+    except ValueError:  # not the main thread
+        yield
+        return
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

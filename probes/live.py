@@ -104,15 +104,19 @@ class LiveSource:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _open(self) -> None:
-        options = self.options
+    def check(self) -> None:
+        """CaptureError or UsageError when this host, process or the interfaces do not allow it."""
         if not self._names:
             raise UsageError("name the interfaces to capture on")
-        namespaces = [options.namespace, *(n.rpartition(":")[0] for n in self._names)]
+        namespaces = [self.options.namespace, *(n.rpartition(":")[0] for n in self._names)]
         privileges.check(namespaces)
         import_bcc()
+        self.interfaces = find_interfaces(self._names, self.options.namespace)
+
+    def _open(self) -> None:
+        options = self.options
+        self.check()
         condition = c_condition(options.filter) if options.filter else "1"
-        self.interfaces = find_interfaces(self._names, options.namespace)
         self._directions = [
             (interface, direction)
             for interface in self.interfaces

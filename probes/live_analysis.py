@@ -78,6 +78,7 @@ class LiveAnalysis:
 
     def __enter__(self) -> Self:
         try:
+            self.source.check()  # before what may take a minute
             _warm_up(self.options.window_ns)
             self._stack.enter_context(self.source)
             self._watch_owners()
