@@ -19,12 +19,16 @@ from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.endpoints import Endpoints
 from rocescope.analyzer.frames import LINKTYPE_ETHERNET, Tap, Taps
 from rocescope.probes import bpf
+from rocescope.probes.counter_layout import COUNTERS, ORDER_BYTES, TALLY, WAYS
+from rocescope.probes.counter_program import CounterMaps, counter_source, opcode_map
 from rocescope.probes.drain import Drain
 from rocescope.probes.loss import LOSS
-from rocescope.probes.program import Compiled, ProgramOptions
+from rocescope.probes.machine_code import load, machine_code
+from rocescope.probes.program import Compiled, ProgramOptions, marked
 from rocescope.probes.ring import Ring
 
 RING_BYTES = 64 << 20
+SETS = 4096  # those of the default --max-flows
 REPEAT = 400_000
 RUNS = 9
 _NEXT = {bpf.PROG_XDP: 2, bpf.PROG_SCHED_CLS: -1}
@@ -74,6 +78,61 @@ def program_costs(bench: Bench) -> None:
     for what, data in frames.items():
         costs = [bench.cost(bench.probes[hook], data) for hook in kinds]
         print(f"{what:32} {costs[0]:6.0f} {costs[1]:6.0f}")
+
+
+def varying(call: str, mask: int) -> str:
+    """An XDP program that makes every frame another queue pair's of `mask` + 1, then calls."""
+    return f"""
+int varied(struct xdp_md *ctx)
+{{
+	rs_u8 *data = (rs_u8 *)frame_data(ctx);
+
+	if (data + 80 > frame_end(ctx))
+		return XDP_NEXT;
+	rs_u32 psn = load32(data + 50) + 1;
+	*(rs_u32 *)(data + 46) = NET32(psn & {mask});
+	*(rs_u32 *)(data + 50) = NET32(psn);
+	{call}
+	return XDP_NEXT;
+}}
+"""
+
+
+class CounterBench:
+    """The counting probe on frames of one or many queue pairs, with maps of its own."""
+
+    def __init__(self) -> None:
+        cpus = bpf.possible_cpus()
+        set_bytes = WAYS * COUNTERS.itemsize
+        self._maps = CounterMaps(
+            bpf.create_map(bpf.MAP_ARRAY, 4, set_bytes, cpus * SETS, flags=bpf.MAPPABLE),
+            SETS,
+            bpf.create_map(bpf.MAP_ARRAY, 4, WAYS * ORDER_BYTES, 2 * SETS),
+            2 * SETS,
+            bpf.create_map(bpf.MAP_PERCPU_ARRAY, 4, TALLY.itemsize, 1),
+            opcode_map(),
+        )
+        source = counter_source(ProgramOptions(), self._maps)
+        self._source = source.replace("int count_xdp(", "INLINE int count_one(")
+
+    def program(self, flows: int, counted: bool = True) -> int:
+        text = self._source + varying("count_one(ctx);" if counted else "", flows - 1)
+        code = machine_code(text, ["varied"])["varied"]
+        return load(bpf.PROG_XDP, marked(code, 0) if counted else code, "varied")
+
+
+def counter_costs(bench: Bench) -> None:
+    """Counting, beside what it takes to make the frames differ."""
+    counters = CounterBench()
+    programs = {"frames changed, not counted": counters.program(1, counted=False)}
+    for flows in (1, 1024, 8192):
+        programs[f"counted, {flows} flow{'s' * (flows > 1)}"] = counters.program(flows)
+    runs: dict[str, list[int]] = {what: [] for what in programs}
+    for _ in range(RUNS):  # interleaved: whatever else the machine does hits all of them
+        for what, program in programs.items():
+            runs[what].append(bpf.test_run(program, frame(), repeat=REPEAT).nanoseconds)
+    for what, costs in runs.items():
+        print(f"{what:32} {statistics.median(costs):6.0f}    [{min(costs)} - {max(costs)}]")
 
 
 def parallel_cost(bench: Bench) -> None:
@@ -139,6 +198,7 @@ def drain_rates(bench: Bench) -> None:
 def main() -> None:
     bench = Bench()
     program_costs(bench)
+    counter_costs(bench)
     parallel_cost(bench)
     drain_rates(bench)
 

@@ -139,7 +139,7 @@ def _flow(
         rnr_naks=int(total["rnr_naks"]),
         cnps=int(total["cnps"]),
         ecn_marked_packets=int(total["ecn_marked"]),
-        entropy_values=len(np.unique(entries["key"]["sport"])),
+        entropy_values=spraying.paths_seen,
         spraying_width=spraying.width,
         paths=spraying.paths,
         spraying=[spraying],

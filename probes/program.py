@@ -45,12 +45,12 @@ class Compiled:
 
     def load_tc(self, tap: int) -> int:
         """A program for tc and tcx that writes records of this tap; its descriptor."""
-        code = _marked(self._code["probe_tc"], tap)
+        code = marked(self._code["probe_tc"], tap)
         return load(bpf.PROG_SCHED_CLS, code, "rocescope_tc", 0, 0)
 
     def load_xdp(self, tap: int) -> int:
         """A program for XDP; it takes frames in several buffers where the kernel has them."""
-        code = _marked(self._code["probe_xdp"], tap)
+        code = marked(self._code["probe_xdp"], tap)
         flags = bpf.XDP_HAS_FRAGS if _has_frags() else 0
         return load(bpf.PROG_XDP, code, "rocescope_xdp", flags, bpf.ATTACH_XDP)
 
@@ -98,7 +98,7 @@ def _has_frags() -> bool:
     return kernel_version() >= (5, 18)
 
 
-def _marked(code: bytes, tap: int) -> bytes:
+def marked(code: bytes, tap: int) -> bytes:
     """The code with the tap's index in place of the mark."""
     instructions = bytearray(code)
     for at in range(0, len(code), 8):
