@@ -129,6 +129,22 @@ def test_lines_and_report(network, tmp_path):
     assert "1 packet never came" in report
 
 
+def test_both_ends_of_a_link_count_once(network, tmp_path):
+    net = network()
+    live = Analyzing(net, tmp_path, "left", net.interface("right"), "-f", "json")
+    net.send(roce_frames(400))
+    time.sleep(0.1)
+    assert live.end() == 0
+    *intervals, analysis = live.lines()
+    assert packets_of(intervals) == 400
+    assert sum(line["frames"] for line in intervals) == 800
+    (flow,) = analysis["flows"]
+    copies = (flow["packets"], flow["tap_copies"], flow["duplicate_packets"])
+    assert copies == (400, 400, 0)
+    assert (flow["missing_packets"], flow["reordered_packets"]) == (0, 0)
+    assert [hop["lost_packets"] for hop in analysis["hops"]] == [0]
+
+
 def test_count(network, tmp_path):
     net = network()
     live = Analyzing(net, tmp_path, "left", "-f", "json", "--count", "70")
