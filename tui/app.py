@@ -133,7 +133,8 @@ class RocescopeApp(App[None]):
     def on_focus_ready(self, message: FocusReady) -> None:
         if message.flow != self.record:
             self.record = message.flow
-            self._redraw()
+            if isinstance(self.screen, RoceScreen):
+                self.screen.draw_record()
 
     def paths(self) -> PathColumns:
         """The paths by the chosen key."""

@@ -21,8 +21,8 @@ _COLUMN = {"bytes": "wire_bytes", "packets": "packets", "CE": "marked", "late": 
 class Matrix(NamedTuple):
     """Loads of rows and paths."""
 
-    names: list[str]
-    """Of the rows."""
+    name: Callable[[int], str]
+    """The name of a row."""
     first_flow: NDArray[np.int64]
     """Per row: its flow with the most bytes."""
     labels: list[str]
@@ -64,20 +64,17 @@ def path_matrix(
         labels = [paths.name(int(k)) for k in keys]
     group, names_of = _groups(snapshot, rows)
     used, row = np.unique(group[flow], return_inverse=True)
-    loads = np.zeros((len(used), len(labels)))
-    np.add.at(loads, (row, column), getattr(paths, _COLUMN[measure])[mine])
+    cells = len(used) * len(labels)
+    amounts = getattr(paths, _COLUMN[measure])[mine]
+    place = row * len(labels) + column
+    loads = np.bincount(place, amounts, cells).astype(np.float64).reshape(len(used), len(labels))
     heaviest = np.zeros(len(used), np.int64)
     ascending = flows[np.argsort(snapshot.flows.wire_bytes[flows], kind="stable")]
     ascending = ascending[seen[ascending] > 0]
     heaviest[np.searchsorted(used, group[ascending])] = ascending  # the last one stays
     order = np.argsort(-loads.sum(axis=1), kind="stable")
-    return Matrix(
-        [names_of(int(f)) for f in heaviest[order]],
-        heaviest[order],
-        labels,
-        loads[order],
-        by_place,
-    )
+    first = heaviest[order]
+    return Matrix(lambda i: names_of(int(first[i])), first, labels, loads[order], by_place)
 
 
 def _groups(snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.int64], Callable[[int], str]]:

@@ -42,7 +42,7 @@ class Hints(Static):
             text.append(f" {action.label}")
             text.apply_meta({"@click": action.target}, begin, len(text.plain))
             text.append("  ")
-        self.update(text)
+        self.update(text, layout=False)
 
 
 def own_bindings(screen: str) -> list[BindingType]:
@@ -54,6 +54,7 @@ class RoceScreen(Screen[None]):
     """A screen over snapshots: subclasses give `name_`, `BINDINGS`, `body` and `draw`."""
 
     name_: ClassVar[str] = ""
+    _sentence = ""
 
     def compose(self) -> ComposeResult:
         yield TopBar(id="topbar")
@@ -75,11 +76,9 @@ class RoceScreen(Screen[None]):
         """The app with its own type."""
         return cast("RocescopeApp", self.app)
 
-    def on_mount(self) -> None:
-        self.call_after_refresh(self.redraw)
-
     def on_screen_resume(self) -> None:
-        self.call_after_refresh(self.redraw)
+        if self.query_one(TopBar).size.width:  # before it is painted; else when it has a size
+            self.redraw()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.redraw)
@@ -96,7 +95,13 @@ class RoceScreen(Screen[None]):
         self.query_one(Tabs).show(self.name_, counts)
         self.query_one(Hints).show(self.name_)
         sentence = self.draw(snapshot)
-        self.query_one(Verdict).update(Text(f" {sentence}", "bold", overflow="ellipsis"))
+        if sentence != self._sentence:  # its height may change, so a new one costs a layout
+            self._sentence = sentence
+            self.query_one(Verdict).update(Text(f" {sentence}", "bold", overflow="ellipsis"))
+
+    def draw_record(self) -> None:
+        """Show what the record of the selected flow changes."""
+        self.redraw()
 
     def flow_title(self) -> str:
         """The selected flow, as a heading."""

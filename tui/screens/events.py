@@ -46,6 +46,9 @@ class EventsScreen(RoceScreen):
         grid.show(len(self._events), lambda row: event_cells(self._events[row], start))
         return sentences.events(snapshot)
 
+    def draw_record(self) -> None:
+        """Nothing here depends on it."""
+
     @on(Grid.Moved, "#list")
     def _moved(self, event: Grid.Moved) -> None:
         if event.row < len(self._events):

@@ -55,20 +55,21 @@ class PathsScreen(RoceScreen):
         grid = self.query_one("#heat", Grid)
         grid.set_columns(
             (
-                GridColumn("name", f"{self._rows.upper()} ({len(matrix.names)})", name),
+                GridColumn("name", f"{self._rows.upper()} ({len(matrix.first_flow)})", name),
                 GridColumn("map", _header(matrix), len(matrix.labels) * _CELL),
                 GridColumn("load", self._measure.upper(), 9, True),
                 GridColumn("width", "WIDTH", 9, True, 1),
             )
         )
-        grid.show(len(matrix.names), lambda row: self._cells(matrix, row))
+        grid.show(len(matrix.first_flow), lambda row: self._cells(matrix, row))
         at = snapshot.find(app.session.selected)
         where = np.flatnonzero(matrix.first_flow == (-1 if at is None else at))
         if len(where):
             grid.put_cursor(int(where[0]))
         totals = matrix.loads.sum(axis=0)
-        self.query_one("#legend", Static).update(self._legend(matrix, paths.inferred, paths.by))
-        if not len(matrix.names):
+        legend = self._legend(matrix, paths.inferred, paths.by)
+        self.query_one("#legend", Static).update(legend, layout=False)
+        if not len(matrix.first_flow):
             return sentences.queue_pairs(snapshot, paths)
         if matrix.by_place:
             return (
@@ -81,7 +82,7 @@ class PathsScreen(RoceScreen):
         heaviest = int(np.argmax(matrix.loads[:, top]))
         load = int(matrix.loads[heaviest, top])
         return sentences.busiest_path(
-            matrix.labels, totals.astype(np.int64), (matrix.names[heaviest], top, load)
+            matrix.labels, totals.astype(np.int64), (matrix.name(heaviest), top, load)
         )
 
     def _cells(self, matrix: Matrix, row: int) -> Sequence[Cell]:
@@ -91,7 +92,7 @@ class PathsScreen(RoceScreen):
         cells = [heat(load / fair) if fair else (" ·", "dim") for load in loads]
         spread = width(loads) if total else 0.0
         return (
-            matrix.names[row],
+            matrix.name(row),
             [(f"{glyph} ", style) for glyph, style in cells],
             human.size(total) if self._measure == "bytes" else human.count(int(total)),
             f"{spread:.1f}/{len(loads)}",
@@ -128,6 +129,9 @@ class PathsScreen(RoceScreen):
         word = "inferred" if inferred else "known"
         text.append(f"paths by {by}, {word}", "dim")
         return text
+
+    def draw_record(self) -> None:
+        """Nothing here depends on it."""
 
     @on(Grid.Moved, "#heat")
     def _moved(self, event: Grid.Moved) -> None:

@@ -145,7 +145,10 @@ class QpsScreen(RoceScreen):
                 )
             if focus.notes:
                 second.append(f"  {focus.notes[0]}", "dim")
-        panel.update(Text("\n").join([first, second]))
+        panel.update(Text("\n").join([first, second]), layout=False)
+
+    def draw_record(self) -> None:
+        self._detail(self.roce.snapshot)
 
     @on(Grid.Moved, "#flows")
     def _moved(self, event: Grid.Moved) -> None:

@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -138,9 +138,10 @@ class Grid(ScrollView, can_focus=True):
             self.call_after_refresh(self._scroll_to_cursor)
         self.refresh()
 
-    def watch_cursor(self) -> None:
+    def watch_cursor(self, before: int, now: int) -> None:
         self._scroll_to_cursor()
-        self.refresh()
+        for row in (before, now):  # two lines, not the table
+            self.refresh(Region(0, row + 1 - int(self.scroll_offset.y), self.size.width, 1))
         if self._rows:
             self.post_message(self.Moved(self, self.cursor))
 

@@ -34,7 +34,7 @@ class TopBar(Static):
         for index in sorted(chosen):
             text.append("  ")
             text.append(parts[index][0], parts[index][1])
-        self.update(text)
+        self.update(text, layout=False)
 
 
 def _parts(
@@ -99,7 +99,7 @@ class Tabs(Static):
             begin = len(text.plain)
             text.append(label, "bold reverse" if name == current else "")
             text.apply_meta({"@click": f"app.go('{name}')"}, begin, len(text.plain))
-        self.update(text)
+        self.update(text, layout=False)
 
     @staticmethod
     def _title(number: int, name: str, title: str, counts: dict[str, int]) -> str:
