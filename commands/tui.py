@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ..analyzer.errors import UsageError
+from ..analyzer.errors import UnreadableInput, UsageError
 from .inputs import STANDARD_INPUT, check_inputs
 
 
@@ -50,4 +50,6 @@ def tui(
     )
     app = RocescopeApp(Session.open([str(path) for path in files], options), load())
     app.run()
+    if app.snapshot.source.error and not len(app.snapshot.flows):
+        raise UnreadableInput(app.snapshot.source.error)
     return app.return_code or 0

@@ -51,6 +51,19 @@ def load(path: Path | None = None) -> Settings:
     unknown = sorted(set(settings.keys) - known)
     if unknown:
         raise UsageError(f"{path}: there is no action {unknown[0]!r}; see docs/tui.md")
+    _check_columns(path, settings)
     if not 0.2 <= settings.refresh_hz <= 30:
         raise UsageError(f"{path}: refresh_hz is from 0.2 to 30")
     return settings
+
+
+def _check_columns(path: Path, settings: Settings) -> None:
+    from .screens.qps import COLUMNS
+
+    known = [column.key for column in COLUMNS]
+    for screen, names in settings.columns.items():
+        if screen != "qps":
+            raise UsageError(f"{path}: columns can be chosen for qps, not for {screen!r}")
+        for name in names:
+            if name not in known:
+                raise UsageError(f"{path}: no column {name!r}; there are {', '.join(known)}")

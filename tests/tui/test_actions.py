@@ -47,6 +47,8 @@ def test_settings(tmp_path):
         ("colour = 1\n", "colour"),
         ("refresh_hz = 0\n", "refresh_hz"),
         ("theme", "tui.toml"),
+        ("[columns]\nqps = ['nothing']\n", "no column 'nothing'"),
+        ("[columns]\nevents = []\n", "not for 'events'"),
     ):
         path.write_text(text)
         with pytest.raises(UsageError, match=says):

@@ -212,6 +212,13 @@ def test_keys_and_theme_from_the_settings():
     assert (frozen, theme) == (True, "nord")
 
 
+def test_columns_from_the_settings():
+    settings = Settings(columns={"qps": ["qp", "late", "activity"]})
+    lines = drive(I03, [], (80, 24), text_of, settings=settings)
+    assert lines[5].split() == ["QP", "LATE", "%", "BYTES", "OVER", "TIME"]
+    assert "8.63" in "".join(lines[6:10])
+
+
 def test_mouse():
     async def run():
         app = RocescopeApp(Session.open([str(p) for p in I03]))

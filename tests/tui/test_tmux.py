@@ -80,7 +80,8 @@ def test_ctrl_c_and_missing_files_leave_a_clean_terminal(terminal, tmp_path):
     window = terminal(command(tmp_path / "nothing.pcap"))
     window.wait("nothing.pcap")
     window.keys("C-c")
-    assert "Traceback" not in window.wait("exit code")
+    shown = window.wait("exit code 4")
+    assert "Traceback" not in shown and "rocescope:" in shown
 
 
 def test_the_terminal_is_left_in_order_when_ended(terminal):

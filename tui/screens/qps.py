@@ -72,10 +72,13 @@ class QpsScreen(RoceScreen):
 
     def __init__(self) -> None:
         super().__init__()
+        self._columns: list[int] = []
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
 
     def body(self) -> ComposeResult:
-        grid = Grid(COLUMNS, id="flows")
+        names = self.roce.settings.columns.get("qps") or [c.key for c in COLUMNS]
+        self._columns = [i for i, column in enumerate(COLUMNS) if column.key in names]
+        grid = Grid([COLUMNS[i] for i in self._columns], id="flows")
         grid.sorted_by = "rate"
         grid.empty = "no flow passes"
         yield grid
@@ -93,7 +96,7 @@ class QpsScreen(RoceScreen):
         keys = app.session
         grid.show(
             len(self._order),
-            lambda row: flow_cells(snapshot, paths, int(self._order[row])),
+            lambda row: self._cells(snapshot, paths, int(self._order[row])),
             lambda row: "*" if marks and snapshot.key(int(self._order[row])) in marks else " ",
         )
         at = snapshot.find(keys.selected)
@@ -107,6 +110,10 @@ class QpsScreen(RoceScreen):
         if app.session.filter_text:
             text = f"/ {app.session.filter_text} ({len(self._order)}): {text}"
         return text
+
+    def _cells(self, snapshot: Snapshot, paths: PathColumns, flow: int) -> Sequence[Cell]:
+        cells = flow_cells(snapshot, paths, flow)
+        return [cells[i] for i in self._columns]
 
     def _detail(self, snapshot: Snapshot) -> None:
         app = self.roce
