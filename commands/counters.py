@@ -73,7 +73,7 @@ class Counting:
                 self._report(source, False)
             if now - checked >= _CHECK_EVERY_S:
                 checked = now
-                source.read()  # what it has read, no eviction takes away
+                source.note()
                 if len(source.gone()) == len(source.interfaces):
                     say("all interfaces have gone")
                     return

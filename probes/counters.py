@@ -39,7 +39,7 @@ _LARGEST_DEFAULT, _SMALLEST, _LARGEST = 8192, 4, 1 << 20
 _MOST_TAPS = 256  # a key has one byte for its tap
 _SETTLE_S = 0.05
 _TRIES = 100
-_KEPT_PER_SLOT = 8
+_MOST_KEPT = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +182,13 @@ class CounterSource:
         """Capabilities it takes to go on and to end once everything is attached."""
         return privileges_of(self.attachments)
 
+    def note(self) -> None:
+        """Take note of the counters: what they say by now no eviction takes away."""
+        self._keep_evicted(*self._entries())
+
     def read(self) -> Reading:
         """The counters now."""
-        slots, entries = self._entries()
-        self._keep_evicted(slots, entries)
+        self.note()
         tally = self._read_tally()  # after the entries: what has left them is in it
         taps = len(self.taps)
         kept = self._past["key"]["tap"]
@@ -198,7 +201,7 @@ class CounterSource:
         return Reading(
             time_ns=time.time_ns(),
             clock_offset_ns=self._clock.offset_ns,
-            entries=by_key(np.concatenate((self._past, entries))),
+            entries=by_key(np.concatenate((self._past, self._last))),
             tally=tally,
             lost_packets=lost[0],
             lost_bytes=lost[1],
@@ -225,7 +228,7 @@ class CounterSource:
         """Put aside what was read last of entries that have given way since."""
         self._created[slots] = entries["created_ns"]
         gone = self._created[self._last_slots] != self._last["created_ns"]
-        if gone.any() and len(self._past) < _KEPT_PER_SLOT * len(self._table):
+        if gone.any() and len(self._past) < _MOST_KEPT:
             self._past = by_key(np.concatenate((self._past, self._last[gone])))
         self._last_slots, self._last = slots, entries
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from probes_generator import FLOWS, Link
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.measuring import Measuring
@@ -342,6 +343,44 @@ def test_what_was_read_is_not_lost(network):
     assert not any("missing from the flows" in line for line in counted.analysis.warnings)
 
 
+def test_reading_while_entries_change_hands(network):
+    """No reading mixes two flows, none loses a packet it had told before."""
+    net = network()
+    script = (
+        "import socket;s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW);s.bind(('left',0));"
+        f"f=bytearray.fromhex('{packet(0).hex()}')\n"
+        "for i in range(20000):\n"
+        " q=i*2654435761%499; f[48:50]=q.to_bytes(2,'big'); f[34:36]=(q+1).to_bytes(2,'big')\n"
+        " s.send(f)"
+    )
+    told = 0
+    with Counted(net, max_flows=64) as counted:
+        sender = net.start(sys.executable, "-c", script)
+        while sender.poll() is None:
+            reading = counted.source.read()
+            keys = reading.entries["key"]
+            assert np.array_equal(keys["dest_qp"] + 1, keys["sport"])
+            assert np.all(reading.lost_packets >= 0)
+            packets = int(reading.entries["packets"].sum())
+            assert packets >= told
+            told = packets
+    reading = counted.reading
+    assert reading.total("counted") == 20_000
+    assert reading.total("evicted") > 1000
+    assert int(reading.entries["packets"].sum()) + reading.lost_packets.sum() == 20_000
+    assert told > 0
+
+
+def test_interface_goes_away(network):
+    net = network()
+    process = run(net)
+    net.send([packet(1)])
+    net.ip("link", "del", "left")
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "all interfaces have gone" in err and "1 packets counted" in err
+
+
 def test_two_processors_count_apart(network):
     net = network()
     script = (
@@ -390,7 +429,8 @@ def test_headers_and_counters_agree(network):
     measuring = Measuring(1_000_000, True)
     for table in seen.tables:
         measuring.update(table)
-    flows = Summary(measuring, live.endpoints, live.taps, "entropy").flows()
+    summary = Summary(measuring, live.endpoints, live.taps, "entropy")
+    flows = summary.flows()
     assert len(flows) == len(counted.analysis.flows) == 6
 
     def common(flow: Flow) -> tuple[Any, ...]:
@@ -407,6 +447,37 @@ def test_headers_and_counters_agree(network):
     for ours, theirs in zip(counted.analysis.flows, flows, strict=True):
         assert common(ours) == common(theirs)
     assert sum(flow.reordered_packets or 0 for flow in flows) > 50
+    ours = {i.name: (i.paths, i.wire_bytes, i.jain) for i in counted.analysis.imbalance}
+    theirs = {i.name: (i.paths, i.wire_bytes, i.jain) for i in summary.imbalance()}
+    assert ours == {name: theirs[name] for name in ours} and len(ours) == 2
+
+
+def test_nothing_is_lost_at_full_rate(live_capture):
+    frames = 256_000
+    with Link() as link:
+        source = CounterSource([f"{link.name}:right"], CounterOptions(hook="tc"))
+        with source:
+            link.send(frames)
+            source.detach()
+            reading = source.read()
+            flows = analysis_of(source, reading).flows
+    assert reading.total("counted") == frames
+    assert len(flows) == FLOWS
+    assert {flow.packets for flow in flows} == {frames // FLOWS}
+    assert {(flow.reordered_packets, flow.missing_packets) for flow in flows} == {(0, 0)}
+
+
+def test_two_taps_see_a_packet_twice(network):
+    net = network()
+    source = CounterSource([net.interface("left"), net.interface("right")])
+    with source:
+        net.send([packet(psn) for psn in range(10)])
+        source.detach()
+        (flow,) = analysis_of(source, source.read()).flows
+    assert flow.packets == 20
+    assert flow.taps == {f"{net.interface('left')} out": 10, f"{net.interface('right')} in": 10}
+    assert flow.reordered_packets == flow.missing_packets == 0
+    assert any("seen at 2 taps" in note for note in flow.notes)
 
 
 @pytest.mark.parametrize(
