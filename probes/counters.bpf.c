@@ -114,13 +114,13 @@ INLINE int same_key(const struct counter_key *a, const struct counter_key *b)
 	return !((p[0] ^ q[0]) | (p[1] ^ q[1]) | (p[2] ^ q[2]) | (p[3] ^ q[3]) | (p[4] ^ q[4]));
 }
 
-/* Of a set without the key: its first empty entry, or the one that was idle longest. */
-INLINE struct counters *stalest(struct counter_set *set)
+/* Of a set without the key: `first` if it is empty, else the entry that was idle longest. */
+INLINE struct counters *stalest(struct counter_set *set, struct counters *first)
 {
-	struct counters *oldest = &set->way[0];
+	struct counters *oldest = first;
 
 #pragma unroll
-	for (int i = 1; i < WAYS; i++)
+	for (int i = 0; i < WAYS; i++)
 		if (set->way[i].last_ns < oldest->last_ns)
 			oldest = &set->way[i];
 	return oldest;
@@ -152,11 +152,15 @@ INLINE struct counters *counters_of(const struct counter_key *key, rs_u64 hash,
 
 	if (!set)
 		return 0; /* never */
+	/* Most are found here; all of them in the first would leave most of the caches unused. */
+	c = &set->way[hash >> 40 & (WAYS - 1)];
+	if (LIKELY(same_key(&c->key, key)))
+		return c;
 #pragma unroll
 	for (int i = 0; i < WAYS; i++)
 		if (same_key(&set->way[i].key, key))
 			return &set->way[i];
-	c = stalest(set);
+	c = stalest(set, c);
 	take_over(c, key, tally, now);
 	return c;
 }
@@ -171,13 +175,15 @@ INLINE struct flow_order *order_of(rs_u64 hash, struct tally *tally, rs_u64 now)
 
 	if (!set)
 		return 0; /* never */
+	order = &set->way[hash >> 40 & (WAYS - 1)];
+	if (LIKELY(order->tag == tag))
+		return order;
 #pragma unroll
 	for (int i = 0; i < WAYS; i++)
 		if (set->way[i].tag == tag)
 			return &set->way[i];
-	order = &set->way[0];
 #pragma unroll
-	for (int i = 1; i < WAYS; i++)
+	for (int i = 0; i < WAYS; i++)
 		if (set->way[i].last_ns < order->last_ns)
 			order = &set->way[i];
 	before = *(volatile rs_u64 *)&order->tag;
@@ -236,10 +242,14 @@ INLINE void note_idle(struct flow_order *order, rs_u64 now, struct counters *c)
 		return; /* another CPU was later here, but is already done */
 	if (gap > c->idle_max_ns)
 		c->idle_max_ns = gap;
-	if (gap > 10000) {
-		c->idle[0]++;
-		c->idle[1] += gap > 50000;
-		c->idle[2] += gap > 100000;
+	if (gap <= 10000)
+		return;
+	c->idle[0]++;
+	if (gap <= 50000)
+		return;
+	c->idle[1]++;
+	if (gap > 100000) {
+		c->idle[2]++;
 		c->idle[3] += gap > 500000;
 	}
 }
