@@ -16,9 +16,10 @@ from rocescope.commands.export import export
 from rocescope.commands.fabric import fabric
 from rocescope.commands.generate import generate
 from rocescope.commands.live import live
+from rocescope.commands.tui import tui
 
 
-@pytest.mark.parametrize("command", [analyze, capture, live, export, fabric, generate])
+@pytest.mark.parametrize("command", [analyze, capture, tui, live, export, fabric, generate])
 def test_every_option_is_in_the_reference(checkout: Path, command: object) -> None:
     page = (checkout / "docs" / "cli.md").read_text()
     assert callable(command)
