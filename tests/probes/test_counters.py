@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
-import re
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -19,8 +16,7 @@ from probes_generator import FLOWS, Link
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.measuring import Measuring
-from rocescope.analyzer.report import encode
-from rocescope.analyzer.results import Analysis, Flow
+from rocescope.analyzer.results import Flow
 from rocescope.analyzer.summarize import Summary
 from rocescope.probes.bcc_module import import_bcc
 from rocescope.probes.counter_layout import COUNTERS, ORDER_BYTES, TALLY, by_key
@@ -31,53 +27,19 @@ from rocescope.probes.live import LiveOptions, LiveSource
 from rocescope.probes.program import ProgramOptions
 from rocescope.probes.stub_headers import stub_headers
 
+from .counted import (
+    CNP,
+    READ_FIRST,
+    READ_LAST,
+    READ_MIDDLE,
+    READ_REQUEST,
+    UD_SEND,
+    Counted,
+    ack,
+    packet,
+    traffic,
+)
 from .network import Watched, bth, ethernet, ipv4, ipv6, roce, udp
-
-READ_REQUEST, READ_FIRST, READ_MIDDLE, READ_LAST = 0x0C, 0x0D, 0x0E, 0x0F
-ACK, CNP, SEND_ONLY, UD_SEND = 0x11, 0x81, 0x04, 0x64
-
-
-def packet(
-    psn: int,
-    *,
-    opcode: int = SEND_ONLY,
-    qp: int = 0x11,
-    sport: int = 50000,
-    ecn: int = 2,
-    extension: bytes = b"",
-    payload: int = 64,
-    source: str = "10.0.0.1",
-) -> bytes:
-    head = bth(psn, qp, opcode) + extension + bytes(payload + 4)
-    frame = bytearray(ethernet(ipv4(udp(head, sport), source)))
-    frame[15] = ecn
-    return bytes(frame)
-
-
-def ack(psn: int, syndrome: int, **options: Any) -> bytes:
-    extension = bytes([syndrome, 0, 0, 1])
-    return packet(psn, opcode=ACK, extension=extension, payload=0, **options)
-
-
-class Counted:
-    """What the counters say of frames sent while they are attached."""
-
-    def __init__(self, net: Any, interface: str = "left", **options: Any) -> None:
-        self.source = CounterSource([net.interface(interface)], CounterOptions(**options))
-
-    def __enter__(self) -> Counted:
-        self.source.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.source.detach()
-        self.reading = self.source.read()
-        self.analysis: Analysis = analysis_of(self.source, self.reading)
-        self.source.__exit__()
-
-    def flow(self, qp: int = 0x11) -> Flow:
-        (found,) = [flow for flow in self.analysis.flows if flow.dest_qp == qp]
-        return found
 
 
 @pytest.mark.parametrize("hook", ["tc", "clsact", "xdp", "xdp-generic"])
@@ -371,16 +333,6 @@ def test_reading_while_entries_change_hands(network):
     assert told > 0
 
 
-def test_interface_goes_away(network):
-    net = network()
-    process = run(net)
-    net.send([packet(1)])
-    net.ip("link", "del", "left")
-    _, err = process.communicate(timeout=20)
-    assert process.returncode == 0
-    assert "all interfaces have gone" in err and "1 packets counted" in err
-
-
 def test_two_processors_count_apart(network):
     net = network()
     script = (
@@ -401,24 +353,6 @@ def test_two_processors_count_apart(network):
     # PSN 1 once moves the order on, and maybe 0 before it; all others are late.
     late, unordered = (int(counted.reading.entries[n].sum()) for n in ("late", "unordered"))
     assert 9998 <= late + unordered <= 9999
-
-
-def traffic() -> list[bytes]:
-    """Crafted so that nothing is sent twice: late is late, not resent."""
-    frames = []
-    order = list(range(400))
-    for i in range(10, 390, 20):
-        order[i], order[i + 2] = order[i + 2], order[i]
-    for qp in (0x11, 0x12, 0x13):
-        frames += [
-            packet(psn, qp=qp, sport=50000 + psn % (qp - 0x10), ecn=3 if psn % 9 == qp % 9 else 2)
-            for psn in order
-            if not (qp == 0x13 and psn in (50, 51))
-        ]
-        frames += [ack(psn, 0, qp=qp + 0x100) for psn in range(0, 400, 10)]
-        frames += [ack(3, 0x60, qp=qp + 0x100), ack(3, 0x20, qp=qp + 0x100)]
-        frames += [packet(0, opcode=CNP, qp=qp + 0x100, sport=77, payload=16)] * (qp - 0x10)
-    return frames
 
 
 def test_headers_and_counters_agree(network):
@@ -506,68 +440,3 @@ def test_sizes(live_capture):
     for number in (0, 3, 1 << 21):
         with pytest.raises(UsageError, match="--max-flows takes a number from 4 to"):
             CounterSource(["lo"], CounterOptions(max_flows=number)).__enter__()
-
-
-def run(net: Any, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "rocescope", "capture", "--counters", net.interface("left")]
-    process = subprocess.Popen(
-        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    assert "counting on" in process.stderr.readline()
-    return process
-
-
-def test_command_writes_json(network, tmp_path):
-    net = network()
-    process = run(net, "--format", "json", "--interval", "300ms")
-    net.send(traffic())
-    time.sleep(0.7)
-    process.send_signal(2)
-    out, err = process.communicate(timeout=20)
-    assert process.returncode == 0
-    results = [json.loads(line) for line in out.splitlines()]
-    assert len(results) >= 3
-    assert sum(flow["packets"] for flow in results[-1]["flows"]) == len(traffic())
-    assert re.search(rf"{len(traffic())} packets counted, 0 of them lost", err)
-    file = tmp_path / "counters.json"
-    process = run(net, "-w", str(file), "--duration", "300ms")
-    net.send([packet(1)])
-    assert process.communicate(timeout=20)[0] == ""
-    assert json.loads(file.read_text())["flows"][0]["packets"] == 1
-
-
-def test_command_prints_a_report(network):
-    net = network()
-    process = run(net, "--duration", "500ms")
-    net.send(traffic())
-    out, _ = process.communicate(timeout=20)
-    assert "6 flows" in out or "3 flows carry data" in out
-    assert "0x000013" in out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--counters", "--ring", "1MiB"], "leave --ring away"),
-        (["--counters", "--count", "5"], "leave --count away"),
-        (["--counters", "--sample", "5"], "leave --sample away"),
-        (["--counters", "-w", "x.json", "--format", "table"], "writes JSON to a file"),
-        (["--interval", "1s"], "--interval goes with --counters"),
-        (["--max-flows", "100"], "--max-flows goes with --counters"),
-    ],
-)
-def test_options_that_make_no_sense(arguments, message):
-    command = [sys.executable, "-m", "rocescope", "capture", "lo", *arguments]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 2
-    assert message in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
-def test_every_format_takes_it(network):
-    net = network()
-    with Counted(net) as counted:
-        net.send(traffic())
-    for name in ("json", "csv", "parquet", "arrow"):
-        assert encode(counted.analysis, name)
