@@ -68,7 +68,8 @@ def warnings_of(
                 f"{capture.name}: {capture.later_fragments} later IP fragments: their bytes are"
                 " not counted"
             )
-        if capture.out_of_order_frames and late:
+        # Several captures are merged by time, which puts such records right.
+        if capture.out_of_order_frames and late and len(captures) == 1:
             verb = "record is" if capture.out_of_order_frames == 1 else "records are"
             lines.append(
                 f"{capture.name}: {capture.out_of_order_frames} {verb} out of time order:"
