@@ -116,6 +116,7 @@ _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": BOUNDS_
 # with it, handing on a tuple of arrays costs two locked instructions per array and call,
 # more than most helpers take for their work.
 _HELPER: dict[str, Any] = {"_nrt": False, **_OPTIONS}
+_POINTED: dict[str, Any] = {"cache": True, "boundscheck": BOUNDS_CHECK, "_nrt": False}
 
 
 def kernel(function: F) -> F:
@@ -134,17 +135,22 @@ def inlined(function: F) -> F:
 
 
 def _compiled(function: F, options: dict[str, Any]) -> F:
+    compiled: F = _compiled_with(function, numba.njit(**options))
+    _load_at_once(compiled)
+    return compiled
+
+
+def _compiled_with(function: Callable[..., Any], compiler: Callable[..., Any]) -> Any:
     key = _key_of(function)
     # Numba takes the folder from its configuration when the function is decorated.
     config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = os.path.join(_CACHE_BASE, key)
     try:
-        compiled: F = numba.njit(**options)(function)
+        compiled = compiler(function)
     finally:
         config.CACHE_DIR = before
     _KEYS[id(compiled)] = key
-    _load_at_once(compiled)
     return compiled
 
 
@@ -171,3 +177,20 @@ def _load_at_once(compiled: Any) -> None:
         return found
 
     store.load_overload = load_overload
+
+
+def callback(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]]:
+    """Declare a function that kernels call by pointer, of a fixed numba signature.
+
+    What it returns compiles it on the first call (or loads it), and gives the pointer: kernels
+    take any function of that signature as an argument without being compiled anew.
+    """
+
+    def declared(function: Callable[..., Any]) -> Callable[[], Any]:
+        @cache
+        def pointer() -> Any:
+            return _compiled_with(function, numba.cfunc(signature, **_POINTED))
+
+        return pointer
+
+    return declared

@@ -1,0 +1,36 @@
+"""Counter-based random numbers: a draw is a hash of what it is for, so order never matters.
+
+The mixing function is the finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...analyzer.kernel import Int, inlined
+
+# Purposes: two uses of the same numbers must differ in one.
+SWITCH_PORT, HOST_LABEL, TIE, ECN, SHUFFLE, FAILURE, RECOVERY = range(1, 8)
+
+
+@inlined
+def mixed(x: Int) -> Int:
+    """uint64 from uint64, a bijection."""
+    x = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@inlined
+def draw(seed: Int, purpose: Int, what: Int, number: Int) -> Int:
+    """uint64: the number-th draw for `what` (a packet key, a pointer) and this purpose."""
+    x = mixed(np.uint64(seed) ^ (np.uint64(purpose) << np.uint64(56)))
+    x = mixed(x ^ np.uint64(what))
+    return mixed(x ^ np.uint64(number))
+
+
+@inlined
+def below(random: Int, n: Int) -> Int:
+    """int64 in 0 .. n-1 from the upper half of a draw; n < 2**31."""
+    return np.int64(((random >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
