@@ -148,14 +148,18 @@ class Endpoints:
         index = int(_find(*_halves(text), self._arrays))
         return None if index < 0 else index
 
-    def text(self, index: int) -> str:
-        """The address as text: `10.0.0.1`, `2001:db8::1`."""
+    def packed(self, index: int) -> int:
+        """The address as a number of 128 bits."""
         if not 0 <= index < len(self):
             raise IndexError(f"no endpoint {index}")
-        high, low = int(self._arrays.high[index]), int(self._arrays.low[index])
-        if high == 0 and low & ~0xFFFF_FFFF == IPV4_MAPPED:
-            return str(IPv4Address(low & 0xFFFF_FFFF))
-        return str(IPv6Address(high << 64 | low))
+        return int(self._arrays.high[index]) << 64 | int(self._arrays.low[index])
+
+    def text(self, index: int) -> str:
+        """The address as text: `10.0.0.1`, `2001:db8::1`."""
+        value = self.packed(index)
+        if value & ~0xFFFF_FFFF == IPV4_MAPPED:
+            return str(IPv4Address(value & 0xFFFF_FFFF))
+        return str(IPv6Address(value))
 
     def texts(self) -> list[str]:
         """All addresses as text, in order of their index."""
