@@ -9,27 +9,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from .results_base import Quantiles as Quantiles
+from .results_base import Record as Record
+
 SCHEMA_VERSION = "1.0"
-
-
-class Record(msgspec.Struct, frozen=True):
-    """Base of all result records."""
-
-
-class Quantiles(Record, frozen=True):
-    """A distribution in a few numbers; all in the unit of the field that holds it."""
-
-    count: int
-    min: float
-    mean: float
-    p50: float
-    p90: float
-    p99: float
-    p999: float
-    max: float
 
 
 class HistogramBin(Record, frozen=True):

@@ -1,0 +1,22 @@
+"""What all result records are made of."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Base of all result records."""
+
+
+class Quantiles(Record, frozen=True):
+    """A distribution in a few numbers; all in the unit of the field that holds it."""
+
+    count: int
+    min: float
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    p999: float
+    max: float
