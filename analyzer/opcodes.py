@@ -1,7 +1,9 @@
 """BTH opcodes: names, transports and what each one means for the PSN order.
 
 Source: InfiniBand Architecture Specification volume 1, chapter 9 (BTH opcode
-table); transport in the top three bits, operation in the low five.
+table); transport in the top three bits, operation in the low five. MRC (OCP Multipath
+Reliable Connection 1.0) takes twelve opcodes of the block 0xC0 to 0xDF, which the standard
+leaves to manufacturers; see docs/mrc.md for where its layouts come from.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 RC, UC, RD, UD, CNP, XRC, MANUFACTURER_C0, MANUFACTURER_E0 = range(8)
-TRANSPORT_NAMES: Final = ("RC", "UC", "RD", "UD", "CNP", "XRC", "C0", "E0")
+MRC = 8
+"""Transport number of the opcodes of 0xC0 to 0xDF that are MRC's; the others stay 6."""
+TRANSPORT_NAMES: Final = ("RC", "UC", "RD", "UD", "CNP", "XRC", "C0", "E0", "MRC")
 
 OPERATION_NAMES: Final = {
     0x00: "SEND_FIRST",
@@ -43,6 +47,17 @@ OPERATION_NAMES: Final = {
     0x1D: "ATOMIC_WRITE",
 }
 
+MRC_OPERATIONS: Final = {
+    **{operation: OPERATION_NAMES[operation] for operation in (*range(0x06, 0x0C), 0x11)},
+    0x18: "ENDPOINT_REQUEST",
+    0x19: "ENDPOINT_RESPONSE",
+    0x1C: "SACK",
+    0x1D: "NACK",
+    0x1E: "PROBE",
+}
+MRC_ACK, MRC_ENDPOINT_REQUEST, MRC_ENDPOINT_RESPONSE = 0xD1, 0xD8, 0xD9
+MRC_SACK, MRC_NACK, MRC_PROBE = 0xDC, 0xDD, 0xDE
+
 _RC_OPERATIONS = frozenset(OPERATION_NAMES) - {0x15}
 _OPERATIONS_OF: Final = {
     RC: _RC_OPERATIONS,
@@ -51,20 +66,23 @@ _OPERATIONS_OF: Final = {
     UD: frozenset((0x04, 0x05)),
     CNP: frozenset((0x01,)),
     XRC: _RC_OPERATIONS,
+    MANUFACTURER_C0: frozenset(MRC_OPERATIONS),
 }
 
 
 def opcode_name(opcode: int) -> str:
-    """`RC_WRITE_FIRST` for 0x06, `CNP` for 0x81, `0xc6` for an opcode outside the standard."""
+    """`RC_WRITE_FIRST` for 0x06, `CNP` for 0x81, `0xc0` for an opcode nobody is known to use."""
     transport, operation = opcode >> 5, opcode & 0x1F
     if operation not in _OPERATIONS_OF.get(transport, ()):
         return f"0x{opcode:02x}"
     if transport == CNP:
         return "CNP"
+    if transport == MANUFACTURER_C0:
+        return f"MRC_{MRC_OPERATIONS[operation]}"
     return f"{TRANSPORT_NAMES[transport]}_{OPERATION_NAMES[operation]}"
 
 
-# What an opcode is, as bits of OPCODE_CLASS[opcode]. Zero: not a standard opcode.
+# What an opcode is, as bits of OPCODE_CLASS[opcode]. Zero: neither standard nor MRC.
 KNOWN = 0x001
 REQUEST = 0x002  # takes a PSN of its sender's request space
 READ_REQUEST = 0x004
@@ -75,6 +93,7 @@ ENDS = 0x040  # last packet of a message or READ response (Last, Only)
 FULL = 0x080  # First or Middle: its payload is one path MTU
 SEQUENCED = 0x100  # PSNs are consecutive in its space (RC, UC, XRC)
 ATOMIC = 0x200
+MARKS_RESENDS = 0x400  # the packet itself tells whether it is a retransmission (MRC's RTX bit)
 
 
 def _classify(opcode: int) -> int:
@@ -84,14 +103,22 @@ def _classify(opcode: int) -> int:
     bits = KNOWN
     if transport == CNP:
         return bits
-    name = OPERATION_NAMES[operation]
-    if name == "ACK":
+    is_mrc = transport == MANUFACTURER_C0
+    name = MRC_OPERATIONS[operation] if is_mrc else OPERATION_NAMES[operation]
+    if name == "ACK" or opcode == MRC_SACK:
         bits |= ACKNOWLEDGE
+    elif is_mrc and not name.startswith("WRITE"):
+        return bits
     elif name.startswith("READ_RESPONSE") or name == "ATOMIC_ACK":
         bits |= RESPONSE_DATA
     else:
         bits |= REQUEST
-    if transport in (RC, UC, XRC):  # the PSNs of RD belong to an EE context, not to the QP
+    if transport in (
+        RC,
+        UC,
+        XRC,
+        MANUFACTURER_C0,
+    ):  # the PSNs of RD belong to an EE context, not to the QP
         bits |= SEQUENCED
     if name == "READ_REQUEST":
         bits |= READ_REQUEST
@@ -99,7 +126,9 @@ def _classify(opcode: int) -> int:
         bits |= ATOMIC
     if "_FIRST" in name or "_MIDDLE" in name:
         bits |= FULL
-    if name != "ACK":
+    if is_mrc and not bits & ACKNOWLEDGE:
+        bits |= MARKS_RESENDS
+    if not bits & ACKNOWLEDGE:
         if "_MIDDLE" not in name and "_LAST" not in name:
             bits |= BEGINS
         if "_FIRST" not in name and "_MIDDLE" not in name:
@@ -109,6 +138,12 @@ def _classify(opcode: int) -> int:
 
 OPCODE_CLASS: Final[NDArray[np.uint16]] = np.array([_classify(op) for op in range(256)], np.uint16)
 """The class bits of each opcode, uint16[256]."""
+
+TRANSPORT_OF: Final[NDArray[np.uint8]] = np.array(
+    [MRC if op >> 5 == MANUFACTURER_C0 and OPCODE_CLASS[op] else op >> 5 for op in range(256)],
+    np.uint8,
+)
+"""The transport of each opcode, an index of TRANSPORT_NAMES, uint8[256]."""
 
 # AETH syndrome (byte), bits 6..5 and the NAK codes in bits 4..0.
 SYNDROME_KIND_MASK = 0x60

@@ -10,7 +10,7 @@ take names, dtypes, units and meanings from `COLUMNS`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -100,6 +100,9 @@ class PacketTable:
     icrc_state: U8 = column(
         np.uint8, "", "0 not checked, 1 good, 2 bad, 3 frame too short to check"
     )
+    mrc: NDArray[np.void] | None = None
+    """No column: the MRC packets among the rows, `decode.mrc.MRC_ROW` in ascending order of
+    their `row`; None when there are none."""
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -121,21 +124,52 @@ class PacketTable:
 
     def slice(self, start: int, stop: int) -> Self:
         """Rows start..stop as views; nothing is copied."""
-        return type(self)(*(a[start:stop] for _, a in self.columns()))
+        mrc = self.mrc
+        if mrc is not None:
+            first, last = np.searchsorted(mrc["row"], (start, max(start, stop)))
+            mrc = mrc[first:last].copy()
+            mrc["row"] -= start
+        columns: list[Any] = [a[start:stop] for _, a in self.columns()]
+        return type(self)(*[*columns, _some(mrc)])
 
     def take(self, rows: NDArray[Any]) -> Self:
         """The rows an index or boolean array picks, copied."""
-        return type(self)(*(a[rows] for _, a in self.columns()))
+        mrc = self.mrc
+        if mrc is not None:
+            record_of_row = np.full(len(self), -1, np.int64)
+            record_of_row[mrc["row"]] = np.arange(len(mrc))
+            record = record_of_row[rows]
+            mrc = mrc[record[record >= 0]]
+            mrc["row"] = np.flatnonzero(record >= 0)
+        columns: list[Any] = [a[rows] for _, a in self.columns()]
+        return type(self)(*[*columns, _some(mrc)])
 
     @classmethod
     def concatenate(cls, tables: list[PacketTable]) -> Self:
         """All rows of `tables`, in that order, copied."""
-        return cls(*(np.concatenate([getattr(t, c.name) for t in tables]) for c in COLUMNS))
+        columns: list[Any] = [np.concatenate([getattr(t, c.name) for t in tables]) for c in COLUMNS]
+        return cls(*[*columns, joined_mrc(tables)])
+
+
+def joined_mrc(tables: Sequence[PacketTable]) -> NDArray[np.void] | None:
+    """The MRC packets of the rows of `tables` one behind the other."""
+    parts, start = [], 0
+    for table in tables:
+        if table.mrc is not None:
+            parts.append(table.mrc.copy())
+            parts[-1]["row"] += start
+        start += len(table)
+    return np.concatenate(parts) if parts else None
+
+
+def _some(mrc: NDArray[np.void] | None) -> NDArray[np.void] | None:
+    return None if mrc is None or not len(mrc) else mrc
 
 
 COLUMNS: tuple[Column, ...] = tuple(
     Column(f.name, f.metadata["dtype"], f.metadata["unit"], f.metadata["meaning"])
     for f in fields(PacketTable)
+    if f.metadata
 )
 
 # Masks for `bth_flags`.
@@ -146,3 +180,7 @@ VERSION_MASK = 0x0F
 FECN = 0x80 << 8
 BECN = 0x40 << 8
 ACK_REQUEST = 0x80 << 16
+RTX = 0x20 << 16
+"""MRC: the packet is a retransmission."""
+TS = 0x10 << 16
+"""MRC: a timestamp header (TSETH) follows the METH of a WRITE."""

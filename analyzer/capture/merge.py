@@ -7,11 +7,11 @@ parallel taps interleave packet by packet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..packets import PacketTable
+from ..packets import PacketTable, joined_mrc
 
 
 @dataclass(slots=True)
@@ -91,4 +91,11 @@ def _interleaved(tables: list[PacketTable]) -> PacketTable:
         joined = np.concatenate([getattr(table, name) for table in tables])
         # Every index is in range; "clip" only spares numpy the check and a buffer.
         np.take(joined, order, out=column, mode="clip")
+    mrc = joined_mrc(tables)
+    if mrc is not None:
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        mrc["row"] = place[mrc["row"]]
+        mrc.sort(order="row")
+        merged = replace(merged, mrc=mrc)
     return merged

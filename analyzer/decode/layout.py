@@ -1,7 +1,7 @@
 """Which extension headers follow the BTH, for every opcode of every transport.
 
 Source: InfiniBand Architecture Specification volume 1, chapter 9 (opcode
-table) with its annexes for XRC, RoCEv2 (CNP), flush and atomic write.
+table) with its annexes for XRC, RoCEv2 (CNP), flush and atomic write. MRC: docs/mrc.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import opcodes
-from ..opcodes import CNP, OPCODE_CLASS, RD, UD, XRC
+from ..opcodes import CNP, MANUFACTURER_C0, OPCODE_CLASS, RD, UD, XRC
 from ..packets import U8, U32
 
 BTH_BYTES = 12
@@ -29,7 +29,17 @@ HEADER_BYTES: Final = {
     "IETH": 4,
     "FETH": 4,
     "CNPpad": 16,
+    "METH": 4,
+    "TSETH": 4,
+    "SETH": 28,
+    "CC_STATE": 8,
+    "NETH": 20,
+    "PETH": 16,
+    "ERTH": 16,
+    "EETH": 36,
 }
+TSETH_BYTES = 4
+"""TSETH follows the METH of an MRC WRITE whose BTH has the TS bit; the tables below are without."""
 
 # What each operation carries, transport aside.
 _OF_OPERATION: Final[dict[str, tuple[str, ...]]] = {
@@ -53,6 +63,21 @@ _OF_OPERATION: Final[dict[str, tuple[str, ...]]] = {
     "ATOMIC_WRITE": ("RETH",),
 }
 
+_OF_MRC_OPERATION: Final[dict[str, tuple[str, ...]]] = {
+    "WRITE_FIRST": ("METH", "RETH"),
+    "WRITE_MIDDLE": ("METH", "RETH"),
+    "WRITE_LAST": ("METH", "RETH"),
+    "WRITE_LAST_IMM": ("METH", "RETH", "ImmDt"),
+    "WRITE_ONLY": ("METH", "RETH"),
+    "WRITE_ONLY_IMM": ("METH", "RETH", "ImmDt"),
+    "ACK": ("AETH",),
+    "ENDPOINT_REQUEST": ("ERTH",),
+    "ENDPOINT_RESPONSE": ("EETH",),
+    "SACK": ("SETH", "CC_STATE"),
+    "NACK": ("NETH",),
+    "PROBE": ("PETH",),
+}
+
 
 def extension_headers(opcode: int) -> tuple[str, ...]:
     """Names of the extension headers after the BTH, in order; () for unknown opcodes."""
@@ -61,6 +86,8 @@ def extension_headers(opcode: int) -> tuple[str, ...]:
     transport = opcode >> 5
     if transport == CNP:
         return ("CNPpad",)
+    if transport == MANUFACTURER_C0:
+        return _OF_MRC_OPERATION[opcodes.MRC_OPERATIONS[opcode & 0x1F]]
     own = _OF_OPERATION.get(opcodes.OPERATION_NAMES[opcode & 0x1F], ())
     request = bool(OPCODE_CLASS[opcode] & opcodes.REQUEST)
     first: tuple[str, ...] = ()
@@ -106,3 +133,5 @@ def _packed() -> NDArray[np.uint32]:
 
 LAYOUT: Final[U32] = _packed()
 """uint32[256]: header length | AETH offset << 8 | RETH offset << 16 | DETH offset << 24."""
+LAYOUT_SHIFT_OF_TSETH: Final = TSETH_BYTES | TSETH_BYTES << 16
+"""What a TSETH adds to the LAYOUT of an MRC WRITE: it lies before the RETH."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..kernel import Int, inlined, subkernel
 from ..measures.density import density_push
-from ..opcodes import BEGINS, FULL, READ_REQUEST, UC
+from ..opcodes import BEGINS, FULL, MARKS_RESENDS, READ_REQUEST, UC
 from ..psn import id_distance, psn_add, psn_distance
 from .batch import (
     AHEAD,
@@ -286,9 +286,11 @@ def judge(
     if known:
         at = slot_of(stream, psn)
         if state.slots[at].state == SEEN:
-            return _seen_again(state, flow, stream, which, at, psn, ip_id, hop_limit, tap, time)
+            return _seen_again(
+                state, flow, stream, which, at, psn, bits, ip_id, hop_limit, tap, time
+            )
         return _fill(
-            state, histograms, densities, f, flow, stream, which, at, psn, ip_id, hop_limit,
+            state, histograms, densities, f, flow, stream, which, at, psn, bits, ip_id, hop_limit,
             payload, tap, time,
         )  # fmt: skip
     if -RESTART_DISTANCE < distance < 0:
@@ -333,6 +335,7 @@ def _fill(
     which: Int,
     at: Int,
     psn: Int,
+    bits: Int,
     ip_id: Int,
     hop_limit: Int,
     payload: Int,
@@ -346,7 +349,9 @@ def _fill(
         stream.missing -= 1
     dense = slot.dense
     age = time - slot.time
-    if dates_transmissions(flow) and age <= IDS_DATE_WITHIN_NS:
+    if bits & MARKS_RESENDS:
+        resent = bool(ip_id & 1)  # see walk._transmission
+    elif dates_transmissions(flow) and age <= IDS_DATE_WITHIN_NS:
         resent = id_distance(ip_id, slot.ip_id) > 0
     elif _sent_just_before(flow, ip_id, slot.ip_id):
         resent = False
@@ -373,6 +378,7 @@ def _seen_again(
     which: Int,
     at: Int,
     psn: Int,
+    bits: Int,
     ip_id: Int,
     hop_limit: Int,
     tap: Int,
@@ -381,7 +387,7 @@ def _seen_again(
     """A PSN seen before: a copy by tap, mirror or network, or sent again by its source?
 
     Different identifications are different transmissions; equal ones are the same if the
-    flow's packets are known to differ.
+    flow's packets are known to differ. Those of MRC are made of the path and the RTX bit.
     """
     slot = state.slots[at]
     bit = tap_bit(tap)
@@ -394,7 +400,7 @@ def _seen_again(
         if earlier and tap != slot.tap and state.copies[slot.tap, tap] > 0:
             state.copies[slot.tap, tap] += 1
             return TAP_COPY
-    elif new_here or tells_transmissions_apart(flow):
+    elif new_here or bits & MARKS_RESENDS or tells_transmissions_apart(flow):
         same = True
     elif hop_limit != slot.hop_limit:
         same = time - slot.time <= RESEND_AFTER_NS

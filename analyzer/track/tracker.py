@@ -30,6 +30,7 @@ class Columns(NamedTuple):
     hop_limit: NDArray[np.uint8]
     udp_sport: NDArray[np.uint16]
     opcode: NDArray[np.uint8]
+    bth_flags: NDArray[np.uint32]
     psn: NDArray[np.uint32]
     aeth: NDArray[np.uint32]
     dma_length: NDArray[np.uint32]

@@ -12,12 +12,17 @@ from ..opcodes import (
     ACKNOWLEDGE,
     ATOMIC,
     BEGINS,
+    MARKS_RESENDS,
+    MRC,
+    MRC_ACK,
     OPCODE_CLASS,
     READ_REQUEST,
     REQUEST,
     RESPONSE_DATA,
     SEQUENCED,
+    TRANSPORT_OF,
 )
+from ..packets import RTX
 from ..psn import id_distance
 from .answers import hear_answer
 from .batch import (
@@ -33,6 +38,7 @@ from .copies import judge_unordered
 from .rewind import ask_again, asks_at_a_gap, forget_answers, note_resend
 from .sequence import dates_transmissions, judge, responses_of
 from .state import (
+    BY_UNKNOWN,
     EVENT_RESTART,
     EVENT_REWIND,
     MAX_EVENTS,
@@ -93,6 +99,15 @@ def _note_id(flow: Any, verdict: Int, ip_id: Int, overtaken: bool) -> None:
         flow.last_id = ip_id
 
 
+@inlined
+def _transmission(udp_sport: Int, bth_flags: Int) -> Int:
+    """What tells two transmissions of one PSN of an MRC flow apart: its RTX bit and path.
+
+    Bit 0 is the RTX bit; a retransmission takes another entropy value (MRC 1.0, NACK).
+    """
+    return ((udp_sport << 1) & 0xFFFF) | (1 if bth_flags & RTX else 0)
+
+
 @subkernel
 def walk(
     state: Any,
@@ -127,18 +142,26 @@ def walk(
         wire_bytes = np.int64(table.wire_bytes[i])
         payload = np.int64(table.payload_bytes[i])
         flow.udp_sport = table.udp_sport[i]
+        is_mrc = TRANSPORT_OF[opcode] == MRC
+        if is_mrc:
+            flow.ipv6 = 1  # its identifications, if any, count for nothing
+            if bits & MARKS_RESENDS:
+                ip_id = _transmission(np.int64(flow.udp_sport), np.int64(table.bth_flags[i]))
         if bits & SEQUENCED and not bits & ACKNOWLEDGE:
             which = RESPONSES if bits & RESPONSE_DATA else REQUESTS
             if not flow.has_transport:
                 flow.has_transport = 1
-                flow.transport = opcode >> 5
+                flow.transport = TRANSPORT_OF[opcode]
             verdict = judge(
                 state, histograms, densities, f, which, psn, bits,
                 np.int64(table.dma_length[i]), ip_id, hop_limit, payload, tap, time,
             )  # fmt: skip
             overtaken = dates_transmissions(flow) and id_distance(ip_id, np.int64(flow.last_id)) < 0
             if which == REQUESTS:
-                if verdict == RETRANSMITTED or verdict == RECOVERED:
+                if is_mrc and (verdict == RETRANSMITTED or verdict == RECOVERED):
+                    # One packet is sent again, not all behind it; measures/mrc.py has the trigger.
+                    flow.retransmitted_by[BY_UNKNOWN] += 1
+                elif verdict == RETRANSMITTED or verdict == RECOVERED:
                     implied = False
                     if bits & READ_REQUEST:
                         implied = asks_at_a_gap(state, f, flow, psn, time)
@@ -165,7 +188,10 @@ def walk(
             if verdict == RESTARTED:
                 _record(state, EVENT_RESTART, f, time, table.frame_number[i], tap, psn, 0)
         else:
-            verdict = judge_unordered(state, flow, psn, opcode, ip_id, hop_limit, tap)
+            identity = psn
+            if is_mrc and opcode != MRC_ACK:  # answers repeat PSNs, see `acknowledging`
+                identity = psn ^ np.int64(table.aeth[i])
+            verdict = judge_unordered(state, flow, identity, opcode, ip_id, hop_limit, tap)
             if bits & ACKNOWLEDGE and verdict == NOT_SEQUENCED:  # a NAK mirrored twice is one
                 aeth = np.int64(table.aeth[i])
                 event = hear_answer(state, histograms, f, bits, aeth, psn, time)
@@ -194,5 +220,5 @@ def walk(
         elif opcode == _CNP_OPCODE:
             flow.cnps += 1
         if not flow.has_transport and (opcode != _CNP_OPCODE or flow.packets == 1):
-            flow.transport = opcode >> 5
+            flow.transport = TRANSPORT_OF[opcode]
     return len(flow_of_row)

@@ -118,5 +118,5 @@ def test_unreliable_connections_send_nothing_again(same):
 
 
 def test_flows_of_unknown_opcodes_and_of_cnps_name_their_transport():
-    tracker, _ = verdicts([{"opcode": 0xC6, "psn": 1}, {"opcode": CNP, "psn": 0, "dest_qp": 0x21}])
+    tracker, _ = verdicts([{"opcode": 0xC0, "psn": 1}, {"opcode": CNP, "psn": 0, "dest_qp": 0x21}])
     assert tracker.flows["transport"].tolist() == [6, 4]
