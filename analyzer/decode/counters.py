@@ -89,15 +89,20 @@ class DecodeCounters:
 
     def set_rates(self, rates: NDArray[np.int64]) -> None:
         """Make room for len(rates) taps and note their link rates (bit/s, 0 unknown)."""
+        self.make_room(len(rates))
+        self._arrays = self._arrays._replace(rates=rates)
+
+    def make_room(self, taps: int) -> None:
+        """Count so many taps from now on."""
         a = self._arrays
-        more = len(rates) - len(a.rates)
+        more = taps - len(a.outcomes)
         if more > 0:
-            a = a._replace(
+            self._arrays = a._replace(
                 outcomes=np.pad(a.outcomes, ((0, more), (0, 0))),
                 notes=np.pad(a.notes, ((0, more), (0, 0))),
                 pause=np.pad(a.pause, ((0, more), (0, 0), (0, 0))),
+                rates=np.pad(a.rates, (0, more)),
             )
-        self._arrays = a._replace(rates=rates)
 
     def _outcome(self, kind: int, tap: int | None) -> int:
         column = self._arrays.outcomes[:, kind]
@@ -108,9 +113,21 @@ class DecodeCounters:
         return int(column.sum() if tap is None else column[tap])
 
     def frames(self, tap: int | None = None) -> int:
-        """All frames, of one tap or of all."""
+        """All frames, of one tap or of all: those in a mirror's frames count at their own tap."""
         a = self._arrays.outcomes
-        return int(a.sum() if tap is None else a[tap].sum())
+        return int(a.sum() - self.inner_frames() if tap is None else a[tap].sum())
+
+    def carriers(self, tap: int | None = None) -> int:
+        """Frames of mirrors, which hold the frames of other taps."""
+        return self._outcome(outcomes.CARRIER, tap)
+
+    def inner_frames(self) -> int:
+        """Frames found in those of mirrors."""
+        return self._note(outcomes.INNER_FRAMES, None)
+
+    def encapsulated(self) -> int:
+        """Frames with mirrors or tunnels around what they carry."""
+        return self._note(outcomes.ENCAPSULATED, None)
 
     def roce_packets(self, tap: int | None = None) -> int:
         """Frames that became rows of the packet table."""
@@ -161,6 +178,10 @@ class DecodeCounters:
         """UD rows to queue pair 1."""
         return self._note(outcomes.GENERAL_SERVICES, tap)
 
+    def mrc_packets(self, tap: int | None = None) -> int:
+        """Rows with an opcode of MRC."""
+        return self._note(outcomes.MRC_PACKETS, tap)
+
     def icrc(self, tap: int | None = None) -> dict[str, int]:
         """Rows by ICRC state: `unchecked`, `ok`, `bad`, `truncated`."""
         kinds = {
@@ -178,11 +199,12 @@ class DecodeCounters:
     def contents(self) -> list[tuple[str, int]]:
         """What the frames are, by name, most frequent first: [("ARP", 3), ("UDP port 4789", 1)].
 
-        Counts add up to `frames()`.
+        Counts add up to `frames()`, with the frames in a mirror's frames in place of those.
         """
         a = self._arrays
         found = [("RoCE", self.roce_packets()), ("pause (PFC, 802.3x)", self.pause_frames())]
         found.append(("later IP fragment", self.later_fragments()))
+        found.append(("Ultra Ethernet", self._outcome(outcomes.UET, None)))
         for value in np.flatnonzero(a.ethertypes):
             name = ETHERTYPE_NAMES.get(int(value), f"EtherType 0x{int(value):04x}")
             found.append((name, int(a.ethertypes[value])))

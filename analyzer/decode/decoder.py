@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,10 @@ from ..packets import PacketTable
 from .cm import CmMessage, cm_messages
 from .columns import ColumnPool, table_of
 from .counters import DecodeCounters
-from .rows import decode_rows
+from .mrc import MRC_UDP_PORT, mrc_rows
+from .rows import ONLY_MRC, decode_rows
+from .srv6 import SegmentLists
+from .unwrapper import Unwrapper
 
 ROCE_UDP_PORT = 4791
 
@@ -21,9 +25,11 @@ ROCE_UDP_PORT = 4791
 class Decoder:
     """Decodes batches of frames, one after the other, from one thread at a time.
 
-    udp_ports: UDP destination ports that carry RoCE. check_icrc: verify the
-    ICRC of packets that are captured in full (fills `icrc_state`).
+    udp_ports: UDP destination ports that carry RoCE; on MRC_UDP_PORT, unless it is among them,
+    only what looks like MRC does. trimmed_dscps: DSCPs that mark trimmed MRC packets.
+    check_icrc: verify the ICRC of packets captured in full (fills `icrc_state`).
     link_bits_per_second: rate for the pause times of taps that do not state theirs.
+    segments: where segment lists of SRv6 get their numbers.
     """
 
     def __init__(
@@ -32,19 +38,30 @@ class Decoder:
         taps: Taps,
         *,
         udp_ports: Sequence[int] = (ROCE_UDP_PORT,),
+        trimmed_dscps: Sequence[int] = (),
         check_icrc: bool = False,
         link_bits_per_second: int | None = None,
+        segments: SegmentLists | None = None,
     ) -> None:
         self._endpoints = endpoints
         self._taps = taps
         self._roce_ports = np.zeros(65536, np.uint8)
+        self._roce_ports[MRC_UDP_PORT] = ONLY_MRC
         for port in udp_ports:
             if not 0 < port < 65536:
                 raise UsageError(f"{port} is not a UDP port, give a number from 1 to 65535")
             self._roce_ports[port] = 1
+        self._trimmed_dscp = np.zeros(64, np.uint8)
+        for dscp in trimmed_dscps:
+            if not 0 <= dscp < 64:
+                raise UsageError(f"{dscp} is not a DSCP, give a number from 0 to 63")
+            self._trimmed_dscp[dscp] = 1
         self._check_icrc = check_icrc
         self._default_rate = link_bits_per_second or 0
         self._pool = ColumnPool()
+        self._unwrapper = Unwrapper(taps, self._roce_ports)
+        self._encapsulated = False
+        self.segments = segments or SegmentLists()
         self._cm: list[CmMessage] = []
         self.counters = DecodeCounters()
 
@@ -55,18 +72,55 @@ class Decoder:
         all views of its columns are gone: keep the table as long as you like,
         also in another thread, but take no raw pointers from it.
         """
-        rates = [tap.speed_bits_per_second or self._default_rate for tap in self._taps.items]
-        if len(frames) and int(frames.tap.max()) >= len(rates):
+        if len(frames) and int(frames.tap.max()) >= len(self._taps):
             raise ValueError("a frame names a tap that is not registered")
-        self.counters.set_rates(np.array(rates, np.int64))
         data = frames.data.view()
         data.flags.writeable = False  # one type, hence one compiled kernel, for every source
+        frames = replace(frames, data=data)
+        general_services = self.counters.general_services_packets()
+        mrc_packets = self.counters.mrc_packets()
+        tables, done = [], 0
+        # Batches resemble each other: after one with mirrors, do not search for the first again.
+        if not self._encapsulated:
+            table, done = self._rows(frames, look_inside=True)
+            tables.append(table)
+        if done < len(frames):
+            tables += self._unwrapped(frames, done)
+        tables = [table for table in tables if len(table)] or tables[:1]
+        table = tables[0] if len(tables) == 1 else PacketTable.concatenate(tables)
+        if self.counters.general_services_packets() > general_services:
+            self._cm += cm_messages(table, frames.data, frames.base_offset)
+        if self.counters.mrc_packets() > mrc_packets:
+            mrc = mrc_rows(table, frames.data, frames.base_offset, self._trimmed_dscp)
+            table = replace(table, mrc=mrc)
+        return table
+
+    def _unwrapped(self, frames: FrameBatch, first: int) -> list[PacketTable]:
+        """The rows of the frames from `first` on, those inside of mirrors and tunnels too."""
+        tables = []
+        encapsulated = self.counters.encapsulated()
+        for batch, inner in self._unwrapper.batches(frames, first, self.counters):
+            table, _ = self._rows(batch, look_inside=False)
+            position = table.frame_number.copy()
+            table.frame_number[:] = frames.first_frame_number + inner.source[position]
+            table.vlan[:] |= inner.vlan[position]
+            if len(table) and inner.outer_ipv6.max() >= 0:
+                end = inner.offset[position] + inner.captured[position]
+                outer = inner.outer_ipv6[position]
+                table.path_evidence[:] = self.segments.numbers(frames.data, outer, end)
+            tables.append(table)
+        self._encapsulated = self.counters.encapsulated() > encapsulated
+        return tables
+
+    def _rows(self, frames: FrameBatch, look_inside: bool) -> tuple[PacketTable, int]:
+        """The rows of a batch, and the frame before which they end: it may be encapsulated."""
+        rates = [tap.speed_bits_per_second or self._default_rate for tap in self._taps.items]
+        self.counters.set_rates(np.array(rates, np.int64))
         columns = self._pool.take(len(frames))
         done = rows = 0
-        general_services = self.counters.general_services_packets()
         while True:
-            done, rows = decode_rows(
-                data,
+            done, rows, wrapped = decode_rows(
+                frames.data,
                 frames.offset,
                 frames.captured,
                 frames.wire,
@@ -79,17 +133,14 @@ class Decoder:
                 frames.base_offset,
                 self._roce_ports,
                 self._check_icrc,
+                look_inside,
                 columns,
                 self._endpoints.arrays,
                 self.counters.arrays,
             )
-            if done == len(frames):
-                break
+            if wrapped or done == len(frames):
+                return table_of(columns, rows), done
             self._endpoints.grow()
-        table = table_of(columns, rows)
-        if self.counters.general_services_packets() > general_services:
-            self._cm += cm_messages(table, frames.data, frames.base_offset)
-        return table
 
     def take_cm_messages(self) -> list[CmMessage]:
         """Connection management messages of the batches since the last call, in their order."""

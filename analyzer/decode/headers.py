@@ -26,6 +26,8 @@ ETHERTYPE_IPV4 = 0x0800
 ETHERTYPE_IPV6 = 0x86DD
 ETHERTYPE_ROCE_V1 = 0x8915
 ETHERTYPE_MAC_CONTROL = 0x8808
+ETHERTYPE_MPLS, ETHERTYPE_MPLS_UPSTREAM = 0x8847, 0x8848
+ETHERTYPE_TIMESTAMP = 0xD28B  # Arista's, between the addresses and the frame's own EtherType
 ETHERTYPE_VLAN = 0x8100
 ETHERTYPE_QINQ = 0x88A8
 ETHERTYPE_QINQ_OLD = 0x9100  # before 802.1ad, still found on switches
@@ -33,11 +35,28 @@ MAX_VLAN_TAGS = 4
 
 PROTOCOL_UDP = 17
 PROTOCOL_IB = 0x1B
+PROTOCOL_IPV4, PROTOCOL_IPV6, PROTOCOL_GRE = 4, 41, 47
+PROTOCOL_MPLS, PROTOCOL_ETHERNET = 137, 143  # RFC 4023, RFC 8986
+UDP_BYTES = 8
+VXLAN_PORT, GENEVE_PORT, SFLOW_PORT, UET_PORT = 4789, 6081, 6343, 4793
 HOP_BY_HOP, ROUTING, FRAGMENT, DESTINATION_OPTIONS = 0, 43, 44, 60
 MAX_EXTENSION_HEADERS = 8
 
 # Fragment states.
 WHOLE, FIRST, LATER = 0, 1, 2
+
+
+@inlined
+def may_carry_frames(ethertype: Int, protocol: Int, port: Int) -> bool:
+    """Whether a frame that is not RoCE is worth a walk through encapsulations.
+
+    Its EtherType, its IP protocol (0 without) and its UDP destination port (0 without).
+    """
+    return bool(
+        protocol in (PROTOCOL_GRE, PROTOCOL_IPV4, PROTOCOL_IPV6, PROTOCOL_MPLS, PROTOCOL_ETHERNET)
+        or port in (VXLAN_PORT, GENEVE_PORT, SFLOW_PORT, UET_PORT)
+        or ethertype in (ETHERTYPE_MPLS, ETHERTYPE_MPLS_UPSTREAM, ETHERTYPE_TIMESTAMP)
+    )
 
 
 @inlined

@@ -24,7 +24,17 @@ TRUNCATED_BTH = 11
 BAD_VLAN = 12
 BAD_IP_HEADER = 13
 BAD_LENGTH = 14
-N_OUTCOMES = 15
+TRUNCATED_TUNNEL = 15
+BAD_GRE = 16
+BAD_ERSPAN = 17
+BAD_GENEVE = 18
+BAD_MPLS = 19
+BAD_TIMESTAMP = 20
+BAD_SFLOW = 21
+TOO_DEEP = 22
+CARRIER = 23  # a mirror's frame, replaced by what it carries
+UET = 24
+N_OUTCOMES = 25
 
 UNDECODABLE: Final = {
     UNKNOWN_LINK_TYPE: "unknown link type",
@@ -36,6 +46,14 @@ UNDECODABLE: Final = {
     BAD_VLAN: "more than four VLAN tags",
     BAD_IP_HEADER: "bad IP header",
     BAD_LENGTH: "IP or UDP length too short for a BTH",
+    TRUNCATED_TUNNEL: "truncated in a header around the mirrored frame",
+    BAD_GRE: "GRE with source routes",
+    BAD_ERSPAN: "bad ERSPAN header",
+    BAD_GENEVE: "Geneve options longer than the packet",
+    BAD_MPLS: "bad MPLS stack",
+    BAD_TIMESTAMP: "timestamp header of an unknown kind",
+    BAD_SFLOW: "sFlow lengths that contradict each other",
+    TOO_DEEP: "more than eight encapsulations",
 }
 """Outcomes that mean: could not be read, and why."""
 
@@ -51,4 +69,7 @@ UNKNOWN_OPCODES = 7
 SNAPPED_HEADERS = 8
 ROCE_V1_PACKETS = 9
 GENERAL_SERVICES = 10  # UD packets to queue pair 1: management datagrams
-N_NOTES = 11
+MRC_PACKETS = 11  # rows with an opcode of MRC
+ENCAPSULATED = 12  # frames with mirrors or tunnels around what they carry
+INNER_FRAMES = 13  # frames found in the mirrored ones, counted at the tap of those
+N_NOTES = 14

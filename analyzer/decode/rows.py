@@ -6,7 +6,7 @@ import numpy as np
 
 from ..endpoints import IPV4_MAPPED, EndpointArrays, has_room, intern
 from ..kernel import Int, inlined, kernel
-from ..opcodes import KNOWN, OPCODE_CLASS
+from ..opcodes import KNOWN, MRC, OPCODE_CLASS, REQUEST, TRANSPORT_OF
 from ..packets import (
     FIRST_FRAGMENT,
     HAS_AETH,
@@ -21,6 +21,7 @@ from ..packets import (
     LENGTH_MISMATCH,
     ROCE_V1,
     SNAPPED,
+    TS,
     U8,
     U16,
     U32,
@@ -37,16 +38,20 @@ from .headers import (
     LATER,
     PROTOCOL_IB,
     PROTOCOL_UDP,
+    UDP_BYTES,
     ipv4,
     ipv6,
     link_layer,
+    may_carry_frames,
 )
 from .icrc import SCRATCH_BYTES, icrc
-from .layout import BTH_BYTES, ICRC_BYTES, LAYOUT
+from .layout import BTH_BYTES, ICRC_BYTES, LAYOUT, LAYOUT_SHIFT_OF_TSETH
 from .load import be16, be32, be64, byte
+from .mrc import looks_like_mrc
 from .pause import pause_frame
 
-UDP_BYTES = 8
+ONLY_MRC = 2
+"""Value of `roce_ports` for ports on which a datagram must look like MRC's to count."""
 UD_SEND_ONLY, UD_SEND_ONLY_IMM = 0x64, 0x65
 GENERAL_SERVICES_QP = 1
 _SMALLEST_ETHERTYPE = 0x0600  # below, the field is an 802.3 length
@@ -102,6 +107,14 @@ def _icrc_state(
     return ICRC_BAD
 
 
+@inlined
+def _stop_at(frame: Int, row: Int, tags: Int, tap: np.uint64, note: I64) -> tuple[Int, Int, bool]:
+    """End before this frame, with nothing counted of it."""
+    if tags > 0:
+        note[tap, outcomes.VLAN_TAGGED] -= 1
+    return frame, row, True
+
+
 @kernel
 def decode_rows(
     data: U8,
@@ -117,16 +130,18 @@ def decode_rows(
     base_offset: Int,
     roce_ports: U8,
     check_icrc: bool,
+    look_inside: bool,
     out: Columns,
     endpoints: EndpointArrays,
     counters: CounterArrays,
-) -> tuple[Int, Int]:
+) -> tuple[Int, Int, bool]:
     """Decode frames from `first_frame` on into rows from `first_row` on.
 
-    Gives (frames done, rows written). Stops early, before the frame it names,
-    when the endpoint table has no room for two more addresses; the caller grows
-    it and calls again. `out` has a row for every frame; every tap is a row of
-    the counters; roce_ports is uint8[65536].
+    Gives (frames done, rows written, False). Stops early, before the frame it names,
+    when the endpoint table has no room for two more addresses: the caller grows
+    it and calls again. With `look_inside` it also stops at a frame that may be
+    encapsulated and gives True at the end. `out` has a row for every frame; every tap is a row of
+    the counters; roce_ports is uint8[65536]: 1, or ONLY_MRC, for ports that carry RoCE.
     """
     row = first_row
     scratch = np.empty(SCRATCH_BYTES, np.uint8)
@@ -134,7 +149,7 @@ def decode_rows(
     note = counters.notes
     for i in range(first_frame, len(offset)):
         if not has_room(endpoints, 2):
-            return i, row
+            return i, row, False
         u = np.uint64(i)
         r = np.uint64(row)
         begin = offset[u]
@@ -154,6 +169,8 @@ def decode_rows(
         elif ethertype == ETHERTYPE_IPV6 or ethertype == ETHERTYPE_ROCE_V1:
             protocol, at, stop, fragment = ipv6(data, ip, end)
         else:
+            if look_inside and may_carry_frames(ethertype, 0, 0):
+                return _stop_at(i, row, tags, t, note)
             kind = outcomes.OTHER_ETHERTYPE
             if ethertype == ETHERTYPE_MAC_CONTROL:
                 kind = pause_frame(data, ip, end, time_ns[u], counters.pause[t], counters.rates[t])
@@ -187,6 +204,8 @@ def decode_rows(
             note[t, outcomes.ROCE_V1_PACKETS] += 1
         else:
             if protocol != PROTOCOL_UDP:
+                if look_inside and fragment != LATER and may_carry_frames(0, protocol, 0):
+                    return _stop_at(i, row, tags, t, note)
                 outcome[t, outcomes.OTHER_PROTOCOL] += 1
                 counters.protocols[protocol] += 1
                 continue
@@ -198,7 +217,10 @@ def decode_rows(
                 continue
             sport = be16(data, at)
             dport = be16(data, at + 2)
-            if roce_ports[np.uint64(dport)] == 0:
+            port = roce_ports[np.uint64(dport)]
+            if port == 0 or (port == ONLY_MRC and not looks_like_mrc(data, at, end)):
+                if look_inside and may_carry_frames(0, 0, dport):
+                    return _stop_at(i, row, tags, t, note)
                 outcome[t, outcomes.OTHER_UDP_PORT] += 1
                 counters.udp_ports[np.uint64(dport)] += 1
                 continue
@@ -239,6 +261,10 @@ def decode_rows(
             note[t, outcomes.GENERAL_SERVICES] += 1
 
         layout = np.int64(LAYOUT[opcode])
+        if TRANSPORT_OF[opcode] == MRC:
+            note[t, outcomes.MRC_PACKETS] += 1
+            if OPCODE_CLASS[opcode] & REQUEST and word8 & (TS << 8):
+                layout += LAYOUT_SHIFT_OF_TSETH
         header_end = bth + (layout & 0xFF)
         # A header counts when it is captured and inside the packet: padding of a
         # short Ethernet frame must not be taken for one.
@@ -304,4 +330,4 @@ def decode_rows(
         out.path_evidence[r] = 0
         out.icrc_state[r] = state
         row += 1
-    return len(offset), row
+    return len(offset), row, False

@@ -1,0 +1,175 @@
+"""Mirror sessions: each one that a capture holds becomes a tap of its own.
+
+Kernels look sessions up; a new one makes them stop, so that Python registers a
+tap for it. There are at most MAX_SESSIONS for each capture, whatever packets
+claim: all further ones share one tap.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..endpoints import IPV4_MAPPED
+from ..frames import LINKTYPE_ETHERNET, Tap, Taps
+from ..kernel import Int, inlined, subkernel
+from ..packets import I64
+
+MAX_SESSIONS = 256
+"""Tables of taps against taps grow with the square of this."""
+_SLOTS = 4 * MAX_SESSIONS
+
+# What makes a session. The weak kinds are tunnels as often as mirrors: they name
+# the tap only where no mirror lies inside them or around them.
+ERSPAN_1, ERSPAN_2, ERSPAN_3, GRE_MIRROR, SFLOW = 1, 2, 3, 4, 5
+GRE_TUNNEL, VXLAN, GENEVE = 6, 7, 8
+FIRST_WEAK = GRE_TUNNEL
+
+# Bits of a session's description: kind << 56 | direction << 48 | tap of the carrier << 32 | id.
+KIND_SHIFT, DIRECTION_SHIFT, TAP_SHIFT = 56, 48, 32
+NO_DIRECTION, INGRESS, EGRESS = 0, 1, 2
+WITH_KEY = 1
+"""In place of a direction: the GRE header has a key."""
+
+
+class SessionArrays(NamedTuple):
+    """The known sessions as kernels see them: open addressing with linear probing."""
+
+    slots: NDArray[np.int16]
+    """int16[_SLOTS]: number of a session, -1 when free."""
+    keys: I64
+    """int64[MAX_SESSIONS, 3]: source address (two halves) and description."""
+    taps: NDArray[np.uint16]
+    """uint16[MAX_SESSIONS + 1]: tap of each session; the last one of all others."""
+    state: I64
+    """int64[5]: sessions in use, 1 when the tap of all others exists, the key that is new."""
+
+
+USED, HAS_OTHER, PENDING = 0, 1, 2
+
+
+@inlined
+def _slot(high: Int, low: Int, what: Int) -> np.uint64:
+    h = (np.uint64(low) ^ (np.uint64(what) << np.uint64(7))) * np.uint64(0x9E3779B97F4A7C15)
+    h = (h ^ (h >> np.uint64(32)) ^ np.uint64(high)) * np.uint64(0xD6E8FEB86659FD93)
+    return np.uint64((h ^ (h >> np.uint64(32))) & np.uint64(_SLOTS - 1))
+
+
+@subkernel
+def session_tap(high: Int, low: Int, what: Int, arrays: SessionArrays) -> Int:
+    """The tap of a session (int64 key), -1 when Python has to register one: `state` names it.
+
+    At most a quarter of the slots is in use, so probing ends.
+    """
+    slot = _slot(high, low, what)
+    while True:
+        n = np.int64(arrays.slots[slot])
+        if n < 0:
+            break
+        if arrays.keys[n, 2] == what and arrays.keys[n, 1] == low and arrays.keys[n, 0] == high:
+            return np.int64(arrays.taps[n])
+        slot = (slot + np.uint64(1)) & np.uint64(_SLOTS - 1)
+    if arrays.state[USED] == MAX_SESSIONS and arrays.state[HAS_OTHER] != 0:
+        return np.int64(arrays.taps[MAX_SESSIONS])
+    arrays.state[PENDING] = high
+    arrays.state[PENDING + 1] = low
+    arrays.state[PENDING + 2] = what
+    return np.int64(-1)
+
+
+@subkernel
+def _add(tap: Int, arrays: SessionArrays) -> None:
+    """Give the pending session this tap; when there are too many, give it to all others."""
+    n = arrays.state[USED]
+    if n == MAX_SESSIONS:
+        arrays.taps[MAX_SESSIONS] = tap
+        arrays.state[HAS_OTHER] = 1
+        return
+    slot = _slot(arrays.state[PENDING], arrays.state[PENDING + 1], arrays.state[PENDING + 2])
+    while arrays.slots[slot] >= 0:
+        slot = (slot + np.uint64(1)) & np.uint64(_SLOTS - 1)
+    arrays.slots[slot] = n
+    for k in range(3):
+        arrays.keys[n, k] = arrays.state[PENDING + k]
+    arrays.taps[n] = tap
+    arrays.state[USED] = n + 1
+
+
+class Sessions:
+    """The sessions of one capture and the taps made for them."""
+
+    def __init__(self, taps: Taps) -> None:
+        self._taps = taps
+        self.arrays = SessionArrays(
+            np.full(_SLOTS, -1, np.int16),
+            np.zeros((MAX_SESSIONS, 3), np.int64),
+            np.zeros(MAX_SESSIONS + 1, np.uint16),
+            np.zeros(5, np.int64),
+        )
+
+    def __len__(self) -> int:
+        return int(self.arrays.state[USED])
+
+    @property
+    def overflowed(self) -> bool:
+        """More sessions were seen than get taps of their own."""
+        return bool(self.arrays.state[HAS_OTHER])
+
+    @property
+    def pending(self) -> bool:
+        """A kernel has stopped at a session that has no tap yet."""
+        return bool(self.arrays.state[PENDING + 2])
+
+    def add_pending(self) -> None:
+        """Register a tap for the session that made a kernel stop."""
+        high, low, what = (int(v) for v in self.arrays.state[PENDING : PENDING + 3])
+        carrier = self._taps[what >> TAP_SHIFT & 0xFFFF].name
+        name = (
+            f"further mirror sessions in {carrier}"
+            if len(self) == MAX_SESSIONS
+            else session_name(high & (1 << 64) - 1, low & (1 << 64) - 1, what)
+        )
+        name = self._unused(name, carrier)
+        _add(self._taps.add(Tap(name, LINKTYPE_ETHERNET)), self.arrays)
+        self.arrays.state[PENDING + 2] = 0
+
+    def _unused(self, name: str, carrier: str) -> str:
+        """Two captures may hold the same session: what they saw stays apart."""
+        taken = {tap.name for tap in self._taps.items}
+        return f"{name} in {carrier}" if name in taken else name
+
+
+_NAMES: Final = {
+    ERSPAN_1: "erspan",
+    ERSPAN_2: "erspan",
+    ERSPAN_3: "erspan",
+    GRE_MIRROR: "gre",
+    GRE_TUNNEL: "gre",
+    SFLOW: "sflow",
+    VXLAN: "vxlan",
+    GENEVE: "geneve",
+}
+
+
+def session_name(high: int, low: int, what: int) -> str:
+    """`erspan 12 ingress from 10.1.1.1`: how the tap of a session is called."""
+    kind, direction, number = what >> KIND_SHIFT, what >> DIRECTION_SHIFT & 0xFF, what & 0xFFFF_FFFF
+    words = [_NAMES[kind]]
+    if kind in (GRE_MIRROR, GRE_TUNNEL):
+        words += [f"key {number}"] if direction == WITH_KEY else []
+    elif kind == SFLOW:
+        words += [f"interface {number}"]
+    elif kind != ERSPAN_1:
+        words += [str(number)]
+    if kind in (ERSPAN_3, SFLOW) and direction:
+        words += ["egress" if direction == EGRESS else "ingress"]
+    return " ".join([*words, "from", _address(high, low)])
+
+
+def _address(high: int, low: int) -> str:
+    if high == 0 and low & ~0xFFFF_FFFF == IPV4_MAPPED:
+        return str(IPv4Address(low & 0xFFFF_FFFF))
+    return str(IPv6Address(high << 64 | low))

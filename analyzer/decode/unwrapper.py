@@ -1,0 +1,75 @@
+"""Batches of encapsulated frames turned into batches of the frames inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..frames import FrameBatch, Taps
+from ..packets import U8
+from .counters import DecodeCounters
+from .encapsulation import Inner, part_of, room_for, unwrap_frames
+from .sessions import Sessions
+
+_ROWS = 1 << 16
+"""Room for the inner frames of one pass; a datagram of sFlow may hold several."""
+
+
+class Unwrapper:
+    """Looks into mirrors and tunnels for one decoder, and registers the taps it finds."""
+
+    def __init__(self, taps: Taps, roce_ports: U8) -> None:
+        self._taps = taps
+        self._roce_ports = roce_ports
+        self.sessions = Sessions(taps)
+
+    def batches(
+        self, frames: FrameBatch, first: int, counters: DecodeCounters
+    ) -> Iterator[tuple[FrameBatch, Inner]]:
+        """Frames from `first` on in order, encapsulated ones replaced by what they carry.
+
+        `first_frame_number` of a batch is 0: its rows name positions in `Inner`, whose
+        `source` is the frame each came in, counted from the first of `frames`.
+        """
+        done = first
+        while done < len(frames):
+            room = room_for(max(_ROWS, len(frames)))
+            filled = 0
+            while done < len(frames):
+                self._count_all_taps(counters)
+                done, rows = unwrap_frames(
+                    frames.data,
+                    frames.offset,
+                    frames.captured,
+                    frames.wire,
+                    frames.time_ns,
+                    frames.tap,
+                    frames.link_type,
+                    done,
+                    self._roce_ports,
+                    self.sessions.arrays,
+                    counters.arrays,
+                    part_of(room, filled, len(room.offset)),
+                )
+                filled += rows
+                if done == len(frames) or not self.sessions.pending:
+                    break
+                self.sessions.add_pending()
+            self._count_all_taps(counters)
+            inner = part_of(room, 0, filled)
+            yield (
+                replace(
+                    frames,
+                    offset=inner.offset,
+                    captured=inner.captured,
+                    wire=inner.wire,
+                    time_ns=inner.time_ns,
+                    tap=inner.tap,
+                    link_type=inner.link_type,
+                    first_frame_number=0,
+                ),
+                inner,
+            )
+
+    def _count_all_taps(self, counters: DecodeCounters) -> None:
+        counters.make_room(len(self._taps))
