@@ -10,20 +10,22 @@ it serves ACKs like any other packet, and pulls a data packet whenever it is fre
 
 **Two classes.** ACKs (and trimmed packets) strictly before data, without preemption.
 
-**Ties.** At one node and instant: first the links that become free there start their next
-packet from what was queued before, in the order of their numbers (departures before arrivals), then
-arrivals are handled in the order of the arriving links' numbers. A packet that arrives at an
-idle link starts at once, so the second of two simultaneous arrivals waits even if it is an ACK.
-A link that becomes free at t counts as idle for an arrival at t.
+**Ties.** At one node and instant: first messages are released, then the links that are free
+start their next packet from what was queued before (departures before arrivals; ports of a host in
+their order), then arrivals are handled in the order of the arriving links' numbers. After
+every arrival the links are served again, so a packet that arrives at an idle link starts at
+once, and the second of two simultaneous arrivals waits even if it is an ACK. A link that
+becomes free at t counts as idle for an arrival at t.
 
-**Queue** of a link at an instant: the packets waiting and the one in service. Data is
-dropped (or trimmed) when the data queued with it, in bytes, would exceed the buffer; ACKs only when
-theirs would. ECN is decided when the service of a data packet starts, by the data queued
-then with itself (probability 0 at `ecn_low_bytes` to 1 at `ecn_high_bytes`, linear between).
+**Queue** of a link at an instant: the packets waiting and the one in service. A data packet that
+has to wait is dropped (or trimmed) when it, the data waiting and the packet in service exceed the
+buffer; an ACK when the ACKs waiting would. ECN is decided at switches when the service of a data
+packet starts, by the data waiting then with itself (probability 0 at `ecn_low_bytes` to 1 at
+`ecn_high_bytes`, linear between).
 
 **Hosts.** Messages of a flow (QP) are sent in order. The flows of a host with something to send
 take turns packet by packet (round robin; a flow joins at the end when its message is released).
-At the same instant releases come before the NIC pulls, after arrivals.
+A packet's label is asked for when its service starts (data) or when it is queued (ACKs).
 A receiver sends an ACK when a data packet has arrived and `ack_every` packets of its message are
 unacknowledged, or its message is complete; over the port that the packet came by. A
 message is complete when ACKs for all its packets are at the sender.

@@ -1,0 +1,146 @@
+"""What the event-driven driver keeps beside `RunState`: senders that learn, and links that fail."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..transport.congestion import Congestion
+from ..transport.parameters import Transport
+from ..transport.recovery import PACKET_COLUMNS, new_packets, new_senders
+from .model import ACK, AGAIN, Workload
+from .run_state import RunState
+from .wheel import Wheel
+
+PROBE = 1 << 60
+"""Flag of a packet key: a probe of an EV, or with ACK its answer."""
+
+# extra, per slot
+STAMP, ECHO, POSITION, DEAD = range(4)
+"""When the data packet left its host, the EV it carried, entries of the receiver's log when the
+ACK was made, 1 for a packet that its link lost."""
+
+# wires, per link
+OWNER, DOWN, LOSS = range(3)
+"""Host that the link leaves (-1: a switch), 1 if down, chance of loss in 2^-32."""
+
+# nics, per host
+BLOCKED, UP = range(2)
+"""Masks of ports: nothing could be sent when they were free; they have a link."""
+
+# changes: rows of (time, what, which, value), by time
+LINK_DOWN, LINK_UP, LINK_RATE, LINK_LOSS, ROUTES, PEER_PORTS = range(6)
+"""LINK_RATE: value is ps per byte, scaled by 2^20. ROUTES: which of the routing states holds.
+PEER_PORTS: everyone learns by which ports (mask) a host can be reached."""
+
+# control
+(
+    RECOVERY,
+    THRESHOLD,
+    RTO,
+    SELECTS,
+    CAN_LOSE,
+    EPOCH,
+    NEXT_CHANGE,
+    MARGIN,
+    PACE,
+    HEADER_SLACK,
+    KIND,
+) = range(11)
+"""Recovery and its parameters; hosts select EVs; packets can be lost; routing state in force; next
+of `changes`; free slots that one event needs at most; sending time of data over its service,
+in 2^-20 (1 << 20: line rate); unused; kind of congestion control."""
+CONTROL = 12
+
+# tally
+SENT_AGAIN, GIVEN_UP, TIMEOUTS, TRIMS_SEEN, PROBES_SENT, LOST_ON_LINKS, DUPLICATES, OUT_OF_ORDER = (
+    range(8)
+)
+DATA_SENT, DATA_RECEIVED, DATA_LOST = 8, 9, 10
+TALLY = 12
+
+
+class Feedback(NamedTuple):
+    """Arrays of a run with feedback; F flows, N packets, H hosts, L links."""
+
+    senders: NDArray[np.int64]
+    """int64[F, SENDER_COLUMNS] (transport/recovery.py)."""
+    packets: NDArray[np.int64]
+    """int64[N, PACKET_COLUMNS]"""
+    log: NDArray[np.int32]
+    """int32[N]: packets of each flow in the order in which they first arrived."""
+    got: NDArray[np.uint8]
+    """uint8[N]: 1 for packets that have arrived."""
+    extra: NDArray[np.int64]
+    """int64[slots, 4]"""
+    wires: NDArray[np.int64]
+    """int64[L, 3]"""
+    nics: NDArray[np.int64]
+    """int64[H, 2]"""
+    ports: NDArray[np.int64]
+    """int64[F, P]: data bytes each flow has sent over each port of its host."""
+    routes: NDArray[np.int32]
+    """int32[states, S, E]: like `FabricArrays.route`, one per routing state."""
+    target: NDArray[np.int32]
+    changes: NDArray[np.int64]
+    control: NDArray[np.int64]
+    tally: NDArray[np.int64]
+    window: NDArray[np.float64]
+    """Congestion control: rows and parameters of transport/congestion.py."""
+    window_params: NDArray[np.float64]
+    wheel: Wheel
+
+
+def new_feedback(
+    workload: Workload,
+    run: RunState,
+    target: NDArray[np.int32],
+    transport: Transport,
+    control_of_congestion: Congestion,
+    routes: NDArray[np.int32],
+    changes: NDArray[np.int64],
+    wheel: Wheel,
+    selects: bool,
+    can_lose: bool,
+    margin: int,
+) -> Feedback:
+    """The state before the first packet."""
+    total, flows = int(workload.packet_start[-1]), len(workload.src)
+    hosts, ports = run.access.shape
+    wires = np.zeros((len(run.links), 3), np.int64)
+    wires[:, OWNER] = -1
+    host = np.arange(hosts)
+    nics = np.zeros((hosts, 2), np.int64)
+    for port in range(ports):
+        there = run.access[:, port] >= 0
+        wires[run.access[there, port], OWNER] = host[there]
+        nics[there, UP] |= 1 << port
+    control = np.zeros(CONTROL, np.int64)
+    control[RECOVERY], control[THRESHOLD] = transport.recovery_code, transport.reordering_packets
+    control[RTO] = transport.rto_ps
+    control[SELECTS], control[CAN_LOSE], control[MARGIN] = selects, can_lose, margin
+    control[PACE] = round((1 << 20) / transport.rate_share)
+    control[KIND] = control_of_congestion.kind
+    return Feedback(
+        senders=new_senders(workload),
+        packets=new_packets(total),
+        log=np.zeros(total, np.int32),
+        got=np.zeros(total, np.uint8),
+        extra=np.zeros((len(run.slots), 4), np.int64),
+        wires=wires,
+        nics=nics,
+        ports=np.zeros((flows, ports), np.int64),
+        routes=routes,
+        target=target,
+        changes=changes,
+        control=control,
+        tally=np.zeros(TALLY, np.int64),
+        window=control_of_congestion.rows,
+        window_params=control_of_congestion.params,
+        wheel=wheel,
+    )
+
+
+__all__ = ["ACK", "AGAIN", "PACKET_COLUMNS", "Feedback", "new_feedback"]

@@ -1,0 +1,273 @@
+"""Everything that changes while a driver runs, in a few arrays: links, packets in flight, hosts,
+flows, messages. Columns are constants of this file; rows of links and packets fit cache lines."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import FabricArrays, ports_in_turn
+from .model import LINK_COLUMNS, NEVER, Model, Workload
+from .rules import Rules
+
+# links: the shared columns of `LinkColumn`, then
+FREE, WAITING_DATA, WAITING_ACKS, WAITING_PACKETS, SERVED, CARRIED = range(6)
+WIRE_HEAD, WIRE_TAIL, HEAD_TIME = 6, 7, 8
+"""Packets on their way along the link, and when the first of them arrives (NEVER: none)."""
+DATA_HEAD, DATA_TAIL, ACK_HEAD, ACK_TAIL = 9, 10, 11, 12
+"""Packets that wait for the link, by class; -1 for none."""
+RATE, DELAY, LAYER = 13, 14, 15
+
+# stats, per link
+PACKETS, MAX_PACKETS, MAX_BYTES, DROPS, TRIMS, MARKS = range(6)
+STAT_COLUMNS = 6
+
+# slots: one row per packet in flight, from its sending to its arrival
+TIME, KEY, META, NEXT = range(4)
+"""TIME: of arrival, on a wire. META: destination host << 32 | label. NEXT: packets that an ACK
+acknowledges << 48 | bytes << 32 | next slot (0xFFFFFFFF for none)."""
+NO_SLOT = 0xFFFFFFFF
+
+# hosts
+PENDING, NOW = range(2)
+"""First message not yet released, by time; latest release or arrival that was handled."""
+
+# rings: flows that have something to send and may take turns on a port
+RING_HEAD, RING_TAIL = range(2)
+
+# flows
+CURSOR, END, RING, RING_NEXT, IN_RING, SRC, DST = range(7)
+
+# messages
+(
+    SIZE,
+    PACKET_BYTES,
+    LAST_BYTES,
+    RELEASE,
+    PENDING_NEXT,
+    READY,
+    SENT,
+    RECEIVED,
+    UNACKED,
+    ACKED,
+    FLOW,
+    STARTED_PS,
+    RECEIVED_PS,
+    COMPLETED_PS,
+    FIRST_NUMBER,
+) = range(15)
+MESSAGE_COLUMNS = 16
+
+# counts
+HOPS, NO_ROUTE_COUNT, FREE_SLOT, FREE_SLOTS, IN_FLIGHT, CLOCK, COMPLETED = range(7)
+COUNTS = 8
+
+# settings
+ACK_BYTES, GAP_BYTES, ACK_EVERY, BUFFER, TRIM_BYTES, ECN_LOW, ECN_HIGH, SEED = range(8)
+WINDOW_PS, NEW_PER_WINDOW, READS_QUEUES, HISTOGRAM_BINS, KEEP_ARRIVALS, ANY_PORT = range(8, 14)
+SETTINGS = 14
+
+_BINS = 2048
+
+
+class RunState(NamedTuple):
+    """Arrays of a run. int64 unless the fabric's own; columns as above."""
+
+    links: NDArray[np.int64]
+    stats: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    hosts: NDArray[np.int64]
+    rings: NDArray[np.int64]
+    flows: NDArray[np.int64]
+    messages: NDArray[np.int64]
+    next_start: NDArray[np.int64]
+    """int64[2M + 1]: successors of message m at its sender from 2m, at its receiver from 2m+1."""
+    next_message: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    settings: NDArray[np.int64]
+    histogram: NDArray[np.int64]
+    arrived_ps: NDArray[np.int64]
+    arrived_flags: NDArray[np.uint8]
+    tree: NDArray[np.int64]
+    """Scratch of the merge."""
+    route: NDArray[np.int32]
+    group_start: NDArray[np.int64]
+    members: NDArray[np.int32]
+    host_edge: NDArray[np.int32]
+    host_switch: NDArray[np.int32]
+    access: NDArray[np.int32]
+    exits: NDArray[np.int32]
+    return_link: NDArray[np.int32]
+    in_start: NDArray[np.int64]
+    in_links: NDArray[np.int32]
+    out_start: NDArray[np.int64]
+    out_links: NDArray[np.int32]
+
+
+def new_run(
+    workload: Workload,
+    arrays: FabricArrays,
+    source: NDArray[np.int32],
+    model: Model,
+    rules: Rules,
+    seed: int,
+    keep_arrivals: bool,
+) -> RunState:
+    """The state before the first packet. source: node at the begin of each link."""
+    links = np.full((len(arrays.target), LINK_COLUMNS), -1, np.int64)
+    links[:, :WIRE_HEAD] = 0
+    links[:, HEAD_TIME] = NEVER
+    links[:, RATE], links[:, DELAY] = arrays.ps_per_byte_q20, arrays.delay_ps
+    links[:, LAYER] = arrays.layer
+    flows, rings = _flows(workload, arrays, rules.any_port)
+    settings = _settings(workload, arrays, model, rules, seed, keep_arrivals)
+    room = max(1024, 2 * int(settings[NEW_PER_WINDOW]))
+    counts = np.zeros(COUNTS, np.int64)
+    counts[FREE_SLOT], counts[FREE_SLOTS] = 0, room
+    next_start, next_message = _successors(workload)
+    order = np.argsort(source, kind="stable").astype(np.int32)
+    leaving = np.bincount(source, minlength=arrays.switches + arrays.hosts)
+    degree = int(np.diff(arrays.in_start).max(initial=1))
+    packets = int(workload.packet_start[-1]) if keep_arrivals else 0
+    return RunState(
+        links=links,
+        stats=np.zeros((len(links), STAT_COLUMNS), np.int64),
+        slots=_free_slots(0, room),
+        hosts=np.tile(np.array([-1, 0], np.int64), (arrays.hosts, 1)),
+        rings=rings,
+        flows=flows,
+        messages=_messages(workload),
+        next_start=next_start,
+        next_message=next_message,
+        counts=counts,
+        settings=settings,
+        histogram=np.zeros((int(arrays.layer.max(initial=0)) + 1, _BINS), np.int64),
+        arrived_ps=np.full(packets, -1, np.int64),
+        arrived_flags=np.zeros(packets, np.uint8),
+        tree=np.empty(4 << max(1, degree - 1).bit_length(), np.int64),
+        route=arrays.route,
+        group_start=arrays.group_start,
+        members=arrays.members,
+        host_edge=arrays.host_edge,
+        host_switch=arrays.host_switch,
+        access=arrays.access,
+        exits=arrays.exits,
+        return_link=arrays.return_link,
+        in_start=arrays.in_start,
+        in_links=arrays.in_links,
+        out_start=np.concatenate([np.zeros(1, np.int64), np.cumsum(leaving)]),
+        out_links=order,
+    )
+
+
+def _free_slots(first: int, room: int) -> NDArray[np.int64]:
+    """Rows that are chained from `first` on; the last one ends the chain."""
+    slots = np.zeros((room, 4), np.int64)
+    slots[:, NEXT] = np.arange(first + 1, first + room + 1)
+    slots[-1, NEXT] = NO_SLOT
+    return slots
+
+
+def with_more_slots(run: RunState) -> RunState:
+    """Twice the room for packets in flight."""
+    old, counts = run.slots, run.counts
+    more = _free_slots(len(old), len(old))
+    more[-1, NEXT] = counts[FREE_SLOT] if counts[FREE_SLOTS] else NO_SLOT
+    counts[FREE_SLOT] = len(old)
+    counts[FREE_SLOTS] += len(old)
+    return run._replace(slots=np.concatenate([old, more]))
+
+
+def release(run: RunState, workload: Workload, rows: NDArray[Any], base_ps: int) -> None:
+    """Hand messages without a predecessor to their hosts, at base_ps + release_ps.
+
+    No host has anything pending.
+    """
+    if not len(rows):
+        return
+    times = base_ps + workload.release_ps[rows]
+    host = workload.src[workload.flow[rows]]
+    order = np.lexsort((rows, times, host))
+    rows, times, host = rows[order], times[order], host[order]
+    run.messages[rows, RELEASE] = times
+    last = np.append(host[1:] != host[:-1], True)
+    run.messages[rows, PENDING_NEXT] = np.where(last, -1, np.append(rows[1:], -1))
+    first = np.concatenate([np.array([True]), last[:-1]])
+    run.hosts[host[first], PENDING] = rows[first]
+
+
+def _flows(
+    workload: Workload, arrays: FabricArrays, any_port: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    flows = np.zeros((len(workload.src), 8), np.int64)
+    flows[:, CURSOR], flows[:, END] = workload.flow_start[:-1], workload.flow_start[1:]
+    ports = arrays.access.shape[1]
+    port = ports_in_turn(arrays, workload.src, workload.dst)
+    flows[:, RING] = workload.src.astype(np.int64) * ports
+    if not any_port:
+        flows[:, RING] += np.maximum(port, 0)
+    flows[:, RING_NEXT] = -1
+    flows[:, SRC], flows[:, DST] = workload.src, workload.dst
+    return flows, np.full((arrays.hosts * ports, 2), -1, np.int64)
+
+
+def _messages(workload: Workload) -> NDArray[np.int64]:
+    messages = np.zeros((len(workload.flow), MESSAGE_COLUMNS), np.int64)
+    messages[:, SIZE] = workload.packets
+    messages[:, PACKET_BYTES] = workload.packet_bytes
+    messages[:, LAST_BYTES] = workload.last_bytes
+    messages[:, RELEASE] = workload.release_ps
+    messages[:, PENDING_NEXT] = -1
+    messages[:, FLOW] = workload.flow
+    messages[:, STARTED_PS : COMPLETED_PS + 1] = -1
+    messages[:, FIRST_NUMBER] = workload.packet_start[:-1]
+    return messages
+
+
+def _successors(workload: Workload) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    waiting = np.flatnonzero(workload.after >= 0)
+    slot = 2 * workload.after[waiting].astype(np.int64) + workload.on[waiting]
+    order = np.argsort(slot, kind="stable")
+    counts = np.bincount(slot, minlength=2 * len(workload.after))
+    start = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    return start, waiting[order].astype(np.int32)
+
+
+def _settings(
+    workload: Workload,
+    arrays: FabricArrays,
+    model: Model,
+    rules: Rules,
+    seed: int,
+    keep_arrivals: bool,
+) -> NDArray[np.int64]:
+    settings = np.zeros(SETTINGS, np.int64)
+    none = int(NEVER)
+    smallest = min(model.ack_bytes, int(workload.last_bytes.min(initial=1 << 16)))
+    if model.trim_bytes is not None:
+        smallest = min(smallest, model.trim_bytes)
+    smallest = min(smallest, int(workload.packet_bytes.min(initial=1 << 16)))
+    service = (smallest * arrays.ps_per_byte_q20 + (1 << 19)) >> 20
+    window = int((service + arrays.delay_ps).min())
+    used = arrays.access[arrays.access >= 0]
+    data = min(
+        int(workload.last_bytes.min(initial=1 << 16)),
+        int(workload.packet_bytes.min(initial=1 << 16)),
+    )
+    fastest = np.maximum(1, (data * arrays.ps_per_byte_q20[used] + (1 << 19)) >> 20)
+    settings[ACK_BYTES], settings[GAP_BYTES] = model.ack_bytes, model.gap_bytes
+    settings[ACK_EVERY] = model.ack_every
+    settings[BUFFER] = none if model.buffer_bytes is None else model.buffer_bytes
+    settings[TRIM_BYTES] = model.trim_bytes or 0
+    settings[ECN_LOW] = none if model.ecn_low_bytes is None else model.ecn_low_bytes
+    settings[ECN_HIGH] = none if model.ecn_high_bytes is None else model.ecn_high_bytes
+    settings[SEED] = seed
+    settings[WINDOW_PS] = window
+    settings[NEW_PER_WINDOW] = int((window // fastest + 2).sum())
+    settings[READS_QUEUES] = rules.reads_queues
+    settings[HISTOGRAM_BINS] = _BINS
+    settings[KEEP_ARRIVALS] = keep_arrivals
+    settings[ANY_PORT] = rules.any_port
+    return settings
