@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from . import outcomes
 from .pause import N_CLASSES, N_FIELDS, PauseCounts, pause_counts
+from .sessions import KIND_NAMES, N_KINDS
+from .uet import UetArrays, no_packets
 
 ETHERTYPE_NAMES: Final = {
     0x0000: "802.3 LLC",
@@ -66,6 +68,9 @@ class CounterArrays(NamedTuple):
     """int64[taps, 9, N_FIELDS], see pause.py."""
     rates: NDArray[np.int64]
     """int64[taps]: link rate, bit/s, 0 when unknown."""
+    tunnels: NDArray[np.int64]
+    """int64[N_KINDS]: frames by the encapsulations they were found in, see sessions.py."""
+    uet: UetArrays
 
 
 class DecodeCounters:
@@ -80,6 +85,8 @@ class DecodeCounters:
             np.zeros(65536, np.int64),
             np.zeros((0, N_CLASSES, N_FIELDS), np.int64),
             np.zeros(0, np.int64),
+            np.zeros(N_KINDS, np.int64),
+            no_packets(),
         )
 
     @property
@@ -124,6 +131,11 @@ class DecodeCounters:
     def inner_frames(self) -> int:
         """Frames found in those of mirrors."""
         return self._note(outcomes.INNER_FRAMES, None)
+
+    def tunnels(self) -> dict[str, int]:
+        """Frames by the encapsulations around what they carry; one may have several."""
+        counts = self._arrays.tunnels
+        return {name: int(counts[kind]) for kind, name in KIND_NAMES.items() if counts[kind]}
 
     def encapsulated(self) -> int:
         """Frames with mirrors or tunnels around what they carry."""

@@ -1,4 +1,4 @@
-"""The walk through mirrors and tunnels to the frames inside, off the plain path.
+"""Frames found inside those of mirrors and tunnels, off the plain path.
 
 The decoder calls it for batches in which it met a frame that may be encapsulated.
 Such frames are replaced by what they carry; all others are handed through as they are.
@@ -10,82 +10,45 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..endpoints import IPV4_MAPPED
-from ..frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6, LINKTYPE_RAW
+from ..frames import LINKTYPE_ETHERNET
 from ..kernel import Int, inlined, kernel, subkernel
 from ..packets import I64, U8, U16, U32
-from . import outcomes
+from . import outcomes, sflow
 from . import sessions as ses
 from .counters import CounterArrays
 from .headers import (
-    ETHERTYPE_IPV4,
-    ETHERTYPE_IPV6,
-    ETHERTYPE_MPLS,
-    ETHERTYPE_MPLS_UPSTREAM,
-    ETHERTYPE_TIMESTAMP,
-    GENEVE_PORT,
-    LATER,
-    PROTOCOL_ETHERNET,
-    PROTOCOL_GRE,
-    PROTOCOL_IPV4,
-    PROTOCOL_IPV6,
-    PROTOCOL_MPLS,
-    PROTOCOL_UDP,
-    SFLOW_PORT,
     UDP_BYTES,
-    UET_PORT,
-    VXLAN_PORT,
-    ipv4,
-    ipv6,
-    link_layer,
 )
-from .load import be16, be32, be64
+from .load import be16
 from .sessions import SessionArrays, session_tap
-from .tunnels import (
-    GRE_KEY,
-    NOT_OURS,
-    TYPE_BRIDGED,
-    TYPE_ERSPAN,
-    TYPE_ERSPAN_3,
-    TYPE_NVIDIA,
-    arista_timestamp,
-    erspan,
-    geneve,
-    gre,
-    link_type_of,
-    mpls,
-    vxlan,
-)
-
-MAX_DEPTH = 8
-"""Encapsulations in each other; fields have two or three."""
-
-# What the walk knows about a frame, int64[N_FIELDS].
-(
-    BEGIN,  # where the innermost frame or packet begins
-    END,  # end of its captured bytes
-    STOP,  # end of it on the wire, as far as the headers around it tell
-    LINK,  # its link type
-    FRAME,  # where the innermost Ethernet frame begins: what crossed the observed wire
-    VLAN,  # TCI of that frame, when `LINK` is IP
-    TAGS,
-    OUTER_IPV6,  # outermost IPv6 header of that frame that carries a packet; -1 for none
-    KIND,  # of the session, 0 for none; see sessions.py
+from .sflow import next_header, open_datagram
+from .uet import count_uet
+from .walk import (
+    AT,
+    BEGIN,
+    DEPTH,
     DIRECTION,
+    END,
+    END_OF_WALK,
+    FRAME,
+    KIND,
+    LINK,
+    MAX_DEPTH,
+    N_FIELDS,
     NUMBER,
+    OUTER_IPV6,
+    RATE,
+    SEEN,
+    SFLOW_DATAGRAM,
     SOURCE_HIGH,
     SOURCE_LOW,
-    CUT,  # the mirror says that it cut the frame
-    STAMP,  # where the header with a hardware timestamp is, -1 for none
-    DEPTH,  # encapsulations so far
-    AT,  # where the UDP header of a datagram is that is told apart by its port
-) = range(17)
-N_FIELDS = 17
-
-STEPPED, SFLOW_DATAGRAM, UET_PACKET, END_OF_WALK = 1, 2, 3, 4
-"""What a step gives, or a walk in the end; below 0, minus the outcome."""
-ERSPAN_3_STAMP, ARISTA_STAMP = 0, 1 << 62
-"""Added to STAMP: which header it is."""
+    STAMP,
+    STOP,
+    UET_PACKET,
+    VLAN,
+    begin_walk,
+    walk,
+)
 
 
 class Inner(NamedTuple):
@@ -105,225 +68,19 @@ class Inner(NamedTuple):
     """Position of the outermost IPv6 header around a packet, -1 for none (SRv6)."""
     stamp: I64
     """Position of a header with a hardware timestamp, -1 for none."""
+    rate: U32
+    """One frame in so many was sampled (sFlow); 0 for all."""
 
 
 def room_for(rows: int) -> Inner:
     """Uninitialised arrays of that many rows."""
     types = (np.int64, np.uint32, np.uint32, np.int64, np.uint16, np.uint16, np.int64, np.uint16)
-    return Inner._make(np.empty(rows, t) for t in (*types, np.int64, np.int64))
+    return Inner._make(np.empty(rows, t) for t in (*types, np.int64, np.int64, np.uint32))
 
 
 def part_of(inner: Inner, start: int, stop: int) -> Inner:
     """Rows start..stop as views."""
     return Inner._make(array[start:stop] for array in inner)
-
-
-@inlined
-def _session(w: I64, data: U8, ip: Int, version: Int, kind: Int, direction: Int, n: Int) -> None:
-    """The innermost mirror names the session, else the outermost tunnel."""
-    if kind >= ses.FIRST_WEAK and w[KIND] != 0:
-        return
-    w[KIND] = kind
-    w[DIRECTION] = direction
-    w[NUMBER] = n
-    if version == 4:
-        w[SOURCE_HIGH] = 0
-        w[SOURCE_LOW] = IPV4_MAPPED | be32(data, ip + 12)
-    else:
-        w[SOURCE_HIGH] = np.int64(be64(data, ip + 8))
-        w[SOURCE_LOW] = np.int64(be64(data, ip + 16))
-
-
-@inlined
-def _enter(w: I64, at: Int, link_type: Int, mirrored: Int) -> None:
-    """Go on with what begins at `at`; mirrored: it is a frame of another wire."""
-    w[BEGIN] = at
-    w[LINK] = link_type
-    if mirrored:
-        w[FRAME] = at
-        w[VLAN] = 0
-        w[TAGS] = 0
-        w[OUTER_IPV6] = -1
-
-
-@inlined
-def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
-    end = w[END]
-    inner, protocol, flags, key = gre(data, at, end)
-    if inner <= 0:
-        return inner
-    keyed = ses.WITH_KEY if flags & GRE_KEY else 0
-    if protocol == TYPE_ERSPAN or protocol == TYPE_ERSPAN_3 or protocol == TYPE_NVIDIA:
-        frame, kind, number, cut, header, is_ip, direction = erspan(
-            data, inner, end, protocol, flags
-        )
-        if frame <= 0:
-            return frame
-        if kind == 0:
-            _session(w, data, ip, version, ses.GRE_MIRROR, keyed, key)
-        else:
-            way = ses.NO_DIRECTION
-            if kind == 3:
-                way = ses.INGRESS + direction
-            _session(w, data, ip, version, kind, way, number)
-        w[CUT] = cut
-        if header > 0:
-            w[STAMP] = ERSPAN_3_STAMP | header
-        link_type = LINKTYPE_ETHERNET
-        if is_ip:
-            link_type = LINKTYPE_RAW
-        _enter(w, frame, link_type, 1)
-        return STEPPED
-    link_type = link_type_of(protocol)
-    mirrored = 1
-    if protocol == ETHERTYPE_MPLS or protocol == ETHERTYPE_MPLS_UPSTREAM:
-        inner, link_type = mpls(data, inner, end)
-        if inner <= 0:
-            return inner
-    elif link_type < 0:
-        return NOT_OURS
-    if link_type != LINKTYPE_ETHERNET:
-        mirrored = 0
-    kind = ses.GRE_MIRROR if protocol == TYPE_BRIDGED else ses.GRE_TUNNEL
-    _session(w, data, ip, version, kind, keyed, key)
-    _enter(w, inner, link_type, mirrored)
-    return STEPPED
-
-
-@inlined
-def _through_udp(w: I64, data: U8, at: Int, ip: Int, version: Int, port: Int) -> Int:
-    payload, end = at + UDP_BYTES, w[END]
-    if port == VXLAN_PORT:
-        inner, number = vxlan(data, payload, end)
-        if inner <= 0:
-            return inner
-        _session(w, data, ip, version, ses.VXLAN, ses.NO_DIRECTION, number)
-        _enter(w, inner, LINKTYPE_ETHERNET, 1)
-        return STEPPED
-    inner, protocol, number = geneve(data, payload, end)
-    if inner <= 0:
-        return inner
-    link_type = link_type_of(protocol)
-    if link_type < 0:
-        return NOT_OURS
-    _session(w, data, ip, version, ses.GENEVE, ses.NO_DIRECTION, number)
-    mirrored = 0
-    if link_type == LINKTYPE_ETHERNET:
-        mirrored = 1
-    _enter(w, inner, link_type, mirrored)
-    return STEPPED
-
-
-@inlined
-def _through_ip(
-    w: I64, data: U8, ip: Int, at: Int, stop: Int, version: Int, protocol: Int, ports: U8
-) -> Int:
-    """One step into an IP packet: STEPPED, else how the walk ends (NOT_OURS: here)."""
-    w[END] = min(w[END], stop)
-    w[STOP] = min(w[STOP], stop)
-    if protocol == PROTOCOL_GRE:
-        return _through_gre(w, data, at, ip, version)
-    if (
-        protocol == PROTOCOL_IPV4
-        or protocol == PROTOCOL_IPV6
-        or protocol == PROTOCOL_ETHERNET
-        or protocol == PROTOCOL_MPLS
-    ):
-        link_type = LINKTYPE_ETHERNET
-        inner = at
-        if protocol == PROTOCOL_IPV4:
-            link_type = LINKTYPE_IPV4
-        elif protocol == PROTOCOL_IPV6:
-            link_type = LINKTYPE_IPV6
-        elif protocol == PROTOCOL_MPLS:
-            inner, link_type = mpls(data, at, w[END])
-            if inner <= 0:
-                return inner
-        if version == 6 and w[OUTER_IPV6] < 0:
-            w[OUTER_IPV6] = ip
-        _enter(w, inner, link_type, 0)
-        return STEPPED
-    if protocol != PROTOCOL_UDP or w[END] - at < UDP_BYTES:
-        return NOT_OURS
-    port = be16(data, at + 2)
-    if ports[np.uint64(port)] != 0:
-        return NOT_OURS
-    if port == VXLAN_PORT or port == GENEVE_PORT:
-        return _through_udp(w, data, at, ip, version, port)
-    w[AT] = at
-    if port == SFLOW_PORT:
-        return SFLOW_DATAGRAM
-    if port == UET_PORT:
-        return UET_PACKET
-    return NOT_OURS
-
-
-@subkernel
-def walk(data: U8, w: I64, ports: U8) -> Int:
-    """From `w[BEGIN]` to the innermost frame or packet: END_OF_WALK and its like, or an outcome.
-
-    Nothing is judged but the headers of encapsulations: what the innermost frame is,
-    or what is wrong with it, the decoder finds out as for any other frame.
-    """
-    while True:
-        ethertype, ip, vlan, tags = link_layer(data, w[BEGIN], w[END], w[LINK])
-        if ethertype < 0:
-            return END_OF_WALK
-        if w[LINK] == LINKTYPE_ETHERNET:
-            w[VLAN] = vlan
-            w[TAGS] = tags
-        step = NOT_OURS
-        stop = w[END]
-        if ethertype == ETHERTYPE_IPV4 or ethertype == ETHERTYPE_IPV6:
-            version = 4
-            if ethertype == ETHERTYPE_IPV4:
-                protocol, at, stop, fragment = ipv4(data, ip, w[END])
-            else:
-                version = 6
-                protocol, at, stop, fragment = ipv6(data, ip, w[END])
-            if protocol >= 0 and fragment != LATER:
-                step = _through_ip(w, data, ip, at, stop, version, protocol, ports)
-        elif ethertype == ETHERTYPE_MPLS or ethertype == ETHERTYPE_MPLS_UPSTREAM:
-            inner, link_type = mpls(data, ip, w[END])
-            step = inner
-            if inner > 0:
-                step = STEPPED
-                _enter(w, inner, link_type, 0)
-        elif ethertype == ETHERTYPE_TIMESTAMP:
-            inner, _, _ = arista_timestamp(data, ip, w[END])
-            step = inner
-            if inner > 0:
-                step = STEPPED
-                w[STAMP] = ARISTA_STAMP | ip
-                # The twelve bytes before the frame's own EtherType stand for its addresses.
-                w[BEGIN] = inner - 12
-                w[LINK] = LINKTYPE_ETHERNET
-                w[FRAME] = inner - 12
-        if step == NOT_OURS:
-            if w[CUT]:
-                w[STOP] = max(w[STOP], stop)
-            return END_OF_WALK
-        if step != STEPPED:
-            return step
-        w[DEPTH] += 1
-        if w[DEPTH] > MAX_DEPTH:
-            return -outcomes.TOO_DEEP
-
-
-@inlined
-def _begin(w: I64, at: Int, end: Int, stop: Int, link_type: Int) -> None:
-    w[BEGIN] = at
-    w[END] = end
-    w[STOP] = stop
-    w[LINK] = link_type
-    w[FRAME] = at
-    w[VLAN] = 0
-    w[TAGS] = 0
-    w[OUTER_IPV6] = -1
-    w[KIND] = 0
-    w[CUT] = 0
-    w[STAMP] = -1
-    w[DEPTH] = 0
 
 
 @inlined
@@ -349,6 +106,95 @@ def _write(w: I64, out: Inner, row: Int, source: Int, time_ns: Int, tap: Int) ->
     out.vlan[r] = 0 if w[LINK] == LINKTYPE_ETHERNET else w[VLAN]
     out.outer_ipv6[r] = w[OUTER_IPV6]
     out.stamp[r] = w[STAMP]
+    out.rate[r] = w[RATE]
+
+
+@inlined
+def _count_layers(w: I64, counters: CounterArrays) -> None:
+    for kind in range(1, ses.N_KINDS):
+        counters.tunnels[kind] += (w[SEEN] >> kind) & 1
+
+
+_WAIT, _PASS_ON = -1, -2
+
+
+@subkernel
+def _sampled_frames(
+    data: U8,
+    w: I64,
+    x: I64,
+    source: Int,
+    time_ns: Int,
+    carrier: Int,
+    row: Int,
+    ports: U8,
+    sessions: SessionArrays,
+    counters: CounterArrays,
+    out: Inner,
+) -> Int:
+    """Rows written for the sFlow datagram whose UDP header is at `w[AT]`.
+
+    _WAIT when an interface is new or `out` has too little room, _PASS_ON when it is
+    no sFlow. A sampled frame is its interface's, whatever mirrors are inside it.
+    """
+    payload, depth, seen = w[AT] + UDP_BYTES, w[DEPTH], w[SEEN] | (1 << ses.SFLOW)
+    stop = min(w[STOP], w[AT] + be16(data, w[AT] + 4))
+    end = min(w[END], stop)
+    found = open_datagram(data, x, payload, end, stop)
+    if found == sflow.NOT_SFLOW:
+        return _PASS_ON
+    if found == sflow.ENDED:
+        rows = 0
+        while next_header(data, x) == sflow.SAMPLED:
+            rows += 1
+            if (
+                session_tap(x[sflow.AGENT_HIGH], x[sflow.AGENT_LOW], _port(x, carrier), sessions)
+                < 0
+            ):
+                return _WAIT
+        if rows > len(out.offset) - row:
+            return _WAIT
+        found = open_datagram(data, x, payload, end, stop)
+    rows = 0
+    c = np.uint64(carrier)
+    if found == sflow.ENDED:
+        found = next_header(data, x)
+        while found == sflow.SAMPLED:
+            what = _port(x, carrier)
+            own = session_tap(x[sflow.AGENT_HIGH], x[sflow.AGENT_LOW], what, sessions)
+            begin_walk(
+                w, x[sflow.HEADER], x[sflow.HEADER_END], x[sflow.HEADER_STOP], x[sflow.HEADER_LINK]
+            )
+            w[KIND] = ses.SFLOW
+            w[DEPTH] = depth + 1
+            w[SEEN] = seen
+            end_of_walk = walk(data, w, ports)
+            w[RATE] = x[sflow.RATE]
+            counters.notes[c, outcomes.INNER_FRAMES] += 1
+            counters.notes[c, outcomes.ENCAPSULATED] += 1
+            _count_layers(w, counters)
+            if end_of_walk < 0:
+                counters.outcomes[np.uint64(own), np.uint64(-end_of_walk)] += 1
+            elif end_of_walk == UET_PACKET:
+                _count_uet(data, w, own, counters)
+            else:
+                _write(w, out, row + rows, source, time_ns, own)
+                rows += 1
+            found = next_header(data, x)
+    counters.outcomes[c, np.uint64(-found if found < 0 else outcomes.CARRIER)] += 1
+    return rows
+
+
+@inlined
+def _port(x: I64, carrier: Int) -> Int:
+    what = (ses.SFLOW << ses.KIND_SHIFT) | (x[sflow.DIRECTION] << ses.DIRECTION_SHIFT)
+    return what | (carrier << ses.TAP_SHIFT) | x[sflow.INTERFACE]
+
+
+@inlined
+def _count_uet(data: U8, w: I64, tap: Int, counters: CounterArrays) -> None:
+    counted = count_uet(data, w[AT], w[END], w[STOP] - w[FRAME], counters.uet)
+    counters.outcomes[np.uint64(tap), outcomes.UET if counted else outcomes.TRUNCATED_UDP] += 1
 
 
 @kernel
@@ -374,6 +220,7 @@ def unwrap_frames(
     """
     row = 0
     w = np.zeros(N_FIELDS, np.int64)
+    x = np.zeros(sflow.N_FIELDS, np.int64)
     outcome, note = counters.outcomes, counters.notes
     for i in range(first_frame, len(offset)):
         if row == len(out.offset):
@@ -382,23 +229,35 @@ def unwrap_frames(
         begin = offset[u]
         end = begin + np.int64(captured[u])
         carrier = np.int64(tap[u])
-        _begin(w, begin, end, begin + np.int64(wire[u]), np.int64(link_type[u]))
+        begin_walk(w, begin, end, begin + np.int64(wire[u]), np.int64(link_type[u]))
         end_of_walk = walk(data, w, ports)
+        if end_of_walk == SFLOW_DATAGRAM and w[DEPTH] < MAX_DEPTH:
+            rows = _sampled_frames(
+                data, w, x, i, time_ns[u], carrier, row, ports, sessions, counters, out
+            )
+            if rows == _WAIT:
+                return i, row
+            if rows != _PASS_ON:
+                row += rows
+                continue
+            end_of_walk = END_OF_WALK
         if end_of_walk < 0:
             outcome[np.uint64(carrier), np.uint64(-end_of_walk)] += 1
-            continue
-        if w[DEPTH] == 0:
-            _begin(w, begin, end, begin + np.int64(wire[u]), np.int64(link_type[u]))
-            _write(w, out, row, i, time_ns[u], carrier)
-            row += 1
             continue
         own = _tap_of(w, carrier, sessions)
         if own < 0:
             return i, row
-        _write(w, out, row, i, time_ns[u], own)
-        row += 1
-        note[np.uint64(carrier), outcomes.ENCAPSULATED] += 1
+        _count_layers(w, counters)
         if w[KIND] != 0:
             outcome[np.uint64(carrier), outcomes.CARRIER] += 1
             note[np.uint64(carrier), outcomes.INNER_FRAMES] += 1
+        if end_of_walk == UET_PACKET:
+            _count_uet(data, w, own, counters)
+            continue
+        if w[DEPTH] == 0:  # handed through, with the lengths that its capture states
+            begin_walk(w, begin, end, begin + np.int64(wire[u]), np.int64(link_type[u]))
+        else:
+            note[np.uint64(carrier), outcomes.ENCAPSULATED] += 1
+        _write(w, out, row, i, time_ns[u], own)
+        row += 1
     return len(offset), row

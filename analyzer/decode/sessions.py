@@ -22,11 +22,26 @@ MAX_SESSIONS = 256
 """Tables of taps against taps grow with the square of this."""
 _SLOTS = 4 * MAX_SESSIONS
 
-# What makes a session. The weak kinds are tunnels as often as mirrors: they name
-# the tap only where no mirror lies inside them or around them.
+# Kinds of encapsulations. Those up to GENEVE make a session. The weak kinds are tunnels
+# as often as mirrors: they name the tap only where there is no mirror.
 ERSPAN_1, ERSPAN_2, ERSPAN_3, GRE_MIRROR, SFLOW = 1, 2, 3, 4, 5
 GRE_TUNNEL, VXLAN, GENEVE = 6, 7, 8
 FIRST_WEAK = GRE_TUNNEL
+IP_IN_IP, MPLS, TIMESTAMP = 9, 10, 11
+N_KINDS = 12
+KIND_NAMES: Final = {
+    ERSPAN_1: "ERSPAN I",
+    ERSPAN_2: "ERSPAN II",
+    ERSPAN_3: "ERSPAN III",
+    GRE_MIRROR: "GRE mirror",
+    SFLOW: "sFlow",
+    GRE_TUNNEL: "GRE",
+    VXLAN: "VXLAN",
+    GENEVE: "Geneve",
+    IP_IN_IP: "IP in IP",
+    MPLS: "MPLS",
+    TIMESTAMP: "Arista timestamp",
+}
 
 # Bits of a session's description: kind << 56 | direction << 48 | tap of the carrier << 32 | id.
 KIND_SHIFT, DIRECTION_SHIFT, TAP_SHIFT = 56, 48, 32

@@ -1,0 +1,296 @@
+"""The walk through the headers around a frame: mirrors and tunnels, one in the other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..endpoints import IPV4_MAPPED
+from ..frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6, LINKTYPE_RAW
+from ..kernel import Int, inlined, subkernel
+from ..packets import I64, U8
+from . import outcomes
+from . import sessions as ses
+from .headers import (
+    ETHERTYPE_IPV4,
+    ETHERTYPE_IPV6,
+    ETHERTYPE_MPLS,
+    ETHERTYPE_MPLS_UPSTREAM,
+    ETHERTYPE_TIMESTAMP,
+    GENEVE_PORT,
+    LATER,
+    PROTOCOL_ETHERNET,
+    PROTOCOL_GRE,
+    PROTOCOL_IPV4,
+    PROTOCOL_IPV6,
+    PROTOCOL_MPLS,
+    PROTOCOL_UDP,
+    SFLOW_PORT,
+    UDP_BYTES,
+    UET_PORT,
+    VXLAN_PORT,
+    ipv4,
+    ipv6,
+    link_layer,
+)
+from .load import be16, be32, be64
+from .tunnels import (
+    GRE_KEY,
+    NOT_OURS,
+    TYPE_BRIDGED,
+    TYPE_ERSPAN,
+    TYPE_ERSPAN_3,
+    TYPE_NVIDIA,
+    arista_timestamp,
+    erspan,
+    geneve,
+    gre,
+    link_type_of,
+    mpls,
+    vxlan,
+)
+
+MAX_DEPTH = 8
+"""Encapsulations in each other; fields have two or three."""
+
+# What the walk knows about a frame, int64[N_FIELDS].
+(
+    BEGIN,  # where the innermost frame or packet begins
+    END,  # end of its captured bytes
+    STOP,  # end of it on the wire, as far as the headers around it tell
+    LINK,  # its link type
+    FRAME,  # where the innermost Ethernet frame begins: what crossed the observed wire
+    VLAN,  # TCI of that frame, when `LINK` is IP
+    TAGS,
+    OUTER_IPV6,  # outermost IPv6 header of that frame that carries a packet; -1 for none
+    KIND,  # of the session, 0 for none; see sessions.py
+    DIRECTION,
+    NUMBER,
+    SOURCE_HIGH,
+    SOURCE_LOW,
+    CUT,  # the mirror says that it cut the frame
+    STAMP,  # where the header with a hardware timestamp is, -1 for none
+    DEPTH,  # encapsulations so far
+    AT,  # where the UDP header of a datagram is that is told apart by its port
+    SEEN,  # bits of the kinds of encapsulations
+    RATE,  # one frame in so many is sampled, 0 for all
+) = range(19)
+N_FIELDS = 19
+
+STEPPED, SFLOW_DATAGRAM, UET_PACKET, END_OF_WALK = 1, 2, 3, 4
+"""What a step gives, or a walk in the end; below 0, minus the outcome."""
+ERSPAN_3_STAMP, ARISTA_STAMP = 0, 1 << 62
+"""Added to STAMP: which header it is."""
+
+
+@inlined
+def begin_walk(w: I64, at: Int, end: Int, stop: Int, link_type: Int) -> None:
+    w[BEGIN] = at
+    w[END] = end
+    w[STOP] = stop
+    w[LINK] = link_type
+    w[FRAME] = at
+    w[VLAN] = 0
+    w[TAGS] = 0
+    w[OUTER_IPV6] = -1
+    w[KIND] = 0
+    w[CUT] = 0
+    w[STAMP] = -1
+    w[DEPTH] = 0
+    w[SEEN] = 0
+    w[RATE] = 0
+
+
+@inlined
+def _session(w: I64, data: U8, ip: Int, version: Int, kind: Int, direction: Int, n: Int) -> None:
+    """The innermost mirror names the session, else the outermost tunnel."""
+    w[SEEN] |= 1 << kind
+    if kind >= ses.FIRST_WEAK and w[KIND] != 0:
+        return
+    w[KIND] = kind
+    w[DIRECTION] = direction
+    w[NUMBER] = n
+    if version == 4:
+        w[SOURCE_HIGH] = 0
+        w[SOURCE_LOW] = IPV4_MAPPED | be32(data, ip + 12)
+    else:
+        w[SOURCE_HIGH] = np.int64(be64(data, ip + 8))
+        w[SOURCE_LOW] = np.int64(be64(data, ip + 16))
+
+
+@inlined
+def _enter(w: I64, at: Int, link_type: Int, mirrored: Int) -> None:
+    """Go on with what begins at `at`; mirrored: it is a frame of another wire."""
+    w[BEGIN] = at
+    w[LINK] = link_type
+    if mirrored:
+        w[FRAME] = at
+        w[VLAN] = 0
+        w[TAGS] = 0
+        w[OUTER_IPV6] = -1
+
+
+@inlined
+def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
+    end = w[END]
+    inner, protocol, flags, key = gre(data, at, end)
+    if inner <= 0:
+        return inner
+    keyed = ses.WITH_KEY if flags & GRE_KEY else 0
+    if protocol == TYPE_ERSPAN or protocol == TYPE_ERSPAN_3 or protocol == TYPE_NVIDIA:
+        frame, kind, number, cut, header, is_ip, direction = erspan(
+            data, inner, end, protocol, flags
+        )
+        if frame <= 0:
+            return frame
+        if kind == 0:
+            _session(w, data, ip, version, ses.GRE_MIRROR, keyed, key)
+        else:
+            way = ses.NO_DIRECTION
+            if kind == 3:
+                way = ses.INGRESS + direction
+            _session(w, data, ip, version, kind, way, number)
+        w[CUT] = cut
+        if header > 0:
+            w[STAMP] = ERSPAN_3_STAMP | header
+        link_type = LINKTYPE_ETHERNET
+        if is_ip:
+            link_type = LINKTYPE_RAW
+        _enter(w, frame, link_type, 1)
+        return STEPPED
+    link_type = link_type_of(protocol)
+    mirrored = 1
+    if protocol == ETHERTYPE_MPLS or protocol == ETHERTYPE_MPLS_UPSTREAM:
+        inner, link_type = mpls(data, inner, end)
+        if inner <= 0:
+            return inner
+    elif link_type < 0:
+        return NOT_OURS
+    if link_type != LINKTYPE_ETHERNET:
+        mirrored = 0
+    kind = ses.GRE_MIRROR if protocol == TYPE_BRIDGED else ses.GRE_TUNNEL
+    _session(w, data, ip, version, kind, keyed, key)
+    _enter(w, inner, link_type, mirrored)
+    return STEPPED
+
+
+@inlined
+def _through_udp(w: I64, data: U8, at: Int, ip: Int, version: Int, port: Int) -> Int:
+    payload, end = at + UDP_BYTES, w[END]
+    if port == VXLAN_PORT:
+        inner, number = vxlan(data, payload, end)
+        if inner <= 0:
+            return inner
+        _session(w, data, ip, version, ses.VXLAN, ses.NO_DIRECTION, number)
+        _enter(w, inner, LINKTYPE_ETHERNET, 1)
+        return STEPPED
+    inner, protocol, number = geneve(data, payload, end)
+    if inner <= 0:
+        return inner
+    link_type = link_type_of(protocol)
+    if link_type < 0:
+        return NOT_OURS
+    _session(w, data, ip, version, ses.GENEVE, ses.NO_DIRECTION, number)
+    mirrored = 0
+    if link_type == LINKTYPE_ETHERNET:
+        mirrored = 1
+    _enter(w, inner, link_type, mirrored)
+    return STEPPED
+
+
+@inlined
+def _through_ip(
+    w: I64, data: U8, ip: Int, at: Int, stop: Int, version: Int, protocol: Int, ports: U8
+) -> Int:
+    """One step into an IP packet: STEPPED, else how the walk ends (NOT_OURS: here)."""
+    w[END] = min(w[END], stop)
+    w[STOP] = min(w[STOP], stop)
+    if protocol == PROTOCOL_GRE:
+        return _through_gre(w, data, at, ip, version)
+    if (
+        protocol == PROTOCOL_IPV4
+        or protocol == PROTOCOL_IPV6
+        or protocol == PROTOCOL_ETHERNET
+        or protocol == PROTOCOL_MPLS
+    ):
+        link_type = LINKTYPE_ETHERNET
+        inner = at
+        if protocol == PROTOCOL_IPV4:
+            link_type = LINKTYPE_IPV4
+        elif protocol == PROTOCOL_IPV6:
+            link_type = LINKTYPE_IPV6
+        elif protocol == PROTOCOL_MPLS:
+            inner, link_type = mpls(data, at, w[END])
+            if inner <= 0:
+                return inner
+        w[SEEN] |= 1 << ses.IP_IN_IP
+        if version == 6 and w[OUTER_IPV6] < 0:
+            w[OUTER_IPV6] = ip
+        _enter(w, inner, link_type, 0)
+        return STEPPED
+    if protocol != PROTOCOL_UDP or w[END] - at < UDP_BYTES:
+        return NOT_OURS
+    port = be16(data, at + 2)
+    if ports[np.uint64(port)] != 0:
+        return NOT_OURS
+    if port == VXLAN_PORT or port == GENEVE_PORT:
+        return _through_udp(w, data, at, ip, version, port)
+    w[AT] = at
+    if port == SFLOW_PORT:
+        return SFLOW_DATAGRAM
+    if port == UET_PORT:
+        return UET_PACKET
+    return NOT_OURS
+
+
+@subkernel
+def walk(data: U8, w: I64, ports: U8) -> Int:
+    """From `w[BEGIN]` to the innermost frame or packet: END_OF_WALK and its like, or an outcome.
+
+    Nothing is judged but the headers of encapsulations: what the innermost frame is,
+    or what is wrong with it, the decoder finds out as for any other frame.
+    """
+    while True:
+        ethertype, ip, vlan, tags = link_layer(data, w[BEGIN], w[END], w[LINK])
+        if ethertype < 0:
+            return END_OF_WALK
+        if w[LINK] == LINKTYPE_ETHERNET:
+            w[VLAN] = vlan
+            w[TAGS] = tags
+        step = NOT_OURS
+        stop = w[END]
+        if ethertype == ETHERTYPE_IPV4 or ethertype == ETHERTYPE_IPV6:
+            version = 4
+            if ethertype == ETHERTYPE_IPV4:
+                protocol, at, stop, fragment = ipv4(data, ip, w[END])
+            else:
+                version = 6
+                protocol, at, stop, fragment = ipv6(data, ip, w[END])
+            if protocol >= 0 and fragment != LATER:
+                step = _through_ip(w, data, ip, at, stop, version, protocol, ports)
+        elif ethertype == ETHERTYPE_MPLS or ethertype == ETHERTYPE_MPLS_UPSTREAM:
+            inner, link_type = mpls(data, ip, w[END])
+            step = inner
+            if inner > 0:
+                step = STEPPED
+                w[SEEN] |= 1 << ses.MPLS
+                _enter(w, inner, link_type, 0)
+        elif ethertype == ETHERTYPE_TIMESTAMP:
+            inner, _, _ = arista_timestamp(data, ip, w[END])
+            step = inner
+            if inner > 0:
+                step = STEPPED
+                w[SEEN] |= 1 << ses.TIMESTAMP
+                w[STAMP] = ARISTA_STAMP | ip
+                # The twelve bytes before the frame's own EtherType stand for its addresses.
+                w[BEGIN] = inner - 12
+                w[LINK] = LINKTYPE_ETHERNET
+                w[FRAME] = inner - 12
+        if step == NOT_OURS:
+            if w[CUT]:
+                w[STOP] = max(w[STOP], stop)
+            return END_OF_WALK
+        if step != STEPPED:
+            return step
+        w[DEPTH] += 1
+        if w[DEPTH] > MAX_DEPTH:
+            return -outcomes.TOO_DEEP
