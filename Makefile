@@ -15,7 +15,7 @@ demo: .venv/.installed system-packages ## set up, analyse a bundled real capture
 	@.venv/bin/rocescope analyze $(CAPTURE)
 
 test: .venv/.dev system-packages ## run the tests
-	@.venv/bin/python -m pytest
+	@.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 
 lint: .venv/.dev ## ruff, mypy and import-linter
 	.venv/bin/ruff check .

@@ -46,3 +46,25 @@ def need_tool() -> Callable[[str], str]:
         return path
 
     return need
+
+
+_LONGEST_FIRST = ("tests/fuzz/", "tests/probes/", "_router.py", "tests/replay/test_placement.py")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several workers (`pytest -n`) the tests of a file share one, and so do all that load BPF
+    programs or make routers: they count what the whole machine has loaded.
+
+    The longest files begin first, so that no worker is left with them at the end.
+    """
+    if not config.pluginmanager.hasplugin("xdist") or not config.getoption("numprocesses"):
+        return
+    for item in items:
+        path = item.path.as_posix()
+        alone = "tests/probes/" in path or path.endswith("_router.py")
+        item.add_marker(pytest.mark.xdist_group("machine" if alone else path))
+    items.sort(key=lambda item: _turn(item.path.as_posix()))
+
+
+def _turn(path: str) -> int:
+    return next((i for i, part in enumerate(_LONGEST_FIRST) if part in path), len(_LONGEST_FIRST))

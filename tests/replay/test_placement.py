@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import replay_traffic
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocescope.replay.fabrics import parse_fabric
@@ -27,6 +27,7 @@ SETTINGS = [
 ]
 
 
+@settings(max_examples=25)
 @given(st.integers(0, len(FABRICS) - 1), st.lists(st.integers(0, 3), min_size=1), st.integers(0))
 def test_every_switch_hashes_in_its_own_way(number: int, kinds: list[int], seed: int) -> None:
     fabric = FABRICS[number]
