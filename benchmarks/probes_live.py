@@ -156,7 +156,7 @@ def main() -> None:
         cpu = statistics.median(run.cpu_s for run in runs)
         lost = " ".join(str(arguments.frames - run.captured) for run in runs)
         said = " ".join(str(run.lost) for run in runs)
-        print(f"{name:26} {rate:5.2f} Mpps, {cpu:5.2f} s CPU, not captured {lost} (said {said})")
+        print(f"{name:26} {rate:5.2f} Mpps, {1e3 * cpu:4.0f} ms CPU, not captured {lost} (said {said})")
 
 
 if __name__ == "__main__":

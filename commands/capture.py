@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ..probes.live import LiveSource
 
 _STANDARD_OUTPUT = Path("/dev/stdout")
-_POLL_S, _SMALL_RING_POLL_S = 0.02, 0.002
-_SMALL_RING_BYTES = 8 << 20
+_POLL_S = 0.2
+"""Full rings wake us; so this is only how old the newest packet in the file may be."""
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _UNITS |= {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _SIZE = re.compile(r"(\d+) *([kKmMgG]?(?:i?[bB])?)")
@@ -127,7 +127,7 @@ def capture(
         filter=filter,
     )
     seconds = parse_duration(duration, "--duration") / 1e9 if duration else None
-    source = LiveSource(interfaces, options)
+    source = LiveSource(interfaces, options, to_blocks=True)
     with ended_by_signals(source), source:
         drop_privileges(source.privileges() + (WRITING if write is not None else ()))
         say_what(source)
@@ -208,22 +208,12 @@ class _Capture:
         return 0
 
     def _poll(self) -> None:
-        from ..probes.pcapng_writer import INBOUND, OUTBOUND, PacketBlocks
-
-        directions = [
-            INBOUND if attachment.direction == "in" else OUTBOUND
-            for attachment in self._source.attachments
-        ]
-        blocks = PacketBlocks(self._source.first_tap, directions)
-        small = (self._source.options.ring_bytes or _SMALL_RING_BYTES) < _SMALL_RING_BYTES
-        for batches in self._source.polls(_SMALL_RING_POLL_S if small else _POLL_S):
-            if batches:
-                packets = sum(map(len, batches))
-                limit = None if self._left is None else min(self._left, packets)
+        for blocks in self._source.blocks(_POLL_S, self._left):
+            if len(blocks.data):
                 if self._files is not None:
-                    self._files.write(blocks.lay_out(batches, limit))
+                    self._files.write(blocks)
                 if self._left is not None:
-                    self._left -= packets
+                    self._left -= int(blocks.frames.sum())
                     if self._left <= 0:
                         return
             self._check()
@@ -267,7 +257,7 @@ def _files(source: LiveSource, write: Path, rotation: Rotation) -> CaptureFiles:
     head = section_header(f"rocescope {version('rocescope')}", system, comments)
     head += b"".join(interface_description(tap, options.filter) for tap in taps)
     path = None if write == _STANDARD_OUTPUT else write
-    return CaptureFiles(path, head, source.loss_by_tap, rotation, source.first_tap)
+    return CaptureFiles(path, head, source.loss_by_tap, rotation)
 
 
 def _bytes(text: str, option: str) -> int:

@@ -24,19 +24,18 @@ class Stoppable(Protocol):
 
 
 class Ending:
-    """Stops a source when its time is over or all of its interfaces have gone."""
+    """Lets a source stop when its time is over or all of its interfaces have gone."""
 
     def __init__(self, source: LiveSource, seconds: float | None) -> None:
         self._source = source
-        self._ends = None if seconds is None else time.monotonic() + seconds
+        if seconds is not None:
+            source.ends = time.monotonic() + seconds
         self._checked = time.monotonic()
         self._gone: set[str] = set()
 
     def check(self) -> None:
         """To be called often."""
         now = time.monotonic()
-        if self._ends is not None and now >= self._ends:
-            self._source.stop()
         if now - self._checked < _CHECK_EVERY_S:
             return
         self._checked = now

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from ..analyzer.errors import RocescopeError
-from .drain import count_taps
 from .loss import Loss
-from .pcapng_writer import Blocks, InterfaceStatistics, interface_statistics
+from .packet_blocks import Blocks
+from .pcapng_writer import InterfaceStatistics, interface_statistics
 
 _STATISTICS_EVERY_S = 5.0
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -44,9 +44,8 @@ class CaptureFiles:
 
     path: None writes to `descriptor` (standard output). head: the section header and
     interface descriptions. read_loss: the counters of each interface, from the start
-    of the capture. first_tap: the tap that is interface 0. Only whole blocks are
-    written, each batch with one system call, so that the file can be read up to the
-    last of them when the process is killed.
+    of the capture. Only whole blocks are written, each batch with one system call, so
+    that the file can be read up to the last of them when the process is killed.
     """
 
     def __init__(
@@ -55,7 +54,6 @@ class CaptureFiles:
         head: bytes,
         read_loss: Callable[[], list[Loss]],
         rotation: Rotation | None = None,
-        first_tap: int = 0,
         descriptor: int = 1,
     ) -> None:
         self.names: list[Path] = []
@@ -67,7 +65,6 @@ class CaptureFiles:
         self._rotation = rotation or Rotation()
         self._fd = descriptor if path is None else -1
         self._interfaces = len(read_loss())
-        self._first_tap = first_tap
         self._before = [Loss()] * self._interfaces
         self._number = 0
         self._size = 0
@@ -76,7 +73,7 @@ class CaptureFiles:
 
     def write(self, blocks: Blocks) -> None:
         """Append packet blocks; DiskFull when there is no room for all of them."""
-        if len(blocks):
+        if len(blocks.data):
             self._append(blocks)
         self.tick()
 
@@ -97,21 +94,14 @@ class CaptureFiles:
 
     def _append(self, blocks: Blocks) -> None:
         done = self._write_some(blocks.data)
-        packets = len(blocks)
-        if done < len(blocks.data):
-            packets = self._make_readable(blocks, done)
-        count_taps(blocks.taps[:packets], self._delivered)
-        self.written += packets
-        if packets < len(blocks):
-            raise self._disk_full(len(blocks) - packets)
-
-    def _make_readable(self, blocks: Blocks, done: int) -> int:
-        """Cut what was written of `blocks` to whole blocks, with room for the counters."""
-        room = len(self._statistics())
-        packets = int(np.searchsorted(blocks.ends, max(done - room, 0), "right"))
-        end = int(blocks.ends[packets - 1]) if packets else 0
-        self._take_back(done - end)
-        return packets
+        kept = blocks
+        if done < len(blocks.data):  # whole blocks, with room for the counters behind them
+            kept = blocks.whole(done - len(self._statistics()))
+            self._take_back(done - len(kept.data))
+        self._delivered += kept.frames
+        self.written += int(kept.frames.sum())
+        if kept is not blocks:
+            raise self._disk_full(int(blocks.frames.sum() - kept.frames.sum()))
 
     def _take_back(self, size: int) -> None:
         """Shorten the file by what was written last; a pipe or device keeps it."""
@@ -149,7 +139,7 @@ class CaptureFiles:
     def _begin(self) -> None:
         self._number += 1
         self._size = 0
-        self._delivered = np.zeros(self._first_tap + self._interfaces, np.int64)
+        self._delivered = np.zeros(self._interfaces, np.int64)
         self._start_ns = time.time_ns()
         self._began = self._stated = time.monotonic()
         if self._path is not None:
@@ -205,7 +195,7 @@ class CaptureFiles:
                 received=since.seen,
                 accepted=since.matched - since.filtered - since.sampled_out,
                 dropped=since.ring_full,
-                delivered=int(self._delivered[self._first_tap + interface]),
+                delivered=int(self._delivered[interface]),
             )
             blocks.append(interface_statistics(interface, counts))
         return b"".join(blocks)

@@ -12,6 +12,7 @@ from ..analyzer.frames import LINKTYPE_ETHERNET, FrameBatch
 from ..analyzer.kernel import kernel
 from ..analyzer.packets import I64, U16, U32
 from .clock import WallClock
+from .packet_blocks import Blocks, PacketBlocks
 from .ring import Ring, scan
 
 _ROWS = 1 << 15
@@ -86,10 +87,7 @@ class Drain:
         there, and later ones wait for the next gathering (`whole`: none waits).
         A record that is being written holds back what may be later than it.
         """
-        self.clock.check()
-        horizon = _FOREVER
-        if not whole:
-            horizon = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - _VISIBLE_AFTER_NS
+        horizon = self._horizon(whole)
         counts = [0] * len(self._rings)
         cut = _FOREVER
         self.more = False
@@ -114,6 +112,28 @@ class Drain:
                 self._positions[index] = int(rows.end[count - 1])
                 self.frames += count
         return batches
+
+    def lay_out(self, blocks: PacketBlocks, whole: bool = False) -> Blocks:
+        """What `gather` would give, as packet blocks."""
+        horizon = self._horizon(whole)
+        producers = [ring.producer for ring in self._rings]
+        self.more = False
+        if producers == self._positions:
+            return blocks.none
+        positions = np.array(self._positions, np.uint64)
+        laid_out, self.more = blocks.lay_out(
+            positions, np.array(producers, np.uint64), horizon, self.clock.offset_ns
+        )
+        self.frames += int(laid_out.frames.sum())
+        self._positions = positions.tolist()
+        return laid_out
+
+    def _horizon(self, whole: bool) -> int:
+        """Kernel time up to which every record is there, once positions are read after it."""
+        self.clock.check()
+        if whole:
+            return _FOREVER
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - _VISIBLE_AFTER_NS
 
     def release(self) -> None:
         """Give the room of the gathered frames back to the kernel."""

@@ -7,10 +7,10 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from ..analyzer.decode.decoder import ROCE_UDP_PORT, Decoder
 from ..analyzer.endpoints import Endpoints
 from ..analyzer.errors import CaptureError, UsageError
 from ..analyzer.frames import LINKTYPE_ETHERNET, FrameBatch, Tap, Taps
-from ..analyzer.packets import PacketTable
+from ..analyzer.packets import I64, PacketTable
 from . import bpf, privileges
 from .attach import Attachment, Hook, attach, directions_of, privileges_of
 from .bcc_module import import_bcc
@@ -28,10 +28,14 @@ from .drain import Drain, count_taps
 from .interfaces import Interface, find_interfaces
 from .kernel_filter import c_condition
 from .loss import LOSS, Loss, read_loss, total
+from .packet_blocks import INBOUND, OUTBOUND, Blocks, PacketBlocks
 from .program import WIDE_SNAP, Compiled, ProgramOptions
-from .ring import Ring
+from .ring import RECORD_BYTES, Ring
+from .wakeups import Wakeups
 
-POLL_S = 0.005
+POLL_S = 0.02
+"""The rings wake us when they fill; fewer, larger batches cost less."""
+_T = TypeVar("_T")
 _MIB = 1 << 20
 _ALL_RINGS_BYTES = 512 * _MIB
 _LARGEST_DEFAULT_RING, _SMALLEST_RING = 64 * _MIB, 4096
@@ -67,6 +71,8 @@ class LiveSource:
     `frames()` or `tables()` in one thread; `stop()` may be called from any other
     thread or a signal handler and ends the iteration after everything that was
     captured has been handed on. `loss()` is exact then.
+
+    to_blocks: `blocks()` is to be iterated instead, and nothing is decoded.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class LiveSource:
         *,
         endpoints: Endpoints | None = None,
         taps: Taps | None = None,
+        to_blocks: bool = False,
     ) -> None:
         self.options = _checked(options or LiveOptions())
         self.taps = Taps() if taps is None else taps
@@ -86,10 +93,15 @@ class LiveSource:
         """The first tap of this source; the others follow."""
         self.snapped_frames = 0
         """Frames in `tables()` of which only the first bytes were kept."""
+        self._to_blocks = to_blocks
+        self._blocks: PacketBlocks | None = None
         self._gone: list[Interface] = []
         self._names = list(interfaces)
         self._stack = ExitStack()
+        self.ends: float | None = None
+        """When to stop by itself, in seconds of time.monotonic()."""
         self._stopping = threading.Event()
+        self._wakeups: Wakeups | None = None
         self._loss_fd = -1
         self._last_loss: NDArray[np.void] = np.zeros((0, 0), LOSS)
 
@@ -131,7 +143,13 @@ class LiveSource:
         self._cpus = bpf.online_cpus()
         rings = self._create_rings()
         self._drain = Drain(rings)
-        self._drain.warm_up(self.decoder)
+        self._wakeups = Wakeups(rings)
+        self._stack.callback(self._close_wakeups)
+        if self._to_blocks:
+            directions = [INBOUND if way == "in" else OUTBOUND for _, way in self._directions]
+            self._blocks = PacketBlocks([r.words for r in rings], self.first_tap, directions)
+        else:
+            self._drain.warm_up(self.decoder)
         self._attach(self._compile(rings, condition))
 
     def _create_rings(self) -> list[Ring]:
@@ -176,6 +194,7 @@ class LiveSource:
             mirror=options.mirror,
             condition=condition,
             sample=options.sample,
+            wake_every=_wake_every(rings[0].size, options.snap_bytes, len(self._directions)),
         )
         return Compiled(program, rings_fd, self._loss_fd)
 
@@ -195,9 +214,16 @@ class LiveSource:
         os.close(self._loss_fd)
         self._loss_fd = -1
 
+    def _close_wakeups(self) -> None:
+        wakeups, self._wakeups = self._wakeups, None
+        if wakeups is not None:
+            wakeups.close()
+
     def stop(self) -> None:
         """End the capture: detach, hand on what is in the rings, end the iteration."""
         self._stopping.set()
+        if self._wakeups is not None:
+            self._wakeups.stop()
 
     def polls(self, poll_s: float = POLL_S) -> Iterator[list[FrameBatch]]:
         """What came in since the poll before, one batch per CPU with frames, each in order of time.
@@ -205,42 +231,78 @@ class LiveSource:
         No frame of a later poll is older. The batches lie in the rings and are
         gone when the next poll is asked for. An empty list says that time has passed.
         """
+        return self._polled(self._gather, poll_s)
+
+    def blocks(self, poll_s: float = POLL_S, limit: int | None = None) -> Iterator[Blocks]:
+        """The same as packet blocks of a pcapng, at most `limit` of them, in order of time.
+
+        The source must have been made with `to_blocks`.
+        """
+        if self._blocks is None:
+            raise ValueError("this source was not made to lay out blocks")
+        return self._polled(self._lay_out(self._blocks, limit), poll_s)
+
+    def _polled(self, take: Callable[[bool], _T], poll_s: float) -> Iterator[_T]:
+        """What `take` gives, again and again until `stop`, and then what is left in the rings."""
         stated = time.monotonic()
         while not self._stopping.is_set():
-            batches = self._gather()
+            taken = take(False)
             if time.monotonic() - stated > _STATE_LOSSES_EVERY_S:
                 self.state_losses()
                 stated = time.monotonic()
-            yield batches
+            yield taken
             self._drain.release()
             if not self._drain.more:
-                time.sleep(poll_s)  # an Event's wait takes ten times the processor time
+                self._wait(poll_s)
         self._detach()
-        yield from self._rest()
-
-    def _rest(self) -> Iterator[list[FrameBatch]]:
-        """What is left in the rings after detaching; programs may still be running then."""
+        # Programs may still be running after they are detached.
         deadline = time.monotonic() + _SETTLE_S
         while True:
-            batches = self._gather(whole=True)
-            if batches:
-                yield batches
+            before = self._drain.frames
+            taken = take(True)
+            came = self._drain.frames > before
+            if came:
+                yield taken
             self._drain.release()
             done = self._drain.frames == self.loss().exported
             if done or time.monotonic() > deadline:
                 self.state_losses()
                 return
-            if not batches:
+            if not came:
                 time.sleep(0.001)
 
-    def _gather(self, whole: bool = False) -> list[FrameBatch]:
+    def _wait(self, seconds: float) -> None:
+        if self.ends is not None:
+            left = self.ends - time.monotonic()
+            if left <= 0:
+                self.stop()
+            seconds = min(seconds, max(left, 0))
+        if self._wakeups is not None:
+            self._wakeups.wait(seconds)
+
+    def _lay_out(self, blocks: PacketBlocks, limit: int | None) -> Callable[[bool], Blocks]:
+        blocks.left = limit
+
+        def lay_out(whole: bool) -> Blocks:
+            laid_out = self._drain.lay_out(blocks, whole)
+            if laid_out is not blocks.none:
+                self._count(laid_out.frames)
+            return laid_out
+
+        return lay_out
+
+    def _gather(self, whole: bool) -> list[FrameBatch]:
         batches = self._drain.gather(whole)
         if batches:
+            self._tap_frames[:] = 0
             for batch in batches:
                 count_taps(batch.tap, self._tap_frames)
-            for tap, frames in enumerate(self._tap_frames[self.first_tap :].tolist()):
-                self.taps[self.first_tap + tap].frames = frames
+            self._count(self._tap_frames[self.first_tap :])
         return batches
+
+    def _count(self, frames: I64) -> None:
+        for tap, number in enumerate(frames.tolist(), self.first_tap):
+            self.taps[tap].frames += number
 
     def state_losses(self) -> None:
         """Let the taps say what they lost, as those of a capture file do."""
@@ -250,8 +312,8 @@ class LiveSource:
     def finish(self) -> None:
         """Detach and throw away what is left in the rings: `loss()` is final then."""
         self.stop()
-        self._detach()
-        for _ in self._rest():
+        blocks = self._blocks
+        for _ in self._polled(self._gather if blocks is None else self._lay_out(blocks, None), 0):
             pass
 
     def frames(self, poll_s: float = POLL_S) -> Iterator[FrameBatch]:
@@ -306,6 +368,12 @@ def default_ring_bytes(cpus: int) -> int:
     """64 MiB for each CPU, less where that would be more than 512 MiB for all."""
     share = _ALL_RINGS_BYTES // cpus
     return min(_LARGEST_DEFAULT_RING, max(_MIB, 1 << (share.bit_length() - 1)))
+
+
+def _wake_every(ring_bytes: int, snap_bytes: int, taps: int) -> int:
+    """Records of one tap that fill a quarter of a ring, when all taps get as many."""
+    records = max(1, ring_bytes // 4 // (RECORD_BYTES + snap_bytes) // taps)
+    return 1 << (records.bit_length() - 1)
 
 
 def _checked(options: LiveOptions) -> LiveOptions:

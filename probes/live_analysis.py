@@ -79,7 +79,7 @@ class LiveAnalysis:
     def __enter__(self) -> Self:
         try:
             self.source.check()  # before what may take a minute
-            _warm_up(self.options.window_ns)
+            warm_up(self.options.window_ns)
             self._stack.enter_context(self.source)
             self._watch_owners()
             drop_privileges(
@@ -281,6 +281,6 @@ def _sum(records: NDArray[np.void], *fields: str) -> int:
     return sum(int(records[field].sum()) for field in fields)
 
 
-def _warm_up(window_ns: int) -> None:
+def warm_up(window_ns: int) -> None:
     """Compile or load the machine code before packets come: the rings would overflow meanwhile."""
     Measuring(window_ns, many_taps=True).update(PacketTable.zeros(2))

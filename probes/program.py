@@ -34,6 +34,8 @@ class ProgramOptions:
     """C expression over `struct packet *p`: which packets are wanted."""
     sample: int = 1
     """Export one packet in so many of each flow."""
+    wake_every: int = 1 << 16
+    """Wake the reader after so many records of a tap on a CPU; a power of two."""
 
 
 class Compiled:
@@ -63,6 +65,7 @@ def source_text(options: ProgramOptions, rings_fd: int, loss_fd: int) -> str:
         "RINGS_FD": rings_fd,
         "LOSS_FD": loss_fd,
         "SAMPLE": options.sample,
+        "WAKE_EVERY": options.wake_every,
     }
     return source_of(definitions(options) | own, "rocescope.bpf.c")
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from ..analyzer.kernel import kernel
+from ..analyzer.kernel import Int, inlined, kernel
 from ..analyzer.packets import I64, U8, U16, U32
 from . import bpf
 
@@ -26,9 +26,15 @@ RECORD_HEADER: Final = np.dtype(
 )
 """struct record_header of rocescope.bpf.c."""
 
+U64: TypeAlias = NDArray[np.uint64]
+
+BEING_WRITTEN: Final = -1
+AT_END: Final = (1 << 63) - 1
+
 _BUSY, _DISCARD, _LENGTH = np.uint32(1 << 31), np.uint32(1 << 30), np.uint32((1 << 30) - 1)
 _RING_HEADER_BYTES = 8
-_DATA_AT = _RING_HEADER_BYTES + RECORD_HEADER.itemsize
+RECORD_BYTES: Final = _RING_HEADER_BYTES + RECORD_HEADER.itemsize
+"""In the ring in front of the bytes of a frame."""
 
 
 @intrinsic
@@ -54,8 +60,36 @@ def _release(typingctx: Any) -> Any:
 
 
 # Numba passes the first parameter itself; a type checker cannot know.
-_acquire_fence: Callable[[], None] = cast("Callable[[], None]", _acquire)
+acquire_fence: Callable[[], None] = cast("Callable[[], None]", _acquire)
 _release_fence: Callable[[], None] = cast("Callable[[], None]", _release)
+
+
+@inlined
+def next_record(words: U32, mask: int, position: Int, stop: Int) -> tuple[Int, Int]:
+    """(where the next record is, its kernel time) from `position` on; both unsigned positions.
+
+    Discarded records are passed over. Instead of a time AT_END says that there is
+    no record before `stop`, and BEING_WRITTEN that it is not finished.
+    """
+    while position < stop:
+        w = (position & np.uint64(mask)) >> np.uint64(2)
+        header = words[w]
+        if header & _BUSY:
+            return position, BEING_WRITTEN
+        acquire_fence()
+        if not header & _DISCARD:
+            time = np.uint64(words[w + np.uint64(2)])
+            time |= np.uint64(words[w + np.uint64(3)]) << np.uint64(32)
+            return position, np.int64(time)
+        position += room_of(header)
+    return position, AT_END
+
+
+@inlined
+def room_of(header: Int) -> Int:
+    """How many bytes of the ring a record takes, by the first word of its header."""
+    length = np.uint64(header & _LENGTH)
+    return (length + np.uint64(_RING_HEADER_BYTES + 7)) & ~np.uint64(7)
 
 
 @kernel
@@ -85,28 +119,19 @@ def scan(
     position: Any = np.uint64(consumer)
     stop = np.uint64(producer)
     busy = 0
-    _acquire_fence()
-    while position < stop and row < rows:
+    acquire_fence()
+    while row < rows:
+        position, kernel_ns = next_record(words, mask, position, stop)
+        if kernel_ns == BEING_WRITTEN:
+            busy = 1
+        if kernel_ns == BEING_WRITTEN or kernel_ns == AT_END or kernel_ns > horizon_ns:
+            break
         # Unsigned indices spare the test for negative ones.
         at = position & np.uint64(mask)
         w = at >> np.uint64(2)
-        header = words[w]
-        if header & _BUSY:
-            busy = 1
-            break
-        _acquire_fence()
-        length = np.uint64(header & _LENGTH)
-        position += (length + np.uint64(_RING_HEADER_BYTES + 7)) & ~np.uint64(7)
-        if header & _DISCARD:
-            continue
-        kernel_ns = np.int64(
-            np.uint64(words[w + np.uint64(2)])
-            | (np.uint64(words[w + np.uint64(3)]) << np.uint64(32))
-        )
-        if kernel_ns > horizon_ns:
-            break
+        position += room_of(words[w])
         packed = words[w + np.uint64(5)]
-        offset[row] = at + np.uint64(_DATA_AT)
+        offset[row] = at + np.uint64(RECORD_BYTES)
         time_ns[row] = kernel_ns + clock_offset_ns
         wire[row] = words[w + np.uint64(4)]
         captured[row] = packed & np.uint32(0xFFFF)
@@ -118,7 +143,7 @@ def scan(
 
 
 @kernel
-def _store_position(consumer: NDArray[np.uint64], position: int) -> None:
+def _store_position(consumer: U64, position: int) -> None:
     _release_fence()
     consumer[0] = position
 

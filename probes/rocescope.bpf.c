@@ -7,10 +7,12 @@
  *   RINGS_FD, LOSS_FD   file descriptors of the maps
  *   FILTER(p)           whether to export a packet
  *   SAMPLE              export one packet in so many
+ *   WAKE_EVERY          wake user space after so many records, a power of two
  *   WHOLE_FRAME_BYTES   length of an XDP frame in several buffers
  */
 
-#define NO_WAKEUP 1 /* BPF_RB_NO_WAKEUP: user space polls */
+#define NO_WAKEUP 1    /* BPF_RB_NO_WAKEUP: user space polls */
+#define FORCE_WAKEUP 2 /* BPF_RB_FORCE_WAKEUP: before the ring is full */
 
 /* One exported frame; `data` follows. probes/ring.py reads this layout. */
 struct record_header {
@@ -156,8 +158,7 @@ INLINE int wanted(const struct packet *p, struct loss *loss)
 		r->header.tap = tap;                                                      \
 		r->header.captured_bytes =                                                \
 			copy_frame(r->data, data, end, tag, sizeof(r->data));             \
-		rs_submit(r, NO_WAKEUP);                                                  \
-		loss->exported++;                                                         \
+		rs_submit(r, ++loss->exported % WAKE_EVERY ? NO_WAKEUP : FORCE_WAKEUP);   \
 		return 1;                                                                 \
 	} while (0)
 

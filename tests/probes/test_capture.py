@@ -219,7 +219,9 @@ def test_losses_are_in_the_file(network, tmp_path):
 
 def test_rotation_by_size(network, tmp_path):
     net, path = network(), tmp_path / "out.pcapng"
-    capture = Capturing(net, "left", "-w", str(path), "--rotate-size", "20kB")
+    # A small ring wakes the program often, so that the files are not all one.
+    arguments = ("--rotate-size", "20kB", "--ring", "32KiB")
+    capture = Capturing(net, "left", "-w", str(path), *arguments)
     for start in range(0, 600, 50):
         net.send([roce(psn) for psn in range(start, start + 50)])
         time.sleep(0.02)

@@ -6,47 +6,21 @@ import subprocess
 
 import dpkt
 import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rocescope.analyzer.capture.source import open_capture
-from rocescope.analyzer.frames import LINKTYPE_ETHERNET, FrameBatch, Tap, Taps
+from rocescope.analyzer.frames import LINKTYPE_ETHERNET, Tap, Taps
+from rocescope.probes.packet_blocks import INBOUND, OUTBOUND, PacketBlocks
 from rocescope.probes.pcapng_writer import (
-    INBOUND,
-    OUTBOUND,
     InterfaceStatistics,
-    PacketBlocks,
     interface_description,
     interface_statistics,
     section_header,
 )
 
+from .hand_made import HandMadeRing
 from .network import roce
 
 START_NS = 1_700_000_000_123_456_789
-
-
-def ring_batch(frames: list[bytes], times: list[int], taps: list[int]) -> FrameBatch:
-    """Frames at multiples of 8 bytes with something else between them, as in a ring."""
-    data, offsets = bytearray(), []
-    for frame in frames:
-        data += b"\xee" * (24 + -len(data) % 8)
-        offsets.append(len(data))
-        data += frame
-    data += b"\xee" * (8 + -len(data) % 8)
-    captured = np.array([len(frame) for frame in frames], np.uint32)
-    return FrameBatch(
-        np.frombuffer(bytes(data), np.uint8),
-        np.array(offsets, np.int64),
-        captured,
-        captured + np.uint32(1000),
-        np.array(times, np.int64),
-        np.array(taps, np.uint16),
-        np.full(len(frames), LINKTYPE_ETHERNET, np.uint16),
-        1,
-        0,
-    )
 
 
 HEAD = section_header("rocescope", "Linux", ["a comment", "another"]) + b"".join(
@@ -73,10 +47,13 @@ def read_back(path):
 def test_readers_agree(tmp_path, need_tool):
     frames = [roce(psn, payload_bytes=psn) for psn in range(40)]
     times = [START_NS + 10 * i for i in range(40)]
-    blocks = PacketBlocks(5, [INBOUND, OUTBOUND])
-    even = ring_batch(frames[::2], times[::2], [5] * 20)
-    odd = ring_batch(frames[1::2], times[1::2], [6] * 20)
-    laid_out = blocks.lay_out([odd, even])
+    rings = [HandMadeRing(0), HandMadeRing(0)]
+    for i, frame in enumerate(frames):
+        length = len(frame)
+        rings[i % 2].put(16 + length, 0, 10 * i, length + 1000, length, 5 + i % 2, frame)
+    blocks = PacketBlocks([r.mapped().view(np.uint32) for r in rings], 5, [INBOUND, OUTBOUND])
+    producers = np.array([ring.producer for ring in rings], np.uint64)
+    laid_out, _ = blocks.lay_out(np.zeros(2, np.uint64), producers, 1 << 40, START_NS)
     path = tmp_path / "x.pcapng"
     path.write_bytes(HEAD + bytes(laid_out.data) + interface_statistics(1, STATISTICS))
 
@@ -112,45 +89,3 @@ def test_readers_agree(tmp_path, need_tool):
         [need_tool("capinfos"), "-M", str(path)], check=True, capture_output=True, text=True
     ).stdout
     assert "a comment" in info and "another" in info
-
-
-@settings(max_examples=50)
-@given(
-    lengths=st.lists(st.lists(st.integers(0, 260), max_size=20), min_size=1, max_size=3),
-    seed=st.integers(0, 1000),
-    limit=st.none() | st.integers(0, 30),
-)
-def test_blocks_of_several_rings(tmp_path_factory, lengths, seed, limit):
-    random = np.random.default_rng(seed)
-    batches, expected = [], []
-    for ring in lengths:
-        frames = [random.bytes(length) for length in ring]
-        times = sorted(random.integers(START_NS, START_NS + 20, len(ring)).tolist())
-        taps = random.integers(0, 2, len(ring)).tolist()
-        batches.append(ring_batch(frames, times, taps))
-        expected += list(zip(times, frames, taps, strict=True))
-    expected.sort(key=lambda row: row[0])
-    laid_out = PacketBlocks(0, [INBOUND, OUTBOUND]).lay_out(batches, limit)
-    expected = expected[:limit]
-    assert laid_out.taps.tolist() == [tap for _, _, tap in expected]
-    assert len(laid_out) == len(expected)
-    if expected:
-        assert laid_out.ends[-1] == len(laid_out.data)
-        path = tmp_path_factory.mktemp("blocks") / "x.pcapng"
-        path.write_bytes(HEAD + bytes(laid_out.data))
-        frames, times, names, _ = read_back(path)
-        assert times == [time for time, _, _ in expected]
-        assert [data for data, _ in frames] == [data for _, data, _ in expected]
-        assert names == [("left in", "left out")[tap] for _, _, tap in expected]
-
-
-@pytest.mark.parametrize("length", range(1, 9))
-def test_padding_is_zero(length):
-    frame = b"\xff" * length
-    laid_out = PacketBlocks(0, [INBOUND]).lay_out([ring_batch([frame], [START_NS], [0])])
-    padded = bytes(laid_out.data)[28 : 28 + -(-length // 4) * 4]
-    assert padded == frame + bytes(-length % 4)
-
-
-def test_nothing():
-    assert len(PacketBlocks(0, [INBOUND]).lay_out([])) == 0

@@ -10,35 +10,20 @@ from hypothesis import strategies as st
 
 from rocescope.probes.ring import RECORD_HEADER, scan
 
+from .hand_made import BUSY, DISCARDED, HandMadeRing
+
 SIZE = 4096
-BUSY, DISCARDED = 1 << 31, 1 << 30
 OFFSET_NS = 1_000_000
 
 
-class HandMadeRing:
-    """Ring memory as the kernel lays it out, filled from a position on."""
+class ScannedRing(HandMadeRing):
+    """A ring, the scan of it and the scan's twin."""
 
     def __init__(self, start: int) -> None:
-        self.bytes = bytearray(SIZE)
-        self.consumer = self.producer = start
-
-    def put(
-        self, length: int, flags: int, time_ns: int, wire: int, captured: int, tap: int
-    ) -> bool:
-        """Append a record; False when there is no room."""
-        total = (8 + length + 7) // 8 * 8
-        if self.producer + total - self.consumer > SIZE:
-            return False
-        record = struct.pack("<II", length | flags, 0)
-        record += struct.pack("<QIHH", time_ns, wire, captured, tap)
-        record += b"\xee" * (length - 16)
-        for i, value in enumerate(record):
-            self.bytes[(self.producer + i) % SIZE] = value
-        self.producer += total
-        return True
+        super().__init__(start, SIZE)
 
     def scan(self, rows: int, horizon: int) -> tuple[list[tuple[int, ...]], int]:
-        data = np.frombuffer(bytes(self.bytes) * 2, np.uint8)
+        data = self.mapped()
         columns = [
             np.zeros(rows, dtype)
             for dtype in (np.int64, np.uint32, np.uint32, np.int64, np.uint16, np.int64)
@@ -94,7 +79,7 @@ records = st.lists(
     horizon=st.integers(0, 1 << 40) | st.just((1 << 63) - 1),
 )
 def test_scan_is_its_twin(start, contents, rows, horizon):
-    ring = HandMadeRing(start)
+    ring = ScannedRing(start)
     for record in contents:
         if not ring.put(*record):
             break
@@ -102,7 +87,7 @@ def test_scan_is_its_twin(start, contents, rows, horizon):
 
 
 def test_a_record_over_the_end_is_whole():
-    ring = HandMadeRing(SIZE * 7 - 40)
+    ring = ScannedRing(SIZE * 7 - 40)
     assert ring.put(112, 0, 5, 100, 96, 2)
     ((offset, captured, wire, time_ns, tap, end),), busy = ring.scan(10, 10)
     assert (offset, captured, wire, tap, busy) == (SIZE - 40 + 24, 96, 100, 2, 0)
