@@ -144,6 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
     # Loading the libraries makes hundreds of thousands of objects, hardly any of them garbage.
     gc.set_threshold(100_000, 20, 20)
+    # Else numpy's linear algebra, which nothing here needs, starts a thread for every core.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 

@@ -2,113 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import os
-import shutil
-import stat
-import tempfile
-import time
-import types
 from collections.abc import Callable
-from functools import cache
-from typing import Any, TypeAlias, TypeVar
+from functools import cache, cached_property, update_wrapper
+from typing import Any, TypeAlias, TypeVar, cast
 
-import numba
-import numpy as np
-from numba.core.runtime.nrt import rtsys
-from platformdirs import user_cache_dir
+from . import machine_code
+from .call_shape import Shape, shape_of, text_of
+from .kernel_cache import BOUNDS_CHECK, cache_base, digest_of, key_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 Int: TypeAlias = Any
 """An integer inside a kernel, Python's or numpy's: numba infers which."""
-
-BOUNDS_CHECK = os.environ.get("ROCESCOPE_BOUNDSCHECK") == "1"
-"""Compile kernels with bounds checks: for the fuzz tests, several times slower."""
-
-_UNUSED_AFTER_S = 30 * 86_400
-"""A month: long enough for whoever goes back and forth between two versions."""
-_PACKAGE = __name__.partition(".")[0]
-
-
-def _cache_base() -> str:
-    """The folder for all machine code: our own, in NUMBA_CACHE_DIR when that is set.
-
-    Where nothing can be written, the code goes to a temporary folder.
-    """
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    base = (
-        os.path.join(chosen, "rocescope")
-        if chosen
-        else os.path.join(user_cache_dir("rocescope"), "kernels")
-    )
-    try:
-        os.makedirs(base, exist_ok=True)
-        if os.access(base, os.W_OK):
-            _remove_unused(base)
-            return base
-    except OSError:
-        pass
-    return _temporary_base()
-
-
-def _temporary_base() -> str:
-    """A folder that nobody else can write to: what lies in it will be executed."""
-    base = os.path.join(tempfile.gettempdir(), f"rocescope-{os.getuid()}")
-    with contextlib.suppress(OSError):
-        os.makedirs(base, mode=0o700, exist_ok=True)
-        found = os.lstat(base)
-        writable_by_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not writable_by_others:
-            return base
-    return tempfile.mkdtemp(prefix="rocescope-")
-
-
-def _key_of(function: Callable[..., Any]) -> str:
-    """A digest of all that goes into the machine code of a function.
-
-    Numba compares the file of a kernel alone. The helpers and constants of
-    other files that are compiled into it, and whether bounds are checked, would
-    go unnoticed; so they decide about the folder. A kernel may call helpers
-    further down in its file, so all names of the module count, not its own.
-    """
-    digest = hashlib.sha256(b"checked" if BOUNDS_CHECK else b"")
-    digest.update(_file_digest(function.__code__.co_filename))
-    digest.update(function.__qualname__.encode())
-    for value in list(function.__globals__.values()):
-        if id(value) in _KEYS:
-            digest.update(_KEYS[id(value)].encode())
-        elif isinstance(value, types.ModuleType):
-            if value.__name__.startswith(_PACKAGE):
-                digest.update(_file_digest(value.__file__ or ""))
-        elif isinstance(value, np.ndarray):
-            digest.update(value.tobytes())
-        elif isinstance(value, int | float | np.generic):
-            digest.update(repr(value).encode())
-    return digest.hexdigest()[:24]
-
-
-@cache
-def _file_digest(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).digest()
-    except OSError:
-        return b""
-
-
-def _remove_unused(base: str) -> None:
-    """Remove the machine code of sources that have not been compiled for a month."""
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(base):
-            if entry.is_dir() and time.time() - entry.stat().st_mtime > _UNUSED_AFTER_S:
-                shutil.rmtree(entry.path, ignore_errors=True)
-
-
-_CACHE_BASE = _cache_base()
-_KEYS: dict[int, str] = {}
-"""Digest of every compiled function, by the identity of what numba made of it."""
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": BOUNDS_CHECK}
 
@@ -121,62 +27,17 @@ _POINTED: dict[str, Any] = {"cache": True, "boundscheck": BOUNDS_CHECK, "_nrt": 
 
 def kernel(function: F) -> F:
     """Compile `function` to machine code that releases the GIL and is cached on disk."""
-    return _compiled(function, _OPTIONS)
+    return cast(F, Kernel(function, _OPTIONS))
 
 
 def subkernel(function: F) -> F:
     """Like `kernel`, for what allocates no arrays: above all what kernels call, again and again."""
-    return _compiled(function, _HELPER)
+    return cast(F, Kernel(function, _HELPER))
 
 
 def inlined(function: F) -> F:
     """Like `subkernel`, for small helpers that LLVM should inline into their callers."""
-    return _compiled(function, {"forceinline": True, **_HELPER})
-
-
-def _compiled(function: F, options: dict[str, Any]) -> F:
-    compiled: F = _compiled_with(function, numba.njit(**options))
-    _load_at_once(compiled)
-    return compiled
-
-
-def _compiled_with(function: Callable[..., Any], compiler: Callable[..., Any]) -> Any:
-    key = _key_of(function)
-    # Numba takes the folder from its configuration when the function is decorated.
-    config: Any = numba.config
-    before = config.CACHE_DIR
-    config.CACHE_DIR = os.path.join(_CACHE_BASE, key)
-    try:
-        compiled = compiler(function)
-    finally:
-        config.CACHE_DIR = before
-    _KEYS[id(compiled)] = key
-    return compiled
-
-
-def _load_at_once(compiled: Any) -> None:
-    """Let cached machine code be loaded without all that only the compiler needs.
-
-    Numba prepares its compiler before it looks into the cache, which takes
-    longer than a small analysis. Code that cannot be loaded, whatever the
-    reason, is compiled anew.
-    """
-    store = getattr(compiled, "_cache", None)
-    load = getattr(store, "_load_overload", None)
-    if store is None or load is None:
-        return
-
-    def load_overload(signature: Any, context: Any) -> Any:
-        try:
-            rtsys.initialize(context)  # numba's runtime, which loaded code may call
-            found = load(signature, context)
-        except Exception:
-            found = None
-        if found is None:
-            context.refresh()
-        return found
-
-    store.load_overload = load_overload
+    return cast(F, Kernel(function, {"forceinline": True, **_HELPER}))
 
 
 def callback(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]]:
@@ -187,10 +48,68 @@ def callback(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]
     """
 
     def declared(function: Callable[..., Any]) -> Callable[[], Any]:
+        folder = _folder_of(function)
+
         @cache
         def pointer() -> Any:
-            return _compiled_with(function, numba.cfunc(signature, **_POINTED))
+            from .compiling import pointer_to
+
+            return pointer_to(function, signature, _POINTED, folder)
 
         return pointer
 
     return declared
+
+
+def _folder_of(function: Callable[..., Any]) -> str:
+    return os.path.join(cache_base(), key_of(function))
+
+
+class Kernel:
+    """A function that is machine code when it is called, from the cache if possible.
+
+    Numba is imported only where the cache has nothing for a call.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        update_wrapper(self, function)
+        self._function = function
+        self._options = options
+        self._folder = _folder_of(function)
+        self._calls: dict[Shape, Callable[..., Any]] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        shape = shape_of(arguments)
+        call = self._calls.get(shape)
+        if call is None:
+            call = self._calls[shape] = self._find(shape, arguments)
+        return call(*arguments)
+
+    def _find(self, shape: Shape, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        path = self._image_path(shape)
+        found = machine_code.load(path, self._function) if path else None
+        if found is not None:
+            return found
+        from .compiling import compiled_for
+
+        return compiled_for(self.compiled, arguments, path)
+
+    def _image_path(self, shape: Shape) -> str | None:
+        """Where the machine code for such a call is kept; None when it cannot be."""
+        text = text_of(shape)
+        if text is None or not machine_code.usable():
+            return None
+        name = digest_of(f"{machine_code.host()} {text}".encode())
+        return os.path.join(self._folder, f"{name}.code")
+
+    @cached_property
+    def compiled(self) -> Any:
+        """The function as numba knows it."""
+        from .compiling import dispatcher
+
+        return dispatcher(self._function, self._options, self._folder)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """Numba asks for this when a kernel occurs in another one."""
+        return self.compiled._numba_type_

@@ -1,4 +1,4 @@
-"""Kernels are cached on disk, and the cache never hides that bounds checks were asked for."""
+"""Kernels are cached on disk; from there they run without numba, and do exactly the same."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from rocescope.analyzer import kernel
 
 MODULE = """
 import numpy as np
@@ -51,26 +49,78 @@ def test_bounds_are_checked_when_asked_whatever_is_cached(tmp_path: Path, first:
     assert list((tmp_path / "cache").rglob("*.nbi"))
 
 
-def test_old_folders_of_others_are_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """NUMBA_CACHE_DIR may be any folder: only our own part of it is cleaned."""
-    theirs, ours = tmp_path / "project", tmp_path / "rocescope" / "0123"
-    for folder in (theirs, ours):
-        folder.mkdir(parents=True)
-        os.utime(folder, (0, 0))
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert kernel._cache_base() == str(tmp_path / "rocescope")
-    assert theirs.exists() and not ours.exists()
+CALLS = """
+import sys
+import numpy as np
+from typing import NamedTuple
+from rocescope.analyzer.kernel import kernel, subkernel
+
+class State(NamedTuple):
+    counts: np.ndarray
+    last: np.ndarray
+
+@subkernel
+def halved(value, by):
+    return value // by
+
+@kernel
+def note(state, values, by):
+    for i in range(len(values)):
+        state.counts[halved(values[i], by) & 3] += 1
+        state.last[0] = values[i]
+    return len(values), state.last[0]
+
+@kernel
+def double(values):
+    for i in range(len(values)):
+        values[i] += values[i]
+
+@kernel
+def sums(values):
+    return values + values
+
+state = State(np.zeros(4, np.int64), np.zeros(1, np.int64))
+print(note(state, np.arange(9), 2), state)
+for values in (np.arange(3), np.arange(3.0), np.arange(6.0)[::2]):
+    double(values)
+    print(values)
+print("numba" in sys.modules, file=sys.stderr)
+try:
+    note(state, np.arange(9), 0)  # numba makes the exception
+except ZeroDivisionError as error:
+    print(repr(error))
+print(sums(np.arange(3)))  # new arrays need numba
+"""
 
 
-def test_machine_code_is_never_taken_from_a_folder_others_can_write_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kernel.tempfile, "tempdir", str(tmp_path))
-    own = kernel._temporary_base()
-    assert os.stat(own).st_mode & 0o777 == 0o700
-    assert kernel._temporary_base() == own
-    os.chmod(own, 0o777)
-    other = kernel._temporary_base()
-    assert other != own and os.stat(other).st_mode & 0o777 == 0o700
+def test_a_later_run_does_the_same_without_numba(tmp_path: Path) -> None:
+    module = tmp_path / "kernels.py"
+    module.write_text(CALLS)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run() -> tuple[str, str]:
+        command = [sys.executable, str(module)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+        return done.stdout, done.stderr.strip()
+
+    compiled = run()
+    assert "ZeroDivisionError" in compiled[0]
+    assert run() == (compiled[0], "False")
+
+    images = sorted((tmp_path / "cache").rglob("*.code"))
+    assert len(images) == 4
+    for image, content in zip(images, (b"", b"damaged", images[0].read_bytes()[:-1]), strict=False):
+        image.write_bytes(content)
+    assert run() == (compiled[0], "True")  # from numba's own cache
+    assert run() == (compiled[0], "False")
+
+
+def test_an_analysis_is_the_same_without_images(checkout: Path) -> None:
+    """NUMBA_OPT=3 says what numba does anyway, but it has its say only where numba runs."""
+    capture = str(checkout / "tests" / "data" / "c10_rping_ipv4.atB.pcap")
+    command = [sys.executable, "-m", "rocescope", "analyze", "--format", "json", capture]
+    outputs = [
+        subprocess.run(command, capture_output=True, env=os.environ | told, check=True).stdout
+        for told in ({}, {"NUMBA_OPT": "3"}, {})
+    ]
+    assert outputs[0] == outputs[1] == outputs[2]

@@ -1,0 +1,78 @@
+"""The shape of a call: all that decides which machine code may serve it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Shape: TypeAlias = tuple[Any, ...]
+"""Of one argument or of all; equal shapes mean equal types for the compiler."""
+
+_C_CONTIGUOUS, _F_CONTIGUOUS, _WRITEABLE = 0x1, 0x2, 0x400
+"""NPY_ARRAY_C_CONTIGUOUS and so on (numpy/ndarraytypes.h)."""
+_LARGEST = (1 << 63) - 1
+
+_of_array = attrgetter("__class__", "dtype", "ndim", "flags.num")
+
+
+def shape_of(arguments: tuple[Any, ...]) -> Shape:
+    """The shape of a call, quickly: it is taken before every call of a kernel.
+
+    Two shapes of one meaning may differ, never the other way round.
+    """
+    return tuple([_SHAPES.get(type(value), _of_other)(value) for value in arguments])
+
+
+def _of_int(value: int) -> Any:
+    return int if -_LARGEST <= value <= _LARGEST else None
+
+
+def _of_other(value: Any) -> Any:
+    if isinstance(value, tuple):
+        try:
+            return (type(value), *map(_of_array, value))
+        except AttributeError:  # not of arrays alone
+            return (type(value), *shape_of(value))
+    return type(value)
+
+
+_SHAPES: dict[type, Callable[[Any], Any]] = {np.ndarray: _of_array, int: _of_int}
+
+
+def text_of(shape: Shape) -> str | None:
+    """The same in words that mean the same in every process; None for what has none."""
+    words = [_words(part) for part in shape]
+    return None if None in words else f"({', '.join(word for word in words if word)})"
+
+
+def _words(shape: Any) -> str | None:
+    if isinstance(shape, type):
+        return _scalar(shape)
+    if not isinstance(shape, tuple):
+        return None
+    kind, *rest = shape
+    if kind is np.ndarray:
+        dtype, ndim, flags = rest
+        layout = "C" if flags & _C_CONTIGUOUS else "F" if flags & _F_CONTIGUOUS else "A"
+        return f"array {_dtype(dtype)} {ndim} {layout} {bool(flags & _WRITEABLE)}"
+    if not issubclass(kind, tuple):
+        return _scalar(kind)
+    inner = text_of(tuple(rest))
+    return inner and f"{kind.__module__}.{kind.__qualname__}{getattr(kind, '_fields', '')}{inner}"
+
+
+def _scalar(kind: type) -> str | None:
+    if kind is type(None):
+        return "None"
+    if kind in (int, float, bool) or issubclass(kind, np.number | np.bool):
+        return np.dtype(kind).str
+    return None
+
+
+@cache
+def _dtype(dtype: np.dtype[Any]) -> str:
+    return repr(dtype) if dtype.names else dtype.str
