@@ -23,13 +23,13 @@ LIVE_FRAMES = 1 << 1  # BPF_F_TEST_XDP_LIVE_FRAMES
 BATCH = 64
 FLOWS = 64
 
-# Frame i: flow i % FLOWS with its own QPN and source port, PSN i / FLOWS.
+# Frame i: flow i % FLOWS with its own QPN (0x100 on) and source port, PSN i / FLOWS.
 _SOURCE = """
 int generate(struct xdp_md *ctx)
 {
     unsigned char *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
     unsigned int zero = 0, *next, number, psn;
-    unsigned char flow;
+    unsigned short flow;
 
     next = ((void *(*)(void *, const void *))1)((void *)pseudo(1, STATE_FD), &zero);
     if (!next || data + 54 > end)
@@ -37,7 +37,9 @@ int generate(struct xdp_md *ctx)
     number = (*next)++;
     flow = number % FLOWS;
     psn = number / FLOWS;
+    data[34] = 0xc0 | flow >> 8;
     data[35] = flow;
+    data[48] = 1 + (flow >> 8);
     data[49] = flow;
     data[51] = psn >> 16;
     data[52] = psn >> 8;
@@ -74,13 +76,16 @@ class Sent:
 
 
 class Link:
-    """A namespace with the linked interfaces `left` and `right`, and a generator on `left`."""
+    """A namespace with the linked interfaces `left` and `right`, and a generator on `left`.
 
-    def __init__(self) -> None:
+    flows: at most 16,384, so many are the source ports a sender varies.
+    """
+
+    def __init__(self, flows: int = FLOWS) -> None:
         self.name = f"rsbench{os.getpid()}"
         self._state = bpf.create_map(bpf.MAP_ARRAY, 4, 4, 1)
         source = (
-            f"#define STATE_FD {self._state}\n#define FLOWS {FLOWS}u\n"
+            f"#define STATE_FD {self._state}\n#define FLOWS {flows}u\n"
             "unsigned long long pseudo(unsigned long long, unsigned long long)"
             f' asm("llvm.bpf.pseudo");\n{_SOURCE}'
         )

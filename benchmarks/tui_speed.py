@@ -1,23 +1,166 @@
-"""How fast the terminal UI is: key to paint, CPU and snapshots with many queue pairs.
+"""How fast the terminal UI is: key to paint, CPU and memory with many queue pairs.
 
-Drives the real app without a terminal: `python benchmarks/tui_speed.py --connections 5000`.
+Drives the real app without a terminal, every paint encoded for one:
+
+    python benchmarks/tui_speed.py capture     10,000 flows in a capture that was read
+    sudo python benchmarks/tui_speed.py live   10,000 flows from the generator in the kernel
+    python benchmarks/tui_speed.py open        20 million packets: what shows while they are read
+
+The app runs in a process of its own, with the generator in another one.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import os
 import resource
+import subprocess
+import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from generate import write
+from probes_generator import Link
+from textual import events
+from textual._compositor import CompositorUpdate
 
+import rocescope.tui
+from rocescope.probes.live import LiveOptions
 from rocescope.tui.app import RocescopeApp
+from rocescope.tui.live_feed import open_live
 from rocescope.tui.session import Session
 
-KEYS = ("j", "j", "k", "pagedown", "s", "S", "2", "1", "3", "1", "p", "a", "a")
+SIZE = (160, 50)
+KEYS = ("j", "j", "k", "pagedown", "s", "S", "2", "j", "1", "3", "4", "1", "p", "a", "a", "home")
+KEYS_EVERY_S = 0.15
+"""Seven keys a second, as somebody does who leans on the cursor key now and then."""
+
+
+class Watched(RocescopeApp):
+    """The app, every paint noted and encoded as for a terminal."""
+
+    CSS_PATH = Path(rocescope.tui.__file__).with_name("app.tcss")
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.handled = 0.0
+        self.painted: asyncio.Event = asyncio.Event()
+        self.painted_at = 0.0
+        self.paints = 0
+        self.computed: list[tuple[str, float]] = []
+
+    async def on_event(self, event: events.Event) -> None:
+        await super().on_event(event)
+        if isinstance(event, events.Key):
+            self.handled = time.perf_counter()
+
+    def _display(self, screen: Any, renderable: Any) -> None:
+        began = time.perf_counter()
+        super()._display(screen, renderable)
+        if self._batch_count or not isinstance(renderable, CompositorUpdate):
+            return
+        renderable.render_segments(self.console)
+        self.paints += 1
+        if 0 < self.handled <= began and screen is self.screen:
+            self.handled, self.painted_at = 0.0, time.perf_counter()
+            self.painted.set()
+
+    async def press(self, key: str) -> float | None:
+        """Milliseconds from a key to the first paint that began after it was handled."""
+        self.painted.clear()
+        start, computed = time.perf_counter(), time.thread_time()
+        self.post_message(events.Key(key, key if len(key) == 1 else None))
+        try:
+            await asyncio.wait_for(self.painted.wait(), 2)
+        except TimeoutError:
+            return None
+        self.computed.append((key, (time.thread_time() - computed) * 1e3))
+        return (self.painted_at - start) * 1e3
+
+
+def thread_cpu() -> dict[str, float]:
+    """Processor seconds of the threads of this process by what they do."""
+    names = {thread.native_id: thread.name for thread in threading.enumerate()}
+    spent: dict[str, float] = {}
+    for task in Path("/proc/self/task").iterdir():
+        name = names.get(int(task.name), "other")
+        part = "feed" if name.startswith("rocescope") else "ui"
+        spent[part] = spent.get(part, 0.0) + int((task / "schedstat").read_text().split()[0]) / 1e9
+    return spent
+
+
+async def use(session: Session, rounds: int, live: bool) -> dict[str, Any]:
+    """Open the app on a session and press keys; what was measured."""
+    app = Watched(session)
+    began = time.perf_counter()
+    result: dict[str, Any] = {}
+    async with app.run_test(size=SIZE) as pilot:
+        while not app.snapshot.source.packets and time.perf_counter() - began < 120:
+            await asyncio.sleep(0.01)
+            if live and app.session.running and not result:
+                result["ready"] = True
+                print("ready", flush=True)
+        result["first_s"] = time.perf_counter() - began
+        if not live:
+            while app.session.running or app.snapshot.source.running:
+                await asyncio.sleep(0.05)
+        else:
+            await asyncio.sleep(2)
+        await pilot.pause()
+        cpu, paints, packets = thread_cpu(), app.paints, app.snapshot.source.packets
+        start = time.perf_counter()
+        await asyncio.sleep(5)
+        idle = time.perf_counter() - start
+        now = thread_cpu()
+        result["watching"] = {part: (now[part] - cpu.get(part, 0)) / idle for part in now}
+        result["paints_per_s"] = (app.paints - paints) / idle
+        took: dict[str, list[float]] = {}
+        begin = time.perf_counter()
+        for _ in range(rounds):
+            for key in KEYS:
+                milliseconds = await app.press(key)
+                if milliseconds is not None:
+                    took.setdefault(key, []).append(milliseconds)
+                await asyncio.sleep(KEYS_EVERY_S)
+        spent = time.perf_counter() - begin
+        end = thread_cpu()
+        result["pressing"] = {part: (end[part] - now.get(part, 0)) / spent for part in end}
+        source = app.snapshot.source
+        result["pps"] = (source.packets - packets) / (time.perf_counter() - start)
+        result["flows"] = len(app.snapshot.flows)
+        result["dropped"], result["frames"] = source.dropped, source.frames
+        result["took"], result["computed"] = took, app.computed
+        result["snapshot_ms"] = snapshot_ms(session)
+    result["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    return result
+
+
+def snapshot_ms(session: Session) -> float:
+    """Milliseconds of one snapshot."""
+    start = time.perf_counter()
+    for _ in range(10):
+        session.snapshot()
+    return (time.perf_counter() - start) * 100
+
+
+async def watch_opening(path: str) -> dict[str, Any]:
+    """Packets on the screen after each second while a capture is read."""
+    app = Watched(Session.open([path]))
+    began = time.perf_counter()
+    shown: list[tuple[float, int]] = []
+    async with app.run_test(size=SIZE):
+        while app.session.running or app.snapshot.source.running:
+            await asyncio.sleep(0.02)
+            packets = app.snapshot.source.packets
+            if packets and (not shown or packets != shown[-1][1]):
+                shown.append((time.perf_counter() - began, packets))
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"shown": shown, "memory": memory << 10}
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -26,66 +169,96 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-async def key_to_paint(app: RocescopeApp, rounds: int) -> tuple[list[float], float]:
-    """Milliseconds from each key to the last paint it causes, and seconds to the first packets."""
-    took = []
-    async with app.run_test(size=(160, 50)) as pilot:
-        began = time.perf_counter()
-        while not app.snapshot.source.packets:
-            await pilot.pause(0.01)
-        first = time.perf_counter() - began
-        while app.session.running or app.snapshot.source.running:
-            await pilot.pause(0.05)
-        painted = [0.0]
-        display = app._display
+def report(result: dict[str, Any]) -> None:
+    """Print the numbers."""
+    everything = [value for values in result["took"].values() for value in values]
+    print(f"{result['flows']:,} flows; first packets shown after {result['first_s']:.2f} s")
+    print(
+        f"key to paint: p50 {percentile(everything, 0.5):.1f} ms,"
+        f" p95 {percentile(everything, 0.95):.1f} ms, most {max(everything):.1f} ms"
+        f" of {len(everything)} keys"
+    )
+    own = [value for _, value in result["computed"]]
+    print(
+        f"  processor time of these: p50 {percentile(own, 0.5):.1f} ms,"
+        f" p95 {percentile(own, 0.95):.1f} ms (the rest is waiting for other processes)"
+    )
+    slowest = sorted(result["took"].items(), key=lambda item: -percentile(item[1], 0.5))
+    print("  median by key: " + ", ".join(f"{k} {percentile(v, 0.5):.0f}" for k, v in slowest))
+    for what in ("watching", "pressing"):
+        parts = ", ".join(f"{part} {share:.0%}" for part, share in sorted(result[what].items()))
+        print(f"{what}: {parts} of a core")
+    print(f"snapshot {result['snapshot_ms']:.1f} ms, {result['paints_per_s']:.1f} paints/s")
+    print(f"peak memory {result['memory'] / 1e6:.0f} MB")
+    if result["pps"]:
+        print(f"{result['pps'] / 1e6:.2f} Mpkt/s, {result['frames']:,} frames seen")
+        print(f"dropped by the probes: {result['dropped']:,}")
 
-        def note(*arguments: object) -> None:
-            display(*arguments)
-            painted[0] = time.perf_counter()
 
-        app._display = note
-        for _ in range(rounds):
-            for key in KEYS:
-                start = time.perf_counter()
-                await pilot.press(key)  # returns when nothing is left to paint
-                took.append((painted[0] - start) * 1e3)
-    return [t for t in took if t > 0], first
+def child(arguments: list[str]) -> subprocess.Popen[str]:
+    """This program again, as the process that is measured."""
+    every = ",".join(map(str, range(os.cpu_count() or 1)))
+    command = ["taskset", "--cpu-list", every, sys.executable, __file__, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def snapshots(session: Session, count: int) -> tuple[float, float]:
-    """Milliseconds of one snapshot, and percent of a core at four a second."""
-    before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-    for _ in range(count):
-        session.snapshot()
-    after, took = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter() - start
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return took / count * 1e3, cpu / count * 4 * 100
+def outcome(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """What a child found out: the last line it printed."""
+    assert process.stdout is not None
+    lines = process.stdout.read().splitlines()
+    assert process.wait() == 0 and lines, "the measured process failed"
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
+
+
+def live(options: argparse.Namespace) -> None:
+    """The app on probes, while the generator sends as fast as it can."""
+    with Link(options.connections * 2) as link:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        process = child(["use-live", f"{link.name}:right", "--rounds", str(options.rounds)])
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "ready"
+        time.sleep(1)
+        sent = 0
+        while process.poll() is None and sent < 200_000_000:
+            sent += link.send(2_000_000 if sent == 0 else 4_000_000).frames
+        report(outcome(process))
 
 
 def main() -> None:
-    """Print the numbers."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--packets", type=int, default=2_000_000)
+    parser.add_argument("what", choices=("capture", "live", "open", "use-live", "use", "watch"))
+    parser.add_argument("path", nargs="?")
+    parser.add_argument("--packets", type=int)
     parser.add_argument("--connections", type=int, default=5_000, help="each has two flows")
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "many.pcap"
-        with path.open("wb") as file:
-            write(file, options.packets, options.connections)
-        took, first = asyncio.run(
-            key_to_paint(RocescopeApp(Session.open([str(path)])), options.rounds)
-        )
-        session = Session.open([str(path)])
-        session.start()
-        session.wait()
-        one, cpu = snapshots(session, 20)
-        flows = len(session.snapshot().flows)
-        session.close()
-    print(f"{flows:,} flows, {options.packets:,} packets")
-    print(f"first packets shown after {first:.2f} s")
-    print(f"key to paint: p50 {percentile(took, 0.5):.1f} ms, p95 {percentile(took, 0.95):.1f} ms")
-    print(f"snapshot: {one:.1f} ms, four a second take {cpu:.0f} % of a core")
+    rounds = ["--rounds", str(options.rounds)]
+    if options.what == "live":
+        live(options)
+    elif options.what == "use-live":
+        session = open_live([options.path], LiveOptions())
+        print(json.dumps(asyncio.run(use(session, options.rounds, True))))
+    elif options.what == "use":
+        session = Session.open([options.path])
+        print(json.dumps(asyncio.run(use(session, options.rounds, False))))
+    elif options.what == "watch":
+        print(json.dumps(asyncio.run(watch_opening(options.path))))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "many.pcap"
+            packets = options.packets or (2_000_000 if options.what == "capture" else 20_000_000)
+            with path.open("wb") as file:
+                write(file, packets, options.connections)
+            if options.what == "capture":
+                report(outcome(child(["use", str(path), *rounds])))
+                return
+            found = outcome(child(["watch", str(path)]))
+            shown = found["shown"]
+            print(f"{packets:,} packets; first shown after {shown[0][0]:.2f} s")
+            print(f"{len(shown)} different counts until {shown[-1][0]:.1f} s")
+            print(f"peak memory {found['memory'] / 1e6:.0f} MB")
 
 
 if __name__ == "__main__":

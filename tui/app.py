@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from textual import work
+from textual import events, work
 from textual.app import App
 from textual.binding import Binding
 from textual.screen import Screen
@@ -33,6 +36,10 @@ from .theme import THEME
 if TYPE_CHECKING:
     from .replays import Replays
 
+QUIET_S, LONGEST_WAIT_S = 0.15, 0.6
+"""A new snapshot waits until no key has come for a moment, but not for long."""
+PREPARE_EVERY_S = 0.1
+
 
 class RocescopeApp(App[None]):
     """All screens over one session."""
@@ -55,6 +62,8 @@ class RocescopeApp(App[None]):
         self.snapshot = Snapshot(SourceState(session.name, session.kind))
         self.record: Flow | None = None
         """Everything about the selected flow."""
+        self.chosen = False
+        """Whether the user put the cursor on a flow."""
         self.frozen = False
         self.path_key = "entropy"
         self.everything = False
@@ -67,8 +76,19 @@ class RocescopeApp(App[None]):
         self._trail: list[str] = []
         self._building = False
         self._stale = False
+        self._key_at = self._built_at = 0.0
+        self._unvisited = [name for name in registry.SCREENS if name != self.DEFAULT_MODE]
+
+    def delay_update(self, delay: float = 0.05) -> None:
+        """Nothing to hide: a screen is drawn before it is painted the first time.
+
+        Textual waits 50 ms when screens change, which is all the time a key has.
+        """
 
     def on_mount(self) -> None:
+        # A thread that wants the interpreter waits this long for one that computes: a key must
+        # not wait for the threads that read packets and make snapshots. Python's own is 5 ms.
+        sys.setswitchinterval(0.0005)
         self.register_theme(THEME)
         if self.settings.theme in self.available_themes:
             self.theme = self.settings.theme
@@ -76,6 +96,7 @@ class RocescopeApp(App[None]):
         self.session.start()
         self.request_snapshot()
         self.set_interval(1 / self.settings.refresh_hz, self._tick)
+        self._preparing = self.set_interval(PREPARE_EVERY_S, self._prepare)
 
     def on_unmount(self) -> None:
         self.session.close()
@@ -83,8 +104,17 @@ class RocescopeApp(App[None]):
             self._replays.stop()
 
     def _tick(self) -> None:
-        if self.session.running or self.snapshot.source.running:
+        if not (self.session.running or self.snapshot.source.running):
+            return
+        now = monotonic()
+        typing = now - self._key_at < QUIET_S and now - self._built_at < LONGEST_WAIT_S
+        if not typing:
             self.request_snapshot()
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key):
+            self._key_at = monotonic()
+        await super().on_event(event)
 
     def request_snapshot(self) -> None:
         """Have a new snapshot made, unless one is under way: then once more after it."""
@@ -92,26 +122,42 @@ class RocescopeApp(App[None]):
             self._stale = True
             return
         self._building, self._stale = True, False
+        self._built_at = monotonic()
         self._build()
 
     @work(thread=True, group="snapshot", exit_on_error=False)
     def _build(self) -> None:
         try:
-            snapshot = self.session.snapshot()
+            snapshot, record = self.session.snapshot(), self.session.focus()
         finally:
             self._building = False
-        self.post_message(SnapshotReady(snapshot))
+        self.post_message(SnapshotReady(snapshot, record))
 
     def on_snapshot_ready(self, message: SnapshotReady) -> None:
         if not self.frozen:
-            self.show(message.snapshot)
+            self.show(message.snapshot, message.record)
         if self._stale:
             self.request_snapshot()
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Make a snapshot the current one and draw it."""
-        self.snapshot = snapshot
-        self._fetch_record()
+    def _prepare(self) -> None:
+        """Make one of the screens that were not visited yet: their first visit is quick then."""
+        ending = bool(self._batch_count)
+        if ending or not len(self.snapshot.flows) or monotonic() - self._key_at < QUIET_S:
+            return
+        if self._unvisited:
+            mode = self._unvisited.pop(0)
+            if mode not in self._screen_stacks:
+                self._init_mode(mode)
+        else:
+            self._preparing.stop()
+            # All modules and screens are there. To look through them for garbage takes 130 ms,
+            # so that is not done again; what comes and goes from now on is little.
+            gc.collect()
+            gc.freeze()
+
+    def show(self, snapshot: Snapshot, record: Flow | None = None) -> None:
+        """Make a snapshot the current one, with the record of the selected flow, and draw it."""
+        self.snapshot, self.record = snapshot, record
         self._redraw()
 
     def _redraw(self) -> None:
@@ -123,6 +169,7 @@ class RocescopeApp(App[None]):
     def on_flow_selected(self, message: FlowSelected) -> None:
         changed = self.session.selected != message.key
         self.session.selected = message.key
+        self.chosen = self.chosen or message.by_user
         if changed or self.record is None:
             self._fetch_record()
 
@@ -209,7 +256,7 @@ class RocescopeApp(App[None]):
             self._replays.stop()
         self._replays, self.strategy, self.picked = None, None, set()
         self.session, self.record, self._trail = session, None, []
-        self.frozen = False
+        self.frozen = self.chosen = False
         session.start()
         self.show(Snapshot(SourceState(session.name, session.kind)))
         self.request_snapshot()

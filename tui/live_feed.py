@@ -15,7 +15,7 @@ from ..analyzer.frames import Taps
 from ..analyzer.measuring import Measuring
 from ..analyzer.results import Analysis
 from ..probes.live import LiveOptions, LiveSource
-from ..probes.live_analysis import capture_summary
+from ..probes.live_analysis import capture_summary, warm_up
 from .feeds import Feed
 from .session import Session
 from .snapshot import SourceState
@@ -47,6 +47,7 @@ class LiveFeed:
     def __init__(self, interfaces: Sequence[str], options: LiveOptions, keep: str | None) -> None:
         self.lock = threading.Lock()
         self.endpoints, self.taps = Endpoints(), Taps()
+        warm_up(WINDOW_NS)
         self.measuring = Measuring(WINDOW_NS, many_taps=True)
         self._name = ",".join(interfaces)
         self._keep = compile_filter(keep) if keep else None

@@ -9,11 +9,11 @@ from .snapshot import FlowKey, Snapshot
 
 
 class SnapshotReady(Message, bubble=False):
-    """A new snapshot was made."""
+    """A new snapshot was made, and the whole record of the selected flow."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, record: Flow | None) -> None:
         super().__init__()
-        self.snapshot = snapshot
+        self.snapshot, self.record = snapshot, record
 
     def can_replace(self, message: Message) -> bool:
         return isinstance(message, SnapshotReady)
@@ -31,11 +31,14 @@ class FocusReady(Message, bubble=False):
 
 
 class FlowSelected(Message):
-    """The user moved the one cursor to another flow."""
+    """The one cursor is on another flow.
 
-    def __init__(self, key: FlowKey) -> None:
+    by_user: else it only stands on the first row, and stays there whatever comes first.
+    """
+
+    def __init__(self, key: FlowKey, by_user: bool = True) -> None:
         super().__init__()
-        self.key = key
+        self.key, self.by_user = key, by_user
 
     def can_replace(self, message: Message) -> bool:
         return isinstance(message, FlowSelected)

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..analyzer.results import Analysis, Imbalance
-from . import host_tables, human, verdicts
+from ..analyzer.results_conformance import Conformance
+from . import conformance_tables, host_tables, human, verdicts
 from .between_taps import between_taps, hop_table
 from .human import ASCII, UNICODE, UNKNOWN
 from .report_tables import (
@@ -124,6 +125,7 @@ class Report:
         self._section("Messages and latency", verdicts.latency(analysis))
         self._table(LATENCY)
         self._events()
+        self._conformance()
         self._rdma_ports()
         self._footnotes()
         self._next()
@@ -245,6 +247,46 @@ class Report:
         seen = len(events) + self.analysis.events_omitted
         self._section("Events", f"{human.counted(seen, 'event')} worth a look, the first ones are:")
         self._draw(lambda table: event_table(table, events[: min(self.top, 10)], self.analysis))
+
+    def _conformance(self) -> None:
+        result = self.analysis.conformance
+        if isinstance(result, UnsetType):
+            return
+        self._section("Conformance", conformance_tables.verdict(result), result.conformant)
+        rules = [rule for rule in result.rules if rule.judged or rule.undecided]
+        if rules:
+            self._draw(lambda table: conformance_tables.rule_table(table, rules, self.glyphs))
+        for line in conformance_tables.open_questions(rules):
+            self._say(f"undecided of {line}", "dim")
+        for line in filter(None, (conformance_tables.idle_rules(result.rules), *result.notes)):
+            self._say(line, "dim")
+        for violation in result.violations[: self.top]:
+            head, where = conformance_tables.violation_lines(violation, self.glyphs)
+            self._say(f"{self.glyphs.bad} {head}", "red")
+            self._say(where, "dim", 2)
+        left = len(result.violations) - min(self.top, len(result.violations))
+        self._more(left + result.violations_omitted, "violation")
+        if conformance_tables.any_latency(result.latency):
+            self._section("Recovery", "Times as seen at the taps:")
+            self._draw(lambda table: conformance_tables.latency_table(table, result.latency))
+        for found in result.cnp:
+            if found.ecn_marked_packets or found.cnps:
+                self._section("CNPs", f"{found.tap}: {found.text}.")
+                self._draw(lambda table, f=found: conformance_tables.cnp_table(table, f))
+        self._counters(result)
+
+    def _counters(self, result: Conformance) -> None:
+        checks = result.counters
+        if not checks:
+            return
+        agree = sum(check.agrees is True for check in checks)
+        known = sum(check.agrees is not None for check in checks)
+        text = f"{checks[0].host}: {agree} of {known} counters agree with {checks[0].tap}."
+        self._section("Host counters", text, agree == known)
+        self._draw(lambda table: conformance_tables.counter_table(table, checks, self.glyphs))
+        for check in checks:
+            if check.text:
+                self._say(f"{check.counter}: {check.text}", "dim")
 
     def _rdma_ports(self) -> None:
         ports = self.analysis.rdma_ports

@@ -85,9 +85,9 @@ class RoceScreen(Screen[None]):
 
     def redraw(self) -> None:
         """Show the app's snapshot."""
-        if not self.is_attached or not self.query(TopBar):
-            return
         app = self.roce
+        if not self.is_attached or self not in app.screen_stack or not self.query(TopBar):
+            return
         snapshot = app.snapshot
         window = app.window_text()
         self.query_one(TopBar).show(snapshot, app.path_key, app.frozen, window, app.session.name)

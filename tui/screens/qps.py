@@ -93,18 +93,22 @@ class QpsScreen(RoceScreen):
         order = visible[np.argsort(values, kind="stable")]
         self._order = order[::-1] if grid.descending else order
         marks = app.session.marks.flows
-        keys = app.session
         grid.show(
             len(self._order),
             lambda row: self._cells(snapshot, paths, int(self._order[row])),
             lambda row: "*" if marks and snapshot.key(int(self._order[row])) in marks else " ",
         )
-        at = snapshot.find(keys.selected)
+        at = snapshot.find(app.session.selected) if app.chosen else None
         where = np.flatnonzero(self._order == (-1 if at is None else at))
         if len(where):
             grid.put_cursor(int(where[0]))
         elif len(self._order):
-            self.post_message(FlowSelected(snapshot.key(int(self._order[grid.cursor]))))
+            row = grid.cursor if app.chosen else 0
+            grid.put_cursor(row)
+            key = snapshot.key(int(self._order[row]))
+            if key != app.session.selected:
+                app.session.selected = key
+                self.post_message(FlowSelected(key, False))
         self._detail(snapshot)
         text = sentences.queue_pairs(snapshot, paths)
         if app.session.filter_text:
@@ -161,8 +165,10 @@ class QpsScreen(RoceScreen):
     def _moved(self, event: Grid.Moved) -> None:
         if event.row < len(self._order):
             key = self.roce.snapshot.key(int(self._order[event.row]))
+            if key != self.roce.session.selected:
+                self.roce.session.selected = key
+                self.roce.record = None
             self.post_message(FlowSelected(key))
-            self.roce.session.selected = key
             self._detail(self.roce.snapshot)
 
     @on(Grid.HeaderClicked, "#flows")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
@@ -103,6 +105,12 @@ class Grid(ScrollView, can_focus=True):
         self._cells: Callable[[int], Sequence[Cell]] = lambda row: ()
         self._mark: Callable[[int], str] = lambda row: " "
         self._fitting: tuple[int, list[tuple[int, int]]] = (-1, [])
+        self._styles: dict[tuple[str, bool], Style] = {}
+        self._same_height = False
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._styles.clear()
 
     def show(
         self,
@@ -111,6 +119,7 @@ class Grid(ScrollView, can_focus=True):
         mark: Callable[[int], str] | None = None,
     ) -> None:
         """Show other rows; `cells` makes one row's cells, in the order of all columns."""
+        self._same_height = rows == self._rows and self.virtual_size.height == rows + 1
         self._rows, self._cells = rows, cells
         if mark is not None:
             self._mark = mark
@@ -131,9 +140,10 @@ class Grid(ScrollView, can_focus=True):
     def put_cursor(self, row: int, at_top: bool = False) -> None:
         """Move the cursor without telling anyone; `at_top`: its row becomes the first one."""
         self.set_reactive(Grid.cursor, max(0, min(row, self._rows - 1)))
-        # Once the new size is known:
-        if at_top:
+        if at_top:  # once the new size is known
             self.call_after_refresh(self.scroll_to, y=self.cursor, animate=False, immediate=True)
+        elif self._same_height:  # before the paint, which else would come twice
+            self._scroll_to_cursor()
         else:
             self.call_after_refresh(self._scroll_to_cursor)
         self.refresh()
@@ -216,35 +226,43 @@ class Grid(ScrollView, can_focus=True):
                 width, self.rich_style
             )
         at_cursor = row == self.cursor
-        base = self._style("cursor") if at_cursor else self.rich_style
-        mark = self._mark(row)
+        style = self._cell_style
+        base = style("", at_cursor)
         segments = [
-            Segment("▌" if at_cursor else " ", base + self._style("accent")),
-            Segment(mark, base + self._style("mark")),
+            Segment("▌" if at_cursor else " ", style("accent", at_cursor)),
+            Segment(self._mark(row), style("mark", at_cursor)),
         ]
         cells = self._cells(row)
         for index, cell_width in self._layout():
             cell = cells[index] if index < len(cells) else ""
             if isinstance(cell, list):
-                segments += self._pieces(cell, cell_width, base)
+                segments += self._pieces(cell, cell_width, at_cursor)
                 continue
             text, name = cell if isinstance(cell, tuple) else (cell, "")
-            style = base + self._style(name, True) if name else base
-            segments.append(Segment(_fit(text, cell_width, self.columns[index].right), style))
-            segments.append(Segment(" ", base))
+            fitted = _fit(text, cell_width, self.columns[index].right)
+            segments.append(Segment(f"{fitted} ", style(name, at_cursor)))
         return Strip(segments).adjust_cell_length(width, base)
 
-    def _pieces(self, cell: list[tuple[str, str]], width: int, base: Style) -> list[Segment]:
+    def _pieces(self, cell: list[tuple[str, str]], width: int, at_cursor: bool) -> list[Segment]:
         """The pieces of one cell and the gap behind it."""
         pieces, left = [], width
-        for text, name in cell:
+        for name, run in groupby(cell, itemgetter(1)):  # a map has long runs of one style
             if left <= 0:
                 break
-            text = text[:left]
-            style = base + self._style(name, True) if name else base
-            pieces.append(Segment(text, style))
+            text = "".join(part for part, _ in run)[:left]
+            pieces.append(Segment(text, self._cell_style(name, at_cursor)))
             left -= cell_len(text)
-        return [*pieces, Segment(" " * (left + 1), base)]
+        return [*pieces, Segment(" " * (left + 1), self._cell_style("", at_cursor))]
+
+    def _cell_style(self, name: str, at_cursor: bool) -> Style:
+        """The style of a cell; making one anew for each cell takes most of a paint."""
+        known = self._styles.get((name, at_cursor))
+        if known is None:
+            known = self._style("cursor") if at_cursor else self.rich_style
+            if name:
+                known = known + self._style(name, True)
+            self._styles[name, at_cursor] = known
+        return known
 
     def _header(self, width: int) -> Strip:
         style, marked = self._style("header"), self._style("sorted")
@@ -263,7 +281,7 @@ class Grid(ScrollView, can_focus=True):
 
 
 def _fit(text: str, width: int, right: bool) -> str:
-    length = cell_len(text)
+    length = len(text) if text.isascii() else cell_len(text)
     if length > width:
         return set_cell_size(text, width - 1) + "…" if width > 1 else set_cell_size(text, width)
     return " " * (width - length) + text if right else text + " " * (width - length)
