@@ -247,7 +247,7 @@ class LiveSource:
         stated = time.monotonic()
         while not self._stopping.is_set():
             taken = take(False)
-            if time.monotonic() - stated > _STATE_LOSSES_EVERY_S:
+            if not self._to_blocks and time.monotonic() - stated > _STATE_LOSSES_EVERY_S:
                 self.state_losses()
                 stated = time.monotonic()
             yield taken

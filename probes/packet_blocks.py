@@ -31,8 +31,9 @@ _RECORD_WORDS: Final = 6
 """In front of a frame in the ring: the ring's header and struct record_header."""
 _COMMON_WORDS: Final = 24
 """Data of a frame kept at the default snap length: copied without a loop."""
-_BUFFER_BYTES: Final = 4 << 20
-"""Large enough that calls cost nothing, small enough for the caches."""
+_BUFFER_BYTES: Final = 12 << 20
+"""Takes what a default ring holds when it wakes us. Each round costs hundreds of
+microseconds, as the frames have driven the interpreter out of the caches; so few rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class PacketBlocks:
         self._heads = np.empty(len(rings), np.int64)
         self._first_tap = first_tap
         self._directions = np.array(directions, np.uint32)
-        self._words: U32 = np.empty(buffer_bytes // 4, np.uint32)
+        self._words: U32 = np.full(buffer_bytes // 4, 0, np.uint32)  # no page faults later
         nothing = np.zeros(len(rings), np.uint64)
         self.none, _ = self.lay_out(nothing, nothing, 0, 0)  # compiles before frames come
 
