@@ -11,6 +11,7 @@ from ..endpoints import Endpoints
 from ..errors import UsageError
 from ..frames import FrameBatch, Taps
 from ..packets import PacketTable
+from ..sampling import note_samples
 from .cm import CmMessage, cm_messages
 from .columns import ColumnPool, table_of
 from .counters import DecodeCounters
@@ -61,7 +62,7 @@ class Decoder:
         self._pool = ColumnPool()
         self._unwrapper = Unwrapper(taps, self._roce_ports)
         self._encapsulated = False
-        self.segments = segments or SegmentLists()
+        self.segments = SegmentLists() if segments is None else segments
         self._cm: list[CmMessage] = []
         self.counters = DecodeCounters()
 
@@ -108,6 +109,7 @@ class Decoder:
                 end = inner.offset[position] + inner.captured[position]
                 outer = inner.outer_ipv6[position]
                 table.path_evidence[:] = self.segments.numbers(frames.data, outer, end)
+            note_samples(table, inner.rate[position], self._taps)
             tables.append(table)
         self._encapsulated = self.counters.encapsulated() > encapsulated
         return tables

@@ -25,6 +25,7 @@ from ..opcodes import (
     ATOMIC,
     BEGINS,
     ENDS,
+    MRC,
     OPCODE_CLASS,
     RC,
     RD,
@@ -36,6 +37,7 @@ from ..opcodes import (
     SYNDROME_KIND_MASK,
     SYNDROME_NAK,
     SYNDROME_RNR_NAK,
+    TRANSPORT_OF,
     XRC,
 )
 from ..packets import ACK_REQUEST, HAS_AETH, HAS_RETH
@@ -83,7 +85,7 @@ _int: Any = np.int64  # to mypy, numpy's integers are no int
 _NEW: Final = sum(1 << v for v in (IN_ORDER, AHEAD, REORDERED, RECOVERED, RESTARTED))
 _RELIABLE: Final = 0x8000  # its requests are acknowledged
 _CLASS: Final = OPCODE_CLASS | np.where(
-    np.isin(np.arange(256) >> 5, (RC, RD, XRC)), _RELIABLE, 0
+    np.isin(TRANSPORT_OF, (RC, RD, XRC, MRC)), _RELIABLE, 0
 ).astype(np.uint16)
 _ATOMIC_BYTES: Final = 8
 

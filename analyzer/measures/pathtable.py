@@ -68,7 +68,9 @@ def _slot(lane: Any, key: Any, salt_lane: Any, salt_key: Any, mask: Any) -> Any:
 
 
 @inlined
-def _find(lane: Any, key: Any, lanes: Any, paths: Any, slots: Any, used: Any, salt: Any) -> Any:
+def find_record(
+    lane: Any, key: Any, lanes: Any, paths: Any, slots: Any, used: Any, salt: Any
+) -> Any:
     """The record of (lane, key), made if it is new; -1 when there is no room for one."""
     mask = len(slots) - 1
     while True:
@@ -137,14 +139,14 @@ def _count_rows(
             record = np.int64(lanes[lane].path)
         else:
             begun = lanes[lane].paths > 0
-            # The search of `_find`, written out: a call would count references to five arrays.
+            # `find_record`'s search, written out: a call would count references to five arrays.
             slot = _slot(lane, key, salt_lane, salt_key, mask)
             record = np.int64(slots[slot])
             while record != _EMPTY and (paths[record].lane != lane or paths[record].key != key):
                 slot = (slot + 1) & mask
                 record = np.int64(slots[slot])
             if record == _EMPTY:
-                record = _find(lane, key, lanes, paths, slots, used, salt)
+                record = find_record(lane, key, lanes, paths, slots, used, salt)
                 if record < 0:
                     return i
             if begun:
@@ -179,7 +181,7 @@ def _add_paths(
     """Add records of another table; there is room for all of them."""
     for a in range(len(added)):
         lane = lane_map[added[a].lane]
-        record = _find(lane, np.int64(added[a].key), lanes, paths, slots, used, salt)
+        record = find_record(lane, np.int64(added[a].key), lanes, paths, slots, used, salt)
         paths[record].packets += added[a].packets
         paths[record].wire_bytes += added[a].wire_bytes
         paths[record].late += added[a].late
@@ -211,11 +213,12 @@ def _add_lanes(
             lanes[lane].switches += 1
         lanes[lane].switches += added[a].switches
         lanes[lane].last_key = added[a].last_key
-        lanes[lane].path = _find(lane, np.int64(added[a].last_key), lanes, paths, slots, used, salt)
+        last = np.int64(added[a].last_key)
+        lanes[lane].path = find_record(lane, last, lanes, paths, slots, used, salt)
 
 
 @kernel
-def _rehash(
+def rehash(
     paths: NDArray[Any], used: int, slots: NDArray[np.int32], salt: NDArray[np.uint64]
 ) -> None:
     mask = len(slots) - 1
@@ -326,4 +329,4 @@ class PathTable:
         paths[:used] = self._paths[:used]
         self._paths = paths
         self._slots = np.full(2 * capacity, _EMPTY, np.int32)
-        _rehash(paths, used, self._slots, self._salt)
+        rehash(paths, used, self._slots, self._salt)

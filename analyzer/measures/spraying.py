@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..opcodes import ACKNOWLEDGE, CNP, OPCODE_CLASS
+from ..opcodes import ACKNOWLEDGE, CNP, MARKS_RESENDS, MRC, OPCODE_CLASS, TRANSPORT_OF
 from ..results import PathShare, Quantiles, Spraying
 from ..track.batch import TrackedBatch
 from .pathtable import ENTROPY, EVIDENCE, LEVELS, OTHER, PATH, TAP, PathTable
@@ -29,8 +29,11 @@ _ABOUT_AS_WIDE = 0.9
 
 _DATA, _ACKS, _CNPS = range(3)  # the lanes of a flow, in the order in which they stand for it
 _LANES = 4
+_ANSWERS: Final = (OPCODE_CLASS & ACKNOWLEDGE != 0) | (
+    (TRANSPORT_OF == MRC) & (OPCODE_CLASS & MARKS_RESENDS == 0)
+)
 _LANE_OF: Final[NDArray[np.uint8]] = np.where(
-    OPCODE_CLASS & ACKNOWLEDGE, _ACKS, np.where(np.arange(256) >> 5 == CNP, _CNPS, _DATA)
+    _ANSWERS, _ACKS, np.where(np.arange(256) >> 5 == CNP, _CNPS, _DATA)
 ).astype(np.uint8)
 
 _KINDS: Final = {"entropy": ENTROPY, "tap": TAP, "srv6": EVIDENCE}
@@ -88,16 +91,16 @@ class PathUsage:
         self,
         other: PathUsage,
         flow_map: NDArray[np.int32],
-        tap_map: NDArray[np.uint16] | None = None,
+        key_map: NDArray[Any] | None = None,
     ) -> None:
         """Add the usage of rows that come after ours; its flow i is our flow `flow_map[i]`.
 
-        With the key `tap`, its tap i is our `tap_map[i]` if given.
+        With the keys `tap` and `srv6`, its key i is our `key_map[i]` if given.
         """
         self._sorted = None
-        by_tap = tap_map if self.key == "tap" else None
-        key_map = None if by_tap is None else by_tap.astype(np.int64)
-        self._table.merge(other._table, flow_map, key_map)
+        numbered = key_map is not None and self.key != "entropy" and len(key_map)
+        keys = key_map.astype(np.int64) if numbered and key_map is not None else None
+        self._table.merge(other._table, flow_map, keys)
 
     def spraying(
         self,

@@ -1,0 +1,529 @@
+"""MRC between hosts with several planes, packet by packet, with the truth about it.
+
+A simple model, made to exercise an analyzer and not to predict a network: each host writes
+to the next one over queue pairs of its own; packets take entropy values in turn; losses,
+trims and marks are drawn at random. What the specification leaves open (timers, numbers of
+probes, trim size) is chosen here and means nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import mrc_frames as frames
+from .mrc_frames import Format, Way
+from .pcap_writer import START_NS
+
+DATA_DSCP, TRIMMED_DSCP, CONTROL_DSCP = 4, 12, 46
+SKIP_ONCE, ALWAYS_SKIP = 1, 2
+TRIMMED = 1
+MPR = 8
+_WINDOW = MPR * 128
+_SACK_EVERY = 4
+_BITMAP = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How much traffic, and what goes wrong."""
+
+    hosts: int = 2
+    qps: int = 1
+    planes: int = 4
+    evs: int = 64
+    """Entropy values in use per queue pair, a multiple of the planes."""
+    messages: int = 4
+    message_bytes: int = 1 << 20
+    path_mtu: int = 4096
+    rate_bits_per_second: int = 400_000_000_000
+    round_trip_ns: int = 10_000
+    skew_ns: int = 3_000
+    """Paths are up to so much slower than the fastest."""
+    loss: float = 0.0
+    trim: float = 0.0
+    ce: float = 0.0
+    always_skip: int = 0
+    """Entropy values per queue pair that the receiver declares bad."""
+    failed_plane: int | None = None
+    """Plane, from 1, that host 0 loses in the middle half of the traffic."""
+    timeout_ns: int = 100_000
+    at_receiver: bool = False
+    """The tap is at the receivers; else at the senders."""
+    seed: int = 1
+
+
+@dataclass(slots=True)
+class Entropy:
+    """One entropy value of a queue pair."""
+
+    sport: int
+    label: int
+    plane: int
+    state: str = "backup"
+    """good, skip, bad or backup."""
+
+
+@dataclass(slots=True)
+class Truth:
+    """What happened to one queue pair."""
+
+    packets: int = 0
+    retransmissions: int = 0
+    lost: int = 0
+    trimmed: int = 0
+    ce: int = 0
+    sacks: int = 0
+    skip_once: int = 0
+    always_skip: int = 0
+    nacks: int = 0
+    acks: int = 0
+    evs: set[tuple[int, int]] = field(default_factory=set)
+    plane_packets: Counter[int] = field(default_factory=Counter)
+    retired: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Captured(NamedTuple):
+    """A frame that passed the tap."""
+
+    time_ns: int
+    data: bytes
+    wire: int
+
+
+class _Sent(NamedTuple):
+    psn: int
+    ev: Entropy
+    resent: bool
+    time_ns: int
+
+
+class _Pair:
+    """One queue pair with its receiver."""
+
+    def __init__(self, run: Traffic, src: int, number: int) -> None:
+        s, rng = run.settings, run.rng
+        self.run = run
+        self.src, self.dst = src, (src + 1) % s.hosts
+        self.qp = 0x100 + src * s.qps + number
+        self.back_qp = 0x10000 + src * s.qps + number
+        self.first_psn = int(rng.integers(1 << 24))
+        self.per_message = -(-s.message_bytes // s.path_mtu)
+        self.total = self.per_message * s.messages
+        per_plane = s.evs // s.planes
+        spare = max(1, per_plane // 4)
+        self.evs = [
+            Entropy(int(port), int(label), i % s.planes)
+            for i, (port, label) in enumerate(
+                zip(
+                    rng.choice(0x4000, (per_plane + spare) * s.planes, replace=False) + 0xC000,
+                    rng.integers(1, 1 << 16, (per_plane + spare) * s.planes),
+                    strict=True,
+                )
+            )
+        ]
+        for ev in self.evs[: s.evs]:
+            ev.state = "good"
+        self.reverse = [
+            Entropy(int(rng.integers(0xC000, 1 << 16)), int(rng.integers(1, 1 << 16)), plane)
+            for plane in range(s.planes)
+        ]
+        self.order = list(rng.permutation(len(self.evs)))
+        self.cursor = 0
+        self.next = 0
+        self.closed_planes: set[int] = set()
+        self.bad_since: dict[int, dict[str, Any]] = {}
+        self.doomed = {int(i) for i in rng.choice(s.evs, s.always_skip, replace=False)}
+        self.truth = Truth()
+        # the receiver
+        self.cumulative = -1
+        self.received: set[int] = set()
+        self.received_bytes = 0
+        self.unacknowledged = 0
+        self.told_cumulative = -1
+
+    def select(self, avoid: Entropy | None = None) -> Entropy:
+        """The next entropy value in turn; at most one is brought back from skipping."""
+        restored: Entropy | None = None
+        for _ in range(2 * len(self.order)):
+            ev: Entropy = self.evs[self.order[self.cursor]]
+            self.cursor = (self.cursor + 1) % len(self.order)
+            if ev.plane in self.closed_planes or ev is avoid:
+                continue
+            if ev.state == "skip":
+                if restored is None:
+                    ev.state, restored = "good", ev
+                continue
+            if ev.state == "good":
+                return ev
+        return restored or next(ev for ev in self.evs if ev.plane not in self.closed_planes)
+
+    def retire(self, ev: Entropy, now: int, cause: str) -> None:
+        """Replace an entropy value by a spare one of its plane, if there is one."""
+        if ev.state not in ("good", "skip"):
+            return
+        spare = next((e for e in self.evs if e.state == "backup" and e.plane == ev.plane), None)
+        if spare is None:
+            return
+        ev.state, spare.state = "bad", "good"
+        entry = {
+            "sport": ev.sport, "flow_label": ev.label, "plane": ev.plane + 1,
+            "retired_ns": START_NS + now, "returned_ns": None, "cause": cause,
+        }  # fmt: skip
+        self.truth.retired.append(entry)
+        self.bad_since[id(ev)] = entry
+
+
+class Traffic:
+    """All queue pairs; `captured` runs them."""
+
+    def __init__(self, settings: Settings, form: Format) -> None:
+        self.settings = settings
+        self.form = form
+        self.rng = np.random.default_rng(settings.seed)
+        self.events: list[tuple[int, int, Any, tuple[Any, ...]]] = []
+        self.serial = 0
+        self.pairs = [
+            _Pair(self, src, n) for src in range(settings.hosts) for n in range(settings.qps)
+        ]
+        gap = settings.path_mtu * 8e9 / settings.rate_bits_per_second * settings.qps
+        self.interval_ns = max(1, round(gap))
+        self.skew = self.rng.integers(
+            0, settings.skew_ns + 1, (settings.hosts, settings.planes, 64)
+        )
+        self.outage: tuple[int, int] | None = None
+        self.outages: list[dict[str, Any]] = []
+        if settings.failed_plane is not None:
+            length = self.pairs[0].total * self.interval_ns
+            self.outage = (length // 4, 3 * length // 4)
+        self.frames: list[Captured] = []
+
+    def at(self, time_ns: int, call: Any, *arguments: Any) -> None:
+        """Schedule a call."""
+        self.serial += 1
+        heapq.heappush(self.events, (time_ns, self.serial, call, arguments))
+
+    def captured(self) -> Iterator[Captured]:
+        """The frames in order of time."""
+        for pair in self.pairs:
+            self.at(int(self.rng.integers(1000)), self._send, pair)
+        if self.outage is not None:
+            for when, is_up in ((self.outage[0], False), (self.outage[1], True)):
+                self.at(when + self.settings.round_trip_ns, self._tell_ports, is_up)
+        while self.events:
+            now, _, call, arguments = heapq.heappop(self.events)
+            call(now, *arguments)
+        self.frames.sort(key=lambda frame: frame.time_ns)
+        yield from self.frames
+
+    # --- what the sender does -------------------------------------------------------
+
+    def _send(self, now: int, pair: _Pair) -> None:
+        if pair.next >= pair.total:
+            return
+        if pair.next - pair.told_cumulative >= _WINDOW:
+            self.at(now + self.settings.round_trip_ns, self._send, pair)
+            return
+        self._transmit(now, pair, pair.next, pair.select(), False)
+        pair.next += 1
+        self.at(now + self.interval_ns, self._send, pair)
+
+    def _transmit(self, now: int, pair: _Pair, number: int, ev: Entropy, resent: bool) -> None:
+        s, truth = self.settings, pair.truth
+        sent = _Sent(number, ev, resent, now)
+        truth.evs.add((ev.sport, ev.label))
+        truth.plane_packets[ev.plane + 1] += 1
+        if resent:
+            truth.retransmissions += 1
+        else:
+            truth.packets += 1
+        if not s.at_receiver:
+            self._capture_data(now, pair, sent, 0, False)
+        chance = self.rng.random()
+        arrives = now + s.round_trip_ns // 2 + self._delay(pair.src, ev)
+        if self._plane_is_down(pair, ev.plane, now) or chance < s.loss:
+            truth.lost += 1
+            self.at(now + s.timeout_ns, self._lost, pair, sent)
+        elif chance < s.loss + s.trim and not resent:
+            truth.trimmed += 1
+            self.at(arrives, self._trimmed, pair, sent)
+        else:
+            self.at(arrives, self._arrive, pair, sent, bool(self.rng.random() < s.ce))
+
+    def _delay(self, host: int, ev: Entropy) -> int:
+        return int(self.skew[host, ev.plane, ev.sport % 64])
+
+    def _plane_is_down(self, pair: _Pair, plane: int, now: int) -> bool:
+        return bool(
+            self.outage is not None
+            and self.settings.failed_plane == plane + 1
+            and 0 in (pair.src, pair.dst)
+            and self.outage[0] <= now < self.outage[1]
+        )
+
+    def _lost(self, now: int, pair: _Pair, sent: _Sent) -> None:
+        if sent.ev.plane not in pair.closed_planes:
+            pair.retire(sent.ev, now, "loss")
+            if sent.ev.state == "bad":
+                self.at(now + 40 * self.settings.timeout_ns, self._probe, pair, sent.ev)
+        self._transmit(now, pair, sent.psn, pair.select(sent.ev), True)
+
+    def _probe(self, now: int, pair: _Pair, ev: Entropy) -> None:
+        """Ask for an answer over a retired entropy value; it may come back then."""
+        probe_id = self.serial & 0xFFFF
+        stamp = (now // frames.TIMESTAMP_NS) if self.form.timestamps else 0
+        content = frames.bth(frames.PROBE, pair.qp, 0) + frames.probe_headers(probe_id, stamp)
+        self._capture(now, self._forward(pair, ev, DATA_DSCP), content, True)
+        if not self._plane_is_down(pair, ev.plane, now):
+            self.at(
+                now + self.settings.round_trip_ns // 2 + self._delay(pair.src, ev),
+                self._answer_probe, pair, ev, probe_id, stamp,
+            )  # fmt: skip
+
+    def _answer_probe(self, now: int, pair: _Pair, ev: Entropy, probe_id: int, stamp: int) -> None:
+        self._sack(now, pair, ev, -1, 0, stamp, probe_id=probe_id)
+        self.at(now + self.settings.round_trip_ns // 2, self._return, pair, ev)
+
+    def _return(self, now: int, pair: _Pair, ev: Entropy) -> None:
+        if ev.state == "bad":
+            ev.state = "good"
+            pair.bad_since[id(ev)]["returned_ns"] = START_NS + now
+
+    def _tell_ports(self, now: int, is_up: bool) -> None:
+        """Host 0 has lost a port, or has it back: it tells its peers over the others."""
+        s = self.settings
+        assert s.failed_plane is not None
+        mask = (1 << s.planes) - 1
+        if not is_up:
+            mask &= ~(1 << s.failed_plane - 1)
+            self.outages.append(
+                {"host": self._address(0), "port": s.failed_plane, "down_ns": START_NS + now}
+            )
+        else:
+            self.outages[-1]["up_ns"] = START_NS + now
+        for pair in self.pairs:
+            if pair.src == 0:
+                ev = pair.evs[s.failed_plane % s.planes]
+                probe_id = self.serial & 0xFFFF
+                stamp = now // frames.TIMESTAMP_NS
+                request = frames.bth(frames.ENDPOINT_REQUEST, frames.ENDPOINT_QP, probe_id)
+                request += frames.port_status_headers(mask, stamp)
+                way = self._forward(pair, ev, CONTROL_DSCP)
+                self._capture(now, way, request, True)
+                response = frames.bth(frames.ENDPOINT_RESPONSE, frames.ENDPOINT_QP, probe_id)
+                response += frames.endpoint_response_headers(stamp)
+                self._capture(now + s.round_trip_ns, self._backward(pair, 0), response, False)
+            if 0 in (pair.src, pair.dst):
+                plane = s.failed_plane - 1
+                if is_up:
+                    pair.closed_planes.discard(plane)
+                else:
+                    pair.closed_planes.add(plane)
+
+    # --- what the receiver does ------------------------------------------------------
+
+    def _arrive(self, now: int, pair: _Pair, sent: _Sent, marked: bool) -> None:
+        s, truth = self.settings, pair.truth
+        if s.at_receiver:
+            self._capture_data(now, pair, sent, frames.CE if marked else frames.ECT0, False)
+        truth.ce += marked
+        if sent.psn > pair.cumulative and sent.psn not in pair.received:
+            pair.received.add(sent.psn)
+            pair.received_bytes += self._payload(pair, sent.psn)
+        while pair.cumulative + 1 in pair.received:
+            pair.cumulative += 1
+            pair.received.discard(pair.cumulative)
+            if (pair.cumulative + 1) % pair.per_message == 0:
+                self._acknowledge(now, pair)
+        pair.unacknowledged += 1
+        position = pair.evs.index(sent.ev)
+        feedback = SKIP_ONCE if marked else 0
+        if position in pair.doomed:
+            pair.doomed.discard(position)
+            feedback = ALWAYS_SKIP
+            self.at(now + s.round_trip_ns // 2, self._always_skip, pair, sent.ev)
+        last = sent.psn == pair.total - 1
+        if feedback or sent.resent or last or pair.unacknowledged >= _SACK_EVERY:
+            pair.unacknowledged = 0
+            stamp = sent.time_ns // frames.TIMESTAMP_NS if self.form.timestamps else 0
+            self._sack(now, pair, sent.ev, sent.psn, feedback, stamp)
+            if feedback == SKIP_ONCE:
+                self.at(now + s.round_trip_ns // 2, self._skip, sent.ev)
+
+    def _skip(self, now: int, ev: Entropy) -> None:
+        if ev.state == "good":
+            ev.state = "skip"
+
+    def _always_skip(self, now: int, pair: _Pair, ev: Entropy) -> None:
+        pair.retire(ev, now, "always_skip")
+
+    def _trimmed(self, now: int, pair: _Pair, sent: _Sent) -> None:
+        if self.settings.at_receiver:
+            self._capture_data(now, pair, sent, frames.ECT0, True)
+        pair.truth.nacks += 1
+        way = self._forward(pair, sent.ev, 0)
+        stamp = sent.time_ns // frames.TIMESTAMP_NS if self.form.timestamps else 0
+        content = frames.bth(frames.NACK, pair.back_qp, 0) + frames.nack_headers(
+            TRIMMED, frames.entropy(way, self.form), pair.first_psn + sent.psn, stamp
+        )
+        back = self._backward(pair, self._open_plane(pair))
+        self._capture(now, back, content, False)
+        self.at(now + self.settings.round_trip_ns // 2, self._refused, pair, sent)
+
+    def _refused(self, now: int, pair: _Pair, sent: _Sent) -> None:
+        if sent.ev.state == "good":
+            sent.ev.state = "skip"
+        self._transmit(now, pair, sent.psn, pair.select(sent.ev), True)
+
+    def _acknowledge(self, now: int, pair: _Pair) -> None:
+        pair.truth.acks += 1
+        content = frames.bth(frames.ACK, pair.back_qp, pair.first_psn + pair.cumulative)
+        content += (0x1F << 24 | (pair.cumulative + 1) // pair.per_message & 0xFFFFFF).to_bytes(4)
+        self._capture(now, self._backward(pair, self._open_plane(pair)), content, False)
+
+    def _sack(
+        self, now: int, pair: _Pair, ev: Entropy, psn: int, feedback: int, stamp: int,
+        probe_id: int | None = None,
+    ) -> None:  # fmt: skip
+        truth = pair.truth
+        truth.sacks += 1
+        truth.skip_once += feedback == SKIP_ONCE
+        truth.always_skip += feedback == ALWAYS_SKIP
+        highest = max(pair.received, default=pair.cumulative)
+        base = max(highest - _BITMAP + 1, pair.cumulative + 1)
+        bitmap = sum(1 << p - base for p in pair.received if 0 <= p - base < _BITMAP)
+        cumulative = pair.first_psn + pair.cumulative
+        content = frames.bth(frames.SACK, pair.back_qp, cumulative) + frames.sack_headers(
+            feedback=feedback,
+            probe_id=probe_id,
+            offset=psn - pair.cumulative,
+            entropy=frames.entropy(self._forward(pair, ev, 0), self.form),
+            cumulative=cumulative,
+            mpr=MPR,
+            base_offset=base - pair.cumulative,
+            bitmap=bitmap,
+            timestamp=stamp,
+            held=len(pair.received),
+            received=pair.received_bytes // 256,
+        )
+        back = self._backward(pair, self._open_plane(pair))
+        self._capture(now, back, content, False)
+        self.at(now + self.settings.round_trip_ns // 2, self._hear, pair, pair.cumulative)
+
+    def _hear(self, now: int, pair: _Pair, cumulative: int) -> None:
+        pair.told_cumulative = max(pair.told_cumulative, cumulative)
+
+    def _open_plane(self, pair: _Pair) -> int:
+        usable = [p for p in range(self.settings.planes) if p not in pair.closed_planes]
+        return usable[self.serial % len(usable)]
+
+    # --- packets ----------------------------------------------------------------------
+
+    def _address(self, host: int) -> str:
+        packed = self._packed(host)
+        return str(IPv6Address(packed) if self.form.ipv6 else IPv4Address(packed[12:]))
+
+    def _packed(self, host: int) -> bytes:
+        if self.form.ipv6:
+            return IPv6Address(f"fd00::a00:{host + 1:x}").packed
+        return bytes(12) + IPv4Address(0x0A00_0001 + host).packed
+
+    def _carrier(self, src: int, dst: int, plane: int, spread: int, hops_done: bool) -> bytes:
+        """Block fcbb:bb00, T0 and T1 of the plane, T0 and port of the destination."""
+        t0 = [0x100 * (plane + 1) + src // 32, 0x100 * (plane + 1) + 0x80 + spread % 8]
+        rest = [0x100 * (plane + 1) + dst // 32, 0xD000 | plane << 8 | dst & 0xFF]
+        usids = [rest[-1]] if hops_done else t0 + rest
+        return b"\xfc\xbb\xbb\x00" + b"".join(u.to_bytes(2) for u in usids).ljust(12, b"\0")
+
+    def _forward(self, pair: _Pair, ev: Entropy, dscp: int) -> Way:
+        done = self.settings.at_receiver
+        carrier = self._carrier(pair.src, pair.dst, ev.plane, ev.sport, done)
+        src, dst = self._packed(pair.src), self._packed(pair.dst)
+        return Way(src, dst, ev.sport, ev.label, carrier, dscp)
+
+    def _backward(self, pair: _Pair, plane: int) -> Way:
+        ev = pair.reverse[plane]
+        done = not self.settings.at_receiver
+        carrier = self._carrier(pair.dst, pair.src, plane, ev.sport, done)
+        src, dst = self._packed(pair.dst), self._packed(pair.src)
+        return Way(src, dst, ev.sport, ev.label, carrier, CONTROL_DSCP)
+
+    def _payload(self, pair: _Pair, number: int) -> int:
+        s = self.settings
+        position = number % pair.per_message
+        return min(s.path_mtu, s.message_bytes - position * s.path_mtu)
+
+    def _capture_data(self, now: int, pair: _Pair, sent: _Sent, ecn: int, trimmed: bool) -> None:
+        s = self.settings
+        message, position = divmod(sent.psn, pair.per_message)
+        last = position == pair.per_message - 1
+        opcode = frames.WRITE_MIDDLE
+        if pair.per_message == 1:
+            opcode = frames.WRITE_ONLY
+        elif position == 0:
+            opcode = frames.WRITE_FIRST
+        elif last:
+            opcode = frames.WRITE_LAST
+        flags = frames.RTX if sent.resent else 0
+        flags |= frames.TS if self.form.timestamps else 0
+        flags |= frames.ACK_REQUEST if last else 0
+        payload = self._payload(pair, sent.psn)
+        pad = -payload & 3
+        content = frames.bth(opcode, pair.qp, pair.first_psn + sent.psn, flags, pad)
+        content += frames.write_headers(
+            message,
+            sent.time_ns // frames.TIMESTAMP_NS if self.form.timestamps else None,
+            0x7F00_0000_0000 + message * s.message_bytes + position * s.path_mtu,
+            s.message_bytes,
+        )
+        way = self._forward(pair, sent.ev, TRIMMED_DSCP if trimmed else DATA_DSCP)
+        if ecn:
+            way = Way(way.src, way.dst, way.sport, way.label, way.carrier, way.dscp, ecn)
+        data, wire = frames.frame(way, self.form, content, payload + pad, trimmed)
+        self.frames.append(Captured(START_NS + now, data, wire))
+
+    def _capture(self, now: int, way: Way, content: bytes, forward: bool) -> None:
+        """A control packet, sent `now`, when it passes the tap."""
+        at_other_end = forward == self.settings.at_receiver
+        passes = now + (self.settings.round_trip_ns // 2 if at_other_end else 0)
+        data, wire = frames.frame(way, self.form, content, 0)
+        self.frames.append(Captured(START_NS + passes, data, wire))
+
+    def truth(self) -> dict[str, Any]:
+        """What happened, for comparison with an analysis."""
+        return {
+            "planes": self.settings.planes,
+            "entropy_order": "flow_label_high" if self.form.label_high else "udp_port_high",
+            "frames": len(self.frames),
+            "outages": self.outages,
+            "flows": [
+                {
+                    "src": self._address(pair.src),
+                    "dst": self._address(pair.dst),
+                    "dest_qp": pair.qp,
+                    "packets": pair.truth.packets,
+                    "retransmissions": pair.truth.retransmissions,
+                    "lost": pair.truth.lost,
+                    "trimmed": pair.truth.trimmed,
+                    "ce": pair.truth.ce,
+                    "sacks": pair.truth.sacks,
+                    "skip_once": pair.truth.skip_once,
+                    "always_skip": pair.truth.always_skip,
+                    "nacks": {"TRIMMED": pair.truth.nacks} if pair.truth.nacks else {},
+                    "acks": pair.truth.acks,
+                    "messages": self.settings.messages,
+                    "entropy_values": len(pair.truth.evs),
+                    "plane_packets": {
+                        str(p): n for p, n in sorted(pair.truth.plane_packets.items())
+                    },
+                    "retired": pair.truth.retired,
+                }
+                for pair in self.pairs
+            ],
+        }
