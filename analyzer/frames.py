@@ -57,6 +57,17 @@ class FrameBatch:
         return len(self.offset)
 
 
+@dataclass(frozen=True, slots=True)
+class SampledFrames:
+    """RoCE packets of a tap that are samples of more (sFlow)."""
+
+    frames: int = 0
+    rates: int = 0
+    """Sum of the sampling rates (one in so many) of all samples: the estimated packets."""
+    wire_bytes: int = 0
+    """Wire bytes of each times its rate: the estimated bytes."""
+
+
 @dataclass(slots=True)
 class Tap:
     """One vantage point: a capture file, a pcapng interface, a mirror session, a probe."""
@@ -70,6 +81,8 @@ class Tap:
     frames: int = 0
     dropped: int | None = None
     """Frames the capture itself says it lost (pcapng interface statistics); None if not stated."""
+    sampled: SampledFrames | None = None
+    """Set when what the tap saw are samples."""
 
 
 @dataclass(slots=True)

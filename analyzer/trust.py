@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+from msgspec import UNSET, UnsetType
+
 from .capture.merge import MergeCounts
+from .decode.uet import TYPE_NAMES
 from .frames import Taps
 from .results import CaptureSummary, Flow, Pause, Series, TapSummary
+from .results_taps import Sampling, UltraEthernet
+from .sampling import tap_sampling
 from .sources import Source
 
 if TYPE_CHECKING:
@@ -37,6 +43,8 @@ def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> C
         taps=[tap_summary(counters, taps, tap, series) for tap in own],
         warnings=list(capture.warnings),
         damaged_places=capture.damaged_places,
+        encapsulations=counters.tunnels() or UNSET,
+        ultra_ethernet=ultra_ethernet(counters),
     )
 
 
@@ -59,6 +67,12 @@ def warnings_of(
             f"{name}: the capture itself lost {n} frames: losses below may be its own"
             for name, n in lost.items()
         ]
+        lines += [
+            f"{tap.name}: samples, 1 in {tap.sampling.one_in:.0f} frames: what is said of the whole"
+            " is an estimate, loss and reordering are unknown"
+            for tap in capture.taps
+            if isinstance(tap.sampling, Sampling)
+        ]
         undecodable = sum(capture.undecodable_frames.values())
         if undecodable:
             reasons = ", ".join(f"{n} {why}" for why, n in capture.undecodable_frames.items())
@@ -77,7 +91,7 @@ def warnings_of(
             )
         if capture.icrc and capture.icrc["bad"]:
             lines.append(f"{capture.name}: {capture.icrc['bad']} packets have a wrong ICRC")
-        if not capture.roce_packets:
+        if not capture.roce_packets and capture.ultra_ethernet is UNSET:
             lines.append(f"{capture.name}: no RoCE in it ({contents_text(capture)})")
     if merge.late_rows:
         lines.append(
@@ -99,6 +113,26 @@ def contents_text(capture: CaptureSummary) -> str:
     """`120 TCP, 4 ARP`: what a capture holds beside RoCE."""
     largest = list(capture.contents.items())[:6]
     return ", ".join(f"{n} {name}" for name, n in largest) or "no frames"
+
+
+def ultra_ethernet(counters: DecodeCounters) -> UltraEthernet | UnsetType:
+    """What was counted of Ultra Ethernet; UNSET without any."""
+    counts = counters.arrays.uet
+    packets = int(counts.types.sum())
+    if not packets:
+        return UNSET
+    lowest, highest = (int(psn) for psn in counts.psns)
+    return UltraEthernet(
+        packets=packets,
+        wire_bytes=int(counts.wire_bytes[0]),
+        by_type={
+            TYPE_NAMES.get(int(kind), f"type {kind}"): int(counts.types[kind])
+            for kind in np.flatnonzero(counts.types)
+        },
+        entropy_values=int(np.count_nonzero(counts.sports)),
+        lowest_psn=lowest if highest >= 0 else None,
+        highest_psn=highest if highest >= 0 else None,
+    )
 
 
 def _frames_at(source: Source, tap: int) -> int:
@@ -124,4 +158,5 @@ def tap_summary(counters: DecodeCounters, taps: Taps, index: int, series: Series
             for p in counters.pause()
             if p.tap == index
         ],
+        sampling=tap_sampling(tap.sampled) if tap.sampled else UNSET,
     )

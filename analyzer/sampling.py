@@ -1,0 +1,93 @@
+"""Flows and taps of which only samples were seen (sFlow): estimates, and what stays unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from msgspec import structs
+from numpy.typing import NDArray
+
+from .frames import SampledFrames, Taps
+from .packets import PacketTable
+from .results import Flow
+from .results_taps import Sampling
+
+PSN_EVENTS = ("rewind", "sequence_restart")
+"""Kinds of events that gaps between samples would feign."""
+
+
+def note_samples(table: PacketTable, rate: NDArray[np.uint32], taps: Taps) -> None:
+    """Add the sampled rows of a table to their taps; `rate` is 0 for rows that are no samples."""
+    rows = rate > 0
+    if not rows.any():
+        return
+    at, rates = table.tap[rows], rate[rows].astype(np.int64)
+    wire_bytes = rates * table.wire_bytes[rows]
+    for tap in np.unique(at).tolist():
+        of = at == tap
+        known = taps[tap].sampled or SampledFrames()
+        taps[tap].sampled = SampledFrames(
+            known.frames + int(of.sum()),
+            known.rates + int(rates[of].sum()),
+            known.wire_bytes + int(wire_bytes[of].sum()),
+        )
+
+
+def tap_sampling(sampled: SampledFrames) -> Sampling:
+    """The estimate for the RoCE packets of one tap."""
+    one_in = sampled.rates / sampled.frames
+    error = 100 / sqrt(sampled.frames)
+    return Sampling(one_in, sampled.rates, sampled.wire_bytes, error)
+
+
+def sampled_taps(taps: Taps) -> dict[str, float]:
+    """Mean sampling rate of the taps that saw samples only, by name."""
+    return {tap.name: tap.sampled.rates / tap.sampled.frames for tap in taps.items if tap.sampled}
+
+
+def as_sampled(flow: Flow, rates: Mapping[str, float]) -> Flow:
+    """The flow with estimates, and without what samples cannot tell; as it is without samples.
+
+    rates: of `sampled_taps`. Packets that passed several sampled ports count at each of them.
+    """
+    seen = {tap: n for tap, n in flow.taps.items() if tap in rates}
+    if not seen:
+        return flow
+    whole = sum(n * rates.get(tap, 1.0) for tap, n in flow.taps.items())
+    count = sum(flow.taps.values())
+    one_in = whole / count
+    unknown: dict[str, Any] = dict.fromkeys(
+        (
+            "reordered_packets",
+            "retransmitted_packets",
+            "recovered_packets",
+            "duplicate_packets",
+            "mirror_duplicates",
+            "missing_packets",
+            "capture_loss_suspected_packets",
+            "reordering",
+            "goodput_bits_per_second",
+        )
+    )
+    recovery = structs.replace(
+        flow.recovery,
+        retransmitted_by={},
+        rewinds=None,
+        rewound_bytes=None,
+        gap_to_nak_ns=None,
+        nak_to_resend_ns=None,
+        timeout_ns=None,
+    )
+    sampling = Sampling(
+        one_in, round(whole), round(flow.wire_bytes * one_in), 100 / sqrt(sum(seen.values()))
+    )
+    note = (
+        f"sampled 1 in {one_in:.0f}: loss, reordering and retransmissions are unknown, counts are"
+        " of the samples"
+    )
+    return structs.replace(
+        flow, **unknown, recovery=recovery, sampling=sampling, notes=[note, *flow.notes]
+    )
