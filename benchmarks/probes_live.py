@@ -162,7 +162,8 @@ def main() -> None:
         lost = " ".join(str(arguments.frames - run.captured) for run in runs)
         said = " ".join(str(run.lost) for run in runs)
         print(
-            f"{name:26} {rate:5.2f} Mpps, {1e3 * cpu:4.0f} ms CPU, {cpu / beside:4.2f} of tcpdump's,"
+            f"{name:26} {rate:5.2f} Mpps, {1e3 * cpu:4.0f} ms CPU,"
+            f" {cpu / beside:4.2f} of tcpdump's,"
             f" not captured {lost} (said {said})"
         )
 
