@@ -34,3 +34,9 @@ def draw(seed: Int, purpose: Int, what: Int, number: Int) -> Int:
 def below(random: Int, n: Int) -> Int:
     """int64 in 0 .. n-1 from the upper half of a draw; n < 2**31."""
     return np.int64(((random >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+
+
+@inlined
+def drawn(seed: Int, purpose: Int, what: Int, number: Int, n: Int) -> Int:
+    """int64 in 0 .. n-1: `draw` and `below` in one, which Python may call too."""
+    return below(draw(seed, purpose, what, number), n)

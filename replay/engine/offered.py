@@ -36,8 +36,8 @@ def workload_of(
     packets = np.maximum(1, -(-size // model.payload_bytes))
     if m > MOST_MESSAGES or packets.max(initial=0) >= MOST_PACKETS:
         raise UsageError(
-            f"{m:,} messages of up to {packets.max(initial=0):,} packets are too many; the most are "
-            f"{MOST_MESSAGES:,} and {MOST_PACKETS - 1:,}"
+            f"{m:,} messages of up to {packets.max(initial=0):,} packets are too many; "
+            f"the most are {MOST_MESSAGES:,} and {MOST_PACKETS - 1:,}"
         )
     zeros = np.zeros(m, np.int64)
     return Workload(

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...analyzer.kernel import Int, inlined, kernel
+from ...analyzer.kernel import Int, inlined, kernel, subkernel
 from .arrays import ATTACHED
 from .hosts import receive, serve_host
 from .model import NEVER
+from .prefetch import prefetch_row
 from .queues import enqueue, free_slot, next_of, serve
 from .run_state import (
     CLOCK,
@@ -26,6 +27,7 @@ from .run_state import (
     KEY,
     META,
     NEW_PER_WINDOW,
+    NEXT,
     NO_ROUTE_COUNT,
     PENDING,
     READS_QUEUES,
@@ -41,6 +43,7 @@ DONE, MORE, GROW = range(3)
 """Nothing is under way or pending; stopped at the limit; slots may not suffice for a window."""
 
 _PORT_BITS = 16
+_NEXT_MASK = 0xFFFFFFFF
 
 
 @inlined
@@ -82,6 +85,7 @@ def _take_arrival(run: Int, link: Int, position: Int, leaves: Int, begin: Int, e
     key, time = np.int64(NEVER), np.int64(NEVER)
     if following >= 0:
         time = slots[following, TIME]
+        prefetch_row(slots, slots[following, NEXT] & np.int64(_NEXT_MASK))
         if time < end:
             key = ((time - begin) << np.int64(_PORT_BITS)) | position
     links[link, HEAD_TIME] = time
@@ -93,7 +97,7 @@ def _take_arrival(run: Int, link: Int, position: Int, leaves: Int, begin: Int, e
     return slot
 
 
-@kernel
+@subkernel
 def _switch_window(run: Int, choose: Int, state: Int, node: Int, begin: Int, end: Int) -> None:
     """All that arrives at a switch in a window, and all that its links begin to serve in it."""
     tree, links = run.tree, run.links
@@ -153,7 +157,7 @@ def _way_on(run: Int, choose: Int, state: Int, switch: Int, slot: Int, time: Int
     return np.int64(-1)
 
 
-@kernel
+@subkernel
 def _host_window(run: Int, emit: Int, state: Int, host: Int, begin: Int, end: Int) -> None:
     """All that arrives at a host in a window, and all that its ports begin to send in it."""
     tree = run.tree
@@ -170,7 +174,7 @@ def _host_window(run: Int, emit: Int, state: Int, host: Int, begin: Int, end: In
     serve_host(run, emit, state, host, end)
 
 
-@kernel
+@subkernel
 def _next_release(run: Int) -> Int:
     """When something happens without a packet under way: the next release, NEVER if none."""
     found = np.int64(NEVER)

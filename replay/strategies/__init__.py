@@ -1,16 +1,30 @@
-"""Strategies that place whole flows, each in a file with its standard name."""
+"""Load-balancing strategies, each in a file with its standard name.
+
+Those of STRATEGIES place whole flows, and can be replayed packet by packet too; those
+of PACKET_STRATEGIES decide packet by packet.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from ...analyzer.errors import UsageError
+from ..engine.rules import PacketStrategy
+from .adaptive import Adaptive
+from .adaptive_flowlet import AdaptiveFlowlet
 from .assign import Assign
 from .base import Outcome, Strategy
 from .ecmp import Ecmp
 from .ecmp_qpn import EcmpQpn
+from .flowlet import Flowlet
+from .host_dr import HostRotation
+from .host_spray import HostSpray
+from .jsq import ShortestQueue
+from .ofan import Ofan
 from .static import Static
 from .subflow import Subflow
+from .switch_random import SwitchRandom
+from .switch_rr import SwitchRoundRobin
 from .wcmp import Wcmp
 
 STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], Strategy]] = {
@@ -22,13 +36,52 @@ STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], Strategy]] = {
     "assign": Assign,
 }
 
+PACKET_STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], PacketStrategy]] = {
+    "host-spray": HostSpray,
+    "switch-random": SwitchRandom,
+    "switch-rr": SwitchRoundRobin,
+    "jsq": ShortestQueue,
+    "adaptive": Adaptive,
+    "flowlet": Flowlet,
+    "adaptive-flowlet": AdaptiveFlowlet,
+    "host-dr": HostRotation,
+    "ofan": Ofan,
+}
+_SAME: Mapping[str, str] = {"optimal": "assign"}
+"""Other names of strategies."""
+
 
 def parse_strategy(text: str) -> Strategy:
-    """`ecmp`, `ecmp:hash=crc32,seed=7`, ...; UsageError names what is wrong."""
+    """`ecmp`, `ecmp:hash=crc32,seed=7`, ...: a strategy that places whole flows.
+
+    UsageError names what is wrong.
+    """
+    name, options = _parts(text)
+    if name in PACKET_STRATEGIES:
+        raise UsageError(f"{name} decides packet by packet; replay with --packets")
+    return STRATEGIES[name](options)
+
+
+def parse_packet_strategy(text: str) -> PacketStrategy:
+    """`ofan`, `ecmp:hash=crc32`, ...: any strategy, for the packet engine. UsageError as above."""
+    name, options = _parts(text)
+    if name in PACKET_STRATEGIES:
+        return PACKET_STRATEGIES[name](options)
+    return STRATEGIES[name](options)
+
+
+def needs_packets(text: str) -> bool:
+    """Whether this strategy exists on the packet engine only."""
+    return text.partition(":")[0] in PACKET_STRATEGIES
+
+
+def _parts(text: str) -> tuple[str, dict[str, str]]:
     name, _, rest = text.partition(":")
-    if name not in STRATEGIES:
-        raise UsageError(f"there is no strategy {name!r}; there are {', '.join(STRATEGIES)}")
-    return STRATEGIES[name](parse_options(rest, name))
+    name = _SAME.get(name, name)
+    if name not in STRATEGIES and name not in PACKET_STRATEGIES:
+        known = ", ".join((*STRATEGIES, *PACKET_STRATEGIES))
+        raise UsageError(f"there is no strategy {name!r}; there are {known}")
+    return name, parse_options(rest, name)
 
 
 def parse_options(text: str, where: str) -> dict[str, str]:
@@ -44,4 +97,14 @@ def parse_options(text: str, where: str) -> dict[str, str]:
     return options
 
 
-__all__ = ["STRATEGIES", "Outcome", "Strategy", "parse_options", "parse_strategy"]
+__all__ = [
+    "PACKET_STRATEGIES",
+    "STRATEGIES",
+    "Outcome",
+    "PacketStrategy",
+    "Strategy",
+    "needs_packets",
+    "parse_options",
+    "parse_packet_strategy",
+    "parse_strategy",
+]

@@ -20,12 +20,15 @@ from numpy.typing import NDArray
 from ...analyzer.errors import UsageError
 from ...analyzer.kernel import kernel
 from ...analyzer.units import parse_duration
+from ..engine.model import Workload
+from ..engine.rules import Rules
 from ..fabric import Fabric
 from ..paths import PathChoices, links_of_paths, path_choices
 from ..placement import finished
 from ..results import SolverReport
 from ..traffic import Traffic
 from .base import Outcome, known_options
+from .placed import placed_rules
 
 MOST_VARIABLES = 50_000
 """Beyond it the solver is left out: it would not get far in any time limit."""
@@ -47,6 +50,9 @@ class Assign:
         columns = links_of_paths(traffic, fabric, choices, path)
         placement = finished(columns, traffic, fabric)
         return Outcome(traffic, placement, {"limit": text}, report)
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)
 
 
 class _Classes(NamedTuple):

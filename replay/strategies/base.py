@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...analyzer.errors import UsageError
+from ..engine.model import Workload
+from ..engine.rules import Rules
 from ..fabric import Fabric
 from ..loads import Placement
 from ..results import SolverReport
@@ -22,6 +27,8 @@ class Outcome(NamedTuple):
     """Everything that was chosen, for the report."""
     solver: SolverReport | None = None
     notes: tuple[str, ...] = ()
+    origin: NDArray[np.int64] | None = None
+    """int64[placed units], ascending: unit of the given traffic each came from; None: the same."""
 
 
 class Strategy(Protocol):
@@ -33,6 +40,9 @@ class Strategy(Protocol):
 
     def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
         """Give every unit its way. UsageError when options and fabric do not go together."""
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        """The same for the packets of a workload: `placed_rules` of what `place` gives."""
 
 
 def known_options(name: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:

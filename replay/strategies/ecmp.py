@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..engine.model import Workload
+from ..engine.rules import Rules
 from ..fabric import Fabric
 from ..placement import place
 from ..switch_hashing import switch_hashing
 from ..traffic import Traffic
 from .base import Outcome
+from .placed import placed_rules
 
 
 @dataclass(frozen=True)
@@ -22,3 +25,6 @@ class Ecmp:
     def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
         hashing = switch_hashing(fabric, self.options, self.name)
         return Outcome(traffic, place(traffic, fabric, hashing.settings), hashing.parameters)
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)

@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...analyzer.errors import UsageError
+from ..engine.model import Workload
+from ..engine.rules import Rules
 from ..fabric import Fabric
 from ..traffic import Traffic
 from .base import Outcome
 from .ecmp import Ecmp
+from .placed import placed_rules
 
 DEFAULT_HASH = "crc16-ccitt"
 
@@ -30,3 +33,6 @@ class EcmpQpn:
             raise UsageError("ecmp-qpn hashes 5-tuple+qpn; use ecmp:fields=... for others")
         options = {"hash": DEFAULT_HASH, **self.options, "fields": "5-tuple+qpn"}
         return Ecmp(options, self.name).place(traffic, fabric)
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)

@@ -17,10 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
+from ..engine.model import Workload
+from ..engine.rules import Rules
 from ..fabric import Fabric
 from ..placement import Choose, place_by
 from ..traffic import Traffic
 from .base import Outcome, known_options
+from .placed import placed_rules
 
 BY = ("round-robin", "destination", "source")
 
@@ -44,6 +47,9 @@ class Static:
                 traffic.dst_host if by == "destination" else traffic.src_host, fabric
             )
         return Outcome(traffic, place_by(traffic, fabric, choose), {"by": by})
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)
 
 
 def _by_digits(number: NDArray[np.int32], fabric: Fabric) -> Choose:

@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.model import Workload
+from ..engine.rules import Rules
 from ..fabric import Fabric
 from ..traffic import Traffic, Windows
 from .base import Outcome, whole_number
 from .ecmp import Ecmp
+from .placed import placed_rules
 
 _FIRST_PORT = 49_152
 
@@ -33,12 +36,18 @@ class Subflow:
         draw = whole_number(self.name, self.options, "draw", 0, 0, 1 << 31)
         rest = {key: v for key, v in self.options.items() if key not in ("k", "draw")}
         outcome = Ecmp(rest, self.name).place(split(traffic, k, draw), fabric)
-        return outcome._replace(parameters={"k": str(k), "draw": str(draw), **outcome.parameters})
+        return outcome._replace(
+            parameters={"k": str(k), "draw": str(draw), **outcome.parameters},
+            origin=np.repeat(np.arange(len(traffic)), _parts(traffic, k)),
+        )
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)
 
 
 def split(traffic: Traffic, k: int, draw: int = 0) -> Traffic:
     """Every unit as k units; a unit of fewer than k packets as one per packet."""
-    parts = np.minimum(k, np.maximum(traffic.packets, 1))
+    parts = _parts(traffic, k)
     rows = np.repeat(np.arange(len(traffic)), parts)
     number = np.arange(len(rows)) - np.repeat(np.cumsum(parts) - parts, parts)
     keys = traffic.keys.take(rows)
@@ -60,6 +69,11 @@ def split(traffic: Traffic, k: int, draw: int = 0) -> Traffic:
         last_ns=traffic.last_ns[rows],
         windows=_split_windows(traffic, parts),
     )
+
+
+def _parts(traffic: Traffic, k: int) -> NDArray[np.int64]:
+    parts: NDArray[np.int64] = np.minimum(k, np.maximum(traffic.packets, 1))
+    return parts
 
 
 def _share(amount: NDArray[Any], number: NDArray[Any], shares: NDArray[Any]) -> NDArray[np.int64]:

@@ -17,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
+from ..engine.model import Workload
+from ..engine.rules import Rules
 from ..fabric import Fabric
 from ..forwarding import Forwarding
 from ..traffic import Traffic
 from .base import Outcome
 from .ecmp import Ecmp
+from .placed import placed_rules
 
 MOST_WEIGHT = 255
 """Switches repeat a member as often as it weighs, in tables of limited size."""
@@ -40,6 +43,9 @@ class Wcmp:
         except RecursionError:
             raise UsageError(f"wcmp: the routes of {fabric.name} form a loop") from None
         return Ecmp(self.options, self.name).place(traffic, weighted)
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)
 
 
 def with_capacity_weights(fabric: Fabric) -> Fabric:

@@ -1,0 +1,94 @@
+"""Whole-flow strategies on the packet engine: packets follow the way that was found for their unit.
+
+The label of a packet is the row of its placement, and switches look up what they do with it. Data
+and ACKs are units of their own, placed by their own header fields. A strategy that splits
+units says where each came from (`Outcome.origin`); packets take the parts in turn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.kernel import Int
+from ..engine.arrays import FabricArrays, fabric_arrays
+from ..engine.model import ACK, Workload, message_of, number_of
+from ..engine.rules import Rules, chooser, emitter
+from ..fabric import Fabric
+from ..loads import Placement
+from .base import Outcome
+from .packet_state import state_of
+
+
+def placed_rules(outcome: Outcome, workload: Workload, fabric: Fabric) -> Rules:
+    """Rules that follow a placement of `workload.traffic`."""
+    units = 2 * len(workload.src)
+    rows = len(outcome.traffic)
+    origin = np.arange(rows) if outcome.origin is None else outcome.origin
+    first = np.searchsorted(origin, np.arange(units + 1))
+    switches, positions = _choices(outcome.placement, outcome, fabric_arrays(fabric), fabric)
+    number = workload.packet_start[:-1] - workload.packet_start[workload.flow_start[workload.flow]]
+    state = state_of(
+        [len(workload.src), switches.shape[1]], workload.flow, number, first, switches, positions
+    )
+    lost = int(np.count_nonzero(outcome.placement.dropped))
+    notes = (f"{lost:,} of {rows:,} units have no way to their host",) if lost else ()
+    return Rules(
+        _choose(), _emit(), state, parameters=outcome.parameters, notes=(*outcome.notes, *notes)
+    )
+
+
+def _choices(
+    placement: Placement, outcome: Outcome, arrays: FabricArrays, fabric: Fabric
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """int64[rows, hops]: switches at which each row has a choice (-1 none), and its position."""
+    links = placement.links
+    source = np.where(links >= 0, fabric.links.source[links], -1)
+    edge = arrays.host_edge[np.maximum(outcome.traffic.dst_host, 0)][:, None]
+    at_switch = (source >= 0) & (source < fabric.switches) & (edge >= 0)
+    group = np.where(at_switch, arrays.route[source, edge], -1)
+    at_switch &= group >= 0
+    begin = arrays.group_start[np.maximum(group, 0)]
+    size = arrays.group_start[np.maximum(group, 0) + 1] - begin
+    position = np.zeros(links.shape, np.int64)
+    for i in range(int(size[at_switch].max(initial=0))):
+        inside = at_switch & (i < size)
+        member = arrays.members[np.where(inside, begin + i, 0)]
+        position[inside & (member == links)] = i
+    chosen = at_switch & (size > 1)
+    return np.where(chosen, source, -1).astype(np.int64), position
+
+
+@emitter
+def _emit(state: Int, links: Int, host: Int, link: Int, packet: Int, time: Int) -> Int:
+    """State: flows, hops; flow and first number of every message, first row of every unit,
+    switches and positions of every row."""
+    message = message_of(packet)
+    unit = state[state[2] + message]
+    if packet & np.int64(ACK):
+        unit += state[0]
+    first = state[state[4] + unit]
+    rows = state[state[4] + unit + 1] - first
+    if rows <= 1:
+        return first
+    return first + (state[state[3] + message] + number_of(packet)) % rows
+
+
+@chooser
+def _choose(
+    state: Int,
+    links: Int,
+    members: Int,
+    first: Int,
+    size: Int,
+    switch: Int,
+    edge: Int,
+    packet: Int,
+    label: Int,
+    time: Int,
+) -> Int:
+    row = label * state[1]
+    for hop in range(state[1]):
+        if state[state[5] + row + hop] == switch:
+            return state[state[6] + row + hop]
+    return np.int64(0)
