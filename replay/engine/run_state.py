@@ -183,8 +183,9 @@ def with_more_slots(run: RunState) -> RunState:
 def release(run: RunState, workload: Workload, rows: NDArray[Any], base_ps: int) -> None:
     """Hand messages without a predecessor to their hosts, at base_ps + release_ps.
 
-    No host has anything pending.
+    No host has anything pending. Messages of flows without a way are left out.
     """
+    rows = rows[run.flows[workload.flow[rows], RING] >= 0]
     if not len(rows):
         return
     times = base_ps + workload.release_ps[rows]
@@ -205,9 +206,8 @@ def _flows(
     flows[:, CURSOR], flows[:, END] = workload.flow_start[:-1], workload.flow_start[1:]
     ports = arrays.access.shape[1]
     port = ports_in_turn(arrays, workload.src, workload.dst)
-    flows[:, RING] = workload.src.astype(np.int64) * ports
-    if not any_port:
-        flows[:, RING] += np.maximum(port, 0)
+    flows[:, RING] = workload.src.astype(np.int64) * ports + (0 if any_port else port)
+    flows[port < 0, RING] = -1
     flows[:, RING_NEXT] = -1
     flows[:, SRC], flows[:, DST] = workload.src, workload.dst
     return flows, np.full((arrays.hosts * ports, 2), -1, np.int64)
