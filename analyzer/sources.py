@@ -24,6 +24,10 @@ class Source:
 
     def tables(self, keep: Callable[[PacketTable], PacketTable]) -> Iterator[PacketTable]:
         """The packet tables of this capture, filtered."""
+        tables = self._decoded(keep)
+        return tables if self.decoder.mirrors is None else self.decoder.mirrors.ordered(tables)
+
+    def _decoded(self, keep: Callable[[PacketTable], PacketTable]) -> Iterator[PacketTable]:
         for frames in self.capture.batches():
             if len(frames):
                 low, high = int(frames.time_ns.min()), int(frames.time_ns.max())

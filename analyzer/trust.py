@@ -41,7 +41,7 @@ def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> C
         icrc={k: n for k, n in counters.icrc().items() if k != "unchecked"} if icrc else None,
         contents={name: n for name, n in counters.contents() if name != "RoCE"},
         taps=[tap_summary(counters, taps, tap, series) for tap in own],
-        warnings=list(capture.warnings),
+        warnings=[*capture.warnings, *source.decoder.warnings(capture.name)],
         damaged_places=capture.damaged_places,
         encapsulations=counters.tunnels() or UNSET,
         ultra_ethernet=ultra_ethernet(counters),

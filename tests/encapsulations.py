@@ -18,7 +18,9 @@ def vlan(tag: int, ethertype: int, content: bytes) -> tuple[int, bytes]:
     return 0x8100, struct.pack(">HH", tag, ethertype) + content
 
 
-def ipv4(protocol: int, content: bytes, source: str = SWITCH, destination: str = COLLECTOR) -> bytes:
+def ipv4(
+    protocol: int, content: bytes, source: str = SWITCH, destination: str = COLLECTOR
+) -> bytes:
     head = struct.pack(">BBHHHBBH", 0x45, 32, 20 + len(content), 1, 0x4000, 255, protocol, 0)
     return head + ip_address(source).packed + ip_address(destination).packed + content
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..endpoints import Endpoints
 from ..errors import UsageError
 from ..frames import FrameBatch, Taps
-from ..packets import PacketTable
+from ..packets import I64, PacketTable
 from ..sampling import note_samples
 from .cm import CmMessage, cm_messages
 from .columns import ColumnPool, table_of
 from .counters import DecodeCounters
 from .mrc import MRC_UDP_PORT, mrc_rows
 from .rows import ONLY_MRC, decode_rows
+from .sessions import MAX_SESSIONS
 from .srv6 import SegmentLists
 from .unwrapper import Unwrapper
+
+if TYPE_CHECKING:
+    from ..mirrors import Mirrors
 
 ROCE_UDP_PORT = 4791
 
@@ -30,7 +35,7 @@ class Decoder:
     only what looks like MRC does. trimmed_dscps: DSCPs that mark trimmed MRC packets.
     check_icrc: verify the ICRC of packets captured in full (fills `icrc_state`).
     link_bits_per_second: rate for the pause times of taps that do not state theirs.
-    segments: where segment lists of SRv6 get their numbers.
+    segments: where segment lists of SRv6 get their numbers. mirrors: undoes what mirrors do.
     """
 
     def __init__(
@@ -43,6 +48,7 @@ class Decoder:
         check_icrc: bool = False,
         link_bits_per_second: int | None = None,
         segments: SegmentLists | None = None,
+        mirrors: Mirrors | None = None,
     ) -> None:
         self._endpoints = endpoints
         self._taps = taps
@@ -62,6 +68,7 @@ class Decoder:
         self._pool = ColumnPool()
         self._unwrapper = Unwrapper(taps, self._roce_ports)
         self._encapsulated = False
+        self.mirrors = mirrors
         self.segments = SegmentLists() if segments is None else segments
         self._cm: list[CmMessage] = []
         self.counters = DecodeCounters()
@@ -82,9 +89,9 @@ class Decoder:
         mrc_packets = self.counters.mrc_packets()
         tables, done = [], 0
         # Batches resemble each other: after one with mirrors, do not search for the first again.
-        if not self._encapsulated:
+        if not self._encapsulated or not len(frames):
             table, done = self._rows(frames, look_inside=True)
-            tables.append(table)
+            tables.append(self._restored(frames, None, table))
         if done < len(frames):
             tables += self._unwrapped(frames, done)
         tables = [table for table in tables if len(table)] or tables[:1]
@@ -110,9 +117,15 @@ class Decoder:
                 outer = inner.outer_ipv6[position]
                 table.path_evidence[:] = self.segments.numbers(frames.data, outer, end)
             note_samples(table, inner.rate[position], self._taps)
-            tables.append(table)
+            tables.append(self._restored(frames, inner.stamp[position], table))
         self._encapsulated = self.counters.encapsulated() > encapsulated
         return tables
+
+    def _restored(self, frames: FrameBatch, stamp: I64 | None, table: PacketTable) -> PacketTable:
+        if self.mirrors is None:
+            return table
+        stamps = np.full(len(table), -1, np.int64) if stamp is None else stamp
+        return self.mirrors.restored(frames, stamps, table)
 
     def _rows(self, frames: FrameBatch, look_inside: bool) -> tuple[PacketTable, int]:
         """The rows of a batch, and the frame before which they end: it may be encapsulated."""
@@ -143,6 +156,16 @@ class Decoder:
             if wrapped or done == len(frames):
                 return table_of(columns, rows), done
             self._endpoints.grow()
+
+    def warnings(self, name: str) -> list[str]:
+        """What a user must know about the mirrors in the capture `name`."""
+        lines = [] if self.mirrors is None else self.mirrors.warnings(name)
+        if self._unwrapper.sessions.overflowed:
+            lines.append(
+                f"{name}: more than {MAX_SESSIONS} mirror sessions: all further ones count as one"
+                " tap"
+            )
+        return lines
 
     def take_cm_messages(self) -> list[CmMessage]:
         """Connection management messages of the batches since the last call, in their order."""

@@ -1,0 +1,107 @@
+"""Lumina's mirrors: a programmable switch that numbers, stamps and marks what it mirrors.
+
+The source address is the number of the packet (1 to 0x7fffffff, then 1 again), the
+destination address the ingress time in nanoseconds, the TTL the event the switch injected.
+Mirrors as they leave the switch have another UDP destination port, and the source port
+in the checksum; the capture files of Lumina's own dumper have both restored.
+
+Source: Lumina's switch program and dumper (Yu et al., SIGCOMM 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..packets import U8, PacketTable
+from ..results_taps import MirrorChecks
+
+LAST_NUMBER = 0x7FFF_FFFF
+ROCE_PORT = 4791
+DROP, MARK, CORRUPT = 1, 2, 3
+EVENTS: Final = {DROP: "drop", MARK: "ecn_mark", CORRUPT: "bit_error"}
+OTHER_EVENT = "unknown"
+"""TTLs that Lumina does not write: the capture is not one of its mirrors."""
+BACKWARDS_NS = 50
+_CE = 3
+
+
+class LuminaMirror:
+    """Restores the packets of one capture and checks its numbers."""
+
+    def __init__(self) -> None:
+        self.packets = 0
+        self.gaps = 0
+        self.late = 0
+        self.backwards = 0
+        self.injected = dict.fromkeys((*EVENTS.values(), OTHER_EVENT), 0)
+        self.lowest = self.highest = 0
+        """Numbers seen, counted on over the wrap."""
+        self._last: tuple[int, int] | None = None
+        """Number of the last packet, counted on, and its time."""
+
+    def restore(self, data: U8, base_offset: int, table: PacketTable) -> None:
+        """Give every row its ingress time and ports, and count what the numbers tell."""
+        if not len(table):
+            return
+        begin = table.file_offset - base_offset
+        head = data[begin[:, None] + np.arange(12)]
+        time_ns = _number(head[:, :6])
+        rewritten = (table.udp_dport != ROCE_PORT) & (table.udp_dport != 0)
+        at = (begin + table.bth_offset)[rewritten]
+        table.udp_sport[rewritten] = _number(data[at[:, None] + np.array([-2, -1])])
+        table.udp_dport[rewritten] = ROCE_PORT
+        event = table.hop_limit.copy()
+        table.hop_limit[:] = 0  # the packet's own is not known
+        table.traffic_class[(event == MARK) & (table.traffic_class & _CE != 0)] |= _CE
+        table.time_ns[:] = time_ns
+        for kind, name in EVENTS.items():
+            self.injected[name] += int(np.count_nonzero(event == kind))
+        self.injected[OTHER_EVENT] += int(np.count_nonzero(event > CORRUPT))
+        self._check(_number(head[:, 8:12]), time_ns)
+
+    def _check(self, numbers: NDArray[np.int64], time_ns: NDArray[np.int64]) -> None:
+        self.packets += len(numbers)
+        if self._last is None:
+            self._last = int(numbers[0]) - 1, int(time_ns[0])
+            self.lowest = int(numbers[0])
+        number, time = self._last
+        half = LAST_NUMBER // 2
+        steps = (np.diff(numbers, prepend=number) + half) % LAST_NUMBER - half
+        counted = number + np.cumsum(steps)
+        self.gaps += int(np.count_nonzero(steps > 1))
+        self.late += int(np.count_nonzero(steps < 1))
+        self.backwards += int(np.count_nonzero(np.diff(time_ns, prepend=time) < -BACKWARDS_NS))
+        self.lowest = min(self.lowest, int(counted.min()))
+        self.highest = max(self.highest, int(counted.max()))
+        self._last = int(counted[-1]), int(time_ns[-1])
+
+
+def _number(octets: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Big-endian numbers, one per row."""
+    value = np.zeros(len(octets), np.int64)
+    for column in octets.T:
+        value = value << 8 | column
+    return value
+
+
+def mirror_checks(mirrors: Sequence[LuminaMirror]) -> MirrorChecks:
+    """The checks over all files: the dumpers of one switch share its numbers."""
+    seen = [mirror for mirror in mirrors if mirror.packets]
+    packets = sum(mirror.packets for mirror in seen)
+    numbers = max((m.highest for m in seen), default=0) - min((m.lowest for m in seen), default=1)
+    return MirrorChecks(
+        packets=packets,
+        lost_packets=max(numbers + 1 - packets, 0),
+        gaps=sum(mirror.gaps for mirror in seen),
+        out_of_order_packets=sum(mirror.late for mirror in seen),
+        times_backwards=sum(mirror.backwards for mirror in seen),
+        injected={
+            name: n
+            for name in (*EVENTS.values(), OTHER_EVENT)
+            if (n := sum(mirror.injected[name] for mirror in seen))
+        },
+    )
