@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -14,6 +15,7 @@ def live(
     hook: Literal["tc", "xdp", "xdp-generic", "clsact"] = "tc",
     ports: Annotated[list[int] | None, Parameter(negative="", consume_multiple=True)] = None,
     sample: int = 1,
+    record: Path | None = None,
 ) -> int:
     """Watch interfaces in the terminal UI, by eBPF.
 
@@ -31,12 +33,16 @@ def live(
         UDP destination ports that carry RoCE, 4791 unless given.
     sample
         Keep one packet in this many of each flow.
+    record
+        Write what is captured to this pcapng too: packets, time windows and replays then
+        work while it goes on.
     """
     from ..probes import privileges
     from ..probes.interfaces import find_interfaces
     from ..probes.live import LiveOptions
     from ..tui.app import RocescopeApp
     from ..tui.live_feed import open_live
+    from ..tui.recording import open_recorded
     from ..tui.settings import load
 
     options = LiveOptions(
@@ -46,6 +52,11 @@ def live(
     # What is wrong with rights and names is said before the screen is taken over.
     privileges.check([netns, *(name.rpartition(":")[0] for name in interfaces)])
     find_interfaces(list(interfaces), netns)
-    app = RocescopeApp(open_live(interfaces, options), settings)
+    session = (
+        open_live(interfaces, options)
+        if record is None
+        else open_recorded(interfaces, options, record)
+    )
+    app = RocescopeApp(session, settings)
     app.run()
     return app.return_code or 0

@@ -110,6 +110,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("copy_filter", "y", "copy filter", "Copy the Wireshark filter of the flow"),
     Action("copy_command", "Y,upper_y", "copy command", "Copy the rocescope command line"),
     Action("open_file", "ctrl+f", "open", "Open a capture file"),
+    Action("watch", "ctrl+n", "watch", "Watch interfaces of this host, recorded if you like"),
+    Action("halt", "X,upper_x", "stop", "Stop or start the probes, or reading the capture"),
     Action("jump", "ctrl+o", "jump", "Jump to a part of the screen by its letter"),
     Action("command_palette", "colon,ctrl+p", "palette", "All commands by name"),
     Action("help", "question_mark", "help", "All keys", footer=True),

@@ -5,25 +5,23 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from textual import events, work
-from textual.app import App
 from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
 
 from ..analyzer.errors import RocescopeError
 from ..analyzer.results import Flow
-from . import human, windowing
 from .actions import ACTIONS, bindings
-from .export import FORMATS, analysis_file, packets_pcapng, save
+from .app_export import ExportActions
+from .app_source import SourceActions
+from .app_time import TimeActions
 from .messages import FlowSelected, FocusReady, SnapshotReady
-from .packets import Packets
 from .palette import ActionCommands
 from .screens import registry
 from .screens.base import RoceScreen
@@ -41,7 +39,7 @@ QUIET_S, LONGEST_WAIT_S = 0.15, 0.6
 PREPARE_EVERY_S = 0.1
 
 
-class RocescopeApp(App[None]):
+class RocescopeApp(SourceActions, TimeActions, ExportActions):
     """All screens over one session."""
 
     TITLE = "rocescope"
@@ -201,14 +199,6 @@ class RocescopeApp(App[None]):
         """How many flows are shown."""
         return len(self.shown_flows())
 
-    def window_text(self) -> str:
-        """The time window, from the start of the capture."""
-        window, whole = self.session.window, self.session.whole()
-        if window is None or whole is None:
-            return ""
-        low, high = (human.duration(max(0, t - whole[0])) for t in window)
-        return f"{low} to {high}"
-
     def action_go(self, name: str) -> None:
         """To a screen by its number; the way back is kept."""
         if name in registry.SCREENS and self.current_mode != name:
@@ -240,14 +230,6 @@ class RocescopeApp(App[None]):
 
         parts = [w for w in self.screen.focus_chain if w.region.area]
         self.push_screen(JumpScreen(parts), jump)
-
-    def action_open_file(self) -> None:
-        self.push_screen(TextPrompt("open captures, separated by spaces"), self._open)
-
-    def _open(self, names: str | None) -> None:
-        if names:
-            paths = [str(Path(name).expanduser()) for name in names.split()]
-            self.change_session(Session.open(paths))
 
     def change_session(self, session: Session) -> None:
         """Look at something else."""
@@ -287,49 +269,6 @@ class RocescopeApp(App[None]):
         if not self.frozen:
             self.request_snapshot()
         self._redraw()
-
-    def action_earlier(self) -> None:
-        self._move_window(-0.5)
-
-    def action_later(self) -> None:
-        self._move_window(0.5)
-
-    def action_shorter(self) -> None:
-        self._scale_window(0.5)
-
-    def action_longer(self) -> None:
-        self._scale_window(2.0)
-
-    def _move_window(self, by: float) -> None:
-        whole, window = self.session.whole(), self.session.window
-        if whole is not None and window is not None:
-            self._set_window(windowing.moved(window, whole, by))
-        else:  # the first half to begin with
-            self._scale_window(0.5)
-
-    def _scale_window(self, by: float) -> None:
-        whole = self.session.whole()
-        if whole is not None:
-            self._set_window(windowing.scaled(self.session.window, whole, by))
-
-    def _set_window(self, window: windowing.Span | None) -> None:
-        if self.session.kind == "live":
-            self.notify("A live session has no time window: record it and open the file")
-            return
-        self.session.set_window(window)
-        self.request_snapshot()
-
-    def action_go_to_time(self) -> None:
-        def go(text: str | None) -> None:
-            whole = self.session.whole()
-            if not text or whole is None:
-                return
-            try:
-                self._set_window(windowing.around(self.session.window, whole, float(text)))
-            except (ValueError, OverflowError):
-                self.notify(f"{text!r} is no number of seconds", severity="error", markup=False)
-
-        self.push_screen(TextPrompt("go to time, seconds from the start"), go)
 
     @property
     def replays(self) -> Replays:
@@ -383,58 +322,3 @@ class RocescopeApp(App[None]):
             self.notify("Mark two flows with m, then compare them with c")
             return
         self.push_screen(CompareScreen(self.snapshot, self.paths(), marked))
-
-    def action_export(self) -> None:
-        names = ", ".join(FORMATS)
-        stem = self.session.name.split(".")[0] or "rocescope"
-        self.push_screen(TextPrompt(f"save as {names}", f"{stem}-view.pcapng"), self._export)
-
-    def _export(self, name: str | None) -> None:
-        if not name:
-            return
-        path = Path(name).expanduser()
-        if path.suffix == ".svg":
-            self._save(path, lambda: self.export_screenshot().encode())
-        elif path.suffix == ".pcapng":
-            packets = self._packets_shown()
-            if packets is None:
-                self.notify("Look at the packets first (5), then export them", severity="warning")
-                return
-            self._write(path, lambda: packets_pcapng(packets, self.session))
-        elif path.suffix in FORMATS:
-            self._write(path, lambda: analysis_file(self.session, path.suffix))
-        else:
-            self.notify(f"the suffix is one of {', '.join(FORMATS)}", severity="error")
-
-    def _packets_shown(self) -> Packets | None:
-        from .screens.packets import PacketsScreen
-
-        for screen in self.screen_stack:
-            if isinstance(screen, PacketsScreen):
-                return screen.packets
-        return None
-
-    @work(thread=True, group="export", exit_on_error=False)
-    def _write(self, path: Path, make: Callable[[], bytes]) -> None:
-        """Make and save in a thread: a large analysis takes a while."""
-        self._save(path, make)
-
-    def _save(self, path: Path, make: Callable[[], bytes]) -> None:
-        try:
-            data = make()
-            save(path, data)
-        except (OSError, RocescopeError) as error:
-            self.notify(f"{path}: {error}", severity="error", markup=False)
-            return
-        self.notify(f"{path}, {human.size(len(data))}", title="saved", markup=False)
-
-    def action_copy_filter(self) -> None:
-        if self.session.selected is not None:
-            self._copy(self.session.wireshark_filter(self.session.selected))
-
-    def action_copy_command(self) -> None:
-        self._copy(self.session.command_line(self.session.selected))
-
-    def _copy(self, text: str) -> None:
-        self.copy_to_clipboard(text)
-        self.notify(text, title="copied", markup=False)

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Protocol
 
 from ..analyzer.analyze import AnalyzeOptions, Run, open_run
+from ..analyzer.decode.srv6 import SegmentLists
 from ..analyzer.endpoints import Endpoints
 from ..analyzer.frames import Taps
 from ..analyzer.measuring import Measuring
@@ -24,6 +25,10 @@ class Feed(Protocol):
     measuring: Measuring
     endpoints: Endpoints
     taps: Taps
+
+    @property
+    def segments(self) -> SegmentLists:
+        """The SRv6 segment lists that path evidence numbers."""
 
     def read(self) -> None:
         """Take in everything; returns at the end or after `stop`."""
@@ -56,6 +61,11 @@ class CaptureFeed:
         self.measuring = self._run.measuring
         self.endpoints = self._run.endpoints
         self.taps = self._run.taps
+
+    @property
+    def segments(self) -> SegmentLists:
+        """The SRv6 segment lists of all captures."""
+        return self._run.segments or SegmentLists()
 
     def read(self) -> None:
         """Read all captures to their ends."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from ..analyzer.conclude import conclude
+from ..analyzer.decode.srv6 import SegmentLists
 from ..analyzer.endpoints import Endpoints
 from ..analyzer.errors import UnreadableInput
 from ..analyzer.filtering import compile_filter
@@ -57,6 +58,11 @@ class LiveFeed:
             LiveSource(interfaces, options, endpoints=self.endpoints, taps=self.taps)
         )
 
+    @property
+    def segments(self) -> SegmentLists:
+        """The SRv6 segment lists seen so far."""
+        return self._source.decoder.segments
+
     def read(self) -> None:
         """Take in what the probes see until `stop`."""
         for table in self._source.tables(POLL_S):
@@ -100,6 +106,7 @@ class LiveFeed:
             path_by="entropy",
             complete=False,
             filtered=self._keep is not None or self._source.options.filter is not None,
+            segments=self._source.decoder.segments,
         )
 
     def close(self) -> None:

@@ -10,7 +10,12 @@ from . import human
 from .snapshot import PathColumns, Snapshot
 from .verdicts import SPRAYS_FROM_WIDTH
 
-_WAY = {"entropy": "source port", "tap": "tap"}
+_WAY = {
+    "entropy": "source port",
+    "tap": "tap",
+    "srv6": "segment list",
+    "fabric": "predicted link",
+}
 
 
 def _nothing(snapshot: Snapshot) -> str | None:

@@ -25,11 +25,14 @@ from ..analyzer.track import state as st
 from .columns import flow_columns, path_columns, timeline, usage_copy
 from .feeds import CaptureFeed, Feed
 from .flow_filter import FlowFilter, needs_packets
+from .history import STEP_NS, History, between
 from .human import queue_pair
 from .snapshot import FlowKey, Snapshot, SourceState
 
 WINDOW_NS = 10_000_000
 CLOSING_S = 3.0
+LONGEST_NS = 60_000_000_000
+"""Of the windows of a live session."""
 
 MakeFeed = Callable[[str | None], Feed]
 """Opens a feed that lets only packets through that pass a filter."""
@@ -82,6 +85,13 @@ class Session:
         self._cm_events: list[Event] = []
         self._whole: tuple[int, int] | None = None
         self._generation = 0
+        self._at_close: list[Callable[[], None]] = []
+        self.history = History()
+        """Of a live session."""
+        self.looking_at: int | None = None
+        """In a live session: the moment that is looked at, ns since the epoch; None for now."""
+        self.length_ns: int | None = None
+        """In a live session: only packets of this time before that moment; None for all."""
 
     @classmethod
     def open(
@@ -107,6 +117,8 @@ class Session:
         self.stop()
         self._generation += 1
         self._error, self._before = "", None
+        self.history.clear()
+        self.looking_at = None
         self._events, self._cm_events = [], []
         thread = threading.Thread(
             target=self._read, args=(self._generation,), name="rocescope-session", daemon=True
@@ -133,6 +145,20 @@ class Session:
         if self._feed is not None and not self.running:
             self._feed.close()
             self._feed = None
+        self._finish()
+
+    def halt(self) -> None:
+        """Take the probes away, or end reading; what was seen stays."""
+        self._finish()
+        self.stop()
+
+    def _finish(self) -> None:
+        while self._at_close:
+            self._at_close.pop()()
+
+    def on_close(self, work: Callable[[], None]) -> None:
+        """Have something done when the session is closed or its probes are taken away."""
+        self._at_close.append(work)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until everything is read; False when that took too long."""
@@ -154,8 +180,8 @@ class Session:
             feed.read()
         except RocescopeError as error:
             self._error = str(error)
-        except (OSError, ValueError, MemoryError) as error:  # a vanished file, a dying probe
-            self._error = f"{type(error).__name__}: {error}"
+        except Exception as error:  # a vanished file, a dying probe: the screens must stand
+            self._error = f"{type(error).__name__}: {' '.join(str(error).split())}"
 
     def _keep(self) -> str | None:
         parts = [f"({self.packet_filter})"] if self.packet_filter else []
@@ -198,9 +224,60 @@ class Session:
         """The span of time of everything, as far as it was read."""
         return self._whole
 
+    # --- the past of a live session -----------------------------------------------
+
+    def step(self, way: int) -> bool:
+        """Look at an earlier (-1) or later (1) moment, a tenth of the window or a second away.
+
+        The latest moment is now, where time goes on. False when there is nothing further.
+        """
+        span = self.history.span()
+        if span is None or (way > 0 and self.looking_at is None):
+            return False
+        step = max(STEP_NS, (self.length_ns or 0) // 10)
+        at = (span[1] if self.looking_at is None else self.looking_at) + way * step
+        if way < 0 and at < span[0]:
+            return False
+        self.look_at(at)
+        return True
+
+    def look_at(self, time_ns: int) -> None:
+        """Look at a moment, as far as it is kept; times to come are now."""
+        span = self.history.span()
+        if span is not None:
+            self.looking_at = None if time_ns >= span[1] else max(span[0], time_ns)
+
+    def scale(self, by: float) -> None:
+        """Shorter or longer windows: from everything to the last minute, half of it, ..."""
+        if self.length_ns is None:
+            self.length_ns = LONGEST_NS if by < 1 else None
+        else:
+            length = max(STEP_NS, int(self.length_ns * by))
+            self.length_ns = length if length <= LONGEST_NS else None
+
     # --- what there is to see ---------------------------------------------------
 
     def snapshot(self) -> Snapshot:
+        """What is looked at: everything as it is now, or a moment of a live session's past."""
+        now = self._snapshot()
+        if self.kind != "live":
+            return now
+        if len(now.flows):
+            self.history.add(now)
+        shown = now
+        if self.looking_at is not None:
+            shown = self.history.at(self.looking_at) or now
+        if self.length_ns is not None:
+            earlier = self.history.before(shown.end_ns - self.length_ns)
+            shown = between(shown, earlier)
+        if self.looking_at is None:
+            return shown
+        return replace(
+            shown,
+            source=replace(now.source, behind_ns=max(1, now.end_ns - shown.end_ns)),
+        )
+
+    def _snapshot(self) -> Snapshot:
         """Everything as it is now; the engine waits only while columns are copied."""
         running, feed = self.running, self._feed
         if feed is None:
@@ -212,6 +289,9 @@ class Session:
             usage = {"entropy": usage_copy(m.entropy)}
             if m.many_taps:
                 usage["tap"] = usage_copy(m.taps)
+            by_segments = usage_copy(m.srv6)
+            if len(by_segments.paths):
+                usage["srv6"] = by_segments
             activity = m.activity.values()[:, : len(flows)].copy()
             bin_ns, line = m.activity.bin_ns, timeline(m.totals)
             addresses = tuple(feed.endpoints.texts())
@@ -222,6 +302,8 @@ class Session:
         paths["entropy"] = replace(paths["entropy"], name=entropy_name)
         if "tap" in paths:
             paths["tap"] = replace(paths["tap"], name=lambda key: names[key])
+        if "srv6" in paths:
+            paths["srv6"] = replace(paths["srv6"], name=feed.segments.name)
         start = int(flows.first_ns.min()) if len(flows) else 0
         end = int(flows.last_ns.max()) if len(flows) else 0
         if self.window is None and end:
@@ -279,7 +361,14 @@ class Session:
             return self._summary(feed).flow(*found.values()) if found else None
 
     def _summary(self, feed: Feed) -> Summary:
-        return Summary(feed.measuring, feed.endpoints, feed.taps, "entropy", in_passing=True)
+        return Summary(
+            feed.measuring,
+            feed.endpoints,
+            feed.taps,
+            "entropy",
+            in_passing=True,
+            segments=feed.segments,
+        )
 
     def _rates(
         self, source: SourceState, wire_bytes: NDArray[np.int64], span_ns: int, running: bool

@@ -47,6 +47,10 @@ class SourceState:
     bits_per_second: float | None = None
     warnings: tuple[str, ...] = ()
     tap_names: tuple[str, ...] = ()
+    recording: str = ""
+    """The file that is being written, empty when none is."""
+    behind_ns: int = 0
+    """How long ago this was, in a live session; 0 for now."""
 
     @property
     def progress(self) -> float | None:
@@ -103,7 +107,7 @@ class PathColumns:
     """What each path of each flow carried: the paths of flow f are rows starts[f]:starts[f+1]."""
 
     by: str
-    """`entropy` or `tap`."""
+    """`entropy`, `tap`, `srv6` or `fabric`."""
     starts: I64
     key: I64
     packets: I64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, TextIO
 
 from msgspec import UnsetType
@@ -14,7 +15,8 @@ from rich.text import Text
 
 from ..analyzer.results import Analysis, Imbalance
 from ..analyzer.results_conformance import Conformance
-from . import conformance_tables, host_tables, human, verdicts
+from ..analyzer.results_mrc import MrcPlanes
+from . import conformance_tables, host_tables, human, mrc_report, verdicts
 from .between_taps import between_taps, hop_table
 from .human import ASCII, UNICODE, UNKNOWN
 from .report_tables import (
@@ -119,6 +121,7 @@ class Report:
             if not good:
                 shown = analysis.hops[: self.top]
                 self._draw(lambda table: hop_table(table, shown, self.glyphs))
+        self._mrc()
         self._section("Congestion", verdicts.congestion(analysis))
         self._table(CONGESTION)
         self._imbalance()
@@ -221,6 +224,21 @@ class Report:
         text = text if passed >= captured else f"{human.count(passed)} of {text}"
         return f"{text} ({human.count(copies)} seen before at another tap)" if copies else text
 
+    def _mrc(self) -> None:
+        whole = self.analysis.mrc
+        if isinstance(whole, UnsetType):
+            return
+        self._section("MRC", mrc_report.mrc(self.analysis, whole))
+        for line in mrc_report.outages(whole)[: self.top]:
+            self._say(line, "red")
+        self._table(mrc_report.MRC)
+        if whole.planes is not None:
+            self._planes(whole.planes)
+
+    def _planes(self, planes: MrcPlanes) -> None:
+        width = self.console.width
+        self._draw(lambda table: mrc_report.plane_table(table, planes, self.glyphs, width))
+
     def _imbalance(self) -> None:
         records = sorted(self.analysis.imbalance, key=lambda r: r.max_over_mean, reverse=True)
         if not records:
@@ -272,7 +290,7 @@ class Report:
         for found in result.cnp:
             if found.ecn_marked_packets or found.cnps:
                 self._section("CNPs", f"{found.tap}: {found.text}.")
-                self._draw(lambda table, f=found: conformance_tables.cnp_table(table, f))
+                self._draw(partial(conformance_tables.cnp_table, found=found))
         self._counters(result)
 
     def _counters(self, result: Conformance) -> None:

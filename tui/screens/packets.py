@@ -89,13 +89,16 @@ class PacketsScreen(RoceScreen):
         self.set_class(self.size.width < NARROW, "narrow")
         app = self.roce
         key = app.session.selected
-        wanted = (key, self._odd_only, app.session.window, app.session.packet_filter)
+        window = app.packet_window()
+        wanted = (key, self._odd_only, window, app.session.packet_filter)
         moved = app.wanted_frame is not None
         if key is not None and (wanted != self._wanted or moved) and app.session.paths:
             self._wanted = wanted
             self._start(key, app.wanted_frame)
         if not app.session.paths:
-            return "Packets are read from capture files: record a live session and open the file."
+            return (
+                "Packets are read from files: start with --record FILE, or record from here (^n)."
+            )
         grid = self.query_one("#packets", Grid)
         if key is None:
             return "Choose a flow on screen 1."
@@ -122,7 +125,11 @@ class PacketsScreen(RoceScreen):
             self._scan.stop()
         session = self.roce.session
         self._scan = PacketScan(
-            session.paths, key, around=frame, odd_only=self._odd_only, window=session.window
+            session.paths,
+            key,
+            around=frame,
+            odd_only=self._odd_only,
+            window=self.roce.packet_window(),
         )
         self._around, self.roce.wanted_frame = frame, None
         self.packets, self._error = None, ""

@@ -57,7 +57,7 @@ class ReplayScreen(RoceScreen):
     def draw(self, snapshot: Snapshot) -> str:
         app = self.roce
         if not app.session.paths:
-            return "Replay reads capture files: record a live session and open the file."
+            return "A replay reads files: start live with --record FILE, or record from here (^n)."
         view = app.replays.view
         self._rows = [*view.strategies, *view.failed]
         grid = self.query_one("#strategies", Grid)

@@ -47,6 +47,10 @@ def _parts(
         parts.append((f"● {source.error}", "bold red", 0))
     if frozen:
         parts.append(("❚❚ frozen", "bold reverse", 0))
+    if source.behind_ns:
+        parts.append((f"◂◂ behind live by {human.duration(source.behind_ns)}", "bold reverse", 0))
+    if source.recording:
+        parts.append((f"● rec {source.recording}", "bold red", 2))
     if source.running:
         progress = source.progress
         if source.compiling:

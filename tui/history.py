@@ -1,0 +1,171 @@
+"""What a live session showed before: snapshots of the past, and what came between two of them.
+
+The ring holds about one snapshot a second while there is room. When it is full, every
+second one of the older half goes, so that the last minutes stay dense and the first ones
+do not vanish: an hour and a minute take the same memory.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .snapshot import UNKNOWN, FlowColumns, PathColumns, Snapshot, Timeline
+
+BUDGET_BYTES = 192 << 20
+STEP_NS = 1_000_000_000
+_LASTING = {"src", "dst", "qp", "transport", "peer", "path_mtu", "first_ns", "last_ns"}
+"""Columns that are no counts; neither is the largest extent, which stays that of all time."""
+_KEYS = 1 << 38
+"""More than there are keys: a flow label and a port have 36 bits."""
+
+
+class History:
+    """Snapshots in order of time, by the time of their last packet."""
+
+    def __init__(self, budget_bytes: int = BUDGET_BYTES) -> None:
+        self._budget = budget_bytes
+        self._kept: list[Snapshot] = []
+        self._sizes: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the columns that are kept."""
+        return sum(self._sizes)
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot unless the one before is too young; others may go for it."""
+        if self._kept and snapshot.end_ns - self._kept[-1].end_ns < STEP_NS:
+            return
+        self._kept.append(snapshot)
+        self._sizes.append(_size(snapshot))
+        while self.nbytes > self._budget and len(self._kept) > 2:
+            older = max(2, len(self._kept) // 2)
+            self._kept[1:older:2] = []
+            self._sizes[1:older:2] = []
+
+    def clear(self) -> None:
+        """Forget everything: flows have other numbers from now on."""
+        self._kept.clear()
+        self._sizes.clear()
+
+    def span(self) -> tuple[int, int] | None:
+        """Ends of the first and the last snapshot, ns."""
+        return (self._kept[0].end_ns, self._kept[-1].end_ns) if self._kept else None
+
+    def at(self, time_ns: int) -> Snapshot | None:
+        """The last snapshot that ends at this time or before; the first one for earlier times."""
+        if not self._kept:
+            return None
+        ends = [snapshot.end_ns for snapshot in self._kept]
+        return self._kept[max(0, bisect_right(ends, time_ns) - 1)]
+
+    def before(self, time_ns: int) -> Snapshot | None:
+        """The last snapshot that ends at this time or before; None when there is none."""
+        found = self.at(time_ns)
+        return found if found is not None and found.end_ns <= time_ns else None
+
+
+def _size(snapshot: Snapshot) -> int:
+    arrays = [getattr(snapshot.flows, f.name) for f in fields(snapshot.flows)]
+    arrays += [snapshot.activity, *snapshot.timeline.columns.values()]
+    for paths in snapshot.paths.values():
+        arrays += [v for f in fields(paths) if isinstance(v := getattr(paths, f.name), np.ndarray)]
+    return sum(array.nbytes for array in arrays)
+
+
+def between(later: Snapshot, earlier: Snapshot | None) -> Snapshot:
+    """What came after `earlier` (None: everything) until `later`, of the same session."""
+    if earlier is None:
+        return later
+    start, end = earlier.end_ns, later.end_ns
+    flows = _grown(later.flows, earlier.flows, max(1, end - start))
+    paths = {
+        by: _paths_grown(columns, earlier.paths.get(by), len(flows))
+        for by, columns in later.paths.items()
+    }
+    wire_bytes, packets = int(flows.wire_bytes.sum()), int(flows.packets.sum())
+    return replace(
+        later,
+        source=replace(
+            later.source,
+            packets_per_second=packets * 1e9 / max(1, end - start),
+            bits_per_second=wire_bytes * 8e9 / max(1, end - start),
+        ),
+        flows=flows,
+        paths=paths,
+        timeline=_cut(later.timeline, start, end),
+        events=tuple(e for e in later.events if start <= e.time_ns <= end),
+        start_ns=start,
+    )
+
+
+def _grown(later: FlowColumns, earlier: FlowColumns, span_ns: int) -> FlowColumns:
+    known = len(earlier)
+    changed = {}
+    for field in fields(later):
+        if field.name in _LASTING or field.name in ("max_extent", "rate"):
+            continue
+        now = getattr(later, field.name).copy()
+        then = getattr(earlier, field.name)
+        unknown = (now[:known] == UNKNOWN) | (then == UNKNOWN)
+        # A judgement may be taken back: what was missing may still come.
+        now[:known] = np.where(unknown, UNKNOWN, np.maximum(now[:known] - then, 0))
+        changed[field.name] = now
+    rate = changed["wire_bytes"] * 8e9 / span_ns
+    return replace(later, rate=rate, **changed)
+
+
+def _paths_grown(later: PathColumns, earlier: PathColumns | None, flows: int) -> PathColumns:
+    if earlier is None or not len(earlier.key):
+        return later
+    now, then = _codes(later), _codes(earlier)
+    place = np.minimum(np.searchsorted(then, now), len(then) - 1)
+    same = then[place] == now
+    counts = {}
+    for name in ("packets", "wire_bytes", "late", "marked"):
+        values = getattr(later, name).astype(np.int64)
+        before = np.where(same, getattr(earlier, name)[place].astype(np.int64), 0)
+        counts[name] = np.maximum(values - before, 0)
+    used = counts["packets"] > 0
+    flow = np.repeat(np.arange(flows), later.seen())[used]
+    kept = {name: values[used] for name, values in counts.items()}
+    return replace(
+        later,
+        starts=np.searchsorted(flow, np.arange(flows + 1)),
+        key=later.key[used],
+        width=_width(flow, kept["wire_bytes"], flows),
+        **kept,
+    )
+
+
+def _codes(paths: PathColumns) -> NDArray[np.int64]:
+    """One ascending number per flow and key."""
+    flow = np.repeat(np.arange(len(paths.starts) - 1), paths.seen())
+    return flow * _KEYS + paths.key.astype(np.int64)
+
+
+def _width(flow: NDArray[np.int64], loads: NDArray[np.int64], flows: int) -> NDArray[np.float64]:
+    total = np.bincount(flow, loads, flows).astype(np.float64)
+    share = loads / np.maximum(total[flow], 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.where(share > 0, -share * np.log(share), 0.0)
+    width: NDArray[np.float64] = np.exp(np.bincount(flow, part, flows))
+    width[total == 0] = 0.0
+    return width
+
+
+def _cut(line: Timeline, start_ns: int, end_ns: int) -> Timeline:
+    first = max(0, (start_ns - line.start_ns) // line.window_ns)
+    last = max(first, (end_ns - line.start_ns) // line.window_ns + 1)
+    return Timeline(
+        line.start_ns + first * line.window_ns,
+        line.window_ns,
+        {name: values[first:last] for name, values in line.columns.items()},
+    )

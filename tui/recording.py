@@ -1,0 +1,136 @@
+"""A live session that is recorded: probes write a pcapng, the session reads behind them.
+
+Between probes and screens lies the file, not a buffer in memory: however long the screens
+take, no packet is lost to them, and packets, time windows and replays work as on a capture.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from .. import __version__
+from ..analyzer.analyze import AnalyzeOptions
+from ..analyzer.errors import RocescopeError
+from ..probes.capture_files import CaptureFiles
+from ..probes.live import LiveOptions, LiveSource
+from ..probes.pcapng_writer import interface_description, section_header
+from .feeds import CaptureFeed, Feed
+from .session import WINDOW_NS, Session
+from .snapshot import SourceState
+
+POLL_S = 0.05
+
+
+class Recording:
+    """Probes and the file they fill, in a thread of its own; it outlives the feeds that read it."""
+
+    def __init__(self, interfaces: Sequence[str], options: LiveOptions, path: Path) -> None:
+        self.path = path
+        self.error = ""
+        self._source = LiveSource(interfaces, options, to_blocks=True)
+        self._stack = ExitStack()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether packets are still written."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def begin(self) -> None:
+        """Attach the probes and begin to write; the first call counts. Errors as `LiveSource`."""
+        if self._thread is not None:
+            return
+        self._stack.enter_context(self._source)
+        taps = self._source.taps.items[self._source.first_tap :]
+        name = self._source.options.filter
+        described = b"".join(interface_description(tap, name) for tap in taps)
+
+        def head(comments: Sequence[str]) -> bytes:
+            system = " ".join(os.uname()[:3:2])
+            return section_header(f"rocescope {__version__}", system, list(comments)) + described
+
+        files = CaptureFiles(self.path, head, self._source.loss_by_tap)
+        self._thread = threading.Thread(
+            target=self._write, args=(files,), name="rocescope-recording", daemon=True
+        )
+        self._thread.start()
+
+    def _write(self, files: CaptureFiles) -> None:
+        try:
+            for blocks in self._source.blocks(POLL_S):
+                files.write(blocks)
+        except (RocescopeError, OSError) as error:
+            self.error = str(error)
+        finally:
+            self._source.finish()
+            files.close()
+
+    def state(self, seen: SourceState) -> SourceState:
+        """What is known of the probes, beside what was read of the file."""
+        loss = self._source.loss()
+        gone = [interface.label for interface in self._source.gone()]
+        return replace(
+            seen,
+            name=",".join(interface.label for interface in self._source.interfaces),
+            kind="live",
+            error=self.error or (f"{', '.join(gone)} has disappeared" if gone else ""),
+            dropped=loss.ring_full,
+            recording=self.path.name if self.running else "",
+        )
+
+    def stop(self) -> None:
+        """Take the probes away; the file is complete then."""
+        self._source.stop()
+        if self._thread is not None:
+            self._thread.join()
+        self._stack.close()
+
+
+class RecordedFeed(CaptureFeed):
+    """Reads the file that a recording fills, until that has ended."""
+
+    kind = "live"
+
+    def __init__(self, recording: Recording, options: AnalyzeOptions) -> None:
+        recording.begin()
+        super().__init__([str(recording.path)], options)
+        self._recording = recording
+
+    def read(self) -> None:
+        """Follow the file to its end, which comes when the recording ends."""
+        threading.Thread(target=self._end, name="rocescope-end", daemon=True).start()
+        super().read()
+
+    def _end(self) -> None:
+        while self._recording.running:
+            time.sleep(POLL_S)
+        self.stop()  # ends a followed file at what it holds now
+
+    def state(self) -> SourceState:
+        """Counts of what was read, and what the probes lost."""
+        return self._recording.state(super().state())
+
+
+def open_recorded(
+    interfaces: Sequence[str],
+    options: LiveOptions | None,
+    path: Path,
+    clock: Callable[[], float] = time.monotonic,
+) -> Session:
+    """A session on interfaces of this host that is recorded in a pcapng file."""
+    recording = Recording(interfaces, options or LiveOptions(), path)
+
+    def make(keep: str | None) -> Feed:
+        return RecordedFeed(
+            recording, AnalyzeOptions(filter=keep, window_ns=WINDOW_NS, follow=True)
+        )
+
+    session = Session(make, ",".join(interfaces), "live", (str(path),), clock)
+    session.on_close(recording.stop)
+    return session

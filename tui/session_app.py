@@ -1,0 +1,23 @@
+"""What the parts of the application know of each other."""
+
+from __future__ import annotations
+
+from textual.app import App
+
+from .session import Session
+from .snapshot import Snapshot
+
+
+class SessionApp(App[None]):
+    """An app over one session and its current snapshot."""
+
+    session: Session
+    snapshot: Snapshot
+
+    def request_snapshot(self) -> None:
+        """Have a new snapshot made."""
+        raise NotImplementedError
+
+    def change_session(self, session: Session) -> None:
+        """Look at something else."""
+        raise NotImplementedError
