@@ -70,9 +70,9 @@ class Twin:
                 time, kind, _, _, number, packet = heapq.heappop(self.heap)
                 (self.release, self.serve, self.arrive)[kind](number, time, packet)
             done = [self.completed[m] for m in np.flatnonzero(load.phase == phase)]
-            if min(done) < 0:
+            if min(done, default=0) < 0:
                 return
-            base = max(done)
+            base = max(done, default=base)
 
     def push(self, time: int, kind: int, number: int, packet: Any = None) -> None:
         self.serial += 1
