@@ -58,10 +58,16 @@ def write_result(
         if format != "json":  # a table has no place for them
             for warning in result.warnings:
                 print(f"rocescope: {warning}", file=sys.stderr)
-    elif output is None:
-        table(sys.stdout)
     else:
-        with whole_file(output) as file:
-            text = io.TextIOWrapper(file, "utf-8", write_through=True)
-            table(text)
-            text.detach()
+        write_table(output, table)
+
+
+def write_table(output: Path | None, table: Callable[[TextIO], None]) -> None:
+    """Let `table` print to a file that appears whole, or to standard output."""
+    if output is None:
+        table(sys.stdout)
+        return
+    with whole_file(output) as file:
+        text = io.TextIOWrapper(file, "utf-8", write_through=True)
+        table(text)
+        text.detach()

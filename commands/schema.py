@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 def schema(
     command: Annotated[
-        Literal["analyze", "analyze-live", "replay", "sweep", "recover-seed"],
+        Literal["analyze", "analyze-live", "check", "replay", "sweep", "recover-seed"],
         Parameter(name="COMMAND"),
     ] = "analyze",
     /,
@@ -32,6 +32,10 @@ def schema(
         from ..analyzer.report.text import interval_schema
 
         found = interval_schema()
+    elif command == "check":
+        from ..analyzer.report.check import check_schema
+
+        found = check_schema()
     else:
         from ..replay.encode import json_schemas
 

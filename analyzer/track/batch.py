@@ -61,3 +61,11 @@ class TrackedBatch:
 
     def __len__(self) -> int:
         return len(self.table)
+
+    def take(self, rows: NDArray[np.bool_]) -> TrackedBatch:
+        """The batch with some of its rows, copied unless these are all."""
+        if rows.all():
+            return self
+        return TrackedBatch(
+            self.table.take(rows), self.flow[rows], self.verdict[rows], self.peer, self.n_flows
+        )

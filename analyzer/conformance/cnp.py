@@ -1,0 +1,162 @@
+"""CNPs against CE marks: which causes which, and in which scope they are paced.
+
+A notification point sends at most one CNP per minimum interval and scope: its whole port, a
+pair of addresses, or a queue pair (DCQCN; that adapters differ in the scope was measured by
+Lumina, SIGCOMM 2023). Per scope the CNPs that the CE marks of this capture should have caused
+are counted beside those that came.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..kernel import Int, subkernel
+from ..track.batch import MIRROR_DUPLICATE, TAP_COPY, TrackedBatch
+from .rules import CNP_CAUSE, CNP_CLOSE, CNP_INTERVAL, CNP_UNCAUSED, NO_MARKS, UNSEEN
+from .state import breaks, keeps, leaves_open
+
+_CE = 3
+_CNP_OPCODE = 0x81
+PORT, PAIR, QUEUE_PAIR = range(3)
+SCOPE_NAMES = ("port", "ip_pair", "queue_pair")
+
+SCOPE = np.dtype(
+    [
+        ("marks", "i8"),
+        ("expected", "i8"),
+        ("due", "i8"),  # time of the latest CNP expected
+        ("cnps", "i8"),
+        ("last", "i8"),  # time of the latest CNP
+        ("close", "i8"),  # CNPs sooner after another than the interval
+        ("least", "i8"),  # ns, shortest time between two, when there are two
+    ],
+    align=True,
+)
+
+
+class Columns(NamedTuple):
+    """The columns of a packet table that are read here."""
+
+    time_ns: NDArray[np.int64]
+    frame_number: NDArray[np.int64]
+    tap: NDArray[np.uint16]
+    opcode: NDArray[np.uint8]
+    traffic_class: NDArray[np.uint8]
+
+
+@subkernel
+def _mark(s: Any, time: Int, interval: Int) -> None:
+    s.marks += 1
+    if s.expected == 0 or time - s.due >= interval:
+        s.due = time
+        s.expected += 1
+
+
+@subkernel
+def _notify(s: Any, time: Int, interval: Int) -> Int:
+    """Time since the CNP before, -1 for the first."""
+    gap = np.int64(-1)
+    if s.cnps:
+        gap = np.int64(max(time - s.last, 0))
+        s.least = gap if s.cnps == 1 else min(np.int64(s.least), gap)
+        s.close += gap < interval
+    s.cnps += 1
+    s.last = time
+    return gap
+
+
+@subkernel
+def pace(
+    book: Any,
+    scopes: Any,
+    keys: NDArray[np.int32],
+    interval: Int,
+    columns: Any,
+    flow: NDArray[np.int32],
+    verdict: NDArray[np.uint8],
+    peer: NDArray[np.int32],
+) -> None:
+    """Count the marks and CNPs of a batch.
+
+    `scopes`: three SCOPE arrays. `keys`: int32[flows, 2, 2], the port and the pair whose scope
+    a mark on the flow (0), or a CNP it carries (1), falls into. The scope of a queue pair is
+    that of the flow which carries its CNPs.
+    """
+    for i in range(len(flow)):
+        f = np.int64(flow[i])
+        is_cnp = columns.opcode[i] == _CNP_OPCODE
+        marked = columns.traffic_class[i] & 3 == _CE
+        if verdict[i] == TAP_COPY or verdict[i] == MIRROR_DUPLICATE or not (is_cnp or marked):
+            continue
+        time = columns.time_ns[i]
+        other = np.int64(peer[f])
+        if not is_cnp:
+            _mark(scopes[PORT][keys[f, 0, PORT]], time, interval)
+            _mark(scopes[PAIR][keys[f, 0, PAIR]], time, interval)
+            if other >= 0:
+                _mark(scopes[QUEUE_PAIR][other], time, interval)
+            continue
+        tap, frame = np.int64(columns.tap[i]), columns.frame_number[i]
+        if scopes[QUEUE_PAIR][f].marks:
+            keeps(book, f, CNP_CAUSE)
+        elif scopes[PAIR][keys[f, 1, PAIR]].marks == 0:
+            leaves_open(book, f, CNP_CAUSE, NO_MARKS)
+        elif other < 0:
+            leaves_open(book, f, CNP_CAUSE, UNSEEN)
+        else:
+            breaks(book, f, CNP_UNCAUSED, tap, time, frame, 0, 0, 0, 0)
+        _notify(scopes[PORT][keys[f, 1, PORT]], time, interval)
+        _notify(scopes[PAIR][keys[f, 1, PAIR]], time, interval)
+        gap = _notify(scopes[QUEUE_PAIR][f], time, interval)
+        if 0 <= gap < interval:  # and so in the two wider scopes
+            breaks(book, f, CNP_CLOSE, tap, time, frame, 0, 0, interval, gap)
+        elif gap >= 0:
+            keeps(book, f, CNP_INTERVAL)
+
+
+class CnpPacing:
+    """Marks and CNPs of one tap in every scope."""
+
+    def __init__(self, interval_ns: int) -> None:
+        self.interval_ns = interval_ns
+        self._pairs: dict[tuple[int, int], int] = {}
+        self._ports: dict[int, int] = {}
+        self._keys = np.zeros((0, 2, 2), np.int32)
+        self._known = 0
+        self.scopes = tuple(np.zeros(0, SCOPE) for _ in SCOPE_NAMES)
+
+    def update(self, batch: TrackedBatch, flows: NDArray[np.void], book: Any) -> None:
+        """Count a batch; `flows` are the FLOW records of its tracker."""
+        self._grow(batch.n_flows, flows)
+        columns = Columns(*(getattr(batch.table, name) for name in Columns._fields))
+        pace(
+            book,
+            self.scopes,
+            self._keys,
+            self.interval_ns,
+            columns,
+            batch.flow,
+            batch.verdict,
+            batch.peer,
+        )
+
+    def _grow(self, n_flows: int, flows: NDArray[np.void]) -> None:
+        if n_flows > len(self._keys):
+            keys = np.zeros((max(n_flows, 2 * len(self._keys), 64), 2, 2), np.int32)
+            keys[: len(self._keys)] = self._keys
+            self._keys = keys
+        for f in range(self._known, n_flows):
+            src, dst = int(flows[f]["src"]), int(flows[f]["dst"])
+            for way, (sender, notifier) in enumerate(((src, dst), (dst, src))):
+                self._keys[f, way, PORT] = self._ports.setdefault(notifier, len(self._ports))
+                pair = self._pairs.setdefault((sender, notifier), len(self._pairs))
+                self._keys[f, way, PAIR] = pair
+        self._known = n_flows
+        needed = (len(self._ports), len(self._pairs), n_flows)
+        self.scopes = tuple(
+            scope if n <= len(scope) else np.concatenate([scope, np.zeros(n, SCOPE)])
+            for scope, n in zip(self.scopes, needed, strict=True)
+        )

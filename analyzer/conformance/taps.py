@@ -1,0 +1,77 @@
+"""The rules at every tap: each tap is judged by what it saw itself."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..packets import PacketTable
+from ..track.batch import TrackedBatch
+from ..track.tracker import FlowTracker
+from .cnp import CnpPacing
+from .options import ConformanceOptions
+from .state import BookKeeper
+from .walk import Columns, walk
+
+
+class TapConformance:
+    """The rules at one tap."""
+
+    def __init__(self, options: ConformanceOptions) -> None:
+        self.tracker: FlowTracker | None = None
+        """Its own tracker, where several taps are merged in the analysis."""
+        self.keeper = BookKeeper(options.reaction_ns)
+        self.cnp = CnpPacing(options.cnp_interval_ns)
+
+    def update(self, batch: TrackedBatch, flows: NDArray[np.void]) -> None:
+        """Judge the rows of a batch; `flows` are the FLOW records of its tracker."""
+        if not len(batch):
+            return
+        self.keeper.grow(batch.n_flows)
+        columns = Columns(*(getattr(batch.table, name) for name in Columns._fields))
+        walk(self.keeper.book, columns, batch.flow, batch.verdict, batch.peer)
+        self.cnp.update(batch, flows, self.keeper.book)
+
+
+class Conformance:
+    """The rules at all taps of an analysis."""
+
+    def __init__(self, options: ConformanceOptions, many_taps: bool) -> None:
+        self.options = options
+        self._many_taps = many_taps
+        self.taps: dict[int, TapConformance] = {}
+
+    def update(self, batch: TrackedBatch, flows: NDArray[np.void]) -> None:
+        """Judge a batch of the analysis.
+
+        In an analysis of several taps the verdicts are those of the merged packets, so each
+        tap's rows are tracked again on their own. Taps that show only while reading, mirror
+        sessions, are added to the first one.
+        """
+        several = bool(batch.table.tap.any())
+        if not self.taps:
+            self._many_taps = self._many_taps or several
+        if not (self._many_taps or several):
+            self._tap(0).update(batch, flows)
+            return
+        for tap in np.unique(batch.table.tap).tolist():
+            one = self._tap(tap)
+            if tap == 0 and not self._many_taps:
+                one.update(batch.take(batch.table.tap == 0), flows)
+                continue
+            if one.tracker is None:
+                one.tracker = FlowTracker()
+            own = one.tracker.update(_rows_of(batch.table, tap))
+            one.update(own, one.tracker.flows)
+
+    def _tap(self, tap: int) -> TapConformance:
+        if tap not in self.taps:
+            self.taps[tap] = TapConformance(self.options)
+        return self.taps[tap]
+
+
+def _rows_of(table: PacketTable, tap: int) -> PacketTable:
+    """One tap's rows, as if it were the only one."""
+    rows = table.take(table.tap == tap)
+    rows.tap[:] = 0
+    return rows

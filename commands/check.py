@@ -1,0 +1,110 @@
+"""`rocescope check`: do the queue pairs keep the rules of the protocol?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from ..analyzer.errors import UsageError
+from ..analyzer.units import parse_duration
+from .analyze import exit_code
+from .inputs import STANDARD_OUTPUT, check_inputs, input_name
+from .output import write_results
+from .progress import ProgressAs, shown
+from .result_output import ColorWhen, Format, chosen_format, write_table
+
+if TYPE_CHECKING:
+    from ..analyzer.results import Analysis
+
+_VIOLATED = 1
+
+
+def check(
+    *files: Annotated[Path, Parameter(required=True, name="FILE")],
+    counters: Annotated[tuple[Path, Path] | None, Parameter(name="--counters")] = None,
+    host: str | None = None,
+    cnp_interval: str = "4us",
+    reaction: str = "1s",
+    concat: Annotated[bool, Parameter(show_default=False)] = False,
+    udp_port: Annotated[list[int] | None, Parameter(negative="")] = None,
+    format: Annotated[Format | None, Parameter(alias="-f")] = None,
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    top: int = 20,
+    progress: ProgressAs = "auto",
+    color: ColorWhen = "auto",
+) -> int:
+    """Check the rules of the protocol, see docs/conformance.md.
+
+    Parameters
+    ----------
+    files
+        Captures: pcap or pcapng, also in gzip, zstd, xz or lz4; - is standard input.
+    counters
+        Counters of one host before and after: saved ethtool -S, rdma statistic, hw_counters.
+    host
+        Address of the host whose counters they are.
+    cnp_interval
+        Minimum time between two CNPs of one pacing scope.
+    reaction
+        The longest that a sender may take to react to an answer, queues included.
+    concat
+        The files are one rotated capture; else each is a vantage point (tap).
+    udp_port
+        Count this UDP destination port as RoCE besides 4791; may be repeated.
+    format
+        Report for people (table), everything (json), or one row per violation (csv ...).
+    output
+        Write to this file; its suffix decides the format unless --format is given.
+    top
+        Rows of each table of the report.
+    progress
+        Progress on standard error: auto shows a bar on a terminal.
+    color
+        Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
+    """
+    chosen = chosen_format(format, output)
+    if top < 1:
+        raise UsageError("--top must be 1 or more")
+    check_inputs(files)
+    if (counters is None) != (host is None):
+        raise UsageError("--counters and --host belong together: give the host's address too")
+
+    from ..analyzer import analyze as engine
+    from ..analyzer.conformance.options import ConformanceOptions, HostCounters
+
+    saved = None
+    if counters is not None and host is not None:
+        from ..analyzer.conformance.counter_files import growth
+
+        saved = HostCounters(host, growth(*counters))
+    options = engine.AnalyzeOptions(
+        concat=concat,
+        udp_ports=(4791, *(udp_port or ())),
+        conformance=ConformanceOptions(
+            cnp_interval_ns=parse_duration(cnp_interval, "--cnp-interval"),
+            reaction_ns=parse_duration(reaction, "--reaction"),
+            counters=saved,
+        ),
+    )
+    with shown(progress) as report:
+        analysis = engine.analyze([input_name(path) for path in files], options, report)
+    _write(analysis, chosen, None if output == STANDARD_OUTPUT else output, top, color)
+    code = exit_code(analysis)
+    if code == 0 and analysis.conformance and not analysis.conformance.conformant:
+        return _VIOLATED
+    return code
+
+
+def _write(
+    analysis: Analysis, format: Format, output: Path | None, top: int, color: ColorWhen
+) -> None:
+    if format == "table":
+        from ..tui.conformance_report import print_check
+
+        write_table(output, lambda file: print_check(analysis, file, top, color))
+        return
+    from ..analyzer.report.check import check_of, encode_check
+
+    write_results(encode_check(check_of(analysis), format), output)
