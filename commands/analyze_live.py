@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration, parse_size
-from .live_capture import Ending, ended_by_signals, said_if_slow, say, say_what
+from .live_capture import Ending, ended_by_signals, said_if_slow, say, say_owners_unknown, say_what
 
 if TYPE_CHECKING:
     from ..analyzer.live_results import LiveInterval
@@ -45,7 +45,7 @@ def analyze_live(
     json: bool,
     filter: str | None,
     udp_ports: tuple[int, ...],
-    path_by: Literal["entropy", "tap"],
+    path_by: Literal["entropy", "tap", "srv6"],
     window_ns: int,
     writes_file: bool,
 ) -> tuple[Analysis, int]:
@@ -77,21 +77,16 @@ def analyze_live(
         with said_if_slow("still preparing: the first run on a machine compiles its kernels"):
             stack.enter_context(analysis)
         say_what(analysis.source)
-        _say_reasons(analysis.reasons)
+        say_owners_unknown(analysis.reasons)
         known = len(analysis.reasons)
         analysis.run(_json_line if json else _table_lines, Ending(analysis.source, seconds).check)
         result = analysis.result()
-        _say_reasons(analysis.reasons[known:])
+        say_owners_unknown(analysis.reasons[known:])
     if not json and not writes_file:
         print()
     if analysis.ended_by is not None:
         say(f"ended early, {analysis.ended_by}")
     return result, 1 if analysis.ended_by is not None else 0
-
-
-def _say_reasons(reasons: Sequence[str]) -> None:
-    if reasons:
-        say(f"owners of queue pairs may stay unknown: {'; '.join(reasons)}")
 
 
 def _json_line(interval: LiveInterval) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,12 +15,20 @@ from cyclopts import Parameter
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration
-from .live_capture import Ending, ended_by_signals, say, say_what
+from .live_capture import (
+    Ending,
+    ended_by_signals,
+    owner_watch,
+    say,
+    say_owners_unknown,
+    say_what,
+)
 
 if TYPE_CHECKING:
     from ..probes.attach import Hook
     from ..probes.capture_files import CaptureFiles, Rotation
     from ..probes.live import LiveSource
+    from ..probes.owners.watch import OwnerWatch
 
 _STANDARD_OUTPUT = Path("/dev/stdout")
 _POLL_S = 0.2
@@ -44,6 +53,7 @@ def capture(
     rotate_size: str | None = None,
     rotate_every: str | None = None,
     files: int | None = None,
+    no_owners: bool = False,
     counters: Annotated[bool, Parameter(negative="")] = False,
     interval: str | None = None,
     max_flows: int | None = None,
@@ -82,6 +92,8 @@ def capture(
         Begin a new file after this time, for example 10min.
     files
         Keep only this many files, the newest.
+    no_owners
+        Do not say in the file which process and rank owns which queue pair of this host.
     counters
         Only count, per flow and UDP source port; the kernel hands over no packets.
     interval
@@ -106,7 +118,7 @@ def capture(
         **{"--interval": interval, "--max-flows": max_flows, "--format": format},
     )
     from ..probes.capture_files import Rotation
-    from ..probes.dropping import WRITING, drop_privileges
+    from ..probes.dropping import WATCHING, WRITING, drop_privileges
     from ..probes.live import LiveOptions, LiveSource
 
     if count is not None and count < 1:
@@ -128,10 +140,19 @@ def capture(
     )
     seconds = parse_duration(duration, "--duration") / 1e9 if duration else None
     source = LiveSource(interfaces, options, to_blocks=True)
-    with ended_by_signals(source), source:
-        drop_privileges(source.privileges() + (WRITING if write is not None else ()))
+    with ended_by_signals(source), ExitStack() as stack:
+        stack.enter_context(source)
+        watch = None
+        if write is not None and not no_owners:
+            watch = stack.enter_context(owner_watch(source))
+        drop_privileges(
+            source.privileges()
+            + (WRITING if write is not None else ())
+            + (WATCHING if watch is not None else ())
+        )
         say_what(source)
-        return _Capture(source, write, rotation, seconds, count).run()
+        say_owners_unknown(watch.reasons if watch is not None else ())
+        return _Capture(source, write, rotation, seconds, count, watch).run()
 
 
 def _refuse(why: str, **options: object) -> None:
@@ -184,9 +205,14 @@ class _Capture:
         rotation: Rotation,
         seconds: float | None,
         count: int | None,
+        watch: OwnerWatch | None,
     ) -> None:
+        from ..probes.owners.comments import OwnerComments
+
         self._source = source
-        self._files = None if write is None else _files(source, write, rotation)
+        self._owners = OwnerComments(watch) if watch is not None else None
+        known = self._owners.new() if self._owners is not None else []
+        self._files = None if write is None else _files(source, write, rotation, known)
         self._ending = Ending(source, seconds)
         self._left = count
 
@@ -202,6 +228,7 @@ class _Capture:
             self._source.finish()
             try:
                 if self._files is not None:
+                    self._tell_owners(at_once=True)
                     self._files.close()
             finally:
                 self._summary()
@@ -221,7 +248,12 @@ class _Capture:
     def _check(self) -> None:
         self._ending.check()
         if self._files is not None:
+            self._tell_owners()
             self._files.tick()
+
+    def _tell_owners(self, at_once: bool = False) -> None:
+        if self._owners is not None and self._files is not None:
+            self._files.comment(self._owners.new(at_once))
 
     def _summary(self) -> None:
         loss = self._source.loss()
@@ -241,7 +273,9 @@ class _Capture:
         say(", ".join(parts))
 
 
-def _files(source: LiveSource, write: Path, rotation: Rotation) -> CaptureFiles:
+def _files(
+    source: LiveSource, write: Path, rotation: Rotation, owners: Sequence[str]
+) -> CaptureFiles:
     from ..probes.capture_files import CaptureFiles
     from ..probes.pcapng_writer import interface_description, section_header
 
@@ -254,10 +288,14 @@ def _files(source: LiveSource, write: Path, rotation: Rotation) -> CaptureFiles:
     if options.sample > 1:
         comments.append(f"sample: one packet in {options.sample}")
     taps = source.taps.items[source.first_tap :]
-    head = section_header(f"rocescope {version('rocescope')}", system, comments)
-    head += b"".join(interface_description(tap, options.filter) for tap in taps)
+    interfaces = b"".join(interface_description(tap, options.filter) for tap in taps)
+
+    def head(more: Sequence[str]) -> bytes:
+        application = f"rocescope {version('rocescope')}"
+        return section_header(application, system, [*comments, *more]) + interfaces
+
     path = None if write == _STANDARD_OUTPUT else write
-    return CaptureFiles(path, head, source.loss_by_tap, rotation)
+    return CaptureFiles(path, head, source.loss_by_tap, rotation, owners)
 
 
 def _bytes(text: str, option: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from ..probes.counters import CounterSource
     from ..probes.live import LiveSource
+    from ..probes.owners.watch import OwnerWatch
 
 _CHECK_EVERY_S = 1.0
 
@@ -58,6 +59,19 @@ def say_what(source: LiveSource | CounterSource, doing: str = "capturing") -> No
     say(f"{doing} on {', '.join(where)}; Ctrl-C ends it")
     if any(attachment.hook == "clsact" for attachment in source.attachments):
         say("this kernel has no tcx: after kill -9 the probes stay until `tc qdisc del` is run")
+
+
+def owner_watch(source: LiveSource) -> OwnerWatch:
+    """What tells the owners of queue pairs at the addresses of the captured interfaces."""
+    from ..probes.owners.watch import OwnerWatch
+
+    return OwnerWatch({None, *(interface.namespace for interface in source.interfaces)})
+
+
+def say_owners_unknown(reasons: Sequence[str]) -> None:
+    """What limits the knowledge of owners, if anything does."""
+    if reasons:
+        say(f"owners of queue pairs may stay unknown: {'; '.join(reasons)}")
 
 
 @contextmanager

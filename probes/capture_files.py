@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from .packet_blocks import Blocks
 from .pcapng_writer import InterfaceStatistics, interface_statistics
 
 _STATISTICS_EVERY_S = 5.0
+_SECTION_EVERY_S = 2.0
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
@@ -43,17 +44,19 @@ class CaptureFiles:
     """One pcapng, or a series of them.
 
     path: None writes to `descriptor` (standard output). head: the section header and
-    interface descriptions. read_loss: the counters of each interface, from the start
-    of the capture. Only whole blocks are written, each batch with one system call, so
-    that the file can be read up to the last of them when the process is killed.
+    interface descriptions, with these comments. read_loss: the counters of each
+    interface, from the start of the capture. comments: what is known at the start.
+    Only whole blocks are written, each batch with one system call, so that the file can
+    be read up to the last of them when the process is killed.
     """
 
     def __init__(
         self,
         path: Path | None,
-        head: bytes,
+        head: Callable[[Sequence[str]], bytes],
         read_loss: Callable[[], list[Loss]],
         rotation: Rotation | None = None,
+        comments: Iterable[str] = (),
         descriptor: int = 1,
     ) -> None:
         self.names: list[Path] = []
@@ -65,11 +68,23 @@ class CaptureFiles:
         self._rotation = rotation or Rotation()
         self._fd = descriptor if path is None else -1
         self._interfaces = len(read_loss())
+        self._comments = list(comments)
+        self._unwritten: list[str] = []
         self._before = [Loss()] * self._interfaces
         self._number = 0
         self._size = 0
-        self._began = self._stated = time.monotonic()
+        self._began = self._stated = self._section_began = time.monotonic()
         self._begin()
+
+    def comment(self, comments: Iterable[str]) -> None:
+        """Have something said in the file: in a new section soon, and in every later file.
+
+        A section's header is where readers look for comments, and what was learned
+        during the capture is in the file even when the process is killed.
+        """
+        fresh = list(comments)
+        self._comments += fresh
+        self._unwritten += fresh
 
     def write(self, blocks: Blocks) -> None:
         """Append packet blocks; DiskFull when there is no room for all of them."""
@@ -83,6 +98,9 @@ class CaptureFiles:
         if self._is_due(now):
             self._end()
             self._begin()
+        elif self._unwritten and now - self._section_began > _SECTION_EVERY_S:
+            self._end_section()
+            self._begin_section(self._unwritten)
         elif now - self._stated > _STATISTICS_EVERY_S:
             self._write_whole(self._statistics())
             self._stated = now
@@ -90,6 +108,9 @@ class CaptureFiles:
     def close(self) -> None:
         """Write the final counters and close the file."""
         if self._fd >= 0:
+            if self._unwritten:
+                self._end_section()
+                self._begin_section(self._unwritten)
             self._end()
 
     def _append(self, blocks: Blocks) -> None:
@@ -139,9 +160,7 @@ class CaptureFiles:
     def _begin(self) -> None:
         self._number += 1
         self._size = 0
-        self._delivered = np.zeros(self._interfaces, np.int64)
-        self._start_ns = time.time_ns()
-        self._began = self._stated = time.monotonic()
+        self._began = time.monotonic()
         if self._path is not None:
             name = self._file_name()
             try:
@@ -153,13 +172,24 @@ class CaptureFiles:
                 raise RocescopeError(f"cannot write {name}: {what}") from None
             self.names.append(name)
             self._drop_oldest()
-        self._write_whole(self._head)
+        self._begin_section(self._comments)
+
+    def _begin_section(self, comments: Sequence[str]) -> None:
+        self._delivered = np.zeros(self._interfaces, np.int64)
+        self._start_ns = time.time_ns()
+        self._stated = self._section_began = time.monotonic()
+        head, self._unwritten = self._head(comments), []
+        self._write_whole(head)
+
+    def _end_section(self) -> None:
+        """The final counters of a section: the next one counts from there."""
+        self._write_whole(self._statistics())
+        self._before = self._read_loss()
 
     def _end(self) -> None:
         try:
-            self._write_whole(self._statistics())
+            self._end_section()
         finally:
-            self._before = self._read_loss()
             if self._path is not None:
                 os.close(self._fd)
             self._fd = -1 if self._path is not None else self._fd

@@ -123,7 +123,7 @@ def test_signals_end_it_in_good_order(network, tmp_path, number):
     net, path = network(), tmp_path / "out.pcapng"
     capture = Capturing(net, "left", "-w", str(path))
     links = capture.link_ids()
-    assert len(links) == 2 and all(map(link_exists, links))
+    assert len(links) >= 2 and all(map(link_exists, links))  # those on libibverbs too
     net.send(roce_frames(10))
     assert capture.end(number) == 0
     assert len(read([path])[0]) == 10

@@ -1,0 +1,66 @@
+"""What is known of queue pairs as comments of a capture file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from .queue_pairs import QueuePair
+from .watch import OwnerWatch
+
+_CONNECTED = ("RC", "UC", "XRC_INI", "XRC_TGT")
+_UPDATE_EVERY_S = 1.0
+
+
+def owner_comment(pair: QueuePair) -> str:
+    """One line about a queue pair: its number and address, its peer's, its process and rank.
+
+    For example "owner: QP 0x000011 at 10.0.0.2 (mlx5_0) to QP 0x000022 at 10.0.0.1:
+    pid 4711 python, rank 3".
+    """
+    text = f"owner: QP 0x{pair.local_qp:06x}"
+    if pair.local_gid:
+        text += f" at {pair.local_gid}"
+    if pair.device:
+        text += f" ({pair.device})"
+    if pair.remote_qp is not None:
+        text += f" to QP 0x{pair.remote_qp:06x}"
+        if pair.remote_gid:
+            text += f" at {pair.remote_gid}"
+    text += f": pid {pair.pid} {pair.command}"
+    if pair.rank.rank is not None:
+        text += f", rank {pair.rank.rank}"
+    return text
+
+
+class OwnerComments:
+    """Comments about queue pairs, each told once; what goes wrong here ends them alone."""
+
+    def __init__(self, watch: OwnerWatch) -> None:
+        self._watch: OwnerWatch | None = watch
+        self._told: set[str] = set()
+        self._updated = float("-inf")
+
+    def new(self, at_once: bool = False) -> list[str]:
+        """What has become known since the last call; looks at most once a second."""
+        now = time.monotonic()
+        if self._watch is None or not at_once and now - self._updated < _UPDATE_EVERY_S:
+            return []
+        self._updated = now
+        try:
+            self._watch.update()
+            return self._untold(self._watch.queue_pairs)
+        except Exception as error:
+            self._watch = None
+            return [f"owners are unknown from here on: {type(error).__name__}: {error}"]
+
+    def _untold(self, pairs: Iterable[QueuePair]) -> list[str]:
+        found = []
+        for pair in pairs:
+            if pair.remote_qp is None and pair.type in _CONNECTED:
+                continue  # nothing passes before it is connected
+            comment = owner_comment(pair)
+            if comment not in self._told:
+                self._told.add(comment)
+                found.append(comment)
+        return found
