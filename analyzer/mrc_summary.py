@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .decode.mrc import MPR_UNIT, NACK_REASONS, RCVD_BYTES_UNIT
+from .decode.mrc import MPR_UNIT, NACK_REASONS, RCVD_BYTES_UNIT, TIMESTAMP_NS
 from .decode.srv6 import OTHER as OTHER_PATH
 from .decode.srv6 import SegmentLists
 from .errors import UsageError
@@ -19,7 +19,7 @@ from .measures.mrc import LABEL_HIGH, sent_key
 from .measures.pathtable import OTHER
 from .measures.shares import jain
 from .measuring import Measuring
-from .results import Event
+from .results import Event, Quantiles
 from .results_mrc import (
     Mrc,
     MrcAnswers,
@@ -116,6 +116,10 @@ class MrcSummary:
         answers = self._m.flow(peer) if peer >= 0 else None
         heard = answers is not None and bool(answers["sacks"] or answers["nacks"].any())
         told = self._told(peer) if heard else {}
+        trips = self._m.histograms.quantiles(peer, st.ROUND_TRIP) if heard else None
+        # Shorter than a timestamp is coarse: the tap is where the answers begin.
+        if trips is not None and trips.p50 < TIMESTAMP_NS:
+            trips = None
         largest = sent[np.argsort(-sent["wire_bytes"], kind="stable")]
         return MrcFlow(
             packets=int(record["packets"]),
@@ -124,10 +128,13 @@ class MrcSummary:
             trimmed_packets=int(record["trimmed"]),
             timestamped_packets=int(record["timestamped"]),
             entropy_values=len(sent),
-            values=[self._value(ev, told, heard) for ev in largest[:MAX_VALUES_LISTED]],
+            values=[
+                self._value(ev, told, heard, trips is not None)
+                for ev in largest[:MAX_VALUES_LISTED]
+            ],
             planes=self._planes(sent),
             retirements=self._retirements(f, int(record["packets"]), sent, told),
-            answers=self._answers(peer, answers) if heard else None,
+            answers=self._answers(peer, answers, trips) if heard else None,
         )
 
     def whole(self) -> Mrc:
@@ -152,14 +159,14 @@ class MrcSummary:
             return {}
         return {sent_key(int(ev["key"]), self._order): ev for ev in self._of(peer, st.TOLD)}
 
-    def _value(self, ev: Any, told: dict[int, Any], heard: bool) -> MrcEntropyValue:
+    def _value(self, ev: Any, told: dict[int, Any], heard: bool, timed: bool) -> MrcEntropyValue:
         known = heard and self._order is not None
         about = told.get(int(ev["key"]))
 
         def answer(field: str) -> int | None:
             return (int(about[field]) if about is not None else 0) if known else None
 
-        trips = answer("round_trips")
+        trips = answer("round_trips") if timed else None
         evidence = int(ev["evidence"])
         return MrcEntropyValue(
             ev=ev_name(int(ev["key"])),
@@ -184,7 +191,7 @@ class MrcSummary:
             last_time_ns=int(ev["last_ns"]),
         )
 
-    def _answers(self, peer: int, record: Any) -> MrcAnswers:
+    def _answers(self, peer: int, record: Any, trips: Quantiles | None) -> MrcAnswers:
         h = self._m.histograms
         psn_range = int(record["mpr"]) * MPR_UNIT or None
         in_flight = h.quantiles(peer, st.IN_FLIGHT)
@@ -197,7 +204,7 @@ class MrcSummary:
             nacks={name: int(n) for name, n in zip(names, record["nacks"], strict=True) if n},
             out_of_order_depth=h.quantiles(peer, st.OOO_DEPTH),
             max_out_of_order_packets=int(record["max_ooo_count"]),
-            round_trip_ns=h.quantiles(peer, st.ROUND_TRIP),
+            round_trip_ns=trips,
             received_bytes=int(record["received_units"]) * RCVD_BYTES_UNIT
             if record["told_bytes"]
             else None,

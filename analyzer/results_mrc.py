@@ -24,7 +24,10 @@ class MrcEntropyValue(Record, frozen=True):
     skip_once: Annotated[int | None, Meta(description="SACKs that say SKIP_ONCE (CE) of it")]
     always_skip: Annotated[int | None, Meta(description="SACKs that say ALWAYS_SKIP of it")]
     nacks: int | None
-    round_trips: Annotated[int | None, Meta(description="answers with a reflected timestamp")]
+    round_trips: Annotated[
+        int | None,
+        Meta(description="answers with a reflected timestamp; None where no time can be told"),
+    ]
     round_trip_min_ns: int | None
     round_trip_mean_ns: float | None
     round_trip_max_ns: int | None
@@ -79,7 +82,10 @@ class MrcAnswers(Record, frozen=True):
     max_out_of_order_packets: Annotated[int, Meta(description="largest CC_STATE ooo_count")]
     round_trip_ns: Annotated[
         Quantiles | None,
-        Meta(description="packet passes the tap until its answer does, by reflected timestamps"),
+        Meta(
+            description="packet passes the tap until its answer does, by reflected timestamps;"
+            " None without timestamps or with the tap at the receiver"
+        ),
     ]
     received_bytes: Annotated[
         int | None, Meta(description="growth of the receiver's counter, units of 256 bytes")

@@ -14,19 +14,21 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..opcodes import MRC, TRANSPORT_OF
 from ..packets import (
     HAS_AETH,
     HAS_DETH,
     HAS_RETH,
     I64,
     ROCE_V1,
+    TS,
     U8,
     U16,
     U32,
     PacketTable,
     column,
 )
-from .layout import HEADER_BYTES, offsets_of
+from .layout import HEADER_BYTES, TSETH_BYTES, offsets_of
 
 U64: TypeAlias = NDArray[np.uint64]
 
@@ -113,6 +115,9 @@ _HEADERS: Final[dict[str, tuple[int, int, tuple[_Field, ...]]]] = {
 }
 
 
+_BEHIND_TSETH: Final = ("RETH", "ImmDt")
+
+
 def decode_extensions(table: PacketTable, data: U8, base_offset: int) -> ExtensionTable:
     """The extension headers of `table`, decoded from frames in `data`.
 
@@ -124,8 +129,11 @@ def decode_extensions(table: PacketTable, data: U8, base_offset: int) -> Extensi
     }
     bth = table.file_offset - base_offset + table.bth_offset
     stop = _readable_end(table, data, bth)
+    stamped = (table.bth_flags & TS != 0) & (TRANSPORT_OF[table.opcode] == MRC)
     for header, (bit, table_bit, members) in _HEADERS.items():
         offset = offsets_of(header)[table.opcode].astype(np.int64)
+        if header in _BEHIND_TSETH:
+            offset += np.where((offset != 0) & stamped, TSETH_BYTES, 0)
         here = (offset != 0) & (bth + offset + HEADER_BYTES[header] <= stop)
         if table_bit:
             here &= table.decode_flags & table_bit != 0

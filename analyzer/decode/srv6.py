@@ -200,6 +200,8 @@ class SegmentLists:
             return "other"
         if not number:
             return "no segments"
+        if number > len(self):
+            return f"segment list {number}"
         parts = []
         for segment in self.segments(number):
             block, usids, _ = self.usids(segment)

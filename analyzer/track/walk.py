@@ -161,6 +161,7 @@ def walk(
                 if is_mrc and (verdict == RETRANSMITTED or verdict == RECOVERED):
                     # One packet is sent again, not all behind it; measures/mrc.py has the trigger.
                     flow.retransmitted_by[BY_UNKNOWN] += 1
+                    flow.rewound_bytes += wire_bytes
                 elif verdict == RETRANSMITTED or verdict == RECOVERED:
                     implied = False
                     if bits & READ_REQUEST:

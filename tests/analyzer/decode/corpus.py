@@ -9,11 +9,12 @@ import random
 import struct
 
 LINK_TYPES = (1, 101, 113, 228, 229, 276)
-PORTS = (4791, 4791, 4791, 4791, 4790, 53)
+PORTS = (4791,) * 8 + (4971, 4790, 53)
 
 
 def bth(rng: random.Random) -> bytes:
-    opcode = rng.choice((rng.randrange(256), rng.randrange(0x20), 0x11, 0x64, 0x65, 0x81, 0xC6))
+    mrc = rng.choice((0xC6, 0xC7, 0xCA, 0xCB, 0xD1, 0xD8, 0xD9, 0xDC, 0xDD, 0xDE))
+    opcode = rng.choice((rng.randrange(256), rng.randrange(0x20), 0x11, 0x64, 0x65, 0x81, mrc))
     dest_qp = rng.choice((0, 1, 1, 0x12, 0xFFFFFF, rng.randrange(1 << 24)))
     return struct.pack(
         ">BBHII",
@@ -21,7 +22,7 @@ def bth(rng: random.Random) -> bytes:
         rng.choice((0, 0x40, 0x70, rng.randrange(256))),
         rng.choice((0xFFFF, rng.randrange(65536))),
         rng.choice((0, 0x80, 0x40, 0xC0)) << 24 | dest_qp,
-        rng.choice((0, 0x80)) << 24 | rng.randrange(1 << 24),
+        rng.choice((0, 0x80, 0x10, 0x30)) << 24 | rng.randrange(1 << 24),
     )
 
 
@@ -81,7 +82,8 @@ def ipv6(rng: random.Random, protocol: int, content: bytes) -> bytes:
 
 
 def ethertype_and_content(rng: random.Random) -> tuple[int, bytes]:
-    packet = bth(rng) + bytes(rng.choices(range(256), k=rng.choice((rng.randrange(48), 70))))
+    length = rng.choice((rng.randrange(48), rng.choice((8, 20, 24, 40)), 70))
+    packet = bth(rng) + bytes(rng.choices(range(256), k=length))
     kind = rng.randrange(12)
     if kind < 4:
         return 0x0800, ipv4(rng, 17, udp(rng, packet))

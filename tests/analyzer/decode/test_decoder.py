@@ -95,7 +95,7 @@ def test_contents_of_a_capture_without_roce() -> None:
 
 def test_counts_per_tap() -> None:
     dec = decoder(taps=3)
-    dec.decode(batch([frame(), frame(opcode=0xC6), frame()[:50]], tap=[0, 2, 2]))
+    dec.decode(batch([frame(), frame(opcode=0xC0), frame()[:50]], tap=[0, 2, 2]))
     assert [dec.counters.frames(tap) for tap in range(3)] == [1, 0, 2]
     assert [dec.counters.roce_packets(tap) for tap in range(3)] == [1, 0, 1]
     assert [dec.counters.unknown_opcodes(tap) for tap in range(3)] == [0, 0, 1]

@@ -75,9 +75,23 @@ def test_equals_the_twin_on_any_frames(frames: Frames) -> None:
     compare(frames)
 
 
+def without_encapsulation(frames: Frames) -> Frames:
+    """Damage may make a mirror or tunnel of a frame: the twin does not look into those."""
+    kept = []
+    for one in frames:
+        twin = Twin()
+        twin.frame(*one)
+        inside = {4, 41, 47, 137, 143} & set(twin.seen.protocols)
+        if not inside and not {0x8847, 0x8848, 0xD28B} & set(twin.seen.ethertypes):
+            kept.append(one)
+    return kept
+
+
 def test_equals_the_twin_on_a_large_corpus() -> None:
     rng = random.Random(1)
-    compare([frame(rng) for _ in range(20_000)])
+    frames = without_encapsulation([frame(rng) for _ in range(20_000)])
+    assert len(frames) > 19_000
+    compare(frames)
 
 
 def mutated_capture(path: Path, seed: int, limit: int) -> Frames:

@@ -46,11 +46,36 @@ SIZES = {
     "IETH": 4,
     "FETH": 4,
     "pad": 16,
+    "METH": 4,
+    "TSETH": 4,
+    "SETH": 28,
+    "CC_STATE": 8,
+    "NETH": 20,
+    "PETH": 16,
+    "ERTH": 16,
+    "EETH": 36,
 }
+MRC = {
+    0xC6: ["METH", "RETH"],
+    0xC7: ["METH", "RETH"],
+    0xC8: ["METH", "RETH"],
+    0xC9: ["METH", "RETH", "ImmDt"],
+    0xCA: ["METH", "RETH"],
+    0xCB: ["METH", "RETH", "ImmDt"],
+    0xD1: ["AETH"],
+    0xD8: ["ERTH"],
+    0xD9: ["EETH"],
+    0xDC: ["SETH", "CC_STATE"],
+    0xDD: ["NETH"],
+    0xDE: ["PETH"],
+}
+MRC_UDP_LENGTHS = {0xD1: 28, 0xD8: 40, 0xD9: 60, 0xDC: 60, 0xDD: 44, 0xDE: 40}
 
 
 def headers_of(opcode: int) -> list[str] | None:
-    """Extension headers of an opcode; None when the standard does not have it."""
+    """Extension headers of an opcode; None when neither the standard nor MRC has it."""
+    if opcode in MRC:
+        return MRC[opcode]
     transport, operation = opcode & 0xE0, opcode & 0x1F
     response = 0x0D <= operation <= 0x12
     if transport == 0x00:
@@ -69,6 +94,14 @@ def headers_of(opcode: int) -> list[str] | None:
     if transport == 0xA0 and operation in RC:
         return ([] if response else ["XRCETH"]) + RC[operation]
     return None
+
+
+def looks_like_mrc(udp: bytes) -> bool:
+    """Whether a datagram's opcode, version and length are those of MRC."""
+    if len(udp) < 20 or udp[9] & 0x0F:
+        return False
+    opcode, length = udp[8], int.from_bytes(udp[4:6], "big")
+    return length == MRC_UDP_LENGTHS.get(opcode) or (0xC6 <= opcode <= 0xCB and length >= 24)
 
 
 class NotRoce(Exception):
@@ -239,7 +272,8 @@ class Twin:
             if len(udp) < 4:
                 raise NotRoce(outcomes.TRUNCATED_UDP)
             row["udp_sport"], row["udp_dport"] = number(udp[:2]), number(udp[2:4])
-            if row["udp_dport"] not in self.ports:
+            port = row["udp_dport"]
+            if port not in self.ports and not (port == 4971 and looks_like_mrc(udp)):
                 self.seen.udp_ports[row["udp_dport"]] += 1
                 raise NotRoce(outcomes.OTHER_UDP_PORT)
             if length < 20:
@@ -291,6 +325,10 @@ class Twin:
             "src_qp": 0,
         }
         headers = headers_of(opcode)
+        if opcode in MRC:
+            self.seen.notes[outcomes.MRC_PACKETS] += 1
+            if opcode < 0xD0 and packet[8] & 0x10:
+                headers = ["METH", "TSETH", *MRC[opcode][1:]]
         if headers is None:
             self.seen.notes[outcomes.UNKNOWN_OPCODES] += 1
         elif opcode in (0x64, 0x65) and row["dest_qp"] == 1:
