@@ -29,6 +29,12 @@ Examples:
   tcpdump -i eth2 -s 128 -w - udp port 4791 | rocescope analyze -
   sudo rocescope analyze --live eth2 --duration 1m
 """
+CHECK_EXAMPLES = """\
+Examples:
+  rocescope check capture.pcap.gz
+  rocescope check sender.pcap receiver.pcap --format json
+  rocescope check capture.pcap --counters before.txt after.txt --host 10.0.0.1
+"""
 EXPORT_EXAMPLES = """\
 Examples:
   rocescope export capture.pcap -o packets.parquet
@@ -53,12 +59,6 @@ Examples:
   rocescope fabric multi-plane:planes=8,leaves=512,spines=256,hosts=256,rate=100G
   rocescope fabric my-fabric.yaml --format json
   rocescope fabric leaf-spine:leaves=4 --to yaml -o my-fabric.yaml
-"""
-GENERATE_EXAMPLES = """\
-Examples:
-  rocescope generate permutation -o traffic.pcap --hosts 128 --qps 4
-  rocescope generate all-to-all -o traffic.pcap --fabric fat-tree:k=4 --message-size 64KiB
-  rocescope generate incast -o traffic.pcap --fan-in 8 --spray 16 --snap 0
 """
 LIVE_EXAMPLES = """\
 Examples:
@@ -119,10 +119,10 @@ app["--help"].group = app["--version"].group = "Options"
 for _name, _help, _examples in (
     ("analyze", "Report what every queue pair did, in captures or live.", ANALYZE_EXAMPLES),
     ("capture", "Capture RoCE packets of interfaces into a pcapng file.", CAPTURE_EXAMPLES),
+    ("check", "Check the rules of the protocol, in captures.", CHECK_EXAMPLES),
     ("doctor", "Show what live capture needs of this host and what to install.", DOCTOR_EXAMPLES),
     ("export", "Write one row per RoCE packet to a Parquet or Arrow file.", EXPORT_EXAMPLES),
     ("fabric", "Show, check and convert a fabric of switches and hosts.", FABRIC_EXAMPLES),
-    ("generate", "Write traffic of a pattern as a pcap.", GENERATE_EXAMPLES),
     ("live", "Watch interfaces in the terminal UI, by eBPF.", LIVE_EXAMPLES),
     ("tui", "Look at captures in the terminal UI.", TUI_EXAMPLES),
     (
@@ -138,6 +138,11 @@ for _name, _help, _examples in (
     app.command(
         f"rocescope.commands.{_module}:{_module}", name=_name, help=_help, help_epilogue=_examples
     )
+app.command(
+    "rocescope.commands.generate:application",
+    name="generate",
+    help="Write traffic of a pattern, or of MRC, as a pcap.",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

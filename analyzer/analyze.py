@@ -15,13 +15,17 @@ from .capture.concat import ConcatenatedCapture, concatenated
 from .capture.merge import MergeCounts, merge_tables
 from .capture.source import Capture, open_capture
 from .conclude import MAX_FLOWS, conclude
+from .conformance.options import ConformanceOptions
 from .decode.cm import CmMessage
 from .decode.decoder import ROCE_UDP_PORT, Decoder
+from .decode.srv6 import SegmentLists, UsidFormat
 from .endpoints import Endpoints
 from .errors import RocescopeError, UnreadableInput, UsageError
 from .frames import Taps
 from .measures.series import DEFAULT_WINDOW_NS
 from .measuring import Measuring
+from .mirrors import MirrorOptions, Mirrors, with_checks
+from .mrc_summary import PlaneBy
 from .packets import PacketTable
 from .pipeline import Prefetched
 from .progress import Progress
@@ -60,6 +64,16 @@ class AnalyzeOptions:
     """For pause times of taps that do not state their rate."""
     max_flows: int = MAX_FLOWS
     """More end the analysis with an error."""
+    trimmed_dscps: tuple[int, ...] = ()
+    """DSCPs that mark trimmed packets of MRC."""
+    mirror: MirrorOptions | None = None
+    """How mirrored packets are to be read, where not as they are."""
+    usid: UsidFormat = UsidFormat()
+    """How SRv6 carriers are cut."""
+    plane_by: PlaneBy = PlaneBy()
+    """What tells the planes of MRC apart."""
+    conformance: ConformanceOptions | None = None
+    """Check the rules of the protocol too."""
 
 
 def analyze(
@@ -95,7 +109,7 @@ def open_run(
     if options.follow and len(paths) > 1:
         raise UsageError("--follow takes one file: analyse the others without it")
     with ExitStack() as stack:
-        endpoints, taps = Endpoints(), Taps()
+        endpoints, taps, segments = Endpoints(), Taps(), SegmentLists(options.usid)
         sources = []
         for capture in _open(paths, taps, options):
             stack.enter_context(capture)
@@ -103,11 +117,14 @@ def open_run(
                 endpoints,
                 taps,
                 udp_ports=options.udp_ports,
+                trimmed_dscps=options.trimmed_dscps,
+                segments=segments,
                 check_icrc=options.icrc,
                 link_bits_per_second=options.link_rate_bits_per_second,
+                mirrors=Mirrors(options.mirror, taps) if options.mirror else None,
             )
             sources.append(Source(capture, decoder))
-        yield Run(sources, endpoints, taps, packet_filter, options, progress)
+        yield Run(sources, endpoints, taps, packet_filter, options, progress, segments)
 
 
 def _open(
@@ -135,8 +152,10 @@ class Run:
         packet_filter: Filter | None,
         options: AnalyzeOptions,
         progress: Callable[[Progress], None] | None,
+        segments: SegmentLists | None = None,
     ) -> None:
         self.sources = sources
+        self.segments = segments
         self.endpoints = endpoints
         self.taps = taps
         self.lock = threading.Lock()
@@ -145,7 +164,7 @@ class Run:
         self._tell = progress
         self._merge = MergeCounts()
         many_taps = len(sources) > 1 or any(s.capture.format != "pcap" for s in sources)
-        self.measuring = Measuring(options.window_ns, many_taps)
+        self.measuring = Measuring(options.window_ns, many_taps, options.conformance)
         self.measuring.tracker.see_taps(len(taps))  # not only when each has a packet
         self._began = time.monotonic()
         self._told = 0.0
@@ -183,7 +202,7 @@ class Run:
                 f"no RoCE packet in {len(captures)} capture(s), they hold: {found}"
                 " (RoCE on another UDP port? see --udp-port)"
             )
-        return conclude(
+        analysis = conclude(
             self.measuring,
             self.endpoints,
             self.taps,
@@ -192,7 +211,10 @@ class Run:
             complete=complete,
             filtered=self._filter is not None,
             merge=self._merge,
+            segments=self.segments,
+            plane_by=self._options.plane_by,
         )
+        return with_checks(analysis, [source.decoder.mirrors for source in self.sources])
 
     def _too_many_flows(self) -> str:
         return (

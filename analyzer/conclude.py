@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import UNSET
+
 from .. import __version__
 from .capture.merge import MergeCounts
+from .conformance.conclude import conformance
+from .decode.srv6 import SegmentLists
 from .endpoints import Endpoints
 from .frames import Taps
 from .measuring import Measuring
+from .mrc_summary import PlaneBy
 from .results import Analysis, CaptureSummary, Owner
 from .summarize import Summary
 from .trust import warnings_of
@@ -29,14 +34,20 @@ def conclude(
     filtered: bool,
     merge: MergeCounts | None = None,
     owners: Mapping[int, Owner] | None = None,
+    segments: SegmentLists | None = None,
+    plane_by: PlaneBy | None = None,
 ) -> Analysis:
     """The result; `captures` say what the packets came from and how far they can be trusted.
 
     filtered: packets were left out before they were tracked. merge: what happened when
-    several captures were merged. owners: processes by flow index.
+    several captures were merged. owners: processes by flow index. segments: what the
+    path evidence of the packets means. plane_by: what tells the planes of MRC apart.
     """
-    summary = Summary(measuring, endpoints, taps, path_by, owners)
+    summary = Summary(
+        measuring, endpoints, taps, path_by, owners, segments=segments, plane_by=plane_by
+    )
     flows = summary.flows()
+    checked = measuring.conformance
     events, omitted = summary.events(MAX_EVENTS_REPORTED)
     return Analysis(
         version=__version__,
@@ -50,4 +61,9 @@ def conclude(
         events_omitted=omitted,
         series=measuring.totals.series([tap.name for tap in taps.items]),
         warnings=warnings_of(captures, flows, merge or MergeCounts(), complete, filtered),
+        conformance=UNSET
+        if checked is None
+        else conformance(checked, measuring.tracker, endpoints, taps),
+        mrc=UNSET if summary.mrc is None else summary.mrc.whole(),
+        segment_lists=summary.segment_lists() or UNSET,
     )

@@ -8,15 +8,20 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .conformance.options import ConformanceOptions
+from .conformance.taps import Conformance
 from .decode.cm import CmMessage
 from .endpoints import Endpoints
 from .frames import Taps
 from .measures.congestion import CongestionMeasure
 from .measures.idle import Idle
 from .measures.messages import MessageStatistics
+from .measures.mrc import MrcMeasure
 from .measures.series import Activity, Totals
 from .measures.spraying import PathUsage
 from .packets import PacketTable
+from .track.acknowledging import acknowledging
+from .track.batch import TrackedBatch
 from .track.connections import CmPairs
 from .track.tracker import FlowTracker
 
@@ -27,41 +32,60 @@ class Measuring:
     The same object serves captures, live probes and replayed traffic.
     """
 
-    def __init__(self, window_ns: int, many_taps: bool) -> None:
+    def __init__(
+        self, window_ns: int, many_taps: bool, conformance: ConformanceOptions | None = None
+    ) -> None:
         self.many_taps = many_taps
+        self.conformance = Conformance(conformance, many_taps) if conformance else None
         self.tracker = FlowTracker()
         self.cm = CmPairs()
         self.totals = Totals(window_ns)
         self.activity = Activity()
         self.entropy = PathUsage("entropy")
         self.taps = PathUsage("tap")
+        self.srv6 = PathUsage("srv6")
         self.messages = MessageStatistics()
         self.idle = Idle()
         self.congestion = CongestionMeasure()
+        self.mrc = MrcMeasure()
 
     def update(self, table: PacketTable, cm_messages: Sequence[CmMessage] = ()) -> None:
         """Take in one batch."""
         self.cm.note(cm_messages)
+        # Mirror sessions are taps that show only while reading.
+        self.many_taps = self.many_taps or bool(len(table) and table.tap.max())
         if not len(table):
             return
-        batch = self.tracker.update(table)
+        batch = self.tracker.update(acknowledging(table))
         self.totals.update(batch)
         self.activity.update(batch)
         self.entropy.update(batch)
         if self.many_taps:
             self.taps.update(batch)
+        with_segments = batch.table.path_evidence != 0
+        if with_segments.any():
+            self.srv6.update(_part(batch, with_segments))
         self.messages.update(batch)
         self.idle.update(batch)
         self.congestion.update(batch)
+        if table.mrc is not None:
+            self.mrc.update(batch, self.tracker.flows["path_mtu"])
+        if self.conformance is not None:
+            self.conformance.update(batch, self.tracker.flows)
 
     def merge(
-        self, other: Measuring, endpoint_map: NDArray[np.uint32], tap_map: NDArray[np.uint16]
+        self,
+        other: Measuring,
+        endpoint_map: NDArray[np.uint32],
+        tap_map: NDArray[np.uint16],
+        path_map: NDArray[np.uint32] | None = None,
     ) -> NDArray[np.int32]:
         """Add a later part of the same capture, measured apart; it is not changed.
 
         For example the files of a rotated series on several machines. Both were made with
         the same window and the same `many_taps`. Its endpoint i is our
         `endpoint_map[i]` and its tap i our `tap_map[i]` (`endpoints_joined`, `taps_joined`);
+        its path evidence i is our `path_map[i]` if given (`SegmentLists.joined`);
         result: its flow i is our flow `result[i]`. Parts without a host pair in common give
         exactly what the whole gives, whatever their times; so do parts that are cut cleanly.
         For what that means, and what is judged apart at other seams, see
@@ -77,10 +101,20 @@ class Measuring:
         self.activity.merge(other.activity, flow_map)
         self.entropy.merge(other.entropy, flow_map)
         self.taps.merge(other.taps, flow_map, tap_map)
+        self.srv6.merge(other.srv6, flow_map, path_map)
         self.messages.merge(other.messages, flow_map)
         self.idle.merge(other.idle, flow_map)
         self.congestion.merge(other.congestion, flow_map)
+        self.mrc.merge(other.mrc, flow_map, endpoint_map, tap_map, path_map)
         return flow_map
+
+
+def _part(batch: TrackedBatch, rows: NDArray[np.bool_]) -> TrackedBatch:
+    """The batch with some of its rows."""
+    if rows.all():
+        return batch
+    table = batch.table.take(rows)
+    return TrackedBatch(table, batch.flow[rows], batch.verdict[rows], batch.peer, batch.n_flows)
 
 
 def endpoints_joined(ours: Endpoints, theirs: Endpoints) -> NDArray[np.uint32]:

@@ -13,6 +13,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from .results_base import Quantiles as Quantiles
 from .results_base import Record as Record
+from .results_conformance import Conformance
+from .results_mrc import Mrc, MrcFlow, SegmentList
+from .results_taps import MirrorChecks, Sampling, UltraEthernet
 
 SCHEMA_VERSION = "1.0"
 
@@ -51,6 +54,7 @@ class TapSummary(Record, frozen=True):
     ]
     speed_bits_per_second: int | None
     pauses: list[Pause]
+    sampling: Annotated[Sampling | UnsetType, Meta(description="only of samples (sFlow)")] = UNSET
 
 
 class CaptureSummary(Record, frozen=True):
@@ -79,6 +83,10 @@ class CaptureSummary(Record, frozen=True):
     damaged_places: Annotated[
         int, Meta(description="places that could not be read: cut short, corrupt")
     ] = 0
+    encapsulations: Annotated[
+        dict[str, int] | UnsetType, Meta(description="frames found in mirrors and tunnels, by kind")
+    ] = UNSET
+    ultra_ethernet: Annotated[UltraEthernet | UnsetType, Meta(description="only if any")] = UNSET
 
 
 class PathShare(Record, frozen=True):
@@ -300,6 +308,8 @@ class Flow(Record, frozen=True, kw_only=True):
     taps: Annotated[dict[str, int], Meta(description="packets seen at each tap, copies included")]
     owner: Owner | None = None
     notes: list[str] = []
+    mrc: Annotated[MrcFlow | UnsetType, Meta(description="only of flows that send MRC")] = UNSET
+    sampling: Annotated[Sampling | UnsetType, Meta(description="only of samples (sFlow)")] = UNSET
 
 
 class Connection(Record, frozen=True):
@@ -426,4 +436,14 @@ class Analysis(Record, frozen=True, kw_only=True):
     rdma_ports: Annotated[
         list[RdmaPort] | UnsetType,
         Meta(description="only of a live analysis on a host with RDMA devices"),
+    ] = UNSET
+    conformance: Annotated[Conformance | UnsetType, Meta(description="only with --conformance")] = (
+        UNSET
+    )
+    mrc: Annotated[Mrc | UnsetType, Meta(description="only when there is MRC")] = UNSET
+    mirror_checks: Annotated[
+        MirrorChecks | UnsetType, Meta(description="only with --mirror-format lumina")
+    ] = UNSET
+    segment_lists: Annotated[
+        list[SegmentList] | UnsetType, Meta(description="only when there is SRv6; bounded")
     ] = UNSET

@@ -7,9 +7,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from .decode.cm import GENERAL_SERVICES_QP, CmMessage
+from .decode.srv6 import SegmentLists
 from .endpoints import Endpoints
 from .frames import Taps
 from .measures.congestion import dscp_outliers
@@ -17,6 +19,7 @@ from .measures.density import MAX_THRESHOLD
 from .measures.hops import hops
 from .measures.tapsets import entropy_imbalances, tap_imbalances, tap_places
 from .measuring import Measuring
+from .mrc_summary import MrcSummary, PlaneBy
 from .opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name
 from .results import (
     Connection,
@@ -30,6 +33,9 @@ from .results import (
     Reordering,
     Spraying,
 )
+from .results_mrc import SegmentList
+from .sampling import PSN_EVENTS, as_sampled, sampled_taps
+from .segment_summary import segment_lists
 from .track import state as st
 from .track.connections import service_name, settle
 
@@ -53,6 +59,9 @@ class Summary:
         path_by: str,
         owners: Mapping[int, Owner] | None = None,
         in_passing: bool = False,
+        *,
+        segments: SegmentLists | None = None,
+        plane_by: PlaneBy | None = None,
     ) -> None:
         self._m = measuring
         self._addresses = endpoints.texts()
@@ -66,6 +75,13 @@ class Summary:
             settle(measuring.tracker, measuring.cm)
             self._connection_of, self.connections = self._connections()
             self._dscp_findings = self._odd_dscps()
+        self._sampled = sampled_taps(taps)
+        self._segments = SegmentLists() if segments is None else segments
+        self.mrc: MrcSummary | None = None
+        if measuring.mrc.packets:
+            self.mrc = MrcSummary(
+                measuring, self._addresses, self._tap_names, self._segments, plane_by or PlaneBy()
+            )
 
     def flows(self) -> list[Flow]:
         """All flows in order of their first packet."""
@@ -80,10 +96,18 @@ class Summary:
         found = int(used[st.USED_EVENTS])
         events = self._m.tracker.state.events[: min(found, limit)]
         omitted = found - len(events) + int(used[st.OMITTED_EVENTS])
-        in_order = [self._event(e) for e in events] + self.cm_events()
+        in_order = [event for e in events if self._is_certain(event := self._event(e))]
+        in_order += self.cm_events()
+        if self.mrc is not None:
+            in_order += self.mrc.events(self._flow_name)
+            omitted += self._m.mrc.omitted
         in_order.sort(key=lambda event: event.time_ns)
         omitted += max(len(in_order) - limit, 0) + self._m.cm.omitted
         return self._dscp_findings + in_order[:limit], omitted
+
+    def _is_certain(self, event: Event) -> bool:
+        """Gaps between samples look like jumps of the PSN."""
+        return event.kind not in PSN_EVENTS or event.tap not in self._sampled
 
     def events_between(self, first: int, stop: int) -> list[Event]:
         """Tracked events number `first` up to `stop`, in the order they were noticed."""
@@ -105,7 +129,9 @@ class Summary:
         m = self._m
         if not m.many_taps:
             return []
-        return hops(m.taps, self._places, self._tap_names, self._flow_name)
+        found = hops(m.taps, self._places, self._tap_names, self._flow_name)
+        # Different samples at both ends are no loss.
+        return [h for h in found if not self._sampled.keys() & {*h.from_taps, *h.to_taps}]
 
     @cached_property
     def _places(self) -> NDArray[np.int64]:
@@ -181,6 +207,8 @@ class Summary:
         if not sequenced:
             only_acks = record["ack_packets"] == record["packets"]
             what = "only ACKs were seen: they have" if only_acks else "datagrams and CNPs have"
+            if TRANSPORT_NAMES[record["transport"]] == "MRC" and not only_acks:
+                what = "only control packets were seen: they have"
             notes.append(f"{what} no PSN order in which reordering or loss would show")
         if sequenced:
             missing, acknowledged = (
@@ -200,8 +228,9 @@ class Summary:
                 missing = acknowledged = None
         entropy = m.entropy.spraying(f)
         by_tap = m.taps.spraying(f, self._tap_name, self._places) if m.many_taps else None
-        spraying = [s for s in (entropy, by_tap) if s is not None]
-        chosen = by_tap if self._path_by == "tap" and by_tap is not None else entropy
+        by_segments = m.srv6.spraying(f, self._segments.name)
+        spraying = [s for s in (entropy, by_tap, by_segments) if s is not None]
+        chosen = next((s for s in spraying if s.path_by == self._path_by), entropy)
         messages = m.messages.messages(f)
         untracked = m.messages.untracked(f)
         if untracked:
@@ -215,7 +244,7 @@ class Summary:
 
         recovered = count("recovered")
         retransmitted = count("retransmitted")
-        return Flow(
+        summary = Flow(
             id=f,
             src=self._addresses[record["src"]],
             dst=self._addresses[record["dst"]],
@@ -266,7 +295,13 @@ class Summary:
             taps=self._seen_at(f, record),
             owner=self._owners.get(f),
             notes=notes,
+            mrc=(self.mrc.flow(f) if self.mrc else None) or UNSET,
         )
+        return as_sampled(summary, self._sampled)
+
+    def segment_lists(self) -> list[SegmentList]:
+        """The SRv6 paths that carried most."""
+        return segment_lists(self._m.srv6, self._segments)
 
     def _paths(self, spraying: Spraying | None) -> list[PathShare]:
         return spraying.paths if spraying else []
@@ -277,7 +312,11 @@ class Summary:
     def _seen_at(self, f: int, record: Any) -> dict[str, int]:
         if not self._m.many_taps:
             return {self._tap_names[0]: int(record["packets"])}
-        return {self._tap_names[tap]: n for tap, n in self._m.taps.packets_by_key(f).items()}
+        seen = {self._tap_names[tap]: n for tap, n in self._m.taps.packets_by_key(f).items()}
+        earlier = int(record["packets"] + record["tap_copies"]) - sum(seen.values())
+        if earlier:  # all were at the first tap until another one appeared
+            seen = {self._tap_names[0]: seen.pop(self._tap_names[0], 0) + earlier, **seen}
+        return seen
 
     def _reordering(self, f: int, requests: Any, responses: Any) -> Reordering | None:
         """RFC metrics over both streams of the flow; None without PSNs of its own."""

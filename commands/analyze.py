@@ -16,6 +16,7 @@ from .output import whole_file, write_results
 from .progress import ProgressAs, shown
 
 if TYPE_CHECKING:
+    from ..analyzer.mirrors import MirrorOptions
     from ..analyzer.results import Analysis
 
 Format: TypeAlias = Literal["table", "json", "csv", "parquet", "arrow"]
@@ -41,12 +42,19 @@ def analyze(
     sort: str | None = None,
     filter: str | None = None,
     window: str = "100ms",
-    path_by: Literal["entropy", "tap"] = "entropy",
+    path_by: Literal["entropy", "tap", "srv6"] = "entropy",
+    plane_by: str = "auto",
+    usid: str = "32:16",
+    trimmed_dscp: Annotated[list[int] | None, Parameter(negative="")] = None,
     concat: Annotated[bool, Parameter(show_default=False)] = False,
     follow: Annotated[bool, Parameter(show_default=False)] = False,
     udp_port: Annotated[list[int] | None, Parameter(negative="")] = None,
     icrc: Annotated[bool, Parameter(show_default=False)] = False,
     link_rate: str | None = None,
+    clock: Literal["capture", "hardware"] = "capture",
+    mirror_format: Literal["lumina"] | None = None,
+    drop_duplicates: str | None = None,
+    conformance: Annotated[bool, Parameter(show_default=False)] = False,
     live: Annotated[bool, Parameter(show_default=False)] = False,
     netns: str | None = None,
     hook: Hook | None = None,
@@ -78,7 +86,13 @@ def analyze(
     window
         Length of the windows of the time series.
     path_by
-        What tells paths apart: the UDP source port and flow label, or the tap.
+        What tells paths apart: the UDP source port and flow label, the tap, or SRv6 segments.
+    plane_by
+        What tells planes of MRC apart: auto, tap, segment:N (SRv6) or ev:SHIFT:BITS.
+    usid
+        Bits of the block and of each uSID in SRv6 addresses.
+    trimmed_dscp
+        DSCP that marks trimmed packets of MRC; may be repeated.
     concat
         The files are one rotated capture; else each is a vantage point (tap).
     follow
@@ -89,6 +103,14 @@ def analyze(
         Verify the invariant CRC of packets that were captured whole.
     link_rate
         Rate of the links, such as 400G, for pause times.
+    clock
+        Where times come from; hardware: the timestamps of mirrors (ERSPAN III, Arista).
+    mirror_format
+        Mirrors that write into the packets' own headers: lumina.
+    drop_duplicates
+        Drop packets that repeat one of at most this time before, such as 20us.
+    conformance
+        Check the rules of the protocol too, see docs/conformance.md and rocescope check.
     live
         Capture on interfaces by eBPF: a line per interval, the report at the end (Ctrl-C).
     netns
@@ -121,14 +143,25 @@ def analyze(
         raise UsageError(f"--format {chosen} is not text: give -o FILE or redirect it")
     arguments = LiveArguments(netns, hook, snaplen, ring, interval, duration, count)
     if live:
-        _check_live(chosen, concat, follow, icrc)
+        _check_live(chosen, concat, follow, icrc, conformance)
     else:
         arguments.refuse()
         check_inputs(files)
     if follow and (len(files) > 1 or concat):
         raise UsageError("--follow reads one growing file, without --concat")
+    from ..analyzer.decode.srv6 import parse_usid_format
+    from ..analyzer.mrc_summary import parse_plane_by
+
+    plane, usid_format = parse_plane_by(plane_by), parse_usid_format(usid)
+    if live and (plane_by != "auto" or usid != "32:16" or trimmed_dscp):
+        raise UsageError("--plane-by, --usid and --trimmed-dscp are for files, not for --live")
     window_ns = parse_duration(window, "--window")
     rate = parse_rate(link_rate, "--link-rate") if link_rate else None
+    mirror = _mirror_options(clock, mirror_format, drop_duplicates)
+    if live and mirror is not None:
+        raise UsageError(
+            "--clock, --mirror-format and --drop-duplicates are for files, not for --live"
+        )
     if sort:
         from ..analyzer.report.flowtable import flow_column
 
@@ -154,6 +187,7 @@ def analyze(
         return code
 
     from ..analyzer import analyze as engine
+    from ..analyzer.conformance.options import ConformanceOptions
 
     options = engine.AnalyzeOptions(
         path_by=path_by,
@@ -164,18 +198,40 @@ def analyze(
         udp_ports=udp_ports,
         icrc=icrc,
         link_rate_bits_per_second=rate,
+        trimmed_dscps=tuple(trimmed_dscp or ()),
+        usid=usid_format,
+        plane_by=plane,
+        mirror=mirror,
+        conformance=ConformanceOptions() if conformance else None,
     )
     paths = [input_name(path) for path in files]
     with shown(progress) as report:
         analysis = engine.analyze(paths, options, report)
     _write_sorted(analysis, chosen, output, top or 20, sort, color)
-    return _exit_code(analysis)
+    return exit_code(analysis)
 
 
-def _check_live(format: Format, concat: bool, follow: bool, icrc: bool) -> None:
+def _mirror_options(
+    clock: Literal["capture", "hardware"],
+    mirror_format: Literal["lumina"] | None,
+    drop_duplicates: str | None,
+) -> MirrorOptions | None:
+    """What is to be undone of the mirrors; None when packets are taken as they are."""
+    if clock == "capture" and mirror_format is None and drop_duplicates is None:
+        return None
+    if clock == "hardware" and mirror_format is not None:
+        raise UsageError("--mirror-format lumina has a clock of its own: drop --clock hardware")
+    from ..analyzer.mirrors import MirrorOptions
+
+    within = drop_duplicates and parse_duration(drop_duplicates, "--drop-duplicates")
+    return MirrorOptions(clock, mirror_format, within or None)
+
+
+def _check_live(format: Format, concat: bool, follow: bool, icrc: bool, conformance: bool) -> None:
     if format not in ("table", "json"):
         raise UsageError(f"--live prints table or json, not {format}")
-    for given, option in ((concat, "--concat"), (follow, "--follow"), (icrc, "--icrc")):
+    options = {"--concat": concat, "--follow": follow, "--icrc": icrc}
+    for option, given in (options | {"--conformance": conformance}).items():
         if given:
             raise UsageError(f"{option} is for capture files, not for --live")
 
@@ -222,7 +278,7 @@ def _write(
         write_results(encode(analysis, format), output)
         if format != "json":  # a table of flows has no place for them
             for warning in analysis.warnings:
-                if not warning.startswith("interrupted"):  # _exit_code says so in any format
+                if not warning.startswith("interrupted"):  # exit_code says so in any format
                     print(f"rocescope: {warning}", file=sys.stderr)
         return
     from ..tui.terminal_report import print_report
@@ -238,7 +294,8 @@ def _write(
         text.detach()
 
 
-def _exit_code(analysis: Analysis) -> int:
+def exit_code(analysis: Analysis) -> int:
+    """The exit code of a whole, interrupted or damaged input; says so on standard error."""
     if not analysis.complete:
         print("rocescope: interrupted; the report covers what was read so far", file=sys.stderr)
         return _INTERRUPTED

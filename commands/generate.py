@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration, parse_rate, parse_size
@@ -17,6 +17,18 @@ from .inputs import STANDARD_OUTPUT
 from .output import whole_file
 from .progress import ProgressAs
 
+EXAMPLES = """\
+Examples:
+  rocescope generate permutation -o traffic.pcap --hosts 128 --qps 4
+  rocescope generate all-to-all -o traffic.pcap --fabric fat-tree:k=4 --message-size 64KiB
+  rocescope generate incast -o traffic.pcap --fan-in 8 --spray 16 --snap 0
+  rocescope generate mrc -o mrc.pcap --loss 0.001 --fail-plane 2
+"""
+MRC_EXAMPLES = """\
+Examples:
+  rocescope generate mrc -o mrc.pcap --truth mrc.json --loss 0.001 --trim 0.001 --ce 0.01
+  rocescope generate mrc -o mrc.pcap --fail-plane 2 --tap receiver --no-srv6
+"""
 _LONGEST_HEADERS = 14 + 40 + 8 + 12 + 16
 _REPORT_EVERY_S = 0.2
 
@@ -166,3 +178,14 @@ def _shown(how: ProgressAs, total: int) -> Iterator[Callable[[int], None] | None
     finally:
         if how != "json":
             print("\r\033[K", end="", file=sys.stderr)
+
+
+application = App(name="generate", help_epilogue=EXAMPLES)
+application.default(generate)
+application.command(
+    "rocescope.commands.generate_mrc:generate_mrc",
+    name="mrc",
+    help="Write MRC traffic of hosts with several planes, with its ground truth.",
+    help_epilogue=MRC_EXAMPLES,
+)
+"""`generate` with what it offers beside the patterns."""

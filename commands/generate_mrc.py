@@ -40,8 +40,8 @@ def generate_mrc(
     always_skip: int = 0,
     fail_plane: int | None = None,
     tap: Literal["sender", "receiver"] = "sender",
-    srv6: bool = True,
-    timestamps: bool = True,
+    no_srv6: Annotated[bool, Parameter(show_default=False)] = False,
+    no_timestamps: Annotated[bool, Parameter(show_default=False)] = False,
     ipv4: Annotated[bool, Parameter(show_default=False)] = False,
     entropy_order: Literal["flow-label-high", "udp-port-high"] = "flow-label-high",
     port: int = 4791,
@@ -86,10 +86,10 @@ def generate_mrc(
         This plane of host 0, counted from 1, is down in the middle half of the traffic.
     tap
         Where the capture is taken.
-    srv6
-        Packets travel in IPv6 with uSIDs (--no-srv6: they do not).
-    timestamps
-        Packets carry a TSETH (--no-timestamps: they do not).
+    no_srv6
+        Packets do not travel in IPv6 with uSIDs.
+    no_timestamps
+        Packets carry no TSETH.
     ipv4
         IPv4 in place of IPv6; entropy values have no flow label then.
     entropy_order
@@ -150,8 +150,8 @@ def generate_mrc(
         ),
         Format(
             ipv6=not ipv4,
-            srv6=srv6,
-            timestamps=timestamps,
+            srv6=not no_srv6,
+            timestamps=not no_timestamps,
             label_high=entropy_order == "flow-label-high",
             port=port,
             snap=snap,

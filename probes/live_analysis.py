@@ -36,7 +36,7 @@ POLL_S = 0.02
 class MeasureOptions:
     """What is made of the packets."""
 
-    path_by: Literal["entropy", "tap"] = "entropy"
+    path_by: Literal["entropy", "tap", "srv6"] = "entropy"
     window_ns: int = DEFAULT_WINDOW_NS
     interval_ns: int = 1_000_000_000
     count: int | None = None
@@ -183,6 +183,7 @@ class LiveAnalysis:
             complete=True,
             filtered=self.source.options.filter is not None,
             owners=owners,
+            segments=self.source.decoder.segments,
         )
         grown = sysfs.growth(self._ports, sysfs.read_ports(self._rdma_devices)[0])
         if not grown:
