@@ -25,6 +25,7 @@ from .rules import (
     NAK_REPEATED,
     NAK_UNCAUSED,
     OVERTAKEN,
+    UNSEEN,
 )
 from .state import GAPS, NAK_GENERATION, REACTION_NS, breaks, keeps, leaves_open
 
@@ -97,10 +98,12 @@ def answers(
         s.fatal_naks += 1
     elif kind == SYNDROME_RNR_NAK:
         s.rnr_naks += 1
-    if psn_distance(psn, np.int64(s.first)) < -1:
-        return  # answers what was sent before the capture
     through = psn if negative else psn_add(psn, 1)
     lost_packet = kind == SYNDROME_NAK and code == 0
+    if psn_distance(through, np.int64(s.first)) < 0:  # of what was sent before the capture
+        if lost_packet:
+            leaves_open(book, f, NAK_PSN, UNSEEN)
+        return
     # A NAK may name the PSN that comes next: it was lost on its way to the tap.
     if not lost_packet and not s.loose:
         if psn_distance(psn, np.int64(s.next)) >= 0:
