@@ -127,7 +127,8 @@ def generate_mrc(
         )
 
     from ..replay.mrc_frames import Format
-    from ..replay.mrc_traffic import Settings, Traffic
+    from ..replay.mrc_pair import Settings
+    from ..replay.mrc_traffic import Traffic
 
     traffic = Traffic(
         Settings(

@@ -9,16 +9,15 @@ probes, trim size) is chosen here and means nothing.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from . import mrc_frames as frames
 from .mrc_frames import Format, Way
+from .mrc_pair import Captured, Entropy, Pair, Sent, Settings
 from .pcap_writer import START_NS
 
 DATA_DSCP, TRIMMED_DSCP, CONTROL_DSCP = 4, 12, 46
@@ -28,156 +27,6 @@ MPR = 8
 _WINDOW = MPR * 128
 _SACK_EVERY = 4
 _BITMAP = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How much traffic, and what goes wrong."""
-
-    hosts: int = 2
-    qps: int = 1
-    planes: int = 4
-    evs: int = 64
-    """Entropy values in use per queue pair, a multiple of the planes."""
-    messages: int = 4
-    message_bytes: int = 1 << 20
-    path_mtu: int = 4096
-    rate_bits_per_second: int = 400_000_000_000
-    round_trip_ns: int = 10_000
-    skew_ns: int = 3_000
-    """Paths are up to so much slower than the fastest."""
-    loss: float = 0.0
-    trim: float = 0.0
-    ce: float = 0.0
-    always_skip: int = 0
-    """Entropy values per queue pair that the receiver declares bad."""
-    failed_plane: int | None = None
-    """Plane, from 1, that host 0 loses in the middle half of the traffic."""
-    timeout_ns: int = 100_000
-    at_receiver: bool = False
-    """The tap is at the receivers; else at the senders."""
-    seed: int = 1
-
-
-@dataclass(slots=True)
-class Entropy:
-    """One entropy value of a queue pair."""
-
-    sport: int
-    label: int
-    plane: int
-    state: str = "backup"
-    """good, skip, bad or backup."""
-
-
-@dataclass(slots=True)
-class Truth:
-    """What happened to one queue pair."""
-
-    packets: int = 0
-    retransmissions: int = 0
-    lost: int = 0
-    trimmed: int = 0
-    ce: int = 0
-    sacks: int = 0
-    skip_once: int = 0
-    always_skip: int = 0
-    nacks: int = 0
-    acks: int = 0
-    evs: set[tuple[int, int]] = field(default_factory=set)
-    plane_packets: Counter[int] = field(default_factory=Counter)
-    retired: list[dict[str, Any]] = field(default_factory=list)
-
-
-class Captured(NamedTuple):
-    """A frame that passed the tap."""
-
-    time_ns: int
-    data: bytes
-    wire: int
-
-
-class _Sent(NamedTuple):
-    psn: int
-    ev: Entropy
-    resent: bool
-    time_ns: int
-
-
-class _Pair:
-    """One queue pair with its receiver."""
-
-    def __init__(self, run: Traffic, src: int, number: int) -> None:
-        s, rng = run.settings, run.rng
-        self.run = run
-        self.src, self.dst = src, (src + 1) % s.hosts
-        self.qp = 0x100 + src * s.qps + number
-        self.back_qp = 0x10000 + src * s.qps + number
-        self.first_psn = int(rng.integers(1 << 24))
-        self.per_message = -(-s.message_bytes // s.path_mtu)
-        self.total = self.per_message * s.messages
-        per_plane = s.evs // s.planes
-        spare = max(1, per_plane // 4)
-        self.evs = [
-            Entropy(int(port), int(label), i % s.planes)
-            for i, (port, label) in enumerate(
-                zip(
-                    rng.choice(0x4000, (per_plane + spare) * s.planes, replace=False) + 0xC000,
-                    rng.integers(1, 1 << 16, (per_plane + spare) * s.planes),
-                    strict=True,
-                )
-            )
-        ]
-        for ev in self.evs[: s.evs]:
-            ev.state = "good"
-        self.reverse = [
-            Entropy(int(rng.integers(0xC000, 1 << 16)), int(rng.integers(1, 1 << 16)), plane)
-            for plane in range(s.planes)
-        ]
-        self.order = list(rng.permutation(len(self.evs)))
-        self.cursor = 0
-        self.next = 0
-        self.closed_planes: set[int] = set()
-        self.bad_since: dict[int, dict[str, Any]] = {}
-        self.doomed = {int(i) for i in rng.choice(s.evs, s.always_skip, replace=False)}
-        self.truth = Truth()
-        # the receiver
-        self.cumulative = -1
-        self.received: set[int] = set()
-        self.received_bytes = 0
-        self.unacknowledged = 0
-        self.told_cumulative = -1
-
-    def select(self, avoid: Entropy | None = None) -> Entropy:
-        """The next entropy value in turn; at most one is brought back from skipping."""
-        restored: Entropy | None = None
-        for _ in range(2 * len(self.order)):
-            ev: Entropy = self.evs[self.order[self.cursor]]
-            self.cursor = (self.cursor + 1) % len(self.order)
-            if ev.plane in self.closed_planes or ev is avoid:
-                continue
-            if ev.state == "skip":
-                if restored is None:
-                    ev.state, restored = "good", ev
-                continue
-            if ev.state == "good":
-                return ev
-        return restored or next(ev for ev in self.evs if ev.plane not in self.closed_planes)
-
-    def retire(self, ev: Entropy, now: int, cause: str) -> None:
-        """Replace an entropy value by a spare one of its plane, if there is one."""
-        if ev.state not in ("good", "skip"):
-            return
-        spare = next((e for e in self.evs if e.state == "backup" and e.plane == ev.plane), None)
-        if spare is None:
-            return
-        ev.state, spare.state = "bad", "good"
-        entry = {
-            "sport": ev.sport, "flow_label": ev.label, "plane": ev.plane + 1,
-            "retired_ns": START_NS + now, "returned_ns": None, "cause": cause,
-        }  # fmt: skip
-        self.truth.retired.append(entry)
-        self.bad_since[id(ev)] = entry
 
 
 class Traffic:
@@ -190,7 +39,9 @@ class Traffic:
         self.events: list[tuple[int, int, Any, tuple[Any, ...]]] = []
         self.serial = 0
         self.pairs = [
-            _Pair(self, src, n) for src in range(settings.hosts) for n in range(settings.qps)
+            Pair(settings, self.rng, src, n)
+            for src in range(settings.hosts)
+            for n in range(settings.qps)
         ]
         gap = settings.path_mtu * 8e9 / settings.rate_bits_per_second * settings.qps
         self.interval_ns = max(1, round(gap))
@@ -224,7 +75,7 @@ class Traffic:
 
     # --- what the sender does -------------------------------------------------------
 
-    def _send(self, now: int, pair: _Pair) -> None:
+    def _send(self, now: int, pair: Pair) -> None:
         if pair.next >= pair.total:
             return
         if pair.next - pair.told_cumulative >= _WINDOW:
@@ -234,9 +85,9 @@ class Traffic:
         pair.next += 1
         self.at(now + self.interval_ns, self._send, pair)
 
-    def _transmit(self, now: int, pair: _Pair, number: int, ev: Entropy, resent: bool) -> None:
+    def _transmit(self, now: int, pair: Pair, number: int, ev: Entropy, resent: bool) -> None:
         s, truth = self.settings, pair.truth
-        sent = _Sent(number, ev, resent, now)
+        sent = Sent(number, ev, resent, now)
         truth.evs.add((ev.sport, ev.label))
         truth.plane_packets[ev.plane + 1] += 1
         if resent:
@@ -259,7 +110,7 @@ class Traffic:
     def _delay(self, host: int, ev: Entropy) -> int:
         return int(self.skew[host, ev.plane, ev.sport % 64])
 
-    def _plane_is_down(self, pair: _Pair, plane: int, now: int) -> bool:
+    def _plane_is_down(self, pair: Pair, plane: int, now: int) -> bool:
         return bool(
             self.outage is not None
             and self.settings.failed_plane == plane + 1
@@ -267,14 +118,14 @@ class Traffic:
             and self.outage[0] <= now < self.outage[1]
         )
 
-    def _lost(self, now: int, pair: _Pair, sent: _Sent) -> None:
+    def _lost(self, now: int, pair: Pair, sent: Sent) -> None:
         if sent.ev.plane not in pair.closed_planes:
             pair.retire(sent.ev, now, "loss")
             if sent.ev.state == "bad":
                 self.at(now + 40 * self.settings.timeout_ns, self._probe, pair, sent.ev)
         self._transmit(now, pair, sent.psn, pair.select(sent.ev), True)
 
-    def _probe(self, now: int, pair: _Pair, ev: Entropy) -> None:
+    def _probe(self, now: int, pair: Pair, ev: Entropy) -> None:
         """Ask for an answer over a retired entropy value; it may come back then."""
         probe_id = self.serial & 0xFFFF
         stamp = (now // frames.TIMESTAMP_NS) if self.form.timestamps else 0
@@ -286,11 +137,11 @@ class Traffic:
                 self._answer_probe, pair, ev, probe_id, stamp,
             )  # fmt: skip
 
-    def _answer_probe(self, now: int, pair: _Pair, ev: Entropy, probe_id: int, stamp: int) -> None:
+    def _answer_probe(self, now: int, pair: Pair, ev: Entropy, probe_id: int, stamp: int) -> None:
         self._sack(now, pair, ev, -1, 0, stamp, probe_id=probe_id)
         self.at(now + self.settings.round_trip_ns // 2, self._return, pair, ev)
 
-    def _return(self, now: int, pair: _Pair, ev: Entropy) -> None:
+    def _return(self, now: int, pair: Pair, ev: Entropy) -> None:
         if ev.state == "bad":
             ev.state = "good"
             pair.bad_since[id(ev)]["returned_ns"] = START_NS + now
@@ -328,7 +179,7 @@ class Traffic:
 
     # --- what the receiver does ------------------------------------------------------
 
-    def _arrive(self, now: int, pair: _Pair, sent: _Sent, marked: bool) -> None:
+    def _arrive(self, now: int, pair: Pair, sent: Sent, marked: bool) -> None:
         s, truth = self.settings, pair.truth
         if s.at_receiver:
             self._capture_data(now, pair, sent, frames.CE if marked else frames.ECT0, False)
@@ -360,10 +211,10 @@ class Traffic:
         if ev.state == "good":
             ev.state = "skip"
 
-    def _always_skip(self, now: int, pair: _Pair, ev: Entropy) -> None:
+    def _always_skip(self, now: int, pair: Pair, ev: Entropy) -> None:
         pair.retire(ev, now, "always_skip")
 
-    def _trimmed(self, now: int, pair: _Pair, sent: _Sent) -> None:
+    def _trimmed(self, now: int, pair: Pair, sent: Sent) -> None:
         if self.settings.at_receiver:
             self._capture_data(now, pair, sent, frames.ECT0, True)
         pair.truth.nacks += 1
@@ -376,19 +227,19 @@ class Traffic:
         self._capture(now, back, content, False)
         self.at(now + self.settings.round_trip_ns // 2, self._refused, pair, sent)
 
-    def _refused(self, now: int, pair: _Pair, sent: _Sent) -> None:
+    def _refused(self, now: int, pair: Pair, sent: Sent) -> None:
         if sent.ev.state == "good":
             sent.ev.state = "skip"
         self._transmit(now, pair, sent.psn, pair.select(sent.ev), True)
 
-    def _acknowledge(self, now: int, pair: _Pair) -> None:
+    def _acknowledge(self, now: int, pair: Pair) -> None:
         pair.truth.acks += 1
         content = frames.bth(frames.ACK, pair.back_qp, pair.first_psn + pair.cumulative)
         content += (0x1F << 24 | (pair.cumulative + 1) // pair.per_message & 0xFFFFFF).to_bytes(4)
         self._capture(now, self._backward(pair, self._open_plane(pair)), content, False)
 
     def _sack(
-        self, now: int, pair: _Pair, ev: Entropy, psn: int, feedback: int, stamp: int,
+        self, now: int, pair: Pair, ev: Entropy, psn: int, feedback: int, stamp: int,
         probe_id: int | None = None,
     ) -> None:  # fmt: skip
         truth = pair.truth
@@ -416,10 +267,10 @@ class Traffic:
         self._capture(now, back, content, False)
         self.at(now + self.settings.round_trip_ns // 2, self._hear, pair, pair.cumulative)
 
-    def _hear(self, now: int, pair: _Pair, cumulative: int) -> None:
+    def _hear(self, now: int, pair: Pair, cumulative: int) -> None:
         pair.told_cumulative = max(pair.told_cumulative, cumulative)
 
-    def _open_plane(self, pair: _Pair) -> int:
+    def _open_plane(self, pair: Pair) -> int:
         usable = [p for p in range(self.settings.planes) if p not in pair.closed_planes]
         return usable[self.serial % len(usable)]
 
@@ -441,25 +292,25 @@ class Traffic:
         usids = [rest[-1]] if hops_done else t0 + rest
         return b"\xfc\xbb\xbb\x00" + b"".join(u.to_bytes(2) for u in usids).ljust(12, b"\0")
 
-    def _forward(self, pair: _Pair, ev: Entropy, dscp: int) -> Way:
+    def _forward(self, pair: Pair, ev: Entropy, dscp: int) -> Way:
         done = self.settings.at_receiver
         carrier = self._carrier(pair.src, pair.dst, ev.plane, ev.sport, done)
         src, dst = self._packed(pair.src), self._packed(pair.dst)
         return Way(src, dst, ev.sport, ev.label, carrier, dscp)
 
-    def _backward(self, pair: _Pair, plane: int) -> Way:
+    def _backward(self, pair: Pair, plane: int) -> Way:
         ev = pair.reverse[plane]
         done = not self.settings.at_receiver
         carrier = self._carrier(pair.dst, pair.src, plane, ev.sport, done)
         src, dst = self._packed(pair.dst), self._packed(pair.src)
         return Way(src, dst, ev.sport, ev.label, carrier, CONTROL_DSCP)
 
-    def _payload(self, pair: _Pair, number: int) -> int:
+    def _payload(self, pair: Pair, number: int) -> int:
         s = self.settings
         position = number % pair.per_message
         return min(s.path_mtu, s.message_bytes - position * s.path_mtu)
 
-    def _capture_data(self, now: int, pair: _Pair, sent: _Sent, ecn: int, trimmed: bool) -> None:
+    def _capture_data(self, now: int, pair: Pair, sent: Sent, ecn: int, trimmed: bool) -> None:
         s = self.settings
         message, position = divmod(sent.psn, pair.per_message)
         last = position == pair.per_message - 1
