@@ -16,6 +16,8 @@ from .diagnosis import NO_OWNERS, Check
 from .machine_code import machine_code
 from .owners.elf import ElfError, defaults, exported_functions
 from .owners.libraries import all_libraries
+from .owners.nldev import dump_queue_pairs
+from .owners.resources import rdma_tool, read_resources
 
 
 def bcc() -> Check:
@@ -71,17 +73,26 @@ def libibverbs() -> Check:
 
 
 def rdma_devices() -> Check:
-    """RDMA devices and the tool that lists their queue pairs."""
+    """RDMA devices and their counters."""
     ports, reason = sysfs.read_ports()
     if reason is not None and not ports:
         meaning = "no port counters; packets of other hosts are captured all the same"
         return Check("RDMA devices", "limited", reason, False, meaning)
     names = ", ".join(sysfs.devices())
-    if shutil.which("rdma", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
-        meaning = "queue pairs made before a capture have no owner"
-        remedy = "apt-get install iproute2"
-        return Check("RDMA devices", "limited", f"{names}; no rdma tool", False, meaning, remedy)
     return Check("RDMA devices", "ok", names if reason is None else f"{names}; {reason}")
+
+
+def queue_pair_table() -> Check:
+    """The kernel's table of queue pairs, by the rdma tool or netlink itself."""
+    name = "queue pair table"
+    tool = rdma_tool()
+    rows, reason = read_resources() if tool else dump_queue_pairs()
+    if reason is not None:
+        meaning = "queue pairs made before a capture have no owner"
+        return Check(
+            name, "limited", reason, False, meaning, "modprobe ib_core, where RDMA is used"
+        )
+    return Check(name, "ok", f"{len(rows)} queue pairs, by {tool or 'netlink'}")
 
 
 def tshark() -> Check:

@@ -19,6 +19,7 @@ _CHECKS: tuple[Callable[[], Check], ...] = (
     check_hooks.uprobes,
     check_software.libibverbs,
     check_software.rdma_devices,
+    check_software.queue_pair_table,
     check_software.tshark,
     check_kernel.clock,
     check_kernel.locked_memory,

@@ -36,9 +36,14 @@ class Resource:
     command: str
 
 
+def rdma_tool() -> str | None:
+    """Where the `rdma` tool is."""
+    return shutil.which("rdma") or shutil.which("rdma", path=_TOOL_FOLDERS)
+
+
 def read_resources() -> tuple[list[Resource], str | None]:
     """The table of this network namespace's devices, and why it is not to be had if so."""
-    tool = shutil.which("rdma") or shutil.which("rdma", path=_TOOL_FOLDERS)
+    tool = rdma_tool()
     if tool is None:
         return [], "the rdma tool is not installed (package iproute2)"
     try:
@@ -55,7 +60,7 @@ def read_resources() -> tuple[list[Resource], str | None]:
     if done.returncode:
         what = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         if "NETLINK_RDMA" in what:
-            return [], "no RDMA device: the kernel's RDMA modules are not loaded"
+            return [], "the kernel has no NETLINK_RDMA: its RDMA modules are not loaded"
         return [], f"rdma resource show: {what}"
     return parse_resources(done.stdout)
 

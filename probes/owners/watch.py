@@ -13,8 +13,9 @@ from ...analyzer.track.tracker import FlowTracker
 from ..namespaces import in_namespace
 from .addresses import local_addresses
 from .join import Owners
+from .nldev import dump_queue_pairs
 from .queue_pairs import QueuePairs
-from .resources import read_resources
+from .resources import rdma_tool, read_resources
 from .uprobes import Uprobes
 
 _LOOK_AROUND_EVERY_S = 5.0
@@ -57,7 +58,7 @@ class OwnerWatch:
         self._looked_around = now
         if self._uprobes is not None and not first:
             self._uprobes.refresh()
-        rows, reason = read_resources()
+        rows, reason = read_resources() if rdma_tool() else dump_queue_pairs()
         if first and reason is not None:
             self.reasons.append(reason)
         self.queue_pairs.merge(rows, time.time_ns())

@@ -1,0 +1,162 @@
+"""The kernel's table of queue pairs, asked by netlink itself: for hosts without the `rdma` tool.
+
+Numbers: include/uapi/rdma/rdma_netlink.h. A dump of RES_QP_GET takes the index of a
+device, so the devices are asked for first. The kernel answers in messages of
+nested attributes: RES_QP holds RES_QP_ENTRYs, each one queue pair.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterator
+
+from .resources import Resource
+
+_NETLINK_RDMA = 20
+_CLIENT_NLDEV = 5
+_GET, _RES_QP_GET = 1, 10
+_REQUEST_DUMP = 1 | 0x300  # NLM_F_REQUEST | NLM_F_DUMP
+_ERROR, _DONE = 2, 3
+_TYPE_BITS = 0x3FFF  # without NLA_F_NESTED and NLA_F_NET_BYTEORDER
+_TIMEOUT_S = 5.0
+_RECEIVE_BYTES = 1 << 18
+_HEADER = 16
+
+# enum rdma_nldev_attr.
+_DEVICE_INDEX, _DEVICE_NAME, _PORT = 1, 2, 3
+_QP_TABLE, _QP_ENTRY = 19, 20
+_LOCAL_QP, _REMOTE_QP, _RQ_PSN, _SQ_PSN = 21, 22, 23, 24
+_TYPE, _STATE, _PID, _KERNEL_NAME = 26, 27, 28, 29
+
+# enum ib_qp_type and enum ib_qp_state, in the words of rdma-resource(8).
+_TYPES = {0: "SMI", 1: "GSI", 2: "RC", 3: "UC", 4: "UD", 8: "RAW_PACKET", 9: "XRC_INI"}
+_TYPES |= {10: "XRC_TGT", 0xFF: "DRIVER"}
+_STATES = ("RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
+
+
+def dump_queue_pairs() -> tuple[list[Resource], str | None]:
+    """All rows of this network namespace's devices, and why they are not to be had if so."""
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_RDMA) as handle:
+            handle.settimeout(_TIMEOUT_S)
+            rows: list[Resource] = []
+            for index, name in devices(_dump(handle, _GET, b"")):
+                selected = _attribute(_DEVICE_INDEX, struct.pack("=I", index))
+                rows += queue_pairs(_dump(handle, _RES_QP_GET, selected), name)
+            return rows, None
+    except OSError as error:
+        if error.errno == errno.EPROTONOSUPPORT:
+            return [], "the kernel has no NETLINK_RDMA: its RDMA modules are not loaded"
+        return [], f"the kernel's table of queue pairs: {(error.strerror or str(error)).lower()}"
+
+
+def devices(messages: bytes) -> list[tuple[int, str]]:
+    """(index, name) of each device in the answer to GET."""
+    found = []
+    for payload in _payloads(messages):
+        values = dict(_attributes(payload))
+        if len(values.get(_DEVICE_INDEX, b"")) == 4:
+            found.append((_number(values[_DEVICE_INDEX]), _text(values.get(_DEVICE_NAME, b""))))
+    return found
+
+
+def queue_pairs(messages: bytes, device: str) -> list[Resource]:
+    """The rows in the answer to RES_QP_GET; those without a number are left out."""
+    rows = []
+    for payload in _payloads(messages):
+        for kind, table in _attributes(payload):
+            if kind != _QP_TABLE:
+                continue
+            for inner, entry in _attributes(table):
+                values = dict(_attributes(entry))
+                if inner == _QP_ENTRY and _LOCAL_QP in values:
+                    rows.append(_resource(values, device))
+    return rows
+
+
+def _resource(values: dict[int, bytes], device: str) -> Resource:
+    numbers = {kind: _number(value) for kind, value in values.items() if len(value) in (1, 2, 4, 8)}
+    state, pid = numbers.get(_STATE, -1), numbers.get(_PID)
+    return Resource(
+        device=device,
+        port=numbers.get(_PORT),
+        local_qp=numbers.get(_LOCAL_QP, 0),
+        remote_qp=numbers.get(_REMOTE_QP),
+        type=_TYPES.get(numbers.get(_TYPE, -1), "?"),
+        state=_STATES[state] if 0 <= state < len(_STATES) else "?",
+        rq_psn=numbers.get(_RQ_PSN),
+        sq_psn=numbers.get(_SQ_PSN),
+        pid=pid,
+        command=_text(values.get(_KERNEL_NAME, b"")) if pid is None else _command(pid),
+    )
+
+
+def _dump(handle: socket.socket, operation: int, attributes: bytes) -> bytes:
+    """All messages of the answer to a request; OSError with the kernel's reason."""
+    kind = _CLIENT_NLDEV << 10 | operation
+    length = _HEADER + len(attributes)
+    handle.send(struct.pack("=IHHII", length, kind, _REQUEST_DUMP, 1, 0) + attributes)
+    answer = b""
+    while True:
+        part = handle.recv(_RECEIVE_BYTES)
+        answer += part
+        for message, payload in _messages(part):
+            if message == _DONE:
+                return answer
+            if message == _ERROR and len(payload) >= 4:
+                (number,) = struct.unpack_from("=i", payload)
+                if number:
+                    raise OSError(-number, os.strerror(-number))
+                return answer
+        if not part:
+            return answer
+
+
+def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + _HEADER <= len(data):
+        length, kind = struct.unpack_from("=IH", data, at)
+        if length < _HEADER or at + length > len(data):
+            return
+        yield kind, data[at + _HEADER : at + length]
+        at += length + -length % 4
+
+
+def _payloads(data: bytes) -> Iterator[bytes]:
+    """Attributes of each message that answers one of ours."""
+    for kind, payload in _messages(data):
+        if kind >> 10 == _CLIENT_NLDEV:
+            yield payload
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + 4 <= len(data):
+        length, kind = struct.unpack_from("=HH", data, at)
+        if length < 4 or at + length > len(data):
+            return
+        yield kind & _TYPE_BITS, data[at + 4 : at + length]
+        at += length + -length % 4
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def _number(value: bytes) -> int:
+    return int.from_bytes(value, "little" if struct.pack("=H", 1)[0] else "big")
+
+
+def _text(value: bytes) -> str:
+    return value.split(b"\0")[0].decode("utf-8", "replace")
+
+
+def _command(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().rstrip("\n")
+    except OSError:
+        return ""
