@@ -241,12 +241,12 @@ def _latency(pool: HistogramPool, flow: int) -> RecoveryLatency:
 
 
 def _notes(views: Sequence[_View], names: Names) -> list[str]:
-    notes = []
-    for view in views:
-        unpaired = int(view.book.used[UNPAIRED])
-        if unpaired:
-            notes.append(
-                f"{names.taps[view.tap]}: {unpaired:,} answers came before it was known which"
-                " flow they answer; they were not judged"
-            )
-    return notes
+    unpaired = {names.taps[v.tap]: int(v.book.used[UNPAIRED]) for v in views}
+    unpaired = {tap: answers for tap, answers in unpaired.items() if answers}
+    if not unpaired:
+        return []
+    where = next(iter(unpaired)) if len(unpaired) == 1 else f"{len(unpaired)} taps"
+    return [
+        f"{sum(unpaired.values()):,} answers at {where} were not judged: the flow that they"
+        " answer was not known yet"
+    ]

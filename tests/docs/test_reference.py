@@ -12,6 +12,7 @@ from rocescope.analyzer.filtering import compile_filter
 from rocescope.analyzer.filtering.fields import FIELDS
 from rocescope.commands.analyze import analyze
 from rocescope.commands.capture import capture
+from rocescope.commands.check import check
 from rocescope.commands.export import export
 from rocescope.commands.fabric import fabric
 from rocescope.commands.generate import generate
@@ -19,7 +20,7 @@ from rocescope.commands.live import live
 from rocescope.commands.tui import tui
 
 
-@pytest.mark.parametrize("command", [analyze, capture, tui, live, export, fabric, generate])
+@pytest.mark.parametrize("command", [analyze, capture, check, tui, live, export, fabric, generate])
 def test_every_option_is_in_the_reference(checkout: Path, command: object) -> None:
     page = (checkout / "docs" / "cli.md").read_text()
     assert callable(command)
