@@ -228,9 +228,9 @@ class FlowTracker:
 
     def _grow_flows(self, flows: int) -> None:
         self.state = self.state._replace(
-            flows=_longer(self.state.flows, flows),
-            pairs=_longer(self.state.pairs, flows),
-            streams=_longer(self.state.streams, 2 * flows),
+            flows=_longer(self.state.flows, flows, len(self)),
+            pairs=_longer(self.state.pairs, flows, int(self.state.used[st.USED_PAIRS])),
+            streams=_longer(self.state.streams, 2 * flows, 2 * len(self)),
         )
         opcodes = np.zeros((flows, 256), np.int64)
         opcodes[: len(self.opcodes)] = self.opcodes
@@ -244,15 +244,23 @@ class FlowTracker:
         slots = int(used[st.USED_SLOTS]) + 2 * SLOTS_AHEAD
         recents = int(used[st.USED_RECENTS]) + 64 * st.RECENT_ENTRIES
         self.state = self.state._replace(
-            slots=_longer(self.state.slots, max(slots, 3 * int(used[st.USED_SLOTS]) // 2)),
-            recents=_longer(self.state.recents, max(recents, 2 * int(used[st.USED_RECENTS]))),
+            slots=_longer(
+                self.state.slots,
+                max(slots, 3 * int(used[st.USED_SLOTS]) // 2),
+                int(used[st.USED_SLOTS]),
+            ),
+            recents=_longer(
+                self.state.recents,
+                max(recents, 2 * int(used[st.USED_RECENTS])),
+                int(used[st.USED_RECENTS]),
+            ),
         )
 
 
-def _longer(array: NDArray[np.void], length: int) -> NDArray[np.void]:
-    """A zero-extended copy; untouched tail memory costs nothing."""
+def _longer(array: NDArray[np.void], length: int, used: int) -> NDArray[np.void]:
+    """A copy of the used part with zeros behind it: memory that nobody touches costs nothing."""
     if length <= len(array):
         return array
     longer = np.zeros(length, array.dtype)
-    longer[: len(array)] = array
+    longer[:used] = array[:used]
     return longer
