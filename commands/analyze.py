@@ -6,13 +6,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from cyclopts import Parameter
-
 from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.units import parse_duration, parse_rate
 from .analyze_live import Hook, LiveArguments, analyze_live
 from .inputs import STANDARD_OUTPUT, check_inputs, input_name
 from .output import whole_file, write_results
+from .parameter import Parameter
 from .progress import ProgressAs, shown
 
 if TYPE_CHECKING:

@@ -11,8 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import Parameter
-
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration
 from .live_capture import (
@@ -23,6 +21,7 @@ from .live_capture import (
     say_owners_unknown,
     say_what,
 )
+from .parameter import Parameter
 
 if TYPE_CHECKING:
     from ..probes.attach import Hook

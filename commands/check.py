@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration
 from .analyze import exit_code
 from .inputs import STANDARD_OUTPUT, check_inputs, input_name
 from .output import write_results
+from .parameter import Parameter
 from .progress import ProgressAs, shown
 from .result_output import ColorWhen, Format, chosen_format, write_table
 

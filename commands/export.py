@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
-
 from ..analyzer.errors import UnreadableInput, UsageError
 from .inputs import check_inputs, input_name
 from .output import whole_file
+from .parameter import Parameter
 from .progress import ProgressAs, Report, shown
 
 if TYPE_CHECKING:

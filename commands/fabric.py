@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
 from ..analyzer.errors import UsageError
 from .inputs import STANDARD_OUTPUT
 from .output import whole_file, write_results
+from .parameter import Parameter
 
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".graphml": "graphml"}
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from ..analyzer.errors import UsageError
 from .inputs import check_inputs, input_name
+from .parameter import Parameter
 from .progress import ProgressAs, shown
 from .result_output import ColorWhen, Format, chosen_format, write_result
 from .steps import steps_shown

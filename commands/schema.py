@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from .parameter import Parameter
 
 
 def schema(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import Parameter
-
 from ..analyzer.errors import UsageError
+from .parameter import Parameter
 from .progress import ProgressAs
 from .result_output import ColorWhen, Format, chosen_format, write_result
 from .steps import steps_shown

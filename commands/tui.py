@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from ..analyzer.errors import UnreadableInput, UsageError
 from .inputs import STANDARD_INPUT, check_inputs
+from .parameter import Parameter
 
 
 def tui(

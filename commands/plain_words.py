@@ -1,0 +1,114 @@
+"""Command lines of plain words, parsed without cyclopts: loading it takes longer than a capture.
+
+Only what has one obvious meaning is understood here, `rocescope analyze a.pcap -f json`.
+Everything else, and every mistake, is left to cyclopts, which explains it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from inspect import CO_VARARGS
+from pathlib import Path
+from types import SimpleNamespace, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+QUICK = ("analyze", "check", "export", "live", "recover-seed", "replay", "sweep", "tui")
+"""Commands of files or interfaces and options, nothing else."""
+
+
+class NotPlain(Exception):
+    """These words need cyclopts."""
+
+
+class Option(NamedTuple):
+    """An option of a command: the argument it sets and what its value may be."""
+
+    argument: str
+    kind: Any
+
+
+def plain_call(words: Sequence[str]) -> Callable[[], Any] | None:
+    """The call that a command line means; None when it is for cyclopts."""
+    if not words or words[0] not in QUICK:
+        return None
+    name = words[0].replace("-", "_")
+    command = getattr(import_module(f".{name}", __package__), name)
+    try:
+        positional, options = arguments_of(command, words[1:])
+    except NotPlain:
+        return None
+    return lambda: command(*positional, **options)
+
+
+def arguments_of(
+    command: Callable[..., Any], words: Sequence[str]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments of a command. Raises NotPlain."""
+    hints = {name: _plain(hint) for name, hint in get_type_hints(command, None, None, True).items()}
+    code = command.__code__
+    if code.co_argcount or not code.co_flags & CO_VARARGS:
+        raise NotPlain
+    names = code.co_varnames[: code.co_kwonlyargcount + 1]
+    table = dict(_options(hints, names[:-1]))
+    kind, declared = hints[names[-1]]
+    positional: list[Any] = []
+    options: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-"):
+            positional.append(_value(kind, word))
+            continue
+        name, equals, value = word.partition("=")
+        option = table.get(name)
+        if option is None or option.argument in options:
+            raise NotPlain
+        if option.kind is bool:
+            if equals:
+                raise NotPlain
+            options[option.argument] = True
+        else:
+            options[option.argument] = _value(option.kind, value if equals else next(rest, ""))
+    required = set(names[:-1]) - set(command.__kwdefaults__ or ())
+    if required - set(options) or (getattr(declared, "required", False) and not positional):
+        raise NotPlain
+    return positional, options
+
+
+def _plain(hint: Any) -> tuple[Any, Any]:
+    """The type of an argument that is given, and the options of its Parameter."""
+    declared: Any = SimpleNamespace()
+    if get_origin(hint) is Annotated:
+        hint, declared = get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        given = [kind for kind in get_args(hint) if kind is not type(None)]
+        hint = given[0] if len(given) == 1 else None
+    return hint, declared
+
+
+def _options(
+    hints: dict[str, tuple[Any, Any]], arguments: Sequence[str]
+) -> Iterator[tuple[str, Option]]:
+    for argument in arguments:
+        kind, declared = hints[argument]
+        names = _words(declared, "name") or ("--" + argument.replace("_", "-"),)
+        for name in (*names, *_words(declared, "alias")):
+            yield name, Option(argument, kind)
+
+
+def _words(declared: Any, field: str) -> tuple[str, ...]:
+    """A field of a Parameter, which cyclopts makes a tuple of."""
+    value = getattr(declared, field, None) or ()
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _value(kind: Any, word: str) -> Any:
+    if not word or word.startswith("-"):
+        raise NotPlain
+    if kind is str or kind is Path:
+        return kind(word)
+    if kind is int and word.isascii() and word.isdigit() and str(int(word)) == word:
+        return int(word)
+    if get_origin(kind) is Literal and word in get_args(kind):
+        return word
+    raise NotPlain
