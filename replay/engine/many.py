@@ -1,0 +1,36 @@
+"""Many runs at once: seeds and strategies over all cores. Results do not depend on how many."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from threading import Event
+from typing import TypeVar
+
+Case = TypeVar("Case")
+Result = TypeVar("Result")
+
+
+def run_many(
+    cases: Sequence[Case],
+    run: Callable[[Case, Event], Result],
+    threads: int | None = None,
+) -> Iterator[tuple[int, Result]]:
+    """(number of the case, its result) as they finish. Kernels release the GIL, so threads do.
+
+    When the caller stops listening (an interrupt), runs under way are told to stop by the event.
+    """
+    stop = Event()
+    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+        waiting = {pool.submit(run, case, stop): i for i, case in enumerate(cases)}
+        try:
+            while waiting:
+                # Wakes up now and then: an interrupt must not wait for a long run.
+                done, _ = wait(waiting, 0.2, FIRST_COMPLETED)
+                for future in done:
+                    yield waiting.pop(future), future.result()
+        finally:
+            stop.set()
+            for future in waiting:
+                future.cancel()
