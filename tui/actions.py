@@ -57,7 +57,7 @@ ACTIONS: tuple[Action, ...] = (
         "enter",
         "deeper",
         "Go deeper into what the cursor is on",
-        ("qps", "paths", "reorder", "recovery", "events", "replay"),
+        ("qps", "paths", "reorder", "recovery", "events", "replay", "fabric"),
         True,
     ),
     Action("back", "escape", "back", "Go back to where you came from"),
@@ -70,7 +70,7 @@ ACTIONS: tuple[Action, ...] = (
         "path_key",
         "p",
         "path key",
-        "Tell paths apart by source port or by tap",
+        "Tell paths apart by source port, tap, segment list or predicted link",
         ("qps", "paths"),
         True,
     ),
@@ -89,6 +89,14 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "odd_only", "l", "odd only", "Show only packets that are not in order", ("packets",), True
+    ),
+    Action(
+        "wireshark",
+        "w",
+        "wireshark",
+        "Open the packet in Wireshark, or copy a tshark command",
+        ("packets",),
+        True,
     ),
     Action("run", "r", "run", "Run every strategy on the fabric", ("replay",), True),
     Action("draw_seeds", "d", "draw seeds", "Measure many hash seeds", ("replay",), True),

@@ -32,6 +32,8 @@ from .snapshot import PathColumns, Snapshot, SourceState
 from .theme import THEME
 
 if TYPE_CHECKING:
+    from .packets import Late
+    from .placed import Placed
     from .replays import Replays
 
 QUIET_S, LONGEST_WAIT_S = 0.15, 0.6
@@ -66,6 +68,8 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         self.path_key = "entropy"
         self.everything = False
         self.wanted_frame: int | None = None
+        self.wanted_late: tuple[Late, str] | None = None
+        """Which late packets the packets screen shows, and what they are called."""
         self.strategy: str | None = None
         """The replayed strategy whose links are shown."""
         self.picked: set[str] = set()
@@ -183,6 +187,8 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
 
     def paths(self) -> PathColumns:
         """The paths by the chosen key."""
+        if self.path_key == "fabric" and (placed := self.placed()) is not None:
+            return placed.path_columns(self.snapshot)
         return self.snapshot.paths.get(self.path_key) or self.snapshot.paths["entropy"]
 
     def shown_flows(self) -> NDArray[np.int64]:
@@ -279,13 +285,20 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
             self._replays = Replays(self.session.paths)
         return self._replays
 
+    def placed(self) -> Placed | None:
+        """Where the strategy under the cursor of the replay screen put the flows."""
+        if self._replays is None:
+            return None
+        found = self._replays.placed
+        return found.get(self.strategy or "") or next(iter(found.values()), None)
+
     def next_path_key(self) -> None:
         """The next way to tell paths apart."""
-        keys = list(self.snapshot.paths)
+        keys = list(self.snapshot.paths) + (["fabric"] if self.placed() is not None else [])
         now = keys.index(self.path_key) if self.path_key in keys else 0
         self.path_key = keys[(now + 1) % len(keys)]
         if len(keys) == 1:
-            self.notify("Only source ports tell paths apart in one capture of one tap")
+            self.notify("Source ports alone tell paths apart here; a replay (7) predicts links")
         self._redraw()
 
     def toggle_everything(self) -> None:

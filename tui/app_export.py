@@ -64,11 +64,12 @@ class ExportActions(SessionApp):
 
     def action_copy_filter(self) -> None:
         if self.session.selected is not None:
-            self._copy(self.session.wireshark_filter(self.session.selected))
+            self.copy(self.session.wireshark_filter(self.session.selected))
 
     def action_copy_command(self) -> None:
-        self._copy(self.session.command_line(self.session.selected))
+        self.copy(self.session.command_line(self.session.selected))
 
-    def _copy(self, text: str) -> None:
+    def copy(self, text: str) -> None:
+        """Put text on the clipboard and say so."""
         self.copy_to_clipboard(text)
         self.notify(text, title="copied", markup=False)

@@ -90,15 +90,15 @@ def path_columns(by: str, records: UsageRecords, flows: int) -> PathColumns:
     paths, flow, level = paths[own], flow[own], records.level[own]
     group = flow * _LEVELS + level
     if by == "tap":
-        widths, weights = _widths(group, _weights(paths), flows * _LEVELS)
+        wide, weights = widths(group, _weights(paths), flows * _LEVELS)
         # Widths are compared roughly, so that noise does not decide between levels.
-        score = np.round(widths, 1).reshape(flows, _LEVELS) * 1e18
+        score = np.round(wide, 1).reshape(flows, _LEVELS) * 1e18
         best = np.argmax(score + weights.reshape(flows, _LEVELS), axis=1)
         chosen = level == best[flow]
         paths, flow = paths[chosen], flow[chosen]
     order = np.lexsort((paths["key"], flow))
     paths, flow = paths[order], flow[order]
-    width, _ = _widths(flow, _weights(paths), flows)
+    width, _ = widths(flow, _weights(paths), flows)
     return PathColumns(
         by=by,
         starts=np.searchsorted(flow, np.arange(flows + 1)),
@@ -116,7 +116,7 @@ def _weights(paths: NDArray[Any]) -> NDArray[np.float64]:
     return weights
 
 
-def _widths(
+def widths(
     group: NDArray[np.int64], weights: NDArray[np.float64], groups: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """exp(entropy of the weights) and sum of the weights per group; 0 for empty ones."""

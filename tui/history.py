@@ -13,6 +13,7 @@ from dataclasses import fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .columns import widths
 from .snapshot import UNKNOWN, FlowColumns, PathColumns, Snapshot, Timeline
 
 BUDGET_BYTES = 192 << 20
@@ -140,7 +141,7 @@ def _paths_grown(later: PathColumns, earlier: PathColumns | None, flows: int) ->
         later,
         starts=np.searchsorted(flow, np.arange(flows + 1)),
         key=later.key[used],
-        width=_width(flow, kept["wire_bytes"], flows),
+        width=widths(flow, kept["wire_bytes"].astype(np.float64), flows)[0],
         **kept,
     )
 
@@ -149,16 +150,6 @@ def _codes(paths: PathColumns) -> NDArray[np.int64]:
     """One ascending number per flow and key."""
     flow = np.repeat(np.arange(len(paths.starts) - 1), paths.seen())
     return flow * _KEYS + paths.key.astype(np.int64)
-
-
-def _width(flow: NDArray[np.int64], loads: NDArray[np.int64], flows: int) -> NDArray[np.float64]:
-    total = np.bincount(flow, loads, flows).astype(np.float64)
-    share = loads / np.maximum(total[flow], 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        part = np.where(share > 0, -share * np.log(share), 0.0)
-    width: NDArray[np.float64] = np.exp(np.bincount(flow, part, flows))
-    width[total == 0] = 0.0
-    return width
 
 
 def _cut(line: Timeline, start_ns: int, end_ns: int) -> Timeline:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,31 @@ _PSN = 0xFFFFFF
 _HALF = 1 << 23
 _NORMAL = np.array([verdicts.NOT_SEQUENCED, verdicts.IN_ORDER, verdicts.TAP_COPY], np.uint8)
 _NEW = (verdicts.IN_ORDER, verdicts.AHEAD, verdicts.RESTARTED)
+_FIRST_COPIES = (verdicts.IN_ORDER, verdicts.AHEAD, verdicts.REORDERED)
+_JUMPS = 4096
+JUDGED = np.dtype([("due", "i8"), ("extent", "i8"), ("late_ns", "i8")])
+"""What the order of PSNs says of a packet; -1 where it says nothing."""
+
+
+class Late(NamedTuple):
+    """Late packets of one bucket of a histogram: `low` to `high`, both inclusive."""
+
+    measure: str
+    """`extent` or `late_ns`."""
+    low: int
+    high: int
+
+    def holds(self, judged: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Which packets are in it."""
+        values = judged[self.measure]
+        inside: NDArray[np.bool_] = (values >= self.low) & (values <= self.high) & (values >= 0)
+        return inside
+
+
+class _Chunk(NamedTuple):
+    table: PacketTable
+    verdict: NDArray[np.uint8]
+    judged: NDArray[np.void]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +66,14 @@ class Packets:
     verdict: NDArray[np.uint8]
     expected: NDArray[np.int64]
     """The PSN that was due; -1 where there is none."""
+    extent: NDArray[np.int64]
+    """Reordering extent of late packets (RFC 4737), else -1."""
     notes: list[str]
     taps: Taps
     files: dict[int, str]
     """By tap: the capture its frames can be read from."""
+    captures: dict[int, str] = field(default_factory=dict)
+    """By tap: its capture, also a compressed one."""
     stored: dict[tuple[int, int], bytes] = field(default_factory=dict)
     """Frames of compressed captures, by tap and frame number."""
     more: bool = False
@@ -62,6 +92,10 @@ class Packets:
             return os.pread(
                 file.fileno(), int(self.table.captured_bytes[row]), int(self.table.file_offset[row])
             )
+
+    def capture(self, tap: int) -> str | None:
+        """The capture file that a tap's packets came from."""
+        return self.captures.get(tap)
 
     def link_type(self, row: int) -> int:
         """LINKTYPE_ of a packet's frame."""
@@ -87,11 +121,12 @@ class PacketScan:
         *,
         around: int | None = None,
         odd_only: bool = False,
+        late: Late | None = None,
         window: tuple[int, int] | None = None,
         limit: int = LIMIT,
     ) -> None:
         self._paths, self._key = paths, key
-        self._around, self._odd_only = around, odd_only
+        self._around, self._odd_only, self._late = around, odd_only, late
         self._window, self._limit = window, limit
         self._stopped = threading.Event()
         self._stored: dict[tuple[int, int], bytes] = {}
@@ -107,13 +142,12 @@ class PacketScan:
         endpoints, taps = Endpoints(), Taps()
         src, dst = endpoints.add(self._key.src), endpoints.add(self._key.dst)
         tracker = FlowTracker()
-        chunks: list[tuple[PacketTable, NDArray[np.uint8], NDArray[np.int64]]] = []
+        chunks: list[_Chunk] = []
         kept, reached, more = 0, self._around is None, False
-        expected = _Expected()
+        order = _Order()
         with ExitStack() as stack:
             captures = [stack.enter_context(open_capture(p, taps)) for p in self._paths]
             sources = [self._tables(c, Decoder(endpoints, taps), src, dst) for c in captures]
-            files = {}
             for table in merge_tables(sources):
                 if self._stopped.is_set():
                     break
@@ -124,14 +158,16 @@ class PacketScan:
                 if not len(mine):
                     continue
                 rows, verdict = table.take(mine), verdict[mine]
-                due = expected.of(rows.psn, verdict)
+                judged = order.of(rows.psn, rows.time_ns, verdict)
                 keep = ~np.isin(verdict, _NORMAL) if self._odd_only else np.ones(len(rows), bool)
+                if self._late is not None:
+                    keep &= self._late.holds(judged)
                 if self._window is not None:
                     keep &= (rows.time_ns >= self._window[0]) & (rows.time_ns <= self._window[1])
                 self._forget(rows, keep)
                 if not keep.any():
                     continue
-                chunks.append((rows.take(keep), verdict[keep], due[keep]))
+                chunks.append(_Chunk(rows.take(keep), verdict[keep], judged[keep]))
                 kept += int(keep.sum())
                 reached = reached or bool((rows.frame_number >= (self._around or 0)).any())
                 if reached and kept >= self._limit:
@@ -142,26 +178,31 @@ class PacketScan:
                     kept -= len(chunks[0][0])
                     del chunks[0]
                     more = True
-            for capture in captures:
-                for tap in range(len(taps)):
-                    if capture.compression is None and taps[tap].name.startswith(capture.name):
-                        files[tap] = capture.path
-        table, verdict, due = _joined(chunks)
+            origin = {
+                tap: capture
+                for capture in captures
+                for tap in range(len(taps))
+                if taps[tap].name.startswith(capture.name)
+            }
+            files = {tap: c.path for tap, c in origin.items() if c.compression is None}
+        table, verdict, judged = _joined(chunks)
         if len(table) > self._limit:
             more = True
             span = self._span(table.frame_number)
             outside = np.ones(len(table), np.bool_)
             outside[span] = False
             self._forget(table, ~outside)
-            table, verdict, due = table.slice(span.start, span.stop), verdict[span], due[span]
+            table, verdict, judged = table.slice(span.start, span.stop), verdict[span], judged[span]
         return Packets(
             key=self._key,
             table=table,
             verdict=verdict,
-            expected=due,
-            notes=_notes(table, verdict, due, taps),
+            expected=judged["due"],
+            extent=judged["extent"],
+            notes=_notes(table, verdict, judged, taps),
             taps=taps,
             files=files,
+            captures={tap: capture.path for tap, capture in origin.items()},
             stored=self._stored,
             more=more,
         )
@@ -197,59 +238,70 @@ class PacketScan:
             self._stored.pop((tap, number), None)
 
 
-class _Expected:
-    """The PSN that is due before each packet: one more than the highest so far."""
+class _Order:
+    """Per packet: the PSN that was due, and how late a late one is.
+
+    Extent and late time refer to the first arrival with a higher PSN, the packet that
+    jumped over this one (RFC 4737, 4.2 and 4.3); first copies are counted.
+    """
 
     def __init__(self) -> None:
         self._next = -1
+        self._arrivals = 0
+        self._jumps: deque[tuple[int, int, int, int]] = deque(maxlen=_JUMPS)
+        """First PSN jumped over, how many, when as an arrival and as a time."""
 
-    def of(self, psn: NDArray[np.uint32], verdict: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Per packet; -1 where the packet has no place in the order."""
-        due = np.full(len(psn), -1, np.int64)
-        for i, (number, kind) in enumerate(zip(psn.tolist(), verdict.tolist(), strict=True)):
+    def of(
+        self, psn: NDArray[np.uint32], time_ns: NDArray[np.int64], verdict: NDArray[np.uint8]
+    ) -> NDArray[np.void]:
+        """JUDGED[n]."""
+        judged = np.full(len(psn), -1, JUDGED)
+        due, extent, late = judged["due"], judged["extent"], judged["late_ns"]
+        rows = zip(psn.tolist(), time_ns.tolist(), verdict.tolist(), strict=True)
+        for i, (number, time, kind) in enumerate(rows):
             if kind in (verdicts.NOT_SEQUENCED, verdicts.TAP_COPY):
                 continue
             due[i] = number if kind == verdicts.IN_ORDER or self._next < 0 else self._next
+            if kind == verdicts.AHEAD and self._next >= 0:
+                jumped = (number - self._next) & _PSN
+                self._jumps.append((self._next, jumped, self._arrivals, time))
+            elif kind == verdicts.REORDERED:
+                for first, length, arrival, since in reversed(self._jumps):
+                    if (number - first) & _PSN < length:
+                        extent[i], late[i] = self._arrivals - arrival, time - since
+                        break
             if kind in _NEW:
                 self._next = (number + 1) & _PSN
-        return due
+            self._arrivals += kind in _FIRST_COPIES
+        return judged
 
 
-def _joined(
-    chunks: list[tuple[PacketTable, NDArray[np.uint8], NDArray[np.int64]]],
-) -> tuple[PacketTable, NDArray[np.uint8], NDArray[np.int64]]:
+def _joined(chunks: list[_Chunk]) -> _Chunk:
     if not chunks:
-        return PacketTable.zeros(0), np.zeros(0, np.uint8), np.zeros(0, np.int64)
-    tables, verdict, due = zip(*chunks, strict=True)
-    return PacketTable.concatenate(list(tables)), np.concatenate(verdict), np.concatenate(due)
+        return _Chunk(PacketTable.zeros(0), np.zeros(0, np.uint8), np.zeros(0, JUDGED))
+    tables, verdict, judged = zip(*chunks, strict=True)
+    return _Chunk(
+        PacketTable.concatenate(list(tables)), np.concatenate(verdict), np.concatenate(judged)
+    )
 
 
 def _notes(
-    table: PacketTable, verdict: NDArray[np.uint8], due: NDArray[np.int64], taps: Taps
+    table: PacketTable, verdict: NDArray[np.uint8], judged: NDArray[np.void], taps: Taps
 ) -> list[str]:
     """What is odd about each packet, in words."""
     notes = []
-    jumps: list[tuple[int, int, int]] = []  # first and last PSN jumped over, when
     columns: Any = zip(
-        table.psn.tolist(),
-        verdict.tolist(),
-        due.tolist(),
-        table.time_ns.tolist(),
-        table.tap.tolist(),
-        strict=True,
+        table.psn.tolist(), verdict.tolist(), judged.tolist(), table.tap.tolist(), strict=True
     )
-    for psn, kind, wanted, time, tap in columns:
+    for psn, kind, (wanted, extent, late_ns), tap in columns:
         note = ""
         distance = (psn - wanted + _HALF & _PSN) - _HALF
         if kind == verdicts.AHEAD:
             note = f"gap: {distance} missing" if wanted >= 0 else "gap"
-            jumps = [*jumps[-63:], (wanted, distance, time)]
         elif kind == verdicts.REORDERED:
             note = f"late by {-distance}"
-            for first, length, since in reversed(jumps):
-                if (psn - first) & _PSN < length:
-                    note += f", {human.duration(time - since)}"
-                    break
+            if extent >= 0:
+                note += f", extent {extent}, {human.duration(late_ns)}"
         elif kind == verdicts.RECOVERED:
             note = "sent again, the first was lost"
         elif kind == verdicts.RETRANSMITTED:

@@ -20,6 +20,7 @@ from ..replay.seeding import SeedRange
 from ..replay.strategies import STRATEGIES, parse_strategy
 from ..replay.sweeping import sweep_result
 from ..replay.traffic import Traffic
+from .placed import Noted, Placed
 
 HASHES = ("linux", "crc32", "toeplitz")
 """Hashes swept at first."""
@@ -54,6 +55,8 @@ class Replays:
 
     def __init__(self, paths: Sequence[str], filter: str | None = None) -> None:
         self.view = ReplayView("", "order")
+        self.placed: dict[str, Placed] = {}
+        """Where the strategies that ran put the flows."""
         self._paths, self._filter = paths, filter
         self._fabric: Fabric | None = None
         self._traffic: Traffic | None = None
@@ -71,6 +74,7 @@ class Replays:
         self._fabric = parse_fabric(spec)
         self.stop()
         self._traffic = None
+        self.placed = {}
         self.view = ReplayView(spec, mapping)
 
     def run(self, strategies: Sequence[str] | None = None) -> None:
@@ -131,11 +135,14 @@ class Replays:
                 return
             self._tell(running=name, done=number / len(names))
             try:
-                result = replay(self._traffic, self._fabric, [parse_strategy(name)], self._paths)
+                strategy = Noted(parse_strategy(name))
+                result = replay(self._traffic, self._fabric, [strategy], self._paths)
             except RocescopeError as error:
                 self._tell(failed=self.view.failed | {name: str(error)})
                 continue
             strategies = self.view.strategies | {name: result.strategies[0]}
+            if strategy.outcome is not None:
+                self.placed[name] = Placed(name, strategy.outcome, self._fabric)
             self._tell(strategies=strategies, warnings=tuple(result.warnings))
 
     def _sweep(self, hashes: list[str], seeds: int) -> None:

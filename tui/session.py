@@ -294,6 +294,7 @@ class Session:
                 usage["srv6"] = by_segments
             activity = m.activity.values()[:, : len(flows)].copy()
             bin_ns, line = m.activity.bin_ns, timeline(m.totals)
+            activity_start_ns = m.activity.start_ns
             addresses = tuple(feed.endpoints.texts())
             self._take_events(feed)
             omitted = int(m.tracker.state.used[st.OMITTED_EVENTS])
@@ -325,6 +326,7 @@ class Session:
             paths=paths,
             activity=activity,
             activity_bin_ns=bin_ns,
+            activity_start_ns=activity_start_ns,
             timeline=line,
             events=tuple(sorted(self._cm_events + self._events, key=attrgetter("time_ns"))),
             events_omitted=omitted,

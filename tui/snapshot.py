@@ -164,6 +164,7 @@ class Snapshot:
     activity: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     """Wire bytes, int64[bins, flows]."""
     activity_bin_ns: int = 1
+    activity_start_ns: int = 0
     timeline: Timeline = field(default_factory=Timeline)
     events: tuple[Event, ...] = ()
     events_omitted: int = 0

@@ -4,32 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from textual import on
 from textual.app import ComposeResult
+from textual.containers import Horizontal
 
 from ...replay.results import LinkLoad, StrategyResult
 from .. import human
 from ..matrix import heat
+from ..messages import FlowSelected
+from ..placed import OnLink
 from ..snapshot import Snapshot
 from ..widgets.grid import Cell, Grid, GridColumn
-from .base import RoceScreen, own_bindings
+from .base import RoceScreen, flow_name, own_bindings
 
-_FLOWS = (
+_WORST = (
     GridColumn("link", "LINK", 18),
     GridColumn("over", "x FAIR", 6, True),
     GridColumn("flows", "FLOWS", 5, True),
-    GridColumn("who", "LARGEST FLOWS ON IT", 30, grows=True),
+    GridColumn("bytes", "BYTES", 8, True, 1),
+    GridColumn("layer", "LAYER", 16, priority=2, grows=True),
+)
+_ON_IT = (
+    GridColumn("flow", "FLOW", 34, grows=True),
+    GridColumn("entropy", "SPORT", 6, True, 1),
+    GridColumn("bytes", "BYTES", 8, True),
+    GridColumn("share", "SHARE", 7, True),
+    GridColumn("packets", "PACKETS", 8, True, 2),
 )
 
 
 class FabricScreen(RoceScreen):
-    """Link map of the strategy the cursor of screen 7 is on."""
+    """Link map of the strategy under the cursor of screen 7; its links, and who uses one."""
 
     name_ = "fabric"
     BINDINGS = own_bindings("fabric")
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._links: list[LinkLoad] = []
+        self._on_it: list[OnLink] = []
+
     def body(self) -> ComposeResult:
         yield Grid((), id="links")
-        yield Grid(_FLOWS, id="collisions")
+        with Horizontal(id="below-map"):
+            yield Grid(_WORST, id="collisions")
+            yield Grid(_ON_IT, id="on-link")
 
     def draw(self, snapshot: Snapshot) -> str:
         app = self.roce
@@ -42,14 +61,16 @@ class FabricScreen(RoceScreen):
             grid.set_columns((GridColumn("none", "", 20, grows=True),))
             grid.empty = "run strategies on screen 7 first"
             grid.show(0, lambda row: ())
+            self._links = []
             below.show(0, lambda row: ())
+            self._show_flows()
             return "No strategy has run yet: r on screen 7."
         result = view.strategies[chosen]
         against = next((n for n in app.picked if n in view.strategies and n != chosen), None)
         base = view.strategies[against] if against else None
         rows = link_rows(result, base)
         columns = max((len(cells) for _, cells in rows), default=1)
-        title = f"{chosen} minus {against}" if against else chosen
+        title = f"{chosen} minus {against}" if against else f"{chosen}: share / fair share"
         grid.set_columns(
             (
                 GridColumn("from", "FROM", 14),
@@ -57,9 +78,13 @@ class FabricScreen(RoceScreen):
             )
         )
         grid.show(len(rows), lambda row: (rows[row][0], rows[row][1]))
+        # Hashing has no say in the links of hosts; those come last.
+        self._links = sorted(
+            result.links, key=lambda one: ("host" in one.layer, -(one.over_mean or 0.0))
+        )
+        below.show(len(self._links), lambda row: link_cells(self._links[row]))
+        self._show_flows()
         worst = result.worst
-        below.empty = "no link carries more than its share"
-        below.show(len(worst), lambda row: collision_cells(result, row))
         if not worst:
             return f"{chosen}: no link carries more than its fair share."
         top = worst[0]
@@ -67,6 +92,40 @@ class FabricScreen(RoceScreen):
             f"{chosen}: {top.link} carries {top.over_mean:.2f} times its fair share;"
             f" {human.counted(top.flows, 'flow meets', 'flows meet')} there."
         )
+
+    def _show_flows(self) -> None:
+        """Who uses the link under the cursor."""
+        at, grid = self.query_one("#collisions", Grid).cursor, self.query_one("#on-link", Grid)
+        placed = self.roce.placed()
+        link = self._links[at] if at < len(self._links) else None
+        self._on_it = placed.on_link(link.name) if placed is not None and link is not None else []
+        name = f"FLOWS ON {link.name}" if link is not None else "FLOW"
+        grid.set_columns((_ON_IT[0]._replace(title=name), *_ON_IT[1:]))
+        grid.empty = "nobody uses it"
+        total = link.wire_bytes if link is not None else 0
+        grid.show(len(self._on_it), lambda row: flow_cells(self._on_it[row], total))
+
+    @on(Grid.Moved, "#collisions")
+    def _moved(self) -> None:
+        self._show_flows()
+
+    @on(Grid.Moved, "#on-link")
+    def _chosen_flow(self, event: Grid.Moved) -> None:
+        if event.row < len(self._on_it):
+            self.post_message(FlowSelected(self._on_it[event.row].key))
+
+    def on_grid_chosen(self) -> None:
+        self.action_deeper()
+
+    def action_deeper(self) -> None:
+        """From the links to the flows of one, from there to the packets."""
+        grid = self.query_one("#on-link", Grid)
+        if not grid.has_focus:
+            grid.focus()
+        elif grid.cursor < len(self._on_it):
+            self.roce.session.selected = self._on_it[grid.cursor].key
+            self.roce.chosen = True
+            self.roce.go_deeper("packets")
 
 
 def link_rows(
@@ -115,11 +174,24 @@ def _signed(difference: float) -> tuple[str, str]:
     return f"{difference:+4.1f}"[:4], style
 
 
-def collision_cells(result: StrategyResult, row: int) -> Sequence[Cell]:
-    """One crowded link."""
-    worst = result.worst[row]
-    largest = ", ".join(
-        f"{f.src}>{f.dst} {human.queue_pair(f.dest_qp)} {human.size(f.wire_bytes)}"
-        for f in worst.largest[:4]
+def link_cells(link: LinkLoad) -> Sequence[Cell]:
+    """One link."""
+    over = link.over_mean or 0.0
+    return (
+        link.name,
+        (f"{over:.2f}", "bad" if over >= 1.25 else "" if over > 0 else "dim"),
+        str(link.flows),
+        human.size(link.wire_bytes),
+        link.layer,
     )
-    return worst.link, (f"{worst.over_mean:.2f}", "bad"), str(worst.flows), largest
+
+
+def flow_cells(one: OnLink, total: int) -> Sequence[Cell]:
+    """One flow of a link that carries so many bytes."""
+    return (
+        flow_name(one.key),
+        str(one.entropy & 0xFFFF),
+        human.size(one.wire_bytes),
+        human.percent(one.wire_bytes / total if total else None),
+        human.count(one.packets),
+    )

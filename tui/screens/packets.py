@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import subprocess
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,7 +21,7 @@ from ...analyzer.errors import RocescopeError
 from ...analyzer.opcodes import opcode_name
 from .. import human
 from ..dissect import Line, dissect
-from ..packets import Packets, PacketScan
+from ..packets import Late, Packets, PacketScan
 from ..snapshot import FlowKey, Snapshot
 from ..widgets.grid import Cell, Grid, GridColumn
 from .base import RoceScreen, own_bindings
@@ -68,7 +72,8 @@ class PacketsScreen(RoceScreen):
     def __init__(self) -> None:
         super().__init__()
         self.packets: Packets | None = None
-        self._wanted: tuple[FlowKey | None, bool, tuple[int, int] | None, str] | None = None
+        self._wanted: tuple[FlowKey | None, object, object, object, str] | None = None
+        self._late: tuple[Late, str] | None = None
         self._scan: PacketScan | None = None
         self._error = ""
         self._odd_only = False
@@ -80,6 +85,7 @@ class PacketsScreen(RoceScreen):
         grid = Grid(COLUMNS, id="packets")
         grid.empty = "reading"
         yield grid
+        yield Static(id="why")
         with Horizontal(id="panes"):
             yield Grid(_FIELDS, id="fields")
             with VerticalScroll(id="bytes"):
@@ -90,7 +96,11 @@ class PacketsScreen(RoceScreen):
         app = self.roce
         key = app.session.selected
         window = app.packet_window()
-        wanted = (key, self._odd_only, window, app.session.packet_filter)
+        if app.wanted_late is not None:
+            self._late, app.wanted_late = app.wanted_late, None
+        elif self._wanted is not None and key != self._wanted[0]:
+            self._late = None
+        wanted = (key, self._odd_only, self._late, window, app.session.packet_filter)
         moved = app.wanted_frame is not None
         if key is not None and (wanted != self._wanted or moved) and app.session.paths:
             self._wanted = wanted
@@ -117,6 +127,7 @@ class PacketsScreen(RoceScreen):
         )
         odd = int(packets.is_odd().sum())
         which = "odd packets only: " if self._odd_only else ""
+        which = f"{self._late[1]} (l shows all): " if self._late else which
         more = f" (the {len(packets):,} shown; the flow has more)" if packets.more else ""
         return f"{self.flow_title()}: {which}{odd:,} of {len(packets):,} packets are odd{more}."
 
@@ -129,6 +140,7 @@ class PacketsScreen(RoceScreen):
             key,
             around=frame,
             odd_only=self._odd_only,
+            late=self._late[0] if self._late else None,
             window=self.roce.packet_window(),
         )
         self._around, self.roce.wanted_frame = frame, None
@@ -166,6 +178,7 @@ class PacketsScreen(RoceScreen):
         packets = self.packets
         if packets is None or row >= len(packets):
             return
+        self._explain(packets, row)
         try:
             frame = packets.frame(row)
         except OSError as error:
@@ -179,6 +192,45 @@ class PacketsScreen(RoceScreen):
             packets.link_type(row),
             int(packets.table.time_ns[row]),
             int(packets.table.frame_number[row]),
+        )
+
+    def _explain(self, packets: Packets, row: int) -> None:
+        """Why it took the path it took, as far as a replay knows the switches."""
+        table = packets.table
+        port, label = int(table.udp_sport[row]), int(table.flow_label[row])
+        placed = self.roce.placed()
+        text = Text(f" source port {port}", "bold", no_wrap=True, overflow="ellipsis")
+        if label:
+            text.append(f", flow label 0x{label:05x}")
+        if placed is None:
+            text.append("  why its path: a replay (7) predicts it", "dim")
+        else:
+            lines = placed.why(packets.key, (label << 16) | port)
+            text.append(f"  by {placed.text}", "dim")
+            for line in lines[:3]:
+                text.append(f"\n   {line}")
+        self.query_one("#why", Static).update(text)
+
+    def action_wireshark(self) -> None:
+        """Open Wireshark at this packet, or copy the tshark command that shows it."""
+        row, packets = self._row(), self.packets
+        if row is None or packets is None:
+            return
+        tap, number = int(packets.table.tap[row]), int(packets.table.frame_number[row])
+        path = packets.capture(tap)
+        if path is None:
+            self.notify("The capture of this packet is not known", severity="warning")
+            return
+        command = viewer(path, number)
+        if command[0] == "wireshark":
+            self._open_viewer(command)
+        else:
+            self.roce.copy(shlex.join(command))
+
+    @work(thread=True, group="viewer", exit_on_error=False)
+    def _open_viewer(self, command: list[str]) -> None:
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
     @work(thread=True, exclusive=True, group="dissect", exit_on_error=False)
@@ -229,7 +281,10 @@ class PacketsScreen(RoceScreen):
         self._next_odd(-1)
 
     def action_odd_only(self) -> None:
-        self._odd_only = not self._odd_only
+        if self._late is not None:
+            self._late = None
+        else:
+            self._odd_only = not self._odd_only
         self.redraw()
 
     def action_mark(self) -> None:
@@ -285,6 +340,14 @@ def packet_cells(packets: Packets, row: int, start_ns: int) -> Sequence[Cell]:
         packets.taps[int(table.tap[row])].name,
         (note, style),
     )
+
+
+def viewer(path: str, frame_number: int) -> list[str]:
+    """The command that shows one packet: Wireshark on a desktop that has it, else tshark."""
+    desktop = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if desktop and shutil.which("wireshark"):
+        return ["wireshark", "-r", path, "-g", str(frame_number)]
+    return ["tshark", "-r", path, "-Y", f"frame.number == {frame_number}", "-V"]
 
 
 def hex_dump(frame: bytes, begin: int, end: int, per_line: int) -> Text:

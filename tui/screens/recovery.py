@@ -9,9 +9,9 @@ from textual.widgets import Static
 
 from ...analyzer.results import Flow, Quantiles
 from .. import human, sentences
-from ..human import UNICODE
 from ..snapshot import Snapshot
 from ..widgets.bars import Bar, bar_lines
+from ..widgets.flow_lines import Axis, flow_lines, strip_line
 from ..widgets.grid import Grid
 from .base import RoceScreen, own_bindings
 from .events import EVENT_COLUMNS, event_cells
@@ -68,22 +68,23 @@ class RecoveryScreen(RoceScreen):
         return f"{self.flow_title()}: {sentences.recovery(flow)}"
 
     def _times(self, snapshot: Snapshot) -> Text:
-        """One strip per signal over the same time."""
-        line = snapshot.timeline
-        text = Text(no_wrap=True, overflow="ellipsis")
-        windows = len(line["packets"])
-        room = max(10, self.size.width - 34)
-        span = human.duration(line.window_ns * windows)
-        text.append(f" all flows over {span}, one column is about ", "dim")
-        text.append(human.duration(line.window_ns * max(1, windows / room)), "dim")
-        for name, column in _LINES:
-            values = line[column].tolist()
-            text.append(f"\n {name:>10} ", "dim")
-            drawn = UNICODE.sparkline(values, room)
-            text.append(f"{drawn:<{room}}", "cyan" if column == "wire_bytes" else "bold yellow")
+        """One strip per signal over the same time: of all flows, then of this one."""
+        line, axis = snapshot.timeline, Axis.of(snapshot, self.size.width - 1)
+        span, column = axis.length_ns, axis.length_ns / axis.columns
+        about = f"all flows over {human.duration(span)}, a column is {human.duration(column)}"
+        lines = [Text(f" {about}", "dim")]
+        small = self.size.height < 36
+        for name, key in _LINES:
+            values = line[key].tolist()
             total = sum(values)
-            text.append(f" {human.size(total) if column == 'wire_bytes' else human.count(total)}")
-        return text
+            if small and not total:
+                continue
+            spread = axis.spread(values, line.start_ns, line.window_ns)
+            bytes_ = key == "wire_bytes"
+            text = human.size(total) if bytes_ else human.count(total)
+            lines.append(strip_line(name, spread, text, "cyan" if bytes_ else "bold yellow"))
+        lines += flow_lines(snapshot, self.roce.session.selected, self.size.width - 1, True)
+        return Text("\n").join(lines)
 
     def action_deeper(self) -> None:
         self.roce.go_deeper("packets")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -12,8 +13,11 @@ from textual.widgets import Static
 from ...analyzer.results import Flow, HistogramBin, Quantiles, Reordering
 from .. import human, sentences
 from ..human import UNICODE
+from ..packets import Late
 from ..snapshot import Snapshot
 from ..widgets.bars import Bar, bar_lines
+from ..widgets.flow_lines import Axis, flow_lines, strip_line
+from ..widgets.grid import Cell, Grid, GridColumn
 from .base import RoceScreen, own_bindings
 
 VIEWS = ("RFC 4737", "RFC 5236", "recovery")
@@ -28,9 +32,13 @@ class ReorderScreen(RoceScreen):
     def __init__(self) -> None:
         super().__init__()
         self._view = VIEWS[0]
+        self._buckets: dict[str, list[Bar]] = {"extents": [], "lateness": []}
 
     def body(self) -> ComposeResult:
-        with Horizontal(classes="columns"):
+        with Horizontal(classes="columns", id="buckets"):
+            yield Grid((), id="extents")
+            yield Grid((), id="lateness")
+        with Horizontal(classes="columns", id="bars"):
             yield Static(id="left")
             yield Static(id="right")
         yield Static(id="below")
@@ -44,24 +52,15 @@ class ReorderScreen(RoceScreen):
             left.update("")
             right.update("")
             below.update("")
+            self._show_buckets([], [])
             return f"{self.flow_title()}: {sentences.reordering(flow)}"
+        self.query_one("#buckets").display = self._view == "RFC 4737"
+        self.query_one("#bars").display = self._view != "RFC 4737"
         width, height = max(20, self.size.width // 2 - 2), max(4, self.size.height - 15)
         if self._view == "RFC 4737":
-            left.update(
-                bar_lines(
-                    "extent of late packets, packets (log2)",
-                    log2_bars(record.extent_histogram, record.extent_packets, str),
-                    width,
-                    height,
-                )
-            )
-            right.update(
-                bar_lines(
-                    "lateness (log2)",
-                    log2_bars(record.late_time_histogram, record.late_time_ns, human.duration),
-                    width,
-                    height,
-                )
+            self._show_buckets(
+                log2_bars(record.extent_histogram, record.extent_packets, str),
+                log2_bars(record.late_time_histogram, record.late_time_ns, human.duration),
             )
         elif self._view == "RFC 5236":
             left.update(
@@ -94,6 +93,28 @@ class ReorderScreen(RoceScreen):
         below.update(self._below(flow, snapshot))
         return f"{self.flow_title()}: {sentences.reordering(flow)}"
 
+    def _show_buckets(self, extents: list[Bar], lateness: list[Bar]) -> None:
+        """Histograms whose lines can be chosen."""
+        self._buckets = {"extents": extents, "lateness": lateness}
+        for name, title in (
+            ("extents", "EXTENT, PACKETS (log2)"),
+            ("lateness", "LATENESS (log2)"),
+        ):
+            bars, grid = self._buckets[name], self.query_one(f"#{name}", Grid)
+            label = max((len(bar.label) for bar in bars), default=6)
+            note = max((len(bar.note) for bar in bars), default=0)
+            room = max(4, self.size.width // 2 - label - note - 16)
+            grid.empty = "nothing was late"
+            grid.set_columns(
+                (
+                    GridColumn("label", title.split()[0], label, True),
+                    GridColumn("bar", title.partition(" ")[2], room),
+                    GridColumn("share", "SHARE", 7, True),
+                    GridColumn("note", "", note),
+                )
+            )
+            grid.show(len(bars), partial(bucket_cells, bars, room))
+
     def _below(self, flow: Flow, snapshot: Snapshot) -> Text:
         late = [path for path in flow.paths if path.reordered_packets]
         total = sum(path.reordered_packets for path in late)
@@ -105,33 +126,38 @@ class ReorderScreen(RoceScreen):
             text.append(f"{human.percent(share)} (carries {human.percent(path.share)})  ")
         if not late:
             text.append("nobody")
-        values = snapshot.timeline["reordered_packets"].tolist()
-        room = max(10, min(len(values), self.size.width - 24))
-        text.append("\nlate, all flows ", "dim")
-        text.append(UNICODE.sparkline(values, room), "cyan")
-        text.append(f" {human.duration(snapshot.timeline.window_ns * len(values))}", "dim")
+        text.append("\n")
+        line, axis = snapshot.timeline, Axis.of(snapshot, self.size.width - 2)
+        values = axis.spread(line["reordered_packets"].tolist(), line.start_ns, line.window_ns)
+        everyone = human.count(int(line["reordered_packets"].sum()))
+        lines = flow_lines(snapshot, self.roce.session.selected, self.size.width - 2)
+        lines.append(strip_line("late, all flows", values, everyone, "bold yellow"))
+        text.append_text(Text("\n").join(lines))
         record = flow.reordering
         if record is not None:
             text.append(
                 f"\nreordered {human.count(flow.reordered_packets)}"
-                f"   ratio {human.percent(record.ratio)} (fair 0)"
-                f"   max extent {record.max_extent}"
-                f"   in-order runs {human.count(record.runs)}"
-                f"   max n-reordering {record.max_n_reordering}"
+                f"  ratio {human.percent(record.ratio)} (fair 0)"
+                f"  max extent {record.max_extent}"
+                f"  max n-reordering {record.max_n_reordering}"
+                f"  in-order runs {human.count(record.runs)}"
             )
-            if record.gap_packets and record.gap_packets.count:
-                text.append(
-                    f"\npackets between gaps p50 {record.gap_packets.p50:.0f}"
-                    f"   time between gaps p50 "
-                    f"{human.duration(record.gap_time_ns.p50 if record.gap_time_ns else None)}"
-                )
         return text
 
     def action_view(self) -> None:
         self._view = VIEWS[(VIEWS.index(self._view) + 1) % len(VIEWS)]
         self.redraw()
 
+    def on_grid_chosen(self) -> None:
+        self.action_deeper()
+
     def action_deeper(self) -> None:
+        """To the packets, those of the bucket under the cursor where there is one."""
+        for name, measure in (("extents", "extent"), ("lateness", "late_ns")):
+            grid, bars = self.query_one(f"#{name}", Grid), self._buckets[name]
+            if grid.has_focus and self._view == VIEWS[0] and grid.cursor < len(bars):
+                bar = bars[grid.cursor]
+                self.roce.wanted_late = Late(measure, *bar.span), f"{name} {bar.label}"
         self.roce.go_deeper("packets")
 
     def action_mark(self) -> None:
@@ -139,6 +165,19 @@ class ReorderScreen(RoceScreen):
 
     def action_comment(self) -> None:
         self.roce.comment_flow()
+
+
+def bucket_cells(bars: Sequence[Bar], room: int, row: int) -> Sequence[Cell]:
+    """One line of a histogram."""
+    bar = bars[row]
+    most = max(one.value for one in bars)
+    total = sum(one.value for one in bars)
+    return (
+        (bar.label, "dim"),
+        (UNICODE.bar(bar.value / most if most else 0, room), "accent"),
+        human.percent(bar.value / total if total else 0),
+        (bar.note, "mark"),
+    )
 
 
 def log2_bars(bins: Iterable[HistogramBin], quantiles: Quantiles | None, form: object) -> list[Bar]:
@@ -169,7 +208,7 @@ def log2_bars(bins: Iterable[HistogramBin], quantiles: Quantiles | None, form: o
             if form is str
             else (f"≥ {show(low)}")
         )
-        bars.append(Bar(label, sums.get(power, 0), " ".join(notes)))
+        bars.append(Bar(label, sums.get(power, 0), " ".join(notes), (low, high)))
     return bars
 
 

@@ -18,6 +18,8 @@ class Bar(NamedTuple):
     value: float
     note: str = ""
     """Stands behind the number, such as `◂ p99`."""
+    span: tuple[int, int] = (0, 0)
+    """Of a histogram's bucket: its lowest and highest value."""
 
 
 def bar_lines(title: str, bars: Sequence[Bar], width: int, height: int, legend: str = "") -> Text:

@@ -1,0 +1,82 @@
+"""Strips over one time axis: what happened when, to all flows and to one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from rich.text import Text
+
+from ...analyzer.results import Event
+from .. import human
+from ..human import UNICODE
+from ..snapshot import FlowKey, Snapshot
+
+LABEL = 16
+_NAMES = {"nak": "NAKs", "rnr_nak": "RNR NAKs", "rewind": "rewinds"}
+
+
+class Axis(NamedTuple):
+    """The time that strips share."""
+
+    start_ns: int
+    length_ns: int
+    columns: int
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, width: int) -> Axis:
+        """The whole session, on what is left beside labels and sums."""
+        length = max(1, snapshot.end_ns - snapshot.start_ns)
+        return cls(snapshot.start_ns, length, max(10, width - LABEL - 12))
+
+    def spread(self, values: Sequence[int], start_ns: int, bin_ns: int) -> list[float]:
+        """Equal bins from `start_ns` on as columns; what lies in one column is added up."""
+        edges = self.start_ns + np.arange(self.columns + 1) * (self.length_ns / self.columns)
+        sums = np.concatenate([[0.0], np.cumsum(values)])
+        place = np.clip((edges - start_ns) / max(1, bin_ns), 0, len(values))
+        found: list[float] = np.diff(np.interp(place, np.arange(len(sums)), sums)).tolist()
+        return found
+
+    def counts(self, events: Sequence[Event]) -> list[int]:
+        """Events per column."""
+        counts = [0] * self.columns
+        for event in events:
+            place = (event.time_ns - self.start_ns) * self.columns // self.length_ns
+            if 0 <= place <= self.columns:
+                counts[min(place, self.columns - 1)] += 1
+        return counts
+
+
+def strip_line(label: str, values: Sequence[float], total: str, style: str) -> Text:
+    """`label ▁▂▃ total`"""
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{label:>{LABEL}} ", "dim")
+    text.append(UNICODE.columns(values), style)
+    text.append(f" {total}")
+    return text
+
+
+def flow_lines(
+    snapshot: Snapshot, key: FlowKey | None, width: int, kinds: bool = False
+) -> list[Text]:
+    """A strip of the flow's bytes; with `kinds` one more for each kind of its events."""
+    at = snapshot.find(key)
+    if at is None or snapshot.activity.ndim != 2 or at >= snapshot.activity.shape[1]:
+        return []
+    axis = Axis.of(snapshot, width)
+    values = axis.spread(
+        snapshot.activity[:, at].tolist(), snapshot.activity_start_ns, snapshot.activity_bin_ns
+    )
+    size = human.size(int(snapshot.flows.wire_bytes[at]))
+    lines = [strip_line("this flow, bytes", values, size, "cyan")]
+    if not kinds:
+        return lines
+    peer = int(snapshot.flows.peer[at])
+    mine = [e for e in snapshot.events if e.flow is not None and e.flow in (at, peer)]
+    for kind in dict.fromkeys(event.kind for event in mine):
+        of_kind = [event for event in mine if event.kind == kind]
+        label = _NAMES.get(kind, kind.replace("_", " "))
+        counts = axis.counts(of_kind)
+        lines.append(strip_line(label, counts, human.count(len(of_kind)), "bold yellow"))
+    return lines
