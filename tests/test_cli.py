@@ -119,6 +119,7 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
         "udp_ports": (4791, 4792, 4793),
         "icrc": True,
         "link_rate_bits_per_second": 400_000_000_000,
+        "conformance": None,
     }
 
 

@@ -262,5 +262,6 @@ def _longer(array: NDArray[np.void], length: int, used: int) -> NDArray[np.void]
     if length <= len(array):
         return array
     longer = np.zeros(length, array.dtype)
-    longer[:used] = array[:used]
+    kept = array[:used]  # room may be in use already that only this makes
+    longer[: len(kept)] = kept
     return longer
