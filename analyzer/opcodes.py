@@ -55,6 +55,8 @@ MRC_OPERATIONS: Final = {
     0x1D: "NACK",
     0x1E: "PROBE",
 }
+MRC_FIRST = 0xC0
+"""No opcode of MRC lies below: most packets need no look into a table."""
 MRC_ACK, MRC_ENDPOINT_REQUEST, MRC_ENDPOINT_RESPONSE = 0xD1, 0xD8, 0xD9
 MRC_SACK, MRC_NACK, MRC_PROBE = 0xDC, 0xDD, 0xDE
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..endpoints import IPV4_MAPPED, EndpointArrays, has_room, intern
 from ..kernel import Int, inlined, kernel
-from ..opcodes import KNOWN, MRC, OPCODE_CLASS, REQUEST, TRANSPORT_OF
+from ..opcodes import KNOWN, MRC, MRC_FIRST, OPCODE_CLASS, REQUEST, TRANSPORT_OF
 from ..packets import (
     FIRST_FRAGMENT,
     HAS_AETH,
@@ -261,7 +261,7 @@ def decode_rows(
             note[t, outcomes.GENERAL_SERVICES] += 1
 
         layout = np.int64(LAYOUT[opcode])
-        if TRANSPORT_OF[opcode] == MRC:
+        if opcode >= MRC_FIRST and TRANSPORT_OF[opcode] == MRC:
             note[t, outcomes.MRC_PACKETS] += 1
             if OPCODE_CLASS[opcode] & REQUEST and word8 & (TS << 8):
                 layout += LAYOUT_SHIFT_OF_TSETH

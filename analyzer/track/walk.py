@@ -15,6 +15,7 @@ from ..opcodes import (
     MARKS_RESENDS,
     MRC,
     MRC_ACK,
+    MRC_FIRST,
     OPCODE_CLASS,
     READ_REQUEST,
     REQUEST,
@@ -142,7 +143,7 @@ def walk(
         wire_bytes = np.int64(table.wire_bytes[i])
         payload = np.int64(table.payload_bytes[i])
         flow.udp_sport = table.udp_sport[i]
-        is_mrc = TRANSPORT_OF[opcode] == MRC
+        is_mrc = opcode >= MRC_FIRST and TRANSPORT_OF[opcode] == MRC
         if is_mrc:
             flow.ipv6 = 1  # its identifications, if any, count for nothing
             if bits & MARKS_RESENDS:
