@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ..transport.congestion import Congestion
 from ..transport.parameters import Transport
-from ..transport.recovery import PACKET_COLUMNS, new_packets, new_senders
-from .model import ACK, AGAIN, Workload
+from ..transport.recovery import new_packets, new_senders
+from .model import Workload
 from .run_state import RunState
 from .wheel import Wheel
 
@@ -23,8 +23,9 @@ STAMP, ECHO, POSITION, DEAD = range(4)
 ACK was made, 1 for a packet that its link lost."""
 
 # wires, per link
-OWNER, DOWN, LOSS = range(3)
-"""Host that the link leaves (-1: a switch), 1 if down, chance of loss in 2^-32."""
+OWNER, DOWN, LOSS, PACED, TARGET = range(5)
+"""Host that the link leaves (-1: a switch), 1 if down, chance of loss in 2^-32, when data may leave
+a NIC again that keeps below the line's rate, node at its end."""
 
 # nics, per host
 BLOCKED, UP = range(2)
@@ -46,13 +47,18 @@ PEER_PORTS: everyone learns by which ports (mask) a host can be reached."""
     NEXT_CHANGE,
     MARGIN,
     PACE,
-    HEADER_SLACK,
     KIND,
-) = range(11)
+    REFLECTS,
+    TIMERS,
+    HOST_ITEMS,
+    NOW_PS,
+) = range(14)
 """Recovery and its parameters; hosts select EVs; packets can be lost; routing state in force; next
 of `changes`; free slots that one event needs at most; sending time of data over its service,
-in 2^-20 (1 << 20: line rate); unused; kind of congestion control."""
-CONTROL = 12
+in 2^-20 (1 << 20: line rate); kind of congestion control; ACKs return by the path of their packet;
+items of the calendar: 0 the next change, then links, flows' timers from TIMERS on, hosts from
+HOST_ITEMS on; time of the present event."""
+CONTROL = 14
 
 # tally
 SENT_AGAIN, GIVEN_UP, TIMEOUTS, TRIMS_SEEN, PROBES_SENT, LOST_ON_LINKS, DUPLICATES, OUT_OF_ORDER = (
@@ -60,6 +66,28 @@ SENT_AGAIN, GIVEN_UP, TIMEOUTS, TRIMS_SEEN, PROBES_SENT, LOST_ON_LINKS, DUPLICAT
 )
 DATA_SENT, DATA_RECEIVED, DATA_LOST = 8, 9, 10
 TALLY = 12
+
+
+class Net(NamedTuple):
+    """Those arrays of `RunState` that packets in the network need: fewer arguments to hand on."""
+
+    links: NDArray[np.int64]
+    stats: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    settings: NDArray[np.int64]
+    histogram: NDArray[np.int64]
+
+
+class Desk(NamedTuple):
+    """Those arrays of `RunState` that messages and turns need."""
+
+    hosts: NDArray[np.int64]
+    rings: NDArray[np.int64]
+    flows: NDArray[np.int64]
+    messages: NDArray[np.int64]
+    settings: NDArray[np.int64]
+    access: NDArray[np.int32]
 
 
 class Feedback(NamedTuple):
@@ -76,15 +104,16 @@ class Feedback(NamedTuple):
     extra: NDArray[np.int64]
     """int64[slots, 4]"""
     wires: NDArray[np.int64]
-    """int64[L, 3]"""
+    """int64[L, 5]"""
     nics: NDArray[np.int64]
     """int64[H, 2]"""
     ports: NDArray[np.int64]
     """int64[F, P]: data bytes each flow has sent over each port of its host."""
     routes: NDArray[np.int32]
     """int32[states, S, E]: like `FabricArrays.route`, one per routing state."""
-    target: NDArray[np.int32]
     changes: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    """Scratch: messages that an ACK completes."""
     control: NDArray[np.int64]
     tally: NDArray[np.int64]
     window: NDArray[np.float64]
@@ -103,14 +132,16 @@ def new_feedback(
     changes: NDArray[np.int64],
     wheel: Wheel,
     selects: bool,
+    reflects: bool,
     can_lose: bool,
     margin: int,
 ) -> Feedback:
     """The state before the first packet."""
     total, flows = int(workload.packet_start[-1]), len(workload.src)
     hosts, ports = run.access.shape
-    wires = np.zeros((len(run.links), 3), np.int64)
+    wires = np.zeros((len(run.links), 5), np.int64)
     wires[:, OWNER] = -1
+    wires[:, TARGET] = target
     host = np.arange(hosts)
     nics = np.zeros((hosts, 2), np.int64)
     for port in range(ports):
@@ -121,6 +152,8 @@ def new_feedback(
     control[RECOVERY], control[THRESHOLD] = transport.recovery_code, transport.reordering_packets
     control[RTO] = transport.rto_ps
     control[SELECTS], control[CAN_LOSE], control[MARGIN] = selects, can_lose, margin
+    control[REFLECTS] = reflects
+    control[TIMERS], control[HOST_ITEMS] = 1 + len(run.links), 1 + len(run.links) + flows
     control[PACE] = round((1 << 20) / transport.rate_share)
     control[KIND] = control_of_congestion.kind
     return Feedback(
@@ -133,14 +166,11 @@ def new_feedback(
         nics=nics,
         ports=np.zeros((flows, ports), np.int64),
         routes=routes,
-        target=target,
         changes=changes,
+        ends=np.zeros(int(np.diff(workload.flow_start).max(initial=1)), np.int64),
         control=control,
         tally=np.zeros(TALLY, np.int64),
         window=control_of_congestion.rows,
         window_params=control_of_congestion.params,
         wheel=wheel,
     )
-
-
-__all__ = ["ACK", "AGAIN", "PACKET_COLUMNS", "Feedback", "new_feedback"]

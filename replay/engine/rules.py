@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from ...analyzer.kernel import Int, callback
 from ..fabric import Fabric
+from ..transport.host import EvState, HostFunctions
 from .model import Workload
 
 _STATE = types.int64[::1]
@@ -84,6 +85,11 @@ class Rules:
     notes: tuple[str, ...] = ()
     fabric: Fabric | None = None
     """The fabric with other groups or weights; None for the one given."""
+    hosts: tuple[EvState, HostFunctions] | None = None
+    """Hosts that choose the label of data from what they learn, instead of `emit`; they need the
+    event-driven driver."""
+    static_paths: bool = False
+    """Labels name links: switches do not route around links that are down."""
 
 
 class PacketStrategy(Protocol):

@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 from ...analyzer.kernel import Int, inlined, subkernel
 from .model import NEVER
 
-BUCKET, AT, COUNT, DUE, SHIFT = range(5)
-"""Items of `clock`: number of the present bucket, next entry of `batch`, entries in it, items that
-are due at some time, binary logarithm of a bucket's width in ps."""
+BUCKET, AT, COUNT, DUE, SHIFT, BATCH = range(6)
+"""Items of `book`: number of the present bucket, next entry of the batch, end of the batch, items
+that are due at some time, binary logarithm of a bucket's width in ps; from BATCH on the batch:
+sorted entries (time - begin of the bucket) << 32 | item."""
+WHEN, FOLLOWING = range(2)
+"""Columns of `items`: when it is due (ps, NEVER), next item of the same bucket."""
 _ITEM_BITS = 32
 _ITEM_MASK = (1 << _ITEM_BITS) - 1
 _PATIENCE = 4096
@@ -27,98 +30,106 @@ _PATIENCE = 4096
 class Wheel(NamedTuple):
     """Items are numbered from 0; below 2^31."""
 
-    heads: NDArray[np.int32]
-    """int32[buckets], a power of two: first item of each, -1 for none."""
-    following: NDArray[np.int32]
-    """int32[items]: next item of the same bucket."""
-    when: NDArray[np.int64]
-    """int64[items]: ps, NEVER for items that are not due."""
-    batch: NDArray[np.int64]
-    """int64[2 items + 1]: sorted entries (time - begin of the bucket) << 32 | item."""
-    clock: NDArray[np.int64]
+    heads: NDArray[np.int64]
+    """int64[buckets], a power of two: first item of each, -1 for none."""
+    items: NDArray[np.int64]
+    """int64[items, 2]"""
+    book: NDArray[np.int64]
+    """int64[BATCH + 2 items + 1]"""
 
 
 def new_wheel(items: int, between_ps: int, horizon_ps: int) -> Wheel:
     """between_ps: expected time from one event to the next; horizon_ps: how far ahead most are."""
     shift = max(0, min(28, (4 * between_ps).bit_length()))
     buckets = 1 << max(4, min(16, (2 * horizon_ps >> shift).bit_length()))
-    clock = np.zeros(5, np.int64)
-    clock[SHIFT] = shift
-    return Wheel(
-        np.full(buckets, -1, np.int32),
-        np.full(items, -1, np.int32),
-        np.full(items, NEVER, np.int64),
-        np.zeros(2 * items + 1, np.int64),
-        clock,
-    )
-
-
-@subkernel
-def schedule(wheel: Wheel, item: Int, time: Int) -> None:
-    """Make an item due at a time, not before the present, unless it is due earlier already."""
-    when, clock = wheel.when, wheel.clock
-    before = when[item]
-    if before <= time:
-        return
-    shift = clock[SHIFT]
-    if before != NEVER:
-        # An entry of the present batch stays behind; `next_event` sees that it is void.
-        if before >> shift != clock[BUCKET]:
-            _take_out(wheel, item, before >> shift)
-    else:
-        clock[DUE] += 1
-    when[item] = time
-    bucket = time >> shift
-    if bucket > clock[BUCKET]:
-        at = bucket & np.int64(len(wheel.heads) - 1)
-        wheel.following[item] = wheel.heads[at]
-        wheel.heads[at] = item
-    else:
-        _insert(wheel, ((time - (clock[BUCKET] << shift)) << np.int64(_ITEM_BITS)) | item)
+    book = np.zeros(BATCH + 2 * items + 1, np.int64)
+    book[SHIFT] = shift
+    book[AT] = book[COUNT] = BATCH
+    table = np.full((items, 2), -1, np.int64)
+    table[:, WHEN] = NEVER
+    return Wheel(np.full(buckets, -1, np.int64), table, book)
 
 
 @inlined
-def _insert(wheel: Wheel, entry: Int) -> None:
-    """Into the sorted rest of the present batch."""
-    batch, clock = wheel.batch, wheel.clock
-    if clock[COUNT] >= len(batch):
-        _tidy(wheel)
-    i = clock[COUNT]
-    clock[COUNT] = i + 1
-    while i > clock[AT] and batch[i - 1] > entry:
-        batch[i] = batch[i - 1]
-        i -= 1
-    batch[i] = entry
+def schedule(wheel: Wheel, item: Int, time: Int) -> None:
+    """Make an item due at a time, not before the present, unless it is due earlier already."""
+    items, book = wheel.items, wheel.book
+    if items[item, WHEN] <= time:
+        return
+    bucket = time >> book[SHIFT]
+    if items[item, WHEN] == NEVER and bucket > book[BUCKET]:
+        book[DUE] += 1
+        items[item, WHEN] = time
+        at = bucket & np.int64(len(wheel.heads) - 1)
+        items[item, FOLLOWING] = wheel.heads[at]
+        wheel.heads[at] = item
+    else:
+        _schedule_soon(wheel, item, time)
 
 
 @subkernel
+def _schedule_soon(wheel: Wheel, item: Int, time: Int) -> None:
+    """For an item that was due later, or is due in the present bucket."""
+    items, book = wheel.items, wheel.book
+    shift = book[SHIFT]
+    if items[item, WHEN] == NEVER:
+        book[DUE] += 1
+    elif items[item, WHEN] >> shift != book[BUCKET]:
+        _take_out(wheel, item, items[item, WHEN] >> shift)
+    # Else its entry of the present batch stays behind; `next_event` sees that it is void.
+    items[item, WHEN] = time
+    bucket = time >> shift
+    if bucket > book[BUCKET]:
+        at = bucket & np.int64(len(wheel.heads) - 1)
+        items[item, FOLLOWING] = wheel.heads[at]
+        wheel.heads[at] = item
+    else:
+        _insert(wheel, ((time - (book[BUCKET] << shift)) << np.int64(_ITEM_BITS)) | item)
+
+
+@subkernel
+def _insert(wheel: Wheel, entry: Int) -> None:
+    """Into the sorted rest of the present batch."""
+    book = wheel.book
+    if book[COUNT] >= len(book):
+        _tidy(wheel)
+    i = book[COUNT]
+    book[COUNT] = i + 1
+    while i > book[AT] and book[i - 1] > entry:
+        book[i] = book[i - 1]
+        i -= 1
+    book[i] = entry
+
+
+@inlined
 def _tidy(wheel: Wheel) -> None:
     """Keep what is still due of the present batch, once: at most one entry per item."""
-    batch, clock = wheel.batch, wheel.clock
-    begin, kept, before = clock[BUCKET] << clock[SHIFT], np.int64(0), np.int64(-1)
-    for i in range(clock[AT], clock[COUNT]):
-        entry = batch[i]
+    book = wheel.book
+    begin, kept, before = book[BUCKET] << book[SHIFT], np.int64(BATCH), np.int64(-1)
+    for i in range(book[AT], book[COUNT]):
+        entry = book[i]
         due = begin + (entry >> np.int64(_ITEM_BITS))
-        if wheel.when[entry & np.int64(_ITEM_MASK)] == due and entry != before:
-            batch[kept] = entry
+        if wheel.items[entry & np.int64(_ITEM_MASK), WHEN] == due and entry != before:
+            book[kept] = entry
             kept += 1
             before = entry
-    clock[AT] = 0
-    clock[COUNT] = kept
+    book[AT] = BATCH
+    book[COUNT] = kept
 
 
 @inlined
 def _take_out(wheel: Wheel, item: Int, bucket: Int) -> None:
     """From the list of a bucket, in which the item is."""
+    items = wheel.items
     at = bucket & np.int64(len(wheel.heads) - 1)
-    following = np.int64(wheel.heads[at])
+    following = wheel.heads[at]
     if following == item:
-        wheel.heads[at] = wheel.following[item]
+        wheel.heads[at] = items[item, FOLLOWING]
         return
     while following >= 0:
-        after = np.int64(wheel.following[following])
+        after = items[following, FOLLOWING]
         if after == item:
-            wheel.following[following] = wheel.following[item]
+            items[following, FOLLOWING] = items[item, FOLLOWING]
             return
         following = after
 
@@ -129,19 +140,19 @@ def next_event(wheel: Wheel) -> tuple[Int, Int]:
 
     The present moves on to that event.
     """
-    when, batch, clock = wheel.when, wheel.batch, wheel.clock
-    shift = clock[SHIFT]
+    items, book = wheel.items, wheel.book
+    shift = book[SHIFT]
     while True:
-        while clock[AT] < clock[COUNT]:
-            entry = batch[clock[AT]]
-            clock[AT] += 1
+        while book[AT] < book[COUNT]:
+            entry = book[book[AT]]
+            book[AT] += 1
             item = entry & np.int64(_ITEM_MASK)
-            time = (clock[BUCKET] << shift) + (entry >> np.int64(_ITEM_BITS))
-            if when[item] == time:
-                when[item] = NEVER
-                clock[DUE] -= 1
+            time = (book[BUCKET] << shift) + (entry >> np.int64(_ITEM_BITS))
+            if items[item, WHEN] == time:
+                items[item, WHEN] = NEVER
+                book[DUE] -= 1
                 return item, time
-        if clock[DUE] == 0:
+        if book[DUE] == 0:
             return np.int64(-1), np.int64(NEVER)
         _next_bucket(wheel)
 
@@ -149,32 +160,32 @@ def next_event(wheel: Wheel) -> tuple[Int, Int]:
 @subkernel
 def _next_bucket(wheel: Wheel) -> None:
     """Move on to the next bucket with items of this turn and sort them."""
-    when, clock, heads, following = wheel.when, wheel.clock, wheel.heads, wheel.following
-    shift, mask = clock[SHIFT], np.int64(len(heads) - 1)
-    clock[AT] = 0
-    clock[COUNT] = 0
+    items, book, heads = wheel.items, wheel.book, wheel.heads
+    shift, mask = book[SHIFT], np.int64(len(heads) - 1)
+    book[AT] = BATCH
+    book[COUNT] = BATCH
     empty = 0
-    while clock[COUNT] == 0:
-        clock[BUCKET] += 1
+    while book[COUNT] == BATCH:
+        book[BUCKET] += 1
         empty += 1
         if empty > _PATIENCE:
             earliest = np.int64(NEVER)
-            for i in range(len(when)):
-                earliest = min(earliest, when[i])
-            clock[BUCKET] = earliest >> shift
+            for i in range(len(items)):
+                earliest = min(earliest, items[i, WHEN])
+            book[BUCKET] = earliest >> shift
             empty = 0
-        begin = clock[BUCKET] << shift
+        begin = book[BUCKET] << shift
         end = begin + (np.int64(1) << shift)
-        item = np.int64(heads[clock[BUCKET] & mask])
-        last = np.int64(-1)  # of those that stay
+        at = book[BUCKET] & mask
+        item, last = heads[at], np.int64(-1)  # last: of those that stay
         while item >= 0:
-            after = np.int64(following[item])
-            if when[item] < end:
+            after = items[item, FOLLOWING]
+            if items[item, WHEN] < end:
                 if last < 0:
-                    heads[clock[BUCKET] & mask] = after
+                    heads[at] = after
                 else:
-                    following[last] = after
-                _insert(wheel, ((when[item] - begin) << np.int64(_ITEM_BITS)) | item)
+                    items[last, FOLLOWING] = after
+                _insert(wheel, ((items[item, WHEN] - begin) << np.int64(_ITEM_BITS)) | item)
             else:
                 last = item
             item = after

@@ -1,0 +1,242 @@
+"""A workload through a fabric by the event-driven driver: feedback at hosts, losses, failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.errors import UsageError
+from ..fabric import Fabric
+from ..failures import Failures, Scheduled, scheduled
+from ..transport.congestion import congestion
+from ..transport.host import EvState, HostFunctions, host_functions, new_state
+from ..transport.oblivious import select_fixed
+from ..transport.parameters import Transport
+from .arrays import FabricArrays, fabric_arrays
+from .event_loop import GROW, MORE, run_events
+from .feedback_state import (
+    DATA_LOST,
+    DATA_RECEIVED,
+    DATA_SENT,
+    DUPLICATES,
+    GIVEN_UP,
+    LOST_ON_LINKS,
+    MARGIN,
+    OUT_OF_ORDER,
+    PROBES_SENT,
+    SENT_AGAIN,
+    TIMEOUTS,
+    TRIMS_SEEN,
+    Feedback,
+    new_feedback,
+)
+from .model import EngineResult, Model, Workload
+from .round_trip import round_trip_ps
+from .rules import PacketStrategy, Rules
+from .run_state import COMPLETED, COMPLETED_PS, HOPS, RunState, new_run, release, with_more_slots
+from .runner import HOPS_AT_ONCE, check_hosts, result_of
+from .wheel import new_wheel
+
+LONGEST_PS = 10**11
+"""100 ms: where a run ends that cannot complete."""
+
+
+@dataclass(frozen=True)
+class FeedbackResult:
+    """What a run with feedback gave beside `engine`."""
+
+    engine: EngineResult
+    data_sent: int
+    """Packets that hosts put onto their links, retransmissions too."""
+    data_received: int
+    """Whole packets that came to their host, duplicates too."""
+    data_lost: int
+    """Dropped by queues, lost on links or without a route."""
+    data_trimmed: int
+    sent_again: int
+    given_up: int
+    """Packets that senders took for lost before their timeout."""
+    timeouts: int
+    duplicates: int
+    out_of_order: int
+    """Packets that a go-back-N receiver did not take."""
+    trims_seen: int
+    """NACKs that came to senders."""
+    probes: int
+    lost_on_links: int
+    port_bytes: NDArray[np.int64]
+    """int64[F, ports]: data of each flow by the NIC port of its host."""
+    evs: EvState | None
+    """State of the hosts' selection at the end."""
+
+
+def run_event_driven(
+    workload: Workload,
+    fabric: Fabric,
+    strategy: PacketStrategy,
+    model: Model,
+    seed: int = 0,
+    *,
+    transport: Transport | None = None,
+    failures: Failures | None = None,
+    keep_arrivals: bool = False,
+    until_ps: int = LONGEST_PS,
+    tell: Callable[[int], None] | None = None,
+    stop: Event | None = None,
+) -> FeedbackResult:
+    """Send everything; returns when all messages are complete, or nothing can happen any more.
+
+    until_ps ends runs that would retry for ever. tell: called with the packet hops so far. stop:
+    ends the run early when set. UsageError when the parts do not go together.
+    """
+    transport = transport or Transport()
+    plan = scheduled(fabric, failures or Failures(), seed)
+    rules = strategy.rules(workload, plan.fabric, seed)
+    if rules.fabric is not None:
+        plan = scheduled(rules.fabric, failures or Failures(), seed)
+    if rules.static_paths:
+        plan = plan.without_routing()
+    arrays = fabric_arrays(plan.fabric)
+    check_hosts(workload, arrays, fabric.name)
+    can_lose = model.buffer_bytes is not None or len(plan.changes) > 0
+    run = new_run(workload, arrays, plan.fabric.links.source, model, rules, seed, keep_arrivals)
+    evs, functions = rules.hosts or _no_selection()
+    if rules.hosts is not None and arrays.access.shape[1] > 1 and not rules.any_port:
+        raise UsageError(f"{strategy.name}: hosts that choose among ports need any_port")
+    own = _feedback(workload, run, arrays, plan, transport, model, rules, can_lose)
+    run, own = _grown_to(run, own, int(own.control[MARGIN]) + len(workload.src))
+    base, goal = 0, 0
+    for phase in range(int(workload.phase.max(initial=-1)) + 1):
+        in_phase = workload.phase == phase
+        goal += int(np.count_nonzero(in_phase))
+        release(run, workload, np.flatnonzero(in_phase & (workload.after < 0)), base)
+        run, own = _drain(run, own, evs, functions, rules, goal, until_ps, tell, stop)
+        done = run.messages[in_phase, COMPLETED_PS]
+        if run.counts[COMPLETED] < goal:
+            break
+        base = int(done.max(initial=base))
+    return _result(run, own, None if rules.hosts is None else evs)
+
+
+def _no_selection() -> tuple[EvState, HostFunctions]:
+    return new_state(1, 1, 0, 1, 1), host_functions(select_fixed)
+
+
+def _drain(
+    run: RunState,
+    own: Feedback,
+    evs: EvState,
+    functions: HostFunctions,
+    rules: Rules,
+    goal: int,
+    until_ps: int,
+    tell: Callable[[int], None] | None,
+    stop: Event | None,
+) -> tuple[RunState, Feedback]:
+    while True:
+        before = int(run.counts[HOPS])
+        outcome = run_events(
+            run,
+            own,
+            evs,
+            rules.choose,
+            rules.emit,
+            rules.state,
+            functions.select,
+            functions.feedback,
+            functions.wake,
+            goal,
+            until_ps,
+            HOPS_AT_ONCE,
+        )
+        if tell is not None:
+            tell(int(run.counts[HOPS]))
+        if outcome == GROW:
+            run, own = _grown(run, own)
+            continue
+        at_limit = outcome == MORE and run.counts[HOPS] < before + HOPS_AT_ONCE
+        if outcome != MORE or at_limit or (stop is not None and stop.is_set()):
+            return run, own
+
+
+def _grown(run: RunState, own: Feedback) -> tuple[RunState, Feedback]:
+    run = with_more_slots(run)
+    extra = np.zeros((len(run.slots), own.extra.shape[1]), np.int64)
+    extra[: len(own.extra)] = own.extra
+    return run, own._replace(extra=extra)
+
+
+def _grown_to(run: RunState, own: Feedback, slots: int) -> tuple[RunState, Feedback]:
+    while len(run.slots) < slots:
+        run, own = _grown(run, own)
+    return run, own
+
+
+def _feedback(
+    workload: Workload,
+    run: RunState,
+    arrays: FabricArrays,
+    plan: Scheduled,
+    transport: Transport,
+    model: Model,
+    rules: Rules,
+    can_lose: bool,
+) -> Feedback:
+    packet = model.payload_bytes + model.header_bytes
+    access = arrays.access[arrays.access >= 0]
+    service = (packet * arrays.ps_per_byte_q20 + (1 << 19)) >> 20
+    smallest = max(1, int(service[access].min(initial=1 << 40)) * model.header_bytes // packet)
+    ahead = int(arrays.delay_ps.max(initial=0)) + int(service.max(initial=0))
+    ports = arrays.access.shape[1]
+    margin = (ahead // smallest + 4) * ports + 64
+    rate = int(plan.fabric.links.rate_bits_per_second[access].max(initial=1)) * ports
+    control = congestion(
+        transport.congestion_code,
+        len(workload.src),
+        packet,
+        round_trip_ps(plan.fabric, packet, model.ack_bytes),
+        rate,
+        model.trim_bytes is not None,
+    )
+    items = 1 + len(run.links) + len(workload.src) + arrays.hosts
+    between = int(np.median(service)) // max(1, len(run.links))
+    return new_feedback(
+        workload,
+        run,
+        arrays.target,
+        transport,
+        control,
+        plan.routes,
+        plan.changes,
+        new_wheel(items, between, ahead),
+        rules.hosts is not None,
+        rules.static_paths,
+        can_lose,
+        margin,
+    )
+
+
+def _result(run: RunState, own: Feedback, evs: EvState | None) -> FeedbackResult:
+    tally = own.tally.tolist()
+    engine = result_of(run)
+    return FeedbackResult(
+        engine=engine,
+        data_sent=tally[DATA_SENT],
+        data_received=tally[DATA_RECEIVED],
+        data_lost=tally[DATA_LOST],
+        data_trimmed=int(engine.link_trims.sum()),
+        sent_again=tally[SENT_AGAIN],
+        given_up=tally[GIVEN_UP],
+        timeouts=tally[TIMEOUTS],
+        duplicates=tally[DUPLICATES],
+        out_of_order=tally[OUT_OF_ORDER],
+        trims_seen=tally[TRIMS_SEEN],
+        probes=tally[PROBES_SENT],
+        lost_on_links=tally[LOST_ON_LINKS],
+        port_bytes=own.ports,
+        evs=evs,
+    )

@@ -1,0 +1,1 @@
+"""What hosts do: entropy values per packet, loss recovery, congestion control."""
