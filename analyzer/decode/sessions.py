@@ -162,7 +162,7 @@ _NAMES: Final = {
     ERSPAN_2: "erspan",
     ERSPAN_3: "erspan",
     GRE_MIRROR: "gre",
-    GRE_TUNNEL: "gre",
+    GRE_TUNNEL: "gre tunnel",
     SFLOW: "sflow",
     VXLAN: "vxlan",
     GENEVE: "geneve",

@@ -265,7 +265,9 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
             else:
                 version = 6
                 protocol, at, stop, fragment = ipv6(data, ip, w[END])
-            if protocol >= 0 and fragment != LATER:
+            if protocol < 0:
+                stop = w[END]
+            elif fragment != LATER:
                 step = _through_ip(w, data, ip, at, stop, version, protocol, ports)
         elif ethertype == ETHERTYPE_MPLS or ethertype == ETHERTYPE_MPLS_UPSTREAM:
             inner, link_type = mpls(data, ip, w[END])
@@ -287,7 +289,7 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
                 w[FRAME] = inner - 12
         if step == NOT_OURS:
             if w[CUT]:
-                w[STOP] = max(w[STOP], stop)
+                w[STOP] = max(w[STOP], w[END], stop)
             return END_OF_WALK
         if step != STEPPED:
             return step
