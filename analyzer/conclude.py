@@ -8,7 +8,6 @@ from msgspec import UNSET
 
 from .. import __version__
 from .capture.merge import MergeCounts
-from .conformance.conclude import conformance
 from .decode.srv6 import SegmentLists
 from .endpoints import Endpoints
 from .frames import Taps
@@ -47,7 +46,7 @@ def conclude(
         measuring, endpoints, taps, path_by, owners, segments=segments, plane_by=plane_by
     )
     flows = summary.flows()
-    checked = measuring.conformance
+    checks = measuring.conformance
     events, omitted = summary.events(MAX_EVENTS_REPORTED)
     return Analysis(
         version=__version__,
@@ -63,7 +62,7 @@ def conclude(
         warnings=warnings_of(captures, flows, merge or MergeCounts(), complete, filtered),
         conformance=UNSET
         if checked is None
-        else conformance(checked, measuring.tracker, endpoints, taps),
+        else checked.result(measuring.tracker, endpoints, taps),
         mrc=UNSET if summary.mrc is None else summary.mrc.whole(),
         segment_lists=summary.segment_lists() or UNSET,
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .conformance.options import ConformanceOptions
-from .conformance.taps import Conformance
 from .decode.cm import CmMessage
 from .endpoints import Endpoints
 from .frames import Taps
@@ -21,9 +21,11 @@ from .measures.series import Activity, Totals
 from .measures.spraying import PathUsage
 from .packets import PacketTable
 from .track.acknowledging import acknowledging
-from .track.batch import TrackedBatch
 from .track.connections import CmPairs
 from .track.tracker import FlowTracker
+
+if TYPE_CHECKING:
+    from .conformance.taps import Conformance
 
 
 class Measuring:
@@ -36,7 +38,7 @@ class Measuring:
         self, window_ns: int, many_taps: bool, conformance: ConformanceOptions | None = None
     ) -> None:
         self.many_taps = many_taps
-        self.conformance = Conformance(conformance, many_taps) if conformance else None
+        self.conformance = _conformance(conformance, many_taps) if conformance else None
         self.tracker = FlowTracker()
         self.cm = CmPairs()
         self.totals = Totals(window_ns)
@@ -64,7 +66,7 @@ class Measuring:
             self.taps.update(batch)
         with_segments = batch.table.path_evidence != 0
         if with_segments.any():
-            self.srv6.update(_part(batch, with_segments))
+            self.srv6.update(batch.take(with_segments))
         self.messages.update(batch)
         self.idle.update(batch)
         self.congestion.update(batch)
@@ -109,12 +111,10 @@ class Measuring:
         return flow_map
 
 
-def _part(batch: TrackedBatch, rows: NDArray[np.bool_]) -> TrackedBatch:
-    """The batch with some of its rows."""
-    if rows.all():
-        return batch
-    table = batch.table.take(rows)
-    return TrackedBatch(table, batch.flow[rows], batch.verdict[rows], batch.peer, batch.n_flows)
+def _conformance(options: ConformanceOptions, many_taps: bool) -> Conformance:
+    from .conformance.taps import Conformance  # its kernels take time to load: only on demand
+
+    return Conformance(options, many_taps)
 
 
 def endpoints_joined(ours: Endpoints, theirs: Endpoints) -> NDArray[np.uint32]:

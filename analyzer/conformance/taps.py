@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..endpoints import Endpoints
+from ..frames import Taps
 from ..packets import PacketTable
+from ..results_conformance import Conformance as Result
 from ..track.batch import TrackedBatch
 from ..track.tracker import FlowTracker
 from .cnp import CnpPacing
@@ -63,6 +66,12 @@ class Conformance:
                 one.tracker = FlowTracker()
             own = one.tracker.update(_rows_of(batch.table, tap))
             one.update(own, one.tracker.flows)
+
+    def result(self, tracker: FlowTracker, endpoints: Endpoints, taps: Taps) -> Result:
+        """What was found; `tracker` is that of the analysis, whose flows give the ids."""
+        from .conclude import conformance
+
+        return conformance(self, tracker, endpoints, taps)
 
     def _tap(self, tap: int) -> TapConformance:
         if tap not in self.taps:
