@@ -60,9 +60,7 @@ def conclude(
         events_omitted=omitted,
         series=measuring.totals.series([tap.name for tap in taps.items]),
         warnings=warnings_of(captures, flows, merge or MergeCounts(), complete, filtered),
-        conformance=UNSET
-        if checked is None
-        else checked.result(measuring.tracker, endpoints, taps),
+        conformance=UNSET if checks is None else checks.result(measuring.tracker, endpoints, taps),
         mrc=UNSET if summary.mrc is None else summary.mrc.whole(),
         segment_lists=summary.segment_lists() or UNSET,
     )
