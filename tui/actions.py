@@ -51,6 +51,8 @@ def _go(number: int, name: str, title: str) -> Action:
 _FLOWS = ("qps", "paths")
 _OF_A_FLOW = ("qps", "paths", "reorder", "recovery", "packets")
 
+_WITH_PANES = ("reorder", "recovery", "packets", "replay", "fabric")
+
 ACTIONS: tuple[Action, ...] = (
     Action(
         "deeper",
@@ -105,6 +107,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("best_seed", "b", "best seed", "Run the best seeds of the sweeps", ("replay",)),
     Action("worst_seed", "w", "worst seed", "Run the worst seeds of the sweeps", ("replay",)),
     Action("stop", "x", "stop", "Stop the replay", ("replay",)),
+    Action("production", "P,upper_p", "seed in use", "Name the seed the switches use", ("replay",)),
     Action("mark", "m", "mark", "Mark the flow or packet", _OF_A_FLOW, True),
     Action("comment", "semicolon", "comment", "Write a comment on the flow or packet", _OF_A_FLOW),
     Action("compare", "c", "compare", "Compare the marked flows", ("qps", "paths")),
@@ -114,7 +117,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("shorter", "left_curly_bracket", "shorter", "Halve the time window"),
     Action("longer", "right_curly_bracket", "longer", "Double the time window"),
     Action("go_to_time", "t", "go to time", "Look at a moment: seconds from the start"),
-    Action("export", "e", "export", "Save as pcapng, Parquet, JSON or SVG", footer=True),
+    Action("larger", "plus", "larger", "Show only the pane with the focus", _WITH_PANES),
+    Action("smaller", "underscore", "smaller", "Show all panes again", _WITH_PANES),
+    Action("export", "e", "export", "Save as pcapng, Parquet, JSON, SVG or HTML", footer=True),
     Action("copy_filter", "y", "copy filter", "Copy the Wireshark filter of the flow"),
     Action("copy_command", "Y,upper_y", "copy command", "Copy the rocescope command line"),
     Action("open_file", "ctrl+f", "open", "Open a capture file"),
@@ -155,6 +160,8 @@ def shown_key(action: Action) -> str:
         "slash": "/",
         "less_than_sign": "<",
         "semicolon": ";",
+        "plus": "+",
+        "underscore": "_",
         "colon": ":",
         "question_mark": "?",
         "left_square_bracket": "[",

@@ -9,7 +9,7 @@ from textual import work
 
 from ..analyzer.errors import RocescopeError
 from . import human
-from .export import FORMATS, analysis_file, packets_pcapng, save
+from .export import FORMATS, analysis_file, html_page, packets_pcapng, save
 from .packets import Packets
 from .screens.prompts import TextPrompt
 from .session_app import SessionApp
@@ -29,6 +29,9 @@ class ExportActions(SessionApp):
         path = Path(name).expanduser()
         if path.suffix == ".svg":
             self._save(path, lambda: self.export_screenshot().encode())
+        elif path.suffix == ".html":
+            picture = self.export_screenshot()
+            self._write(path, lambda: html_page(self.session, picture))
         elif path.suffix == ".pcapng":
             packets = self._packets_shown()
             if packets is None:

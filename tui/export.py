@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import io
 import os
 import struct
 import tempfile
@@ -90,10 +92,30 @@ def analysis_file(session: Session, suffix: str) -> bytes:
     return encode(analysis, suffix.removeprefix("."))
 
 
+def html_page(session: Session, picture: str) -> bytes:
+    """One page without scripts: the screen as it is, and the report of `rocescope analyze`."""
+    from rich.console import Console
+
+    from .terminal_report import print_report
+
+    text = io.StringIO()
+    print_report(session.analysis(), text, color="never")
+    console = Console(file=io.StringIO(), record=True, width=110, highlight=False)
+    console.print(text.getvalue(), markup=False)
+    report = console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+    title = html.escape(session.name)
+    style = "body{background:#10141a;color:#d7dde5;margin:2em}svg{max-width:100%}"
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        f"<style>{style}</style><h1>{title}</h1>{picture}{report}</html>\n"
+    ).encode()
+
+
 FORMATS: dict[str, str] = {
     ".pcapng": "the packets shown, with comments",
     ".json": "everything, for programs",
     ".parquet": "one row per flow",
     ".csv": "one row per flow",
     ".svg": "this screen as a picture",
+    ".html": "this screen and the report, for a browser",
 }

@@ -13,7 +13,7 @@ from ..analyzer.endpoints import Endpoints
 from ..analyzer.frames import Taps
 from ..analyzer.measuring import Measuring
 from ..analyzer.progress import Progress
-from ..analyzer.results import Analysis
+from ..analyzer.results import Analysis, Owner
 from .snapshot import SourceState
 
 
@@ -25,6 +25,8 @@ class Feed(Protocol):
     measuring: Measuring
     endpoints: Endpoints
     taps: Taps
+    owners: dict[int, Owner]
+    """By flow index: the process of this host that owns its queue pair, where that is known."""
 
     @property
     def segments(self) -> SegmentLists:
@@ -61,6 +63,7 @@ class CaptureFeed:
         self.measuring = self._run.measuring
         self.endpoints = self._run.endpoints
         self.taps = self._run.taps
+        self.owners: dict[int, Owner] = {}
 
     @property
     def segments(self) -> SegmentLists:

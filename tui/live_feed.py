@@ -5,18 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 
 from ..analyzer.conclude import conclude
 from ..analyzer.decode.srv6 import SegmentLists
-from ..analyzer.endpoints import Endpoints
 from ..analyzer.errors import UnreadableInput
 from ..analyzer.filtering import compile_filter
-from ..analyzer.frames import Taps
 from ..analyzer.measuring import Measuring
-from ..analyzer.results import Analysis
-from ..probes.live import LiveOptions, LiveSource
+from ..analyzer.results import Analysis, Owner
+from ..probes.live import LiveOptions
 from ..probes.live_analysis import capture_summary, warm_up
+from ..probes.live_probes import LiveProbes
 from .feeds import Feed
 from .session import Session
 from .snapshot import SourceState
@@ -30,33 +28,50 @@ def open_live(
     interfaces: Sequence[str],
     options: LiveOptions | None = None,
     clock: Callable[[], float] = time.monotonic,
+    attach_now: bool = False,
 ) -> Session:
-    """A session on interfaces of this host; probes are attached when it starts."""
+    """A session on interfaces of this host; probes are attached when it starts.
+
+    attach_now: they are attached here already, and then privileges are given up, of
+    this thread and those it starts later: probes that were taken away do not come back.
+    """
     chosen = options or LiveOptions()
+    probes = LiveProbes(interfaces, chosen)
+    if attach_now:
+        warm_up(WINDOW_NS)
+        probes.begin(drop=True)
 
     def make(keep: str | None) -> Feed:
-        return LiveFeed(interfaces, chosen, keep)
+        nonlocal probes
+        if probes.ended and not attach_now:
+            probes = LiveProbes(interfaces, chosen)
+        feed = LiveFeed(probes, keep)
+        session.on_close(probes.end)
+        return feed
 
-    return Session(make, ",".join(interfaces), "live", (), clock)
+    session = Session(make, ",".join(interfaces), "live", (), clock)
+    session.on_close(probes.end)
+    return session
 
 
 class LiveFeed:
-    """Probes on interfaces; a packet filter is applied behind them."""
+    """What probes see from now on; a packet filter is applied behind them."""
 
     kind = "live"
 
-    def __init__(self, interfaces: Sequence[str], options: LiveOptions, keep: str | None) -> None:
+    def __init__(self, probes: LiveProbes, keep: str | None) -> None:
         self.lock = threading.Lock()
-        self.endpoints, self.taps = Endpoints(), Taps()
+        self.endpoints, self.taps = probes.endpoints, probes.taps
         warm_up(WINDOW_NS)
         self.measuring = Measuring(WINDOW_NS, many_taps=True)
-        self._name = ",".join(interfaces)
+        self.owners: dict[int, Owner] = {}
+        """By flow index: the process of this host that owns its queue pair."""
         self._keep = compile_filter(keep) if keep else None
         self._packets = 0
-        self._stack = ExitStack()
-        self._source = self._stack.enter_context(
-            LiveSource(interfaces, options, endpoints=self.endpoints, taps=self.taps)
-        )
+        probes.begin()
+        self._probes, self._source = probes, probes.source
+        self._name = ",".join(interface.label for interface in self._source.interfaces)
+        self._source.resume()
 
     @property
     def segments(self) -> SegmentLists:
@@ -65,6 +80,10 @@ class LiveFeed:
 
     def read(self) -> None:
         """Take in what the probes see until `stop`."""
+        with self._probes.reading():
+            self._read()
+
+    def _read(self) -> None:
         for table in self._source.tables(POLL_S):
             if self._keep is not None and len(table):
                 table = table.take(self._keep.mask(table, self.endpoints, self.taps))
@@ -73,10 +92,14 @@ class LiveFeed:
                 with self.lock:
                     self.measuring.update(table, cm)
                 self._packets += len(table)
+            with self.lock:
+                found = self._probes.owners(self.measuring.tracker)
+            if found is not None:
+                self.owners = found
 
     def stop(self) -> None:
-        """Detach the probes; what is in the rings is still taken in."""
-        self._source.stop()
+        """End reading; the probes stay until the session is closed."""
+        self._source.pause()
 
     def state(self) -> SourceState:
         """Counters of the probes so far."""
@@ -107,8 +130,8 @@ class LiveFeed:
             complete=False,
             filtered=self._keep is not None or self._source.options.filter is not None,
             segments=self._source.decoder.segments,
+            owners=self.owners,
         )
 
     def close(self) -> None:
-        """Take the probes away."""
-        self._stack.close()
+        """Nothing to release: the probes end with the session."""

@@ -18,6 +18,7 @@ from .. import __version__
 from ..analyzer.analyze import AnalyzeOptions
 from ..analyzer.errors import RocescopeError
 from ..probes.capture_files import CaptureFiles
+from ..probes.dropping import WRITING, drop_privileges
 from ..probes.live import LiveOptions, LiveSource
 from ..probes.pcapng_writer import interface_description, section_header
 from .feeds import CaptureFeed, Feed
@@ -42,11 +43,16 @@ class Recording:
         """Whether packets are still written."""
         return self._thread is not None and self._thread.is_alive()
 
-    def begin(self) -> None:
-        """Attach the probes and begin to write; the first call counts. Errors as `LiveSource`."""
+    def begin(self, drop: bool = False) -> None:
+        """Attach the probes and begin to write; the first call counts. Errors as `LiveSource`.
+
+        drop: give up the privileges of this thread that are not needed from then on.
+        """
         if self._thread is not None:
             return
         self._stack.enter_context(self._source)
+        if drop:  # before a thread starts, which would keep them
+            drop_privileges(self._source.privileges() + WRITING)
         taps = self._source.taps.items[self._source.first_tap :]
         name = self._source.options.filter
         described = b"".join(interface_description(tap, name) for tap in taps)
@@ -122,9 +128,15 @@ def open_recorded(
     options: LiveOptions | None,
     path: Path,
     clock: Callable[[], float] = time.monotonic,
+    attach_now: bool = False,
 ) -> Session:
-    """A session on interfaces of this host that is recorded in a pcapng file."""
+    """A session on interfaces of this host that is recorded in a pcapng file.
+
+    attach_now: as for `open_live`.
+    """
     recording = Recording(interfaces, options or LiveOptions(), path)
+    if attach_now:
+        recording.begin(drop=True)
 
     def make(keep: str | None) -> Feed:
         return RecordedFeed(

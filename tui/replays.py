@@ -57,6 +57,8 @@ class Replays:
         self.view = ReplayView("", "order")
         self.placed: dict[str, Placed] = {}
         """Where the strategies that ran put the flows."""
+        self.production: int | None = None
+        """The seed the switches use; None for what the fabric says."""
         self._paths, self._filter = paths, filter
         self._fabric: Fabric | None = None
         self._traffic: Traffic | None = None
@@ -160,7 +162,7 @@ class Replays:
                     SeedRange(0, end, 1),
                     "different",
                     "max-over-mean",
-                    None,
+                    self.production,
                     self._paths,
                 )
                 self._tell(sweeps=self.view.sweeps | {name: result})

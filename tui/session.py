@@ -296,6 +296,7 @@ class Session:
             bin_ns, line = m.activity.bin_ns, timeline(m.totals)
             activity_start_ns = m.activity.start_ns
             addresses = tuple(feed.endpoints.texts())
+            owners = feed.owners
             self._take_events(feed)
             omitted = int(m.tracker.state.used[st.OMITTED_EVENTS])
         names = source.tap_names
@@ -330,6 +331,7 @@ class Session:
             timeline=line,
             events=tuple(sorted(self._cm_events + self._events, key=attrgetter("time_ns"))),
             events_omitted=omitted,
+            owners=owners,
             start_ns=start,
             end_ns=end,
         )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..analyzer.results import Event
+from ..analyzer.results import Event, Owner
 
 I64 = NDArray[np.int64]
 UNKNOWN = -1
@@ -124,6 +124,11 @@ class PathColumns:
         """Whether the key only hints at the real path."""
         return self.by == "entropy"
 
+    @property
+    def trust(self) -> str:
+        """How far the key is the real path: `inferred`, `predicted` or `known`."""
+        return {"entropy": "inferred", "fabric": "predicted"}.get(self.by, "known")
+
     def seen(self) -> I64:
         """Paths per flow."""
         return np.diff(self.starts)
@@ -168,6 +173,8 @@ class Snapshot:
     timeline: Timeline = field(default_factory=Timeline)
     events: tuple[Event, ...] = ()
     events_omitted: int = 0
+    owners: Mapping[int, Owner] = field(default_factory=dict)
+    """By flow: the process of this host that owns its queue pair; live, and where it is known."""
     start_ns: int = 0
     end_ns: int = 0
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -90,7 +91,7 @@ class RoceScreen(Screen[None]):
             return
         snapshot = app.snapshot
         window = app.window_text()
-        self.query_one(TopBar).show(snapshot, app.path_key, app.frozen, window, app.session.name)
+        self.query_one(TopBar).show(snapshot, app.paths(), app.frozen, window, app.session.name)
         counts = {"qps": int(app.visible_count), "events": len(snapshot.events)}
         self.query_one(Tabs).show(self.name_, counts)
         self.query_one(Hints).show(self.name_)
@@ -98,6 +99,23 @@ class RoceScreen(Screen[None]):
         if sentence != self._sentence:  # its height may change, so a new one costs a layout
             self._sentence = sentence
             self.query_one(Verdict).update(Text(f" {sentence}", "bold", overflow="ellipsis"))
+
+    def action_larger(self) -> None:
+        """Only the pane with the focus."""
+        if self.focused is not None:
+            self._set_aside(self, {self.focused, *self.focused.ancestors})
+
+    def _set_aside(self, parent: Widget, kept: set[DOMNode]) -> None:
+        for child in parent.children:
+            if child in kept:
+                if child is not self.focused:
+                    self._set_aside(child, kept)
+            elif not isinstance(child, (TopBar, Tabs, Verdict, Hints)):
+                child.add_class("aside")
+
+    def action_smaller(self) -> None:
+        """All panes again."""
+        self.query(".aside").remove_class("aside")
 
     def draw_record(self) -> None:
         """Show what the record of the selected flow changes."""

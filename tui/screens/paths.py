@@ -67,7 +67,7 @@ class PathsScreen(RoceScreen):
         if len(where):
             grid.put_cursor(int(where[0]))
         totals = matrix.loads.sum(axis=0)
-        legend = self._legend(matrix, paths.inferred, paths.by)
+        legend = self._legend(matrix, paths.trust, paths.by)
         self.query_one("#legend", Static).update(legend, layout=False)
         if not len(matrix.first_flow):
             return sentences.queue_pairs(snapshot, paths)
@@ -98,7 +98,7 @@ class PathsScreen(RoceScreen):
             f"{spread:.1f}/{len(loads)}",
         )
 
-    def _legend(self, matrix: Matrix, inferred: bool, by: str) -> Text:
+    def _legend(self, matrix: Matrix, trust: str, by: str) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")
         totals = matrix.loads.sum(axis=0)
         if len(totals) and totals.sum():
@@ -126,8 +126,7 @@ class PathsScreen(RoceScreen):
             glyph, _ = heat(ratio)
             text.append(f"{glyph.strip()} ", "bold")
             text.append(f"{word}  ", "dim")
-        word = "inferred" if inferred else "known"
-        text.append(f"paths by {by}, {word}", "dim")
+        text.append(f"{trust} by {by}", "dim")
         return text
 
     def draw_record(self) -> None:

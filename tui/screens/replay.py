@@ -25,7 +25,9 @@ COLUMNS = (
     GridColumn("max", "MAX/MEAN", 8, True),
     GridColumn("bar", "(1.00 is fair)", 18, priority=3),
     GridColumn("fim", "FIM %", 6, True),
-    GridColumn("bound", "LOWER BOUND", 11, True, 1),
+    GridColumn("time", "TIME/BOUND", 10, True, 1),
+    GridColumn("bound", "LOWER BOUND", 11, True, 2),
+    GridColumn("queue", "QUEUE", 6, True, 1),
     GridColumn("against", "VS FIRST", 8, True, 1),
     GridColumn("link", "BUSIEST LINK", 16, priority=4),
 )
@@ -61,9 +63,10 @@ class ReplayScreen(RoceScreen):
         view = app.replays.view
         self._rows = [*view.strategies, *view.failed]
         grid = self.query_one("#strategies", Grid)
+        grid.set_columns(shown_columns(view))
         grid.show(
             len(self._rows),
-            lambda row: strategy_cells(view, self._rows[row]),
+            lambda row: strategy_cells(view, self._rows[row], grid.columns),
             lambda row: "*" if self._rows[row] in app.picked else " ",
         )
         self.query_one("#sweeps", Static).update(self._sweeps(view))
@@ -83,19 +86,23 @@ class ReplayScreen(RoceScreen):
         axis = Axis(
             1.0,
             max([*values, *(s.distribution.max for s in sweeps)]),
-            max(20, self.size.width - 46),
+            max(20, self.size.width - 52),
         )
         text.append(f"\n {'max/mean over seeds':<20} ", "bold")
         text.append(axis.ticks(), "dim")
         for name, sweep in view.sweeps.items():
             d = sweep.distribution
             marks = {"┊": sweep.chance.mean}
+            own = sweep.production
+            if own is not None:
+                marks["▲"] = own.value
             text.append(f"\n {name:<20} ")
             text.append(strip(axis, d.min, d.max, d.quantiles, marks), "cyan")
             text.append(f" {d.quantiles['p50']:.2f}  p95 {d.quantiles['p95']:.2f}")
             text.append(f"  {sweep.seeds[2]:,} seeds", "dim")
-        text.append("\n ├ ┤ least and most  ▒ p5-p95  ▓ p25-p75  █ median  ┊ pure chance", "dim")
-        return text
+        legend = "├ ┤ least and most  ▒ p5-p95  ▓ p25-p75  █ median  ┊ pure chance  ▲ seed in use"
+        text.append(f"\n {legend}", "dim")
+        return text.append_text(chance_line(view))
 
     def _chosen(self) -> str | None:
         grid = self.query_one("#strategies", Grid)
@@ -156,6 +163,24 @@ class ReplayScreen(RoceScreen):
             keep,
         )
 
+    def action_production(self) -> None:
+        replays = self.roce.replays
+
+        def keep(text: str | None) -> None:
+            if text is None:
+                return
+            try:
+                replays.production = int(text, 0) if text else None
+            except ValueError:
+                self.notify(f"{text!r} is no seed", severity="error", markup=False)
+                return
+            self.action_draw_seeds()
+
+        before = "" if replays.production is None else str(replays.production)
+        self.app.push_screen(
+            TextPrompt("seed the switches use, empty for the fabric's", before), keep
+        )
+
     def action_pick(self) -> None:
         name = self._chosen()
         if name is not None:
@@ -190,6 +215,28 @@ class ReplayScreen(RoceScreen):
         self.roce.go_deeper("fabric")
 
 
+def chance_line(view: ReplayView) -> Text:
+    """What pure chance gives, and where the seed in use stands among all."""
+    text = Text()
+    name, sweep = next(iter(view.sweeps.items()))
+    chance = sweep.chance
+    text.append(
+        f"\n pure chance, {human.counted(sweep.traffic.units, 'unit')}: {chance.mean:.2f}"
+        f" ({chance.p05:.2f} to {chance.p95:.2f})",
+        "bold",
+    )
+    own = sweep.production
+    if own is None:
+        text.append("   P names the seed in use", "dim")
+    else:
+        seed = "the fabric's own seeds" if own.seed is None else f"seed {own.seed}"
+        worse = 100 * own.better_seeds / max(1, sweep.seeds[2])
+        text.append(
+            f"   {seed} of {name}: {own.value:.2f}, worse than {worse:.0f} % of all", "bold"
+        )
+    return text
+
+
 def sentence(view: ReplayView, running: bool) -> str:
     """Which strategy is the best, and what it would gain."""
     if view.error:
@@ -207,24 +254,40 @@ def sentence(view: ReplayView, running: bool) -> str:
     return f"{text}."
 
 
-def strategy_cells(view: ReplayView, name: str) -> Sequence[Cell]:
-    """One row, in the order of COLUMNS."""
+def shown_columns(view: ReplayView) -> list[GridColumn]:
+    """All columns; times and queues only when a strategy was replayed packet by packet."""
+    results = view.strategies.values()
+    unknown = set()
+    if all(one.completion_time_ns is None for one in results):
+        unknown.add("time")
+    if all(one.max_queue_packets is None for one in results):
+        unknown.add("queue")
+    return [column for column in COLUMNS if column.key not in unknown]
+
+
+def strategy_cells(view: ReplayView, name: str, columns: Sequence[GridColumn]) -> Sequence[Cell]:
+    """One row."""
     if name in view.failed:
-        return (name, (view.failed[name], "warn"), "-", "", "-", "-", "-", "")
+        cells: dict[str, Cell] = {"name": name, "with": (f"▲ {view.failed[name]}", "warn")}
+        return [cells.get(column.key, "-") for column in columns]
     result = view.strategies[name]
     first = next(iter(view.strategies.values()))
     worst = max((s.max_over_mean or 1.0 for s in view.strategies.values()), default=1.0)
     share = ((result.max_over_mean or 1.0) - 1) / max(worst - 1, 1e-9)
-    return (
-        result.name,
-        ", ".join(f"{k}={v}" for k, v in result.parameters.items()),
-        _number(result.max_over_mean),
-        (human.UNICODE.bar(share, 18), "accent"),
-        _number(result.fim_percent, 1),
-        human.duration(result.lower_bound_ns),
-        _against(result, first),
-        result.busiest_link or "",
-    )
+    took, bound = result.completion_time_ns, result.lower_bound_ns
+    cells = {
+        "name": result.name,
+        "with": ", ".join(f"{k}={v}" for k, v in result.parameters.items()),
+        "max": _number(result.max_over_mean),
+        "bar": (human.UNICODE.bar(share, 18), "accent"),
+        "fim": _number(result.fim_percent, 1),
+        "time": _number(took / bound if took and bound else None),
+        "bound": human.duration(result.lower_bound_ns),
+        "queue": human.count(result.max_queue_packets),
+        "against": _against(result, first),
+        "link": result.busiest_link or "",
+    }
+    return [cells[column.key] for column in columns]
 
 
 def _number(value: float | None, digits: int = 2) -> str:

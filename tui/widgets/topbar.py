@@ -8,17 +8,17 @@ from textual.widgets import Static
 
 from .. import human
 from ..actions import SCREENS
-from ..snapshot import Snapshot
+from ..snapshot import PathColumns, Snapshot
 
 
 class TopBar(Static):
     """Source, rates, drops, truncation, and whether paths are known or inferred."""
 
     def show(
-        self, snapshot: Snapshot, path_key: str, frozen: bool, window: str, files: str
+        self, snapshot: Snapshot, paths: PathColumns, frozen: bool, window: str, files: str
     ) -> None:
         """Draw the parts that fit, the important ones first."""
-        parts = list(_parts(snapshot, path_key, frozen, window))
+        parts = list(_parts(snapshot, paths, frozen, window))
         width = max(20, self.size.width or 80) - 1
         text = Text(" rocescope ▸ ", "bold")
         room = width - cell_len(text.plain)
@@ -38,7 +38,7 @@ class TopBar(Static):
 
 
 def _parts(
-    snapshot: Snapshot, path_key: str, frozen: bool, window: str
+    snapshot: Snapshot, paths: PathColumns, frozen: bool, window: str
 ) -> list[tuple[str, str, int]]:
     """(text, style, rank): rank 0 must be seen first."""
     source = snapshot.source
@@ -79,8 +79,7 @@ def _parts(
         parts.append((f"▲ {human.count(source.undecodable)} undecodable", "yellow", 2))
     if source.truncated:
         parts.append((f"{human.count(source.truncated)} truncated", "dim", 7))
-    paths = snapshot.paths.get(path_key) or snapshot.paths["entropy"]
-    parts.append((f"paths {'inferred' if paths.inferred else 'known'}", "", 3))
+    parts.append((f"paths {paths.trust}", "", 3))
     return parts
 
 
