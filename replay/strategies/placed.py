@@ -46,7 +46,7 @@ def _choices(
     source = np.where(links >= 0, fabric.links.source[links], -1)
     edge = arrays.host_edge[np.maximum(outcome.traffic.dst_host, 0)][:, None]
     at_switch = (source >= 0) & (source < fabric.switches) & (edge >= 0)
-    group = np.where(at_switch, arrays.route[source, edge], -1)
+    group = np.where(at_switch, arrays.route[np.where(at_switch, source, 0), edge], -1)
     at_switch &= group >= 0
     begin = arrays.group_start[np.maximum(group, 0)]
     size = arrays.group_start[np.maximum(group, 0) + 1] - begin
