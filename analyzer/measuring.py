@@ -108,6 +108,8 @@ class Measuring:
         self.idle.merge(other.idle, flow_map)
         self.congestion.merge(other.congestion, flow_map)
         self.mrc.merge(other.mrc, flow_map, endpoint_map, tap_map, path_map)
+        if self.conformance is not None and other.conformance is not None:
+            self.conformance.merge(other.conformance, self.tracker, flow_map, endpoint_map, tap_map)
         return flow_map
 
 

@@ -143,6 +143,35 @@ class CnpPacing:
             batch.peer,
         )
 
+    def merge(
+        self,
+        other: CnpPacing,
+        flow_map: NDArray[np.int32],
+        endpoint_map: NDArray[np.uint32],
+        flows: NDArray[np.void],
+    ) -> None:
+        """Add the marks and CNPs of a later part; `flows` are our FLOW records after merging.
+
+        The first CNP behind the seam is measured against none before it.
+        """
+        self._grow(len(flows), flows)
+        at = [np.zeros(len(scope), np.int64) for scope in other.scopes]
+        for endpoint, port in other._ports.items():
+            at[PORT][port] = self._ports[int(endpoint_map[endpoint])]
+        for (sender, notifier), pair in other._pairs.items():
+            key = int(endpoint_map[sender]), int(endpoint_map[notifier])
+            at[PAIR][pair] = self._pairs[key]
+        at[QUEUE_PAIR][: len(flow_map)] = flow_map
+        for mine, theirs, places in zip(self.scopes, other.scopes, at, strict=True):
+            for i in np.flatnonzero((theirs["marks"] > 0) | (theirs["cnps"] > 0)):
+                into, added = mine[places[i]], theirs[i]
+                least = [s["least"] for s in (into, added) if s["cnps"] > 1]
+                for name in ("marks", "expected", "cnps", "close"):
+                    into[name] += added[name]
+                into["least"] = min(least, default=0)
+                for name in ("due", "last"):
+                    into[name] = max(into[name], added[name])
+
     def _grow(self, n_flows: int, flows: NDArray[np.void]) -> None:
         if n_flows > len(self._keys):
             keys = np.zeros((max(n_flows, 2 * len(self._keys), 64), 2, 2), np.int32)

@@ -139,6 +139,24 @@ KEPT = 3000
 LATENCIES = 4
 
 
+_ADDED = (
+    "lost_before",
+    "reordered",
+    "lost_behind",
+    "unseen",
+    "requests",
+    "answers",
+    "rewinds",
+    "resent",
+    "naks",
+    "rnr_naks",
+    "fatal_naks",
+    "duplicates",
+    "beyond",
+)
+"""Fields of REQUESTER that count."""
+
+
 class Book(NamedTuple):
     """Everything the kernels write to; one row per flow."""
 
@@ -199,6 +217,38 @@ class BookKeeper:
             undecided=_longer(book.undecided, room, have),
             histograms=self.latencies.arrays,
         )
+
+    def merge(self, other: BookKeeper, flow_map: NDArray[np.int32]) -> None:
+        """Add the cases of a later part; its flow i is our flow `flow_map[i]`.
+
+        Sequences that go on across the seam begin anew behind it, as at the start of a capture.
+        """
+        n = other.flows
+        flow_map = flow_map[:n]
+        if not len(flow_map):
+            return
+        self.grow(int(flow_map.max()) + 1)
+        mine, theirs = self.book, other.book
+        for name in _ADDED:
+            mine.states[name][flow_map] += theirs.states[name][:n]
+        mine.states["path_mtu"][flow_map] = np.maximum(
+            mine.states["path_mtu"][flow_map], theirs.states["path_mtu"][:n]
+        )
+        mine.states["started"][flow_map] = 0
+        mine.states["asked"][flow_map] += theirs.states["asked"][:n]
+        for ours, added in (
+            (mine.ok, theirs.ok),
+            (mine.broken, theirs.broken),
+            (mine.undecided, theirs.undecided),
+        ):
+            ours[flow_map] += added[:n]
+        mine.used[UNPAIRED] += theirs.used[UNPAIRED]
+        self.latencies.merge(other.latencies, flow_map)
+        kept, more = int(mine.used[USED_VIOLATIONS]), int(theirs.used[USED_VIOLATIONS])
+        more = min(more, KEPT - kept)
+        mine.violations[kept : kept + more] = theirs.violations[:more]
+        mine.violations["flow"][kept : kept + more] = flow_map[theirs.violations["flow"][:more]]
+        mine.used[USED_VIOLATIONS] += more
 
 
 def _longer(array: NDArray[Any], length: int, used: int) -> NDArray[Any]:

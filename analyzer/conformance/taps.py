@@ -67,6 +67,30 @@ class Conformance:
             own = one.tracker.update(_rows_of(batch.table, tap))
             one.update(own, one.tracker.flows)
 
+    def merge(
+        self,
+        other: Conformance,
+        tracker: FlowTracker,
+        flow_map: NDArray[np.int32],
+        endpoint_map: NDArray[np.uint32],
+        tap_map: NDArray[np.uint16],
+    ) -> None:
+        """Add a later part; the arguments are those of `Measuring.merge`, already merged."""
+        for tap, theirs in other.taps.items():
+            into = int(tap_map[tap])
+            fresh = into not in self.taps
+            mine = self._tap(into)
+            if theirs.tracker is not None and fresh:
+                mine.tracker = FlowTracker()
+            whose, places = tracker, flow_map
+            if mine.tracker is not None:
+                source = theirs.tracker
+                assert source is not None, "parts were measured with as many taps"
+                whose = mine.tracker
+                places = whose.merge(source, endpoint_map, np.zeros(1, np.uint16))
+            mine.keeper.merge(theirs.keeper, places)
+            mine.cnp.merge(theirs.cnp, places, endpoint_map, whose.flows)
+
     def result(self, tracker: FlowTracker, endpoints: Endpoints, taps: Taps) -> Result:
         """What was found; `tracker` is that of the analysis, whose flows give the ids."""
         from .conclude import conformance
