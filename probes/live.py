@@ -100,7 +100,7 @@ class LiveSource:
         self._stack = ExitStack()
         self.ends: float | None = None
         """When to stop by itself, in seconds of time.monotonic()."""
-        self._stopping = threading.Event()
+        self._stopping, self._paused = threading.Event(), threading.Event()
         self._wakeups: Wakeups | None = None
         self._loss_fd = -1
         self._last_loss: NDArray[np.void] = np.zeros((0, 0), LOSS)
@@ -214,6 +214,18 @@ class LiveSource:
         os.close(self._loss_fd)
         self._loss_fd = -1
 
+    def pause(self) -> None:
+        """End the iteration with the probes in place: after `resume` another one goes on."""
+        self._paused.set()
+        if self._wakeups is not None:
+            self._wakeups.stop()
+
+    def resume(self) -> None:
+        """Let a new iteration begin after `pause`; what came in between is in the rings."""
+        self._paused.clear()
+        if self._wakeups is not None and not self._stopping.is_set():
+            self._wakeups.resume()
+
     def _close_wakeups(self) -> None:
         wakeups, self._wakeups = self._wakeups, None
         if wakeups is not None:
@@ -252,6 +264,8 @@ class LiveSource:
                 stated = time.monotonic()
             yield taken
             self._drain.release()
+            if self._paused.is_set():
+                return
             if not self._drain.more:
                 self._wait(poll_s)
         self._detach()

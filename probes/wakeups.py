@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterable
+from contextlib import suppress
 
 from .ring import Ring
 
@@ -32,6 +33,11 @@ class Wakeups:
     def stop(self) -> None:
         """End this and every later sleep; also from other threads and signal handlers."""
         os.eventfd_write(self._stopped, 1)
+
+    def resume(self) -> None:
+        """Take `stop` back."""
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._stopped)
 
     def close(self) -> None:
         """Let go of what was waited for."""

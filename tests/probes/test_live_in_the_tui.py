@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from tui_driver import text_of
 
 from rocescope.analyzer.errors import RocescopeError
+from rocescope.probes import dropping
+from rocescope.probes.dropping import READING, WATCHING, WRITING
 from rocescope.probes.live import LiveOptions
 from rocescope.tui.app import RocescopeApp
 from rocescope.tui.live_feed import open_live
 
 from .network import roce, roce_frames
+from .owners.jobs import HERE, THERE, Job, frame
+
+
+def link_ids():
+    texts = []
+    for path in Path("/proc/self/fdinfo").iterdir():
+        with suppress(FileNotFoundError):
+            texts.append(path.read_text())
+    return {int(n) for text in texts for n in re.findall(r"^link_id:\s*(\d+)", text, re.M)}
 
 
 def live_app(net):
@@ -80,3 +98,70 @@ def test_an_unknown_interface_becomes_one_line():
     assert error and "\n" not in error
     with pytest.raises(RocescopeError):
         session.analysis()
+
+
+def test_flows_know_their_owners_and_a_filter_leaves_the_probes_in_place(network):
+    net = network()
+    net.ip("addr", "add", f"{HERE}/24", "dev", "left")
+    session = open_live([net.interface("left")], LiveOptions(ring_bytes=1 << 20))
+    job = Job(5)
+
+    def seen(packets):
+        for _ in range(200):
+            shown = session.snapshot()
+            if shown.source.packets == packets and (shown.owners or not packets):
+                return shown
+            time.sleep(0.05)
+        pytest.fail(f"{packets} packets and their owner did not come: {shown.source}")
+
+    try:
+        session.start()
+        for _ in range(400):
+            if session.snapshot().source.dropped == 0:
+                break
+            time.sleep(0.05)
+        job.connect(0x21, 0x51)
+        for psn in range(20):
+            net.send([frame(HERE, THERE, 0x51, psn, 0x04)], "left")
+        owner = seen(20).owners[0]
+        assert (owner.pid, owner.rank, owner.end) == (job.pid, 5, "source")
+        assert session.analysis().flows[0].owner == owner
+        links = link_ids()
+        assert session.set_filter("psn > 30")
+        seen(0)
+        for psn in range(25, 40):
+            net.send([frame(HERE, THERE, 0x51, psn, 0x04)], "left")
+        assert seen(9).owners[0] == owner
+        assert link_ids() == links
+        session.halt()
+        assert not session.running
+        assert len(session.snapshot().flows) == 1
+        assert not link_ids() & links
+    finally:
+        session.close()
+        job.kill()
+
+
+def test_privileges_are_given_up_before_the_screen_comes(network):
+    net = network()
+    code = f"""
+import re, sys
+from rocescope.probes.live import LiveOptions
+from rocescope.tui.live_feed import open_live
+session = open_live(["{net.interface("left")}"], LiveOptions(ring_bytes=1 << 20), attach_now=True)
+session.start()
+while session.snapshot().source.dropped is None:
+    pass
+import pathlib
+for task in pathlib.Path("/proc/self/task").iterdir():
+    print(re.search(r"CapEff:\\s*(\\w+)", (task / "status").read_text())[1])
+session.close()
+"""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    held = {int(line, 16) for line in done.stdout.split()}
+    names = READING + WATCHING + WRITING
+    assert held == {sum(1 << dropping._NUMBERS[name] for name in names)}

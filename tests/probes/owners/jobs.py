@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ..network import bth, ethernet, ipv4, udp
+
 FAKE = Path(__file__).with_name("fake_verbs.py")
 MASK = 1 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 20
 HERE, THERE = "10.0.0.1", "10.0.0.2"
@@ -37,3 +39,7 @@ class Job:
     def kill(self):
         self._process.kill()
         self._process.communicate()
+
+
+def frame(source, destination, qp, psn, opcode):
+    return ethernet(ipv4(udp(bth(psn, qp, opcode) + bytes(68)), source, destination))

@@ -14,14 +14,10 @@ from rocescope.probes.owners.addresses import local_addresses
 from rocescope.probes.owners.uprobes import Uprobes
 from rocescope.probes.owners.watch import OwnerWatch
 
-from ..network import Network, Watched, bth, ethernet, ipv4, udp
-from .jobs import HERE, THERE, Job
+from ..network import Network, Watched
+from .jobs import HERE, THERE, Job, frame
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="probes take root")
-
-
-def frame(source, destination, qp, psn, opcode):
-    return ethernet(ipv4(udp(bth(psn, qp, opcode) + bytes(68)), source, destination))
 
 
 @pytest.fixture
