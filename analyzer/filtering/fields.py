@@ -15,13 +15,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..decode.mrc import CC_STATE, METH, NETH, SETH
 from ..opcodes import (
     ACKNOWLEDGE,
     CNP,
+    MRC,
     OPCODE_CLASS,
     SYNDROME_KIND_MASK,
     SYNDROME_NAK,
     SYNDROME_RNR_NAK,
+    TRANSPORT_NAMES,
+    TRANSPORT_OF,
 )
 from ..packets import (
     ACK_REQUEST,
@@ -36,6 +40,7 @@ from ..packets import (
     PAD_COUNT_MASK,
     PAD_COUNT_SHIFT,
     ROCE_V1,
+    RTX,
     SNAPPED,
     SOLICITED_EVENT,
     VERSION_MASK,
@@ -136,6 +141,40 @@ def _is_cnp(table: PacketTable) -> Mask:
     return _equal(table.opcode >> 5, CNP)
 
 
+def _transport(table: PacketTable) -> NDArray[Any]:
+    kinds: NDArray[Any] = TRANSPORT_OF[table.opcode]
+    return kinds
+
+
+def _is_mrc(table: PacketTable) -> Mask:
+    return _equal(_transport(table), MRC)
+
+
+def _of_mrc(name: str) -> Values:
+    """A field of the MRC packets of the table, 0 of all others."""
+
+    def values(table: PacketTable) -> NDArray[Any]:
+        found = np.zeros(len(table), np.int64)
+        if table.mrc is not None:
+            found[table.mrc["row"]] = table.mrc[name]
+        return found
+
+    return values
+
+
+def _has_mrc(headers: int) -> Presence:
+    """Whether one of these MRC headers could be read; with 0 any MRC packet counts."""
+
+    def present(table: PacketTable) -> Mask:
+        found = np.zeros(len(table), np.bool_)
+        if table.mrc is not None:
+            has = table.mrc["present"] & headers != 0 if headers else True
+            found[table.mrc["row"]] = has
+        return found
+
+    return present
+
+
 def _number(
     name: str, bits: int, values: Values | tuple[Values, ...], meaning: str, present: Presence
 ) -> Field:
@@ -157,7 +196,7 @@ _SPORT, _DPORT = _column("udp_sport"), _column("udp_dport")
 _DSCP, _ECN = _column("traffic_class", 2), _column("traffic_class", mask=3)
 _UDP = _not_flag(ROCE_V1)
 
-TRANSPORTS = ("RC", "UC", "RD", "UD", "CNP", "XRC")
+TRANSPORTS = TRANSPORT_NAMES
 ICRC_STATES = ("unchecked", "good", "bad", "truncated")
 
 _WIRESHARK = (
@@ -228,7 +267,7 @@ _OWN = (
     _addresses("dst", "dst", "destination address, IPv4 or IPv6", _always),
     _addresses("addr", "addr", "either address, IPv4 or IPv6", _always),
     Field("opcode", Kind.OPCODE, (_column("opcode"),), _always, "BTH opcode: number or name", 8),
-    Field("transport", Kind.NAMED, (_column("opcode", 5),), _always, "transport", names=TRANSPORTS),
+    Field("transport", Kind.NAMED, (_transport,), _always, "transport", names=TRANSPORTS),
     _number("qp", 24, _column("dest_qp"), "destination QP", _always),
     _number("psn", 24, _column("psn"), "packet sequence number", _always),
     _number("sport", 16, _SPORT, "UDP source port", _UDP),
@@ -244,6 +283,17 @@ _OWN = (
     _presence("nak", _acknowledges(SYNDROME_NAK), "a NAK, but not an RNR NAK"),
     _presence("rnr", _acknowledges(SYNDROME_RNR_NAK), "an RNR NAK"),
     _presence("cnp", _is_cnp, "a congestion notification packet"),
+    _presence("mrc", _is_mrc, "a packet of MRC"),
+    _presence("mrc.rtx", lambda t: _is_mrc(t) & (t.bth_flags & RTX != 0), "MRC: sent again"),
+    _presence("mrc.trimmed", lambda t: _of_mrc("trimmed")(t) != 0, "MRC: payload trimmed off"),
+    _number(
+        "mrc.ev", 32, _of_mrc("ev"), "MRC: entropy value, flow label << 16 | port", _has_mrc(0)
+    ),
+    _number("mrc.msn", 16, _of_mrc("msn"), "MRC: message sequence number", _has_mrc(METH)),
+    _number("mrc.entropy", 32, _of_mrc("entropy"), "MRC: entropy reflected", _has_mrc(SETH | NETH)),
+    _number("mrc.skip", 2, _of_mrc("feedback"), "MRC: 1 SKIP_ONCE, 2 ALWAYS_SKIP", _has_mrc(SETH)),
+    _number("mrc.nack", 8, _of_mrc("reason"), "MRC: reason of a NACK", _has_mrc(NETH)),
+    _number("mrc.ooo", 15, _of_mrc("ooo_count"), "MRC: packets held", _has_mrc(CC_STATE)),
     _presence("fecn", lambda t: (t.bth_flags & FECN) != 0, "FECN bit of the BTH"),
     _presence("becn", lambda t: (t.bth_flags & BECN) != 0, "BECN bit of the BTH"),
     _presence("fragment", _flag(FIRST_FRAGMENT), "a first IP fragment"),

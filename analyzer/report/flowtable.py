@@ -47,7 +47,7 @@ class FlowColumn(NamedTuple):
         value: Any = flow
         for name in self.path:
             value = getattr(value, name)
-            if value is None:
+            if value is None or value is msgspec.UNSET:
                 return None
         if isinstance(value, list):
             return "; ".join(value)

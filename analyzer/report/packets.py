@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from ... import __version__
 from ..decode.extensions import ExtensionTable
+from ..decode.mrc import MRC_COLUMNS
 from ..endpoints import Endpoints
 from ..frames import Taps
 from ..packets import COLUMNS, PacketTable
@@ -48,6 +49,10 @@ def packet_schema(extensions: bool = False) -> Any:
             about = field.metadata
             kind = pa.from_numpy_dtype(about["dtype"])
             fields.append(_field(name, kind, about["unit"], about["meaning"]))
+        for column in MRC_COLUMNS:
+            kind = pa.from_numpy_dtype(np.dtype(column.dtype))
+            meaning = f"MRC: {column.meaning}" + (f" [{column.source}]" if column.source else "")
+            fields.append(_field(f"mrc_{column.name}", kind, column.unit, meaning))
     return pa.schema(fields, metadata={"rocescope.version": __version__})
 
 
@@ -70,7 +75,19 @@ def record_batch(
             arrays.append(pa.array(np.ascontiguousarray(values)))
     if extensions is not None:
         arrays += [pa.array(getattr(extensions, field.name)) for _, field in _EXTENSION_COLUMNS]
+        arrays += _mrc_arrays(table)
     return pa.RecordBatch.from_arrays(arrays, schema=packet_schema(extensions is not None))
+
+
+def _mrc_arrays(table: PacketTable) -> list[Any]:
+    """The fields of the MRC packets, 0 in all other rows."""
+    arrays = []
+    for column in MRC_COLUMNS:
+        values = np.zeros(len(table), column.dtype)
+        if table.mrc is not None:
+            values[table.mrc["row"]] = table.mrc[column.name]
+        arrays.append(pa.array(values))
+    return arrays
 
 
 @contextmanager
