@@ -27,17 +27,35 @@ from .feedback_state import (
     LOST_ON_LINKS,
     MARGIN,
     OUT_OF_ORDER,
+    PROBE,
     PROBES_SENT,
     SENT_AGAIN,
     TIMEOUTS,
+    TRIMMED_RECEIVED,
     TRIMS_SEEN,
     Feedback,
     new_feedback,
 )
-from .model import EngineResult, Model, Workload
+from .model import ACK, NEVER, EngineResult, Model, Workload
 from .round_trip import round_trip_ps
 from .rules import PacketStrategy, Rules
-from .run_state import COMPLETED, COMPLETED_PS, HOPS, RunState, new_run, release, with_more_slots
+from .run_state import (
+    ACK_HEAD,
+    COMPLETED,
+    COMPLETED_PS,
+    DATA_HEAD,
+    HEAD_TIME,
+    HOPS,
+    KEY,
+    NEXT,
+    NO_SLOT,
+    WAITING_PACKETS,
+    WIRE_HEAD,
+    RunState,
+    new_run,
+    release,
+    with_more_slots,
+)
 from .runner import HOPS_AT_ONCE, check_hosts, result_of
 from .wheel import new_wheel
 
@@ -56,7 +74,10 @@ class FeedbackResult:
     """Whole packets that came to their host, duplicates too."""
     data_lost: int
     """Dropped by queues, lost on links or without a route."""
-    data_trimmed: int
+    trimmed_received: int
+    """Packets of which only the header came to their host."""
+    data_under_way: int
+    """In queues and on wires at the end, trimmed or not."""
     sent_again: int
     given_up: int
     """Packets that senders took for lost before their timeout."""
@@ -119,7 +140,7 @@ def run_event_driven(
         if run.counts[COMPLETED] < goal:
             break
         base = int(done.max(initial=base))
-    return _result(run, own, None if rules.hosts is None else evs)
+    return _result(run, own, rules, None if rules.hosts is None else evs)
 
 
 def _no_selection() -> tuple[EvState, HostFunctions]:
@@ -220,15 +241,15 @@ def _feedback(
     )
 
 
-def _result(run: RunState, own: Feedback, evs: EvState | None) -> FeedbackResult:
+def _result(run: RunState, own: Feedback, rules: Rules, evs: EvState | None) -> FeedbackResult:
     tally = own.tally.tolist()
-    engine = result_of(run)
     return FeedbackResult(
-        engine=engine,
+        engine=result_of(run, rules),
         data_sent=tally[DATA_SENT],
         data_received=tally[DATA_RECEIVED],
         data_lost=tally[DATA_LOST],
-        data_trimmed=int(engine.link_trims.sum()),
+        trimmed_received=tally[TRIMMED_RECEIVED],
+        data_under_way=_under_way(run),
         sent_again=tally[SENT_AGAIN],
         given_up=tally[GIVEN_UP],
         timeouts=tally[TIMEOUTS],
@@ -240,3 +261,18 @@ def _result(run: RunState, own: Feedback, evs: EvState | None) -> FeedbackResult
         port_bytes=own.ports,
         evs=evs,
     )
+
+
+def _under_way(run: RunState) -> int:
+    """Data packets on wires and in queues."""
+    count = 0
+    for link in np.flatnonzero(run.links[:, WAITING_PACKETS] | (run.links[:, HEAD_TIME] != NEVER)):
+        heads = [int(run.links[link, DATA_HEAD]), int(run.links[link, ACK_HEAD])]
+        if run.links[link, HEAD_TIME] != NEVER:
+            heads.append(int(run.links[link, WIRE_HEAD]))
+        for slot in heads:
+            while slot >= 0:
+                count += not int(run.slots[slot, KEY]) & (ACK | PROBE)
+                following = int(run.slots[slot, NEXT]) & NO_SLOT
+                slot = -1 if following == NO_SLOT else following
+    return count

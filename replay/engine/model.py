@@ -44,7 +44,8 @@ and docs/reproductions.md; where that is silent (ties, turns of flows) the choic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -251,6 +252,9 @@ class EngineResult:
     loads: NDArray[np.int64] | None = None
     """int64[bins, L]: bytes whose service began in each stretch of `load_bin_ps`."""
     load_bin_ps: int = 0
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """Of the strategy."""
+    notes: tuple[str, ...] = ()
 
     @property
     def completion_ps(self) -> int | None:

@@ -68,7 +68,7 @@ def run_open_loop(
         if (done < 0).any() or (stop is not None and stop.is_set()):
             break  # a barrier that is not reached
         base = int(done.max(initial=base))
-    return result_of(run)
+    return result_of(run, rules)
 
 
 def _drain(
@@ -94,7 +94,7 @@ def check_hosts(workload: Workload, arrays: FabricArrays, name: str) -> None:
         raise UsageError(f"{name}: a flow leads from a host to itself; packets need two hosts")
 
 
-def result_of(run: RunState) -> EngineResult:
+def result_of(run: RunState, rules: Rules) -> EngineResult:
     """What a run found."""
     messages, stats = run.messages, run.stats
 
@@ -118,4 +118,6 @@ def result_of(run: RunState) -> EngineResult:
         hops=int(run.counts[HOPS]),
         arrived_ps=run.arrived_ps if kept else None,
         arrived_flags=run.arrived_flags if kept else None,
+        parameters=rules.parameters,
+        notes=rules.notes,
     )
