@@ -25,22 +25,28 @@ FIELDS = (
     " erspan.timestamp vxlan.vni geneve.vni"
 ).split()
 
+
+def link(**fields: int) -> Packet:
+    """With both addresses, else scapy asks the network for them."""
+    return Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02", **fields)
+
+
 INNER = Ether(roce(77))
-TAGGED = Ether(src="2:0:0:0:0:1", dst="2:0:0:0:0:2") / Dot1Q(vlan=100) / INNER[IP]
+TAGGED = link() / Dot1Q(vlan=100) / INNER[IP]
 SWITCH = {"src": "192.0.2.1", "dst": "192.0.2.9"}
 
 
 def outer() -> Packet:
-    return Ether() / IP(**SWITCH)
+    return link() / IP(**SWITCH)
 
 
 FRAMES: dict[str, Packet] = {
     "erspan1": outer() / GRE(proto=0x88BE) / ERSPAN_I() / INNER,
     "erspan2": outer() / GRE(proto=0x88BE, seqnum_present=1) / ERSPAN_II(session_id=9) / INNER,
-    "field": Ether()
+    "field": link()
     / Dot1Q(vlan=7)
     / IPv6(src="2001:db8::1")
-    / GRE(proto=0x22EB, seqnum_present=1, seqence_number=4)
+    / GRE(proto=0x22EB, seqnum_present=1, sequence_number=4)
     / ERSPAN_III(session_id=12, timestamp=123456, d=1, gra=1)
     / TAGGED,
     "gre": outer() / GRE(proto=0x6558, key_present=1, key=5, chksum_present=1) / TAGGED,
@@ -48,12 +54,12 @@ FRAMES: dict[str, Packet] = {
     "vxlan": outer() / UDP(sport=999, dport=4789) / VXLAN(vni=5000, flags=8) / TAGGED,
     "geneve": outer() / UDP(sport=999, dport=6081) / GENEVE(vni=77, proto=0x6558) / INNER,
     "ip_in_ip": outer() / INNER[IP],
-    "ip_in_ipv6": Ether() / IPv6(nh=4) / INNER[IP],
-    "mpls": Ether(type=0x8847) / MPLS(label=100, s=0) / MPLS(label=17, s=1) / INNER[IP],
+    "ip_in_ipv6": link() / IPv6(nh=4) / INNER[IP],
+    "mpls": link(type=0x8847) / MPLS(label=100, s=0) / MPLS(label=17, s=1) / INNER[IP],
     "vxlan_in_erspan": outer()
     / GRE(proto=0x88BE, seqnum_present=1)
     / ERSPAN_II(session_id=3)
-    / (Ether() / IP(src="10.9.9.9") / UDP(sport=999, dport=4789) / VXLAN(vni=1, flags=8) / TAGGED),
+    / (link() / IP(src="10.9.9.9") / UDP(sport=999, dport=4789) / VXLAN(vni=1, flags=8) / TAGGED),
 }
 TAPS = {
     "erspan1": "erspan from {gre}",
