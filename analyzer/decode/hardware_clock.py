@@ -76,6 +76,8 @@ def _place(value: Int, period: Int, of_day: bool, capture: Int, clock: I64) -> I
             clock[STATE] = COUNTER
             clock[OFFSET] = capture - value
             placed = capture
+    elif clock[STATE] == OF_DAY:
+        placed = _nearest(value, period, capture)
     else:
         expected = clock[LAST_HARDWARE] + capture - clock[LAST_CAPTURE] - clock[OFFSET]
         placed = _nearest(value, period, expected) + clock[OFFSET]
