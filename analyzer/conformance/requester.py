@@ -200,7 +200,7 @@ def _leaves_out(book: Any, f: Int, s: Any, psn: Int, tap: Int, time: Int, frame:
         breaks(book, f, RESEND_SKIPS, tap, time, frame, 0, psn, expected, 0)
 
 
-@subkernel
+@inlined
 def sends_new(
     book: Any, f: Int, s: Any, psn: Int, count: Int, is_read: bool, tap: Int, time: Int, frame: Int
 ) -> None:
@@ -236,7 +236,7 @@ def after_fatal(book: Any, f: Int, s: Any, psn: Int, tap: Int, time: Int, frame:
         leaves_open(book, f, FATAL_NAK, IN_FLIGHT)
 
 
-@subkernel
+@inlined
 def arrives(s: Any, psn: Int, count: Int, in_order: bool, time: Int) -> None:
     """What a go-back-N receiver at the tap makes of a request: it takes only the expected one."""
     distance = psn_distance(psn, np.int64(s.arrived))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel import Int, subkernel
+from ..kernel import Int, inlined, subkernel
 from ..opcodes import (
     ACKNOWLEDGE,
     ATOMIC,
@@ -101,7 +101,7 @@ def walk(
             answers(book, f, s, psn, aeth, ip_id, has_ids, tap, time, frame)
 
 
-@subkernel
+@inlined
 def _request(
     book: Any,
     f: Int,
