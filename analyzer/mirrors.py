@@ -91,7 +91,7 @@ def with_checks(analysis: Analysis, mirrors: Sequence[Mirrors | None]) -> Analys
     if checks.lost_packets:
         lines.append(
             f"the mirror lost {checks.lost_packets} of {checks.packets + checks.lost_packets}"
-            f" packets ({checks.gaps} gaps in its numbers): losses below may be its own"
+            f" packets (gaps in its numbers: {checks.gaps}): losses below may be its own"
         )
     if checks.times_backwards:
         lines.append(f"the mirror's clock goes back {checks.times_backwards} times by over 50 ns")

@@ -16,7 +16,7 @@ from rich.text import Text
 from ..analyzer.results import Analysis, Imbalance
 from ..analyzer.results_conformance import Conformance
 from ..analyzer.results_mrc import MrcPlanes
-from . import conformance_tables, host_tables, human, mrc_report, verdicts
+from . import conformance_tables, host_tables, human, mirror_report, mrc_report, verdicts
 from .between_taps import between_taps, hop_table
 from .human import ASCII, UNICODE, UNKNOWN
 from .report_tables import (
@@ -209,6 +209,8 @@ class Report:
         self._more(len(found) - self.top, "warning")
         if not found:
             self._say(f"{self.glyphs.good} {verdicts.trust(analysis)}", "green")
+        for line in mirror_report.mirrors(analysis)[: self.top]:
+            self._say(line)
         for line in filter(None, (verdicts.snapped(analysis), verdicts.icrc(analysis))):
             self._say(line, "dim")
         if len(captures) > 1:
