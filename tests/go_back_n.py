@@ -65,9 +65,6 @@ class Connection:
     def _go_back(self, index):
         self.rewinds += 1
         self.next, self.progress = index, self.now
-        if self.fault == "starts behind the NAK" and self.next + 1 < self.packets:
-            self.next += 1
-            self.fault = "done"
 
     def _at_tap(self, packet):
         index, ip_id = packet
@@ -112,4 +109,4 @@ class Connection:
             self.unacked, self.progress = through, self.now
             self.next = max(self.next, through)
         if syndrome == NAK and through >= self.unacked and self.next > through:
-            self._go_back(through)
+            self._go_back(through + (self.fault == "starts behind the NAK"))

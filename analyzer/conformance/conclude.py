@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..endpoints import Endpoints
 from ..frames import Taps
@@ -26,13 +27,14 @@ from .rules import (
     ACK_SENT,
     AFTER_FATAL,
     ALL_SEEN,
+    ALL_SENT,
     FATAL_NAK,
+    IN_SENDING_ORDER,
     KINDS,
     LOSS_BEFORE,
     NAK_PSN,
     REASONS,
     RULES,
-    SENDER_TAP,
     UNANSWERED,
     UNSEEN,
 )
@@ -49,7 +51,8 @@ from .state import (
 from .taps import Conformance as Checks
 from .taps import TapConformance
 
-_NEEDS_SENDER_TAP = np.array([bool(kind.needs & SENDER_TAP) for kind in KINDS])
+_NEEDS_ORDER = np.array([bool(kind.needs & IN_SENDING_ORDER) for kind in KINDS])
+_NEEDS_ALL_SENT = np.array([kind.needs == ALL_SENT for kind in KINDS])
 _NEEDS_ALL = np.array([bool(kind.needs & ALL_SEEN) for kind in KINDS])
 _RULE_OF = np.array([kind.rule for kind in KINDS])
 _PSN_KINDS = frozenset(i for i, kind in enumerate(KINDS) if "{psn}" in kind.text)
@@ -67,7 +70,8 @@ class _View:
         self.book = book
         s = book.states[:n]
         behind = (s["lost_before"] > 0) | (s["reordered"] > 0)
-        withdrawn = _NEEDS_SENDER_TAP[None, :] & behind[:, None]
+        withdrawn = _NEEDS_ORDER[None, :] & behind[:, None]
+        withdrawn |= _NEEDS_ALL_SENT[None, :] & ~_beyond_chance(s, book.broken[:n])[:, None]
         partial = _NEEDS_ALL[None, :] & (s["unseen"] > 0)[:, None]
         self.stands = ~(withdrawn | partial)
         self.ok = book.ok[:n].copy()
@@ -81,6 +85,21 @@ class _View:
         self.undecided[:, ACK_SENT, UNSEEN] += s["early_answer"]
         self.undecided[:, NAK_PSN, UNSEEN] += s["doubtful_nak"]
         self.ok[:, FATAL_NAK] += (s["fatal"] > 0) & (book.broken[:n, AFTER_FATAL] == 0)
+
+
+_LOSSES_EXPECTED = 10
+"""Mean number of losses of which none at all is next to impossible (exp(-10))."""
+
+
+def _beyond_chance(s: Any, broken: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Per flow: losses among the resends cannot explain what they seem to leave out.
+
+    At the same rate so many first transmissions would have been lost before the tap that
+    one of them had shown.
+    """
+    left_out = broken[:, _NEEDS_ALL_SENT].sum(axis=1)
+    first_sent = s["requests"] - s["resent"]
+    return np.asarray(left_out * first_sent >= _LOSSES_EXPECTED * s["resent"])
 
 
 class Names:

@@ -180,9 +180,11 @@ RULES: Final = (
 
 # What a tap must not have seen for a verdict to stand, as evidence of its whole flow.
 ANYWHERE = 0
-SENDER_TAP = 1
+IN_SENDING_ORDER = 1
 """Nothing of the flow was lost or reordered before the tap."""
-ALL_SEEN = 2
+ALL_SENT = 3
+"""The same, and what was left out is more than such losses can explain (see conclude.py)."""
+ALL_SEEN = 4
 """No answer covered a PSN that the tap never saw."""
 
 
@@ -203,9 +205,11 @@ KINDS: Final = (
     Kind(ACK_ORDER, ANYWHERE, "NAK for PSN {psn} after PSN {expected} was acknowledged"),
     Kind(ACK_SENT, ALL_SEEN, "PSN {psn} answered before it was sent; {expected} was to come next"),
     Kind(MSN, ALL_SEEN, "MSN {value} with PSN {psn}, {expected_value} messages had ended"),
-    Kind(REWIND_START, SENDER_TAP, "sent again from PSN {psn} after {expected}, as a NAK asked"),
-    Kind(REWIND_START, SENDER_TAP, "sent again from PSN {psn}, but {expected} was lost"),
-    Kind(REWIND_ORDER, SENDER_TAP, "PSN {psn} follows, but {expected} was to be sent again first"),
+    Kind(
+        REWIND_START, IN_SENDING_ORDER, "sent again from PSN {psn} after {expected}, as a NAK asked"
+    ),
+    Kind(REWIND_START, ALL_SENT, "sent again from PSN {psn}, but {expected} was lost"),
+    Kind(REWIND_ORDER, ALL_SENT, "PSN {psn} follows, but {expected} was to be sent again first"),
     Kind(FATAL_NAK, ANYWHERE, "PSN {psn} sent {value} ns after the NAK that ended the connection"),
     Kind(RNR_WAIT, ANYWHERE, "PSN {psn} sent again after {value} ns, RNR timer {expected_value}"),
     Kind(READ_RANGE, ALL_SEEN, "READ response with PSN {psn}, which no READ asked for"),
@@ -238,7 +242,7 @@ KINDS: Final = (
 
 REASONS: Final = (
     "packets were lost between the tap and the receiver",
-    "packets were lost or reordered before the tap",
+    "packets may have been lost or reordered before the tap",
     "the tap does not see all packets of the connection",
     "the answers may have overtaken each other on their way",
     "the answer may not have reached the sender yet",

@@ -25,7 +25,7 @@ def standing(one):
     return {kind: int(n) for kind, n in enumerate(found) if n}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(SEEDS, st.sampled_from([0, 100, 0xFFFF00, 0xFFFFF0]), LOSS, LOSS, LOSS)
 def test_connections_that_keep_the_rules_break_none(seed, first, before, behind, acks) -> None:
     connection = Connection(seed, first, 160, before, behind, acks)
@@ -56,12 +56,12 @@ def test_before_the_loss_every_rewind_is_judged(seed) -> None:
 @pytest.mark.parametrize(
     ("fault", "losses", "kind"),
     [
-        ("repeats NAKs", (0.05, 0), rules.NAK_REPEATED),
-        ("starts behind the NAK", (0, 0.05), rules.REWIND_ABOVE),
+        ("repeats NAKs", (0.01, 0), rules.NAK_REPEATED),
+        ("starts behind the NAK", (0, 0.01), rules.REWIND_ABOVE),
     ],
 )
 def test_planted_faults_are_found(fault, losses, kind) -> None:
-    rows = Connection(1, 0xFFFFC0, 160, *losses, 0, fault).run()
+    rows = Connection(1, 0xFFFFC0, 1200, *losses, 0, fault).run()
     assert standing(judged(rows)).get(kind)
 
 
