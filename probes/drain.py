@@ -75,7 +75,7 @@ class Drain:
         """Compile or load the machine code before frames arrive."""
         self._scan(0, self._positions[0], 0)
         nothing = self._batch(self._rings[0], self._rows[0], 0)
-        decoder.decode(nothing)
+        decoder.warm_up(nothing)
         count_taps(nothing.tap, np.zeros(0, np.int64))
         self._rings[0].release(self._positions[0])
 

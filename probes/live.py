@@ -56,7 +56,7 @@ class LiveOptions:
     """Size of each CPU's ring (rounded up to a power of two); None: 64 MiB, less on many CPUs."""
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
     mirror: bool = True
-    """Look for RoCE inside GRE and ERSPAN too."""
+    """Look for RoCE inside GRE, ERSPAN, VXLAN, Geneve and MPLS too."""
     filter: str | None = None
     """Which packets to export, in the language of the analyzer's filters."""
     sample: int = 1
@@ -320,7 +320,8 @@ class LiveSource:
 
     def state_losses(self) -> None:
         """Let the taps say what they lost, as those of a capture file do."""
-        for tap, loss in zip(self.taps.items[self.first_tap :], self.loss_by_tap(), strict=True):
+        own = self.taps.items[self.first_tap :][: len(self._directions)]  # mirror sessions follow
+        for tap, loss in zip(own, self.loss_by_tap(), strict=True):
             tap.dropped = loss.ring_full
 
     def finish(self) -> None:

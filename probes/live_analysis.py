@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from ..analyzer.conclude import MAX_FLOWS, conclude
@@ -21,7 +22,7 @@ from ..analyzer.measures.series import DEFAULT_WINDOW_NS
 from ..analyzer.measuring import Measuring
 from ..analyzer.packets import PacketTable
 from ..analyzer.results import Analysis, CaptureSummary, Owner, RdmaPort
-from ..analyzer.trust import tap_summary
+from ..analyzer.trust import tap_summary, ultra_ethernet
 from . import sysfs
 from .dropping import WATCHING, drop_privileges
 from .live import LiveOptions, LiveSource
@@ -253,7 +254,9 @@ def capture_summary(
         icrc=None,
         contents={name: n for name, n in counters.contents() if name != "RoCE"},
         taps=[tap_summary(counters, taps, i, series) for i in range(len(taps))],
-        warnings=list(warnings),
+        warnings=[*warnings, *source.decoder.warnings("the capture")],
+        encapsulations=counters.tunnels() or UNSET,
+        ultra_ethernet=ultra_ethernet(counters),
     )
 
 

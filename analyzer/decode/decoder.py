@@ -16,6 +16,7 @@ from ..sampling import note_samples
 from .cm import CmMessage, cm_messages
 from .columns import ColumnPool, table_of
 from .counters import DecodeCounters
+from .encapsulation import room_for
 from .mrc import MRC_UDP_PORT, mrc_rows
 from .rows import ONLY_MRC, decode_rows
 from .sessions import MAX_SESSIONS
@@ -156,6 +157,13 @@ class Decoder:
             if wrapped or done == len(frames):
                 return table_of(columns, rows), done
             self._endpoints.grow()
+
+    def warm_up(self, nothing: FrameBatch) -> None:
+        """Compile or load all machine code before frames come; `nothing` has none."""
+        data = nothing.data.view()
+        data.flags.writeable = False
+        self.decode(nothing)
+        self._unwrapper.unwrap(replace(nothing, data=data), 0, room_for(1), self.counters)
 
     def warnings(self, name: str) -> list[str]:
         """What a user must know about the mirrors in the capture `name`."""

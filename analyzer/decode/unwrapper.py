@@ -36,26 +36,13 @@ class Unwrapper:
             room = room_for(max(_ROWS, len(frames)))
             filled = 0
             while done < len(frames):
-                self._count_all_taps(counters)
-                done, rows = unwrap_frames(
-                    frames.data,
-                    frames.offset,
-                    frames.captured,
-                    frames.wire,
-                    frames.time_ns,
-                    frames.tap,
-                    frames.link_type,
-                    done,
-                    self._roce_ports,
-                    self.sessions.arrays,
-                    counters.arrays,
-                    part_of(room, filled, len(room.offset)),
-                )
+                free = part_of(room, filled, len(room.offset))
+                done, rows = self.unwrap(frames, done, free, counters)
                 filled += rows
                 if done == len(frames) or not self.sessions.pending:
                     break
                 self.sessions.add_pending()
-            self._count_all_taps(counters)
+            counters.make_room(len(self._taps))
             inner = part_of(room, 0, filled)
             yield (
                 replace(
@@ -71,5 +58,23 @@ class Unwrapper:
                 inner,
             )
 
-    def _count_all_taps(self, counters: DecodeCounters) -> None:
+    def unwrap(
+        self, frames: FrameBatch, first: int, room: Inner, counters: DecodeCounters
+    ) -> tuple[int, int]:
+        """One pass of the kernel: frames done, rows of `room` written (`unwrap_frames`)."""
         counters.make_room(len(self._taps))
+        done, rows = unwrap_frames(
+            frames.data,
+            frames.offset,
+            frames.captured,
+            frames.wire,
+            frames.time_ns,
+            frames.tap,
+            frames.link_type,
+            first,
+            self._roce_ports,
+            self.sessions.arrays,
+            counters.arrays,
+            room,
+        )
+        return int(done), int(rows)
