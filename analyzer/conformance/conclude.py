@@ -266,6 +266,6 @@ def _notes(views: Sequence[_View], names: Names) -> list[str]:
         return []
     where = next(iter(unpaired)) if len(unpaired) == 1 else f"{len(unpaired)} taps"
     return [
-        f"{sum(unpaired.values()):,} answers at {where} were not judged: the flow that they"
-        " answer was not known yet"
+        f"{sum(unpaired.values()):,} answers at {where} were not judged: the requests"
+        " do not pass there, or it was not known yet whose they are"
     ]
