@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from ..analyzer.errors import UsageError
+from .packet_options import by_packets
 from .parameter import Parameter
 from .progress import ProgressAs
 from .result_output import ColorWhen, Format, chosen_format, write_result
 from .steps import steps_shown
 from .traffic_source import Source
+
+if TYPE_CHECKING:
+    from ..replay.results import ReplayResult
 
 
 def replay(
@@ -22,6 +26,10 @@ def replay(
     filter: str | None = None,
     concat: Annotated[bool, Parameter(show_default=False)] = False,
     window: str | None = None,
+    packets: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    model: str | None = None,
+    runs: int = 1,
+    seed: int = 1,
     format: Annotated[Format | None, Parameter(alias="-f")] = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     top: int = 5,
@@ -38,7 +46,8 @@ def replay(
         A fabric such as leaf-spine:leaves=4,spines=4,hosts=8, or a file; see rocescope fabric.
     strategy
         ecmp, ecmp-qpn, wcmp, subflow, static or assign, with options: ecmp:hash=crc32,seed=7.
-        May be repeated; ecmp and assign unless given.
+        May be repeated; ecmp and assign unless given. On the packet engine also host-spray,
+        switch-random, switch-rr, jsq, adaptive, flowlet, ofan and others, see docs/replay.md.
     pattern
         Generated traffic in place of captures: permutation:qps=4,message-size=1MiB,acks=no.
     map
@@ -49,6 +58,14 @@ def replay(
         The files are one rotated capture; else each is a vantage point (tap).
     window
         Resolve loads in windows of this length, such as 10ms.
+    packets
+        Packet by packet through queues; implied by strategies that need it, --model and --runs.
+    model
+        Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4; see docs/replay.md.
+    runs
+        Runs of the packet engine with seeds that count up, on all cores.
+    seed
+        The first seed of the packet engine.
     format
         Report for people (table), everything (json), or one row per link (csv ...).
     output
@@ -66,11 +83,16 @@ def replay(
 
     from ..replay.fabrics import parse_fabric
     from ..replay.replaying import replay as engine
-    from ..replay.strategies import parse_strategy
+    from ..replay.strategies import needs_packets, parse_strategy
 
-    strategies = [parse_strategy(text) for text in strategy or ("ecmp", "assign")]
+    wanted = strategy or ["ecmp", "assign"]
     where = parse_fabric(fabric)
     source = Source(files, pattern, map, filter, concat, window)
+    if packets or model is not None or runs != 1 or any(needs_packets(text) for text in wanted):
+        result, complete = by_packets(source, where, wanted, model or "", runs, seed, progress)
+        _write(result, chosen, output, top, color)
+        return 0 if complete else 130
+    strategies = [parse_strategy(text) for text in wanted]
     traffic = source.read(where, progress)
     with steps_shown(progress) as tell:
         done = 0
@@ -83,7 +105,13 @@ def replay(
 
         result = engine(traffic, where, strategies, source.names, begun)
 
+    _write(result, chosen, output, top, color)
+    return 0
+
+
+def _write(
+    result: ReplayResult, chosen: Format, output: Path | None, top: int, color: ColorWhen
+) -> None:
     from ..tui.replay_report import print_replay
 
     write_result(result, chosen, output, lambda file: print_replay(result, file, top, color))
-    return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,10 @@ from .inputs import check_inputs, input_name
 from .progress import ProgressAs, shown
 
 if TYPE_CHECKING:
+    from ..replay.engine.model import Model
     from ..replay.fabric import Fabric
+    from ..replay.packet_replaying import Load
+    from ..replay.queue_pairs import QueuePairs
     from ..replay.traffic import Traffic
 
 _COUNTS = ("hosts", "qps", "messages", "spray", "flows", "fan-in", "seed")
@@ -41,8 +44,7 @@ class Source:
             raise UsageError("give captures, or --pattern for traffic without a capture")
         window_ns = parse_duration(self.window, "--window") if self.window else None
         if self.pattern is not None:
-            if self.map != "exact" or self.filter or self.concat:
-                raise UsageError("--map, --filter and --concat are for captures")
+            self._only_pattern()
             return _generated(self.pattern, fabric, window_ns)
         check_inputs(self.files)
         if self.filter is not None:
@@ -69,10 +71,54 @@ class Source:
                 progress=tell,
             )
 
+    def _only_pattern(self) -> None:
+        if self.map != "exact" or self.filter or self.concat:
+            raise UsageError("--map, --filter and --concat are for captures")
+
+    def loads(
+        self, fabric: Fabric, model: Model, as_captured: bool, progress: ProgressAs
+    ) -> Callable[[int], Load]:
+        """What the packet engine offers in run r: the pattern with its seed + r, or the capture."""
+        from ..replay.collectives import ITERATED, captured, from_queue_pairs
+        from ..replay.packet_replaying import Load
+        from ..replay.replaying import mapped
+
+        if self.pattern is None:
+            traffic, warnings = mapped(self.read(fabric, progress), fabric)
+            workload, notes = captured(traffic, model, as_captured=as_captured)
+            return lambda _run: Load(workload, (*warnings, *notes))
+        if self.files:
+            raise UsageError("give captures, or --pattern for traffic without a capture")
+        if self.window:
+            raise UsageError("--window is for captures and for whole flows, not with --packets")
+        self._only_pattern()
+        pattern = self.pattern
+
+        def load(run: int) -> Load:
+            name, _, rest = pattern.partition(":")
+            if "messages=" not in rest:
+                rest = f"{rest},messages=1"
+            pairs, _ = _pairs(f"{name}:{rest}", fabric, run, model.payload_bytes)
+            return Load(from_queue_pairs(pairs, fabric, model, name in ITERATED))
+
+        return load
+
 
 def _generated(spec: str, fabric: Fabric, window_ns: int | None) -> Traffic:
     """`permutation:qps=4,message-size=1MiB` on the hosts of the fabric."""
-    from ..replay.generate import generate, offered_traffic
+    from ..replay.generate import offered_traffic
+
+    pairs, acks = _pairs(spec, fabric)
+    traffic = offered_traffic(pairs, fabric.addresses, window_ns)
+    # Flow 2i is the data of pair i, flow 2i+1 its ACKs.
+    return traffic if acks else traffic.take(traffic.flow % 2 == 0)
+
+
+def _pairs(
+    spec: str, fabric: Fabric, more_seed: int = 0, path_mtu: int = 4096
+) -> tuple[QueuePairs, bool]:
+    """(queue pairs, whether ACKs are wanted)."""
+    from ..replay.generate import generate
     from ..replay.patterns.demands import Settings
     from ..replay.queue_pairs import Sending
     from ..replay.strategies import parse_options
@@ -106,14 +152,15 @@ def _generated(spec: str, fabric: Fabric, window_ns: int | None) -> Traffic:
             load=0.5,
             rate_bits_per_second=rate,
         ),
-        Sending(qps=number("qps", 1), entropy_values=number("spray", 1), rate_bits_per_second=rate),
-        number("seed", 1),
+        Sending(
+            qps=number("qps", 1),
+            entropy_values=number("spray", 1),
+            rate_bits_per_second=rate,
+            path_mtu=path_mtu,
+        ),
+        number("seed", 1) + more_seed,
     )
-    traffic = offered_traffic(pairs, fabric.addresses, window_ns)
-    match options.get("acks", "yes"):
-        case "yes":
-            return traffic
-        case "no":  # flow 2i is the data of pair i, flow 2i+1 its ACKs
-            return traffic.take(traffic.flow % 2 == 0)
-        case other:
-            raise UsageError(f"--pattern {name}: acks={other}: use yes or no")
+    acks = options.get("acks", "yes")
+    if acks not in ("yes", "no"):
+        raise UsageError(f"--pattern {name}: acks={acks}: use yes or no")
+    return pairs, acks == "yes"

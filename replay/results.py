@@ -11,7 +11,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-SCHEMA_VERSION = "1.0"
+from .results_packets import PacketReplay
+
+SCHEMA_VERSION = "1.1"
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -82,7 +84,10 @@ class LayerLoad(Record, frozen=True, kw_only=True):
     choice: Annotated[bool, Meta(description="whether hashing has a say in these loads")]
     links: int
     idle_links: int
-    flows: Annotated[int, Meta(description="placements: a flow on two links counts twice")]
+    flows: Annotated[
+        int | None,
+        Meta(description="placements: a flow on two links counts twice; None: packet by packet"),
+    ]
     wire_bytes: int
     fim_flows_percent: float | None
     fim_flows_best_percent: Annotated[
@@ -102,7 +107,7 @@ class LinkLoad(Record, frozen=True, kw_only=True):
 
     name: str
     layer: str
-    flows: int
+    flows: Annotated[int | None, Meta(description="None: flows are not kept to one path")]
     wire_bytes: int
     over_mean: Annotated[
         float | None, Meta(description="bytes relative to the fair share of the link in its layer")
@@ -145,16 +150,23 @@ class StrategyResult(Record, frozen=True, kw_only=True):
     max_over_mean: Annotated[float | None, Meta(description="of the same layers, the largest")]
     busiest_link: str | None
     lower_bound_ns: Annotated[
-        float | None, Meta(description="time the busiest link needs for its bytes at its rate")
+        float | None,
+        Meta(
+            description="time the busiest link needs for its bytes at its rate; on the packet "
+            "engine what no load balancing can beat, see packets.bound"
+        ),
     ]
     completion_time_ns: Annotated[
-        int | None, Meta(description="None: flow-level replay has no packets and queues")
+        int | None, Meta(description="mean of the runs; None: not complete, or whole flows only")
     ]
     max_queue_packets: int | None
     layers: list[LayerLoad]
     links: list[LinkLoad]
     worst: list[Collision]
     solver: Annotated[SolverReport | None, Meta(description="of the assignment, else None")] = None
+    packets: Annotated[
+        PacketReplay | None, Meta(description="of the packet engine; None: whole flows only")
+    ] = None
     notes: list[str] = []
 
 

@@ -100,6 +100,11 @@ def print_replay(
     """Print the comparison, and the `top` worst links and flows of each strategy."""
     page = Page(stream, color)
     page.head(result.traffic, result.fabric, result.warnings)
+    if any(one.packets for one in result.strategies):
+        from .packet_report import print_packets
+
+        print_packets(page, result)
+        return
     page.section("Strategies", verdict(result))
     page.draw(lambda table: _strategies(table, result.strategies))
     for one in result.strategies:
@@ -171,7 +176,7 @@ def _layers(table: Table, layers: list[LayerLoad]) -> None:
             layer.layer,
             human.count(layer.links),
             human.count(layer.idle_links),
-            human.count(layer.flows),
+            NONE if layer.flows is None else human.count(layer.flows),
             fim(layer.fim_flows_percent),
             chance_text(layer.fim_chance_percent),
             fim(layer.fim_flows_best_percent),

@@ -14,13 +14,17 @@ from .adaptive import Adaptive
 from .adaptive_flowlet import AdaptiveFlowlet
 from .assign import Assign
 from .base import Outcome, Strategy
+from .bitmap import Bitmap
 from .ecmp import Ecmp
 from .ecmp_qpn import EcmpQpn
 from .flowlet import Flowlet
 from .host_dr import HostRotation
 from .host_spray import HostSpray
 from .jsq import ShortestQueue
+from .mrc import Mrc
 from .ofan import Ofan
+from .plb import Plb
+from .reps import Reps
 from .static import Static
 from .subflow import Subflow
 from .switch_random import SwitchRandom
@@ -46,6 +50,10 @@ PACKET_STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], PacketStrategy]] =
     "adaptive-flowlet": AdaptiveFlowlet,
     "host-dr": HostRotation,
     "ofan": Ofan,
+    "plb": Plb,
+    "reps": Reps,
+    "bitmap": Bitmap,
+    "mrc": Mrc,
 }
 _SAME: Mapping[str, str] = {"optimal": "assign"}
 """Other names of strategies."""

@@ -25,6 +25,7 @@ class Bitmap:
 
     options: Mapping[str, str]
     name: str = "bitmap"
+    reacts: bool = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         known_options(self.name, self.options, ("evs",))

@@ -28,6 +28,7 @@ class Plb:
 
     options: Mapping[str, str]
     name: str = "plb"
+    reacts: bool = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         known_options(self.name, self.options, ("percent", "rounds", "idle"))

@@ -27,6 +27,7 @@ class Reps:
 
     options: Mapping[str, str]
     name: str = "reps"
+    reacts: bool = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         known_options(self.name, self.options, ("evs", "freeze"))

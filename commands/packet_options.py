@@ -1,0 +1,86 @@
+"""`replay --packets`: the packet-level replay, and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..analyzer.errors import UsageError
+from ..analyzer.units import parse_size
+from .progress import ProgressAs
+from .steps import steps_shown
+from .traffic_source import Source
+
+if TYPE_CHECKING:
+    from ..replay.engine.model import Model
+    from ..replay.fabric import Fabric
+    from ..replay.results import ReplayResult
+
+_SIZES = {
+    "mtu": "payload_bytes",
+    "header": "header_bytes",
+    "ack": "ack_bytes",
+    "gap": "gap_bytes",
+    "buffer": "buffer_bytes",
+    "trim": "trim_bytes",
+}
+KEYS = (*_SIZES, "ack-every", "ecn", "offer")
+
+
+def parse_model(text: str) -> tuple[Model, bool]:
+    """(model, whether captured traffic is offered at its times) from `buffer=800kB,ecn=80kB+320kB`.
+
+    UsageError names the key and what it takes.
+    """
+    from ..replay.engine.model import Model
+    from ..replay.strategies import parse_options
+
+    options = parse_options(text, "--model")
+    for key in options:
+        if key not in KEYS:
+            raise UsageError(f"--model has no {key!r}; it has {', '.join(KEYS)}")
+    values: dict[str, Any] = {}
+    for key, field in _SIZES.items():
+        if key in options:
+            where = f"--model: {key}"
+            values[field] = 0 if options[key] == "0" else parse_size(options[key], where)
+    if "ack-every" in options:
+        number = options["ack-every"]
+        if not number.isascii() or not number.isdecimal():
+            raise UsageError(f"--model: ack-every={number} is not a whole number")
+        values["ack_every"] = int(number)
+    if "ecn" in options:
+        low, plus, high = options["ecn"].partition("+")
+        values["ecn_low_bytes"] = parse_size(low, "--model: ecn")
+        values["ecn_high_bytes"] = (
+            parse_size(high, "--model: ecn") if plus else parse_size(low, "--model: ecn")
+        )
+    offer = options.get("offer", "captured")
+    if offer not in ("captured", "asap"):
+        raise UsageError(f"--model: offer={offer}: use captured (times of the capture) or asap")
+    return Model(**values), offer == "captured"
+
+
+def by_packets(
+    source: Source,
+    fabric: Fabric,
+    strategies: Sequence[str],
+    model: str,
+    runs: int,
+    seed: int,
+    progress: ProgressAs,
+) -> tuple[ReplayResult, bool]:
+    """The result, and whether all runs finished. UsageError when the parts do not fit."""
+    from ..replay.packet_replaying import check_runs, replay_packets
+    from ..replay.strategies import parse_packet_strategy
+
+    check_runs(runs)
+    if not 0 <= seed < 1 << 48:
+        raise UsageError(f"--seed must be 0 to 2^48 - 1, not {seed}")
+    chosen = [parse_packet_strategy(text) for text in strategies]
+    sizes, as_captured = parse_model(model)
+    load = source.loads(fabric, sizes, as_captured, progress)
+    with steps_shown(progress) as tell:
+        return replay_packets(
+            load, fabric, chosen, sizes, source.names, runs=runs, seed=seed, progress=tell
+        )

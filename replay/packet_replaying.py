@@ -1,0 +1,318 @@
+"""Strategies compared packet by packet: runs over all cores, and what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import __version__
+from ..analyzer.errors import UsageError
+from .engine.bounds import Bounds, bounds
+from .engine.many import run_many
+from .engine.model import PS, EngineResult, Model, Workload
+from .engine.received import received_flows
+from .engine.rules import PacketStrategy
+from .engine.run import run_packets
+from .fabric import Fabric
+from .loads import evenness, layers_of
+from .replaying import fabric_summary
+from .results import LayerLoad, LinkLoad, ReplayResult, StrategyResult, TrafficSummary
+from .results_packets import FlowTimes, LayerQueues, PacketReplay, ReceivedOrder, Spread
+
+MOST_KEPT = 1 << 24
+"""Data packets whose arrivals are kept to look at their order; 9 bytes each."""
+
+
+class Load(NamedTuple):
+    """Traffic for one run."""
+
+    workload: Workload
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class _Gathered:
+    """What is kept of the runs of one strategy."""
+
+    first: EngineResult | None = None
+    results: list[tuple[EngineResult, Bounds]] = field(default_factory=list)
+    received: ReceivedOrder | None = None
+
+
+def replay_packets(
+    load: Callable[[int], Load],
+    fabric: Fabric,
+    strategies: Sequence[PacketStrategy],
+    model: Model,
+    sources: Sequence[str],
+    *,
+    runs: int = 1,
+    seed: int = 1,
+    threads: int | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> tuple[ReplayResult, bool]:
+    """Every strategy on the traffic of every run (load(0) .. load(runs - 1)).
+
+    Run r has seed + r. progress: told (what, packet hops done, hops expected). An interrupt ends
+    the runs under way: what is finished becomes the result, and False comes with it.
+    UsageError when strategies, traffic and fabric do not go together.
+    """
+    loads = [load(run) for run in range(runs)]
+    limits = [bounds(one.workload, fabric, model) for one in loads]
+    cases = [(number, run) for run in range(runs) for number in range(len(strategies))]
+    expected = len(strategies) * sum(_hops(one.workload, fabric, model) for one in loads)
+    hops = np.zeros(len(cases), np.int64)
+    gathered = [_Gathered() for _ in strategies]
+
+    def one(case: tuple[int, int], stop: Event) -> EngineResult:
+        number, run = case
+        at = cases.index(case)
+
+        def tell(done: int) -> None:
+            hops[at] = done
+            if progress is not None:
+                progress("packets", int(hops.sum()), max(expected, int(hops.sum())))
+
+        workload = loads[run].workload
+        keep = run == 0 and int(workload.packet_start[-1]) <= MOST_KEPT
+        return run_packets(
+            workload,
+            fabric,
+            strategies[number],
+            model,
+            seed + run,
+            keep_arrivals=keep,
+            tell=tell,
+            stop=stop,
+        )
+
+    complete = True
+    try:
+        for at, found in run_many(cases, one, threads):
+            number, run = cases[at]
+            own = gathered[number]
+            if run == 0:
+                own.first = found
+                own.received = _order(loads[0].workload, found, fabric)
+            own.results.append((found, limits[run]))
+    except KeyboardInterrupt:
+        complete = False
+    finished = sum(len(one.results) for one in gathered)
+    warnings = sorted({note for one in loads for note in one.notes})
+    if not complete:
+        warnings.append(f"interrupted: {finished} of {len(cases)} runs are finished and shown")
+    return (
+        ReplayResult(
+            version=__version__,
+            traffic=_traffic(loads[0].workload, sources),
+            fabric=fabric_summary(fabric),
+            strategies=[
+                _strategy(strategy.name, own, loads[0].workload, fabric, model)
+                for strategy, own in zip(strategies, gathered, strict=True)
+                if own.first is not None
+            ],
+            warnings=warnings,
+        ),
+        complete,
+    )
+
+
+def _hops(workload: Workload, fabric: Fabric, model: Model) -> int:
+    """About how many packet hops a run takes: for the time left."""
+    tiers = int(fabric.nodes.tier.max(initial=1))
+    return int(workload.packet_start[-1]) * 2 * tiers * (model.ack_every + 1) // model.ack_every
+
+
+def _traffic(workload: Workload, sources: Sequence[str]) -> TrafficSummary:
+    wire = (workload.packets - 1) * workload.packet_bytes + workload.last_bytes
+    return TrafficSummary(
+        sources=list(sources),
+        flows=len(workload.src),
+        units=len(workload.src),
+        packets=int(workload.packet_start[-1]),
+        wire_bytes=int(wire.sum()),
+        hosts=len(np.unique(np.concatenate([workload.src, workload.dst]))),
+        window_ns=None,
+    )
+
+
+def _order(workload: Workload, result: EngineResult, fabric: Fabric) -> ReceivedOrder | None:
+    """Reordering as the analyzer measures it."""
+    if result.arrived_ps is None or not (result.arrived_ps >= 0).any():
+        return None
+    flows = received_flows(workload, result, fabric)
+    packets = sum(flow.packets for flow in flows)
+    reordered = sum(flow.reordered_packets or 0 for flow in flows)
+    extents = [flow.reordering.max_extent for flow in flows if flow.reordering is not None]
+    return ReceivedOrder(
+        packets=packets,
+        reordered_packets=reordered,
+        reordered_percent=100 * reordered / packets,
+        max_extent=max(extents, default=0) or None,
+    )
+
+
+def _strategy(
+    name: str, own: _Gathered, workload: Workload, fabric: Fabric, model: Model
+) -> StrategyResult:
+    assert own.first is not None
+    packets = _packets(own, workload, fabric, model)
+    carried = own.first.link_bytes
+    layers = layers_of(fabric, carried > 0)
+    records, links = [], []
+    for layer, members, choice in zip(*layers, strict=True):
+        record, shares = _layer(layer, members, choice, fabric, carried)
+        records.append(record)
+        links += [
+            LinkLoad(
+                name=fabric.link_name(link),
+                layer=layer,
+                flows=None,
+                wire_bytes=int(carried[link]),
+                over_mean=float(carried[link] / share) if share else None,
+            )
+            for link, share in zip(members.tolist(), shares.tolist(), strict=True)
+        ]
+    chosen = [record for record in records if record.choice and record.wire_bytes]
+    busy = carried * 8e9 / fabric.links.rate_bits_per_second
+    done = packets.completion_ns
+    return StrategyResult(
+        name=name,
+        parameters=dict(own.first.parameters),
+        fim_percent=None,
+        max_over_mean=max((r.max_over_mean or 0.0 for r in chosen), default=None),
+        busiest_link=fabric.link_name(int(busy.argmax())) if busy.any() else None,
+        lower_bound_ns=float(np.mean([bound.completion_ps for _, bound in own.results])) / PS,
+        completion_time_ns=None if done is None else round(done.mean),
+        max_queue_packets=round(packets.max_queue_packets.max),
+        layers=records,
+        links=links,
+        worst=[],
+        packets=packets,
+        notes=list(own.first.notes) + _incomplete(packets),
+    )
+
+
+def _incomplete(packets: PacketReplay) -> list[str]:
+    missing = packets.runs - packets.completed_runs
+    if not missing:
+        return []
+    why = (
+        "packets were lost, and nothing recovers them here"
+        if packets.dropped
+        else ("some flows have no way" if not packets.trimmed else "packets were trimmed")
+    )
+    return [f"{missing} of {packets.runs} runs did not complete: {why}"]
+
+
+def _layer(
+    name: str,
+    members: NDArray[np.int64],
+    choice: bool,
+    fabric: Fabric,
+    carried: NDArray[np.int64],
+) -> tuple[LayerLoad, NDArray[np.float64]]:
+    rates = fabric.links.rate_bits_per_second[members]
+    even = evenness(np.zeros(len(members), np.int64), carried[members], rates)
+    record = LayerLoad(
+        layer=name,
+        choice=choice,
+        links=len(members),
+        idle_links=int(np.count_nonzero(carried[members] == 0)),
+        flows=None,
+        wire_bytes=even.wire_bytes,
+        fim_flows_percent=None,
+        fim_flows_best_percent=None,
+        fim_bytes_percent=even.fim_bytes,
+        fim_chance_percent=None,
+        max_over_mean=even.max_over_mean,
+        over_time=None,
+        devices=[],
+    )
+    return record, carried[members].sum() * (rates / rates.sum())
+
+
+def _packets(own: _Gathered, workload: Workload, fabric: Fabric, model: Model) -> PacketReplay:
+    done, over, slow = [], [], []
+    for result, bound in own.results:
+        total = result.completion_ps
+        if total is not None:
+            done.append(total / PS)
+            over.append(100 * (total / bound.completion_ps - 1))
+        whole = (result.completed_ps >= 0) & (bound.message_ps > 0)
+        took = (result.completed_ps - result.started_ps)[whole]
+        slow.append(took / bound.message_ps[whole])
+    slowdown = np.concatenate(slow)
+    results = [result for result, _ in own.results]
+    most = [float(result.link_max_packets.max(initial=0)) for result in results]
+    return PacketReplay(
+        runs=len(results),
+        completed_runs=len(done),
+        completion_ns=_spread(done),
+        over_bound_percent=_spread(over),
+        bound=own.results[0][1].kind,
+        message_slowdown=FlowTimes(
+            p50=float(np.percentile(slowdown, 50)),
+            p99=float(np.percentile(slowdown, 99)),
+            max=float(slowdown.max()),
+        )
+        if len(slowdown)
+        else None,
+        max_queue_packets=_spread(most) or Spread(min=0.0, mean=0.0, max=0.0),
+        layers=_queues(results, fabric),
+        hops=sum(result.hops for result in results),
+        dropped=sum(int(result.link_drops.sum()) for result in results),
+        trimmed=sum(int(result.link_trims.sum()) for result in results),
+        ecn_marked=sum(int(result.link_marks.sum()) for result in results),
+        no_route=sum(result.no_route for result in results),
+        received=own.received,
+        model={key: str(value) for key, value in vars(model).items() if value is not None},
+    )
+
+
+def _spread(values: Sequence[float]) -> Spread | None:
+    if not values:
+        return None
+    return Spread(min=min(values), mean=sum(values) / len(values), max=max(values))
+
+
+def _queues(results: Sequence[EngineResult], fabric: Fabric) -> list[LayerQueues]:
+    found = []
+    for number, layer in enumerate(fabric.layers):
+        members = np.flatnonzero(fabric.links.layer == number)
+        seen = sum(result.queue_histogram[number] for result in results)
+        count = int(np.sum(seen))
+        if not count:
+            continue
+        below = np.cumsum(seen)
+
+        def total(column: str, members: NDArray[np.int64] = members) -> int:
+            return sum(int(getattr(result, column)[members].sum()) for result in results)
+
+        def most(column: str, members: NDArray[np.int64] = members) -> int:
+            return max(int(getattr(result, column)[members].max()) for result in results)
+
+        found.append(
+            LayerQueues(
+                layer=layer,
+                p50_packets=int(np.searchsorted(below, 0.50 * count)),
+                p99_packets=int(np.searchsorted(below, 0.99 * count)),
+                max_packets=most("link_max_packets"),
+                max_bytes=most("link_max_bytes"),
+                dropped=total("link_drops"),
+                trimmed=total("link_trims"),
+                ecn_marked=total("link_marks"),
+            )
+        )
+    return found
+
+
+def check_runs(runs: int) -> None:
+    """UsageError for an impossible number of runs."""
+    if not 1 <= runs <= 10_000:
+        raise UsageError(f"--runs must be 1 to 10,000, not {runs:,}")

@@ -1,0 +1,117 @@
+"""What the packet-level replay found, on a terminal: completion, queues and order by strategy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from ..replay.results import ReplayResult, StrategyResult
+from ..replay.results_packets import PacketReplay
+from . import human
+
+if TYPE_CHECKING:
+    from .replay_report import Page
+
+_NONE = "-"
+_TOLD = ("hash", "k", "by", "evs", "reshuffle", "acks", "gap")
+"""Parameters by which strategies of one name are told apart."""
+
+
+def print_packets(page: Page, result: ReplayResult) -> None:
+    """The strategies side by side, then the queues of each."""
+    known = [one for one in result.strategies if one.packets is not None]
+    page.section("Strategies, packet by packet", _verdict(known))
+    page.draw(lambda table: _strategies(table, known))
+    for line in _small_print(known):
+        page.say(line, "dim")
+    for one in known:
+        page.section(title(one))
+        for note in one.notes:
+            page.say(f"{page.glyphs.warning} {note}", "yellow")
+        page.draw(lambda table, one=one: _queues(table, one))  # type: ignore[misc]
+
+
+def title(one: StrategyResult) -> str:
+    """The name with what tells it from others of that name."""
+    shown = [f"{k}={v}" for k, v in one.parameters.items() if k in _TOLD]
+    return f"{one.name} ({', '.join(shown)})" if shown else one.name
+
+
+def _verdict(known: list[StrategyResult]) -> str:
+    done = [one for one in known if one.completion_time_ns]
+    if not done:
+        return "No strategy delivered everything."
+    best = min(done, key=lambda one: one.completion_time_ns or 0)
+    assert best.packets is not None
+    over = best.packets.over_bound_percent
+    text = f"{best.name} completes first, in {human.duration(best.completion_time_ns)}"
+    if over is not None:
+        text += f", {over.mean:.1f} percent over what no load balancing can beat"
+    return text + "."
+
+
+def _strategies(table: Table, known: list[StrategyResult]) -> None:
+    table.add_column("strategy", overflow="fold")
+    lost = any(one.packets and (one.packets.dropped or one.packets.trimmed) for one in known)
+    runs = any(one.packets and one.packets.runs > 1 for one in known)
+    headings = ["completion", *(("min to max",) if runs else ()), "over bound", "max queue"]
+    for heading in [*headings, "reordered", *(("dropped", "trimmed") if lost else ())]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in known:
+        packets = one.packets
+        assert packets is not None
+        cells = [title(one), human.duration(one.completion_time_ns)]
+        if runs:
+            cells.append(_range(packets))
+        over, order = packets.over_bound_percent, packets.received
+        cells.append(_NONE if over is None else f"{over.mean:.1f} %")
+        cells.append(f"{packets.max_queue_packets.mean:.0f}")
+        cells.append(_NONE if order is None else f"{order.reordered_percent:.1f} %")
+        if lost:
+            cells += [human.count(packets.dropped), human.count(packets.trimmed)]
+        table.add_row(*cells)
+
+
+def _range(packets: PacketReplay) -> str:
+    if packets.completion_ns is None:
+        return _NONE
+    low, high = packets.completion_ns.min, packets.completion_ns.max
+    return f"{human.duration(low)} to {human.duration(high)}"
+
+
+def _small_print(known: list[StrategyResult]) -> list[str]:
+    first = known[0].packets
+    assert first is not None
+    hops = sum(one.packets.hops for one in known if one.packets)
+    kinds = f"The bound counts {first.bound}." if first.bound else ""
+    runs = max(one.packets.runs for one in known if one.packets)
+    text = f"{human.counted(runs, 'run')} each, {human.count(hops)} packet hops."
+    return [f"{text} {kinds} Queues in packets, mean of the runs; reordered in the first one."]
+
+
+def _queues(table: Table, one: StrategyResult) -> None:
+    assert one.packets is not None
+    shares = {layer.layer: layer for layer in one.layers}
+    marked = any(queue.ecn_marked for queue in one.packets.layers)
+    table.add_column("layer", no_wrap=True)
+    headings = ["links", "queue p50", "p99", "max", "max bytes", "FIM % bytes", "max/mean"]
+    for heading in [*headings, *(("marked",) if marked else ())]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for queue in one.packets.layers:
+        layer = shares.get(queue.layer)
+        fim = None if layer is None else layer.fim_bytes_percent
+        factor = None if layer is None else layer.max_over_mean
+        cells = [
+            queue.layer,
+            _NONE if layer is None else human.count(layer.links),
+            human.count(queue.p50_packets),
+            human.count(queue.p99_packets),
+            human.count(queue.max_packets),
+            human.size(queue.max_bytes),
+            _NONE if fim is None else f"{fim:.1f}",
+            _NONE if factor is None else f"{factor:.2f}",
+        ]
+        if marked:
+            cells.append(human.count(queue.ecn_marked))
+        table.add_row(*cells)
