@@ -3,6 +3,8 @@
 
 # Four links of a real leaf-spine fabric; one host sprays its packets over all of them.
 CAPTURE ?= tests/data/leafspine/r09_packet_spray_h1/leaf2-spine*.pcap.gz --path-by tap --top 8
+# Bytecode, as pip makes it of a wheel: some environments keep Python from writing it.
+PACKAGES = analyzer commands probes replay tui
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test lint format check bench docs clean system-packages
@@ -54,6 +56,7 @@ system-packages: .venv/bin/python
 	@echo "installing rocescope and its dependencies ..." >&2
 	@$(PIP) install --constraint constraints.txt setuptools
 	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable .
+	@.venv/bin/python -m compileall -q *.py $(PACKAGES)
 	@touch $@
 
 .venv/.dev: .venv/.installed

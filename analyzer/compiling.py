@@ -11,7 +11,8 @@ from numba.core.runtime.nrt import rtsys
 
 from . import machine_code
 from .kernel_cache import cache_base, remove_unused
-from .object_code import Image, Unsupported, link
+from .machine_code import Image
+from .object_code import Unsupported, link
 
 remove_unused(cache_base())
 

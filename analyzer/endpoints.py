@@ -7,15 +7,15 @@ and its RoCE GID are one endpoint.
 
 from __future__ import annotations
 
-import secrets
+import os
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import UsageError
 from .kernel import inlined, kernel
+from .named import NamedTuple
 
 IPV4_MAPPED = 0xFFFF << 32
 """Upper half of the low 64 bits of ::ffff:a.b.c.d."""
@@ -105,7 +105,7 @@ class Endpoints:
     """
 
     def __init__(self, capacity: int = 1024) -> None:
-        key = np.array([secrets.randbits(64), secrets.randbits(64)], np.uint64)
+        key = np.frombuffer(os.urandom(16), np.uint64).copy()
         self._arrays = self._allocate(max(2, capacity), key)
         self._texts: list[str] = []
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cache, cached_property, update_wrapper
+from functools import cache, cached_property
 from typing import Any, TypeAlias, TypeVar, cast
 
 from . import machine_code
 from .call_shape import Shape, shape_of, text_of
-from .kernel_cache import BOUNDS_CHECK, cache_base, digest_of, key_of
+from .kernel_cache import BOUNDS_CHECK, cache_base, digest_of, key_of, module_digest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,21 +48,21 @@ def callback(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]
     """
 
     def declared(function: Callable[..., Any]) -> Callable[[], Any]:
-        folder = _folder_of(function)
+        module = module_digest(function)
 
         @cache
         def pointer() -> Any:
             from .compiling import pointer_to
 
-            return pointer_to(function, signature, _POINTED, folder)
+            return pointer_to(function, signature, _POINTED, _folder_of(function, module))
 
         return pointer
 
     return declared
 
 
-def _folder_of(function: Callable[..., Any]) -> str:
-    return os.path.join(cache_base(), key_of(function))
+def _folder_of(function: Callable[..., Any], module: bytes) -> str:
+    return os.path.join(cache_base(), key_of(function, module))
 
 
 class Kernel:
@@ -72,10 +72,11 @@ class Kernel:
     """
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
-        update_wrapper(self, function)
-        self._function = function
+        self.__wrapped__ = function
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
         self._options = options
-        self._folder = _folder_of(function)
+        self._module = module_digest(function)  # before anybody changes the module's names
         self._calls: dict[Shape, Callable[..., Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
@@ -87,7 +88,7 @@ class Kernel:
 
     def _find(self, shape: Shape, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         path = self._image_path(shape)
-        found = machine_code.load(path, self._function) if path else None
+        found = machine_code.load(path, self.__wrapped__) if path else None
         if found is not None:
             return found
         from .compiling import compiled_for
@@ -103,11 +104,15 @@ class Kernel:
         return os.path.join(self._folder, f"{name}.code")
 
     @cached_property
+    def _folder(self) -> str:
+        return _folder_of(self.__wrapped__, self._module)
+
+    @cached_property
     def compiled(self) -> Any:
         """The function as numba knows it."""
         from .compiling import dispatcher
 
-        return dispatcher(self._function, self._options, self._folder)
+        return dispatcher(self.__wrapped__, self._options, self._folder)
 
     @property
     def _numba_type_(self) -> Any:

@@ -75,29 +75,21 @@ def remove_unused(base: str) -> None:
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
-def key_of(function: Callable[..., Any]) -> str:
-    """A digest of all that goes into the machine code of a function.
+def key_of(function: Callable[..., Any], module: bytes) -> str:
+    """A digest of all that goes into the machine code of a function, `module_digest` included."""
+    digest = blake2b(module, digest_size=_KEY_BYTES)
+    digest.update(function.__qualname__.encode())
+    return digest.hexdigest()
+
+
+def module_digest(function: Callable[..., Any]) -> bytes:
+    """A digest of the module of a function, at the first kernel in it.
 
     Numba compares the file of a kernel alone. The helpers and constants of
     other files that are compiled into it, and whether bounds are checked, would
     go unnoticed; so they decide about the folder. A kernel may call helpers
     further down in its file, so all names of the module count, not its own.
     """
-    digest = blake2b(_module_digest(function), digest_size=_KEY_BYTES)
-    digest.update(function.__qualname__.encode())
-    return digest.hexdigest()
-
-
-def digest_of(data: bytes) -> str:
-    """A short name for data."""
-    return blake2b(data, digest_size=_KEY_BYTES).hexdigest()
-
-
-_MODULES: dict[str, bytes] = {}
-"""Digest of a module's file and of what it has imported, by file, at its first kernel."""
-
-
-def _module_digest(function: Callable[..., Any]) -> bytes:
     path = function.__code__.co_filename
     known = _MODULES.get(path)
     if known is None:
@@ -107,6 +99,15 @@ def _module_digest(function: Callable[..., Any]) -> bytes:
             digest.update(_global_digest(value))
         known = _MODULES[path] = digest.digest()
     return known
+
+
+def digest_of(data: bytes) -> str:
+    """A short name for data."""
+    return blake2b(data, digest_size=_KEY_BYTES).hexdigest()
+
+
+_MODULES: dict[str, bytes] = {}
+"""`module_digest` by file."""
 
 
 def _global_digest(value: object) -> bytes:

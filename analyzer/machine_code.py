@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from .kernel_cache import BOUNDS_CHECK
-from .object_code import Image
+from .named import NamedTuple
 
 _CHECKSUM_BYTES = 4
 _WORD_BYTES = 8
@@ -47,6 +47,26 @@ def host() -> str:
         processor = b"\n".join(x for x in first.split(b"\n") if x.startswith(_PROCESSOR_WORDS))
     versions = f"{os.uname().machine} {sys.version} {np.__version__} {_numba_version()}"
     return f"{versions} {processor.decode(errors='replace')}"
+
+
+SELF, ENVIRONMENT, EXTERNAL = 0, 1, 2
+"""Bases of an address: the image, the environment object, the first of `externals`."""
+
+
+class Image(NamedTuple):
+    """Machine code of one function; bytes and numbers only, so that it can be stored."""
+
+    code: bytes
+    entry: int
+    """Where the function begins in `code`."""
+    externals: tuple[str, ...]
+    """Functions and objects elsewhere that the code refers to."""
+    places: bytes
+    """int64[n]: where in `code` an address belongs, eight bytes each."""
+    bases: bytes
+    """int64[n]: what it is relative to, SELF, ENVIRONMENT or EXTERNAL + index."""
+    addends: bytes
+    """int64[n]: what is added to the base."""
 
 
 @cache

@@ -7,10 +7,12 @@ ABI, AMD64 supplement, section 4.4), read-only sections, every address an absolu
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .machine_code import ENVIRONMENT, EXTERNAL, SELF, Image
 
 _ELF64_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
 _X86_64, _R_X86_64_64 = 62, 1
@@ -54,28 +56,9 @@ _SYMBOL = np.dtype(
 )
 _RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 
-SELF, ENVIRONMENT, EXTERNAL = 0, 1, 2
-"""Bases of an address: the image, the environment object, the first of `externals`."""
-
 
 class Unsupported(Exception):
     """The object needs more than an image offers."""
-
-
-class Image(NamedTuple):
-    """Machine code of one function; bytes and numbers only, so that it can be stored."""
-
-    code: bytes
-    entry: int
-    """Where the function begins in `code`."""
-    externals: tuple[str, ...]
-    """Functions and objects elsewhere that the code refers to."""
-    places: bytes
-    """int64[n]: where in `code` an address belongs, eight bytes each."""
-    bases: bytes
-    """int64[n]: what it is relative to, SELF, ENVIRONMENT or EXTERNAL + index."""
-    addends: bytes
-    """int64[n]: what is added to the base."""
 
 
 def link(elf: bytes, entry: str) -> Image:

@@ -9,6 +9,7 @@ folder (--folder keeps them); they are generated, see generate.py.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import platform
@@ -246,6 +247,14 @@ class Bench:
         ]
 
 
+def compile_bytecode() -> None:
+    """As pip does with what it installs, peers included; a checkout may be without."""
+    for name in ("analyzer", "commands", "probes", "replay", "tui"):
+        compileall.compile_dir(HERE.parent / name, quiet=1)
+    for path in HERE.parent.glob("*.py"):
+        compileall.compile_file(path, quiet=1)
+
+
 def inside(cost: Cost) -> Cost:
     """The times a script measured in itself, with the memory of its whole process."""
     own = json.loads(cost.output)
@@ -298,6 +307,7 @@ def main() -> None:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         bench = Bench(folder, sizes)
+        compile_bytecode()
         bench.analyze(bench.tiny)  # compiles the kernels
         print(f"Python {platform.python_version()}, {os.cpu_count()} cores, seed 1,", end=" ")
         print(f"{sizes.packets:,} and {sizes.many_packets:,} packets, {sizes.rounds} rounds")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -49,6 +48,8 @@ def _says_that_it_compiles() -> Report:
 
 
 def _json_lines(progress: Progress) -> None:
+    import json
+
     print(json.dumps(asdict(progress)), file=sys.stderr, flush=True)
 
 

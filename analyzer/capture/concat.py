@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Literal, NamedTuple, Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from ..errors import UsageError
 from ..frames import FrameBatch, Taps
+from ..named import NamedTuple
 from .pcapng import SharedTaps
 from .source import Capture, open_capture
 

@@ -6,13 +6,13 @@ Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..frames import Tap, Taps
 from ..kernel import inlined, kernel
+from ..named import NamedTuple
 from ..packets import I64, U16, U32
 from . import linktypes
 from .framing import (

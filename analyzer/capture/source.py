@@ -6,17 +6,19 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from ..errors import UnreadableInput, UsageError
 from ..frames import FrameBatch, Tap, Taps
 from . import linktypes, pcap, pcapng
 from .bytestream import RawStream
-from .decompress import DecompressedStream
 from .framing import Framing
 from .identify import MAGIC_BYTES, Compression, compression, describe
 from .pcapng import SharedTaps
 from .window import MAX_WINDOW_BYTES, Window
+
+if TYPE_CHECKING:
+    from .decompress import DecompressedStream
 
 _HEAD_BYTES = 512
 """Enough to say what a file is that is no capture."""
@@ -56,14 +58,14 @@ class Capture:
 
     def _tell_stream_damage(self) -> None:
         stream = self._stream
-        if isinstance(stream, DecompressedStream) and stream.damage:
+        if not isinstance(stream, RawStream) and stream.damage:
             self.warnings.append(f"{self.name}: {stream.damage}: everything before it is reported")
         elif self._raw.failure:
             self.warnings.append(
                 f"{self.name}: reading failed at byte {self._raw.position} ({self._raw.failure}):"
                 " everything before it is reported"
             )
-        elif isinstance(stream, DecompressedStream) and stream.ignored_bytes:
+        elif not isinstance(stream, RawStream) and stream.ignored_bytes:
             self.warnings.append(
                 f"{self.name}: bytes behind the {self.compression} data are ignored"
             )
@@ -160,6 +162,8 @@ def open_capture(
         if kind and follow and raw.size is not None:
             raise UsageError(f"{path} is {kind} compressed and cannot be followed: drop --follow")
         if kind:
+            from .decompress import DecompressedStream  # with libraries that take a while to load
+
             stream = DecompressedStream(raw, kind)
         capacity = min(batch_frames * _TYPICAL_RECORD_BYTES, MAX_WINDOW_BYTES)
         window = Window(stream, capacity)
@@ -242,4 +246,4 @@ def _nothing(path: str, kind: Compression | None, stream: RawStream | Decompress
 
 
 def _failure(stream: RawStream | DecompressedStream) -> str | None:
-    return stream.damage if isinstance(stream, DecompressedStream) else stream.failure
+    return stream.failure if isinstance(stream, RawStream) else stream.damage

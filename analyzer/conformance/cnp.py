@@ -8,12 +8,13 @@ are counted beside those that came.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernel import Int, subkernel
+from ..named import NamedTuple
 from ..track.batch import MIRROR_DUPLICATE, TAP_COPY, TrackedBatch
 from .rules import CNP_CAUSE, CNP_CLOSE, CNP_INTERVAL, CNP_UNCAUSED, NO_MARKS, UNSEEN
 from .state import breaks, keeps, leaves_open

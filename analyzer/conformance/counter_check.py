@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
+from ..named import NamedTuple
 from ..opcodes import OPERATION_NAMES, RC, XRC
 from ..results_conformance import CounterCheck
 from . import counter_names as names

@@ -7,7 +7,9 @@ pages; that ConnectX counts one out_of_sequence per NAK is what Lumina measured 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from ..named import NamedTuple
 
 PACKETS_SENT = "packets_sent"
 PACKETS_RECEIVED = "packets_received"

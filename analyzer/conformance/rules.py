@@ -7,7 +7,9 @@ the same it is named too: MindShare, "InfiniBand Network Architecture" (2002), c
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from ..named import NamedTuple
 
 REQUESTER, RESPONDER = "requester", "responder"
 

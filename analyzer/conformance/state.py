@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernel import Int, inlined, subkernel
 from ..measures.histogram import HistogramPool, Histograms
+from ..named import NamedTuple
 from .rules import KINDS, REASONS, RULES
 
 GAPS = 4

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..named import NamedTuple
 from . import outcomes
 from .pause import N_CLASSES, N_FIELDS, PauseCounts, pause_counts
 from .sessions import KIND_NAMES, N_KINDS

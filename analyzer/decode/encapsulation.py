@@ -6,12 +6,11 @@ Such frames are replaced by what they carry; all others are handed through as th
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ..frames import LINKTYPE_ETHERNET
 from ..kernel import Int, inlined, kernel, subkernel
+from ..named import NamedTuple
 from ..packets import I64, U8, U16, U32
 from . import outcomes, sflow
 from . import sessions as ses

@@ -9,11 +9,12 @@ Source: InfiniBand Architecture Specification volume 1, chapter 9.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..named import NamedTuple
 from ..opcodes import MRC, TRANSPORT_OF
 from ..packets import (
     HAS_AETH,

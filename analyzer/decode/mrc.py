@@ -10,12 +10,13 @@ material; where readers of the specification disagree, this holds what the packe
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernel import Int, inlined, kernel
+from ..named import NamedTuple
 from ..opcodes import (
     MRC,
     MRC_ACK,

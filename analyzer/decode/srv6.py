@@ -12,13 +12,13 @@ Sources: RFC 8754 (SRH), RFC 9800 (compressed SIDs), F3216: 32-bit block, 16-bit
 from __future__ import annotations
 
 from ipaddress import IPv6Address
-from typing import NamedTuple
 
 import numpy as np
 
 from ..endpoints import EndpointArrays, Endpoints, has_room, intern
 from ..errors import UsageError
 from ..kernel import Int, inlined, kernel
+from ..named import NamedTuple
 from ..packets import I64, U8, U32
 from .headers import DESTINATION_OPTIONS, HOP_BY_HOP, MAX_EXTENSION_HEADERS, ROUTING
 from .load import be64, byte

@@ -7,11 +7,12 @@ Source: Ultra Ethernet specification 1.0, packet delivery sublayer (PDS): a prol
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from ..kernel import Int, inlined
+from ..named import NamedTuple
 from ..packets import I64, U8
 from .load import be16, be32, byte
 

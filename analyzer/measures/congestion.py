@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernel import kernel
+from ..named import NamedTuple
 from ..results import Congestion, Quantiles
 from ..track.batch import TAP_COPY, TrackedBatch
 from .histogram import HistogramPool, Histograms, observe

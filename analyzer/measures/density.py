@@ -13,12 +13,13 @@ and it dissolves again once a whole window has passed in order.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernel import inlined, subkernel
+from ..named import NamedTuple
 
 MAX_THRESHOLD = 32
 """Default and upper limit of the threshold. Flows sprayed over tens of paths displace

@@ -9,12 +9,13 @@ parts of a capture merge into those of the whole.
 from __future__ import annotations
 
 import mmap
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernel import inlined
+from ..named import NamedTuple
 from ..results import HistogramBin, Quantiles
 
 SUB_BUCKET_BITS = 4

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernel import subkernel
+from ..named import NamedTuple
 from .awaiting import ENTRY, RING, WAITER_FIELDS, forget_all
 from .pieces import ASSEMBLY_FIELDS, PIECE, PIECES, give_up_all
 

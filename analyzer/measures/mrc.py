@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..decode.mrc import ERTH, PORT_STATUS_UPDATE
 from ..kernel import kernel
+from ..named import NamedTuple
 from ..track.batch import TrackedBatch
 from . import mrc_state as st
 from .histogram import HistogramPool

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
+from ..named import NamedTuple
 from .histogram import Histograms
 
 SENT, TOLD = range(2)

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..named import NamedTuple
 from ..opcodes import ACKNOWLEDGE, CNP, MARKS_RESENDS, MRC, OPCODE_CLASS, TRANSPORT_OF
 from ..results import PathShare, Quantiles, Spraying
 from ..track.batch import TrackedBatch

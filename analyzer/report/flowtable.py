@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -103,6 +102,8 @@ def flow_column(name: str) -> FlowColumn:
     """The column of that name; UsageError names the nearest when there is none."""
     columns = {column.name: column for column in flow_columns()}
     if name not in columns:
+        from difflib import get_close_matches
+
         close = get_close_matches(name, columns, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}?" if close else "columns are those of --format csv"
         raise UsageError(f"--sort: there is no column {name!r}; {hint}")

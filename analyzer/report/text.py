@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any
 
 import msgspec
 
 from ..live_results import LiveInterval
 from ..results import SCHEMA_VERSION, Analysis
-from .flowtable import flow_columns
 
 
 def encode_json(analysis: Analysis) -> bytes:
@@ -42,6 +39,11 @@ def _titled(what: str) -> dict[str, Any]:
 
 def encode_csv(analysis: Analysis) -> bytes:
     """The flow table as CSV (RFC 4180) in UTF-8 with a header line; unknown values are empty."""
+    import csv
+    import io
+
+    from .flowtable import flow_columns
+
     sink = io.StringIO(newline="")
     writer = csv.writer(sink)
     columns = flow_columns()

@@ -7,10 +7,10 @@ missing, and never beyond `MAX_WINDOW` slots each and `MAX_SLOTS` in all.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
+
+from ..named import NamedTuple
 
 # --- per flow ---------------------------------------------------------------
 

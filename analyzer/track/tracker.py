@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..measures.density import Densities
 from ..measures.histogram import HistogramPool
+from ..named import NamedTuple
 from ..packets import PacketTable
 from . import state as st
 from .assign import assign, rebuild_slots

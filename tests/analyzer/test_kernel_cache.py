@@ -73,7 +73,7 @@ def test_what_another_file_defines_decides_about_the_key(
         path = tmp_path / f"kernels{number}.py"
         function = function_of(path, "def f(): return 0\n")
         function.__globals__.update(names)
-        keys.append(kernel_cache.key_of(function))
+        keys.append(kernel_cache.module_digest(function))
     assert keys[0] == keys[2] != keys[1]
 
 
@@ -82,4 +82,5 @@ def test_the_file_and_the_name_decide_about_the_key(tmp_path: Path) -> None:
     other = function_of(tmp_path / "b.py", "def f(): return 1\n")
     named = function_of(tmp_path / "c.py", "def f(): return 0\n")
     named.__qualname__ = "g"
-    assert len({kernel_cache.key_of(f) for f in (one, other, named)}) == 3
+    keys = {kernel_cache.key_of(f, kernel_cache.module_digest(f)) for f in (one, other, named)}
+    assert len(keys) == 3

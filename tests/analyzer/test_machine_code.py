@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocescope.analyzer import machine_code
-from rocescope.analyzer.machine_code import callable_of, load, save
-from rocescope.analyzer.object_code import Image
+from rocescope.analyzer.machine_code import Image, callable_of, load, save
 
 EMPTY = Image(b"\xc3" * 16, 0, (), b"", b"", b"")
 
