@@ -7,7 +7,6 @@ and its RoCE GID are one endpoint.
 
 from __future__ import annotations
 
-import os
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from .errors import UsageError
 from .kernel import inlined, kernel
 from .named import NamedTuple
+from .salt import salt
 
 IPV4_MAPPED = 0xFFFF << 32
 """Upper half of the low 64 bits of ::ffff:a.b.c.d."""
@@ -105,7 +105,7 @@ class Endpoints:
     """
 
     def __init__(self, capacity: int = 1024) -> None:
-        key = np.frombuffer(os.urandom(16), np.uint64).copy()
+        key = salt(2)
         self._arrays = self._allocate(max(2, capacity), key)
         self._texts: list[str] = []
 

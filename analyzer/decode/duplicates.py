@@ -7,13 +7,12 @@ queue pair and PSN, within a time that must be shorter than any retransmission.
 
 from __future__ import annotations
 
-import secrets
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernel import Int, inlined, kernel
 from ..packets import I64, U8, U16, U32, PacketTable
+from ..salt import salt
 
 ENTRIES = 1 << 16
 """Packets remembered, at most; a newer one takes the place of one with the same low bits."""
@@ -65,7 +64,7 @@ class Duplicates:
     def __init__(self, within_ns: int) -> None:
         self.within_ns = within_ns
         self.dropped = 0
-        self._salt = np.uint64(secrets.randbits(64) | 1)
+        self._salt = salt(1)[0] | np.uint64(1)
         self._keys = np.zeros(ENTRIES, np.uint64)
         self._times = np.full(ENTRIES, -(1 << 62), np.int64)
 

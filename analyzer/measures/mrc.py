@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from ..decode.mrc import ERTH, PORT_STATUS_UPDATE
 from ..kernel import kernel
 from ..named import NamedTuple
+from ..salt import salt
 from ..track.batch import TrackedBatch
 from . import mrc_state as st
 from .histogram import HistogramPool
@@ -46,14 +46,13 @@ class MrcMeasure:
         self._masks: dict[int, int] = {}
         self._histograms = HistogramPool(st.HISTOGRAMS)
         self._flows = 0
-        salt = np.array([secrets.randbits(64) | 1 for _ in range(2)], np.uint64)
         self._state = st.State(
             flows=np.zeros(0, st.FLOW),
             evs=np.zeros(0, st.EV),
             lanes=np.zeros(0, LANE),
             slots=np.full(2, -1, np.int32),
             used=np.zeros(1, np.int64),
-            salt=salt,
+            salt=salt(2) | np.uint64(1),
             ring_psn=np.zeros((0, st.RING), np.int32),
             ring_ev=np.zeros((0, st.RING), np.uint32),
             ring_nacked=np.zeros((0, st.RING), np.uint8),

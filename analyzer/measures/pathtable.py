@@ -8,13 +8,13 @@ one, so that a packet on the same path as the one before costs no hashing.
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernel import inlined, kernel
+from ..salt import salt
 from ..track.batch import REORDERED, TAP_COPY, TrackedBatch
 
 PATH = np.dtype(
@@ -245,7 +245,7 @@ class PathTable:
         self._paths = np.zeros(0, PATH)
         self._slots = np.full(2, _EMPTY, np.int32)
         self._used = np.zeros(1, np.int64)
-        self._salt = np.array([secrets.randbits(64) | 1 for _ in range(2)], np.uint64)
+        self._salt = salt(2) | np.uint64(1)
 
     @property
     def paths(self) -> NDArray[Any]:
