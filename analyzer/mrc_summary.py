@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from .measures.mrc import LABEL_HIGH, sent_key
 from .measures.pathtable import OTHER
 from .measures.shares import jain
 from .measuring import Measuring
-from .named import NamedTuple
 from .results import Event, Quantiles
 from .results_mrc import (
     Mrc,
