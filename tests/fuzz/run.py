@@ -30,10 +30,12 @@ from rocescope.analyzer.frames import Taps
 from rocescope.analyzer.kernel import BOUNDS_CHECK
 from rocescope.analyzer.measures import series
 from rocescope.analyzer.measuring import Measuring
+from rocescope.analyzer.mirrors import MirrorOptions, Mirrors
 from rocescope.analyzer.report import encode
 from rocescope.analyzer.results import Analysis
 from rocescope.analyzer.summarize import Summary
 
+from ..factories import Frame, pcap_bytes
 from .mutate import mutant
 from .seeds import seeds
 
@@ -41,7 +43,14 @@ WINDOW_NS = 100_000_000
 CPU_SECONDS = 2.0
 """Most CPU time one mutant may take; they have at most a few hundred frames."""
 HANG_SECONDS = 120
+_MIRRORS = (
+    *[MirrorOptions()] * 5,
+    MirrorOptions(clock="hardware"),
+    MirrorOptions(format="lumina"),
+)
 _WHOLE_ENGINE_EVERY = 50
+_MOMENTS = ("first", "last", "retired", "returned", "down", "up")
+_MAY_BE_NEGATIVE = ("density", *(f"{moment}_time_ns" for moment in _MOMENTS))
 _NEGATIVE = re.compile(rb"[:,[]-")
 
 
@@ -50,7 +59,8 @@ def run(path: str, number: int) -> str:
     endpoints, taps = Endpoints(4), Taps()
     batch_frames = {0: 1, 1: 5, 2: 5}.get(number % 16, 1 << 10)
     with open_capture(path, taps, batch_frames=batch_frames) as capture:
-        decoder = Decoder(endpoints, taps, check_icrc=number % 2 == 0)
+        mirrors = Mirrors(_MIRRORS[number % len(_MIRRORS)], taps)
+        decoder = Decoder(endpoints, taps, check_icrc=number % 2 == 0, mirrors=mirrors)
         measuring = Measuring(WINDOW_NS, many_taps=capture.format == "pcapng")
 
         def tables():
@@ -63,7 +73,7 @@ def run(path: str, number: int) -> str:
         rows = wire = payload = 0
         damage = False
         try:
-            for table in merge_tables([tables()]):
+            for table in merge_tables([mirrors.ordered(tables())]):
                 cm = decoder.take_cm_messages()
                 measuring.update(table, cm)
                 rows += len(table)
@@ -71,7 +81,8 @@ def run(path: str, number: int) -> str:
                 payload += int(table.payload_bytes.sum())
         except UnreadableInput:
             damage = True
-        summary = Summary(measuring, endpoints, taps, "entropy")
+        segments = None if number % 5 == 0 else decoder.segments
+        summary = Summary(measuring, endpoints, taps, "entropy", segments=segments)
         check(capture.frames, decoder, measuring, summary, taps, rows, wire, payload)
         damage = damage or bool(capture.damaged_places)
     return "damaged" if damage else "RoCE" if rows else "no RoCE"
@@ -80,10 +91,15 @@ def run(path: str, number: int) -> str:
 def check(frames, decoder, measuring, summary, taps, rows, wire, payload):
     """Nothing is lost on the way from frames to results, and no count is negative."""
     counters = decoder.counters
-    assert counters.frames() == frames == sum(n for _, n in counters.contents())
+    assert counters.frames() == frames
+    found = frames + counters.inner_frames() - counters.carriers()
+    assert found == sum(n for _, n in counters.contents())
     assert counters.roce_packets() == rows
     flows = summary.flows()
     summary.events(100)
+    summary.segment_lists()
+    if summary.mrc is not None:
+        summary.mrc.whole()
     if rows % 4 == 0:
         summary.imbalance()
     assert sum(f.packets + f.tap_copies for f in flows) == rows
@@ -112,7 +128,7 @@ def assert_no_negative_count(value, name=""):
     """Times may lie before the epoch, everything else counts or measures something."""
     if isinstance(value, dict):
         for key, item in value.items():
-            if key not in ("first_time_ns", "last_time_ns", "density"):
+            if key not in _MAY_BE_NEGATIVE:
                 assert_no_negative_count(item, key)
     elif isinstance(value, list):
         for item in value:
@@ -146,6 +162,12 @@ def main(first: int, count: int) -> None:
     slowest = (0.0, -1)
     folder = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.NamedTemporaryFile(dir=folder, suffix=".pcap") as file:
+        for seed in start_with:  # compiles what its packets need
+            file.seek(0)
+            file.truncate()
+            file.write(pcap_bytes(Frame(r.time_ns, r.data, r.wire) for r in seed.records))
+            file.flush()
+            run(file.name, 0)
         for number in range(first, first + count):
             if number % 100 == 0:
                 faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from rocescope.replay.mrc_frames import Format
+from rocescope.replay.mrc_pair import Settings
+from rocescope.replay.mrc_traffic import Traffic
+
 from ..analyzer.decode.corpus import frame as odd_frame
+from ..analyzer.decode.encapsulated_corpus import frame as mirrored_frame
+from ..analyzer.decode.encapsulated_corpus import wrapped
 from ..factories import START_NS
 
 ETHERNET = 1
@@ -122,6 +128,25 @@ def _odd(rng: random.Random, number: int) -> Seed:
     return Seed(f"odd{number}", tuple(records))
 
 
+def _mirrored(rng: random.Random, number: int) -> Seed:
+    """Frames inside mirrors, tunnels and samples, nested and damaged."""
+    records = []
+    for i in range(16):
+        data, link_type, wire = mirrored_frame(rng)
+        records.append(Record(START_NS + 1_000 * i, data[:600], wire, link_type))
+    return Seed(f"mirrored{number}", tuple(records))
+
+
+def _mirror_of(rng: random.Random, seed: Seed) -> Seed:
+    """A real capture as one mirror would send it: every frame in some encapsulation."""
+    records = []
+    for record in seed.records:
+        data = wrapped(rng, record.data)
+        wire = record.wire + len(data) - len(record.data)
+        records.append(Record(record.time_ns, data, max(wire, len(data))))
+    return Seed(f"mirror_of_{seed.name}", tuple(records))
+
+
 def _many_flows(rng: random.Random) -> Seed:
     """Every packet in a flow of its own."""
     records = []
@@ -131,8 +156,24 @@ def _many_flows(rng: random.Random) -> Seed:
     return Seed("many_flows", tuple(records))
 
 
+def _mrc() -> Iterator[Seed]:
+    """Sprayed, lost, trimmed and answered packets, in SRv6 or not; a port that goes down."""
+    trouble = {"message_bytes": 24_576, "path_mtu": 1024, "evs": 16, "messages": 2, "ce": 0.1}
+    for number, (form, at_receiver) in enumerate(
+        [(Format(snap=0), False), (Format(srv6=False, label_high=False, port=4971), True)]
+    ):
+        traffic = Traffic(
+            Settings(loss=0.05, trim=0.05, failed_plane=1, at_receiver=at_receiver, **trouble), form
+        )
+        records = [Record(*captured) for captured in traffic.captured()]
+        yield Seed(f"mrc{number}", tuple(records[number * 20 :: 3][:40]))
+
+
 def seeds(data: Path) -> list[Seed]:
     """All seeds, always the same; `data` is the folder of bundled captures."""
     rng = random.Random(4791)
     crafted = [_requester(rng) for _ in range(4)] + [_odd(rng, n) for n in range(6)]
-    return [*_real(data), *crafted, _many_flows(rng)]
+    real, flows = list(_real(data)), _many_flows(rng)
+    mirrors = [_mirrored(rng, n) for n in range(6)]
+    mirrors += [_mirror_of(rng, real[n]) for n in (0, 9, 11)]
+    return [*real, *crafted, flows, *_mrc(), *mirrors]
