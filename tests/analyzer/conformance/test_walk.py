@@ -73,3 +73,34 @@ def test_batches_cut_anywhere_give_the_same(seed, cuts) -> None:
     assert broken(whole) == broken(cut)
     assert kept(whole) == kept(cut)
     assert open_cases(whole) == open_cases(cut)
+
+
+NOISE = st.lists(
+    st.fixed_dictionaries(
+        {
+            "psn": st.sampled_from([0, 1, 2, 3, 5, 0xFFFFFF, 0x800000, 0x7FFFFF]),
+            "opcode": st.sampled_from([*range(0x18), 0x81, 0xA6, 0xB1, 0x27, 0x64, 0xFF]),
+            "aeth": st.integers(0, 2**32 - 1),
+            "decode_flags": st.sampled_from([0, 0x10, 0x11, 0x30]),
+            "dma_length": st.sampled_from([0, 256, 4096, 2**32 - 1]),
+            "bth_flags": st.sampled_from([0, 0x800000]),
+            "traffic_class": st.integers(0, 3),
+            "ip_id": st.integers(0, 3),
+            "answer": st.booleans(),
+        }
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(NOISE, st.lists(st.integers(0, 60), max_size=2))
+def test_noise_is_counted_and_harms_nothing(rows, cuts) -> None:
+    one = judged(rows, cuts=cuts)
+    book = one.keeper.book
+    for counts in (book.ok, book.broken, book.undecided):
+        assert counts.min(initial=0) >= 0
+        assert counts.sum() <= 20 * len(rows) * len(rows)
+    kept_here = book.violations[: book.used[0]]
+    assert all(0 < frame <= len(rows) for frame in kept_here["frame"])
+    assert all(0 <= frame <= len(rows) for frame in kept_here["related"])
