@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import NamedTuple
 
@@ -39,9 +39,13 @@ class Load(NamedTuple):
 class _Gathered:
     """What is kept of the runs of one strategy."""
 
-    first: EngineResult | None = None
-    results: list[tuple[EngineResult, Bounds]] = field(default_factory=list)
+    by_run: dict[int, tuple[EngineResult, Bounds]] = field(default_factory=dict)
     received: ReceivedOrder | None = None
+
+    @property
+    def results(self) -> list[tuple[EngineResult, Bounds]]:
+        """In the order of the runs, whichever finished first."""
+        return [self.by_run[run] for run in sorted(self.by_run)]
 
 
 def replay_packets(
@@ -97,12 +101,12 @@ def replay_packets(
             number, run = cases[at]
             own = gathered[number]
             if run == 0:
-                own.first = found
                 own.received = _order(loads[0].workload, found, fabric)
-            own.results.append((found, limits[run]))
+                found = replace(found, arrived_ps=None, arrived_flags=None)  # large
+            own.by_run[run] = found, limits[run]
     except KeyboardInterrupt:
         complete = False
-    finished = sum(len(one.results) for one in gathered)
+    finished = sum(len(one.by_run) for one in gathered)
     warnings = sorted({note for one in loads for note in one.notes})
     if not complete:
         warnings.append(f"interrupted: {finished} of {len(cases)} runs are finished and shown")
@@ -114,7 +118,7 @@ def replay_packets(
             strategies=[
                 _strategy(strategy.name, own, loads[0].workload, fabric, model)
                 for strategy, own in zip(strategies, gathered, strict=True)
-                if own.first is not None
+                if own.by_run
             ],
             warnings=warnings,
         ),
@@ -160,9 +164,9 @@ def _order(workload: Workload, result: EngineResult, fabric: Fabric) -> Received
 def _strategy(
     name: str, own: _Gathered, workload: Workload, fabric: Fabric, model: Model
 ) -> StrategyResult:
-    assert own.first is not None
+    first = own.results[0][0]
     packets = _packets(own, workload, fabric, model)
-    carried = own.first.link_bytes
+    carried = first.link_bytes
     layers = layers_of(fabric, carried > 0)
     records, links = [], []
     for layer, members, choice in zip(*layers, strict=True):
@@ -183,7 +187,7 @@ def _strategy(
     done = packets.completion_ns
     return StrategyResult(
         name=name,
-        parameters=dict(own.first.parameters),
+        parameters=dict(first.parameters),
         fim_percent=None,
         max_over_mean=max((r.max_over_mean or 0.0 for r in chosen), default=None),
         busiest_link=fabric.link_name(int(busy.argmax())) if busy.any() else None,
@@ -194,7 +198,7 @@ def _strategy(
         links=links,
         worst=[],
         packets=packets,
-        notes=list(own.first.notes) + _incomplete(packets),
+        notes=list(first.notes) + _incomplete(packets),
     )
 
 

@@ -1,0 +1,128 @@
+"""Comparisons on the packet engine: same on any number of threads, interrupted, from captures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+import pytest
+import replay_traffic
+
+from rocescope.cli import run as cli
+from rocescope.replay.collectives import captured, collective
+from rocescope.replay.engine.many import run_many
+from rocescope.replay.engine.model import Model
+from rocescope.replay.engine.received import received_flows, received_table
+from rocescope.replay.engine.runner import run_open_loop
+from rocescope.replay.fabrics import parse_fabric
+from rocescope.replay.packet_replaying import Load, replay_packets
+from rocescope.replay.strategies import parse_packet_strategy
+
+CLOS = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns")
+MODEL = Model()
+
+
+def permutations(run: int) -> Load:
+    return Load(collective("permutation", CLOS, MODEL, 1 << 16, run))
+
+
+def test_same_result_on_any_number_of_threads() -> None:
+    strategies = [parse_packet_strategy(name) for name in ("switch-random", "ofan", "jsq", "ecmp")]
+    one, two = (
+        replay_packets(permutations, CLOS, strategies, MODEL, ["p"], runs=4, threads=threads)
+        for threads in (1, 3)
+    )
+    assert one == two
+    assert [s.packets.runs for s in one[0].strategies if s.packets] == [4] * 4
+
+
+def test_an_interrupt_leaves_what_is_finished() -> None:
+    stopped, begun = [], Event()
+
+    def run(case: int, stop: Event) -> int:
+        if case == 1:
+            begun.set()
+            stopped.append(stop.wait(20))
+        else:
+            begun.wait(20)
+        return case
+
+    results = run_many([0, 1], run, 2)
+    assert next(results) == (0, 0)
+    results.close()  # type: ignore[attr-defined]
+    assert stopped == [True]
+
+    def told(_what: str, _done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    strategies = [parse_packet_strategy("ofan")]
+    result, complete = replay_packets(
+        permutations, CLOS, strategies, MODEL, ["p"], runs=2, threads=1, progress=told
+    )
+    assert not complete and "interrupted: 0 of 2" in result.warnings[-1]
+
+
+def test_reordering_of_received_packets_by_hand() -> None:
+    load = collective("permutation", CLOS, MODEL, 1 << 18, 1)
+    spray = parse_packet_strategy("switch-random")
+    result = run_open_loop(load, CLOS, spray, MODEL, 1, keep_arrivals=True)
+    table = received_table(load, result)
+    assert len(table) == int(load.packet_start[-1]) and (np.diff(table.time_ns) >= 0).all()
+    by_hand = 0
+    for flow in range(len(load.src)):  # RFC 4737: below the next expected one
+        psn = table.psn[table.dest_qp == 0x100 + flow].astype(int)
+        most = np.maximum.accumulate(psn)
+        by_hand += int(np.count_nonzero(psn < most))
+    flows = received_flows(load, result, CLOS)
+    assert by_hand > 0
+    assert sum(flow.reordered_packets or 0 for flow in flows) == by_hand
+    assert all(flow.missing_packets == 0 for flow in flows)
+
+
+def test_captured_traffic_is_released_at_its_times() -> None:
+    traffic = replay_traffic.random_traffic(CLOS, 6)
+    timed, _ = captured(traffic, MODEL, as_captured=True)
+    asap, _ = captured(traffic, MODEL, as_captured=False)
+    assert int(timed.packet_start[-1]) == int(asap.packet_start[-1])
+    wire = (timed.packets - 1) * timed.packet_bytes + timed.last_bytes
+    assert wire.sum() == traffic.wire_bytes.sum()
+    first = traffic.first_ns - traffic.first_ns.min()
+    inside = traffic.src_host != traffic.dst_host
+    assert sorted(timed.release_ps.tolist()) == sorted((first[inside] * 1000).tolist())
+    assert not asap.release_ps.any()
+
+
+SPEC = "leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns"
+
+
+def test_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = [
+        "replay",
+        "--pattern",
+        "permutation:message-size=64KiB",
+        "--fabric",
+        SPEC,
+        "--runs",
+        "2",
+    ]
+    out = tmp_path / "result.json"
+    assert cli([*words, "-s", "ofan", "-s", "ecmp", "-o", str(out)]) == 0
+    result = json.loads(out.read_text())
+    ofan = result["strategies"][0]
+    assert ofan["completion_time_ns"] >= ofan["lower_bound_ns"] > 0
+    assert ofan["packets"]["completed_runs"] == 2 and ofan["packets"]["dropped"] == 0
+    assert ofan["max_queue_packets"] >= 1
+    assert cli([*words, "-s", "ofan", "--model", "buffer=10kB,ecn=4kB+8kB,ack-every=4"]) == 0
+    text = capsys.readouterr().out
+    assert "ofan" in text and "leaf-spine" in text
+    for wrong, told in (
+        (["--model", "buffer=1B"], "holds no packet"),
+        (["--model", "bufer=1kB"], "it has mtu"),
+        (["--model", "offer=later"], "captured"),
+        (["--runs", "0"], "--runs"),
+        (["--window", "1ms"], "--window"),
+    ):
+        assert cli([*words, "-s", "ofan", *wrong]) == 2
+        assert told in capsys.readouterr().err
