@@ -365,6 +365,8 @@ class Densities:
     def density(self, flow: int, space: int) -> dict[int, int]:
         """Packets per displacement (early < 0 < late) if the stream ended here: RFC 5236 RD."""
         part = self._finished(2 * flow + space)
+        if part is None:
+            return {}
         counts = part.displacement[0].copy()
         counts[MAX_THRESHOLD] += part.state[0]["in_order"]
         return {int(d) - MAX_THRESHOLD: int(counts[d]) for d in np.flatnonzero(counts)}
@@ -372,11 +374,17 @@ class Densities:
     def buffer_density(self, flow: int, space: int) -> dict[int, int]:
         """Arrivals per packets held in the receive buffer, likewise: RFC 5236 RBD."""
         part = self._finished(2 * flow + space)
+        if part is None:
+            return {}
         counts = part.occupancy[0].copy()
         counts[0] += part.state[0]["in_order"]
         return {int(b): int(counts[b]) for b in np.flatnonzero(counts)}
 
-    def _finished(self, stream: int) -> DensityArrays:
+    def _finished(self, stream: int) -> DensityArrays | None:
+        """A copy of one stream as if it ended here; None before its first packet."""
+        known = self.arrays.state
+        if stream >= len(known) or not _begun(known[stream]):
+            return None
         part = self._copy(stream)
         density_finish(part, 0)
         return part

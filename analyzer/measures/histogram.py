@@ -23,6 +23,7 @@ BUCKETS = ((62 - SUB_BUCKET_BITS) << SUB_BUCKET_BITS) + (2 << SUB_BUCKET_BITS)
 
 COUNT, SUM, MIN, MAX = range(4)
 
+_QUANTILES = (0.5, 0.9, 0.99, 0.999)
 _LARGEST = 2**63 - 1
 _MAX_SUM = _LARGEST
 
@@ -161,8 +162,11 @@ class HistogramPool:
             return None
         count, total, low, high = (int(v) for v in self.arrays.stats[row])
         cumulative = np.cumsum(self.arrays.counts[row], dtype=np.int64)
+        ranks = [q * (count - 1) for q in _QUANTILES]
+        buckets = np.searchsorted(cumulative, ranks, side="right").tolist()
         p50, p90, p99, p999 = (
-            _quantile(cumulative, count, q, low, high) for q in (0.5, 0.9, 0.99, 0.999)
+            _quantile(cumulative, rank, bucket, low, high)
+            for rank, bucket in zip(ranks, buckets, strict=True)
         )
         return Quantiles(count, low, total / count, p50, p90, p99, p999, high)
 
@@ -185,10 +189,10 @@ class HistogramPool:
         return int(self.arrays.row[flow, kind]) if flow < self.flows else -1
 
 
-def _quantile(cumulative: NDArray[np.int64], count: int, q: float, low: int, high: int) -> float:
-    """Value below which the fraction q lies: position in its bucket by linear interpolation."""
-    rank = q * (count - 1)
-    bucket = int(np.searchsorted(cumulative, rank, side="right"))
+def _quantile(
+    cumulative: NDArray[np.int64], rank: float, bucket: int, low: int, high: int
+) -> float:
+    """Value of a rank inside a bucket: position in the bucket by linear interpolation."""
     start, stop = bucket_bounds(bucket)
     below = int(cumulative[bucket - 1]) if bucket else 0
     inside = int(cumulative[bucket]) - below

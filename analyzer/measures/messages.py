@@ -330,7 +330,7 @@ class MessageStatistics:
 
     def untracked(self, flow: int) -> int:
         """Messages whose completion is unknown because too many others were outstanding."""
-        return int(copied(self._arrays, flow).state[0]["untracked"])
+        return int(self._state(flow)["untracked"])
 
     def goodput_bits_per_second(self, flow: int) -> float | None:
         """Payload of packets seen for the first time over the time they took.
@@ -338,9 +338,14 @@ class MessageStatistics:
         The data of READs is the goodput of the flow that carries the responses. None
         without payload, or when all packets have the same time.
         """
-        s = copied(self._arrays, flow).state[0]
+        s = self._state(flow)
         duration = int(s["last_time"]) - int(s["first_time"])
         return int(s["payload"]) * 8e9 / duration if duration > 0 and s["payload"] else None
+
+    def _state(self, flow: int) -> Any:
+        """The STATE record of a flow; one never seen is empty."""
+        known = self._arrays.state
+        return known[flow] if flow < len(known) else empty(1).state[0]
 
     def _grow(self, flows: int) -> None:
         self._histograms.grow(flows)

@@ -82,6 +82,8 @@ class PathUsage:
         self._table = PathTable(_KINDS[key], _LANE_OF, _LANES * self._levels)
         self._sorted: NDArray[Any] | None = None  # the records by lane, made when asked for
         self._sorted_lanes: NDArray[np.int64] = np.empty(0, np.int64)
+        self._has_keys = False
+        self._levels: tuple[int, list[_Level]] = (-1, [])  # of the flow asked for last
 
     def update(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""
@@ -116,6 +118,8 @@ class PathUsage:
         widest spread is reported. Only taps of one place (`tapsets.tap_places`)
         make paths: those in series see the same packets.
         """
+        if self.key == "srv6" and not self._keyed():
+            return None
         level = self._widest(flow, places)
         if level is None or (self.key == "srv6" and not level.measured["key"].any()):
             return None
@@ -180,7 +184,11 @@ class PathUsage:
 
     def _of_flow(self, flow: int) -> list[_Level]:
         """The levels that have packets of the kind that stands for the flow."""
-        lanes = self._lanes_of(flow)
+        if self._sorted is None or self._levels[0] != flow:
+            self._levels = flow, self._levels_of(self._lanes_of(flow), flow)
+        return self._levels[1]
+
+    def _levels_of(self, lanes: list[tuple[int, NDArray[Any]]], flow: int) -> list[_Level]:
         kind = min((lane % _LANES for lane, _ in lanes), default=_DATA)
         first = flow * self._table.lanes_per_flow
         return [
@@ -197,15 +205,26 @@ class PathUsage:
             if lane % _LANES == kind
         ]
 
-    def _lanes_of(self, flow: int) -> list[tuple[int, NDArray[Any]]]:
-        """The lanes of a flow that have records: level * _LANES + kind, and the records."""
+    def _by_lane(self) -> NDArray[Any]:
+        """All records, sorted by their lane."""
         if self._sorted is None:
             paths = self._table.paths
             self._sorted = paths[np.argsort(paths["lane"], kind="stable")]
             self._sorted_lanes = np.ascontiguousarray(self._sorted["lane"])
+            self._has_keys = bool(paths["key"].any())
+        return self._sorted
+
+    def _keyed(self) -> bool:
+        """Whether any packet has a key but 0."""
+        self._by_lane()
+        return self._has_keys
+
+    def _lanes_of(self, flow: int) -> list[tuple[int, NDArray[Any]]]:
+        """The lanes of a flow that have records: level * _LANES + kind, and the records."""
+        by_lane = self._by_lane()
         per = self._table.lanes_per_flow
         begin, end = np.searchsorted(self._sorted_lanes, (flow * per, (flow + 1) * per))
-        own = self._sorted[begin:end]
+        own = by_lane[begin:end]
         lane = self._sorted_lanes[begin:end] - flow * per
         edges = [0, *(np.flatnonzero(np.diff(lane)) + 1).tolist(), len(own)]
         return [(int(lane[a]), own[a:b]) for a, b in pairwise(edges) if a < b]
