@@ -154,7 +154,8 @@ def run_events(
             if wires[link, OWNER] < 0 and links[link, WAITING_PACKETS] > 0:
                 serve(net, link, time + 1)
         if nic >= 0:
-            serve_nic(net, desk, own, evs, emit, state, select, nic, time + 1)
+            limit = time + 1 if item else time  # changes come before all else
+            serve_nic(net, desk, own, evs, emit, state, select, nic, limit)
         if link >= 0:
             if links[link, HEAD_TIME] != NEVER:
                 schedule(wheel, item, links[link, HEAD_TIME])
@@ -177,8 +178,10 @@ def run_events(
                 if out < 0:
                     counts[NO_ROUTE_COUNT] += 1
             elif slots[slot, KEY] & np.int64(ACK):
-                key = slots[slot, KEY]
-                finished = receive_ack(desk, own, evs, feedback, own.ends, counts, key, slot, time)
+                key, count = slots[slot, KEY], slots[slot, NEXT] >> np.int64(48)
+                finished = receive_ack(
+                    desk, own, evs, feedback, own.ends, counts, key, count, slot, time
+                )
                 free_slot(net, slot)
                 slot = np.int64(-1)
             else:
@@ -243,10 +246,11 @@ def _lost(net: Int, own: Int, messages: Int, slot: Int, time: Int) -> None:
     """A packet is gone and its slot, just freed, still says which. With the ideal code the sender
     will know at once: by the timer of the flow, so that its NIC is served before."""
     key = net.slots[slot, KEY]
-    if key & np.int64(ACK | PROBE):
+    if key & np.int64(PROBE):
         return
-    own.tally[DATA_LOST] += 1
-    if own.control[RECOVERY] == IDEAL:
+    if not key & np.int64(ACK):
+        own.tally[DATA_LOST] += 1
+    if own.control[RECOVERY] == IDEAL:  # a lost ACK too makes its packet go again
         flow = messages[message_of(key), FLOW]
         kept = new_slot(net, key, np.int64(0), np.int64(0))  # the same one
         head = own.senders[flow, LOSS_HEAD]

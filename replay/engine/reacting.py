@@ -60,6 +60,7 @@ from .feedback_state import (
     THRESHOLD,
     TIMEOUTS,
     TIMERS,
+    TRIMMED_RECEIVED,
     TRIMS_SEEN,
     UP,
 )
@@ -115,11 +116,12 @@ def receive_ack(
     ends: Int,
     counts: Int,
     key: Int,
+    count: Int,
     slot: Int,
     time: Int,
 ) -> Int:
-    """An ACK, NACK or answer to a probe arrives at its sender; the number of messages that it
-    completes, listed in `ends` as `release_successors` takes them."""
+    """An ACK (for `count` packets), NACK or answer to a probe arrives at its sender; the number of
+    messages that it completes, listed in `ends` as `release_successors` takes them."""
     control, senders, packets, messages = own.control, own.senders, own.packets, desk.messages
     ev, stamp, position = own.extra[slot, ECHO], own.extra[slot, STAMP], own.extra[slot, POSITION]
     message = message_of(key)
@@ -147,6 +149,8 @@ def receive_ack(
                 continue
             now_done(senders, packets, flow, packet)
             newly += 1
+            if control[RECOVERY] == NO_RECOVERY:
+                continue
             of = packets[packet, MESSAGE]
             messages[of, PACKETS_ACKED] += 1
             if messages[of, PACKETS_ACKED] == messages[of, SIZE]:
@@ -154,6 +158,13 @@ def receive_ack(
                 counts[COMPLETED] += 1
                 ends[completed] = 2 * of + ON_ACKED
                 completed += 1
+        if control[RECOVERY] == NO_RECOVERY:  # no ACK tells what another one did
+            messages[message, PACKETS_ACKED] += count
+            if messages[message, PACKETS_ACKED] == messages[message, SIZE]:
+                messages[message, COMPLETED_PS] = time
+                counts[COMPLETED] += 1
+                ends[0] = 2 * message + ON_ACKED
+                completed = np.int64(1)
     if control[SELECTS]:
         feedback(evs, flow, ev, what, time)
     if control[RECOVERY] == SACK and newly:
@@ -203,6 +214,11 @@ def receive_data(
     complete = np.int64(-1)
     if key & np.int64(TRIMMED):
         acknowledge = own.control[RECOVERY] != NO_RECOVERY
+        own.tally[TRIMMED_RECEIVED] += 1
+        packet = messages[message, FIRST_NUMBER] + number_of(key)
+        if net.settings[KEEP_ARRIVALS] and not acknowledge and arrived_ps[packet] < 0:
+            arrived_ps[packet] = time
+            arrived_flags[packet] = np.uint8(key >> np.int64(_FLAG_SHIFT) & 15)
     elif key & np.int64(PROBE):
         acknowledge = True
     else:
@@ -245,6 +261,7 @@ def receive_data(
     slots[slot, NEXT] = (net.settings[ACK_BYTES] << np.int64(32)) | np.int64(NO_SLOT)
     own.extra[slot, POSITION] = senders[flow, LOGGED]
     if not key & np.int64(PROBE | TRIMMED):
+        slots[slot, NEXT] |= messages[message, UNACKED] << np.int64(48)
         messages[message, UNACKED] = 0
     return True, complete
 
