@@ -4,7 +4,7 @@
  *
  * What precedes this text when it is compiled (probes/program.py):
  *   ROCE_PORT(port)     whether a UDP destination port carries RoCE
- *   MIRROR              1: look for RoCE inside GRE and ERSPAN as well
+ *   MIRROR              1: look for RoCE inside GRE, ERSPAN, VXLAN, Geneve and MPLS as well
  */
 
 typedef unsigned char rs_u8;
@@ -19,7 +19,8 @@ typedef unsigned long long rs_u64;
 
 #define MAX_VLAN_TAGS 4
 #define MAX_EXTENSION_HEADERS 8
-#define MAX_IP_HEADERS 3 /* outer, SRv6 or IP-in-IP, inner */
+#define MAX_IP_HEADERS 4 /* a mirror's, a tunnel's, SRv6 or IP-in-IP, inner */
+#define MAX_LABELS 8
 #define MAX_OFFSET 2048	 /* headers further inside a frame are not looked for */
 
 #define TYPE_IPV4 0x0800
@@ -28,6 +29,8 @@ typedef unsigned long long rs_u64;
 #define TYPE_QINQ 0x88A8
 #define TYPE_QINQ_OLD 0x9100
 #define TYPE_ROCE_V1 0x8915
+#define TYPE_MPLS 0x8847
+#define TYPE_MPLS_UPSTREAM 0x8848
 #define TYPE_ETHERNET 0x6558 /* transparent Ethernet bridging, RFC 1701 */
 #define TYPE_ERSPAN_2 0x88BE /* types I and II */
 #define TYPE_ERSPAN_3 0x22EB
@@ -41,8 +44,12 @@ typedef unsigned long long rs_u64;
 #define PROTOCOL_FRAGMENT 44
 #define PROTOCOL_GRE 47
 #define PROTOCOL_DESTINATION 60
+#define PROTOCOL_MPLS 137
 #define PROTOCOL_ETHERNET 143
 #define NO_PROTOCOL 256
+
+#define PORT_VXLAN 4789
+#define PORT_GENEVE 6081
 
 #define BTH_BYTES 12
 
@@ -55,7 +62,6 @@ struct packet {
 	rs_u32 ipv4;	  /* 0: IPv6 or GRH */
 	rs_u32 sport;
 	rs_u32 dport;
-	rs_u32 inner;	  /* how many headers it is encapsulated in */
 };
 
 enum verdict { OTHER, ROCE, SHORT };
@@ -163,6 +169,58 @@ INLINE rs_u16 gre(const rs_u8 **at, const rs_u8 *end)
 	return type;
 }
 
+/*
+ * What a stack of MPLS labels (RFC 3032) carries; `*at` moves to it. Only its first
+ * nibble tells (RFC 4928): an IP header, or the control word of an Ethernet frame (RFC
+ * 4385). 0: nothing to look into.
+ */
+INLINE rs_u16 mpls(const rs_u8 **at, const rs_u8 *data, const rs_u8 *end)
+{
+	rs_u64 offset = offset_of(*at, data);
+	const rs_u8 *p;
+
+#pragma clang loop unroll(disable)
+	for (int labels = 0; labels < MAX_LABELS; labels++) {
+		if (offset > MAX_OFFSET)
+			return 0;
+		p = place(data, offset);
+		if (p + 8 > end)
+			return 0;
+		*at = p + 4;
+		if (p[2] & 1) {
+			if (p[4] >> 4 == 4)
+				return TYPE_IPV4;
+			if (p[4] >> 4 == 6)
+				return TYPE_IPV6;
+			if (p[4] >> 4)
+				return TYPE_ETHERNET;
+			*at = p + 8;
+			return TYPE_ETHERNET;
+		}
+		offset = offset_of(p + 4, data);
+	}
+	return 0;
+}
+
+/* What a tunnel over UDP carries, `*at` being its UDP header; 0: nothing to look into. */
+INLINE rs_u16 udp_tunnel(rs_u32 port, const rs_u8 **at, const rs_u8 *end)
+{
+	const rs_u8 *p = *at + 8;
+
+	if (port != PORT_VXLAN && port != PORT_GENEVE)
+		return 0;
+	if (p + 8 > end)
+		return 0;
+	if (port == PORT_VXLAN) { /* RFC 7348 */
+		*at = p + 8;
+		return p[0] & 0x08 ? TYPE_ETHERNET : 0;
+	}
+	if (p[0] & 0xC0 || p[1] & 0x80) /* RFC 8926: another version, a control message */
+		return 0;
+	*at = p + 8 + (p[0] & 0x3F) * 4;
+	return load16(p + 2);
+}
+
 /* The protocol behind IPv6 extension headers; `*at` moves to it. NO_PROTOCOL: cannot be read. */
 INLINE rs_u32 extension_headers(rs_u32 protocol, const rs_u8 **at, const rs_u8 *data,
 				const rs_u8 *end)
@@ -212,8 +270,16 @@ INLINE enum verdict parse(const rs_u8 *data, const rs_u8 *end, struct packet *p)
 		if (offset > MAX_OFFSET)
 			return OTHER;
 		at = place(data, offset);
+		if (MIRROR && (type == TYPE_MPLS || type == TYPE_MPLS_UPSTREAM)) {
+			type = mpls(&at, data, end);
+			if (type == TYPE_ETHERNET)
+				type = ethertype(&at, data, end);
+			offset = offset_of(at, data);
+			if (offset > MAX_OFFSET)
+				return OTHER;
+			at = place(data, offset);
+		}
 		p->ip_at = offset;
-		p->inner = depth;
 		if (LIKELY(type == TYPE_IPV4)) {
 			rs_u32 header;
 
@@ -250,22 +316,27 @@ INLINE enum verdict parse(const rs_u8 *data, const rs_u8 *end, struct packet *p)
 				return SHORT;
 			p->sport = load16(at);
 			p->dport = load16(at + 2);
-			if (!ROCE_PORT(p->dport))
+			if (LIKELY(ROCE_PORT(p->dport))) {
+				if (at + 8 + BTH_BYTES > end)
+					return SHORT;
+				p->bth_at = offset_of(at + 8, data);
+				return ROCE;
+			}
+			if (!MIRROR)
 				return OTHER;
-			if (at + 8 + BTH_BYTES > end)
-				return SHORT;
-			p->bth_at = offset_of(at + 8, data);
-			return ROCE;
-		}
-		type = 0;
-		if (protocol == PROTOCOL_IPV4)
+			type = udp_tunnel(p->dport, &at, end);
+		} else if (protocol == PROTOCOL_IPV4)
 			type = TYPE_IPV4;
 		else if (protocol == PROTOCOL_IPV6)
 			type = TYPE_IPV6;
 		else if (protocol == PROTOCOL_ETHERNET)
 			type = TYPE_ETHERNET;
+		else if (MIRROR && protocol == PROTOCOL_MPLS)
+			type = TYPE_MPLS;
 		else if (MIRROR && protocol == PROTOCOL_GRE)
 			type = gre(&at, end);
+		else
+			type = 0;
 		if (type == TYPE_ETHERNET) {
 			type = ethertype(&at, data, end);
 			if (!type)
@@ -287,6 +358,12 @@ INLINE int locate(struct packet *p, const rs_u8 *data, const rs_u8 *end)
 	p->bth = place(data, p->bth_at);
 	/* The shortest way from IPv4 to the end of the BTH is 40 bytes. */
 	return p->ip + 40 <= end && p->bth + BTH_BYTES <= end;
+}
+
+/* Whether more than VLAN tags (or a few labels) lies in front of the IP header. */
+INLINE int is_inner(const struct packet *p)
+{
+	return p->ip_at > 14 + 4 * MAX_VLAN_TAGS;
 }
 
 /* Where the packet ends in its frame, by its IP header. */

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..analyzer.decode.mrc import MRC_UDP_PORT
 from ..analyzer.errors import CaptureError
 from . import bpf
 from .machine_code import load, machine_code
@@ -29,7 +30,7 @@ class ProgramOptions:
     """Bytes kept of each frame; a multiple of 8, at most WIDE_SNAP."""
     udp_ports: tuple[int, ...] = (4791,)
     mirror: bool = True
-    """Look for RoCE inside GRE and ERSPAN too."""
+    """Look for RoCE inside GRE, ERSPAN, VXLAN, Geneve and MPLS too."""
     condition: str = "1"
     """C expression over `struct packet *p`: which packets are wanted."""
     sample: int = 1
@@ -72,7 +73,7 @@ def source_text(options: ProgramOptions, rings_fd: int, loss_fd: int) -> str:
 
 def definitions(options: ProgramOptions) -> dict[str, int | str]:
     """What every probe asks for, whatever it does with the packets it finds."""
-    ports = " || ".join(f"(port) == {port}" for port in options.udp_ports)
+    ports = " || ".join(f"(port) == {port}" for port in (*options.udp_ports, MRC_UDP_PORT))
     whole_frame = (
         f"((rs_u64 (*)(void *)){_BUFFER_LENGTH_HELPER})(ctx)" if _has_frags() else "linear"
     )

@@ -162,6 +162,13 @@ INLINE int wanted(const struct packet *p, struct loss *loss)
 		return 1;                                                                 \
 	} while (0)
 
+/* Whether headers of interest lie behind what is kept of most frames: */
+INLINE int is_long(const struct packet *p)
+{
+	return is_inner(p) || p->bth_at > SNAP - 16 /* extension headers */ ||
+	       p->bth[0] >> 5 == 6; /* MRC, which has the longest acknowledgements */
+}
+
 INLINE int export(const struct packet *p, const rs_u8 *data, const rs_u8 *end, rs_u32 wire_bytes,
 		  rs_u32 tag, rs_u32 tap, struct loss *loss)
 {
@@ -172,7 +179,7 @@ INLINE int export(const struct packet *p, const rs_u8 *data, const rs_u8 *end, r
 		loss->ring_full++;
 		return 0;
 	}
-	if (LIKELY(!p->inner || SNAP >= WIDE_SNAP))
+	if (LIKELY(SNAP >= WIDE_SNAP || !is_long(p)))
 		EXPORT(record);
 	EXPORT(wide_record);
 }

@@ -16,6 +16,7 @@ from rocescope.analyzer.summarize import Summary
 from rocescope.probes.live import LiveOptions, LiveSource
 
 from .network import Watched, bth, ethernet, ipv4, ipv6, roce, roce_frames, udp
+from .test_program import ENCAPSULATED, LONG, OTHER, PLAIN, SHORT
 
 IN, OUT = 0, 1
 
@@ -331,15 +332,20 @@ def test_tags_in_the_frame(network, hook):
     assert seen.column("wire_bytes") == [len(frame) for frame in sent]
 
 
-@pytest.mark.parametrize("hook", ["tc", "xdp"])
-def test_encapsulated_frames_are_kept_longer(network, hook):
+@pytest.mark.parametrize("hook", ["tc", "clsact", "xdp", "xdp-generic"])
+def test_every_encapsulation_on_a_wire(network, hook):
     net = network()
-    inner = ethernet(ipv4(udp(bth(1) + bytes(300))))
-    erspan = struct.pack(">HHI", 0x1000, 0x88BE, 7) + bytes(8) + inner
-    sent = ethernet(ipv4(erspan, protocol=47))
+    sent = PLAIN | ENCAPSULATED
     with watch([net.interface("right")], hook=hook) as seen:
-        net.send([sent, roce(2, payload_bytes=300)])
-    assert seen.frames == [sent[:256], roce(2, payload_bytes=300)[:96]]
+        net.send([*sent.values(), *OTHER.values(), *SHORT.values()])
+    assert seen.frames == [
+        *(frame[: 256 if name in LONG else 96] for name, frame in PLAIN.items()),
+        *(frame[:256] for frame in ENCAPSULATED.values()),
+    ]
+    # Looking inside is the decoder's work.
+    assert seen.column("psn") == [5] * (len(sent) - 1)
+    contents = dict(seen.source.decoder.counters.contents())
+    assert contents["UDP port 4971"] == 1  # MRC's, without an MRC packet
 
 
 def test_ipv6_live(network):

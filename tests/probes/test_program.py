@@ -43,6 +43,8 @@ def srh(next_header: int, segments: int = 2) -> bytes:
 INNER = ethernet(ipv4(ROCE_UDP))
 ERSPAN_2 = bytes.fromhex("1064000000000001")
 ERSPAN_3 = bytes.fromhex("200a0000000000000000")
+VXLAN = bytes.fromhex("0800000000000500")
+LABEL, LAST_LABEL = bytes.fromhex("00064040"), bytes.fromhex("00065140")
 
 PLAIN = {
     "ipv4": ethernet(ipv4(ROCE_UDP)),
@@ -64,7 +66,12 @@ PLAIN = {
     "four tags": ethernet(ipv6(ROCE_UDP), 0x86DD, tags=[(0x9100, 1)] * 4),
     "rocev1": ethernet(ipv6(bth(5) + PAYLOAD, next_header=0x1B), 0x8915),
     "shortest": ethernet(ipv4(udp(bth(5)))),
+    "mpls": ethernet(LABEL + LAST_LABEL + ipv4(ROCE_UDP), 0x8847),
+    "mpls ipv6": ethernet(LAST_LABEL + ipv6(ROCE_UDP), 0x8847),
+    "port of mrc": ethernet(ipv4(udp(bth(5) + PAYLOAD, dport=4971))),
 }
+LONG = ("ipv4 options", "ipv6 destination, routing", "ipv6 eight extension headers")
+"""Of these more is kept too."""
 ENCAPSULATED = {
     "ip in ip": ethernet(ipv4(ipv4(ROCE_UDP), protocol=4)),
     "ipv6 in ipv4": ethernet(ipv4(ipv6(ROCE_UDP), protocol=41)),
@@ -93,6 +100,33 @@ ENCAPSULATED = {
     "erspan III subheader": ethernet(
         ipv4(gre(0x22EB, ERSPAN_3 + b"\0\1" + bytes(8) + INNER, 0x1000, bytes(4)), protocol=47)
     ),
+    "vxlan": ethernet(ipv4(udp(VXLAN + INNER, dport=4789))),
+    "vxlan over ipv6": ethernet(ipv6(udp(VXLAN + INNER, dport=4789)), 0x86DD),
+    "geneve": ethernet(ipv4(udp(b"\0\0\x65\x58" + bytes(4) + INNER, dport=6081))),
+    "geneve of ip, options": ethernet(
+        ipv4(udp(b"\2\0\x08\0" + bytes(12) + ipv4(ROCE_UDP), dport=6081))
+    ),
+    "mpls pseudo-wire": ethernet(LABEL + LAST_LABEL + bytes(4) + INNER, 0x8847),
+    "mpls in ip": ethernet(ipv4(LAST_LABEL + ipv4(ROCE_UDP), protocol=137)),
+    "mpls in gre": ethernet(ipv4(gre(0x8847, LAST_LABEL + ipv4(ROCE_UDP)), protocol=47)),
+    "vxlan in erspan": ethernet(
+        ipv4(
+            gre(
+                0x88BE,
+                ERSPAN_2 + ethernet(ipv4(udp(VXLAN + INNER, dport=4789))),
+                0x1000,
+                bytes(4),
+            ),
+            protocol=47,
+        )
+    ),
+    "mrc": ethernet(ipv6(udp(bth(5, opcode=0xC5) + PAYLOAD)), 0x86DD),
+}
+TOO_DEEP = {  # the decoder goes deeper
+    "nine labels": ethernet(LABEL * 8 + LAST_LABEL + ipv4(ROCE_UDP), 0x8847),
+    "five headers": ethernet(
+        ipv4(ipv4(ipv4(ipv4(ipv4(ROCE_UDP), protocol=4), protocol=4), protocol=4), protocol=4)
+    ),
 }
 OTHER = {
     "another port": ethernet(ipv4(udp(PAYLOAD, dport=4790))),
@@ -105,9 +139,11 @@ OTHER = {
     "ipv4 header of 16 bytes": ethernet(b"\x44" + ipv4(ROCE_UDP)[1:]),
     "gre with routing": ethernet(ipv4(gre(0x0800, ipv4(ROCE_UDP), 0x4000), protocol=47)),
     "gre of something": ethernet(ipv4(gre(0x1234, ipv4(ROCE_UDP)), protocol=47)),
-    "deeper than three": ethernet(
-        ipv4(ipv4(ipv4(ipv4(ROCE_UDP), protocol=4), protocol=4), protocol=4)
+    "vxlan without network": ethernet(ipv4(udp(bytes(8) + INNER, dport=4789))),
+    "geneve's control message": ethernet(
+        ipv4(udp(b"\0\x80\x65\x58" + bytes(4) + INNER, dport=6081))
     ),
+    "ultra ethernet": ethernet(ipv4(udp(PAYLOAD, dport=4793))),
 }
 SHORT = {
     "one byte of IP": ethernet(b"\x45", 0x0800),
@@ -130,7 +166,7 @@ def test_roce_is_found(runs, hook, name):
     before = time.monotonic_ns()
     record = runs.run(frame, hook)
     assert record is not None
-    assert record.data == frame[:96]
+    assert record.data == frame[: 256 if name in LONG else 96]
     assert (record.wire_bytes, record.tap) == (len(frame), TAP)
     assert before <= record.time_ns <= time.monotonic_ns()
 
@@ -145,10 +181,10 @@ def test_encapsulated_roce_is_found_and_kept_longer(runs, hook, name):
 
 
 @pytest.mark.parametrize("hook", ["tc", "xdp"])
-@pytest.mark.parametrize("name", OTHER)
+@pytest.mark.parametrize("name", [*OTHER, *TOO_DEEP])
 def test_other_frames_are_not_exported(runs, hook, name):
     before = runs.loss()
-    assert runs.run(OTHER[name], hook) is None
+    assert runs.run((OTHER | TOO_DEEP)[name], hook) is None
     seen = runs.loss() - before
     assert (seen.seen, seen.matched, seen.too_short) == (1, 0, 0)
 
