@@ -48,8 +48,8 @@ class History:
         self._sizes.append(_size(snapshot))
         while self.nbytes > self._budget and len(self._kept) > 2:
             older = max(2, len(self._kept) // 2)
-            self._kept[1:older:2] = []
-            self._sizes[1:older:2] = []
+            del self._kept[1:older:2]
+            del self._sizes[1:older:2]
 
     def clear(self) -> None:
         """Forget everything: flows have other numbers from now on."""

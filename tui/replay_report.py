@@ -100,6 +100,8 @@ def print_replay(
     """Print the comparison, and the `top` worst links and flows of each strategy."""
     page = Page(stream, color)
     page.head(result.traffic, result.fabric, result.warnings)
+    if not result.strategies:  # interrupted before the first was finished
+        return
     if any(one.packets for one in result.strategies):
         from .packet_report import print_packets
 

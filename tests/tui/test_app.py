@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 
 import msgspec
 import pytest
@@ -151,6 +152,75 @@ def test_packets_next_odd_and_odd_only():
     assert cursor == 0 and only.is_odd().all() and odd < total
 
 
+def test_a_bucket_leads_to_its_packets():
+    def shown(app):
+        return app.screen.packets.extent.tolist(), text_of(app)[2]
+
+    extents, sentence = drive(I03, ["3", "j", "j", "enter"], look=shown)
+    assert extents and all(4 <= extent <= 7 for extent in extents)
+    assert "extents 4-7 (l shows all)" in sentence
+    everything, _ = drive(I03, ["3", "j", "j", "enter", "l"], look=shown)
+    assert len(everything) > len(extents)
+
+
+def test_a_packet_for_wireshark(monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    command = shlex.split(drive(I03, ["5", "w"], look=lambda app: app.clipboard))
+    assert command[:3] == ["tshark", "-r", str(I03[0])] and command[4].startswith("frame.number")
+
+
+def test_one_pane_and_all_panes():
+    def panes(app):
+        return {w.id for w in app.screen.query("#packets, #panes, #why") if w.region.area}
+
+    assert drive(I03, ["5", "plus"], look=panes) == {"packets"}
+    assert drive(I03, ["5", "plus", "underscore"], look=panes) == {"packets", "panes", "why"}
+
+
+def test_reading_is_stopped_and_begun_again():
+    before, after = [], []
+    look = lambda to: lambda app: to.append(app.snapshot.source.packets)  # noqa: E731
+    drive(I03, [look(before), "X", look(after)])
+    assert before == after and before[0] > 0
+    assert drive(I03, ["X", "X"], look=lambda app: app.session.running) is False
+
+
+def test_interfaces_that_are_not_there_become_one_line():
+    def toasts(app):
+        return [note.message for note in app._notifications]
+
+    (said,) = drive(I03, ["ctrl+n", typed("nosuchif0 > x.pcapng"), "enter"], look=toasts)
+    assert "nosuchif0" in said or "root" in said
+
+
+def test_replay_from_inside_to_the_flows_of_a_link():
+    def replayed(app):
+        app.replays.set_fabric("leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns")
+        app.replays.production = 7
+        app.replays.run(["ecmp", "static"])
+        app.replays.wait(60)
+        app.replays.sweep(["crc32"], 100)
+        app.replays.wait(60)
+        app.screen.redraw()
+
+    taps = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
+    lines = drive(taps, ["7", replayed], look=text_of)
+    assert any("seed 7 of crc32" in line and "worse than" in line for line in lines)
+    assert any("pure chance" in line for line in lines) and any("▲" in line for line in lines)
+    lines = drive(taps, ["7", replayed, "8", "tab", "j"], look=text_of)
+    assert any("FLOWS ON spine3>leaf2" in line for line in lines)
+    modes = []
+    drive(
+        taps, ["7", replayed, "8", "tab", "enter", "enter", lambda a: modes.append(a.current_mode)]
+    )
+    assert modes == ["packets"]
+    lines = drive(taps, ["7", replayed, "2", "p", "p"], look=text_of)
+    assert "paths predicted" in lines[0] and "Path leaf1>spine" in lines[2]
+    lines = drive(taps, ["7", replayed, "1", "5"], look=text_of)
+    assert any("linux(its policy's fields, seed 0x" in line for line in lines)
+
+
 def test_dissection_and_bytes(need_tool):
     need_tool("tshark")
     shown = drive(I03, ["5", "tab", "j", "j"], look=screen)
@@ -168,12 +238,13 @@ def test_an_event_leads_to_its_packet():
     assert got == wanted
 
 
-@pytest.mark.parametrize("suffix", [".json", ".parquet", ".csv", ".svg", ".pcapng"])
+@pytest.mark.parametrize("suffix", [".json", ".parquet", ".csv", ".svg", ".html", ".pcapng"])
 def test_export(tmp_path, monkeypatch, suffix):
     monkeypatch.chdir(tmp_path)
     drive(I03, ["5", "e", typed(f"out{suffix}"), "enter"])
     out = (tmp_path / f"out{suffix}").read_bytes()
     begins = {".parquet": b"PAR1", ".svg": b"<svg", ".pcapng": b"\x0a\x0d\x0d\x0a"}
+    begins[".html"] = b"<!doctype html>"
     assert out.startswith(begins.get(suffix, b""))
     if suffix == ".json":
         assert len(json.loads(out)["flows"]) == 8

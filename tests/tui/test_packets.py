@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from captures import data
 
+from rocescope.analyzer.track.batch import AHEAD, IN_ORDER, REORDERED
 from rocescope.tui.dissect import dissect
 from rocescope.tui.export import commented_packet, packets_pcapng, save
-from rocescope.tui.packets import PacketScan
+from rocescope.tui.packets import Late, PacketScan
 from rocescope.tui.session import Session
 from rocescope.tui.snapshot import FlowKey
 
@@ -52,6 +53,35 @@ def test_expected_psns_and_notes_agree():
     assert (psn[:first] == due[:first]).all()
     late = next(i for i, note in enumerate(packets.notes) if note.startswith("late by"))
     assert packets.notes[late].startswith(f"late by {due[late] - psn[late]}, ")
+
+
+def test_extents_are_those_of_rfc_4737():
+    """By its definition over all first copies, and as many per value as the analysis counts."""
+    path = str(data(I03))
+    packets = PacketScan([path], KEY, limit=100_000).run()
+    first_copies = np.isin(packets.verdict, [IN_ORDER, AHEAD, REORDERED])
+    psn = packets.table.psn[first_copies].astype(int)
+    extent = packets.extent[first_copies]
+    for late in np.flatnonzero(extent >= 0).tolist():
+        jumped = int(np.argmax(psn[:late] > psn[late]))  # the PSNs of this flow do not wrap
+        assert extent[late] == late - jumped
+    session = Session.open([path])
+    session.start()
+    session.wait(60)
+    session.selected = KEY
+    flow = session.focus()
+    session.close()
+    for one in flow.reordering.extent_histogram[:10]:
+        inside = (packets.extent >= one.low) & (packets.extent < one.high)
+        assert int(inside.sum()) == one.count
+    assert int((packets.extent >= 0).sum()) == flow.reordered_packets
+
+
+def test_late_packets_of_one_bucket():
+    late = Late("extent", 8, 15)
+    packets = PacketScan([str(data(I03))], KEY, late=late, limit=100_000).run()
+    assert len(packets) and ((packets.extent >= 8) & (packets.extent <= 15)).all()
+    assert packets.captures[0].endswith(".pcap.gz")
 
 
 def test_packets_around_a_frame():

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from captures import data
 from generate import write
@@ -13,7 +15,7 @@ from tui_driver import drive, svg_of, text_of
 from rocescope.tui.dissect import Line
 from rocescope.tui.screens import doctor, packets
 from rocescope.tui.session import Session
-from rocescope.tui.snapshot import SourceState
+from rocescope.tui.snapshot import Snapshot, SourceState
 
 I03 = [data("i03_write_reorder5_AtoB")]
 TAPS = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
@@ -43,6 +45,7 @@ def golden(checkout, pytestconfig):
 
 def replayed(app):
     app.replays.set_fabric(FABRIC)
+    app.replays.production = 7
     app.replays.run(["ecmp", "ecmp-qpn", "subflow", "static"])
     app.replays.wait(60)
     app.replays.sweep(["linux", "crc32"], 1000)
@@ -58,9 +61,11 @@ SCREENS = {
     "reorder-buffer": (I03, ["3", "o", "o"]),
     "recovery": (I03, ["4"]),
     "packets": (I03, ["5"]),
+    "packets-why": (TAPS, ["7", replayed, "1", "5"]),
+    "paths-predicted": (TAPS, ["7", replayed, "2", "p", "p"]),
     "events": (I03, ["6"]),
     "replay": (TAPS, ["7", replayed]),
-    "fabric": (TAPS, ["7", replayed, "8"]),
+    "fabric": (TAPS, ["7", replayed, "8", "tab", "j"]),
     "doctor": (I03, ["9"]),
     "help": (I03, ["question_mark"]),
     "filter": (I03, ["slash"]),
@@ -103,17 +108,82 @@ def test_150_queue_pairs(tmp_path, golden):
 class Still(Session):
     """A session that stands in a state that is hard to reach."""
 
-    def __init__(self, source):
+    def __init__(self, source, seen=None):
         super().__init__(lambda keep: None, source.name, source.kind)
-        self._still = source
+        self._still = replace(seen or Snapshot(source), source=source)
 
     def start(self):
         pass
 
     def snapshot(self):
-        from rocescope.tui.snapshot import Snapshot
+        return self._still
 
-        return Snapshot(self._still)
+
+@pytest.fixture(scope="module")
+def seen():
+    """What a capture with losses and reordering shows."""
+    session = Session.open([str(path) for path in I03])
+    session.start()
+    session.wait(60)
+    yield session.snapshot()
+    session.close()
+
+
+LIVE = SourceState(
+    "eth2,eth3",
+    "live",
+    running=False,
+    packets=27_459,
+    dropped=1_234,
+    packets_per_second=3_211_000.0,
+    bits_per_second=311.8e9,
+    recording="night.pcapng",
+    behind_ns=12_000_000_000,
+    tap_names=("eth2 in", "eth2 out"),
+)
+
+
+def test_picture_of_a_live_session_that_dropped_packets(seen, golden):
+    def look(app):
+        return svg_of(app), text_of(app)
+
+    svg, lines = drive([], [], (110, 32), look, session=Still(LIVE, seen))
+    assert "behind live by 12.0 s" in lines[0] and "1,234 dropped" in lines[0]
+    golden("docs/screens/live.svg", svg)
+
+
+def some_queue_pairs(folder, connections):
+    path = folder / f"{connections}.pcap"
+    with path.open("wb") as file:
+        write(file, packets=max(900, 4 * connections), connections=connections)
+    return [path]
+
+
+def a_replay_under_way(app):
+    app.replays.set_fabric(FABRIC)
+    app.replays._tell(
+        running="700 seeds of linux", done=0.7, strategies={}, failed={"assign": "no"}
+    )
+    app.screen.redraw()
+
+
+STATES = {
+    "one": (1, [], "The one flow keeps to one source port"),
+    "ten thousand": (5_000, ["2"], "different entropy values"),
+    "replaying": (2, ["7", a_replay_under_way], "700 seeds of linux"),
+}
+
+
+def test_states_as_text(tmp_path, golden):
+    """One queue pair, ten thousand, and a replay under way, at three sizes."""
+    shown = []
+    for size in ((80, 24), (120, 40), (200, 60)):
+        for connections, keys, says in STATES.values():
+            paths = some_queue_pairs(tmp_path, connections)
+            lines = [line.rstrip() for line in drive(paths, keys, size, text_of)]
+            assert len(lines) == size[1] and any(says in line for line in lines)
+            shown += lines
+    golden("tests/golden/screens-states.txt", "\n".join(shown))
 
 
 @pytest.mark.parametrize(

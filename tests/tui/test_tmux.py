@@ -2,54 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
-import subprocess
 import sys
-import time
 
 import pytest
 from captures import data
+from real_terminal import terminals
 
 
 @pytest.fixture
 def terminal(need_tool, tmp_path):
-    """`terminal(command, width, height)`: keys in, the screen out; gone afterwards."""
     need_tool("tmux")
-    server = ["tmux", "-f", "/dev/null", "-S", str(tmp_path / "tmux")]
-
-    def tmux(*arguments):
-        run = subprocess.run([*server, *arguments], capture_output=True, text=True, check=True)
-        return run.stdout
-
-    class Terminal:
-        def __init__(self, command, width=80, height=24):
-            line = f"{shlex.join(command)}; echo exit code $?; exec cat"
-            environment = {"TERM": "xterm-256color", "LANG": "C.UTF-8"}
-            environment["XDG_CONFIG_HOME"] = str(tmp_path)
-            pairs = [f"{k}={v}" for k, v in environment.items()]
-            size = ["-x", str(width), "-y", str(height)]
-            unset = ["-u", "COLUMNS", "-u", "LINES"]  # they would fix the size
-            tmux("new-session", "-d", *size, "env", *unset, *pairs, "sh", "-c", line)
-
-        def keys(self, *keys):
-            tmux("send-keys", *keys)
-
-        def resize(self, width, height):
-            tmux("resize-window", "-x", str(width), "-y", str(height))
-
-        def screen(self):
-            return tmux("capture-pane", "-p")
-
-        def wait(self, text, seconds=60):
-            end = time.monotonic() + seconds
-            while time.monotonic() < end:
-                if text in self.screen():
-                    return self.screen()
-                time.sleep(0.1)
-            raise AssertionError(f"{text!r} did not come:\n{self.screen()}")
-
-    yield Terminal
-    subprocess.run([*server, "kill-server"], check=False)
+    with terminals(tmp_path) as terminal:
+        yield terminal
 
 
 def command(*paths):
@@ -62,7 +26,7 @@ def test_a_real_capture_in_a_real_terminal(terminal):
     window.keys("2")
     window.wait("only hint at paths")
     window.keys("3")
-    window.wait("extent of late packets")
+    window.wait("EXTENT")
     window.keys("5")
     window.wait("gap: 38 missing")
     window.resize(120, 40)

@@ -21,6 +21,8 @@ EVENT_COLUMNS = (
     GridColumn("frame", "FRAME", 10, True, 3),
     GridColumn("tap", "TAP", 18, priority=4),
 )
+NARROW = 100
+"""Below this width addresses give way to what happened."""
 _STYLES = {"nak": "bad", "rnr_nak": "bad", "rewind": "warn", "sequence_restart": "bad"}
 
 
@@ -43,7 +45,8 @@ class EventsScreen(RoceScreen):
         self._events = snapshot.events
         start = snapshot.start_ns
         grid = self.query_one("#list", Grid)
-        grid.show(len(self._events), lambda row: event_cells(self._events[row], start))
+        short = self.size.width < NARROW
+        grid.show(len(self._events), lambda row: event_cells(self._events[row], start, short))
         return sentences.events(snapshot)
 
     def draw_record(self) -> None:
@@ -66,12 +69,15 @@ class EventsScreen(RoceScreen):
         self.roce.go_deeper("packets")
 
 
-def event_cells(event: Event, start_ns: int) -> Sequence[Cell]:
-    """One row, in the order of EVENT_COLUMNS."""
+def event_cells(event: Event, start_ns: int, short: bool = False) -> Sequence[Cell]:
+    """One row, in the order of EVENT_COLUMNS; `short`: without the addresses of the flow."""
+    text = event.text
+    if short and " QP " in text:
+        text = f"QP {text.partition(' QP ')[2]}"
     return (
         f"{(event.time_ns - start_ns) / 1e9:.6f}",
         (event.kind.replace("_", " "), _STYLES.get(event.kind, "accent")),
-        event.text,
+        text,
         human.UNKNOWN if event.frame_number is None else f"{event.frame_number:,}",
         event.tap or "",
     )

@@ -18,11 +18,11 @@ from ..widgets.grid import Cell, Grid, GridColumn
 from .base import RoceScreen, flow_name, own_bindings
 
 _WORST = (
-    GridColumn("link", "LINK", 18),
+    GridColumn("link", "LINK", 14, grows=True),
     GridColumn("over", "x FAIR", 6, True),
     GridColumn("flows", "FLOWS", 5, True),
     GridColumn("bytes", "BYTES", 8, True, 1),
-    GridColumn("layer", "LAYER", 16, priority=2, grows=True),
+    GridColumn("layer", "LAYER", 12, priority=2),
 )
 _ON_IT = (
     GridColumn("flow", "FLOW", 34, grows=True),

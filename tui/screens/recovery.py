@@ -64,7 +64,7 @@ class RecoveryScreen(RoceScreen):
         peer = int(snapshot.flows.peer[at]) if at is not None else -1
         mine = [e for e in snapshot.events if e.flow is not None and e.flow in (at, peer)]
         start = snapshot.start_ns
-        grid.show(len(mine), lambda row: event_cells(mine[row], start))
+        grid.show(len(mine), lambda row: event_cells(mine[row], start, True))
         return f"{self.flow_title()}: {sentences.recovery(flow)}"
 
     def _times(self, snapshot: Snapshot) -> Text:

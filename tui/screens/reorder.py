@@ -96,19 +96,20 @@ class ReorderScreen(RoceScreen):
     def _show_buckets(self, extents: list[Bar], lateness: list[Bar]) -> None:
         """Histograms whose lines can be chosen."""
         self._buckets = {"extents": extents, "lateness": lateness}
-        for name, title in (
-            ("extents", "EXTENT, PACKETS (log2)"),
-            ("lateness", "LATENESS (log2)"),
+        pane = self.size.width // 2 - 1
+        for name, title, unit in (
+            ("extents", "EXTENT", "packets, log2"),
+            ("lateness", "LATE BY", "log2"),
         ):
             bars, grid = self._buckets[name], self.query_one(f"#{name}", Grid)
-            label = max((len(bar.label) for bar in bars), default=6)
+            label = max([len(title), *(len(bar.label) for bar in bars)])
             note = max((len(bar.note) for bar in bars), default=0)
-            room = max(4, self.size.width // 2 - label - note - 16)
+            room = max(3, pane - label - note - 13)
             grid.empty = "nothing was late"
             grid.set_columns(
                 (
-                    GridColumn("label", title.split()[0], label, True),
-                    GridColumn("bar", title.partition(" ")[2], room),
+                    GridColumn("label", title, label, True),
+                    GridColumn("bar", unit if room > len(unit) else "", room),
                     GridColumn("share", "SHARE", 7, True),
                     GridColumn("note", "", note),
                 )
@@ -195,12 +196,11 @@ def log2_bars(bins: Iterable[HistogramBin], quantiles: Quantiles | None, form: o
             high = 0
         notes = []
         if quantiles is not None:
-            if low <= quantiles.p99 < high + 1:
-                notes.append("◂ p99")
             if low <= quantiles.max < high + 1:
-                notes.append(
-                    f"◂ max {show(quantiles.max if form is not str else int(quantiles.max))}"
-                )
+                most = show(quantiles.max if form is not str else int(quantiles.max))
+                notes.append(f"◂ max {most}")
+            elif low <= quantiles.p99 < high + 1:
+                notes.append("◂ p99")
         label = (
             show(low)
             if low == high

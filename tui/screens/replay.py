@@ -73,8 +73,8 @@ class ReplayScreen(RoceScreen):
         return sentence(view, app.replays.running)
 
     def _sweeps(self, view: ReplayView) -> Text:
-        text = Text(no_wrap=True)
-        text.append(f" fabric {view.fabric or '-'}, hosts by {view.mapping}", "dim")
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append(f" hosts by {view.mapping} on {view.fabric or 'no fabric yet'}", "dim")
         for line in view.warnings:
             text.append(f"\n ▲ {line}", "yellow")
         if view.running:
@@ -227,12 +227,12 @@ def chance_line(view: ReplayView) -> Text:
     )
     own = sweep.production
     if own is None:
-        text.append("   P names the seed in use", "dim")
+        text.append("  P names the seed in use", "dim")
     else:
         seed = "the fabric's own seeds" if own.seed is None else f"seed {own.seed}"
         worse = 100 * own.better_seeds / max(1, sweep.seeds[2])
         text.append(
-            f"   {seed} of {name}: {own.value:.2f}, worse than {worse:.0f} % of all", "bold"
+            f"\n {seed} of {name}: {own.value:.2f}, worse than {worse:.0f} % of all seeds", "bold"
         )
     return text
 

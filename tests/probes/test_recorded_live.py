@@ -1,0 +1,95 @@
+"""A live session that is recorded, over a real veth pair: in the app, and in a real terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+from real_terminal import terminals
+from tui_driver import text_of
+
+from rocescope.probes.live import LiveOptions
+from rocescope.tui.app import RocescopeApp
+from rocescope.tui.recording import open_recorded
+
+from .network import roce, roce_frames
+
+
+async def until(pilot, condition):
+    for _ in range(400):
+        await pilot.pause(0.05)
+        if condition():
+            return
+    pytest.fail("it did not come")
+
+
+def test_a_recorded_session_goes_back_while_it_goes_on(network, tmp_path, need_tool):
+    path = tmp_path / "record.pcapng"
+
+    async def run():
+        net = network()
+        session = open_recorded([net.interface("right")], LiveOptions(ring_bytes=1 << 20), path)
+        app = RocescopeApp(session)
+        async with app.run_test(size=(120, 30)) as pilot:
+            await until(pilot, lambda: app.snapshot.source.dropped == 0)
+            net.send(roce_frames(300))
+            await until(pilot, lambda: app.snapshot.source.packets == 300)
+            assert "rec record.pcapng" in text_of(app)[0]
+            await pilot.pause(1.2)
+            net.send([roce(psn) for psn in range(300, 500)])
+            await until(pilot, lambda: app.snapshot.source.packets == 500)
+            await pilot.press("left_square_bracket")
+            await until(pilot, lambda: app.snapshot.flows.packets.tolist() == [300])
+            assert "behind live by" in text_of(app)[0]
+            net.send([roce(psn) for psn in range(500, 600)])  # it goes on meanwhile
+            await pilot.press("5")
+            await until(pilot, lambda: app.screen.packets is not None)
+            assert len(app.screen.packets) == 300
+            await pilot.press("1", "right_square_bracket")
+            await until(pilot, lambda: app.snapshot.flows.packets.tolist() == [600])
+            assert "behind" not in text_of(app)[0]
+            await pilot.press("X")
+            await until(pilot, lambda: not app.snapshot.source.running)
+            assert app.snapshot.flows.packets.tolist() == [600]
+
+    asyncio.run(run())
+    tool = need_tool("tshark")
+    command = [tool, "-r", str(path), "-T", "fields", "-e", "infiniband.bth.psn"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert [int(psn) for psn in shown] == list(range(600))
+
+
+def test_a_recorded_session_whose_interface_vanishes_stands(network, tmp_path):
+    async def run():
+        net = network()
+        path = tmp_path / "record.pcapng"
+        session = open_recorded([net.interface("right")], LiveOptions(ring_bytes=1 << 20), path)
+        app = RocescopeApp(session)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: app.snapshot.source.dropped == 0)
+            net.send(roce_frames(10))
+            await until(pilot, lambda: app.snapshot.source.packets == 10)
+            net.ip("link", "del", "left")
+            await until(pilot, lambda: "disappeared" in text_of(app)[0])
+            assert len(app.snapshot.flows) == 1
+
+    asyncio.run(run())
+
+
+def test_live_in_a_real_terminal(network, need_tool, tmp_path):
+    need_tool("tmux")
+    net = network()
+    record = tmp_path / "seen.pcapng"
+    command = [sys.executable, "-m", "rocescope", "live", net.interface("right"), "--record"]
+    with terminals(tmp_path) as terminal:
+        window = terminal([*command, str(record)])
+        window.wait("Waiting for the first RoCE packet")
+        net.send(roce_frames(400))
+        window.wait("nothing late or lost")
+        window.keys("5")
+        window.wait("0 of 400 packets are odd")
+        window.keys("q")
+        assert "exit code 0" in window.wait("exit code")
+    assert record.stat().st_size > 400 * 64

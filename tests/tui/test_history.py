@@ -1,0 +1,118 @@
+"""The past of a live session: bounded, and differences that add up to the whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from captures import data
+
+from rocescope.tui.columns import widths
+from rocescope.tui.history import STEP_NS, History, between
+from rocescope.tui.session import Session
+from rocescope.tui.snapshot import UNKNOWN, Snapshot, SourceState
+
+
+def ending(seconds: float, wide: int = 0) -> Snapshot:
+    return Snapshot(
+        SourceState("eth0", "live"),
+        activity=np.zeros((wide, 1), np.int64),
+        end_ns=int(seconds * STEP_NS),
+    )
+
+
+def test_one_snapshot_a_second_is_kept():
+    history = History()
+    for tenth in range(100):
+        history.add(ending(tenth / 10))
+    assert len(history) == 10 and history.span() == (0, 9 * STEP_NS)
+    assert history.at(int(4.5 * STEP_NS)).end_ns == 4 * STEP_NS
+    assert history.at(-5).end_ns == 0 and history.before(-5) is None
+
+
+def test_memory_is_bounded_and_the_past_gets_thinner():
+    history = History(budget_bytes=8 * 1000 * 50)
+    for second in range(1000):
+        history.add(ending(second, wide=1000))
+        assert history.nbytes <= 8 * 1000 * 50
+    assert history.span() == (0, 999 * STEP_NS)  # the beginning stays
+    ends = [s.end_ns // STEP_NS for s in history._kept]
+    assert ends[-10:] == list(range(990, 1000))  # and the last seconds are all there
+
+
+def read_until(low_share):
+    """A snapshot of the first part of a capture, and one of the whole."""
+    path = str(data("i03_write_reorder5_AtoB"))
+    session = Session.open([path])
+    session.start()
+    session.wait(60)
+    whole = session.snapshot()
+    start, end = session.whole()
+    session.set_window((start, start + int((end - start) * low_share)))
+    session.wait(60)
+    part = session.snapshot()
+    session.close()
+    return part, whole
+
+
+def test_what_came_between_adds_up_to_the_whole():
+    part, whole = read_until(0.5)
+    grown = between(whole, part)
+    known = len(part.flows)
+    for name in ("packets", "wire_bytes", "late", "retransmitted", "naks"):
+        before, after = getattr(part.flows, name), getattr(whole.flows, name)
+        sure = (before != UNKNOWN) & (after[:known] != UNKNOWN)
+        total = before + getattr(grown.flows, name)[:known]
+        assert (total[sure] == after[:known][sure]).all(), name
+    paths = grown.paths["entropy"]
+    flow = np.repeat(np.arange(len(whole.flows)), paths.seen())
+    by_flow = np.bincount(flow, paths.wire_bytes, len(whole.flows))
+    data_flows = whole.carries_data()
+    assert by_flow[data_flows].tolist() == grown.flows.wire_bytes[data_flows].tolist()
+    assert paths.width[data_flows] == pytest.approx(
+        widths(flow, paths.wire_bytes.astype(float), len(whole.flows))[0][data_flows]
+    )
+    assert all(part.end_ns <= event.time_ns <= whole.end_ns for event in grown.events)
+    assert between(whole, None) is whole
+
+
+def test_unknown_stays_unknown():
+    part, whole = read_until(0.5)
+    late = part.flows.late.copy()
+    late[0] = UNKNOWN
+    part = replace(part, flows=replace(part.flows, late=late))
+    assert between(whole, part).flows.late[0] == UNKNOWN
+
+
+def live_session():
+    session = Session(lambda keep: None, "eth0", "live")
+    for second in range(100):
+        session.history.add(ending(second))
+    return session
+
+
+def test_stepping_back_and_forth():
+    session = live_session()
+    assert not session.step(1)
+    assert session.step(-1) and session.looking_at == 98 * STEP_NS
+    assert session.step(-1) and session.looking_at == 97 * STEP_NS
+    assert session.step(1) and session.step(1) and session.looking_at is None
+    session.look_at(0)
+    assert not session.step(-1) and session.looking_at == 0
+
+
+def test_windows_get_shorter_and_longer():
+    session = live_session()
+    session.scale(2)
+    assert session.length_ns is None
+    session.scale(0.5)
+    assert session.length_ns == 60 * STEP_NS
+    session.scale(0.5)
+    assert session.length_ns == 30 * STEP_NS
+    for _ in range(20):
+        session.scale(0.5)
+    assert session.length_ns == STEP_NS
+    for _ in range(20):
+        session.scale(2)
+    assert session.length_ns is None

@@ -1,0 +1,94 @@
+"""Where strategies put flows: by link, by packet and as paths, against the placement itself."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+from captures import data
+
+from rocescope.tui.replays import Replays
+from rocescope.tui.session import Session
+
+TAPS = [
+    str(path)
+    for path in sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
+]
+FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
+BY_CRC = "ecmp:hash=crc32,seed=5,per-switch=equal,rotate=0,reduction=modulo"
+
+
+@pytest.fixture(scope="module")
+def replays():
+    made = Replays(TAPS)
+    made.set_fabric(FABRIC)
+    made.run(["ecmp", BY_CRC, "static"])
+    made.wait(120)
+    assert not made.view.error and not made.view.failed
+    return made
+
+
+@pytest.fixture(scope="module")
+def snapshot():
+    session = Session.open(TAPS)
+    session.start()
+    session.wait(120)
+    yield session.snapshot()
+    session.close()
+
+
+def test_the_flows_of_a_link_carry_its_bytes(replays):
+    placed = replays.placed["ecmp"]
+    for link in replays.view.strategies["ecmp"].links:
+        users = placed.on_link(link.name)
+        assert len(users) == link.flows
+        assert sum(user.wire_bytes for user in users) == link.wire_bytes
+        assert users == sorted(users, key=lambda user: -user.wire_bytes)
+        for user in users:
+            assert link.name in placed.way(user.key, user.entropy)
+    assert placed.on_link("no>where") == []
+
+
+def test_predicted_paths_are_the_loads_of_the_uplinks(replays, snapshot):
+    columns = replays.placed["ecmp"].path_columns(snapshot)
+    assert columns.trust == "predicted"
+    loads = {columns.name(int(k)): 0 for k in columns.key}
+    for key, size in zip(columns.key.tolist(), columns.wire_bytes.tolist(), strict=True):
+        loads[columns.name(key)] += size
+    links = {link.name: link for link in replays.view.strategies["ecmp"].links}
+    for name, size in loads.items():
+        assert name.startswith("leaf") and ">spine" in name
+        # The replay places flows; what was lost on the way and acknowledgements count there too.
+        assert size == pytest.approx(links[name].wire_bytes, rel=0.02), name
+    assert (columns.width[columns.seen() > 0] >= 1 - 1e-9).all()
+
+
+def test_the_explanation_is_the_hash(replays):
+    """CRC-32 of the 5-tuple, computed by zlib, modulo the number of uplinks."""
+    placed = replays.placed[BY_CRC]
+    user = placed.on_link("leaf1>spine1")[0]
+    (line,) = placed.why(user.key, user.entropy)
+    assert line.startswith("leaf1>spine1: crc32(5-tuple, seed 0x5) = 0x")
+    assert line.endswith(", modulo 4 -> 0")
+    value = int(line.partition("= 0x")[2][:8], 16)
+    assert value % 4 == 0
+    fields = bytes(map(int, user.key.src.split("."))) + bytes(map(int, user.key.dst.split(".")))
+    fields += b"\x11" + user.entropy.to_bytes(2, "big") + (4791).to_bytes(2, "big")
+    # The seed is XORed into the start value; zlib's start is given as the value before.
+    assert value == zlib.crc32(fields, 5)
+
+
+def test_what_is_not_known_is_said(replays):
+    placed = replays.placed["static"]
+    user = placed.on_link("leaf1>spine1")[0]
+    (line,) = placed.why(user.key, user.entropy)
+    assert line == "leaf1>spine1: static puts it on the 1. of 4 links"
+    assert "no host" in placed.why(user.key._replace(src="192.0.2.1"), user.entropy)[0]
+    assert placed.way(user.key._replace(qp=1), user.entropy) == []
+
+
+def test_flows_that_were_not_replayed_have_no_predicted_path(replays, snapshot):
+    columns = replays.placed["ecmp"].path_columns(snapshot)
+    assert len(columns.starts) == len(snapshot.flows) + 1
+    assert np.all(np.diff(columns.starts) >= 0)
