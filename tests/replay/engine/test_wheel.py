@@ -1,0 +1,54 @@
+"""The calendar against a heap."""
+
+import heapq
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocescope.analyzer.kernel import kernel
+from rocescope.replay.engine.model import NEVER
+from rocescope.replay.engine.wheel import new_wheel, next_event, schedule
+
+ITEMS = 6
+
+
+@kernel
+def _schedule(wheel, item, time):
+    schedule(wheel, item, time)
+
+
+@kernel
+def _next(wheel):
+    return next_event(wheel)
+
+
+steps = st.lists(
+    st.one_of(
+        st.none(),
+        st.tuples(
+            st.integers(0, ITEMS - 1),
+            st.one_of(st.integers(0, 5), st.integers(0, 3_000), st.integers(0, 10**9)),
+        ),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(steps, st.sampled_from([1, 50]))
+def test_as_a_heap(history, between) -> None:
+    wheel, due, now = new_wheel(ITEMS, between, 1_000), {}, 0
+    for step in (*history, *[None] * (ITEMS + 1)):
+        if step is None:
+            heap = sorted((time, item) for item, time in due.items())
+            item, time = _next(wheel)
+            if not heap:
+                assert (item, time) == (-1, NEVER)
+                continue
+            assert (time, item) == heapq.heappop(heap)
+            del due[item]
+            now = time
+        else:
+            item, later = step
+            _schedule(wheel, item, now + later)
+            due[item] = min(due.get(item, int(NEVER)), now + later)
