@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .decode.mrc import MPR_UNIT, NACK_REASONS, RCVD_BYTES_UNIT, TIMESTAMP_NS
-from .decode.srv6 import OTHER as OTHER_PATH
 from .decode.srv6 import SegmentLists
 from .errors import UsageError
 from .measures import mrc_state as st
@@ -238,7 +237,7 @@ class MrcSummary:
 
     def _segment_name(self, evidence: int) -> str | None:
         assert self._plane_by is not None
-        if not evidence or evidence == OTHER_PATH:
+        if not 0 < evidence <= len(self._segments):
             return None
         if evidence not in self._segment_names:
             block, usids, _ = self._segments.usids(self._segments.segments(evidence)[0])
@@ -262,9 +261,9 @@ class MrcSummary:
             carried[plane] += int(ev["wire_bytes"])
             packets[plane] += int(ev["packets"])
             values[plane] += 1
-        if not carried:
-            return None
         total = carried.total()
+        if not total:
+            return None
         loads = np.array(list(carried.values()), np.int64)
         return MrcPlanes(
             plane_by=str(self._plane_by),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from .decode.srv6 import OTHER, SegmentLists
+from .decode.srv6 import SegmentLists
 from .measures.spraying import PathUsage
 from .results_mrc import SegmentList
 
@@ -20,7 +20,7 @@ def segment_lists(usage: PathUsage, segments: SegmentLists) -> list[SegmentList]
         wire_bytes[int(path["key"])] += int(path["wire_bytes"])
     found = []
     for number, carried in wire_bytes.most_common(MAX_LISTED):
-        known = 0 < number < OTHER
+        known = 0 < number <= len(segments)
         carriers = [segments.usids(s) for s in segments.segments(number)] if known else []
         found.append(
             SegmentList(

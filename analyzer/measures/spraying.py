@@ -262,7 +262,9 @@ def _bytes(level: _Level) -> int:
 
 def _lifetimes(paths: NDArray[Any]) -> Quantiles:
     """Time from first to last packet of each path, ns."""
-    life = np.sort(paths["last_ns"] - paths["first_ns"])
+    life = paths["last_ns"] - paths["first_ns"]
+    # Damaged time stamps lie centuries apart: what does not fit stays at the limit.
+    life = np.sort(np.where(life < 0, np.int64(2**63 - 1), life))
     values = life.tolist()
 
     def quantile(q: float) -> float:
