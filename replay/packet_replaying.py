@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from threading import Event
+from threading import Event, Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +48,26 @@ class _Gathered:
         return [self.by_run[run] for run in sorted(self.by_run)]
 
 
+class _Offered:
+    """Traffic and bounds of every run, made when they are first needed, by whichever thread."""
+
+    def __init__(self, load: Callable[[int], Load], fabric: Fabric, model: Model) -> None:
+        self._load, self._fabric, self._model = load, fabric, model
+        self._known: dict[int, tuple[Load, Bounds]] = {}
+        self._lock = Lock()
+
+    def __getitem__(self, run: int) -> tuple[Load, Bounds]:
+        with self._lock:
+            if run not in self._known:
+                one = self._load(run)
+                first = self._known.get(0)
+                if first is not None and first[0].workload is one.workload:  # a capture
+                    self._known[run] = first
+                else:
+                    self._known[run] = one, bounds(one.workload, self._fabric, self._model)
+            return self._known[run]
+
+
 def replay_packets(
     load: Callable[[int], Load],
     fabric: Fabric,
@@ -66,10 +86,10 @@ def replay_packets(
     the runs under way: what is finished becomes the result, and False comes with it.
     UsageError when strategies, traffic and fabric do not go together.
     """
-    loads = [load(run) for run in range(runs)]
-    limits = [bounds(one.workload, fabric, model) for one in loads]
+    offered = _Offered(load, fabric, model)
+    base = offered[0][0].workload
     cases = [(number, run) for run in range(runs) for number in range(len(strategies))]
-    expected = len(strategies) * sum(_hops(one.workload, fabric, model) for one in loads)
+    expected = len(cases) * _hops(base, fabric, model)
     hops = np.zeros(len(cases), np.int64)
     gathered = [_Gathered() for _ in strategies]
 
@@ -82,7 +102,7 @@ def replay_packets(
             if progress is not None:
                 progress("packets", int(hops.sum()), max(expected, int(hops.sum())))
 
-        workload = loads[run].workload
+        workload = offered[run][0].workload
         keep = run == 0 and int(workload.packet_start[-1]) <= MOST_KEPT
         return run_packets(
             workload,
@@ -101,22 +121,22 @@ def replay_packets(
             number, run = cases[at]
             own = gathered[number]
             if run == 0:
-                own.received = _order(loads[0].workload, found, fabric)
+                own.received = _order(base, found, fabric)
                 found = replace(found, arrived_ps=None, arrived_flags=None)  # large
-            own.by_run[run] = found, limits[run]
+            own.by_run[run] = found, offered[run][1]
     except KeyboardInterrupt:
         complete = False
     finished = sum(len(one.by_run) for one in gathered)
-    warnings = sorted({note for one in loads for note in one.notes})
+    warnings = list(offered[0][0].notes)
     if not complete:
         warnings.append(f"interrupted: {finished} of {len(cases)} runs are finished and shown")
     return (
         ReplayResult(
             version=__version__,
-            traffic=_traffic(loads[0].workload, sources),
+            traffic=_traffic(base, sources),
             fabric=fabric_summary(fabric),
             strategies=[
-                _strategy(strategy.name, own, loads[0].workload, fabric, model)
+                _strategy(strategy.name, own, fabric, model)
                 for strategy, own in zip(strategies, gathered, strict=True)
                 if own.by_run
             ],
@@ -161,11 +181,9 @@ def _order(workload: Workload, result: EngineResult, fabric: Fabric) -> Received
     )
 
 
-def _strategy(
-    name: str, own: _Gathered, workload: Workload, fabric: Fabric, model: Model
-) -> StrategyResult:
+def _strategy(name: str, own: _Gathered, fabric: Fabric, model: Model) -> StrategyResult:
     first = own.results[0][0]
-    packets = _packets(own, workload, fabric, model)
+    packets = _packets(own, fabric, model)
     carried = first.link_bytes
     layers = layers_of(fabric, carried > 0)
     records, links = [], []
@@ -241,7 +259,7 @@ def _layer(
     return record, carried[members].sum() * (rates / rates.sum())
 
 
-def _packets(own: _Gathered, workload: Workload, fabric: Fabric, model: Model) -> PacketReplay:
+def _packets(own: _Gathered, fabric: Fabric, model: Model) -> PacketReplay:
     done, over, slow = [], [], []
     for result, bound in own.results:
         total = result.completion_ps
