@@ -184,10 +184,10 @@ RULES: Final = (
 ANYWHERE = 0
 IN_SENDING_ORDER = 1
 """Nothing of the flow was lost or reordered before the tap."""
-ALL_SENT = 3
-"""The same, and what was left out is more than such losses can explain (see conclude.py)."""
-ALL_SEEN = 4
+ALL_SEEN = 2
 """No answer covered a PSN that the tap never saw."""
+ALL_SENT = 7
+"""Both, and more was left out than losses before the tap can explain (see conclude.py)."""
 
 
 class Kind(NamedTuple):
