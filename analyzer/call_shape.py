@@ -32,12 +32,37 @@ def _of_int(value: int) -> Any:
 
 
 def _of_other(value: Any) -> Any:
-    if isinstance(value, tuple):
-        try:
-            return (type(value), *map(_of_array, value))
-        except AttributeError:  # not of arrays alone
-            return (type(value), *shape_of(value))
-    return type(value)
+    return _of_tuple(value) if isinstance(value, tuple) else type(value)
+
+
+class _TupleShape:
+    """The shape of a tuple, the same object for equal ones: quick to compare and to hash."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Shape) -> None:
+        self.parts = parts
+
+
+_TUPLES: dict[Shape, _TupleShape] = {}
+_LAST: dict[type, tuple[Any, _TupleShape]] = {}
+"""Per type the last tuple and its shape: the arrays of a state pass by again and again."""
+
+
+def _of_tuple(value: tuple[Any, ...]) -> _TupleShape:
+    kind = type(value)
+    last = _LAST.get(kind)
+    if last is not None and last[0] is value:
+        return last[1]
+    try:
+        parts: Shape = (kind, *map(_of_array, value))
+    except AttributeError:  # not of arrays alone
+        parts = (kind, *shape_of(value))
+    shape = _TUPLES.get(parts)
+    if shape is None:
+        shape = _TUPLES.setdefault(parts, _TupleShape(parts))
+    _LAST[kind] = value, shape
+    return shape
 
 
 _SHAPES: dict[type, Callable[[Any], Any]] = {np.ndarray: _of_array, int: _of_int}
@@ -52,9 +77,9 @@ def text_of(shape: Shape) -> str | None:
 def _words(shape: Any) -> str | None:
     if isinstance(shape, type):
         return _scalar(shape)
-    if not isinstance(shape, tuple):
+    if shape is None:
         return None
-    kind, *rest = shape
+    kind, *rest = shape.parts if isinstance(shape, _TupleShape) else shape
     if kind is np.ndarray:
         dtype, ndim, flags = rest
         layout = "C" if flags & _C_CONTIGUOUS else "F" if flags & _F_CONTIGUOUS else "A"
