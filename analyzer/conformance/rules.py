@@ -1,8 +1,9 @@
 """The rules that are checked, their sources, and what can make a case undecidable.
 
-Section numbers are those of the InfiniBand Architecture Specification, volume 1, release 1.4;
-they are given from knowledge of the standard, which is not public. Where a public source says
-the same it is named too: MindShare, "InfiniBand Network Architecture" (2002), chapter 17.
+Section numbers are meant as those of the InfiniBand Architecture Specification, volume 1; they
+are given from knowledge of the standard and were not checked against its text. Where another
+source was read that says the same it is named too: MindShare, "InfiniBand Network
+Architecture" (2002).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from ..named import NamedTuple
 
 REQUESTER, RESPONDER = "requester", "responder"
 
-STANDARD = "from knowledge of the standard"
-CONFIRMED = "from knowledge of the standard, confirmed by a public source"
+STANDARD = "from knowledge of the standard, text not checked"
+CONFIRMED = "says MindShare; section number of the standard not checked"
 VENDOR = "vendor documentation; the standard leaves it open"
 
 
