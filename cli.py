@@ -60,14 +60,17 @@ def run(arguments: list[str]) -> int:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process; taking apart what the system takes back as a whole would be half as slow
-    as the start."""
+    """End the process without taking apart what the system takes back as a whole.
+
+    That would take a quarter of the time of a small analysis.
+    """
     observed = sys.getprofile() or sys.gettrace()
     if observed or any(not thread.daemon for thread in _other_threads()):
         sys.exit(code)
-    with suppress(OSError, ValueError):
-        sys.stderr.flush()
     atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
     os._exit(code)
 
 

@@ -402,3 +402,20 @@ def test_unreadable_input_exits_4(
         assert (done.code, done.out) == (4, b"")
         assert message in only_line(done.err)
     assert [path.name for path in tmp_path.iterdir()] == ["x.pcap"]
+
+
+def test_what_was_written_before_a_failure_is_not_lost() -> None:
+    """The process ends at once: its buffers and what waits for its end must not."""
+    code = (
+        "import atexit, rocescope.cli as cli\n"
+        "from rocescope.analyzer.errors import UnreadableInput\n"
+        "def fail(words):\n"
+        "    atexit.register(print, 'at the end')\n"
+        "    print('before')\n"
+        "    raise UnreadableInput('nothing there')\n"
+        "cli._run_command = fail\n"
+        "cli.main([])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (4, "before\nat the end\n")
+    assert done.stderr == "rocescope: nothing there\n"
