@@ -8,6 +8,7 @@ from ..analyzer.results import Analysis
 from ..analyzer.results_conformance import Conformance
 from . import conformance_tables as tables
 from . import human
+from .human import UNKNOWN
 from .terminal_report import Report, console_for
 
 
@@ -31,6 +32,9 @@ class CheckReport(Report):
         result = self.analysis.conformance
         assert isinstance(result, Conformance)
         self._views(result)
+        if self.unknowns:
+            self.console.print()
+            self._say(f"{UNKNOWN} cannot be told from this capture", "dim")
 
     def _views(self, result: Conformance) -> None:
         views = sorted(result.views, key=lambda v: (v.violations, v.resent_packets), reverse=True)

@@ -37,20 +37,22 @@ class TapCounts(NamedTuple):
 def check_counters(
     counters: HostCounters, taps: Sequence[TapCounts], addresses: Sequence[str]
 ) -> list[CounterCheck]:
-    """Every counter with a meaning here, beside the tap that saw most of the host's packets.
+    """Every counter with a meaning here, beside the tap that agrees with most of them.
 
-    UsageError when no packet of the capture is the host's.
+    That is the tap next to the host, if any is: others see what is lost on the way. Of taps
+    that agree alike it is the one with most of the host's packets. UsageError when no packet
+    of the capture is the host's.
     """
     host = _endpoint(counters.host, addresses)
-    best = max(taps, key=lambda tap: _packets_of(tap, host))
-    if not _packets_of(best, host):
+    seen = [tap for tap in taps if _packets_of(tap, host)]
+    if not seen:
         raise UsageError(f"--host: no packet of {counters.host} in this capture")
-    captured = _captured(best, host)
-    return [
-        _beside(counters.host, best.tap, name, grew, captured)
-        for name, grew in sorted(counters.growth.items())
-        if name in COUNTERS
-    ]
+    known = sorted((name, n) for name, n in counters.growth.items() if name in COUNTERS)
+    checks = []
+    for tap in sorted(seen, key=lambda tap: -_packets_of(tap, host)):
+        captured = _captured(tap, host)
+        checks.append([_beside(counters.host, tap.tap, *one, captured) for one in known])
+    return max(checks, key=lambda found: sum(one.agrees is True for one in found))
 
 
 def _endpoint(host: str, addresses: Sequence[str]) -> int:
