@@ -65,7 +65,9 @@ def owner_watch(source: LiveSource) -> OwnerWatch:
     """What tells the owners of queue pairs at the addresses of the captured interfaces."""
     from ..probes.owners.watch import OwnerWatch
 
-    return OwnerWatch({None, *(interface.namespace for interface in source.interfaces)})
+    watch = OwnerWatch({None, *(interface.namespace for interface in source.interfaces)})
+    watch.update()
+    return watch
 
 
 def say_owners_unknown(reasons: Sequence[str]) -> None:

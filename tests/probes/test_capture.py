@@ -348,6 +348,22 @@ def test_mistakes_are_one_line(network, arguments, code, what):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_nothing_can_be_written_but_the_file(network, need_tool, checkout):
+    """A read-only installation, temporary folder and home."""
+    net = network()
+    home = Path.home()
+    inside = (
+        f"for folder in {checkout} {home} /tmp /var /usr; do mount --bind $folder $folder"
+        " && mount -o remount,bind,ro $folder || exit 99; done;"
+        f" {' '.join(COMMAND)} left --duration 100ms -w -"
+    )
+    command = ["ip", "netns", "exec", net.name, need_tool("unshare"), "-m", "sh", "-c", inside]
+    done = subprocess.run(command, capture_output=True, timeout=60, cwd="/")
+    assert done.returncode == 0, done.stderr
+    assert b"0 packets written" in done.stderr
+    assert done.stdout.startswith(b"\n\r\r\n")
+
+
 def test_wakeups_are_few(network):
     """An idle capture sleeps: it takes little processor time."""
     net = network()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 import threading
 import time
@@ -13,6 +14,7 @@ from probes_generator import FLOWS, Link
 from rocescope.analyzer.errors import CaptureError, UsageError
 from rocescope.analyzer.measuring import Measuring
 from rocescope.analyzer.summarize import Summary
+from rocescope.probes import bpf, program
 from rocescope.probes.live import LiveOptions, LiveSource
 
 from .network import Watched, bth, ethernet, ipv4, ipv6, roce, roce_frames, udp
@@ -114,6 +116,33 @@ def test_jumbo_frames(network, hook):
     assert set(seen.column("wire_bytes")) == {14 + 20 + 8 + 12 + 8192 + 4}
     assert set(seen.column("payload_bytes")) == {8192}
     assert set(seen.column("captured_bytes")) == {96}
+
+
+def test_without_tcx_and_frames_in_several_buffers(network, monkeypatch):
+    """What kernels before 6.6 and 5.18 lack, taken away from this one."""
+    create = bpf.create_link
+
+    def refuse_tcx(program, ifindex, attach_type, flags=0):
+        if attach_type in (bpf.ATTACH_TCX_INGRESS, bpf.ATTACH_TCX_EGRESS):
+            raise OSError(errno.EINVAL, "as a kernel without tcx says")
+        return create(program, ifindex, attach_type, flags)
+
+    monkeypatch.setattr(bpf, "create_link", refuse_tcx)
+    monkeypatch.setattr(program, "kernel_version", lambda: (5, 15))
+    net = network()
+    for hook, becomes in (("tc", "clsact"), ("xdp", "xdp native")):
+        with watch([net.interface("right")], hook=hook) as seen:
+            assert {a.hook for a in seen.source.attachments} == {becomes}
+            net.send(roce_frames(50))
+        assert seen.column("psn") == list(range(50))
+        assert seen.source.loss().exported == 50
+    assert "clsact" not in net.ip("-d", "link", "show", "right")
+    # Jumbo frames take several buffers where XDP is native; there it becomes generic.
+    jumbo = network(mtu=9000)
+    with watch([jumbo.interface("right")], hook="xdp") as seen:
+        assert {a.hook for a in seen.source.attachments} == {"xdp generic"}
+        jumbo.send(roce_frames(20, payload_bytes=8192))
+    assert seen.column("psn") == list(range(20))
 
 
 @pytest.mark.parametrize("hook", ["tc", "clsact", "xdp"])
