@@ -25,7 +25,9 @@ import pytest
 
 import rocescope.analyzer
 from rocescope import cli
+from rocescope.analyzer.decode.srv6 import UsidFormat
 from rocescope.analyzer.errors import CaptureError, UnreadableInput, UsageError
+from rocescope.analyzer.mrc_summary import PlaneBy
 from rocescope.analyzer.progress import Progress
 
 
@@ -107,6 +109,7 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
         *("analyze", "--udp-port", "4792", "a.pcap", "b.pcap", "--udp-port", "4793"),
         *("--window", "2.5ms", "--path-by", "tap", "--concat", "--icrc"),
         *("--link-rate", "400G", "--filter", "not cnp"),
+        *("--plane-by", "ev:4:2", "--usid", "48:16", "--trimmed-dscp", "12"),
     )
     assert (done.code, done.err) == (0, "")
     assert engine.paths == ["a.pcap", "b.pcap"]
@@ -119,6 +122,10 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
         "udp_ports": (4791, 4792, 4793),
         "icrc": True,
         "link_rate_bits_per_second": 400_000_000_000,
+        "trimmed_dscps": (12,),
+        "usid": UsidFormat(48, 16),
+        "plane_by": PlaneBy("ev", 4, 2),
+        "mirror": None,
         "conformance": None,
     }
 
