@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...analyzer.kernel import Int, inlined
+from ...analyzer.kernel import Int, inlined, kernel
 
 # Purposes: two uses of the same numbers must differ in one.
 SWITCH_PORT, HOST_LABEL, TIE, ECN, SHUFFLE, FAILURE, RECOVERY = range(1, 8)
@@ -40,3 +40,27 @@ def below(random: Int, n: Int) -> Int:
 def drawn(seed: Int, purpose: Int, what: Int, number: Int, n: Int) -> Int:
     """int64 in 0 .. n-1: `draw` and `below` in one, which Python may call too."""
     return below(draw(seed, purpose, what, number), n)
+
+
+@kernel
+def shuffle_each(seed: Int, purpose: Int, what: Int, start: Int, order: Int) -> None:
+    """order[start[i] : start[i + 1]] becomes 0 .. n-1 in an order drawn for what[i].
+
+    Fisher's and Yates' shuffle. what: int64[m], start: int64[m + 1], order: int64[start[m]].
+    """
+    for i in range(len(what)):
+        begin, size = start[i], start[i + 1] - start[i]
+        for j in range(size):
+            order[begin + j] = j
+        for j in range(size - 1, 0, -1):
+            k = drawn(seed, purpose, what[i], j, j + 1)
+            other = order[begin + k]
+            order[begin + k] = order[begin + j]
+            order[begin + j] = other
+
+
+@kernel
+def drawn_each(seed: Int, purpose: Int, what: Int, number: Int, n: Int, out: Int) -> None:
+    """out[i] = drawn(seed, purpose, what[i], number, n[i]); int64 arrays of one length."""
+    for i in range(len(what)):
+        out[i] = drawn(seed, purpose, what[i], number, n[i])

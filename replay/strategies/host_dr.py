@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
 from ...analyzer.kernel import Int
-from ..engine.draws import SHUFFLE, drawn
+from ..engine.draws import SHUFFLE, drawn_each
 from ..engine.model import ACK, Workload, message_of
 from ..engine.rules import Rules, chooser, emitter
 from ..fabric import Fabric
@@ -42,12 +42,11 @@ class HostRotation:
         pairs, first, pair = np.unique(key, return_index=True, return_inverse=True)
         src, dst = workload.src[first], workload.dst[first]
         paths = np.stack([paths_of(fabric, src, dst), paths_of(fabric, dst, src)])
-        start = [
-            [drawn(seed, SHUFFLE, int(k), kind, int(n)) for k, n in zip(pairs, row, strict=True)]
-            for kind, row in enumerate(paths)
-        ]
+        start = np.zeros_like(paths)
+        for kind, row in enumerate(paths):
+            drawn_each(seed, SHUFFLE, pairs, kind, row, start[kind])
         of_message = pair.reshape(-1)[workload.flow]
-        state = state_of([len(pairs)], of_message, paths, np.array(start), digits)
+        state = state_of([len(pairs)], of_message, paths, start, digits)
         return Rules(_choose(), _emit(), state)
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
 from ...analyzer.kernel import Int
-from ..engine.draws import SHUFFLE, drawn
+from ..engine.draws import SHUFFLE, drawn_each
 from ..engine.model import ACK, Workload
 from ..engine.rules import Rules, chooser, no_label
 from ..fabric import Fabric, edge_switches
@@ -37,26 +37,15 @@ class Ofan:
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         known_options(self.name, self.options, ())
-        where = with_capacity_weights(fabric)
+        where = fabric if _even(fabric) else with_capacity_weights(fabric)
         pointers, keys = pointer_table(self.name, where)
-        begins: list[list[int]] = [[], []]
-        schedules: list[int] = []
-        positions: list[list[int]] = [[], []]
-        for number, (switch, edge) in enumerate(keys):
-            _, weights = where.group(switch, edge)
-            for kind in (0, 1):
-                own = number << 1 | kind
-                order = shuffled(len(weights), seed, SHUFFLE, own)
-                schedule = interleaved(weights.tolist(), order)
-                begins[kind].append(len(schedules))
-                positions[kind].append(drawn(seed, SHUFFLE, own, 1 << 20, len(schedule)))
-                schedules += [len(schedule), *schedule]
+        begins, positions, schedules = _schedules(where, keys, seed)
         state = state_of(
             [where.forwarding.group_of.shape[1], len(keys)],
             pointers,
-            np.array(begins, np.int64),
-            np.array(positions, np.int64),
-            np.array(schedules, np.int64),
+            begins,
+            positions,
+            schedules,
         )
         return Rules(
             _choose(),
@@ -65,6 +54,45 @@ class Ofan:
             parameters={"pointers": str(2 * len(keys))},
             fabric=where,
         )
+
+
+def _even(fabric: Fabric) -> bool:
+    """Whether all links are up and those of a layer have one rate: all weights are equal."""
+    links = fabric.links
+    rates = {(int(a), int(b)) for a, b in zip(links.layer, links.rate_bits_per_second, strict=True)}
+    return bool(links.up.all()) and len(rates) == len(set(links.layer.tolist()))
+
+
+def _schedules(
+    fabric: Fabric, keys: Sequence[tuple[int, int]], seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """(begin of the schedule of every pointer, first position, schedules with their lengths).
+
+    Pointers for data first, then those for ACKs.
+    """
+    at = np.array(keys, np.int64).reshape(-1, 2)
+    group = fabric.forwarding.group_of[at[:, 0], at[:, 1]]
+    number = np.arange(len(keys))
+    what = np.concatenate([number << 1, number << 1 | 1])
+    group = np.tile(group, 2)
+    sizes = np.diff(fabric.forwarding.group_start)[group]
+    start, order = shuffled(sizes, seed, SHUFFLE, what)
+    weights = fabric.forwarding.group_weights
+    first = fabric.forwarding.group_start[group]
+    parts, lengths = [], sizes.copy()
+    if (weights == 1).all():
+        parts = [np.insert(order, start[:-1], sizes)]
+    for i in range(0 if parts else len(what)):
+        own = order[start[i] : start[i + 1]]
+        of_group = weights[first[i] : first[i] + sizes[i]]
+        if (of_group != of_group[0]).any():
+            own = np.array(interleaved(of_group.tolist(), own.tolist()), np.int64)
+            lengths[i] = len(own)
+        parts += [lengths[i : i + 1], own]
+    begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths + 1)])[:-1]
+    positions = np.zeros(len(what), np.int64)
+    drawn_each(seed, SHUFFLE, what, 1 << 20, lengths, positions)
+    return begins, positions, np.concatenate([np.zeros(0, np.int64), *parts])
 
 
 def interleaved(weights: Sequence[int], order: Sequence[int]) -> list[int]:

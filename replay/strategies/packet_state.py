@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analyzer.errors import UsageError
-from ..engine.draws import drawn
-from ..fabric import Fabric
+from ..engine.draws import shuffle_each
 
 WITHOUT_FLAGS = (1 << 57) - 1
 """Of a packet key: message, number and whether it is an ACK; marks on the way do not count."""
@@ -23,16 +21,11 @@ def state_of(numbers: Sequence[int], *tables: NDArray[Any]) -> NDArray[np.int64]
     return np.concatenate([head, *(t.reshape(-1).astype(np.int64) for t in tables)])
 
 
-def shuffled(n: int, seed: int, purpose: int, what: int) -> list[int]:
-    """0 .. n-1 in an order drawn for `what` (Fisher and Yates)."""
-    order = list(range(n))
-    for i in range(n - 1, 0, -1):
-        j = drawn(seed, purpose, what, i, i + 1)
-        order[i], order[j] = order[j], order[i]
-    return order
-
-
-def need_choice(name: str, fabric: Fabric) -> None:
-    """UsageError when no switch has several links to choose from."""
-    if not (np.diff(fabric.forwarding.group_start) > 1).any():
-        raise UsageError(f"{name}: no switch of {fabric.name} has a choice of links")
+def shuffled(
+    sizes: NDArray[np.int64], seed: int, purpose: int, what: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(start, order): order[start[i] : start[i + 1]] is 0 .. sizes[i]-1 as drawn for what[i]."""
+    start = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    order = np.zeros(int(start[-1]), np.int64)
+    shuffle_each(seed, purpose, np.asarray(what, np.int64), start, order)
+    return start, order

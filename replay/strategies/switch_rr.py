@@ -40,11 +40,9 @@ class SwitchRoundRobin:
             raise UsageError(f"{self.name}: acks={acks}: use shared or own")
         start = fabric.forwarding.group_start
         total = len(fabric.forwarding.group_links)
-        order = np.zeros((2, total), np.int64)
-        for kind in (0, 1):
-            for first, end in zip(start[:-1].tolist(), start[1:].tolist(), strict=True):
-                what = first | kind << 32
-                order[kind, first:end] = shuffled(end - first, seed, SHUFFLE, what)
+        sizes = np.diff(start)
+        first = start[:-1]
+        order = np.stack([shuffled(sizes, seed, SHUFFLE, first | k << 32)[1] for k in (0, 1)])
         zeros = np.zeros((2, total), np.int64)
         state = state_of([seed, rounds, int(acks == "own"), total], order, zeros, zeros)
         parameters = {"reshuffle": str(rounds), "acks": acks}
