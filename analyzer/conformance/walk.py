@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernel import Int, inlined, subkernel
+from ..named import NamedTuple
 from ..opcodes import (
     ACKNOWLEDGE,
     ATOMIC,
