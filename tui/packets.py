@@ -17,8 +17,8 @@ from ..analyzer.capture.merge import merge_tables
 from ..analyzer.capture.source import Capture, open_capture
 from ..analyzer.decode.decoder import Decoder
 from ..analyzer.endpoints import Endpoints
-from ..analyzer.frames import Taps
-from ..analyzer.packets import PacketTable
+from ..analyzer.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6, Taps
+from ..analyzer.packets import IPV6, PacketTable
 from ..analyzer.track import batch as verdicts
 from ..analyzer.track.tracker import FlowTracker
 from . import human
@@ -75,7 +75,7 @@ class Packets:
     captures: dict[int, str] = field(default_factory=dict)
     """By tap: its capture, also a compressed one."""
     stored: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    """Frames of compressed captures, by tap and frame number."""
+    """Frames of compressed captures, by tap and place in the capture."""
     more: bool = False
     """There are more packets than these."""
 
@@ -85,7 +85,7 @@ class Packets:
     def frame(self, row: int) -> bytes:
         """The captured bytes of a packet. OSError when the capture is gone."""
         tap = int(self.table.tap[row])
-        stored = self.stored.get((tap, int(self.table.frame_number[row])))
+        stored = self.stored.get((tap, int(self.table.file_offset[row])))
         if stored is not None:
             return stored
         with open(self.files[tap], "rb") as file:
@@ -98,8 +98,14 @@ class Packets:
         return self.captures.get(tap)
 
     def link_type(self, row: int) -> int:
-        """LINKTYPE_ of a packet's frame."""
-        return self.taps[int(self.table.tap[row])].link_type
+        """LINKTYPE_ of what `frame` gives: IP for packets in a tunnel without an Ethernet header.
+
+        Ethernet headers with any number of tags end two bytes behind a multiple of four.
+        """
+        own = self.taps[int(self.table.tap[row])].link_type
+        if own != LINKTYPE_ETHERNET or self.table.bth_offset[row] % 4:
+            return own
+        return LINKTYPE_IPV6 if self.table.decode_flags[row] & IPV6 else LINKTYPE_IPV4
 
     def is_odd(self) -> NDArray[np.bool_]:
         """Per packet: not simply the next one."""
@@ -182,7 +188,7 @@ class PacketScan:
                 tap: capture
                 for capture in captures
                 for tap in range(len(taps))
-                if taps[tap].name.startswith(capture.name)
+                if taps.carrier(tap).name.startswith(capture.name)
             }
             files = {tap: c.path for tap, c in origin.items() if c.compression is None}
         table, verdict, judged = _joined(chunks)
@@ -224,18 +230,17 @@ class PacketScan:
             forth = (table.src == src) & (table.dst == dst)
             if capture.compression is not None:
                 for i in np.flatnonzero(forth & (table.dest_qp == self._key.qp)).tolist():
-                    number = int(table.frame_number[i])
-                    at = number - frames.first_frame_number
-                    begin = int(frames.offset[at])
-                    end = begin + int(frames.captured[at])
-                    self._stored[int(table.tap[i]), number] = frames.data[begin:end].tobytes()
+                    place = int(table.file_offset[i])
+                    begin = place - frames.base_offset
+                    end = begin + int(table.captured_bytes[i])
+                    self._stored[int(table.tap[i]), place] = frames.data[begin:end].tobytes()
             yield table.take(forth | ((table.src == dst) & (table.dst == src)))
 
     def _forget(self, rows: PacketTable, keep: NDArray[np.bool_]) -> None:
-        for tap, number in zip(
-            rows.tap[~keep].tolist(), rows.frame_number[~keep].tolist(), strict=True
+        for tap, place in zip(
+            rows.tap[~keep].tolist(), rows.file_offset[~keep].tolist(), strict=True
         ):
-            self._stored.pop((tap, number), None)
+            self._stored.pop((tap, place), None)
 
 
 class _Order:

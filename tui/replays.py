@@ -11,13 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ..analyzer.errors import RocescopeError
+from ..replay.collectives import captured
+from ..replay.engine.model import Model
 from ..replay.fabric import Fabric
 from ..replay.fabrics import parse_fabric
 from ..replay.observed import traffic_from_capture
-from ..replay.replaying import replay
+from ..replay.packet_replaying import Load, replay_packets
+from ..replay.replaying import mapped, replay
 from ..replay.results import StrategyResult, SweepResult
 from ..replay.seeding import SeedRange
-from ..replay.strategies import STRATEGIES, parse_strategy
+from ..replay.strategies import (
+    PACKET_STRATEGIES,
+    STRATEGIES,
+    parse_packet_strategy,
+    parse_strategy,
+)
 from ..replay.sweeping import sweep_result
 from ..replay.traffic import Traffic
 from .placed import Noted, Placed
@@ -25,6 +33,8 @@ from .placed import Noted, Placed
 HASHES = ("linux", "crc32", "toeplitz")
 """Hashes swept at first."""
 SEEDS = 2_000
+BY_PACKET = " by packet"
+"""Behind the names of strategies replayed packet by packet."""
 _FIRST_SEEDS = 250
 """A first look; twice as many each time, so that the picture sharpens."""
 
@@ -83,6 +93,14 @@ class Replays:
         """Place the traffic by these strategies, all known ones unless given."""
         names = list(strategies) if strategies is not None else list(STRATEGIES)
         self._begin(lambda: self._run(names))
+
+    def by_packets(self, strategies: Sequence[str] | None = None) -> None:
+        """Replay packet by packet: all strategies of the registries unless given.
+
+        Messages are offered as fast as links take them, so that completion times compare.
+        """
+        names = list(strategies) if strategies is not None else [*STRATEGIES, *PACKET_STRATEGIES]
+        self._begin(lambda: self._by_packets(names))
 
     def sweep(self, hashes: Sequence[str] = HASHES, seeds: int = SEEDS) -> None:
         """Measure the imbalance of many seeds."""
@@ -145,6 +163,28 @@ class Replays:
             strategies = self.view.strategies | {name: result.strategies[0]}
             if strategy.outcome is not None:
                 self.placed[name] = Placed(name, strategy.outcome, self._fabric)
+            self._tell(strategies=strategies, warnings=tuple(result.warnings))
+
+    def _by_packets(self, names: list[str]) -> None:
+        assert self._traffic is not None and self._fabric is not None
+        traffic, warnings = mapped(self._traffic, self._fabric)
+        model = Model()
+        workload, notes = captured(traffic, model, as_captured=False)
+        load = Load(workload, (*warnings, *notes))
+        for number, name in enumerate(names):
+            if self._stopping.is_set():
+                return
+            self._tell(running=f"{name}, packet by packet", done=number / len(names))
+            shown = f"{name}{BY_PACKET}"
+            try:
+                chosen = [parse_packet_strategy(name)]
+                result, _ = replay_packets(
+                    lambda _run: load, self._fabric, chosen, model, self._paths
+                )
+            except RocescopeError as error:
+                self._tell(failed=self.view.failed | {shown: str(error)})
+                continue
+            strategies = self.view.strategies | {shown: result.strategies[0]}
             self._tell(strategies=strategies, warnings=tuple(result.warnings))
 
     def _sweep(self, hashes: list[str], seeds: int) -> None:

@@ -9,6 +9,7 @@ from tui_driver import drive, text_of
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.strategies import STRATEGIES
 from rocescope.tui.replays import Replays, fitting_fabric
+from rocescope.tui.screens.replay import sentence, shown_columns
 from rocescope.tui.widgets.strip import Axis, strip
 
 TAPS = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
@@ -100,3 +101,16 @@ def test_a_strip_shows_where_values_lie():
     assert line.index("█") == 20 and line[0] == "▲"
     assert line[8] == "▒" and line[12] == "▓" and line[28] == "▓" and line[32] == "▒"
     assert strip(axis, 1.5, 1.5, dict.fromkeys(quantiles, 1.5)).count("█") == 1
+
+
+def test_packet_by_packet():
+    made = replays()
+    made.by_packets(["switch-rr", "nosuch"])
+    made.wait(120)
+    result = made.view.strategies["switch-rr by packet"]
+    assert result.completion_time_ns >= result.lower_bound_ns > 0
+    assert result.max_queue_packets > 0 and result.packets.received.packets > 0
+    assert "no strategy" in made.view.failed["nosuch by packet"]
+    shown = [column.key for column in shown_columns(made.view)]
+    assert {"time", "queue", "order"} <= set(shown)
+    assert "switch-rr is done first" in sentence(made.view, False)

@@ -13,6 +13,7 @@ from .. import human
 from ..matrix import heat
 from ..messages import FlowSelected
 from ..placed import OnLink
+from ..replays import BY_PACKET
 from ..snapshot import Snapshot
 from ..widgets.grid import Cell, Grid, GridColumn
 from .base import RoceScreen, flow_name, own_bindings
@@ -43,6 +44,7 @@ class FabricScreen(RoceScreen):
         super().__init__()
         self._links: list[LinkLoad] = []
         self._on_it: list[OnLink] = []
+        self._chosen = ""
 
     def body(self) -> ComposeResult:
         yield Grid((), id="links")
@@ -56,6 +58,7 @@ class FabricScreen(RoceScreen):
         chosen = (
             app.strategy if app.strategy in view.strategies else next(iter(view.strategies), None)
         )
+        self._chosen = chosen or ""
         grid, below = self.query_one("#links", Grid), self.query_one("#collisions", Grid)
         if chosen is None:
             grid.set_columns((GridColumn("none", "", 20, grows=True),))
@@ -96,12 +99,13 @@ class FabricScreen(RoceScreen):
     def _show_flows(self) -> None:
         """Who uses the link under the cursor."""
         at, grid = self.query_one("#collisions", Grid).cursor, self.query_one("#on-link", Grid)
-        placed = self.roce.placed()
+        placed = self.roce.replays.placed.get(self._chosen)
         link = self._links[at] if at < len(self._links) else None
         self._on_it = placed.on_link(link.name) if placed is not None and link is not None else []
         name = f"FLOWS ON {link.name}" if link is not None else "FLOW"
         grid.set_columns((_ON_IT[0]._replace(title=name), *_ON_IT[1:]))
-        grid.empty = "nobody uses it"
+        by_packet = self._chosen.endswith(BY_PACKET)
+        grid.empty = "packet by packet, flows are not kept" if by_packet else "nobody uses it"
         total = link.wire_bytes if link is not None else 0
         grid.show(len(self._on_it), lambda row: flow_cells(self._on_it[row], total))
 
@@ -180,7 +184,7 @@ def link_cells(link: LinkLoad) -> Sequence[Cell]:
     return (
         link.name,
         (f"{over:.2f}", "bad" if over >= 1.25 else "" if over > 0 else "dim"),
-        str(link.flows),
+        human.count(link.flows),
         human.size(link.wire_bytes),
         link.layer,
     )

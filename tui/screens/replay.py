@@ -12,7 +12,7 @@ from textual.widgets import Static
 from ...analyzer.errors import RocescopeError
 from ...replay.results import StrategyResult
 from .. import human
-from ..replays import ReplayView, fitting_fabric
+from ..replays import BY_PACKET, ReplayView, fitting_fabric
 from ..snapshot import Snapshot
 from ..widgets.grid import Cell, Grid, GridColumn
 from ..widgets.strip import Axis, strip
@@ -20,7 +20,7 @@ from .base import RoceScreen, own_bindings
 from .prompts import TextPrompt
 
 COLUMNS = (
-    GridColumn("name", "STRATEGY", 12),
+    GridColumn("name", "STRATEGY", 16),
     GridColumn("with", "WITH", 20, priority=2, grows=True),
     GridColumn("max", "MAX/MEAN", 8, True),
     GridColumn("bar", "(1.00 is fair)", 18, priority=3),
@@ -28,6 +28,7 @@ COLUMNS = (
     GridColumn("time", "TIME/BOUND", 10, True, 1),
     GridColumn("bound", "LOWER BOUND", 11, True, 2),
     GridColumn("queue", "QUEUE", 6, True, 1),
+    GridColumn("order", "LATE %", 6, True, 1),
     GridColumn("against", "VS FIRST", 8, True, 1),
     GridColumn("link", "BUSIEST LINK", 16, priority=4),
 )
@@ -77,6 +78,8 @@ class ReplayScreen(RoceScreen):
         text.append(f" hosts by {view.mapping} on {view.fabric or 'no fabric yet'}", "dim")
         for line in view.warnings:
             text.append(f"\n ▲ {line}", "yellow")
+        if any(name.endswith(BY_PACKET) for name in view.strategies):
+            text.append("\n ▪ packet by packet, messages as fast as the links take them", "dim")
         if view.running:
             text.append(f"\n {human.UNICODE.bar(view.done, 20):<20} {view.running}", "bold")
         if not view.sweeps:
@@ -115,6 +118,11 @@ class ReplayScreen(RoceScreen):
     def action_run(self) -> None:
         if self._ready():
             self.roce.replays.run()
+            self.redraw()
+
+    def action_run_packets(self) -> None:
+        if self._ready():
+            self.roce.replays.by_packets()
             self.redraw()
 
     def action_draw_seeds(self) -> None:
@@ -248,6 +256,14 @@ def sentence(view: ReplayView, running: bool) -> str:
     text = f"{first} loads its busiest fabric link {known[first]:.2f} times its fair share"
     if best != first:
         text += f"; {best} would bring it to {known[best]:.2f}"
+    times = {
+        one.name: one.completion_time_ns / one.lower_bound_ns
+        for one in view.strategies.values()
+        if one.completion_time_ns and one.lower_bound_ns
+    }
+    if times:
+        quickest = min(times, key=lambda name: times[name])
+        text += f"; packet by packet {quickest} is done first, after {times[quickest]:.2f} bounds"
     for name, sweep in view.sweeps.items():
         text += f"; the best of {sweep.seeds[2]:,} {name} seeds to {sweep.distribution.min:.2f}"
         break
@@ -261,7 +277,7 @@ def shown_columns(view: ReplayView) -> list[GridColumn]:
     if all(one.completion_time_ns is None for one in results):
         unknown.add("time")
     if all(one.max_queue_packets is None for one in results):
-        unknown.add("queue")
+        unknown |= {"queue", "order"}
     return [column for column in COLUMNS if column.key not in unknown]
 
 
@@ -274,9 +290,10 @@ def strategy_cells(view: ReplayView, name: str, columns: Sequence[GridColumn]) -
     first = next(iter(view.strategies.values()))
     worst = max((s.max_over_mean or 1.0 for s in view.strategies.values()), default=1.0)
     share = ((result.max_over_mean or 1.0) - 1) / max(worst - 1, 1e-9)
+    received = result.packets.received if result.packets is not None else None
     took, bound = result.completion_time_ns, result.lower_bound_ns
     cells = {
-        "name": result.name,
+        "name": f"{result.name} ▪" if name.endswith(BY_PACKET) else result.name,
         "with": ", ".join(f"{k}={v}" for k, v in result.parameters.items()),
         "max": _number(result.max_over_mean),
         "bar": (human.UNICODE.bar(share, 18), "accent"),
@@ -284,6 +301,7 @@ def strategy_cells(view: ReplayView, name: str, columns: Sequence[GridColumn]) -
         "time": _number(took / bound if took and bound else None),
         "bound": human.duration(result.lower_bound_ns),
         "queue": human.count(result.max_queue_packets),
+        "order": _number(received.reordered_percent if received is not None else None),
         "against": _against(result, first),
         "link": result.busiest_link or "",
     }
