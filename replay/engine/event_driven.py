@@ -24,6 +24,7 @@ from .feedback_state import (
     DATA_SENT,
     DUPLICATES,
     GIVEN_UP,
+    LAST_LOSS_PS,
     LOST_ON_LINKS,
     MARGIN,
     OUT_OF_ORDER,
@@ -89,6 +90,8 @@ class FeedbackResult:
     """NACKs that came to senders."""
     probes: int
     lost_on_links: int
+    last_loss_ps: int
+    """When the latest data packet was lost, 0 if none was."""
     port_bytes: NDArray[np.int64]
     """int64[F, ports]: data of each flow by the NIC port of its host."""
     evs: EvState | None
@@ -258,6 +261,7 @@ def _result(run: RunState, own: Feedback, rules: Rules, evs: EvState | None) -> 
         trims_seen=tally[TRIMS_SEEN],
         probes=tally[PROBES_SENT],
         lost_on_links=tally[LOST_ON_LINKS],
+        last_loss_ps=tally[LAST_LOSS_PS],
         port_bytes=own.ports,
         evs=evs,
     )

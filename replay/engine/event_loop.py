@@ -23,6 +23,7 @@ from .feedback_state import (
     ECHO,
     EPOCH,
     HOST_ITEMS,
+    LAST_LOSS_PS,
     LINK_DOWN,
     LINK_LOSS,
     LINK_RATE,
@@ -45,6 +46,7 @@ from .feedback_state import (
 )
 from .hosts import release_successors
 from .model import ACK, NEVER, ON_RECEIVED, message_of
+from .prefetch import prefetch_row
 from .queues import enqueue, free_slot, link_next, new_slot, next_of, serve
 from .reacting import on_timer, receive_ack, receive_data
 from .run_state import (
@@ -80,7 +82,7 @@ from .run_state import (
     WIRE_TAIL,
 )
 from .sending import serve_nic, unblock
-from .wheel import next_event, schedule
+from .wheel import AT, COUNT, ITEM_MASK, next_event, schedule
 
 DONE, MORE, GROW = range(3)
 """Nothing is due or the goal is reached; stopped at a limit; slots may not suffice."""
@@ -128,6 +130,7 @@ def run_events(
             return MORE
         counts[CLOCK] = time
         control[NOW_PS] = time
+        _fetch_next(wheel.book, links, slots, own.extra)
 
         # What the event is about: a change, a link with the packet that arrives, a flow's timer.
         # `nic` is the host that is concerned.
@@ -232,6 +235,22 @@ def run_events(
 
 
 @inlined
+def _fetch_next(book: Int, links: Int, slots: Int, extra: Int) -> None:
+    """Let the processor fetch what the next events need: packets on all wires exceed its caches."""
+    at = book[AT]
+    if at + 2 < book[COUNT]:
+        link = (book[at + 2] & np.int64(ITEM_MASK)) - 1
+        if 0 <= link < len(links):
+            prefetch_row(links, link)
+    if at < book[COUNT]:
+        link = (book[at] & np.int64(ITEM_MASK)) - 1
+        if 0 <= link < len(links) and links[link, HEAD_TIME] != NEVER:
+            slot = links[link, WIRE_HEAD]
+            prefetch_row(slots, slot)
+            prefetch_row(extra, slot)
+
+
+@inlined
 def _fails(own: Int, slots: Int, seed: Int, link: Int, slot: Int, time: Int) -> Any:
     """A lossy link loses this packet."""
     chance = own.wires[link, LOSS]
@@ -250,6 +269,7 @@ def _lost(net: Int, own: Int, messages: Int, slot: Int, time: Int) -> None:
         return
     if not key & np.int64(ACK):
         own.tally[DATA_LOST] += 1
+        own.tally[LAST_LOSS_PS] = time
     if own.control[RECOVERY] == IDEAL:  # a lost ACK too makes its packet go again
         flow = messages[message_of(key), FLOW]
         kept = new_slot(net, key, np.int64(0), np.int64(0))  # the same one

@@ -65,7 +65,9 @@ SENT_AGAIN, GIVEN_UP, TIMEOUTS, TRIMS_SEEN, PROBES_SENT, LOST_ON_LINKS, DUPLICAT
     range(8)
 )
 DATA_SENT, DATA_RECEIVED, DATA_LOST, TRIMMED_RECEIVED = range(8, 12)
-TALLY = 12
+LAST_LOSS_PS = 12
+"""When the latest data packet was lost."""
+TALLY = 13
 
 
 class Net(NamedTuple):

@@ -22,7 +22,7 @@ sorted entries (time - begin of the bucket) << 32 | item."""
 WHEN, FOLLOWING = range(2)
 """Columns of `items`: when it is due (ps, NEVER), next item of the same bucket."""
 _ITEM_BITS = 32
-_ITEM_MASK = (1 << _ITEM_BITS) - 1
+ITEM_MASK = (1 << _ITEM_BITS) - 1
 _PATIENCE = 4096
 """Empty buckets before looking for the earliest item instead."""
 
@@ -40,7 +40,7 @@ class Wheel(NamedTuple):
 
 def new_wheel(items: int, between_ps: int, horizon_ps: int) -> Wheel:
     """between_ps: expected time from one event to the next; horizon_ps: how far ahead most are."""
-    shift = max(0, min(28, (4 * between_ps).bit_length()))
+    shift = max(0, min(28, (8 * between_ps).bit_length()))
     buckets = 1 << max(4, min(16, (2 * horizon_ps >> shift).bit_length()))
     book = np.zeros(BATCH + 2 * items + 1, np.int64)
     book[SHIFT] = shift
@@ -109,7 +109,7 @@ def _tidy(wheel: Wheel) -> None:
     for i in range(book[AT], book[COUNT]):
         entry = book[i]
         due = begin + (entry >> np.int64(_ITEM_BITS))
-        if wheel.items[entry & np.int64(_ITEM_MASK), WHEN] == due and entry != before:
+        if wheel.items[entry & np.int64(ITEM_MASK), WHEN] == due and entry != before:
             book[kept] = entry
             kept += 1
             before = entry
@@ -146,7 +146,7 @@ def next_event(wheel: Wheel) -> tuple[Int, Int]:
         while book[AT] < book[COUNT]:
             entry = book[book[AT]]
             book[AT] += 1
-            item = entry & np.int64(_ITEM_MASK)
+            item = entry & np.int64(ITEM_MASK)
             time = (book[BUCKET] << shift) + (entry >> np.int64(_ITEM_BITS))
             if items[item, WHEN] == time:
                 items[item, WHEN] = NEVER
