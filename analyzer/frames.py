@@ -67,6 +67,13 @@ class SampledFrames:
     wire_bytes: int = 0
     """Wire bytes of each times its rate: the estimated bytes."""
 
+    def __add__(self, other: SampledFrames) -> SampledFrames:
+        return SampledFrames(
+            self.frames + other.frames,
+            self.rates + other.rates,
+            self.wire_bytes + other.wire_bytes,
+        )
+
 
 @dataclass(slots=True)
 class Tap:
@@ -81,6 +88,8 @@ class Tap:
     frames: int = 0
     dropped: int | None = None
     """Frames the capture itself says it lost (pcapng interface statistics); None if not stated."""
+    carrier: int | None = None
+    """Of a mirror session: index of the tap whose frames carry it."""
     sampled: SampledFrames | None = None
     """Set when what the tap saw are samples."""
 
@@ -97,6 +106,11 @@ class Taps:
             raise ValueError("more than 65,536 taps in one analysis")
         self.items.append(tap)
         return len(self.items) - 1
+
+    def carrier(self, index: int) -> Tap:
+        """The file, interface or probe that a tap's frames came from: itself, but for sessions."""
+        carrier = self.items[index].carrier
+        return self.items[index if carrier is None else carrier]
 
     def __len__(self) -> int:
         return len(self.items)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .conformance.options import ConformanceOptions
 from .decode.cm import CmMessage
 from .endpoints import Endpoints
-from .frames import Taps
+from .frames import SampledFrames, Taps
 from .measures.congestion import CongestionMeasure
 from .measures.idle import Idle
 from .measures.messages import MessageStatistics
@@ -130,15 +130,19 @@ def taps_joined(ours: Taps, theirs: Taps) -> NDArray[np.uint16]:
     Taps of one name and link type are one; their frames and stated drops add up.
     """
     known = {(tap.name, tap.link_type): index for index, tap in enumerate(ours.items)}
-    result = []
+    result: list[int] = []
     for tap in theirs.items:
         index = known.get((tap.name, tap.link_type))
         if index is None:
-            index = known[tap.name, tap.link_type] = ours.add(replace(tap))
+            index = known[tap.name, tap.link_type] = ours.add(
+                replace(tap, carrier=None if tap.carrier is None else result[tap.carrier])
+            )
         else:
             mine = ours[index]
             mine.frames += tap.frames
             if tap.dropped is not None:
                 mine.dropped = (mine.dropped or 0) + tap.dropped
+            if tap.sampled is not None:
+                mine.sampled = (mine.sampled or SampledFrames()) + tap.sampled
         result.append(index)
     return np.array(result, np.uint16)

@@ -28,12 +28,8 @@ def note_samples(table: PacketTable, rate: NDArray[np.uint32], taps: Taps) -> No
     wire_bytes = rates * table.wire_bytes[rows]
     for tap in np.unique(at).tolist():
         of = at == tap
-        known = taps[tap].sampled or SampledFrames()
-        taps[tap].sampled = SampledFrames(
-            known.frames + int(of.sum()),
-            known.rates + int(rates[of].sum()),
-            known.wire_bytes + int(wire_bytes[of].sum()),
-        )
+        more = SampledFrames(int(of.sum()), int(rates[of].sum()), int(wire_bytes[of].sum()))
+        taps[tap].sampled = (taps[tap].sampled or SampledFrames()) + more
 
 
 def tap_sampling(sampled: SampledFrames) -> Sampling:

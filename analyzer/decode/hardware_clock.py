@@ -68,19 +68,23 @@ def _nearest(value: Int, period: Int, expected: Int) -> Int:
 
 @inlined
 def _place(value: Int, period: Int, of_day: bool, capture: Int, clock: I64) -> Int:
-    """The stamp as a time since the epoch, by what is known of its tap's clock."""
-    if clock[STATE] == UNKNOWN:
+    """The stamp as a time since the epoch, by what is known of its tap's clock.
+
+    It is never more than a day from the capture time, whatever a stamp claims.
+    """
+    placed = capture
+    if clock[STATE] == UNKNOWN and of_day:
+        clock[STATE] = OF_DAY
+    if clock[STATE] == OF_DAY:
         placed = _nearest(value, period, capture)
-        clock[STATE] = OF_DAY if of_day else COUNTER
-        if clock[STATE] == COUNTER or abs(placed - capture) > _DAY_NS:
-            clock[STATE] = COUNTER
-            clock[OFFSET] = capture - value
-            placed = capture
-    elif clock[STATE] == OF_DAY:
-        placed = _nearest(value, period, capture)
-    else:
+    elif clock[STATE] == COUNTER:
         expected = clock[LAST_HARDWARE] + capture - clock[LAST_CAPTURE] - clock[OFFSET]
         placed = _nearest(value, period, expected) + clock[OFFSET]
+    if clock[STATE] == UNKNOWN or abs(np.float64(placed) - np.float64(capture)) > _DAY_NS:
+        # A counter, or a clock that was never set: begin at the capture time.
+        clock[STATE] = COUNTER
+        clock[OFFSET] = capture - value
+        placed = capture
     clock[LAST_HARDWARE] = placed
     clock[LAST_CAPTURE] = capture
     return placed

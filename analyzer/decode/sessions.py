@@ -141,14 +141,16 @@ class Sessions:
     def add_pending(self) -> None:
         """Register a tap for the session that made a kernel stop."""
         high, low, what = (int(v) for v in self.arrays.state[PENDING : PENDING + 3])
-        carrier = self._taps[what >> TAP_SHIFT & 0xFFFF].name
+        carried_by = what >> TAP_SHIFT & 0xFFFF
+        carrier = self._taps[carried_by].name
         name = (
             f"further mirror sessions in {carrier}"
             if len(self) == MAX_SESSIONS
             else session_name(high & (1 << 64) - 1, low & (1 << 64) - 1, what)
         )
         name = self._unused(name, carrier)
-        _add(self._taps.add(Tap(name, LINKTYPE_ETHERNET)), self.arrays)
+        tap = Tap(name, LINKTYPE_ETHERNET, carrier=carried_by)
+        _add(self._taps.add(tap), self.arrays)
         self.arrays.state[PENDING + 2] = 0
 
     def _unused(self, name: str, carrier: str) -> str:
