@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from .capture.concat import ConcatenatedCapture, concatenated
 from .capture.merge import MergeCounts, merge_tables
 from .capture.source import Capture, open_capture
+from .capture_owners import owners_in
 from .conclude import MAX_FLOWS, conclude
 from .conformance.options import ConformanceOptions
 from .decode.cm import CmMessage
@@ -213,6 +214,11 @@ class Run:
             merge=self._merge,
             segments=self.segments,
             plane_by=self._options.plane_by,
+            owners=owners_in(
+                (line for source in self.sources for line in source.capture.owner_comments),
+                self.measuring.tracker,
+                self.endpoints,
+            ),
         )
         return with_checks(analysis, [source.decoder.mirrors for source in self.sources])
 

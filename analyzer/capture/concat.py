@@ -107,6 +107,11 @@ class ConcatenatedCapture:
         return [line for capture in self._captures for line in capture.warnings]
 
     @property
+    def owner_comments(self) -> list[str]:
+        """Comments of all files read so far that name owners of queue pairs."""
+        return [line for capture in self._captures for line in capture.owner_comments]
+
+    @property
     def bytes_read(self) -> int:
         """Bytes read so far, as stored."""
         return sum(capture.bytes_read for capture in self._captures)

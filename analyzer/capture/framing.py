@@ -103,6 +103,8 @@ class Counts:
     cut_short: bool = False
     """The capture ends inside a record."""
     warnings: list[str] = field(default_factory=list)
+    owner_comments: list[str] = field(default_factory=list)
+    """Comments that name owners of queue pairs."""
 
 
 class Framing(ABC):

@@ -39,6 +39,11 @@ _MAX_SPEED = 1 << 60
 # Option codes of interface descriptions (IF) and statistics (ISB).
 _IF_NAME, _IF_SPEED, _IF_TSRESOL, _IF_TSOFFSET = 2, 8, 9, 14
 _ISB_IFDROP, _ISB_OSDROP = 5, 7
+_COMMENT = 1
+
+_OWNER = b"owner: "  # see analyzer/capture_owners.py
+_MAX_OWNERS = 100_000
+"""Far more than queue pairs of one host; a file may hold any number of comments."""
 
 SharedTaps = dict[tuple[str, int, int], int]
 """(name, link type, place among its namesakes) -> tap, for interfaces that are one tap."""
@@ -183,6 +188,10 @@ class PcapngFraming(Framing):
         if len(body) < 16:
             return False
         self._count_interfaces()
+        comments = self.counts.owner_comments
+        for code, value in _options(body[16:], order):
+            if code == _COMMENT and value.startswith(_OWNER) and len(comments) < _MAX_OWNERS:
+                comments.append(_text(value))
         self._order = order
         self._interfaces.clear()
         self._namesakes.clear()

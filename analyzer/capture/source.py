@@ -95,6 +95,11 @@ class Capture:
         return self._framing.counts.warnings
 
     @property
+    def owner_comments(self) -> list[str]:
+        """Comments that name owners of queue pairs, see analyzer/capture_owners.py."""
+        return self._framing.counts.owner_comments
+
+    @property
     def bytes_read(self) -> int:
         """Bytes read so far, as stored (compressed)."""
         return self._raw.position
