@@ -50,8 +50,9 @@ def permutation_bound_ps(
 def bounds(workload: Workload, fabric: Fabric, model: Model) -> Bounds:
     """Bounds for a workload on a fabric as it is.
 
-    A permutation of equal messages on links of one rate has the bound above. All else has the
-    larger of: the slowest message alone, and the host with the most to send or to receive.
+    Where every host sends as much as it receives, on links of one rate, that is the bound above (a
+    permutation is one message each, an all-to-all many). All else has the larger of: the
+    slowest message alone, and the host with the most to send or to receive.
     Predecessors and barriers add up phase by phase.
     """
     arrays = fabric_arrays(fabric)
@@ -63,10 +64,10 @@ def bounds(workload: Workload, fabric: Fabric, model: Model) -> Bounds:
         rows = np.flatnonzero((workload.phase == phase) & reached)
         if not len(rows):
             continue
-        exact = _permutation(workload, arrays, model, rows)
+        exact = _permutations(workload, arrays, model, rows)
         if exact is not None:
             total += exact
-            kinds.add("permutation with ACKs")
+            kinds.add("data and ACKs of a host")
             continue
         busiest = _busiest_host(workload, arrays, model, rows, alone)
         chains = _chains(workload, rows, alone, received)
@@ -153,33 +154,42 @@ def _latencies(arrays: FabricArrays) -> Way:
     return way
 
 
-def _permutation(
+def _permutations(
     workload: Workload, arrays: FabricArrays, model: Model, rows: NDArray[np.int64]
 ) -> int | None:
-    """The exact bound when these messages are a permutation that it holds for, else None."""
+    """The bound when every host sends as much as it receives, all from the begin; else None.
+
+    One message each is the paper's permutation. Of several (all-to-all) the last packet may
+    have the shortest way, and ACKs may begin as late as the longest way lets them.
+    """
     flows = workload.flow[rows]
     src, dst = workload.src[flows], workload.dst[flows]
-    equal = all(
-        (column[rows] == column[rows[0]]).all()
-        for column in (workload.packets, workload.packet_bytes, workload.last_bytes)
-    )
-    one_each = len(np.unique(src)) == len(src) and np.array_equal(np.sort(src), np.sort(dst))
+    packets = workload.packets[rows]
+    sent = np.bincount(src, packets, arrays.hosts)
+    same = np.array_equal(sent, np.bincount(dst, packets, arrays.hosts))
+    size = int(workload.packet_bytes[rows[0]])
+    whole = (workload.packet_bytes[rows] == size).all() and (
+        workload.last_bytes[rows] == size
+    ).all()
     plain = (workload.release_ps[rows] == 0).all() and (workload.after[rows] < 0).all()
     uniform = len(np.unique(arrays.ps_per_byte_q20)) == 1 and len(np.unique(arrays.delay_ps)) == 1
-    full = workload.packet_bytes[rows[0]] == workload.last_bytes[rows[0]]
-    if not (equal and one_each and plain and uniform and full and arrays.access.shape[1] == 1):
+    one_port = arrays.access.shape[1] == 1 and model.ack_every == 1
+    if not (same and len(np.unique(sent[sent > 0])) == 1 and (sizes == size).all() and plain):
         return None
-    if model.ack_every != 1:
+    if not (uniform and one_port):
         return None
-    q20 = int(arrays.ps_per_byte_q20[0])
-    size = int(workload.packet_bytes[rows[0]])
+    q20, delay = int(arrays.ps_per_byte_q20[0]), int(arrays.delay_ps[0])
     data, ack = _service(size, q20), _service(model.ack_bytes, q20)
-    way = _latencies(arrays)
-    longest = max(way(int(s), int(d), size) or 0 for s, d in zip(src, dst, strict=True))
-    hops = round(longest / (data + int(arrays.delay_ps[0])))
-    propagation = hops * int(arrays.delay_ps[0])
     gap = _service(size + model.gap_bytes, q20) - data
-    return permutation_bound_ps(int(workload.packets[rows[0]]), data, ack, gap, propagation, hops)
+    way = _latencies(arrays)
+    edges = np.unique(np.stack([arrays.host_edge[src], arrays.host_edge[dst]]), axis=1)
+    first = {int(e): h for h, e in reversed(list(enumerate(arrays.host_edge.tolist())))}
+    ways = [way(first[int(a)], first[int(b)], size) or 0 for a, b in edges.T]
+    far, near = (round(ps / (data + delay)) for ps in (max(ways), min(ways)))
+    if len(src) == np.count_nonzero(sent):
+        near = far  # the message with the longest way is somebody's only one
+    bound = permutation_bound_ps(int(sent.max()), data, ack, gap, far * delay, far)
+    return bound - 2 * (far - near) * delay - (far - near) * (data + ack)
 
 
 def _busiest_host(

@@ -30,7 +30,7 @@ def test_bound_of_a_permutation_is_met_where_nobody_shares_a_link() -> None:
     one_leaf = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=2,rate=800G,delay=500ns")
     load = messages([(0, 2), (2, 0), (1, 3), (3, 1)], 1 << 20, model)
     bound = bounds(load, one_leaf, model)
-    assert bound.kind == "permutation with ACKs"
+    assert bound.kind == "data and ACKs of a host"
     static = parse_packet_strategy("switch-rr:reshuffle=0")
     found = run_open_loop(load, one_leaf, static, model).completion_ps
     # ACKs and data meet at other moments than in the ideal order: less than two packets later.
@@ -64,3 +64,14 @@ def test_incast_is_bound_by_the_receiver_and_nothing_is_below_its_bound() -> Non
     found = run_open_loop(load, TREE, parse_packet_strategy("host-dr"), model).completion_ps
     assert bound.kind == "transmission of the busiest host"
     assert found is not None and bound.completion_ps <= found < 1.02 * bound.completion_ps
+
+
+def test_all_to_all_counts_the_acks_too() -> None:
+    model = Model()
+    ends = [(s, (s + shift) % 16) for shift in range(1, 16) for s in range(16)]
+    load = messages(ends, 40 * 4096, model)
+    bound = bounds(load, TREE, model).completion_ps
+    # 600 packets and almost as many ACKs a host, then the shortest way (2 links) and back.
+    assert 600 * 41_600 + 500 * 640 < bound < 600 * 42_240 + 2 * (1_000_000 + 2 * 41_600)
+    found = run_open_loop(load, TREE, parse_packet_strategy("ofan"), model).completion_ps
+    assert found is not None and bound <= found < 1.2 * bound
