@@ -168,9 +168,7 @@ def _permutations(
     sent = np.bincount(src, packets, arrays.hosts)
     same = np.array_equal(sent, np.bincount(dst, packets, arrays.hosts))
     size = int(workload.packet_bytes[rows[0]])
-    whole = (workload.packet_bytes[rows] == size).all() and (
-        workload.last_bytes[rows] == size
-    ).all()
+    sizes = np.concatenate([workload.packet_bytes[rows], workload.last_bytes[rows]])
     plain = (workload.release_ps[rows] == 0).all() and (workload.after[rows] < 0).all()
     uniform = len(np.unique(arrays.ps_per_byte_q20)) == 1 and len(np.unique(arrays.delay_ps)) == 1
     one_port = arrays.access.shape[1] == 1 and model.ack_every == 1
