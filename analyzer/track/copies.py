@@ -36,14 +36,15 @@ def _spread(psn: Int) -> Int:
 
 @subkernel
 def judge_unordered(
-    state: Any, flow: Any, psn: Int, opcode: Int, ip_id: Int, hop_limit: Int, tap: Int
+    state: Any, flow: Any, psn: Int, opcode: Int, ip_id: Int, hop_limit: Int, tap: Int, ways: Int
 ) -> Int:
     """Verdict on a packet whose order cannot be judged: new, or the same one once more.
 
     Compares with the latest packet of the flow in the same place of a small
     table addressed by identification or, without, by PSN. Where identifications tell
     nothing (IPv6, or one for all packets) equal packets are legitimate, so only another
-    tap makes a copy.
+    tap makes a copy. `ways`, a power of two: packets kept of each place, 1 where places of
+    packets on their way between two taps differ anyway.
     """
     if flow.recent < 0:
         flow.recent = state.used[USED_RECENTS]
@@ -57,15 +58,21 @@ def judge_unordered(
     constant = flow.ipv6 != 0 or same * 16 > different
     # Identifications count up, so packets on their way between two taps do not meet here.
     address = _spread(psn) if constant else ip_id
-    entry = state.recents[flow.recent + (address & (RECENT_ENTRIES - 1))]
+    first = flow.recent + (address & (RECENT_ENTRIES - ways))
     bit = tap_bit(tap)
-    if entry.used and entry.psn == psn and entry.opcode == opcode and entry.ip_id == ip_id:
-        if entry.taps & bit == np.uint64(0) or (tap >= 63 and tap != entry.tap):
-            state.copies[entry.tap, tap] += 1
-            entry.taps |= bit
-            return TAP_COPY
-        if different > 0 and not constant:
-            return DUPLICATE if hop_limit == entry.hop_limit else MIRROR_DUPLICATE
+    for at in range(first, first + ways):
+        entry = state.recents[at]
+        if entry.used and entry.psn == psn and entry.opcode == opcode and entry.ip_id == ip_id:
+            if entry.taps & bit == np.uint64(0) or (tap >= 63 and tap != entry.tap):
+                state.copies[entry.tap, tap] += 1
+                entry.taps |= bit
+                return TAP_COPY
+            if different > 0 and not constant:
+                return DUPLICATE if hop_limit == entry.hop_limit else MIRROR_DUPLICATE
+            break
+    for at in range(first + ways - 1, first, -1):
+        state.recents[at] = state.recents[at - 1]
+    entry = state.recents[first]
     entry.used = 1
     entry.psn = psn
     entry.opcode = opcode

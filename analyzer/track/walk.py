@@ -190,10 +190,10 @@ def walk(
             if verdict == RESTARTED:
                 _record(state, EVENT_RESTART, f, time, table.frame_number[i], tap, psn, 0)
         else:
-            identity = psn
+            identity, ways = psn, 1
             if is_mrc and opcode != MRC_ACK:  # answers repeat PSNs, see `acknowledging`
-                identity = psn ^ np.int64(table.aeth[i])
-            verdict = judge_unordered(state, flow, identity, opcode, ip_id, hop_limit, tap)
+                identity, ways = psn ^ np.int64(table.aeth[i]), 8
+            verdict = judge_unordered(state, flow, identity, opcode, ip_id, hop_limit, tap, ways)
             if bits & ACKNOWLEDGE and verdict == NOT_SEQUENCED:  # a NAK mirrored twice is one
                 aeth = np.int64(table.aeth[i])
                 event = hear_answer(state, histograms, f, bits, aeth, psn, time)

@@ -235,3 +235,23 @@ def test_impossible_options(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         generate_mrc(output=tmp_path / "x.pcap", **options)
     assert not (tmp_path / "x.pcap").exists()
+
+
+def test_taps_in_series(tmp_path: Path) -> None:
+    """The same traffic seen by senders and receivers: nothing counts twice, losses show."""
+    paths = []
+    truth: dict[str, Any] = {}
+    for tap in ("sender", "receiver"):
+        (tmp_path / tap).mkdir()
+        capture, truth = generated(tmp_path / tap, **TROUBLED, tap=tap)
+        paths.append(str(capture))
+    analysis = analyze(paths, AnalyzeOptions())
+    for expected in truth["flows"]:
+        flow, mrc = flow_of(analysis, expected)
+        assert mrc.packets == expected["packets"] + expected["retransmissions"]
+        assert flow.retransmitted_packets == expected["retransmissions"]
+        assert mrc.answers is not None
+        assert mrc.answers.nacks == expected["nacks"]
+        assert mrc.answers.skip_once == expected["skip_once"]
+        assert expected["sacks"] <= mrc.answers.sacks <= expected["sacks"] * 1.01
+    assert analysis.hops[0].lost_packets == sum(f["lost"] for f in truth["flows"])
