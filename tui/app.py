@@ -101,6 +101,7 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         self._preparing = self.set_interval(PREPARE_EVERY_S, self._prepare)
 
     def on_unmount(self) -> None:
+        gc.unfreeze()
         self.session.close()
         if self._replays is not None:
             self._replays.stop()
@@ -152,10 +153,17 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
                 self._init_mode(mode)
         else:
             self._preparing.stop()
-            # All modules and screens are there. To look through them for garbage takes 130 ms,
-            # so that is not done again; what comes and goes from now on is little.
-            gc.collect()
-            gc.freeze()
+            self._load_the_rest()
+
+    @work(thread=True, group="prepare", exit_on_error=False)
+    def _load_the_rest(self) -> None:
+        """Load what the replay screen needs, which takes a second the first key must not wait."""
+        from . import replays  # noqa: F401
+
+        # All modules and screens are there. To look through them for garbage takes 130 ms,
+        # so that is not done again; what comes and goes from now on is little.
+        gc.collect()
+        gc.freeze()
 
     def show(self, snapshot: Snapshot, record: Flow | None = None) -> None:
         """Make a snapshot the current one, with the record of the selected flow, and draw it."""

@@ -11,12 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ..analyzer.errors import RocescopeError
-from ..replay.collectives import captured
-from ..replay.engine.model import Model
 from ..replay.fabric import Fabric
 from ..replay.fabrics import parse_fabric
 from ..replay.observed import traffic_from_capture
-from ..replay.packet_replaying import Load, replay_packets
 from ..replay.replaying import mapped, replay
 from ..replay.results import StrategyResult, SweepResult
 from ..replay.seeding import SeedRange
@@ -166,6 +163,11 @@ class Replays:
             self._tell(strategies=strategies, warnings=tuple(result.warnings))
 
     def _by_packets(self, names: list[str]) -> None:
+        # The packet engine takes a second to load, which screens must not wait for.
+        from ..replay.collectives import captured
+        from ..replay.engine.model import Model
+        from ..replay.packet_replaying import Load, replay_packets
+
         assert self._traffic is not None and self._fabric is not None
         traffic, warnings = mapped(self._traffic, self._fabric)
         model = Model()
