@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_size
+from .output import whole_file
 from .progress import ProgressAs
 from .steps import steps_shown
 from .traffic_source import Source
 
 if TYPE_CHECKING:
-    from ..replay.engine.model import Model
+    from ..replay.engine.model import EngineResult, Model
     from ..replay.fabric import Fabric
+    from ..replay.packet_replaying import Load
     from ..replay.results import ReplayResult
 
 _SIZES = {
@@ -24,6 +27,8 @@ _SIZES = {
     "buffer": "buffer_bytes",
     "trim": "trim_bytes",
 }
+KEPT_BYTES = 128
+"""Of every frame in a pcap of received packets: all headers, as `generate` keeps them."""
 KEYS = (*_SIZES, "ack-every", "ecn", "offer")
 
 
@@ -69,8 +74,12 @@ def by_packets(
     runs: int,
     seed: int,
     progress: ProgressAs,
+    received: Path | None,
 ) -> tuple[ReplayResult, bool]:
-    """The result, and whether all runs finished. UsageError when the parts do not fit."""
+    """The result, and whether all runs finished. UsageError when the parts do not fit.
+
+    received: a pcap of the data packets as the first strategy delivered them in the first run.
+    """
     from ..replay.packet_replaying import check_runs, replay_packets
     from ..replay.strategies import parse_packet_strategy
 
@@ -79,8 +88,28 @@ def by_packets(
         raise UsageError(f"--seed must be 0 to 2^48 - 1, not {seed}")
     chosen = [parse_packet_strategy(text) for text in strategies]
     sizes, as_captured = parse_model(model)
+    if received is not None and source.pattern is None:
+        raise UsageError("--received writes packets of --pattern; a capture's are not made up anew")
     load = source.loads(fabric, sizes, as_captured, progress)
+
+    def write(one: Load, result: EngineResult) -> None:
+        from ..replay.engine.received import received_packets
+        from ..replay.pcap_writer import write_pcap
+
+        assert received is not None and one.pairs is not None
+        packets = received_packets(one.workload, result)
+        with whole_file(received) as file:
+            write_pcap(file, one.pairs, fabric.addresses, KEPT_BYTES, None, [packets])
+
     with steps_shown(progress) as tell:
         return replay_packets(
-            load, fabric, chosen, sizes, source.names, runs=runs, seed=seed, progress=tell
+            load,
+            fabric,
+            chosen,
+            sizes,
+            source.names,
+            runs=runs,
+            seed=seed,
+            progress=tell,
+            first=write if received is not None else None,
         )

@@ -30,6 +30,7 @@ def replay(
     model: str | None = None,
     runs: int = 1,
     seed: int = 1,
+    received: Path | None = None,
     format: Annotated[Format | None, Parameter(alias="-f")] = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     top: int = 5,
@@ -66,6 +67,8 @@ def replay(
         Runs of the packet engine with seeds that count up, on all cores.
     seed
         The first seed of the packet engine.
+    received
+        Write the data packets of --pattern as the first strategy delivered them, as a pcap.
     format
         Report for people (table), everything (json), or one row per link (csv ...).
     output
@@ -88,8 +91,11 @@ def replay(
     wanted = strategy or ["ecmp", "assign"]
     where = parse_fabric(fabric)
     source = Source(files, pattern, map, filter, concat, window)
-    if packets or model is not None or runs != 1 or any(needs_packets(text) for text in wanted):
-        result, complete = by_packets(source, where, wanted, model or "", runs, seed, progress)
+    by_packet = packets or model is not None or runs != 1 or received is not None
+    if by_packet or any(needs_packets(text) for text in wanted):
+        result, complete = by_packets(
+            source, where, wanted, model or "", runs, seed, progress, received
+        )
         _write(result, chosen, output, top, color)
         return 0 if complete else 130
     strategies = [parse_strategy(text) for text in wanted]

@@ -99,7 +99,8 @@ class Source:
             if "messages=" not in rest:
                 rest = f"{rest},messages=1"
             pairs, _ = _pairs(f"{name}:{rest}", fabric, run, model.payload_bytes)
-            return Load(from_queue_pairs(pairs, fabric, model, name in ITERATED))
+            workload = from_queue_pairs(pairs, fabric, model, name in ITERATED)
+            return Load(workload, pairs=pairs)
 
         return load
 

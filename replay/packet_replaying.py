@@ -20,6 +20,7 @@ from .engine.rules import PacketStrategy
 from .engine.run import run_packets
 from .fabric import Fabric
 from .loads import evenness, layers_of
+from .queue_pairs import QueuePairs
 from .replaying import fabric_summary
 from .results import LayerLoad, LinkLoad, ReplayResult, StrategyResult, TrafficSummary
 from .results_packets import FlowTimes, LayerQueues, PacketReplay, ReceivedOrder, Spread
@@ -33,6 +34,8 @@ class Load(NamedTuple):
 
     workload: Workload
     notes: tuple[str, ...] = ()
+    pairs: QueuePairs | None = None
+    """What a generated workload was made of."""
 
 
 @dataclass
@@ -79,10 +82,12 @@ def replay_packets(
     seed: int = 1,
     threads: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    first: Callable[[Load, EngineResult], None] | None = None,
 ) -> tuple[ReplayResult, bool]:
     """Every strategy on the traffic of every run (load(0) .. load(runs - 1)).
 
-    Run r has seed + r. progress: told (what, packet hops done, hops expected). An interrupt ends
+    Run r has seed + r. progress: told (what, packet hops done, hops expected). first: given the
+    first run of the first strategy with the arrivals of its packets. An interrupt ends
     the runs under way: what is finished becomes the result, and False comes with it.
     UsageError when strategies, traffic and fabric do not go together.
     """
@@ -122,6 +127,8 @@ def replay_packets(
             own = gathered[number]
             if run == 0:
                 own.received = _order(base, found, fabric)
+                if first is not None and number == 0 and found.arrived_ps is not None:
+                    first(offered[0][0], found)
                 found = replace(found, arrived_ps=None, arrived_flags=None)  # large
             own.by_run[run] = found, offered[run][1]
     except KeyboardInterrupt:

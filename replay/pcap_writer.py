@@ -8,7 +8,7 @@ ICRC. Memory does not grow with the number of packets.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
@@ -61,10 +61,12 @@ def write_pcap(
     plan: AddressPlan,
     snap: int,
     progress: Callable[[int], None] | None = None,
+    pieces: Iterable[Packets] | None = None,
 ) -> int:
     """Write all packets of the queue pairs; returns how many.
 
     snap: bytes kept of every frame, 0 for whole frames. progress is told packets written.
+    pieces: other packets of the same queue pairs, such as those that a replay delivered.
     """
     sending = pairs.sending
     longest = sending.headers + RETH + sending.path_mtu + 3
@@ -91,7 +93,7 @@ def write_pcap(
     scratch = np.zeros(SCRATCH_BYTES, np.uint8)
     frame = np.zeros(longest, np.uint8)
     written = 0
-    for packets in packets_in_order(pairs, at_once):
+    for packets in packets_in_order(pairs, at_once) if pieces is None else pieces:
         for start in range(0, len(packets.time_ns), at_once):
             piece = packets.part(start, start + at_once)
             rows = len(piece.time_ns)

@@ -14,6 +14,7 @@ from ...analyzer.results import Flow
 from ...analyzer.summarize import Summary
 from ..fabric import Fabric
 from ..pcap_writer import START_NS
+from ..schedule import Packets
 from .model import MARKED, PS, TRIMMED, EngineResult, Workload
 
 _FIRST, _MIDDLE, _LAST, _ONLY = 0x00, 0x01, 0x02, 0x04
@@ -59,6 +60,20 @@ def received_table(workload: Workload, result: EngineResult) -> PacketTable:
     table.psn[:] = of_flow & 0xFFFFFF
     table.ip_id[:] = of_flow & 0xFFFF
     return table
+
+
+def received_packets(workload: Workload, result: EngineResult) -> Packets:
+    """The same for `write_pcap`, of a workload made of queue pairs (`from_queue_pairs`)."""
+    order = received_order(result)
+    assert result.arrived_ps is not None
+    message = np.searchsorted(workload.packet_start, order, side="right") - 1
+    flow = workload.flow[message].astype(np.int64)
+    return Packets(
+        time_ns=result.arrived_ps[order] // PS,
+        pair=flow,
+        number=order - workload.packet_start[workload.flow_start[flow]],
+        is_ack=np.zeros(len(order), np.bool_),
+    )
 
 
 def received_flows(workload: Workload, result: EngineResult, fabric: Fabric) -> list[Flow]:

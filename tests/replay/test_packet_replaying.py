@@ -117,6 +117,15 @@ def test_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert cli([*words, "-s", "ofan", "--model", "buffer=10kB,ecn=4kB+8kB,ack-every=4"]) == 0
     text = capsys.readouterr().out
     assert "ofan" in text and "leaf-spine" in text
+
+    pcap, report = tmp_path / "received.pcap", tmp_path / "received.json"
+    assert cli([*words, "-s", "switch-random", "--received", str(pcap), "-o", str(out)]) == 0
+    assert cli(["analyze", str(pcap), "-o", str(report)]) == 0
+    order = json.loads(out.read_text())["strategies"][0]["packets"]["received"]
+    flows = json.loads(report.read_text())["flows"]
+    assert sum(flow["packets"] for flow in flows) == order["packets"] == 8 * 16
+    assert sum(flow["reordered_packets"] for flow in flows) == order["reordered_packets"] > 0
+    capsys.readouterr()
     for wrong, told in (
         (["--model", "buffer=1B"], "holds no packet"),
         (["--model", "bufer=1kB"], "it has mtu"),
