@@ -40,13 +40,15 @@ class Settings:
     seed: int = 1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Entropy:
     """One entropy value of a queue pair."""
 
     sport: int
     label: int
     plane: int
+    number: int
+    """Its place in the queue pair."""
     state: str = "backup"
     """good, skip, bad or backup."""
 
@@ -98,7 +100,7 @@ class Pair:
         per_plane = s.evs // s.planes
         spare = max(1, per_plane // 4)
         self.evs = [
-            Entropy(int(port), int(label), i % s.planes)
+            Entropy(int(port), int(label), i % s.planes, i)
             for i, (port, label) in enumerate(
                 zip(
                     rng.choice(0x4000, (per_plane + spare) * s.planes, replace=False) + 0xC000,
@@ -110,7 +112,7 @@ class Pair:
         for ev in self.evs[: s.evs]:
             ev.state = "good"
         self.reverse = [
-            Entropy(int(rng.integers(0xC000, 1 << 16)), int(rng.integers(1, 1 << 16)), plane)
+            Entropy(int(rng.integers(0xC000, 1 << 16)), int(rng.integers(1, 1 << 16)), plane, plane)
             for plane in range(s.planes)
         ]
         self.order = list(rng.permutation(len(self.evs)))
@@ -123,6 +125,7 @@ class Pair:
         # the receiver
         self.cumulative = -1
         self.received: set[int] = set()
+        self.highest = -1
         self.received_bytes = 0
         self.unacknowledged = 0
         self.told_cumulative = -1

@@ -38,6 +38,7 @@ class Traffic:
         self.rng = np.random.default_rng(settings.seed)
         self.events: list[tuple[int, int, Any, tuple[Any, ...]]] = []
         self.serial = 0
+        self.addresses = [_packed(host, form.ipv6) for host in range(settings.hosts)]
         self.pairs = [
             Pair(settings, self.rng, src, n)
             for src in range(settings.hosts)
@@ -186,6 +187,7 @@ class Traffic:
         truth.ce += marked
         if sent.psn > pair.cumulative and sent.psn not in pair.received:
             pair.received.add(sent.psn)
+            pair.highest = max(pair.highest, sent.psn)
             pair.received_bytes += self._payload(pair, sent.psn)
         while pair.cumulative + 1 in pair.received:
             pair.cumulative += 1
@@ -193,7 +195,7 @@ class Traffic:
             if (pair.cumulative + 1) % pair.per_message == 0:
                 self._acknowledge(now, pair)
         pair.unacknowledged += 1
-        position = pair.evs.index(sent.ev)
+        position = sent.ev.number
         feedback = SKIP_ONCE if marked else 0
         if position in pair.doomed:
             pair.doomed.discard(position)
@@ -246,9 +248,9 @@ class Traffic:
         truth.sacks += 1
         truth.skip_once += feedback == SKIP_ONCE
         truth.always_skip += feedback == ALWAYS_SKIP
-        highest = max(pair.received, default=pair.cumulative)
-        base = max(highest - _BITMAP + 1, pair.cumulative + 1)
-        bitmap = sum(1 << p - base for p in pair.received if 0 <= p - base < _BITMAP)
+        base = max(pair.highest - _BITMAP + 1, pair.cumulative + 1)
+        held = pair.received
+        bitmap = sum(1 << i for i in range(_BITMAP) if base + i in held) if held else 0
         cumulative = pair.first_psn + pair.cumulative
         content = frames.bth(frames.SACK, pair.back_qp, cumulative) + frames.sack_headers(
             feedback=feedback,
@@ -277,13 +279,8 @@ class Traffic:
     # --- packets ----------------------------------------------------------------------
 
     def _address(self, host: int) -> str:
-        packed = self._packed(host)
+        packed = self.addresses[host]
         return str(IPv6Address(packed) if self.form.ipv6 else IPv4Address(packed[12:]))
-
-    def _packed(self, host: int) -> bytes:
-        if self.form.ipv6:
-            return IPv6Address(f"fd00::a00:{host + 1:x}").packed
-        return bytes(12) + IPv4Address(0x0A00_0001 + host).packed
 
     def _carrier(self, src: int, dst: int, plane: int, spread: int, hops_done: bool) -> bytes:
         """Block fcbb:bb00, T0 and T1 of the plane, T0 and port of the destination."""
@@ -295,14 +292,14 @@ class Traffic:
     def _forward(self, pair: Pair, ev: Entropy, dscp: int) -> Way:
         done = self.settings.at_receiver
         carrier = self._carrier(pair.src, pair.dst, ev.plane, ev.sport, done)
-        src, dst = self._packed(pair.src), self._packed(pair.dst)
+        src, dst = self.addresses[pair.src], self.addresses[pair.dst]
         return Way(src, dst, ev.sport, ev.label, carrier, dscp)
 
     def _backward(self, pair: Pair, plane: int) -> Way:
         ev = pair.reverse[plane]
         done = not self.settings.at_receiver
         carrier = self._carrier(pair.dst, pair.src, plane, ev.sport, done)
-        src, dst = self._packed(pair.dst), self._packed(pair.src)
+        src, dst = self.addresses[pair.dst], self.addresses[pair.src]
         return Way(src, dst, ev.sport, ev.label, carrier, CONTROL_DSCP)
 
     def _payload(self, pair: Pair, number: int) -> int:
@@ -378,3 +375,10 @@ class Traffic:
                 for pair in self.pairs
             ],
         }
+
+
+def _packed(host: int, ipv6: bool) -> bytes:
+    """The address of a host, 16 bytes; IPv4 in the last four."""
+    if ipv6:
+        return IPv6Address(f"fd00::a00:{host + 1:x}").packed
+    return bytes(12) + IPv4Address(0x0A00_0001 + host).packed
