@@ -289,7 +289,9 @@ def _expanded(forwarding: Forwarding) -> Forwarding:
         members, weights = forwarding.group_links[part], forwarding.group_weights[part]
         for turn in range(int(weights.max(initial=0))):
             links.append(members[weights > turn])
-        start.append(start[-1] + int(weights.sum()))
+        if not len(members):  # no switch uses it; strategies expect links in every group
+            links.append(np.zeros(1, np.int32))
+        start.append(start[-1] + max(1, int(weights.sum())))
     flat = np.concatenate([np.zeros(0, np.int32), *links]).astype(np.int32)
     return Forwarding(
         np.array(start, np.int64), flat, np.ones(len(flat), np.int64), forwarding.group_of

@@ -26,9 +26,6 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1 << 20)
     size = parser.parse_args().size
     where, model = parse_fabric(FABRICS["ft128"]), Model()
-    # Host i begins with host i + 1, then i + 2, ...: else all begin with host 0.
-    shift = (load.dst - load.src) % fabric.hosts
-    load = load._replace(release_ps=shift[load.flow].astype(np.int64))
     bound = bounds(collective("all-to-all", where, model, size, 1), where, model)
     print(f"lower bound {bound.completion_ps / 1e6:.1f} us ({bound.kind})")
     names = (*PACKETS, *BEHIND)

@@ -38,11 +38,13 @@ from .feedback_state import (
     PROBE,
     RECOVERY,
     ROUTES,
+    STAMP,
     TARGET,
     TIMERS,
     UP,
     Desk,
     Net,
+    drawn_key,
 )
 from .hosts import release_successors
 from .model import ACK, NEVER, ON_RECEIVED, message_of
@@ -300,7 +302,7 @@ def _way_on(run: Int, own: Int, choose: Int, state: Int, switch: Int, slot: Int,
                     if run.links[other, WAITING_PACKETS] > 0 and run.links[other, FREE] <= time:
                         _bring_up(net, own.wheel, other, time)
             label = meta & np.int64(0xFFFFFFFF)
-            key = run.slots[slot, KEY]
+            key = drawn_key(run.slots[slot, KEY], own.extra[slot, STAMP])
             member = choose(
                 state, run.links, run.members, first, size, switch, edge, key, label, time
             )

@@ -7,15 +7,27 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...analyzer.kernel import Int, inlined
 from ..transport.congestion import Congestion
 from ..transport.parameters import Transport
 from ..transport.recovery import new_packets, new_senders
-from .model import Workload
+from .draws import mixed
+from .model import AGAIN, NUMBER_MASK, Workload
 from .run_state import RunState
 from .wheel import Wheel
 
 PROBE = 1 << 60
 """Flag of a packet key: a probe of an EV, or with ACK its answer."""
+
+
+@inlined
+def drawn_key(key: Int, stamp: Int) -> Int:
+    """The packet key that labels and switches' choices are drawn for: sent again at another time
+    (stamp), a packet and its ACK take another way."""
+    if key & np.int64(AGAIN):
+        return key ^ np.int64(mixed(stamp) & np.uint64(NUMBER_MASK))
+    return key
+
 
 # extra, per slot
 STAMP, ECHO, POSITION, DEAD = range(4)

@@ -63,6 +63,7 @@ from .feedback_state import (
     TRIMMED_RECEIVED,
     TRIMS_SEEN,
     UP,
+    drawn_key,
 )
 from .hosts import join_ring
 from .model import ACK, MARKED, NEVER, ON_ACKED, TRIMMED, message_of, number_of, packet_key
@@ -255,7 +256,8 @@ def receive_data(
         return False, complete
     label = own.extra[slot, ECHO]
     if not own.control[REFLECTS]:
-        label = emit(state, net.links, host, back, key | np.int64(ACK), time)
+        drawn = drawn_key(key, own.extra[slot, STAMP]) | np.int64(ACK)
+        label = emit(state, net.links, host, back, drawn, time)
     slots[slot, KEY] = key | np.int64(ACK)
     slots[slot, META] = (desk.flows[flow, SRC] << np.int64(32)) | (label & np.int64(_LABEL))
     slots[slot, NEXT] = (net.settings[ACK_BYTES] << np.int64(32)) | np.int64(NO_SLOT)

@@ -35,6 +35,7 @@ from .feedback_state import (
     STAMP,
     TIMERS,
     UP,
+    drawn_key,
 )
 from .hosts import join_ring, release_first, ring_of
 from .model import AGAIN, NEVER, packet_key, service_ps
@@ -179,7 +180,9 @@ def pull(
     size = messages[message, LAST_BYTES if is_last else PACKET_BYTES]
     key = packet_key(message, number) | flags
     link = np.int64(desk.access[host, by])
-    label = ev if control[SELECTS] else emit(state, net.links, host, link, key, start)
+    label = ev
+    if not control[SELECTS]:
+        label = emit(state, net.links, host, link, drawn_key(key, start), start)
     meta = (desk.flows[flow, DST] << np.int64(32)) | (label & np.int64(_LABEL))
     now_under_way(senders, own.packets, flow, packet, ev, start)
     if _has_more(senders, desk.flows, messages, flow):
