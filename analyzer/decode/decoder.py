@@ -16,7 +16,7 @@ from ..sampling import note_samples
 from .cm import CmMessage, cm_messages
 from .columns import ColumnPool, table_of
 from .counters import DecodeCounters
-from .encapsulation import room_for
+from .encapsulation import room_for, rows_of
 from .mrc import MRC_UDP_PORT, mrc_rows
 from .rows import ONLY_MRC, decode_rows
 from .sessions import MAX_SESSIONS
@@ -110,15 +110,16 @@ class Decoder:
         encapsulated = self.counters.encapsulated()
         for batch, inner in self._unwrapper.batches(frames, first, self.counters):
             table, _ = self._rows(batch, look_inside=False)
-            position = table.frame_number.copy()
-            table.frame_number[:] = frames.first_frame_number + inner.source[position]
-            table.vlan[:] |= inner.vlan[position]
+            if len(table) < len(inner.offset):  # rows name the frame they were
+                inner = rows_of(inner, table.frame_number)
+            np.add(inner.source, frames.first_frame_number, out=table.frame_number)
+            if inner.vlan.any():
+                np.bitwise_or(table.vlan, inner.vlan, out=table.vlan)
             if len(table) and inner.outer_ipv6.max() >= 0:
-                end = inner.offset[position] + inner.captured[position]
-                outer = inner.outer_ipv6[position]
-                table.path_evidence[:] = self.segments.numbers(frames.data, outer, end)
-            note_samples(table, inner.rate[position], self._taps)
-            tables.append(self._restored(frames, inner.stamp[position], table))
+                end = inner.offset + inner.captured
+                table.path_evidence[:] = self.segments.numbers(frames.data, inner.outer_ipv6, end)
+            note_samples(table, inner.rate, self._taps)
+            tables.append(self._restored(frames, inner.stamp, table))
         self._encapsulated = self.counters.encapsulated() > encapsulated
         return tables
 

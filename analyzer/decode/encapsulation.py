@@ -77,6 +77,11 @@ def room_for(rows: int) -> Inner:
     return Inner._make(np.empty(rows, t) for t in (*types, np.int64, np.int64, np.uint32))
 
 
+def rows_of(inner: Inner, positions: I64) -> Inner:
+    """The rows at these positions, copied."""
+    return Inner._make(array[positions] for array in inner)
+
+
 def part_of(inner: Inner, start: int, stop: int) -> Inner:
     """Rows start..stop as views."""
     return Inner._make(array[start:stop] for array in inner)

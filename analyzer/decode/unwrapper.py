@@ -22,6 +22,7 @@ class Unwrapper:
         self._taps = taps
         self._roce_ports = roce_ports
         self.sessions = Sessions(taps)
+        self._room = room_for(0)
 
     def batches(
         self, frames: FrameBatch, first: int, counters: DecodeCounters
@@ -29,11 +30,14 @@ class Unwrapper:
         """Frames from `first` on in order, encapsulated ones replaced by what they carry.
 
         `first_frame_number` of a batch is 0: its rows name positions in `Inner`, whose
-        `source` is the frame each came in, counted from the first of `frames`.
+        `source` is the frame each came in, counted from the first of `frames`. A batch is
+        gone when the next one is asked for.
         """
         done = first
         while done < len(frames):
-            room = room_for(max(_ROWS, len(frames)))
+            if len(self._room.offset) < max(_ROWS, len(frames)):
+                self._room = room_for(max(_ROWS, len(frames)))
+            room = self._room
             filled = 0
             while done < len(frames):
                 free = part_of(room, filled, len(room.offset))

@@ -89,9 +89,9 @@ def compare(samples: list[tuple[bytes, int, int]]) -> Counter[str]:
 
 def test_equals_the_twin_on_a_large_corpus() -> None:
     rng = random.Random(47)
-    seen = compare([corpus.frame(rng) for _ in range(6_000)])
+    seen = compare([corpus.frame(rng) for _ in range(4_000)])
     assert set(seen) == set(ses.KIND_NAMES.values())
-    assert min(seen.values()) > 25
+    assert min(seen.values()) > 15
 
 
 @pytest.mark.parametrize("name", enc.WRAPPERS)
