@@ -22,11 +22,22 @@ from .fabric import Fabric
 from .loads import evenness, layers_of
 from .queue_pairs import QueuePairs
 from .replaying import fabric_summary
-from .results import LayerLoad, LinkLoad, ReplayResult, StrategyResult, TrafficSummary
+from .results import (
+    LayerLoad,
+    LayerOverTime,
+    LinkLoad,
+    ReplayResult,
+    StrategyResult,
+    TrafficSummary,
+)
 from .results_packets import FlowTimes, LayerQueues, PacketReplay, ReceivedOrder, Spread
 
 MOST_KEPT = 1 << 24
 """Data packets whose arrivals are kept to look at their order; 9 bytes each."""
+
+
+STRETCHES = 50
+"""Of the lower bound, in which loads over time are counted."""
 
 
 class Load(NamedTuple):
@@ -116,6 +127,7 @@ def replay_packets(
             model,
             seed + run,
             keep_arrivals=keep,
+            load_bin_ps=_bin_ps(offered[0][1]) if run == 0 else 0,
             tell=tell,
             stop=stop,
         )
@@ -151,6 +163,11 @@ def replay_packets(
         ),
         complete,
     )
+
+
+def _bin_ps(bound: Bounds) -> int:
+    """Stretches in which loads are told: about STRETCHES of them, if all goes well."""
+    return max(PS, bound.completion_ps // STRETCHES // PS * PS)
 
 
 def _hops(workload: Workload, fabric: Fabric, model: Model) -> int:
@@ -195,7 +212,7 @@ def _strategy(name: str, own: _Gathered, fabric: Fabric, model: Model) -> Strate
     layers = layers_of(fabric, carried > 0)
     records, links = [], []
     for layer, members, choice in zip(*layers, strict=True):
-        record, shares = _layer(layer, members, choice, fabric, carried)
+        record, shares = _layer(layer, members, choice, fabric, first)
         records.append(record)
         links += [
             LinkLoad(
@@ -244,8 +261,9 @@ def _layer(
     members: NDArray[np.int64],
     choice: bool,
     fabric: Fabric,
-    carried: NDArray[np.int64],
+    result: EngineResult,
 ) -> tuple[LayerLoad, NDArray[np.float64]]:
+    carried = result.link_bytes
     rates = fabric.links.rate_bits_per_second[members]
     even = evenness(np.zeros(len(members), np.int64), carried[members], rates)
     record = LayerLoad(
@@ -260,10 +278,34 @@ def _layer(
         fim_bytes_percent=even.fim_bytes,
         fim_chance_percent=None,
         max_over_mean=even.max_over_mean,
-        over_time=None,
+        over_time=_over_time(result, members, fabric),
         devices=[],
     )
     return record, carried[members].sum() * (rates / rates.sum())
+
+
+def _over_time(
+    result: EngineResult, members: NDArray[np.int64], fabric: Fabric
+) -> LayerOverTime | None:
+    """Means over the stretches with traffic, weighted by their bytes."""
+    if result.loads is None:
+        return None
+    loads = result.loads[:, members]
+    total = loads.sum(1)
+    loads, total = loads[total > 0], total[total > 0]
+    rates = fabric.links.rate_bits_per_second[members]
+    share = loads / (rates / rates.sum() * total[:, None])
+    stretch, link = np.unravel_index(int(loads.argmax()), loads.shape)
+    peak = float(loads[stretch, link]) * 8e12 / result.load_bin_ps
+    return LayerOverTime(
+        window_ns=result.load_bin_ps // PS,
+        windows=len(total),
+        fim_bytes_percent=float(np.average(100 * abs(share - 1).mean(1), weights=total)),
+        max_over_mean=float(np.average(share.max(1), weights=total)),
+        peak_bits_per_second=peak,
+        peak_utilisation=peak / float(rates[link]),
+        peak_link=fabric.link_name(int(members[link])),
+    )
 
 
 def _packets(own: _Gathered, fabric: Fabric, model: Model) -> PacketReplay:

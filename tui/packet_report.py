@@ -96,6 +96,8 @@ def _queues(table: Table, one: StrategyResult) -> None:
     marked = any(queue.ecn_marked for queue in one.packets.layers)
     table.add_column("layer", no_wrap=True)
     headings = ["links", "queue p50", "p99", "max", "max bytes", "FIM % bytes", "max/mean"]
+    if busy := any(layer.over_time for layer in one.layers):
+        headings.append("peak")
     for heading in [*headings, *(("marked",) if marked else ())]:
         table.add_column(heading, justify="right", no_wrap=True)
     for queue in one.packets.layers:
@@ -112,6 +114,9 @@ def _queues(table: Table, one: StrategyResult) -> None:
             _NONE if fim is None else f"{fim:.1f}",
             _NONE if factor is None else f"{factor:.2f}",
         ]
+        if busy:
+            over = None if layer is None else layer.over_time
+            cells.append(_NONE if over is None else human.percent(over.peak_utilisation))
         if marked:
             cells.append(human.count(queue.ecn_marked))
         table.add_row(*cells)

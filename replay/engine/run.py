@@ -32,10 +32,12 @@ def run_packets(
     transport: Transport | None = None,
     failures: Failures | None = None,
     keep_arrivals: bool = False,
+    load_bin_ps: int = 0,
     tell: Callable[[int], None] | None = None,
     stop: Event | None = None,
 ) -> EngineResult:
-    """Both drivers give the same where both can run a case; see their docstrings."""
+    """Both drivers give the same where both can run a case; see their docstrings. Loads by time
+    come from the open-loop driver alone."""
     if needs_events(strategy, transport, failures):
         return run_event_driven(
             workload,
@@ -50,5 +52,13 @@ def run_packets(
             stop=stop,
         ).engine
     return run_open_loop(
-        workload, fabric, strategy, model, seed, keep_arrivals=keep_arrivals, tell=tell, stop=stop
+        workload,
+        fabric,
+        strategy,
+        model,
+        seed,
+        keep_arrivals=keep_arrivals,
+        load_bin_ps=load_bin_ps,
+        tell=tell,
+        stop=stop,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -46,11 +47,13 @@ def run_open_loop(
     seed: int = 0,
     *,
     keep_arrivals: bool = False,
+    load_bin_ps: int = 0,
     tell: Callable[[int], None] | None = None,
     stop: Event | None = None,
 ) -> EngineResult:
     """Send everything; returns when nothing is under way any more.
 
+    load_bin_ps: also count the bytes of every link in each stretch of this length; 0 for not.
     tell: called with the packet hops so far. stop: ends the run early when set.
     UsageError when strategy, fabric and workload do not go together.
     """
@@ -59,30 +62,63 @@ def run_open_loop(
     arrays = fabric_arrays(where)
     check_hosts(workload, arrays, fabric.name)
     run = new_run(workload, arrays, where.links.source, model, rules, seed, keep_arrivals)
-    base = 0
+    base, bins = 0, _Bins(load_bin_ps)
     for phase in range(int(workload.phase.max(initial=-1)) + 1):
         own = workload.phase == phase
         release(run, workload, np.flatnonzero(own & (workload.after < 0)), base)
-        run = _drain(run, rules, tell, stop)
+        run = _drain(run, rules, tell, stop, bins)
         done = run.messages[own, COMPLETED_PS]
         if (done < 0).any() or (stop is not None and stop.is_set()):
             break  # a barrier that is not reached
         base = int(done.max(initial=base))
-    return result_of(run, rules)
+    bins.close(run)
+    return replace(result_of(run, rules), loads=bins.loads, load_bin_ps=load_bin_ps)
+
+
+class _Bins:
+    """Bytes of every link by stretches of time."""
+
+    def __init__(self, length_ps: int) -> None:
+        self._length = length_ps
+        self._totals: list[NDArray[np.int64]] = []
+
+    @property
+    def until_ps(self) -> int:
+        """End of the stretch that has begun."""
+        return (len(self._totals) + 1) * self._length if self._length else int(NEVER)
+
+    def close(self, run: RunState) -> None:
+        """The stretch has ended."""
+        self._totals.append(run.links[:, CARRIED].copy())
+
+    @property
+    def loads(self) -> NDArray[np.int64] | None:
+        """int64[stretches, L]"""
+        if not self._length:
+            return None
+        totals = np.stack([np.zeros_like(self._totals[0]), *self._totals])
+        return totals[1:] - totals[:-1]
 
 
 def _drain(
-    run: RunState, rules: Rules, tell: Callable[[int], None] | None, stop: Event | None
+    run: RunState,
+    rules: Rules,
+    tell: Callable[[int], None] | None,
+    stop: Event | None,
+    bins: _Bins,
 ) -> RunState:
     """Run until nothing is under way or pending."""
     while True:
-        outcome = run_windows(run, rules.choose, rules.emit, rules.state, NEVER, HOPS_AT_ONCE)
+        until, before = bins.until_ps, int(run.counts[HOPS])
+        outcome = run_windows(run, rules.choose, rules.emit, rules.state, until, HOPS_AT_ONCE)
         if tell is not None:
             tell(int(run.counts[HOPS]))
         if outcome == DONE or (stop is not None and stop.is_set()):
             return run
         if outcome == GROW:
             run = with_more_slots(run)
+        elif run.counts[HOPS] - before < HOPS_AT_ONCE:  # it stopped for the time
+            bins.close(run)
 
 
 def check_hosts(workload: Workload, arrays: FabricArrays, name: str) -> None:

@@ -81,6 +81,18 @@ def test_reordering_of_received_packets_by_hand() -> None:
     assert all(flow.missing_packets == 0 for flow in flows)
 
 
+def test_loads_by_time_add_up_and_change_nothing() -> None:
+    load, spray = permutations(3).workload, parse_packet_strategy("switch-random")
+    plain = run_open_loop(load, CLOS, spray, MODEL, 1)
+    binned = run_open_loop(load, CLOS, spray, MODEL, 1, load_bin_ps=700_001)
+    assert binned.completed_ps.tolist() == plain.completed_ps.tolist()
+    assert binned.loads is not None and plain.completion_ps is not None
+    assert binned.loads.sum(0).tolist() == plain.link_bytes.tolist()
+    # Service begins at most one packet's time before the last byte is counted.
+    assert (binned.loads.max(0) <= 700_001 // 80 + 4160).all()
+    assert plain.completion_ps // 700_001 - 2 <= len(binned.loads)
+
+
 def test_captured_traffic_is_released_at_its_times() -> None:
     traffic = replay_traffic.random_traffic(CLOS, 6)
     timed, _ = captured(traffic, MODEL, as_captured=True)
