@@ -45,7 +45,7 @@ from rocescope.analyzer.packets import (
 )
 
 from .batches import batch, decoder, read_pcap, write_pcap
-from .twin import headers_of
+from .twin import SIZES, headers_of
 
 MORE_CAPTURES = os.environ.get("ROCESCOPE_CAPTURES")
 """A folder with more captures to compare, for instance the whole recorded set."""
@@ -189,11 +189,9 @@ def test_every_opcode(tmp_path: Path, need_tool: Callable[[str], str]) -> None:
     frames = [ethernet(V4 / udp(opcode)) for opcode in range(256)]
     table = check_crafted(need_tool("tshark"), tmp_path, frames)
     assert table.opcode.tolist() == list(range(256))
-    sizes = {"RDETH": 4, "XRCETH": 4, "DETH": 8, "RETH": 16, "AtomicETH": 28, "AETH": 4}
-    sizes |= {"AtomicAckETH": 8, "ImmDt": 4, "IETH": 4, "FETH": 4, "pad": 16}
     for opcode in range(256):
         headers = headers_of(opcode) or []
-        assert table.payload_bytes[opcode] == 100 - 4 - sum(sizes[h] for h in headers), opcode
+        assert table.payload_bytes[opcode] == 100 - 4 - sum(SIZES[h] for h in headers), opcode
 
 
 def test_extension_headers_of_every_opcode(tmp_path: Path, need_tool: Callable[[str], str]) -> None:
