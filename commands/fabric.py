@@ -21,6 +21,8 @@ def fabric(
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     format: Annotated[Literal["table", "json"], Parameter(alias="-f")] = "table",
     color: Literal["auto", "always", "never"] = "auto",
+    paths: str | None = None,
+    blast_radius: str | None = None,
 ) -> int:
     """Show, check and convert a fabric of switches and hosts.
 
@@ -38,6 +40,11 @@ def fabric(
         Write to this file; its suffix tells what --to is.
     format
         The report for people (table) or programs (json).
+    paths
+        Count the equal-cost paths between two hosts: host1,host300.
+    blast_radius
+        What is lost with one of each kind of link, switch and plane (each), or with those named,
+        one at a time: leaf1-spine1,spine2,plane1.
     color
         Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
     """
@@ -66,8 +73,10 @@ def fabric(
         return 0
 
     from ..replay.fabric_check import check_fabric
+    from ..replay.path_counts import named_pair
 
-    report = check_fabric(parsed)
+    pair = named_pair(parsed, paths) if paths is not None else None
+    report = check_fabric(parsed, pair, blast_radius)
     if format == "json":
         import msgspec
 

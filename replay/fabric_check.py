@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
+from .blast_radius import BlastRadius, blast_radii
 from .fabric import Fabric, edge_switches, tier_name
+from .path_counts import HostPaths, paths_between
+from .table_sizes import TableSize, table_sizes
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 _CELLS_AT_ONCE = 1 << 24
 
 
@@ -84,6 +87,9 @@ class FabricReport(Record, frozen=True, kw_only=True):
         float | None, Meta(description="of what the hosts of the smaller half can send")
     ]
     problems: list[str]
+    tables: list[TableSize]
+    paths: Annotated[HostPaths | None, Meta(description="of the pair of hosts asked for")]
+    blast_radii: Annotated[list[BlastRadius], Meta(description="of the failures asked for")]
 
     @property
     def is_sound(self) -> bool:
@@ -91,8 +97,16 @@ class FabricReport(Record, frozen=True, kw_only=True):
         return not self.problems
 
 
-def check_fabric(fabric: Fabric) -> FabricReport:
-    """Describe and validate a fabric."""
+def check_fabric(
+    fabric: Fabric, pair: tuple[int, int] | None = None, failures: str | None = None
+) -> FabricReport:
+    """Describe and validate a fabric.
+
+    pair: hosts to count the paths between. failures: what `blast_radii` takes. UsageError for
+    names that do not exist.
+    """
+    paths = paths_between(fabric, *pair) if pair is not None else None
+    radii = blast_radii(fabric, failures) if failures is not None else []
     unreachable, example = _unreachable(fabric)
     loops, dead_ends, longest, places = _walk(fabric)
     bisection, ratio = _bisection(fabric)
@@ -122,6 +136,9 @@ def check_fabric(fabric: Fabric) -> FabricReport:
         bisection_bits_per_second=bisection,
         bisection_ratio=ratio,
         problems=problems,
+        tables=table_sizes(fabric),
+        paths=paths,
+        blast_radii=radii,
     )
 
 

@@ -8,7 +8,10 @@ from typing import Literal, TextIO
 from rich.table import Table
 from rich.text import Text
 
+from ..replay.blast_radius import BlastRadius
 from ..replay.fabric_check import FabricReport, Layer, Tier
+from ..replay.path_counts import HostPaths
+from ..replay.table_sizes import TableSize
 from . import human
 from .human import ASCII, UNICODE
 from .report_tables import new_table
@@ -55,6 +58,28 @@ def print_fabric(
     table = new_table(gap)
     _layers(table, report.layers, glyphs.bad)
     console.print(table)
+    console.print(Text("\nTABLES of the switch of a tier that holds most", "bold"))
+    table = new_table(gap)
+    _tables(table, report.tables)
+    console.print(table)
+    if report.paths is not None:
+        console.print(Text(f"\nPATHS {report.paths.source} to {report.paths.destination}", "bold"))
+        console.print(Text(_paths(report.paths)))
+    if report.blast_radii:
+        one = report.blast_radii[0]
+        console.print(Text("\nBLAST RADIUS each failing alone", "bold"))
+        table = new_table(1)
+        _radii(table, report.blast_radii)
+        console.print(table)
+        same = {(each.source, each.destination) for each in report.blast_radii}
+        pair = f"{one.source} to {one.destination}" if len(same) == 1 else "a host below to one far"
+        console.print(
+            Text(
+                "hosts: below it, and cut off by it; capacity lost by the host, and uplinks by "
+                f"the switch, that lose most; paths left from {pair}.",
+                "dim",
+            )
+        )
 
 
 def _tiers(table: Table, tiers: list[Tier]) -> None:
@@ -92,6 +117,45 @@ def _layers(table: Table, layers: list[Layer], mark: str) -> None:
             human.rate(layer.capacity_bits_per_second),
             human.span(list(layer.group_sizes), str) if layer.group_sizes else "-",
         )
+
+
+def _tables(table: Table, sizes: list[TableSize]) -> None:
+    table.add_column("tier", no_wrap=True)
+    for heading in ("ECMP routes", "groups", "members", "or static SRv6"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in sizes:
+        numbers = (one.routes, one.groups, one.members, one.static_srv6)
+        table.add_row(one.tier, *(f"{number:,}" for number in numbers))
+
+
+def _paths(found: HostPaths) -> str:
+    if not found.paths:
+        return "none: the hosts cannot reach each other"
+    by_port = {port.paths for port in found.ports}
+    ports = len(found.ports)
+    over = f", {human.span(sorted(by_port), str)} by each of {ports} ports" if ports > 1 else ""
+    switches = human.counted((found.longest_links or 1) - 1, "switch", "switches")
+    return f"{found.paths:,} of equal cost{over}, through at most {switches}"
+
+
+def _radii(table: Table, radii: list[BlastRadius]) -> None:
+    table.add_column("element", overflow="fold")
+    for heading in ("links", "hosts", "cut off", "capacity", "uplinks", "paths left"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in radii:
+        table.add_row(
+            one.element,
+            f"{one.links:,}",
+            f"{one.hosts_below:,}",
+            f"{one.hosts_cut_off:,}",
+            _lost(one.host_capacity_percent),
+            _lost(one.uplink_capacity_percent),
+            f"{one.paths_after:,} of {one.paths_before:,}",
+        )
+
+
+def _lost(percent: float) -> str:
+    return f"{percent:.3g} %" if percent else "-"
 
 
 def _range(low: float, high: float, show: Callable[[float], str]) -> str:

@@ -28,9 +28,23 @@ def test_the_report(run):
     assert code == 0
     assert out.splitlines()[0].endswith("32 hosts, 8 switches")
     assert "Every host reaches every other, over at most 4 links" in out
-    (leaf,) = [line.split() for line in out.splitlines() if line.startswith("leaf  ")]
+    leaf, tables = [line.split() for line in out.splitlines() if line.startswith("leaf  ")]
+    assert tables == ["leaf", "3", "1", "4", "13"]
     assert leaf == ["leaf", "4", "3.20", "Tb/s", "1.60", "Tb/s", "2:1"]
     assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_paths_and_blast_radius(run):
+    spec = "multi-plane:planes=2,leaves=2,spines=4,hosts=4"
+    code, out, _ = run("fabric", spec, "--paths", "host1,host8", "--blast-radius", "each")
+    assert code == 0
+    assert "8 of equal cost, 4 by each of 2 ports, through at most 3 switches" in out
+    assert ["plane1.spine1", "4", "8", "0", "-", "25", "%", "7", "of", "8"] in [
+        line.split() for line in out.splitlines()
+    ]
+    assert all(len(line.rstrip()) <= 80 for line in out.splitlines())
+    code, _, err = run("fabric", spec, "--paths", "host1,host99")
+    assert code == 2 and "'host99'" in err and len(err.splitlines()) == 1
 
 
 def test_a_fabric_that_does_not_work_is_exit_1(run):
