@@ -83,7 +83,7 @@ class PathUsage:
         self._sorted: NDArray[Any] | None = None  # the records by lane, made when asked for
         self._sorted_lanes: NDArray[np.int64] = np.empty(0, np.int64)
         self._has_keys = False
-        self._levels: tuple[int, list[_Level]] = (-1, [])  # of the flow asked for last
+        self._asked: tuple[int, list[_Level]] = (-1, [])  # of the flow asked for last
 
     def update(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""
@@ -184,9 +184,9 @@ class PathUsage:
 
     def _of_flow(self, flow: int) -> list[_Level]:
         """The levels that have packets of the kind that stands for the flow."""
-        if self._sorted is None or self._levels[0] != flow:
-            self._levels = flow, self._levels_of(self._lanes_of(flow), flow)
-        return self._levels[1]
+        if self._sorted is None or self._asked[0] != flow:
+            self._asked = flow, self._levels_of(self._lanes_of(flow), flow)
+        return self._asked[1]
 
     def _levels_of(self, lanes: list[tuple[int, NDArray[Any]]], flow: int) -> list[_Level]:
         kind = min((lane % _LANES for lane, _ in lanes), default=_DATA)
