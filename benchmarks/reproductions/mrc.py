@@ -17,7 +17,8 @@ import numpy as np
 
 from rocescope.replay.collectives import collective
 from rocescope.replay.engine.event_driven import FeedbackResult, run_event_driven
-from rocescope.replay.engine.model import Model
+from rocescope.replay.engine.model import Model, Workload
+from rocescope.replay.fabric import Fabric
 from rocescope.replay.fabrics import parse_fabric
 from rocescope.replay.failures import Failures, flapping, reboot
 from rocescope.replay.strategies import parse_packet_strategy
@@ -54,7 +55,10 @@ def main() -> None:
     step = np.arange(len(load.flow)) - load.flow_start[load.flow]
     load = load._replace(phase=step.astype(np.int32))
     nothing = Failures()
-    t1 = Failures(reboot(fabric, "plane3.spine5", BEGIN_PS, END_PS))
+    roce = Case("RoCE, all well", "ecmp", ROCE, nothing, Model())
+    alone = _run(roce, fabric, load)
+    spine = _busiest_spine(fabric, alone)  # so that RoCE, on a few paths, is hit too
+    t1 = Failures(reboot(fabric, spine, BEGIN_PS, END_PS))
     flaps = Failures(
         flapping(
             fabric.find_links("plane2.leaf1-plane2.spine1").tolist()
@@ -71,25 +75,35 @@ def main() -> None:
         Case("links flap", "mrc", MRC, flaps),
         *(Case(f"all well, {n} EVs", f"mrc:evs={n}", MRC, nothing) for n in (8, 16, 32, 64)),
         *(Case(f"reboot, {n} EVs", f"mrc:evs={n}", MRC, t1) for n in (8, 32)),
-        Case("RoCE, all well", "ecmp", ROCE, nothing, Model()),
         Case("RoCE, spine reboots", "ecmp", ROCE, t1, Model()),
     ]
     print(
         f"{options.steps} steps on {FABRIC}; {len(load.src)} queue pairs, {len(load.flow)} messages"
     )
     print(f"{'':22}{'us':>9}{'lost':>7}{'again':>7}{'planes':>8}{'bypassed':>10}{'probes':>8}")
+    print(f"{spine} reboots from {BEGIN_PS // 10**6} to {END_PS // 10**6} us")
     for case in cases:
-        result = run_event_driven(
-            load,
-            fabric,
-            parse_packet_strategy(case.strategy),
-            case.model,
-            1,
-            transport=case.transport,
-            failures=case.failures,
-            until_ps=30_000_000_000,
-        )
-        print(_line(case, result))
+        print(_line(case, _run(case, fabric, load)))
+    print(_line(roce, alone))
+
+
+def _run(case: Case, fabric: Fabric, load: Workload) -> FeedbackResult:
+    return run_event_driven(
+        load,
+        fabric,
+        parse_packet_strategy(case.strategy),
+        case.model,
+        1,
+        transport=case.transport,
+        failures=case.failures,
+        until_ps=30_000_000_000,
+    )
+
+
+def _busiest_spine(fabric: Fabric, result: FeedbackResult) -> str:
+    carried = np.bincount(fabric.links.source, result.engine.link_bytes)[: fabric.switches]
+    carried[fabric.nodes.tier[: fabric.switches] != 2] = 0
+    return fabric.nodes.names[int(carried.argmax())]
 
 
 def _line(case: Case, result: FeedbackResult) -> str:
