@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_size
 from .output import whole_file
@@ -14,7 +16,8 @@ from .steps import steps_shown
 from .traffic_source import Source
 
 if TYPE_CHECKING:
-    from ..replay.engine.model import EngineResult, Model
+    from ..replay.engine.model import EngineResult, Model, Workload
+    from ..replay.engine.rules import PacketStrategy
     from ..replay.fabric import Fabric
     from ..replay.packet_replaying import Load
     from ..replay.results import ReplayResult
@@ -81,12 +84,12 @@ def by_packets(
     received: a pcap of the data packets as the first strategy delivered them in the first run.
     """
     from ..replay.packet_replaying import check_runs, replay_packets
-    from ..replay.strategies import parse_packet_strategy
+    from ..replay.strategies import ALL, expanded, parse_packet_strategy
 
     check_runs(runs)
     if not 0 <= seed < 1 << 48:
         raise UsageError(f"--seed must be 0 to 2^48 - 1, not {seed}")
-    chosen = [parse_packet_strategy(text) for text in strategies]
+    chosen = [parse_packet_strategy(text) for text in expanded(strategies, packets=True)]
     sizes, as_captured = parse_model(model)
     if received is not None and source.pattern is None:
         raise UsageError("--received writes packets of --pattern; a capture's are not made up anew")
@@ -101,8 +104,11 @@ def by_packets(
         with whole_file(received) as file:
             write_pcap(file, one.pairs, fabric.addresses, KEPT_BYTES, None, [packets])
 
+    left_out: list[str] = []
+    if ALL in strategies:
+        chosen, left_out = _fitting(chosen, load(0).workload, fabric, seed)
     with steps_shown(progress) as tell:
-        return replay_packets(
+        result, complete = replay_packets(
             load,
             fabric,
             chosen,
@@ -113,3 +119,18 @@ def by_packets(
             progress=tell,
             first=write if received is not None else None,
         )
+    return msgspec.structs.replace(result, warnings=[*result.warnings, *left_out]), complete
+
+
+def _fitting(
+    strategies: Sequence[PacketStrategy], workload: Workload, fabric: Fabric, seed: int
+) -> tuple[list[PacketStrategy], list[str]]:
+    """(those that go with the fabric, why the others do not)."""
+    fit, why = [], []
+    for strategy in strategies:
+        try:
+            strategy.rules(workload, fabric, seed)
+            fit.append(strategy)
+        except UsageError as error:
+            why.append(f"left out: {error}")
+    return fit, why

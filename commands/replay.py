@@ -48,7 +48,8 @@ def replay(
     strategy
         ecmp, ecmp-qpn, wcmp, subflow, static or assign, with options: ecmp:hash=crc32,seed=7.
         May be repeated; ecmp and assign unless given. On the packet engine also host-spray,
-        switch-random, switch-rr, jsq, adaptive, flowlet, ofan and others, see docs/replay.md.
+        switch-random, switch-rr, jsq, adaptive, flowlet, ofan and others, see docs/replay.md;
+        all is every one that fits the fabric.
     pattern
         Generated traffic in place of captures: permutation:qps=4,message-size=1MiB,acks=no.
     map
@@ -86,7 +87,7 @@ def replay(
 
     from ..replay.fabrics import parse_fabric
     from ..replay.replaying import replay as engine
-    from ..replay.strategies import needs_packets, parse_strategy
+    from ..replay.strategies import expanded, needs_packets, parse_strategy
 
     wanted = strategy or ["ecmp", "assign"]
     where = parse_fabric(fabric)
@@ -98,7 +99,7 @@ def replay(
         )
         _write(result, chosen, output, top, color)
         return 0 if complete else 130
-    strategies = [parse_strategy(text) for text in wanted]
+    strategies = [parse_strategy(text) for text in expanded(wanted, packets=False)]
     traffic = source.read(where, progress)
     with steps_shown(progress) as tell:
         done = 0

@@ -6,7 +6,7 @@ of PACKET_STRATEGIES decide packet by packet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ...analyzer.errors import UsageError
 from ..engine.rules import PacketStrategy
@@ -55,6 +55,8 @@ PACKET_STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], PacketStrategy]] =
     "bitmap": Bitmap,
     "mrc": Mrc,
 }
+ALL = "all"
+"""In place of names: every strategy that can run."""
 _SAME: Mapping[str, str] = {"optimal": "assign"}
 """Other names of strategies."""
 
@@ -76,6 +78,12 @@ def parse_packet_strategy(text: str) -> PacketStrategy:
     if name in PACKET_STRATEGIES:
         return PACKET_STRATEGIES[name](options)
     return STRATEGIES[name](options)
+
+
+def expanded(texts: Sequence[str], packets: bool) -> list[str]:
+    """What was asked for, with every strategy in place of `all`; packets: on the packet engine."""
+    every = [*STRATEGIES, *(PACKET_STRATEGIES if packets else ())]
+    return [name for text in texts for name in (every if text == ALL else [text])]
 
 
 def needs_packets(text: str) -> bool:
@@ -106,11 +114,13 @@ def parse_options(text: str, where: str) -> dict[str, str]:
 
 
 __all__ = [
+    "ALL",
     "PACKET_STRATEGIES",
     "STRATEGIES",
     "Outcome",
     "PacketStrategy",
     "Strategy",
+    "expanded",
     "needs_packets",
     "parse_options",
     "parse_packet_strategy",
