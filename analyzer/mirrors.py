@@ -8,7 +8,6 @@ from typing import Literal
 
 from msgspec import structs
 
-from .capture.ordered import OrderCounts, in_time_order
 from .decode.duplicates import Duplicates
 from .decode.hardware_clock import HardwareClock
 from .decode.lumina import OTHER_EVENT, LuminaMirror, mirror_checks
@@ -16,6 +15,7 @@ from .errors import RocescopeError
 from .frames import FrameBatch, Taps
 from .packets import I64, PacketTable
 from .results import Analysis
+from .time_order import OrderCounts, in_time_order
 
 Clock = Literal["capture", "hardware"]
 MirrorFormat = Literal["lumina"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..packets import PacketTable
+from .packets import PacketTable
 
 HELD_NS = 10_000_000
 """Rows wait this long, in their own time, for older ones; mirrors differ by far less."""
