@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core.compiler_lock import global_compiler_lock
 from numba.core.runtime.nrt import rtsys
 
 from . import machine_code
@@ -33,16 +32,14 @@ def pointer_to(
 
 
 def _with_cache(function: Callable[..., Any], compiler: Callable[..., Any], folder: str) -> Any:
-    # Numba takes the folder from its configuration when the function is decorated. Its own
-    # lock, since decorating may compile: threads with two locks could wait for each other.
+    # Numba takes the folder from its configuration when the function is decorated.
     config: Any = numba.config
-    with global_compiler_lock:
-        before = config.CACHE_DIR
-        config.CACHE_DIR = folder
-        try:
-            return compiler(function)
-        finally:
-            config.CACHE_DIR = before
+    before = config.CACHE_DIR
+    config.CACHE_DIR = folder
+    try:
+        return compiler(function)
+    finally:
+        config.CACHE_DIR = before
 
 
 def compiled_for(compiled: Any, arguments: tuple[Any, ...], path: str | None) -> Callable[..., Any]:
