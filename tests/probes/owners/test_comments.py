@@ -44,12 +44,3 @@ def test_owners_learned_during_the_capture_are_in_the_file(tmp_path, need_tool, 
     frames, taps = read([path])
     assert frames == [frame[:96] for frame in roce_frames(20) + roce_frames(30)]
     assert [(tap.frames, tap.dropped) for tap in taps.items][1][0] == 50
-
-
-def test_without_owners_fewer_privileges_are_kept(tmp_path):
-    with Network(f"rs-comment-{os.getpid()}") as net:
-        capture = Capturing(net, "left", "-w", str(tmp_path / "x.pcapng"), "--no-owners")
-        with open(f"/proc/{capture.process.pid}/status") as file:
-            held = int(re.search(r"CapEff:\s+(\w+)", file.read())[1], 16)
-        assert capture.end() == 0
-    assert held == 1 << 1 | 1 << 39  # CAP_DAC_OVERRIDE, CAP_BPF
