@@ -57,6 +57,15 @@ class Failures:
             if event.what == LOSSY and not 0.0 <= event.value <= 1.0:
                 raise UsageError(f"{event.link}: lossy needs a chance from 0 to 1")
 
+    def known_before(self) -> list[int | str]:
+        """Links that are down from the start on, when routing converges at once (G = 0)."""
+        if self.convergence_ps != 0:
+            return []
+        later = {event.link for event in self.events if event.time_ps > 0}
+        return [
+            event.link for event in self.events if event.what == DOWN and event.link not in later
+        ]
+
     def __add__(self, other: Failures) -> Failures:
         """Both; the convergence time is that of the first."""
         return Failures(self.events + other.events, self.convergence_ps)

@@ -61,7 +61,7 @@ from .runner import HOPS_AT_ONCE, check_hosts, result_of
 from .wheel import new_wheel
 
 LONGEST_PS = 10**11
-"""100 ms: where a run ends that cannot complete."""
+"""100 ms: what a run that cannot complete is given beside the time to send everything."""
 
 
 @dataclass(frozen=True)
@@ -108,18 +108,23 @@ def run_event_driven(
     transport: Transport | None = None,
     failures: Failures | None = None,
     keep_arrivals: bool = False,
-    until_ps: int = LONGEST_PS,
+    until_ps: int | None = None,
     tell: Callable[[int], None] | None = None,
     stop: Event | None = None,
 ) -> FeedbackResult:
     """Send everything; returns when all messages are complete, or nothing can happen any more.
 
-    until_ps ends runs that would retry for ever. tell: called with the packet hops so far. stop:
-    ends the run early when set. UsageError when the parts do not go together.
+    until_ps ends runs that would retry for ever; None: `_patience_ps`. tell: called with the
+    packet hops so far. stop: ends the run early when set. UsageError when the parts do not
+    go together.
     """
     transport = transport or Transport()
     plan = scheduled(fabric, failures or Failures(), seed)
     rules = strategy.rules(workload, plan.fabric, seed)
+    before = [] if rules.static_paths or failures is None else failures.known_before()
+    if before:  # what everyone knows before the start is how the fabric is
+        plan = scheduled(fabric.down(before), failures or Failures(), seed)
+        rules = strategy.rules(workload, plan.fabric, seed)
     if rules.fabric is not None:
         plan = scheduled(rules.fabric, failures or Failures(), seed)
     if rules.static_paths:
@@ -134,6 +139,8 @@ def run_event_driven(
     own = _feedback(workload, run, arrays, plan, transport, model, rules, can_lose)
     run, own = _grown_to(run, own, int(own.control[MARGIN]) + len(workload.src))
     base, goal = 0, 0
+    if until_ps is None:
+        until_ps = _patience_ps(workload, fabric)
     for phase in range(int(workload.phase.max(initial=-1)) + 1):
         in_phase = workload.phase == phase
         goal += int(np.count_nonzero(in_phase))
@@ -144,6 +151,17 @@ def run_event_driven(
             break
         base = int(done.max(initial=base))
     return _result(run, own, rules, None if rules.hosts is None else evs)
+
+
+def _patience_ps(workload: Workload, fabric: Fabric) -> int:
+    """When to give up: long after the last message could have been sent, were all sent in turn."""
+    sent = (workload.packets - 1) * workload.packet_bytes + workload.last_bytes
+    slowest = int(fabric.links.rate_bits_per_second.min())
+    at_once = workload.after < 0
+    last = int(workload.release_ps[at_once].max(initial=0))
+    waits = int(workload.release_ps[~at_once].sum())
+    to_send = 10 * (int(sent.sum()) * 8 * 10**12 // slowest)
+    return min(LONGEST_PS + last + waits + to_send, 1 << 62)
 
 
 def _no_selection() -> tuple[EvState, HostFunctions]:

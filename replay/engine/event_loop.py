@@ -306,8 +306,10 @@ def _way_on(run: Int, own: Int, choose: Int, state: Int, switch: Int, slot: Int,
             member = choose(
                 state, run.links, run.members, first, size, switch, edge, key, label, time
             )
-            if member < 0 or member >= size:
+            if member < 0:
                 member = np.int64(0)
+            elif member >= size:  # chosen for the group as it was before links failed
+                member %= size
         return np.int64(run.members[first + member])
     if group == ATTACHED:
         for port in range(run.host_switch.shape[1]):
