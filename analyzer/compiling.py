@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.runtime.nrt import rtsys
 
 from . import machine_code
@@ -32,14 +33,16 @@ def pointer_to(
 
 
 def _with_cache(function: Callable[..., Any], compiler: Callable[..., Any], folder: str) -> Any:
-    # Numba takes the folder from its configuration when the function is decorated.
+    # Numba takes the folder from its configuration when the function is decorated: one thread at
+    # a time, by the lock that compiling takes too, else two threads could wait for each other.
     config: Any = numba.config
-    before = config.CACHE_DIR
-    config.CACHE_DIR = folder
-    try:
-        return compiler(function)
-    finally:
-        config.CACHE_DIR = before
+    with global_compiler_lock:
+        before = config.CACHE_DIR
+        config.CACHE_DIR = folder
+        try:
+            return compiler(function)
+        finally:
+            config.CACHE_DIR = before
 
 
 def compiled_for(compiled: Any, arguments: tuple[Any, ...], path: str | None) -> Callable[..., Any]:
