@@ -88,7 +88,14 @@ def _choose(
     time: Int,
 ) -> Int:
     row = label * state[1]
-    for hop in range(state[1]):
-        if state[state[5] + row + hop] == switch:
+    first_choice = np.int64(0)
+    for back in range(state[1]):
+        hop = state[1] - 1 - back
+        placed_at = state[state[5] + row + hop]
+        if placed_at == switch:
             return state[state[6] + row + hop]
-    return np.int64(0)
+        if placed_at >= 0:
+            first_choice = np.int64(state[state[6] + row + hop])
+    # Subflows and ACKs keep to the port of their flow, whose plane may not be the one they were
+    # placed in: they take the link of the same number there.
+    return first_choice

@@ -1,0 +1,73 @@
+"""A captured Soft-RoCE run under every strategy, in one table.
+
+    python benchmarks/reproductions/captured_run.py [CAPTURE ...]
+
+Default: the captures beside the four hosts of a leaf-spine of Linux routers (tests/data). They are
+offered as fast as possible on the fabric they come from, its uplinks carrying what the hosts do and
+no more, and on planes; and at the times of the capture. What does not fit a fabric is `-`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from rocescope.commands.packet_options import by_packets
+from rocescope.commands.traffic_source import Source
+from rocescope.replay.fabrics import parse_fabric
+from rocescope.replay.results import ReplayResult, StrategyResult
+
+RUN = Path(__file__).resolve().parents[2] / "tests" / "data" / "leafspine" / "r01_clean_write"
+TIGHT = "leaf-spine:leaves=2,spines=4,hosts=2,oversubscription=1"
+PLANES = "multi-plane:planes=4,leaves=2,spines=4,hosts=2,rate=100G,oversubscription=1"
+COLUMNS = (
+    ("as fast as possible", TIGHT, "asap"),
+    ("on four planes", PLANES, "asap"),
+    ("at its times", TIGHT, "captured"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("captures", nargs="*", type=Path)
+    files = parser.parse_args().captures or sorted(RUN.glob("H*.pcap.xz"))
+    begin, rows = time.perf_counter(), {}
+    results = []
+    for title, spec, offer in COLUMNS:
+        source = Source(files, None, map="order")
+        fabric = parse_fabric(spec)
+        found, _ = by_packets(source, fabric, ["all"], f"offer={offer}", 1, 1, "none", None)
+        results.append(found)
+        rows.update({one.name: None for one in found.strategies})
+        print(f"{title}: {spec}")
+    head = "".join(f" | {title:>20} {'queue':>6} {'late':>7}" for title, _, _ in COLUMNS)
+    print(f"\n{'':16}{head}")
+    for name in rows:
+        print(f"{name:16}{''.join(' | ' + cells(found, name) for found in results)}")
+    bounds = [found.strategies[0].lower_bound_ns for found in results]
+    print(f"{'bound':16}" + "".join(f" | {duration(bound):>20}".ljust(38) for bound in bounds))
+    print(f"\n{time.perf_counter() - begin:.0f} s")
+
+
+def cells(found: ReplayResult, name: str) -> str:
+    """Completion, largest queue in packets, packets out of order of one strategy."""
+    one = next((each for each in found.strategies if each.name == name), None)
+    if one is None or one.packets is None:
+        return f"{'-':>20} {'-':>6} {'-':>7}"
+    return f"{duration(one.completion_time_ns):>20} {one.max_queue_packets:>6} {late(one):>7}"
+
+
+def late(one: StrategyResult) -> str:
+    order = one.packets.received if one.packets else None
+    return "-" if order is None else f"{order.reordered_percent:.1f} %"
+
+
+def duration(value_ns: float | None) -> str:
+    if value_ns is None:
+        return "-"
+    return f"{value_ns / 1e3:.1f} us" if value_ns < 1e7 else f"{value_ns / 1e6:.3f} ms"
+
+
+if __name__ == "__main__":
+    main()
