@@ -41,6 +41,10 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
+ANALYZE = ("analyze", "--progress", "none")
+"""A first run would also say on standard error that it compiles."""
+
+
 def run(*arguments: object, **settings: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "rocescope", *map(str, arguments)]
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | settings
@@ -48,7 +52,7 @@ def run(*arguments: object, **settings: Any) -> subprocess.CompletedProcess[str]
 
 
 def shell(line: str) -> subprocess.CompletedProcess[str]:
-    line = line.replace("rocescope", f"{sys.executable} -m rocescope")
+    line = line.replace("rocescope analyze", f"{sys.executable} -m rocescope {' '.join(ANALYZE)}")
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120)
 
 
@@ -78,14 +82,14 @@ HEADER_CLAIMING_2_GB = struct.pack("<IIII", 1, 0, 0x7FFFFFFF, 0x7FFFFFFF)
 def test_files_that_hold_no_roce(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "x.pcap"
     path.write_bytes(content)
-    done = run("analyze", path)
+    done = run(*ANALYZE, path)
     assert (done.returncode, done.stdout) == (4, "")
     assert message in one_line(done.stderr)
 
 
 def test_paths_that_are_no_file(tmp_path: Path) -> None:
     for path, message in ((tmp_path, "is a directory"), (tmp_path / "missing", "no such file")):
-        done = run("analyze", path)
+        done = run(*ANALYZE, path)
         assert (done.returncode, done.stdout) == (4, "")
         assert message in one_line(done.stderr)
 
@@ -95,7 +99,7 @@ def test_a_file_of_somebody_else(small: Path) -> None:
     small.chmod(0o600)
     code = (
         "import os, sys, rocescope.analyzer.analyze; from rocescope import cli;"
-        f"os.seteuid({NOBODY}); sys.exit(cli.run(['analyze', sys.argv[1]]))"
+        f"os.seteuid({NOBODY}); sys.exit(cli.run([*{ANALYZE}, sys.argv[1]]))"
     )
     command = [sys.executable, "-c", code, str(small)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -123,7 +127,7 @@ def test_standard_streams_that_are_full_or_closed(small: Path) -> None:
 def test_a_reader_that_leaves_in_the_middle(data: Path, unbuffered: str) -> None:
     """PYTHONUNBUFFERED makes writes partial: what is left must not be taken for written."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "rocescope", "analyze", "--window", "10us", "--format", "json"]
+        [sys.executable, "-m", "rocescope", *ANALYZE, "--window", "10us", "--format", "json"]
         + [str(data / "c40_rc_oddities_ipv4.atB.pcap")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
