@@ -17,6 +17,7 @@ from ..transport.recovery import IDEAL, LOSS_HEAD, NEW_PORTS, PEER_MASK
 from .arrays import ATTACHED
 from .draws import FAILURE, draw
 from .feedback_state import (
+    BLOCKED,
     DATA_LOST,
     DEAD,
     DOWN,
@@ -137,11 +138,12 @@ def run_events(
         # What the event is about: a change, a link with the packet that arrives, a flow's timer.
         # `nic` is the host that is concerned.
         link, slot, node, flow = np.int64(-1), np.int64(-1), np.int64(-1), np.int64(-1)
+        again = False
         if item == 0:
             nic = _owner_of_change(own)
         elif item >= host_items:
             nic = item - host_items
-            unblock(own.nics, run.hosts, nic, time)
+            again = own.nics[nic, BLOCKED] != 0
         elif item >= timers:
             flow = item - timers
             nic = run.flows[flow, SRC]
@@ -161,6 +163,9 @@ def run_events(
         if nic >= 0:
             limit = time + 1 if item else time  # changes come before all else
             serve_nic(net, desk, own, evs, emit, state, select, nic, limit)
+        if again:  # once more, after what was due before has been sent
+            unblock(own.nics, run.hosts, nic, time)
+            schedule(wheel, item, time)
         if link >= 0:
             if links[link, HEAD_TIME] != NEVER:
                 schedule(wheel, item, links[link, HEAD_TIME])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
@@ -72,6 +72,7 @@ def _permutation(fabric: Fabric, model: Model, packets: int) -> Workload:
     st.sampled_from([None, 2, 5]),
     st.booleans(),
 )
+@example(34915, FABRICS[0], "switch-random", (64, 0, 1), None, False)  # released while busy
 def test_both_drivers_agree_on_every_packet(
     seed: int, spec: str, name: str, sizes: tuple[int, int, int], buffer: int | None, trims: bool
 ) -> None:
