@@ -163,7 +163,7 @@ def test_what_is_sent_arrives_in_the_end(
         seed,
         transport=transport,
         failures=failures,
-        until_ps=10**9,
+        until_ps=10**11,
     )
     _conserved(result)
     assert (result.engine.completed_ps >= 0).all()
