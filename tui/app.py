@@ -25,7 +25,7 @@ from .messages import FlowSelected, FocusReady, SnapshotReady
 from .palette import ActionCommands
 from .screens import registry
 from .screens.base import RoceScreen
-from .screens.prompts import FilterPrompt, TextPrompt
+from .screens.prompts import TextPrompt
 from .session import Session
 from .settings import Settings
 from .snapshot import PathColumns, Snapshot, SourceState
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 QUIET_S, LONGEST_WAIT_S = 0.15, 0.6
 """A new snapshot waits until no key has come for a moment, but not for long."""
 PREPARE_EVERY_S = 0.1
+FIRST_EVERY_S = 0.04
+"""How often it is asked whether the first packets are there."""
 
 
 class RocescopeApp(SourceActions, TimeActions, ExportActions):
@@ -98,6 +100,7 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         self.session.start()
         self.request_snapshot()
         self.set_interval(1 / self.settings.refresh_hz, self._tick)
+        self._first = self.set_interval(FIRST_EVERY_S, self._wait_for_first)
         self._preparing = self.set_interval(PREPARE_EVERY_S, self._prepare)
 
     def on_unmount(self) -> None:
@@ -112,6 +115,13 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         now = monotonic()
         typing = now - self._key_at < QUIET_S and now - self._built_at < LONGEST_WAIT_S
         if not typing:
+            self.request_snapshot()
+
+    def _wait_for_first(self) -> None:
+        """The first packets are shown when they are there; a tick would let them wait."""
+        if len(self.snapshot.flows) or not self.session.running:
+            self._first.stop()
+        if not self._building:
             self.request_snapshot()
 
     async def on_event(self, event: events.Event) -> None:
@@ -157,8 +167,9 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
 
     @work(thread=True, group="prepare", exit_on_error=False)
     def _load_the_rest(self) -> None:
-        """Load what the replay screen needs, which takes a second the first key must not wait."""
+        """Load what filters and replays need, which takes a second that no key must wait."""
         from . import replays  # noqa: F401
+        from .screens import filter_prompt  # noqa: F401
 
         # All modules and screens are there. To look through them for garbage takes 130 ms,
         # so that is not done again; what comes and goes from now on is little.
@@ -201,7 +212,7 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
 
     def shown_flows(self) -> NDArray[np.int64]:
         """Flows that pass the filter; those without data only if asked for."""
-        mask = self.session.filter.mask(self.snapshot)
+        mask = self.session.passing(self.snapshot)
         if not self.everything:
             data = self.snapshot.carries_data()
             if data.any():
@@ -263,6 +274,8 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         self.push_screen(HelpScreen(self.current_mode))
 
     async def action_filter(self) -> None:
+        from .screens.filter_prompt import FilterPrompt
+
         # Waiting for the prompt keeps keys that are typed at once for it.
         await self.push_screen(FilterPrompt(self.session.filter_text), self._set_filter)
 

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual import work
 
 from ..analyzer.errors import RocescopeError
 from . import human
-from .export import FORMATS, analysis_file, html_page, packets_pcapng, save
-from .packets import Packets
 from .screens.prompts import TextPrompt
 from .session_app import SessionApp
+
+if TYPE_CHECKING:
+    from .packets import Packets
 
 
 class ExportActions(SessionApp):
     """Saves and copies."""
 
     def action_export(self) -> None:
+        from .export import FORMATS
+
         names = ", ".join(FORMATS)
         stem = self.session.name.split(".")[0] or "rocescope"
         self.push_screen(TextPrompt(f"save as {names}", f"{stem}-view.pcapng"), self._export)
 
     def _export(self, name: str | None) -> None:
+        from .export import FORMATS, analysis_file, html_page, packets_pcapng
+
         if not name:
             return
         path = Path(name).expanduser()
@@ -57,6 +63,8 @@ class ExportActions(SessionApp):
         self._save(path, make)
 
     def _save(self, path: Path, make: Callable[[], bytes]) -> None:
+        from .export import save
+
         try:
             data = make()
             save(path, data)

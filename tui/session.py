@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +25,12 @@ from ..analyzer.summarize import Summary
 from ..analyzer.track import state as st
 from .columns import flow_columns, path_columns, timeline, usage_copy
 from .feeds import CaptureFeed, Feed
-from .flow_filter import FlowFilter, needs_packets
 from .history import STEP_NS, History, between
 from .human import queue_pair
 from .snapshot import FlowKey, Snapshot, SourceState
+
+if TYPE_CHECKING:
+    from .flow_filter import FlowFilter
 
 WINDOW_NS = 10_000_000
 CLOSING_S = 3.0
@@ -69,7 +72,7 @@ class Session:
         self.paths = tuple(paths)
         self.marks = Marks()
         self.selected: FlowKey | None = None
-        self.filter = FlowFilter("")
+        self.filter: FlowFilter | None = None
         self.packet_filter = ""
         self.window: tuple[int, int] | None = None
         """Only packets of this time, ns since the epoch; None for all."""
@@ -194,15 +197,17 @@ class Session:
 
     def set_filter(self, text: str) -> bool:
         """Filter flows or packets; True when packets are read again. UsageError for nonsense."""
+        from .flow_filter import FlowFilter, needs_packets  # loads a grammar
+
         text = text.strip()
         if text and needs_packets(text):
             from ..analyzer.filtering import compile_filter
 
             compile_filter(text)
             again = text != self.packet_filter
-            self.packet_filter, self.filter = text, FlowFilter("")
+            self.packet_filter, self.filter = text, None
         else:
-            self.filter = FlowFilter(text)
+            self.filter = FlowFilter(text) if text else None
             again = bool(self.packet_filter)
             self.packet_filter = ""
         if again:
@@ -212,7 +217,13 @@ class Session:
     @property
     def filter_text(self) -> str:
         """The filter in force."""
-        return self.packet_filter or self.filter.text
+        return self.packet_filter or (self.filter.text if self.filter else "")
+
+    def passing(self, snapshot: Snapshot) -> NDArray[np.bool_]:
+        """Which flows of a snapshot pass the filter of flows."""
+        if self.filter is None:
+            return np.ones(len(snapshot.flows), np.bool_)
+        return self.filter.mask(snapshot)
 
     def set_window(self, window: tuple[int, int] | None) -> None:
         """Look at the packets of a span of time only."""

@@ -85,7 +85,7 @@ def test_widths_by_tap_agree_with_the_analysis():
 def test_a_flow_filter_picks_rows_at_once():
     session, snapshot = whole("i03_write_reorder5_AtoB")
     assert session.set_filter("late > 5% and src == 10.0.0.0/24") is False
-    mask = session.filter.mask(snapshot)
+    mask = session.passing(snapshot)
     share = snapshot.flows.late / np.maximum(snapshot.flows.arrivals, 1)
     assert mask.tolist() == (share > 0.05).tolist()
     assert 0 < mask.sum() < len(mask)
