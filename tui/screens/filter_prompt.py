@@ -1,0 +1,121 @@
+"""A filter asked for at the bottom of the screen, with completion and what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.suggester import Suggester
+from textual.widgets import Input, Static
+
+from ...analyzer.errors import UsageError
+from ...analyzer.filtering import compile_filter
+from ...analyzer.filtering.fields import FIELDS
+from ..flow_filter import FLOW_FIELDS, FlowFilter, needs_packets
+from .prompts import TextPrompt, line_input
+
+_LAST_WORD = re.compile(r"[\w.]+$")
+
+
+def field_meanings() -> dict[str, str]:
+    """Every name a filter may use: those of flows first, then those of packets."""
+    meanings = {name: f"{field.meaning} (flow)" for name, field in FLOW_FIELDS.items()}
+    for name, field in FIELDS.items():
+        meanings.setdefault(name, field.meaning)
+    return meanings
+
+
+def completions(text: str) -> list[str]:
+    """Names that may stand where the last word of `text` is."""
+    found = _LAST_WORD.search(text)
+    if not found:
+        return []
+    word = found[0].lower()
+    return [name for name in field_meanings() if name.startswith(word) and name != word]
+
+
+def mistake(text: str) -> str:
+    """What is wrong with a filter, empty for a good one."""
+    try:
+        if not text.strip():
+            return ""
+        if needs_packets(text):
+            compile_filter(text)
+        else:
+            FlowFilter(text)
+    except UsageError as error:
+        return str(error).removeprefix("filter: ")
+    return ""
+
+
+class _Names(Suggester):
+    """Completes the word at the end."""
+
+    async def get_suggestion(self, value: str) -> str | None:
+        names = completions(value)
+        found = _LAST_WORD.search(value)
+        return value[: found.start()] + names[0] if names and found else None
+
+
+class FilterPrompt(TextPrompt):
+    """Asks for a filter; says what is wrong with it while it is typed."""
+
+    BINDINGS = [
+        Binding("tab", "complete", show=False, priority=True),
+        Binding("escape", "dismiss(None)", show=False),
+    ]
+
+    def __init__(self, value: str = "") -> None:
+        super().__init__("filter, tab completes", value)
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="prompt-title")
+        yield line_input(self._value, _Names(case_sensitive=False))
+
+    def on_mount(self) -> None:
+        self._explain(self._value)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._explain(event.value)
+
+    def action_complete(self) -> None:
+        field = self.query_one(Input)
+        names = completions(field.value)
+        found = _LAST_WORD.search(field.value)
+        if names and found:
+            field.value = field.value[: found.start()] + names[0] + " "
+            field.cursor_position = len(field.value)
+
+    def accept(self, value: str) -> None:
+        """Leave with the filter, if it is one."""
+        wrong = mistake(value)
+        if wrong:
+            self.query_one("#prompt-title", Static).update(Text(f" ● {wrong}", "bold red"))
+            return
+        super().accept(value)
+
+    def _explain(self, value: str) -> None:
+        names = completions(value)
+        text = Text(" ")
+        if names:
+            meanings = field_meanings()
+            text.append(f"{names[0]}", "bold")
+            text.append(f" {meanings[names[0]]}")
+            for name in names[1:8]:
+                text.append(f"   {name}", "dim")
+        elif value.strip() and mistake(value):
+            text.append(f"▲ {mistake(value)}", "yellow")
+        elif value.strip():
+            again = needs_packets(value)
+            what = "packets: reads them again" if again else "flows: at once"
+            text.append(f"✓ picks {what}", "green")
+        else:
+            text.append(
+                "late > 1%   src == 10.0.1.0/24   cnps > 0   qp == 0x11   or part of an "
+                "address; tab completes",
+                "dim",
+            )
+        text.truncate(max(20, self.app.size.width - 1), overflow="ellipsis")
+        self.query_one("#prompt-title", Static).update(text)
