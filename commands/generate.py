@@ -52,6 +52,7 @@ def generate(
     fan_in: int | None = None,
     load: float = 0.5,
     snap: int = 128,
+    mirror: str | None = None,
     seed: int = 1,
     progress: ProgressAs = "auto",
 ) -> int:
@@ -93,6 +94,9 @@ def generate(
         Mean load that trace-like offers, from 0 to 1.
     snap
         Bytes kept of every frame; 0 writes payload and invariant CRC too.
+    mirror
+        Put frames into a mirror's headers: gre, erspan1, erspan2, erspan3, vxlan or geneve, with
+        options: erspan3:session=7,src=10.9.0.1,dst=10.9.0.2,vlan=100.
     seed
         The same seed gives the same file.
     progress
@@ -110,6 +114,7 @@ def generate(
 
     from ..replay.addressing import AddressPlan
     from ..replay.generate import generate as make
+    from ..replay.mirrored import mirrored
     from ..replay.patterns.demands import Settings
     from ..replay.pcap_writer import write_pcap
     from ..replay.queue_pairs import Sending
@@ -144,7 +149,7 @@ def generate(
         seed,
     )
     with whole_file(output) as file, _shown(progress, pairs.total_packets) as report:
-        written = write_pcap(file, pairs, plan, snap, report)
+        written = write_pcap(mirrored(file, mirror), pairs, plan, snap, report)
     if output != STANDARD_OUTPUT:
         print(
             f"rocescope: {output}: {written:,} packets of {len(pairs):,} queue pairs; "

@@ -46,6 +46,7 @@ def generate_mrc(
     entropy_order: Literal["flow-label-high", "udp-port-high"] = "flow-label-high",
     port: int = 4791,
     snap: int = 160,
+    mirror: str | None = None,
     seed: int = 1,
 ) -> int:
     """Write MRC traffic of hosts with several planes as a pcap.
@@ -98,6 +99,8 @@ def generate_mrc(
         UDP destination port, 4791 or 4971.
     snap
         Bytes kept of every frame; 0 writes payload and invariant CRC too.
+    mirror
+        Put frames into a mirror's headers, see rocescope generate.
     seed
         The same seed gives the same file.
     """
@@ -126,6 +129,7 @@ def generate_mrc(
             f"that is more than {_MAX_PACKETS:,} packets: use fewer or smaller messages"
         )
 
+    from ..replay.mirrored import mirrored
     from ..replay.mrc_frames import Format
     from ..replay.mrc_pair import Settings
     from ..replay.mrc_traffic import Traffic
@@ -159,7 +163,8 @@ def generate_mrc(
         ),
     )
     written = 0
-    with whole_file(output) as file:
+    with whole_file(output) as whole:
+        file = mirrored(whole, mirror)
         head = (0xA1B23C4D, 2, 4, 0, 0, snap or 262_144, _ETHERNET)
         file.write(struct.pack("<IHHiIII", *head))
         for time_ns, data, wire in traffic.captured():
