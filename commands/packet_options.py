@@ -66,7 +66,24 @@ def parse_model(text: str) -> tuple[Model, bool]:
     offer = options.get("offer", "captured")
     if offer not in ("captured", "asap"):
         raise UsageError(f"--model: offer={offer}: use captured (times of the capture) or asap")
-    return Model(**values), offer == "captured"
+    try:
+        model = Model(**values)
+    except UsageError as error:
+        raise UsageError(_with_keys(str(error))) from None
+    if model.trim_bytes is not None:
+        packet = model.payload_bytes + model.header_bytes
+        if model.buffer_bytes is None:
+            raise UsageError("--model: trim needs buffer: queues without a limit trim nothing")
+        if model.trim_bytes >= packet:
+            raise UsageError(f"--model: trim must be less than a packet of {packet:,} B")
+    return model, offer == "captured"
+
+
+def _with_keys(text: str) -> str:
+    """What is wrong with a model, in the words of the option."""
+    for key, field in {**_SIZES, "ack-every": "ack_every"}.items():
+        text = text.replace(field, key)
+    return f"--model: {text}"
 
 
 def by_packets(
@@ -91,6 +108,8 @@ def by_packets(
         raise UsageError(f"--seed must be 0 to 2^48 - 1, not {seed}")
     chosen = [parse_packet_strategy(text) for text in expanded(strategies, packets=True)]
     sizes, as_captured = parse_model(model)
+    if source.pattern is not None and "offer=" in model:
+        raise UsageError("--model: offer is for captures; patterns are sent as fast as possible")
     if received is not None and source.pattern is None:
         raise UsageError("--received writes packets of --pattern; a capture's are not made up anew")
     load = source.loads(fabric, sizes, as_captured, progress)

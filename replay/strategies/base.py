@@ -49,7 +49,8 @@ def known_options(name: str, options: Mapping[str, str], known: tuple[str, ...])
     """UsageError when an option is not among the known ones."""
     for key in options:
         if key not in known:
-            raise UsageError(f"{name} has no option {key!r}; it has {', '.join(known)}")
+            there = ", ".join(known) or "none"
+            raise UsageError(f"{name} has no option {key!r}; it has {there}")
 
 
 def whole_number(
