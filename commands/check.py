@@ -24,6 +24,7 @@ def check(
     *files: Annotated[Path, Parameter(required=True, name="FILE")],
     counters: Annotated[tuple[Path, Path] | None, Parameter(name="--counters")] = None,
     host: str | None = None,
+    at_host: Annotated[list[str] | None, Parameter(negative="")] = None,
     cnp_interval: str = "4us",
     reaction: str = "1s",
     concat: Annotated[bool, Parameter(show_default=False)] = False,
@@ -44,6 +45,8 @@ def check(
         Counters of one host before and after: saved ethtool -S, rdma statistic, hw_counters.
     host
         Address of the host whose counters they are.
+    at_host
+        A tap is next to this host, ADDRESS or ADDRESS=TAP: missing answers are its own. Repeatable.
     cnp_interval
         Minimum time between two CNPs of one pacing scope.
     reaction
@@ -71,6 +74,7 @@ def check(
         raise UsageError("--counters and --host belong together: give the host's address too")
 
     from ..analyzer import analyze as engine
+    from ..analyzer.conformance.hosts import parse_at_host
     from ..analyzer.conformance.options import ConformanceOptions, HostCounters
 
     saved = None
@@ -85,6 +89,7 @@ def check(
             cnp_interval_ns=parse_duration(cnp_interval, "--cnp-interval"),
             reaction_ns=parse_duration(reaction, "--reaction"),
             counters=saved,
+            at_hosts=tuple(map(parse_at_host, at_host or ())),
         ),
     )
     with shown(progress) as report:

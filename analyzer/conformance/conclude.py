@@ -22,12 +22,14 @@ from ..results_conformance import (
 from ..track.tracker import FlowTracker
 from .cnp_results import cnp_conformance
 from .counter_check import TapCounts, check_counters
+from .hosts import hosts_at_taps
 from .rules import (
     ACK_REQUEST,
     ACK_SENT,
     AFTER_FATAL,
     ALL_SEEN,
     ALL_SENT,
+    AT_RECEIVER,
     FATAL_NAK,
     IN_SENDING_ORDER,
     KINDS,
@@ -53,15 +55,21 @@ from .taps import TapConformance
 
 _NEEDS_ORDER = np.array([bool(kind.needs & IN_SENDING_ORDER) for kind in KINDS])
 _NEEDS_ALL_SENT = np.array([kind.needs == ALL_SENT for kind in KINDS])
+_NEEDS_RECEIVER = np.array([kind.needs == AT_RECEIVER for kind in KINDS])
 _NEEDS_ALL = np.array([bool(kind.needs & ALL_SEEN) for kind in KINDS])
 _RULE_OF = np.array([kind.rule for kind in KINDS])
 _PSN_KINDS = frozenset(i for i, kind in enumerate(KINDS) if "{psn}" in kind.text)
 
 
 class _View:
-    """One tap with its verdicts after all its evidence is in."""
+    """One tap with its verdicts after all its evidence is in.
 
-    def __init__(self, one: TapConformance, tracker: FlowTracker, tap: int) -> None:
+    hosts: the endpoints that it is next to.
+    """
+
+    def __init__(
+        self, one: TapConformance, tracker: FlowTracker, tap: int, hosts: Sequence[int] = ()
+    ) -> None:
         n = min(one.keeper.flows, len(tracker))
         book = one.keeper.book
         self.one, self.tap, self.n = one, tap, n
@@ -73,11 +81,17 @@ class _View:
         withdrawn = _NEEDS_ORDER[None, :] & behind[:, None]
         withdrawn |= _NEEDS_ALL_SENT[None, :] & ~_beyond_chance(s, book.broken[:n])[:, None]
         partial = _NEEDS_ALL[None, :] & (s["unseen"] > 0)[:, None]
-        self.stands = ~(withdrawn | partial)
+        at_receiver = np.isin(self.flows["dst"][:n], hosts) & (s["lost_behind"] == 0)
+        elsewhere = _NEEDS_RECEIVER[None, :] & ~at_receiver[:, None]
+        self.stands = ~(withdrawn | partial | elsewhere)
         self.ok = book.ok[:n].copy()
         self.broken = np.where(self.stands, book.broken[:n], 0)
         self.undecided = book.undecided[:n].astype(np.int64)
-        for mask, reason in ((withdrawn, LOSS_BEFORE), (partial & ~withdrawn, UNSEEN)):
+        for mask, reason in (
+            (withdrawn, LOSS_BEFORE),
+            (partial & ~withdrawn, UNSEEN),
+            (elsewhere, UNANSWERED),
+        ):
             for kind in np.flatnonzero(mask.any(axis=0)):
                 cases = np.where(mask[:, kind], book.broken[:n, kind], 0)
                 self.undecided[:, _RULE_OF[kind], reason] += cases
@@ -131,7 +145,10 @@ def conformance(
 ) -> Conformance:
     """The result of all taps; `tracker` is that of the analysis, whose flows give the ids."""
     names = Names(tracker, endpoints, taps)
-    views = [_View(one, one.tracker or tracker, tap) for tap, one in sorted(checks.taps.items())]
+    seen = sorted(checks.taps.items())
+    named = {tap: names.taps[tap] for tap, _ in seen}
+    next_to = hosts_at_taps(checks.options.at_hosts, names.addresses, named)
+    views = [_View(one, one.tracker or tracker, tap, next_to[tap]) for tap, one in seen]
     pool = HistogramPool(LATENCIES)
     pool.grow(1)
     for view in views:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ipaddress import ip_address
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from ..opcodes import OPERATION_NAMES, RC, XRC
 from ..results_conformance import CounterCheck
 from . import counter_names as names
 from .counter_names import COUNTERS
+from .hosts import endpoint_of
 from .options import HostCounters
 from .state import BY_READ, BY_TIMEOUT
 
@@ -43,7 +43,7 @@ def check_counters(
     that agree alike it is the one with most of the host's packets. UsageError when no packet
     of the capture is the host's.
     """
-    host = _endpoint(counters.host, addresses)
+    host = endpoint_of(counters.host, addresses, "--host")
     seen = [tap for tap in taps if _packets_of(tap, host)]
     if not seen:
         raise UsageError(f"--host: no packet of {counters.host} in this capture")
@@ -53,21 +53,6 @@ def check_counters(
         captured = _captured(tap, host)
         checks.append([_beside(counters.host, tap.tap, *one, captured) for one in known])
     return max(checks, key=lambda found: sum(one.agrees is True for one in found))
-
-
-def _endpoint(host: str, addresses: Sequence[str]) -> int:
-    try:
-        wanted = ip_address(host)
-    except ValueError:
-        raise UsageError(f"--host: {host!r} is no IP address") from None
-    for index, text in enumerate(addresses):
-        try:
-            if ip_address(text) == wanted:
-                return index
-        except ValueError:
-            continue
-    few = ", ".join(addresses[:4]) + (", ..." if len(addresses) > 4 else "")
-    raise UsageError(f"--host: {host} is not in this capture, its hosts are {few}")
 
 
 def _packets_of(tap: TapCounts, host: int) -> int:

@@ -29,3 +29,5 @@ class ConformanceOptions:
     reaction_ns: int = DEFAULT_REACTION_NS
     """The longest an answer may take from the tap through its sender's queues back to the tap."""
     counters: HostCounters | None = None
+    at_hosts: tuple[tuple[str, str | None], ...] = ()
+    """Hosts next to a tap: address, and name of the tap; None when there is only one."""

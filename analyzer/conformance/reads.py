@@ -141,7 +141,7 @@ def responds(
         read.next = psn_add(psn, 1)
     through = psn_add(psn, 1)
     if psn_distance(through, np.int64(s.unacked)) > 0:
-        acknowledge(book, f, s, through, time)
+        acknowledge(book, f, s, through, tap)
 
 
 @inlined

@@ -10,6 +10,7 @@ from ..kernel import Int, inlined, subkernel
 from ..measures.histogram import observe
 from ..psn import psn_add, psn_distance
 from ..track.rewind import SILENCE_NS
+from .ack_requests import asks_for_answer_again
 from .rules import (
     ACK_SENT,
     AFTER_FATAL,
@@ -81,6 +82,7 @@ def start(s: Any, psn: Int) -> None:
     s.early_answer = 0
     s.doubtful_nak = 0
     s.asked = 0
+    s.ask_open = 0
     s.first = psn
     s.next = psn
     s.arrived = psn
@@ -162,6 +164,7 @@ def sends_again(
 ) -> None:
     """A request is sent again."""
     s.resent += 1
+    asks_for_answer_again(book, s, psn, time, frame)
     if s.doubtful_nak and psn == s.doubtful_missing:  # it was lost indeed: the NAK left it out
         breaks(
             book, f, NAK_NOT_FIRST, tap, s.doubtful_time, s.doubtful_frame, frame,

@@ -10,6 +10,7 @@ from ..kernel import Int, subkernel
 from ..measures.histogram import observe
 from ..opcodes import SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
 from ..psn import PSN_MASK, id_distance, psn_add, psn_distance
+from .ack_requests import gets_answer
 from .rules import (
     ACK_BACK,
     ACK_ORDER,
@@ -47,8 +48,9 @@ def _answered(book: Any, f: Int, s: Any) -> None:
 
 
 @subkernel
-def acknowledge(book: Any, f: Int, s: Any, through: Int, time: Int) -> None:
+def acknowledge(book: Any, f: Int, s: Any, through: Int, tap: Int) -> None:
     """All requests before PSN `through` have been answered."""
+    gets_answer(book, f, s, through, tap)
     if not s.acked or psn_distance(through, np.int64(s.unacked)) > 0:
         if psn_distance(through, np.int64(s.arrived)) > 0:  # it came in another order there
             s.arrived = through
@@ -144,9 +146,10 @@ def answers(
     s.ack_frame = frame
     s.ack_time = time
     s.answer_id = ip_id
-    acknowledge(book, f, s, through, time)
+    acknowledge(book, f, s, through, tap)
     if negative:  # it answers for all that came behind
         _answered(book, f, s)
+        s.ask_open = 0
     if not negative:
         _counts_messages(book, f, s, psn, through, aeth & PSN_MASK, tap, time, frame)
 

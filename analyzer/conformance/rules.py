@@ -79,7 +79,7 @@ RULES: Final = (
         RESPONDER,
         "IBTA 9.7.5.1.2, 9.7.6.1.3",
         STANDARD,
-        "both directions; a missing answer alone proves nothing",
+        "both directions; for a missing answer a tap next to the receiver (--at-host)",
     ),
     Rule(
         "msn",
@@ -187,8 +187,10 @@ IN_SENDING_ORDER = 1
 """Nothing of the flow was lost or reordered before the tap."""
 ALL_SEEN = 2
 """No answer covered a PSN that the tap never saw."""
+AT_RECEIVER = 8
+"""The tap is next to the receiver of the requests, says its user, and shows no loss behind it."""
 ALL_SENT = 7
-"""Both, and more was left out than losses before the tap can explain (see conclude.py)."""
+"""The first two, and more was left out than losses before the tap can explain (see conclude.py)."""
 
 
 class Kind(NamedTuple):
@@ -207,6 +209,11 @@ KINDS: Final = (
     Kind(ACK_ORDER, ANYWHERE, "ACK of PSN {psn} after PSN {expected} was acknowledged"),
     Kind(ACK_ORDER, ANYWHERE, "NAK for PSN {psn} after PSN {expected} was acknowledged"),
     Kind(ACK_SENT, ALL_SEEN, "PSN {psn} answered before it was sent; {expected} was to come next"),
+    Kind(
+        ACK_REQUEST,
+        AT_RECEIVER,
+        "PSN {psn} asked for an ACK; none came in {value} ns, until it was sent again",
+    ),
     Kind(MSN, ALL_SEEN, "MSN {value} with PSN {psn}, {expected_value} messages had ended"),
     Kind(
         REWIND_START, IN_SENDING_ORDER, "sent again from PSN {psn} after {expected}, as a NAK asked"
@@ -229,6 +236,7 @@ KINDS: Final = (
     ACK_BACK,
     NAK_BACK,
     ANSWER_UNSENT,
+    NO_ANSWER,
     MSN_WRONG,
     REWIND_BELOW,
     REWIND_ABOVE,

@@ -68,6 +68,16 @@ REQUESTER = np.dtype(
         ("ended", "i8"),
         ("asked", "i8"),  # requests that wait for the ACK they asked for
         ("asked_psn", "u4"),  # the latest of them
+        # the one that is watched until its answer comes, and the latest; see ack_requests.py
+        ("ask_open", "u1"),
+        ("ask_psn", "u4"),
+        ("ask_time", "i8"),
+        ("ask_frame", "i8"),
+        ("ask_again_frame", "i8"),  # where it was sent again unanswered, 0 if it was not
+        ("ask_waited", "i8"),
+        ("ask_last_psn", "u4"),
+        ("ask_last_time", "i8"),
+        ("ask_last_frame", "i8"),
         ("early_psn", "u4"),
         ("early_next", "u4"),
         ("early_time", "i8"),

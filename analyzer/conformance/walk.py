@@ -23,7 +23,7 @@ from ..opcodes import (
 )
 from ..packets import ACK_REQUEST as ASKS_FOR_ACK
 from ..packets import HAS_AETH, IPV6
-from ..psn import psn_distance
+from ..psn import psn_add, psn_distance
 from ..track.batch import (
     DUPLICATE,
     IN_ORDER,
@@ -34,6 +34,7 @@ from ..track.batch import (
     RETRANSMITTED,
     TAP_COPY,
 )
+from .ack_requests import asks_for_answer
 from .reads import asks, asks_again, learn_path_mtu, reserves, responds
 from .requester import after_fatal, arrives, sends_again, sends_new, start
 from .responder import answers
@@ -152,5 +153,7 @@ def _request(
             if s.asked == 0 or psn_distance(psn, np.int64(s.asked_psn)) > 0:
                 s.asked_psn = psn
             s.asked += 1
+            if not s.loose and s.arrived == psn_add(psn, max(count, 1)):
+                asks_for_answer(s, psn, time, frame)
     s.loose = is_read and count == 0
     s.request_time = time

@@ -17,16 +17,32 @@ from rocescope import cli
 
 CLEAN = DATA / "i01_write_loss0.5_AtoB.atB.pcap.gz"
 A, B = bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
-WRITE_MIDDLE, ACK = 0x07, 0x11
+WRITE_MIDDLE, WRITE_LAST, ACK = 0x07, 0x08, 0x11
 
 
-def roce(number: int, source: bytes, to: bytes, qp: int, opcode: int, psn: int, rest: bytes):
+def roce(
+    number: int, source: bytes, to: bytes, qp: int, opcode: int, psn: int, rest: bytes, flags=0
+):
     """A frame written byte by byte: Ethernet, IPv4, UDP 4791, BTH."""
-    bth = struct.pack("!BBHI I", opcode, 0x40, 0xFFFF, qp, psn) + rest + bytes(4)
+    bth = struct.pack("!BBHI I", opcode, 0x40, 0xFFFF, qp, flags << 24 | psn) + rest + bytes(4)
     udp = struct.pack("!HHHH", 50000, 4791, 8 + len(bth), 0) + bth
-    ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), number, 0x4000, 64, 17, 0)
+    ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), number & 0xFFFF, 0x4000, 64, 17, 0)
     data = bytes(12) + b"\x08\x00" + ip + source + to + udp
     return Frame(START_NS + number * 10_000, data)
+
+
+@pytest.fixture
+def unanswered(tmp_path: Path) -> Path:
+    """Frame 9 asks for an ACK that comes only after frame 10, the same two seconds later."""
+    frames = []
+    for psn in (1, 2, 3, 4, 5, 5):
+        ack = struct.pack("!I", 0x1F << 24 | psn)  # as many messages
+        late = 200_000 if len(frames) == 9 else 0
+        number = len(frames) + 1 + late
+        frames.append(roce(number, A, B, 0x11, WRITE_LAST, psn, bytes(1024), flags=0x80))
+        if psn < 5 or late:
+            frames.append(roce(number + 1, B, A, 0x12, ACK, psn, ack))
+    return write_pcap(tmp_path / "unanswered.pcap", frames)
 
 
 @pytest.fixture
@@ -101,6 +117,18 @@ def test_host_counters(capsys, tmp_path: Path) -> None:
     code, _, err = run(capsys, CLEAN, "--counters", before, after, "--host", "10.9.9.9")
     assert (code, err.count("\n")) == (2, 1)
     assert "its hosts are 10.0.0.1" in err
+
+
+def test_a_missing_answer_is_judged_next_to_its_host(capsys, unanswered: Path) -> None:
+    assert run(capsys, unanswered)[0] == 0
+    assert run(capsys, unanswered, "--at-host", "10.0.0.1")[0] == 0  # it sent the requests
+    code, out, _ = run(capsys, unanswered, "--at-host", "10.0.0.2", "--format", "json")
+    (violation,) = json.loads(out)["conformance"]["violations"]
+    assert code == 1
+    assert (violation["rule"], violation["psn"]) == ("ack-request", 5)
+    assert (violation["frame_number"], violation["related_frame"]) == (9, 10)
+    code, _, err = run(capsys, unanswered, CLEAN, "--at-host", "10.0.0.2")
+    assert (code, err.count("\n")) == (2, 1) and "10.0.0.2=TAP" in err
 
 
 @pytest.mark.parametrize(

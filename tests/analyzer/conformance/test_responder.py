@@ -97,3 +97,18 @@ def test_rnr_timers_of_the_specification() -> None:
     assert RNR_TIMER_NS[0] == 655_360_000
     assert RNR_TIMER_NS[14] == 1_280_000
     assert RNR_TIMER_NS[31] == 491_520_000
+
+
+def test_a_request_that_asks_for_an_ack_is_sent_again_unanswered() -> None:
+    asked = [last(1), answer(1), last(2, at=100), last(2, at=2_000_200)]
+    one = judged([*asked, answer(2, at=2_000_300)])
+    assert violations(one) == [(rules.NO_ANSWER, 3, 4, 2, 0)]
+    assert kept(one)["ack-request"] == 1
+    assert not broken(judged(asked))  # no answer ever: the queue pair may be closed
+    assert not broken(judged([*asked[:3], last(2, at=900_000), answer(2, at=900_100)]))
+    # A packet before it is missing: the receiver does not take it.
+    gap = [last(1), answer(1), last(3, at=100), answer(2, NAK), last(2), last(3, at=2_000_200)]
+    assert not broken(judged([*gap, answer(3, at=2_000_300)]))
+    # The latest of several that asked.
+    more = [last(1), last(2, at=50), answer(1, at=60), last(2, at=2_000_200), answer(2)]
+    assert violations(judged(more)) == [(rules.NO_ANSWER, 2, 4, 2, 0)]
