@@ -222,8 +222,8 @@ class Grid(ScrollView, can_focus=True):
         row = y - 1 + int(self.scroll_offset.y)
         if row >= self._rows:
             text = self.empty if not self._rows and y == 2 else ""
-            return Strip([Segment(f"  {text}", self._style("dim"))]).adjust_cell_length(
-                width, self.rich_style
+            return Strip([Segment(f"  {text}", self._cell_style("dim", False))]).adjust_cell_length(
+                width, self._cell_style("", False)
             )
         at_cursor = row == self.cursor
         style = self._cell_style
