@@ -10,6 +10,7 @@ import msgspec
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_size
+from .failure_options import parse_failures, parse_transport
 from .output import whole_file
 from .progress import ProgressAs
 from .steps import steps_shown
@@ -95,6 +96,9 @@ def by_packets(
     seed: int,
     progress: ProgressAs,
     received: Path | None,
+    transport: str | None = None,
+    fail: Sequence[str] = (),
+    converge: str = "never",
 ) -> tuple[ReplayResult, bool]:
     """The result, and whether all runs finished. UsageError when the parts do not fit.
 
@@ -108,6 +112,9 @@ def by_packets(
         raise UsageError(f"--seed must be 0 to 2^48 - 1, not {seed}")
     chosen = [parse_packet_strategy(text) for text in expanded(strategies, packets=True)]
     sizes, as_captured = parse_model(model)
+    failures = parse_failures(fail, converge, fabric, seed) if fail else None
+    # What fails costs packets: without recovery no run would complete.
+    sending = parse_transport(transport or ("recovery=ideal" if fail else ""))
     if source.pattern is not None and "offer=" in model:
         raise UsageError("--model: offer is for captures; patterns are sent as fast as possible")
     if received is not None and source.pattern is None:
@@ -137,6 +144,8 @@ def by_packets(
             seed=seed,
             progress=tell,
             first=write if received is not None else None,
+            transport=sending,
+            failures=failures,
         )
     return msgspec.structs.replace(result, warnings=[*result.warnings, *left_out]), complete
 

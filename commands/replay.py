@@ -28,6 +28,9 @@ def replay(
     window: str | None = None,
     packets: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     model: str | None = None,
+    transport: str | None = None,
+    fail: Annotated[list[str] | None, Parameter(negative="")] = None,
+    converge: str = "never",
     runs: int = 1,
     seed: int = 1,
     received: Path | None = None,
@@ -64,6 +67,13 @@ def replay(
         Packet by packet through queues; implied by strategies that need it, --model and --runs.
     model
         Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4; see docs/replay.md.
+    transport
+        How hosts send, such as recovery=sack,congestion=nscc,rto=70us; see docs/replay.md.
+    fail
+        What fails meanwhile: spine1@100us..250us, 1% (of the cables), leaf1-spine1=100G, plane1.
+        May be repeated; recovery is ideal unless --transport says otherwise.
+    converge
+        When switches that are not beside a failure learn of it: 0, a time such as 50us, or never.
     runs
         Runs of the packet engine with seeds that count up, on all cores.
     seed
@@ -92,10 +102,20 @@ def replay(
     wanted = strategy or ["ecmp", "assign"]
     where = parse_fabric(fabric)
     source = Source(files, pattern, map, filter, concat, window)
-    by_packet = packets or model is not None or runs != 1 or received is not None
+    by_packet = packets or bool(model or transport or fail or received) or runs != 1
     if by_packet or any(needs_packets(text) for text in wanted):
         result, complete = by_packets(
-            source, where, wanted, model or "", runs, seed, progress, received
+            source,
+            where,
+            wanted,
+            model or "",
+            runs,
+            seed,
+            progress,
+            received,
+            transport,
+            fail or (),
+            converge,
         )
         _write(result, chosen, output, top, color)
         return 0 if complete else 130

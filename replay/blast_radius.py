@@ -78,19 +78,25 @@ def _of_every_kind(fabric: Fabric) -> list[_Element]:
     return found
 
 
+def links_of(fabric: Fabric, name: str) -> NDArray[np.int64]:
+    """Links of a name as `Fabric.find_links` takes it, or of `plane1`; UsageError if unknown."""
+    number = name.removeprefix("plane")
+    if name in fabric.nodes.names or number == name or not number.isdecimal():
+        return fabric.find_links(name)
+    switches = np.flatnonzero(fabric.nodes.plane == int(number) - 1)
+    if not len(switches):
+        raise UsageError(f"{fabric.name} has no {name}")
+    inside = np.isin(fabric.links.source, switches) | np.isin(fabric.links.target, switches)
+    return np.flatnonzero(inside)
+
+
 def _element(fabric: Fabric, name: str) -> _Element:
-    plane = name.removeprefix("plane")
-    planes = fabric.nodes.plane
-    if name.startswith("plane") and plane.isdecimal() and name not in fabric.nodes.names:
-        switches = np.flatnonzero(planes == int(plane) - 1)
-        if not len(switches):
-            raise UsageError(f"{fabric.name} has no {name}")
-        inside = np.isin(fabric.links.source, switches) | np.isin(fabric.links.target, switches)
-        return _Element(name, "plane", np.flatnonzero(inside & fabric.links.up))
-    links = fabric.find_links(name)
+    links = links_of(fabric, name)
     links = links[fabric.links.up[links]]
     if not len(links):
         raise UsageError(f"{name} is down already; name something that is up")
+    if name.removeprefix("plane").isdecimal() and name not in fabric.nodes.names:
+        return _Element(name, "plane", links)
     tier = fabric.nodes.tier
     if name in fabric.nodes.names:
         kind = tier_name(int(tier[fabric.nodes.names.index(name)]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event, Lock
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from .engine.received import received_flows
 from .engine.rules import PacketStrategy
 from .engine.run import run_packets
 from .fabric import Fabric
+from .failures import Failures
 from .loads import evenness, layers_of
 from .queue_pairs import QueuePairs
 from .replaying import fabric_summary
@@ -31,6 +32,7 @@ from .results import (
     TrafficSummary,
 )
 from .results_packets import FlowTimes, LayerQueues, PacketReplay, ReceivedOrder, Spread
+from .transport.parameters import Transport
 
 MOST_KEPT = 1 << 24
 """Data packets whose arrivals are kept to look at their order; 9 bytes each."""
@@ -94,6 +96,8 @@ def replay_packets(
     threads: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     first: Callable[[Load, EngineResult], None] | None = None,
+    transport: Transport | None = None,
+    failures: Failures | None = None,
 ) -> tuple[ReplayResult, bool]:
     """Every strategy on the traffic of every run (load(0) .. load(runs - 1)).
 
@@ -130,6 +134,8 @@ def replay_packets(
             load_bin_ps=_bin_ps(offered[0][1]) if run == 0 else 0,
             tell=tell,
             stop=stop,
+            transport=transport,
+            failures=failures,
         )
 
     complete = True
@@ -145,6 +151,7 @@ def replay_packets(
             own.by_run[run] = found, offered[run][1]
     except KeyboardInterrupt:
         complete = False
+    settings = _settings(model, transport, failures)
     finished = sum(len(one.by_run) for one in gathered)
     warnings = list(offered[0][0].notes)
     if not complete:
@@ -155,7 +162,7 @@ def replay_packets(
             traffic=_traffic(base, sources),
             fabric=fabric_summary(fabric),
             strategies=[
-                _strategy(strategy.name, own, fabric, model)
+                _strategy(strategy.name, own, fabric, settings)
                 for strategy, own in zip(strategies, gathered, strict=True)
                 if own.by_run
             ],
@@ -205,9 +212,22 @@ def _order(workload: Workload, result: EngineResult, fabric: Fabric) -> Received
     )
 
 
-def _strategy(name: str, own: _Gathered, fabric: Fabric, model: Model) -> StrategyResult:
+def _settings(
+    model: Model, transport: Transport | None, failures: Failures | None
+) -> dict[str, str]:
+    """Everything that was chosen, for the report."""
+    found = {**vars(model), **vars(transport or Transport())}
+    if failures is not None and failures.events:
+        found["link_events"] = len(failures.events)
+        found["convergence_ps"] = failures.convergence_ps
+    return {key: str(value) for key, value in found.items() if value is not None}
+
+
+def _strategy(
+    name: str, own: _Gathered, fabric: Fabric, settings: Mapping[str, str]
+) -> StrategyResult:
     first = own.results[0][0]
-    packets = _packets(own, fabric, model)
+    packets = _packets(own, fabric, settings)
     carried = first.link_bytes
     layers = layers_of(fabric, carried > 0)
     records, links = [], []
@@ -248,11 +268,15 @@ def _incomplete(packets: PacketReplay) -> list[str]:
     missing = packets.runs - packets.completed_runs
     if not missing:
         return []
-    why = (
-        "packets were lost, and nothing recovers them here"
-        if packets.dropped
-        else ("some flows have no way" if not packets.trimmed else "packets were trimmed")
-    )
+    recovery = packets.model["recovery"]
+    if packets.dropped and recovery == "none":
+        why = "packets were lost, and nothing recovers them (--transport recovery=sack)"
+    elif "link_events" in packets.model:
+        why = (
+            f"packets were lost where links failed, and recovery={recovery} did not bring them back"
+        )
+    else:
+        why = "packets were trimmed" if packets.trimmed else "some flows have no way"
     return [f"{missing} of {packets.runs} runs did not complete: {why}"]
 
 
@@ -308,7 +332,7 @@ def _over_time(
     )
 
 
-def _packets(own: _Gathered, fabric: Fabric, model: Model) -> PacketReplay:
+def _packets(own: _Gathered, fabric: Fabric, settings: Mapping[str, str]) -> PacketReplay:
     done, over, slow = [], [], []
     for result, bound in own.results:
         total = result.completion_ps
@@ -342,7 +366,7 @@ def _packets(own: _Gathered, fabric: Fabric, model: Model) -> PacketReplay:
         ecn_marked=sum(int(result.link_marks.sum()) for result in results),
         no_route=sum(result.no_route for result in results),
         received=own.received,
-        model={key: str(value) for key, value in vars(model).items() if value is not None},
+        model=dict(settings),
     )
 
 
