@@ -24,10 +24,12 @@ class Prefetched(Generic[T]):
     exception of the iterator comes out of `__iter__` at its place.
     """
 
-    def __init__(self, make: Callable[[], Iterator[T]], poll: Callable[[], None]) -> None:
+    def __init__(
+        self, make: Callable[[], Iterator[T]], poll: Callable[[], None], ahead: int = AHEAD
+    ) -> None:
         self._make = make
         self._poll = poll
-        self._items: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(AHEAD)
+        self._items: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(ahead)
         self._finishing = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rocescope-decode", daemon=True)

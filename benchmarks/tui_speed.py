@@ -4,7 +4,9 @@ Drives the real app without a terminal, every paint encoded for one:
 
     python benchmarks/tui_speed.py capture     10,000 flows in a capture that was read
     sudo python benchmarks/tui_speed.py live   10,000 flows from the generator in the kernel
+    sudo python benchmarks/tui_speed.py live --headless   the same packets without any screen
     python benchmarks/tui_speed.py open        20 million packets: what shows while they are read
+    python benchmarks/tui_speed.py start       seconds from the command to its flows on a terminal
 
 The app runs in a process of its own, with the generator in another one.
 """
@@ -13,12 +15,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
 import json
 import os
+import pty
+import re
 import resource
+import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from pathlib import Path
@@ -38,6 +46,7 @@ from rocescope.tui.session import Session
 
 SIZE = (160, 50)
 KEYS = ("j", "j", "k", "pagedown", "s", "S", "2", "j", "1", "3", "4", "1", "p", "a", "a", "home")
+WHAT = ("capture", "live", "open", "start", "use-live", "use", "watch")
 KEYS_EVERY_S = 0.15
 """Seven keys a second, as somebody does who leans on the cursor key now and then."""
 
@@ -148,8 +157,37 @@ async def use(session: Session, rounds: int, live: bool) -> dict[str, Any]:
         result["took"], result["computed"] = took, app.computed
         result["unhindered"] = app.unhindered
         result["snapshot_ms"] = snapshot_ms(session)
+        result["parts"] = memory_parts(session)
     result["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     return result
+
+
+def run_headless(session: Session, seconds: float) -> dict[str, Any]:
+    """The session alone: what the probes lose without a user interface."""
+    session.start()
+    while not session.snapshot().source.packets:
+        if session.running:
+            print("ready", flush=True)
+        time.sleep(0.2)
+    packets, start = session.snapshot().source.packets, time.perf_counter()
+    time.sleep(seconds)
+    source = session.snapshot().source
+    passed = time.perf_counter() - start
+    session.close()
+    return {
+        "pps": (source.packets - packets) / passed,
+        "frames": source.frames,
+        "dropped": source.dropped,
+        "cpu": thread_cpu(),
+    }
+
+
+def memory_parts(session: Session) -> dict[str, int]:
+    """Bytes: of this process by kind, and of them the snapshots of the past."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    words = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith("Rss")}
+    parts = {name: int(kilobytes) << 10 for name, kilobytes in words.items()}
+    return {**parts, "history": session.history.nbytes}
 
 
 def snapshot_ms(session: Session) -> float:
@@ -204,7 +242,8 @@ def report(result: dict[str, Any]) -> None:
         parts = ", ".join(f"{part} {share:.0%}" for part, share in sorted(result[what].items()))
         print(f"{what}: {parts} of a core")
     print(f"snapshot {result['snapshot_ms']:.1f} ms, {result['paints_per_s']:.1f} paints/s")
-    print(f"peak memory {result['memory'] / 1e6:.0f} MB")
+    parts = ", ".join(f"{name} {size / 1e6:.0f}" for name, size in result["parts"].items())
+    print(f"peak memory {result['memory'] / 1e6:.0f} MB; at the end {parts} MB")
     if result["pps"]:
         print(f"{result['pps'] / 1e6:.2f} Mpkt/s, {result['frames']:,} frames seen")
         print(f"dropped by the probes: {result['dropped']:,}")
@@ -231,24 +270,60 @@ def live(options: argparse.Namespace) -> None:
     with Link(options.connections * 2) as link:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         arguments = ["use-live", f"{link.name}:right", "--rounds", str(options.rounds)]
-        process = child([*arguments, *(["--record"] if options.record else [])])
+        chosen = [f"--{name}" for name in ("record", "headless") if getattr(options, name)]
+        process = child([*arguments, *chosen])
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "ready"
         time.sleep(1)
         sent = 0
         while process.poll() is None and sent < 200_000_000:
             sent += link.send(2_000_000 if sent == 0 else 4_000_000).frames
-        report(outcome(process))
+        found = outcome(process)
+        if options.headless:
+            print(f"{found['pps'] / 1e6:.2f} Mpkt/s, {found['frames']:,} frames seen")
+            print(f"dropped by the probes: {found['dropped']:,}")
+        else:
+            report(found)
+
+
+def start(path: str, rounds: int) -> None:
+    """Time the command itself, on a terminal of its own."""
+    for _ in range(rounds):
+        first, flows, cpu = start_once([sys.executable, "-m", "rocescope", "tui", path])
+        print(f"first paint {first:.2f} s, flows {flows:.2f} s, {cpu:.2f} s of processor time")
+
+
+def start_once(command: list[str]) -> tuple[float, float, float]:
+    """Seconds until the first paint and until flows are seen, and processor time by then."""
+    began, first, flows, cpu, seen = time.perf_counter(), 0.0, 0.0, 0.0, b""
+    child_id, terminal = pty.fork()
+    if child_id == 0:
+        os.environ["TERM"] = "xterm-256color"
+        os.execv(command[0], command)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+    while not flows and time.perf_counter() - began < 60:
+        seen += os.read(terminal, 1 << 16)
+        now = time.perf_counter() - began
+        first = first or (now if b"QPs" in seen else 0.0)
+        if len(re.findall(rb"0x[0-9a-f]{6}", seen)) > SIZE[1] // 2:
+            flows = now
+            tasks = Path(f"/proc/{child_id}/task").glob("*/schedstat")
+            cpu = sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+    os.kill(child_id, signal.SIGKILL)
+    os.waitpid(child_id, 0)
+    os.close(terminal)
+    return first, flows, cpu
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("capture", "live", "open", "use-live", "use", "watch"))
+    parser.add_argument("what", choices=WHAT)
     parser.add_argument("path", nargs="?")
     parser.add_argument("--packets", type=int)
     parser.add_argument("--connections", type=int, default=5_000, help="each has two flows")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--headless", action="store_true", help="live: without a user interface")
     parser.add_argument("--record", action="store_true", help="live: recorded in a file too")
     options = parser.parse_args()
     rounds = ["--rounds", str(options.rounds)]
@@ -262,7 +337,13 @@ def main() -> None:
                 if options.record
                 else open_live([options.path], LiveOptions())
             )
-            print(json.dumps(asyncio.run(use(session, options.rounds, True))))
+            seconds = options.rounds * len(KEYS) * (KEYS_EVERY_S + 0.05)
+            found = (
+                run_headless(session, seconds)
+                if options.headless
+                else asyncio.run(use(session, options.rounds, True))
+            )
+            print(json.dumps(found))
     elif options.what == "use":
         session = Session.open([options.path])
         print(json.dumps(asyncio.run(use(session, options.rounds, False))))
@@ -276,6 +357,9 @@ def main() -> None:
                 write(file, packets, options.connections)
             if options.what == "capture":
                 report(outcome(child(["use", str(path), *rounds])))
+                return
+            if options.what == "start":
+                start(str(path), options.rounds)
                 return
             found = outcome(child(["watch", str(path)]))
             shown = found["shown"]

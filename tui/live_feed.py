@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ..analyzer.conclude import conclude
+from ..analyzer.decode.cm import CmMessage
 from ..analyzer.decode.srv6 import SegmentLists
 from ..analyzer.errors import UnreadableInput
 from ..analyzer.filtering import compile_filter
 from ..analyzer.measuring import Measuring
+from ..analyzer.packets import PacketTable
+from ..analyzer.pipeline import Prefetched
 from ..analyzer.results import Analysis, Owner
 from ..probes.live import LiveOptions
 from ..probes.live_analysis import capture_summary, warm_up
@@ -22,6 +25,9 @@ from .snapshot import SourceState
 WINDOW_NS = 10_000_000
 POLL_S = 0.02
 """The rings hold far more than arrives in this time; fewer, larger batches cost less."""
+AHEAD = 32
+"""Tables of at most 32,768 packets (3 MB) that may wait to be measured, beside what is in the
+rings: while columns are copied for the screens, or others have the processor, nothing is lost."""
 
 
 def open_live(
@@ -84,10 +90,7 @@ class LiveFeed:
             self._read()
 
     def _read(self) -> None:
-        for table in self._source.tables(POLL_S):
-            if self._keep is not None and len(table):
-                table = table.take(self._keep.mask(table, self.endpoints, self.taps))
-            cm = self._source.decoder.take_cm_messages()
+        for table, cm in Prefetched(self._tables, lambda: None, AHEAD):
             if len(table) or cm:
                 with self.lock:
                     self.measuring.update(table, cm)
@@ -96,6 +99,13 @@ class LiveFeed:
                 found = self._probes.owners(self.measuring.tracker)
             if found is not None:
                 self.owners = found
+
+    def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:
+        """What comes in, in a thread that only empties the rings and decodes."""
+        for table in self._source.tables(POLL_S):
+            if self._keep is not None and len(table):
+                table = table.take(self._keep.mask(table, self.endpoints, self.taps))
+            yield table, self._source.decoder.take_cm_messages()
 
     def stop(self) -> None:
         """End reading; the probes stay until the session is closed."""
