@@ -12,6 +12,7 @@ import pytest
 
 from rocescope import cli
 from rocescope.replay.encode import json_schemas
+from rocescope.replay.strategies import PACKET_STRATEGIES, STRATEGIES
 
 FABRIC = ["--fabric", "leaf-spine:leaves=2,spines=4,hosts=4"]
 PATTERN = ["--pattern", "permutation:qps=4"]
@@ -161,3 +162,41 @@ def test_progress_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(words) == 0
     last = json.loads(capsys.readouterr().err.splitlines()[-1])
     assert last == {"step": "seeds", "done": 50, "total": 50}
+
+
+def test_every_strategy_on_a_captured_run(capsys: pytest.CaptureFixture[str], data: Path) -> None:
+    files = [str(f) for f in sorted((data / "leafspine" / "r01_clean_write").glob("H*.pcap.xz"))]
+    fabric = ["--fabric", "leaf-spine:leaves=2,spines=4,hosts=2,oversubscription=1"]
+    words = ["replay", *files, *fabric, "--map", "order", "--packets", "-s", "all"]
+    found = result(capsys, *words, "--model", "offer=asap")
+    names = [one["name"] for one in found["strategies"]]  # type: ignore[attr-defined]
+    assert names == [name for name in (*STRATEGIES, *PACKET_STRATEGIES) if name != "mrc"]
+    assert "left out: mrc needs a fabric with planes" in found["warnings"][-1]  # type: ignore[index]
+    times = {one["name"]: one["completion_time_ns"] for one in found["strategies"]}  # type: ignore[attr-defined]
+    assert None not in times.values()
+    # 16 queue pairs per host, hashed to 4 uplinks of half its rate, do not fall evenly.
+    assert times["ofan"] < 1.01 * min(times.values()) < times["ecmp"] / 1.2
+    bounds = {one["lower_bound_ns"] for one in found["strategies"]}  # type: ignore[attr-defined]
+    assert len(bounds) == 1 and bounds.pop() < times["ofan"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["-s", "mrc"], "needs a fabric with planes"),
+        (["-s", "ofan:x=1"], "no option 'x'; it has none"),
+        (["--model", "mtu=0"], "--model: mtu must be 1 to 65,536"),
+        (["--model", "ack-every=0"], "--model: ack-every must be 1 to"),
+        (["--model", "trim=64"], "trim needs buffer"),
+        (["--model", "trim=8kB,buffer=80kB"], "trim must be less than a packet"),
+        (["--model", "buffer=1kB"], "buffer of 1,000 B holds no packet"),
+        (["--model", "offer=asap"], "offer is for captures"),
+        (["--runs", "0"], "--runs must be 1 to"),
+    ],
+)
+def test_parameters_of_the_packet_engine(
+    capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    assert cli.run(["replay", *PATTERN, *FABRIC, "--packets", *options]) == 2
+    out, err = capsys.readouterr()
+    assert not out and words in err and len(err.splitlines()) == 1

@@ -12,7 +12,7 @@ from rocescope.commands.traffic_source import Source
 from rocescope.replay.fabrics import parse_fabric
 from rocescope.replay.replaying import replay
 from rocescope.replay.seeding import SeedRange
-from rocescope.replay.strategies import STRATEGIES, parse_strategy
+from rocescope.replay.strategies import PACKET_STRATEGIES, STRATEGIES, parse_strategy
 from rocescope.replay.sweeping import sweep_result
 
 ROW = re.compile(r"\| `(leaf-spine:[^`]+)` \| `([^`]+)` \|(.+)\|")
@@ -44,4 +44,7 @@ def test_the_example_has_the_numbers_that_come_out(checkout: Path) -> None:
 
 def test_every_strategy_is_on_the_page(checkout: Path) -> None:
     page = (checkout / "docs" / "replay.md").read_text()
-    assert all(f"\n| `{name}` |" in page for name in STRATEGIES)
+    rows = dict(re.findall(r"^\| `([a-z-]+)`.*? \| (\w+) \|", page, re.MULTILINE))
+    assert {name for name, decides in rows.items() if decides == "flows"} == set(STRATEGIES)
+    by_packet = {name for name, decides in rows.items() if decides in ("switch", "host")}
+    assert by_packet == set(PACKET_STRATEGIES)
