@@ -64,13 +64,16 @@ PEER_PORTS: everyone learns by which ports (mask) a host can be reached."""
     TIMERS,
     HOST_ITEMS,
     NOW_PS,
-) = range(14)
+    LINEAR,
+    MPR,
+) = range(16)
 """Recovery and its parameters; hosts select EVs; packets can be lost; routing state in force; next
 of `changes`; free slots that one event needs at most; sending time of data over its service,
 in 2^-20 (1 << 20: line rate); kind of congestion control; ACKs return by the path of their packet;
 items of the calendar: 0 the next change, then links, flows' timers from TIMERS on, hosts from
-HOST_ITEMS on; time of the present event."""
-CONTROL = 14
+HOST_ITEMS on; time of the present event; timeouts before they double; most packets beyond the first
+unacknowledged one (0: no limit)."""
+CONTROL = 16
 
 # tally
 SENT_AGAIN, GIVEN_UP, TIMEOUTS, TRIMS_SEEN, PROBES_SENT, LOST_ON_LINKS, DUPLICATES, OUT_OF_ORDER = (
@@ -164,7 +167,8 @@ def new_feedback(
         nics[there, UP] |= 1 << port
     control = np.zeros(CONTROL, np.int64)
     control[RECOVERY], control[THRESHOLD] = transport.recovery_code, transport.reordering_packets
-    control[RTO] = transport.rto_ps
+    control[RTO], control[LINEAR] = transport.rto_ps, transport.linear_retries
+    control[MPR] = transport.mpr_packets
     control[SELECTS], control[CAN_LOSE], control[MARGIN] = selects, can_lose, margin
     control[REFLECTS] = reflects
     control[TIMERS], control[HOST_ITEMS] = 1 + len(run.links), 1 + len(run.links) + flows

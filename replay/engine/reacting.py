@@ -23,21 +23,25 @@ from ..transport.recovery import (
     LOG_SEEN,
     LOGGED,
     LOSS_HEAD,
+    MARKED_EV,
     MESSAGE,
     NEW_PORTS,
     NO_RECOVERY,
     NOTICE_HEAD,
     NOTICE_TAIL,
     PEER_MASK,
+    RETRIES,
     SACK,
     SENT_PS,
     STATE,
+    UNACKNOWLEDGED,
     UNDER_WAY,
     WAY_HEAD,
     go_back,
     now_done,
     now_lost,
     overtaken,
+    timeout_ps,
 )
 from .feedback_state import (
     BLOCKED,
@@ -48,6 +52,8 @@ from .feedback_state import (
     GIVEN_UP,
     HOST_ITEMS,
     KIND,
+    LINEAR,
+    MPR,
     OUT_OF_ORDER,
     POSITION,
     PROBE,
@@ -166,6 +172,14 @@ def receive_ack(
                 counts[COMPLETED] += 1
                 ends[0] = 2 * message + ON_ACKED
                 completed = np.int64(1)
+    if newly:
+        senders[flow, RETRIES] = 0
+        if control[MPR]:
+            first, end = senders[flow, UNACKNOWLEDGED], senders[flow, FIRST]
+            end += senders[flow, LOG_SEEN]  # no more than so many can be done in a row
+            while first < end and packets[first, STATE] == DONE:
+                first += 1
+            senders[flow, UNACKNOWLEDGED] = first
     if control[SELECTS]:
         feedback(evs, flow, ev, what, time)
     if control[RECOVERY] == SACK and newly:
@@ -227,6 +241,8 @@ def receive_data(
         packet = messages[message, FIRST_NUMBER] + number_of(key)
         own.tally[DATA_RECEIVED] += 1
         messages[message, UNACKED] += 1
+        if key & np.int64(MARKED):
+            senders[flow, MARKED_EV] = 1 + own.extra[slot, ECHO]
         if own.got[packet]:
             own.tally[DUPLICATES] += 1
         elif own.control[RECOVERY] == GO_BACK_N and packet != senders[flow, EXPECTED]:
@@ -265,6 +281,10 @@ def receive_data(
     if not key & np.int64(PROBE | TRIMMED):
         slots[slot, NEXT] |= messages[message, UNACKED] << np.int64(48)
         messages[message, UNACKED] = 0
+        if senders[flow, MARKED_EV]:  # of any packet since the last ACK
+            slots[slot, KEY] |= np.int64(MARKED)
+            own.extra[slot, ECHO] = senders[flow, MARKED_EV] - 1
+            senders[flow, MARKED_EV] = 0
     return True, complete
 
 
@@ -297,7 +317,10 @@ def on_timer(
         due = net.slots[notice, TIME]
     if control[RECOVERY] >= SACK:
         packet = senders[flow, WAY_HEAD]
-        while packet >= 0 and packets[packet, SENT_PS] + control[RTO] <= time:
+        patience = timeout_ps(senders, flow, control[RTO], control[LINEAR])
+        if packet >= 0 and packets[packet, SENT_PS] + patience <= time:
+            senders[flow, RETRIES] += 1
+        while packet >= 0 and packets[packet, SENT_PS] + patience <= time:
             timeouts += 1
             given_up += 1
             if control[SELECTS]:
@@ -308,7 +331,8 @@ def on_timer(
                 now_lost(senders, packets, flow, packet)
             packet = senders[flow, WAY_HEAD]
         if packet >= 0:
-            due = min(due, packets[packet, SENT_PS] + control[RTO])
+            patience = timeout_ps(senders, flow, control[RTO], control[LINEAR])
+            due = min(due, packets[packet, SENT_PS] + patience)
         if control[KIND] and given_up:
             lost = given_up * np.int64(own.window_params[0])
             on_loss(control[KIND], own.window, own.window_params, flow, lost, time)

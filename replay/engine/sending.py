@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from ...analyzer.kernel import Int, inlined
-from ..transport.congestion import DCQCN, MSS, NSCC, RATE_PS, WINDOW
+from ..transport.congestion import DCQCN, MSS, NSCC, WINDOW, pace_ps
 from ..transport.host import OUTSTANDING
 from ..transport.recovery import (
     AGAIN_HEAD,
     MESSAGE,
     NEXT_PS,
     SACK,
+    UNACKNOWLEDGED,
     WAY_PACKETS,
     now_under_way,
+    timeout_ps,
 )
 from .feedback_state import (
     BLOCKED,
@@ -25,6 +27,8 @@ from .feedback_state import (
     ECHO,
     HOST_ITEMS,
     KIND,
+    LINEAR,
+    MPR,
     NOW_PS,
     PACE,
     PACED,
@@ -124,6 +128,10 @@ def _next_flow(
         elif control[KIND] == NSCC and senders[flow, WAY_PACKETS] > 0:
             way = np.float64(senders[flow, WAY_PACKETS] + 1) * own.window_params[MSS]
             may = way <= own.window[flow, WINDOW]
+        if may and control[MPR] and senders[flow, AGAIN_HEAD] < 0:
+            cursor = desk.flows[flow, CURSOR]
+            following = desk.messages[cursor, FIRST_NUMBER] + desk.messages[cursor, SENT]
+            may = following - senders[flow, UNACKNOWLEDGED] < control[MPR]
         if may:
             if not control[SELECTS]:
                 return flow, np.int64(0), port
@@ -199,9 +207,10 @@ def pull(
         service = service_ps(size, net.links[link, RATE])
         own.wires[link, PACED] = start + ((service * control[PACE]) >> np.int64(20))
     if control[KIND] == DCQCN:
-        senders[flow, NEXT_PS] = start + np.int64(np.float64(size) * own.window[flow, RATE_PS])
+        senders[flow, NEXT_PS] = start + pace_ps(own.window, own.window_params, flow, size, start)
     if control[CAN_LOSE] and control[RECOVERY] >= SACK:
-        due = max(control[NOW_PS], start + control[RTO])
+        patience = timeout_ps(senders, flow, control[RTO], control[LINEAR])
+        due = max(control[NOW_PS], start + patience)
         schedule(own.wheel, control[TIMERS] + flow, due)
     return by
 

@@ -2,8 +2,9 @@
 
 NSCC (Ultra Ethernet 1.0 as its public reference simulator computes it, ultraethernet/uet-htsim)
 keeps a window in bytes from delay and ECN marks. DCQCN (Zhu et al., SIGCOMM 2015) keeps a rate
-from marks alone; here marks ride on acknowledgements, at most one per interval counts as a CNP,
-and time advances with acknowledgements (assumed: no timers of its own).
+from marks alone; here marks ride on acknowledgements and at most one per interval counts as a CNP.
+Its timers are caught up with whenever a packet is sent or an acknowledgement comes, which is when
+they matter. Left out: its byte counter and hyper increase.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ DCQCN_G: Final = 1.0 / 256.0
 FAST_STAGES: Final = 5
 RAISE_BITS_PER_SECOND: Final = 40e6
 """DCQCN: R_AI = 40 Mb/s (paper)."""
+LEAST_BITS_PER_SECOND: Final = 100e6
+"""DCQCN: it sends no slower than at 100 Mb/s (assumed)."""
 
 
 class Congestion(NamedTuple):
@@ -201,21 +204,44 @@ def _dcqcn_ack(
 ) -> None:
     row = rows[flow]
     now = np.float64(now_ps)
+    _dcqcn_timers(rows, params, flow, now_ps)
     if marked and now - row[LAST_CNP] >= CNP_PS:
         row[TARGET_PS] = row[RATE_PS]
-        row[RATE_PS] /= 1.0 - row[ALPHA] / 2.0
+        slowest = max(params[LINE_PS], 8e12 / LEAST_BITS_PER_SECOND)
+        row[RATE_PS] = min(slowest, row[RATE_PS] / (1.0 - row[ALPHA] / 2.0))
         row[ALPHA] = (1.0 - DCQCN_G) * row[ALPHA] + DCQCN_G
         row[LAST_CNP] = now
         row[LAST_RAISE] = now
         row[STAGE] = 0.0
-    elif now - row[LAST_RAISE] >= RAISE_PS and row[RATE_PS] > params[LINE_PS]:
+
+
+@subkernel
+def _dcqcn_timers(
+    rows: NDArray[np.float64], params: NDArray[np.float64], flow: Int, now_ps: Int
+) -> None:
+    """All raises of the rate, and falls of alpha, that are due by now."""
+    row = rows[flow]
+    now, line = np.float64(now_ps), params[LINE_PS]
+    while row[LAST_RAISE] + RAISE_PS <= now:
+        row[LAST_RAISE] += RAISE_PS
+        if row[RATE_PS] <= line:  # nothing to raise; alpha is of use after a cut only
+            row[LAST_RAISE] = now
+            return
         row[ALPHA] *= 1.0 - DCQCN_G
         row[STAGE] += 1.0
         target = 8e12 / row[TARGET_PS]
         if row[STAGE] > FAST_STAGES:
             target += RAISE_BITS_PER_SECOND
-        target = min(target, 8e12 / params[LINE_PS])
+        target = min(target, 8e12 / line)
         rate = (target + 8e12 / row[RATE_PS]) / 2.0
         row[TARGET_PS] = 8e12 / target
-        row[RATE_PS] = max(params[LINE_PS], 8e12 / rate)
-        row[LAST_RAISE] = now
+        row[RATE_PS] = max(line, 8e12 / rate)
+
+
+@subkernel
+def pace_ps(
+    rows: NDArray[np.float64], params: NDArray[np.float64], flow: Int, size: Int, now_ps: Int
+) -> Int:
+    """DCQCN: from a packet of `size` bytes that is sent now to the flow's next one."""
+    _dcqcn_timers(rows, params, flow, now_ps)
+    return np.int64(np.float64(size) * rows[flow, RATE_PS])

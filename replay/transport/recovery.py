@@ -53,13 +53,18 @@ UNSENT, UNDER_WAY, DONE, AGAIN_DUE = range(4)
     LOSS_HEAD,
     PEER_MASK,
     NEW_PORTS,
-) = range(18)
+    UNACKNOWLEDGED,
+    MARKED_EV,
+    RETRIES,
+) = range(21)
 """First packet; the two lists; sendings so far, the highest acknowledged one; packets under way;
 earliest time of the next sending; entries of the receiver's log that the sender knows and that
 there are; next packet in order and whether it was asked for (go-back-N, at the receiver); slots of
 packets whose loss the EV selection learns by time alone, and of those whose loss is new (ideal);
-ports by which the peer can be reached (bit mask), 1 when these or the host's own ports changed."""
-SENDER_COLUMNS = 20
+ports by which the peer can be reached (bit mask), 1 when these or the host's own ports changed;
+first packet that is not acknowledged (kept up for MPR alone); at the receiver: 1 + EV of the latest
+marked packet since the last ACK, 0 for none; timeouts since something new was acknowledged."""
+SENDER_COLUMNS = 24
 
 
 def new_senders(workload: Workload) -> NDArray[np.int64]:
@@ -69,7 +74,7 @@ def new_senders(workload: Workload) -> NDArray[np.int64]:
     senders[:, HIGHEST_TX] = -1
     senders[:, NOTICE_HEAD : PEER_MASK + 1] = -1
     senders[:, FIRST] = workload.packet_start[workload.flow_start[:-1]]
-    senders[:, EXPECTED] = senders[:, FIRST]
+    senders[:, EXPECTED] = senders[:, UNACKNOWLEDGED] = senders[:, FIRST]
     return senders
 
 
@@ -165,6 +170,13 @@ def overtaken(
     if packet >= 0 and packets[packet, TX] + threshold <= senders[flow, HIGHEST_TX]:
         return packet
     return np.int64(-1)
+
+
+@inlined
+def timeout_ps(senders: NDArray[np.int64], flow: Int, rto_ps: Int, linear: Int) -> Int:
+    """A flow's timeout: it doubles with every one after `linear` in a row, up to 2^16-fold."""
+    more = min(max(np.int64(0), senders[flow, RETRIES] - linear), np.int64(16))
+    return min(rto_ps << more, np.int64(10**13))
 
 
 @subkernel
