@@ -22,6 +22,7 @@ from .decode.decoder import ROCE_UDP_PORT, Decoder
 from .decode.srv6 import SegmentLists, UsidFormat
 from .endpoints import Endpoints
 from .errors import RocescopeError, UnreadableInput, UsageError
+from .fair_lock import FairLock
 from .frames import Taps
 from .measures.series import DEFAULT_WINDOW_NS
 from .measuring import Measuring
@@ -159,7 +160,7 @@ class Run:
         self.segments = segments
         self.endpoints = endpoints
         self.taps = taps
-        self.lock = threading.Lock()
+        self.lock = FairLock()
         self._filter = packet_filter
         self._options = options
         self._tell = progress

@@ -201,7 +201,7 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
     def on_focus_ready(self, message: FocusReady) -> None:
         if message.flow != self.record:
             self.record = message.flow
-            if isinstance(self.screen, RoceScreen):
+            if isinstance(self.screen, RoceScreen) and self.screen.can_draw:
                 self.screen.draw_record()
 
     def paths(self) -> PathColumns:

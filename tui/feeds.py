@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Protocol
@@ -10,6 +9,7 @@ from typing import Protocol
 from ..analyzer.analyze import AnalyzeOptions, Run, open_run
 from ..analyzer.decode.srv6 import SegmentLists
 from ..analyzer.endpoints import Endpoints
+from ..analyzer.fair_lock import FairLock
 from ..analyzer.frames import Taps
 from ..analyzer.measuring import Measuring
 from ..analyzer.progress import Progress
@@ -21,7 +21,7 @@ class Feed(Protocol):
     """Packets on their way into measures; `lock` stops it for a moment."""
 
     kind: str
-    lock: threading.Lock
+    lock: FairLock
     measuring: Measuring
     endpoints: Endpoints
     taps: Taps

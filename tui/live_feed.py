@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -10,6 +9,7 @@ from ..analyzer.conclude import conclude
 from ..analyzer.decode.cm import CmMessage
 from ..analyzer.decode.srv6 import SegmentLists
 from ..analyzer.errors import UnreadableInput
+from ..analyzer.fair_lock import FairLock
 from ..analyzer.filtering import compile_filter
 from ..analyzer.measuring import Measuring
 from ..analyzer.packets import PacketTable
@@ -66,7 +66,7 @@ class LiveFeed:
     kind = "live"
 
     def __init__(self, probes: LiveProbes, keep: str | None) -> None:
-        self.lock = threading.Lock()
+        self.lock = FairLock()
         self.endpoints, self.taps = probes.endpoints, probes.taps
         warm_up(WINDOW_NS)
         self.measuring = Measuring(WINDOW_NS, many_taps=True)

@@ -88,10 +88,16 @@ class RoceScreen(Screen[None]):
     def on_resize(self) -> None:
         self.call_after_refresh(self.redraw)
 
+    @property
+    def can_draw(self) -> bool:
+        """Whether its widgets are there, and not yet or no longer only the screen."""
+        here = self.is_attached and self in self.roce.screen_stack
+        return here and bool(self.query(Hints))  # the last of them
+
     def redraw(self) -> None:
         """Show the app's snapshot."""
         app = self.roce
-        if not self.is_attached or self not in app.screen_stack or not self.query(TopBar):
+        if not self.can_draw:
             return
         snapshot = app.snapshot
         window = app.window_text()
