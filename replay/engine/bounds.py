@@ -100,11 +100,14 @@ def _alone(
             if there is None or back is None:
                 known[key] = -1, -1
             else:
-                rate = _port_rate(arrays, src)
-                each = _service(size + model.gap_bytes, rate)
-                whole = (n - 1) * each + there
+                each = _service(size + model.gap_bytes, _port_rate(arrays, src))
+                # A packet takes one port: the last begins when all ports together have sent
+                # everything but what that port is busy with.
+                single = _service(size + model.gap_bytes, _slowest_port(arrays, src))
+                whole = max(0, n * each - single) + there
                 if n > 1:  # a short last packet may overtake the one before, which then is last
-                    whole = max(whole, (n - 2) * each + (way(src, dst, size) or 0))
+                    before = max(0, (n - 1) * each - single)
+                    whole = max(whole, before + (way(src, dst, size) or 0))
                 known[key] = whole + back, whole
         found[:, m] = known[key]
     return found[0], found[1]
@@ -115,6 +118,11 @@ def _port_rate(arrays: FabricArrays, host: int) -> int:
     ports = [int(x) for x in arrays.access[host] if x >= 0]
     rates = [1 / int(arrays.ps_per_byte_q20[link]) for link in ports]
     return round(1 / sum(rates)) if rates else 0
+
+
+def _slowest_port(arrays: FabricArrays, host: int) -> int:
+    """ps per byte of the slowest port of a host, scaled by 2**20."""
+    return max(int(arrays.ps_per_byte_q20[x]) for x in arrays.access[host] if x >= 0)
 
 
 def _latencies(arrays: FabricArrays) -> Way:
@@ -202,14 +210,20 @@ def _busiest_host(
     n = workload.packets[rows]
     wire = (n - 1) * (workload.packet_bytes[rows] + model.gap_bytes)
     wire += workload.last_bytes[rows] + model.gap_bytes
-    # What remains of a message's time alone once its packets are through the host's ports.
+    largest = np.where(n > 1, workload.packet_bytes[rows], workload.last_bytes[rows])
+    # What remains of a message's time alone once its packets are through the host's ports, the
+    # last of them through one of these.
     most = 0
     for ends in (workload.src[flows], workload.dst[flows]):
         total = np.bincount(ends, wire, arrays.hosts)
         for host in np.flatnonzero(total).tolist():
             rate = _port_rate(arrays, host)
             own = ends == host
-            sending = [_service(int(b), rate) for b in wire[own]]
+            port = _slowest_port(arrays, host)
+            sending = [
+                max(_service(int(all_bytes), rate), _service(int(packet), port))
+                for all_bytes, packet in zip(wire[own], largest[own], strict=True)
+            ]
             rest = min(int(a) - s for a, s in zip(alone[rows[own]], sending, strict=True))
             first = int(workload.release_ps[rows[own]].min())
             most = max(most, first + _service(int(total[host]), rate) + rest)

@@ -75,3 +75,17 @@ def test_all_to_all_counts_the_acks_too() -> None:
     assert 600 * 41_600 + 500 * 640 < bound < 600 * 42_240 + 2 * (1_000_000 + 2 * 41_600)
     found = run_open_loop(load, TREE, parse_packet_strategy("ofan"), model).completion_ps
     assert found is not None and bound <= found < 1.2 * bound
+
+
+def test_a_message_over_all_ports_takes_its_bound() -> None:
+    planes = parse_fabric("multi-plane:planes=4,leaves=2,spines=2,hosts=2,rate=100G,delay=500ns")
+    model = Model()
+    for packets in (1, 3, 4, 5, 9):
+        load = messages([(0, 3)], packets * 4096, model)
+        found = run_open_loop(load, planes, parse_packet_strategy("host-spray"), model)
+        bound = bounds(load, planes, model)
+        # A packet takes 332.8 ns per link; the ports send in rounds of four.
+        rounds = -(-packets // 4) - 1
+        assert found.completion_ps == 4_000_000 + rounds * 332_800 + 4 * (332_800 + 5_120)
+        least = max(0, packets - 4) * 332_800 // 4  # without knowing that packets go in rounds
+        assert bound.completion_ps == found.completion_ps - rounds * 332_800 + least
