@@ -18,7 +18,7 @@ from .columns import ColumnPool, table_of
 from .counters import DecodeCounters
 from .encapsulation import room_for, rows_of
 from .mrc import MRC_UDP_PORT, mrc_rows
-from .rows import ONLY_MRC, decode_rows
+from .rows import ANY_ROCE, ONLY_MRC, decode_rows
 from .sessions import MAX_SESSIONS
 from .srv6 import SegmentLists
 from .unwrapper import Unwrapper
@@ -58,7 +58,7 @@ class Decoder:
         for port in udp_ports:
             if not 0 < port < 65536:
                 raise UsageError(f"{port} is not a UDP port, give a number from 1 to 65535")
-            self._roce_ports[port] = 1
+            self._roce_ports[port] = ANY_ROCE
         self._trimmed_dscp = np.zeros(64, np.uint8)
         for dscp in trimmed_dscps:
             if not 0 <= dscp < 64:

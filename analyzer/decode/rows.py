@@ -50,8 +50,8 @@ from .load import be16, be32, be64, byte
 from .mrc import looks_like_mrc
 from .pause import pause_frame
 
-ONLY_MRC = 2
-"""Value of `roce_ports` for ports on which a datagram must look like MRC's to count."""
+ANY_ROCE, ONLY_MRC = 1, 2
+"""Values of `roce_ports`: RoCE, and RoCE as far as it looks like MRC. Other ports have 0."""
 UD_SEND_ONLY, UD_SEND_ONLY_IMM = 0x64, 0x65
 GENERAL_SERVICES_QP = 1
 _SMALLEST_ETHERTYPE = 0x0600  # below, the field is an 802.3 length
@@ -141,7 +141,7 @@ def decode_rows(
     when the endpoint table has no room for two more addresses: the caller grows
     it and calls again. With `look_inside` it also stops at a frame that may be
     encapsulated and gives True at the end. `out` has a row for every frame; every tap is a row of
-    the counters; roce_ports is uint8[65536]: 1, or ONLY_MRC, for ports that carry RoCE.
+    the counters; roce_ports: uint8[65536].
     """
     row = first_row
     scratch = np.empty(SCRATCH_BYTES, np.uint8)
@@ -218,7 +218,7 @@ def decode_rows(
             sport = be16(data, at)
             dport = be16(data, at + 2)
             port = roce_ports[np.uint64(dport)]
-            if port == 0 or (port == ONLY_MRC and not looks_like_mrc(data, at, end)):
+            if port != ANY_ROCE and (port == 0 or not looks_like_mrc(data, at, end)):
                 if look_inside and may_carry_frames(0, 0, dport):
                     return _stop_at(i, row, tags, t, note)
                 outcome[t, outcomes.OTHER_UDP_PORT] += 1
