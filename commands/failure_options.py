@@ -9,12 +9,35 @@ from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration, parse_rate
 
 if TYPE_CHECKING:
+    from ..replay.conditions import Conditions
     from ..replay.fabric import Fabric
     from ..replay.failures import Failures, LinkEvent
     from ..replay.transport.parameters import Transport
 
 _PS = 1000
-TRANSPORT = ("recovery", "congestion", "reordering", "rto", "rate")
+_COUNTS = {"reordering": "reordering_packets", "linear": "linear_retries", "mpr": "mpr_packets"}
+TRANSPORT = ("recovery", "congestion", "rto", "rate", *_COUNTS)
+RHO_MAX = "rho-max"
+
+
+def parse_conditions(
+    transport: str, fail: Sequence[str], converge: str, fabric: Fabric
+) -> Conditions:
+    """Of all runs, from the three options. UsageError names what is wrong with which."""
+    from ..replay.conditions import Conditions
+
+    # What fails costs packets: without recovery no run would complete.
+    sending = parse_transport(transport or ("recovery=ideal" if fail else ""))
+    if not fail:
+        if converge != "never":
+            raise UsageError("--converge says when switches learn of failures; add --fail")
+        return Conditions(sending, f"rate={RHO_MAX}" in transport)
+
+    def failures(seed: int) -> Failures:
+        return parse_failures(fail, converge, fabric, seed)
+
+    failures(0)  # so that mistakes are told before captures are read
+    return Conditions(sending, f"rate={RHO_MAX}" in transport, failures, tuple(fail))
 
 
 def parse_transport(text: str) -> Transport:
@@ -29,19 +52,21 @@ def parse_transport(text: str) -> Transport:
             raise UsageError(f"--transport has no {key!r}; it has {', '.join(TRANSPORT)}")
         if key in ("recovery", "congestion"):
             values[key] = value
-        elif key == "reordering":
-            if not value.isascii() or not value.isdecimal():
-                raise UsageError(f"--transport: reordering={value} is not a whole number")
-            values["reordering_packets"] = int(value)
+        elif key in _COUNTS:
+            if not value.isascii() or not value.isdecimal() or len(value) > 9:
+                raise UsageError(f"--transport: {key}={value} is not a whole number")
+            values[_COUNTS[key]] = int(value)
         elif key == "rto":
             values["rto_ps"] = parse_duration(value, "--transport: rto") * _PS
-        else:
+        elif value != RHO_MAX:
             values["rate_share"] = _share(value, "--transport: rate")
     try:
         return Transport(**values)
     except UsageError as error:
-        words = str(error).replace("reordering_packets", "reordering").replace("rto_ps", "rto")
-        raise UsageError(f"--transport: {words.replace('rate_share', 'rate')}") from None
+        words = str(error).replace("rto_ps", "rto").replace("rate_share", "rate")
+        for key, name in _COUNTS.items():
+            words = words.replace(name, key)
+        raise UsageError(f"--transport: {words}") from None
 
 
 def parse_failures(texts: Sequence[str], converge: str, fabric: Fabric, seed: int) -> Failures:
@@ -63,11 +88,9 @@ def _events(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
 
     what, _, times = text.partition("@")
     where, _, how = what.partition("=")
-    begin, dots, end = times.partition("..")
-    begin_ps = _time_ps(begin or "0", f"--fail {text}")
-    end_ps = _time_ps(end, f"--fail {text}") if end else None
-    if dots and end_ps is None or end_ps is not None and end_ps <= begin_ps:
-        raise UsageError(f"--fail {text}: write FROM..TO, for example 100us..250us")
+    begin_ps, end_ps = _times(times, text, seed)
+    if where.endswith("%") and "~" in times:
+        return _each_at_its_time(text, fabric, seed)
     if where.endswith("%"):
         if how:
             raise UsageError(f"--fail {text}: a share of all cables can only be down")
@@ -93,6 +116,45 @@ def _events(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
         else:
             events += [LinkEvent(end_ps, link, LOSSY, 0.0) for link in links]
     return tuple(events)
+
+
+def _each_at_its_time(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
+    """A share of all cables, each at a time drawn for it."""
+    from ..replay.failures import outage, random_cables
+
+    what, _, times = text.partition("@")
+    failed = random_cables(fabric, _share(what, f"--fail {text}"), seed)
+    events: list[LinkEvent] = []
+    for number in range(0, len(failed), 2):  # both directions of a cable
+        both = [event.link for event in failed[number : number + 2]]
+        events += outage(both, *_times(times, text, seed, number))
+    return tuple(events)
+
+
+def _times(when: str, text: str, seed: int, number: int = 0) -> tuple[int, int | None]:
+    """(begin, end) of `10us`, `10us..50us`, `10us+40us`; `0~10us` draws the begin in between, with
+    the number."""
+    where = f"--fail {text}"
+    begin, dots, end = when.partition("..")
+    begin, plus, length = begin.partition("+")
+    begin, drawn, latest = begin.partition("~")
+    begin_ps = _time_ps(begin or "0", where)
+    if drawn:
+        latest_ps = _time_ps(latest, where)
+        if dots or latest_ps <= begin_ps:
+            raise UsageError(f"{where}: write EARLIEST~LATEST+LENGTH, for example 0~100us+40us")
+        import numpy as np
+
+        rng = np.random.default_rng([seed, number, *text.encode()])
+        begin_ps = int(rng.integers(begin_ps, latest_ps, endpoint=True))
+    if plus:
+        if dots or not _time_ps(length, where):
+            raise UsageError(f"{where}: write FROM..TO or FROM+LENGTH, with a length above 0")
+        return begin_ps, begin_ps + _time_ps(length, where)
+    end_ps = _time_ps(end, where) if end else None
+    if dots and end_ps is None or end_ps is not None and end_ps <= begin_ps:
+        raise UsageError(f"{where}: write FROM..TO, for example 100us..250us")
+    return begin_ps, end_ps
 
 
 def _time_ps(text: str, option: str) -> int:

@@ -10,7 +10,7 @@ import msgspec
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_size
-from .failure_options import parse_failures, parse_transport
+from .failure_options import parse_conditions
 from .output import whole_file
 from .progress import ProgressAs
 from .steps import steps_shown
@@ -112,9 +112,7 @@ def by_packets(
         raise UsageError(f"--seed must be 0 to 2^48 - 1, not {seed}")
     chosen = [parse_packet_strategy(text) for text in expanded(strategies, packets=True)]
     sizes, as_captured = parse_model(model)
-    failures = parse_failures(fail, converge, fabric, seed) if fail else None
-    # What fails costs packets: without recovery no run would complete.
-    sending = parse_transport(transport or ("recovery=ideal" if fail else ""))
+    under = parse_conditions(transport or "", fail, converge, fabric)
     if source.pattern is not None and "offer=" in model:
         raise UsageError("--model: offer is for captures; patterns are sent as fast as possible")
     if received is not None and source.pattern is None:
@@ -144,8 +142,7 @@ def by_packets(
             seed=seed,
             progress=tell,
             first=write if received is not None else None,
-            transport=sending,
-            failures=failures,
+            conditions=under,
         )
     return msgspec.structs.replace(result, warnings=[*result.warnings, *left_out]), complete
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from ..analyzer.errors import UsageError
+from .conditions import Conditions
 from .engine.bounds import Bounds, bounds
 from .engine.many import run_many
 from .engine.model import PS, EngineResult, Model, Workload
@@ -19,7 +20,6 @@ from .engine.received import received_flows
 from .engine.rules import PacketStrategy
 from .engine.run import run_packets
 from .fabric import Fabric
-from .failures import Failures
 from .loads import evenness, layers_of
 from .queue_pairs import QueuePairs
 from .replaying import fabric_summary
@@ -32,7 +32,6 @@ from .results import (
     TrafficSummary,
 )
 from .results_packets import FlowTimes, LayerQueues, PacketReplay, ReceivedOrder, Spread
-from .transport.parameters import Transport
 
 MOST_KEPT = 1 << 24
 """Data packets whose arrivals are kept to look at their order; 9 bytes each."""
@@ -96,17 +95,18 @@ def replay_packets(
     threads: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     first: Callable[[Load, EngineResult], None] | None = None,
-    transport: Transport | None = None,
-    failures: Failures | None = None,
+    conditions: Conditions | None = None,
 ) -> tuple[ReplayResult, bool]:
     """Every strategy on the traffic of every run (load(0) .. load(runs - 1)).
 
-    Run r has seed + r. progress: told (what, packet hops done, hops expected). first: given the
-    first run of the first strategy with the arrivals of its packets. An interrupt ends
-    the runs under way: what is finished becomes the result, and False comes with it.
+    Run r has seed + r. conditions: how hosts send and what fails. progress: told (what, packet
+    hops done, hops expected). first: given the first run of the first strategy with the arrivals
+    of its packets. An interrupt ends the runs under way: what is finished becomes the result, and
+    False comes with it.
     UsageError when strategies, traffic and fabric do not go together.
     """
     offered = _Offered(load, fabric, model)
+    under = conditions or Conditions()
     base = offered[0][0].workload
     cases = [(number, run) for run in range(runs) for number in range(len(strategies))]
     expected = len(cases) * _hops(base, fabric, model)
@@ -123,6 +123,7 @@ def replay_packets(
                 progress("packets", int(hops.sum()), max(expected, int(hops.sum())))
 
         workload = offered[run][0].workload
+        transport, failures = under.of_run(workload, fabric, seed + run)
         keep = run == 0 and int(workload.packet_start[-1]) <= MOST_KEPT
         return run_packets(
             workload,
@@ -151,7 +152,8 @@ def replay_packets(
             own.by_run[run] = found, offered[run][1]
     except KeyboardInterrupt:
         complete = False
-    settings = _settings(model, transport, failures)
+    settings = {key: str(value) for key, value in vars(model).items() if value is not None}
+    settings |= under.described()
     finished = sum(len(one.by_run) for one in gathered)
     warnings = list(offered[0][0].notes)
     if not complete:
@@ -212,17 +214,6 @@ def _order(workload: Workload, result: EngineResult, fabric: Fabric) -> Received
     )
 
 
-def _settings(
-    model: Model, transport: Transport | None, failures: Failures | None
-) -> dict[str, str]:
-    """Everything that was chosen, for the report."""
-    found = {**vars(model), **vars(transport or Transport())}
-    if failures is not None and failures.events:
-        found["link_events"] = len(failures.events)
-        found["convergence_ps"] = failures.convergence_ps
-    return {key: str(value) for key, value in found.items() if value is not None}
-
-
 def _strategy(
     name: str, own: _Gathered, fabric: Fabric, settings: Mapping[str, str]
 ) -> StrategyResult:
@@ -269,9 +260,9 @@ def _incomplete(packets: PacketReplay) -> list[str]:
     if not missing:
         return []
     recovery = packets.model["recovery"]
-    if packets.dropped and recovery == "none":
+    if recovery == "none" and (packets.dropped or packets.lost_on_links):
         why = "packets were lost, and nothing recovers them (--transport recovery=sack)"
-    elif "link_events" in packets.model:
+    elif "fail" in packets.model:
         why = (
             f"packets were lost where links failed, and recovery={recovery} did not bring them back"
         )
@@ -365,6 +356,9 @@ def _packets(own: _Gathered, fabric: Fabric, settings: Mapping[str, str]) -> Pac
         trimmed=sum(int(result.link_trims.sum()) for result in results),
         ecn_marked=sum(int(result.link_marks.sum()) for result in results),
         no_route=sum(result.no_route for result in results),
+        lost_on_links=sum(result.lost_on_links for result in results),
+        sent_again=sum(result.sent_again for result in results),
+        timeouts=sum(result.timeouts for result in results),
         received=own.received,
         model=dict(settings),
     )

@@ -70,5 +70,10 @@ class PacketReplay(msgspec.Struct, frozen=True, kw_only=True):
     trimmed: int
     ecn_marked: int
     no_route: int
+    lost_on_links: Annotated[int, Meta(description="on links that were lossy or went down")]
+    sent_again: Annotated[int, Meta(description="data packets that were sent once more")]
+    timeouts: int
     received: Annotated[ReceivedOrder | None, Meta(description="None: too many packets to keep")]
-    model: Annotated[dict[str, str], Meta(description="sizes, buffers and thresholds")]
+    model: Annotated[
+        dict[str, str], Meta(description="sizes, buffers, thresholds, recovery, failures")
+    ]

@@ -18,6 +18,11 @@ _TOLD = ("hash", "k", "by", "evs", "reshuffle", "acks", "gap")
 """Parameters by which strategies of one name are told apart."""
 
 
+_CONDITIONS = (
+    "recovery", "reordering", "rto", "linear", "mpr", "congestion", "rate", "fail", "converge"
+)  # fmt: skip
+
+
 def print_packets(page: Page, result: ReplayResult) -> None:
     """The strategies side by side, then the queues of each."""
     known = [one for one in result.strategies if one.packets is not None]
@@ -53,10 +58,14 @@ def _verdict(known: list[StrategyResult]) -> str:
 
 def _strategies(table: Table, known: list[StrategyResult]) -> None:
     table.add_column("strategy", overflow="fold")
-    lost = any(one.packets and (one.packets.dropped or one.packets.trimmed) for one in known)
+    lost = any(one.packets and (_lost(one.packets) or one.packets.trimmed) for one in known)
+    again = any(
+        one.packets and one.packets.model.get("recovery", "none") != "none" for one in known
+    )
     runs = any(one.packets and one.packets.runs > 1 for one in known)
     headings = ["completion", *(("min to max",) if runs else ()), "over bound", "max queue"]
-    for heading in [*headings, "reordered", *(("dropped", "trimmed") if lost else ())]:
+    headings += ["reordered", *(("lost", "trimmed") if lost else ())]
+    for heading in [*headings, *(("again",) if again else ())]:
         table.add_column(heading, justify="right", no_wrap=True)
     for one in known:
         packets = one.packets
@@ -69,8 +78,15 @@ def _strategies(table: Table, known: list[StrategyResult]) -> None:
         cells.append(f"{packets.max_queue_packets.mean:.0f}")
         cells.append(_NONE if order is None else f"{order.reordered_percent:.1f} %")
         if lost:
-            cells += [human.count(packets.dropped), human.count(packets.trimmed)]
+            cells += [human.count(_lost(packets)), human.count(packets.trimmed)]
+        if again:
+            cells.append(human.count(packets.sent_again))
         table.add_row(*cells)
+
+
+def _lost(packets: PacketReplay) -> int:
+    """By queues, on links that fail, without a way; ACKs too."""
+    return packets.dropped + packets.lost_on_links + packets.no_route
 
 
 def _range(packets: PacketReplay) -> str:
@@ -87,7 +103,13 @@ def _small_print(known: list[StrategyResult]) -> list[str]:
     kinds = f"The bound counts {first.bound}." if first.bound else ""
     runs = max(one.packets.runs for one in known if one.packets)
     text = f"{human.counted(runs, 'run')} each, {human.count(hops)} packet hops."
-    return [f"{text} {kinds} Queues in packets, mean of the runs; reordered in the first one."]
+    lines = [f"{text} {kinds} Queues in packets, mean of the runs; reordered in the first one."]
+    told = [f"{key} {first.model[key]}" for key in _CONDITIONS if key in first.model]
+    if told != ["recovery none"]:
+        lines.append(
+            f"Conditions: {', '.join(told)}. The bound knows no failures and sends at line rate."
+        )
+    return lines
 
 
 def _queues(table: Table, one: StrategyResult) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 
 import numpy as np
@@ -264,8 +264,14 @@ def _feedback(
 
 def _result(run: RunState, own: Feedback, rules: Rules, evs: EvState | None) -> FeedbackResult:
     tally = own.tally.tolist()
+    engine = replace(
+        result_of(run, rules),
+        lost_on_links=tally[LOST_ON_LINKS],
+        sent_again=tally[SENT_AGAIN],
+        timeouts=tally[TIMEOUTS],
+    )
     return FeedbackResult(
-        engine=result_of(run, rules),
+        engine=engine,
         data_sent=tally[DATA_SENT],
         data_received=tally[DATA_RECEIVED],
         data_lost=tally[DATA_LOST],

@@ -252,6 +252,11 @@ class EngineResult:
     loads: NDArray[np.int64] | None = None
     """int64[bins, L]: bytes whose service began in each stretch of `load_bin_ps`."""
     load_bin_ps: int = 0
+    lost_on_links: int = 0
+    """Packets on links that were lossy or went down."""
+    sent_again: int = 0
+    """Data packets that were sent once more."""
+    timeouts: int = 0
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Of the strategy."""
     notes: tuple[str, ...] = ()

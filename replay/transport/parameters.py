@@ -73,7 +73,9 @@ class Transport:
 
     def described(self) -> dict[str, str]:
         """What matters of it, in the words of `replay --transport`."""
-        told = {"recovery": self.recovery, "congestion": self.congestion}
+        told = {"recovery": self.recovery}
+        if self.congestion != "none":
+            told["congestion"] = self.congestion
         if self.recovery == "sack":
             told["reordering"] = str(self.reordering_packets)
         if self.recovery != "none":
@@ -83,7 +85,7 @@ class Transport:
         if self.mpr_packets:
             told["mpr"] = str(self.mpr_packets)
         if self.rate_share != 1.0:
-            told["rate"] = f"{self.rate_share:g}"
+            told["rate"] = f"{100 * self.rate_share:g}%"
         return told
 
     @property

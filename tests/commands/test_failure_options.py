@@ -46,6 +46,19 @@ def test_slow_lossy_and_flapping_links() -> None:
     ]  # fmt: skip
 
 
+def test_lengths_and_random_times() -> None:
+    link = "plane1.leaf1>plane1.spine2"
+    assert events(f"{link}@2us+3us") == [(2 * US, link, "down", 0), (5 * US, link, "up", 0)]
+    begins = set()
+    for seed in range(20):
+        down, up = parse_failures([f"{link}@1us~9us+2us"], "never", PLANES, seed).events
+        assert US <= down.time_ps <= 9 * US and up.time_ps == down.time_ps + 2 * US
+        begins.add(down.time_ps)
+    assert len(begins) == 20
+    cables = parse_failures(["100%@0~50us"], "never", PLANES, 1).events
+    assert len(cables) == 16 and len({event.time_ps for event in cables}) == 8  # both ways at once
+
+
 def test_switches_planes_and_a_share_of_all_cables() -> None:
     assert len(events("plane1.spine1")) == 4
     assert len(events("plane2")) == 2 * (2 * 2 + 4)
@@ -59,12 +72,15 @@ def test_transport() -> None:
     found = parse_transport("recovery=sack,congestion=nscc,reordering=6,rto=50us,rate=90%")
     assert (found.recovery, found.congestion, found.reordering_packets) == ("sack", "nscc", 6)
     assert (found.rto_ps, found.rate_share) == (50 * US, 0.9)
+    found = parse_transport("mpr=1024,linear=3,rate=rho-max")
+    assert (found.mpr_packets, found.linear_retries, found.rate_share) == (1024, 3, 1.0)
 
 
 @pytest.mark.parametrize(
     "text",
     ["plane3", "plane1.spine1@2us..1us", "plane1.spine1@1us..", "plane1.spine1=fast", "101%",
-     "1%=10G", "plane1.spine1=flap:1us:1us", "plane1.spine1@soon"],
+     "1%=10G", "plane1.spine1=flap:1us:1us", "plane1.spine1@soon",
+     "plane1@2us~1us", "plane1@1us+0"],
 )  # fmt: skip
 def test_failures_that_make_no_sense(text: str) -> None:
     with pytest.raises(UsageError):
@@ -78,6 +94,7 @@ def test_failures_that_make_no_sense(text: str) -> None:
         ("rto=1h", "rto must be"),
         ("rate=0%", "rate must be"),
         ("reordering=0", "reordering must be"),
+        ("mpr=9999999", "mpr must be"),
         ("window=3", "--transport has no 'window'"),
     ],
 )
@@ -95,4 +112,11 @@ def test_a_run_with_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
         both += json.loads(capsys.readouterr().out)["strategies"]
     recovered, lost = both
     assert recovered["completion_time_ns"] and recovered["packets"]["model"]["recovery"] == "ideal"
-    assert lost["completion_time_ns"] is None and "recovery=none" in lost["notes"][-1]
+    assert recovered["packets"]["sent_again"] > 0 == lost["packets"]["sent_again"]
+    assert cli.run([*words, "-s", "switch-rr", "--fail", "25%@0", "--converge", "0",
+                    "--transport", "recovery=ideal,rate=rho-max"]) == 0  # fmt: skip
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Conditions: recovery ideal" in text and "rate rho-max, fail 25%@0, converge 0" in text
+    assert cli.run([*words, "-s", "jsq", "--converge", "0"]) == 2
+    assert "add --fail" in capsys.readouterr().err
+    assert lost["completion_time_ns"] is None and "nothing recovers" in lost["notes"][-1]
