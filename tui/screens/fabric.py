@@ -87,6 +87,8 @@ class FabricScreen(RoceScreen):
         )
         below.show(len(self._links), lambda row: link_cells(self._links[row]))
         self._show_flows()
+        if result.packets is not None:
+            return packets_sentence(chosen, result)
         worst = result.worst
         if not worst:
             return f"{chosen}: no link carries more than its fair share."
@@ -130,6 +132,24 @@ class FabricScreen(RoceScreen):
             self.roce.session.selected = self._on_it[grid.cursor].key
             self.roce.chosen = True
             self.roce.go_deeper("packets")
+
+
+def packets_sentence(name: str, result: StrategyResult) -> str:
+    """Completion over its bound, the longest queue, reordering, and the fullest link."""
+    took, bound = result.completion_time_ns, result.lower_bound_ns
+    text = f"{name}: not everything was delivered"
+    if took is not None:
+        text = f"{name}: done in {human.duration(took)}"
+        if bound:
+            text += f", {took / bound:.2f} times the bound of {human.duration(bound)}"
+    text += f"; at most {human.counted(result.max_queue_packets or 0, 'packet')} in a queue"
+    if result.packets is not None and result.packets.received is not None:
+        text += f"; {result.packets.received.reordered_percent:.1f} % late"
+    fabric_links = [link for link in result.links if "host" not in link.layer]
+    full = max(fabric_links, key=lambda link: link.over_mean or 0.0, default=None)
+    if full is not None and full.over_mean:
+        text += f"; {full.name} carries {full.over_mean:.2f} times its fair share"
+    return f"{text}."
 
 
 def link_rows(
