@@ -15,6 +15,7 @@ from .endpoints import Endpoints
 from .frames import SampledFrames, Taps
 from .measures.congestion import CongestionMeasure
 from .measures.idle import Idle
+from .measures.late_activity import LateActivity
 from .measures.messages import MessageStatistics
 from .measures.mrc import MrcMeasure
 from .measures.series import Activity, Totals
@@ -43,6 +44,8 @@ class Measuring:
         self.cm = CmPairs()
         self.totals = Totals(window_ns)
         self.activity = Activity()
+        self.late: LateActivity | None = None
+        """Kept for the screens, which set it; no report needs it."""
         self.entropy = PathUsage("entropy")
         self.taps = PathUsage("tap")
         self.srv6 = PathUsage("srv6")
@@ -61,6 +64,8 @@ class Measuring:
         batch = self.tracker.update(acknowledging(table))
         self.totals.update(batch)
         self.activity.update(batch)
+        if self.late is not None:
+            self.late.update(batch)
         self.entropy.update(batch)
         if self.many_taps:
             self.taps.update(batch)
@@ -101,6 +106,8 @@ class Measuring:
         self.many_taps = self.many_taps or other.many_taps
         self.totals.merge(other.totals, flow_map, tap_map)
         self.activity.merge(other.activity, flow_map)
+        if self.late is not None and other.late is not None:
+            self.late.merge(other.late, flow_map)
         self.entropy.merge(other.entropy, flow_map)
         self.taps.merge(other.taps, flow_map, tap_map)
         self.srv6.merge(other.srv6, flow_map, path_map)

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from ..analyzer.measures.series import SERIES_COLUMNS
 from ..analyzer.summarize import PARTIAL_VIEW_SHARE
-from .snapshot import UNKNOWN, FlowColumns, PathColumns, Timeline
+from .snapshot import UNKNOWN, FlowBins, FlowColumns, PathColumns, Timeline
 
 if TYPE_CHECKING:
-    from ..analyzer.measures.series import Totals
+    from ..analyzer.measures.series import Activity, Totals
     from ..analyzer.measures.spraying import PathUsage, UsageRecords
     from ..analyzer.track.tracker import FlowTracker
 
@@ -68,6 +68,14 @@ def flow_columns(tracker: FlowTracker) -> FlowColumns:
         ecn_marked=flows["ecn_marked"].copy(),
         rate=np.where(last > first, flows["wire_bytes"] * 8e9 / duration, 0.0),
     )
+
+
+def flow_bins(activity: Activity | None, flows: int) -> FlowBins:
+    """What each flow has in each bin of time, copied: call it while the engine stands still."""
+    if activity is None:
+        return FlowBins()
+    values = activity.values()[:, :flows].astype(np.uint32)
+    return FlowBins(activity.start_ns, activity.bin_ns, values)
 
 
 def usage_copy(usage: PathUsage) -> UsageRecords:

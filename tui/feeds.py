@@ -11,6 +11,7 @@ from ..analyzer.decode.srv6 import SegmentLists
 from ..analyzer.endpoints import Endpoints
 from ..analyzer.fair_lock import FairLock
 from ..analyzer.frames import Taps
+from ..analyzer.measures.late_activity import LateActivity
 from ..analyzer.measuring import Measuring
 from ..analyzer.progress import Progress
 from ..analyzer.results import Analysis, Owner
@@ -61,6 +62,7 @@ class CaptureFeed:
         self._run: Run = self._stack.enter_context(open_run(paths, options, self._tell))
         self.lock = self._run.lock
         self.measuring = self._run.measuring
+        self.measuring.late = LateActivity()
         self.endpoints = self._run.endpoints
         self.taps = self._run.taps
         self.owners: dict[int, Owner] = {}

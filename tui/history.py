@@ -75,7 +75,7 @@ class History:
 
 def _size(snapshot: Snapshot) -> int:
     arrays = [getattr(snapshot.flows, f.name) for f in fields(snapshot.flows)]
-    arrays += [snapshot.activity, *snapshot.timeline.columns.values()]
+    arrays += [snapshot.activity, snapshot.late.values, *snapshot.timeline.columns.values()]
     for paths in snapshot.paths.values():
         arrays += [v for f in fields(paths) if isinstance(v := getattr(paths, f.name), np.ndarray)]
     return sum(array.nbytes for array in arrays)

@@ -83,7 +83,7 @@ def queue_pair(number: int) -> str:
     return f"0x{number:06x}"
 
 
-def counted(number: int, singular: str, plural: str | None = None) -> str:
+def counted(number: int | None, singular: str, plural: str | None = None) -> str:
     """`1 flow`, `2 flows`."""
     return f"{count(number)} {singular if number == 1 else plural or singular + 's'}"
 

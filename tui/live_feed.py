@@ -11,6 +11,7 @@ from ..analyzer.decode.srv6 import SegmentLists
 from ..analyzer.errors import UnreadableInput
 from ..analyzer.fair_lock import FairLock
 from ..analyzer.filtering import compile_filter
+from ..analyzer.measures.late_activity import LateActivity
 from ..analyzer.measuring import Measuring
 from ..analyzer.packets import PacketTable
 from ..analyzer.pipeline import Prefetched
@@ -70,6 +71,7 @@ class LiveFeed:
         self.endpoints, self.taps = probes.endpoints, probes.taps
         warm_up(WINDOW_NS)
         self.measuring = Measuring(WINDOW_NS, many_taps=True)
+        self.measuring.late = LateActivity()
         self.owners: dict[int, Owner] = {}
         """By flow index: the process of this host that owns its queue pair."""
         self._keep = compile_filter(keep) if keep else None

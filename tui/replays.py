@@ -7,7 +7,7 @@ by themselves. Everything runs in one thread; `view` may be read at any time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..analyzer.errors import RocescopeError
@@ -30,6 +30,7 @@ from .placed import Noted, Placed
 HASHES = ("linux", "crc32", "toeplitz")
 """Hashes swept at first."""
 SEEDS = 2_000
+STOPPING = "stopping"
 BY_PACKET = " by packet"
 """Behind the names of strategies replayed packet by packet."""
 _FIRST_SEEDS = 250
@@ -55,6 +56,10 @@ class ReplayView:
     """By hash."""
     warnings: tuple[str, ...] = ()
     flows: int = 0
+
+
+class _Stopped(Exception):
+    """Ends the packets of a strategy that is under way."""
 
 
 class Replays:
@@ -103,11 +108,13 @@ class Replays:
         """Measure the imbalance of many seeds."""
         self._begin(lambda: self._sweep(list(hashes), seeds))
 
-    def stop(self) -> None:
-        """End after the strategy or the seeds that are under way."""
+    def stop(self, wait: bool = True) -> None:
+        """End after the strategy or the seeds that are under way; packets stop at once."""
         self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self.running and self.view.running:
+            self._tell(running=STOPPING)
+        if wait:
+            self.wait()
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait for the end."""
@@ -181,13 +188,30 @@ class Replays:
             try:
                 chosen = [parse_packet_strategy(name)]
                 result, _ = replay_packets(
-                    lambda _run: load, self._fabric, chosen, model, self._paths
+                    lambda _run: load,
+                    self._fabric,
+                    chosen,
+                    model,
+                    self._paths,
+                    progress=self._follow(number / len(names), 1 / len(names)),
                 )
+            except _Stopped:
+                return
             except RocescopeError as error:
                 self._tell(failed=self.view.failed | {shown: str(error)})
                 continue
             strategies = self.view.strategies | {shown: result.strategies[0]}
             self._tell(strategies=strategies, warnings=tuple(result.warnings))
+
+    def _follow(self, before: float, share: float) -> Callable[[str, int, int], None]:
+        """Told every few million packet hops of a strategy, which is a share of what is asked."""
+
+        def follow(_what: str, hops: int, expected: int) -> None:
+            if self._stopping.is_set():
+                raise _Stopped
+            self._tell(done=before + share * min(1.0, hops / max(1, expected)))
+
+        return follow
 
     def _sweep(self, hashes: list[str], seeds: int) -> None:
         for name in hashes:

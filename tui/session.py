@@ -23,7 +23,7 @@ from ..analyzer.measures.spraying import entropy_name
 from ..analyzer.results import Analysis, Event, Flow
 from ..analyzer.summarize import Summary
 from ..analyzer.track import state as st
-from .columns import flow_columns, path_columns, timeline, usage_copy
+from .columns import flow_bins, flow_columns, path_columns, timeline, usage_copy
 from .feeds import CaptureFeed, Feed
 from .history import STEP_NS, History, between
 from .human import queue_pair
@@ -306,6 +306,7 @@ class Session:
             activity = m.activity.values()[:, : len(flows)].copy()
             bin_ns, line = m.activity.bin_ns, timeline(m.totals)
             activity_start_ns = m.activity.start_ns
+            late = flow_bins(m.late, len(flows))
             addresses = tuple(feed.endpoints.texts())
             owners = feed.owners
             self._take_events(feed)
@@ -339,6 +340,7 @@ class Session:
             activity=activity,
             activity_bin_ns=bin_ns,
             activity_start_ns=activity_start_ns,
+            late=late,
             timeline=line,
             events=tuple(sorted(self._cm_events + self._events, key=attrgetter("time_ns"))),
             events_omitted=omitted,

@@ -159,6 +159,21 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowBins:
+    """Counts of each flow in equal bins of time."""
+
+    start_ns: int = 0
+    bin_ns: int = 1
+    values: NDArray[np.uint32] = field(default_factory=lambda: np.zeros((0, 0), np.uint32))
+    """uint32[bins, flows]; flows that came later have no column."""
+
+    def of(self, flow: int) -> list[int]:
+        """One flow's counts, none where there is no column."""
+        known = flow < self.values.shape[1]
+        return self.values[:, flow].tolist() if known else []
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything there is to see at one moment."""
 
@@ -170,6 +185,8 @@ class Snapshot:
     """Wire bytes, int64[bins, flows]."""
     activity_bin_ns: int = 1
     activity_start_ns: int = 0
+    late: FlowBins = field(default_factory=FlowBins)
+    """Late packets."""
     timeline: Timeline = field(default_factory=Timeline)
     events: tuple[Event, ...] = ()
     events_omitted: int = 0

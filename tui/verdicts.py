@@ -385,7 +385,10 @@ def imbalance(record: Imbalance) -> str:
 def latency(analysis: Analysis) -> str:
     """Messages, and the range of their times over the flows."""
     data = data_flows(analysis)
-    messages = sum(flow.messages for flow in data)
+    known = [flow.messages for flow in data if flow.messages is not None]
+    if data and not known:
+        return "Samples tell nothing about messages and their times."
+    messages = sum(known)
     if not messages:
         return "No message was seen from its first to its last packet."
     text = counted(messages, "message")
@@ -411,7 +414,7 @@ def latency(analysis: Analysis) -> str:
 
 def never_acknowledged(flow: Flow) -> int:
     """Messages without an answer in the capture; 0 where the answers cannot be seen."""
-    if flow.connection is None or flow.transport in ("UC", "UD"):
+    if flow.connection is None or flow.messages is None or flow.transport in ("UC", "UD"):
         return 0
     done = flow.message_statistics.completion_ns
     return max(0, flow.messages - (done.count if done else 0))

@@ -9,6 +9,7 @@ from tui_driver import drive, text_of
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.strategies import STRATEGIES
 from rocescope.tui.replays import Replays, fitting_fabric
+from rocescope.tui.screens.fabric import packets_sentence
 from rocescope.tui.screens.replay import sentence, shown_columns
 from rocescope.tui.widgets.strip import Axis, strip
 
@@ -103,6 +104,26 @@ def test_a_strip_shows_where_values_lie():
     assert strip(axis, 1.5, 1.5, dict.fromkeys(quantiles, 1.5)).count("█") == 1
 
 
+def test_packets_stop_inside_a_strategy(monkeypatch):
+    monkeypatch.setattr("rocescope.replay.engine.runner.HOPS_AT_ONCE", 50)
+
+    class Impatient(Replays):
+        def _tell(self, **changes):
+            super()._tell(**changes)
+            if self.view.running.startswith("ecmp") and self.view.done > 0:
+                seen.append(self.view.done)
+                self._stopping.set()
+
+    seen = []
+    made = Impatient([str(p) for p in TAPS])
+    made.set_fabric(FABRIC)
+    made.by_packets(["ecmp", "static"])
+    made.wait(120)
+    view = made.view
+    assert not view.strategies and not view.failed and not view.error and not view.running
+    assert 0 < seen[0] < 0.5 and len(seen) == 1  # in the middle of the first
+
+
 def test_packet_by_packet():
     made = replays()
     made.by_packets(["switch-rr", "nosuch"])
@@ -112,5 +133,8 @@ def test_packet_by_packet():
     assert result.max_queue_packets > 0 and result.packets.received.packets > 0
     assert "no strategy" in made.view.failed["nosuch by packet"]
     shown = [column.key for column in shown_columns(made.view)]
-    assert {"time", "queue", "order"} <= set(shown)
+    assert {"done", "time", "queue", "order"} <= set(shown)
+    text = packets_sentence("switch-rr by packet", result)
+    assert text.startswith("switch-rr by packet: done in ") and "times the bound of" in text
+    assert f"{result.max_queue_packets:,} packet" in text and "% late" in text
     assert "switch-rr is done first" in sentence(made.view, False)

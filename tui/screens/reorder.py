@@ -14,7 +14,7 @@ from ...analyzer.results import Flow, HistogramBin, Quantiles, Reordering
 from .. import human, sentences
 from ..human import UNICODE
 from ..packets import Late
-from ..snapshot import Snapshot
+from ..snapshot import UNKNOWN, Snapshot
 from ..widgets.bars import Bar, bar_lines
 from ..widgets.flow_lines import Axis, flow_lines, strip_line
 from ..widgets.grid import Cell, Grid, GridColumn
@@ -132,6 +132,12 @@ class ReorderScreen(RoceScreen):
         values = axis.spread(line["reordered_packets"].tolist(), line.start_ns, line.window_ns)
         everyone = human.count(int(line["reordered_packets"].sum()))
         lines = flow_lines(snapshot, self.roce.session.selected, self.size.width - 2)
+        at = snapshot.find(self.roce.session.selected)
+        if at is not None:
+            own = axis.spread(snapshot.late.of(at), snapshot.late.start_ns, snapshot.late.bin_ns)
+            late_packets = int(snapshot.flows.late[at])
+            known = human.UNKNOWN if late_packets == UNKNOWN else human.count(late_packets)
+            lines.append(strip_line("late, this flow", own, known, "bold yellow"))
         lines.append(strip_line("late, all flows", values, everyone, "bold yellow"))
         text.append_text(Text("\n").join(lines))
         record = flow.reordering

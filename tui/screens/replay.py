@@ -12,7 +12,7 @@ from textual.widgets import Static
 from ...analyzer.errors import RocescopeError
 from ...replay.results import StrategyResult
 from .. import human
-from ..replays import BY_PACKET, ReplayView, fitting_fabric
+from ..replays import BY_PACKET, STOPPING, ReplayView, fitting_fabric
 from ..snapshot import Snapshot
 from ..widgets.grid import Cell, Grid, GridColumn
 from ..widgets.strip import Axis, strip
@@ -25,6 +25,7 @@ COLUMNS = (
     GridColumn("max", "MAX/MEAN", 8, True),
     GridColumn("bar", "(1.00 is fair)", 18, priority=3),
     GridColumn("fim", "FIM %", 6, True),
+    GridColumn("done", "TIME", 8, True, 1),
     GridColumn("time", "TIME/BOUND", 10, True, 1),
     GridColumn("bound", "LOWER BOUND", 11, True, 2),
     GridColumn("queue", "QUEUE", 6, True, 1),
@@ -131,7 +132,7 @@ class ReplayScreen(RoceScreen):
             self.redraw()
 
     def action_stop(self) -> None:
-        self.roce.replays.stop()
+        self.roce.replays.stop(wait=False)
         self.redraw()
 
     def _ready(self) -> bool:
@@ -251,7 +252,9 @@ def sentence(view: ReplayView, running: bool) -> str:
         return f"Stopped: {view.error}"
     known = {n: s.max_over_mean for n, s in view.strategies.items() if s.max_over_mean}
     if not known:
-        return f"Replaying: {view.running}." if running else "No strategy has run yet (r)."
+        if running:
+            return "Stopping." if view.running == STOPPING else f"Replaying: {view.running}."
+        return "No strategy has run yet (r)."
     first, best = next(iter(known)), min(known, key=lambda name: known[name])
     text = f"{first} loads its busiest fabric link {known[first]:.2f} times its fair share"
     if best != first:
@@ -275,7 +278,7 @@ def shown_columns(view: ReplayView) -> list[GridColumn]:
     results = view.strategies.values()
     unknown = set()
     if all(one.completion_time_ns is None for one in results):
-        unknown.add("time")
+        unknown |= {"done", "time"}
     if all(one.max_queue_packets is None for one in results):
         unknown |= {"queue", "order"}
     return [column for column in COLUMNS if column.key not in unknown]
@@ -298,6 +301,7 @@ def strategy_cells(view: ReplayView, name: str, columns: Sequence[GridColumn]) -
         "max": _number(result.max_over_mean),
         "bar": (human.UNICODE.bar(share, 18), "accent"),
         "fim": _number(result.fim_percent, 1),
+        "done": human.duration(took),
         "time": _number(took / bound if took and bound else None),
         "bound": human.duration(result.lower_bound_ns),
         "queue": human.count(result.max_queue_packets),
