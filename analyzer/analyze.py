@@ -68,6 +68,8 @@ class AnalyzeOptions:
     """More end the analysis with an error."""
     trimmed_dscps: tuple[int, ...] = ()
     """DSCPs that mark trimmed packets of MRC."""
+    outer_flow_label: bool = False
+    """Entropy values of MRC have the flow label of the outer IPv6 header where theirs is 0."""
     mirror: MirrorOptions | None = None
     """How mirrored packets are to be read, where not as they are."""
     usid: UsidFormat = UsidFormat()
@@ -120,6 +122,7 @@ def open_run(
                 taps,
                 udp_ports=options.udp_ports,
                 trimmed_dscps=options.trimmed_dscps,
+                outer_flow_label=options.outer_flow_label,
                 segments=segments,
                 check_icrc=options.icrc,
                 link_bits_per_second=options.link_rate_bits_per_second,

@@ -101,6 +101,8 @@ class MrcSummary:
         self._segments = segments
         self._order, self._no_order = self._m.entropy_order()
         evs = self._m.all_evs()
+        if self._no_order and self._m.votes[3] and evs["evidence"].any():
+            self._no_order += "; under SRv6 --flow-label outer may help"
         self._evs = evs[np.argsort(evs["lane"], kind="stable")]
         self._lanes = np.ascontiguousarray(self._evs["lane"])
         self._plane_by, self._inferred = self._choose(plane_by)

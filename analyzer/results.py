@@ -17,7 +17,7 @@ from .results_conformance import Conformance
 from .results_mrc import Mrc, MrcFlow, SegmentList
 from .results_taps import MirrorChecks, Sampling, UltraEthernet
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 
 
 class HistogramBin(Record, frozen=True):
@@ -189,7 +189,7 @@ class Recovery(Record, frozen=True):
 class Messages(Record, frozen=True):
     """Messages: a First..Last or Only; a READ request with its responses."""
 
-    count: int
+    count: int | None
     incomplete: Annotated[
         int | None, Meta(description="begun but never ended, or the reverse; None of counters")
     ]
@@ -262,7 +262,7 @@ class Flow(Record, frozen=True, kw_only=True):
     path_mtu: Annotated[
         int | None, Meta(description="inferred; None when no First or Middle packet was seen")
     ]
-    messages: int
+    messages: Annotated[int | None, Meta(description="None of samples")]
     reordered_packets: Annotated[
         int | None, Meta(description="original transmissions that came late")
     ]
@@ -285,7 +285,7 @@ class Flow(Record, frozen=True, kw_only=True):
         int | None,
         Meta(description="of the missing: acknowledged by the peer, so they arrived there"),
     ]
-    sequence_restarts: int
+    sequence_restarts: int | None
     naks: Annotated[int, Meta(description="NAKs this flow carried (PSN error and others, not RNR)")]
     rnr_naks: Annotated[int, Meta(description="RNR NAKs this flow carried")]
     cnps: int

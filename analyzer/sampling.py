@@ -64,6 +64,8 @@ def as_sampled(flow: Flow, rates: Mapping[str, float]) -> Flow:
             "mirror_duplicates",
             "missing_packets",
             "capture_loss_suspected_packets",
+            "sequence_restarts",
+            "messages",
             "reordering",
             "goodput_bits_per_second",
         )
@@ -77,13 +79,23 @@ def as_sampled(flow: Flow, rates: Mapping[str, float]) -> Flow:
         nak_to_resend_ns=None,
         timeout_ns=None,
     )
+    statistics = structs.replace(
+        flow.message_statistics, **dict.fromkeys(flow.message_statistics.__struct_fields__)
+    )
+    latency = structs.replace(flow.latency, **dict.fromkeys(flow.latency.__struct_fields__))
     sampling = Sampling(
         one_in, round(whole), round(flow.wire_bytes * one_in), 100 / sqrt(sum(seen.values()))
     )
     note = (
-        f"sampled 1 in {one_in:.0f}: loss, reordering and retransmissions are unknown, counts are"
-        " of the samples"
+        f"sampled 1 in {one_in:.0f}: messages, loss, reordering and retransmissions are unknown,"
+        " counts are of the samples"
     )
     return structs.replace(
-        flow, **unknown, recovery=recovery, sampling=sampling, notes=[note, *flow.notes]
+        flow,
+        **unknown,
+        recovery=recovery,
+        message_statistics=statistics,
+        latency=latency,
+        sampling=sampling,
+        notes=[note, *flow.notes],
     )

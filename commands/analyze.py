@@ -44,6 +44,7 @@ def analyze(
     path_by: Literal["entropy", "tap", "srv6"] = "entropy",
     plane_by: str = "auto",
     usid: str = "32:16",
+    flow_label: Literal["inner", "outer"] = "inner",
     trimmed_dscp: Annotated[list[int] | None, Parameter(negative="")] = None,
     concat: Annotated[bool, Parameter(show_default=False)] = False,
     follow: Annotated[bool, Parameter(show_default=False)] = False,
@@ -90,6 +91,8 @@ def analyze(
         What tells planes of MRC apart: auto, tap, segment:N (SRv6) or ev:SHIFT:BITS.
     usid
         Bits of the block and of each uSID in SRv6 addresses.
+    flow_label
+        Of MRC in SRv6: outer takes the outer header's flow label where the inner one is 0.
     trimmed_dscp
         DSCP that marks trimmed packets of MRC; may be repeated.
     concat
@@ -152,8 +155,10 @@ def analyze(
     from ..analyzer.mrc_summary import parse_plane_by
 
     plane, usid_format = parse_plane_by(plane_by), parse_usid_format(usid)
-    if live and (plane_by != "auto" or usid != "32:16" or trimmed_dscp):
-        raise UsageError("--plane-by, --usid and --trimmed-dscp are for files, not for --live")
+    if live and (plane_by != "auto" or usid != "32:16" or trimmed_dscp or flow_label != "inner"):
+        raise UsageError(
+            "--plane-by, --usid, --flow-label and --trimmed-dscp are for files, not for --live"
+        )
     window_ns = parse_duration(window, "--window")
     rate = parse_rate(link_rate, "--link-rate") if link_rate else None
     mirror = _mirror_options(clock, mirror_format, drop_duplicates)
@@ -198,6 +203,7 @@ def analyze(
         icrc=icrc,
         link_rate_bits_per_second=rate,
         trimmed_dscps=tuple(trimmed_dscp or ()),
+        outer_flow_label=flow_label == "outer",
         usid=usid_format,
         plane_by=plane,
         mirror=mirror,

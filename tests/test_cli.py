@@ -110,6 +110,7 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
         *("--window", "2.5ms", "--path-by", "tap", "--concat", "--icrc"),
         *("--link-rate", "400G", "--filter", "not cnp"),
         *("--plane-by", "ev:4:2", "--usid", "48:16", "--trimmed-dscp", "12"),
+        *("--flow-label", "outer"),
     )
     assert (done.code, done.err) == (0, "")
     assert engine.paths == ["a.pcap", "b.pcap"]
@@ -123,6 +124,7 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
         "icrc": True,
         "link_rate_bits_per_second": 400_000_000_000,
         "trimmed_dscps": (12,),
+        "outer_flow_label": True,
         "usid": UsidFormat(48, 16),
         "plane_by": PlaneBy("ev", 4, 2),
         "mirror": None,

@@ -99,6 +99,22 @@ def _ring_of(state: Any, flow: Any) -> Int:
 
 
 @inlined
+def _is_short(table: Any, row: Int, path_mtu: Int) -> bool:
+    """Whether a WRITE has less payload than its place in the message asks for.
+
+    What is left for a Last follows from DMALen, be it the length of the whole operation or
+    the packet's own: below a path MTU the two are the same.
+    """
+    bits, payload = OPCODE_CLASS[table.opcode[row]], np.int64(table.payload_bytes[row])
+    if bits & FULL:
+        return bool(payload < path_mtu)
+    length = np.int64(table.dma_length[row])
+    if path_mtu == 0 or length == 0 or path_mtu & (path_mtu - 1):
+        return False
+    return bool(payload <= (length - 1) & (path_mtu - 1))
+
+
+@inlined
 def _sent(
     state: Any, mrc: Any, table: Any, row: Int, f: Int, found: Int, last_ns: Int, path_mtu: Int
 ) -> None:
@@ -119,8 +135,7 @@ def _sent(
         ev.evidence = table.path_evidence[row]
     if table.traffic_class[row] & 3 == _CE:
         ev.marked += 1
-    full = OPCODE_CLASS[table.opcode[row]] & FULL
-    if mrc.trimmed or (full and np.int64(table.payload_bytes[row]) < path_mtu):
+    if mrc.trimmed or _is_short(table, row, path_mtu):
         ev.trimmed += 1
         flow.trimmed += 1
     flow.packets += 1

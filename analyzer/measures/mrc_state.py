@@ -142,6 +142,7 @@ class Columns(NamedTuple):
     frame_number: NDArray[np.int64]
     wire_bytes: NDArray[np.uint32]
     payload_bytes: NDArray[np.uint32]
+    dma_length: NDArray[np.uint32]
     tap: NDArray[np.uint16]
     traffic_class: NDArray[np.uint8]
     opcode: NDArray[np.uint8]

@@ -177,7 +177,9 @@ def test_samples_are_estimates(plain: tuple[list[Frame], list[Flow]], tmp_path: 
     )
     for flow in found.flows:
         assert flow.missing_packets is flow.reordered_packets is flow.reordering is None
-        assert flow.notes[0].startswith("sampled 1 in 8: loss")
+        assert flow.messages is flow.message_statistics.count is flow.sequence_restarts is None
+        assert flow.latency.request_to_ack_ns is None
+        assert flow.notes[0].startswith("sampled 1 in 8: messages, loss")
         assert flow.sampling.estimated_packets == 8 * flow.packets
     assert not [e for e in found.events if e.kind in ("rewind", "sequence_restart")]
     assert any("samples, 1 in 8" in line for line in found.warnings)

@@ -255,3 +255,19 @@ def test_taps_in_series(tmp_path: Path) -> None:
         assert mrc.answers.skip_once == expected["skip_once"]
         assert expected["sacks"] <= mrc.answers.sacks <= expected["sacks"] * 1.01
     assert analysis.hops[0].lost_packets == sum(f["lost"] for f in truth["flows"])
+
+
+def test_flow_label_in_the_outer_header_alone(tmp_path: Path) -> None:
+    capture, truth = generated(tmp_path, messages=2)
+    data, at = bytearray(capture.read_bytes()), 24
+    while at < len(data):
+        inner = at + 16 + 14 + 40  # record, Ethernet, outer IPv6
+        data[inner + 1 : inner + 4] = bytes([data[inner + 1] & 0xF0, 0, 0])
+        at += 16 + int.from_bytes(data[at + 8 : at + 12], "little")
+    capture.write_bytes(data)
+    unread = analysed(capture).mrc.entropy_order
+    assert unread.order is None and "--flow-label outer" in unread.reason
+    found = analysed(capture, outer_flow_label=True)
+    assert found.mrc.entropy_order.order == "flow_label_high"
+    values = {f.mrc.entropy_values for f in found.flows if f.mrc}
+    assert values == {flow["entropy_values"] for flow in truth["flows"]}

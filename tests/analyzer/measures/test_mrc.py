@@ -310,3 +310,14 @@ def test_memory_is_bounded() -> None:
     assert len(found.log()) == 10_000
     assert found.omitted == 50
     assert found.flow(1)["nacks"][-1] == 10_050
+
+
+def test_a_trimmed_last_by_either_reading_of_its_length() -> None:
+    last = {"opcode": 0xC8, "ev": EV}
+    lengths = [(300, 300), (300, 299), (4 * PATH_MTU + 300, 300), (4 * PATH_MTU + 300, 0)]
+    lengths += [(2 * PATH_MTU, PATH_MTU), (2 * PATH_MTU, 64), (0, 0)]
+    rows = [
+        {**last, "psn": i, "dma_length": whole, "payload_bytes": held}
+        for i, (whole, held) in enumerate(lengths)
+    ]
+    assert measured(batch(rows)).flow(0)["trimmed"] == 3
