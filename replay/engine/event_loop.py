@@ -48,8 +48,8 @@ from .feedback_state import (
     drawn_key,
 )
 from .hosts import release_successors
-from .model import ACK, NEVER, ON_RECEIVED, message_of
-from .prefetch import prefetch_row
+from .model import ACK, NEVER, ON_RECEIVED, message_of, number_of
+from .prefetch import prefetch
 from .queues import enqueue, free_slot, link_next, new_slot, next_of, serve
 from .reacting import on_timer, receive_ack, receive_data
 from .run_state import (
@@ -61,6 +61,7 @@ from .run_state import (
     DATA_TAIL,
     DROPS,
     DST,
+    FIRST_NUMBER,
     FLOW,
     FREE,
     FREE_SLOTS,
@@ -133,7 +134,7 @@ def run_events(
             return MORE
         counts[CLOCK] = time
         control[NOW_PS] = time
-        _fetch_next(wheel.book, links, slots, own.extra)
+        _fetch_next(run, own, switches)
 
         # What the event is about: a change, a link with the packet that arrives, a flow's timer.
         # `nic` is the host that is concerned.
@@ -242,19 +243,46 @@ def run_events(
 
 
 @inlined
-def _fetch_next(book: Int, links: Int, slots: Int, extra: Int) -> None:
-    """Let the processor fetch what the next events need: packets on all wires exceed its caches."""
-    at = book[AT]
-    if at + 2 < book[COUNT]:
-        link = (book[at + 2] & np.int64(ITEM_MASK)) - 1
-        if 0 <= link < len(links):
-            prefetch_row(links, link)
-    if at < book[COUNT]:
-        link = (book[at] & np.int64(ITEM_MASK)) - 1
+def _fetch_next(run: Int, own: Int, switches: Int) -> None:
+    """Let the processor fetch what the next events need: all links and packets exceed its caches.
+
+    First the link, then the packet on it, then what that leads to: the packet behind it, the link
+    that it goes on to where that is known, or what its sender knows of it.
+    """
+    book, links, slots = own.wheel.book, run.links, run.slots
+    at, left = book[AT], book[COUNT] - book[AT]
+    begin, second = np.int64(0), np.int64(HEAD_TIME)
+    if left > 7:
+        link = (book[at + 7] & np.int64(ITEM_MASK)) - 1
+        prefetch(links, link, begin)
+        prefetch(links, link, second)
+        prefetch(own.wires, link, begin)
+    if left > 4:
+        link = (book[at + 4] & np.int64(ITEM_MASK)) - 1
+        if 0 <= link < len(links) and links[link, HEAD_TIME] != NEVER:
+            prefetch(slots, links[link, WIRE_HEAD], begin)
+            prefetch(own.extra, links[link, WIRE_HEAD], begin)
+    if left > 1:
+        link = (book[at + 1] & np.int64(ITEM_MASK)) - 1
         if 0 <= link < len(links) and links[link, HEAD_TIME] != NEVER:
             slot = links[link, WIRE_HEAD]
-            prefetch_row(slots, slot)
-            prefetch_row(extra, slot)
+            prefetch(slots, next_of(slots, slot), begin)
+            host = slots[slot, META] >> np.int64(32)
+            node, edge = own.wires[link, TARGET], np.int64(run.host_edge[host])
+            if node >= switches:
+                key = slots[slot, KEY]
+                first = run.messages[message_of(key), FIRST_NUMBER]
+                prefetch(own.packets, first + number_of(key), begin)
+            elif edge >= 0:
+                group = np.int64(own.routes[own.control[EPOCH], node, edge])
+                out = np.int64(0)
+                if group >= 0:
+                    out = np.int64(run.members[run.group_start[group]])
+                elif group == ATTACHED:
+                    out = np.int64(run.exits[host, 0])
+                prefetch(links, out, begin)
+                prefetch(links, out, second)
+                prefetch(run.stats, out, begin)
 
 
 @inlined

@@ -11,6 +11,7 @@ from ...analyzer.kernel import Int, inlined
 from ..transport.congestion import Congestion
 from ..transport.parameters import Transport
 from ..transport.recovery import new_packets, new_senders
+from .aligned import aligned
 from .draws import mixed
 from .model import AGAIN, NUMBER_MASK, Workload
 from .run_state import RunState
@@ -31,11 +32,13 @@ def drawn_key(key: Int, stamp: Int) -> Int:
 
 # extra, per slot
 STAMP, ECHO, POSITION, DEAD = range(4)
+EXTRA_COLUMNS = 4
 """When the data packet left its host, the EV it carried, entries of the receiver's log when the
 ACK was made, 1 for a packet that its link lost."""
 
 # wires, per link
 OWNER, DOWN, LOSS, PACED, TARGET = range(5)
+WIRE_COLUMNS = 8
 """Host that the link leaves (-1: a switch), 1 if down, chance of loss in 2^-32, when data may leave
 a NIC again that keeps below the line's rate, node at its end."""
 
@@ -119,9 +122,9 @@ class Feedback(NamedTuple):
     got: NDArray[np.uint8]
     """uint8[N]: 1 for packets that have arrived."""
     extra: NDArray[np.int64]
-    """int64[slots, 4]"""
+    """int64[slots, EXTRA_COLUMNS]"""
     wires: NDArray[np.int64]
-    """int64[L, 5]"""
+    """int64[L, WIRE_COLUMNS]"""
     nics: NDArray[np.int64]
     """int64[H, 2]"""
     ports: NDArray[np.int64]
@@ -156,7 +159,7 @@ def new_feedback(
     """The state before the first packet."""
     total, flows = int(workload.packet_start[-1]), len(workload.src)
     hosts, ports = run.access.shape
-    wires = np.zeros((len(run.links), 5), np.int64)
+    wires = aligned(len(run.links), WIRE_COLUMNS)
     wires[:, OWNER] = -1
     wires[:, TARGET] = target
     host = np.arange(hosts)
@@ -179,7 +182,7 @@ def new_feedback(
         packets=new_packets(total),
         log=np.zeros(total, np.int32),
         got=np.zeros(total, np.uint8),
-        extra=np.zeros((len(run.slots), 4), np.int64),
+        extra=aligned(len(run.slots), EXTRA_COLUMNS),
         wires=wires,
         nics=nics,
         ports=np.zeros((flows, ports), np.int64),

@@ -16,7 +16,7 @@ from ...analyzer.kernel import Int, inlined, kernel, subkernel
 from .arrays import ATTACHED
 from .hosts import receive, serve_host
 from .model import NEVER
-from .prefetch import prefetch_row
+from .prefetch import prefetch
 from .queues import enqueue, free_slot, next_of, serve
 from .run_state import (
     CLOCK,
@@ -85,7 +85,7 @@ def _take_arrival(run: Int, link: Int, position: Int, leaves: Int, begin: Int, e
     key, time = np.int64(NEVER), np.int64(NEVER)
     if following >= 0:
         time = slots[following, TIME]
-        prefetch_row(slots, slots[following, NEXT] & np.int64(_NEXT_MASK))
+        prefetch(slots, slots[following, NEXT] & np.int64(_NEXT_MASK), np.int64(0))
         if time < end:
             key = ((time - begin) << np.int64(_PORT_BITS)) | position
     links[link, HEAD_TIME] = time

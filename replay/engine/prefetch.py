@@ -10,16 +10,18 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 
-def _prefetch(typingctx: Any, array: Any, row: Any) -> Any:
-    """Fetch the cache line of array[row, 0] of a C-contiguous array of two dimensions.
+def _prefetch(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
+    """Fetch the cache line of array[row, column] of a C-contiguous array of two dimensions.
 
-    Only a hint: nothing is read, so any row is safe.
+    Only a hint: nothing is read, so any place is safe.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         value = context.make_array(signature.args[0])(context, builder, arguments[0])
         columns = builder.extract_value(value.shape, 1)
-        at = builder.gep(value.data, [builder.mul(arguments[1], columns)])
+        at = builder.gep(
+            value.data, [builder.add(builder.mul(arguments[1], columns), arguments[2])]
+        )
         pointer = builder.bitcast(at, ir.IntType(8).as_pointer())
         flag = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer.type, flag, flag, flag])
@@ -28,7 +30,7 @@ def _prefetch(typingctx: Any, array: Any, row: Any) -> Any:
         builder.call(hint, [pointer, flag(1), flag(3), flag(1)])  # to write, keep, data
         return context.get_dummy_value()
 
-    return types.void(array, types.int64), generate
+    return types.void(array, types.int64, types.int64), generate
 
 
-prefetch_row: Any = intrinsic(_prefetch)
+prefetch: Any = intrinsic(_prefetch)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .aligned import aligned
 from .arrays import FabricArrays, ports_in_turn
 from .model import LINK_COLUMNS, NEVER, Model, Workload
 from .rules import Rules
@@ -22,12 +23,13 @@ RATE, DELAY, LAYER = 13, 14, 15
 
 # stats, per link
 PACKETS, MAX_PACKETS, MAX_BYTES, DROPS, TRIMS, MARKS = range(6)
-STAT_COLUMNS = 6
+STAT_COLUMNS = 8
 
 # slots: one row per packet in flight, from its sending to its arrival
 TIME, KEY, META, NEXT = range(4)
 """TIME: of arrival, on a wire. META: destination host << 32 | label. NEXT: packets that an ACK
 acknowledges << 48 | bytes << 32 | next slot (0xFFFFFFFF for none)."""
+SLOT_COLUMNS = 4
 NO_SLOT = 0xFFFFFFFF
 
 # hosts
@@ -39,6 +41,7 @@ RING_HEAD, RING_TAIL = range(2)
 
 # flows
 CURSOR, END, RING, RING_NEXT, IN_RING, SRC, DST = range(7)
+FLOW_COLUMNS = 8
 
 # messages
 (
@@ -116,7 +119,7 @@ def new_run(
     keep_arrivals: bool,
 ) -> RunState:
     """The state before the first packet. source: node at the begin of each link."""
-    links = np.full((len(arrays.target), LINK_COLUMNS), -1, np.int64)
+    links = aligned(len(arrays.target), LINK_COLUMNS, -1)
     links[:, :WIRE_HEAD] = 0
     links[:, HEAD_TIME] = NEVER
     links[:, RATE], links[:, DELAY] = arrays.ps_per_byte_q20, arrays.delay_ps
@@ -133,7 +136,7 @@ def new_run(
     packets = int(workload.packet_start[-1]) if keep_arrivals else 0
     return RunState(
         links=links,
-        stats=np.zeros((len(links), STAT_COLUMNS), np.int64),
+        stats=aligned(len(links), STAT_COLUMNS),
         slots=_free_slots(0, room),
         hosts=np.tile(np.array([-1, 0], np.int64), (arrays.hosts, 1)),
         rings=rings,
@@ -164,7 +167,7 @@ def new_run(
 
 def _free_slots(first: int, room: int) -> NDArray[np.int64]:
     """Rows that are chained from `first` on; the last one ends the chain."""
-    slots = np.zeros((room, 4), np.int64)
+    slots = aligned(room, SLOT_COLUMNS)
     slots[:, NEXT] = np.arange(first + 1, first + room + 1)
     slots[-1, NEXT] = NO_SLOT
     return slots
@@ -177,7 +180,9 @@ def with_more_slots(run: RunState) -> RunState:
     more[-1, NEXT] = counts[FREE_SLOT] if counts[FREE_SLOTS] else NO_SLOT
     counts[FREE_SLOT] = len(old)
     counts[FREE_SLOTS] += len(old)
-    return run._replace(slots=np.concatenate([old, more]))
+    slots = aligned(2 * len(old), SLOT_COLUMNS)
+    slots[: len(old)], slots[len(old) :] = old, more
+    return run._replace(slots=slots)
 
 
 def release(run: RunState, workload: Workload, rows: NDArray[Any], base_ps: int) -> None:
@@ -202,7 +207,7 @@ def release(run: RunState, workload: Workload, rows: NDArray[Any], base_ps: int)
 def _flows(
     workload: Workload, arrays: FabricArrays, any_port: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    flows = np.zeros((len(workload.src), 8), np.int64)
+    flows = aligned(len(workload.src), FLOW_COLUMNS)
     flows[:, CURSOR], flows[:, END] = workload.flow_start[:-1], workload.flow_start[1:]
     ports = arrays.access.shape[1]
     port = ports_in_turn(arrays, workload.src, workload.dst)
@@ -214,7 +219,7 @@ def _flows(
 
 
 def _messages(workload: Workload) -> NDArray[np.int64]:
-    messages = np.zeros((len(workload.flow), MESSAGE_COLUMNS), np.int64)
+    messages = aligned(len(workload.flow), MESSAGE_COLUMNS)
     messages[:, SIZE] = workload.packets
     messages[:, PACKET_BYTES] = workload.packet_bytes
     messages[:, LAST_BYTES] = workload.last_bytes

@@ -2,7 +2,8 @@
 
 Time is cut into buckets that are kept in a wheel (Brown, CACM 1988); an item far ahead waits in its
 bucket for later turns. Only the bucket of the present is sorted, by (time, item number): a few
-items at a time. The queue holds links, not packets, so it does not grow with queues.
+items at a time, or thousands where hosts and links keep step. The queue holds links, not packets,
+so it does not grow with queues.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ _ITEM_BITS = 32
 ITEM_MASK = (1 << _ITEM_BITS) - 1
 _PATIENCE = 4096
 """Empty buckets before looking for the earliest item instead."""
+_FEW = 48
+"""Up to so many entries insertion sorts faster than counting digits does."""
+_DIGITS = 256
 
 
 class Wheel(NamedTuple):
@@ -36,18 +40,21 @@ class Wheel(NamedTuple):
     """int64[items, 2]"""
     book: NDArray[np.int64]
     """int64[BATCH + 2 items + 1]"""
+    scratch: NDArray[np.int64]
+    """int64[256 + items], for sorting."""
 
 
 def new_wheel(items: int, between_ps: int, horizon_ps: int) -> Wheel:
     """between_ps: expected time from one event to the next; horizon_ps: how far ahead most are."""
-    shift = max(0, min(28, (8 * between_ps).bit_length()))
+    shift = max(0, min(28, (64 * between_ps).bit_length()))
     buckets = 1 << max(4, min(16, (2 * horizon_ps >> shift).bit_length()))
     book = np.zeros(BATCH + 2 * items + 1, np.int64)
     book[SHIFT] = shift
     book[AT] = book[COUNT] = BATCH
     table = np.full((items, 2), -1, np.int64)
     table[:, WHEN] = NEVER
-    return Wheel(np.full(buckets, -1, np.int64), table, book)
+    scratch = np.zeros(_DIGITS + items, np.int64)
+    return Wheel(np.full(buckets, -1, np.int64), table, book, scratch)
 
 
 @inlined
@@ -185,7 +192,53 @@ def _next_bucket(wheel: Wheel) -> None:
                     heads[at] = after
                 else:
                     items[last, FOLLOWING] = after
-                _insert(wheel, ((items[item, WHEN] - begin) << np.int64(_ITEM_BITS)) | item)
+                entry = ((items[item, WHEN] - begin) << np.int64(_ITEM_BITS)) | item
+                book[book[COUNT]] = entry
+                book[COUNT] += 1
             else:
                 last = item
             item = after
+    _sort(wheel)
+
+
+@inlined
+def _sort(wheel: Wheel) -> None:
+    """The whole batch, in which every item is once."""
+    book = wheel.book
+    if book[COUNT] - BATCH > _FEW:
+        bits = 1
+        while len(wheel.items) >> bits:
+            bits += 1
+        _sort_digits(wheel, np.int64(0), np.int64(bits))
+        _sort_digits(wheel, np.int64(_ITEM_BITS), _ITEM_BITS + book[SHIFT])
+        return
+    for i in range(BATCH + 1, book[COUNT]):
+        entry, j = book[i], i
+        while j > BATCH and book[j - 1] > entry:
+            book[j] = book[j - 1]
+            j -= 1
+        book[j] = entry
+
+
+@inlined
+def _sort_digits(wheel: Wheel, lowest: Int, end: Int) -> None:
+    """Stable, by the bits from `lowest` to below `end` of entries: counting sorts by bytes."""
+    book, scratch = wheel.book, wheel.scratch
+    count = book[COUNT] - BATCH
+    for shift in range(lowest, end, 8):
+        for digit in range(_DIGITS):
+            scratch[digit] = 0
+        for i in range(count):
+            entry = book[BATCH + i]
+            scratch[_DIGITS + i] = entry
+            scratch[(entry >> shift) & (_DIGITS - 1)] += 1
+        before = np.int64(BATCH)
+        for digit in range(_DIGITS):
+            here = scratch[digit]
+            scratch[digit] = before
+            before += here
+        for i in range(count):
+            entry = scratch[_DIGITS + i]
+            digit = (entry >> shift) & (_DIGITS - 1)
+            book[scratch[digit]] = entry
+            scratch[digit] += 1

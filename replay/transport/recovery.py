@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.kernel import Int, inlined, subkernel
+from ..engine.aligned import aligned
 
 if TYPE_CHECKING:
     from ..engine.model import Workload
@@ -69,7 +70,7 @@ SENDER_COLUMNS = 24
 
 def new_senders(workload: Workload) -> NDArray[np.int64]:
     """int64[flows, SENDER_COLUMNS]: nothing sent."""
-    senders = np.zeros((len(workload.src), SENDER_COLUMNS), np.int64)
+    senders = aligned(len(workload.src), SENDER_COLUMNS)
     senders[:, WAY_HEAD : AGAIN_TAIL + 1] = -1
     senders[:, HIGHEST_TX] = -1
     senders[:, NOTICE_HEAD : PEER_MASK + 1] = -1
@@ -80,7 +81,7 @@ def new_senders(workload: Workload) -> NDArray[np.int64]:
 
 def new_packets(total: int) -> NDArray[np.int64]:
     """int64[total, PACKET_COLUMNS]: nothing sent."""
-    packets = np.zeros((total, PACKET_COLUMNS), np.int64)
+    packets = aligned(total, PACKET_COLUMNS)
     packets[:, PREV : AFTER + 1] = -1
     return packets
 
