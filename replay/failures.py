@@ -1,7 +1,7 @@
 """Links that fail while packets are replayed, and routing that notices sooner or later.
 
 A switch stops using its own dead links at once. The others learn after the convergence time G:
-0, finite, or never; then every switch weighs its links by the capacity behind them (W-ECMP).
+0, finite, or never; then every switch weighs its links by the paths behind them (W-ECMP).
 Hosts see nothing of it but marks, trims, losses and timeouts, except for their own ports, whose
 loss their peers are told of (MRC's port status update). Model: arXiv 2507.21372, section 6.
 """
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..analyzer.errors import UsageError
 from .fabric import Fabric
 from .forwarding import Forwarding, without_links
-from .strategies.wcmp import with_capacity_weights
+from .strategies.wcmp import with_path_weights
 
 DOWN: Final = "down"
 UP: Final = "up"
@@ -265,7 +265,7 @@ class _States:
             self.numbers[key] = len(self.parts)
             converged = self.fabric.forwarding
             if not (known >= links.up).all() and self.fabric.routed:
-                converged = with_capacity_weights(
+                converged = with_path_weights(
                     self.fabric.with_links(up=known & links.up)
                 ).forwarding
             self.parts.append(_expanded(without_links(converged, now)))
@@ -288,6 +288,14 @@ class _States:
             self.fabric.forwarding.group_of,
         )
         return Scheduled(replace(self.fabric, forwarding=whole), np.stack(routes), changes)
+
+
+def converged(fabric: Fabric, links: Iterable[int | str]) -> Fabric:
+    """The fabric after these links went down and all switches know and weigh what is left."""
+    after = fabric.down(links)
+    if not after.routed:
+        return after
+    return replace(after, forwarding=_expanded(with_path_weights(after).forwarding))
 
 
 def _expanded(forwarding: Forwarding) -> Forwarding:
@@ -313,6 +321,7 @@ def rho_max(fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32]) -> f
     """
     from .engine.arrays import ATTACHED, fabric_arrays
 
+    fabric = with_path_weights(fabric)
     arrays = fabric_arrays(fabric)
     load = np.zeros(len(fabric.links.source))
     host_rate = fabric.links.rate_bits_per_second[arrays.access.max(1)].astype(np.float64)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
 from ..fabric import Fabric
-from ..failures import Failures, Scheduled, scheduled
+from ..failures import Failures, Scheduled, converged, scheduled
 from ..transport.congestion import congestion
 from ..transport.host import EvState, HostFunctions, host_functions, new_state
 from ..transport.oblivious import select_fixed
@@ -123,12 +123,14 @@ def run_event_driven(
     rules = strategy.rules(workload, plan.fabric, seed)
     before = [] if rules.static_paths or failures is None else failures.known_before()
     if before:  # what everyone knows before the start is how the fabric is
-        plan = scheduled(fabric.down(before), failures or Failures(), seed)
+        plan = scheduled(converged(fabric, before), failures or Failures(), seed)
         rules = strategy.rules(workload, plan.fabric, seed)
     if rules.fabric is not None:
         plan = scheduled(rules.fabric, failures or Failures(), seed)
     if rules.static_paths:
         plan = plan.without_routing()
+    if rules.rerouted is not None and len(plan.routes) > 1:
+        rules = rules.rerouted(plan.fabric, plan.routes)
     arrays = fabric_arrays(plan.fabric)
     check_hosts(workload, arrays, fabric.name)
     can_lose = model.buffer_bytes is not None or len(plan.changes) > 0

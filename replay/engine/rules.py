@@ -88,6 +88,10 @@ class Rules:
     hosts: tuple[EvState, HostFunctions] | None = None
     """Hosts that choose the label of data from what they learn, instead of `emit`; they need the
     event-driven driver."""
+    rerouted: Callable[[Fabric, NDArray[np.int32]], Rules] | None = None
+    """The same for a run in which routing changes: the fabric has the groups of all routing states,
+    int32[states, S, E] tells which holds in each (`failures.Scheduled`). None: the rules serve
+    whatever group they are given."""
     static_paths: bool = False
     """Labels name links: switches do not route around links that are down."""
 

@@ -50,15 +50,29 @@ class Wcmp:
 
 def with_capacity_weights(fabric: Fabric) -> Fabric:
     """The fabric with a group of its own for every switch and edge, weighted by capacity."""
+    return _weighted(fabric, _capacities)
+
+
+def with_path_weights(fabric: Fabric) -> Fabric:
+    """The fabric weighted by the shortest paths behind every link, each as fast as its slowest.
+
+    What W-ECMP announces in arXiv 2507.21372 (appendix F): with two paths of 800 Gb/s behind each
+    of four links, one of which has lost one, weights are [1600, 1600, 1600, 800]. Unlike
+    `with_capacity_weights`, the link itself does not hide what is lost behind it.
+    """
+    return _weighted(fabric, _paths)
+
+
+def _weighted(fabric: Fabric, measure: Callable[[Fabric, int], Callable[[int], int]]) -> Fabric:
     old = fabric.forwarding
     group_of = np.full_like(old.group_of, -1)
     links: list[NDArray[np.int32]] = []
     weights: list[NDArray[np.int64]] = []
     numbers: dict[bytes, int] = {}
     for edge in range(old.group_of.shape[1]):
-        capacity = _capacities(fabric, edge)
+        capacity = measure(fabric, edge)
         for switch in np.flatnonzero(old.group_of[:, edge] >= 0).tolist():
-            members, _ = fabric.group(switch, edge)
+            members = _members(fabric, switch, edge)
             weight = _small(np.array([capacity(int(link)) for link in members], np.int64))
             key = members.tobytes() + weight.tobytes()
             if key not in numbers:
@@ -94,7 +108,7 @@ def _capacities(fabric: Fabric, edge: int) -> Callable[[int], int]:
     @cache
     def of_switch(switch: int) -> int | None:
         """None: nothing limits it, the hosts are attached here."""
-        members, _ = fabric.group(switch, edge)
+        members = _members(fabric, switch, edge)
         if not len(members):
             return None
         return sum(of_link(int(link)) for link in members)
@@ -106,3 +120,23 @@ def _capacities(fabric: Fabric, edge: int) -> Callable[[int], int]:
         return own if behind is None else min(own, behind)
 
     return of_link
+
+
+def _paths(fabric: Fabric, edge: int) -> Callable[[int], int]:
+    """Sum over the paths by a link towards an edge of their slowest link, in Mb/s, at least 1."""
+    rates = fabric.links.rate_bits_per_second
+
+    @cache
+    def of_link(link: int, limit: int) -> int:
+        slowest = min(limit, max(1, int(rates[link]) // 1_000_000))
+        behind = _members(fabric, int(fabric.links.target[link]), edge)
+        return sum(of_link(int(other), slowest) for other in behind) if len(behind) else slowest
+
+    return lambda link: of_link(link, 1 << 40)
+
+
+def _members(fabric: Fabric, switch: int, edge: int) -> NDArray[np.int32]:
+    """Next hops, each once: tables may repeat them in place of weights."""
+    members, _ = fabric.group(switch, edge)
+    _, first = np.unique(members, return_index=True)
+    return members if len(first) == len(members) else members[np.sort(first)]

@@ -6,11 +6,15 @@ import pytest
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.engine.arrays import NO_ROUTE
 from rocescope.replay.engine.feedback_state import LINK_DOWN, LINK_UP, PEER_PORTS, ROUTES
+from rocescope.replay.engine.model import Model
+from rocescope.replay.engine.offered import workload_of
+from rocescope.replay.engine.run import run_packets
 from rocescope.replay.fabrics import parse_fabric
 from rocescope.replay.failures import (
     Failures,
     LinkEvent,
     cables,
+    converged,
     flapping,
     outage,
     plane_loss,
@@ -19,6 +23,7 @@ from rocescope.replay.failures import (
     rho_max,
     scheduled,
 )
+from rocescope.replay.strategies import parse_packet_strategy
 
 FABRIC = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=2,uplinks=2,rate=100G,delay=500ns")
 
@@ -94,6 +99,36 @@ def test_rho_max() -> None:
     assert rho_max(FABRIC, src, dst) == 1.0
     down = FABRIC.down(["leaf1-spine1#1", "leaf1-spine1#2", "leaf1-spine2#1"])
     assert rho_max(down, src, dst) == 0.5
+
+
+TREE = parse_fabric("fat-tree:k=4,rate=800G")
+
+
+def test_switches_weigh_links_by_the_paths_behind_them() -> None:
+    """arXiv 2507.21372, appendix F, on four ports: two paths behind each spine, one of which is
+    gone: [800, 1600] Gb/s become [1, 2]."""
+    after = converged(TREE, ["spine1-core1"])
+    leaf, edge = TREE.nodes.names.index("leaf1"), int(TREE.attachments.edge[-1])
+    links, weights = after.group(leaf, edge)
+    assert [after.link_name(int(link)) for link in links] == ["leaf1>spine1"] + ["leaf1>spine2"] * 2
+    assert weights.tolist() == [1, 1, 1]
+    same_pod = int(TREE.attachments.edge[2])
+    assert sorted(after.group(leaf, same_pod)[0].tolist()) == sorted(set(links.tolist()))
+    # Flows of two hosts: split over three paths, the spine that has two carries twice a third.
+    src, dst = np.array([0, 1], np.int32), np.array([14, 15], np.int32)
+    assert rho_max(TREE.down(["spine1-core1"]), src, dst) == pytest.approx(0.75)
+
+
+def test_ofan_follows_the_weights_of_the_present() -> None:
+    ends, size = (np.array([0]), np.array([15])), np.array([600 * 4096])
+    load = workload_of(*ends, size, None, Model())  # type: ignore[arg-type]
+    for spine in ("spine1", "spine2"):
+        failures = Failures(outage([f"{spine}-core{1 if spine == 'spine1' else 3}"], 1), 0)
+        result = run_packets(load, TREE, parse_packet_strategy("ofan"), Model(), failures=failures)
+        packets = [int(result.link_packets[TREE.find_links(f"leaf1>spine{i}")[0]]) for i in (1, 2)]
+        assert sum(packets) == 600
+        share = packets[0 if spine == "spine1" else 1] / sum(packets)
+        assert share == pytest.approx(1 / 3, abs=0.01)
 
 
 def test_errors_name_the_link_or_the_value() -> None:
