@@ -101,8 +101,10 @@ def _small_print(known: list[StrategyResult]) -> list[str]:
     assert first is not None
     hops = sum(one.packets.hops for one in known if one.packets)
     kinds = f"The bound counts {first.bound}." if first.bound else ""
-    runs = max(one.packets.runs for one in known if one.packets)
-    text = f"{human.counted(runs, 'run')} each, {human.count(hops)} packet hops."
+    runs = [one.packets.runs for one in known if one.packets]
+    some = "at most " if min(runs) < max(runs) else ""  # interrupted
+    text = f"{some}{human.counted(max(runs), 'run')} each, {human.count(hops)} packet hops."
+    text = text[0].upper() + text[1:]
     lines = [f"{text} {kinds} Queues in packets, mean of the runs; reordered in the first one."]
     told = [f"{key} {first.model[key]}" for key in _CONDITIONS if key in first.model]
     if told != ["recovery none"]:
