@@ -39,6 +39,8 @@ class Measuring:
         self, window_ns: int, many_taps: bool, conformance: ConformanceOptions | None = None
     ) -> None:
         self.many_taps = many_taps
+        self.packets_before_taps = 0
+        """Measured while there was one tap only: `taps` does not have them."""
         self.conformance = _conformance(conformance, many_taps) if conformance else None
         self.tracker = FlowTracker()
         self.cm = CmPairs()
@@ -69,6 +71,8 @@ class Measuring:
         self.entropy.update(batch)
         if self.many_taps:
             self.taps.update(batch)
+        else:
+            self.packets_before_taps += len(batch)
         with_segments = batch.table.path_evidence != 0
         if with_segments.any():
             self.srv6.update(batch.take(with_segments))
@@ -104,6 +108,7 @@ class Measuring:
         flow_map = self.tracker.merge(other.tracker, endpoint_map, tap_map)
         self.cm.merge(other.cm, endpoint_map, tap_map)
         self.many_taps = self.many_taps or other.many_taps
+        self.packets_before_taps += other.packets_before_taps
         self.totals.merge(other.totals, flow_map, tap_map)
         self.activity.merge(other.activity, flow_map)
         if self.late is not None and other.late is not None:

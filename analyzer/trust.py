@@ -54,8 +54,12 @@ def warnings_of(
     merge: MergeCounts,
     complete: bool,
     filtered: bool,
+    before_taps: int = 0,
 ) -> list[str]:
-    """What limits the trust in all the results, worst first; empty for a faultless capture."""
+    """What limits the trust in all the results, worst first; empty for a faultless capture.
+
+    before_taps: packets read before the first mirror session showed that there are several taps.
+    """
     late = any(flow.reordered_packets for flow in flows)
     lines = []
     if not complete:
@@ -104,6 +108,11 @@ def warnings_of(
     if partial:
         verb = "flow was" if partial == 1 else "flows were"
         lines.append(f"{partial} {verb} seen only in part: losses and reordering are unknown there")
+    if before_taps:
+        lines.append(
+            f"{before_taps} packets came before the first mirror session: paths by tap, and losses"
+            " between taps, are those of the rest"
+        )
     if filtered:
         lines.append("a filter is set: packets it leaves out count as neither seen nor lost")
     return lines

@@ -314,3 +314,16 @@ def test_real_captures_cut_in_two_conserve_everything_countable(name):
     for field in (*exact, "last_time", "ecn_marked", "path_mtu", "transport", "ack_packets"):
         assert np.array_equal(merged.flows[field], expected.flows[field]), field
     assert np.array_equal(merged.opcodes[: len(merged)], expected.opcodes[: len(merged)])
+
+
+def test_taps_that_show_only_while_reading():
+    """A batch without a mirror session, then one with the first session."""
+    measuring = Measuring(WINDOW_NS, many_taps=False)
+    table = packets([{"psn": i} for i in range(10)])
+    table.tap[7:] = 1
+    measuring.update(table.slice(0, 6))
+    measuring.update(table.slice(6, 10))
+    assert (measuring.many_taps, measuring.packets_before_taps) == (True, 6)
+    whole = Measuring(WINDOW_NS, many_taps=True)
+    whole.update(table)
+    assert whole.packets_before_taps == 0
