@@ -1,9 +1,9 @@
 """The rules that are checked, their sources, and what can make a case undecidable.
 
-Section numbers are meant as those of the InfiniBand Architecture Specification, volume 1; they
-are given from knowledge of the standard and were not checked against its text. Where another
-source was read that says the same it is named too: MindShare, "InfiniBand Network
-Architecture" (2002).
+Section numbers are meant as those of the InfiniBand Architecture Specification, volume 1. Of it
+only annex A17 (RoCEv2) was read; the rest is from knowledge of the standard. Some sections are
+named with the same subject by others, among them drivers of Linux; where another source was read
+that says the same it is named too: MindShare, "InfiniBand Network Architecture" (2002).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from ..named import NamedTuple
 REQUESTER, RESPONDER = "requester", "responder"
 
 STANDARD = "from knowledge of the standard, text not checked"
+NAMED = "others name the section for this, text not checked"
+READ = "read in the text of the annex"
 CONFIRMED = "says MindShare; section number of the standard not checked"
 VENDOR = "vendor documentation; the standard leaves it open"
 
@@ -37,7 +39,7 @@ RULES: Final = (
         "nak-once",
         "one NAK per lost packet: none again for a PSN that has not come since",
         RESPONDER,
-        "IBTA 9.7.5.2.8; MindShare ch. 17",
+        "IBTA 9.7.5.2.2 (NAK codes); MindShare ch. 17",
         CONFIRMED,
         "both directions of the connection",
     ),
@@ -45,7 +47,7 @@ RULES: Final = (
         "nak-psn",
         "a NAK names the first PSN that did not arrive",
         RESPONDER,
-        "IBTA 9.7.5.1.1, 9.7.5.2.8",
+        "IBTA 9.7.5.1.1, 9.7.5.2.2 (NAK codes)",
         STANDARD,
         "no loss between the tap and the receiver",
     ),
@@ -61,8 +63,8 @@ RULES: Final = (
         "ack-order",
         "acknowledged PSNs never go back",
         RESPONDER,
-        "IBTA 9.7.5.1.2",
-        STANDARD,
+        "IBTA 9.7.5.1.2 (coalesced acknowledge messages)",
+        NAMED,
         "answers in the order in which they were sent",
     ),
     Rule(
@@ -77,8 +79,8 @@ RULES: Final = (
         "ack-request",
         "a request that asks for an ACK (AckReq) is answered",
         RESPONDER,
-        "IBTA 9.7.5.1.2, 9.7.6.1.3",
-        STANDARD,
+        "IBTA 9.7.5.1.2, 9.7.6.1.3 (lost acknowledge messages and timeouts)",
+        NAMED,
         "both directions; for a missing answer a tap next to the receiver (--at-host)",
     ),
     Rule(
@@ -117,8 +119,8 @@ RULES: Final = (
         "rnr-wait",
         "after an RNR NAK the request waits as long as the NAK says",
         REQUESTER,
-        "IBTA 9.7.5.2.8, table of RNR timer values",
-        STANDARD,
+        "IBTA 9.7.5.2.8, table 45 (RNR timer values)",
+        NAMED,
         "both directions",
     ),
     Rule(
@@ -149,8 +151,8 @@ RULES: Final = (
         "cnp-cause",
         "a CNP follows a CE-marked packet",
         RESPONDER,
-        "IBTA annex A17.9.3 (RoCEv2 congestion management)",
-        STANDARD,
+        "IBTA annex A17.9.3 (RoCEv2 congestion management), CA17-44",
+        READ,
         "a tap behind the switch that marks",
     ),
     Rule(
