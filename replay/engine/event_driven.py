@@ -16,6 +16,7 @@ from ..transport.congestion import congestion
 from ..transport.host import EvState, HostFunctions, host_functions, new_state
 from ..transport.oblivious import select_fixed
 from ..transport.parameters import Transport
+from .aligned import aligned
 from .arrays import FabricArrays, fabric_arrays
 from .event_loop import GROW, MORE, run_events
 from .feedback_state import (
@@ -209,7 +210,7 @@ def _drain(
 
 def _grown(run: RunState, own: Feedback) -> tuple[RunState, Feedback]:
     run = with_more_slots(run)
-    extra = np.zeros((len(run.slots), own.extra.shape[1]), np.int64)
+    extra = aligned(len(run.slots), own.extra.shape[1])
     extra[: len(own.extra)] = own.extra
     return run, own._replace(extra=extra)
 

@@ -77,6 +77,7 @@ from .run_state import (
     READS_QUEUES,
     RELEASE,
     SEED,
+    SEES_ALL,
     SRC,
     TIME,
     WAITING_ACKS,
@@ -327,7 +328,7 @@ def _way_on(run: Int, own: Int, choose: Int, state: Int, switch: Int, slot: Int,
         first = run.group_start[group]
         size = run.group_start[group + 1] - first
         member = np.int64(0)
-        if size > 1:
+        if size > 1 or run.settings[SEES_ALL]:
             if run.settings[READS_QUEUES]:
                 net = Net(run.links, run.stats, run.slots, run.counts, run.settings, run.histogram)
                 for i in range(first, first + size):
@@ -347,7 +348,12 @@ def _way_on(run: Int, own: Int, choose: Int, state: Int, switch: Int, slot: Int,
     if group == ATTACHED:
         for port in range(run.host_switch.shape[1]):
             if run.host_switch[host, port] == switch:
-                return np.int64(run.exits[host, port])
+                out = np.int64(run.exits[host, port])
+                if run.settings[SEES_ALL]:
+                    label, none = meta & np.int64(0xFFFFFFFF), np.int64(0)
+                    key = drawn_key(run.slots[slot, KEY], own.extra[slot, STAMP])
+                    choose(state, run.links, run.members, out, none, switch, edge, key, label, time)
+                return out
     return np.int64(-1)
 
 

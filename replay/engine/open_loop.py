@@ -33,6 +33,7 @@ from .run_state import (
     READS_QUEUES,
     RELEASE,
     RING_HEAD,
+    SEES_ALL,
     TIME,
     WAITING_PACKETS,
     WINDOW_PS,
@@ -131,7 +132,7 @@ def _way_on(run: Int, choose: Int, state: Int, switch: Int, slot: Int, time: Int
         first = run.group_start[group]
         size = run.group_start[group + 1] - first
         member = np.int64(0)
-        if size > 1:
+        if size > 1 or run.settings[SEES_ALL]:
             if run.settings[READS_QUEUES]:
                 for i in range(first, first + size):
                     serve(run, np.int64(run.members[i]), time + 1)
@@ -153,7 +154,12 @@ def _way_on(run: Int, choose: Int, state: Int, switch: Int, slot: Int, time: Int
     if group == ATTACHED:
         for port in range(run.host_switch.shape[1]):
             if run.host_switch[host, port] == switch:
-                return np.int64(run.exits[host, port])
+                out = np.int64(run.exits[host, port])
+                if run.settings[SEES_ALL]:
+                    label, none = meta & np.int64(0xFFFFFFFF), np.int64(0)
+                    key = run.slots[slot, KEY]
+                    choose(state, run.links, run.members, out, none, switch, edge, key, label, time)
+                return out
     return np.int64(-1)
 
 

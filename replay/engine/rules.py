@@ -7,7 +7,9 @@ get their state as one int64 array that the strategy has built from the fabric.
     A switch has `size` > 1 equal-cost links, `members[first : first + size]`, towards the hosts
     of `edge`. Returns 0 .. size-1; anything else counts as 0. `first` names the group.
     `links` are the columns of `LinkColumn`: with `reads_queues`, those of the members are true
-    at `time`. `label` is what the host gave.
+    at `time`. `label` is what the host gave. With `sees_all` it is called for every packet at
+    every switch: with size 1 without a choice, with size 0 and the link as `first` where the
+    host is attached.
 `emit(state, links, host, link, packet, time) -> label`
     A host sends a packet (data or ACK) over its access link `link`. Returns the entropy
     value or route the packet carries, 0 .. 2**32 - 1.
@@ -79,6 +81,7 @@ class Rules:
     emit: Any
     state: NDArray[np.int64]
     reads_queues: bool = False
+    sees_all: bool = False
     any_port: bool = False
     """Every port of a host may send any of its packets; else a flow keeps to one port, in turn."""
     parameters: Mapping[str, str] = field(default_factory=dict)

@@ -70,7 +70,8 @@ COUNTS = 8
 # settings
 ACK_BYTES, GAP_BYTES, ACK_EVERY, BUFFER, TRIM_BYTES, ECN_LOW, ECN_HIGH, SEED = range(8)
 WINDOW_PS, NEW_PER_WINDOW, READS_QUEUES, HISTOGRAM_BINS, KEEP_ARRIVALS, ANY_PORT = range(8, 14)
-SETTINGS = 14
+SEES_ALL = 14
+SETTINGS = 15
 
 _BINS = 2048
 
@@ -272,6 +273,7 @@ def _settings(
     settings[WINDOW_PS] = window
     settings[NEW_PER_WINDOW] = int((window // fastest + 2).sum())
     settings[READS_QUEUES] = rules.reads_queues
+    settings[SEES_ALL] = rules.sees_all
     settings[HISTOGRAM_BINS] = _BINS
     settings[KEEP_ARRIVALS] = keep_arrivals
     settings[ANY_PORT] = rules.any_port

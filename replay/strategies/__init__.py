@@ -15,6 +15,7 @@ from .adaptive_flowlet import AdaptiveFlowlet
 from .assign import Assign
 from .base import Outcome, Strategy
 from .bitmap import Bitmap
+from .conga import Conga
 from .ecmp import Ecmp
 from .ecmp_qpn import EcmpQpn
 from .flowlet import Flowlet
@@ -48,6 +49,7 @@ PACKET_STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], PacketStrategy]] =
     "adaptive": Adaptive,
     "flowlet": Flowlet,
     "adaptive-flowlet": AdaptiveFlowlet,
+    "conga": Conga,
     "host-dr": HostRotation,
     "ofan": Ofan,
     "plb": Plb,

@@ -13,7 +13,12 @@ from rocescope.replay.engine.runner import run_open_loop
 from rocescope.replay.fabric import Fabric
 from rocescope.replay.fabrics import parse_fabric
 from rocescope.replay.loads import link_loads
-from rocescope.replay.strategies import PACKET_STRATEGIES, parse_packet_strategy, parse_strategy
+from rocescope.replay.strategies import (
+    PACKET_STRATEGIES,
+    conga,
+    parse_packet_strategy,
+    parse_strategy,
+)
 from rocescope.replay.strategies.ofan import interleaved, pointer_table
 
 TREE = parse_fabric("fat-tree:k=8,rate=800G,delay=500ns")
@@ -105,6 +110,43 @@ def test_flowlets_move_after_a_gap_only() -> None:
         for name in ("flowlet", "adaptive-flowlet"):
             used = run(f"{name}:gap={gap}", load, CLOS).link_packets[up(CLOS, "leaf-spine")]
             assert (np.count_nonzero(used) > 2) == moves, (name, gap, used)
+
+
+def messages_of_one_flow(count: int, packets: int, every_ps: int) -> Workload:
+    return workload_of(
+        np.array([0]),
+        np.array([7]),
+        np.full(count, packets * 4096),
+        None,  # type: ignore[arg-type]
+        MODEL,
+        flow=np.zeros(count, np.int64),
+        release_ps=np.arange(count) * every_ps,
+    )
+
+
+def test_conga_learns_of_a_slow_link_behind_the_spine() -> None:
+    # Leaf 1 sees nothing of it: 416 kB are 2 of 8 levels of its links in 160 us, 8 of the slow one.
+    slow = parse_fabric(
+        "leaf-spine:leaves=2,spines=2,hosts=4,rate=100G,delay=500ns,slow=spine1-leaf2:10G"
+    )
+    load = messages_of_one_flow(24, 100, 1_000_000_000)
+    at = int(slow.find_links("spine1>leaf2")[0])
+    assert run("flowlet:gap=500us", load, slow).link_packets[at] > 500
+    for seed in range(4):
+        learned = run("conga", load, slow, seed).link_packets[at]
+        assert learned in (0, 100), learned  # the first flowlet at most
+    with pytest.raises(UsageError, match="leaves and spines"):
+        run("conga", one_message(0, 127, 4), TREE)
+
+
+def test_congestion_of_a_link_halves_in_about_five_periods() -> None:
+    # X of the paper: 8 levels of rate * tau; an eighth goes every 20 us, rounded up.
+    state = np.zeros(30, np.int64)
+    state[conga.FULL], state[conga.SENT], state[20] = 20, 21, 1_000_000
+    assert conga.level(state, 0, 0, 600_000) == 4
+    assert conga.level(state, 0, 5 * 20_000_000, 0) == 2
+    assert state[21] == 307_744  # 525,000, 459,375, 401,953, 351,708, 307,744
+    assert conga.level(state, 0, 10**12, 0) == 0
 
 
 def test_host_spray_keeps_an_entropy_value_on_one_path() -> None:
