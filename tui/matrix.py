@@ -43,8 +43,8 @@ def path_matrix(
 ) -> Matrix:
     """The loads of these flows, the heaviest row first, in at most `room` columns.
 
-    Columns are the paths themselves while they fit; else the places 1, 2, ... in each
-    flow's own list of paths, the last one with all the rest.
+    Columns are the paths themselves while they fit; else equal parts of each flow's own
+    list of paths, so that all of them still have the same fair share.
     """
     count, seen = len(snapshot.flows), paths.seen()
     shown = np.zeros(count, np.bool_)
@@ -56,8 +56,9 @@ def path_matrix(
     by_place = len(keys) > room
     if by_place:
         column = (np.arange(len(paths.key)) - np.repeat(paths.starts[:-1], seen))[mine]
-        width = min(room, int(column.max()) + 1)
-        column = np.minimum(column, width - 1)
+        most = int(column.max()) + 1
+        width = -(-most // -(-most // room))  # so that parts are equally long where they can be
+        column = np.where(seen[flow] > width, column * width // np.maximum(seen[flow], 1), column)
         labels = [str(i + 1) for i in range(width)]
     else:
         column = np.searchsorted(keys, key)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ..analyzer.results import Flow
 from . import human
 from .snapshot import PathColumns, Snapshot
-from .verdicts import SPRAYS_FROM_WIDTH
+from .verdicts import PATH_WORDS, SPRAYS_FROM_WIDTH
 
 _WAY = {
     "entropy": "source port",
@@ -151,3 +151,19 @@ def events(snapshot: Snapshot) -> str:
     left = snapshot.events_omitted
     more = f"; {human.count(left)} more not kept" if left else ""
     return f"{human.counted(len(seen), 'event')}: {listed}{more}."
+
+
+def own_paths(paths: PathColumns, flows: NDArray[np.int64]) -> str:
+    """How many paths flows use that have few of them in common."""
+    shown = np.zeros(len(paths.starts) - 1, np.bool_)
+    shown[flows] = True
+    seen = paths.seen()
+    keys = paths.key[np.repeat(shown, seen)]
+    seen = seen[shown & (seen > 0)]
+    if not len(seen):
+        return "No flow passes."
+    word, (low, high) = PATH_WORDS[paths.by], (int(seen.min()), int(seen.max()))
+    each = human.counted(high, word) if low == high else f"{low} to {human.counted(high, word)}"
+    uses = f"{human.counted(len(seen), 'flow uses', 'flows use')} {each}"
+    everything = human.count(len(np.unique(keys)))
+    return f"{uses} each, {everything} in all: columns are parts of each flow's own list."

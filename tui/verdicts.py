@@ -15,7 +15,7 @@ from .human import count, counted, duration, message_size, percent, rate, size, 
 SPRAYS_FROM_WIDTH = 1.5
 """A flow sprays when its bytes spread like those of at least 1.5 equally used paths."""
 _PSN_ERROR = "PSN sequence error"
-_PATH_WORDS = {
+PATH_WORDS = {
     "entropy": "source port",
     "tap": "tap",
     "srv6": "segment list",
@@ -151,7 +151,7 @@ def spraying(analysis: Analysis) -> str:
 def _by_tap(flows: list[Flow]) -> str:
     """What the taps tell about flows whose chosen path key shows nothing."""
     records = [s for f in flows for s in f.spraying if s.path_by == "tap" and s.paths_seen > 1]
-    if not records or _path_word(flows) == _PATH_WORDS["tap"]:
+    if not records or _path_word(flows) == PATH_WORDS["tap"]:
         return ""
     moved = sum(map(_moved_on, records))
     spread = sum(r.width >= SPRAYS_FROM_WIDTH and not _moved_on(r) for r in records)
@@ -176,7 +176,7 @@ def _path_word(flows: list[Flow]) -> str:
     """What a path is called under the chosen path key."""
     records = (chosen_spraying(flow) for flow in flows)
     key = next((record.path_by for record in records if record), None)
-    return _PATH_WORDS.get(key or "", "path")
+    return PATH_WORDS.get(key or "", "path")
 
 
 def _median_word(flows: list[Flow]) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from captures import data
 from generate import write
 from tui_driver import drive, svg_of, text_of
 
+from rocescope.commands.generate_mrc import generate_mrc
 from rocescope.tui.dissect import Line
 from rocescope.tui.screens import doctor, packets
 from rocescope.tui.session import Session
@@ -169,7 +171,7 @@ def a_replay_under_way(app):
 
 STATES = {
     "one": (1, [], "The one flow keeps to one source port"),
-    "ten thousand": (5_000, ["2"], "different entropy values"),
+    "ten thousand": (5_000, ["2"], "source ports each"),
     "replaying": (2, ["7", a_replay_under_way], "700 seeds of linux"),
 }
 
@@ -184,6 +186,34 @@ def test_states_as_text(tmp_path, golden):
             assert len(lines) == size[1] and any(says in line for line in lines)
             shown += lines
     golden("tests/golden/screens-states.txt", "\n".join(shown))
+
+
+def data_segment_lists(path):
+    """Outer destinations of the long packets of a pcap, by the source inside: IPv6 in IPv6."""
+    content, at, found = path.read_bytes(), 24, {}
+    while at < len(content):
+        captured, wire = struct.unpack_from("<II", content, at + 8)
+        frame = content[at + 16 :]
+        at += 16 + captured
+        if wire > 1000:
+            found.setdefault(frame[62:78], set()).add(frame[38:54])
+    return found
+
+
+def test_segment_lists_of_mrc(tmp_path, golden, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    path = tmp_path / "mrc.pcap"
+    generate_mrc(output=path, hosts=4, trim=0.002, ce=0.01)
+    lists = data_segment_lists(path)
+    counts = [len(one) for one in lists.values()]
+    shown = []
+    for size in ((80, 24), (120, 40), (200, 60)):
+        lines = [line.rstrip() for line in drive([path], ["p", "2"], size, text_of)]
+        assert "paths known" in lines[0]
+        assert f"{len(lists)} flows use {min(counts)} to {max(counts)} segment lists" in lines[2]
+        assert f"{len(set().union(*lists.values()))} in all" in lines[2]
+        shown += lines
+    golden("tests/golden/screens-mrc.txt", "\n".join(shown))
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,9 @@ class PathsScreen(RoceScreen):
         grid = self.query_one("#heat", Grid)
         grid.set_columns(
             (
-                GridColumn("name", f"{self._rows.upper()} ({len(matrix.first_flow)})", name),
+                GridColumn(
+                    "name", f"{self._rows.upper()} ({len(matrix.first_flow)})", name, ends=True
+                ),
                 GridColumn("map", _header(matrix), len(matrix.labels) * _CELL),
                 GridColumn("load", self._measure.upper(), 9, True),
                 GridColumn("width", "WIDTH", 9, True, 1),
@@ -72,10 +74,7 @@ class PathsScreen(RoceScreen):
         if not len(matrix.first_flow):
             return sentences.queue_pairs(snapshot, paths)
         if matrix.by_place:
-            return (
-                f"{len(np.unique(paths.key))} different {paths.by} values: "
-                f"columns are places in each flow's own list, not common paths."
-            )
+            return sentences.own_paths(paths, app.shown_flows())
         if paths.inferred and not (paths.width[matrix.first_flow] >= SPRAYS_FROM_WIDTH).any():
             return "No flow sprays: the columns are source ports, which only hint at paths."
         top = int(np.argmax(totals))
@@ -90,12 +89,15 @@ class PathsScreen(RoceScreen):
         total = loads.sum()
         fair = total / len(loads) if len(loads) else 0.0
         cells = [heat(load / fair) if fair else (" ·", "dim") for load in loads]
-        spread = width(loads) if total else 0.0
+        spread, of = (width(loads) if total else 0.0), len(loads)
+        if matrix.by_place and self._rows == "QP":
+            flow, paths = int(matrix.first_flow[row]), self.roce.paths()
+            spread, of = float(paths.width[flow]), int(paths.seen()[flow])
         return (
             matrix.name(row),
             [(f"{glyph} ", style) for glyph, style in cells],
             human.size(total) if self._measure == "bytes" else human.count(int(total)),
-            f"{spread:.1f}/{len(loads)}",
+            f"{spread:.1f}/{of}",
         )
 
     def _legend(self, matrix: Matrix, trust: str, by: str) -> Text:
@@ -114,7 +116,7 @@ class PathsScreen(RoceScreen):
             text.append(f"   FIM {fim(loads) or 0:.1f} % (0)   Jain {jain(loads):.2f} (1)\n")
         else:
             text.append("\n\n")
-        text.append("  share / fair share: ", "dim")
+        text.append("  of fair share: ", "dim")
         for ratio, word in (
             (0, "<1/4"),
             (0.5, "<3/4"),

@@ -23,8 +23,8 @@ from .base import RoceScreen, own_bindings
 MAX_BARS = 16
 
 COLUMNS = (
-    GridColumn("src", "SOURCE", 10, grows=True),
-    GridColumn("dst", "DESTINATION", 10, grows=True),
+    GridColumn("src", "SOURCE", 10, grows=True, ends=True),
+    GridColumn("dst", "DEST", 10, grows=True, ends=True),
     GridColumn("qp", "QP", 8),
     GridColumn("transport", "TYPE", 4, priority=9),
     GridColumn("rate", "b/s", 7, True),

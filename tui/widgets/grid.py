@@ -18,6 +18,8 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ..human import UNICODE
+
 Cell: TypeAlias = str | tuple[str, str] | list[tuple[str, str]]
 """Text, or text and the name of its style, or several of these side by side."""
 
@@ -33,6 +35,8 @@ class GridColumn(NamedTuple):
     """Where there is no room, columns of the highest number go first."""
     grows: bool = False
     """Takes the room that is left."""
+    ends: bool = False
+    """Texts differ at their ends: where they are too long, their middle is left out."""
 
 
 class Grid(ScrollView, can_focus=True):
@@ -239,7 +243,10 @@ class Grid(ScrollView, can_focus=True):
                 segments += self._pieces(cell, cell_width, at_cursor)
                 continue
             text, name = cell if isinstance(cell, tuple) else (cell, "")
-            fitted = _fit(text, cell_width, self.columns[index].right)
+            column = self.columns[index]
+            if column.ends and len(text) > cell_width:
+                text = UNICODE.shorten(text, cell_width)
+            fitted = _fit(text, cell_width, column.right)
             segments.append(Segment(f"{fitted} ", style(name, at_cursor)))
         return Strip(segments).adjust_cell_length(width, base)
 
