@@ -95,6 +95,11 @@ def with_checks(analysis: Analysis, mirrors: Sequence[Mirrors | None]) -> Analys
         )
     if checks.times_backwards:
         lines.append(f"the mirror's clock goes back {checks.times_backwards} times by over 50 ns")
+    if checks.direction_times_backwards:
+        lines.append(
+            f"the mirror's clock goes back {checks.direction_times_backwards} times between packets"
+            " of one sender"
+        )
     unknown = checks.injected.get(OTHER_EVENT, 0)
     if unknown:
         lines.append(

@@ -41,4 +41,8 @@ class MirrorChecks(Record, frozen=True):
     times_backwards: Annotated[
         int, Meta(description="stamps more than 50 ns below the one before, per file")
     ]
+    direction_times_backwards: Annotated[
+        int,
+        Meta(description="stamps below the one before of the same sender, by number, per file"),
+    ]
     injected: Annotated[dict[str, int], Meta(description="packets by injected event")]

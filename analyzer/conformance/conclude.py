@@ -168,7 +168,7 @@ def conformance(
         cnp=[cnp_conformance(view.one.cnp, names.taps[view.tap]) for view in views],
         counters=_counters(checks, views, names),
         views=[record for view in views for record in _records(view, names)],
-        notes=_notes(views, names),
+        notes=[*_notes(views, names), *_discards(checks)],
     )
 
 
@@ -180,6 +180,17 @@ def _counters(checks: Checks, views: Sequence[_View], names: Names) -> list[Coun
         for view in views
     ]
     return check_counters(checks.options.counters, taps, names.addresses)
+
+
+def _discards(checks: Checks) -> list[str]:
+    """Packets that a host's adapter lost by itself: no tap can see them."""
+    counters = checks.options.counters
+    grown = {} if counters is None else counters.growth
+    return [
+        f"{name} of {counters.host} grew by {n:,}: its adapter dropped packets itself"
+        for name, n in sorted(grown.items())
+        if counters is not None and n and "discard" in name
+    ]
 
 
 def _rules(views: Sequence[_View]) -> list[RuleResult]:

@@ -37,6 +37,9 @@ class LuminaMirror:
         self.gaps = 0
         self.late = 0
         self.backwards = 0
+        self.direction_backwards = 0
+        self._latest: dict[int, int] = {}
+        """Time of the latest packet, in order of the numbers, of each sender."""
         self.injected = dict.fromkeys((*EVENTS.values(), OTHER_EVENT), 0)
         self.lowest = self.highest = 0
         """Numbers seen, counted on over the wrap."""
@@ -61,9 +64,16 @@ class LuminaMirror:
         for kind, name in EVENTS.items():
             self.injected[name] += int(np.count_nonzero(event == kind))
         self.injected[OTHER_EVENT] += int(np.count_nonzero(event > CORRUPT))
-        self._check(_number(head[:, 8:12]), time_ns)
+        counted = self._check(_number(head[:, 8:12]), time_ns)
+        order = np.argsort(counted, kind="stable")
+        for sender in np.unique(table.src).tolist():
+            times = time_ns[order][table.src[order] == sender]
+            before = self._latest.get(sender, int(times[0]))
+            self.direction_backwards += int(np.count_nonzero(np.diff(times, prepend=before) < 0))
+            self._latest[sender] = int(times[-1])
 
-    def _check(self, numbers: NDArray[np.int64], time_ns: NDArray[np.int64]) -> None:
+    def _check(self, numbers: NDArray[np.int64], time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Count what the numbers tell; gives them counted on over the wrap."""
         self.packets += len(numbers)
         if self._last is None:
             self._last = int(numbers[0]) - 1, int(time_ns[0])
@@ -78,6 +88,7 @@ class LuminaMirror:
         self.lowest = min(self.lowest, int(counted.min()))
         self.highest = max(self.highest, int(counted.max()))
         self._last = int(counted[-1]), int(time_ns[-1])
+        return counted
 
 
 def _number(octets: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -99,6 +110,7 @@ def mirror_checks(mirrors: Sequence[LuminaMirror]) -> MirrorChecks:
         gaps=sum(mirror.gaps for mirror in seen),
         out_of_order_packets=sum(mirror.late for mirror in seen),
         times_backwards=sum(mirror.backwards for mirror in seen),
+        direction_times_backwards=sum(mirror.direction_backwards for mirror in seen),
         injected={
             name: n
             for name in (*EVENTS.values(), OTHER_EVENT)

@@ -114,6 +114,10 @@ def test_host_counters(capsys, tmp_path: Path) -> None:
     code, out, _ = run(capsys, CLEAN, "--counters", before, after, "--host", "10.0.0.2")
     assert code == 0
     assert "3 of 3 counters agree" in out
+    after.write_text(after.read_text() + " rx_discards_phy 7")
+    before.write_text(before.read_text() + " rx_discards_phy 5")
+    _, out, _ = run(capsys, CLEAN, "--counters", before, after, "--host", "10.0.0.2")
+    assert "\nrx_discards_phy of 10.0.0.2 grew by 2" in out
     code, _, err = run(capsys, CLEAN, "--counters", before, after, "--host", "10.9.9.9")
     assert (code, err.count("\n")) == (2, 1)
     assert "its hosts are 10.0.0.1" in err

@@ -63,6 +63,8 @@ def test_gaps_in_the_numbers_are_told_first(tmp_path: Path) -> None:
     checks = found.mirror_checks
     assert (checks.lost_packets, checks.gaps) == (3, 3)
     assert (checks.out_of_order_packets, checks.times_backwards) == (1, 1)
+    # By number the times are 100, 200, 300, 249, 500, 400, 600, all of one sender.
+    assert checks.direction_times_backwards == 2
     assert found.warnings[0].startswith("the mirror lost 3 of 10 packets")
 
 
