@@ -38,8 +38,8 @@ from .trust import capture_summary, contents_text
 if TYPE_CHECKING:
     from .filtering import Filter
 
-BATCH_FRAMES = 1 << 16
-"""Large enough to make Python's share vanish, small enough for the second-level cache."""
+BATCH_FRAMES = 1 << 14
+"""Large enough to make Python's share vanish; of few columns' pages the system hands out few."""
 
 _PROGRESS_EVERY_S = 0.1
 _COMPILING_AFTER_S = 1.0

@@ -52,7 +52,8 @@ def with_columns(table: Table, columns: Sequence[Column]) -> Table:
             c.header, justify=c.justify, style=c.style, no_wrap=c.no_wrap, overflow=c.overflow
         )
     for cells in zip(*(column.cells for column in columns), strict=True):
-        narrower.add_row(*cells)
+        # Of a `str` rich would look for markup whenever it measures or draws it.
+        narrower.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
     return narrower
 
 

@@ -10,7 +10,7 @@ from typing import Literal, TextIO
 from msgspec import UnsetType
 from rich.console import Console
 from rich.measure import Measurement
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from ..analyzer.results import Analysis, Imbalance
@@ -171,16 +171,22 @@ class Report:
         if drop:
             filled = [c for c in table.columns if any(cell != "-" for cell in c.cells)]
             table = with_columns(table, filled)
-        if self._width(table) > self.console.width:
+        widths = [self._width(column) for column in table.columns]
+        if sum(widths) + 2 * (len(widths) - 1) > self.console.width:
             table.padding = (0, 1, 0, 0)
-        while drop and len(table.columns) > _KEPT and self._width(table) > self.console.width:
-            table = with_columns(table, table.columns[:-1])
-        self.unknowns |= any(UNKNOWN in column.cells for column in table.columns)
+            kept = len(widths)
+            while drop and kept > _KEPT and sum(widths[:kept]) + kept - 1 > self.console.width:
+                kept -= 1
+            if kept < len(widths):
+                table = with_columns(table, table.columns[:kept])
+        self.unknowns |= any(str(cell) == UNKNOWN for c in table.columns for cell in c.cells)
         self.console.print(table)
 
-    def _width(self, table: Table) -> int:
+    def _width(self, column: Column) -> int:
+        """Cells of the terminal that a column takes when nothing in it is wrapped."""
         unlimited = self.console.options.update(max_width=10_000)
-        return Measurement.get(self.console, unlimited, table).maximum
+        cells = (column.header, *column.cells)
+        return max(Measurement.get(self.console, unlimited, cell).maximum for cell in cells)
 
     def _more(self, left: int, what: str) -> None:
         if left > 0:

@@ -364,27 +364,36 @@ class Densities:
 
     def density(self, flow: int, space: int) -> dict[int, int]:
         """Packets per displacement (early < 0 < late) if the stream ended here: RFC 5236 RD."""
-        part = self._finished(2 * flow + space)
-        if part is None:
-            return {}
-        counts = part.displacement[0].copy()
+        stream = 2 * flow + space
+        packets = self._undisturbed(stream)
+        if packets is not None:
+            return {0: packets} if packets else {}
+        part = self._finished(stream)
+        counts = part.displacement[0]
         counts[MAX_THRESHOLD] += part.state[0]["in_order"]
         return {int(d) - MAX_THRESHOLD: int(counts[d]) for d in np.flatnonzero(counts)}
 
     def buffer_density(self, flow: int, space: int) -> dict[int, int]:
         """Arrivals per packets held in the receive buffer, likewise: RFC 5236 RBD."""
-        part = self._finished(2 * flow + space)
-        if part is None:
-            return {}
-        counts = part.occupancy[0].copy()
+        stream = 2 * flow + space
+        packets = self._undisturbed(stream)
+        if packets is not None:
+            return {0: packets} if packets else {}
+        part = self._finished(stream)
+        counts = part.occupancy[0]
         counts[0] += part.state[0]["in_order"]
         return {int(b): int(counts[b]) for b in np.flatnonzero(counts)}
 
-    def _finished(self, stream: int) -> DensityArrays | None:
-        """A copy of one stream as if it ended here; None before its first packet."""
+    def _undisturbed(self, stream: int) -> int | None:
+        """Packets of a stream that was always in order; None when it was not."""
         known = self.arrays.state
-        if stream >= len(known) or not _begun(known[stream]):
-            return None
+        if stream >= len(known):
+            return 0
+        s = known[stream]
+        return None if s["slot"] else int(s["in_order"] + s["count"])
+
+    def _finished(self, stream: int) -> DensityArrays:
+        """A copy of one stream as if it ended here."""
         part = self._copy(stream)
         density_finish(part, 0)
         return part
@@ -392,8 +401,6 @@ class Densities:
     def _copy(self, stream: int) -> DensityArrays:
         """One stream alone, as stream 0 and slot 0 of new arrays."""
         part = _empty(1, 1, self.threshold)
-        if stream >= len(self.arrays.state):
-            return part
         part.state[0] = self.arrays.state[stream]
         slot = int(part.state[0]["slot"])
         if slot:

@@ -160,7 +160,7 @@ class HistogramPool:
         row = self._row(flow, kind)
         if row < 0:
             return None
-        count, total, low, high = (int(v) for v in self.arrays.stats[row])
+        count, total, low, high = self.arrays.stats[row].tolist()
         cumulative = np.cumsum(self.arrays.counts[row], dtype=np.int64)
         ranks = [q * (count - 1) for q in _QUANTILES]
         buckets = np.searchsorted(cumulative, ranks, side="right").tolist()
