@@ -116,7 +116,7 @@ class PathsScreen(RoceScreen):
             text.append(f"   FIM {fim(loads) or 0:.1f} % (0)   Jain {jain(loads):.2f} (1)\n")
         else:
             text.append("\n\n")
-        text.append("  of fair share: ", "dim")
+        text.append(" of fair share: ", "dim")
         for ratio, word in (
             (0, "<1/4"),
             (0.5, "<3/4"),
@@ -127,7 +127,7 @@ class PathsScreen(RoceScreen):
         ):
             glyph, _ = heat(ratio)
             text.append(f"{glyph.strip()} ", "bold")
-            text.append(f"{word}  ", "dim")
+            text.append(f"{word} ", "dim")
         text.append(f"{trust} by {by}", "dim")
         return text
 
