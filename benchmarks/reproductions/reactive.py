@@ -32,7 +32,7 @@ REFERENCE_US = {
     "host-spray:evs=256": 30.58,
     "reps": 30.38,
     "adaptive": 28.98,
-    "adaptive-flowlet:gap=1us": 102.4,
+    "adaptive-flowlet:gap=1us,load=0": 102.4,
 }
 
 

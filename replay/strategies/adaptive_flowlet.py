@@ -1,8 +1,12 @@
-"""Adaptive routing per flowlet (DLB, ARS): after a gap a flow moves to a link of the lowest band.
+"""Adaptive routing per flowlet (DLB, ARS): after a gap a flow moves to a port of the best quality.
 
-Source: SAI's adaptive routing and switching (mode flowlet-quality), FBOSS' and Broadcom's DLB.
-Bands and staleness are those of `adaptive`; ASICs also weigh the past load of the port, which
-this model leaves out. Default gap 16 us as FBOSS configures it.
+Quality is what SAI's adaptive routing and switching (mode flowlet-quality) makes of a port: moving
+averages of the bytes it sent per sample and of the bytes queued, each in 8 bands and weighted.
+Defaults of SAI: a sample every 16 us, weights 16 and 16, exponent 2 (a quarter of the difference
+per sample); gap 16 us as FBOSS configures it. Assumed, as ASICs keep it to themselves: the highest
+band begins at 7/8 of the line's rate and of a fifth of the buffer, ports are sampled when a
+flowlet begins, random among the best. With `load=0` the port's load does not count and quality is
+the queue's band as in `adaptive`: the flowlets of docs/reproductions.md.
 """
 
 from __future__ import annotations
@@ -12,38 +16,115 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...analyzer.kernel import Int
-from ..engine.model import Workload, message_of
+from ...analyzer.errors import UsageError
+from ...analyzer.kernel import Int, inlined
+from ...analyzer.units import parse_duration
+from ..engine.draws import TIE, drawn
+from ..engine.model import PS, Workload, message_of, queued_bytes
 from ..engine.rules import Rules, chooser, no_label
 from ..fabric import Fabric
 from .adaptive import band_state, least_band
-from .base import known_options
+from .base import known_options, whole_number
 from .flowlet import flowlet_entry, flowlet_options, flowlet_tables
 from .packet_state import WITHOUT_FLAGS, state_of
 
 GAP = "16us"
+SAMPLE = "16us"
+WEIGHT = 16
+EXPONENT = 2
+_BANDS = 8
+_SAMPLES = 64
+"""After so many samples without a flowlet an average has forgotten what was before."""
 
 
 @dataclass(frozen=True)
 class AdaptiveFlowlet:
-    """Options: `gap` (16us), `table` (4096), and those of adaptive."""
+    """Options: `gap` (16us), `table` (4096), `buffer` (800kB); `load` and `queue`, weights (16),
+    `exponent` (2), `sample` (16us); with `load=0` those of adaptive in place of them."""
 
     options: Mapping[str, str]
     name: str = "adaptive-flowlet"
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        known = ("gap", "table", "bands", "buffer", "refresh")
-        known_options(self.name, self.options, known)
+        load = whole_number(self.name, self.options, "load", WEIGHT, 0, 1000)
+        own = ("queue", "exponent", "sample") if load else ("bands", "refresh")
+        known_options(self.name, self.options, ("gap", "table", "buffer", "load", *own))
         gap, table, parameters = flowlet_options(self.name, {"gap": GAP, **self.options})
         head, bands = band_state(self.name, self.options, seed)
+        queue = whole_number(self.name, self.options, "queue", WEIGHT, 0, 1000)
+        exponent = whole_number(self.name, self.options, "exponent", EXPONENT, 0, 16)
+        sample = self.options.get("sample", SAMPLE)
+        sample_ps = parse_duration(sample, f"{self.name}: sample") * PS
+        if load:
+            bands = {
+                "buffer": bands["buffer"],
+                "load": str(load),
+                "queue": str(queue),
+                "exponent": str(exponent),
+                "sample": sample,
+            }
+        full = fabric.links.rate_bits_per_second.astype(np.float64) / 8e12 * sample_ps
+        if load and sample_ps == 0:
+            raise UsageError(f"{self.name}: sample=0: use a time such as {SAMPLE}")
         per_link = np.zeros(len(fabric.links.source), np.int64)
-        tables = flowlet_tables(fabric, table)
-        # least_band finds the begins of its tables at 5 and 6; the gap and table follow as tables.
-        own = np.array([gap, table], np.int64)
-        state = state_of(head, per_link - 1, per_link, own, workload.flow, *tables)
+        # least_band finds the begins of its tables at 5 and 6; ours follow.
+        state = state_of(
+            head,
+            per_link - 1,
+            per_link,
+            np.array([gap, table, load, queue, exponent, max(1, sample_ps)], np.int64),
+            workload.flow,
+            *flowlet_tables(fabric, table),
+            np.maximum(1, full),
+            np.zeros((len(per_link), 4), np.int64),
+        )
         return Rules(
             _choose(), no_label(), state, reads_queues=True, parameters={**parameters, **bands}
         )
+
+
+@inlined
+def quality(state: Int, links: Int, link: Int, time: Int) -> Int:
+    """Band of a port, 0 the best to 7.
+
+    State: numbers from 7 on, of links bytes per sample at their rate from 11 on, and from 12 on
+    (averages of bytes sent and of bytes queued, bytes sent in all, sample) as of the last look.
+    """
+    numbers, at = state[7], state[12] + 4 * link
+    now = time // state[numbers + 5]
+    passed = now - state[at + 3]
+    if passed > 0:
+        queued = queued_bytes(links, link, time)
+        sent = (links[link, 5] - state[at + 2]) // passed
+        for _ in range(min(passed, np.int64(_SAMPLES))):
+            state[at] += (sent - state[at]) >> state[numbers + 4]
+            state[at + 1] += (queued - state[at + 1]) >> state[numbers + 4]
+        state[at + 2], state[at + 3] = links[link, 5], now
+    load = min(np.int64(_BANDS - 1), state[at] * _BANDS // state[state[11] + link])
+    queue = min(np.int64(_BANDS - 1), state[at + 1] * _BANDS // max(np.int64(1), state[4]))
+    weights = state[numbers + 2] + state[numbers + 3]
+    return (state[numbers + 2] * load + state[numbers + 3] * queue) // weights
+
+
+@inlined
+def _best(
+    state: Int, links: Int, members: Int, first: Int, size: Int, switch: Int, what: Int, time: Int
+) -> Int:
+    """A random position among the ports of the best quality."""
+    best, equal = np.int64(_BANDS), np.int64(0)
+    for i in range(size):
+        here = quality(state, links, np.int64(members[first + i]), time)
+        if here < best:
+            best, equal = here, np.int64(0)
+        if here == best:
+            equal += 1
+    skip = drawn(state[0], TIE, what, switch, equal)
+    for i in range(size):
+        if quality(state, links, np.int64(members[first + i]), time) == best:
+            if skip == 0:
+                return np.int64(i)
+            skip -= 1
+    return np.int64(0)
 
 
 @chooser
@@ -59,11 +140,14 @@ def _choose(
     label: Int,
     time: Int,
 ) -> Int:
-    gap, table = state[state[7]], state[state[7] + 1]
+    gap, table, load = state[state[7]], state[state[7] + 1], state[state[7] + 2]
     entry = flowlet_entry(packet, state[state[8] + message_of(packet)], switch, table)
     last, position = state[9] + entry, state[10] + entry
     if state[last] < 0 or time - state[last] > gap or state[position] >= size:
         what = packet & np.int64(WITHOUT_FLAGS)
-        state[position] = least_band(state, links, members, first, size, switch, what, time)
+        if load:
+            state[position] = _best(state, links, members, first, size, switch, what, time)
+        else:
+            state[position] = least_band(state, links, members, first, size, switch, what, time)
     state[last] = time
     return state[position]

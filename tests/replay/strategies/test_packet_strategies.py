@@ -139,6 +139,24 @@ def test_conga_learns_of_a_slow_link_behind_the_spine() -> None:
         run("conga", one_message(0, 127, 4), TREE)
 
 
+def test_a_flowlet_avoids_a_port_that_was_busy() -> None:
+    # 100 packets in 33 us on a line of 100 Gb/s fill 2 samples of 16 us: the average is
+    # 7/16 of the rate (band 3), the queue 0, so the quality is 1 against 0.
+    load = messages_of_one_flow(2, 100, 40_000_000)
+    pair = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=4,rate=100G,delay=500ns")
+    for seed in range(6):
+        used = run("adaptive-flowlet:gap=4us", load, pair, seed).link_packets[
+            up(pair, "leaf-spine", "leaf1")
+        ]
+        assert used.tolist() == [100, 100], seed
+    seldom = [
+        run("adaptive-flowlet:gap=4us,load=0", load, pair, seed).link_packets for seed in range(6)
+    ]
+    assert any(200 in packets[up(pair, "leaf-spine", "leaf1")] for packets in seldom)
+    with pytest.raises(UsageError, match="bands"):
+        run("adaptive-flowlet:bands=5+10+20", load, pair)
+
+
 def test_congestion_of_a_link_halves_in_about_five_periods() -> None:
     # X of the paper: 8 levels of rate * tau; an eighth goes every 20 us, rounded up.
     state = np.zeros(30, np.int64)
