@@ -57,6 +57,8 @@ class RoceScreen(Screen[None]):
 
     name_: ClassVar[str] = ""
     _sentence = ""
+    _shape = (0, 0)
+    """Width and lines of the sentence."""
 
     def compose(self) -> ComposeResult:
         yield TopBar(id="topbar")
@@ -106,9 +108,14 @@ class RoceScreen(Screen[None]):
         self.query_one(Tabs).show(self.name_, counts)
         self.query_one(Hints).show(self.name_)
         sentence = self.draw(snapshot)
-        if sentence != self._sentence:  # its height may change, so a new one costs a layout
+        if sentence != self._sentence:
             self._sentence = sentence
-            self.query_one(Verdict).update(Text(f" {sentence}", "bold", overflow="ellipsis"))
+            verdict = self.query_one(Verdict)
+            text, width = Text(f" {sentence}", "bold", overflow="ellipsis"), verdict.size.width
+            shape = width, len(text.wrap(app.console, max(1, width)))
+            # Live sentences change four times a second; only another height costs a layout.
+            verdict.update(text, layout=shape != self._shape)
+            self._shape = shape
 
     def action_larger(self) -> None:
         """Only the pane with the focus."""
