@@ -98,9 +98,8 @@ class Summary:
         omitted = found - len(events) + int(used[st.OMITTED_EVENTS])
         in_order = [event for e in events if self._is_certain(event := self._event(e))]
         in_order += self.cm_events()
-        if self.mrc is not None:
-            in_order += self.mrc.events(self._flow_name)
-            omitted += self._m.mrc.omitted
+        in_order += self.mrc_events()
+        omitted += self._m.mrc.omitted
         in_order.sort(key=lambda event: event.time_ns)
         omitted += max(len(in_order) - limit, 0) + self._m.cm.omitted
         return self._dscp_findings + in_order[:limit], omitted
@@ -163,6 +162,10 @@ class Summary:
                 )
             )
         return events
+
+    def mrc_events(self) -> list[Event]:
+        """NACKs, entropy values out of use and back, ports down and up; empty without MRC."""
+        return [] if self.mrc is None else self.mrc.events(self._flow_name)
 
     def cm_events(self) -> list[Event]:
         """Connections being made and taken down."""

@@ -86,6 +86,8 @@ class Session:
         self._before: tuple[float, NDArray[np.int64], int, int] | None = None
         self._events: list[Event] = []
         self._cm_events: list[Event] = []
+        self._mrc_events: tuple[int, list[Event]] = 0, []
+        """With how many packets of MRC they were found."""
         self._whole: tuple[int, int] | None = None
         self._generation = 0
         self._at_close: list[Callable[[], None]] = []
@@ -122,7 +124,7 @@ class Session:
         self._error, self._before = "", None
         self.history.clear()
         self.looking_at = None
-        self._events, self._cm_events = [], []
+        self._events, self._cm_events, self._mrc_events = [], [], (0, [])
         thread = threading.Thread(
             target=self._read, args=(self._generation,), name="rocescope-session", daemon=True
         )
@@ -309,7 +311,7 @@ class Session:
             late = flow_bins(m.late, len(flows))
             addresses = tuple(feed.endpoints.texts())
             owners = feed.owners
-            self._take_events(feed)
+            self._take_events(feed, running)
             omitted = int(m.tracker.state.used[st.OMITTED_EVENTS])
         names = source.tap_names
         paths = {by: path_columns(by, records, len(flows)) for by, records in usage.items()}
@@ -342,7 +344,12 @@ class Session:
             activity_start_ns=activity_start_ns,
             late=late,
             timeline=line,
-            events=tuple(sorted(self._cm_events + self._events, key=attrgetter("time_ns"))),
+            events=tuple(
+                sorted(
+                    self._cm_events + self._events + self._mrc_events[1],
+                    key=attrgetter("time_ns"),
+                )
+            ),
             events_omitted=omitted,
             owners=owners,
             start_ns=start,
@@ -357,13 +364,16 @@ class Session:
         with feed.lock:
             return feed.analysis()
 
-    def _take_events(self, feed: Feed) -> None:
+    def _take_events(self, feed: Feed, running: bool) -> None:
         tracker = feed.measuring.tracker
         have, known = int(tracker.state.used[st.USED_EVENTS]), len(self._events)
         if have > known:
             self._events += self._summary(feed).events_between(known, have)
         if len(feed.measuring.cm.messages) > len(self._cm_events):
             self._cm_events = self._summary(feed).cm_events()
+        packets, before = feed.measuring.mrc.packets, self._mrc_events[0]
+        if packets > (before + before // 4 if running else before):  # all are found anew
+            self._mrc_events = packets, self._summary(feed).mrc_events()
 
     def focus(self) -> Flow | None:
         """The whole record of the selected flow; None when it is not there."""
