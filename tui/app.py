@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
@@ -41,6 +44,8 @@ QUIET_S, LONGEST_WAIT_S = 0.15, 0.6
 PREPARE_EVERY_S = 0.1
 FIRST_EVERY_S = 0.04
 """How often it is asked whether the first packets are there."""
+TERMINATED = 128 + signal.SIGTERM
+"""The exit code of a program that SIGTERM ended."""
 
 
 class RocescopeApp(SourceActions, TimeActions, ExportActions):
@@ -93,6 +98,11 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         # A thread that wants the interpreter waits this long for one that computes: a key must
         # not wait for the threads that read packets and make snapshots. Python's own is 5 ms.
         sys.setswitchinterval(0.0005)
+        with suppress(RuntimeError):  # only the main thread hears signals
+            # Else the terminal stays as the screens need it, and probes stay attached.
+            asyncio.get_running_loop().add_signal_handler(
+                signal.SIGTERM, lambda: self.exit(return_code=TERMINATED)
+            )
         self.register_theme(THEME)
         if self.settings.theme in self.available_themes:
             self.theme = self.settings.theme

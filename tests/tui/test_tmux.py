@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 import pytest
@@ -54,3 +56,13 @@ def test_the_terminal_is_left_in_order_when_ended(terminal):
     window.keys("q")
     window.wait("exit code 0")
     assert "1 QPs" not in window.screen()  # the alternate screen is gone
+
+
+def test_sigterm_ends_it_with_the_terminal_in_order(terminal, tmp_path):
+    told = tmp_path / "pid"
+    itself = ["sh", "-c", f'echo $$ > {told}; exec "$@"', "sh"]
+    window = terminal([*itself, *command(data("c05_rc_atomic_fetchadd"))])
+    window.wait("1 QPs")
+    os.kill(int(told.read_text()), signal.SIGTERM)
+    window.wait(f"exit code {128 + signal.SIGTERM}")
+    assert "1 QPs" not in window.screen()
