@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .filtering import Filter
 
 BATCH_FRAMES = 1 << 14
-"""Large enough to make Python's share vanish; of few columns' pages the system hands out few."""
+"""Large enough to make Python's share small; larger ones only touch more fresh memory."""
 
 _PROGRESS_EVERY_S = 0.1
 _COMPILING_AFTER_S = 1.0
