@@ -46,3 +46,10 @@ def test_a_later_analysis_loads_neither_compiler_nor_parser(checkout: Path) -> N
     assert "numpy" in loaded
     assert loaded.isdisjoint({"numba", "llvmlite", "scipy"})
     assert loaded.isdisjoint({"cyclopts", "lark", "pyarrow", "textual", "rich", "lz4", "hashlib"})
+
+
+def test_screens_begin_without_compiler_and_parser() -> None:
+    """The first packets of a capture are to be seen within a second."""
+    loaded = modules_after("import rocescope.tui.app, rocescope.tui.screens.qps")
+    assert "textual" in loaded
+    assert loaded.isdisjoint({"numba", "llvmlite", "scipy", "cyclopts", "lark", "pyarrow"})
