@@ -26,11 +26,9 @@ def placed_rules(outcome: Outcome, workload: Workload, fabric: Fabric) -> Rules:
     rows = len(outcome.traffic)
     origin = np.arange(rows) if outcome.origin is None else outcome.origin
     first = np.searchsorted(origin, np.arange(units + 1))
-    switches, positions = _choices(outcome.placement, outcome, fabric_arrays(fabric), fabric)
+    choices = _choices(outcome.placement, outcome, fabric_arrays(fabric), fabric)
     number = workload.packet_start[:-1] - workload.packet_start[workload.flow_start[workload.flow]]
-    state = state_of(
-        [len(workload.src), switches.shape[1]], workload.flow, number, first, switches, positions
-    )
+    state = state_of([len(workload.src), choices.shape[1]], workload.flow, number, first, choices)
     lost = int(np.count_nonzero(outcome.placement.dropped))
     notes = (f"{lost:,} of {rows:,} units have no way to their host",) if lost else ()
     return Rules(
@@ -40,8 +38,8 @@ def placed_rules(outcome: Outcome, workload: Workload, fabric: Fabric) -> Rules:
 
 def _choices(
     placement: Placement, outcome: Outcome, arrays: FabricArrays, fabric: Fabric
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """int64[rows, hops]: switches at which each row has a choice (-1 none), and its position."""
+) -> NDArray[np.int64]:
+    """int64[rows, choices]: switch << 32 | position for every choice of a row in turn, then -1."""
     links = placement.links
     source = np.where(links >= 0, fabric.links.source[links], -1)
     edge = arrays.host_edge[np.maximum(outcome.traffic.dst_host, 0)][:, None]
@@ -56,13 +54,16 @@ def _choices(
         member = arrays.members[np.where(inside, begin + i, 0)]
         position[inside & (member == links)] = i
     chosen = at_switch & (size > 1)
-    return np.where(chosen, source, -1).astype(np.int64), position
+    packed = np.where(chosen, source.astype(np.int64) << 32 | position, -1)
+    most = max(1, int(chosen.sum(1).max(initial=0)))
+    in_front = np.argsort(~chosen, axis=1, kind="stable")[:, :most]
+    return np.take_along_axis(packed, in_front, 1)
 
 
 @emitter
 def _emit(state: Int, links: Int, host: Int, link: Int, packet: Int, time: Int) -> Int:
-    """State: flows, hops; flow and first number of every message, first row of every unit,
-    switches and positions of every row."""
+    """State: flows, choices of a row; flow and first number of every message, first row of every
+    unit, choices of every row."""
     message = message_of(packet)
     unit = state[state[2] + message]
     if packet & np.int64(ACK):
@@ -87,15 +88,11 @@ def _choose(
     label: Int,
     time: Int,
 ) -> Int:
-    row = label * state[1]
-    first_choice = np.int64(0)
-    for back in range(state[1]):
-        hop = state[1] - 1 - back
-        placed_at = state[state[5] + row + hop]
-        if placed_at == switch:
-            return state[state[6] + row + hop]
-        if placed_at >= 0:
-            first_choice = np.int64(state[state[6] + row + hop])
+    row = state[5] + label * state[1]
+    for i in range(state[1]):
+        choice = state[row + i]
+        if choice >> np.int64(32) == switch:
+            return choice & np.int64(0xFFFFFFFF)
     # Subflows and ACKs keep to the port of their flow, whose plane may not be the one they were
     # placed in: they take the link of the same number there.
-    return first_choice
+    return np.int64(0) if state[row] < 0 else state[row] & np.int64(0xFFFFFFFF)
