@@ -190,6 +190,8 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         """Make a snapshot the current one, with the record of the selected flow, and draw it."""
         self.snapshot, self.record = snapshot, record
         self._redraw()
+        if not self._is_selected(record):  # another flow was selected since, or by drawing
+            self._fetch_record()
 
     def _redraw(self) -> None:
         for screen in reversed(self.screen_stack):
@@ -208,8 +210,16 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
     def _fetch_record(self) -> None:
         self.post_message(FocusReady(self.session.focus()))
 
+    def _is_selected(self, record: Flow | None) -> bool:
+        key = self.session.selected
+        if record is None or key is None:
+            return True
+        return (record.src, record.dst, record.dest_qp) == (key.src, key.dst, key.qp)
+
     def on_focus_ready(self, message: FocusReady) -> None:
-        if message.flow != self.record:
+        if not self._is_selected(message.flow):
+            self._fetch_record()
+        elif message.flow != self.record:
             self.record = message.flow
             if isinstance(self.screen, RoceScreen) and self.screen.can_draw:
                 self.screen.draw_record()

@@ -11,6 +11,7 @@ from captures import data, truth
 
 from rocescope.analyzer.analyze import AnalyzeOptions, analyze
 from rocescope.analyzer.errors import UsageError
+from rocescope.commands.generate_mrc import generate_mrc
 from rocescope.tui.session import Session
 from rocescope.tui.snapshot import UNKNOWN, FlowKey
 
@@ -167,3 +168,17 @@ def test_the_session_needs_no_textual():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["False", "False"]
+
+
+def test_events_of_mrc_are_those_of_the_analysis(tmp_path):
+    path = tmp_path / "mrc.pcap"
+    generate_mrc(output=path, messages=2, trim=0.01)
+    session = Session.open([str(path)])
+    session.start()
+    assert session.wait(120)
+    shown = [(e.time_ns, e.kind, e.text) for e in session.snapshot().events]
+    session.stop()
+    whole = analyze([str(path)], AnalyzeOptions()).events
+    assert ("mrc_nack" in {e.kind for e in whole}) and shown == [
+        (e.time_ns, e.kind, e.text) for e in whole
+    ]
