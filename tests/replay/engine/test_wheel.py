@@ -2,6 +2,7 @@
 
 import heapq
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,3 +53,14 @@ def test_as_a_heap(history, between) -> None:
             item, later = step
             _schedule(wheel, item, now + later)
             due[item] = min(due.get(item, int(NEVER)), now + later)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1 << 30), st.sampled_from([49, 300, 3_000]), st.sampled_from([1, 40, 10**6]))
+def test_many_items_in_step_come_in_order(seed: int, items: int, span: int) -> None:
+    rng = np.random.default_rng(seed)
+    wheel, times = new_wheel(items, span, 10 * span), rng.integers(0, 1 + span, items)
+    for item in rng.permutation(items).tolist():
+        _schedule(wheel, item, int(times[item]) + 1_000_000)
+    found = [_next(wheel) for _ in range(items)]
+    assert found == [(i, t) for t, i in sorted((t + 1_000_000, i) for i, t in enumerate(times))]
