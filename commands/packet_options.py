@@ -130,7 +130,8 @@ def by_packets(
 
     left_out: list[str] = []
     if ALL in strategies:
-        chosen, left_out = _fitting(chosen, load(0).workload, fabric, seed)
+        at_start = [under.known_at_start(fabric, seed + run) for run in range(runs)]
+        chosen, left_out = _fitting(chosen, load(0).workload, at_start, seed)
     with steps_shown(progress) as tell:
         result, complete = replay_packets(
             load,
@@ -148,13 +149,14 @@ def by_packets(
 
 
 def _fitting(
-    strategies: Sequence[PacketStrategy], workload: Workload, fabric: Fabric, seed: int
+    strategies: Sequence[PacketStrategy], workload: Workload, fabrics: Sequence[Fabric], seed: int
 ) -> tuple[list[PacketStrategy], list[str]]:
-    """(those that go with the fabric, why the others do not)."""
+    """(those that go with the fabric as it is in every run, why the others do not)."""
     fit, why = [], []
     for strategy in strategies:
         try:
-            strategy.rules(workload, fabric, seed)
+            for fabric in {id(one): one for one in fabrics}.values():
+                strategy.rules(workload, fabric, seed)
             fit.append(strategy)
         except UsageError as error:
             why.append(f"left out: {error}")

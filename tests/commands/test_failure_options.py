@@ -117,6 +117,10 @@ def test_a_run_with_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
                     "--transport", "recovery=ideal,rate=rho-max"]) == 0  # fmt: skip
     text = " ".join(capsys.readouterr().out.split())
     assert "Conditions: recovery ideal" in text and "rate rho-max, fail 25%@0, converge 0" in text
+    words[-1] = fabric.replace("leaves=2", "leaves=3")
+    uneven = ["--fail", "leaf1-spine1@0", "--converge", "0"]
+    assert cli.run([*words, "-s", "host-dr", *uneven]) == 2
+    assert "same number of uplinks" in capsys.readouterr().err
     assert cli.run([*words, "-s", "jsq", "--converge", "0"]) == 2
     assert "add --fail" in capsys.readouterr().err
     assert lost["completion_time_ns"] is None and "nothing recovers" in lost["notes"][-1]
