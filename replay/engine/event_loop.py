@@ -87,7 +87,7 @@ from .run_state import (
     WIRE_TAIL,
 )
 from .sending import serve_nic, unblock
-from .wheel import AT, COUNT, ITEM_MASK, next_event, schedule
+from .wheel import AT, COUNT, ITEM_MASK, MANY, next_event, schedule
 
 DONE, MORE, GROW = range(3)
 """Nothing is due or the goal is reached; stopped at a limit; slots may not suffice."""
@@ -116,6 +116,7 @@ def run_events(
     timers, host_items = control[TIMERS], control[HOST_ITEMS]
     switches = own.routes.shape[1]
     stop_hops = counts[HOPS] + most_hops
+    ahead = len(wheel.items) > MANY
     for host in range(run.access.shape[0]):
         if run.hosts[host, PENDING] >= 0:
             due = max(run.messages[run.hosts[host, PENDING], RELEASE], counts[CLOCK])
@@ -135,7 +136,8 @@ def run_events(
             return MORE
         counts[CLOCK] = time
         control[NOW_PS] = time
-        _fetch_next(run, own, switches)
+        if ahead:
+            _fetch_next(run, own, switches)
 
         # What the event is about: a change, a link with the packet that arrives, a flow's timer.
         # `nic` is the host that is concerned.
@@ -245,7 +247,7 @@ def run_events(
 
 @inlined
 def _fetch_next(run: Int, own: Int, switches: Int) -> None:
-    """Let the processor fetch what the next events need: all links and packets exceed its caches.
+    """Let the processor fetch what the next events need: MANY links and packets exceed its caches.
 
     First the link, then the packet on it, then what that leads to: the packet behind it, the link
     that it goes on to where that is known, or what its sender knows of it.

@@ -29,7 +29,7 @@ _PATIENCE = 4096
 _FEW = 48
 """Up to so many entries insertion sorts faster than counting digits does."""
 _DIGITS = 256
-_MANY = 4096
+MANY = 4096
 """So many items and the packets on their links exceed the processor's caches."""
 
 
@@ -48,7 +48,7 @@ class Wheel(NamedTuple):
 
 def new_wheel(items: int, between_ps: int, horizon_ps: int) -> Wheel:
     """between_ps: expected time from one event to the next; horizon_ps: how far ahead most are."""
-    at_once = 64 if items > _MANY else 8  # a long batch tells early what to fetch into the caches
+    at_once = 64 if items > MANY else 8  # a long batch tells early what to fetch into the caches
     shift = max(0, min(28, (at_once * between_ps).bit_length()))
     buckets = 1 << max(4, min(16, (2 * horizon_ps >> shift).bit_length()))
     book = np.zeros(BATCH + 2 * items + 1, np.int64)
