@@ -39,6 +39,8 @@ MOST_KEPT = 1 << 24
 
 STRETCHES = 50
 """Of the lower bound, in which loads over time are counted."""
+LEAST_PACKETS = 8
+"""Full packets in a stretch: in a shorter one any link that is used at all seems busy."""
 
 
 class Load(NamedTuple):
@@ -132,7 +134,7 @@ def replay_packets(
             model,
             seed + run,
             keep_arrivals=keep,
-            load_bin_ps=_bin_ps(offered[0][1]) if run == 0 else 0,
+            load_bin_ps=_bin_ps(offered[0], fabric) if run == 0 else 0,
             tell=tell,
             stop=stop,
             transport=transport,
@@ -174,9 +176,14 @@ def replay_packets(
     )
 
 
-def _bin_ps(bound: Bounds) -> int:
-    """Stretches in which loads are told: about STRETCHES of them, if all goes well."""
-    return max(PS, bound.completion_ps // STRETCHES // PS * PS)
+def _bin_ps(offered: tuple[Load, Bounds], fabric: Fabric) -> int:
+    """Stretches in which loads are told: about STRETCHES of them, if all goes well, in each of
+    which most links can serve LEAST_PACKETS."""
+    load, bound = offered
+    packet = int(load.workload.packet_bytes.max(initial=1))
+    service = packet * 8e12 / float(np.median(fabric.links.rate_bits_per_second))
+    longest = max(bound.completion_ps // STRETCHES, int(LEAST_PACKETS * service))
+    return max(PS, longest // PS * PS)
 
 
 def _hops(workload: Workload, fabric: Fabric, model: Model) -> int:

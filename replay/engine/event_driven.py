@@ -109,6 +109,8 @@ def run_event_driven(
     transport: Transport | None = None,
     failures: Failures | None = None,
     keep_arrivals: bool = False,
+    keep_sent: bool = False,
+    load_bin_ps: int = 0,
     until_ps: int | None = None,
     tell: Callable[[int], None] | None = None,
     stop: Event | None = None,
@@ -116,8 +118,8 @@ def run_event_driven(
     """Send everything; returns when all messages are complete, or nothing can happen any more.
 
     until_ps ends runs that would retry for ever; None: `_patience_ps`. tell: called with the
-    packet hops so far. stop: ends the run early when set. UsageError when the parts do not
-    go together.
+    packet hops so far. stop: ends the run early when set. keep_arrivals, keep_sent, load_bin_ps: as
+    `run_open_loop` takes them. UsageError when the parts do not go together.
     """
     transport = transport or Transport()
     plan = scheduled(fabric, failures or Failures(), seed)
@@ -135,7 +137,10 @@ def run_event_driven(
     arrays = fabric_arrays(plan.fabric)
     check_hosts(workload, arrays, fabric.name)
     can_lose = model.buffer_bytes is not None or len(plan.changes) > 0
-    run = new_run(workload, arrays, plan.fabric.links.source, model, rules, seed, keep_arrivals)
+    source = plan.fabric.links.source
+    run = new_run(
+        workload, arrays, source, model, rules, seed, keep_arrivals, load_bin_ps, keep_sent
+    )
     evs, functions = rules.hosts or _no_selection()
     if rules.hosts is not None and arrays.access.shape[1] > 1 and not rules.any_port:
         raise UsageError(f"{strategy.name}: hosts that choose among ports need any_port")

@@ -109,8 +109,10 @@ def run_events(
     most_hops: Int,
 ) -> Int:
     """Handle events until `goal` messages are complete. Returns DONE, MORE or GROW."""
-    net = Net(run.links, run.stats, run.slots, run.counts, run.settings, run.histogram)
-    desk = Desk(run.hosts, run.rings, run.flows, run.messages, run.settings, run.access)
+    net = Net(run.links, run.stats, run.slots, run.counts, run.settings, run.histogram, run.loads)
+    desk = Desk(
+        run.hosts, run.rings, run.flows, run.messages, run.settings, run.access, run.sent_ps
+    )
     counts, links, slots, stats = run.counts, run.links, run.slots, run.stats
     control, wheel, wires = own.control, own.wheel, own.wires
     timers, host_items = control[TIMERS], control[HOST_ITEMS]
@@ -332,7 +334,15 @@ def _way_on(run: Int, own: Int, choose: Int, state: Int, switch: Int, slot: Int,
         member = np.int64(0)
         if size > 1 or run.settings[SEES_ALL]:
             if run.settings[READS_QUEUES]:
-                net = Net(run.links, run.stats, run.slots, run.counts, run.settings, run.histogram)
+                net = Net(
+                    run.links,
+                    run.stats,
+                    run.slots,
+                    run.counts,
+                    run.settings,
+                    run.histogram,
+                    run.loads,
+                )
                 for i in range(first, first + size):
                     other = np.int64(run.members[i])
                     if run.links[other, WAITING_PACKETS] > 0 and run.links[other, FREE] <= time:

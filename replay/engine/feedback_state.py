@@ -97,6 +97,7 @@ class Net(NamedTuple):
     counts: NDArray[np.int64]
     settings: NDArray[np.int64]
     histogram: NDArray[np.int64]
+    loads: NDArray[np.int64]
 
 
 class Desk(NamedTuple):
@@ -108,6 +109,7 @@ class Desk(NamedTuple):
     messages: NDArray[np.int64]
     settings: NDArray[np.int64]
     access: NDArray[np.int32]
+    sent_ps: NDArray[np.int64]
 
 
 class Feedback(NamedTuple):

@@ -108,6 +108,8 @@ def pull(run: Int, emit: Int, state: Int, host: Int, link: Int, ring: Int, time:
     if number == 0:
         messages[message, STARTED_PS] = time
     messages[message, SENT] = number + 1
+    if len(run.sent_ps):
+        run.sent_ps[messages[message, FIRST_NUMBER] + number] = time
     is_last = number + 1 == messages[message, SIZE]
     size = messages[message, LAST_BYTES if is_last else PACKET_BYTES]
     following = flows[flow, RING_NEXT]

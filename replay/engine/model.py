@@ -249,8 +249,11 @@ class EngineResult:
     """int64[packets]: first arrival of every data packet at its receiver; None if not asked for."""
     arrived_flags: NDArray[np.uint8] | None = None
     """uint8[packets]: MARKED, TRIMMED, AGAIN of that arrival, >> 56."""
+    sent_ps: NDArray[np.int64] | None = None
+    """int64[packets]: begin of the first service of every data packet; None if not asked for."""
     loads: NDArray[np.int64] | None = None
-    """int64[bins, L]: bytes whose service began in each stretch of `load_bin_ps`."""
+    """int64[stretches, L]: bytes that each link served in each stretch of `load_bin_ps`, a packet's
+    spread over its service."""
     load_bin_ps: int = 0
     lost_on_links: int = 0
     """Packets on links that were lossy or went down."""

@@ -195,8 +195,8 @@ def _next_release(run: Int) -> Int:
 
 
 @kernel
-def run_windows(run: Int, choose: Int, emit: Int, state: Int, until_ps: Int, most_hops: Int) -> Int:
-    """Advance until `until_ps` or about `most_hops` more hops. Returns DONE, MORE or GROW."""
+def run_windows(run: Int, choose: Int, emit: Int, state: Int, most_hops: Int) -> Int:
+    """Advance by about `most_hops` hops. Returns DONE, MORE or GROW."""
     counts, settings = run.counts, run.settings
     stop_hops = counts[HOPS] + most_hops
     switches = run.route.shape[0]
@@ -209,9 +209,7 @@ def run_windows(run: Int, choose: Int, emit: Int, state: Int, until_ps: Int, mos
             if begin == NEVER:
                 return DONE
             begin = max(begin, counts[CLOCK])
-        end = min(begin + settings[WINDOW_PS], until_ps)
-        if begin >= until_ps:
-            return MORE
+        end = begin + settings[WINDOW_PS]
         for node in range(switches):
             _switch_window(run, choose, state, node, begin, end)
         for host in range(run.access.shape[0]):

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...analyzer.kernel import Int, inlined
 from .draws import ECN, draw
+from .load_bins import add_load
 from .model import ACK, MARKED, NEVER, TRIMMED, service_ps
 from .run_state import (
     ACK_HEAD,
@@ -28,6 +29,7 @@ from .run_state import (
     IN_FLIGHT,
     KEY,
     LAYER,
+    LOAD_BIN_PS,
     MARKS,
     MAX_BYTES,
     MAX_PACKETS,
@@ -100,6 +102,8 @@ def start_service(run: Int, link: Int, slot: Int, size: Int, start: Int) -> None
     links, slots = run.links, run.slots
     rate = links[link, RATE]
     service = service_ps(size, rate)
+    if run.counts[LOAD_BIN_PS]:
+        add_load(run.loads, run.counts, link, size, start, service)
     arrival = start + service + links[link, DELAY]
     gap = run.settings[GAP_BYTES]
     if gap:

@@ -32,12 +32,12 @@ def run_packets(
     transport: Transport | None = None,
     failures: Failures | None = None,
     keep_arrivals: bool = False,
+    keep_sent: bool = False,
     load_bin_ps: int = 0,
     tell: Callable[[int], None] | None = None,
     stop: Event | None = None,
 ) -> EngineResult:
-    """Both drivers give the same where both can run a case; see their docstrings. Loads by time
-    come from the open-loop driver alone."""
+    """Both drivers give the same where both can run a case; see their docstrings."""
     if needs_events(strategy, transport, failures):
         return run_event_driven(
             workload,
@@ -48,6 +48,8 @@ def run_packets(
             transport=transport,
             failures=failures,
             keep_arrivals=keep_arrivals,
+            keep_sent=keep_sent,
+            load_bin_ps=load_bin_ps,
             tell=tell,
             stop=stop,
         ).engine
@@ -58,6 +60,7 @@ def run_packets(
         model,
         seed,
         keep_arrivals=keep_arrivals,
+        keep_sent=keep_sent,
         load_bin_ps=load_bin_ps,
         tell=tell,
         stop=stop,

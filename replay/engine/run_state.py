@@ -64,7 +64,7 @@ FLOW_COLUMNS = 8
 MESSAGE_COLUMNS = 16
 
 # counts
-HOPS, NO_ROUTE_COUNT, FREE_SLOT, FREE_SLOTS, IN_FLIGHT, CLOCK, COMPLETED = range(7)
+HOPS, NO_ROUTE_COUNT, FREE_SLOT, FREE_SLOTS, IN_FLIGHT, CLOCK, COMPLETED, LOAD_BIN_PS = range(8)
 COUNTS = 8
 
 # settings
@@ -74,6 +74,8 @@ SEES_ALL = 14
 SETTINGS = 15
 
 _BINS = 2048
+MOST_STRETCHES = 128
+"""Even; in which loads over time are counted."""
 
 
 class RunState(NamedTuple):
@@ -94,6 +96,10 @@ class RunState(NamedTuple):
     histogram: NDArray[np.int64]
     arrived_ps: NDArray[np.int64]
     arrived_flags: NDArray[np.uint8]
+    sent_ps: NDArray[np.int64]
+    """int64[packets]: when each was sent first; empty when that is not kept."""
+    loads: NDArray[np.int64]
+    """See load_bins.py; counted when LOAD_BIN_PS is not 0."""
     tree: NDArray[np.int64]
     """Scratch of the merge."""
     route: NDArray[np.int32]
@@ -118,6 +124,8 @@ def new_run(
     rules: Rules,
     seed: int,
     keep_arrivals: bool,
+    load_bin_ps: int,
+    keep_sent: bool,
 ) -> RunState:
     """The state before the first packet. source: node at the begin of each link."""
     links = aligned(len(arrays.target), LINK_COLUMNS, -1)
@@ -130,6 +138,7 @@ def new_run(
     room = max(1024, 2 * int(settings[NEW_PER_WINDOW]))
     counts = np.zeros(COUNTS, np.int64)
     counts[FREE_SLOT], counts[FREE_SLOTS] = 0, room
+    counts[LOAD_BIN_PS] = load_bin_ps
     next_start, next_message = _successors(workload)
     order = np.argsort(source, kind="stable").astype(np.int32)
     leaving = np.bincount(source, minlength=arrays.switches + arrays.hosts)
@@ -150,6 +159,8 @@ def new_run(
         histogram=np.zeros((int(arrays.layer.max(initial=0)) + 1, _BINS), np.int64),
         arrived_ps=np.full(packets, -1, np.int64),
         arrived_flags=np.zeros(packets, np.uint8),
+        sent_ps=np.full(int(workload.packet_start[-1]) if keep_sent else 0, -1, np.int64),
+        loads=np.zeros((MOST_STRETCHES, len(links)) if load_bin_ps else (1, 1), np.int64),
         tree=np.empty(4 << max(1, degree - 1).bit_length(), np.int64),
         route=arrays.route,
         group_start=arrays.group_start,

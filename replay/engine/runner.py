@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -13,7 +12,8 @@ from numpy.typing import NDArray
 from ...analyzer.errors import UsageError
 from ..fabric import Fabric
 from .arrays import FabricArrays, fabric_arrays
-from .model import NEVER, EngineResult, Model, Workload
+from .load_bins import filled
+from .model import EngineResult, Model, Workload
 from .open_loop import DONE, GROW, run_windows
 from .rules import PacketStrategy, Rules
 from .run_state import (
@@ -21,6 +21,7 @@ from .run_state import (
     COMPLETED_PS,
     DROPS,
     HOPS,
+    LOAD_BIN_PS,
     MARKS,
     MAX_BYTES,
     MAX_PACKETS,
@@ -47,13 +48,15 @@ def run_open_loop(
     seed: int = 0,
     *,
     keep_arrivals: bool = False,
+    keep_sent: bool = False,
     load_bin_ps: int = 0,
     tell: Callable[[int], None] | None = None,
     stop: Event | None = None,
 ) -> EngineResult:
     """Send everything; returns when nothing is under way any more.
 
-    load_bin_ps: also count the bytes of every link in each stretch of this length; 0 for not.
+    keep_arrivals, keep_sent, load_bin_ps: also give `arrived_ps`, `sent_ps` and `loads`, these by
+    stretches of this length or, in a long run, of its double and so on; 0 for not.
     tell: called with the packet hops so far. stop: ends the run early when set.
     UsageError when strategy, fabric and workload do not go together.
     """
@@ -61,43 +64,20 @@ def run_open_loop(
     where = fabric if rules.fabric is None else rules.fabric
     arrays = fabric_arrays(where)
     check_hosts(workload, arrays, fabric.name)
-    run = new_run(workload, arrays, where.links.source, model, rules, seed, keep_arrivals)
-    base, bins = 0, _Bins(load_bin_ps)
+    source = where.links.source
+    run = new_run(
+        workload, arrays, source, model, rules, seed, keep_arrivals, load_bin_ps, keep_sent
+    )
+    base = 0
     for phase in range(int(workload.phase.max(initial=-1)) + 1):
         own = workload.phase == phase
         release(run, workload, np.flatnonzero(own & (workload.after < 0)), base)
-        run = _drain(run, rules, tell, stop, bins)
+        run = _drain(run, rules, tell, stop)
         done = run.messages[own, COMPLETED_PS]
         if (done < 0).any() or (stop is not None and stop.is_set()):
             break  # a barrier that is not reached
         base = int(done.max(initial=base))
-    bins.close(run)
-    return replace(result_of(run, rules), loads=bins.loads, load_bin_ps=load_bin_ps)
-
-
-class _Bins:
-    """Bytes of every link by stretches of time."""
-
-    def __init__(self, length_ps: int) -> None:
-        self._length = length_ps
-        self._totals: list[NDArray[np.int64]] = []
-
-    @property
-    def until_ps(self) -> int:
-        """End of the stretch that has begun."""
-        return (len(self._totals) + 1) * self._length if self._length else int(NEVER)
-
-    def close(self, run: RunState) -> None:
-        """The stretch has ended."""
-        self._totals.append(run.links[:, CARRIED].copy())
-
-    @property
-    def loads(self) -> NDArray[np.int64] | None:
-        """int64[stretches, L]"""
-        if not self._length:
-            return None
-        totals = np.stack([np.zeros_like(self._totals[0]), *self._totals])
-        return totals[1:] - totals[:-1]
+    return result_of(run, rules)
 
 
 def _drain(
@@ -105,20 +85,16 @@ def _drain(
     rules: Rules,
     tell: Callable[[int], None] | None,
     stop: Event | None,
-    bins: _Bins,
 ) -> RunState:
     """Run until nothing is under way or pending."""
     while True:
-        until, before = bins.until_ps, int(run.counts[HOPS])
-        outcome = run_windows(run, rules.choose, rules.emit, rules.state, until, HOPS_AT_ONCE)
+        outcome = run_windows(run, rules.choose, rules.emit, rules.state, HOPS_AT_ONCE)
         if tell is not None:
             tell(int(run.counts[HOPS]))
         if outcome == DONE or (stop is not None and stop.is_set()):
             return run
         if outcome == GROW:
             run = with_more_slots(run)
-        elif run.counts[HOPS] - before < HOPS_AT_ONCE:  # it stopped for the time
-            bins.close(run)
 
 
 def check_hosts(workload: Workload, arrays: FabricArrays, name: str) -> None:
@@ -138,6 +114,7 @@ def result_of(run: RunState, rules: Rules) -> EngineResult:
         return np.ascontiguousarray(of[:, number])
 
     kept = len(run.arrived_ps) > 0
+    bin_ps = int(run.counts[LOAD_BIN_PS])
     return EngineResult(
         started_ps=column(messages, STARTED_PS),
         received_ps=column(messages, RECEIVED_PS),
@@ -154,6 +131,9 @@ def result_of(run: RunState, rules: Rules) -> EngineResult:
         hops=int(run.counts[HOPS]),
         arrived_ps=run.arrived_ps if kept else None,
         arrived_flags=run.arrived_flags if kept else None,
+        sent_ps=run.sent_ps if len(run.sent_ps) else None,
+        loads=filled(run.loads) if bin_ps else None,
+        load_bin_ps=bin_ps,
         parameters=rules.parameters,
         notes=rules.notes,
     )

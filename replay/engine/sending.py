@@ -182,6 +182,8 @@ def pull(
         if number == 0:
             messages[message, STARTED_PS] = start
         messages[message, SENT] = number + 1
+        if len(desk.sent_ps):
+            desk.sent_ps[packet] = start
         if number + 1 == messages[message, SIZE]:
             desk.flows[flow, CURSOR] = message + 1
     is_last = number + 1 == messages[message, SIZE]

@@ -14,6 +14,7 @@ from rocescope.cli import run as cli
 from rocescope.replay.collectives import captured, collective
 from rocescope.replay.engine.many import run_many
 from rocescope.replay.engine.model import Model
+from rocescope.replay.engine.offered import workload_of
 from rocescope.replay.engine.received import received_flows, received_table
 from rocescope.replay.engine.runner import run_open_loop
 from rocescope.replay.fabrics import parse_fabric
@@ -88,9 +89,35 @@ def test_loads_by_time_add_up_and_change_nothing() -> None:
     assert binned.completed_ps.tolist() == plain.completed_ps.tolist()
     assert binned.loads is not None and plain.completion_ps is not None
     assert binned.loads.sum(0).tolist() == plain.link_bytes.tolist()
-    # Service begins at most one packet's time before the last byte is counted.
-    assert (binned.loads.max(0) <= 700_001 // 80 + 4160).all()
+    assert binned.load_bin_ps == 700_001
+    assert (binned.loads.max(0) <= 700_001 // 80 + 1).all()  # 80 ps per byte
     assert plain.completion_ps // 700_001 - 2 <= len(binned.loads)
+
+
+def test_stretches_of_a_long_run_are_joined() -> None:
+    load, spray = permutations(3).workload, parse_packet_strategy("jsq")
+    fine = run_open_loop(load, CLOS, spray, MODEL, 1, load_bin_ps=100_000)
+    finest = run_open_loop(load, CLOS, spray, MODEL, 1, load_bin_ps=12_500)
+    assert fine.loads is not None and finest.loads is not None and finest.load_bin_ps == 100_000
+    assert fine.loads.tolist() == finest.loads.tolist()
+
+
+def test_loads_over_time_by_hand() -> None:
+    load = workload_of(np.array([0]), np.array([1]), np.array([2 * 4096]), None, MODEL)  # type: ignore[arg-type]
+    spray = parse_packet_strategy("switch-random")
+    found = run_open_loop(load, CLOS, spray, MODEL, 1, load_bin_ps=500_000, keep_sent=True)
+    # 4160 B take 332.8 ns at 100 Gb/s; two stretches of 500 ns hold 6,250 B and the rest.
+    sends = CLOS.attachments.access_link[0, 0]
+    assert found.loads is not None and found.loads[:2, sends].tolist() == [6250, 2070]
+    assert found.sent_ps is not None and found.sent_ps.tolist() == [0, 332_800]
+
+
+@pytest.mark.parametrize("name", ["ofan", "reps"])
+def test_peaks_are_told_of_both_drivers_and_stay_below_the_rate(name: str) -> None:
+    strategies = [parse_packet_strategy(name)]
+    result, _ = replay_packets(permutations, CLOS, strategies, MODEL, ["p"])
+    peaks = [layer.over_time for layer in result.strategies[0].layers]
+    assert peaks and all(one is not None and 0 < one.peak_utilisation <= 1.001 for one in peaks)
 
 
 def test_captured_traffic_is_released_at_its_times() -> None:

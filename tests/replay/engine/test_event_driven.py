@@ -104,12 +104,15 @@ def test_both_drivers_agree_on_every_packet(
     fabric = parse_fabric(spec)
     load = _load(fabric, model, np.random.default_rng(seed))
     strategy = parse_packet_strategy(name)
+    kept = {"keep_arrivals": True, "keep_sent": True, "load_bin_ps": 40_000}
     try:
-        one = run_open_loop(load, fabric, strategy, model, seed, keep_arrivals=True)
+        one = run_open_loop(load, fabric, strategy, model, seed, **kept)
     except UsageError:  # it does not fit the fabric
         assert fabric.ports > 1 or "fat-tree" in spec
         return
-    two = run_event_driven(load, fabric, strategy, model, seed, keep_arrivals=True).engine
+    two = run_event_driven(load, fabric, strategy, model, seed, **kept).engine
+    assert one.sent_ps is not None and two.sent_ps is not None
+    assert two.sent_ps.tolist() == one.sent_ps.tolist()
     assert one.arrived_ps is not None and two.arrived_ps is not None
     assert two.arrived_ps.tolist() == one.arrived_ps.tolist()
     assert two.started_ps.tolist() == one.started_ps.tolist()
@@ -121,6 +124,9 @@ def test_both_drivers_agree_on_every_packet(
             assert getattr(two, name).tolist() == getattr(one, name).tolist(), name
         assert (two.queue_histogram == one.queue_histogram).all()
         assert two.hops == one.hops
+        assert one.loads is not None and two.loads is not None
+        assert one.loads.sum(0).tolist() == one.link_bytes.tolist()
+        assert (two.load_bin_ps, two.loads.tolist()) == (one.load_bin_ps, one.loads.tolist())
 
 
 def _conserved(result: FeedbackResult) -> None:
