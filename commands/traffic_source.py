@@ -38,8 +38,8 @@ class Source:
         """For the report."""
         return [self.pattern] if self.pattern else [input_name(path) for path in self.files]
 
-    def read(self, fabric: Fabric, progress: ProgressAs) -> Traffic:
-        """The traffic on the hosts of a fabric."""
+    def read(self, fabric: Fabric, progress: ProgressAs, *, messages: bool = False) -> Traffic:
+        """The traffic on the hosts of a fabric; messages: with what each waits for."""
         if bool(self.files) == (self.pattern is not None):
             raise UsageError("give captures, or --pattern for traffic without a capture")
         window_ns = parse_duration(self.window, "--window") if self.window else None
@@ -68,6 +68,7 @@ class Source:
                 window_ns=window_ns,
                 filter=self.filter,
                 concat=self.concat,
+                messages=messages,
                 progress=tell,
             )
 
@@ -84,7 +85,8 @@ class Source:
         from ..replay.replaying import mapped
 
         if self.pattern is None:
-            traffic, warnings = mapped(self.read(fabric, progress), fabric)
+            read = self.read(fabric, progress, messages=not as_captured)
+            traffic, warnings = mapped(read, fabric)
             workload, notes = captured(traffic, model, as_captured=as_captured)
             return lambda _run: Load(workload, (*warnings, *notes))
         if self.files:

@@ -16,13 +16,17 @@ from ..analyzer.endpoints import Endpoints
 from ..analyzer.errors import UnreadableInput
 from ..analyzer.filtering import compile_filter
 from ..analyzer.frames import Taps
+from ..analyzer.measures.messages import MessageStatistics
 from ..analyzer.packets import PacketTable
 from ..analyzer.pipeline import Prefetched
+from ..analyzer.track.batch import TrackedBatch
 from ..analyzer.track.tracker import FlowTracker
+from .closed_loop import sent_messages
 from .fabric import Fabric
 from .keys import PacketKeys, addresses
 from .mapping import map_hosts
-from .traffic import Traffic
+from .message_log import MessageLog
+from .traffic import SentMessages, Traffic
 from .unit_counts import UnitCounter
 
 _BATCH_FRAMES = 1 << 16
@@ -37,6 +41,7 @@ def traffic_from_capture(
     filter: str | None = None,
     concat: bool = False,
     udp_ports: Sequence[int] = (ROCE_UDP_PORT,),
+    messages: bool = False,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Traffic:
     """What the hosts of captures sent, on the hosts of a fabric.
@@ -44,6 +49,7 @@ def traffic_from_capture(
     Several files are several taps (unless `concat`); a packet that several of them saw
     counts once. mapping: see mapping.py; units of addresses that belong to no host have
     host -1 and the addresses are in `unmapped`. window_ns: also count bytes per window.
+    messages: also tell messages and what each waits for (`closed_loop`).
     progress is told bytes read and bytes in all. Raises UnreadableInput when there is no
     RoCE packet, UsageError for options that make no sense.
     """
@@ -65,10 +71,12 @@ def traffic_from_capture(
                 progress(sum(c.bytes_read for c in captures), known)
 
         merged = Prefetched(lambda: merge_tables([tables(c) for c in captures]), report)
-        counter = count_units(merged, report, window_ns)
-        if not len(counter[1].units):
+        loop = ClosedLoop() if messages else None
+        tracker, counter = count_units(merged, report, window_ns, loop)
+        if not len(counter.units):
             raise UnreadableInput(f"no RoCE packet in {', '.join(paths)}")
-        traffic = _traffic(*counter, endpoints, fabric, mapping)
+        sent = None if loop is None else loop.messages(tracker, counter)
+        traffic = _traffic(tracker, counter, endpoints, fabric, mapping, sent)
         return replace(traffic, warnings=tuple(w for c in captures for w in c.warnings))
 
 
@@ -84,6 +92,23 @@ def traffic_of_packets(
     return _traffic(*count_units(tables, lambda: None, window_ns), endpoints, fabric, mapping)
 
 
+class ClosedLoop:
+    """Gathers what messages and their dependencies are told from."""
+
+    def __init__(self) -> None:
+        self._log, self._statistics = MessageLog(), MessageStatistics()
+
+    def update(self, batch: TrackedBatch) -> None:
+        """Look at a batch; batches must come in capture order."""
+        self._log.update(batch)
+        self._statistics.update(batch)
+
+    def messages(self, tracker: FlowTracker, counter: UnitCounter) -> SentMessages:
+        """After all batches."""
+        units = counter.units["flow"].astype(np.int32)
+        return sent_messages(self._log, self._statistics, tracker.flows["peer"], units)
+
+
 def _open(paths: Sequence[str], taps: Taps, concat: bool) -> Iterator[Capture]:
     if concat:
         yield concatenated(paths, taps, batch_frames=_BATCH_FRAMES)  # type: ignore[misc]
@@ -96,19 +121,27 @@ def count_units(
     tables: Sequence[PacketTable] | Prefetched[PacketTable],
     report: Callable[[], None],
     window_ns: int | None,
+    loop: ClosedLoop | None = None,
 ) -> tuple[FlowTracker, UnitCounter]:
-    """The tracker and the units after all tables."""
+    """The tracker and the units after all tables; `loop` looks at them too."""
     tracker, counter = FlowTracker(), UnitCounter(window_ns)
     for table in tables:
         if len(table):
             batch = tracker.update(table)
             counter.update(table, batch.flow, batch.verdict)
+            if loop is not None:
+                loop.update(batch)
         report()
     return tracker, counter
 
 
 def _traffic(
-    tracker: FlowTracker, counter: UnitCounter, endpoints: Endpoints, fabric: Fabric, mapping: str
+    tracker: FlowTracker,
+    counter: UnitCounter,
+    endpoints: Endpoints,
+    fabric: Fabric,
+    mapping: str,
+    messages: SentMessages | None = None,
 ) -> Traffic:
     units, texts = counter.units, endpoints.texts()
     flow = units["flow"].astype(np.int32)
@@ -138,4 +171,5 @@ def _traffic(
         last_ns=units["last_ns"].copy(),
         windows=counter.windows(),
         unmapped=tuple(texts[i] for i in seen if hosts[i] < 0),
+        messages=messages,
     )

@@ -27,6 +27,22 @@ class Windows(NamedTuple):
     wire_bytes: NDArray[np.int64]
 
 
+class SentMessages(NamedTuple):
+    """Messages of units, and what each waits for; units not among them are one message each."""
+
+    unit: NDArray[np.int32]
+    """Sorted; the messages of each unit in their order."""
+    packets: NDArray[np.int64]
+    wire_bytes: NDArray[np.int64]
+    """What was sent again is left out."""
+    after: NDArray[np.int32]
+    """Message that must be done first, -1 for none."""
+    on: NDArray[np.uint8]
+    """At which end, as in `engine.model.Workload`."""
+    notes: tuple[str, ...] = ()
+    """What could and could not be told."""
+
+
 @dataclass(frozen=True)
 class Traffic:
     """Equally long columns, one row per unit."""
@@ -47,6 +63,8 @@ class Traffic:
     """Addresses that belong to no host of the fabric."""
     warnings: tuple[str, ...] = ()
     """What could not be read of the captures."""
+    messages: SentMessages | None = None
+    """If they were asked for."""
 
     def __len__(self) -> int:
         return len(self.flow)
@@ -81,4 +99,23 @@ class Traffic:
             windows,
             self.unmapped,
             self.warnings,
+            None if self.messages is None else _of_units(self.messages, rows, len(self)),
         )
+
+
+def _of_units(messages: SentMessages, rows: NDArray[Any], units: int) -> SentMessages:
+    """The messages of the units that are kept; nothing waits for one that is not."""
+    new_unit = np.full(units, -1, np.int32)
+    new_unit[rows] = np.arange(len(rows), dtype=np.int32)
+    unit = new_unit[messages.unit]
+    order = np.argsort(unit, kind="stable")
+    order = order[unit[order] >= 0]
+    place = np.full(len(unit) + 1, -1, np.int32)  # the last: of no message, -1
+    place[order] = np.arange(len(order), dtype=np.int32)
+    return messages._replace(
+        unit=unit[order],
+        packets=messages.packets[order],
+        wire_bytes=messages.wire_bytes[order],
+        after=place[messages.after[order]],
+        on=messages.on[order],
+    )

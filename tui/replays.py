@@ -148,6 +148,7 @@ class Replays:
                 self._fabric,
                 self.view.mapping,
                 filter=self._filter,
+                messages=True,
                 progress=lambda done, total: self._tell(done=done / total if total else 0.0),
             )
             self._tell(flows=len(self._traffic))
