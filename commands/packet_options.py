@@ -115,17 +115,19 @@ def by_packets(
     under = parse_conditions(transport or "", fail, converge, fabric)
     if source.pattern is not None and "offer=" in model:
         raise UsageError("--model: offer is for captures; patterns are sent as fast as possible")
-    if received is not None and source.pattern is None:
-        raise UsageError("--received writes packets of --pattern; a capture's are not made up anew")
     load = source.loads(fabric, sizes, as_captured, progress)
 
     def write(one: Load, result: EngineResult) -> None:
         from ..replay.engine.received import received_packets
         from ..replay.pcap_writer import write_pcap
+        from ..replay.received_pcap import write_received
 
-        assert received is not None and one.pairs is not None
-        packets = received_packets(one.workload, result)
+        assert received is not None
         with whole_file(received) as file:
+            if one.pairs is None:
+                write_received(file, one.workload, result)
+                return
+            packets = received_packets(one.workload, result)
             write_pcap(file, one.pairs, fabric.addresses, KEPT_BYTES, None, [packets])
 
     left_out: list[str] = []

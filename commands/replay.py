@@ -79,7 +79,7 @@ def replay(
     seed
         The first seed of the packet engine.
     received
-        Write the data packets of --pattern as the first strategy delivered them, as a pcap.
+        Write the data packets as the first strategy delivered them, as a pcap.
     format
         Report for people (table), everything (json), or one row per link (csv ...).
     output

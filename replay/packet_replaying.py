@@ -103,8 +103,8 @@ def replay_packets(
 
     Run r has seed + r. conditions: how hosts send and what fails. progress: told (what, packet
     hops done, hops expected). first: given the first run of the first strategy with the arrivals
-    of its packets. An interrupt ends the runs under way: what is finished becomes the result, and
-    False comes with it.
+    of its packets and when they were sent. An interrupt ends the runs under way: what is finished
+    becomes the result, and False comes with it.
     UsageError when strategies, traffic and fabric do not go together.
     """
     offered = _Offered(load, fabric, model)
@@ -126,7 +126,8 @@ def replay_packets(
 
         workload = offered[run][0].workload
         transport, failures = under.of_run(workload, fabric, seed + run)
-        keep = run == 0 and int(workload.packet_start[-1]) <= MOST_KEPT
+        wanted = first is not None and case == (0, 0)
+        keep = wanted or (run == 0 and int(workload.packet_start[-1]) <= MOST_KEPT)
         return run_packets(
             workload,
             fabric,
@@ -134,6 +135,7 @@ def replay_packets(
             model,
             seed + run,
             keep_arrivals=keep,
+            keep_sent=wanted,
             load_bin_ps=_bin_ps(offered[0], fabric) if run == 0 else 0,
             tell=tell,
             stop=stop,
@@ -150,7 +152,7 @@ def replay_packets(
                 own.received = _order(base, found, fabric)
                 if first is not None and number == 0 and found.arrived_ps is not None:
                     first(offered[0][0], found)
-                found = replace(found, arrived_ps=None, arrived_flags=None)  # large
+                found = replace(found, arrived_ps=None, arrived_flags=None, sent_ps=None)  # large
             own.by_run[run] = found, offered[run][1]
     except KeyboardInterrupt:
         complete = False

@@ -27,7 +27,8 @@ START_NS: Final = 1_700_000_000_000_000_000
 _RECORD_HEADER = 16
 _LINKTYPE_ETHERNET = 1
 _LARGEST_PIECE = 64 << 20
-_DSCP_ECT0 = 26 << 2 | 2  # the customary class of RoCE, ECN-capable
+DSCP_ECT0: Final = 26 << 2 | 2
+"""Traffic class: the customary one of RoCE, ECN-capable; CE is one more."""
 _REMOTE_KEY = 0x1234
 _FIRST_ADDRESS = 0x7F00_0000_0000  # of the memory that is written
 _CREDITS_INVALID = 0x1F
@@ -87,7 +88,7 @@ def write_pcap(
             [sending.entropy_values, sending.path_mtu, sending.ipv6, sending.write, keep], np.int64
         ),
     )
-    file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snap or 262_144, _LINKTYPE_ETHERNET))
+    file.write(file_header(snap))
     at_once = max(1, min(1 << 18, _LARGEST_PIECE // (_RECORD_HEADER + keep)))
     buffer = np.zeros(0, np.uint8)
     scratch = np.zeros(SCRATCH_BYTES, np.uint8)
@@ -105,6 +106,11 @@ def write_pcap(
             if progress is not None:
                 progress(written)
     return written
+
+
+def file_header(snap: int) -> bytes:
+    """Of a nanosecond pcap of Ethernet frames; snap: bytes kept of each, 0 for all."""
+    return struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snap or 262_144, _LINKTYPE_ETHERNET)
 
 
 @inlined
@@ -171,6 +177,7 @@ def lay_out(
         pad = -payload & 3
         wire = bth + BTH + extension + payload + pad + ICRC
         captured = min(wire, keep)
+        traffic_class = DSCP_ECT0 + np.int64(packets.marked[row])
 
         # Ethernet: locally administered addresses that end like the IP address
         for i in range(2):
@@ -181,7 +188,7 @@ def lay_out(
                 frame[6 * i + 2 + j] = layout.address[host, 12 + j]
         if ipv6:
             _put(frame, 12, 2, 0x86DD)
-            _put(frame, ETHERNET, 4, 6 << 28 | _DSCP_ECT0 << 20)
+            _put(frame, ETHERNET, 4, 6 << 28 | traffic_class << 20)
             _put(frame, ETHERNET + 4, 2, wire - ETHERNET - IPV6)
             frame[ETHERNET + 6] = 17
             frame[ETHERNET + 7] = 64
@@ -190,7 +197,7 @@ def lay_out(
                 frame[ETHERNET + 24 + j] = layout.address[dst, j]
         else:
             _put(frame, 12, 2, 0x0800)
-            _put(frame, ETHERNET, 2, 0x45 << 8 | _DSCP_ECT0)
+            _put(frame, ETHERNET, 2, 0x45 << 8 | traffic_class)
             _put(frame, ETHERNET + 2, 2, wire - ETHERNET)
             _put(frame, ETHERNET + 4, 2, number)  # identification: counts up in each flow
             _put(frame, ETHERNET + 6, 2, 0x4000)  # do not fragment

@@ -21,11 +21,19 @@ class Packets(NamedTuple):
     number: NDArray[np.int64]
     """Packets of the pair's messages are counted on; ACK m acknowledges message m."""
     is_ack: NDArray[np.bool_]
+    marked: NDArray[np.bool_]
+    """Congestion Experienced."""
 
     def part(self, start: int, stop: int) -> Packets:
         """Packets start .. stop as views."""
         rows = slice(start, stop)
-        return Packets(self.time_ns[rows], self.pair[rows], self.number[rows], self.is_ack[rows])
+        return Packets(
+            self.time_ns[rows],
+            self.pair[rows],
+            self.number[rows],
+            self.is_ack[rows],
+            self.marked[rows],
+        )
 
 
 def packets_in_order(pairs: QueuePairs, at_once: int = 1 << 18) -> Iterator[Packets]:
@@ -93,6 +101,7 @@ def _between(
         np.concatenate([pair, ack_pair])[order],
         np.concatenate([number, ack])[order],
         (np.arange(len(times)) >= len(time))[order],
+        np.zeros(len(times), np.bool_),
     )
 
 

@@ -65,7 +65,7 @@ def received_table(workload: Workload, result: EngineResult) -> PacketTable:
 def received_packets(workload: Workload, result: EngineResult) -> Packets:
     """The same for `write_pcap`, of a workload made of queue pairs (`from_queue_pairs`)."""
     order = received_order(result)
-    assert result.arrived_ps is not None
+    assert result.arrived_ps is not None and result.arrived_flags is not None
     message = np.searchsorted(workload.packet_start, order, side="right") - 1
     flow = workload.flow[message].astype(np.int64)
     return Packets(
@@ -73,6 +73,7 @@ def received_packets(workload: Workload, result: EngineResult) -> Packets:
         pair=flow,
         number=order - workload.packet_start[workload.flow_start[flow]],
         is_ack=np.zeros(len(order), np.bool_),
+        marked=(result.arrived_flags[order] & (MARKED >> 56)) != 0,
     )
 
 
