@@ -18,6 +18,7 @@ _PS = 1000
 _COUNTS = {"reordering": "reordering_packets", "linear": "linear_retries", "mpr": "mpr_packets"}
 TRANSPORT = ("recovery", "congestion", "rto", "rate", *_COUNTS)
 RHO_MAX = "rho-max"
+_FLAPPING = "flap:20us:20us@0..500us"
 
 
 def parse_conditions(
@@ -76,10 +77,20 @@ def parse_failures(texts: Sequence[str], converge: str, fabric: Fabric, seed: in
     """
     from ..replay.failures import Failures
 
-    events = tuple(event for text in texts for event in _events(text, fabric, seed))
+    events = tuple(event for text in texts for event in _named(text, fabric, seed))
     if converge == "never":
         return Failures(events, None)
     return Failures(events, _time_ps(converge, "--converge"))
+
+
+def _named(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
+    """`_events`; what is wrong is told with the option and its value."""
+    try:
+        return _events(text, fabric, seed)
+    except UsageError as error:
+        if str(error).startswith("--fail"):
+            raise
+        raise UsageError(f"--fail {text}: {error}") from None
 
 
 def _events(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
@@ -87,7 +98,9 @@ def _events(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
     from ..replay.failures import LOSSY, SLOW, LinkEvent, flapping, outage, random_cables
 
     what, _, times = text.partition("@")
-    where, _, how = what.partition("=")
+    where, equals, how = what.partition("=")
+    if where.startswith("flap:"):
+        raise UsageError(f"which link flaps? Write for example leaf1-spine1={_FLAPPING}")
     begin_ps, end_ps = _times(times, text, seed)
     if where.endswith("%") and "~" in times:
         return _each_at_its_time(text, fabric, seed)
@@ -96,18 +109,26 @@ def _events(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
             raise UsageError(f"--fail {text}: a share of all cables can only be down")
         return random_cables(fabric, _share(where, f"--fail {text}"), seed, begin_ps, end_ps)
     links = [int(link) for link in links_of(fabric, where)]
-    if not how:
+    if not equals:
         return outage(links, begin_ps, end_ps)
     if how.startswith("flap:"):
         down, _, up = how.removeprefix("flap:").partition(":")
         if end_ps is None:
-            raise UsageError(f"--fail {text}: flapping needs an end, @FROM..TO")
+            raise UsageError(f"flapping needs an end, for example {where}={_FLAPPING}")
         both = [_time_ps(one, f"--fail {text}") for one in (down, up)]
+        if not all(both):
+            raise UsageError(f"times of flapping are above 0, for example {where}={_FLAPPING}")
         return flapping(links, begin_ps, end_ps, *both)
     if how.endswith("%"):
         kind, value = LOSSY, _share(how, f"--fail {text}")
     else:
-        kind, value = SLOW, float(parse_rate(how, f"--fail {text}"))
+        try:
+            kind, value = SLOW, float(parse_rate(how, "--fail"))
+        except UsageError:
+            raise UsageError(
+                f"{how!r} is no rate, share or flapping; write for example {where}=100G, "
+                f"{where}=0.1% or {where}={_FLAPPING}"
+            ) from None
     events = [LinkEvent(begin_ps, link, kind, value) for link in links]
     if end_ps is not None:
         rates = fabric.links.rate_bits_per_second
@@ -158,7 +179,10 @@ def _times(when: str, text: str, seed: int, number: int = 0) -> tuple[int, int |
 
 
 def _time_ps(text: str, option: str) -> int:
-    return 0 if text == "0" else parse_duration(text, option) * _PS
+    try:
+        return 0 if text == "0" else parse_duration(text, option) * _PS
+    except UsageError:
+        raise UsageError(f"{option}: {text!r} is not a time; write it like 50us") from None
 
 
 def _share(text: str, option: str) -> float:

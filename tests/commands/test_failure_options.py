@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -83,7 +84,21 @@ def test_transport() -> None:
      "plane1@2us~1us", "plane1@1us+0"],
 )  # fmt: skip
 def test_failures_that_make_no_sense(text: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=f"^--fail {re.escape(text)}: "):
+        parse_failures([text], "never", PLANES, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("flap:0:1us", "which link flaps.* leaf1-spine1=flap:20us:20us@0..500us$"),
+        ("plane1.spine1=1@0", "'1' is no rate, .* plane1.spine1=100G, plane1.spine1=0.1% or"),
+        ("plane1.spine1=flap:0:1us@0..5us", "above 0, for example plane1.spine1=flap:20us:20us@"),
+        ("plane1.spine1=@0", "'' is no rate"),
+    ],
+)
+def test_mistakes_are_told_with_an_example(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=f"^--fail {re.escape(text)}: .*{words}"):
         parse_failures([text], "never", PLANES, 1)
 
 
