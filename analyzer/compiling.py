@@ -15,6 +15,9 @@ from .kernel_cache import cache_base, remove_unused
 from .machine_code import Image
 from .object_code import Unsupported, link
 
+compiler_lock: Any = global_compiler_lock
+"""Numba's own: one thread compiles at a time."""
+
 remove_unused(cache_base())
 
 
@@ -36,7 +39,7 @@ def _with_cache(function: Callable[..., Any], compiler: Callable[..., Any], fold
     # Numba takes the folder from its configuration when the function is decorated: one thread at
     # a time, by the lock that compiling takes too, else two threads could wait for each other.
     config: Any = numba.config
-    with global_compiler_lock:
+    with compiler_lock:
         before = config.CACHE_DIR
         config.CACHE_DIR = folder
         try:

@@ -78,6 +78,7 @@ class Kernel:
         self._options = options
         self._module = module_digest(function)  # before anybody changes the module's names
         self._calls: dict[Shape, Callable[..., Any]] = {}
+        self._compiled: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
         shape = shape_of(arguments)
@@ -107,12 +108,18 @@ class Kernel:
     def _folder(self) -> str:
         return _folder_of(self.__wrapped__, self._module)
 
-    @cached_property
+    @property
     def compiled(self) -> Any:
         """The function as numba knows it."""
-        from .compiling import dispatcher
+        if self._compiled is None:
+            from .compiling import compiler_lock, dispatcher
 
-        return dispatcher(self.__wrapped__, self._options, self._folder)
+            # No lock of its own (cached_property has one): who compiles asks for this in the
+            # middle of it, and would wait for who has it and waits for the compiler.
+            with compiler_lock:
+                if self._compiled is None:
+                    self._compiled = dispatcher(self.__wrapped__, self._options, self._folder)
+        return self._compiled
 
     @property
     def _numba_type_(self) -> Any:
