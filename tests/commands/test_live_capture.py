@@ -68,17 +68,11 @@ def test_the_first_signal_stops_and_the_second_ends():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_it_ends_when_the_time_is_over(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr("rocescope.commands.live_capture.time.monotonic", lambda: now[0])
+def test_the_source_is_told_when_the_time_is_over(monkeypatch):
+    monkeypatch.setattr("rocescope.commands.live_capture.time.monotonic", lambda: 100.0)
     source = Source("a")
-    ending = Ending(source, 20)
-    now[0] = 19.9
-    ending.check()
-    assert source.stops == 0
-    now[0] = 20.1
-    ending.check()
-    assert source.stops == 1
+    Ending(source, 20)
+    assert source.ends == 120
 
 
 def test_it_ends_when_every_interface_has_gone(capsys, monkeypatch):
