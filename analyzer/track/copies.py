@@ -9,8 +9,12 @@ import numpy as np
 from ..kernel import Int, inlined, subkernel
 from ..psn import PSN_BITS, PSN_MASK
 from .batch import DUPLICATE, MIRROR_DUPLICATE, NOT_SEQUENCED, TAP_COPY
-from .state import RECENT_ENTRIES, USED_RECENTS
+from .state import FIRST_RECENT_BITS, MAX_RECENT_BITS, MAX_RECENTS, USED_RECENTS
 from .window import tap_bit
+
+_WAYS_BITS = 3
+"""log2 of the packets kept of each place, where copies may come from another tap: places of
+packets on their way between two taps may coincide. With one tap each place keeps the latest."""
 
 
 @inlined
@@ -26,50 +30,101 @@ def _note_id(flow: Any, psn: Int, ip_id: Int) -> None:
 
 
 @inlined
-def _spread(psn: Int) -> Int:
-    """Some bits of a PSN that also differ between ACKs of every 8th or 64th packet.
+def _first_of_place(flow: Any, constant: bool, psn: Int, ip_id: Int, ways: Int) -> Int:
+    """The first entry where this packet is kept, among `ways` of them.
 
-    Fibonacci hashing: the factor is 2^24 divided by the golden ratio, made odd.
+    Identifications count up, so packets on their way between two taps do not meet there. PSNs
+    are spread by Fibonacci hashing: so those of every 8th or 64th packet differ as well. The
+    factor is 2^24 divided by the golden ratio, made odd.
     """
-    return ((psn * 10_368_889) & PSN_MASK) >> (PSN_BITS - 8)
+    bits = np.int64(flow.recent_bits)
+    if constant:
+        address = ((psn * 10_368_889) & PSN_MASK) >> (PSN_BITS - bits)
+    else:
+        address = ip_id & ((1 << bits) - 1)
+    return np.int64(flow.recent) + address // ways * ways
+
+
+@subkernel
+def _new_table(state: Any, flow: Any, bits: Int) -> Int:
+    """Room for 2^bits recent packets of a flow; its former table, -1 for none.
+
+    The caller has checked that the pool holds it.
+    """
+    former = np.int64(flow.recent)
+    flow.recent = state.used[USED_RECENTS]
+    flow.recent_bits = bits
+    state.used[USED_RECENTS] += 1 << bits
+    for k in range(flow.recent, flow.recent + (1 << bits)):
+        state.recents[k].used = 0
+    return former
+
+
+@subkernel
+def _make_room(state: Any, flow: Any, constant: bool, first: Int, ways: Int) -> bool:
+    """Double a flow's table if the place at `first` is full and its oldest packet still awaited.
+
+    It is while not all taps have seen it: which of them are in series nobody knows.
+    False when nothing was done.
+    """
+    oldest = state.recents[first + ways - 1]
+    bits = np.int64(flow.recent_bits)
+    all_taps = (tap_bit(len(state.copies) - 1) << np.uint64(1)) - np.uint64(1)
+    if (
+        not oldest.used
+        or oldest.taps == all_taps
+        or bits >= MAX_RECENT_BITS
+        or state.used[USED_RECENTS] + (2 << bits) > MAX_RECENTS
+    ):
+        return False
+    former = _new_table(state, flow, bits + 1)
+    for k in range(former, former + (1 << bits)):
+        entry = state.recents[k]
+        if entry.used:
+            at = _first_of_place(flow, constant, np.int64(entry.psn), np.int64(entry.ip_id), ways)
+            for free in range(at, at + ways):
+                if not state.recents[free].used:
+                    state.recents[free] = entry
+                    break
+    return True
 
 
 @subkernel
 def judge_unordered(
-    state: Any, flow: Any, psn: Int, opcode: Int, ip_id: Int, hop_limit: Int, tap: Int, ways: Int
+    state: Any, flow: Any, psn: Int, opcode: Int, ip_id: Int, hop_limit: Int, tap: Int
 ) -> Int:
     """Verdict on a packet whose order cannot be judged: new, or the same one once more.
 
-    Compares with the latest packet of the flow in the same place of a small
+    Compares with the latest packets of the flow in the same place of a small
     table addressed by identification or, without, by PSN. Where identifications tell
     nothing (IPv6, or one for all packets) equal packets are legitimate, so only another
-    tap makes a copy. `ways`, a power of two: packets kept of each place, 1 where places of
-    packets on their way between two taps differ anyway.
+    tap makes a copy, of the oldest that it has not seen yet.
     """
     if flow.recent < 0:
-        flow.recent = state.used[USED_RECENTS]
-        state.used[USED_RECENTS] += RECENT_ENTRIES
-        for k in range(flow.recent, flow.recent + RECENT_ENTRIES):
-            state.recents[k].used = 0
+        _new_table(state, flow, FIRST_RECENT_BITS)
         flow.loose_psn = psn
         flow.loose_id = ip_id
     _note_id(flow, psn, ip_id)
     same, different = np.int64(flow.loose_ids_same), np.int64(flow.loose_ids_different)
-    constant = flow.ipv6 != 0 or same * 16 > different
-    # Identifications count up, so packets on their way between two taps do not meet here.
-    address = _spread(psn) if constant else ip_id
-    first = flow.recent + (address & (RECENT_ENTRIES - ways))
+    constant = bool(flow.ipv6 != 0 or same * 16 > different)
     bit = tap_bit(tap)
-    for at in range(first, first + ways):
+    ways = 1 << _WAYS_BITS if len(state.copies) > 1 else 1
+    first = _first_of_place(flow, constant, psn, ip_id, ways)
+    again = -1
+    for at in range(first + ways - 1, first - 1, -1):
         entry = state.recents[at]
         if entry.used and entry.psn == psn and entry.opcode == opcode and entry.ip_id == ip_id:
             if entry.taps & bit == np.uint64(0) or (tap >= 63 and tap != entry.tap):
                 state.copies[entry.tap, tap] += 1
                 entry.taps |= bit
                 return TAP_COPY
-            if different > 0 and not constant:
-                return DUPLICATE if hop_limit == entry.hop_limit else MIRROR_DUPLICATE
-            break
+            again = at
+    if again >= 0 and different > 0 and not constant:
+        entry = state.recents[again]
+        return DUPLICATE if hop_limit == entry.hop_limit else MIRROR_DUPLICATE
+    if ways > 1:
+        while _make_room(state, flow, constant, first, ways):
+            first = _first_of_place(flow, constant, psn, ip_id, ways)
     for at in range(first + ways - 1, first, -1):
         state.recents[at] = state.recents[at - 1]
     entry = state.recents[first]

@@ -251,15 +251,19 @@ def _take_recents(
     start = int(theirs.state.flows[flow]["recent"])
     if start < 0:
         return
-    recents = theirs.state.recents[start : start + st.RECENT_ENTRIES].copy()
+    bits = int(theirs.state.flows[flow]["recent_bits"])
+    recents = theirs.state.recents[start : start + (1 << bits)].copy()
     _rename_taps(recents, tap_map)
     record = mine.state.flows[into]
-    if record["recent"] < 0:
-        record["recent"] = mine.reserve_recents()
-    at = int(mine.state.flows[into]["recent"])
-    ours = mine.state.recents[at : at + st.RECENT_ENTRIES]
-    taken = recents["used"] > 0
-    ours[taken] = recents[taken]
+    taken = np.ones(len(recents), bool)
+    if record["recent"] >= 0 and record["recent_bits"] == bits:
+        taken = recents["used"] > 0
+    else:
+        at = mine.reserve_recents(len(recents))
+        record = mine.state.flows[into]
+        record["recent"], record["recent_bits"] = at, bits
+    at = int(record["recent"])
+    mine.state.recents[at : at + len(recents)][taken] = recents[taken]
 
 
 def _join_peers(

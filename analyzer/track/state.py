@@ -83,6 +83,7 @@ FLOW = np.dtype(
         ("retransmitted_by", "i8", (5,)),
         # packets without a PSN order seen lately, for copies: slots in `recents`
         ("recent", "i8"),  # -1 until needed
+        ("recent_bits", "u1"),  # log2 of these slots
     ],
     align=True,
 )
@@ -231,7 +232,12 @@ RECENT = np.dtype(
     ],
     align=True,
 )
-RECENT_ENTRIES = 128
+FIRST_RECENT_BITS = 7
+MAX_RECENT_BITS = 12
+"""Tables grow to this while packets that not all taps have seen yet would be forgotten."""
+RECENT_ENTRIES = 1 << FIRST_RECENT_BITS
+MAX_RECENTS = 1 << 21
+"""At most 50 MB of tables; beyond it they stop growing and forget."""
 
 # --- events ------------------------------------------------------------------------
 

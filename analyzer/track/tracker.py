@@ -15,7 +15,7 @@ from ..packets import PacketTable
 from . import state as st
 from .assign import assign, rebuild_slots
 from .batch import TrackedBatch
-from .walk import SLOTS_AHEAD, walk
+from .walk import RECENTS_AHEAD, SLOTS_AHEAD, walk
 
 
 class Columns(NamedTuple):
@@ -58,7 +58,7 @@ class FlowTracker:
             pairs=np.zeros(0, st.PAIR),
             streams=np.zeros(0, st.STREAM),
             slots=np.zeros(SLOTS_AHEAD + st.MAX_WINDOW, st.SLOT),
-            recents=np.zeros(64 * st.RECENT_ENTRIES, st.RECENT),
+            recents=np.zeros(64 * st.RECENT_ENTRIES + RECENTS_AHEAD, st.RECENT),
             events=np.zeros(st.MAX_EVENTS, st.EVENT),
             copies=np.zeros((taps, taps), np.int64),
             used=used,
@@ -219,11 +219,11 @@ class FlowTracker:
             self._grow_pools()
         return start
 
-    def reserve_recents(self) -> int:
-        """Room for the recent packets of one more flow: the first entry, all unused."""
+    def reserve_recents(self, count: int) -> int:
+        """Room for `count` recent packets of a flow: the first entry, all unused."""
         start = int(self.state.used[st.USED_RECENTS])
-        self.state.used[st.USED_RECENTS] += st.RECENT_ENTRIES
-        if start + st.RECENT_ENTRIES > len(self.state.recents):
+        self.state.used[st.USED_RECENTS] += count
+        if start + count > len(self.state.recents):
             self._grow_pools()
         return start
 
@@ -243,7 +243,7 @@ class FlowTracker:
     def _grow_pools(self) -> None:
         used = self.state.used
         slots = int(used[st.USED_SLOTS]) + 2 * SLOTS_AHEAD
-        recents = int(used[st.USED_RECENTS]) + 64 * st.RECENT_ENTRIES
+        recents = int(used[st.USED_RECENTS]) + 64 * st.RECENT_ENTRIES + RECENTS_AHEAD
         self.state = self.state._replace(
             slots=_longer(
                 self.state.slots,

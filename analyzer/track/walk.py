@@ -43,9 +43,9 @@ from .state import (
     EVENT_RESTART,
     EVENT_REWIND,
     MAX_EVENTS,
+    MAX_RECENT_BITS,
     MAX_WINDOW,
     OMITTED_EVENTS,
-    RECENT_ENTRIES,
     REQUESTS,
     RESPONSES,
     USED_EVENTS,
@@ -55,6 +55,9 @@ from .state import (
 
 SLOTS_AHEAD = 4 * MAX_WINDOW
 """Free slots one packet can need at most: every window size once, for two streams."""
+
+RECENTS_AHEAD = 2 << MAX_RECENT_BITS
+"""Free recent entries one packet can need at most, likewise."""
 
 _CE = 3
 _CNP_OPCODE = 0x81
@@ -128,7 +131,7 @@ def walk(
     for i in range(start, len(flow_of_row)):
         if (
             state.used[USED_SLOTS] + SLOTS_AHEAD > len(state.slots)
-            or state.used[USED_RECENTS] + RECENT_ENTRIES > len(state.recents)
+            or state.used[USED_RECENTS] + RECENTS_AHEAD > len(state.recents)
         ):  # fmt: skip
             return i
         f = np.int64(flow_of_row[i])
@@ -190,10 +193,10 @@ def walk(
             if verdict == RESTARTED:
                 _record(state, EVENT_RESTART, f, time, table.frame_number[i], tap, psn, 0)
         else:
-            identity, ways = psn, 1
+            identity = psn
             if is_mrc and opcode != MRC_ACK:  # answers repeat PSNs, see `acknowledging`
-                identity, ways = psn ^ np.int64(table.aeth[i]), 8
-            verdict = judge_unordered(state, flow, identity, opcode, ip_id, hop_limit, tap, ways)
+                identity ^= np.int64(table.aeth[i])
+            verdict = judge_unordered(state, flow, identity, opcode, ip_id, hop_limit, tap)
             if bits & ACKNOWLEDGE and verdict == NOT_SEQUENCED:  # a NAK mirrored twice is one
                 aeth = np.int64(table.aeth[i])
                 event = hear_answer(state, histograms, f, bits, aeth, psn, time)
