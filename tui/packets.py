@@ -30,7 +30,12 @@ _PSN = 0xFFFFFF
 _HALF = 1 << 23
 _NORMAL = np.array([verdicts.NOT_SEQUENCED, verdicts.IN_ORDER, verdicts.TAP_COPY], np.uint8)
 _NEW = (verdicts.IN_ORDER, verdicts.AHEAD, verdicts.RESTARTED)
-_FIRST_COPIES = (verdicts.IN_ORDER, verdicts.AHEAD, verdicts.REORDERED)
+_FIRST_COPIES = (
+    verdicts.IN_ORDER,
+    verdicts.AHEAD,
+    verdicts.REORDERED,
+    verdicts.OVERTAKEN,
+)
 _JUMPS = 4096
 JUDGED = np.dtype([("due", "i8"), ("extent", "i8"), ("late_ns", "i8")])
 """What the order of PSNs says of a packet; -1 where it says nothing."""
@@ -313,6 +318,8 @@ def _notes(
             note = "sent again, was here before"
         elif kind in (verdicts.DUPLICATE, verdicts.MIRROR_DUPLICATE):
             note = "doubled by the " + ("network" if kind == verdicts.DUPLICATE else "mirror")
+        elif kind == verdicts.OVERTAKEN:
+            note = "the first one, late: sent again meanwhile"
         elif kind == verdicts.TAP_COPY:
             note = f"copy at {taps[tap].name}"
         elif kind == verdicts.RESTARTED:

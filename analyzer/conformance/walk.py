@@ -28,6 +28,7 @@ from ..track.batch import (
     DUPLICATE,
     IN_ORDER,
     MIRROR_DUPLICATE,
+    OVERTAKEN,
     RECOVERED,
     REORDERED,
     RESTARTED,
@@ -128,6 +129,9 @@ def _request(
     in_order = verdict == IN_ORDER or verdict == RESTARTED
     arrives(s, psn, max(count, 1), in_order, time)
     if verdict == DUPLICATE:
+        return
+    if verdict == OVERTAKEN:  # judged when it was sent again
+        s.reordered += 1
         return
     if s.fatal:
         after_fatal(book, f, s, psn, tap, time, frame)

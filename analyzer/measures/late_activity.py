@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..track.batch import REORDERED, TrackedBatch
+from ..track.batch import OVERTAKEN, REORDERED, TrackedBatch
 from .series import Activity, _count_activity
 
 
@@ -16,7 +16,7 @@ class LateActivity(Activity):
 
     def update(self, batch: TrackedBatch) -> None:
         """Count the late packets of one batch."""
-        late = np.flatnonzero(batch.verdict == REORDERED)
+        late = np.flatnonzero((batch.verdict == REORDERED) | (batch.verdict == OVERTAKEN))
         if not len(late):
             return
         self._grow(batch.n_flows)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..kernel import inlined, kernel
 from ..salt import salt
-from ..track.batch import REORDERED, TAP_COPY, TrackedBatch
+from ..track.batch import OVERTAKEN, REORDERED, TAP_COPY, TrackedBatch
 
 PATH = np.dtype(
     [
@@ -157,7 +157,7 @@ def _count_rows(
             lanes[lane].path = record
         paths[record].packets += 1
         paths[record].wire_bytes += np.int64(wire_bytes[i])
-        if verdict[i] == REORDERED:
+        if verdict[i] == REORDERED or verdict[i] == OVERTAKEN:
             paths[record].late += 1
         if traffic_class[i] & 3 == _CE:
             paths[record].marked += 1

@@ -30,6 +30,9 @@ TAP_COPY = 8
 """The same transmission, already seen at another tap."""
 RESTARTED = 9
 """A PSN too far away to belong to the sequence: the queue pair restarted."""
+OVERTAKEN = 10
+"""The original transmission, behind a retransmission that first looked like the recovery of a
+loss: late as REORDERED is, though its PSN was seen; counted as such."""
 
 VERDICT_NAMES = (
     "not_sequenced",
@@ -42,6 +45,7 @@ VERDICT_NAMES = (
     "mirror_duplicate",
     "tap_copy",
     "restarted",
+    "overtaken",
 )
 
 

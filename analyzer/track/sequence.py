@@ -19,6 +19,7 @@ from .batch import (
     DUPLICATE,
     IN_ORDER,
     MIRROR_DUPLICATE,
+    OVERTAKEN,
     RECOVERED,
     REORDERED,
     RESTARTED,
@@ -287,8 +288,9 @@ def judge(
         at = slot_of(stream, psn)
         if state.slots[at].state == SEEN:
             return _seen_again(
-                state, flow, stream, which, at, psn, bits, ip_id, hop_limit, tap, time
-            )
+                state, histograms, densities, f, flow, stream, which, at, psn, bits, ip_id,
+                hop_limit, tap, time,
+            )  # fmt: skip
         return _fill(
             state, histograms, densities, f, flow, stream, which, at, psn, bits, ip_id, hop_limit,
             payload, tap, time,
@@ -358,8 +360,11 @@ def _fill(
     else:
         resent = age > RESEND_AFTER_NS or expects_again(flow, which, psn)
     if resent and flow.transport != UC:  # which never sends anything again
+        jump, jump_time = slot.arrival, slot.time
         write_seen(state, at, psn, ip_id, hop_limit, payload, tap, stream.arrivals, time, dense)
         if was_missing:
+            if bits & MARKS_RESENDS or dates_transmissions(flow):
+                slot.recovered, slot.arrival, slot.time = 1, jump, jump_time
             stream.recovered += 1
             return RECOVERED
         stream.retransmitted += 1
@@ -373,6 +378,9 @@ def _fill(
 @subkernel
 def _seen_again(
     state: Any,
+    histograms: Any,
+    densities: Any,
+    f: Int,
     flow: Any,
     stream: Any,
     which: Int,
@@ -392,7 +400,10 @@ def _seen_again(
     slot = state.slots[at]
     bit = tap_bit(tap)
     new_here = slot.taps & bit == np.uint64(0) or (tap >= 63 and tap != slot.tap)
-    earlier = dates_transmissions(flow) and id_distance(ip_id, slot.ip_id) < 0
+    if bits & MARKS_RESENDS:  # see walk._transmission
+        earlier = bool(slot.ip_id & 1 and not ip_id & 1)
+    else:
+        earlier = dates_transmissions(flow) and id_distance(ip_id, slot.ip_id) < 0
     if ip_id != slot.ip_id:
         same = False
         # Only taps in series see copies. On parallel paths an earlier transmission
@@ -419,7 +430,13 @@ def _seen_again(
         return DUPLICATE
     stream.retransmitted += 1
     if earlier:
-        return RETRANSMITTED
+        if slot.recovered == 0:
+            return RETRANSMITTED
+        stream.recovered -= 1  # nothing was lost after all
+        density_push(densities, 2 * f + which, slot.dense)
+        note_late(state, histograms, f, stream, at, time)
+        slot.recovered = 0
+        return OVERTAKEN
     slot.ip_id = ip_id
     slot.hop_limit = hop_limit
     slot.tap = tap

@@ -195,6 +195,7 @@ SLOT = np.dtype(
         ("hop_limit", "u1"),
         ("bytes", "u4"),  # payload
         ("tap", "u2"),  # that saw the latest transmission first
+        ("recovered", "u1"),  # no original came yet: `arrival` and `time` are those of the jump
         ("taps", "u8"),  # bit set of taps that saw it; tap 63 and above share a bit
         ("arrival", "i8"),  # missing: index of the packet that jumped
         ("time", "i8"),  # missing: of the packet that jumped

@@ -149,6 +149,7 @@ def write_seen(
     slot.bytes = payload
     slot.tap = tap
     slot.taps = tap_bit(tap)
+    slot.recovered = 0
     slot.arrival = arrival
     slot.time = time
     slot.dense = dense

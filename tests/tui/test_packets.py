@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from captures import data
 
-from rocescope.analyzer.track.batch import AHEAD, IN_ORDER, REORDERED
+from rocescope.analyzer.track.batch import AHEAD, IN_ORDER, OVERTAKEN, REORDERED
 from rocescope.tui.dissect import dissect
 from rocescope.tui.export import commented_packet, packets_pcapng, save
 from rocescope.tui.packets import Late, PacketScan
@@ -59,7 +59,7 @@ def test_extents_are_those_of_rfc_4737():
     """By its definition over all first copies, and as many per value as the analysis counts."""
     path = str(data(I03))
     packets = PacketScan([path], KEY, limit=100_000).run()
-    first_copies = np.isin(packets.verdict, [IN_ORDER, AHEAD, REORDERED])
+    first_copies = np.isin(packets.verdict, [IN_ORDER, AHEAD, REORDERED, OVERTAKEN])
     psn = packets.table.psn[first_copies].astype(int)
     extent = packets.extent[first_copies]
     for late in np.flatnonzero(extent >= 0).tolist():

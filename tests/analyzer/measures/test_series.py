@@ -31,6 +31,7 @@ from rocescope.analyzer.results import Series
 from rocescope.analyzer.track.batch import (
     DUPLICATE,
     MIRROR_DUPLICATE,
+    OVERTAKEN,
     RECOVERED,
     REORDERED,
     RETRANSMITTED,
@@ -125,7 +126,7 @@ def twin(batch, window_ns):
         "packets": per_window(own, ones),
         "wire_bytes": per_window(own, t.wire_bytes),
         "payload_bytes": per_window(own, t.payload_bytes),
-        "reordered_packets": per_window(batch.verdict == REORDERED, ones),
+        "reordered_packets": per_window(np.isin(batch.verdict, (REORDERED, OVERTAKEN)), ones),
         "retransmitted_packets": per_window(
             np.isin(batch.verdict, (RETRANSMITTED, RECOVERED)), ones
         ),

@@ -26,7 +26,7 @@ from rocescope.analyzer.measures import pathtable
 from rocescope.analyzer.measures.spraying import PathUsage
 from rocescope.analyzer.opcodes import ACKNOWLEDGE, OPCODE_CLASS
 from rocescope.analyzer.results import PathShare, Quantiles, Spraying
-from rocescope.analyzer.track.batch import REORDERED, TAP_COPY
+from rocescope.analyzer.track.batch import OVERTAKEN, REORDERED, TAP_COPY
 
 KEYS = ("entropy", "tap", "srv6")
 COUNTED = ("packets", "wire_bytes", "late", "marked", "first_ns", "last_ns")
@@ -189,7 +189,7 @@ def twin(batch, key):
         k: (
             len(rows),
             int(t.wire_bytes[rows].sum()),
-            int((batch.verdict[rows] == REORDERED).sum()),
+            int(np.isin(batch.verdict[rows], (OVERTAKEN, REORDERED)).sum()),
             int((t.traffic_class[rows] & 3 == 3).sum()),
             int(t.time_ns[rows].min()),
             int(t.time_ns[rows].max()),

@@ -17,6 +17,7 @@ from rocescope.analyzer.track.batch import (
     DUPLICATE,
     IN_ORDER,
     NOT_SEQUENCED,
+    OVERTAKEN,
     RECOVERED,
     REORDERED,
     RETRANSMITTED,
@@ -61,6 +62,35 @@ def test_seen_and_sent_again_or_doubled():
     assert tracker.stream(0, state.REQUESTS)["retransmitted"] == 1
 
 
+@pytest.mark.parametrize("ipv6", [True, False])
+def test_sent_again_and_overtaking_its_original(ipv6):
+    """The retransmission comes first and looks like a recovery; then the original, late."""
+    late = {"psn": 2, "udp_sport": 0xC002, "time_ns": START_NS + 30_000}
+    rows = [{"psn": 1}, {"psn": 3}, {"psn": 4}, again(2), {"psn": 5}, late, {"psn": 6}]
+    tracker, found = verdicts(rows, ipv6)
+    assert found == [
+        IN_ORDER, AHEAD, IN_ORDER, RECOVERED, IN_ORDER, OVERTAKEN, IN_ORDER,
+    ]  # fmt: skip
+    stream = tracker.stream(0, state.REQUESTS)
+    counts = [int(stream[n]) for n in ("retransmitted", "recovered", "reordered", "missing")]
+    assert counts == [1, 0, 1, 0]
+    # 3, 4 and 5 came between the gap and the packet; late since 3 came, 1 us after 1.
+    assert stream["max_extent"] == 3
+    late_time = tracker.histograms.quantiles(0, state.LATE_TIME)
+    assert late_time.max == 29_000
+
+
+def test_an_original_behind_its_retransmission_at_the_second_tap():
+    """Seen in order at the sender, sent again, then both at the receiver the other way round."""
+    tracker = FlowTracker(taps=2)
+    first = {"psn": 1, "udp_sport": 0xC001}
+    rows = [{"psn": 0, "tap": 0}, {"psn": 0, "tap": 1}, first, again(1), again(1, tap=1)]
+    rows += [first | {"tap": 1}]
+    rows = [{"opcode": MIDDLE, "decode_flags": IPV6, "ip_id": 0, **r} for r in rows]
+    found = track(tracker, packets(rows)).tolist()
+    assert found == [IN_ORDER, TAP_COPY, IN_ORDER, RETRANSMITTED, TAP_COPY, TAP_COPY]
+
+
 def test_copies_at_another_tap():
     rows = [{"psn": 1, "tap": 0}, {"psn": 1, "tap": 1}, again(1, tap=0), again(1, tap=1)]
     tracker = FlowTracker(taps=2)
@@ -80,21 +110,25 @@ def test_any_order_of_transmissions(seed):
         if not lost:
             sent.append((n + (rng.integers(200) if n else 0), n, False))
         if lost or (n and rng.random() < 0.05):
-            sent.append((n + 300 + rng.integers(200), n, True))
+            sent.append((n + 100 + rng.integers(400), n, True))
     sent.sort()
     rows = []
     for i, (_, n, resent) in enumerate(sent):
         row = {"psn": (first + n) & 0xFFFFFF, "udp_sport": 0xC000 + int(rng.integers(64))}
         rows.append(row | {"bth_flags": RTX if resent else 0, "time_ns": START_NS + 100 * i})
     _, found = verdicts(rows)
-    highest, seen, expected = -1, set(), []
+    highest, seen, only_again, expected = -1, set(), set(), []
     for _, n, resent in sent:
         if n in seen:
-            expected.append(RETRANSMITTED)
+            late = not resent and n in only_again
+            only_again.discard(n)
+            expected.append(OVERTAKEN if late else RETRANSMITTED)
         elif n > highest:
             expected.append(IN_ORDER if n == highest + 1 else AHEAD)
         else:
             expected.append(RECOVERED if resent else REORDERED)
+            if resent:
+                only_again.add(n)
         highest = max(highest, n)
         seen.add(n)
     assert found == expected
