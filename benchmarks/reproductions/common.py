@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import log10
 from pathlib import Path
 from threading import Event
+from types import MappingProxyType
 from typing import NamedTuple
 
 from rocescope.replay.collectives import collective
@@ -60,8 +61,9 @@ def log_log_plot(
     title: str,
     axes: tuple[str, str],
     lines: Sequence[tuple[str, Sequence[float], Sequence[float]]],
+    labels: Mapping[float, str] = MappingProxyType({}),
 ) -> None:
-    """Lines over two logarithmic axes, each (name, x, y)."""
+    """Lines over two logarithmic axes, each (name, x, y). labels: of x, where not the number."""
     xs = [x for _, values, _ in lines for x in values]
     ys = [y for _, _, values in lines for y in values]
     left, top, width, height = 60, 30, 400, 280
@@ -86,7 +88,8 @@ def log_log_plot(
     for x in sorted(set(xs)):
         px, _ = at(x, min(ys))
         parts.append(
-            f'<text x="{px:.0f}" y="{top + height + 16}" text-anchor="middle">{x:g}</text>'
+            f'<text x="{px:.0f}" y="{top + height + 16}" text-anchor="middle">'
+            f"{labels.get(x, f'{x:g}')}</text>"
         )
     for y in (1, 3, 10, 30, 100, 300, 1000, 3000):
         if low_y <= log10(y) <= high_y:

@@ -8,6 +8,7 @@ import pytest
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.blast_radius import blast_radii
 from rocescope.replay.fabrics import parse_fabric
+from rocescope.replay.path_counts import paths_between
 from rocescope.replay.table_sizes import table_sizes
 
 PLANES = "multi-plane:planes=4,leaves=3,spines=8,hosts=8,rate=100G"
@@ -91,3 +92,40 @@ def test_tables() -> None:
     # 2 other leaves over one group of 8 uplinks; itself, 8 uplinks and 8 hosts in static tables.
     assert (leaf.routes, leaf.groups, leaf.members, leaf.static_srv6) == (2, 1, 8, 17)
     assert (spine.routes, spine.groups, spine.members, spine.static_srv6) == (3, 0, 0, 4)
+
+
+def test_131072_nics_by_arithmetic() -> None:
+    """The fabric of arXiv 2605.04333, from a switch of 51.2 Tb/s and a NIC of 800 Gb/s in 8 ports.
+
+    A switch has 512 ports of 100 Gb/s; half of a T0's lead down, so a plane has 512 T0s, 256 T1s
+    and 512 * 256 ports for NICs. A T1 has one link to every T0.
+    """
+    planes = 8
+    radix = 51_200 // (800 // planes)
+    down, t0s, t1s = radix // 2, radix, radix // 2
+    nics, way_up = t0s * down, radix // 2
+    assert (radix, nics, planes * t0s, planes * t1s) == (512, 131_072, 4_096, 2_048)
+    fabric = parse_fabric(f"multi-plane:planes=8,leaves={t0s},spines={t1s},hosts={down},rate=100G")
+    assert (fabric.hosts, fabric.switches) == (nics, planes * (t0s + t1s))
+    cables = planes * (nics + t0s * way_up)  # a port per NIC and plane, and all uplinks
+    assert len(fabric.links.source) == 2 * cables
+    far, near = paths_between(fabric, 0, nics - 1), paths_between(fabric, 0, 1)
+    paths = planes * t1s
+    assert (far.paths, far.longest_links, near.paths, near.longest_links) == (paths, 4, planes, 2)
+    found = {r.kind: r for r in blast_radii(fabric, "each")}
+    share, way = 100 / planes, 100 / way_up  # 12.5 % of a NIC, 0.39 % of a T0's uplinks
+    per_plane = paths // planes
+    for kind, links, below, capacity, uplinks, lost in (
+        ("host-leaf link", 2, 1, share, 0, per_plane),
+        ("leaf-spine link", 2, down, 0, way, 1),
+        ("spine", 2 * t0s, nics, 0, way, 1),
+        ("leaf", 2 * (down + way_up), down, share, 0, per_plane),
+        ("plane", 2 * (nics + t0s * way_up), nics, share, 0, per_plane),
+    ):
+        one = found[kind]
+        assert (one.links, one.hosts_below, one.hosts_cut_off) == (links, below, 0), kind
+        assert (one.host_capacity_percent, one.uplink_capacity_percent) == (capacity, uplinks)
+        assert (one.paths_before, one.paths_before - one.paths_after) == (paths, lost), kind
+    leaf, spine = table_sizes(fabric)
+    assert (leaf.routes, leaf.members, leaf.static_srv6) == (t0s - 1, way_up, 1 + radix)
+    assert (spine.routes, spine.groups, spine.static_srv6) == (t0s, 0, 1 + radix)
