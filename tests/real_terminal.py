@@ -37,6 +37,10 @@ def terminals(folder) -> Iterator[type]:
         def screen(self):
             return tmux("capture-pane", "-p")
 
+        def close(self):
+            """As somebody closes the window of a terminal."""
+            tmux("kill-session")
+
         def wait(self, text, seconds=60):
             end = time.monotonic() + seconds
             while time.monotonic() < end:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -41,11 +42,13 @@ if TYPE_CHECKING:
 
 QUIET_S, LONGEST_WAIT_S = 0.15, 0.6
 """A new snapshot waits until no key has come for a moment, but not for long."""
+HURRIED_EVERY_S = 1.0
+"""How often there is a new snapshot while packets come faster than they are measured."""
 PREPARE_EVERY_S = 0.1
 FIRST_EVERY_S = 0.04
 """How often it is asked whether the first packets are there."""
-TERMINATED = 128 + signal.SIGTERM
-"""The exit code of a program that SIGTERM ended."""
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+"""Somebody ends the program; the terminal is closed."""
 
 
 class RocescopeApp(SourceActions, TimeActions, ExportActions):
@@ -86,6 +89,8 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         self._building = False
         self._stale = False
         self._key_at = self._built_at = 0.0
+        self._ended_by = 0
+        """The number of the signal that ends the program."""
         self._unvisited = [name for name in registry.SCREENS if name != self.DEFAULT_MODE]
 
     def delay_update(self, delay: float = 0.05) -> None:
@@ -98,20 +103,40 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         # A thread that wants the interpreter waits this long for one that computes: a key must
         # not wait for the threads that read packets and make snapshots. Python's own is 5 ms.
         sys.setswitchinterval(0.0005)
-        with suppress(RuntimeError):  # only the main thread hears signals
-            # Else the terminal stays as the screens need it, and probes stay attached.
-            asyncio.get_running_loop().add_signal_handler(
-                signal.SIGTERM, lambda: self.exit(return_code=TERMINATED)
-            )
+        self._main_loop = asyncio.get_running_loop()
+        self._terminal = [stream for stream in range(3) if os.isatty(stream)]
+        with suppress(ValueError):  # only the main thread hears signals
+            # Else the terminal stays as the screens need it, and a recording has no end.
+            for number in ENDING:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                    signal.signal(number, self._end)
         self.register_theme(THEME)
         if self.settings.theme in self.available_themes:
             self.theme = self.settings.theme
         self.set_keymap(dict(self.settings.keys))
-        self.session.start()
+        if not self.session.running:  # probes are read from the moment they are attached
+            self.session.start()
         self.request_snapshot()
         self.set_interval(1 / self.settings.refresh_hz, self._tick)
         self._first = self.set_interval(FIRST_EVERY_S, self._wait_for_first)
         self._preparing = self.set_interval(PREPARE_EVERY_S, self._prepare)
+
+    def _end(self, number: int, frame: object) -> None:
+        """Leave as the key does, with the exit code of a program that a signal ended."""
+        if number == signal.SIGHUP:
+            # Writing to a closed terminal fails, and Textual takes the SIGCONT that comes with
+            # its end for a return to the foreground.
+            signal.signal(signal.SIGCONT, signal.SIG_IGN)
+            with open(os.devnull, "r+b", buffering=0) as nowhere:
+                for stream in self._terminal:
+                    os.dup2(nowhere.fileno(), stream)
+        self._ended_by = number
+        self._main_loop.call_soon_threadsafe(self.exit)
+
+    @property
+    def return_code(self) -> int | None:
+        """The exit code, also where a closed terminal made something fail before its signal."""
+        return 128 + self._ended_by if self._ended_by else super().return_code
 
     def on_unmount(self) -> None:
         gc.unfreeze()
@@ -123,8 +148,10 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         if not (self.session.running or self.snapshot.source.running):
             return
         now = monotonic()
-        typing = now - self._key_at < QUIET_S and now - self._built_at < LONGEST_WAIT_S
-        if not typing:
+        waited = now - self._built_at
+        typing = now - self._key_at < QUIET_S and waited < LONGEST_WAIT_S
+        hurried = self.session.hurried and waited < HURRIED_EVERY_S
+        if not typing and not hurried:
             self.request_snapshot()
 
     def _wait_for_first(self) -> None:
@@ -181,9 +208,8 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         from . import replays  # noqa: F401
         from .screens import filter_prompt  # noqa: F401
 
-        # All modules and screens are there. To look through them for garbage takes 130 ms,
-        # so that is not done again; what comes and goes from now on is little.
-        gc.collect()
+        # All modules and screens are there. To look through them for garbage takes 130 ms, in
+        # which no thread runs, so that is never done: what comes and goes from now on is little.
         gc.freeze()
 
     def show(self, snapshot: Snapshot, record: Flow | None = None) -> None:

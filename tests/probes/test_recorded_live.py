@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from real_terminal import terminals
 from tui_driver import text_of
 
+from rocescope.analyzer.analyze import AnalyzeOptions, analyze
 from rocescope.probes.live import LiveOptions
 from rocescope.tui.app import RocescopeApp
 from rocescope.tui.recording import open_recorded
@@ -90,6 +93,39 @@ def test_live_in_a_real_terminal(network, need_tool, tmp_path):
         window.wait("nothing late or lost")
         window.keys("5")
         window.wait("0 of 400 packets are odd")
+        window.keys("1", "[")
+        window.wait("Nothing older is kept")
+        window.keys("Space")
+        window.wait("frozen")
+        window.keys("Space", "X")
+        window.wait("stopped")
         window.keys("q")
         assert "exit code 0" in window.wait("exit code")
     assert record.stat().st_size > 400 * 64
+
+
+def test_a_closed_terminal_leaves_a_whole_recording(network, need_tool, tmp_path):
+    """The probes are gone and the file has its end, where losses are counted."""
+    need_tool("tmux")
+    net = network()
+    record, ended = tmp_path / "seen.pcapng", tmp_path / "ended"
+    command = [sys.executable, "-m", "rocescope", "live", net.interface("right"), "--record"]
+    watch = ["sh", "-c", f'trap : HUP; "$@"; echo $? > {ended}', "sh"]
+    with terminals(tmp_path) as terminal:
+        window = terminal([*watch, *command, str(record)])
+        window.wait("Waiting for the first RoCE packet")
+        net.send(roce_frames(400))
+        window.wait("nothing late or lost")
+        window.close()
+        for _ in range(200):
+            if ended.exists() and ended.read_text():
+                break
+            time.sleep(0.05)
+    assert ended.read_text() == f"{128 + signal.SIGHUP}\n"
+    net.send(roce_frames(9))  # nobody listens any more
+    shown = subprocess.run(
+        [need_tool("tshark"), "-r", str(record)], capture_output=True, text=True, check=True
+    )
+    assert len(shown.stdout.splitlines()) == 400 and "cut short" not in shown.stderr
+    (capture,) = analyze([str(record)], AnalyzeOptions()).captures
+    assert [tap.dropped_frames for tap in capture.taps if tap.frames] == [0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 
 import pytest
 from captures import data
@@ -66,3 +67,16 @@ def test_sigterm_ends_it_with_the_terminal_in_order(terminal, tmp_path):
     os.kill(int(told.read_text()), signal.SIGTERM)
     window.wait(f"exit code {128 + signal.SIGTERM}")
     assert "1 QPs" not in window.screen()
+
+
+def test_a_closed_terminal_ends_it_at_once(terminal, tmp_path):
+    ended = tmp_path / "ended"
+    watch = ["sh", "-c", f'trap : HUP; "$@"; echo $? > {ended}', "sh"]
+    window = terminal([*watch, *command(data("c05_rc_atomic_fetchadd"))])
+    window.wait("1 QPs")
+    window.close()
+    for _ in range(200):
+        if ended.exists() and ended.read_text():
+            break
+        time.sleep(0.05)
+    assert ended.read_text() == f"{128 + signal.SIGHUP}\n"

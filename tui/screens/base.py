@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from .. import human
-from ..actions import ACTIONS, actions_of, bindings, shown_key
+from ..actions import ACTIONS, Action, actions_of, bindings, shown_key
 from ..snapshot import FlowKey, Snapshot
 from ..widgets.topbar import Tabs, TopBar
 
@@ -26,25 +26,41 @@ class Verdict(Static):
     """One sentence that answers."""
 
 
+ALWAYS_SHOWN = ("help", "quit")
+"""Whatever else has no room: who is lost finds the way by them."""
+
+
 class Hints(Static):
-    """The keys of this screen, as many as fit."""
+    """The keys of this screen, as many as fit: the usual ones, then the others."""
 
     def show(self, screen: str) -> None:
         """Draw the footer from the registry."""
-        width = (self.size.width or 80) - 1
         text = Text(" ")
-        for action in actions_of(screen):
-            if not action.footer:
-                continue
-            key = shown_key(action)
-            if len(text.plain) + len(key) + len(action.label) + 3 > width:
-                continue
+        for action in _hinted(screen, (self.size.width or 80) - 1):
             begin = len(text.plain)
-            text.append(key, "bold")
+            text.append(shown_key(action), "bold")
             text.append(f" {action.label}")
             text.apply_meta({"@click": action.target}, begin, len(text.plain))
             text.append("  ")
         self.update(text, layout=False)
+
+
+def _hinted(screen: str, width: int) -> list[Action]:
+    """The actions of the footer, those that always stand there last."""
+    actions = [action for action in actions_of(screen) if not action.name.startswith("go(")]
+    last = [action for action in actions if action.name in ALWAYS_SHOWN]
+    others = [action for action in actions if action not in last]
+    left = width - 1 - sum(map(_room, last))
+    shown = []
+    for action in sorted(others, key=lambda action: not action.footer):
+        if _room(action) <= left:
+            shown.append(action)
+            left -= _room(action)
+    return shown + last
+
+
+def _room(action: Action) -> int:
+    return len(shown_key(action)) + len(action.label) + 3
 
 
 def own_bindings(screen: str) -> list[BindingType]:
@@ -111,7 +127,7 @@ class RoceScreen(Screen[None]):
         if sentence != self._sentence:
             self._sentence = sentence
             verdict = self.query_one(Verdict)
-            text, width = Text(f" {sentence}", "bold", overflow="ellipsis"), verdict.size.width
+            text, width = Text(sentence, "bold", overflow="ellipsis"), verdict.size.width
             shape = width, len(text.wrap(app.console, max(1, width)))
             # Live sentences change four times a second; only another height costs a layout.
             verdict.update(text, layout=shape != self._shape)

@@ -37,6 +37,8 @@ class GridColumn(NamedTuple):
     """Takes the room that is left."""
     ends: bool = False
     """Texts differ at their ends: where they are too long, their middle is left out."""
+    most: int = 0
+    """The widest that it grows to; 0 for no bound."""
 
 
 class Grid(ScrollView, can_focus=True):
@@ -104,7 +106,7 @@ class Grid(ScrollView, can_focus=True):
         self.sorted_by = ""
         self.descending = True
         self.empty = ""
-        """What stands in a table without rows."""
+        """What stands in a table without rows, lines of text."""
         self._rows = 0
         self._cells: Callable[[int], Sequence[Cell]] = lambda row: ()
         self._mark: Callable[[int], str] = lambda row: " "
@@ -133,8 +135,9 @@ class Grid(ScrollView, can_focus=True):
 
     def set_columns(self, columns: Sequence[GridColumn]) -> None:
         """Show other columns."""
-        self.columns = tuple(columns)
-        self._fitting = (-1, [])
+        if tuple(columns) != self.columns:
+            self.columns = tuple(columns)
+            self._fitting = (-1, [])
 
     @property
     def row_count(self) -> int:
@@ -210,14 +213,24 @@ class Grid(ScrollView, can_focus=True):
 
         while needed() > width and any(self.columns[i].priority for i in keep):
             keep.remove(max(keep, key=lambda i: (self.columns[i].priority, i)))
-        spare = max(0, width - needed())
+        widths = {i: self.columns[i].width for i in keep}
+        spare = width - needed()
         growing = [i for i in keep if self.columns[i].grows]
-        extra = spare // len(growing) if growing else 0
-        fitting = [
-            (i, self.columns[i].width + (extra if self.columns[i].grows else 0)) for i in keep
-        ]
-        self._fitting = (width, fitting)
-        return fitting
+        while spare > 0 and growing:  # alike, until some have what they can use
+            share = max(1, spare // len(growing))
+            for i in list(growing):
+                most = self.columns[i].most or width
+                extra = min(share, spare, max(0, most - widths[i]))
+                widths[i] += extra
+                spare -= extra
+                if widths[i] >= most:
+                    growing.remove(i)
+        self._fitting = (width, list(widths.items()))
+        return self._fitting[1]
+
+    def width_of(self, key: str) -> int:
+        """How wide a column is drawn; 0 where there is no room for it."""
+        return next((w for i, w in self._layout() if self.columns[i].key == key), 0)
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
@@ -225,7 +238,8 @@ class Grid(ScrollView, can_focus=True):
             return self._header(width)
         row = y - 1 + int(self.scroll_offset.y)
         if row >= self._rows:
-            text = self.empty if not self._rows and y == 2 else ""
+            lines = self.empty.split("\n") if not self._rows else []
+            text = lines[y - 2] if 2 <= y < 2 + len(lines) else ""
             return Strip([Segment(f"  {text}", self._cell_style("dim", False))]).adjust_cell_length(
                 width, self._cell_style("", False)
             )
@@ -267,7 +281,8 @@ class Grid(ScrollView, can_focus=True):
         if known is None:
             known = self._style("cursor") if at_cursor else self.rich_style
             if name:
-                known = known + self._style(name, True)
+                # A muted colour is relative to the background; the partial style lacks that one.
+                known += self._style(name, True) + Style(color=self._style(name).color)
             self._styles[name, at_cursor] = known
         return known
 

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from rich.cells import cell_len
 from rich.text import Text
 from textual.widgets import Static
 
 from .. import human
 from ..actions import SCREENS
-from ..snapshot import PathColumns, Snapshot
+from ..snapshot import PathColumns, Snapshot, SourceState
+
+
+class Part(NamedTuple):
+    """Something line 1 says."""
+
+    text: str
+    style: str = ""
+    rank: int = 0
+    """Where there is no room, parts of the highest rank go first."""
+    short: str = ""
+    """Says the same where there is little room."""
+
+
+LONGEST_NAME, SHORTEST_NAME = 36, 14
 
 
 class TopBar(Static):
@@ -18,69 +35,83 @@ class TopBar(Static):
         self, snapshot: Snapshot, paths: PathColumns, frozen: bool, window: str, files: str
     ) -> None:
         """Draw the parts that fit, the important ones first."""
-        parts = list(_parts(snapshot, paths, frozen, window))
         width = max(20, self.size.width or 80) - 1
         text = Text(" rocescope ▸ ", "bold")
-        room = width - cell_len(text.plain)
         name = snapshot.source.name or files
-        text.append(human.UNICODE.shorten(name, max(8, min(36, room // 3))), "bold")
-        left = width - cell_len(text.plain)
-        chosen: list[int] = []
-        for index in sorted(range(len(parts)), key=lambda i: parts[i][2]):
-            need = 2 + cell_len(parts[index][0])
-            if need <= left:
-                chosen.append(index)
-                left -= need
-        for index in sorted(chosen):
+        room = width - cell_len(text.plain)
+        parts = _fitting(
+            list(_parts(snapshot, paths, frozen, window)), room - min(SHORTEST_NAME, len(name))
+        )
+        left = room - sum(2 + cell_len(part.text) for part in parts)
+        text.append(human.UNICODE.shorten(name, max(8, min(LONGEST_NAME, left))), "bold")
+        for part in parts:
             text.append("  ")
-            text.append(parts[index][0], parts[index][1])
+            text.append(part.text, part.style)
         self.update(text, layout=False)
 
 
-def _parts(
-    snapshot: Snapshot, paths: PathColumns, frozen: bool, window: str
-) -> list[tuple[str, str, int]]:
-    """(text, style, rank): rank 0 must be seen first."""
-    source = snapshot.source
-    parts: list[tuple[str, str, int]] = []
-    if source.error:
-        parts.append((f"● {source.error}", "bold red", 0))
-    if frozen:
-        parts.append(("❚❚ frozen", "bold reverse", 0))
-    if source.behind_ns:
-        parts.append((f"◂◂ behind live by {human.duration(source.behind_ns)}", "bold reverse", 0))
-    if source.recording:
-        parts.append((f"● rec {source.recording}", "bold red", 2))
-    if source.running:
-        progress = source.progress
-        if source.compiling:
-            parts.append(("compiling, once per machine", "yellow", 1))
-        elif source.kind == "live":
-            parts.append(("live", "bold", 1))
-        elif progress is not None:
-            bar = human.UNICODE.bar(progress, 10).ljust(10, "·")
-            parts.append((f"{bar} {progress * 100:.0f} %", "", 1))
-        else:
-            parts.append(("reading", "", 1))
-    if window:
-        parts.append((window, "bold", 2))
-    if source.packets_per_second is not None:
-        rate = human.count(round(source.packets_per_second))
-        parts.append((f"{rate} pkt/s", "", 5))
-    if source.bits_per_second is not None:
-        parts.append((human.rate(source.bits_per_second), "", 4))
-    if source.dropped:
-        parts.append((f"● {human.count(source.dropped)} dropped", "bold red", 1))
-    elif source.dropped == 0:
-        parts.append(("dropped 0", "", 3))
-    else:
-        parts.append(("drops unknown", "dim", 6))
-    if source.undecodable:
-        parts.append((f"▲ {human.count(source.undecodable)} undecodable", "yellow", 2))
-    if source.truncated:
-        parts.append((f"{human.count(source.truncated)} truncated", "dim", 7))
-    parts.append((f"paths {paths.trust}", "", 3))
+def _fitting(parts: list[Part], room: int) -> list[Part]:
+    """As many parts as fit, in their shorter words where that is not all."""
+
+    def needed() -> int:
+        return sum(2 + cell_len(part.text) for part in parts)
+
+    for rank in sorted({part.rank for part in parts}, reverse=True):
+        if needed() > room:
+            parts = [p._replace(text=p.short) if p.short and p.rank >= rank else p for p in parts]
+    while len(parts) > 1 and needed() > room:
+        parts.remove(max(parts, key=lambda part: part.rank))
     return parts
+
+
+def _parts(snapshot: Snapshot, paths: PathColumns, frozen: bool, window: str) -> Iterator[Part]:
+    """What there is to say, in the order of reading."""
+    source = snapshot.source
+    if source.error:
+        yield Part(f"● {source.error}", "bold red")
+    if frozen:
+        yield Part("❚❚ frozen", "bold reverse")
+    if source.behind_ns:
+        behind = human.duration(source.behind_ns)
+        yield Part(f"◂◂ behind live by {behind}", "bold reverse", 0, f"◂◂ {behind} ago")
+    if source.recording:
+        yield Part(f"● rec {source.recording}", "bold red", 2, "● rec")
+    yield from _progress(source)
+    if window:
+        yield Part(window, "bold", 2)
+    if source.packets_per_second is not None:
+        yield Part(f"{human.count(round(source.packets_per_second))} pkt/s", "", 8)
+    if source.bits_per_second is not None:
+        yield Part(human.rate(source.bits_per_second), "", 4)
+    if source.dropped:
+        yield Part(f"● {human.count(source.dropped)} dropped", "bold red", 1)
+    elif source.dropped == 0:
+        yield Part("dropped 0", "", 3)
+    else:
+        yield Part("drops unknown", "dim", 6, "drops ?")
+    if source.undecodable:
+        yield Part(f"▲ {human.count(source.undecodable)} undecodable", "yellow", 2)
+    if source.truncated:
+        cut = human.count(source.truncated)
+        yield Part(f"{cut} truncated", "dim", 7, f"{cut} cut")
+    yield Part(f"paths {paths.trust}", "", 3)
+
+
+def _progress(source: SourceState) -> Iterator[Part]:
+    """Whether more is to come."""
+    if not source.running:
+        if source.kind == "live" and source.frames and not source.error:
+            yield Part("■ stopped", "bold", 1)
+    elif source.compiling:
+        yield Part("compiling, once per machine", "yellow", 1, "compiling")
+    elif source.kind == "live":
+        yield Part("live", "bold", 1)
+    elif source.progress is not None:
+        bar = human.UNICODE.bar(source.progress, 10).ljust(10, "·")
+        percent = f"{source.progress * 100:.0f} %"
+        yield Part(f"{bar} {percent}", "", 1, percent)
+    else:
+        yield Part("reading", "", 1)
 
 
 class Tabs(Static):
