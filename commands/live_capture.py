@@ -57,8 +57,6 @@ def say_what(source: LiveSource | CounterSource, doing: str = "capturing") -> No
     """Where the probes are."""
     where = [f"{a.interface.label} {a.direction} ({a.hook})" for a in source.attachments]
     say(f"{doing} on {', '.join(where)}; Ctrl-C ends it")
-    if any(attachment.hook == "clsact" for attachment in source.attachments):
-        say("this kernel has no tcx: after kill -9 the probes stay until `tc qdisc del` is run")
 
 
 def owner_watch(source: LiveSource) -> OwnerWatch:

@@ -1,4 +1,7 @@
-"""Probes at the hooks of interfaces, by BPF links: what dies with the process detaches itself."""
+"""Probes at the hooks of interfaces, by BPF links: what dies with the process detaches itself.
+
+Where the kernel has no tcx links, a guard process takes the place of the link.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from typing import Literal, TypeAlias
 
 from ..analyzer.errors import CaptureError
 from . import bpf, clsact, dropping
+from .clsact_guard import Guard
 from .interfaces import Interface
 from .namespaces import in_namespace
 from .program import Compiled
@@ -44,6 +48,8 @@ class Attachment:
     link: int
     """Descriptor of the BPF link; -1 for clsact, and once it is closed."""
     filter: clsact.ClsactFilter | None = None
+    guard: Guard | None = None
+    """Of the filter."""
 
     def gone(self) -> bool:
         """Whether the interface has disappeared."""
@@ -66,6 +72,9 @@ class Attachment:
             self.filter = None
             with suppress(CaptureError):  # the namespace has gone
                 in_namespace(self.interface.namespace, remove)
+        if self.guard is not None:
+            self.guard.end()
+            self.guard = None
 
 
 def privileges_of(attachments: Iterable[Attachment]) -> tuple[str, ...]:
@@ -88,9 +97,12 @@ def attach(
         program = compiled.load_tc(tap)
         how = partial(_attach_tc, program, interface, direction, hook == "clsact")
     try:
-        return in_namespace(interface.namespace, how)
+        made = in_namespace(interface.namespace, how)
     finally:
         os.close(program)  # the link or filter keeps it
+    if made.filter is not None:  # outside: a process inside would keep the namespace
+        made.guard = Guard(made.filter, interface.namespace)
+    return made
 
 
 def _attach_tc(

@@ -28,14 +28,7 @@ def tc_hook() -> Check:
         return Check("tc hook", "ok", "tcx links: probes go away with the process")
     if tried == errno.EPERM:
         return Check("tc hook", "missing", "no permission to try", False, None, SUDO)
-    return Check(
-        "tc hook",
-        "limited",
-        "clsact, no tcx",
-        False,
-        "a probe stays behind when the process is killed",
-        "Linux 6.6 or later, or --hook xdp, which sees arriving packets only",
-    )
+    return Check("tc hook", "ok", "clsact, no tcx: a guard process removes probes of the killed")
 
 
 def xdp_hook() -> Check:

@@ -1,7 +1,7 @@
 """tc filters on the clsact qdisc, by rtnetlink: for kernels without tcx (before 6.6).
 
 A filter is no BPF link: it stays when the process is killed, until somebody
-removes it. Layouts: linux/rtnetlink.h, linux/pkt_sched.h, linux/pkt_cls.h.
+removes it (clsact_guard.py does). Layouts: linux/rtnetlink.h, linux/pkt_sched.h, linux/pkt_cls.h.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import errno
 import os
 import socket
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 _NEW_QDISC, _DELETE_QDISC, _NEW_FILTER, _DELETE_FILTER, _GET_FILTER = 36, 37, 44, 45, 46
@@ -59,12 +61,27 @@ def delete_filter(filter: ClsactFilter) -> None:
 
     That the filter or its interface has gone already is no error.
     """
-    ifindex, parent = filter.ifindex, _PARENT[filter.direction]
     info = filter.priority << 16 | _ALL_PROTOCOLS
+    with _already_gone():
+        _ask(_DELETE_FILTER, 0, filter.ifindex, _PARENT[filter.direction], 0, info, _kind(b"bpf"))
+    if filter.made_qdisc:
+        delete_unused_qdisc(filter.ifindex)
+
+
+def delete_unused_qdisc(ifindex: int) -> bool:
+    """Remove the qdisc of an interface if it has no filters; whether there is none any more."""
+    with _already_gone():
+        if any(_has_filters(ifindex, parent) for parent in _PARENT.values()):
+            return False
+        _ask(_DELETE_QDISC, 0, ifindex, _CLSACT, _CLSACT_HANDLE, 0, _kind(b"clsact"))
+    return True
+
+
+@contextmanager
+def _already_gone() -> Iterator[None]:
+    """What is to be deleted may have gone by itself."""
     try:
-        _ask(_DELETE_FILTER, 0, ifindex, parent, 0, info, _kind(b"bpf"))
-        if filter.made_qdisc and not any(_has_filters(ifindex, p) for p in _PARENT.values()):
-            _ask(_DELETE_QDISC, 0, ifindex, _CLSACT, _CLSACT_HANDLE, 0, _kind(b"clsact"))
+        yield
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENODEV, errno.EINVAL):
             raise

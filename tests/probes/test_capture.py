@@ -130,6 +130,18 @@ def test_signals_end_it_in_good_order(network, tmp_path, number):
     assert not any(map(link_exists, links))
 
 
+def test_kill_9_leaves_no_clsact_filter(network):
+    """Filters are no links: a guard removes them, and the qdisc they were the only ones on."""
+    net = network()
+    capture = Capturing(net, "right", "--hook", "clsact")
+    assert "rocescope" in net.run("tc", "filter", "show", "dev", "right", "egress")
+    assert capture.end(signal.SIGKILL) == -signal.SIGKILL
+    ends = time.monotonic() + 10
+    while "clsact" in net.run("tc", "qdisc", "show", "dev", "right"):
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("hook", ["tc", "xdp"])
 def test_kill_9_leaves_a_readable_file_and_no_program(network, tmp_path, hook):
     net, path = network(), tmp_path / "out.pcapng"
