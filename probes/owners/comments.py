@@ -5,22 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+from ..sysfs import gids
 from .queue_pairs import QueuePair
 from .watch import OwnerWatch
 
 _CONNECTED = ("RC", "UC", "XRC_INI", "XRC_TGT")
 _UPDATE_EVERY_S = 1.0
+_MOST_ADDRESSES = 16
 
 
 def owner_comment(pair: QueuePair) -> str:
     """One line about a queue pair: its number and address, its peer's, its process and rank.
 
     For example "owner: QP 0x000011 at 10.0.0.2 (mlx5_0) to QP 0x000022 at 10.0.0.1:
-    pid 4711 python, rank 3".
+    pid 4711 python, rank 3". Where only its device is known, all addresses of that.
     """
     text = f"owner: QP 0x{pair.local_qp:06x}"
-    if pair.local_gid:
-        text += f" at {pair.local_gid}"
+    here = [pair.local_gid] if pair.local_gid else gids(pair.device) if pair.device else []
+    if here:
+        text += f" at {' or '.join(here[:_MOST_ADDRESSES])}"
     if pair.device:
         text += f" ({pair.device})"
     if pair.remote_qp is not None:
@@ -43,11 +46,14 @@ class OwnerComments:
 
     def new(self, at_once: bool = False) -> list[str]:
         """What has become known since the last call; looks at most once a second."""
-        now = time.monotonic()
-        if self._watch is None or not at_once and now - self._updated < _UPDATE_EVERY_S:
+        if self._watch is None:
             return []
-        self._updated = now
+        now = time.monotonic()
         try:
+            if not at_once and now - self._updated < _UPDATE_EVERY_S:
+                self._watch.listen()
+                return []
+            self._updated = now
             self._watch.update()
             return self._untold(self._watch.queue_pairs)
         except Exception as error:

@@ -47,10 +47,14 @@ class OwnerWatch:
         """Calls of libibverbs that were not seen because the ring was full."""
         return self._uprobes.lost if self._uprobes is not None else 0
 
-    def update(self) -> None:
-        """Take in what happened."""
+    def listen(self) -> None:
+        """Take in what processes did; costs little. Often enough, short-lived ones have a rank."""
         if self._uprobes is not None:
             self.queue_pairs.note(self._uprobes.read())
+
+    def update(self) -> None:
+        """Take in what happened."""
+        self.listen()
         now = time.monotonic()
         if now - self._looked_around < _LOOK_AROUND_EVERY_S:
             return

@@ -15,6 +15,7 @@ FLOWS = (
 LINE = "owner: QP 0x000021{} (mlx5_0) to QP 0x000051 at 10.0.0.2: pid 12 python 3, rank 5"
 FIRST = LINE.format(" at 10.0.0.1")
 NO_ADDRESS = LINE.format("")
+ONE_OF_TWO = LINE.format(" at fd00::1 or 10.0.0.1").replace(" at 10.0.0.2", "")
 OTHER_PROCESS = "owner: QP 0x000021 to QP 0x000051 at 10.0.0.2: pid 13 python"
 
 
@@ -51,6 +52,7 @@ def packets(psns):
         ((), ()),
         ((FIRST,), (0, 1)),
         ((NO_ADDRESS,), (0, 1)),
+        ((ONE_OF_TWO,), (0, 1, 2)),
         ((FIRST, FIRST.replace("0x000021", "0x000077")), (0, 1)),
         ((NO_ADDRESS, OTHER_PROCESS), ()),
         (("owner: QP 0x000021: pid 12 python 3, rank 5",), ()),  # of which host?
@@ -70,4 +72,23 @@ def test_flows_have_the_owners_of_the_comments(tmp_path, comments, owned):
             assert owner is None
             continue
         assert (owner.pid, owner.command, owner.rank) == (12, "python 3", 5)
-        assert owner.end == ("source", "destination")[number]
+        assert owner.end == ("source", "destination", "destination")[number]
+
+
+@pytest.mark.parametrize(
+    ("comments", "pairs"),
+    [
+        ((), []),
+        ((FIRST,), [(0, 1)]),
+        ((ONE_OF_TWO,), []),  # whose queue pair 0x51?
+        ((FIRST, FIRST.replace("0x000021 at 10.0.0.1", "0x000021 at 10.0.0.9")), [(0, 1)]),
+        ((FIRST, FIRST.replace("10.0.0.2", "10.0.0.9")), [(0, 1)]),
+    ],
+)
+def test_comments_pair_connections_exactly(tmp_path, comments, pairs):
+    """Requests alone, which nothing answers: the packets prove nothing."""
+    path = tmp_path / "x.pcapng"
+    path.write_bytes(head(*comments) + packets(range(9)))
+    result = analyze([str(path)], AnalyzeOptions())
+    assert [tuple(c.flows) for c in result.connections] == pairs
+    assert all(c.evidence == ["host_probe"] for c in result.connections)
