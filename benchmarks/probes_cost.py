@@ -24,10 +24,9 @@ from rocescope.probes import bpf
 from rocescope.probes.counter_layout import COUNTERS, ORDER_BYTES, TALLY, WAYS
 from rocescope.probes.counter_program import CounterMaps, counter_source, opcode_map
 from rocescope.probes.drain import Drain
-from rocescope.probes.loss import LOSS
 from rocescope.probes.machine_code import load, machine_code
 from rocescope.probes.program import Compiled, ProgramOptions, marked
-from rocescope.probes.ring import Ring
+from rocescope.probes.rings import Rings
 
 RING_BYTES = 64 << 20
 SETS = 4096  # those of the default --max-flows
@@ -40,18 +39,14 @@ class Bench:
     """Compiled probes with their maps."""
 
     def __init__(self) -> None:
-        cpus = bpf.possible_cpus()
-        self.rings = [Ring(RING_BYTES) for _ in range(cpus)]
-        rings_fd = bpf.create_map(bpf.MAP_ARRAY_OF_MAPS, 4, 4, cpus, inner=self.rings[0].fd)
-        for cpu, ring in enumerate(self.rings):
-            bpf.update(rings_fd, struct.pack("I", cpu), struct.pack("I", ring.fd))
-        loss_fd = bpf.create_map(bpf.MAP_PERCPU_ARRAY, 4, LOSS.itemsize, 1)
-        compiled = Compiled(ProgramOptions(), rings_fd, loss_fd)
+        rings = Rings(range(bpf.possible_cpus()), RING_BYTES, 1)
+        self.rings = rings.rings
+        compiled = Compiled(ProgramOptions(), rings.maps)
         self.probes = {"xdp": compiled.load_xdp(0), "tc": compiled.load_tc(0)}
 
     def empty_rings(self) -> None:
         for ring in self.rings:
-            ring.release(ring.producer)
+            ring.release(ring.head)
 
 
 def empty_program(kind: int) -> int:

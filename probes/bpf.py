@@ -7,6 +7,7 @@ the kernel's errno; what it means to a user is said by the caller.
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import platform
@@ -18,14 +19,14 @@ _SYSTEM_CALLS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361}
 # Commands.
 _MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _PROG_LOAD = 0, 1, 2, 5
 _PROG_TEST_RUN, _OBJ_GET_INFO_BY_FD, _LINK_CREATE = 10, 15, 28
-_MAP_GET_NEXT_KEY = 4
+_MAP_GET_NEXT_KEY, _MAP_LOOKUP_AND_DELETE = 4, 21
 
 # Map types.
 MAP_HASH = 1
 MAP_ARRAY = 2
 MAP_PERCPU_ARRAY = 6
 MAP_LRU_HASH = 9
-MAP_ARRAY_OF_MAPS = 12
+MAP_QUEUE = 22
 MAP_RINGBUF = 27
 MAPPABLE = 1 << 10  # a flag: user space can map the values
 
@@ -77,11 +78,10 @@ def create_map(
     value_bytes: int,
     entries: int,
     *,
-    inner: int = 0,
     flags: int = 0,
     name: str = "",
 ) -> int:
-    """A new map's file descriptor. `inner`: descriptor of a map like those it holds."""
+    """A new map's file descriptor."""
     return call(
         _MAP_CREATE,
         struct.pack(
@@ -91,7 +91,7 @@ def create_map(
             value_bytes,
             entries,
             flags,
-            inner,
+            0,
             name.encode(),
         ).ljust(120, b"\0"),
     )
@@ -113,6 +113,19 @@ def lookup(map_fd: int, key: bytes, value_bytes: int) -> bytes:
         _MAP_LOOKUP,
         struct.pack("I4xQQQ", map_fd, _address(key_buffer), _address(value_buffer), 0),
     )
+    return value_buffer.raw
+
+
+def take(map_fd: int, value_bytes: int) -> bytes | None:
+    """The oldest value of a queue, which loses it; None when it is empty."""
+    value_buffer = ctypes.create_string_buffer(value_bytes)
+    attributes = struct.pack("I4xQQQ", map_fd, 0, _address(value_buffer), 0)
+    try:
+        call(_MAP_LOOKUP_AND_DELETE, attributes)
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
     return value_buffer.raw
 
 

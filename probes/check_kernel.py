@@ -13,9 +13,15 @@ from pathlib import Path
 from . import bpf, privileges
 from .diagnosis import SUDO, Check
 from .program import kernel_version
+from .rings import Rings
 
 RETURN_0 = bytes.fromhex("b700000000000000 9500000000000000")
 """A program of two instructions: result 0, exit."""
+_ATOMIC = bytes.fromhex(
+    "7a0af8ff00000000 b701000000000000"  # *(u64 *)(r10 - 8) = 0; r1 = 1
+    "db1af8ff41000000"  # r1 = atomic_fetch_or(r10 - 8, r1)
+)
+"""What the probes need of the kernel's instructions, in front of RETURN_0."""
 
 _OPTIONS = ("BPF_SYSCALL", "BPF_JIT", "NET_CLS_BPF", "NET_SCH_INGRESS", "UPROBE_EVENTS")
 
@@ -90,17 +96,17 @@ def loading() -> Check:
     name = "loading"
     try:
         for kind in (bpf.PROG_SCHED_CLS, bpf.PROG_XDP):
-            os.close(bpf.load_program(kind, RETURN_0, name="rocescope_test"))
+            os.close(bpf.load_program(kind, _ATOMIC + RETURN_0, name="rocescope_test"))
     except OSError as error:
         return _refused(name, error)
     return Check(name, "ok", "the kernel takes tc and XDP programs", True)
 
 
 def ring_buffer() -> Check:
-    """A ring buffer, really made."""
+    """Rings for every CPU and the bell that wakes their reader, really made."""
     name = "ring buffer"
     try:
-        os.close(bpf.create_map(bpf.MAP_RINGBUF, 0, 0, bpf.page_bytes(), name="rocescope_test"))
+        Rings(range(bpf.possible_cpus()), bpf.page_bytes(), 1).close()
     except OSError as error:
         return _refused(name, error)
     return Check(name, "ok", f"one for each of {bpf.possible_cpus()} CPUs", True)

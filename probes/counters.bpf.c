@@ -359,24 +359,21 @@ INLINE int count(const struct packet *p, const rs_u8 *end, rs_u64 wire_bytes, rs
 
 int count_xdp(struct xdp_md *ctx)
 {
-	const rs_u8 *data = frame_data(ctx);
-	const rs_u8 *end = frame_end(ctx);
-	struct packet p = {};
+	const rs_u8 *data, *end;
 	enum verdict verdict;
 	struct tally *tally;
 	rs_u32 tap = own_tap();
+	struct packet p;
 	rs_u64 bytes;
 
 	tally = rs_lookup(MAP(TALLY_FD), &tap);
 	if (!tally)
 		return XDP_NEXT;
 	tally->seen++;
-	verdict = parse(data, end, &p);
+	verdict = find_xdp(ctx, &data, &end, &p);
 	if (verdict == OTHER)
 		return XDP_NEXT;
-	data = frame_data(ctx);
-	end = frame_end(ctx);
-	if (verdict == SHORT || !locate(&p, data, end)) {
+	if (verdict == SHORT) {
 		tally->too_short++;
 		return XDP_NEXT;
 	}
@@ -384,44 +381,26 @@ int count_xdp(struct xdp_md *ctx)
 	/* The call is dear: only where IP says that more lies in further buffers. */
 	if (ip_end(&p) > bytes)
 		bytes = WHOLE_FRAME_BYTES(ctx, bytes);
-	/* It may move the frame, as far as the verifier knows. */
-	data = frame_data(ctx);
-	end = frame_end(ctx);
-	if (locate(&p, data, end))
-		count(&p, end, bytes, tap, tally);
+	count(&p, end, bytes, tap, tally);
 	return XDP_NEXT;
 }
 
-#define HEADS 256 /* bytes made readable when the headers are not all in the linear part */
-
 int count_tc(struct __sk_buff *skb)
 {
+	rs_u32 tap = own_tap(), bytes = skb->len;
 	const rs_u8 *data, *end;
-	struct packet p;
 	enum verdict verdict;
 	struct tally *tally;
-	rs_u32 tap = own_tap(), bytes = skb->len;
+	struct packet p;
 
 	tally = rs_lookup(MAP(TALLY_FD), &tap);
 	if (!tally)
 		return TC_NEXT;
 	tally->seen++;
-#pragma clang loop unroll(disable)
-	for (int round = 0;; round++) {
-		p = (struct packet){};
-		data = frame_data(skb);
-		end = frame_end(skb);
-		verdict = parse(data, end, &p);
-		if (LIKELY(verdict == OTHER))
-			return TC_NEXT;
-		if (verdict == ROCE && offset_of(end, data) >= p.bth_at + BTH_BYTES + 4)
-			break;
-		if (round || rs_pull(skb, bytes < HEADS ? bytes : HEADS))
-			break;
-	}
-	data = frame_data(skb);
-	end = frame_end(skb);
-	if (verdict == SHORT || !locate(&p, data, end)) {
+	verdict = find_tc(skb, 0, &data, &end, &p);
+	if (LIKELY(verdict == OTHER))
+		return TC_NEXT;
+	if (verdict == SHORT) {
 		tally->too_short++;
 		return TC_NEXT;
 	}

@@ -19,7 +19,7 @@ _ROWS = 1 << 15
 """Frames of one gathering, over all rings: few enough to stay in the cache while they are used."""
 _LEAST_ROWS = 1 << 11
 _VISIBLE_AFTER_NS = 20_000
-"""After this time a reservation made by another CPU is certainly seen here."""
+"""After this time the mark of another CPU is certainly seen here, whatever its clock says."""
 _FOREVER = (1 << 63) - 1
 
 
@@ -68,7 +68,7 @@ class Drain:
         self._rings = rings
         rows = max(_ROWS // len(rings), _LEAST_ROWS)
         self._rows = [_Rows.empty(rows) for _ in rings]
-        self._positions = [ring.consumer for ring in rings]
+        self._positions = [ring.tail for ring in rings]
         self._released = list(self._positions)
 
     def warm_up(self, decoder: Decoder) -> None:
@@ -82,20 +82,20 @@ class Drain:
     def gather(self, whole: bool = False) -> list[FrameBatch]:
         """One batch for each ring that has frames, in order of time within and between gatherings.
 
-        A record gets its time after its place in the ring. So when the producer
-        positions are read after the moment `horizon`, every record up to it is
-        there, and later ones wait for the next gathering (`whole`: none waits).
-        A record that is being written holds back what may be later than it.
+        A record gets its time after its ring was marked. So when the heads are read
+        after the moment `horizon`, every record up to it is there or its ring marked,
+        and later ones wait for the next gathering (`whole`: none waits). A record
+        that is being written holds back what may be later than it.
         """
         horizon = self._horizon(whole)
         counts = [0] * len(self._rings)
         cut = _FOREVER
         self.more = False
         for index, ring in enumerate(self._rings):
-            producer = ring.producer
-            if producer == self._positions[index]:
+            head = ring.head
+            if head == self._positions[index]:
                 continue
-            count, busy = self._scan(index, producer, horizon)
+            count, busy = self._scan(index, head, horizon)
             counts[index] = count
             if busy or count == len(self._rows[index].offset):
                 # What this ring has behind its last row must not be overtaken by the others.
@@ -116,40 +116,39 @@ class Drain:
     def lay_out(self, blocks: PacketBlocks, whole: bool = False) -> Blocks:
         """What `gather` would give, as packet blocks."""
         horizon = self._horizon(whole)
-        producers = [ring.producer for ring in self._rings]
+        heads = [ring.head for ring in self._rings]
         self.more = False
-        if producers == self._positions:
+        if heads == self._positions:
             return blocks.none
         positions = np.array(self._positions, np.uint64)
         laid_out, self.more = blocks.lay_out(
-            positions, np.array(producers, np.uint64), horizon, self.clock.offset_ns
+            positions, np.array(heads, np.uint64), horizon, self.clock.offset_ns
         )
         self.frames += int(laid_out.frames.sum())
         self._positions = positions.tolist()
         return laid_out
 
     def _horizon(self, whole: bool) -> int:
-        """Kernel time up to which every record is there, once positions are read after it."""
+        """Kernel time up to which no record is unknown, once heads are read after it."""
         self.clock.check()
         if whole:
             return _FOREVER
         return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - _VISIBLE_AFTER_NS
 
     def release(self) -> None:
-        """Give the room of the gathered frames back to the kernel."""
+        """Give the room of the gathered frames back to the probes."""
         for index, position in enumerate(self._positions):
             if position != self._released[index]:
                 self._rings[index].release(position)
                 self._released[index] = position
 
-    def _scan(self, index: int, producer: int, horizon: int) -> tuple[int, int]:
+    def _scan(self, index: int, head: int, horizon: int) -> tuple[int, int]:
         ring, rows = self._rings[index], self._rows[index]
         return scan(
-            ring.data,
             ring.words,
             ring.size - 1,
             self._positions[index],
-            producer,
+            head,
             horizon,
             self.clock.offset_ns,
             rows.offset,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,10 +25,11 @@ from .bcc_module import import_bcc
 from .drain import Drain, count_taps
 from .interfaces import Interface, find_interfaces
 from .kernel_filter import c_condition
-from .loss import LOSS, Loss, read_loss, total
+from .loss import LOSS, Loss, total
 from .packet_blocks import INBOUND, OUTBOUND, Blocks, PacketBlocks
-from .program import WIDE_SNAP, Compiled, ProgramOptions
-from .ring import RECORD_BYTES, Ring
+from .program import Compiled, ProgramOptions
+from .ring import WIDE_SNAP
+from .rings import Rings
 from .wakeups import Wakeups
 
 POLL_S = 0.02
@@ -102,8 +101,7 @@ class LiveSource:
         """When to stop by itself, in seconds of time.monotonic()."""
         self._stopping, self._paused = threading.Event(), threading.Event()
         self._wakeups: Wakeups | None = None
-        self._loss_fd = -1
-        self._last_loss: NDArray[np.void] = np.zeros((0, 0), LOSS)
+        self._rings: Rings | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -142,61 +140,40 @@ class LiveSource:
         )
         self._cpus = bpf.online_cpus()
         rings = self._create_rings()
-        self._drain = Drain(rings)
-        self._wakeups = Wakeups(rings)
+        self._drain = Drain(rings.rings)
+        self._wakeups = Wakeups(rings.maps.bell)
         self._stack.callback(self._close_wakeups)
         if self._to_blocks:
             directions = [INBOUND if way == "in" else OUTBOUND for _, way in self._directions]
-            self._blocks = PacketBlocks([r.words for r in rings], self.first_tap, directions)
+            self._blocks = PacketBlocks([r.words for r in rings.rings], self.first_tap, directions)
         else:
             self._drain.warm_up(self.decoder)
         self._attach(self._compile(rings, condition))
 
-    def _create_rings(self) -> list[Ring]:
+    def _create_rings(self) -> Rings:
         size = self.options.ring_bytes or default_ring_bytes(len(self._cpus))
-        rings: list[Ring] = []
         try:
-            for _ in self._cpus:
-                rings.append(Ring(size))
-                self._stack.callback(rings[-1].close)
+            rings = Rings(self._cpus, size, self.first_tap + len(self._directions))
         except OSError as error:
             if error.errno not in (errno.ENOMEM, errno.E2BIG, errno.EINVAL):
                 raise
             raise CaptureError(
                 f"no memory for {len(self._cpus)} rings of {size >> 10} KiB: give a smaller --ring"
             ) from None
+        self._stack.callback(rings.close)
+        self._rings = rings
         return rings
 
-    def _compile(self, rings: list[Ring], condition: str) -> Compiled:
+    def _compile(self, rings: Rings, condition: str) -> Compiled:
         options = self.options
-        rings_fd = bpf.create_map(
-            bpf.MAP_ARRAY_OF_MAPS,
-            4,
-            4,
-            bpf.possible_cpus(),
-            inner=rings[0].fd,
-            name="rocescope_rings",
-        )
-        self._stack.callback(os.close, rings_fd)
-        for cpu, ring in zip(self._cpus, rings, strict=True):
-            bpf.update(rings_fd, struct.pack("I", cpu), struct.pack("I", ring.fd))
-        self._loss_fd = bpf.create_map(
-            bpf.MAP_PERCPU_ARRAY,
-            4,
-            LOSS.itemsize,
-            self.first_tap + len(self._directions),
-            name="rocescope_loss",
-        )
-        self._stack.callback(self._close_loss)
         program = ProgramOptions(
             snap_bytes=options.snap_bytes,
             udp_ports=options.udp_ports,
             mirror=options.mirror,
             condition=condition,
             sample=options.sample,
-            wake_every=_wake_every(rings[0].size, options.snap_bytes, len(self._directions)),
         )
-        return Compiled(program, rings_fd, self._loss_fd)
+        return Compiled(program, rings.maps)
 
     def _attach(self, compiled: Compiled) -> None:
         self._stack.callback(self._detach)
@@ -208,11 +185,6 @@ class LiveSource:
         self._gone = self.gone()
         for attachment in reversed(self.attachments):  # what was made first goes last
             attachment.close()
-
-    def _close_loss(self) -> None:
-        self._last_loss = self._read_loss()
-        os.close(self._loss_fd)
-        self._loss_fd = -1
 
     def pause(self) -> None:
         """End the iteration with the probes in place: after `resume` another one goes on."""
@@ -358,11 +330,9 @@ class LiveSource:
 
     def loss_by_tap_and_cpu(self) -> NDArray[np.void]:
         """LOSS[taps, cpus]; after the capture the last counters."""
-        return self._last_loss if self._loss_fd < 0 else self._read_loss()
-
-    def _read_loss(self) -> NDArray[np.void]:
-        taps = self.first_tap + len(self._directions)
-        return read_loss(self._loss_fd, taps, bpf.possible_cpus())[self.first_tap :]
+        if self._rings is None:
+            return np.zeros((0, 0), LOSS)
+        return self._rings.loss()[self.first_tap :][: len(self._directions)]
 
     def gone(self) -> list[Interface]:
         """Interfaces that have disappeared since the capture began."""
@@ -383,12 +353,6 @@ def default_ring_bytes(cpus: int) -> int:
     """64 MiB for each CPU, less where that would be more than 512 MiB for all."""
     share = _ALL_RINGS_BYTES // cpus
     return min(_LARGEST_DEFAULT_RING, max(_MIB, 1 << (share.bit_length() - 1)))
-
-
-def _wake_every(ring_bytes: int, snap_bytes: int, taps: int) -> int:
-    """Records of one tap that fill a quarter of a ring, when all taps get as many."""
-    records = max(1, ring_bytes // 4 // (RECORD_BYTES + snap_bytes) // taps)
-    return 1 << (records.bit_length() - 1)
 
 
 def _checked(options: LiveOptions) -> LiveOptions:

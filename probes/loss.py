@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from . import bpf
 
 LOSS: Final = np.dtype(
     [
@@ -20,9 +17,10 @@ LOSS: Final = np.dtype(
         ("sampled_out", "<u8"),
         ("too_short", "<u8"),
         ("merged", "<u8"),
+        ("spare", "<u8"),
     ]
 )
-"""struct loss of rocescope.bpf.c."""
+"""struct loss of ring.bpf.h."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +52,6 @@ class Loss:
         return Loss(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(Loss)))
 
 
-def read_loss(map_fd: int, taps: int, cpus: int) -> NDArray[np.void]:
-    """The counters as LOSS[taps, cpus]."""
-    size = LOSS.itemsize * cpus
-    values = [bpf.lookup(map_fd, struct.pack("I", tap), size) for tap in range(taps)]
-    return np.frombuffer(b"".join(values), LOSS).reshape(taps, cpus)
-
-
 def total(counters: NDArray[np.void]) -> Loss:
     """The sum over all CPUs (and taps) of an array of LOSS."""
-    names = LOSS.names or ()
-    return Loss(**{name: int(counters[name].sum()) for name in names})
+    return Loss(**{field.name: int(counters[field.name].sum()) for field in fields(Loss)})

@@ -19,7 +19,16 @@ from numba.extending import intrinsic
 from ..analyzer.kernel import Int, inlined, kernel
 from ..analyzer.packets import I64, U32
 from .pcapng_writer import ENHANCED_PACKET
-from .ring import AT_END, BEING_WRITTEN, U64, acquire_fence, next_record, room_of
+from .ring import (
+    AT_END,
+    BEING_WRITTEN,
+    RECORD_BYTES,
+    U64,
+    acquire_fence,
+    length_of,
+    next_record,
+    room_of,
+)
 
 INBOUND, OUTBOUND = 1, 2
 """Direction bits of epb_flags."""
@@ -27,8 +36,7 @@ INBOUND, OUTBOUND = 1, 2
 _EPB_FLAGS: Final = 4 << 16 | 2  # epb_flags, 4 bytes
 _FRONT_WORDS, _BEHIND_WORDS = 7, 4
 """Of an enhanced packet block around its data; behind: epb_flags, end of options, length."""
-_RECORD_WORDS: Final = 6
-"""In front of a frame in the ring: the ring's header and struct record_header."""
+_RECORD_WORDS: Final = RECORD_BYTES // 4
 _COMMON_WORDS: Final = 24
 """Data of a frame kept at the default snap length: copied without a loop."""
 _BUFFER_BYTES: Final = 12 << 20
@@ -60,7 +68,7 @@ class Blocks:
 class PacketBlocks:
     """Lays out enhanced packet blocks, in a buffer that is used again and again.
 
-    rings: uint32[2 * size / 4] of each, all of one size, mapped twice in a row.
+    rings: uint32[size / 4] of each, all of one size.
     first_tap: the tap that is interface 0. directions: INBOUND or OUTBOUND for each
     interface.
     """
@@ -76,8 +84,8 @@ class PacketBlocks:
         """How many frames are still wanted; None: all."""
         self._rings = list(rings)  # they must live as long as their addresses are used
         self._addresses = np.array([ring.ctypes.data for ring in rings], np.int64)
-        self._mask = len(rings[0]) * 2 - 1
-        self._heads = np.empty(len(rings), np.int64)
+        self._mask = len(rings[0]) * 4 - 1
+        self._times = np.empty(len(rings), np.int64)
         self._first_tap = first_tap
         self._directions = np.array(directions, np.uint32)
         self._words: U32 = np.full(buffer_bytes // 4, 0, np.uint32)  # no page faults later
@@ -85,9 +93,9 @@ class PacketBlocks:
         self.none, _ = self.lay_out(nothing, nothing, 0, 0)  # compiles before frames come
 
     def lay_out(
-        self, positions: U64, producers: U64, horizon_ns: int, clock_offset_ns: int
+        self, positions: U64, heads: U64, horizon_ns: int, clock_offset_ns: int
     ) -> tuple[Blocks, bool]:
-        """The records not later than `horizon_ns` (kernel time) from `positions` up to `producers`.
+        """The records not later than `horizon_ns` (kernel time) from `positions` up to `heads`.
 
         `positions` moves behind them. Also whether there is more that could be
         had at once: the buffer was full, or a record was being written.
@@ -97,8 +105,8 @@ class PacketBlocks:
             self._addresses,
             self._mask,
             positions,
-            producers,
-            self._heads,
+            heads,
+            self._times,
             min(horizon_ns, AT_END - 1),
             clock_offset_ns,
             self._first_tap,
@@ -149,8 +157,8 @@ def _write_blocks(
     addresses: I64,
     mask: int,
     positions: U64,
-    producers: U64,
-    heads: I64,
+    heads: U64,
+    times: I64,
     horizon_ns: int,
     clock_offset_ns: int,
     first_tap: int,
@@ -161,14 +169,14 @@ def _write_blocks(
 ) -> tuple[int, int]:
     """Write a block for each record, the earliest first; (words written, whether there is more).
 
-    addresses: where each ring is mapped. heads: int64[rings] of working memory.
+    addresses: where each ring is mapped. times: int64[rings] of working memory.
     """
-    size = (mask + 1) // 2
+    size = (mask + 1) // 4
+    acquire_fence()
     for ring in range(len(addresses)):
         words = carray(_words_at(addresses[ring]), size)
-        position, heads[ring] = next_record(words, mask, positions[ring], producers[ring])
+        position, times[ring] = next_record(words, mask, positions[ring], heads[ring])
         positions[ring] = position
-    acquire_fence()
     # Unsigned indices spare the test for negative ones, which would keep the copy from
     # being vectorised.
     o: Any = np.uint64(0)
@@ -176,28 +184,26 @@ def _write_blocks(
     written: Any = 0
     while True:
         ring, until = 0, horizon_ns
-        for r in range(1, len(heads)):
-            if heads[r] < heads[ring]:
+        for r in range(1, len(times)):
+            if times[r] < times[ring]:
                 ring = r
-        time = heads[ring]
+        time = times[ring]
         if time == BEING_WRITTEN:
             return int(o), 1
         if time > horizon_ns:
             return int(o), 0
-        for r in range(len(heads)):  # as long as no other ring has an earlier one
+        for r in range(len(times)):  # as long as no other ring has an earlier one
             if r != ring:
-                until = min(until, heads[r] - (r < ring))
+                until = min(until, times[r] - (r < ring))
         words = carray(_words_at(addresses[ring]), size)
         position = positions[ring]
         while time != BEING_WRITTEN and time <= until:
             w = (position & np.uint64(mask)) >> np.uint64(2)
-            header = words[w]
-            bytes_and_tap = words[w + np.uint64(5)]
-            length = np.uint64(bytes_and_tap & np.uint32(0xFFFF))
+            bytes_and_tap = words[w + np.uint64(3)]
+            length = length_of(bytes_and_tap)
             interface = np.uint64(bytes_and_tap >> np.uint32(16)) - np.uint64(first_tap)
-            position += room_of(header)
-            held = room_of(header) - np.uint64(4 * _RECORD_WORDS)
-            if length <= held and interface < np.uint64(len(directions)):  # else no probe wrote it
+            position += room_of(length)
+            if interface < np.uint64(len(directions)):  # else no probe wrote it
                 total = ((length + np.uint64(3)) >> np.uint64(2)) + np.uint64(
                     _FRONT_WORDS + _BEHIND_WORDS
                 )
@@ -210,7 +216,7 @@ def _write_blocks(
                 out[o + np.uint64(3)] = stamp >> np.uint64(32)
                 out[o + np.uint64(4)] = stamp & np.uint64(0xFFFFFFFF)
                 out[o + np.uint64(5)] = length
-                out[o + np.uint64(6)] = words[w + np.uint64(4)]
+                out[o + np.uint64(6)] = words[w + np.uint64(2)]
                 o = _copied(
                     words, w + np.uint64(_RECORD_WORDS), out, o + np.uint64(_FRONT_WORDS), length
                 )
@@ -221,6 +227,6 @@ def _write_blocks(
                 o += np.uint64(_BEHIND_WORDS)
                 frames[interface] += 1
                 written += 1
+            position, time = next_record(words, mask, position, heads[ring])
             positions[ring] = position
-            position, time = next_record(words, mask, position, producers[ring])
-        heads[ring] = time
+        times[ring] = time

@@ -12,11 +12,10 @@ from ..analyzer.decode.mrc import MRC_UDP_PORT
 from ..analyzer.errors import CaptureError
 from . import bpf
 from .machine_code import load, machine_code
+from .ring import CHUNK_BYTES, WIDE_SNAP
+from .rings import RingMaps
 
 _SHARED = ("packet.bpf.h", "hook.bpf.h")
-WIDE_SNAP = 256
-"""Bytes kept of an encapsulated frame, and the most that are kept of any."""
-
 _MARK = 0x52435441
 _MOVE_IMMEDIATE = 0xB7  # BPF_ALU64 | BPF_MOV | BPF_K
 _BUFFER_LENGTH_HELPER = 188
@@ -35,15 +34,13 @@ class ProgramOptions:
     """C expression over `struct packet *p`: which packets are wanted."""
     sample: int = 1
     """Export one packet in so many of each flow."""
-    wake_every: int = 1 << 16
-    """Wake the reader after so many records of a tap on a CPU; a power of two."""
 
 
 class Compiled:
     """Machine code of the probes, for the maps it was compiled with."""
 
-    def __init__(self, options: ProgramOptions, rings_fd: int, loss_fd: int) -> None:
-        text = source_text(options, rings_fd, loss_fd)
+    def __init__(self, options: ProgramOptions, maps: RingMaps) -> None:
+        text = source_text(options, maps)
         self._code = machine_code(text, ("probe_xdp", "probe_tc"))
 
     def load_tc(self, tap: int) -> int:
@@ -58,17 +55,20 @@ class Compiled:
         return load(bpf.PROG_XDP, code, "rocescope_xdp", flags, bpf.ATTACH_XDP)
 
 
-def source_text(options: ProgramOptions, rings_fd: int, loss_fd: int) -> str:
+def source_text(options: ProgramOptions, maps: RingMaps) -> str:
     """The C source of the exporting probes behind the definitions it asks for."""
-    own = {
+    own: dict[str, int | str] = {
         "SNAP": options.snap_bytes,
         "WIDE_SNAP": WIDE_SNAP,
-        "RINGS_FD": rings_fd,
-        "LOSS_FD": loss_fd,
+        "RINGS_FD": maps.rings,
+        "CHUNKS_FD": maps.chunks,
+        "BELL_FD": maps.bell,
+        "RING_BYTES": f"{maps.ring_bytes}ull",
+        "CHUNK_BYTES": f"{min(CHUNK_BYTES, maps.ring_bytes)}ull",
+        "TAPS": maps.taps,
         "SAMPLE": options.sample,
-        "WAKE_EVERY": options.wake_every,
     }
-    return source_of(definitions(options) | own, "rocescope.bpf.c")
+    return source_of(definitions(options) | own, "ring.bpf.h", "rocescope.bpf.c")
 
 
 def definitions(options: ProgramOptions) -> dict[str, int | str]:
@@ -85,10 +85,10 @@ def definitions(options: ProgramOptions) -> dict[str, int | str]:
     }
 
 
-def source_of(defined: Mapping[str, int | str], name: str) -> str:
-    """A probe's C file with all that must precede it."""
+def source_of(defined: Mapping[str, int | str], *names: str) -> str:
+    """A probe's C files with all that must precede them."""
     lines = [f"#define {macro} {value}\n" for macro, value in defined.items()]
-    files = [Path(__file__).with_name(file) for file in (*_SHARED, name)]
+    files = [Path(__file__).with_name(file) for file in (*_SHARED, *names)]
     return "".join(lines + [file.read_text(encoding="utf-8") for file in files])
 
 

@@ -3,7 +3,7 @@
  * Tells of queue pairs that processes create, connect and destroy through libibverbs.
  *
  * Includes no header. What precedes this text when it is compiled (uprobes.py):
- *   RING_FD, CALLS_FD, LOST_FD          file descriptors of the maps
+ *   EVENTS_FD, CALLS_FD, LOST_FD        file descriptors of the maps
  *   ARGUMENT_1, _2, _3, RETURN_VALUE    offsets in the saved registers (struct pt_regs)
  *   PID_NAMESPACE_DEVICE, _INODE        of the process that reads the events
  *
@@ -42,13 +42,12 @@ typedef unsigned long long rs_u64;
 #define DEVICE_BYTES 64
 #define GID_BYTES 16
 
-/* uprobes.py reads this layout; it begins like struct record_header of rocescope.bpf.c. */
+/* uprobes.py reads this layout. */
 struct qp_event {
 	rs_u64 time_ns; /* CLOCK_MONOTONIC */
+	rs_u64 qp;	/* address of the process's struct ibv_qp */
 	rs_u32 pid;
-	rs_u16 bytes; /* of what follows the header */
-	rs_u16 kind;
-	rs_u64 qp; /* address of the process's struct ibv_qp */
+	rs_u32 kind;
 	rs_u32 local_qp;
 	rs_u32 type;
 	rs_u32 mask; /* enum ibv_qp_attr_mask: which of the following are set */
@@ -84,11 +83,10 @@ static long (*rs_delete)(void *map, const void *key) = (void *)3;
 static rs_u64 (*rs_ktime)(void) = (void *)5;
 static rs_u64 (*rs_pid_tgid)(void) = (void *)14;
 static long (*rs_command)(void *buffer, rs_u32 bytes) = (void *)16;
+static long (*rs_push)(void *queue, const void *value, rs_u64 flags) = (void *)87;
 static long (*rs_read_user)(void *to, rs_u32 bytes, const void *from) = (void *)112;
 static long (*rs_read_user_text)(void *to, rs_u32 bytes, const void *from) = (void *)114;
 static long (*rs_namespace_pid)(rs_u64 device, rs_u64 inode, void *ids, rs_u32 bytes) = (void *)120;
-static void *(*rs_reserve)(void *ring, rs_u64 bytes, rs_u64 flags) = (void *)131;
-static void (*rs_submit)(void *record, rs_u64 flags) = (void *)132;
 
 #define REGISTER(context, offset) (*(volatile rs_u64 *)((rs_u8 *)(context) + (offset)))
 #define FETCH(to, base, offset) rs_read_user(&(to), sizeof(to), (const void *)((base) + (offset)))
@@ -121,23 +119,22 @@ INLINE rs_u64 device_of(rs_u64 qp)
 	return device;
 }
 
-/* An event about a queue pair; the caller fills in the rest and submits. */
-INLINE struct qp_event *begin(rs_u32 kind, rs_u64 qp, rs_u64 device)
+/* Begins an event about a queue pair; the caller fills in the rest and tells it. */
+INLINE void begin(struct qp_event *event, rs_u32 kind, rs_u64 qp, rs_u64 device)
 {
-	struct qp_event *event = rs_reserve(MAP(RING_FD), sizeof(*event), 0);
-	if (!event) {
-		count_lost();
-		return 0;
-	}
 	__builtin_memset(event, 0, sizeof(*event));
 	event->time_ns = rs_ktime();
 	event->pid = process();
-	event->bytes = sizeof(*event) - 16;
 	event->kind = kind;
 	event->qp = qp;
 	rs_command(event->command, COMMAND_BYTES);
 	rs_read_user_text(event->device, DEVICE_BYTES, (const void *)(device + DEVICE_NAME));
-	return event;
+}
+
+INLINE void tell(const struct qp_event *event)
+{
+	if (rs_push(MAP(EVENTS_FD), event, 0))
+		count_lost();
 }
 
 /* What will be gone, or cannot be known, when the function returns. */
@@ -169,15 +166,13 @@ INLINE int recall(void *context, struct call *call)
 int create_return(void *context)
 {
 	rs_u64 qp = REGISTER(context, RETURN_VALUE);
-	struct qp_event *event;
+	struct qp_event event;
 	if (!qp)
 		return 0;
-	event = begin(CREATED, qp, device_of(qp));
-	if (!event)
-		return 0;
-	FETCH(event->local_qp, qp, QP_NUMBER);
-	FETCH(event->type, qp, QP_TYPE);
-	rs_submit(event, 0);
+	begin(&event, CREATED, qp, device_of(qp));
+	FETCH(event.local_qp, qp, QP_NUMBER);
+	FETCH(event.type, qp, QP_TYPE);
+	tell(&event);
 	return 0;
 }
 
@@ -191,25 +186,23 @@ int modify_entry(void *context)
 int modify_return(void *context)
 {
 	struct call call;
-	struct qp_event *event;
+	struct qp_event event;
 	if (!recall(context, &call))
 		return 0;
-	event = begin(MODIFIED, call.qp, call.device);
-	if (!event)
-		return 0;
-	event->local_qp = call.local_qp;
-	FETCH(event->type, call.qp, QP_TYPE);
-	event->mask = call.mask;
-	FETCH(event->state, call.attributes, ATTRIBUTE_STATE);
-	FETCH(event->path_mtu, call.attributes, ATTRIBUTE_PATH_MTU);
-	FETCH(event->rq_psn, call.attributes, ATTRIBUTE_RQ_PSN);
-	FETCH(event->sq_psn, call.attributes, ATTRIBUTE_SQ_PSN);
-	FETCH(event->remote_qp, call.attributes, ATTRIBUTE_DEST_QP);
-	FETCH(event->remote_gid, call.attributes, ATTRIBUTE_DGID);
-	FETCH(event->has_gid, call.attributes, ATTRIBUTE_IS_GLOBAL);
-	FETCH(event->port, call.attributes, ATTRIBUTE_PORT);
-	FETCH(event->gid_index, call.attributes, ATTRIBUTE_SGID_INDEX);
-	rs_submit(event, 0);
+	begin(&event, MODIFIED, call.qp, call.device);
+	event.local_qp = call.local_qp;
+	FETCH(event.type, call.qp, QP_TYPE);
+	event.mask = call.mask;
+	FETCH(event.state, call.attributes, ATTRIBUTE_STATE);
+	FETCH(event.path_mtu, call.attributes, ATTRIBUTE_PATH_MTU);
+	FETCH(event.rq_psn, call.attributes, ATTRIBUTE_RQ_PSN);
+	FETCH(event.sq_psn, call.attributes, ATTRIBUTE_SQ_PSN);
+	FETCH(event.remote_qp, call.attributes, ATTRIBUTE_DEST_QP);
+	FETCH(event.remote_gid, call.attributes, ATTRIBUTE_DGID);
+	FETCH(event.has_gid, call.attributes, ATTRIBUTE_IS_GLOBAL);
+	FETCH(event.port, call.attributes, ATTRIBUTE_PORT);
+	FETCH(event.gid_index, call.attributes, ATTRIBUTE_SGID_INDEX);
+	tell(&event);
 	return 0;
 }
 
@@ -222,13 +215,11 @@ int destroy_entry(void *context)
 int destroy_return(void *context)
 {
 	struct call call;
-	struct qp_event *event;
+	struct qp_event event;
 	if (!recall(context, &call))
 		return 0;
-	event = begin(DESTROYED, call.qp, call.device);
-	if (!event)
-		return 0;
-	event->local_qp = call.local_qp;
-	rs_submit(event, 0);
+	begin(&event, DESTROYED, call.qp, call.device);
+	event.local_qp = call.local_qp;
+	tell(&event);
 	return 0;
 }

@@ -16,7 +16,6 @@ from ...analyzer.errors import CaptureError
 from .. import bpf
 from ..clock import WallClock
 from ..machine_code import load, machine_code
-from ..ring import Ring, scan
 from .elf import ElfError, defaults, exported_functions
 from .libraries import all_libraries, file_key
 from .perf import PROG_KPROBE, attach_uprobe
@@ -25,7 +24,10 @@ SOURCE = Path(__file__).with_name("owners.bpf.c")
 
 EVENT: Final = np.dtype(
     [
+        ("time_ns", "<u8"),
         ("qp", "<u8"),
+        ("pid", "<u4"),
+        ("kind", "<u4"),
         ("local_qp", "<u4"),
         ("type", "<u4"),
         ("mask", "<u4"),
@@ -43,7 +45,7 @@ EVENT: Final = np.dtype(
         ("padding", "u1", 5),
     ]
 )
-"""struct qp_event of owners.bpf.c behind its header."""
+"""struct qp_event of owners.bpf.c."""
 
 CREATED, MODIFIED, DESTROYED = 1, 2, 3
 
@@ -57,11 +59,10 @@ _PROBES = (
 _NO_PERMISSION = (
     "no permission to watch queue pairs: run with sudo, or give CAP_BPF and CAP_PERFMON"
 )
-_RING_BYTES = 1 << 20
+_EVENTS = 8192
+"""Room for those that were not read yet."""
 _CALL_BYTES = 32
 _CALLS = 16_384
-_ROWS = 4096
-_FOREVER = (1 << 63) - 1
 
 # Offsets of the first three arguments and the result in struct pt_regs.
 _REGISTERS = {"x86_64": (112, 104, 96, 80), "aarch64": (0, 8, 16, 0)}
@@ -99,7 +100,7 @@ class Uprobes:
     CaptureError says what is missing: privileges, bcc, uprobes, or the library.
     """
 
-    def __init__(self, libraries: list[str] | None = None, ring_bytes: int = _RING_BYTES) -> None:
+    def __init__(self, libraries: list[str] | None = None, most_events: int = _EVENTS) -> None:
         self.libraries: list[str] = []
         """Files that are watched."""
         self.skipped: dict[str, str] = {}
@@ -108,9 +109,8 @@ class Uprobes:
         self._links: list[int] = []
         self._programs: dict[str, int] = {}
         self._maps: list[int] = []
-        self._ring: Ring | None = None
         try:
-            self._load(ring_bytes)
+            self._load(most_events)
             self._attach(all_libraries() if libraries is None else libraries)
         except OSError as error:
             self.close()
@@ -135,45 +135,24 @@ class Uprobes:
 
     @property
     def lost(self) -> int:
-        """Events that did not fit into the ring."""
+        """Events for which there was no room."""
         return int.from_bytes(bpf.lookup(self._maps[1], bytes(4), 8), "little")
 
     def read(self) -> list[QpEvent]:
         """What happened since the last call, oldest first."""
-        ring = self._ring
-        if ring is None:
+        if not self._maps:
             return []
         self._clock.check()
         events: list[QpEvent] = []
-        while True:
-            count, _ = scan(
-                ring.data,
-                ring.words,
-                ring.size - 1,
-                ring.consumer,
-                ring.producer,
-                _FOREVER,
-                self._clock.offset_ns,
-                self._offset,
-                self._captured,
-                self._pid,
-                self._time_ns,
-                self._kind,
-                self._end,
-            )
-            if not count:
-                return events
-            events += [self._event(ring, row) for row in range(count)]
-            ring.release(int(self._end[count - 1]))
+        while (value := bpf.take(self._maps[2], EVENT.itemsize)) is not None:
+            events.append(self._event(value))
+        return sorted(events, key=lambda event: event.time_ns)
 
     def close(self) -> None:
         """Detach everything."""
         for descriptor in (*self._links, *self._programs.values(), *self._maps):
             os.close(descriptor)
         self._links, self._programs, self._maps = [], {}, []
-        if self._ring is not None:
-            self._ring.close()
-            self._ring = None
 
     def __enter__(self) -> Uprobes:
         return self
@@ -186,15 +165,15 @@ class Uprobes:
     ) -> None:
         self.close()
 
-    def _load(self, ring_bytes: int) -> None:
+    def _load(self, most_events: int) -> None:
         registers = _REGISTERS.get(platform.machine())
         if registers is None:
             raise CaptureError(f"queue pairs cannot be watched on {platform.machine()} yet")
         self._clock = WallClock()
-        self._ring = Ring(ring_bytes)
         self._maps = [
             bpf.create_map(bpf.MAP_LRU_HASH, 8, _CALL_BYTES, _CALLS, name="rocescope_calls"),
             bpf.create_map(bpf.MAP_ARRAY, 4, 8, 1, name="rocescope_lost"),
+            bpf.create_map(bpf.MAP_QUEUE, 0, EVENT.itemsize, most_events, name="rocescope_event"),
         ]
         names = ("ARGUMENT_1", "ARGUMENT_2", "ARGUMENT_3", "RETURN_VALUE")
         definitions = dict(zip(names, registers, strict=True))
@@ -202,9 +181,9 @@ class Uprobes:
         definitions |= {
             "PID_NAMESPACE_DEVICE": namespace.st_dev,
             "PID_NAMESPACE_INODE": namespace.st_ino,
-            "RING_FD": self._ring.fd,
             "CALLS_FD": self._maps[0],
             "LOST_FD": self._maps[1],
+            "EVENTS_FD": self._maps[2],
         }
         text = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
         code = machine_code(
@@ -212,12 +191,6 @@ class Uprobes:
         )
         for name, instructions in code.items():
             self._programs[name] = load(PROG_KPROBE, instructions, name)
-        self._offset = np.empty(_ROWS, np.int64)
-        self._captured = np.empty(_ROWS, np.uint32)
-        self._pid = np.empty(_ROWS, np.uint32)
-        self._time_ns = np.empty(_ROWS, np.int64)
-        self._kind = np.empty(_ROWS, np.uint16)
-        self._end = np.empty(_ROWS, np.int64)
 
     def _attach(self, paths: list[str]) -> None:
         for path in paths:
@@ -241,13 +214,12 @@ class Uprobes:
             else:
                 self.libraries.append(path)
 
-    def _event(self, ring: Ring, row: int) -> QpEvent:
-        at = int(self._offset[row])
-        event = np.frombuffer(ring.data, EVENT, 1, at)[0]
+    def _event(self, value: bytes) -> QpEvent:
+        event = np.frombuffer(value, EVENT, 1)[0]
         return QpEvent(
-            kind=int(self._kind[row]),
-            time_ns=int(self._time_ns[row]),
-            pid=int(self._pid[row]),
+            kind=int(event["kind"]),
+            time_ns=int(event["time_ns"]) + self._clock.offset_ns,
+            pid=int(event["pid"]),
             command=_text(event["command"]),
             qp=int(event["qp"]),
             local_qp=int(event["local_qp"]),

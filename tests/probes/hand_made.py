@@ -1,4 +1,4 @@
-"""Ring memory as the kernel lays it out, filled by hand."""
+"""Ring memory as the probes lay it out, filled by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SIZE = 1 << 14
-BUSY, DISCARDED = 1 << 31, 1 << 30
+CHUNK, LARGEST = 1 << 20, 16 + 256
 
 
 class HandMadeRing:
@@ -16,31 +16,27 @@ class HandMadeRing:
 
     def __init__(self, start: int, size: int = SIZE) -> None:
         self.bytes = bytearray(size)
-        self.consumer = self.producer = start
+        self.tail = self.head = start
 
     def put(
-        self,
-        length: int,
-        flags: int,
-        time_ns: int,
-        wire: int,
-        captured: int,
-        tap: int,
-        frame: bytes = b"",
+        self, time_ns: int, wire: int, tap: int, frame: bytes, captured: int | None = None
     ) -> bool:
         """Append a record; False when there is no room."""
-        total = (8 + length + 7) // 8 * 8
         size = len(self.bytes)
-        if self.producer + total - self.consumer > size:
+        chunk = min(size, CHUNK)
+        begin = self.head
+        if chunk - begin % chunk < LARGEST:
+            begin += chunk - begin % chunk
+        length = len(frame) if captured is None else captured
+        record = struct.pack("<QIHH", time_ns, wire, length, tap) + frame
+        record += b"\xee" * (-len(record) % 8)
+        if begin + len(record) - self.tail > size:
             return False
-        record = struct.pack("<II", length | flags, 0)
-        record += struct.pack("<QIHH", time_ns, wire, captured, tap)
-        record += frame.ljust(length - 16, b"\xee")
-        for i, value in enumerate(record):
-            self.bytes[(self.producer + i) % size] = value
-        self.producer += total
+        at = begin % size
+        self.bytes[at : at + len(record)] = record
+        self.head = begin + len(record)
         return True
 
-    def mapped(self) -> NDArray[np.uint8]:
-        """The memory twice in a row, as a map of the ring shows it."""
-        return np.frombuffer(bytes(self.bytes) * 2, np.uint8)
+    def words(self) -> NDArray[np.uint32]:
+        """The memory."""
+        return np.frombuffer(bytes(self.bytes), np.uint32)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rocescope.probes.packet_blocks import INBOUND, OUTBOUND, PacketBlocks
 
-from .hand_made import BUSY, DISCARDED, HandMadeRing
+from .hand_made import HandMadeRing
 
 FIRST_TAP, OFFSET_NS, FOREVER = 5, 1_700_000_000_123_456_789, (1 << 63) - 1
 
@@ -27,8 +27,7 @@ def block(frame: bytes, time_ns: int, wire: int, interface: int) -> bytes:
 
 records = st.lists(
     st.tuples(
-        st.integers(0, 260),  # captured bytes
-        st.sampled_from([0] * 12 + [DISCARDED, BUSY]),
+        st.integers(0, 256),  # captured bytes
         st.integers(0, 3),  # later than the record before
         st.integers(0, 1),
     ),
@@ -38,7 +37,7 @@ records = st.lists(
 
 @settings(max_examples=60)
 @given(
-    rings=st.lists(records, min_size=1, max_size=3),
+    rings=st.lists(st.tuples(records, st.integers(0, 1)), min_size=1, max_size=3),
     start=st.integers(0, 5000).map(lambda n: n * 8),
     horizon=st.integers(0, 60) | st.just(FOREVER),
     left=st.none() | st.integers(0, 40),
@@ -46,14 +45,16 @@ records = st.lists(
 )
 def test_blocks_are_those_of_the_twin(rings, start, horizon, left, buffer_bytes):
     made, waiting = [], []
-    for number, contents in enumerate(rings):
+    being_written = [busy for _, busy in rings]
+    for number, (contents, _) in enumerate(rings):
         ring, time, queue = HandMadeRing(start), 0, []
-        for captured, flags, later, tap in contents:
+        for captured, later, tap in contents:
             time += later
             frame = bytes((number * 50 + i) % 255 for i in range(captured))
-            ring.put(16 + captured, flags, time, captured + 7, captured, FIRST_TAP + tap, frame)
-            if flags != DISCARDED:
-                queue.append(None if flags else (time, frame, tap))
+            assert ring.put(time, captured + 7, FIRST_TAP + tap, frame)
+            queue.append((time, frame, tap))
+        if being_written[number]:
+            queue.append(None)
         made.append(ring)
         waiting.append(queue)
 
@@ -77,22 +78,22 @@ def test_blocks_are_those_of_the_twin(rings, start, horizon, left, buffer_bytes)
         wanted = None if wanted is None else wanted - 1
 
     blocks = PacketBlocks(
-        [ring.mapped().view(np.uint32) for ring in made],
+        [ring.words() for ring in made],
         FIRST_TAP,
         [INBOUND, OUTBOUND],
         buffer_bytes,
     )
     blocks.left = left
-    positions = np.array([ring.consumer for ring in made], np.uint64)
-    producers = np.array([ring.producer for ring in made], np.uint64)
-    got, got_more = blocks.lay_out(positions, producers, horizon, OFFSET_NS)
+    positions = np.array([ring.tail for ring in made], np.uint64)
+    heads = np.array([ring.head for ring in made], np.uint64) | np.array(being_written, np.uint64)
+    got, got_more = blocks.lay_out(positions, heads, horizon, OFFSET_NS)
     assert bytes(got.data) == expected
     assert got.frames.tolist() == frames
     assert got_more == more
     assert blocks.left == wanted
     # What was left out is read next.
     blocks.left = None
-    later, _ = blocks.lay_out(positions, producers, horizon, OFFSET_NS)
+    later, _ = blocks.lay_out(positions, heads, horizon, OFFSET_NS)
     rest = [queue[0] for queue in waiting if queue]
     if rest and None not in rest and min(rest)[0] <= horizon:
         time, frame, tap = min(rest, key=lambda row: row[0])
@@ -103,24 +104,23 @@ def test_blocks_are_those_of_the_twin(rings, start, horizon, left, buffer_bytes)
 def test_a_tap_of_nobody_is_left_out():
     ring = HandMadeRing(0)
     for tap in (FIRST_TAP - 1, FIRST_TAP + 2, FIRST_TAP + 1):
-        ring.put(32, 0, 1, 16, 16, tap, bytes(16))
-    ring.put(32, 0, 2, 16, 17, FIRST_TAP, bytes(16))  # longer than its record
-    blocks = PacketBlocks([ring.mapped().view(np.uint32)], FIRST_TAP, [INBOUND, OUTBOUND])
-    positions, producers = np.zeros(1, np.uint64), np.array([ring.producer], np.uint64)
-    got, more = blocks.lay_out(positions, producers, FOREVER, OFFSET_NS)
+        ring.put(1, 16, tap, bytes(16))
+    blocks = PacketBlocks([ring.words()], FIRST_TAP, [INBOUND, OUTBOUND])
+    positions, heads = np.zeros(1, np.uint64), np.array([ring.head], np.uint64)
+    got, more = blocks.lay_out(positions, heads, FOREVER, OFFSET_NS)
     assert bytes(got.data) == block(bytes(16), 1, 16, 1)
     assert not more
-    assert positions.tolist() == [ring.producer]
+    assert positions.tolist() == [ring.head]
 
 
 @pytest.mark.parametrize("size", [0, 11, 12, 71, 72, 75, 76, 1000])
 def test_what_is_whole(size):
     ring = HandMadeRing(0)
     for number in range(3):
-        ring.put(40, 0, number, 20, 20 + number % 2, FIRST_TAP + number % 2, bytes(21))
-    blocks = PacketBlocks([ring.mapped().view(np.uint32)], FIRST_TAP, [INBOUND, OUTBOUND])
-    positions, producers = np.zeros(1, np.uint64), np.array([ring.producer], np.uint64)
-    got, _ = blocks.lay_out(positions, producers, FOREVER, OFFSET_NS)
+        ring.put(number, 20, FIRST_TAP + number % 2, bytes(20 + number % 2))
+    blocks = PacketBlocks([ring.words()], FIRST_TAP, [INBOUND, OUTBOUND])
+    positions, heads = np.zeros(1, np.uint64), np.array([ring.head], np.uint64)
+    got, _ = blocks.lay_out(positions, heads, FOREVER, OFFSET_NS)
     size = min(size, len(got.data))
     whole = got.whole(size)
     lengths = [len(block(bytes(20 + n % 2), 0, 0, 0)) for n in range(3)]

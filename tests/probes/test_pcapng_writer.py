@@ -50,10 +50,10 @@ def test_readers_agree(tmp_path, need_tool):
     rings = [HandMadeRing(0), HandMadeRing(0)]
     for i, frame in enumerate(frames):
         length = len(frame)
-        rings[i % 2].put(16 + length, 0, 10 * i, length + 1000, length, 5 + i % 2, frame)
-    blocks = PacketBlocks([r.mapped().view(np.uint32) for r in rings], 5, [INBOUND, OUTBOUND])
-    producers = np.array([ring.producer for ring in rings], np.uint64)
-    laid_out, _ = blocks.lay_out(np.zeros(2, np.uint64), producers, 1 << 40, START_NS)
+        rings[i % 2].put(10 * i, length + 1000, 5 + i % 2, frame)
+    blocks = PacketBlocks([r.words() for r in rings], 5, [INBOUND, OUTBOUND])
+    heads = np.array([ring.head for ring in rings], np.uint64)
+    laid_out, _ = blocks.lay_out(np.zeros(2, np.uint64), heads, 1 << 40, START_NS)
     path = tmp_path / "x.pcapng"
     path.write_bytes(HEAD + bytes(laid_out.data) + interface_statistics(1, STATISTICS))
 
