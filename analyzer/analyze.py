@@ -31,7 +31,7 @@ from .mrc_summary import PlaneBy
 from .packets import PacketTable
 from .pipeline import Prefetched
 from .progress import Progress
-from .results import Analysis
+from .results import Analysis, Owner
 from .sources import Source
 from .trust import capture_summary, contents_text
 
@@ -218,13 +218,17 @@ class Run:
             merge=self._merge,
             segments=self.segments,
             plane_by=self._options.plane_by,
-            owners=owners_in(
-                (line for source in self.sources for line in source.capture.owner_comments),
-                self.measuring.tracker,
-                self.endpoints,
-            ),
+            owners=self.owners(),
         )
         return with_checks(analysis, [source.decoder.mirrors for source in self.sources])
+
+    def owners(self) -> dict[int, Owner]:
+        """Processes by flow index, as the comments of the captures name them."""
+        return owners_in(
+            (line for source in self.sources for line in source.capture.owner_comments),
+            self.measuring.tracker,
+            self.endpoints,
+        )
 
     def _too_many_flows(self) -> str:
         return (
