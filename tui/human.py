@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..analyzer.results import Owner
 
 UNKNOWN = "?"
 _DECIMAL = ("", "k", "M", "G", "T", "P")
@@ -81,6 +85,12 @@ def percent(share: float | None) -> str:
 def queue_pair(number: int) -> str:
     """`0x0011ac`"""
     return f"0x{number:06x}"
+
+
+def owner(process: Owner) -> str:
+    """Who owns a flow's queue pair, and at which end: "python, pid 4711, rank 3 (source)"."""
+    rank = "" if process.rank is None else f", rank {process.rank}"
+    return f"{process.command}, pid {process.pid}{rank} ({process.end})"
 
 
 def counted(number: int | None, singular: str, plural: str | None = None) -> str:

@@ -18,6 +18,7 @@ from rocescope.tui.app import RocescopeApp
 from rocescope.tui.recording import open_recorded
 
 from .network import roce, roce_frames
+from .owners.jobs import HERE, THERE, Job, frame
 
 
 async def until(pilot, condition):
@@ -62,6 +63,28 @@ def test_a_recorded_session_goes_back_while_it_goes_on(network, tmp_path, need_t
     command = [tool, "-r", str(path), "-T", "fields", "-e", "infiniband.bth.psn"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert [int(psn) for psn in shown] == list(range(600))
+
+
+def test_a_recording_names_owners(network, tmp_path):
+    path, net = tmp_path / "record.pcapng", network()
+    job = Job(5)
+
+    async def run():
+        session = open_recorded([net.interface("left")], LiveOptions(ring_bytes=1 << 20), path)
+        app = RocescopeApp(session)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: app.snapshot.source.dropped == 0)
+            job.connect(0x21, 0x51)
+            net.send([frame(HERE, THERE, 0x51, psn, 0x04) for psn in range(20)])
+            await until(pilot, lambda: app.snapshot.owners)
+            await until(pilot, lambda: f"pid {job.pid}, rank 5 (source)" in "".join(text_of(app)))
+
+    try:
+        asyncio.run(run())
+    finally:
+        job.kill()
+    (owner,) = [flow.owner for flow in analyze([str(path)], AnalyzeOptions()).flows]
+    assert (owner.pid, owner.rank, owner.end) == (job.pid, 5, "source")
 
 
 def test_a_recorded_session_whose_interface_vanishes_stands(network, tmp_path):
