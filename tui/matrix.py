@@ -94,6 +94,29 @@ def _groups(snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.int64], Callable
     return flows.src.astype(np.int64), lambda f: text[flows.src[f]]
 
 
+LEGEND = ((0, "<1/4"), (0.5, "<3/4"), (1, "fair"), (1.5, ">5/4"), (3, "≥2"), (5, "≥4"))
+"""A share of each glyph of `heat`, and its meaning in words."""
+SMALL_CELL, NUMBER_CELL, LARGE_CELL = 3, 9, 14
+"""Columns of a cell of the map: with its glyph, with the number too, the widest of use."""
+
+
+def heat_cell(ratio: float, width: int) -> tuple[str, str]:
+    """A share over its fair share in so many columns: the number where there is room, the glyph."""
+    glyph, style = heat(ratio)
+    if width < NUMBER_CELL:
+        return f"{glyph:>{width - 1}} ", style
+    number = f"{ratio:.2f}" if ratio else "0"
+    return f"{number} {glyph.strip():<2}".rjust(width - 1) + " ", style
+
+
+def cell_width(cells: int, room: int, longest: int) -> int:
+    """How wide that many cells may be; `longest`: of the names above them."""
+    wide = min(room // max(1, cells), LARGE_CELL)
+    if wide < NUMBER_CELL:
+        return max(SMALL_CELL, min(wide, longest + 1))
+    return min(wide, max(NUMBER_CELL, longest + 1))
+
+
 def heat(ratio: float) -> tuple[str, str]:
     """Glyph and style of a share over its fair share."""
     if ratio < 0.25:

@@ -133,6 +133,8 @@ class Replays:
                     work()
             except (RocescopeError, OSError, ValueError, MemoryError) as error:
                 self._tell(error=" ".join(str(error).split()))
+            except Exception as error:  # a traceback would be printed over the screen
+                self._tell(error=f"{type(error).__name__}: {' '.join(str(error).split())}")
             finally:
                 self._tell(running="", done=0.0)
 
@@ -172,7 +174,7 @@ class Replays:
 
     def _by_packets(self, names: list[str]) -> None:
         # The packet engine takes a second to load, which screens must not wait for.
-        from ..replay.collectives import captured
+        from ..replay.captured import captured
         from ..replay.engine.model import Model
         from ..replay.packet_replaying import Load, replay_packets
 

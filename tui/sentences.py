@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ..analyzer.results import Flow
 from . import human
+from .event_words import counted_kind
 from .snapshot import PathColumns, Snapshot
 from .verdicts import PATH_WORDS, SPRAYS_FROM_WIDTH
 
@@ -145,12 +146,24 @@ def events(snapshot: Snapshot) -> str:
     for event in seen:
         kinds[event.kind] = kinds.get(event.kind, 0) + 1
     listed = ", ".join(
-        f"{n} {kind.replace('_', ' ')}"
-        for kind, n in sorted(kinds.items(), key=lambda item: -item[1])
+        counted_kind(n, kind) for kind, n in sorted(kinds.items(), key=lambda item: -item[1])
     )
     left = snapshot.events_omitted
     more = f"; {human.count(left)} more not kept" if left else ""
-    return f"{human.counted(len(seen), 'event')}: {listed}{more}."
+    return f"{human.counted(len(seen), 'event')}: {listed}{more}{_most_events(snapshot)}."
+
+
+def _most_events(snapshot: Snapshot) -> str:
+    """Which flow has the most of them, where that says something."""
+    flows = [event.flow for event in snapshot.events if event.flow is not None]
+    if not flows or len(set(flows)) == 1:
+        return ""
+    counts = np.bincount(flows)
+    most = int(counts.argmax())
+    if most >= len(snapshot.flows):
+        return ""
+    name = human.queue_pair(int(snapshot.flows.qp[most]))
+    return f"; {name} has the most, {human.count(int(counts[most]))}"
 
 
 def own_paths(paths: PathColumns, flows: NDArray[np.int64]) -> str:

@@ -15,6 +15,17 @@ from ..snapshot import PathColumns, Snapshot
 from .qps import COLUMNS, flow_cells
 
 MOST = 4
+_WORDS = {
+    "qp": "QP",
+    "rate": "Rate, b/s",
+    "spray": "Spray (bar=path)",
+    "extent": "Extent",
+    "resent": "Sent again",
+    "naks": "NAKs",
+    "cnps": "CNPs",
+    "ce": "CE %",
+}
+"""Of the columns whose titles are short."""
 
 
 class CompareScreen(ModalScreen[None]):
@@ -41,5 +52,5 @@ class CompareScreen(ModalScreen[None]):
             values = [cell if isinstance(cell, str) else str(cell[0]) for cell in shown]
             differ = len(set(values)) > 1
             row = [Text(value, "bold" if differ else "dim") for value in values]
-            table.add_row(column.title.capitalize(), *row)
+            table.add_row(_WORDS.get(column.key, column.title.capitalize()), *row)
         return table

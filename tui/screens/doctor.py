@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 
+from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -32,11 +33,10 @@ class DoctorScreen(RoceScreen):
 
     def draw(self, snapshot: Snapshot) -> str:
         findings = [*source_findings(snapshot), *tool_findings()]
-        text = Text()
+        table = Table.grid(padding=(0, 1))
         for (glyph, style), line in sorted(findings, key=lambda f: [BAD, DOUBT, GOOD].index(f[0])):
-            text.append(f" {glyph} ", style)
-            text.append(f"{line}\n")
-        self.query_one("#findings", Static).update(text)
+            table.add_row(Text(glyph, style), Text(line))
+        self.query_one("#findings", Static).update(table)
         bad = sum(1 for kind, _ in findings if kind == BAD)
         doubts = sum(1 for kind, _ in findings if kind == DOUBT)
         if bad:
@@ -59,7 +59,7 @@ def source_findings(snapshot: Snapshot) -> Iterator[Finding]:
     if source.dropped:
         yield BAD, f"{human.count(source.dropped)} frames were lost by the capture itself"
     elif source.dropped is None:
-        yield DOUBT, "the capture does not say whether it lost frames"
+        yield DOUBT, "the capture does not say whether it lost frames; pcapng files can say it"
     else:
         yield GOOD, "the capture lost no frame"
     if source.undecodable:
@@ -77,7 +77,11 @@ def source_findings(snapshot: Snapshot) -> Iterator[Finding]:
     if "tap" in snapshot.paths:
         yield GOOD, "several taps: paths by tap are known (p on screens 1 and 2)"
     else:
-        yield DOUBT, "one tap: paths are inferred from UDP source ports"
+        yield (
+            DOUBT,
+            "one tap: paths are inferred from UDP source ports; with a capture of each link they"
+            " are known",
+        )
     unpaired = int(((snapshot.flows.peer < 0) & snapshot.carries_data()).sum())
     if unpaired:
         yield (

@@ -9,21 +9,33 @@ from textual.app import ComposeResult
 
 from ...analyzer.results import Event
 from .. import human, sentences
+from ..event_words import event_text, kind_name
 from ..messages import FlowSelected
 from ..snapshot import Snapshot
 from ..widgets.grid import Cell, Grid, GridColumn
 from .base import RoceScreen, own_bindings
 
 EVENT_COLUMNS = (
-    GridColumn("time", "TIME", 12, True),
-    GridColumn("kind", "KIND", 10),
+    GridColumn("time", "TIME s", 10, True),
+    GridColumn("kind", "KIND", 11),
     GridColumn("text", "WHAT", 30, grows=True),
-    GridColumn("frame", "FRAME", 10, True, 3),
-    GridColumn("tap", "TAP", 18, priority=4),
+    GridColumn("frame", "FRAME", 9, True, 3),
+    GridColumn("tap", "TAP", 22, priority=4, ends=True),
 )
+NOTHING = """No NAK, no rewind, no restart of a queue pair.
+
+Losses that nobody complained about are on screen 4, late packets on screen 3."""
 NARROW = 100
 """Below this width addresses give way to what happened."""
-_STYLES = {"nak": "bad", "rnr_nak": "bad", "rewind": "warn", "sequence_restart": "bad"}
+_STYLES = {
+    "nak": "bad",
+    "rnr_nak": "bad",
+    "rewind": "warn",
+    "sequence_restart": "bad",
+    "mrc_nack": "warn",
+    "ev_retired": "warn",
+    "plane_down": "bad",
+}
 
 
 class EventsScreen(RoceScreen):
@@ -38,7 +50,7 @@ class EventsScreen(RoceScreen):
 
     def body(self) -> ComposeResult:
         grid = Grid(EVENT_COLUMNS, id="list")
-        grid.empty = "nothing worth a look happened"
+        grid.empty = NOTHING
         yield grid
 
     def draw(self, snapshot: Snapshot) -> str:
@@ -46,6 +58,8 @@ class EventsScreen(RoceScreen):
         start = snapshot.start_ns
         grid = self.query_one("#list", Grid)
         short = self.size.width < NARROW
+        one_tap = len(snapshot.source.tap_names) < 2
+        grid.set_columns(EVENT_COLUMNS[:-1] if one_tap else EVENT_COLUMNS)
         grid.show(len(self._events), lambda row: event_cells(self._events[row], start, short))
         return sentences.events(snapshot)
 
@@ -71,13 +85,10 @@ class EventsScreen(RoceScreen):
 
 def event_cells(event: Event, start_ns: int, short: bool = False) -> Sequence[Cell]:
     """One row, in the order of EVENT_COLUMNS; `short`: without the addresses of the flow."""
-    text = event.text
-    if short and " QP " in text:
-        text = f"QP {text.partition(' QP ')[2]}"
     return (
         f"{(event.time_ns - start_ns) / 1e9:.6f}",
-        (event.kind.replace("_", " "), _STYLES.get(event.kind, "accent")),
-        text,
+        (kind_name(event.kind), _STYLES.get(event.kind, "accent")),
+        event_text(event, short),
         human.UNKNOWN if event.frame_number is None else f"{event.frame_number:,}",
         event.tap or "",
     )

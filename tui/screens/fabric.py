@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 
 from ...replay.results import LinkLoad, StrategyResult
 from .. import human
-from ..matrix import heat
+from ..matrix import LEGEND, NUMBER_CELL, heat, heat_cell
 from ..messages import FlowSelected
 from ..placed import OnLink
 from ..replays import BY_PACKET
@@ -32,6 +32,12 @@ _ON_IT = (
     GridColumn("share", "SHARE", 7, True),
     GridColumn("packets", "PACKETS", 8, True, 2),
 )
+_FROM = 14
+NOTHING_YET = """No strategy has placed this traffic on a fabric yet.
+
+7  goes to the replays
+r  there runs every strategy, on a fabric that fits the hosts seen
+f  there names your own fabric"""
 
 
 class FabricScreen(RoceScreen):
@@ -60,9 +66,10 @@ class FabricScreen(RoceScreen):
         )
         self._chosen = chosen or ""
         grid, below = self.query_one("#links", Grid), self.query_one("#collisions", Grid)
+        self.query_one("#below-map").display = chosen is not None
         if chosen is None:
             grid.set_columns((GridColumn("none", "", 20, grows=True),))
-            grid.empty = "run strategies on screen 7 first"
+            grid.empty = NOTHING_YET
             grid.show(0, lambda row: ())
             self._links = []
             below.show(0, lambda row: ())
@@ -71,14 +78,11 @@ class FabricScreen(RoceScreen):
         result = view.strategies[chosen]
         against = next((n for n in app.picked if n in view.strategies and n != chosen), None)
         base = view.strategies[against] if against else None
-        rows = link_rows(result, base)
-        columns = max((len(cells) for _, cells in rows), default=1)
-        title = f"{chosen} minus {against}" if against else f"{chosen}: share / fair share"
+        rows = link_rows(result, base, self.size.width - _FROM - 4)
+        legend = "  ".join(f"{heat(ratio)[0].strip()} {word}" for ratio, word in LEGEND)
+        title = f"{chosen} minus {against}" if against else f"{chosen} / fair share   {legend}"
         grid.set_columns(
-            (
-                GridColumn("from", "FROM", 14),
-                GridColumn("map", title, max(len(title), columns * 4), grows=True),
-            )
+            (GridColumn("from", "FROM", _FROM), GridColumn("map", title, 4, grows=True))
         )
         grid.show(len(rows), lambda row: (rows[row][0], rows[row][1]))
         # Hashing has no say in the links of hosts; those come last.
@@ -153,9 +157,12 @@ def packets_sentence(name: str, result: StrategyResult) -> str:
 
 
 def link_rows(
-    result: StrategyResult, base: StrategyResult | None
+    result: StrategyResult, base: StrategyResult | None, room: int
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """A row per node and layer, a cell per link out of it: load over fair, or the difference."""
+    """A row per node and layer, a cell per link out of it: load over fair, or the difference.
+
+    room: columns there are for the cells of a row.
+    """
     before = {link.name: link.over_mean or 0.0 for link in base.links} if base else {}
     rows: list[tuple[str, list[tuple[str, str]]]] = []
     layer = ""
@@ -163,6 +170,8 @@ def link_rows(
     for link in sorted(result.links, key=lambda one: "host" in one.layer):  # those matter least
         node = link.name.partition(">")[0]
         by_node.setdefault((link.layer, node), []).append(link)
+    most = max(map(len, by_node.values()), default=1)
+    cell = NUMBER_CELL if most * NUMBER_CELL <= room else 4
     for (of, node), links in by_node.items():
         if of != layer:
             targets = [link.name.partition(">")[2] for link in links]
@@ -171,17 +180,17 @@ def link_rows(
                 for (o, _), others in by_node.items()
                 if o == of
             )
-            heads = " ".join(f"{_short(name):>3}" for name in targets) if same else ""
+            short = str if max(map(len, targets)) < cell else _short
+            heads = "".join(f"{short(name):>{cell - 1}} " for name in targets) if same else ""
             rows.append((of, [(heads, "dim")]))
             layer = of
         cells = []
         for link in links:
             ratio = link.over_mean or 0.0
             if base is not None:
-                cells.append(_signed(ratio - before.get(link.name, 0.0)))
+                cells.append(_signed(ratio - before.get(link.name, 0.0), cell))
             else:
-                glyph, style = heat(ratio)
-                cells.append((f" {glyph} ", style))
+                cells.append(heat_cell(ratio, cell))
         rows.append((f"  {node}", cells))
     return rows
 
@@ -191,11 +200,12 @@ def _short(name: str) -> str:
     return f"{name[0]}{digits}"[-3:]
 
 
-def _signed(difference: float) -> tuple[str, str]:
+def _signed(difference: float, cell: int) -> tuple[str, str]:
     if abs(difference) < 0.05:
-        return "  . ", "fair"
+        return f"{'.':>{cell - 1}} ", "fair"
     style = "hot2" if difference > 0 else "cold2"
-    return f"{difference:+4.1f}"[:4], style
+    digits = 1 if cell < NUMBER_CELL else 2
+    return f"{difference:+.{digits}f}"[:cell].rjust(cell - 1).ljust(cell), style
 
 
 def link_cells(link: LinkLoad) -> Sequence[Cell]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
@@ -11,6 +13,15 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from ..actions import ACTIONS, SCREENS, keys_of
+
+TWO_COLUMNS = 110
+"""From this width on."""
+CURSOR = (
+    ("↑ ↓ j k", "Up and down"),
+    ("pgup pgdn", "A page up and down"),
+    ("home end", "To the first and the last row (g and G too)"),
+    ("tab", "To the next part of the screen"),
+)
 
 
 class HelpScreen(ModalScreen[None]):
@@ -24,20 +35,30 @@ class HelpScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="help"):
-            yield Static(self._table())
+            yield Static(self._tables(self.app.size.width >= TWO_COLUMNS))
 
-    def _table(self) -> Table:
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        table.add_column(no_wrap=True, style="bold")
-        table.add_column()
-        title = dict(SCREENS)[self._screen]
-        own = [a for a in ACTIONS if self._screen in a.screens]
-        for heading, actions in (
-            (f"On this screen ({title})", own),
-            ("Everywhere", [a for a in ACTIONS if not a.screens]),
-        ):
-            table.add_row(Text(heading, "underline"), "")
-            for action in actions:
-                table.add_row(keys_of(action), action.help)
-        table.add_row("↑ ↓ j k pgup pgdn home G", "Move the cursor")
-        return table
+    def _tables(self, beside: bool) -> Table:
+        """The keys of this screen and of the cursor, and those that work everywhere."""
+        everywhere = [(keys_of(a), a.help) for a in ACTIONS if not a.screens]
+        own = [(keys_of(a), a.help) for a in ACTIONS if self._screen in a.screens]
+        title = f"On this screen ({dict(SCREENS)[self._screen]})"
+        parts = [(title, own), ("The cursor", list(CURSOR)), ("Everywhere", everywhere)]
+        if beside:
+            table = Table.grid(padding=(0, 2, 0, 0))
+            table.add_row(_table(parts[:2]), _table(parts[2:]))
+            return table
+        return _table(parts)
+
+
+def _table(parts: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="bold", min_width=9)
+    for heading, rows in parts:
+        if not rows:
+            continue
+        if table.row_count:
+            table.add_row("")
+        table.add_row("", Text(heading, "underline"))
+        for keys, words in rows:
+            table.add_row(keys, words)
+    return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from os.path import commonprefix
 
 import numpy as np
 from rich.text import Text
@@ -14,14 +15,25 @@ from textual.widgets import Static
 from ...analyzer.measures.imbalance import coefficient_of_variation, fim, max_over_mean
 from ...analyzer.measures.shares import jain, width
 from .. import human, sentences
-from ..matrix import MEASURES, ROWS, Matrix, heat, path_matrix
+from ..matrix import (
+    LEGEND,
+    MEASURES,
+    ROWS,
+    SMALL_CELL,
+    Matrix,
+    cell_width,
+    heat,
+    heat_cell,
+    path_matrix,
+)
 from ..messages import FlowSelected
 from ..snapshot import Snapshot
 from ..verdicts import SPRAYS_FROM_WIDTH
 from ..widgets.grid import Cell, Grid, GridColumn
 from .base import RoceScreen, own_bindings
 
-_CELL = 3
+_BY = {"entropy": "port", "tap": "tap", "srv6": "segments", "fabric": "replay"}
+"""What tells paths apart."""
 _BESIDE = 20
 """Columns beside the name and the map: load and width."""
 
@@ -37,6 +49,7 @@ class PathsScreen(RoceScreen):
         self._rows = ROWS[0]
         self._measure = MEASURES[0]
         self._matrix: Matrix | None = None
+        self._cell = SMALL_CELL
 
     def body(self) -> ComposeResult:
         grid = Grid((), id="heat")
@@ -49,16 +62,21 @@ class PathsScreen(RoceScreen):
         paths = app.paths()
         wide = self.size.width
         name = 42 if wide >= 110 else 34 if wide >= 90 else 30
-        room = max(4, (wide - name - _BESIDE - 4) // _CELL)
-        matrix = path_matrix(snapshot, paths, app.shown_flows(), self._rows, self._measure, room)
+        room = max(4 * SMALL_CELL, wide - name - _BESIDE - 4)
+        flows, most = app.shown_flows(), room // SMALL_CELL
+        matrix = path_matrix(snapshot, paths, flows, self._rows, self._measure, most)
         self._matrix = matrix
+        names = _stems(matrix.labels)
+        self._cell = cell_width(len(names), room, max(map(len, names), default=0))
         grid = self.query_one("#heat", Grid)
         grid.set_columns(
             (
                 GridColumn(
                     "name", f"{self._rows.upper()} ({len(matrix.first_flow)})", name, ends=True
                 ),
-                GridColumn("map", _header(matrix), len(matrix.labels) * _CELL),
+                GridColumn(
+                    "map", _header(matrix, names, self._cell), len(matrix.labels) * self._cell
+                ),
                 GridColumn("load", self._measure.upper(), 9, True),
                 GridColumn("width", "WIDTH", 9, True, 1),
             )
@@ -73,10 +91,10 @@ class PathsScreen(RoceScreen):
         self.query_one("#legend", Static).update(legend, layout=False)
         if not len(matrix.first_flow):
             return sentences.queue_pairs(snapshot, paths)
-        if matrix.by_place:
-            return sentences.own_paths(paths, app.shown_flows())
-        if paths.inferred and not (paths.width[matrix.first_flow] >= SPRAYS_FROM_WIDTH).any():
+        if paths.inferred and not (paths.width[flows] >= SPRAYS_FROM_WIDTH).any():
             return "No flow sprays: the columns are source ports, which only hint at paths."
+        if matrix.by_place:
+            return sentences.own_paths(paths, flows)
         top = int(np.argmax(totals))
         heaviest = int(np.argmax(matrix.loads[:, top]))
         load = int(matrix.loads[heaviest, top])
@@ -88,14 +106,15 @@ class PathsScreen(RoceScreen):
         loads = matrix.loads[row]
         total = loads.sum()
         fair = total / len(loads) if len(loads) else 0.0
-        cells = [heat(load / fair) if fair else (" ·", "dim") for load in loads]
+        nothing = f"{'·':>{self._cell - 1}} "
+        cells = [heat_cell(load / fair, self._cell) if fair else (nothing, "dim") for load in loads]
         spread, of = (width(loads) if total else 0.0), len(loads)
         if matrix.by_place and self._rows == "QP":
             flow, paths = int(matrix.first_flow[row]), self.roce.paths()
             spread, of = float(paths.width[flow]), int(paths.seen()[flow])
         return (
             matrix.name(row),
-            [(f"{glyph} ", style) for glyph, style in cells],
+            cells,
             human.size(total) if self._measure == "bytes" else human.count(int(total)),
             f"{spread:.1f}/{of}",
         )
@@ -107,9 +126,9 @@ class PathsScreen(RoceScreen):
             name = self.query_one("#heat", Grid).columns[0].width
             text.append(f"  {f'all, % of {self._measure}':<{name}} ", "bold")
             for load in totals:
-                text.append(f"{100 * load / totals.sum():>2.0f} ")
-            share = 100 / len(totals)
-            text.append(f" fair {share:.3g} %\n", "dim")
+                share = f"{100 * load / totals.sum():.{0 if self._cell < 6 else 1}f}"
+                text.append(f"{share:>{self._cell - 1}} ")
+            text.append(f" fair {100 / len(totals):.3g} %\n", "dim")
             loads = totals.astype(np.int64)
             text.append(f"  max/mean {max_over_mean(loads):.2f} (fair 1.00)")
             text.append(f"   CV {coefficient_of_variation(loads):.2f} (0)")
@@ -117,18 +136,11 @@ class PathsScreen(RoceScreen):
         else:
             text.append("\n\n")
         text.append(" of fair share: ", "dim")
-        for ratio, word in (
-            (0, "<1/4"),
-            (0.5, "<3/4"),
-            (1, "fair"),
-            (1.5, ">5/4"),
-            (3, "≥2"),
-            (5, "≥4"),
-        ):
+        for ratio, word in LEGEND:
             glyph, _ = heat(ratio)
             text.append(f"{glyph.strip()} ", "bold")
             text.append(f"{word} ", "dim")
-        text.append(f"{trust} by {by}", "dim")
+        text.append(f" {trust} by {_BY[by]}", "dim")
         return text
 
     def draw_record(self) -> None:
@@ -170,14 +182,26 @@ class PathsScreen(RoceScreen):
         self.roce.compare()
 
 
-def _header(matrix: Matrix) -> str:
-    """Two characters of each path's name: the last ones, which differ."""
-    if matrix.by_place:
-        return "".join(f"{label[-2:]:>2} " for label in matrix.labels)
-    numbers = [f"p{i}" if i < 10 else str(i) for i in range(len(matrix.labels))]
-    short = [_digits(label) for label in matrix.labels]
-    chosen = short if len(set(short)) == len(short) else numbers
-    return "".join(f"{label[-2:]:>2} " for label in chosen)
+def _header(matrix: Matrix, names: list[str], cell: int) -> str:
+    """The names of the paths where they fit, else their numbers, their last two letters differ."""
+    shown = names
+    if max(map(len, names), default=0) >= cell:
+        shown = [f"p{i}" if i < 10 else str(i) for i in range(len(names))]
+        digits = [_digits(label) for label in matrix.labels]
+        if matrix.by_place or len(set(digits)) == len(digits):
+            shown = matrix.labels if matrix.by_place else digits
+    return "".join(f"{name[1 - cell :]:>{cell - 1}} " for name in shown)
+
+
+def _stems(labels: list[str]) -> list[str]:
+    """The paths' names without what all of them begin or end with, as far as they stay words."""
+    if len(labels) < 2 or any(label.isdigit() for label in labels):
+        return labels
+    stems = [label.split(".pcap")[0] for label in labels]
+    if len(set(stems)) < len(stems):
+        return labels
+    common = re.match(r".*[-/_>]", commonprefix(stems))
+    return [stem[common.end() :] for stem in stems] if common else stems
 
 
 def _digits(label: str) -> str:

@@ -17,14 +17,20 @@ from .. import human, sentences
 from ..human import UNICODE
 from ..messages import FlowSelected
 from ..snapshot import UNKNOWN, PathColumns, Snapshot
+from ..widgets.flow_lines import flow_lines, late_line
 from ..widgets.grid import Cell, Grid, GridColumn
 from .base import RoceScreen, own_bindings
 
-MAX_BARS = 16
+MAX_BARS, MANY_BARS = 16, 64
+"""Bars of a flow's paths in any case, and where there is much room."""
+LONG_LINE = 60
+"""Most columns of a sparkline."""
+TALL = 36
+"""From this height on there is room for more about the chosen flow."""
 
 COLUMNS = (
     GridColumn("src", "SOURCE", 10, grows=True, ends=True),
-    GridColumn("dst", "DEST", 10, grows=True, ends=True),
+    GridColumn("dst", "DESTINATION", 11, grows=True, ends=True),
     GridColumn("qp", "QP", 8),
     GridColumn("transport", "TYPE", 4, priority=9),
     GridColumn("rate", "b/s", 7, True),
@@ -32,7 +38,7 @@ COLUMNS = (
     GridColumn("bytes", "BYTES", 7, True, 7),
     GridColumn("paths", "PATHS", 5, True, 6),
     GridColumn("width", "WIDTH", 7, True),
-    GridColumn("spray", "SPRAY (bar=path)", MAX_BARS, priority=2),
+    GridColumn("spray", "SPRAY (bar=path)", MAX_BARS, priority=2, grows=True),
     GridColumn("late", "LATE %", 6, True),
     GridColumn("extent", "EXT", 5, True, 4),
     GridColumn("resent", "RESENT", 6, True, 1),
@@ -40,7 +46,7 @@ COLUMNS = (
     GridColumn("naks", "NAK", 4, True, 3),
     GridColumn("cnps", "CNP", 5, True, 4),
     GridColumn("ce", "CE %", 6, True, 8),
-    GridColumn("activity", "BYTES OVER TIME", 16, priority=10),
+    GridColumn("activity", "BYTES OVER TIME", 16, priority=10, grows=True, most=LONG_LINE),
 )
 
 Values = Callable[[Snapshot, PathColumns], NDArray[Any]]
@@ -73,6 +79,7 @@ class QpsScreen(RoceScreen):
     def __init__(self) -> None:
         super().__init__()
         self._columns: list[int] = []
+        self._bars, self._line = MAX_BARS, LONG_LINE
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
 
     def body(self) -> ComposeResult:
@@ -89,6 +96,10 @@ class QpsScreen(RoceScreen):
         grid = self.query_one("#flows", Grid)
         paths = app.paths()
         visible = app.shown_flows()
+        self.set_class(self.size.height >= TALL, "tall")
+        grid.set_columns(shaped([COLUMNS[i] for i in self._columns], snapshot, paths))
+        self._bars = grid.width_of("spray") or MAX_BARS
+        self._line = grid.width_of("activity") or LONG_LINE
         values = _SORTS[grid.sorted_by](snapshot, paths)[visible]
         order = visible[np.argsort(values, kind="stable")]
         self._order = order[::-1] if grid.descending else order
@@ -116,7 +127,7 @@ class QpsScreen(RoceScreen):
         return text
 
     def _cells(self, snapshot: Snapshot, paths: PathColumns, flow: int) -> Sequence[Cell]:
-        cells = flow_cells(snapshot, paths, flow)
+        cells = flow_cells(snapshot, paths, flow, self._bars, self._line)
         return [cells[i] for i in self._columns]
 
     def _detail(self, snapshot: Snapshot) -> None:
@@ -135,7 +146,8 @@ class QpsScreen(RoceScreen):
         first.append(
             f", peer {human.queue_pair(int(flows.qp[peer]))}" if peer >= 0 else ", unpaired"
         )
-        if snapshot.activity.shape[0] and at < snapshot.activity.shape[1]:
+        small = self.size.height < TALL
+        if small and snapshot.activity.shape[0] and at < snapshot.activity.shape[1]:
             bins = snapshot.activity[:, at].tolist()
             width = max(10, min(60, self.size.width - len(first.plain) - 24))
             first.append("  bytes ")
@@ -147,6 +159,8 @@ class QpsScreen(RoceScreen):
         comment = app.session.marks.flows.get(snapshot.key(at))
         if comment:
             second.append(f"; {comment}  ", "yellow")
+        if at in snapshot.owners:
+            second.append(f"{human.owner(snapshot.owners[at])}  ", "cyan")
         if focus is not None and focus.dest_qp == int(flows.qp[at]):
             done = focus.message_statistics.completion_ns
             second.append(f"{human.counted(focus.messages, 'message')}")
@@ -156,7 +170,16 @@ class QpsScreen(RoceScreen):
                 )
             if focus.notes:
                 second.append(f"  {focus.notes[0]}", "dim")
-        panel.update(Text("\n").join([first, second]), layout=False)
+        lines = [first, second]
+        if not small:
+            lines += [*self._over_time(snapshot, at), path_line(app.paths(), at)]
+        panel.update(Text("\n").join(lines), layout=False)
+
+    def _over_time(self, snapshot: Snapshot, at: int) -> list[Text]:
+        """The flow's bytes and late packets on one time axis."""
+        lines = flow_lines(snapshot, snapshot.key(at), self.size.width - 2)
+        late = int(snapshot.flows.late[at])
+        return [*lines, late_line(snapshot, at, self.size.width - 2)] if late > 0 else lines
 
     def draw_record(self) -> None:
         self._detail(self.roce.snapshot)
@@ -188,7 +211,9 @@ class QpsScreen(RoceScreen):
 
     def action_sort(self, step: int = 1) -> None:
         grid = self.query_one("#flows", Grid)
-        names = list(_SORTS)
+        names = [key for key in _SORTS if grid.width_of(key)]  # else nobody sees by what
+        if grid.sorted_by not in names:
+            names.append(grid.sorted_by)
         grid.sorted_by = names[(names.index(grid.sorted_by) + step) % len(names)]
         self.redraw()
 
@@ -221,8 +246,43 @@ def count(value: int) -> str:
     return human.UNKNOWN if value == UNKNOWN else human.count(value)
 
 
-def flow_cells(snapshot: Snapshot, paths: PathColumns, f: int) -> Sequence[Cell]:
-    """One row, in the order of COLUMNS."""
+def shaped(
+    columns: Sequence[GridColumn], snapshot: Snapshot, paths: PathColumns
+) -> list[GridColumn]:
+    """The columns as wide as these addresses and paths can use."""
+    address = max(map(len, snapshot.addresses), default=10)
+    most = int(paths.seen().max(initial=0))
+    bars = max(5, min(MAX_BARS, most))
+    spray = "SPRAY (bar=path)" if bars == MAX_BARS else "SPRAY"
+    found = []
+    for column in columns:
+        if column.key in ("src", "dst"):
+            column = column._replace(most=max(column.width, address))
+        elif column.key == "spray":
+            column = column._replace(title=spray, width=bars, most=max(bars, min(MANY_BARS, most)))
+        found.append(column)
+    return found
+
+
+def path_line(paths: PathColumns, f: int) -> Text:
+    """The flow's busiest paths, with what each of its paths would carry if all were used alike."""
+    rows = paths.of(f)
+    loads = paths.wire_bytes[rows]
+    text = Text(f"{'its paths':>16} ", "dim", no_wrap=True, overflow="ellipsis")
+    if not len(loads) or not loads.sum():
+        return text.append("none")
+    for row in np.argsort(-loads, kind="stable")[:6]:
+        text.append(f"{paths.name(int(paths.key[rows][row]))} ", "bold not dim")
+        text.append(f"{human.percent(loads[row] / loads.sum())}  ", "not dim")
+    if len(loads) > 6:
+        text.append(f"and {len(loads) - 6} more  ")
+    return text.append(f"fair {human.percent(1 / len(loads))}, {paths.trust}")
+
+
+def flow_cells(
+    snapshot: Snapshot, paths: PathColumns, f: int, bars: int = MAX_BARS, line: int = MAX_BARS
+) -> Sequence[Cell]:
+    """One row, in the order of COLUMNS; `bars` and `line`: how wide spray and sparkline are."""
     flows = snapshot.flows
     rows = paths.of(f)
     seen = rows.stop - rows.start
@@ -233,7 +293,7 @@ def flow_cells(snapshot: Snapshot, paths: PathColumns, f: int) -> Sequence[Cell]
     width = float(paths.width[f]) if f < len(paths.width) else 0.0
     activity: Cell = ""
     if f < snapshot.activity.shape[1] if snapshot.activity.ndim == 2 else False:
-        activity = (UNICODE.sparkline(snapshot.activity[:, f].tolist(), 16), "accent")
+        activity = (UNICODE.sparkline(snapshot.activity[:, f].tolist(), line), "accent")
     return (
         snapshot.addresses[flows.src[f]],
         snapshot.addresses[flows.dst[f]],
@@ -244,14 +304,14 @@ def flow_cells(snapshot: Snapshot, paths: PathColumns, f: int) -> Sequence[Cell]
         human.size(int(flows.wire_bytes[f])).removesuffix("B").rstrip(),
         str(seen),
         f"{width:.1f}/{seen}",
-        (spray(paths, f), "accent"),
+        (spray(paths, f, bars), "accent"),
         share(late, arrivals),
-        str(int(flows.max_extent[f])) if late > 0 else "0" if late == 0 else human.UNKNOWN,
+        bad(int(flows.max_extent[f]) if late > 0 else late),
         bad(resent),
         bad(lost),
         bad(naks),
         bad(int(flows.cnps[f])),
-        share(ce, int(flows.packets[f])) if ce else "0",
+        share(ce, int(flows.packets[f])),
         activity,
     )
 
@@ -271,12 +331,12 @@ def share(part: int, of: int) -> Cell:
     return (f"{percent:.2f}" if percent >= 0.01 else "<0.01", "bad" if percent >= 1 else "warn")
 
 
-def spray(paths: PathColumns, f: int) -> str:
+def spray(paths: PathColumns, f: int, bars: int = MAX_BARS) -> str:
     """One bar per path in the order of their keys, height relative to the busiest."""
     rows = paths.of(f)
     loads = paths.wire_bytes[rows]
-    if len(loads) > MAX_BARS:  # neighbours are added up
-        edges = np.arange(MAX_BARS) * len(loads) // MAX_BARS
+    if len(loads) > bars:  # neighbours are added up
+        edges = np.arange(bars) * len(loads) // bars
         loads = np.add.reduceat(loads, edges)
     if not len(loads):
         return ""

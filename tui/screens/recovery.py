@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Horizontal
@@ -16,6 +18,8 @@ from ..widgets.grid import Grid
 from .base import RoceScreen, own_bindings
 from .events import EVENT_COLUMNS, event_cells
 
+TALL = 36
+"""From this height on causes are drawn as bars."""
 _LINES = (
     ("sent again", "retransmitted_packets"),
     ("late", "reordered_packets"),
@@ -37,8 +41,8 @@ class RecoveryScreen(RoceScreen):
         with Horizontal(classes="columns"):
             yield Static(id="left")
             yield Static(id="right")
-        grid = Grid(EVENT_COLUMNS, id="events")
-        grid.empty = "no event of this flow"
+        grid = Grid(EVENT_COLUMNS[:-1], id="events")
+        grid.empty = "no NAK, rewind or restart of this flow"
         yield grid
 
     def draw(self, snapshot: Snapshot) -> str:
@@ -46,20 +50,20 @@ class RecoveryScreen(RoceScreen):
         self.query_one("#times", Static).update(self._times(snapshot))
         left, right = self.query_one("#left", Static), self.query_one("#right", Static)
         grid = self.query_one("#events", Grid)
-        width = max(20, self.size.width // 2 - 2)
+        small = self.size.height < TALL
+        self.set_class(small, "small")
         if flow is None:
             left.update("")
             right.update("")
+        elif small:
+            left.update(_lines(_counts(flow)))
+            right.update(_lines(_causes(flow)))
         else:
-            left.update(
-                bar_lines(
-                    "sent again because of",
-                    [Bar(k, n) for k, n in flow.recovery.retransmitted_by.items()],
-                    width,
-                    6,
-                )
-            )
-            right.update(_numbers(flow))
+            causes = [Bar(k, n) for k, n in flow.recovery.retransmitted_by.items()]
+            width = max(20, self.size.width // 2 - 2)
+            left.update(bar_lines("sent again because of", causes, width, 6))
+            title = Text("this flow\n", "bold")
+            right.update(title.append_text(_lines(_counts(flow) + _causes(flow)[1:])))
         at = snapshot.find(self.roce.session.selected)
         peer = int(snapshot.flows.peer[at]) if at is not None else -1
         mine = [e for e in snapshot.events if e.flow is not None and e.flow in (at, peer)]
@@ -73,11 +77,11 @@ class RecoveryScreen(RoceScreen):
         span, column = axis.length_ns, axis.length_ns / axis.columns
         about = f"all flows over {human.duration(span)}, a column is {human.duration(column)}"
         lines = [Text(f" {about}", "dim")]
-        small = self.size.height < 36
+        small = self.size.height < TALL
         for name, key in _LINES:
             values = line[key].tolist()
             total = sum(values)
-            if small and not total:
+            if small and (not total or key == "wire_bytes"):
                 continue
             spread = axis.spread(values, line.start_ns, line.window_ns)
             bytes_ = key == "wire_bytes"
@@ -96,30 +100,47 @@ class RecoveryScreen(RoceScreen):
         self.roce.comment_flow()
 
 
-def _numbers(flow: Flow) -> Text:
-    """Counts that should be 0, and how long recovery took."""
-    text = Text("this flow\n", "bold", no_wrap=True, overflow="ellipsis")
+def _counts(flow: Flow) -> list[tuple[str, str]]:
+    """Counts that should be 0."""
     again = flow.retransmitted_packets
     share = again / flow.packets if again is not None and flow.packets else None
-    rows = [
+    return [
         ("sent again", f"{human.count(again)} ({human.percent(share)})"),
-        ("lost before the tap", human.count(flow.recovered_packets)),
+        ("lost before tap", human.count(flow.recovered_packets)),
         ("never seen", human.count(flow.missing_packets)),
-        ("rewinds", f"{flow.recovery.rewinds}, {human.size(flow.recovery.rewound_bytes)} again"),
+        ("rewinds", f"{flow.recovery.rewinds}, {human.size(flow.recovery.rewound_bytes)}"),
+        (
+            "CE, RNR NAKs",
+            f"{human.count(flow.ecn_marked_packets)}, {human.count(flow.recovery.rnr_naks)}",
+        ),
+    ]
+
+
+def _causes(flow: Flow) -> list[tuple[str, str]]:
+    """Why packets were sent again, and how long recovery took."""
+    causes = sorted(flow.recovery.retransmitted_by.items(), key=lambda one: -one[1])
+    total = max(1, sum(n for _, n in causes))
+    shares = ", ".join(f"{cause} {100 * n / total:.0f}" for cause, n in causes)
+    return [
+        ("because of, %", shares),
         ("NAKs", ", ".join(f"{k} {n}" for k, n in flow.recovery.naks.items()) or "0"),
-        ("RNR NAKs", human.count(flow.recovery.rnr_naks)),
         ("gap to NAK", _times(flow.recovery.gap_to_nak_ns)),
         ("NAK to resend", _times(flow.recovery.nak_to_resend_ns)),
         ("timeouts", _times(flow.recovery.timeout_ns)),
-        ("CE marked", human.count(flow.ecn_marked_packets)),
     ]
+
+
+def _lines(rows: Sequence[tuple[str, str]]) -> Text:
+    """A name and a value a line."""
+    text = Text(no_wrap=True, overflow="ellipsis")
+    width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        text.append(f" {name:>20} ", "dim")
-        text.append(f"{value}\n")
+        text.append(f" {name:>{width}} ", "dim")
+        text.append(f"{value or '-'}\n")
     return text
 
 
 def _times(record: Quantiles | None) -> str:
     if record is None or not record.count:
         return "-"
-    return f"{record.count} x, p50 {human.duration(record.p50)}, max {human.duration(record.max)}"
+    return f"{record.count}x, p50 {human.duration(record.p50)}, max {human.duration(record.max)}"

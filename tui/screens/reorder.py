@@ -14,9 +14,9 @@ from ...analyzer.results import Flow, HistogramBin, Quantiles, Reordering
 from .. import human, sentences
 from ..human import UNICODE
 from ..packets import Late
-from ..snapshot import UNKNOWN, Snapshot
+from ..snapshot import Snapshot
 from ..widgets.bars import Bar, bar_lines
-from ..widgets.flow_lines import Axis, flow_lines, strip_line
+from ..widgets.flow_lines import Axis, flow_lines, late_line, strip_line
 from ..widgets.grid import Cell, Grid, GridColumn
 from .base import RoceScreen, own_bindings
 
@@ -134,10 +134,7 @@ class ReorderScreen(RoceScreen):
         lines = flow_lines(snapshot, self.roce.session.selected, self.size.width - 2)
         at = snapshot.find(self.roce.session.selected)
         if at is not None:
-            own = axis.spread(snapshot.late.of(at), snapshot.late.start_ns, snapshot.late.bin_ns)
-            late_packets = int(snapshot.flows.late[at])
-            known = human.UNKNOWN if late_packets == UNKNOWN else human.count(late_packets)
-            lines.append(strip_line("late, this flow", own, known, "bold yellow"))
+            lines.append(late_line(snapshot, at, self.size.width - 2))
         lines.append(strip_line("late, all flows", values, everyone, "bold yellow"))
         text.append_text(Text("\n").join(lines))
         record = flow.reordering

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from ...analyzer.results import Event
 from .. import human
+from ..event_words import counted_kind
 from ..human import UNICODE
-from ..snapshot import FlowKey, Snapshot
+from ..snapshot import UNKNOWN, FlowKey, Snapshot
 
 LABEL = 16
-_NAMES = {"nak": "NAKs", "rnr_nak": "RNR NAKs", "rewind": "rewinds"}
 
 
 class Axis(NamedTuple):
@@ -57,6 +57,15 @@ def strip_line(label: str, values: Sequence[float], total: str, style: str) -> T
     return text
 
 
+def late_line(snapshot: Snapshot, at: int, width: int) -> Text:
+    """A strip of a flow's late packets."""
+    axis, bins = Axis.of(snapshot, width), snapshot.late
+    late = int(snapshot.flows.late[at])
+    known = human.UNKNOWN if late == UNKNOWN else human.count(late)
+    values = axis.spread(bins.of(at), bins.start_ns, bins.bin_ns)
+    return strip_line("late, this flow", values, known, "bold yellow")
+
+
 def flow_lines(
     snapshot: Snapshot, key: FlowKey | None, width: int, kinds: bool = False
 ) -> list[Text]:
@@ -76,7 +85,7 @@ def flow_lines(
     mine = [e for e in snapshot.events if e.flow is not None and e.flow in (at, peer)]
     for kind in dict.fromkeys(event.kind for event in mine):
         of_kind = [event for event in mine if event.kind == kind]
-        label = _NAMES.get(kind, kind.replace("_", " "))
+        label = counted_kind(2, kind).partition(" ")[2]
         counts = axis.counts(of_kind)
         lines.append(strip_line(label, counts, human.count(len(of_kind)), "bold yellow"))
     return lines
