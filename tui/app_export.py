@@ -15,6 +15,9 @@ from .session_app import SessionApp
 
 if TYPE_CHECKING:
     from .packets import Packets
+    from .snapshot import FlowKey
+
+NO_FILE = "Packets are in files: record (^n) to save some"
 
 
 class ExportActions(SessionApp):
@@ -39,15 +42,24 @@ class ExportActions(SessionApp):
             picture = self.export_screenshot()
             self._write(path, lambda: html_page(self.session, picture))
         elif path.suffix == ".pcapng":
-            packets = self._packets_shown()
-            if packets is None:
-                self.notify("Look at the packets first (5), then export them", severity="warning")
+            key = self.session.selected
+            shown = self._packets_shown()
+            if shown is None and (key is None or not self.session.paths):
+                why = "Choose a flow first (1)" if self.session.paths else NO_FILE
+                self.notify(why, severity="warning")
                 return
-            self._write(path, lambda: packets_pcapng(packets, self.session))
+            self._write(path, lambda: packets_pcapng(shown or self._packets_of(key), self.session))
         elif path.suffix in FORMATS:
             self._write(path, lambda: analysis_file(self.session, path.suffix))
         else:
             self.notify(f"the suffix is one of {', '.join(FORMATS)}", severity="error")
+
+    def _packets_of(self, key: FlowKey | None) -> Packets:
+        """The packets of a flow, read from the captures."""
+        from .packets import PacketScan
+
+        assert key is not None
+        return PacketScan(self.session.paths, key, window=self.packet_window()).run()
 
     def _packets_shown(self) -> Packets | None:
         from .screens.packets import PacketsScreen

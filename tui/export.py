@@ -112,7 +112,7 @@ def html_page(session: Session, picture: str) -> bytes:
 
 
 FORMATS: dict[str, str] = {
-    ".pcapng": "the packets shown, with comments",
+    ".pcapng": "the packets shown or those of the chosen flow, with comments",
     ".json": "everything, for programs",
     ".parquet": "one row per flow",
     ".csv": "one row per flow",

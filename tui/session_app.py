@@ -6,6 +6,7 @@ from textual.app import App
 
 from .session import Session
 from .snapshot import Snapshot
+from .windowing import Span
 
 
 class SessionApp(App[None]):
@@ -16,6 +17,10 @@ class SessionApp(App[None]):
 
     def request_snapshot(self) -> None:
         """Have a new snapshot made."""
+        raise NotImplementedError
+
+    def packet_window(self) -> Span | None:
+        """The time whose packets are shown."""
         raise NotImplementedError
 
     def change_session(self, session: Session) -> None:

@@ -115,7 +115,7 @@ def test_live_in_a_real_terminal(network, need_tool, tmp_path):
         net.send(roce_frames(400))
         window.wait("nothing late or lost")
         window.keys("5")
-        window.wait("0 of 400 packets are odd")
+        window.wait("0 of 400 packets are not in order")
         window.keys("1", "[")
         window.wait("Nothing older is kept")
         window.keys("Space")

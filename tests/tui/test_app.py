@@ -158,7 +158,7 @@ def test_a_bucket_leads_to_its_packets():
 
     extents, sentence = drive(I03, ["3", "j", "j", "enter"], look=shown)
     assert extents and all(4 <= extent <= 7 for extent in extents)
-    assert "extents 4-7 (l shows all)" in sentence
+    assert "packets of extent 4-7 (l shows all)" in sentence
     everything, _ = drive(I03, ["3", "j", "j", "enter", "l"], look=shown)
     assert len(everything) > len(extents)
 

@@ -79,7 +79,7 @@ class FabricScreen(RoceScreen):
         against = next((n for n in app.picked if n in view.strategies and n != chosen), None)
         base = view.strategies[against] if against else None
         rows = link_rows(result, base, self.size.width - _FROM - 4)
-        legend = "  ".join(f"{heat(ratio)[0].strip()} {word}" for ratio, word in LEGEND)
+        legend = " ".join(f"{heat(ratio)[0].strip()} {word}" for ratio, word in LEGEND)
         title = f"{chosen} minus {against}" if against else f"{chosen} / fair share   {legend}"
         grid.set_columns(
             (GridColumn("from", "FROM", _FROM), GridColumn("map", title, 4, grows=True))

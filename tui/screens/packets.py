@@ -37,7 +37,7 @@ COLUMNS = (
     GridColumn("sport", "SPORT", 5, True, 4),
     GridColumn("bytes", "BYTES", 5, True, 6),
     GridColumn("ecn", "ECN", 3, priority=7),
-    GridColumn("tap", "TAP", 16, priority=8),
+    GridColumn("tap", "TAP", 20, priority=8, ends=True),
     GridColumn("note", "NOTE", 22, grows=True),
 )
 _FIELDS = (GridColumn("line", "DISSECTION (tshark)", 20, grows=True),)
@@ -79,6 +79,9 @@ class PacketsScreen(RoceScreen):
         self._odd_only = False
         self._lines: list[Line] = []
         self._frame = b""
+        self._marked = (0, 0)
+        """Where the bytes of the chosen line begin and end."""
+        self._shown: tuple[bytes, int, int, int] | None = None
         self._around: int | None = None
 
     def body(self) -> ComposeResult:
@@ -93,6 +96,7 @@ class PacketsScreen(RoceScreen):
 
     def draw(self, snapshot: Snapshot) -> str:
         self.set_class(self.size.width < NARROW, "narrow")
+        self._show_bytes()
         app = self.roce
         key = app.session.selected
         window = app.packet_window()
@@ -125,11 +129,19 @@ class PacketsScreen(RoceScreen):
             lambda row: packet_cells(packets, row, snapshot.start_ns),
             lambda row: ";" if _place(packets, row) in marks else " ",
         )
-        odd = int(packets.is_odd().sum())
-        which = "odd packets only: " if self._odd_only else ""
-        which = f"{self._late[1]} (l shows all): " if self._late else which
-        more = f" (the {len(packets):,} shown; the flow has more)" if packets.more else ""
-        return f"{self.flow_title()}: {which}{odd:,} of {len(packets):,} packets are odd{more}."
+        return f"{self.flow_title()}: {self._sentence_of(packets)}."
+
+    def _sentence_of(self, packets: Packets) -> str:
+        """How many packets are not in order, of which ones."""
+        odd, shown = int(packets.is_odd().sum()), human.counted(len(packets), "packet")
+        more = "; there are more" if packets.more else ""
+        if self._late:
+            return f"{shown} of {self._late[1]} (l shows all){more}"
+        if self._odd_only:
+            return f"only the {shown} that are not in order (l shows all){more}"
+        is_, of = "is" if odd == 1 else "are", "the " if packets.more else ""
+        those = " shown" if packets.more else ""
+        return f"{odd:,} of {of}{shown}{those} {is_} not in order{more}"
 
     def _start(self, key: FlowKey, frame: int | None) -> None:
         if self._scan is not None:
@@ -182,10 +194,12 @@ class PacketsScreen(RoceScreen):
         try:
             frame = packets.frame(row)
         except OSError as error:
+            self._frame = b""
+            self._shown = (b"", 0, 0, self._per_line())
             self.query_one("#hex", Static).update(Text(f"the capture is gone: {error}", "red"))
             return
-        self.query_one("#hex", Static).update(hex_dump(frame, 0, 0, self._per_line()))
-        self._frame = frame
+        self._frame, self._marked = frame, (0, 0)
+        self._show_bytes()
         self._dissect(
             frame,
             int(packets.table.wire_bytes[row]),
@@ -256,9 +270,15 @@ class PacketsScreen(RoceScreen):
     @on(Grid.Moved, "#fields")
     def _field_moved(self, event: Grid.Moved) -> None:
         line = self._lines[event.row]
-        self.query_one("#hex", Static).update(
-            hex_dump(self._frame, line.begin, line.end, self._per_line())
-        )
+        self._marked = line.begin, line.end
+        self._show_bytes()
+
+    def _show_bytes(self) -> None:
+        """The bytes of the packet, as many a line as there is room for."""
+        shown = self._frame, *self._marked, self._per_line()
+        if shown != self._shown:
+            self._shown = shown
+            self.query_one("#hex", Static).update(hex_dump(*shown))
 
     def _per_line(self) -> int:
         return 8 if self.size.width < NARROW else 16

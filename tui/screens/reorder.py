@@ -21,6 +21,8 @@ from ..widgets.grid import Cell, Grid, GridColumn
 from .base import RoceScreen, own_bindings
 
 VIEWS = ("RFC 4737", "RFC 5236", "recovery")
+TALL = 44
+"""From this height on there is room for the histograms above another view."""
 
 
 class ReorderScreen(RoceScreen):
@@ -32,6 +34,7 @@ class ReorderScreen(RoceScreen):
     def __init__(self) -> None:
         super().__init__()
         self._view = VIEWS[0]
+        self._with_buckets = True
         self._buckets: dict[str, list[Bar]] = {"extents": [], "lateness": []}
 
     def body(self) -> ComposeResult:
@@ -54,15 +57,18 @@ class ReorderScreen(RoceScreen):
             below.update("")
             self._show_buckets([], [])
             return f"{self.flow_title()}: {sentences.reordering(flow)}"
-        self.query_one("#buckets").display = self._view == "RFC 4737"
-        self.query_one("#bars").display = self._view != "RFC 4737"
+        tall = self.size.height >= TALL
+        self._with_buckets = tall or self._view == "RFC 4737"
+        self.query_one("#buckets").display = self._with_buckets
+        self.query_one("#bars").display = tall or self._view != "RFC 4737"
         width, height = max(20, self.size.width // 2 - 2), max(4, self.size.height - 15)
-        if self._view == "RFC 4737":
+        height = height // 2 if tall else height
+        if self._with_buckets:
             self._show_buckets(
                 log2_bars(record.extent_histogram, record.extent_packets, str),
                 log2_bars(record.late_time_histogram, record.late_time_ns, human.duration),
             )
-        elif self._view == "RFC 5236":
+        if self._view == "RFC 5236" or (tall and self._view == "RFC 4737"):
             left.update(
                 bar_lines(
                     "displacement, early < 0 < late (RD)",
@@ -74,22 +80,23 @@ class ReorderScreen(RoceScreen):
             )
             right.update(
                 bar_lines(
-                    "receive buffer in use at arrivals (RBD)",
+                    "receive buffer in use (RBD)",
                     _density(record.buffer_density),
                     width,
                     height,
                 )
             )
-        else:
+        elif self._view == "recovery":
+            words = "n-reordered: a sender that waits for n duplicates resends"
             left.update(
                 bar_lines(
-                    "n-reordered: a sender that waits for n duplicates resends",
+                    words if len(words) <= width else "n-reordered: resent after n duplicates",
                     _n_reordered(record),
                     width,
                     height,
                 )
             )
-            right.update(what_if(record))
+            right.update(what_if(record, width))
         below.update(self._below(flow, snapshot))
         return f"{self.flow_title()}: {sentences.reordering(flow)}"
 
@@ -140,11 +147,11 @@ class ReorderScreen(RoceScreen):
         record = flow.reordering
         if record is not None:
             text.append(
-                f"\nreordered {human.count(flow.reordered_packets)}"
-                f"  ratio {human.percent(record.ratio)} (fair 0)"
+                f"\nreordered {human.count(flow.reordered_packets)},"
+                f" {human.percent(record.ratio)} (0)"
                 f"  max extent {record.max_extent}"
                 f"  max n-reordering {record.max_n_reordering}"
-                f"  in-order runs {human.count(record.runs)}"
+                f"  runs in order {human.count(record.runs)}"
             )
         return text
 
@@ -157,11 +164,14 @@ class ReorderScreen(RoceScreen):
 
     def action_deeper(self) -> None:
         """To the packets, those of the bucket under the cursor where there is one."""
-        for name, measure in (("extents", "extent"), ("lateness", "late_ns")):
+        for name, measure, word in (
+            ("extents", "extent", "extent"),
+            ("lateness", "late_ns", "lateness"),
+        ):
             grid, bars = self.query_one(f"#{name}", Grid), self._buckets[name]
-            if grid.has_focus and self._view == VIEWS[0] and grid.cursor < len(bars):
+            if grid.has_focus and self._with_buckets and grid.cursor < len(bars):
                 bar = bars[grid.cursor]
-                self.roce.wanted_late = Late(measure, *bar.span), f"{name} {bar.label}"
+                self.roce.wanted_late = Late(measure, *bar.span), f"{word} {bar.label}"
         self.roce.go_deeper("packets")
 
     def action_mark(self) -> None:
@@ -234,7 +244,7 @@ def _n_reordered(record: Reordering) -> list[Bar]:
     return [Bar(f"n={n}", value, names.get(n, "")) for n, value in enumerate(values, 1)]
 
 
-def what_if(record: Reordering) -> Text:
+def what_if(record: Reordering, width: int) -> Text:
     """How large a receive buffer must be for which share of the late packets."""
     text = Text("a buffer of this size puts in order\n", "bold", no_wrap=True)
     held, size = record.held_packets, record.byte_offset
@@ -248,8 +258,9 @@ def what_if(record: Reordering) -> Text:
         ("p999", "99.9 %"),
         ("max", "all"),
     ):
-        text.append(f" {word:>7} of late packets: ", "dim")
-        text.append(f"{getattr(held, name):.0f} packets", "bold")
+        of = "of late packets: " if width > 50 else "of late: "
+        text.append(f" {word:>7} {of}", "dim")
+        text.append(human.counted(round(getattr(held, name)), "packet"), "bold")
         if size is not None:
             text.append(f"  {human.size(getattr(size, name))}")
         text.append("\n")

@@ -21,18 +21,23 @@ from .prompts import TextPrompt
 
 COLUMNS = (
     GridColumn("name", "STRATEGY", 16),
-    GridColumn("with", "WITH", 20, priority=2, grows=True),
+    GridColumn("with", "WITH", 20, priority=3, grows=True, most=60),
     GridColumn("max", "MAX/MEAN", 8, True),
-    GridColumn("bar", "(1.00 is fair)", 18, priority=3),
+    GridColumn("bar", "(1.00 is fair)", 14, priority=2, grows=True, most=40),
     GridColumn("fim", "FIM %", 6, True),
     GridColumn("done", "TIME", 8, True, 1),
     GridColumn("time", "TIME/BOUND", 10, True, 1),
-    GridColumn("bound", "LOWER BOUND", 11, True, 2),
+    GridColumn("bound", "LOWER BOUND", 11, True, 5),
     GridColumn("queue", "QUEUE", 6, True, 1),
     GridColumn("order", "LATE %", 6, True, 1),
     GridColumn("against", "VS FIRST", 8, True, 1),
-    GridColumn("link", "BUSIEST LINK", 16, priority=4),
+    GridColumn("link", "FULLEST LINK", 18, priority=4),
 )
+NOTHING_YET = """r  runs every strategy on a fabric that fits the hosts:
+   {fabric}
+f  names your own fabric: leaf-spine:, fat-tree:, multi-plane: or a YAML file
+d  draws 10,000 hash seeds and shows how the imbalance is distributed
+R  replays packet by packet: completion times, queues, late packets"""
 
 
 class ReplayScreen(RoceScreen):
@@ -47,7 +52,6 @@ class ReplayScreen(RoceScreen):
 
     def body(self) -> ComposeResult:
         grid = Grid(COLUMNS, id="strategies")
-        grid.empty = "f names a fabric, r runs all strategies on it, d draws many seeds"
         yield grid
         yield Static(id="sweeps")
 
@@ -60,15 +64,20 @@ class ReplayScreen(RoceScreen):
 
     def draw(self, snapshot: Snapshot) -> str:
         app = self.roce
+        grid = self.query_one("#strategies", Grid)
         if not app.session.paths:
+            grid.empty = "^n records: eth2 eth3 > night.pcapng"
             return "A replay reads files: start live with --record FILE, or record from here (^n)."
         view = app.replays.view
         self._rows = [*view.strategies, *view.failed]
-        grid = self.query_one("#strategies", Grid)
+        hosts = len(set(snapshot.flows.src.tolist()) | set(snapshot.flows.dst.tolist()))
+        grid.empty = NOTHING_YET.format(fabric=view.fabric or fitting_fabric(max(2, hosts)))
         grid.set_columns(shown_columns(view))
         grid.show(
             len(self._rows),
-            lambda row: strategy_cells(view, self._rows[row], grid.columns),
+            lambda row: strategy_cells(
+                view, self._rows[row], grid.columns, grid.width_of("bar") or 14
+            ),
             lambda row: "*" if self._rows[row] in app.picked else " ",
         )
         self.query_one("#sweeps", Static).update(self._sweeps(view))
@@ -254,7 +263,7 @@ def sentence(view: ReplayView, running: bool) -> str:
     if not known:
         if running:
             return "Stopping." if view.running == STOPPING else f"Replaying: {view.running}."
-        return "No strategy has run yet (r)."
+        return "No strategy has run yet: r runs them all."
     first, best = next(iter(known)), min(known, key=lambda name: known[name])
     text = f"{first} loads its busiest fabric link {known[first]:.2f} times its fair share"
     if best != first:
@@ -284,8 +293,10 @@ def shown_columns(view: ReplayView) -> list[GridColumn]:
     return [column for column in COLUMNS if column.key not in unknown]
 
 
-def strategy_cells(view: ReplayView, name: str, columns: Sequence[GridColumn]) -> Sequence[Cell]:
-    """One row."""
+def strategy_cells(
+    view: ReplayView, name: str, columns: Sequence[GridColumn], width: int = 14
+) -> Sequence[Cell]:
+    """One row; `width` is that of the bars."""
     if name in view.failed:
         cells: dict[str, Cell] = {"name": name, "with": (f"▲ {view.failed[name]}", "warn")}
         return [cells.get(column.key, "-") for column in columns]
@@ -299,7 +310,7 @@ def strategy_cells(view: ReplayView, name: str, columns: Sequence[GridColumn]) -
         "name": f"{result.name} ▪" if name.endswith(BY_PACKET) else result.name,
         "with": ", ".join(f"{k}={v}" for k, v in result.parameters.items()),
         "max": _number(result.max_over_mean),
-        "bar": (human.UNICODE.bar(share, 18), "accent"),
+        "bar": (human.UNICODE.bar(share, width), "accent"),
         "fim": _number(result.fim_percent, 1),
         "done": human.duration(took),
         "time": _number(took / bound if took and bound else None),
@@ -307,9 +318,15 @@ def strategy_cells(view: ReplayView, name: str, columns: Sequence[GridColumn]) -
         "queue": human.count(result.max_queue_packets),
         "order": _number(received.reordered_percent if received is not None else None),
         "against": _against(result, first),
-        "link": result.busiest_link or "",
+        "link": _fullest(result),
     }
     return [cells[column.key] for column in columns]
+
+
+def _fullest(result: StrategyResult) -> str:
+    """The link that MAX/MEAN speaks of: none of a host, where hashing has no say."""
+    links = [link for link in result.links if link.over_mean and "host" not in link.layer]
+    return max(links, key=lambda link: link.over_mean or 0.0).name if links else ""
 
 
 def _number(value: float | None, digits: int = 2) -> str:
