@@ -18,6 +18,7 @@ from .measures.mrc import LABEL_HIGH, sent_key
 from .measures.pathtable import OTHER
 from .measures.shares import jain
 from .measuring import Measuring
+from .mrc_retirements import retirements, silences
 from .results import Event, Quantiles
 from .results_mrc import (
     Mrc,
@@ -33,8 +34,6 @@ from .results_mrc import (
 
 MAX_VALUES_LISTED = 512
 MAX_RETIREMENTS_LISTED = 512
-_ROUNDS_NEAR = 4
-"""What is told within so many rounds through a flow's entropy values may be why one is left out."""
 NO_PLANES = (
     "neither SRv6 segments nor several taps tell planes apart; say what does with --plane-by"
 )
@@ -134,7 +133,7 @@ class MrcSummary:
                 for ev in largest[:MAX_VALUES_LISTED]
             ],
             planes=self._planes(sent),
-            retirements=self._retirements(f, int(record["packets"]), sent, told),
+            retirements=self._retirements(f),
             answers=self._answers(peer, answers, trips) if heard else None,
         )
 
@@ -304,46 +303,27 @@ class MrcSummary:
             for since, host, port, until in sorted(lines, key=lambda line: line[:3])
         ]
 
-    @cached_property
-    def _returns(self) -> NDArray[Any]:
-        log = self._m.log()
-        returns: NDArray[Any] = log[log["kind"] == st.LOG_RETURNED]
-        return returns
-
-    def _retirements(
-        self, f: int, packets: int, sent: NDArray[Any], told: dict[int, Any]
-    ) -> list[MrcRetirement]:
+    def _retirements(self, f: int) -> list[MrcRetirement]:
+        """Entropy values of flow `f` out of use, in order of time."""
+        packets = int(self._m.flow(f)["packets"])
+        sent = self._of(f, st.SENT)
+        peer = int(self._tracker.flows[f]["peer"])
+        trips = self._m.histograms.quantiles(peer, st.ROUND_TRIP) if peer >= 0 else None
         records = {int(ev["key"]): ev for ev in sent}
-        spans: list[tuple[int, int, int | None]] = [
-            (int(entry["value"]), int(entry["key"]), int(entry["time_ns"]))
-            for entry in self._returns[self._returns["flow"] == f]
-        ]
-        silent = packets - sent["last_index"] > self._m.silence(len(sent))
-        spans += [(int(ev["last_ns"]), int(ev["key"]), None) for ev in sent[silent]]
-        spans.sort(key=lambda span: span[:2])
+        planes = {key: self._plane(ev) for key, ev in records.items()}
         span = int(sent["last_ns"].max() - sent["first_ns"].min())
-        near = _ROUNDS_NEAR * len(sent) * span // max(packets, 1)
         ends = {self._addresses[int(self._tracker.flows[f][end])] for end in ("src", "dst")}
-        return [
-            MrcRetirement(
-                ev_name(key),
-                self._plane(records[key]) if key in records else None,
-                since,
-                until,
-                self._cause(records.get(key), told.get(key), ends, since, near),
-            )
-            for since, key, until in spans[:MAX_RETIREMENTS_LISTED]
-        ]
-
-    def _cause(self, ev: Any, told: Any, hosts: set[str], since: int, near: int) -> str:
-        """Why a value was left out from `since` on, as far as the capture tells; near: ns."""
-        if told is not None and told["always_skips"]:
-            if abs(int(told["last_always_skip_ns"]) - since) <= near:
-                return "always_skip"
-        for outage in self.outages:
-            if outage.host in hosts and abs(outage.down_time_ns - since) <= near:
-                return "port_down"
-        return "loss" if ev is not None and ev["lost"] else "unknown"
+        found = retirements(
+            silences(self._m.log(), f, packets, sent),
+            len(sent),
+            st.CAUSED_ROUNDS * len(sent) * span // max(packets, 1) + int(trips.max if trips else 0),
+            self._told(peer) if peer >= 0 else {},
+            [outage for outage in self.outages if outage.host in ends],
+            planes.get,
+            Counter(plane for plane in planes.values() if plane is not None),
+            ev_name,
+        )
+        return found[:MAX_RETIREMENTS_LISTED]
 
     def events(self, flow_name: Callable[[int], str]) -> list[Event]:
         """NACKs, retired and returned entropy values, ports down and up."""
@@ -354,10 +334,9 @@ class MrcSummary:
             record = self._m.flow(f)
             if record is None or not record["packets"]:
                 continue
-            sent = self._of(f, st.SENT)
-            peer = int(self._tracker.flows[f]["peer"])
-            told = self._told(peer) if peer >= 0 else {}
-            for one in self._retirements(f, int(record["packets"]), sent, told):
+            for one in self._retirements(f):
+                if not one.certain:
+                    continue
                 plane = f" of plane {one.plane}" if one.plane is not None else ""
                 text = f"{flow_name(f)}: entropy value {one.ev}{plane}"
                 why = "" if one.cause == "unknown" else f" ({one.cause.replace('_', ' ')})"

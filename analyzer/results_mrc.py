@@ -45,6 +45,14 @@ class MrcRetirement(Record, frozen=True):
     cause: Annotated[
         str, Meta(description="always_skip, port_down, loss or unknown: inferred from the capture")
     ]
+    cause_time_ns: Annotated[
+        int | None, Meta(description="of the SACK, port status update or retransmission that told")
+    ]
+    packets_without: Annotated[int, Meta(description="that the flow sent meanwhile")]
+    certain: Annotated[
+        bool,
+        Meta(description="False: the cause is known, but the flow ended before its absence told"),
+    ]
 
 
 class MrcPlane(Record, frozen=True):

@@ -54,6 +54,29 @@ class Entropy:
 
 
 @dataclass(slots=True)
+class EntropyTruth:
+    """What passed the tap with one entropy value, and what was answered about it."""
+
+    plane: int
+    packets: int = 0
+    wire_bytes: int = 0
+    ecn_marked_packets: int = 0
+    retransmissions: int = 0
+    lost_packets: int = 0
+    """Packets with it that passed the tap and were sent again."""
+    trimmed_packets: int = 0
+    skip_once: int = 0
+    always_skip: int = 0
+    nacks: int = 0
+    round_trips: int = 0
+    round_trip_sum_ns: int = 0
+    round_trip_min_ns: int | None = None
+    round_trip_max_ns: int | None = None
+    first_ns: int | None = None
+    last_ns: int | None = None
+
+
+@dataclass(slots=True)
 class Truth:
     """What happened to one queue pair."""
 
@@ -67,7 +90,13 @@ class Truth:
     always_skip: int = 0
     nacks: int = 0
     acks: int = 0
-    evs: set[tuple[int, int]] = field(default_factory=set)
+    values: dict[tuple[int, int], EntropyTruth] = field(default_factory=dict)
+    depths: list[int] = field(default_factory=list)
+    """PSNs from the cumulative to the highest one received, of each SACK."""
+    in_flight: list[int] = field(default_factory=list)
+    """PSNs sent beyond the cumulative one, when each SACK reaches the sender."""
+    received_units: list[int] = field(default_factory=list)
+    """Counter of received bytes in each SACK, units of 256."""
     plane_packets: Counter[int] = field(default_factory=Counter)
     retired: list[dict[str, Any]] = field(default_factory=list)
 
@@ -146,6 +175,31 @@ class Pair:
                 return ev
         return restored or next(ev for ev in self.evs if ev.plane not in self.closed_planes)
 
+    def of(self, ev: Entropy) -> EntropyTruth:
+        """What is noted about an entropy value."""
+        return self.truth.values.setdefault((ev.sport, ev.label), EntropyTruth(ev.plane + 1))
+
+    def passed(self, ev: Entropy, time_ns: int, wire: int, resent: bool) -> EntropyTruth:
+        """Note a data packet at the tap."""
+        found = self.of(ev)
+        found.packets += 1
+        found.wire_bytes += wire
+        found.retransmissions += resent
+        found.first_ns = time_ns if found.first_ns is None else found.first_ns
+        found.last_ns = time_ns
+        entry = self.bad_since.get(id(ev))
+        if entry and entry["returned_ns"] and entry["used_again_ns"] is None:
+            entry["used_again_ns"] = time_ns
+        return found
+
+    def timed(self, ev: Entropy, elapsed_ns: int) -> None:
+        """Note a round trip: from a packet's passage of the tap to that of its answer."""
+        found = self.of(ev)
+        found.round_trips += 1
+        found.round_trip_sum_ns += elapsed_ns
+        found.round_trip_min_ns = min(found.round_trip_min_ns or elapsed_ns, elapsed_ns)
+        found.round_trip_max_ns = max(found.round_trip_max_ns or elapsed_ns, elapsed_ns)
+
     def retire(self, ev: Entropy, now: int, cause: str) -> None:
         """Replace an entropy value by a spare one of its plane, if there is one."""
         if ev.state not in ("good", "skip"):
@@ -156,7 +210,8 @@ class Pair:
         ev.state, spare.state = "bad", "good"
         entry = {
             "sport": ev.sport, "flow_label": ev.label, "plane": ev.plane + 1,
-            "retired_ns": START_NS + now, "returned_ns": None, "cause": cause,
+            "last_used_ns": self.of(ev).last_ns, "retired_ns": START_NS + now, "cause": cause,
+            "returned_ns": None, "used_again_ns": None,
         }  # fmt: skip
         self.truth.retired.append(entry)
         self.bad_since[id(ev)] = entry

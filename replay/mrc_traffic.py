@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from dataclasses import asdict
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
@@ -89,7 +90,6 @@ class Traffic:
     def _transmit(self, now: int, pair: Pair, number: int, ev: Entropy, resent: bool) -> None:
         s, truth = self.settings, pair.truth
         sent = Sent(number, ev, resent, now)
-        truth.evs.add((ev.sport, ev.label))
         truth.plane_packets[ev.plane + 1] += 1
         if resent:
             truth.retransmissions += 1
@@ -120,6 +120,7 @@ class Traffic:
         )
 
     def _lost(self, now: int, pair: Pair, sent: Sent) -> None:
+        pair.of(sent.ev).lost_packets += not self.settings.at_receiver
         if sent.ev.plane not in pair.closed_planes:
             pair.retire(sent.ev, now, "loss")
             if sent.ev.state == "bad":
@@ -135,11 +136,12 @@ class Traffic:
         if not self._plane_is_down(pair, ev.plane, now):
             self.at(
                 now + self.settings.round_trip_ns // 2 + self._delay(pair.src, ev),
-                self._answer_probe, pair, ev, probe_id, stamp,
+                self._answer_probe, pair, ev, probe_id,
             )  # fmt: skip
 
-    def _answer_probe(self, now: int, pair: Pair, ev: Entropy, probe_id: int, stamp: int) -> None:
-        self._sack(now, pair, ev, -1, 0, stamp, probe_id=probe_id)
+    def _answer_probe(self, now: int, pair: Pair, ev: Entropy, probe_id: int) -> None:
+        asked = now - self.settings.round_trip_ns // 2 - self._delay(pair.src, ev)
+        self._sack(now, pair, ev, -1, 0, asked, probe_id=probe_id)
         self.at(now + self.settings.round_trip_ns // 2, self._return, pair, ev)
 
     def _return(self, now: int, pair: Pair, ev: Entropy) -> None:
@@ -204,8 +206,7 @@ class Traffic:
         last = sent.psn == pair.total - 1
         if feedback or sent.resent or last or pair.unacknowledged >= _SACK_EVERY:
             pair.unacknowledged = 0
-            stamp = sent.time_ns // frames.TIMESTAMP_NS if self.form.timestamps else 0
-            self._sack(now, pair, sent.ev, sent.psn, feedback, stamp)
+            self._sack(now, pair, sent.ev, sent.psn, feedback, sent.time_ns)
             if feedback == SKIP_ONCE:
                 self.at(now + s.round_trip_ns // 2, self._skip, sent.ev)
 
@@ -220,8 +221,9 @@ class Traffic:
         if self.settings.at_receiver:
             self._capture_data(now, pair, sent, frames.ECT0, True)
         pair.truth.nacks += 1
+        pair.of(sent.ev).nacks += 1
         way = self._forward(pair, sent.ev, 0)
-        stamp = sent.time_ns // frames.TIMESTAMP_NS if self.form.timestamps else 0
+        stamp = self._reflected(now, pair, sent.ev, sent.time_ns)
         content = frames.bth(frames.NACK, pair.back_qp, 0) + frames.nack_headers(
             TRIMMED, frames.entropy(way, self.form), pair.first_psn + sent.psn, stamp
         )
@@ -230,6 +232,7 @@ class Traffic:
         self.at(now + self.settings.round_trip_ns // 2, self._refused, pair, sent)
 
     def _refused(self, now: int, pair: Pair, sent: Sent) -> None:
+        pair.of(sent.ev).lost_packets += 1
         if sent.ev.state == "good":
             sent.ev.state = "skip"
         self._transmit(now, pair, sent.psn, pair.select(sent.ev), True)
@@ -241,10 +244,15 @@ class Traffic:
         self._capture(now, self._backward(pair, self._open_plane(pair)), content, False)
 
     def _sack(
-        self, now: int, pair: Pair, ev: Entropy, psn: int, feedback: int, stamp: int,
+        self, now: int, pair: Pair, ev: Entropy, psn: int, feedback: int, asked_ns: int,
         probe_id: int | None = None,
     ) -> None:  # fmt: skip
-        truth = pair.truth
+        """Answer a packet or probe that was sent at `asked_ns`."""
+        truth, about = pair.truth, pair.of(ev)
+        about.skip_once += feedback == SKIP_ONCE
+        about.always_skip += feedback == ALWAYS_SKIP
+        truth.depths.append(pair.highest - pair.cumulative if pair.received else 0)
+        truth.received_units.append(pair.received_bytes // 256)
         truth.sacks += 1
         truth.skip_once += feedback == SKIP_ONCE
         truth.always_skip += feedback == ALWAYS_SKIP
@@ -261,7 +269,7 @@ class Traffic:
             mpr=MPR,
             base_offset=base - pair.cumulative,
             bitmap=bitmap,
-            timestamp=stamp,
+            timestamp=self._reflected(now, pair, ev, asked_ns),
             held=len(pair.received),
             received=pair.received_bytes // 256,
         )
@@ -269,7 +277,17 @@ class Traffic:
         self._capture(now, back, content, False)
         self.at(now + self.settings.round_trip_ns // 2, self._hear, pair, pair.cumulative)
 
+    def _reflected(self, now: int, pair: Pair, ev: Entropy, asked_ns: int) -> int:
+        """The timestamp that an answer reflects; the round trip it tells is noted."""
+        if not self.form.timestamps:
+            return 0
+        stamp = asked_ns // frames.TIMESTAMP_NS & 0xFFFF
+        if stamp and not self.settings.at_receiver:
+            pair.timed(ev, now + self.settings.round_trip_ns // 2 - asked_ns)
+        return stamp
+
     def _hear(self, now: int, pair: Pair, cumulative: int) -> None:
+        pair.truth.in_flight.append(pair.next - 1 - cumulative)
         pair.told_cumulative = max(pair.told_cumulative, cumulative)
 
     def _open_plane(self, pair: Pair) -> int:
@@ -334,6 +352,9 @@ class Traffic:
         if ecn:
             way = Way(way.src, way.dst, way.sport, way.label, way.carrier, way.dscp, ecn)
         data, wire = frames.frame(way, self.form, content, payload + pad, trimmed)
+        value = pair.passed(sent.ev, START_NS + now, wire, sent.resent)
+        value.trimmed_packets += trimmed
+        value.ecn_marked_packets += ecn == frames.CE
         self.frames.append(Captured(START_NS + now, data, wire))
 
     def _capture(self, now: int, way: Way, content: bytes, forward: bool) -> None:
@@ -366,11 +387,30 @@ class Traffic:
                     "nacks": {"TRIMMED": pair.truth.nacks} if pair.truth.nacks else {},
                     "acks": pair.truth.acks,
                     "messages": self.settings.messages,
-                    "entropy_values": len(pair.truth.evs),
+                    "entropy_values": len(pair.truth.values),
+                    "max_out_of_order_depth": max(pair.truth.depths, default=0),
+                    "max_in_flight_packets": max(pair.truth.in_flight, default=0),
+                    "psn_range_packets": _WINDOW,
+                    "received_bytes": 256
+                    * (max(pair.truth.received_units) - min(pair.truth.received_units))
+                    if pair.truth.received_units
+                    else 0,
                     "plane_packets": {
                         str(p): n for p, n in sorted(pair.truth.plane_packets.items())
                     },
+                    "plane_bytes": {
+                        str(plane + 1): sum(
+                            value.wire_bytes
+                            for value in pair.truth.values.values()
+                            if value.plane == plane + 1
+                        )
+                        for plane in range(self.settings.planes)
+                    },
                     "retired": pair.truth.retired,
+                    "values": [
+                        {"sport": sport, "flow_label": label, **asdict(value)}
+                        for (sport, label), value in sorted(pair.truth.values.items())
+                    ],
                 }
                 for pair in self.pairs
             ],

@@ -9,7 +9,7 @@ from msgspec import UnsetType
 from rich.table import Table
 
 from ..analyzer.results import Analysis, Flow
-from ..analyzer.results_mrc import Mrc, MrcFlow, MrcPlanes
+from ..analyzer.results_mrc import Mrc, MrcAnswers, MrcFlow, MrcPlanes
 from . import human
 from .human import Glyphs
 from .report_tables import FlowTable, add_flow_columns, flow_cells
@@ -63,18 +63,41 @@ def _told(flows: Sequence[MrcFlow]) -> str:
         reasons.update(a.nacks)
     said += [f"{human.count(n)} NACK {reason}" for reason, n in reasons.most_common()]
     sacks = human.counted(sum(a.sacks for a in answers), "SACK")
-    return f"Receivers sent {sacks}" + (f", among the answers {', '.join(said)}." if said else ".")
+    text = f"Receivers sent {sacks}" + (f", among the answers {', '.join(said)}." if said else ".")
+    return f"{text} {_windows(answers)}"
+
+
+def _windows(answers: Sequence[MrcAnswers]) -> str:
+    """How far packets were out of order, and how much of the receivers' windows they took."""
+    depths = [a.out_of_order_depth.max for a in answers if a.out_of_order_depth]
+    text = ""
+    if depths:
+        text = f"They show packets up to {human.count(int(max(depths)))} PSNs out of order"
+    uses = [(a.max_window_use, a) for a in answers if a.max_window_use is not None]
+    if not uses:
+        return f"{text}." if text else ""
+    most, fullest = max(uses, key=lambda use: use[0])
+    return (
+        f"{text}; at most {human.percent(most)} of the window of"
+        f" {human.count(fullest.psn_range_packets)} PSNs was in flight."
+    )
 
 
 def _retired(flows: Sequence[MrcFlow]) -> str:
-    retired = [one for record in flows for one in record.retirements]
-    if not retired:
+    listed = [one for record in flows for one in record.retirements]
+    retired = [one for one in listed if one.certain]
+    if not listed:
         return ""
+    more = len(listed) - len(retired)
+    unsure = f"{human.count(more)} {'more ' if retired else ''}may have, just before the end."
+    if not retired:
+        return f"Of the entropy values {unsure}"
     causes = Counter(one.cause.replace("_", " ") for one in retired)
-    listed = ", ".join(f"{n} {cause}" for cause, n in causes.most_common())
+    causes_listed = ", ".join(f"{n} {cause}" for cause, n in causes.most_common())
     back = sum(one.returned_time_ns is not None for one in retired)
     values = human.counted(len(retired), "entropy value")
-    return f"{values} fell out of use ({listed}), {human.count(back)} came back."
+    text = f"{values} fell out of use ({causes_listed}), {human.count(back)} came back."
+    return f"{text} {unsure}" if more else text
 
 
 def _planes(whole: Mrc) -> str:
@@ -126,7 +149,7 @@ def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
         cells = [
             *flow_cells(flow, glyphs, wide),
             human.count(record.entropy_values),
-            human.count(len(record.retirements)),
+            human.count(sum(one.certain for one in record.retirements)),
             human.count(record.retransmissions),
             human.count(None if answers is None else sum(answers.nacks.values())),
             human.count(None if answers is None else answers.skip_once + answers.always_skip),

@@ -293,10 +293,15 @@ def _latency_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bo
         table.add_row(*cells)
 
 
+def first_time_ns(analysis: Analysis) -> int:
+    """Time of the first packet of all captures, 0 if there is none."""
+    starts = [c.first_time_ns for c in analysis.captures if c.first_time_ns is not None]
+    return min(starts, default=0)
+
+
 def event_table(table: Table, events: Sequence[Event], analysis: Analysis) -> None:
     """Events with their time since the first packet."""
-    starts = [c.first_time_ns for c in analysis.captures if c.first_time_ns is not None]
-    begin = min(starts, default=0)
+    begin = first_time_ns(analysis)
     # The flow has a column of its own.
     names: dict[int | None, str] = {
         flow.id: f"{flow.src} > {flow.dst} QP {human.queue_pair(flow.dest_qp)}: "

@@ -16,7 +16,15 @@ from rich.text import Text
 from ..analyzer.results import Analysis, Imbalance
 from ..analyzer.results_conformance import Conformance
 from ..analyzer.results_mrc import MrcPlanes
-from . import conformance_tables, host_tables, human, mirror_report, mrc_report, verdicts
+from . import (
+    conformance_tables,
+    host_tables,
+    human,
+    mirror_report,
+    mrc_report,
+    mrc_value_tables,
+    verdicts,
+)
 from .between_taps import between_taps, hop_table
 from .human import ASCII, UNICODE, UNKNOWN
 from .report_tables import (
@@ -29,6 +37,7 @@ from .report_tables import (
     FlowTable,
     capture_table,
     event_table,
+    first_time_ns,
     imbalance_table,
     new_table,
     troubled_packets,
@@ -242,6 +251,23 @@ class Report:
         self._table(mrc_report.MRC)
         if whole.planes is not None:
             self._planes(whole.planes)
+        self._entropy_values()
+
+    def _entropy_values(self) -> None:
+        """MRC's entropy values with the most trouble, and those that fell out of use."""
+        troubled = mrc_value_tables.troubled(self.analysis)
+        shown = max(1, self.top // 2)
+        if troubled:
+            self._say("Entropy values with the most losses and complaints:")
+            self._draw(lambda table: mrc_value_tables.value_table(table, troubled[:shown]))
+            self._more(len(troubled) - shown, "entropy value")
+        retired = mrc_value_tables.retired(self.analysis)
+        if retired:
+            self._say("Entropy values out of use:")
+            begin = first_time_ns(self.analysis)
+            self._draw(lambda table: mrc_value_tables.retired_table(table, retired[:shown], begin))
+            self._say("without: packets that the flow sent meanwhile; ?: ended too soon", "dim")
+            self._more(len(retired) - shown, "entropy value")
 
     def _planes(self, planes: MrcPlanes) -> None:
         width = self.console.width

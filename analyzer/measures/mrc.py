@@ -162,10 +162,6 @@ class MrcMeasure:
         """Entries that found no room in a log."""
         return int(self._state.counts[st.OMITTED_LOG]) + self.omitted_port_changes
 
-    def silence(self, values: int) -> int:
-        """Packets of a flow without an entropy value that make the value count as retired."""
-        return max(st.RETIRED_AFTER_PACKETS, st.RETIRED_AFTER_ROUNDS * values)
-
     @property
     def histograms(self) -> HistogramPool:
         """OOO_DEPTH, ROUND_TRIP and IN_FLIGHT of each flow that answers."""
@@ -185,6 +181,8 @@ class MrcMeasure:
         """
         self.packets += other.packets
         self._state.votes[:] += other._state.votes
+        ports = self._state.counts[st.LAST_PORT_NS : st.LAST_PORT_NS + 1]
+        ports[0] = max(ports[0], other._state.counts[st.LAST_PORT_NS])
         if not len(flow_map):
             return
         self._grow_flows(int(flow_map.max()) + 1)
@@ -270,6 +268,7 @@ def _add_flow(mine: Any, added: Any) -> None:
         for name in ("started", "next_psn", "has_clock", "clock_ns"):
             mine[name] = added[name]
     mine["mpr"] = added["mpr"] or mine["mpr"]
+    mine["last_always_skip_ns"] = max(mine["last_always_skip_ns"], added["last_always_skip_ns"])
     mine["max_ooo_count"] = max(mine["max_ooo_count"], added["max_ooo_count"])
 
 
@@ -296,7 +295,7 @@ def _add_evs(added: Any, evs: Any, lanes: Any, slots: Any, used: Any, salt: Any)
         mine.lost += theirs.lost
         mine.trimmed += theirs.trimmed
         mine.last_index = max(mine.last_index, theirs.last_index)
-        mine.retirements += theirs.retirements
+        mine.lost_ns = max(mine.lost_ns, theirs.lost_ns)
         mine.sacks += theirs.sacks
         mine.skips += theirs.skips
         mine.always_skips += theirs.always_skips

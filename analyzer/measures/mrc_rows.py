@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from ..decode.mrc import (
     ALWAYS_SKIP,
     CC_STATE,
+    ERTH,
     NETH,
+    PORT_STATUS_UPDATE,
     SETH,
     SKIP_ONCE,
     TIMESTAMP_NS,
@@ -24,9 +26,11 @@ from ..track.batch import DUPLICATE, MIRROR_DUPLICATE, TAP_COPY
 from .histogram import observe
 from .mrc_state import (
     BOTH,
+    CAUSED_ROUNDS,
     IN_FLIGHT,
     LABEL_HIGH,
     LANES,
+    LAST_PORT_NS,
     LOG_NACK,
     LOG_RETURNED,
     MAX_LOG,
@@ -70,8 +74,9 @@ def reason_index(reason: Int) -> Int:
 
 @inlined
 def _note(
-    state: Any, kind: Int, f: Int, table: Any, row: Int, key: Int, psn: Int, value: Int
-) -> None:
+    state: Any, kind: Int, f: Int, table: Any, row: Int, key: Int, psn: Int, value: Int,
+    without: Int, lost_ns: Int,
+) -> None:  # fmt: skip
     if state.counts[USED_LOG] >= MAX_LOG:
         state.counts[OMITTED_LOG] += 1
         return
@@ -85,6 +90,16 @@ def _note(
     entry.key = key
     entry.psn = psn
     entry.value = value
+    entry.without = without
+    entry.lost_ns = lost_ns
+
+
+@inlined
+def _may_be_caused(state: Any, peer: Int, since: Int, time: Int) -> bool:
+    """Whether ALWAYS_SKIP or a port status update may be why a value was left out since then."""
+    before = since - (time - since)
+    said = peer >= 0 and state.flows[peer].last_always_skip_ns >= before
+    return bool(said or state.counts[LAST_PORT_NS] >= before)
 
 
 @inlined
@@ -116,17 +131,28 @@ def _is_short(table: Any, row: Int, path_mtu: Int) -> bool:
 
 @inlined
 def _sent(
-    state: Any, mrc: Any, table: Any, row: Int, f: Int, found: Int, last_ns: Int, path_mtu: Int
+    state: Any,
+    mrc: Any,
+    table: Any,
+    row: Int,
+    f: Int,
+    peer: Int,
+    found: Int,
+    last_ns: Int,
+    path_mtu: Int,
 ) -> None:
     """A WRITE; `found` is the record of its entropy value, last used at `last_ns`."""
     flow, ev = state.flows[f], state.evs[found]
     time, psn = table.time_ns[row], np.int64(table.psn[row])
     key = np.int64(mrc.ev)
     values = np.int64(state.lanes[LANES * f + SENT].paths)
-    unused = flow.packets - ev.last_index
-    if ev.packets and unused > max(RETIRED_AFTER_PACKETS, RETIRED_AFTER_ROUNDS * values):
-        ev.retirements += 1
-        _note(state, LOG_RETURNED, f, table, row, key, psn, last_ns)
+    unused = flow.packets - ev.last_index - 1
+    if ev.packets and unused > CAUSED_ROUNDS * values:
+        lost = ev.lost_ns > last_ns
+        certain = unused > max(RETIRED_AFTER_PACKETS, RETIRED_AFTER_ROUNDS * values)
+        if lost or certain or _may_be_caused(state, peer, last_ns, time):
+            lost_ns = ev.lost_ns if lost else np.int64(0)
+            _note(state, LOG_RETURNED, f, table, row, key, psn, last_ns, unused, lost_ns)
     ev.last_index = flow.packets
     ev.packets += 1
     ev.wire_bytes += np.int64(table.wire_bytes[row])
@@ -155,7 +181,8 @@ def _sent(
     if ring < 0:
         return
     if resent and state.ring_psn[ring, at] == psn:
-        if state.ring_nacked[ring, at]:
+        nacked = state.ring_nacked[ring, at]
+        if nacked:
             flow.resends_after_nack += 1
         first = find_record(
             LANES * f + SENT, np.int64(state.ring_ev[ring, at]), state.lanes, state.evs,
@@ -163,6 +190,9 @@ def _sent(
         )  # fmt: skip
         if first >= 0:
             state.evs[first].lost += 1
+            lost_ns = state.evs[first].lost_ns
+            if not nacked and lost_ns <= state.evs[first].last_ns:
+                state.evs[first].lost_ns = time
     state.ring_psn[ring, at] = psn
     state.ring_ev[ring, at] = key
     state.ring_nacked[ring, at] = 0
@@ -228,6 +258,7 @@ def _sacked(state: Any, mrc: Any, f: Int, peer: Int, found: Int, time: Int) -> N
         flow.always_skips += 1
         ev.always_skips += 1
         ev.last_always_skip_ns = time
+        flow.last_always_skip_ns = time
     if mrc.probe_response:
         flow.probe_responses += 1
     elif peer >= 0:
@@ -260,7 +291,7 @@ def _refused(state: Any, mrc: Any, table: Any, row: Int, f: Int, peer: Int, foun
     psn = np.int64(mrc.psn)
     state.flows[f].nacks[reason_index(np.int64(mrc.reason))] += 1
     state.evs[found].nacks += 1
-    _note(state, LOG_NACK, f, table, row, np.int64(mrc.entropy), psn, np.int64(mrc.reason))
+    _note(state, LOG_NACK, f, table, row, np.int64(mrc.entropy), psn, np.int64(mrc.reason), 0, 0)
     if peer < 0:
         return
     ring = np.int64(state.flows[peer].ring) - 1
@@ -299,6 +330,8 @@ def count_rows(
         elif record.present & (SETH | NETH):
             lane, key = TOLD, np.int64(record.entropy)
         else:
+            if record.present & ERTH and record.operation == PORT_STATUS_UPDATE:
+                state.counts[LAST_PORT_NS] = time
             continue
         # Two records at most: the one of the packet, and of the one that it sends again.
         if state.used[0] + 2 > len(state.evs):
@@ -310,7 +343,7 @@ def count_rows(
         state.evs[found].first_ns = min(state.evs[found].first_ns, time)
         state.evs[found].last_ns = max(last_ns, time)
         if lane == SENT:
-            _sent(state, record, table, row, f, found, last_ns, path_mtu[f])
+            _sent(state, record, table, row, f, peer, found, last_ns, path_mtu[f])
         elif record.present & SETH:
             _sacked(state, record, f, peer, found, time)
         else:

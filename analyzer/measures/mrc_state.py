@@ -27,7 +27,7 @@ EV = np.dtype(
         ("lost", "i8"),  # packets that travelled with it and were sent again
         ("trimmed", "i8"),
         ("last_index", "i8"),  # number of its latest packet among the flow's
-        ("retirements", "i8"),
+        ("lost_ns", "i8"),  # when one was first sent again since its last packet, no NACK asking
         ("evidence", "u4"),  # path evidence of its latest packet that has some
         ("tap", "u2"),
         # TOLD
@@ -65,6 +65,7 @@ FLOW = np.dtype(
         ("probe_responses", "i8"),
         ("skips", "i8"),
         ("always_skips", "i8"),
+        ("last_always_skip_ns", "i8"),
         ("nacks", "i8", (REASONS,)),
         ("told_bytes", "u1"),
         ("rcvd_bytes", "u4"),  # latest counter, units of 256 bytes
@@ -90,6 +91,8 @@ LOG = np.dtype(
         ("key", "u4"),  # entropy value
         ("psn", "u4"),
         ("value", "i8"),  # NACK: reason; RETURNED: when it was last used before, ns
+        ("without", "i8"),  # RETURNED: packets that the flow sent meanwhile
+        ("lost_ns", "i8"),  # RETURNED: when one with it was first sent again meanwhile, 0: never
     ],
     align=True,
 )
@@ -100,6 +103,8 @@ RETIRED_AFTER_ROUNDS = 16
 """An entropy value that a flow leaves out while it sends so many packets per value it uses is
 taken to be retired: even values drawn at random are hardly ever left out so long by chance."""
 RETIRED_AFTER_PACKETS = 64
+CAUSED_ROUNDS = 4
+"""So many when something says why: with the value a packet was lost, ALWAYS_SKIP, a port down."""
 
 # Kinds of histograms, per flow that answers.
 OOO_DEPTH, ROUND_TRIP, IN_FLIGHT = range(3)
@@ -131,8 +136,9 @@ class State(NamedTuple):
     histograms: Histograms
 
 
-USED_RINGS, USED_LOG, OMITTED_LOG = range(3)
-N_COUNTS = 3
+USED_RINGS, USED_LOG, OMITTED_LOG, LAST_PORT_NS = range(4)
+N_COUNTS = 4
+"""LAST_PORT_NS is no count: the time of the latest port status update."""
 
 
 class Columns(NamedTuple):

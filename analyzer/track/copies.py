@@ -10,7 +10,7 @@ from ..kernel import Int, inlined, subkernel
 from ..psn import PSN_BITS, PSN_MASK
 from .batch import DUPLICATE, MIRROR_DUPLICATE, NOT_SEQUENCED, TAP_COPY
 from .state import FIRST_RECENT_BITS, MAX_RECENT_BITS, MAX_RECENTS, USED_RECENTS
-from .window import tap_bit
+from .window import note_copy, tap_bit
 
 _WAYS_BITS = 3
 """log2 of the packets kept of each place, where copies may come from another tap: places of
@@ -115,7 +115,7 @@ def judge_unordered(
         entry = state.recents[at]
         if entry.used and entry.psn == psn and entry.opcode == opcode and entry.ip_id == ip_id:
             if entry.taps & bit == np.uint64(0) or (tap >= 63 and tap != entry.tap):
-                state.copies[entry.tap, tap] += 1
+                note_copy(state, entry.tap, tap)
                 entry.taps |= bit
                 return TAP_COPY
             again = at

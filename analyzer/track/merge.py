@@ -118,6 +118,8 @@ def _add_pools(
     used, other = mine.state.used, theirs.state.used
     for kind in (st.FIRST_WINDOW, st.CANDIDATES_SEEN):
         used[kind] = max(used[kind], other[kind])
+    for tap in np.flatnonzero(mine.state.copies.any(axis=1)).tolist():
+        used[st.FOLLOWED_TAPS] |= 1 << min(tap, 62)
 
 
 def _adopt_flow(flow: Any, other: Any) -> None:

@@ -38,7 +38,17 @@ from .state import (
     SKIPPED,
     WIDE_GAP,
 )
-from .window import claim, forget_missing, holds, open_gap, reach, slot_of, tap_bit, write_seen
+from .window import (
+    claim,
+    forget_missing,
+    holds,
+    note_copy,
+    open_gap,
+    reach,
+    slot_of,
+    tap_bit,
+    write_seen,
+)
 
 _NEAR_IDS = 256
 """An identification at most so far below another was most likely given shortly before it."""
@@ -409,7 +419,7 @@ def _seen_again(
         # Only taps in series see copies. On parallel paths an earlier transmission
         # may have been overtaken by a later one.
         if earlier and tap != slot.tap and state.copies[slot.tap, tap] > 0:
-            state.copies[slot.tap, tap] += 1
+            note_copy(state, slot.tap, tap)
             return TAP_COPY
     elif new_here or bits & MARKS_RESENDS or tells_transmissions_apart(flow):
         same = True
@@ -419,7 +429,7 @@ def _seen_again(
         behind = psn_add(psn, 1) == stream.next or (flow.ipv6 == 0 and flow.ids_same == 0)
         same = behind and time - slot.time < TWIN_WITHIN_NS and not expects_again(flow, which, psn)
     if same and new_here:
-        state.copies[slot.tap, tap] += 1
+        note_copy(state, slot.tap, tap)
         slot.taps |= bit
         return TAP_COPY
     if same:

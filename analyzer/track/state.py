@@ -207,6 +207,8 @@ SLOT = np.dtype(
 FIRST_WINDOW_BITS = 7
 FIRST_WINDOW_BITS_OF_MANY_TAPS = 10
 """Copies at another tap may come many packets later."""
+MAX_WINDOW_BITS_FOR_COPIES = 13
+"""Windows grow to this for packets that the next tap in series has not seen yet."""
 MAX_WINDOW_BITS = 16
 MAX_WINDOW = 1 << MAX_WINDOW_BITS
 MAX_SLOTS = 1 << 22
@@ -301,5 +303,6 @@ class State(NamedTuple):
     OMITTED_EVENTS,
     FIRST_WINDOW,  # no count: log2 of the slots a stream begins with
     CANDIDATES_SEEN,  # by the search for peers, less what answers since then paid for
-) = range(8)
-USED_KINDS = 8
+    FOLLOWED_TAPS,  # bit set of taps whose packets another tap sees later
+) = range(9)
+USED_KINDS = 9

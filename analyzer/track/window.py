@@ -11,8 +11,10 @@ from ..psn import psn_add, psn_distance
 from .state import (
     EMPTY,
     FIRST_WINDOW,
+    FOLLOWED_TAPS,
     MAX_SLOTS,
     MAX_WINDOW_BITS,
+    MAX_WINDOW_BITS_FOR_COPIES,
     MISSING,
     SEEN,
     USED_SLOTS,
@@ -67,6 +69,29 @@ def _widen_window(state: Any, stream: Any) -> None:
 
 
 @inlined
+def _is_awaited(state: Any, slot: Any, bits: Int) -> bool:
+    """Whether a packet was seen at one tap only, of which the next one in series may be late.
+
+    For its sake a window of 2^bits slots may grow, up to half of all slots there may be.
+    """
+    return bool(
+        state.used[FOLLOWED_TAPS] != 0
+        and slot.state == SEEN
+        and slot.taps & (slot.taps - np.uint64(1)) == np.uint64(0)
+        and (state.used[FOLLOWED_TAPS] >> np.int64(min(slot.tap, 62))) & 1
+        and bits < MAX_WINDOW_BITS_FOR_COPIES
+        and state.used[USED_SLOTS] + (2 << bits) <= MAX_SLOTS // 2
+    )
+
+
+@inlined
+def note_copy(state: Any, first_tap: Int, tap: Int) -> None:
+    """Count a packet that was first seen at one tap and now comes at another."""
+    state.copies[first_tap, tap] += 1
+    state.used[FOLLOWED_TAPS] |= np.int64(1) << np.int64(min(first_tap, 62))
+
+
+@inlined
 def claim(state: Any, flow: Any, stream: Any, psn: Int) -> Int:
     """The slot where `psn` may be written; makes the window larger before a missing PSN is lost."""
     if stream.window_bits == 0:
@@ -74,9 +99,12 @@ def claim(state: Any, flow: Any, stream: Any, psn: Int) -> Int:
     while True:
         at = slot_of(stream, psn)
         old = state.slots[at]
-        if old.state != MISSING or old.psn == psn:
-            return at
         bits = np.int64(stream.window_bits)
+        if old.psn == psn:
+            return at
+        if old.state != MISSING:
+            if not _is_awaited(state, old, bits):
+                return at
         if bits < stream.room_bits:
             _widen_window(state, stream)
             continue

@@ -85,7 +85,6 @@ class Twin:
         ev = self.sent[row["ev"]]
         silent = self.packets - ev["index"]
         if ev["packets"] and silent > max(64, 16 * len(self.sent)):
-            ev["retirements"] += 1
             self.returned += 1
         ev["index"] = self.packets
         ev["packets"] += 1
@@ -190,7 +189,7 @@ def compare(found: MrcMeasure, twin: Twin) -> None:
     sent = {int(ev["key"]): ev for ev in found.evs(0, mrc_state.SENT)}
     assert set(sent) == set(twin.sent)
     for key, ev in twin.sent.items():
-        for name in ("packets", "marked", "trimmed", "resends", "lost", "retirements"):
+        for name in ("packets", "marked", "trimmed", "resends", "lost"):
             assert sent[key][name] == ev[name], name
     told = {int(ev["key"]): ev for ev in found.evs(1, mrc_state.TOLD)}
     assert set(told) == set(twin.told)
@@ -234,7 +233,22 @@ def test_a_value_left_out_is_retired_and_returns() -> None:
     assert entry["key"] == EV + 3
     assert entry["value"] == 1_000_000_000 + 39 * 1000
     assert entry["time_ns"] == 1_000_000_000 + 133 * 1000
-    assert [int(ev["retirements"]) for ev in found.evs(0, mrc_state.SENT)] == [0, 0, 0, 1]
+    assert entry["without"] == 93
+    assert entry["lost_ns"] == 0
+
+
+def test_a_loss_explains_a_shorter_silence() -> None:
+    """Its packet is sent again over another value, and four rounds go by without it."""
+    evs = [EV, EV + 1, EV + 2, EV + 3]
+    rows = [write(n, evs[n % 4], rtx=False) for n in range(40)]
+    rows += [write(39, EV, rtx=True)] + [write(40 + n, evs[n % 3]) for n in range(17)]
+    rows += [write(57, EV + 3)]
+    (entry,) = measured(batch(rows)).log()
+    assert (entry["key"], entry["without"]) == (EV + 3, 18)
+    assert entry["lost_ns"] == 1_000_000_000 + 40 * 1000
+    assert not len(measured(batch(rows[:50] + rows[-1:])).log())  # less than four rounds
+    nacked = [*rows[:40], {"opcode": NACK, "entropy": EV + 3, "psn": 39, "reason": 1}, *rows[40:]]
+    assert [e["kind"] for e in measured(batch(nacked)).log()] == [mrc_state.LOG_NACK]
 
 
 def test_round_trip_over_the_wrap() -> None:
