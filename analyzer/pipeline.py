@@ -17,19 +17,48 @@ _GRACE_WAITS = 10
 """An iterator that was told to end has about a second for its last item; it may be blocked."""
 
 
+class _Sized(queue.Queue[tuple[T | None, BaseException | None]]):
+    """A queue that is full by the sizes of its items; each counts as one at least."""
+
+    def __init__(self, room: int, size: Callable[[T], int]) -> None:
+        super().__init__(room)
+        self._size, self._taken = size, 0
+
+    def _of(self, entry: tuple[T | None, BaseException | None]) -> int:
+        return 1 if entry[0] is None else max(1, self._size(entry[0]))
+
+    def _qsize(self) -> int:
+        return self._taken
+
+    def _put(self, item: tuple[T | None, BaseException | None]) -> None:
+        super()._put(item)
+        self._taken += self._of(item)
+
+    def _get(self) -> tuple[T | None, BaseException | None]:
+        item = super()._get()
+        self._taken -= self._of(item)
+        return item
+
+
 class Prefetched(Generic[T]):
     """Runs an iterator in a thread of its own, a few items ahead.
 
     `poll` is called about ten times a second while nothing is ready. An
     exception of the iterator comes out of `__iter__` at its place.
+    `ahead` items may wait; where items have a `size`, so many that all
+    together are not larger, or one more.
     """
 
     def __init__(
-        self, make: Callable[[], Iterator[T]], poll: Callable[[], None], ahead: int = AHEAD
+        self,
+        make: Callable[[], Iterator[T]],
+        poll: Callable[[], None],
+        ahead: int = AHEAD,
+        size: Callable[[T], int] = lambda item: 1,
     ) -> None:
         self._make = make
         self._poll = poll
-        self._items: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(ahead)
+        self._items = _Sized(ahead, size)
         self._finishing = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rocescope-decode", daemon=True)
@@ -53,6 +82,11 @@ class Prefetched(Generic[T]):
                 yield item
         finally:
             self.stop()
+
+    @property
+    def backlog(self) -> float:
+        """How much of the room between the threads is taken, about 0 to 1."""
+        return self._items.qsize() / self._items.maxsize
 
     def finish(self) -> None:
         """Hand out what is ready and end: for an iterator that was told to end by itself."""

@@ -4,7 +4,7 @@ Drives the real app without a terminal, every paint encoded for one:
 
     python benchmarks/tui_speed.py capture     10,000 flows in a capture that was read
     sudo python benchmarks/tui_speed.py live   10,000 flows from the generator in the kernel
-    sudo python benchmarks/tui_speed.py live --headless   the same packets without any screen
+    sudo python benchmarks/tui_speed.py losses   frames the probes lose with screens and without
     python benchmarks/tui_speed.py open        20 million packets: what shows while they are read
     python benchmarks/tui_speed.py start       seconds from the command to its flows on a terminal
 
@@ -46,7 +46,9 @@ from rocescope.tui.session import Session
 
 SIZE = (160, 50)
 KEYS = ("j", "j", "k", "pagedown", "s", "S", "2", "j", "1", "3", "4", "1", "p", "a", "a", "home")
-WHAT = ("capture", "live", "open", "start", "use-live", "use", "watch")
+WHAT = ("capture", "live", "losses", "open", "start", "use-live", "use", "watch")
+SETTLE_S, WATCH_S = 2.0, 5.0
+PACED_EVERY_S = 0.05
 KEYS_EVERY_S = 0.15
 """Seven keys a second, as somebody does who leans on the cursor key now and then."""
 
@@ -122,19 +124,17 @@ async def use(session: Session, rounds: int, live: bool) -> dict[str, Any]:
     async with app.run_test(size=SIZE) as pilot:
         while not app.snapshot.source.packets and time.perf_counter() - began < 120:
             await asyncio.sleep(0.01)
-            if live and app.session.running and not result:
-                result["ready"] = True
-                print("ready", flush=True)
         result["first_s"] = time.perf_counter() - began
         if not live:
             while app.session.running or app.snapshot.source.running:
                 await asyncio.sleep(0.05)
         else:
-            await asyncio.sleep(2)
+            await asyncio.sleep(SETTLE_S)
+        result["dropped_at_start"] = app.snapshot.source.dropped
         await pilot.pause()
         cpu, paints, packets = thread_cpu(), app.paints, app.snapshot.source.packets
         start = time.perf_counter()
-        await asyncio.sleep(5)
+        await asyncio.sleep(WATCH_S)
         idle = time.perf_counter() - start
         now = thread_cpu()
         result["watching"] = {part: (now[part] - cpu.get(part, 0)) / idle for part in now}
@@ -162,23 +162,24 @@ async def use(session: Session, rounds: int, live: bool) -> dict[str, Any]:
     return result
 
 
-def run_headless(session: Session, seconds: float) -> dict[str, Any]:
-    """The session alone: what the probes lose without a user interface."""
-    session.start()
+def run_headless(session: Session, rounds: int) -> dict[str, Any]:
+    """The session alone for as long as `use` takes: what probes lose without a user interface."""
     while not session.snapshot().source.packets:
-        if session.running:
-            print("ready", flush=True)
-        time.sleep(0.2)
-    packets, start = session.snapshot().source.packets, time.perf_counter()
-    time.sleep(seconds)
+        time.sleep(0.05)
+    time.sleep(SETTLE_S)
+    before, start = session.snapshot().source, time.perf_counter()
+    cpu = thread_cpu()
+    time.sleep(WATCH_S + rounds * len(KEYS) * (KEYS_EVERY_S + 0.05))
     source = session.snapshot().source
     passed = time.perf_counter() - start
+    now = thread_cpu()
     session.close()
     return {
-        "pps": (source.packets - packets) / passed,
+        "pps": (source.packets - before.packets) / passed,
         "frames": source.frames,
         "dropped": source.dropped,
-        "cpu": thread_cpu(),
+        "dropped_at_start": before.dropped,
+        "watching": {part: (now[part] - cpu.get(part, 0)) / passed for part in now},
     }
 
 
@@ -265,25 +266,67 @@ def outcome(process: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
-def live(options: argparse.Namespace) -> None:
-    """The app on probes, while the generator sends as fast as it can."""
-    with Link(options.connections * 2) as link:
+class Load:
+    """The generator, sending all the time as fast as it can, or at most so many frames a second."""
+
+    def __init__(self, link: Link, rate: float | None) -> None:
+        self._link, self._rate = link, rate
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._send)
+
+    def _send(self) -> None:
+        chunk = 2_000_000 if self._rate is None else int(self._rate * PACED_EVERY_S)
+        due = time.perf_counter()
+        while not self._ending.is_set():
+            self._link.send(chunk)
+            due = max(due + PACED_EVERY_S, time.perf_counter() - PACED_EVERY_S)
+            if self._rate is not None:
+                self._ending.wait(max(0.0, due - time.perf_counter()))
+
+    def __enter__(self) -> None:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-        arguments = ["use-live", f"{link.name}:right", "--rounds", str(options.rounds)]
-        chosen = [f"--{name}" for name in ("record", "headless") if getattr(options, name)]
-        process = child([*arguments, *chosen])
-        assert process.stdout is not None
-        assert process.stdout.readline().strip() == "ready"
-        time.sleep(1)
-        sent = 0
-        while process.poll() is None and sent < 200_000_000:
-            sent += link.send(2_000_000 if sent == 0 else 4_000_000).frames
-        found = outcome(process)
-        if options.headless:
-            print(f"{found['pps'] / 1e6:.2f} Mpkt/s, {found['frames']:,} frames seen")
-            print(f"dropped by the probes: {found['dropped']:,}")
-        else:
-            report(found)
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+
+def live(options: argparse.Namespace) -> None:
+    """The app on probes, while the generator sends."""
+    with Link(options.connections * 2) as link, Load(link, options.rate):
+        report(outcome(on_probes(link, options, screens=True)))
+
+
+def on_probes(link: Link, options: argparse.Namespace, screens: bool) -> subprocess.Popen[str]:
+    """A session on probes in a process of its own."""
+    arguments = ["use-live", f"{link.name}:right", "--rounds", str(options.rounds)]
+    arguments += ["--record"] * options.record + ["--headless"] * (not screens)
+    return child(arguments)
+
+
+def losses(options: argparse.Namespace) -> None:
+    """The probes with screens and without, in turn, under one load that never pauses."""
+    print("session           Mpkt/s   frames seen      lost  of these at the start    %   ui core")
+    sums = {True: [0, 0], False: [0, 0]}
+    with Link(options.connections * 2) as link, Load(link, options.rate):
+        for number in range(2 * options.pairs):
+            screens = number % 2 == number // 2 % 2  # each way comes first as often
+            found = outcome(on_probes(link, options, screens))
+            frames, lost = found["frames"], found["dropped"]
+            sums[screens][0] += frames
+            sums[screens][1] += lost
+            print(
+                f"{_WITH[screens]:<16} {found['pps'] / 1e6:>7.2f} {frames:>13,} {lost:>9,}"
+                f" {found['dropped_at_start']:>21,} {100 * lost / frames:>6.3f}"
+                f" {found['watching'].get('ui', 0.0):>7.0%}",
+                flush=True,
+            )
+    for screens, (frames, lost) in sums.items():
+        print(f"{_WITH[screens]}: {lost:,} of {frames:,} frames lost ({100 * lost / frames:.4f} %)")
+
+
+_WITH = {True: "with screens", False: "without screens"}
 
 
 def start(path: str, rounds: int) -> None:
@@ -323,23 +366,28 @@ def main() -> None:
     parser.add_argument("--packets", type=int)
     parser.add_argument("--connections", type=int, default=5_000, help="each has two flows")
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--headless", action="store_true", help="live: without a user interface")
+    parser.add_argument("--headless", action="store_true", help="use-live: no screens")
     parser.add_argument("--record", action="store_true", help="live: recorded in a file too")
+    parser.add_argument("--rate", type=float, help="live, losses: frames a second, else most")
+    parser.add_argument("--pairs", type=int, default=3, help="losses: sessions of either kind")
     options = parser.parse_args()
     rounds = ["--rounds", str(options.rounds)]
     if options.what == "live":
         live(options)
+    elif options.what == "losses":
+        losses(options)
     elif options.what == "use-live":
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "record.pcapng"
             session = (
-                open_recorded([options.path], None, file)
+                open_recorded([options.path], None, file, attach_now=True)
                 if options.record
-                else open_live([options.path], LiveOptions())
+                else open_live([options.path], LiveOptions(), attach_now=True)
             )
-            seconds = options.rounds * len(KEYS) * (KEYS_EVERY_S + 0.05)
+            if not session.running:
+                session.start()
             found = (
-                run_headless(session, seconds)
+                run_headless(session, options.rounds)
                 if options.headless
                 else asyncio.run(use(session, options.rounds, True))
             )

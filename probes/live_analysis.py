@@ -81,14 +81,14 @@ class LiveAnalysis:
         try:
             self.source.check()  # before what may take a minute
             warm_up(self.options.window_ns)
+            self._watch_owners()  # takes a second, in which rings would overflow
+            self._ports = sysfs.read_ports(self._rdma_devices)[0]
             self._stack.enter_context(self.source)
-            self._watch_owners()
             drop_privileges(
                 self.source.privileges()
                 + (WATCHING if self._watch is not None else ())
                 + self.options.keep_privileges
             )
-            self._ports = sysfs.read_ports(self._rdma_devices)[0]
         except BaseException:
             self._stack.close()
             raise

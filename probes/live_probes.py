@@ -19,6 +19,7 @@ from ..analyzer.track.tracker import FlowTracker
 from .dropping import WATCHING, WRITING, drop_privileges
 from .live import LiveOptions, LiveSource
 from .owners.watch import OwnerWatch
+from .priority import allow
 
 _UPDATE_EVERY_S = 1.0
 _SHARE_OF_TIME = 20
@@ -56,9 +57,15 @@ class LiveProbes:
                 raise CaptureError("the probes were taken away: start rocescope live again")
             if self._begun:
                 return
-            self._stack.enter_context(self.source)
+            try:
+                self.source.check()
+                self._watch_owners()  # takes a second, in which rings would overflow
+                allow()
+                self._stack.enter_context(self.source)
+            except BaseException:
+                self._stack.close()
+                raise
             self._begun = True
-            self._watch_owners()
         if drop:
             watching = WATCHING if self._watch is not None else ()
             drop_privileges(self.source.privileges() + WRITING + watching)

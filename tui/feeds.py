@@ -26,8 +26,10 @@ class Feed(Protocol):
     measuring: Measuring
     endpoints: Endpoints
     taps: Taps
-    owners: dict[int, Owner]
-    """By flow index: the process of this host that owns its queue pair, where that is known."""
+
+    @property
+    def owners(self) -> dict[int, Owner]:
+        """By flow index: the process that owns its queue pair, where that is known."""
 
     @property
     def segments(self) -> SegmentLists:
@@ -38,6 +40,9 @@ class Feed(Protocol):
 
     def stop(self) -> None:
         """Let `read` end soon; from any thread."""
+
+    def backlog(self) -> float:
+        """How near packets are to being lost because they are not measured in time, 0 to 1."""
 
     def state(self) -> SourceState:
         """What is known of the source now, rates apart."""
@@ -65,12 +70,22 @@ class CaptureFeed:
         self.measuring.late = LateActivity()
         self.endpoints = self._run.endpoints
         self.taps = self._run.taps
-        self.owners: dict[int, Owner] = {}
+        self._owners: dict[int, Owner] = {}
+        self._owned = (0, 0)
 
     @property
     def segments(self) -> SegmentLists:
         """The SRv6 segment lists of all captures."""
         return self._run.segments or SegmentLists()
+
+    @property
+    def owners(self) -> dict[int, Owner]:
+        """What the captures' comments say of the flows so far; the lock must be held."""
+        comments = sum(len(source.capture.owner_comments) for source in self._run.sources)
+        known = (comments, len(self.measuring.tracker) if comments else 0)
+        if known != self._owned:
+            self._owned, self._owners = known, self._run.owners()
+        return self._owners
 
     def read(self) -> None:
         """Read all captures to their ends."""
@@ -79,6 +94,10 @@ class CaptureFeed:
     def stop(self) -> None:
         """End reading early."""
         self._run.stop()
+
+    def backlog(self) -> float:
+        """A file waits."""
+        return 0.0
 
     def state(self) -> SourceState:
         """Counts of the captures so far."""

@@ -19,6 +19,7 @@ from ..analyzer.results import Analysis, Owner
 from ..probes.live import LiveOptions
 from ..probes.live_analysis import capture_summary, warm_up
 from ..probes.live_probes import LiveProbes
+from ..probes.priority import raise_own
 from .feeds import Feed
 from .session import Session
 from .snapshot import SourceState
@@ -26,9 +27,10 @@ from .snapshot import SourceState
 WINDOW_NS = 10_000_000
 POLL_S = 0.02
 """The rings hold far more than arrives in this time; fewer, larger batches cost less."""
-AHEAD = 32
-"""Tables of at most 32,768 packets (3 MB) that may wait to be measured, beside what is in the
-rings: while columns are copied for the screens, or others have the processor, nothing is lost."""
+AHEAD_PACKETS = 1 << 20
+"""That may wait to be measured (100 MB), beside what is in the rings: while room is made for
+thousands of flows, columns are copied for the screens, or others have the processor, nothing
+is lost."""
 
 
 def open_live(
@@ -58,6 +60,8 @@ def open_live(
 
     session = Session(make, ",".join(interfaces), "live", (), clock)
     session.on_close(probes.end)
+    if attach_now:  # rings fill from now on: they are emptied while the screens are made
+        session.start()
     return session
 
 
@@ -76,6 +80,7 @@ class LiveFeed:
         """By flow index: the process of this host that owns its queue pair."""
         self._keep = compile_filter(keep) if keep else None
         self._packets = 0
+        self._ahead: Prefetched[tuple[PacketTable, list[CmMessage]]] | None = None
         probes.begin()
         self._probes, self._source = probes, probes.source
         self._name = ",".join(interface.label for interface in self._source.interfaces)
@@ -88,11 +93,15 @@ class LiveFeed:
 
     def read(self) -> None:
         """Take in what the probes see until `stop`."""
+        raise_own()
         with self._probes.reading():
             self._read()
 
     def _read(self) -> None:
-        for table, cm in Prefetched(self._tables, lambda: None, AHEAD):
+        self._ahead = Prefetched(
+            self._tables, lambda: None, AHEAD_PACKETS, lambda taken: len(taken[0])
+        )
+        for table, cm in self._ahead:
             if len(table) or cm:
                 with self.lock:
                     self.measuring.update(table, cm)
@@ -112,6 +121,10 @@ class LiveFeed:
     def stop(self) -> None:
         """End reading; the probes stay until the session is closed."""
         self._source.pause()
+
+    def backlog(self) -> float:
+        """How much of the room for packets that wait to be measured is taken."""
+        return self._ahead.backlog if self._ahead is not None else 0.0
 
     def state(self) -> SourceState:
         """Counters of the probes so far."""

@@ -18,9 +18,12 @@ from .. import __version__
 from ..analyzer.analyze import AnalyzeOptions
 from ..analyzer.errors import RocescopeError
 from ..probes.capture_files import CaptureFiles
-from ..probes.dropping import WRITING, drop_privileges
+from ..probes.dropping import WATCHING, WRITING, drop_privileges
 from ..probes.live import LiveOptions, LiveSource
+from ..probes.owners.comments import OwnerComments
+from ..probes.owners.watch import OwnerWatch
 from ..probes.pcapng_writer import interface_description, section_header
+from ..probes.priority import allow, raise_own
 from .feeds import CaptureFeed, Feed
 from .session import WINDOW_NS, Session
 from .snapshot import SourceState
@@ -35,6 +38,7 @@ class Recording:
         self.path = path
         self.error = ""
         self._source = LiveSource(interfaces, options, to_blocks=True)
+        self._owners: OwnerComments | None = None
         self._stack = ExitStack()
         self._thread: threading.Thread | None = None
 
@@ -50,9 +54,16 @@ class Recording:
         """
         if self._thread is not None:
             return
-        self._stack.enter_context(self._source)
+        try:
+            self._source.check()
+            self._watch_owners()  # takes a second, in which rings would overflow
+            allow()
+            self._stack.enter_context(self._source)
+        except BaseException:
+            self._stack.close()
+            raise
         if drop:  # before a thread starts, which would keep them
-            drop_privileges(self._source.privileges() + WRITING)
+            drop_privileges(self._source.privileges() + WRITING + WATCHING)
         taps = self._source.taps.items[self._source.first_tap :]
         name = self._source.options.filter
         described = b"".join(interface_description(tap, name) for tap in taps)
@@ -61,21 +72,38 @@ class Recording:
             system = " ".join(os.uname()[:3:2])
             return section_header(f"rocescope {__version__}", system, list(comments)) + described
 
-        files = CaptureFiles(self.path, head, self._source.loss_by_tap)
+        known = self._owners.new() if self._owners is not None else []
+        files = CaptureFiles(self.path, head, self._source.loss_by_tap, comments=known)
         self._thread = threading.Thread(
             target=self._write, args=(files,), name="rocescope-recording", daemon=True
         )
         self._thread.start()
 
     def _write(self, files: CaptureFiles) -> None:
+        raise_own()
         try:
             for blocks in self._source.blocks(POLL_S):
                 files.write(blocks)
+                self._tell_owners(files)
         except (RocescopeError, OSError) as error:
             self.error = str(error)
         finally:
             self._source.finish()
+            self._tell_owners(files, at_once=True)
             files.close()
+
+    def _watch_owners(self) -> None:
+        namespaces = {interface.namespace for interface in self._source.interfaces}
+        try:
+            watch = self._stack.enter_context(OwnerWatch({None, *namespaces}))
+            watch.update()
+        except Exception:  # owners stay unknown: no reason not to record
+            return
+        self._owners = OwnerComments(watch)
+
+    def _tell_owners(self, files: CaptureFiles, at_once: bool = False) -> None:
+        if self._owners is not None:
+            files.comment(self._owners.new(at_once))
 
     def state(self, seen: SourceState) -> SourceState:
         """What is known of the probes, beside what was read of the file."""

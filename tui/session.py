@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 WINDOW_NS = 10_000_000
 CLOSING_S = 3.0
+HURRIED_FROM = 0.25
+"""Share of the room for packets that wait to be measured."""
 LONGEST_NS = 60_000_000_000
 """Of the windows of a live session."""
 
@@ -120,7 +122,6 @@ class Session:
     def start(self) -> None:
         """Begin, or begin anew after the packet filter or the time window changed."""
         self.stop()
-        self._generation += 1
         self._error, self._before = "", None
         self.history.clear()
         self.looking_at = None
@@ -133,6 +134,7 @@ class Session:
 
     def stop(self, timeout: float | None = None) -> None:
         """End reading, waiting at most so many seconds; what was seen stays."""
+        self._generation += 1  # a reader that has no feed yet does not begin
         thread, feed = self._thread, self._feed
         if feed is not None and thread is not None and thread.is_alive():
             feed.stop()
@@ -176,13 +178,19 @@ class Session:
         """Whether packets still come in."""
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def hurried(self) -> bool:
+        """Whether packets come faster than they are measured: screens then leave it more time."""
+        return self._feed is not None and self._feed.backlog() > HURRIED_FROM
+
     def _read(self, generation: int) -> None:
         try:
             feed = self._make_feed(self._keep())
             if self._feed is not None:
                 self._feed.close()
             self._feed = feed
-            feed.read()
+            if generation == self._generation:
+                feed.read()
         except RocescopeError as error:
             self._error = str(error)
         except Exception as error:  # a vanished file, a dying probe: the screens must stand
@@ -436,4 +444,5 @@ class Session:
             parts.append(f"src == {key.src} and dst == {key.dst} and qp == {queue_pair(key.qp)}")
         names = " ".join(f"'{p}'" if " " in p else p for p in self.paths)
         keep = " and ".join(parts)
-        return f"rocescope analyze {names}" + (f" --filter '{keep}'" if keep else "")
+        of = names or f"--live {self.name.replace(',', ' ')}"
+        return f"rocescope analyze {of}" + (f" --filter '{keep}'" if keep else "")

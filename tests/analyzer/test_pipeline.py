@@ -72,3 +72,26 @@ def test_a_consumer_that_leaves_ends_the_thread():
     for _ in items:
         break
     assert not items._thread.is_alive()
+
+
+def test_items_with_a_size_wait_by_their_size():
+    sizes = [3, 0, 4, 2, 5, 1, 9, 1]
+    made: list[int] = []
+
+    def make():
+        for size in sizes:
+            made.append(size)
+            yield size
+
+    items = Prefetched(make, nothing, 8, lambda size: size)
+    found = []
+    for item in items:
+        if not found:
+            for _ in range(200):  # 0 counts as one: 1 + 4 + 2 + 5 reach the room of 8
+                if items.backlog >= 1:
+                    break
+                time.sleep(0.01)
+            assert len(made) <= 6
+        found.append(item)
+    assert found == sizes
+    assert items.backlog == 0
