@@ -39,7 +39,7 @@ class Source:
         return [self.pattern] if self.pattern else [input_name(path) for path in self.files]
 
     def read(self, fabric: Fabric, progress: ProgressAs, *, messages: bool = False) -> Traffic:
-        """The traffic on the hosts of a fabric; messages: with what each waits for."""
+        """The traffic on the hosts of a fabric; messages: one by one, in place of windows."""
         if bool(self.files) == (self.pattern is not None):
             raise UsageError("give captures, or --pattern for traffic without a capture")
         window_ns = parse_duration(self.window, "--window") if self.window else None
@@ -65,7 +65,7 @@ class Source:
                 self.names,
                 fabric,
                 self.map,
-                window_ns=window_ns,
+                window_ns=None if messages else window_ns,
                 filter=self.filter,
                 concat=self.concat,
                 messages=messages,
@@ -80,15 +80,21 @@ class Source:
         self, fabric: Fabric, model: Model, as_captured: bool, progress: ProgressAs
     ) -> Callable[[int], Load]:
         """What the packet engine offers in run r: the pattern with its seed + r, or the capture."""
-        from ..replay.collectives import ITERATED, captured, from_queue_pairs
+        from ..replay.captured import captured
+        from ..replay.collectives import ITERATED, from_queue_pairs
         from ..replay.packet_replaying import Load
         from ..replay.replaying import mapped
 
         if self.pattern is None:
-            read = self.read(fabric, progress, messages=not as_captured)
-            traffic, warnings = mapped(read, fabric)
-            workload, notes = captured(traffic, model, as_captured=as_captured)
-            return lambda _run: Load(workload, (*warnings, *notes))
+            if self.window and not as_captured:
+                raise UsageError("--window is for packets at their times, not for offer=asap")
+            window_ns = parse_duration(self.window, "--window") if self.window else None
+            traffic, warnings = mapped(self.read(fabric, progress, messages=True), fabric)
+            workload, notes = captured(traffic, model, as_captured=as_captured, window_ns=window_ns)
+            offered = "captured" if as_captured else "asap"
+            if self.window:
+                offered = f"captured, by windows of {self.window}"
+            return lambda _run: Load(workload, (*warnings, *notes), offered=offered)
         if self.files:
             raise UsageError("give captures, or --pattern for traffic without a capture")
         if self.window:
@@ -102,7 +108,7 @@ class Source:
                 rest = f"{rest},messages=1"
             pairs, _ = _pairs(f"{name}:{rest}", fabric, run, model.payload_bytes)
             workload = from_queue_pairs(pairs, fabric, model, name in ITERATED)
-            return Load(workload, pairs=pairs)
+            return Load(workload, pairs=pairs, offered="pattern, as fast as possible")
 
         return load
 

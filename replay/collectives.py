@@ -1,15 +1,13 @@
-"""Offered traffic of the packet engine: generated patterns with barriers, and captured traffic."""
+"""Offered traffic of the packet engine: generated patterns with barriers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..analyzer.errors import UsageError
-from .engine.model import PS, Model, Workload
+from .engine.model import Model, Workload
 from .engine.offered import workload_of
 from .fabric import Fabric
 from .generate import generate, offered_traffic
@@ -20,8 +18,6 @@ from .traffic import Traffic
 
 ITERATED = frozenset({"ring-allreduce"})
 """Patterns whose messages are steps: all hosts finish one before any begins the next."""
-LARGEST_ACK_BYTES = 100
-"""Captured flows of smaller packets on average are ACKs: the engine makes its own."""
 
 
 def collective(
@@ -79,102 +75,7 @@ def without_spray(pairs: QueuePairs) -> QueuePairs:
     return replace(pairs, sending=pairs.sending._replace(entropy_values=1))
 
 
-def captured(traffic: Traffic, model: Model, *, as_captured: bool) -> tuple[Workload, list[str]]:
-    """Captured units as flows, and what is said about it.
-
-    as_captured: what a unit sent in a window is released at the begin of the window (without
-    windows: all of it at its first packet); else everything as fast as possible, messages after
-    those that they waited for, as far as `traffic.messages` tells.
-    UsageError when nothing is left.
-    """
-    data = traffic.packets * LARGEST_ACK_BYTES <= traffic.wire_bytes
-    if not as_captured and traffic.messages is not None:
-        data[traffic.messages.unit] = True  # small, but data
-    data &= traffic.src_host != traffic.dst_host
-    notes = []
-    if not data.all():
-        left = int(np.count_nonzero(~data))
-        notes.append(f"{left:,} units of ACKs are left out: the packet engine makes its own")
-    if not data.any():
-        raise UsageError("the traffic has no data packets to replay; ACKs alone are not offered")
-    traffic = traffic.take(data)
-    if not as_captured and traffic.messages is not None:
-        notes += traffic.messages.notes
-        whole = len(traffic) - len(np.unique(traffic.messages.unit))
-        if whole:
-            notes.append(
-                f"asap: {whole:,} units are offered whole and at once: what one waits for is told "
-                "of reliable queue pairs with one entropy value only"
-            )
-    offered = _messages(traffic, as_captured)
-    packets = np.maximum(1, -(-offered.wire_bytes // offered.packet_bytes))
-    workload = workload_of(
-        traffic.src_host,
-        traffic.dst_host,
-        packets * model.payload_bytes,
-        _both_ways(traffic, model),
-        model,
-        flow=offered.unit,
-        release_ps=offered.release_ps,
-        after=offered.after,
-        on=offered.on,
-    )
-    last = np.maximum(1, offered.wire_bytes - (packets - 1) * offered.packet_bytes)
-    return workload._replace(packet_bytes=offered.packet_bytes, last_bytes=last), notes
-
-
-class _Offered(NamedTuple):
-    """Messages, sorted by unit."""
-
-    unit: NDArray[np.int64]
-    wire_bytes: NDArray[np.int64]
-    packet_bytes: NDArray[np.int64]
-    """Of all packets but the last."""
-    release_ps: NDArray[np.int64]
-    after: NDArray[np.int32] | None = None
-    on: NDArray[np.uint8] | None = None
-
-
-def _messages(traffic: Traffic, as_captured: bool) -> _Offered:
-    size = np.maximum(1, traffic.wire_bytes // np.maximum(1, traffic.packets))
-    if not as_captured:
-        return _in_closed_loop(traffic, size)
-    start = int(traffic.first_ns.min())
-    windows = traffic.windows
-    if windows is None:
-        release = (traffic.first_ns - start) * PS
-        return _Offered(np.arange(len(traffic)), traffic.wire_bytes, size, release)
-    begin = windows.window.astype(np.int64) * windows.width_ns + windows.start_ns - start
-    rows = windows.wire_bytes > 0
-    unit = windows.unit[rows].astype(np.int64)
-    return _Offered(unit, windows.wire_bytes[rows], size[unit], np.maximum(0, begin[rows]) * PS)
-
-
-def _in_closed_loop(traffic: Traffic, size: NDArray[np.int64]) -> _Offered:
-    """The messages that are known, and units without any as one message each."""
-    units = np.arange(len(traffic))
-    sent = traffic.messages
-    if sent is None:
-        return _Offered(units, traffic.wire_bytes, size, np.zeros(len(units), np.int64))
-    whole = np.setdiff1d(units, sent.unit)
-    unit = np.concatenate([sent.unit.astype(np.int64), whole])
-    order = np.argsort(unit, kind="stable")
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    none = np.full(len(whole), -1, np.int32)
-    after = np.where(sent.after >= 0, place[sent.after], -1).astype(np.int32)
-    largest = -(-sent.wire_bytes // np.maximum(1, sent.packets))
-    return _Offered(
-        unit[order],
-        np.concatenate([sent.wire_bytes, traffic.wire_bytes[whole]])[order],
-        np.maximum(1, np.concatenate([largest, size[whole]]))[order],
-        np.zeros(len(order), np.int64),
-        np.concatenate([after, none])[order],
-        np.concatenate([sent.on, np.zeros(len(whole), np.uint8)])[order],
-    )
-
-
-def _both_ways(traffic: Traffic, model: Model) -> Traffic:
+def both_ways(traffic: Traffic, model: Model) -> Traffic:
     """The units and, behind them, the ACKs that answer each: addresses exchanged, same ports."""
     keys = traffic.keys
     back = keys._replace(src=keys.dst, dst=keys.src)

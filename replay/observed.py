@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..analyzer.capture.concat import concatenated
 from ..analyzer.capture.merge import merge_tables
@@ -49,7 +50,7 @@ def traffic_from_capture(
     Several files are several taps (unless `concat`); a packet that several of them saw
     counts once. mapping: see mapping.py; units of addresses that belong to no host have
     host -1 and the addresses are in `unmapped`. window_ns: also count bytes per window.
-    messages: also tell messages and what each waits for (`closed_loop`).
+    messages: also tell messages with their packets, and what each waits for (`closed_loop`).
     progress is told bytes read and bytes in all. Raises UnreadableInput when there is no
     RoCE packet, UsageError for options that make no sense.
     """
@@ -93,20 +94,23 @@ def traffic_of_packets(
 
 
 class ClosedLoop:
-    """Gathers what messages and their dependencies are told from."""
+    """Gathers what messages, their packets and their dependencies are told from."""
 
     def __init__(self) -> None:
         self._log, self._statistics = MessageLog(), MessageStatistics()
 
-    def update(self, batch: TrackedBatch) -> None:
-        """Look at a batch; batches must come in capture order."""
-        self._log.update(batch)
+    def update(self, batch: TrackedBatch, unit: NDArray[np.int32]) -> None:
+        """Look at a batch and the units of its rows; batches must come in capture order."""
+        self._log.update(batch, unit)
         self._statistics.update(batch)
 
-    def messages(self, tracker: FlowTracker, counter: UnitCounter) -> SentMessages:
-        """After all batches."""
-        units = counter.units["flow"].astype(np.int32)
-        return sent_messages(self._log, self._statistics, tracker.flows["peer"], units)
+    def messages(self, tracker: FlowTracker, counter: UnitCounter) -> SentMessages | None:
+        """After all batches; None when there were too many."""
+        sent = sent_messages(self._log, self._statistics, tracker.flows["peer"])
+        if sent is None:
+            return None
+        used = np.unique(counter.units["flow"])
+        return sent._replace(flow=np.searchsorted(used, sent.flow).astype(np.int32))
 
 
 def _open(paths: Sequence[str], taps: Taps, concat: bool) -> Iterator[Capture]:
@@ -128,9 +132,9 @@ def count_units(
     for table in tables:
         if len(table):
             batch = tracker.update(table)
-            counter.update(table, batch.flow, batch.verdict)
+            unit = counter.update(table, batch.flow, batch.verdict)
             if loop is not None:
-                loop.update(batch)
+                loop.update(batch, unit)
         report()
     return tracker, counter
 

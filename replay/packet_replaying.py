@@ -50,6 +50,8 @@ class Load(NamedTuple):
     notes: tuple[str, ...] = ()
     pairs: QueuePairs | None = None
     """What a generated workload was made of."""
+    offered: str = ""
+    """When packets are released, in words."""
 
 
 @dataclass
@@ -158,6 +160,8 @@ def replay_packets(
         complete = False
     settings = {key: str(value) for key, value in vars(model).items() if value is not None}
     settings |= under.described()
+    if offered[0][0].offered:
+        settings["offer"] = offered[0][0].offered
     finished = sum(len(one.by_run) for one in gathered)
     warnings = list(offered[0][0].notes)
     if not complete:
@@ -195,13 +199,12 @@ def _hops(workload: Workload, fabric: Fabric, model: Model) -> int:
 
 
 def _traffic(workload: Workload, sources: Sequence[str]) -> TrafficSummary:
-    wire = (workload.packets - 1) * workload.packet_bytes + workload.last_bytes
     return TrafficSummary(
         sources=list(sources),
         flows=len(workload.src),
-        units=len(workload.src),
+        units=workload.units,
         packets=int(workload.packet_start[-1]),
-        wire_bytes=int(wire.sum()),
+        wire_bytes=int(workload.message_bytes().sum()),
         hosts=len(np.unique(np.concatenate([workload.src, workload.dst]))),
         window_ns=None,
     )

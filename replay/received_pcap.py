@@ -26,8 +26,8 @@ def write_received(file: BinaryIO, workload: Workload, result: EngineResult) -> 
     The run has kept arrivals and times of sending. Addresses, source port, flow label and queue
     pair are those of the captured unit, PSNs count a queue pair's packets from 0 in the order in
     which they were first sent, ECN is what the replay marked. What a unit does not tell is made
-    up: SEND on a reliable connection (of ONLY packets where a queue pair has several entropy
-    values), sizes in steps of 4 bytes, DSCP and MAC addresses as `generate` has them.
+    up: SEND on a reliable connection (of ONLY packets where a queue pair sends data of READs beside
+    its own), sizes in steps of 4 bytes, DSCP and MAC addresses as `generate` has them.
     """
     assert result.arrived_ps is not None and result.arrived_flags is not None
     rows = received_order(result)
@@ -37,12 +37,12 @@ def write_received(file: BinaryIO, workload: Workload, result: EngineResult) -> 
     for begin in range(0, len(rows), _AT_ONCE):
         row = rows[begin : begin + _AT_ONCE]
         message = np.searchsorted(workload.packet_start, row, side="right") - 1
-        unit = workload.flow[message]
+        unit = workload.units_of(row, message)
         first = row == workload.packet_start[message]
         last = row + 1 == workload.packet_start[message + 1]
         opcode = np.where(first, _FIRST, np.where(last, _LAST, _MIDDLE))
-        opcode[(first & last) | several[unit]] = _ONLY
-        size = np.where(last, workload.last_bytes[message], workload.packet_bytes[message])
+        opcode[(first & last) | several[workload.flow[message]]] = _ONLY
+        size = workload.sizes_of(row, message)
         marked = (result.arrived_flags[row] & (MARKED >> 56)) != 0
         file.write(
             _records(
@@ -60,7 +60,7 @@ def write_received(file: BinaryIO, workload: Workload, result: EngineResult) -> 
 def _sequence_numbers(
     workload: Workload, result: EngineResult
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """(PSN of every packet that was sent, whether a unit shares its queue pair with others)."""
+    """(PSN of every packet that was sent, whether a flow shares its queue pair with others)."""
     assert result.sent_ps is not None
     keys, units = workload.traffic.keys, len(workload.src)
     columns = [keys.src[:units], keys.dst[:units], keys.dest_qp[:units, None].view(np.uint8)]

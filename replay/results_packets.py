@@ -75,5 +75,5 @@ class PacketReplay(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: int
     received: Annotated[ReceivedOrder | None, Meta(description="None: too many packets to keep")]
     model: Annotated[
-        dict[str, str], Meta(description="sizes, buffers, thresholds, recovery, failures")
+        dict[str, str], Meta(description="sizes, buffers, thresholds, offer, recovery, failures")
     ]

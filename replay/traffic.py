@@ -27,20 +27,37 @@ class Windows(NamedTuple):
     wire_bytes: NDArray[np.int64]
 
 
-class SentMessages(NamedTuple):
-    """Messages of units, and what each waits for; units not among them are one message each."""
+class PacketTimes(NamedTuple):
+    """The packets of messages, one message after another."""
 
     unit: NDArray[np.int32]
-    """Sorted; the messages of each unit in their order."""
+    time_ns: NDArray[np.int64]
+    """Since the Unix epoch."""
+    wire_bytes: NDArray[np.int32]
+
+
+class SentMessages(NamedTuple):
+    """What flows sent, message by message; what was sent again is left out."""
+
+    flow: NDArray[np.int32]
+    """As in `Traffic.flow`. Messages are sorted by flow and `responses`, then as they began."""
+    responses: NDArray[np.bool_]
+    """The data of a READ, which a queue pair sends beside its own requests."""
     packets: NDArray[np.int64]
     wire_bytes: NDArray[np.int64]
-    """What was sent again is left out."""
+    begun_ns: NDArray[np.int64]
+    """Time of the first packet since the Unix epoch."""
+    ended_ns: NDArray[np.int64]
     after: NDArray[np.int32]
     """Message that must be done first, -1 for none."""
     on: NDArray[np.uint8]
     """At which end, as in `engine.model.Workload`."""
+    times: PacketTimes | None = None
+    """None when there are too many packets."""
     notes: tuple[str, ...] = ()
-    """What could and could not be told."""
+    """What could and could not be told of waits."""
+    left_out: tuple[str, ...] = ()
+    """What is no part of a message."""
 
 
 @dataclass(frozen=True)
@@ -99,23 +116,34 @@ class Traffic:
             windows,
             self.unmapped,
             self.warnings,
-            None if self.messages is None else _of_units(self.messages, rows, len(self)),
+            None if self.messages is None else _of_units(self.messages, rows, self.flow),
         )
 
 
-def _of_units(messages: SentMessages, rows: NDArray[Any], units: int) -> SentMessages:
-    """The messages of the units that are kept; nothing waits for one that is not."""
-    new_unit = np.full(units, -1, np.int32)
-    new_unit[rows] = np.arange(len(rows), dtype=np.int32)
-    unit = new_unit[messages.unit]
-    order = np.argsort(unit, kind="stable")
-    order = order[unit[order] >= 0]
-    place = np.full(len(unit) + 1, -1, np.int32)  # the last: of no message, -1
-    place[order] = np.arange(len(order), dtype=np.int32)
+def _of_units(messages: SentMessages, rows: NDArray[Any], flow: NDArray[np.int32]) -> SentMessages:
+    """The messages of flows that keep a unit; nothing waits for one that is gone. Packets of units
+    that are gone are the first kept unit's of their flow."""
+    kept = np.isin(messages.flow, flow[rows])
+    place = np.full(len(kept) + 1, -1, np.int32)  # the last: of no message, -1
+    place[:-1][kept] = np.arange(int(kept.sum()), dtype=np.int32)
+    times = messages.times
+    if times is not None:
+        first = np.full(int(flow.max(initial=-1)) + 1, -1, np.int32)
+        first[flow[rows][::-1]] = np.arange(len(rows), dtype=np.int32)[::-1]
+        new = first[flow]
+        new[rows] = np.arange(len(rows), dtype=np.int32)
+        of_kept = np.repeat(kept, messages.packets)
+        times = PacketTimes(
+            new[times.unit[of_kept]], times.time_ns[of_kept], times.wire_bytes[of_kept]
+        )
     return messages._replace(
-        unit=unit[order],
-        packets=messages.packets[order],
-        wire_bytes=messages.wire_bytes[order],
-        after=place[messages.after[order]],
-        on=messages.on[order],
+        flow=messages.flow[kept],
+        responses=messages.responses[kept],
+        packets=messages.packets[kept],
+        wire_bytes=messages.wire_bytes[kept],
+        begun_ns=messages.begun_ns[kept],
+        ended_ns=messages.ended_ns[kept],
+        after=place[messages.after[kept]],
+        on=messages.on[kept],
+        times=times,
     )

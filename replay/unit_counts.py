@@ -46,8 +46,11 @@ class UnitCounter:
 
     def update(
         self, table: PacketTable, flow: NDArray[np.int32], verdict: NDArray[np.uint8]
-    ) -> None:
-        """Count the rows that are not copies of one packet at another tap."""
+    ) -> NDArray[np.int32]:
+        """Count the rows that are not copies of one packet at another tap.
+
+        Returns the unit of each row, -1 for copies.
+        """
         unit = np.empty(len(table), np.int32)
         row = 0
         while row < len(table):
@@ -70,6 +73,7 @@ class UnitCounter:
         if self._cells is not None:
             kept = unit >= 0
             self._cells.add(unit[kept], table.time_ns[kept], table.wire_bytes[kept])
+        return unit
 
     def windows(self) -> Windows | None:
         """Bytes per unit and window, if they were asked for."""

@@ -22,6 +22,11 @@ _CONDITIONS = (
     "recovery", "reordering", "rto", "linear", "mpr", "congestion", "rate", "fail", "converge"
 )  # fmt: skip
 
+_OFFERS = {
+    "captured": "Offered as captured: every packet at its time, from the first one on.",
+    "asap": "Offered as fast as possible: messages wait for others as the capture tells.",
+}
+
 
 def print_packets(page: Page, result: ReplayResult) -> None:
     """The strategies side by side, then the queues of each."""
@@ -106,6 +111,10 @@ def _small_print(known: list[StrategyResult]) -> list[str]:
     text = f"{some}{human.counted(max(runs), 'run')} each, {human.count(hops)} packet hops."
     text = text[0].upper() + text[1:]
     lines = [f"{text} {kinds} Queues in packets, mean of the runs; reordered in the first one."]
+    if first.model.get("offer") in _OFFERS:
+        lines.append(_OFFERS[first.model["offer"]])
+    elif "offer" in first.model:
+        lines.append(f"Offered as {first.model['offer']}.")
     told = [f"{key} {first.model[key]}" for key in _CONDITIONS if key in first.model]
     if told != ["recovery none"]:
         lines.append(

@@ -182,7 +182,7 @@ class Replays:
         traffic, warnings = mapped(self._traffic, self._fabric)
         model = Model()
         workload, notes = captured(traffic, model, as_captured=False)
-        load = Load(workload, (*warnings, *notes))
+        load = Load(workload, (*warnings, *notes), offered="asap")
         for number, name in enumerate(names):
             if self._stopping.is_set():
                 return

@@ -56,8 +56,9 @@ def bounds(workload: Workload, fabric: Fabric, model: Model) -> Bounds:
     Predecessors and barriers add up phase by phase.
     """
     arrays = fabric_arrays(fabric)
-    alone, received = _alone(workload, arrays, model)
-    reached = alone >= 0
+    at_once = _alone(workload, arrays, model)
+    reached = at_once.done >= 0
+    alone = _in_time(workload, at_once)
     total = 0
     kinds = set()
     for phase in range(int(workload.phase.max(initial=-1)) + 1):
@@ -69,8 +70,8 @@ def bounds(workload: Workload, fabric: Fabric, model: Model) -> Bounds:
             total += exact
             kinds.add("data and ACKs of a host")
             continue
-        busiest = _busiest_host(workload, arrays, model, rows, alone)
-        chains = _chains(workload, rows, alone, received)
+        busiest = _busiest_host(workload, arrays, model, rows, at_once.done)
+        chains = _chains(workload, rows, alone, at_once.received)
         total += max(busiest, chains)
         kinds.add("transmission of the busiest host" if busiest >= chains else "longest message")
     return Bounds(total, alone, ", ".join(sorted(kinds)))
@@ -80,37 +81,59 @@ def _service(size: int, q20: int) -> int:
     return (size * q20 + (1 << 19)) >> 20
 
 
-def _alone(
-    workload: Workload, arrays: FabricArrays, model: Model
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """int64[M] each: packets back to back, the last one's way and its ACK's; the same without the
-    ACK. -1 without a way."""
+def _services(size: NDArray[np.int64], q20: int) -> NDArray[np.int64]:
+    """Without overflow for messages of terabytes."""
+    return size // (1 << 20) * q20 + ((size % (1 << 20) * q20 + (1 << 19)) >> 20)
+
+
+class _Alone(NamedTuple):
+    """Of each message alone in the network from its release on: int64[M], ps; -1 without a way."""
+
+    done: NDArray[np.int64]
+    """Packets back to back, the last one's way and its ACK's."""
+    received: NDArray[np.int64]
+    """The same without the ACK."""
+    last: NDArray[np.int64]
+    """The way of the last packet and its ACK."""
+
+
+def _alone(workload: Workload, arrays: FabricArrays, model: Model) -> _Alone:
     way = _latencies(arrays)
-    found = np.full((2, len(workload.flow)), -1, np.int64)
-    known: dict[tuple[int, int, int, int, int], tuple[int, int]] = {}
-    for m, flow in enumerate(workload.flow.tolist()):
-        src, dst = int(workload.src[flow]), int(workload.dst[flow])
-        n, size, last = (
-            int(column[m])
-            for column in (workload.packets, workload.packet_bytes, workload.last_bytes)
-        )
-        key = (src, dst, n, size, last)
-        if key not in known:
-            there, back = way(src, dst, last), way(dst, src, model.ack_bytes)
-            if there is None or back is None:
-                known[key] = -1, -1
-            else:
-                each = _service(size + model.gap_bytes, _port_rate(arrays, src))
-                # A packet takes one port: the last begins when all ports together have sent
-                # everything but what that port is busy with.
-                single = _service(size + model.gap_bytes, _slowest_port(arrays, src))
-                whole = max(0, n * each - single) + there
-                if n > 1:  # a short last packet may overtake the one before, which then is last
-                    before = max(0, (n - 1) * each - single)
-                    whole = max(whole, before + (way(src, dst, size) or 0))
-                known[key] = whole + back, whole
-        found[:, m] = known[key]
-    return found[0], found[1]
+    wire = workload.message_bytes() if len(workload.wire_bytes) else 0 * workload.packets
+    ends = workload.src[workload.flow], workload.dst[workload.flow]
+    sizes = workload.packets, workload.packet_bytes, workload.last_bytes, wire
+    kinds, of_message = np.unique(np.stack([*ends, *sizes]), axis=1, return_inverse=True)
+    found = np.full((3, kinds.shape[1]), -1, np.int64)
+    for at, (src, dst, n, size, last, total) in enumerate(kinds.T.tolist()):
+        there, back = way(src, dst, last), way(dst, src, model.ack_bytes)
+        if there is None or back is None:
+            continue
+        rate, slowest = _port_rate(arrays, src), _slowest_port(arrays, src)
+        each = _service(size + model.gap_bytes, rate)
+        # A packet takes one port: the last begins when all ports together have sent
+        # everything but what that port is busy with.
+        single = _service(size + model.gap_bytes, slowest)
+        if total:  # packets of unlike sizes, the time of each rounded to 1 ps
+            if rate == slowest:
+                single = _service(last + model.gap_bytes, slowest)
+            sending = _service(total + n * model.gap_bytes, rate) - n
+            whole = max(0, sending - single) + there
+        else:
+            whole = max(0, n * each - single) + there
+            if n > 1:  # a short last packet may overtake the one before, which then is last
+                before = max(0, (n - 1) * each - single)
+                whole = max(whole, before + (way(src, dst, size) or 0))
+        found[:, at] = whole + back, whole, there + back
+    return _Alone(*found[:, of_message.reshape(-1)])
+
+
+def _in_time(workload: Workload, alone: _Alone) -> NDArray[np.int64]:
+    """`_Alone.done` of packets that are not sent before their times."""
+    if not len(workload.due_ps):
+        return alone.done
+    start = workload.packet_start
+    waits = workload.due_ps[start[1:] - 1] - workload.due_ps[start[:-1]]
+    return np.where(alone.done >= 0, np.maximum(alone.done, waits + alone.last), -1)
 
 
 def _port_rate(arrays: FabricArrays, host: int) -> int:
@@ -170,6 +193,8 @@ def _permutations(
     One message each is the paper's permutation. Of several (all-to-all) the last packet may
     have the shortest way, and ACKs may begin as late as the longest way lets them.
     """
+    if len(workload.wire_bytes):  # captured: no collective
+        return None
     flows = workload.flow[rows]
     src, dst = workload.src[flows], workload.dst[flows]
     packets = workload.packets[rows]
@@ -208,8 +233,7 @@ def _busiest_host(
     """All that a host sends (or receives) back to back, and the way of the last packet."""
     flows = workload.flow[rows]
     n = workload.packets[rows]
-    wire = (n - 1) * (workload.packet_bytes[rows] + model.gap_bytes)
-    wire += workload.last_bytes[rows] + model.gap_bytes
+    wire = workload.message_bytes()[rows] + n * model.gap_bytes
     largest = np.where(n > 1, workload.packet_bytes[rows], workload.last_bytes[rows])
     # What remains of a message's time alone once its packets are through the host's ports, the
     # last of them through one of these.
@@ -220,11 +244,8 @@ def _busiest_host(
             rate = _port_rate(arrays, host)
             own = ends == host
             port = _slowest_port(arrays, host)
-            sending = [
-                max(_service(int(all_bytes), rate), _service(int(packet), port))
-                for all_bytes, packet in zip(wire[own], largest[own], strict=True)
-            ]
-            rest = min(int(a) - s for a, s in zip(alone[rows[own]], sending, strict=True))
+            sending = np.maximum(_services(wire[own], rate), _services(largest[own], port))
+            rest = int((alone[rows[own]] - sending).min())
             first = int(workload.release_ps[rows[own]].min())
             most = max(most, first + _service(int(total[host]), rate) + rest)
     return most
@@ -237,6 +258,8 @@ def _chains(
     received: NDArray[np.int64],
 ) -> int:
     """The longest chain of messages that wait for each other."""
+    if (workload.after[rows] < 0).all():
+        return int((workload.release_ps[rows] + alone[rows]).max(initial=0))
     begun: dict[int, int] = {}
     own = set(rows.tolist())
     for m in rows.tolist():

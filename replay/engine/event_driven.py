@@ -56,6 +56,7 @@ from .run_state import (
     RunState,
     new_run,
     release,
+    smallest_packet,
     with_more_slots,
 )
 from .runner import HOPS_AT_ONCE, check_hosts, result_of
@@ -163,10 +164,11 @@ def run_event_driven(
 
 def _patience_ps(workload: Workload, fabric: Fabric) -> int:
     """When to give up: long after the last message could have been sent, were all sent in turn."""
-    sent = (workload.packets - 1) * workload.packet_bytes + workload.last_bytes
+    sent = workload.message_bytes()
     slowest = int(fabric.links.rate_bits_per_second.min())
     at_once = workload.after < 0
     last = int(workload.release_ps[at_once].max(initial=0))
+    last = max(last, int(workload.due_ps.max(initial=0)))
     waits = int(workload.release_ps[~at_once].sum())
     to_send = 10 * (int(sent.sum()) * 8 * 10**12 // slowest)
     return min(LONGEST_PS + last + waits + to_send, 1 << 62)
@@ -239,7 +241,8 @@ def _feedback(
     packet = model.payload_bytes + model.header_bytes
     access = arrays.access[arrays.access >= 0]
     service = (packet * arrays.ps_per_byte_q20 + (1 << 19)) >> 20
-    smallest = max(1, int(service[access].min(initial=1 << 40)) * model.header_bytes // packet)
+    least = min(model.header_bytes, smallest_packet(workload))
+    smallest = max(1, int(service[access].min(initial=1 << 40)) * least // packet)
     ahead = int(arrays.delay_ps.max(initial=0)) + int(service.max(initial=0))
     ports = arrays.access.shape[1]
     margin = (ahead // smallest + 4) * ports + 64

@@ -111,7 +111,15 @@ def run_events(
     """Handle events until `goal` messages are complete. Returns DONE, MORE or GROW."""
     net = Net(run.links, run.stats, run.slots, run.counts, run.settings, run.histogram, run.loads)
     desk = Desk(
-        run.hosts, run.rings, run.flows, run.messages, run.settings, run.access, run.sent_ps
+        run.hosts,
+        run.rings,
+        run.flows,
+        run.messages,
+        run.settings,
+        run.access,
+        run.sent_ps,
+        run.due_ps,
+        run.wire,
     )
     counts, links, slots, stats = run.counts, run.links, run.slots, run.stats
     control, wheel, wires = own.control, own.wheel, own.wires

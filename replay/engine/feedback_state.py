@@ -110,6 +110,8 @@ class Desk(NamedTuple):
     settings: NDArray[np.int64]
     access: NDArray[np.int32]
     sent_ps: NDArray[np.int64]
+    due_ps: NDArray[np.int64]
+    wire: NDArray[np.int32]
 
 
 class Feedback(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...analyzer.kernel import Int, inlined
@@ -98,6 +100,30 @@ def add_pending(run: Int, host: Int, message: Int, time: Int) -> None:
 
 
 @inlined
+def data_bytes(run: Int, message: Int, number: Int) -> Int:
+    """Wire size of a data packet."""
+    messages = run.messages
+    if len(run.wire):
+        return np.int64(run.wire[messages[message, FIRST_NUMBER] + number])
+    if number + 1 == messages[message, SIZE]:
+        return messages[message, LAST_BYTES]
+    return messages[message, PACKET_BYTES]
+
+
+@inlined
+def waits_for_its_time(run: Int, host: Int, message: Int, number: Int, time: Int) -> Any:
+    """Whether the next packet of a message is due later; then the message is pending again."""
+    if len(run.due_ps) == 0:
+        return False
+    due = run.due_ps[run.messages[message, FIRST_NUMBER] + number]
+    if due <= time:
+        return False
+    run.messages[message, READY] = 0
+    add_pending(run, host, message, due)
+    return True
+
+
+@inlined
 def pull(run: Int, emit: Int, state: Int, host: Int, link: Int, ring: Int, time: Int) -> None:
     """The flow whose turn it is sends its next packet over an access link that is free."""
     flows, messages = run.flows, run.messages
@@ -111,7 +137,7 @@ def pull(run: Int, emit: Int, state: Int, host: Int, link: Int, ring: Int, time:
     if len(run.sent_ps):
         run.sent_ps[messages[message, FIRST_NUMBER] + number] = time
     is_last = number + 1 == messages[message, SIZE]
-    size = messages[message, LAST_BYTES if is_last else PACKET_BYTES]
+    size = data_bytes(run, message, number)
     following = flows[flow, RING_NEXT]
     run.rings[ring, RING_HEAD] = following
     if following < 0:
@@ -121,7 +147,7 @@ def pull(run: Int, emit: Int, state: Int, host: Int, link: Int, ring: Int, time:
         flows[flow, CURSOR] = message + 1
         if message + 1 < flows[flow, END] and messages[message + 1, READY]:
             join_ring(run, flow)
-    else:
+    elif not waits_for_its_time(run, host, message, number + 1, time):
         join_ring(run, flow)
     label = emit(state, run.links, host, link, key, time) & np.int64(0xFFFFFFFF)
     meta = (flows[flow, DST] << np.int64(32)) | label

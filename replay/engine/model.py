@@ -23,7 +23,8 @@ buffer; an ACK when the ACKs waiting would. ECN is decided at switches when the 
 packet starts, by the data waiting then with itself (probability 0 at `ecn_low_bytes` to 1 at
 `ecn_high_bytes`, linear between).
 
-**Hosts.** Messages of a flow (QP) are sent in order. The flows of a host with something to send
+**Hosts.** Messages of a flow (QP) are sent in order; the packets of captured ones not before
+their times. The flows of a host with something to send
 take turns packet by packet (round robin; a flow joins at the end when its message is released).
 A packet's label is asked for when its service starts (data) or when it is queued (ACKs).
 A receiver sends an ACK when a data packet has arrived and `ack_every` packets of its message are
@@ -46,7 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,7 +179,38 @@ class Workload(NamedTuple):
     """int32[M]: messages of phase p are released when all of the phases before are complete
     (barriers); from 0."""
     traffic: Traffic
-    """2F units, for strategies that hash headers: unit f is the data of flow f, F + f its ACKs."""
+    """2U units, for strategies that hash headers: unit f < F is the data of flow f, U + u are the
+    ACKs of unit u. U is F but for flows of several entropy values."""
+    due_ps: NDArray[np.int64] = np.zeros(0, np.int64)
+    """int64[P]: earliest time of every packet of messages without predecessors, by its number over
+    all messages; empty when each message is released as a whole."""
+    wire_bytes: NDArray[np.int32] = np.zeros(0, np.int32)
+    """int32[P]: wire size of every packet, at most 65,535; empty when `packet_bytes` (else the
+    largest of each message) and `last_bytes` tell."""
+    unit: NDArray[np.int32] = np.zeros(0, np.int32)
+    """int32[P]: unit of every packet, below U; empty when packets are of their flow's unit."""
+
+    @property
+    def units(self) -> int:
+        """U."""
+        return len(self.traffic) // 2 if len(self.unit) else len(self.src)
+
+    def sizes_of(self, packets: NDArray[np.int64], message: NDArray[np.int64]) -> NDArray[Any]:
+        """Wire sizes of packets, by their numbers over all messages and their messages."""
+        if len(self.wire_bytes):
+            return self.wire_bytes[packets].astype(np.int64)
+        last = packets + 1 == self.packet_start[message + 1]
+        return np.where(last, self.last_bytes[message], self.packet_bytes[message])
+
+    def units_of(self, packets: NDArray[np.int64], message: NDArray[np.int64]) -> NDArray[Any]:
+        """Units of packets, by the same."""
+        return self.unit[packets] if len(self.unit) else self.flow[message]
+
+    def message_bytes(self) -> NDArray[np.int64]:
+        """int64[M]: bytes on the wire of each message."""
+        if len(self.wire_bytes):
+            return np.add.reduceat(self.wire_bytes, self.packet_start[:-1], dtype=np.int64)
+        return (self.packets - 1) * self.packet_bytes + self.last_bytes
 
 
 class LinkColumn:

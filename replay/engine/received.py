@@ -44,12 +44,13 @@ def received_table(workload: Workload, result: EngineResult) -> PacketTable:
     table = PacketTable.zeros(len(order))
     table.time_ns[:] = START_NS + result.arrived_ps[order] // PS
     table.frame_number[:] = np.arange(1, len(order) + 1)
-    size = np.where(last, workload.last_bytes[message], workload.packet_bytes[message])
+    size = workload.sizes_of(order, message)
     table.wire_bytes[:] = size
     table.captured_bytes[:] = size
     table.payload_bytes[:] = np.maximum(0, size - _HEADERS)
     table.src[:], table.dst[:] = workload.src[flow], workload.dst[flow]
-    table.udp_sport[:], table.udp_dport[:] = 0xC000 | (flow & 0x3FFF), ROCE_UDP_PORT
+    unit = workload.units_of(order, message)
+    table.udp_sport[:], table.udp_dport[:] = 0xC000 | (unit & 0x3FFF), ROCE_UDP_PORT
     marked = (result.arrived_flags[order] & (MARKED >> 56)) != 0
     table.traffic_class[:] = np.where(marked, _CE, _ECT0)
     single = workload.packets[message] == 1

@@ -98,6 +98,9 @@ class RunState(NamedTuple):
     arrived_flags: NDArray[np.uint8]
     sent_ps: NDArray[np.int64]
     """int64[packets]: when each was sent first; empty when that is not kept."""
+    due_ps: NDArray[np.int64]
+    wire: NDArray[np.int32]
+    """As in `Workload`: `due_ps` and `wire_bytes`."""
     loads: NDArray[np.int64]
     """See load_bins.py; counted when LOAD_BIN_PS is not 0."""
     tree: NDArray[np.int64]
@@ -160,6 +163,8 @@ def new_run(
         arrived_ps=np.full(packets, -1, np.int64),
         arrived_flags=np.zeros(packets, np.uint8),
         sent_ps=np.full(int(workload.packet_start[-1]) if keep_sent else 0, -1, np.int64),
+        due_ps=workload.due_ps,
+        wire=workload.wire_bytes,
         loads=np.zeros((MOST_STRETCHES, len(links)) if load_bin_ps else (1, 1), np.int64),
         tree=np.empty(4 << max(1, degree - 1).bit_length(), np.int64),
         route=arrays.route,
@@ -252,6 +257,16 @@ def _successors(workload: Workload) -> tuple[NDArray[np.int64], NDArray[np.int32
     return start, waiting[order].astype(np.int32)
 
 
+def smallest_packet(workload: Workload) -> int:
+    """Bytes on the wire of the smallest data packet; 65,536 when there is none."""
+    columns = (
+        (workload.wire_bytes,)
+        if len(workload.wire_bytes)
+        else (workload.last_bytes, workload.packet_bytes)
+    )
+    return min(int(column.min(initial=1 << 16)) for column in columns)
+
+
 def _settings(
     workload: Workload,
     arrays: FabricArrays,
@@ -262,17 +277,13 @@ def _settings(
 ) -> NDArray[np.int64]:
     settings = np.zeros(SETTINGS, np.int64)
     none = int(NEVER)
-    smallest = min(model.ack_bytes, int(workload.last_bytes.min(initial=1 << 16)))
+    data = smallest_packet(workload)
+    smallest = min(model.ack_bytes, data)
     if model.trim_bytes is not None:
         smallest = min(smallest, model.trim_bytes)
-    smallest = min(smallest, int(workload.packet_bytes.min(initial=1 << 16)))
     service = (smallest * arrays.ps_per_byte_q20 + (1 << 19)) >> 20
     window = int((service + arrays.delay_ps).min())
     used = arrays.access[arrays.access >= 0]
-    data = min(
-        int(workload.last_bytes.min(initial=1 << 16)),
-        int(workload.packet_bytes.min(initial=1 << 16)),
-    )
     fastest = np.maximum(1, (data * arrays.ps_per_byte_q20[used] + (1 << 19)) >> 20)
     settings[ACK_BYTES], settings[GAP_BYTES] = model.ack_bytes, model.gap_bytes
     settings[ACK_EVERY] = model.ack_every

@@ -41,7 +41,7 @@ from .feedback_state import (
     UP,
     drawn_key,
 )
-from .hosts import join_ring, release_first, ring_of
+from .hosts import data_bytes, join_ring, release_first, ring_of, waits_for_its_time
 from .model import AGAIN, NEVER, packet_key, service_ps
 from .queues import new_slot, size_of, start_service, take_waiting
 from .run_state import (
@@ -53,9 +53,7 @@ from .run_state import (
     FREE,
     HEAD_TIME,
     IN_RING,
-    LAST_BYTES,
     NOW,
-    PACKET_BYTES,
     PENDING,
     RATE,
     READY,
@@ -186,8 +184,9 @@ def pull(
             desk.sent_ps[packet] = start
         if number + 1 == messages[message, SIZE]:
             desk.flows[flow, CURSOR] = message + 1
-    is_last = number + 1 == messages[message, SIZE]
-    size = messages[message, LAST_BYTES if is_last else PACKET_BYTES]
+        else:
+            waits_for_its_time(desk, host, message, number + 1, start)
+    size = data_bytes(desk, message, number)
     key = packet_key(message, number) | flags
     link = np.int64(desk.access[host, by])
     label = ev

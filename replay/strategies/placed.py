@@ -22,13 +22,21 @@ from .packet_state import state_of
 
 def placed_rules(outcome: Outcome, workload: Workload, fabric: Fabric) -> Rules:
     """Rules that follow a placement of `workload.traffic`."""
-    units = 2 * len(workload.src)
+    units = 2 * workload.units
     rows = len(outcome.traffic)
     origin = np.arange(rows) if outcome.origin is None else outcome.origin
     first = np.searchsorted(origin, np.arange(units + 1))
     choices = _choices(outcome.placement, outcome, fabric_arrays(fabric), fabric)
     number = workload.packet_start[:-1] - workload.packet_start[workload.flow_start[workload.flow]]
-    state = state_of([len(workload.src), choices.shape[1]], workload.flow, number, first, choices)
+    state = state_of(
+        [workload.units, choices.shape[1], len(workload.unit)],
+        workload.flow,
+        number,
+        first,
+        choices,
+        workload.packet_start,
+        workload.unit,
+    )
     lost = int(np.count_nonzero(outcome.placement.dropped))
     notes = (f"{lost:,} of {rows:,} units have no way to their host",) if lost else ()
     return Rules(
@@ -62,17 +70,23 @@ def _choices(
 
 @emitter
 def _emit(state: Int, links: Int, host: Int, link: Int, packet: Int, time: Int) -> Int:
-    """State: flows, choices of a row; flow and first number of every message, first row of every
-    unit, choices of every row."""
+    """State: units of data, choices of a row, packets with a unit of their own; flow and first
+    number of every message, first row of every unit, choices of every row, first packet of every
+    message, unit of every packet."""
     message = message_of(packet)
-    unit = state[state[2] + message]
+    unit = state[state[3] + message]
+    if state[2]:
+        begin = state[state[7] + message]
+        size = state[state[7] + message + 1] - begin
+        # The number of a packet that is sent again is random (`drawn_key`).
+        unit = state[state[8] + begin + number_of(packet) % size]
     if packet & np.int64(ACK):
         unit += state[0]
-    first = state[state[4] + unit]
-    rows = state[state[4] + unit + 1] - first
+    first = state[state[5] + unit]
+    rows = state[state[5] + unit + 1] - first
     if rows <= 1:
         return first
-    return first + (state[state[3] + message] + number_of(packet)) % rows
+    return first + (state[state[4] + message] + number_of(packet)) % rows
 
 
 @chooser
@@ -88,7 +102,7 @@ def _choose(
     label: Int,
     time: Int,
 ) -> Int:
-    row = state[5] + label * state[1]
+    row = state[6] + label * state[1]
     for i in range(state[1]):
         choice = state[row + i]
         if choice >> np.int64(32) == switch:

@@ -13,15 +13,15 @@ from rocescope.analyzer.measures.messages import MessageStatistics
 from rocescope.analyzer.opcodes import opcode_name
 from rocescope.analyzer.packets import ACK_REQUEST, HAS_AETH
 from rocescope.analyzer.track.batch import IN_ORDER, NOT_SEQUENCED
+from rocescope.replay.captured import captured
 from rocescope.replay.closed_loop import LEAST_TURNS, sent_messages
-from rocescope.replay.collectives import captured
 from rocescope.replay.engine.model import ON_ACKED, ON_RECEIVED, EngineResult, Model, Workload
 from rocescope.replay.engine.run import run_packets
 from rocescope.replay.fabrics import parse_fabric
 from rocescope.replay.message_log import MessageLog
 from rocescope.replay.observed import traffic_from_capture
 from rocescope.replay.strategies import parse_packet_strategy
-from rocescope.replay.traffic import SentMessages, Traffic
+from rocescope.replay.traffic import PacketTimes, SentMessages, Traffic
 
 DATA = Path(__file__).parent.parent / "data"
 FABRIC = "leaf-spine:leaves=2,spines=1,hosts=1,rate=100G,delay={}"
@@ -55,13 +55,37 @@ def test_ping_pong_takes_turns() -> None:
 def test_reads_one_at_a_time() -> None:
     """ib_read_bw -o 1: 80 READs of 64 KiB per queue pair at a path MTU of 1,024, each alone."""
     workload, result, notes = offered("c04_rc_read_q4_64k.atB.pcap.gz", "100us", "qp == 354")
-    assert workload.packets.tolist() == [64] * 80, notes
-    assert workload.after.tolist() == list(range(-1, 79))
-    # First and Last have an AETH of 4 bytes; the engine makes all packets but the last equal.
-    assert 62 * 1082 + 2 * 1086 == 63 * 1083 + 1027
-    way = (66 * 1083 + 1027) * PS_PER_BYTE + LINKS * 100_000_000
-    ack = LINKS * (ACK_BYTES * PS_PER_BYTE + 100_000_000)
-    assert result.completion_ps == 80 * (way + ack)
+    asks, data = np.arange(80), np.arange(80, 160)  # of one host, of the other
+    assert workload.packets.tolist() == [1] * 80 + [64] * 80, notes
+    assert workload.after[data].tolist() == asks.tolist()
+    assert workload.after[asks].tolist() == [-1, *data[:-1].tolist()]
+    assert (workload.on[1:] == ON_RECEIVED).all()
+    # 74 B of request; First and Last of the data have an AETH of 4 B beside the 1,082 B.
+    ask = LINKS * (74 * PS_PER_BYTE + 100_000_000)
+    way = (62 * 1082 + 5 * 1086) * PS_PER_BYTE + LINKS * 100_000_000
+    ack = ACK_BYTES * PS_PER_BYTE  # goes ahead of what answers, so each side waits for one
+    assert result.completion_ps == 80 * (ask + ack + way) + 79 * ack + LINKS * (ack + 100_000_000)
+
+
+def test_both_sides_of_rping_wait_for_each_other() -> None:
+    """rping: SEND; READ, its data, SEND; SEND; WRITE and, once that is acknowledged, SEND."""
+    workload, _, notes = offered("c10_rping_ipv4.atB.pcap", "1us", "qp == 49")
+    assert "ping-pongs: 1" in notes and "window" not in notes
+    # Flows of the engine: client, data of its READs, server.
+    sizes = np.diff(workload.flow_start).tolist()
+    assert sizes == [100, 50, 200], notes
+    client, data, server = (np.arange(a, b) for a, b in ((0, 100), (100, 150), (150, 350)))
+    after, on = workload.after, workload.on
+    reads, goes, writes, dones = (server[i::4] for i in range(4))
+    assert after[reads].tolist() == client[0::2].tolist()
+    assert after[data].tolist() == reads.tolist()
+    assert after[goes].tolist() == data.tolist()
+    assert after[client[1::2]].tolist() == goes.tolist()
+    assert after[writes].tolist() == client[1::2].tolist()
+    assert after[dones].tolist() == writes.tolist() and (on[dones] == ON_ACKED).all()
+    assert after[client[0::2]].tolist() == [-1, *dones[:-1].tolist()]
+    rest = np.setdiff1d(np.arange(1, 350), dones)
+    assert (on[rest] == ON_RECEIVED).all()
 
 
 def test_a_window_of_writes() -> None:
@@ -86,8 +110,8 @@ def test_what_was_never_answered_is_offered_at_once() -> None:
     assert (workload.after < 0).all() and len(workload.after) == 80
     assert "1 flows are offered at once" in notes
     unreliable, _, notes = offered("c08_uc_write_q2_64k.atB.pcap.gz", "1us")
-    assert len(unreliable.packets) == 2 and (unreliable.after < 0).all()
-    assert "2 units are offered whole and at once" in notes
+    assert len(unreliable.src) == 2 and (unreliable.after < 0).all()
+    assert "2 flows are offered at once" in notes
 
 
 OPCODES = {opcode_name(op): op for op in range(256)}
@@ -116,13 +140,13 @@ def ack(flow: int, psn: int, time: int) -> dict[str, int]:
     }
 
 
-def told(rows: list[dict[str, int]], units: list[int], most: int = 1 << 22) -> SentMessages:
+def told(rows: list[dict[str, int]], most: int = 1 << 22) -> SentMessages | None:
     batch = tracked(sorted(rows, key=lambda row: row["time_ns"]), 2)
     batch = replace(batch, peer=np.array([1, 0], np.int32))
     log, statistics = MessageLog(most), MessageStatistics()
-    log.update(batch)
+    log.update(batch, batch.table.udp_sport.astype(np.int32))  # a unit per source port
     statistics.update(batch)
-    return sent_messages(log, statistics, batch.peer, np.array(units, np.int32))
+    return sent_messages(log, statistics, batch.peer)
 
 
 def turns(n: int, late: int = -1) -> list[dict[str, int]]:
@@ -135,41 +159,63 @@ def turns(n: int, late: int = -1) -> list[dict[str, int]]:
 
 
 def test_turns_must_be_strict_and_many() -> None:
-    strict = told(turns(LEAST_TURNS), [0, 1])
+    strict = told(turns(LEAST_TURNS))
+    assert strict is not None
     half = LEAST_TURNS
     assert strict.after.tolist() == [-1, *range(half, 2 * half - 1), *range(half)]
     assert (strict.on[1:] == ON_RECEIVED).all()
     for rows in (turns(LEAST_TURNS - 1), turns(LEAST_TURNS, late=5)):
-        loose = told(rows, [0, 1])
+        loose = told(rows)
+        assert loose is not None
         assert "ping-pongs" not in loose.notes[0] and "window: 2" in loose.notes[0]
         assert (loose.on == ON_ACKED).all()
 
 
-def test_flows_of_many_units_and_logs_that_are_full() -> None:
-    sprayed = told(turns(LEAST_TURNS), [0, 1, 0])
-    assert set(sprayed.unit.tolist()) == {1}
-    full = told(turns(LEAST_TURNS), [0, 1], most=5)
-    assert len(full.unit) == 0 and "more than 5 messages" in full.notes[0]
+def test_a_log_that_is_full_tells_nothing() -> None:
+    assert told(turns(LEAST_TURNS), most=5) is None
 
 
-@pytest.mark.parametrize("kept", [[0, 1, 2], [2, 0], [1], []])
+def test_feedback_does_not_decide_the_entropy_values() -> None:
+    """Messages of two entropy values in turn; CNPs, and ACKs, come from other source ports."""
+    rows = turns(LEAST_TURNS)
+    for i, row in enumerate(rows):
+        row["udp_sport"] = i // 4 % 2 if row["flow"] == 0 and "aeth" not in row else 5
+    cnp = {"opcode": 0x81, "udp_sport": 9, "verdict": NOT_SEQUENCED}
+    rows += [cnp | {"flow": i % 2, "time_ns": START_NS + 100 * i + 20} for i in range(8)]
+    sent = told(rows)
+    assert sent is not None and sent.times is not None
+    assert sent.times.unit.tolist() == [0, 1] * (LEAST_TURNS // 2) + [5] * LEAST_TURNS
+    assert "24 ACKs, NAKs, CNPs" in sent.left_out[0] and "ping-pongs: 1" in sent.notes[0]
+
+
+@pytest.mark.parametrize("kept", [[0, 1, 2], [2, 0], [1], [3], []])
 def test_messages_follow_their_units(kept: list[int]) -> None:
-    """Units reordered and left out: by message identity (its bytes)."""
+    """Units reordered and left out: by message identity (its bytes). Flow 2 has two units."""
     sent = SentMessages(
-        unit=np.array([0, 0, 1, 2, 2], np.int32),
+        flow=np.array([0, 0, 1, 2, 2], np.int32),
+        responses=np.zeros(5, np.bool_),
         packets=np.ones(5, np.int64),
         wire_bytes=np.array([10, 11, 20, 30, 31]),
+        begun_ns=np.arange(5),
+        ended_ns=np.arange(5),
         after=np.array([-1, 3, 0, 2, 1], np.int32),
         on=np.array([0, 1, 1, 1, 0], np.uint8),
+        times=PacketTimes(np.array([0, 0, 1, 2, 3], np.int32), np.arange(5), np.ones(5, np.int32)),
     )
     waits = {11: 30, 20: 10, 30: 20, 31: 11}
-    base = traffic_of(3)
+    base = replace(traffic_of(4), flow=np.array([0, 1, 2, 2], np.int32))
     taken = replace(base, messages=sent).take(np.array(kept, np.int64)).messages
-    assert taken is not None
-    of_unit = {0: [10, 11], 1: [20], 2: [30, 31]}
-    there = [size for unit in kept for size in of_unit[unit]]
+    assert taken is not None and taken.times is not None
+    flows = {int(base.flow[unit]) for unit in kept}
+    there = [size for size in (10, 11, 20, 30, 31) if size // 10 - 1 in flows]
     assert taken.wire_bytes.tolist() == there
-    assert taken.unit.tolist() == [kept.index(size // 10 - 1) for size in there]
+    assert taken.flow.tolist() == [size // 10 - 1 for size in there]
+    of = {10: 0, 11: 0, 20: 1, 30: 2, 31: 3}
+    for size, unit in zip(there, taken.times.unit.tolist(), strict=True):
+        if of[size] in kept:
+            assert kept[unit] == of[size]
+        else:  # the unit that is left of the flow
+            assert base.flow[kept[unit]] == base.flow[of[size]]
     expected = [waits.get(size) if waits.get(size) in there else None for size in there]
     found = [int(taken.wire_bytes[a]) if a >= 0 else None for a in taken.after]
     assert found == expected

@@ -13,7 +13,7 @@ import replay_traffic
 from scapy.all import IP, UDP, IPv6, PcapReader
 
 from rocescope.cli import run as cli
-from rocescope.replay.collectives import captured
+from rocescope.replay.captured import captured
 from rocescope.replay.engine.model import AGAIN, MARKED, Model
 from rocescope.replay.engine.run import run_packets
 from rocescope.replay.fabrics import parse_fabric
