@@ -1,4 +1,4 @@
-"""What the reproductions share: runs over all cores, and small plots as SVG."""
+"""What the reproductions share: runs over all cores, a ring, and small plots as SVG."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from threading import Event
 from types import MappingProxyType
 from typing import NamedTuple
 
-from rocescope.replay.collectives import collective
+import numpy as np
+
+from rocescope.replay.collectives import collective, from_queue_pairs
 from rocescope.replay.engine.many import run_many
-from rocescope.replay.engine.model import EngineResult, Model
+from rocescope.replay.engine.model import ON_RECEIVED, EngineResult, Model, Workload
 from rocescope.replay.engine.runner import run_open_loop
+from rocescope.replay.fabric import Fabric
 from rocescope.replay.fabrics import parse_fabric
+from rocescope.replay.patterns.demands import Settings, demands
+from rocescope.replay.queue_pairs import Sending, queue_pairs
 from rocescope.replay.strategies import parse_packet_strategy
 
 FABRICS = {
@@ -51,6 +56,36 @@ def run_all(cases: Sequence[Case]) -> list[EngineResult]:
         if sys.stderr.isatty():
             print(f"\r{len(found)} of {len(cases)} runs ", end="\r", file=sys.stderr)
     return [found[i] for i in range(len(cases))]
+
+
+def ring(
+    fabric: Fabric, model: Model, step_bytes: int, steps: int, slices: int, qps: int, seed: int
+) -> Workload:
+    """A ring all-reduce over all hosts in random order, without barriers.
+
+    In every step each host sends `step_bytes` to its successor, cut into slices that take the
+    queue pairs in turn. A slice leaves once the same slice of the step before has come from the
+    predecessor.
+    """
+    rng = np.random.default_rng([seed, 0x52494E47])
+    order, each = rng.permutation(fabric.hosts), slices // qps
+    settings = Settings(
+        hosts=fabric.hosts,
+        message_bytes=step_bytes // each,
+        messages=steps * each,
+        flows=0,
+        fan_in=None,
+        load=1.0,
+        rate_bits_per_second=int(fabric.links.rate_bits_per_second.max()),
+    )
+    pairs = queue_pairs(demands(settings, order, np.roll(order, -1)), Sending(qps=qps), rng)
+    load = from_queue_pairs(pairs, fabric, model, barriers=False)
+    number = np.arange(len(load.flow)) - load.flow_start[load.flow]
+    before = load.flow_start[(load.flow - qps) % len(load.src)] + number - each
+    return load._replace(
+        after=np.where(number >= each, before, -1).astype(np.int32),
+        on=np.full(len(number), ON_RECEIVED, np.uint8),
+    )
 
 
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#888888", "#000000")
