@@ -4,7 +4,8 @@
 
 Default: the captures beside the four hosts of a leaf-spine of Linux routers (tests/data). They are
 offered as fast as possible on the fabric they come from, its uplinks carrying what the hosts do and
-no more, and on planes; and at the times of the capture, per millisecond. `-`: it does not fit.
+no more, and on planes; and every packet at its time. `-`: it does not fit; why
+is said below the table.
 """
 
 from __future__ import annotations
@@ -35,18 +36,25 @@ def main() -> None:
     begin, rows = time.perf_counter(), {}
     results = []
     for title, spec, offer in COLUMNS:
-        source = Source(files, None, map="order", window=None if offer == "asap" else "1ms")
+        source = Source(files, None, map="order")
         fabric = parse_fabric(spec)
         found, _ = by_packets(source, fabric, ["all"], f"offer={offer}", 1, 1, "none", None)
         results.append(found)
         rows.update({one.name: None for one in found.strategies})
         print(f"{title}: {spec}")
-    head = "".join(f" | {title:>20} {'queue':>6} {'late':>7}" for title, _, _ in COLUMNS)
-    print(f"\n{'':16}{head}")
+    print(f"\n{'':16}" + "".join(f" |{title:^22}" for title, _, _ in COLUMNS).rstrip())
+    print(f"{'':16}" + f" |{'us':>9}{'queue':>6}{'late':>7}" * len(COLUMNS))
     for name in rows:
-        print(f"{name:16}{''.join(' | ' + cells(found, name) for found in results)}")
+        print(f"{name:16}{''.join(' |' + cells(found, name) for found in results)}".rstrip())
     bounds = [found.strategies[0].lower_bound_ns for found in results]
-    print(f"{'bound':16}" + "".join(f" | {duration(bound):>20}".ljust(38) for bound in bounds))
+    print(
+        f"{'lower bound':16}" + "".join(f" |{microseconds(one)}{'':13}" for one in bounds).rstrip()
+    )
+    print("queue: the largest in packets; late: reordered packets as the analyzer counts them")
+    for (title, _, _), found in zip(COLUMNS, results, strict=True):
+        for warning in found.warnings:
+            if warning.startswith("left out: "):
+                print(f"- {title}: {warning.removeprefix('left out: ')}")
     print(f"\n{time.perf_counter() - begin:.0f} s")
 
 
@@ -54,8 +62,8 @@ def cells(found: ReplayResult, name: str) -> str:
     """Completion, largest queue in packets, packets out of order of one strategy."""
     one = next((each for each in found.strategies if each.name == name), None)
     if one is None or one.packets is None:
-        return f"{'-':>20} {'-':>6} {'-':>7}"
-    return f"{duration(one.completion_time_ns):>20} {one.max_queue_packets:>6} {late(one):>7}"
+        return f"{'-':>9}{'-':>6}{'-':>7}"
+    return f"{microseconds(one.completion_time_ns)}{one.max_queue_packets:6}{late(one):>7}"
 
 
 def late(one: StrategyResult) -> str:
@@ -63,10 +71,10 @@ def late(one: StrategyResult) -> str:
     return "-" if order is None else f"{order.reordered_percent:.1f} %"
 
 
-def duration(value_ns: float | None) -> str:
+def microseconds(value_ns: float | None) -> str:
     if value_ns is None:
-        return "-"
-    return f"{value_ns / 1e3:.1f} us" if value_ns < 1e7 else f"{value_ns / 1e6:.3f} ms"
+        return f"{'-':>9}"
+    return f"{value_ns / 1e3:9.{1 if value_ns < 1e7 else 0}f}"
 
 
 if __name__ == "__main__":
