@@ -19,7 +19,8 @@ _WAY = {
 }
 
 
-def _nothing(snapshot: Snapshot) -> str | None:
+def nothing(snapshot: Snapshot) -> str | None:
+    """Why there is nothing to see; None where there is."""
     source = snapshot.source
     if source.error:
         return f"Stopped: {source.error}"
@@ -34,9 +35,8 @@ def _nothing(snapshot: Snapshot) -> str | None:
 
 def queue_pairs(snapshot: Snapshot, paths: PathColumns) -> str:
     """How many flows use one path only and what they carry; then what went wrong."""
-    nothing = _nothing(snapshot)
-    if nothing:
-        return nothing
+    if why := nothing(snapshot):
+        return why
     flows, data = snapshot.flows, snapshot.carries_data()
     count = int(data.sum())
     if not count:
@@ -136,9 +136,8 @@ def recovery(flow: Flow | None) -> str:
 
 def events(snapshot: Snapshot) -> str:
     """How many, of which kinds."""
-    nothing = _nothing(snapshot)
-    if nothing:
-        return nothing
+    if why := nothing(snapshot):
+        return why
     seen = snapshot.events
     if not seen:
         return "Nothing worth a look happened."

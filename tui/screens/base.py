@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from .. import human
+from .. import human, sentences
 from ..actions import ACTIONS, Action, actions_of, bindings, shown_key
 from ..snapshot import FlowKey, Snapshot
 from ..widgets.topbar import Tabs, TopBar
@@ -153,6 +153,26 @@ class RoceScreen(Screen[None]):
     def draw_record(self) -> None:
         """Show what the record of the selected flow changes."""
         self.redraw()
+
+    def no_flow(self, snapshot: Snapshot) -> str:
+        """The sentence of a screen about one flow where none is chosen."""
+        return sentences.nothing(snapshot) or "Choose a flow on screen 1."
+
+    def what_next(self, snapshot: Snapshot) -> str:
+        """What to do where there is nothing to see; lines for an empty table."""
+        session, source = self.roce.session, snapshot.source
+        others = "^f opens a capture, ^n watches interfaces of this host"
+        if session.filter_text:
+            return f"nothing passes the filter {session.filter_text}\n\n/  changes it"
+        if len(snapshot.flows):
+            return "no flow carries data\n\na  shows those that only acknowledge"
+        if source.error:
+            return f"X  tries again\n{others}"
+        if source.running:
+            return "flows appear here as their packets come"
+        port = "RoCEv2 is UDP to port 4791; --udp-port names another one"
+        window = "}  makes the time window longer\n" if session.window is not None else ""
+        return f"{window}{port}\n{others}"
 
     def flow_title(self) -> str:
         """The selected flow, as a heading."""

@@ -58,22 +58,28 @@ def source_findings(snapshot: Snapshot) -> Iterator[Finding]:
         yield BAD, source.error
     if source.dropped:
         yield BAD, f"{human.count(source.dropped)} frames were lost by the capture itself"
-    elif source.dropped is None:
+    elif source.dropped is None and source.frames:
         yield DOUBT, "the capture does not say whether it lost frames; pcapng files can say it"
-    else:
+    elif source.frames:
         yield GOOD, "the capture lost no frame"
+    if source.frames and not len(snapshot.flows) and not source.running:
+        frames = human.counted(source.frames, "frame")
+        yield DOUBT, f"no RoCE packet in {frames}: is it on another UDP port (--udp-port)?"
     if source.undecodable:
         yield DOUBT, f"{human.counted(source.undecodable, 'frame')} could not be decoded"
     if source.truncated:
         yield (
             GOOD,
             (
-                f"{human.counted(source.truncated, 'frame')} of {human.count(source.frames)} are"
-                " cut by the snap length; sizes come from the IP headers"
+                f"{human.count(source.truncated)} of {human.counted(source.frames, 'frame')}"
+                f" {'is' if source.truncated == 1 else 'are'} cut by the snap length; sizes come"
+                " from the IP headers"
             ),
         )
     for warning in source.warnings:
         yield DOUBT, warning
+    if not len(snapshot.flows):
+        return
     if "tap" in snapshot.paths:
         yield GOOD, "several taps: paths by tap are known (p on screens 1 and 2)"
     else:

@@ -49,9 +49,7 @@ class EventsScreen(RoceScreen):
         self._events: tuple[Event, ...] = ()
 
     def body(self) -> ComposeResult:
-        grid = Grid(EVENT_COLUMNS, id="list")
-        grid.empty = NOTHING
-        yield grid
+        yield Grid(EVENT_COLUMNS, id="list")
 
     def draw(self, snapshot: Snapshot) -> str:
         self._events = snapshot.events
@@ -60,6 +58,7 @@ class EventsScreen(RoceScreen):
         short = self.size.width < NARROW
         one_tap = len(snapshot.source.tap_names) < 2
         grid.set_columns(EVENT_COLUMNS[:-1] if one_tap else EVENT_COLUMNS)
+        grid.empty = NOTHING if len(snapshot.flows) else self.what_next(snapshot)
         grid.show(len(self._events), lambda row: event_cells(self._events[row], start, short))
         return sentences.events(snapshot)
 

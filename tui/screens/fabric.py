@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from ...replay.results import LinkLoad, StrategyResult
-from .. import human
+from .. import human, sentences
 from ..matrix import LEGEND, NUMBER_CELL, heat, heat_cell
 from ..messages import FlowSelected
 from ..placed import OnLink
@@ -69,12 +69,13 @@ class FabricScreen(RoceScreen):
         self.query_one("#below-map").display = chosen is not None
         if chosen is None:
             grid.set_columns((GridColumn("none", "", 20, grows=True),))
-            grid.empty = NOTHING_YET
+            why = sentences.nothing(snapshot)
+            grid.empty = self.what_next(snapshot) if why else NOTHING_YET
             grid.show(0, lambda row: ())
             self._links = []
             below.show(0, lambda row: ())
             self._show_flows()
-            return "No strategy has run yet: r on screen 7."
+            return why or "No strategy has run yet: r on screen 7."
         result = view.strategies[chosen]
         against = next((n for n in app.picked if n in view.strategies and n != chosen), None)
         base = view.strategies[against] if against else None

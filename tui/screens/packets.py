@@ -115,7 +115,9 @@ class PacketsScreen(RoceScreen):
             )
         grid = self.query_one("#packets", Grid)
         if key is None:
-            return "Choose a flow on screen 1."
+            grid.empty = self.what_next(snapshot)
+            grid.show(0, lambda row: ())
+            return self.no_flow(snapshot)
         if self.packets is None:
             progress = self._scan.progress if self._scan else 0.0
             grid.empty = self._error or f"reading, {progress * 100:.0f} %"
@@ -373,6 +375,8 @@ def viewer(path: str, frame_number: int) -> list[str]:
 def hex_dump(frame: bytes, begin: int, end: int, per_line: int) -> Text:
     """So many bytes a line, those from `begin` to `end` marked."""
     text = Text(no_wrap=True)
+    if not frame:
+        return text
     for at in range(0, len(frame), per_line):
         text.append(f"{at:04x} ", "dim")
         for i in range(at, min(at + per_line, len(frame))):

@@ -53,7 +53,6 @@ class PathsScreen(RoceScreen):
 
     def body(self) -> ComposeResult:
         grid = Grid((), id="heat")
-        grid.empty = "no flow passes"
         yield grid
         yield Static(id="legend")
 
@@ -81,6 +80,7 @@ class PathsScreen(RoceScreen):
                 GridColumn("width", "WIDTH", 9, True, 1),
             )
         )
+        grid.empty = self.what_next(snapshot)
         grid.show(len(matrix.first_flow), lambda row: self._cells(matrix, row))
         at = snapshot.find(app.session.selected)
         where = np.flatnonzero(matrix.first_flow == (-1 if at is None else at))

@@ -42,7 +42,6 @@ class RecoveryScreen(RoceScreen):
             yield Static(id="left")
             yield Static(id="right")
         grid = Grid(EVENT_COLUMNS[:-1], id="events")
-        grid.empty = "no NAK, rewind or restart of this flow"
         yield grid
 
     def draw(self, snapshot: Snapshot) -> str:
@@ -68,11 +67,16 @@ class RecoveryScreen(RoceScreen):
         peer = int(snapshot.flows.peer[at]) if at is not None else -1
         mine = [e for e in snapshot.events if e.flow is not None and e.flow in (at, peer)]
         start = snapshot.start_ns
+        grid.empty = "" if flow is None else "no NAK, rewind or restart of this flow"
         grid.show(len(mine), lambda row: event_cells(mine[row], start, True))
+        if flow is None:
+            return self.no_flow(snapshot)
         return f"{self.flow_title()}: {sentences.recovery(flow)}"
 
     def _times(self, snapshot: Snapshot) -> Text:
         """One strip per signal over the same time: of all flows, then of this one."""
+        if not len(snapshot.flows):
+            return Text()
         line, axis = snapshot.timeline, Axis.of(snapshot, self.size.width - 1)
         span, column = axis.length_ns, axis.length_ns / axis.columns
         about = f"all flows over {human.duration(span)}, a column is {human.duration(column)}"

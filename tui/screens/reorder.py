@@ -55,7 +55,9 @@ class ReorderScreen(RoceScreen):
             left.update("")
             right.update("")
             below.update("")
-            self._show_buckets([], [])
+            self._show_buckets([], [], "" if flow is None else "nothing was late")
+            if flow is None:
+                return self.no_flow(snapshot)
             return f"{self.flow_title()}: {sentences.reordering(flow)}"
         tall = self.size.height >= TALL
         self._with_buckets = tall or self._view == "RFC 4737"
@@ -100,7 +102,9 @@ class ReorderScreen(RoceScreen):
         below.update(self._below(flow, snapshot))
         return f"{self.flow_title()}: {sentences.reordering(flow)}"
 
-    def _show_buckets(self, extents: list[Bar], lateness: list[Bar]) -> None:
+    def _show_buckets(
+        self, extents: list[Bar], lateness: list[Bar], empty: str = "nothing was late"
+    ) -> None:
         """Histograms whose lines can be chosen."""
         self._buckets = {"extents": extents, "lateness": lateness}
         pane = self.size.width // 2 - 1
@@ -112,7 +116,7 @@ class ReorderScreen(RoceScreen):
             label = max([len(title), *(len(bar.label) for bar in bars)])
             note = max((len(bar.note) for bar in bars), default=0)
             room = max(3, pane - label - note - 13)
-            grid.empty = "nothing was late"
+            grid.empty = empty
             grid.set_columns(
                 (
                     GridColumn("label", title, label, True),

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from ...analyzer.errors import RocescopeError
 from ...replay.results import StrategyResult
-from .. import human
+from .. import human, sentences
 from ..replays import BY_PACKET, STOPPING, ReplayView, fitting_fabric
 from ..snapshot import Snapshot
 from ..widgets.grid import Cell, Grid, GridColumn
@@ -70,8 +70,11 @@ class ReplayScreen(RoceScreen):
             return "A replay reads files: start live with --record FILE, or record from here (^n)."
         view = app.replays.view
         self._rows = [*view.strategies, *view.failed]
+        why = sentences.nothing(snapshot)
         hosts = len(set(snapshot.flows.src.tolist()) | set(snapshot.flows.dst.tolist()))
         grid.empty = NOTHING_YET.format(fabric=view.fabric or fitting_fabric(max(2, hosts)))
+        if why:
+            grid.empty = self.what_next(snapshot)
         grid.set_columns(shown_columns(view))
         grid.show(
             len(self._rows),
@@ -81,7 +84,7 @@ class ReplayScreen(RoceScreen):
             lambda row: "*" if self._rows[row] in app.picked else " ",
         )
         self.query_one("#sweeps", Static).update(self._sweeps(view))
-        return sentence(view, app.replays.running)
+        return why or sentence(view, app.replays.running)
 
     def _sweeps(self, view: ReplayView) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")

@@ -26,6 +26,8 @@ class Part(NamedTuple):
 
 
 LONGEST_NAME, SHORTEST_NAME = 36, 14
+MAY_GO = 5
+"""From this rank on a part goes before more important ones are said in short."""
 
 
 class TopBar(Static):
@@ -58,7 +60,9 @@ def _fitting(parts: list[Part], room: int) -> list[Part]:
 
     for rank in sorted({part.rank for part in parts}, reverse=True):
         if needed() > room:
-            parts = [p._replace(text=p.short) if p.short and p.rank >= rank else p for p in parts]
+            parts = [p._replace(text=p.short) if p.short and p.rank == rank else p for p in parts]
+        if needed() > room and rank >= MAY_GO:
+            parts = [part for part in parts if part.short or part.rank != rank]
     while len(parts) > 1 and needed() > room:
         parts.remove(max(parts, key=lambda part: part.rank))
     return parts
