@@ -4,8 +4,7 @@
 
 Default: the captures beside the four hosts of a leaf-spine of Linux routers (tests/data). They are
 offered as fast as possible on the fabric they come from, its uplinks carrying what the hosts do and
-no more, and on planes; and every packet at its time. `-`: it does not fit; why
-is said below the table.
+no more, and on planes; and every packet at its time. `-`: it does not fit; why is said below.
 """
 
 from __future__ import annotations
