@@ -1,4 +1,4 @@
-"""Counters and addresses of RDMA ports, from a tree like that of a Soft-RoCE device."""
+"""Counters and addresses of RDMA ports, from trees like those of Soft-RoCE devices."""
 
 from pathlib import Path
 
@@ -55,6 +55,26 @@ def test_counters_that_cannot_be_read(tree):
     (port / "counters" / "link_downed").mkdir()
     (found,), _ = read_ports(tree)
     assert found.counters == {"port_rcv_data": 5}
+
+
+def test_as_linux_6_1_shows_rxe(tmp_path):
+    """No folder `counters`; what `grep .` printed of hw_counters behind an ib_send_bw."""
+    port = tmp_path / "rxe0" / "ports" / "1"
+    printed = """ack_deferred:6 completer_retry_err:12 duplicate_request:0 lifespan:12 link_downed:0
+        out_of_seq_request:0 rcvd_pkts:48465 rcvd_rnr_err:8 rcvd_seq_err:0 rdma_recvs:0
+        rdma_sends:48041 retry_exceeded_err:0 retry_rnr_exceeded_err:0 send_err:0 send_rnr_err:0
+        sent_pkts:50457"""
+    counted = dict(pair.split(":") for pair in printed.split())
+    for name, value in counted.items():
+        write(port / "hw_counters" / name, value)
+    write(port / "gids" / "0", "fe80:0000:0000:0000:7445:30ff:feda:ef2e")
+    write(port / "gids" / "1", "0000:0000:0000:0000:0000:ffff:0a00:0001")
+    write(port / "gids" / "2", "0000:0000:0000:0000:0000:0000:0000:0000")
+    (found,), reason = read_ports(tmp_path)
+    assert reason is None and found.counters == {}
+    counted.pop("lifespan")
+    assert found.hw_counters == {name: int(value) for name, value in counted.items()}
+    assert gids("rxe0", tmp_path) == ["fe80::7445:30ff:feda:ef2e", "10.0.0.1"]
 
 
 def test_nothing_there(tmp_path):
