@@ -108,7 +108,7 @@ class Source:
                 rest = f"{rest},messages=1"
             pairs, _ = _pairs(f"{name}:{rest}", fabric, run, model.payload_bytes)
             workload = from_queue_pairs(pairs, fabric, model, name in ITERATED)
-            return Load(workload, pairs=pairs, offered="pattern, as fast as possible")
+            return Load(workload, pairs=pairs, offered="pattern")
 
         return load
 

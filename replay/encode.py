@@ -63,7 +63,10 @@ def _csv(rows: list[dict[str, Any]]) -> bytes:
     sink = io.StringIO(newline="")
     writer = csv.DictWriter(sink, list(rows[0]) if rows else [])
     writer.writeheader()
-    writer.writerows(rows)
+    for row in rows:
+        writer.writerow(
+            {k: " ".join(map(str, v)) if isinstance(v, list) else v for k, v in row.items()}
+        )
     return sink.getvalue().encode()
 
 

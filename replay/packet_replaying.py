@@ -39,6 +39,8 @@ MOST_KEPT = 1 << 24
 
 STRETCHES = 50
 """Of the lower bound, in which loads over time are counted."""
+MOST_CELLS = 1 << 18
+"""Numbers of a strategy's loads over time in the result; else stretches are joined in pairs."""
 LEAST_PACKETS = 8
 """Full packets in a stretch: in a shorter one any link that is used at all seems busy."""
 
@@ -230,8 +232,9 @@ def _strategy(
     name: str, own: _Gathered, fabric: Fabric, settings: Mapping[str, str]
 ) -> StrategyResult:
     first = own.results[0][0]
-    packets = _packets(own, fabric, settings)
     carried = first.link_bytes
+    series, stretch_ns = _series(first)
+    packets = _packets(own, fabric, settings, stretch_ns)
     layers = layers_of(fabric, carried > 0)
     records, links = [], []
     for layer, members, choice in zip(*layers, strict=True):
@@ -244,6 +247,7 @@ def _strategy(
                 flows=None,
                 wire_bytes=int(carried[link]),
                 over_mean=float(carried[link] / share) if share else None,
+                wire_bytes_over_time=series[:, link].tolist(),
             )
             for link, share in zip(members.tolist(), shares.tolist(), strict=True)
         ]
@@ -335,7 +339,20 @@ def _over_time(
     )
 
 
-def _packets(own: _Gathered, fabric: Fabric, settings: Mapping[str, str]) -> PacketReplay:
+def _series(result: EngineResult) -> tuple[NDArray[np.int64], int]:
+    """(bytes of every link by stretch, length of a stretch in ns), at most MOST_CELLS numbers."""
+    loads, length = result.loads, result.load_bin_ps
+    if loads is None:
+        return np.zeros((0, len(result.link_bytes)), np.int64), 0
+    while loads.size > MOST_CELLS and len(loads) > 1:
+        loads = np.add.reduceat(loads, np.arange(0, len(loads), 2))
+        length *= 2
+    return loads, length // PS
+
+
+def _packets(
+    own: _Gathered, fabric: Fabric, settings: Mapping[str, str], stretch_ns: int
+) -> PacketReplay:
     done, over, slow = [], [], []
     for result, bound in own.results:
         total = result.completion_ps
@@ -371,6 +388,7 @@ def _packets(own: _Gathered, fabric: Fabric, settings: Mapping[str, str]) -> Pac
         lost_on_links=sum(result.lost_on_links for result in results),
         sent_again=sum(result.sent_again for result in results),
         timeouts=sum(result.timeouts for result in results),
+        load_stretch_ns=stretch_ns,
         received=own.received,
         model=dict(settings),
     )

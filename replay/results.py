@@ -112,6 +112,10 @@ class LinkLoad(Record, frozen=True, kw_only=True):
     over_mean: Annotated[
         float | None, Meta(description="bytes relative to the fair share of the link in its layer")
     ]
+    wire_bytes_over_time: Annotated[
+        list[int] | None,
+        Meta(description="in stretches of packets.load_stretch_ns, first run; None: whole flows"),
+    ] = None
 
 
 class CollidingFlow(Record, frozen=True, kw_only=True):

@@ -73,6 +73,9 @@ class PacketReplay(msgspec.Struct, frozen=True, kw_only=True):
     lost_on_links: Annotated[int, Meta(description="on links that were lossy or went down")]
     sent_again: Annotated[int, Meta(description="data packets that were sent once more")]
     timeouts: int
+    load_stretch_ns: Annotated[
+        int, Meta(description="of the links' wire_bytes_over_time, from the first packet on")
+    ]
     received: Annotated[ReceivedOrder | None, Meta(description="None: too many packets to keep")]
     model: Annotated[
         dict[str, str], Meta(description="sizes, buffers, thresholds, offer, recovery, failures")

@@ -21,9 +21,12 @@ _TOLD = ("hash", "k", "by", "evs", "reshuffle", "acks", "gap")
 _CONDITIONS = (
     "recovery", "reordering", "rto", "linear", "mpr", "congestion", "rate", "fail", "converge"
 )  # fmt: skip
+_WIDTH = 40
+"""Characters of a load over time."""
 
 _OFFERS = {
     "captured": "Offered as captured: every packet at its time, from the first one on.",
+    "pattern": "Offered as fast as possible.",
     "asap": "Offered as fast as possible: messages wait for others as the capture tells.",
 }
 
@@ -40,6 +43,8 @@ def print_packets(page: Page, result: ReplayResult) -> None:
         for note in one.notes:
             page.say(f"{page.glyphs.warning} {note}", "yellow")
         page.draw(lambda table, one=one: _queues(table, one))  # type: ignore[misc]
+        if any(layer.choice and layer.over_time for layer in one.layers):
+            page.draw(lambda table, one=one: _over_time(table, one, page))  # type: ignore[misc]
 
 
 def title(one: StrategyResult) -> str:
@@ -153,3 +158,17 @@ def _queues(table: Table, one: StrategyResult) -> None:
         if marked:
             cells.append(human.count(queue.ecn_marked))
         table.add_row(*cells)
+
+
+def _over_time(table: Table, one: StrategyResult, page: Page) -> None:
+    """The busiest link of every layer between switches, from the first packet to the last."""
+    assert one.packets is not None
+    series = {link.name: link.wire_bytes_over_time for link in one.links}
+    table.add_column("layer", no_wrap=True)
+    table.add_column("busiest link", overflow="fold")
+    table.add_column(f"bytes by {human.duration(one.packets.load_stretch_ns)}", no_wrap=True)
+    for layer in one.layers:
+        if layer.choice and layer.over_time:
+            loads = series.get(layer.over_time.peak_link) or []
+            line = page.glyphs.sparkline(loads, min(_WIDTH, len(loads)))
+            table.add_row(layer.layer, layer.over_time.peak_link, line)

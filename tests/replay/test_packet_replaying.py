@@ -139,6 +139,11 @@ def test_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert ofan["completion_time_ns"] >= ofan["lower_bound_ns"] > 0
     assert ofan["packets"]["completed_runs"] == 2 and ofan["packets"]["dropped"] == 0
     assert ofan["max_queue_packets"] >= 1
+    series = [link["wire_bytes_over_time"] for link in ofan["links"]]
+    stretch_ns = ofan["packets"]["load_stretch_ns"]
+    assert [sum(loads) for loads in series] == [link["wire_bytes"] for link in ofan["links"]]
+    assert max(map(max, series)) <= stretch_ns * 12.5 + 1  # 100 Gb/s
+    assert len({len(loads) for loads in series}) == 1 and len(series[0]) * stretch_ns > 5_243
     assert cli([*words, "-s", "ofan", "--model", "buffer=10kB,ecn=4kB+8kB,ack-every=4"]) == 0
     text = capsys.readouterr().out
     assert "ofan" in text and "leaf-spine" in text
