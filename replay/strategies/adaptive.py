@@ -16,11 +16,12 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...analyzer.kernel import Int, inlined
 from ...analyzer.units import parse_duration, parse_size
-from ..engine.draws import SWITCH_PORT, TIE, drawn
+from ..engine.draws import SWITCH_PORT, drawn
 from ..engine.model import ACK, PS, Workload, queued_bytes
 from ..engine.rules import Rules, chooser, no_label
 from ..fabric import Fabric
 from .base import known_options
+from .least import NONE, random_least, room_for_levels
 from .packet_state import WITHOUT_FLAGS, state_of
 
 BUFFER_BYTES = 800_000
@@ -39,7 +40,7 @@ class Adaptive:
         known_options(self.name, self.options, ("bands", "buffer", "refresh"))
         head, parameters = band_state(self.name, self.options, seed)
         per_link = np.zeros(len(fabric.links.source), np.int64)
-        state = state_of(head, per_link - 1, per_link)
+        state = state_of(head, per_link - 1, per_link, room_for_levels(fabric))
         return Rules(_choose(), no_label(), state, reads_queues=True, parameters=parameters)
 
 
@@ -70,9 +71,9 @@ def least_band(
 ) -> Int:
     """A random position among those of the lowest band; levels are as old as `refresh` allows.
 
-    State: seed, refresh, three limits, begin of the refresh times and of the levels per link.
+    State: seed, refresh, three limits, begin of the refresh times and of the levels per link, and
+    of room for the levels of a group.
     """
-    best, equal = np.int64(4), np.int64(0)
     for i in range(size):
         link = np.int64(members[first + i])
         known, level_at = state[5] + link, state[6] + link
@@ -83,17 +84,8 @@ def least_band(
                 if queued >= state[2 + band]:
                     level = np.int64(band + 1)
             state[known], state[level_at] = time, level
-        if state[level_at] < best:
-            best, equal = state[level_at], np.int64(1)
-        elif state[level_at] == best:
-            equal += 1
-    skip = drawn(state[0], TIE, what, switch, equal)
-    for i in range(size):
-        if state[state[6] + np.int64(members[first + i])] == best:
-            if skip == 0:
-                return np.int64(i)
-            skip -= 1
-    return np.int64(0)
+        state[state[7] + i] = state[level_at]
+    return random_least(state, state[7], size, state[0], what, switch, np.int64(NONE))
 
 
 @chooser

@@ -19,13 +19,13 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...analyzer.kernel import Int, inlined
 from ...analyzer.units import parse_duration
-from ..engine.draws import TIE, drawn
 from ..engine.model import PS, Workload, message_of, queued_bytes
 from ..engine.rules import Rules, chooser, no_label
 from ..fabric import Fabric
 from .adaptive import band_state, least_band
 from .base import known_options, whole_number
 from .flowlet import flowlet_entry, flowlet_options, flowlet_tables
+from .least import NONE, random_least, room_for_levels
 from .packet_state import WITHOUT_FLAGS, state_of
 
 GAP = "16us"
@@ -67,11 +67,12 @@ class AdaptiveFlowlet:
         if load and sample_ps == 0:
             raise UsageError(f"{self.name}: sample=0: use a time such as {SAMPLE}")
         per_link = np.zeros(len(fabric.links.source), np.int64)
-        # least_band finds the begins of its tables at 5 and 6; ours follow.
+        # least_band finds the begins of its tables at 5 to 7; ours follow.
         state = state_of(
             head,
             per_link - 1,
             per_link,
+            room_for_levels(fabric),
             np.array([gap, table, load, queue, exponent, max(1, sample_ps)], np.int64),
             workload.flow,
             *flowlet_tables(fabric, table),
@@ -87,10 +88,10 @@ class AdaptiveFlowlet:
 def quality(state: Int, links: Int, link: Int, time: Int) -> Int:
     """Band of a port, 0 the best to 7.
 
-    State: numbers from 7 on, of links bytes per sample at their rate from 11 on, and from 12 on
+    State: numbers from 8 on, of links bytes per sample at their rate from 12 on, and from 13 on
     (averages of bytes sent and of bytes queued, bytes sent in all, sample) as of the last look.
     """
-    numbers, at = state[7], state[12] + 4 * link
+    numbers, at = state[8], state[13] + 4 * link
     now = time // state[numbers + 5]
     passed = now - state[at + 3]
     if passed > 0:
@@ -100,31 +101,10 @@ def quality(state: Int, links: Int, link: Int, time: Int) -> Int:
             state[at] += (sent - state[at]) >> state[numbers + 4]
             state[at + 1] += (queued - state[at + 1]) >> state[numbers + 4]
         state[at + 2], state[at + 3] = links[link, 5], now
-    load = min(np.int64(_BANDS - 1), state[at] * _BANDS // state[state[11] + link])
+    load = min(np.int64(_BANDS - 1), state[at] * _BANDS // state[state[12] + link])
     queue = min(np.int64(_BANDS - 1), state[at + 1] * _BANDS // max(np.int64(1), state[4]))
     weights = state[numbers + 2] + state[numbers + 3]
     return (state[numbers + 2] * load + state[numbers + 3] * queue) // weights
-
-
-@inlined
-def _best(
-    state: Int, links: Int, members: Int, first: Int, size: Int, switch: Int, what: Int, time: Int
-) -> Int:
-    """A random position among the ports of the best quality."""
-    best, equal = np.int64(_BANDS), np.int64(0)
-    for i in range(size):
-        here = quality(state, links, np.int64(members[first + i]), time)
-        if here < best:
-            best, equal = here, np.int64(0)
-        if here == best:
-            equal += 1
-    skip = drawn(state[0], TIE, what, switch, equal)
-    for i in range(size):
-        if quality(state, links, np.int64(members[first + i]), time) == best:
-            if skip == 0:
-                return np.int64(i)
-            skip -= 1
-    return np.int64(0)
 
 
 @chooser
@@ -140,13 +120,18 @@ def _choose(
     label: Int,
     time: Int,
 ) -> Int:
-    gap, table, load = state[state[7]], state[state[7] + 1], state[state[7] + 2]
-    entry = flowlet_entry(packet, state[state[8] + message_of(packet)], switch, table)
-    last, position = state[9] + entry, state[10] + entry
+    gap, table, load = state[state[8]], state[state[8] + 1], state[state[8] + 2]
+    entry = flowlet_entry(packet, state[state[9] + message_of(packet)], switch, table)
+    last, position = state[10] + entry, state[11] + entry
     if state[last] < 0 or time - state[last] > gap or state[position] >= size:
         what = packet & np.int64(WITHOUT_FLAGS)
         if load:
-            state[position] = _best(state, links, members, first, size, switch, what, time)
+            for i in range(size):
+                link = np.int64(members[first + i])
+                state[state[7] + i] = quality(state, links, link, time)
+            state[position] = random_least(
+                state, state[7], size, state[0], what, switch, np.int64(NONE)
+            )
         else:
             state[position] = least_band(state, links, members, first, size, switch, what, time)
     state[last] = time

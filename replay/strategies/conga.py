@@ -21,12 +21,13 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...analyzer.kernel import Int, inlined
 from ..engine.arrays import fabric_arrays
-from ..engine.draws import SWITCH_PORT, TIE, drawn
+from ..engine.draws import SWITCH_PORT, drawn
 from ..engine.model import ACK, AGAIN, Workload, message_of, number_of
 from ..engine.rules import Rules, chooser, no_label
 from ..fabric import Fabric
 from .base import known_options
 from .flowlet import flowlet_entry, flowlet_options, flowlet_tables
+from .least import NONE, random_least, room_for_levels
 from .packet_state import WITHOUT_FLAGS, state_of
 
 GAP = "500us"
@@ -79,6 +80,7 @@ class Conga:
             np.zeros((edges, edges), np.int64),
             np.zeros(2 * int(workload.packet_start[-1]), np.int64),
             *flowlet_tables(fabric, entries),
+            room_for_levels(fabric),
         )
         return Rules(_choose(), no_label(), state, parameters=parameters, sees_all=True)
 
@@ -99,10 +101,12 @@ SEED, GAP_PS, ENTRIES, EDGES, MOST, PACKETS = range(6)
     CARRIED,
     LAST,
     POSITION,
-) = range(6, 20)
+    ROOM,
+) = range(6, 21)
 """Begins of tables: flow, edge of source and destination, first packet and bytes of messages; leaf
 of edges; of links the bytes of tau at their rate, and (bytes, period) of the estimator; metrics
-returned from leaves, those to return to them, which comes next; what packets carry; flowlets."""
+returned from leaves, those to return to them, which comes next; what packets carry; flowlets;
+room for the levels of a group."""
 
 
 @inlined
@@ -120,28 +124,12 @@ def level(state: Int, link: Int, time: Int, add: Int) -> Int:
 def _best(
     state: Int, members: Int, first: Int, size: Int, pair: Int, before: Int, what: Int, time: Int
 ) -> Int:
-    """Position of the least congested way to a leaf; on ties `before` (-1 none) or a random one."""
+    """Position of the least congested way to a leaf; on ties `before` (or NONE) or a random one."""
     leaf_metrics = state[TO_LEAF] + pair * state[MOST]
-    best, equal = np.int64(_LEVELS), np.int64(0)
-    kept = False
     for i in range(size):
         here = level(state, np.int64(members[first + i]), time, np.int64(0))
-        here = max(here, state[leaf_metrics + i])
-        if here < best:
-            best, equal, kept = here, np.int64(0), False
-        if here == best:
-            equal += 1
-            kept = kept or i == before
-    if kept:
-        return before
-    skip = drawn(state[SEED], TIE, what, pair, equal)
-    for i in range(size):
-        here = level(state, np.int64(members[first + i]), time, np.int64(0))
-        if max(here, state[leaf_metrics + i]) == best:
-            if skip == 0:
-                return np.int64(i)
-            skip -= 1
-    return np.int64(0)
+        state[state[ROOM] + i] = max(here, state[leaf_metrics + i])
+    return random_least(state, state[ROOM], size, state[SEED], what, pair, before)
 
 
 @chooser
@@ -191,7 +179,7 @@ def _choose(
     last, taken = state[LAST] + entry, state[POSITION] + entry
     position = state[taken]
     if state[last] < 0 or time - state[last] > state[GAP_PS] or position >= size:
-        before = np.int64(-1) if state[last] < 0 else position
+        before = np.int64(NONE) if state[last] < 0 else position
         position = _best(state, members, first, size, pair, before, what, time)
         state[taken] = position
     state[last] = time
