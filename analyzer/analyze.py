@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Literal
 
@@ -168,8 +168,13 @@ class Run:
         self._options = options
         self._tell = progress
         self._merge = MergeCounts()
-        many_taps = len(sources) > 1 or any(s.capture.format != "pcap" for s in sources)
-        self.measuring = Measuring(options.window_ns, many_taps, options.conformance)
+        many_taps = len(taps) > 1 or any(s.capture.format != "pcap" for s in sources)
+        conformance = options.conformance
+        if conformance is not None:
+            conformance = replace(conformance, interface_of=taps.interface)
+        if conformance is not None and conformance.same_port:
+            conformance = replace(conformance, address_of=endpoints.text)
+        self.measuring = Measuring(options.window_ns, many_taps, conformance)
         self.measuring.tracker.see_taps(len(taps))  # not only when each has a packet
         self._began = time.monotonic()
         self._told = 0.0
@@ -220,7 +225,12 @@ class Run:
             plane_by=self._options.plane_by,
             owners=self.owners(),
         )
-        return with_checks(analysis, [source.decoder.mirrors for source in self.sources])
+        return with_checks(
+            analysis,
+            [source.decoder.mirrors for source in self.sources],
+            self.endpoints.texts(),
+            self._options.mirror,
+        )
 
     def owners(self) -> dict[int, Owner]:
         """Processes by flow index, as the comments of the captures name them."""

@@ -112,6 +112,29 @@ class Taps:
         carrier = self.items[index].carrier
         return self.items[index if carrier is None else carrier]
 
+    def interface(self, index: int) -> int:
+        """The tap that stands for both directions of a probed interface, "eth0 in" and "eth0 out".
+
+        Any other tap stands for itself.
+        """
+        base = self._both_directions(index)
+        names = (f"{base} in", f"{base} out")
+        found = (i for i, tap in enumerate(self.items) if tap.name in names)
+        return index if base is None else min(found)
+
+    def interface_name(self, index: int) -> str:
+        """What the tap that stands for an interface is called: "eth0"."""
+        return self._both_directions(index) or self.items[index].name
+
+    def _both_directions(self, index: int) -> str | None:
+        """The interface of a tap, where its other direction is a tap too."""
+        name = self.items[index].name
+        base, _, direction = name.rpartition(" ")
+        other = {"in": "out", "out": "in"}.get(direction)
+        if other is None or not any(tap.name == f"{base} {other}" for tap in self.items):
+            return None
+        return base
+
     def __len__(self) -> int:
         return len(self.items)
 

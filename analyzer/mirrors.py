@@ -8,6 +8,7 @@ from typing import Literal
 
 from msgspec import structs
 
+from .conformance.counter_names import DAMAGED_COUNTERS
 from .decode.duplicates import Duplicates
 from .decode.hardware_clock import HardwareClock
 from .decode.lumina import OTHER_EVENT, LuminaMirror, mirror_checks
@@ -15,6 +16,9 @@ from .errors import RocescopeError
 from .frames import FrameBatch, Taps
 from .packets import I64, PacketTable
 from .results import Analysis
+from .results_conformance import Conformance
+from .results_taps import MirrorChecks
+from .switch_counters import SwitchCounters, check_switch
 from .time_order import OrderCounts, in_time_order
 
 Clock = Literal["capture", "hardware"]
@@ -31,6 +35,8 @@ class MirrorOptions:
     """A mirror that writes into the packets' own headers."""
     drop_duplicates_ns: int | None = None
     """Drop packets that repeat one of so short a time before."""
+    switch_counters: SwitchCounters | None = None
+    """What the mirroring switch counted."""
 
 
 class Mirrors:
@@ -38,7 +44,7 @@ class Mirrors:
 
     def __init__(self, options: MirrorOptions, taps: Taps) -> None:
         self.clock = HardwareClock(taps) if options.clock == "hardware" else None
-        self.lumina = LuminaMirror() if options.format == "lumina" else None
+        self.lumina = LuminaMirror(taps) if options.format == "lumina" else None
         self.duplicates = (
             None if options.drop_duplicates_ns is None else Duplicates(options.drop_duplicates_ns)
         )
@@ -49,7 +55,7 @@ class Mirrors:
         if self.clock is not None:
             self.clock.set_times(frames.data, stamp, table)
         if self.lumina is not None:
-            self.lumina.restore(frames.data, frames.base_offset, table)
+            table = self.lumina.restored(frames.data, frames.base_offset, table)
         return table if self.duplicates is None else self.duplicates.without(table)
 
     def ordered(self, tables: Iterator[PacketTable]) -> Iterator[PacketTable]:
@@ -81,17 +87,34 @@ class Mirrors:
         return lines
 
 
-def with_checks(analysis: Analysis, mirrors: Sequence[Mirrors | None]) -> Analysis:
-    """The result with the integrity of a numbering mirror, whose losses are told first."""
+def with_checks(
+    analysis: Analysis,
+    mirrors: Sequence[Mirrors | None],
+    addresses: list[str],
+    options: MirrorOptions | None,
+) -> Analysis:
+    """The result with the integrity of a numbering mirror, whose losses are told first.
+
+    addresses: of the endpoints, by index.
+    """
     numbered = [m.lumina for m in mirrors if m is not None and m.lumina is not None]
     if not numbered:
         return analysis
-    checks = mirror_checks(numbered)
+    switch = None
+    if options is not None and options.switch_counters is not None:
+        captured = sum(mirror.packets for mirror in numbered)
+        switch = check_switch(options.switch_counters, captured)
+    checks = mirror_checks(numbered, addresses, switch)
     lines = []
     if checks.lost_packets:
         lines.append(
             f"the mirror lost {checks.lost_packets} of {checks.packets + checks.lost_packets}"
             f" packets (gaps in its numbers: {checks.gaps}): losses below may be its own"
+        )
+    if switch is not None and not switch.agrees:
+        lines.append(
+            f"the switch received {switch.received_packets} packets, mirrored"
+            f" {switch.mirrored_packets}, and {switch.captured_packets} were captured"
         )
     if checks.times_backwards:
         lines.append(f"the mirror's clock goes back {checks.times_backwards} times by over 50 ns")
@@ -105,4 +128,18 @@ def with_checks(analysis: Analysis, mirrors: Sequence[Mirrors | None]) -> Analys
         lines.append(
             f"{unknown} packets have a TTL that Lumina does not write: is this one of its mirrors?"
         )
-    return structs.replace(analysis, mirror_checks=checks, warnings=[*lines, *analysis.warnings])
+    found = structs.replace(analysis, mirror_checks=checks, warnings=[*lines, *analysis.warnings])
+    if isinstance(found.conformance, Conformance):
+        found = structs.replace(found, conformance=_with_damaged(found.conformance, checks))
+    return found
+
+
+def _with_damaged(conformance: Conformance, checks: MirrorChecks) -> Conformance:
+    """The counters of packets with a wrong ICRC beside those that the switch damaged."""
+    counters = []
+    for one in conformance.counters:
+        if one.counter in DAMAGED_COUNTERS:
+            damaged = sum(u.bit_errors for u in checks.undelivered if u.dst == one.host)
+            one = structs.replace(one, captured=damaged, agrees=damaged == one.grew_by, text="")
+        counters.append(one)
+    return structs.replace(conformance, counters=counters)

@@ -61,7 +61,7 @@ class RecoveryLatency(Record, frozen=True):
     ]
     next_delivered_ns: Annotated[
         Quantiles | None,
-        Meta(description="a packet that is sent again to the packet after it, both first sent"),
+        Meta(description="a packet that is sent again to the packet after it, as sent before"),
     ]
 
 
@@ -94,8 +94,8 @@ class ConformanceView(Record, frozen=True):
 class CnpScope(Record, frozen=True):
     """CNPs counted in one pacing scope."""
 
-    scope: Annotated[str, Meta(description="port, ip_pair or queue_pair")]
-    notifiers: Annotated[int, Meta(description="ports, pairs or queue pairs with marks or CNPs")]
+    scope: Annotated[str, Meta(description="port, ip_pair, destination or queue_pair")]
+    notifiers: Annotated[int, Meta(description="ports, pairs ... with marks or CNPs")]
     expected_cnps: Annotated[int, Meta(description="that the marks should have caused")]
     difference: Annotated[int, Meta(description="sum of |expected - seen| over the notifiers")]
     too_close: Annotated[int, Meta(description="CNPs sooner than the minimum interval")]

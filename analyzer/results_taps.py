@@ -31,6 +31,26 @@ class UltraEthernet(Record, frozen=True):
     highest_psn: int | None
 
 
+class SwitchCheck(Record, frozen=True):
+    """Packets that a mirroring switch counted, beside those captured."""
+
+    mirror_ports: Annotated[list[str], Meta(description="that send and never receive")]
+    received_packets: Annotated[int, Meta(description="at all ports")]
+    mirrored_packets: Annotated[int, Meta(description="sent at the mirrors' ports")]
+    captured_packets: int
+    agrees: Annotated[bool, Meta(description="all three are equal")]
+
+
+class UndeliveredPackets(Record, frozen=True):
+    """Packets of a flow that the switch kept from their receiver on purpose."""
+
+    src: str
+    dst: str
+    dest_qp: int
+    dropped_packets: int
+    bit_errors: int
+
+
 class MirrorChecks(Record, frozen=True):
     """Integrity of a Lumina mirror, which numbers every packet and stamps it in hardware."""
 
@@ -46,3 +66,5 @@ class MirrorChecks(Record, frozen=True):
         Meta(description="stamps below the one before of the same sender, by number, per file"),
     ]
     injected: Annotated[dict[str, int], Meta(description="packets by injected event")]
+    undelivered: list[UndeliveredPackets]
+    switch: Annotated[SwitchCheck | None, Meta(description="only with --switch-counters")]

@@ -10,12 +10,12 @@ from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.units import parse_duration, parse_rate
 from .analyze_live import Hook, LiveArguments, analyze_live
 from .inputs import STANDARD_OUTPUT, check_inputs, input_name
+from .mirror_options import mirror_options
 from .output import whole_file, write_results
 from .parameter import Parameter
 from .progress import ProgressAs, shown
 
 if TYPE_CHECKING:
-    from ..analyzer.mirrors import MirrorOptions
     from ..analyzer.results import Analysis
 
 Format: TypeAlias = Literal["table", "json", "csv", "parquet", "arrow"]
@@ -53,6 +53,7 @@ def analyze(
     link_rate: str | None = None,
     clock: Literal["capture", "hardware"] = "capture",
     mirror_format: Literal["lumina"] | None = None,
+    switch_counters: Path | None = None,
     drop_duplicates: str | None = None,
     conformance: Annotated[bool, Parameter(show_default=False)] = False,
     live: Annotated[bool, Parameter(show_default=False)] = False,
@@ -109,6 +110,8 @@ def analyze(
         Where times come from; hardware: the timestamps of mirrors (ERSPAN III, Arista).
     mirror_format
         Mirrors that write into the packets' own headers: lumina.
+    switch_counters
+        With --mirror-format lumina: what its switch counted (switch_state_snapshot.yml).
     drop_duplicates
         Drop packets that repeat one of at most this time before, such as 20us.
     conformance
@@ -161,7 +164,7 @@ def analyze(
         )
     window_ns = parse_duration(window, "--window")
     rate = parse_rate(link_rate, "--link-rate") if link_rate else None
-    mirror = _mirror_options(clock, mirror_format, drop_duplicates)
+    mirror = mirror_options(clock, mirror_format, drop_duplicates, switch_counters)
     if live and mirror is not None:
         raise UsageError(
             "--clock, --mirror-format and --drop-duplicates are for files, not for --live"
@@ -214,22 +217,6 @@ def analyze(
         analysis = engine.analyze(paths, options, report)
     _write_sorted(analysis, chosen, output, top or 20, sort, color)
     return exit_code(analysis)
-
-
-def _mirror_options(
-    clock: Literal["capture", "hardware"],
-    mirror_format: Literal["lumina"] | None,
-    drop_duplicates: str | None,
-) -> MirrorOptions | None:
-    """What is to be undone of the mirrors; None when packets are taken as they are."""
-    if clock == "capture" and mirror_format is None and drop_duplicates is None:
-        return None
-    if clock == "hardware" and mirror_format is not None:
-        raise UsageError("--mirror-format lumina has a clock of its own: drop --clock hardware")
-    from ..analyzer.mirrors import MirrorOptions
-
-    within = drop_duplicates and parse_duration(drop_duplicates, "--drop-duplicates")
-    return MirrorOptions(clock, mirror_format, within or None)
 
 
 def _check_live(format: Format, concat: bool, follow: bool, icrc: bool, conformance: bool) -> None:

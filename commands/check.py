@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration
 from .analyze import exit_code
 from .inputs import STANDARD_OUTPUT, check_inputs, input_name
+from .mirror_options import mirror_options
 from .output import write_results
 from .parameter import Parameter
 from .progress import ProgressAs, shown
@@ -26,9 +27,13 @@ def check(
     host: str | None = None,
     at_host: Annotated[list[str] | None, Parameter(negative="")] = None,
     cnp_interval: str = "4us",
+    cnp_for_nak: Annotated[bool, Parameter(show_default=False)] = False,
+    same_port: Annotated[list[str] | None, Parameter(negative="")] = None,
     reaction: str = "1s",
     concat: Annotated[bool, Parameter(show_default=False)] = False,
     udp_port: Annotated[list[int] | None, Parameter(negative="")] = None,
+    mirror_format: Literal["lumina"] | None = None,
+    switch_counters: Path | None = None,
     format: Annotated[Format | None, Parameter(alias="-f")] = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     top: int = 20,
@@ -49,12 +54,20 @@ def check(
         A tap is next to this host, ADDRESS or ADDRESS=TAP: missing answers are its own. Repeatable.
     cnp_interval
         Minimum time between two CNPs of one pacing scope.
+    cnp_for_nak
+        The adapters send a CNP for a NAK too (some ConnectX).
+    same_port
+        Addresses of one adapter's port, ADDRESS,ADDRESS: they share its CNPs. Repeatable.
     reaction
         The longest that a sender may take to react to an answer, queues included.
     concat
         The files are one rotated capture; else each is a vantage point (tap).
     udp_port
         Count this UDP destination port as RoCE besides 4791; may be repeated.
+    mirror_format
+        Mirrors that write into the packets' own headers: lumina.
+    switch_counters
+        With --mirror-format lumina: what its switch counted (switch_state_snapshot.yml).
     format
         Report for people (table), everything (json), or one row per violation (csv ...).
     output
@@ -74,7 +87,7 @@ def check(
         raise UsageError("--counters and --host belong together: give the host's address too")
 
     from ..analyzer import analyze as engine
-    from ..analyzer.conformance.hosts import parse_at_host
+    from ..analyzer.conformance.hosts import parse_at_host, parse_same_port
     from ..analyzer.conformance.options import ConformanceOptions, HostCounters
 
     saved = None
@@ -85,9 +98,12 @@ def check(
     options = engine.AnalyzeOptions(
         concat=concat,
         udp_ports=(4791, *(udp_port or ())),
+        mirror=mirror_options("capture", mirror_format, None, switch_counters),
         conformance=ConformanceOptions(
             cnp_interval_ns=parse_duration(cnp_interval, "--cnp-interval"),
             reaction_ns=parse_duration(reaction, "--reaction"),
+            cnp_for_nak=cnp_for_nak,
+            same_port=tuple(map(parse_same_port, same_port or ())),
             counters=saved,
             at_hosts=tuple(map(parse_at_host, at_host or ())),
         ),

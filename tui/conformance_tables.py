@@ -28,7 +28,7 @@ _POSITIONS = {
 _LATENCIES = (
     ("NAK generation", "nak_generation_ns", "gap to its NAK"),
     ("NAK response", "nak_response_ns", "NAK to its PSN sent again"),
-    ("retransmission", "retransmission_ns", "first sent to sent again"),
+    ("retransmission", "retransmission_ns", "sent to sent again"),
     ("next delivered", "next_delivered_ns", "lost packet to the one after it"),
 )
 

@@ -47,6 +47,8 @@ def mirrors(analysis: Analysis) -> list[str]:
             f"Lumina's numbers: {human.count(checks.packets)} packets, {checks.lost_packets} lost"
             f" by the mirror; injected: {events or 'nothing'}"
         )
+        if checks.switch is not None and checks.switch.agrees:
+            lines[-1] += "; the switch counted as many"
     return lines
 
 

@@ -14,6 +14,7 @@ def cnp_conformance(pacing: CnpPacing, tap: str) -> CnpConformance:
     marks = int(pacing.scopes[PORT]["marks"].sum())
     cnps = int(pacing.scopes[PORT]["cnps"].sum())
     explained: list[str] = []
+    causes = int(pacing.scopes[PORT]["expected"].sum())
     if not marks and not cnps:
         text = "no CE mark and no CNP"
     elif not cnps:
@@ -21,7 +22,7 @@ def cnp_conformance(pacing: CnpPacing, tap: str) -> CnpConformance:
             f"{marks:,} CE-marked packets and no CNP: the receivers do not notify"
             " (optional), or the CNPs take another way"
         )
-    elif not marks:
+    elif not causes:
         text = f"{cnps:,} CNPs and no CE mark: the tap lies before the switch that marks"
     else:
         least = min(scope.difference for scope in scopes)
@@ -44,7 +45,7 @@ def cnp_conformance(pacing: CnpPacing, tap: str) -> CnpConformance:
 
 
 def _scope(name: str, found: np.ndarray) -> CnpScope:
-    active = found[(found["marks"] > 0) | (found["cnps"] > 0)]
+    active = found[(found["expected"] > 0) | (found["cnps"] > 0)]
     several = active[active["cnps"] > 1]
     return CnpScope(
         scope=name,

@@ -122,7 +122,7 @@ class Names:
     def __init__(self, tracker: FlowTracker, endpoints: Endpoints, taps: Taps) -> None:
         flows = tracker.flows
         self.addresses = endpoints.texts()
-        self.taps = [tap.name for tap in taps.items]
+        self.taps = [taps.interface_name(tap) for tap in range(len(taps))]
         columns = (flows[name].tolist() for name in ("src", "dst", "dest_qp"))
         self.ids = {key: index for index, key in enumerate(zip(*columns, strict=True))}
 

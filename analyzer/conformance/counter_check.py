@@ -103,9 +103,11 @@ def _captured(tap: TapCounts, host: int) -> dict[str, int]:
 
 def _beside(host: str, tap: str, name: str, grew: int, captured: dict[str, int]) -> CounterCheck:
     counter = COUNTERS[name]
-    seen = captured[counter.quantity]
+    seen = captured.get(counter.quantity)
     text = ""
-    if seen != grew:
+    if seen is None:
+        text = names.AS_DAMAGED
+    elif seen != grew:
         if counter.quantity in _JUDGED:
             text = names.AS_JUDGED
         else:
@@ -119,7 +121,7 @@ def _beside(host: str, tap: str, name: str, grew: int, captured: dict[str, int])
         driver=counter.driver,
         grew_by=grew,
         captured=seen,
-        agrees=seen == grew,
+        agrees=None if seen is None else seen == grew,
         meaning=counter.meaning,
         text=text,
     )

@@ -29,10 +29,14 @@ READS_RECEIVED = "reads_received"
 WRITES_RECEIVED = "writes_received"
 SENDS_RECEIVED = "sends_received"
 ATOMICS_RECEIVED = "atomics_received"
+DAMAGED_RECEIVED = "damaged_received"
 
 AS_SENT: Final = "the tap may lie behind a loss, or the capture began late"
 AS_RECEIVED: Final = "packets lost behind the tap do not reach the host's counter"
 AS_JUDGED: Final = "a capture tells timeouts by silence only, and sees no packet lost before it"
+
+
+AS_DAMAGED: Final = "which packets arrived damaged no tap can tell, but a mirror that damages them"
 
 
 class Counter(NamedTuple):
@@ -58,6 +62,7 @@ COUNTERS: Final = {
     "implied_nak_seq_err": Counter("mlx5", READS_AGAIN, "READs asked for again behind a gap"),
     "rnr_nak_retry_err": Counter("mlx5", RNR_RECEIVED, "RNR NAKs received"),
     "out_of_buffer": Counter("mlx5", RNR_SENT, "requests without a buffer, an RNR NAK each"),
+    "rx_icrc_encapsulated": Counter("mlx5", DAMAGED_RECEIVED, "packets with a wrong ICRC"),
     "np_cnp_sent": Counter("mlx5", CNPS_SENT, "CNPs sent"),
     "np_ecn_marked_roce_packets": Counter("mlx5", MARKED_RECEIVED, "CE-marked packets received"),
     "rp_cnp_handled": Counter("mlx5", CNPS_RECEIVED, "CNPs received and obeyed"),
@@ -89,3 +94,7 @@ COUNTERS: Final = {
     "rx_roce_only_pkts": Counter("bnxt_re", PACKETS_RECEIVED, "RoCE packets received"),
     "tx_roce_only_pkts": Counter("bnxt_re", PACKETS_SENT, "RoCE packets sent"),
 }
+
+DAMAGED_COUNTERS: Final = frozenset(
+    name for name, counter in COUNTERS.items() if counter.quantity == DAMAGED_RECEIVED
+)

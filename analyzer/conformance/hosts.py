@@ -30,6 +30,17 @@ def parse_at_host(text: str) -> tuple[str, str | None]:
     return address, tap or None
 
 
+def parse_same_port(text: str) -> tuple[str, ...]:
+    """`ADDRESS,ADDRESS`: addresses of one port, as the analysis writes them."""
+    try:
+        addresses = tuple(str(ip_address(part.strip())) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"--same-port: {text!r} is no list of addresses like A,B") from None
+    if len(set(addresses)) < 2:
+        raise UsageError(f"--same-port: {text!r} has not two addresses, give them as A,B")
+    return addresses
+
+
 def hosts_at_taps(
     at_hosts: Sequence[tuple[str, str | None]], addresses: Sequence[str], taps: dict[int, str]
 ) -> dict[int, list[int]]:

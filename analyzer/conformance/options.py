@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 DEFAULT_CNP_INTERVAL_NS = 4_000
@@ -28,6 +28,14 @@ class ConformanceOptions:
     """Minimum time between two CNPs of one pacing scope."""
     reaction_ns: int = DEFAULT_REACTION_NS
     """The longest an answer may take from the tap through its sender's queues back to the tap."""
+    cnp_for_nak: bool = False
+    """Receivers send a CNP for a NAK, too."""
+    same_port: tuple[tuple[str, ...], ...] = ()
+    """Addresses that belong to one port each; others have a port of their own."""
+    address_of: Callable[[int], str] = str
+    """The address of an endpoint, for `same_port`."""
+    interface_of: Callable[[int], int] = int
+    """The tap that stands for the interface of a tap: both directions are judged as one."""
     counters: HostCounters | None = None
     at_hosts: tuple[tuple[str, str | None], ...] = ()
     """Hosts next to a tap: address, and name of the tap; None when there is only one."""

@@ -48,7 +48,7 @@ from .state import (
 
 @subkernel
 def sent_at(book: Any, s: Any, psn: Int) -> Int:
-    """When the tap saw a PSN sent for the first time, -1 when that is not known any more."""
+    """When the tap saw a PSN sent last, -1 when that is not known any more."""
     if s.times == 0:
         return np.int64(-1)
     entry = book.times[s.times - 1, psn & (TIMES - 1)]
@@ -189,6 +189,7 @@ def sends_again(
         s.rnr_open = 0
     s.resending = 1
     s.resend_next = psn_add(psn, count)
+    _note_time(book, s, psn, time)
 
 
 @subkernel

@@ -24,7 +24,9 @@ class TapConformance:
         self.tracker: FlowTracker | None = None
         """Its own tracker, where several taps are merged in the analysis."""
         self.keeper = BookKeeper(options.reaction_ns)
-        self.cnp = CnpPacing(options.cnp_interval_ns)
+        self.cnp = CnpPacing(
+            options.cnp_interval_ns, options.cnp_for_nak, options.same_port, options.address_of
+        )
 
     def update(self, batch: TrackedBatch, flows: NDArray[np.void]) -> None:
         """Judge the rows of a batch; `flows` are the FLOW records of its tracker."""
@@ -48,8 +50,8 @@ class Conformance:
         """Judge a batch of the analysis.
 
         In an analysis of several taps the verdicts are those of the merged packets, so each
-        tap's rows are tracked again on their own. Taps that show only while reading, mirror
-        sessions, are added to the first one.
+        tap's rows are tracked again on their own, both directions of an interface together.
+        Taps that show only while reading, mirror sessions, are added to the first one.
         """
         several = bool(batch.table.tap.any())
         if not self.taps:
@@ -57,14 +59,17 @@ class Conformance:
         if not (self._many_taps or several):
             self._tap(0).update(batch, flows)
             return
+        of_interface: dict[int, list[int]] = {}
         for tap in np.unique(batch.table.tap).tolist():
+            of_interface.setdefault(self.options.interface_of(tap), []).append(tap)
+        for tap, both in of_interface.items():
             one = self._tap(tap)
             if tap == 0 and not self._many_taps:
                 one.update(batch.take(batch.table.tap == 0), flows)
                 continue
             if one.tracker is None:
                 one.tracker = FlowTracker()
-            own = one.tracker.update(_rows_of(batch.table, tap))
+            own = one.tracker.update(_rows_of(batch.table, both))
             one.update(own, one.tracker.flows)
 
     def merge(
@@ -103,8 +108,8 @@ class Conformance:
         return self.taps[tap]
 
 
-def _rows_of(table: PacketTable, tap: int) -> PacketTable:
-    """One tap's rows, as if it were the only one."""
-    rows = table.take(table.tap == tap)
+def _rows_of(table: PacketTable, taps: list[int]) -> PacketTable:
+    """The rows of one vantage point, as if it were the only one."""
+    rows = table.take(np.isin(table.tap, taps))
     rows.tap[:] = 0
     return rows

@@ -5,6 +5,10 @@ destination address the ingress time in nanoseconds, the TTL the event the switc
 Mirrors as they leave the switch have another UDP destination port, and the source port
 in the checksum; the capture files of Lumina's own dumper have both restored.
 
+The switch mirrors all that comes in and then drops or damages what it is told to: known for
+every packet is whether it went on. So there are two taps in series, before the switch
+and behind it, and losses, recovery and conformance are judged at both.
+
 Source: Lumina's switch program and dumper (Yu et al., SIGCOMM 2023).
 """
 
@@ -16,8 +20,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..frames import LINKTYPE_ETHERNET, Tap, Taps
 from ..packets import U8, PacketTable
-from ..results_taps import MirrorChecks
+from ..results_taps import MirrorChecks, SwitchCheck, UndeliveredPackets
 
 LAST_NUMBER = 0x7FFF_FFFF
 ROCE_PORT = 4791
@@ -26,13 +31,18 @@ EVENTS: Final = {DROP: "drop", MARK: "ecn_mark", CORRUPT: "bit_error"}
 OTHER_EVENT = "unknown"
 """TTLs that Lumina does not write: the capture is not one of its mirrors."""
 BACKWARDS_NS = 50
+BEFORE, BEHIND = "before the switch", "behind the switch"
+"""Names of the two taps."""
 _CE = 3
 
 
 class LuminaMirror:
     """Restores the packets of one capture and checks its numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, taps: Taps) -> None:
+        self._before, self._behind = (_tap(taps, name) for name in (BEFORE, BEHIND))
+        self.undelivered: dict[tuple[int, int, int], list[int]] = {}
+        """Dropped and damaged packets by source and destination (endpoints) and queue pair."""
         self.packets = 0
         self.gaps = 0
         self.late = 0
@@ -46,10 +56,23 @@ class LuminaMirror:
         self._last: tuple[int, int] | None = None
         """Number of the last packet, counted on, and its time."""
 
-    def restore(self, data: U8, base_offset: int, table: PacketTable) -> None:
-        """Give every row its ingress time and ports, and count what the numbers tell."""
+    def restored(self, data: U8, base_offset: int, table: PacketTable) -> PacketTable:
+        """Every packet with its ingress time and ports, once more where it went on."""
         if not len(table):
-            return
+            return table
+        event = self._restore(data, base_offset, table)
+        table.tap[:] = self._before
+        delivered = (event != DROP) & (event != CORRUPT)
+        for row in np.flatnonzero(~delivered).tolist():
+            flow = int(table.src[row]), int(table.dst[row]), int(table.dest_qp[row])
+            self.undelivered.setdefault(flow, [0, 0])[int(event[row] == CORRUPT)] += 1
+        both = table.take(np.repeat(np.arange(len(table)), 1 + delivered))
+        again = np.cumsum(1 + delivered)[delivered] - 1
+        both.tap[again] = self._behind
+        return both
+
+    def _restore(self, data: U8, base_offset: int, table: PacketTable) -> NDArray[np.uint8]:
+        """Undo in place what the mirror changed, count what its numbers tell; the events."""
         begin = table.file_offset - base_offset
         head = data[begin[:, None] + np.arange(12)]
         time_ns = _number(head[:, :6])
@@ -71,6 +94,7 @@ class LuminaMirror:
             before = self._latest.get(sender, int(times[0]))
             self.direction_backwards += int(np.count_nonzero(np.diff(times, prepend=before) < 0))
             self._latest[sender] = int(times[-1])
+        return event
 
     def _check(self, numbers: NDArray[np.int64], time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Count what the numbers tell; gives them counted on over the wrap."""
@@ -99,7 +123,30 @@ def _number(octets: NDArray[np.uint8]) -> NDArray[np.int64]:
     return value
 
 
-def mirror_checks(mirrors: Sequence[LuminaMirror]) -> MirrorChecks:
+def _tap(taps: Taps, name: str) -> int:
+    """The tap of this name: all dumpers of a switch share it."""
+    for index, tap in enumerate(taps.items):
+        if tap.name == name:
+            return index
+    return taps.add(Tap(name, LINKTYPE_ETHERNET, carrier=0))
+
+
+def _undelivered(mirrors: Sequence[LuminaMirror], addresses: list[str]) -> list[UndeliveredPackets]:
+    flows: dict[tuple[int, int, int], list[int]] = {}
+    for mirror in mirrors:
+        for flow, counts in mirror.undelivered.items():
+            mine = flows.setdefault(flow, [0, 0])
+            mine[0] += counts[0]
+            mine[1] += counts[1]
+    return [
+        UndeliveredPackets(addresses[src], addresses[dst], qp, *counts)
+        for (src, dst, qp), counts in flows.items()
+    ]
+
+
+def mirror_checks(
+    mirrors: Sequence[LuminaMirror], addresses: list[str], switch: SwitchCheck | None
+) -> MirrorChecks:
     """The checks over all files: the dumpers of one switch share its numbers."""
     seen = [mirror for mirror in mirrors if mirror.packets]
     packets = sum(mirror.packets for mirror in seen)
@@ -116,4 +163,6 @@ def mirror_checks(mirrors: Sequence[LuminaMirror]) -> MirrorChecks:
             for name in (*EVENTS.values(), OTHER_EVENT)
             if (n := sum(mirror.injected[name] for mirror in seen))
         },
+        undelivered=_undelivered(seen, addresses),
+        switch=switch,
     )
