@@ -113,6 +113,22 @@ def test_a_mark_skips_once_and_shares_shrink_but_stay() -> None:
     assert 0 < seen[marked] < 0.7 * min(others)
 
 
+def test_a_mark_costs_one_turn() -> None:
+    state = _made()
+    plane_0 = {ev for ev in _active(state) if ev % PLANES == 0}  # four of them
+
+    def sent(rounds: int) -> list[int]:
+        evs = [int(kernels.select(state, 0, ALL, 0)) for _ in range(PLANES * rounds)]
+        return [ev for ev in evs if ev % PLANES == 0]
+
+    assert set(sent(4)) == plane_0
+    marked = min(plane_0)
+    kernels.feedback(state, 0, marked, MARKED, 0)
+    first_turn, second_turn = sent(3), sent(4)
+    assert set(first_turn) == plane_0 - {marked}
+    assert set(second_turn) == plane_0
+
+
 def test_a_plane_that_is_out_of_reach_is_not_used() -> None:
     state = _made()
     kernels.feedback(state, 0, ALL & ~2, PORT_MASK, 0)

@@ -78,6 +78,28 @@ def test_ring(steps) -> None:
             plain.feedback(step[1], what, now)
 
 
+def test_the_last_eight_good_ones_in_turn_and_again_when_frozen() -> None:
+    state, _ = kernels.reps(1, SEED, 1, 1 << 16, 0, FREEZE)
+    for ev in range(9):
+        kernels.feedback(state, 0, ev, ACKED, 0)
+    kernels.feedback(state, 0, 50_000, MARKED, 0)  # never recycled
+
+    def sent(count: int, now: int) -> list[int]:
+        return [int(kernels.select(state, 0, 1, now)) for _ in range(count)]
+
+    assert sent(8, 0) == list(range(1, 9))  # the ninth overwrote the first
+    assert not set(sent(4, 0)) & set(range(9))  # used up: random
+    kernels.feedback(state, 0, 3, TIMEOUT, 10)
+    assert sent(20, 10) == [1, 2, 3, 4, 5, 6, 7, 8] * 2 + [1, 2, 3, 4]
+    kernels.feedback(state, 0, 70, ACKED, 10 + FREEZE)  # not yet over
+    assert 70 in sent(1, 10 + FREEZE)
+    assert set(sent(16, 10 + FREEZE)) <= {*range(1, 9), 70}
+    kernels.feedback(state, 0, 71, ACKED, 11 + FREEZE)
+    explored = sent(kernels.EXPLORE_AFTER, 11 + FREEZE)
+    assert not set(explored) & {*range(9), 70, 71}
+    assert sent(1, 11 + FREEZE) == [71]
+
+
 def test_an_ev_leaves_by_a_free_port() -> None:
     state, _ = kernels.reps(1, SEED, 4, EVS, FIRST)
     for mask in range(1, 16):
