@@ -1,9 +1,10 @@
 """What a probe costs per packet, and how fast rings are drained: `sudo python probes_cost.py`.
 
 Programs are timed by BPF_PROG_TEST_RUN, which adds its own loop and the call: the
-empty program shows how much that is, and differs between the hooks. All programs run
-in turn; the smallest of the runs is what they cost when nobody else disturbs, the
-median what they cost on a shared machine.
+empty program shows how much that is, and differs between the hooks, so what a program
+costs stands raw and beyond the empty one. All programs run in turn; the smallest of the
+runs is what they cost when nobody else disturbs, the median what they cost on a shared
+machine.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ RING_BYTES = 64 << 20
 SETS = 4096  # those of the default --max-flows
 REPEAT = 400_000
 RUNS = 9
+_EMPTY = "empty program, once more"
 _NEXT = {bpf.PROG_XDP: 2, bpf.PROG_SCHED_CLS: -1}
 
 
@@ -72,10 +74,13 @@ def program_costs(bench: Bench) -> None:
         for key, (program, data) in measured.items():
             runs[key].append(bpf.test_run(program, data, repeat=REPEAT).nanoseconds)
             bench.empty_rings()
-    print("nanoseconds per packet: smallest, median, smallest beyond the empty program's")
     for (what, hook), costs in runs.items():
-        beyond = min(costs) - min(runs["empty program", hook])
-        print(f"{what:24} {hook:4} {min(costs):6} {statistics.median(costs):6.0f} {beyond:6}")
+        print_cost(f"{what:28} {hook:3}", costs, runs["empty program", hook])
+
+
+def print_cost(what: str, costs: list[int], empty: list[int]) -> None:
+    beyond = min(costs) - min(empty)
+    print(f"{what:32} {min(costs):6} {beyond:10} {statistics.median(costs):10.0f}")
 
 
 def varying(call: str, mask: int) -> str:
@@ -119,10 +124,13 @@ class CounterBench:
         return load(bpf.PROG_XDP, marked(code, 0) if counted else code, "varied")
 
 
-def counter_costs(bench: Bench) -> None:
+def counter_costs() -> None:
     """Counting, beside what it takes to make the frames differ."""
     counters = CounterBench()
-    programs = {"frames changed, not counted": counters.program(1, counted=False)}
+    programs = {
+        _EMPTY: empty_program(bpf.PROG_XDP),
+        "frames changed, not counted": counters.program(1, counted=False),
+    }
     for flows in (1, 1024, 8192):
         programs[f"counted, {flows} flow{'s' * (flows > 1)}"] = counters.program(flows)
     runs: dict[str, list[int]] = {what: [] for what in programs}
@@ -130,7 +138,7 @@ def counter_costs(bench: Bench) -> None:
         for what, program in programs.items():
             runs[what].append(bpf.test_run(program, frame(), repeat=REPEAT).nanoseconds)
     for what, costs in runs.items():
-        print(f"{what:29} {min(costs):6} {statistics.median(costs):6.0f}")
+        print_cost(f"{what:28} xdp", costs, runs[_EMPTY])
 
 
 def parallel_cost(bench: Bench) -> None:
@@ -151,8 +159,8 @@ def parallel_cost(bench: Bench) -> None:
                 thread.join()
             bench.empty_rings()
     one, two = statistics.median(single), statistics.median(double)
-    print(f"{'export on one CPU':32} {one:6.0f}")
-    print(f"{f'export on {len(cpus)} CPUs at once':32} {two:6.0f}")
+    print(f"{'export on one CPU':32} {'':17} {one:10.0f}")
+    print(f"{f'export on {len(cpus)} CPUs at once':32} {'':17} {two:10.0f}")
 
 
 def drain_rates(bench: Bench) -> None:
@@ -189,14 +197,15 @@ def drain_rates(bench: Bench) -> None:
                 decoder.decode(batch)
             drain.release()
 
-    print(f"{'drained, M records/s of CPU':32} {1e-6 / seconds(scan):6.1f}")
-    print(f"{'drained and decoded':32} {1e-6 / seconds(scan_and_decode):6.1f}")
+    for what, use in (("drained", scan), ("drained and decoded", scan_and_decode)):
+        print(f"{what + ', M records/s of CPU':50} {1e-6 / seconds(use):10.1f}")
 
 
 def main() -> None:
     bench = Bench()
+    print(f"{'nanoseconds per packet':32} {'raw':>6} {'beyond':>10} {'raw median':>10}")
     program_costs(bench)
-    counter_costs(bench)
+    counter_costs()
     parallel_cost(bench)
     drain_rates(bench)
 

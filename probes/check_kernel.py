@@ -12,16 +12,16 @@ from pathlib import Path
 
 from . import bpf, privileges
 from .diagnosis import SUDO, Check
-from .program import kernel_version
+from .program import kernel_version, strongly_ordered
 from .rings import Rings
 
 RETURN_0 = bytes.fromhex("b700000000000000 9500000000000000")
 """A program of two instructions: result 0, exit."""
 _ATOMIC = bytes.fromhex(
     "7a0af8ff00000000 b701000000000000"  # *(u64 *)(r10 - 8) = 0; r1 = 1
-    "db1af8ff41000000"  # r1 = atomic_fetch_or(r10 - 8, r1)
+    "db1af8ff01000000"  # r1 = atomic_fetch_add(r10 - 8, r1)
 )
-"""What the probes need of the kernel's instructions, in front of RETURN_0."""
+"""In front of RETURN_0: what probes on some processors need of the kernel."""
 
 _OPTIONS = ("BPF_SYSCALL", "BPF_JIT", "NET_CLS_BPF", "NET_SCH_INGRESS", "UPROBE_EVENTS")
 
@@ -94,9 +94,10 @@ def locked_memory() -> Check:
 def loading() -> Check:
     """Programs into the kernel, really done."""
     name = "loading"
+    code = RETURN_0 if strongly_ordered() else _ATOMIC + RETURN_0
     try:
         for kind in (bpf.PROG_SCHED_CLS, bpf.PROG_XDP):
-            os.close(bpf.load_program(kind, _ATOMIC + RETURN_0, name="rocescope_test"))
+            os.close(bpf.load_program(kind, code, name="rocescope_test"))
     except OSError as error:
         return _refused(name, error)
     return Check(name, "ok", "the kernel takes tc and XDP programs", True)

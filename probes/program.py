@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ def source_text(options: ProgramOptions, maps: RingMaps) -> str:
         "RING_BYTES": f"{maps.ring_bytes}ull",
         "CHUNK_BYTES": f"{min(CHUNK_BYTES, maps.ring_bytes)}ull",
         "TAPS": maps.taps,
+        "STRONGLY_ORDERED": int(strongly_ordered()),
         "SAMPLE": options.sample,
     }
     return source_of(definitions(options) | own, "ring.bpf.h", "rocescope.bpf.c")
@@ -96,6 +98,11 @@ def kernel_version() -> tuple[int, int]:
     """(major, minor) of the running kernel."""
     major, minor = os.uname().release.split(".")[:2]
     return int(major), int("".join(c for c in minor if c.isdigit()) or 0)
+
+
+def strongly_ordered() -> bool:
+    """Whether every atomic instruction of this processor keeps order around it."""
+    return platform.machine() == "x86_64"
 
 
 def _has_frags() -> bool:

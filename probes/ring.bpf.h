@@ -10,12 +10,15 @@
  *   BELL_FD             a ring buffer of the kernel in which nothing ever lies
  *   RING_BYTES          size of a ring, a power of two
  *   CHUNK_BYTES         size of a chunk, a power of two; a ring is made of whole chunks
+ *   STRONGLY_ORDERED    1: every atomic instruction of this processor keeps order around it
  *
- * The kernel's own ring buffers take a lock and two calls for each record, this one an
- * atomic operation before and one behind it, which are full barriers too.
+ * The kernel's own ring buffers take a lock and two calls for each record, these take an
+ * atomic addition before and one behind it.
  */
 
 #define WAKE_UP 2 /* BPF_RB_FORCE_WAKEUP */
+#define MARK 1	  /* in the head: a record is being written */
+#define MARKS 7
 
 /* One exported frame; its bytes follow, up to a multiple of 8. probes/ring.py reads this. */
 struct record_header {
@@ -47,7 +50,7 @@ struct loss {
  * beginning, multiples of 8. What is written by different CPUs lies apart.
  */
 struct ring {
-	rs_u64 head; /* behind the last record; odd while another one is being written */
+	rs_u64 head; /* behind the last record; plus the number of MARKs */
 	rs_u64 of_the_probe[15];
 	rs_u64 tail;	    /* written by user space: what lies before may be overwritten */
 	rs_u64 first_chunk; /* index in CHUNKS_FD */
@@ -122,24 +125,41 @@ INLINE void wake_reader(void)
 		rs_discard(nothing, WAKE_UP);
 }
 
+/* Who sees the sum sees all that was written before, and nothing that comes behind. */
+INLINE void add_in_order(rs_u64 *to, rs_u64 number)
+{
+#if STRONGLY_ORDERED
+	__sync_fetch_and_add(to, number);
+#else /* only an addition with a result is in order: from LLVM 12, on arm64 Linux 5.18 */
+	rs_u64 before = __sync_fetch_and_add(to, number);
+
+	asm volatile("" : : "r"(before));
+#endif
+}
+
 /*
  * Writes a record with `most` bytes of a frame, or less if it is shorter; 0: no room.
  *
  * The time is taken after the ring was marked. So who finds the mark missing, at a
  * later time, knows that all records before that time are in the ring: user space
  * can order several CPUs. A probe that interrupts another one in the midst of its
- * record finds no room.
+ * record finds two marks, and no room.
  */
 INLINE int write_record(struct ring *ring, rs_u32 tap, const rs_u8 *data, const rs_u8 *end,
 			rs_u32 wire_bytes, rs_u32 tag, const rs_u32 most)
 {
-	rs_u64 before = __sync_fetch_and_or(&ring->head, 1), head = before, at;
 	struct record_header *record;
+	rs_u64 marked, head, at;
 	rs_u32 index, bytes;
 	rs_u8 *chunk;
 
-	if (before & 1)
+	add_in_order(&ring->head, MARK);
+	marked = *(volatile rs_u64 *)&ring->head;
+	head = marked - MARK;
+	if (head & MARKS) {
+		add_in_order(&ring->head, -MARK);
 		return 0;
+	}
 	at = head & (CHUNK_BYTES - 1);
 	asm volatile("" : "+r"(at)); /* as it is checked it is to be used */
 	if (at > CHUNK_BYTES - LARGEST_RECORD) {
@@ -149,7 +169,7 @@ INLINE int write_record(struct ring *ring, rs_u32 tap, const rs_u8 *data, const 
 	index = ring->first_chunk + (head & (RING_BYTES - 1)) / CHUNK_BYTES;
 	chunk = rs_lookup(MAP(CHUNKS_FD), &index);
 	if (!chunk || head + sizeof(*record) + most - ring->tail > RING_BYTES) {
-		__sync_lock_test_and_set(&ring->head, before);
+		add_in_order(&ring->head, -MARK);
 		return 0;
 	}
 	record = (struct record_header *)(chunk + at);
@@ -159,8 +179,8 @@ INLINE int write_record(struct ring *ring, rs_u32 tap, const rs_u8 *data, const 
 	bytes = copy_frame((rs_u8 *)(record + 1), data, end, tag, most);
 	record->captured_bytes = bytes;
 	head += sizeof(*record) + ((bytes + 7) & ~7u);
-	__sync_lock_test_and_set(&ring->head, head);
-	if ((before ^ head) >= RING_BYTES / 4) /* another quarter begins */
+	add_in_order(&ring->head, head - marked);
+	if ((marked ^ head) >= RING_BYTES / 4) /* another quarter begins */
 		wake_reader();
 	return 1;
 }

@@ -1,7 +1,7 @@
 """A ring of records as the probes write it: records become frame batches where they lie.
 
 One CPU writes a ring, one thread reads it (ring.bpf.h). Positions are bytes since
-the beginning and multiples of 8; the head is odd while a record is being written.
+the beginning and multiples of 8; the head is more while a record is being written.
 A ring consists of chunks, and a record lies in one of them: where less than the
 largest record has room, the next one begins with the next chunk.
 """
@@ -37,6 +37,7 @@ BEING_WRITTEN: Final = -1
 AT_END: Final = (1 << 63) - 1
 
 _WIDE_SNAP = np.uint64(WIDE_SNAP)
+_MARKS = np.uint64(7)
 
 
 @intrinsic
@@ -73,8 +74,8 @@ def next_record(words: U32, mask: int, position: Int, head: Int) -> tuple[Int, I
     Instead of a time AT_END says that there is no finished record before `head`,
     and BEING_WRITTEN that the next one is not finished.
     """
-    if position >= head & ~np.uint64(7):
-        return position, BEING_WRITTEN if head & np.uint64(1) else AT_END
+    if position >= head & ~_MARKS:
+        return position, BEING_WRITTEN if head & _MARKS else AT_END
     in_chunk = np.uint64(min(mask, CHUNK_BYTES - 1))
     if position & in_chunk > in_chunk + np.uint64(1) - np.uint64(LARGEST_RECORD):
         position = (position | in_chunk) + np.uint64(1)
@@ -164,7 +165,7 @@ class Ring:
 
     @property
     def head(self) -> int:
-        """Position behind the last record; odd while another one is being written."""
+        """Position behind the last record; no multiple of 8 while another one is being written."""
         return int(self._head[0])
 
     @property

@@ -32,11 +32,12 @@ class Wakeups:
         self._epoll.register(self._stopped, select.EPOLLIN)
         self._epoll.register(bell, select.EPOLLIN)
 
-    def wait(self, seconds: float) -> None:
-        """Sleep so long, or until a probe wakes us, or until `stop`."""
-        self._epoll.poll(seconds)
+    def wait(self, seconds: float) -> bool:
+        """Sleep so long, or until a probe wakes us, or until `stop`; whether something did."""
+        woken = bool(self._epoll.poll(seconds))
         # What rings from here on is heard by the next call.
         self._consumer[0] = self._producer[0]
+        return woken
 
     def stop(self) -> None:
         """End this and every later sleep; also from other threads and signal handlers."""
