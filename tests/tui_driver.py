@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 from textual.widgets import Input
 
 from rocescope.tui.app import RocescopeApp
 from rocescope.tui.session import Session
+from rocescope.tui.snapshot import Snapshot
 
 UNHURRIED = {*"123456789", "enter", "escape", "l", "n", "N"}
 """Keys after which workers must have ended before the next one."""
@@ -30,9 +32,22 @@ async def settled(app, pilot):
     for _ in range(3000):
         await pilot.pause(0.005)
         quiet = all(w.is_finished for w in app.workers)
-        if quiet and not app.session.running and not app.snapshot.source.running:
+        ended = not app.session.running and not app.snapshot.source.running
+        if quiet and (ended or isinstance(app.session, Still)):
             break
     await pilot.pause()
+
+
+async def press(app, pilot, keys):
+    """Press keys; one may also be a function of the app, called in its place."""
+    for key in keys:
+        if callable(key):
+            key(app)
+        else:
+            await pilot.press(key)
+        await pilot.pause()
+        if callable(key) or key in UNHURRIED:
+            await settled(app, pilot)
 
 
 def drive(paths, keys=(), size=(120, 40), look=None, settings=None, session=None):
@@ -45,18 +60,25 @@ def drive(paths, keys=(), size=(120, 40), look=None, settings=None, session=None
         app = RocescopeApp(session or Session.open([str(p) for p in paths]), settings)
         async with app.run_test(size=size) as pilot:
             await settled(app, pilot)
-            for key in keys:
-                if callable(key):
-                    key(app)
-                else:
-                    await pilot.press(key)
-                await pilot.pause()
-                if key in UNHURRIED or callable(key):
-                    await settled(app, pilot)
+            await press(app, pilot, keys)
             await settled(app, pilot)
             return look(app) if look else None
 
     return asyncio.run(run())
+
+
+class Still(Session):
+    """A session that stands in a state that is hard to reach."""
+
+    def __init__(self, source, seen=None):
+        super().__init__(lambda keep: None, source.name, source.kind)
+        self._still = replace(seen or Snapshot(source), source=source)
+
+    def start(self):
+        pass
+
+    def snapshot(self):
+        return self._still
 
 
 def text_of(app):
