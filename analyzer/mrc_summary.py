@@ -105,6 +105,7 @@ class MrcSummary:
         self._evs = evs[np.argsort(evs["lane"], kind="stable")]
         self._lanes = np.ascontiguousarray(self._evs["lane"])
         self._plane_by, self._inferred = self._choose(plane_by)
+        self._retired: dict[int, list[MrcRetirement]] = {}
 
     def flow(self, f: int) -> MrcFlow | None:
         """The MRC view of one flow; None when it sent no MRC data."""
@@ -133,7 +134,7 @@ class MrcSummary:
                 for ev in largest[:MAX_VALUES_LISTED]
             ],
             planes=self._planes(sent),
-            retirements=self._retirements(f),
+            retirements=self.retirements(f),
             answers=self._answers(peer, answers, trips) if heard else None,
         )
 
@@ -236,6 +237,28 @@ class MrcSummary:
             return str(int(ev["key"]) >> by.number & (1 << by.bits) - 1)
         return self._segment_name(int(ev["evidence"]))
 
+    def sent(self) -> tuple[NDArray[Any], NDArray[np.int64], list[str]]:
+        """The entropy values that flows sent with, by flow: their records, for each the index
+        of its plane (-1: not known), and the names of the planes.
+        """
+        sent = self._evs[self._lanes % st.LANES == st.SENT]
+        by = self._plane_by
+        if by is None or not len(sent):
+            return sent, np.full(len(sent), -1, np.int64), []
+        column = {"tap": "tap", "ev": "key"}.get(by.kind, "evidence")
+        _, one, of = np.unique(sent[column], return_index=True, return_inverse=True)
+        named = [self._plane(sent[i]) for i in one.tolist()]
+        names = sorted({name for name in named if name is not None})
+        numbers = np.array([-1 if n is None else names.index(n) for n in named], np.int64)
+        planes = numbers[of]
+        planes[sent["key"] == OTHER] = -1
+        return sent, planes, names
+
+    @property
+    def plane_by(self) -> str:
+        """What tells planes apart; empty when nothing does."""
+        return str(self._plane_by) if self._plane_by is not None else ""
+
     def _segment_name(self, evidence: int) -> str | None:
         assert self._plane_by is not None
         if not 0 < evidence <= len(self._segments):
@@ -303,8 +326,13 @@ class MrcSummary:
             for since, host, port, until in sorted(lines, key=lambda line: line[:3])
         ]
 
-    def _retirements(self, f: int) -> list[MrcRetirement]:
+    def retirements(self, f: int) -> list[MrcRetirement]:
         """Entropy values of flow `f` out of use, in order of time."""
+        if f not in self._retired:
+            self._retired[f] = self._find_retirements(f)
+        return self._retired[f]
+
+    def _find_retirements(self, f: int) -> list[MrcRetirement]:
         packets = int(self._m.flow(f)["packets"])
         sent = self._of(f, st.SENT)
         peer = int(self._tracker.flows[f]["peer"])
@@ -334,7 +362,7 @@ class MrcSummary:
             record = self._m.flow(f)
             if record is None or not record["packets"]:
                 continue
-            for one in self._retirements(f):
+            for one in self.retirements(f):
                 if not one.certain:
                     continue
                 plane = f" of plane {one.plane}" if one.plane is not None else ""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .columns import widths
-from .snapshot import UNKNOWN, FlowColumns, PathColumns, Snapshot, Timeline
+from .snapshot import UNKNOWN, FlowColumns, MrcColumns, PathColumns, Snapshot, Timeline
 
 BUDGET_BYTES = 192 << 20
 STEP_NS = 1_000_000_000
@@ -101,6 +101,7 @@ def between(later: Snapshot, earlier: Snapshot | None) -> Snapshot:
         ),
         flows=flows,
         paths=paths,
+        mrc=_mrc_grown(later.mrc, earlier.mrc),
         timeline=_cut(later.timeline, start, end),
         events=tuple(e for e in later.events if start <= e.time_ns <= end),
         start_ns=start,
@@ -121,6 +122,18 @@ def _grown(later: FlowColumns, earlier: FlowColumns, span_ns: int) -> FlowColumn
         changed[field.name] = now
     rate = changed["wire_bytes"] * 8e9 / span_ns
     return replace(later, rate=rate, **changed)
+
+
+def _mrc_grown(later: MrcColumns | None, earlier: MrcColumns | None) -> MrcColumns | None:
+    if later is None or earlier is None:
+        return later
+    counts = {}
+    for name in MrcColumns.COUNTS:
+        now, then = getattr(later, name).copy(), getattr(earlier, name)
+        known = (now[: len(then)] != UNKNOWN) & (then != UNKNOWN)
+        now[: len(then)] -= np.where(known, then, 0)
+        counts[name] = now
+    return replace(later, **counts)
 
 
 def _paths_grown(later: PathColumns, earlier: PathColumns | None, flows: int) -> PathColumns:

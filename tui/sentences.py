@@ -15,6 +15,7 @@ _WAY = {
     "entropy": "source port",
     "tap": "tap",
     "srv6": "segment list",
+    "plane": "plane",
     "fabric": "predicted link",
 }
 

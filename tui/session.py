@@ -27,6 +27,8 @@ from .columns import flow_bins, flow_columns, path_columns, timeline, usage_copy
 from .feeds import CaptureFeed, Feed
 from .history import STEP_NS, History, between
 from .human import queue_pair
+from .mrc_columns import MrcView
+from .rates import RateMeter
 from .snapshot import FlowKey, Snapshot, SourceState
 
 if TYPE_CHECKING:
@@ -85,11 +87,10 @@ class Session:
         self.name, self.kind = name, kind
         self._source = SourceState(name, kind)
         self._error = ""
-        self._before: tuple[float, NDArray[np.int64], int, int] | None = None
+        self._rates = RateMeter()
         self._events: list[Event] = []
         self._cm_events: list[Event] = []
-        self._mrc_events: tuple[int, list[Event]] = 0, []
-        """With how many packets of MRC they were found."""
+        self._mrc = MrcView()
         self._whole: tuple[int, int] | None = None
         self._generation = 0
         self._at_close: list[Callable[[], None]] = []
@@ -122,10 +123,10 @@ class Session:
     def start(self) -> None:
         """Begin, or begin anew after the packet filter or the time window changed."""
         self.stop()
-        self._error, self._before = "", None
+        self._error, self._rates = "", RateMeter()
         self.history.clear()
         self.looking_at = None
-        self._events, self._cm_events, self._mrc_events = [], [], (0, [])
+        self._events, self._cm_events, self._mrc = [], [], MrcView()
         thread = threading.Thread(
             target=self._read, args=(self._generation,), name="rocescope-session", daemon=True
         )
@@ -321,6 +322,7 @@ class Session:
             owners = feed.owners
             self._take_events(feed, running)
             omitted = int(m.tracker.state.used[st.OMITTED_EVENTS])
+            mrc = self._mrc
         names = source.tap_names
         paths = {by: path_columns(by, records, len(flows)) for by, records in usage.items()}
         paths["entropy"] = replace(paths["entropy"], name=entropy_name)
@@ -332,17 +334,20 @@ class Session:
         end = int(flows.last_ns.max()) if len(flows) else 0
         if self.window is None and end:
             self._whole = (start, end)
-        rates = self._rates(source, flows.wire_bytes, max(end - start, 1), running)
-        if source.kind == "live" and rates[2] is not None:
-            flows = replace(flows, rate=rates[2])
+        mrc_columns, planes = mrc.of(len(flows))
+        if planes is not None:
+            paths["plane"] = planes
+        rates = self._rates.of(source, flows.wire_bytes, max(end - start, 1), self._clock())
+        if rates.by_flow is not None:
+            flows = replace(flows, rate=rates.by_flow)
         return Snapshot(
             source=replace(
                 source,
                 running=running,
                 compiling=source.compiling and running,
                 error=self._error or source.error,
-                packets_per_second=rates[0],
-                bits_per_second=rates[1],
+                packets_per_second=rates.packets_per_second,
+                bits_per_second=rates.bits_per_second,
             ),
             addresses=addresses,
             flows=flows,
@@ -354,12 +359,13 @@ class Session:
             timeline=line,
             events=tuple(
                 sorted(
-                    self._cm_events + self._events + self._mrc_events[1],
+                    self._cm_events + self._events + mrc.events,
                     key=attrgetter("time_ns"),
                 )
             ),
             events_omitted=omitted,
             owners=owners,
+            mrc=mrc_columns,
             start_ns=start,
             end_ns=end,
         )
@@ -379,9 +385,7 @@ class Session:
             self._events += self._summary(feed).events_between(known, have)
         if len(feed.measuring.cm.messages) > len(self._cm_events):
             self._cm_events = self._summary(feed).cm_events()
-        packets, before = feed.measuring.mrc.packets, self._mrc_events[0]
-        if packets > (before + before // 4 if running else before):  # all are found anew
-            self._mrc_events = packets, self._summary(feed).mrc_events()
+        self._mrc.update(feed.measuring, running, lambda: self._summary(feed))
 
     def focus(self) -> Flow | None:
         """The whole record of the selected flow; None when it is not there."""
@@ -403,28 +407,6 @@ class Session:
             "entropy",
             in_passing=True,
             segments=feed.segments,
-        )
-
-    def _rates(
-        self, source: SourceState, wire_bytes: NDArray[np.int64], span_ns: int, running: bool
-    ) -> tuple[float | None, float | None, NDArray[np.float64] | None]:
-        """Packets and bits per second, and bits per second of each flow (live only)."""
-        total = int(wire_bytes.sum())
-        if source.kind != "live":
-            if not len(wire_bytes) or span_ns <= 1:
-                return None, None, None
-            return source.packets * 1e9 / span_ns, total * 8e9 / span_ns, None
-        now, before = self._clock(), self._before
-        self._before = (now, wire_bytes, source.packets, total)
-        if before is None or now <= before[0]:
-            return None, None, None
-        passed = now - before[0]
-        grown = wire_bytes.astype(np.float64)
-        grown[: len(before[1])] -= before[1]
-        return (
-            (source.packets - before[2]) / passed,
-            (total - before[3]) * 8 / passed,
-            grown * 8 / passed,
         )
 
     # --- the way out -------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..analyzer.results import Event, Owner
+from ..analyzer.results_mrc import MrcPortOutage
 
 I64 = NDArray[np.int64]
 UNKNOWN = -1
@@ -107,7 +108,7 @@ class PathColumns:
     """What each path of each flow carried: the paths of flow f are rows starts[f]:starts[f+1]."""
 
     by: str
-    """`entropy`, `tap`, `srv6` or `fabric`."""
+    """`entropy`, `tap`, `srv6`, `plane` (of MRC) or `fabric`."""
     starts: I64
     key: I64
     packets: I64
@@ -122,12 +123,14 @@ class PathColumns:
     @property
     def inferred(self) -> bool:
         """Whether the key only hints at the real path."""
-        return self.by == "entropy"
+        return self.by in ("entropy", "plane")
 
     @property
     def trust(self) -> str:
         """How far the key is the real path: `inferred`, `predicted` or `known`."""
-        return {"entropy": "inferred", "fabric": "predicted"}.get(self.by, "known")
+        if self.inferred:
+            return "inferred"
+        return "predicted" if self.by == "fabric" else "known"
 
     def seen(self) -> I64:
         """Paths per flow."""
@@ -144,6 +147,49 @@ class PathColumns:
         """No path."""
         empty = np.zeros(0, np.int64)
         return cls(by, np.zeros(1, np.int64), empty, empty, empty, empty, empty, np.zeros(0))
+
+
+@dataclass(frozen=True, slots=True)
+class MrcPlaneState:
+    """One plane of MRC and how many entropy values of all flows use it."""
+
+    name: str
+    values: int
+    out_of_use: int
+    """Of these: flows leave them out while they go on sending."""
+
+    @property
+    def is_down(self) -> bool:
+        """Inferred: nobody uses it any more."""
+        return self.values > 0 and self.out_of_use == self.values
+
+
+@dataclass(frozen=True, slots=True)
+class MrcColumns:
+    """What flows of MRC have beyond others, one entry per flow; UNKNOWN where nothing tells."""
+
+    values: I64
+    """Entropy values it sent with."""
+    out_of_use: I64
+    """Of these, those it leaves out now."""
+    planes: I64
+    resends: I64
+    """Packets with the RTX bit."""
+    trimmed: I64
+    nacks: I64
+    """That its receiver sent; UNKNOWN when no answer was seen."""
+    skips: I64
+    """SACKs that say SKIP_ONCE or ALWAYS_SKIP."""
+    depth: I64
+    """Most PSNs from the cumulative to the highest in a SACK's bitmap."""
+    plane_states: tuple[MrcPlaneState, ...] = ()
+    plane_by: str = ""
+    """What tells planes apart, a guess; empty when nothing does."""
+    outages: tuple[MrcPortOutage, ...] = ()
+    """Ports that hosts declared unreachable."""
+
+    COUNTS = ("resends", "trimmed", "nacks", "skips")
+    """Columns that only grow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +238,8 @@ class Snapshot:
     events_omitted: int = 0
     owners: Mapping[int, Owner] = field(default_factory=dict)
     """By flow: the process of this host that owns its queue pair; live, and where it is known."""
+    mrc: MrcColumns | None = None
+    """None: there is no MRC."""
     start_ns: int = 0
     end_ns: int = 0
 

@@ -19,6 +19,7 @@ PATH_WORDS = {
     "entropy": "source port",
     "tap": "tap",
     "srv6": "segment list",
+    "plane": "plane",
     "fabric": "fabric path",
 }
 

@@ -143,6 +143,13 @@ class MrcMeasure:
         """The mrc_state.FLOW record of a flow, None when it has no MRC."""
         return self._state.flows[f] if f < self._flows else None
 
+    def flows(self, count: int) -> NDArray[np.void]:
+        """The mrc_state.FLOW records of the first flows, zeros where there is no MRC; a copy."""
+        found = np.zeros(count, st.FLOW)
+        known = self._state.flows[: min(count, self._flows)]
+        found[: len(known)] = known
+        return found
+
     def evs(self, f: int, lane: int) -> NDArray[Any]:
         """The mrc_state.EV records of a flow's lane."""
         used = self.all_evs()

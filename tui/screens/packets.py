@@ -21,6 +21,7 @@ from ...analyzer.errors import RocescopeError
 from ...analyzer.opcodes import opcode_name
 from .. import human
 from ..dissect import Line, dissect
+from ..mrc_lines import OURS, mrc_lines
 from ..packets import Late, Packets, PacketScan
 from ..snapshot import FlowKey, Snapshot
 from ..widgets.grid import Cell, Grid, GridColumn
@@ -208,6 +209,7 @@ class PacketsScreen(RoceScreen):
             packets.link_type(row),
             int(packets.table.time_ns[row]),
             int(packets.table.frame_number[row]),
+            mrc_lines(packets, row),
         )
 
     def _explain(self, packets: Packets, row: int) -> None:
@@ -250,9 +252,12 @@ class PacketsScreen(RoceScreen):
         )
 
     @work(thread=True, exclusive=True, group="dissect", exit_on_error=False)
-    def _dissect(self, frame: bytes, wire: int, link: int, time_ns: int, number: int) -> None:
+    def _dissect(
+        self, frame: bytes, wire: int, link: int, time_ns: int, number: int, known: list[Line]
+    ) -> None:
+        """known: headers that Wireshark does not know; they come first."""
         worker = get_current_worker()
-        lines = dissect(frame, wire, link, time_ns)
+        lines = known + dissect(frame, wire, link, time_ns)
         if not worker.is_cancelled:
             self.post_message(self.Dissected(number, lines))
 
@@ -261,7 +266,9 @@ class PacketsScreen(RoceScreen):
         grid = self.query_one("#fields", Grid)
         grid.show(len(self._lines), self._field_cells)
         starts = [i for i, line in enumerate(self._lines) if line.depth == 0]
-        grid.put_cursor(starts[-1] if starts else 0, at_top=True)  # the RDMA headers are last
+        if not starts or OURS in self._lines[0].text:
+            starts = [0]
+        grid.put_cursor(starts[-1], at_top=True)  # the RDMA headers are Wireshark's last
 
     def _field_cells(self, row: int) -> Sequence[Cell]:
         line = self._lines[row]

@@ -31,8 +31,11 @@ from ..snapshot import Snapshot
 from ..verdicts import SPRAYS_FROM_WIDTH
 from ..widgets.grid import Cell, Grid, GridColumn
 from .base import RoceScreen, own_bindings
+from .mrc_planes import plane_line
 
-_BY = {"entropy": "port", "tap": "tap", "srv6": "segments", "fabric": "replay"}
+_BY = {
+    "entropy": "port", "tap": "tap", "srv6": "segments", "plane": "plane", "fabric": "replay",
+}  # fmt: skip
 """What tells paths apart."""
 _BESIDE = 20
 """Columns beside the name and the map: load and width."""
@@ -88,10 +91,13 @@ class PathsScreen(RoceScreen):
             grid.put_cursor(int(where[0]))
         totals = matrix.loads.sum(axis=0)
         legend = self._legend(matrix, paths.trust, paths.by)
+        self.set_class(snapshot.mrc is not None, "planes")
+        if snapshot.mrc is not None:
+            legend.append("\n").append_text(plane_line(snapshot.mrc, snapshot.start_ns))
         self.query_one("#legend", Static).update(legend, layout=False)
         if not len(matrix.first_flow):
             return sentences.queue_pairs(snapshot, paths)
-        if paths.inferred and not (paths.width[flows] >= SPRAYS_FROM_WIDTH).any():
+        if paths.by == "entropy" and not (paths.width[flows] >= SPRAYS_FROM_WIDTH).any():
             return "No flow sprays: the columns are source ports, which only hint at paths."
         if matrix.by_place:
             return sentences.own_paths(paths, flows)

@@ -20,6 +20,7 @@ from ..snapshot import UNKNOWN, PathColumns, Snapshot
 from ..widgets.flow_lines import flow_lines, late_line
 from ..widgets.grid import Cell, Grid, GridColumn
 from .base import RoceScreen, own_bindings
+from .mrc_columns import MRC_COLUMNS, MRC_VALUES, OTHERS, mrc_cells
 
 MAX_BARS, MANY_BARS = 16, 64
 """Bars of a flow's paths in any case, and where there is much room."""
@@ -70,6 +71,16 @@ _SORTS: dict[str, Values] = {
 }
 
 
+_KEYS = [column.key for column in COLUMNS]
+
+
+def _sorted_by(key: str, snapshot: Snapshot, paths: PathColumns) -> NDArray[Any]:
+    """The values of a column; those of MRC are all the same where there is none."""
+    if key in _SORTS:
+        return _SORTS[key](snapshot, paths)
+    return np.zeros(len(snapshot.flows)) if snapshot.mrc is None else MRC_VALUES[key](snapshot.mrc)
+
+
 class QpsScreen(RoceScreen):
     """The table of flows."""
 
@@ -78,16 +89,13 @@ class QpsScreen(RoceScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._columns: list[int] = []
+        self._columns: tuple[GridColumn, ...] = ()
         self._bars, self._line = MAX_BARS, LONG_LINE
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
 
     def body(self) -> ComposeResult:
-        names = self.roce.settings.columns.get("qps") or [c.key for c in COLUMNS]
-        self._columns = [i for i, column in enumerate(COLUMNS) if column.key in names]
-        grid = Grid([COLUMNS[i] for i in self._columns], id="flows")
+        grid = Grid(COLUMNS, id="flows")
         grid.sorted_by = "rate"
-        grid.empty = "no flow passes"
         yield grid
         yield Static(id="detail")
 
@@ -97,13 +105,15 @@ class QpsScreen(RoceScreen):
         paths = app.paths()
         visible = app.shown_flows()
         self.set_class(self.size.height >= TALL, "tall")
-        grid.set_columns(shaped([COLUMNS[i] for i in self._columns], snapshot, paths))
+        self._columns = self._wanted(snapshot)
+        grid.set_columns(shaped(self._columns, snapshot, paths))
         self._bars = grid.width_of("spray") or MAX_BARS
         self._line = grid.width_of("activity") or LONG_LINE
-        values = _SORTS[grid.sorted_by](snapshot, paths)[visible]
+        values = _sorted_by(grid.sorted_by, snapshot, paths)[visible]
         order = visible[np.argsort(values, kind="stable")]
         self._order = order[::-1] if grid.descending else order
         marks = app.session.marks.flows
+        grid.empty = self.what_next(snapshot)
         grid.show(
             len(self._order),
             lambda row: self._cells(snapshot, paths, int(self._order[row])),
@@ -128,7 +138,22 @@ class QpsScreen(RoceScreen):
 
     def _cells(self, snapshot: Snapshot, paths: PathColumns, flow: int) -> Sequence[Cell]:
         cells = flow_cells(snapshot, paths, flow, self._bars, self._line)
-        return [cells[i] for i in self._columns]
+        known = dict(zip(_KEYS, cells, strict=True))
+        if snapshot.mrc is not None:
+            known |= zip(MRC_VALUES, mrc_cells(snapshot.mrc, flow), strict=True)
+        return [known[column.key] for column in self._columns]
+
+    def _wanted(self, snapshot: Snapshot) -> tuple[GridColumn, ...]:
+        """The columns of the settings; those of MRC where it is, in the place of others' losses."""
+        mrc = snapshot.mrc
+        there: tuple[GridColumn, ...] = COLUMNS
+        if mrc is not None:
+            alone = bool((mrc.values[snapshot.carries_data()] != UNKNOWN).all())
+            others = [c for c in COLUMNS if not (alone and c.key in OTHERS)]
+            at = 1 + [c.key for c in others].index("extent")
+            there = (*others[:at], *MRC_COLUMNS, *others[at:])
+        names = self.roce.settings.columns.get("qps")
+        return tuple(c for c in there if not names or c.key in names)
 
     def _detail(self, snapshot: Snapshot) -> None:
         app = self.roce
@@ -197,7 +222,7 @@ class QpsScreen(RoceScreen):
     @on(Grid.HeaderClicked, "#flows")
     def _clicked(self, event: Grid.HeaderClicked) -> None:
         grid = event.grid
-        if event.key in _SORTS:
+        if event.key in _SORTS or event.key in MRC_VALUES:
             if grid.sorted_by == event.key:
                 grid.descending = not grid.descending
             grid.sorted_by = event.key
@@ -211,7 +236,8 @@ class QpsScreen(RoceScreen):
 
     def action_sort(self, step: int = 1) -> None:
         grid = self.query_one("#flows", Grid)
-        names = [key for key in _SORTS if grid.width_of(key)]  # else nobody sees by what
+        # Of those that fit: else nobody sees by what.
+        names = [key for key in (*_SORTS, *MRC_VALUES) if grid.width_of(key)]
         if grid.sorted_by not in names:
             names.append(grid.sorted_by)
         grid.sorted_by = names[(names.index(grid.sorted_by) + step) % len(names)]

@@ -17,6 +17,7 @@ from ..widgets.flow_lines import Axis, flow_lines, strip_line
 from ..widgets.grid import Grid
 from .base import RoceScreen, own_bindings
 from .events import EVENT_COLUMNS, event_cells
+from .mrc_recovery import lost_by_value, mrc_causes, mrc_counts, mrc_of, mrc_sentence
 
 TALL = 36
 """From this height on causes are drawn as bars."""
@@ -49,20 +50,24 @@ class RecoveryScreen(RoceScreen):
         self.query_one("#times", Static).update(self._times(snapshot))
         left, right = self.query_one("#left", Static), self.query_one("#right", Static)
         grid = self.query_one("#events", Grid)
-        small = self.size.height < TALL
+        small, mrc = self.size.height < TALL, mrc_of(flow)
         self.set_class(small, "small")
         if flow is None:
             left.update("")
             right.update("")
         elif small:
-            left.update(_lines(_counts(flow)))
-            right.update(_lines(_causes(flow)))
+            left.update(_lines(mrc_counts(mrc) if mrc else _counts(flow)))
+            right.update(_lines(mrc_causes(mrc, snapshot.start_ns) if mrc else _causes(flow)))
         else:
             causes = [Bar(k, n) for k, n in flow.recovery.retransmitted_by.items()]
+            bars, title = (causes, "sent again because of")
+            rows = _counts(flow) + _causes(flow)[1:]
+            if mrc is not None:
+                bars, title = lost_by_value(mrc), "packets lost by entropy value"
+                rows = mrc_counts(mrc) + mrc_causes(mrc, snapshot.start_ns)
             width = max(20, self.size.width // 2 - 2)
-            left.update(bar_lines("sent again because of", causes, width, 6))
-            title = Text("this flow\n", "bold")
-            right.update(title.append_text(_lines(_counts(flow) + _causes(flow)[1:])))
+            left.update(bar_lines(title, bars, width, 6))
+            right.update(Text("this flow\n", "bold").append_text(_lines(rows)))
         at = snapshot.find(self.roce.session.selected)
         peer = int(snapshot.flows.peer[at]) if at is not None else -1
         mine = [e for e in snapshot.events if e.flow is not None and e.flow in (at, peer)]
@@ -71,7 +76,8 @@ class RecoveryScreen(RoceScreen):
         grid.show(len(mine), lambda row: event_cells(mine[row], start, True))
         if flow is None:
             return self.no_flow(snapshot)
-        return f"{self.flow_title()}: {sentences.recovery(flow)}"
+        said = mrc_sentence(mrc) if mrc else sentences.recovery(flow)
+        return f"{self.flow_title()}: {said}"
 
     def _times(self, snapshot: Snapshot) -> Text:
         """One strip per signal over the same time: of all flows, then of this one."""

@@ -1,0 +1,105 @@
+"""MRC on the screens, against what its generator says it did; and nothing of it without MRC."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from captures import data
+from tui_driver import drive, text_of
+
+from rocescope.commands.generate_mrc import generate_mrc
+from rocescope.tui.mrc_lines import mrc_lines
+from rocescope.tui.packets import PacketScan
+from rocescope.tui.screens import packets as packets_screen
+from rocescope.tui.session import Session
+from rocescope.tui.snapshot import UNKNOWN, FlowKey
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A capture in which a plane fails, and its truth."""
+    path = tmp_path_factory.mktemp("mrc") / "mrc.pcap"
+    told = path.with_suffix(".json")
+    generate_mrc(output=path, truth=told, loss=0.002, trim=0.002, ce=0.01, fail_plane=2)
+    return path, json.loads(told.read_text())
+
+
+@pytest.fixture(scope="module")
+def seen(made):
+    session = Session.open([str(made[0])])
+    session.start()
+    assert session.wait(120)
+    yield session, session.snapshot()
+    session.close()
+
+
+def test_columns_are_the_truth(made, seen):
+    _, snapshot = seen
+    mrc, planes = snapshot.mrc, snapshot.paths["plane"]
+    for told in made[1]["flows"]:
+        f = snapshot.find(FlowKey(told["src"], told["dst"], told["dest_qp"]))
+        assert int(mrc.values[f]) == len(told["values"])
+        assert int(mrc.resends[f]) == told["retransmissions"]
+        assert int(mrc.nacks[f]) == sum(told["nacks"].values())
+        assert int(mrc.skips[f]) == told["skip_once"] + told["always_skip"]
+        assert int(mrc.depth[f]) == told["max_out_of_order_depth"]
+        assert planes.wire_bytes[planes.of(f)].tolist() == list(told["plane_bytes"].values())
+    answering = [f for f in range(len(snapshot.flows)) if mrc.values[f] == UNKNOWN]
+    assert len(answering) == len(snapshot.flows) - len(made[1]["flows"])
+    (outage,) = made[1]["outages"]
+    assert [(o.host, o.port, o.down_time_ns, o.up_time_ns) for o in mrc.outages] == [
+        (outage["host"], outage["port"], outage["down_ns"], outage["up_ns"])
+    ]
+
+
+def test_columns_have_entries_for_flows_that_come_later(seen):
+    session, snapshot = seen
+    more = len(snapshot.flows) + 3
+    columns, planes = session._mrc.of(more)
+    assert {len(getattr(columns, name)) for name in ("values", "depth", "skips")} == {more}
+    assert columns.values[-3:].tolist() == [UNKNOWN] * 3
+    assert len(planes.seen()) == len(planes.width) == more and not planes.seen()[-3:].any()
+
+
+def test_screens_of_mrc(made):
+    path, told = made
+    flow = told["flows"][0]
+    lines = drive([path], ["s"], (160, 24), text_of)
+    assert "EVs  OUT PLANES" in lines[4] and "RESENT" not in lines[4]
+    row = next(line for line in lines if f"0x{flow['dest_qp']:06x}" in line)
+    assert f" {flow['retransmissions']} " in row and f" {flow['max_out_of_order_depth']}" in row
+    lines = drive([path], ["p", "p", "2"], (140, 24), text_of)
+    assert "▲ 0100 up" in (legend := lines[-2]) and "port 2 ▲ up again" in legend
+    assert "inferred by plane" in lines[-3] and "Path " in lines[2]
+    lines = drive([path], ["4"], (120, 40), text_of)
+    retired = f"{flow['retransmissions']} packets sent again (RTX)"
+    assert retired in lines[2] and "left out" in lines[2]
+    assert any("NACKs TRIMMED 3" in line for line in lines)
+    lines = drive([path], ["6"], (120, 40), text_of)
+    assert any("plane down" in line for line in lines)
+    assert any("plane up" in line for line in lines)
+
+
+def test_the_tree_names_what_wireshark_does_not_know(made, monkeypatch):
+    monkeypatch.setattr(packets_screen, "dissect", lambda *_: [])
+    lines = drive([made[0]], ["5"], (120, 40), text_of)
+    shown = "\n".join(lines)
+    assert "▾ MRC_WRITE_MIDDLE, decoded by rocescope" in shown and "▾ METH, decoded" in shown
+
+
+def test_lines_stand_for_the_bytes_they_name(made):
+    told = made[1]["flows"][0]
+    packets = PacketScan([str(made[0])], FlowKey(told["src"], told["dst"], told["dest_qp"])).run()
+    for row in (0, 1):
+        frame, lines = packets.frame(row), mrc_lines(packets, row)
+        where = {line.text.split(":")[0]: frame[line.begin : line.end] for line in lines}
+        assert where["destination QP"] == told["dest_qp"].to_bytes(3, "big")
+        for name in ("msn", "timestamp", "r_key", "virtual_address", "PSN"):
+            text = next(line.text for line in lines if line.text.startswith(f"{name}:"))
+            assert int.from_bytes(where[name], "big") == int(text.split()[1], 0), name
+
+
+def test_without_mrc_there_is_nothing_of_it():
+    lines = drive([data("i03_write_reorder5_AtoB")], ["p"], (140, 24), text_of)
+    assert "RESENT" in lines[4] and "PLANES" not in lines[4] and "RTX" not in lines[4]

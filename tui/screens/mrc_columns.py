@@ -1,0 +1,55 @@
+"""Columns of screen 1 that only MRC has; they are there where the capture has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import human
+from ..snapshot import UNKNOWN, MrcColumns
+from ..widgets.grid import Cell, GridColumn
+
+MRC_COLUMNS = (
+    GridColumn("evs", "EVs", 4, True, 2),
+    GridColumn("out", "OUT", 4, True, 6),
+    GridColumn("planes", "PLANES", 6, True, 3),
+    GridColumn("rtx", "RTX", 6, True, 1),
+    GridColumn("nacks", "NACK", 5, True, 1),
+    GridColumn("trim", "TRIM", 5, True, 5),
+    GridColumn("skip", "SKIP", 6, True, 4),
+    GridColumn("depth", "SACK", 5, True, 3),
+)
+"""Entropy values, those left out now, planes, packets with the RTX bit, NACKs, trimmed packets,
+SKIP_ONCE and ALWAYS_SKIP, and the most PSNs that a SACK reaches beyond its cumulative one."""
+
+MRC_VALUES: dict[str, Callable[[MrcColumns], NDArray[np.int64]]] = {
+    "evs": lambda m: m.values,
+    "out": lambda m: m.out_of_use,
+    "planes": lambda m: m.planes,
+    "rtx": lambda m: m.resends,
+    "nacks": lambda m: m.nacks,
+    "trim": lambda m: m.trimmed,
+    "skip": lambda m: m.skips,
+    "depth": lambda m: m.depth,
+}
+OTHERS = ("resent", "naks", "cnps")
+"""What other transports have instead: not shown where all data is of MRC."""
+_SHOULD_BE_0 = {"out", "rtx", "nacks", "trim", "skip"}
+
+
+def mrc_cells(mrc: MrcColumns, f: int) -> list[Cell]:
+    """Those of one flow, in the order of MRC_COLUMNS; nothing of a flow without MRC data."""
+    if mrc.values[f] == UNKNOWN:
+        return [("·", "dim")] * len(MRC_COLUMNS)
+    return [_cell(key, int(values(mrc)[f])) for key, values in MRC_VALUES.items()]
+
+
+def _cell(key: str, value: int) -> Cell:
+    if value == UNKNOWN:
+        return (human.UNKNOWN, "dim")
+    text = human.count(value)
+    if key not in _SHOULD_BE_0:
+        return text
+    return (text, "bad" if value else "dim")

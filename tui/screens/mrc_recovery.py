@@ -1,0 +1,95 @@
+"""What Recovery shows of a flow of MRC: RTX, NACKs, entropy values left out and used again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from msgspec import UnsetType
+
+from ...analyzer.results import Flow, Quantiles
+from ...analyzer.results_mrc import MrcFlow
+from .. import human
+from ..widgets.bars import Bar
+
+Row = tuple[str, str]
+
+
+def mrc_of(flow: Flow | None) -> MrcFlow | None:
+    """The MRC record of a flow that sends MRC data."""
+    return None if flow is None or isinstance(flow.mrc, UnsetType) else flow.mrc
+
+
+def mrc_counts(record: MrcFlow) -> list[Row]:
+    """Counts that should be 0."""
+    again, answers = record.retransmissions, record.answers
+    out = sum(one.returned_time_ns is None for one in record.retirements)
+    nacks = skips = human.UNKNOWN
+    if answers is not None:
+        nacks = ", ".join(f"{k} {n}" for k, n in answers.nacks.items()) or "0"
+        skips = f"{human.count(answers.skip_once)}, {human.count(answers.always_skip)}"
+    return [
+        ("RTX", f"{human.count(again)} ({human.percent(again / max(1, record.packets))})"),
+        ("after a NACK", human.count(record.retransmissions_after_nack)),
+        ("NACKs", nacks),
+        ("trimmed", human.count(record.trimmed_packets)),
+        ("skip once, always", skips),
+        ("EVs, out of use", f"{human.count(record.entropy_values)}, {human.count(out)}"),
+    ]
+
+
+def mrc_causes(record: MrcFlow, start_ns: int) -> list[Row]:
+    """Why entropy values were left out and when they came back; what receivers said."""
+    retired, answers = record.retirements, record.answers
+    causes = Counter(one.cause.replace("_", " ") for one in retired)
+    listed = ", ".join(f"{n} {cause}" for cause, n in causes.most_common())
+    back = sum(one.returned_time_ns is not None for one in retired)
+    rows = [
+        ("EVs left out", f"{len(retired)}: {listed}" if retired else "0"),
+        ("used again", human.count(back)),
+        ("SACK depth", _spread(answers.out_of_order_depth if answers else None, _whole)),
+        ("round trip", _spread(answers.round_trip_ns if answers else None, human.duration)),
+    ]
+    if retired:
+        last = retired[-1]
+        text = f"{last.ev} at {human.duration(last.retired_time_ns - start_ns)}"
+        if last.returned_time_ns is not None:
+            text += f", back in {human.duration(last.returned_time_ns - last.retired_time_ns)}"
+        rows.insert(2, ("the last one", text))
+    return rows
+
+
+def lost_by_value(record: MrcFlow) -> list[Bar]:
+    """Packets sent again later, by the entropy value they had first, the most first."""
+    worst = sorted(record.values, key=lambda value: -value.lost_packets)
+    return [Bar(value.ev, value.lost_packets) for value in worst if value.lost_packets]
+
+
+def mrc_sentence(record: MrcFlow) -> str:
+    """What was lost, what came of it, and which paths were avoided."""
+    again, retired = record.retransmissions, record.retirements
+    if not again and not retired and not record.trimmed_packets:
+        return "Nothing was lost, trimmed or sent again."
+    parts = []
+    if again:
+        text = f"{human.counted(again, 'packet')} sent again (RTX)"
+        if record.retransmissions_after_nack:
+            text += f", {human.count(record.retransmissions_after_nack)} after a NACK"
+        parts.append(text)
+    if record.trimmed_packets:
+        parts.append(f"{human.count(record.trimmed_packets)} trimmed")
+    if retired:
+        back = sum(one.returned_time_ns is not None for one in retired)
+        values = human.counted(len(retired), "entropy value")
+        parts.append(f"{values} left out, {human.count(back)} used again")
+    return f"{'; '.join(parts)}."
+
+
+def _spread(record: Quantiles | None, say: Callable[[float], str]) -> str:
+    if record is None or not record.count:
+        return human.UNKNOWN
+    return f"p50 {say(record.p50)}, p99 {say(record.p99)}, max {say(record.max)}"
+
+
+def _whole(number: float) -> str:
+    return human.count(round(number))
