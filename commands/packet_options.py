@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_size
 from .failure_options import parse_conditions
@@ -17,8 +15,7 @@ from .steps import steps_shown
 from .traffic_source import Source
 
 if TYPE_CHECKING:
-    from ..replay.engine.model import EngineResult, Model, Workload
-    from ..replay.engine.rules import PacketStrategy
+    from ..replay.engine.model import EngineResult, Model
     from ..replay.fabric import Fabric
     from ..replay.packet_replaying import Load
     from ..replay.results import ReplayResult
@@ -130,10 +127,6 @@ def by_packets(
             packets = received_packets(one.workload, result)
             write_pcap(file, one.pairs, fabric.addresses, KEPT_BYTES, None, [packets])
 
-    left_out: list[str] = []
-    if ALL in strategies:
-        at_start = [under.known_at_start(fabric, seed + run) for run in range(runs)]
-        chosen, left_out = _fitting(chosen, load(0).workload, at_start, seed)
     with steps_shown(progress) as tell:
         result, complete = replay_packets(
             load,
@@ -146,20 +139,6 @@ def by_packets(
             progress=tell,
             first=write if received is not None else None,
             conditions=under,
+            leave_out=ALL in strategies,
         )
-    return msgspec.structs.replace(result, warnings=[*result.warnings, *left_out]), complete
-
-
-def _fitting(
-    strategies: Sequence[PacketStrategy], workload: Workload, fabrics: Sequence[Fabric], seed: int
-) -> tuple[list[PacketStrategy], list[str]]:
-    """(those that go with the fabric as it is in every run, why the others do not)."""
-    fit, why = [], []
-    for strategy in strategies:
-        try:
-            for fabric in {id(one): one for one in fabrics}.values():
-                strategy.rules(workload, fabric, seed)
-            fit.append(strategy)
-        except UsageError as error:
-            why.append(f"left out: {error}")
-    return fit, why
+    return result, complete

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from .engine.model import Workload
 from .fabric import Fabric
-from .failures import DOWN, Failures, converged, rho_max
+from .failures import DOWN, Failures, rho_max
 from .transport.parameters import Transport
 
 
@@ -34,11 +34,6 @@ class Conditions:
         after = fabric.down([event.link for event in events if event.what == DOWN])
         share = rho_max(after, workload.src, workload.dst)
         return replace(self.transport, rate_share=max(0.01, share)), failures
-
-    def known_at_start(self, fabric: Fabric, seed: int) -> Fabric:
-        """The fabric without the links of which all switches know that they are down."""
-        gone = [] if self.failures is None else self.failures(seed).known_before()
-        return converged(fabric, gone) if gone else fabric
 
     def described(self) -> dict[str, str]:
         """Everything that was chosen, in the words of the options; recovery always."""

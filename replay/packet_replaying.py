@@ -20,29 +20,22 @@ from .engine.received import received_flows
 from .engine.rules import PacketStrategy
 from .engine.run import run_packets
 from .fabric import Fabric
-from .loads import evenness, layers_of
+from .failures import Failures
+from .loads import layers_of
+from .packet_loads import layer_load, loads_over_time, stretch_ps
 from .queue_pairs import QueuePairs
 from .replaying import fabric_summary
 from .results import (
-    LayerLoad,
-    LayerOverTime,
     LinkLoad,
     ReplayResult,
     StrategyResult,
     TrafficSummary,
 )
 from .results_packets import FlowTimes, LayerQueues, PacketReplay, ReceivedOrder, Spread
+from .transport.parameters import Transport
 
 MOST_KEPT = 1 << 24
 """Data packets whose arrivals are kept to look at their order; 9 bytes each."""
-
-
-STRETCHES = 50
-"""Of the lower bound, in which loads over time are counted."""
-MOST_CELLS = 1 << 18
-"""Numbers of a strategy's loads over time in the result; else stretches are joined in pairs."""
-LEAST_PACKETS = 8
-"""Full packets in a stretch: in a shorter one any link that is used at all seems busy."""
 
 
 class Load(NamedTuple):
@@ -69,24 +62,45 @@ class _Gathered:
         return [self.by_run[run] for run in sorted(self.by_run)]
 
 
+class _Case(NamedTuple):
+    """What all strategies of a run have in common."""
+
+    load: Load
+    bound: Bounds
+    transport: Transport
+    failures: Failures | None
+
+
 class _Offered:
     """Traffic and bounds of every run, made when they are first needed, by whichever thread."""
 
-    def __init__(self, load: Callable[[int], Load], fabric: Fabric, model: Model) -> None:
+    def __init__(
+        self,
+        load: Callable[[int], Load],
+        fabric: Fabric,
+        model: Model,
+        conditions: Conditions,
+        seed: int,
+    ) -> None:
         self._load, self._fabric, self._model = load, fabric, model
-        self._known: dict[int, tuple[Load, Bounds]] = {}
+        self._conditions, self._seed = conditions, seed
+        self._known: dict[int, _Case] = {}
         self._lock = Lock()
 
-    def __getitem__(self, run: int) -> tuple[Load, Bounds]:
+    def __getitem__(self, run: int) -> _Case:
         with self._lock:
             if run not in self._known:
-                one = self._load(run)
-                first = self._known.get(0)
-                if first is not None and first[0].workload is one.workload:  # a capture
-                    self._known[run] = first
-                else:
-                    self._known[run] = one, bounds(one.workload, self._fabric, self._model)
+                self._known[run] = self._case(run)
             return self._known[run]
+
+    def _case(self, run: int) -> _Case:
+        load, first = self._load(run), self._known.get(0)
+        under = self._conditions.of_run(load.workload, self._fabric, self._seed + run)
+        share = under[0].rate_share
+        if first is not None and first.load.workload is load.workload:  # a capture
+            if first.transport.rate_share == share:
+                return _Case(load, first.bound, *under)
+        return _Case(load, bounds(load.workload, self._fabric, self._model, share), *under)
 
 
 def replay_packets(
@@ -102,25 +116,32 @@ def replay_packets(
     progress: Callable[[str, int, int], None] | None = None,
     first: Callable[[Load, EngineResult], None] | None = None,
     conditions: Conditions | None = None,
+    leave_out: bool = False,
 ) -> tuple[ReplayResult, bool]:
     """Every strategy on the traffic of every run (load(0) .. load(runs - 1)).
 
     Run r has seed + r. conditions: how hosts send and what fails. progress: told (what, packet
     hops done, hops expected). first: given the first run of the first strategy with the arrivals
     of its packets and when they were sent. An interrupt ends the runs under way: what is finished
-    becomes the result, and False comes with it.
+    becomes the result, and False comes with it. leave_out: strategies that do not go with traffic
+    and fabric in some run are left out, unless all are.
     UsageError when strategies, traffic and fabric do not go together.
     """
-    offered = _Offered(load, fabric, model)
     under = conditions or Conditions()
-    base = offered[0][0].workload
+    offered = _Offered(load, fabric, model, under, seed)
+    base = offered[0].load.workload
+    length = stretch_ps(base, offered[0].bound.completion_ps, fabric)
     cases = [(number, run) for run in range(runs) for number in range(len(strategies))]
     expected = len(cases) * _hops(base, fabric, model)
     hops = np.zeros(len(cases), np.int64)
     gathered = [_Gathered() for _ in strategies]
 
-    def one(case: tuple[int, int], stop: Event) -> EngineResult:
+    unfit: dict[int, UsageError] = {}
+
+    def one(case: tuple[int, int], stop: Event) -> EngineResult | UsageError:
         number, run = case
+        if number in unfit:
+            return unfit[number]
         at = cases.index(case)
 
         def tell(done: int) -> None:
@@ -128,44 +149,53 @@ def replay_packets(
             if progress is not None:
                 progress("packets", int(hops.sum()), max(expected, int(hops.sum())))
 
-        workload = offered[run][0].workload
-        transport, failures = under.of_run(workload, fabric, seed + run)
+        workload = offered[run].load.workload
         wanted = first is not None and case == (0, 0)
         keep = wanted or (run == 0 and int(workload.packet_start[-1]) <= MOST_KEPT)
-        return run_packets(
-            workload,
-            fabric,
-            strategies[number],
-            model,
-            seed + run,
-            keep_arrivals=keep,
-            keep_sent=wanted,
-            load_bin_ps=_bin_ps(offered[0], fabric) if run == 0 else 0,
-            tell=tell,
-            stop=stop,
-            transport=transport,
-            failures=failures,
-        )
+        try:
+            return run_packets(
+                workload,
+                fabric,
+                strategies[number],
+                model,
+                seed + run,
+                keep_arrivals=keep,
+                keep_sent=wanted,
+                load_bin_ps=length if run == 0 else 0,
+                tell=tell,
+                stop=stop,
+                transport=offered[run].transport,
+                failures=offered[run].failures,
+            )
+        except UsageError as error:
+            if not leave_out:
+                raise
+            return error
 
     complete = True
     try:
         for at, found in run_many(cases, one, threads):
             number, run = cases[at]
             own = gathered[number]
+            if isinstance(found, UsageError):
+                unfit[number] = found
+                continue
             if run == 0:
                 own.received = _order(base, found, fabric)
                 if first is not None and number == 0 and found.arrived_ps is not None:
-                    first(offered[0][0], found)
+                    first(offered[0].load, found)
                 found = replace(found, arrived_ps=None, arrived_flags=None, sent_ps=None)  # large
-            own.by_run[run] = found, offered[run][1]
+            own.by_run[run] = found, offered[run].bound
     except KeyboardInterrupt:
         complete = False
     settings = {key: str(value) for key, value in vars(model).items() if value is not None}
     settings |= under.described()
-    if offered[0][0].offered:
-        settings["offer"] = offered[0][0].offered
+    if offered[0].load.offered:
+        settings["offer"] = offered[0].load.offered
     finished = sum(len(one.by_run) for one in gathered)
-    warnings = list(offered[0][0].notes)
+    if unfit and len(unfit) == len(strategies):
+        raise unfit[min(unfit)]
+    warnings = list(offered[0].load.notes) + [f"left out: {unfit[at]}" for at in sorted(unfit)]
     if not complete:
         warnings.append(f"interrupted: {finished} of {len(cases)} runs are finished and shown")
     return (
@@ -175,23 +205,13 @@ def replay_packets(
             fabric=fabric_summary(fabric),
             strategies=[
                 _strategy(strategy.name, own, fabric, settings)
-                for strategy, own in zip(strategies, gathered, strict=True)
-                if own.by_run
+                for number, (strategy, own) in enumerate(zip(strategies, gathered, strict=True))
+                if own.by_run and number not in unfit
             ],
             warnings=warnings,
         ),
         complete,
     )
-
-
-def _bin_ps(offered: tuple[Load, Bounds], fabric: Fabric) -> int:
-    """Stretches in which loads are told: about STRETCHES of them, if all goes well, in each of
-    which most links can serve LEAST_PACKETS."""
-    load, bound = offered
-    packet = int(load.workload.packet_bytes.max(initial=1))
-    service = packet * 8e12 / float(np.median(fabric.links.rate_bits_per_second))
-    longest = max(bound.completion_ps // STRETCHES, int(LEAST_PACKETS * service))
-    return max(PS, longest // PS * PS)
 
 
 def _hops(workload: Workload, fabric: Fabric, model: Model) -> int:
@@ -233,12 +253,12 @@ def _strategy(
 ) -> StrategyResult:
     first = own.results[0][0]
     carried = first.link_bytes
-    series, stretch_ns = _series(first)
+    series, stretch_ns = loads_over_time(first)
     packets = _packets(own, fabric, settings, stretch_ns)
     layers = layers_of(fabric, carried > 0)
     records, links = [], []
     for layer, members, choice in zip(*layers, strict=True):
-        record, shares = _layer(layer, members, choice, fabric, first)
+        record, shares = layer_load(layer, members, choice, fabric, first)
         records.append(record)
         links += [
             LinkLoad(
@@ -285,69 +305,6 @@ def _incomplete(packets: PacketReplay) -> list[str]:
     else:
         why = "packets were trimmed" if packets.trimmed else "some flows have no way"
     return [f"{missing} of {packets.runs} runs did not complete: {why}"]
-
-
-def _layer(
-    name: str,
-    members: NDArray[np.int64],
-    choice: bool,
-    fabric: Fabric,
-    result: EngineResult,
-) -> tuple[LayerLoad, NDArray[np.float64]]:
-    carried = result.link_bytes
-    rates = fabric.links.rate_bits_per_second[members]
-    even = evenness(np.zeros(len(members), np.int64), carried[members], rates)
-    record = LayerLoad(
-        layer=name,
-        choice=choice,
-        links=len(members),
-        idle_links=int(np.count_nonzero(carried[members] == 0)),
-        flows=None,
-        wire_bytes=even.wire_bytes,
-        fim_flows_percent=None,
-        fim_flows_best_percent=None,
-        fim_bytes_percent=even.fim_bytes,
-        fim_chance_percent=None,
-        max_over_mean=even.max_over_mean,
-        over_time=_over_time(result, members, fabric),
-        devices=[],
-    )
-    return record, carried[members].sum() * (rates / rates.sum())
-
-
-def _over_time(
-    result: EngineResult, members: NDArray[np.int64], fabric: Fabric
-) -> LayerOverTime | None:
-    """Means over the stretches with traffic, weighted by their bytes."""
-    if result.loads is None:
-        return None
-    loads = result.loads[:, members]
-    total = loads.sum(1)
-    loads, total = loads[total > 0], total[total > 0]
-    rates = fabric.links.rate_bits_per_second[members]
-    share = loads / (rates / rates.sum() * total[:, None])
-    stretch, link = np.unravel_index(int(loads.argmax()), loads.shape)
-    peak = float(loads[stretch, link]) * 8e12 / result.load_bin_ps
-    return LayerOverTime(
-        window_ns=result.load_bin_ps // PS,
-        windows=len(total),
-        fim_bytes_percent=float(np.average(100 * abs(share - 1).mean(1), weights=total)),
-        max_over_mean=float(np.average(share.max(1), weights=total)),
-        peak_bits_per_second=peak,
-        peak_utilisation=peak / float(rates[link]),
-        peak_link=fabric.link_name(int(members[link])),
-    )
-
-
-def _series(result: EngineResult) -> tuple[NDArray[np.int64], int]:
-    """(bytes of every link by stretch, length of a stretch in ns), at most MOST_CELLS numbers."""
-    loads, length = result.loads, result.load_bin_ps
-    if loads is None:
-        return np.zeros((0, len(result.link_bytes)), np.int64), 0
-    while loads.size > MOST_CELLS and len(loads) > 1:
-        loads = np.add.reduceat(loads, np.arange(0, len(loads), 2))
-        length *= 2
-    return loads, length // PS
 
 
 def _packets(

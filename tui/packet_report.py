@@ -123,7 +123,7 @@ def _small_print(known: list[StrategyResult]) -> list[str]:
     told = [f"{key} {first.model[key]}" for key in _CONDITIONS if key in first.model]
     if told != ["recovery none"]:
         lines.append(
-            f"Conditions: {', '.join(told)}. The bound knows no failures and sends at line rate."
+            f"Conditions: {', '.join(told)}. The bound has the same rate and knows no failures."
         )
     return lines
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..fabric import Fabric
 from .arrays import FabricArrays, fabric_arrays
-from .model import ON_RECEIVED, Model, Workload
+from .model import LINE_RATE, ON_RECEIVED, Model, Workload, pace_of
 
 Way: TypeAlias = Callable[[int, int, int], int | None]
 """(host, host, bytes) -> ps of the best way through an empty network, None without one."""
@@ -47,8 +47,8 @@ def permutation_bound_ps(
     return last + 2 * propagation_ps + hops * (data_ps + ack_ps)
 
 
-def bounds(workload: Workload, fabric: Fabric, model: Model) -> Bounds:
-    """Bounds for a workload on a fabric as it is.
+def bounds(workload: Workload, fabric: Fabric, model: Model, rate_share: float = 1.0) -> Bounds:
+    """Bounds for a workload on a fabric as it is, whose hosts send data at a share of their rate.
 
     Where every host sends as much as it receives, on links of one rate, that is the bound above (a
     permutation is one message each, an all-to-all many). All else has the larger of: the
@@ -56,7 +56,9 @@ def bounds(workload: Workload, fabric: Fabric, model: Model) -> Bounds:
     Predecessors and barriers add up phase by phase.
     """
     arrays = fabric_arrays(fabric)
-    at_once = _alone(workload, arrays, model)
+    pace = pace_of(rate_share)
+    at_once = _alone(workload, arrays, model, pace)
+    by_line = at_once if pace == LINE_RATE else _alone(workload, arrays, model, LINE_RATE)
     reached = at_once.done >= 0
     alone = _in_time(workload, at_once)
     total = 0
@@ -65,12 +67,15 @@ def bounds(workload: Workload, fabric: Fabric, model: Model) -> Bounds:
         rows = np.flatnonzero((workload.phase == phase) & reached)
         if not len(rows):
             continue
-        exact = _permutations(workload, arrays, model, rows)
+        exact = _permutations(workload, arrays, model, rows, pace)
         if exact is not None:
             total += exact
             kinds.add("data and ACKs of a host")
             continue
-        busiest = _busiest_host(workload, arrays, model, rows, at_once.done)
+        busiest = max(
+            _busiest_host(workload, arrays, model, rows, workload.src, at_once.done, pace),
+            _busiest_host(workload, arrays, model, rows, workload.dst, by_line.done, LINE_RATE),
+        )
         chains = _chains(workload, rows, alone, at_once.received)
         total += max(busiest, chains)
         kinds.add("transmission of the busiest host" if busiest >= chains else "longest message")
@@ -86,6 +91,11 @@ def _services(size: NDArray[np.int64], q20: int) -> NDArray[np.int64]:
     return size // (1 << 20) * q20 + ((size % (1 << 20) * q20 + (1 << 19)) >> 20)
 
 
+def _occupied(size: int, gap: int, q20: int, pace: int) -> int:
+    """How long a port is not free for the next packet after the begin of one."""
+    return max(_service(size + gap, q20), _service(size, q20) * pace >> 20)
+
+
 class _Alone(NamedTuple):
     """Of each message alone in the network from its release on: int64[M], ps; -1 without a way."""
 
@@ -97,7 +107,8 @@ class _Alone(NamedTuple):
     """The way of the last packet and its ACK."""
 
 
-def _alone(workload: Workload, arrays: FabricArrays, model: Model) -> _Alone:
+def _alone(workload: Workload, arrays: FabricArrays, model: Model, pace: int) -> _Alone:
+    gap = model.gap_bytes
     way = _latencies(arrays)
     wire = workload.message_bytes() if len(workload.wire_bytes) else 0 * workload.packets
     ends = workload.src[workload.flow], workload.dst[workload.flow]
@@ -109,14 +120,14 @@ def _alone(workload: Workload, arrays: FabricArrays, model: Model) -> _Alone:
         if there is None or back is None:
             continue
         rate, slowest = _port_rate(arrays, src), _slowest_port(arrays, src)
-        each = _service(size + model.gap_bytes, rate)
+        each = _occupied(size, gap, rate, pace)
         # A packet takes one port: the last begins when all ports together have sent
         # everything but what that port is busy with.
-        single = _service(size + model.gap_bytes, slowest)
+        single = _occupied(size, gap, slowest, pace)
         if total:  # packets of unlike sizes, the time of each rounded to 1 ps
             if rate == slowest:
-                single = _service(last + model.gap_bytes, slowest)
-            sending = _service(total + n * model.gap_bytes, rate) - n
+                single = _occupied(last, gap, slowest, pace)
+            sending = _occupied(total, n * gap, rate, pace) - n
             whole = max(0, sending - single) + there
         else:
             whole = max(0, n * each - single) + there
@@ -186,7 +197,7 @@ def _latencies(arrays: FabricArrays) -> Way:
 
 
 def _permutations(
-    workload: Workload, arrays: FabricArrays, model: Model, rows: NDArray[np.int64]
+    workload: Workload, arrays: FabricArrays, model: Model, rows: NDArray[np.int64], pace: int
 ) -> int | None:
     """The bound when every host sends as much as it receives, all from the begin; else None.
 
@@ -220,7 +231,11 @@ def _permutations(
     if len(src) == np.count_nonzero(sent):
         near = far  # the message with the longest way is somebody's only one
     bound = permutation_bound_ps(int(sent.max()), data, ack, gap, far * delay, far)
-    return bound - 2 * (far - near) * delay - (far - near) * (data + ack)
+    paced = (int(sent.max()) - 1) * _occupied(size, model.gap_bytes, q20, pace)
+    return max(
+        bound - 2 * (far - near) * delay - (far - near) * (data + ack),
+        paced + 2 * near * delay + near * (data + ack),
+    )
 
 
 def _busiest_host(
@@ -228,26 +243,35 @@ def _busiest_host(
     arrays: FabricArrays,
     model: Model,
     rows: NDArray[np.int64],
+    hosts: NDArray[np.int32],
     alone: NDArray[np.int64],
+    pace: int,
 ) -> int:
-    """All that a host sends (or receives) back to back, and the way of the last packet."""
-    flows = workload.flow[rows]
-    n = workload.packets[rows]
-    wire = workload.message_bytes()[rows] + n * model.gap_bytes
+    """All that a host sends (or receives) back to back, and the way of the last packet. hosts:
+    the senders or the receivers of flows."""
+    gap = model.gap_bytes
+    ends, n = hosts[workload.flow[rows]], workload.packets[rows]
+    wire = workload.message_bytes()[rows]
     largest = np.where(n > 1, workload.packet_bytes[rows], workload.last_bytes[rows])
     # What remains of a message's time alone once its packets are through the host's ports, the
     # last of them through one of these.
     most = 0
-    for ends in (workload.src[flows], workload.dst[flows]):
-        total = np.bincount(ends, wire, arrays.hosts)
-        for host in np.flatnonzero(total).tolist():
-            rate = _port_rate(arrays, host)
-            own = ends == host
-            port = _slowest_port(arrays, host)
-            sending = np.maximum(_services(wire[own], rate), _services(largest[own], port))
-            rest = int((alone[rows[own]] - sending).min())
-            first = int(workload.release_ps[rows[own]].min())
-            most = max(most, first + _service(int(total[host]), rate) + rest)
+    total, packets = (np.bincount(ends, of, arrays.hosts).astype(np.int64) for of in (wire, n))
+    for host in np.flatnonzero(total).tolist():
+        rate, port = _port_rate(arrays, host), _slowest_port(arrays, host)
+        own = ends == host
+        sending = np.maximum(
+            np.maximum(
+                _services(wire[own] + n[own] * gap, rate), _services(wire[own], rate) * pace >> 20
+            ),
+            np.maximum(
+                _services(largest[own] + gap, port), _services(largest[own], port) * pace >> 20
+            ),
+        )
+        rest = int((alone[rows[own]] - sending).min())
+        first = int(workload.release_ps[rows[own]].min())
+        whole = _occupied(int(total[host]), int(packets[host]) * gap, rate, pace)
+        most = max(most, first + whole + rest)
     return most
 
 

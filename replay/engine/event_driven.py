@@ -123,12 +123,12 @@ def run_event_driven(
     `run_open_loop` takes them. UsageError when the parts do not go together.
     """
     transport = transport or Transport()
-    plan = scheduled(fabric, failures or Failures(), seed)
+    fixed = failures is None or getattr(strategy, "static_paths", False)
+    before = [] if failures is None or fixed else failures.known_before()
+    # What everyone knows before the start is how the fabric is.
+    known = converged(fabric, before) if before else fabric
+    plan = scheduled(known, failures or Failures(), seed)
     rules = strategy.rules(workload, plan.fabric, seed)
-    before = [] if rules.static_paths or failures is None else failures.known_before()
-    if before:  # what everyone knows before the start is how the fabric is
-        plan = scheduled(converged(fabric, before), failures or Failures(), seed)
-        rules = strategy.rules(workload, plan.fabric, seed)
     if rules.fabric is not None:
         plan = scheduled(rules.fabric, failures or Failures(), seed)
     if rules.static_paths:

@@ -13,7 +13,7 @@ from ..transport.parameters import Transport
 from ..transport.recovery import new_packets, new_senders
 from .aligned import aligned
 from .draws import mixed
-from .model import AGAIN, NUMBER_MASK, Workload
+from .model import AGAIN, NUMBER_MASK, Workload, pace_of
 from .run_state import RunState
 from .wheel import Wheel
 
@@ -179,7 +179,7 @@ def new_feedback(
     control[SELECTS], control[CAN_LOSE], control[MARGIN] = selects, can_lose, margin
     control[REFLECTS] = reflects
     control[TIMERS], control[HOST_ITEMS] = 1 + len(run.links), 1 + len(run.links) + flows
-    control[PACE] = round((1 << 20) / transport.rate_share)
+    control[PACE] = pace_of(transport.rate_share)
     control[KIND] = control_of_congestion.kind
     return Feedback(
         senders=new_senders(workload),

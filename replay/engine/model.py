@@ -144,6 +144,15 @@ class Model:
             raise UsageError("ECN's low threshold is above its high one")
 
 
+LINE_RATE = 1 << 20
+
+
+def pace_of(rate_share: float) -> int:
+    """Time from one data packet to the next at a share of the line's rate, over the packet's
+    service time, scaled by 2**20 (LINE_RATE)."""
+    return round(LINE_RATE / rate_share)
+
+
 ON_ACKED, ON_RECEIVED = 0, 1
 """Values of `Workload.on`."""
 

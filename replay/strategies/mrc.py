@@ -36,6 +36,7 @@ class Mrc:
     options: Mapping[str, str]
     name: str = "mrc"
     reacts: bool = True
+    static_paths: bool = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         known_options(self.name, self.options, ("evs", "least", "probe", "probes"))

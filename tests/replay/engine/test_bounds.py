@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from rocescope.replay.engine.bounds import bounds, permutation_bound_ps
+from rocescope.replay.engine.event_driven import run_event_driven
 from rocescope.replay.engine.model import ON_RECEIVED, Model, Workload
 from rocescope.replay.engine.offered import workload_of
 from rocescope.replay.engine.runner import run_open_loop
 from rocescope.replay.fabrics import parse_fabric
 from rocescope.replay.strategies import parse_packet_strategy
+from rocescope.replay.transport.parameters import Transport
 
 TREE = parse_fabric("fat-tree:k=4,rate=800G,delay=500ns")
 
@@ -89,3 +91,22 @@ def test_a_message_over_all_ports_takes_its_bound() -> None:
         assert found.completion_ps == 4_000_000 + rounds * 332_800 + 4 * (332_800 + 5_120)
         least = max(0, packets - 4) * 332_800 // 4  # without knowing that packets go in rounds
         assert bound.completion_ps == found.completion_ps - rounds * 332_800 + least
+
+
+def test_hosts_below_line_rate_meet_their_own_bound() -> None:
+    """Half the rate: a packet of 832 B takes 8,320 ps at 800 Gb/s, and leaves every 16,640 ps."""
+    model = Model(payload_bytes=768, ack_every=1)
+    alone = messages([(0, 15)], 768 * 40, model)
+    crossed = messages([(0, 15), (15, 0)], 768 * 40, model)
+    last = 39 * 2 * 8_320 + 12 * 500_000 + 6 * (8_320 + 640)
+    for load in (alone, crossed):
+        found = run_event_driven(
+            load,
+            TREE,
+            parse_packet_strategy("switch-random"),
+            model,
+            transport=Transport(rate_share=0.5),
+        ).engine
+        bound = bounds(load, TREE, model, 0.5).completion_ps
+        assert bound == last and bound > bounds(load, TREE, model).completion_ps
+        assert found.completion_ps is not None and 0 <= found.completion_ps - last <= 640
