@@ -19,6 +19,7 @@ from .conclude import MAX_FLOWS, conclude
 from .conformance.options import ConformanceOptions
 from .decode.cm import CmMessage
 from .decode.decoder import ROCE_UDP_PORT, Decoder
+from .decode.flow_labels import FlowLabelOf
 from .decode.srv6 import SegmentLists, UsidFormat
 from .endpoints import Endpoints
 from .errors import RocescopeError, UnreadableInput, UsageError
@@ -27,7 +28,7 @@ from .frames import Taps
 from .measures.series import DEFAULT_WINDOW_NS
 from .measuring import Measuring
 from .mirrors import MirrorOptions, Mirrors, with_checks
-from .mrc_summary import PlaneBy
+from .mrc_summary import PlaneBy, with_outer_labels
 from .packets import PacketTable
 from .pipeline import Prefetched
 from .progress import Progress
@@ -68,7 +69,7 @@ class AnalyzeOptions:
     """More end the analysis with an error."""
     trimmed_dscps: tuple[int, ...] = ()
     """DSCPs that mark trimmed packets of MRC."""
-    outer_flow_label: bool = False
+    flow_label: FlowLabelOf = "auto"
     """Entropy values of MRC have the flow label of the outer IPv6 header where theirs is 0."""
     mirror: MirrorOptions | None = None
     """How mirrored packets are to be read, where not as they are."""
@@ -122,7 +123,7 @@ def open_run(
                 taps,
                 udp_ports=options.udp_ports,
                 trimmed_dscps=options.trimmed_dscps,
-                outer_flow_label=options.outer_flow_label,
+                flow_label=options.flow_label,
                 segments=segments,
                 check_icrc=options.icrc,
                 link_bits_per_second=options.link_rate_bits_per_second,
@@ -225,6 +226,8 @@ class Run:
             plane_by=self._options.plane_by,
             owners=self.owners(),
         )
+        if any(source.decoder.flow_labels.outer for source in self.sources):
+            analysis = with_outer_labels(analysis)
         return with_checks(
             analysis,
             [source.decoder.mirrors for source in self.sources],

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
+from msgspec import UnsetType, structs
 from numpy.typing import NDArray
 
 from .decode.mrc import MPR_UNIT, NACK_REASONS, RCVD_BYTES_UNIT, TIMESTAMP_NS
@@ -19,7 +20,7 @@ from .measures.pathtable import OTHER
 from .measures.shares import jain
 from .measuring import Measuring
 from .mrc_retirements import retirements, silences
-from .results import Event, Quantiles
+from .results import Analysis, Event, Quantiles
 from .results_mrc import (
     Mrc,
     MrcAnswers,
@@ -71,6 +72,13 @@ def parse_plane_by(text: str) -> PlaneBy:
     )
 
 
+def with_outer_labels(analysis: Analysis) -> Analysis:
+    """The result, saying that entropy values have the flow label of the outer header."""
+    if isinstance(analysis.mrc, UnsetType):
+        return analysis
+    return structs.replace(analysis, mrc=structs.replace(analysis.mrc, flow_label="outer"))
+
+
 def ev_name(key: int) -> str:
     """`49152/0x12ab`: UDP source port, and flow label bits unless they are 0; or `other`."""
     if key == OTHER:
@@ -100,8 +108,6 @@ class MrcSummary:
         self._segments = segments
         self._order, self._no_order = self._m.entropy_order()
         evs = self._m.all_evs()
-        if self._no_order and self._m.votes[3] and evs["evidence"].any():
-            self._no_order += "; under SRv6 --flow-label outer may help"
         self._evs = evs[np.argsort(evs["lane"], kind="stable")]
         self._lanes = np.ascontiguousarray(self._evs["lane"])
         self._plane_by, self._inferred = self._choose(plane_by)

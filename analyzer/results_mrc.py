@@ -160,6 +160,10 @@ class Mrc(Record, frozen=True):
     planes: MrcPlanes | None
     planes_unknown_because: str | None
     outages: list[MrcPortOutage]
+    flow_label: Annotated[
+        str,
+        Meta(description="header of the entropy values' flow label: inner; outer where that is 0"),
+    ] = "inner"
 
 
 class SegmentList(Record, frozen=True):

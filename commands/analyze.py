@@ -44,7 +44,7 @@ def analyze(
     path_by: Literal["entropy", "tap", "srv6"] = "entropy",
     plane_by: str = "auto",
     usid: str = "32:16",
-    flow_label: Literal["inner", "outer"] = "inner",
+    flow_label: Literal["auto", "inner", "outer"] = "auto",
     trimmed_dscp: Annotated[list[int] | None, Parameter(negative="")] = None,
     concat: Annotated[bool, Parameter(show_default=False)] = False,
     follow: Annotated[bool, Parameter(show_default=False)] = False,
@@ -93,7 +93,7 @@ def analyze(
     usid
         Bits of the block and of each uSID in SRv6 addresses.
     flow_label
-        Of MRC in SRv6: outer takes the outer header's flow label where the inner one is 0.
+        Of MRC in SRv6: auto asks SACKs whether the outer header's counts where the inner one is 0.
     trimmed_dscp
         DSCP that marks trimmed packets of MRC; may be repeated.
     concat
@@ -158,7 +158,7 @@ def analyze(
     from ..analyzer.mrc_summary import parse_plane_by
 
     plane, usid_format = parse_plane_by(plane_by), parse_usid_format(usid)
-    if live and (plane_by != "auto" or usid != "32:16" or trimmed_dscp or flow_label != "inner"):
+    if live and (plane_by != "auto" or usid != "32:16" or trimmed_dscp or flow_label != "auto"):
         raise UsageError(
             "--plane-by, --usid, --flow-label and --trimmed-dscp are for files, not for --live"
         )
@@ -206,7 +206,7 @@ def analyze(
         icrc=icrc,
         link_rate_bits_per_second=rate,
         trimmed_dscps=tuple(trimmed_dscp or ()),
-        outer_flow_label=flow_label == "outer",
+        flow_label=flow_label,
         usid=usid_format,
         plane_by=plane,
         mirror=mirror,

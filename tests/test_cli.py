@@ -124,7 +124,7 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
         "icrc": True,
         "link_rate_bits_per_second": 400_000_000_000,
         "trimmed_dscps": (12,),
-        "outer_flow_label": True,
+        "flow_label": "outer",
         "usid": UsidFormat(48, 16),
         "plane_by": PlaneBy("ev", 4, 2),
         "mirror": None,

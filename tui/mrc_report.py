@@ -118,9 +118,10 @@ def _order(whole: Mrc) -> str:
     if order.order is None:
         return f"How SACKs write entropy values is not known: {order.reason}."
     agree = order.flow_label_high if order.order == "flow_label_high" else order.udp_port_high
+    header = ", the label being that of the outer header" if whole.flow_label == "outer" else ""
     seen = order.flow_label_high + order.udp_port_high + order.both + order.neither
     return (
-        f"SACKs write entropy values {_ORDERS[order.order]}"
+        f"SACKs write entropy values {_ORDERS[order.order]}{header}"
         f" ({human.count(agree)} of {human.count(seen)} agree)."
     )
 

@@ -17,7 +17,8 @@ from .cm import CmMessage, cm_messages
 from .columns import ColumnPool, table_of
 from .counters import DecodeCounters
 from .encapsulation import room_for, rows_of
-from .mrc import MRC_UDP_PORT, mrc_rows, take_outer_labels
+from .flow_labels import FlowLabelOf, FlowLabels
+from .mrc import MRC_UDP_PORT, mrc_rows
 from .rows import ANY_ROCE, ONLY_MRC, decode_rows
 from .sessions import MAX_SESSIONS
 from .srv6 import SegmentLists
@@ -34,7 +35,7 @@ class Decoder:
 
     udp_ports: UDP destination ports that carry RoCE; on MRC_UDP_PORT, unless it is among them,
     only what looks like MRC does. trimmed_dscps: DSCPs that mark trimmed MRC packets.
-    outer_flow_label: MRC packets without a flow label have that of the IPv6 header around them.
+    flow_label: whether MRC packets without one have that of the IPv6 header around them.
     check_icrc: verify the ICRC of packets captured in full (fills `icrc_state`).
     link_bits_per_second: rate for the pause times of taps that do not state theirs.
     segments: where segment lists of SRv6 get their numbers. mirrors: undoes what mirrors do.
@@ -47,7 +48,7 @@ class Decoder:
         *,
         udp_ports: Sequence[int] = (ROCE_UDP_PORT,),
         trimmed_dscps: Sequence[int] = (),
-        outer_flow_label: bool = False,
+        flow_label: FlowLabelOf = "auto",
         check_icrc: bool = False,
         link_bits_per_second: int | None = None,
         segments: SegmentLists | None = None,
@@ -66,7 +67,7 @@ class Decoder:
             if not 0 <= dscp < 64:
                 raise UsageError(f"{dscp} is not a DSCP, give a number from 0 to 63")
             self._trimmed_dscp[dscp] = 1
-        self._outer_flow_label = outer_flow_label
+        self.flow_labels = FlowLabels(flow_label)
         self._check_icrc = check_icrc
         self._default_rate = link_bits_per_second or 0
         self._pool = ColumnPool()
@@ -104,6 +105,8 @@ class Decoder:
             self._cm += cm_messages(table, frames.data, frames.base_offset)
         if self.counters.mrc_packets() > mrc_packets:
             mrc = mrc_rows(table, frames.data, frames.base_offset, self._trimmed_dscp)
+            if self.flow_labels.decide(table, mrc):
+                mrc = mrc_rows(table, frames.data, frames.base_offset, self._trimmed_dscp)
             table = replace(table, mrc=mrc)
         return table
 
@@ -121,8 +124,7 @@ class Decoder:
             if len(table) and inner.outer_ipv6.max() >= 0:
                 end = inner.offset + inner.captured
                 table.path_evidence[:] = self.segments.numbers(frames.data, inner.outer_ipv6, end)
-                if self._outer_flow_label:
-                    take_outer_labels(table, frames.data, inner.outer_ipv6)
+                self.flow_labels.see(table, frames.data, inner.outer_ipv6)
             note_samples(table, inner.rate, self._taps)
             tables.append(self._restored(frames, inner.stamp, table))
         self._encapsulated = self.counters.encapsulated() > encapsulated

@@ -242,18 +242,6 @@ def _read_control(data: U8, opcode: Int, bth: Int, stop: Int, out: Any) -> None:
         out.probe_id = be16(data, bth + 10)
 
 
-def take_outer_labels(table: PacketTable, data: U8, outer_ipv6: I64) -> None:
-    """Give MRC packets without a flow label that of the IPv6 header around them.
-
-    outer_ipv6: its position in `data` for each row, captured whole; -1 for none.
-    """
-    rows = np.flatnonzero(
-        (outer_ipv6 >= 0) & (table.flow_label == 0) & (TRANSPORT_OF[table.opcode] == MRC)
-    )
-    word = data[outer_ipv6[rows, None] + np.arange(1, 4)].astype(np.uint32)
-    table.flow_label[rows] = (word[:, 0] & 15) << 16 | word[:, 1] << 8 | word[:, 2]
-
-
 @kernel
 def _read_rows(
     data: U8,
