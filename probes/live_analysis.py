@@ -110,6 +110,8 @@ class LiveAnalysis:
         for table in self.source.tables(POLL_S):
             if not self._take(table):
                 break
+            if self._watch is not None:
+                self._guarded(self._watch.listen)
             now = time.monotonic_ns()
             if now >= due:
                 tell(self._interval(now - began))

@@ -76,10 +76,13 @@ class LiveProbes:
         Pairs in the tracker what queue pairs prove: whoever calls must hold its lock.
         """
         began = time.monotonic()
-        if self._watch is None or began < self._due:
+        if self._watch is None:
             return None
         found: dict[int, Owner] = {}
         try:
+            if began < self._due:
+                self._watch.listen()
+                return None
             self._watch.update()
             if len(self._watch.queue_pairs):
                 found = self._watch.owners(tracker, self.endpoints)

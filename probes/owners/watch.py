@@ -19,6 +19,7 @@ from .resources import rdma_tool, read_resources
 from .uprobes import Uprobes
 
 _LOOK_AROUND_EVERY_S = 5.0
+_LISTEN_EVERY_S = 0.1
 
 
 class OwnerWatch:
@@ -39,7 +40,7 @@ class OwnerWatch:
             self._uprobes = Uprobes()
         except CaptureError as error:
             self.reasons.append(str(error))
-        self._looked_around = float("-inf")
+        self._looked_around = self._heard = float("-inf")
         self._addresses()  # later it may take privileges that were given up
 
     @property
@@ -48,13 +49,18 @@ class OwnerWatch:
         return self._uprobes.lost if self._uprobes is not None else 0
 
     def listen(self) -> None:
-        """Take in what processes did; costs little. Often enough, short-lived ones have a rank."""
+        """Take in what processes do; to be called often, so that short-lived ones have a rank."""
+        if time.monotonic() - self._heard >= _LISTEN_EVERY_S:
+            self._hear()
+
+    def _hear(self) -> None:
+        self._heard = time.monotonic()
         if self._uprobes is not None:
             self.queue_pairs.note(self._uprobes.read())
 
     def update(self) -> None:
         """Take in what happened."""
-        self.listen()
+        self._hear()
         now = time.monotonic()
         if now - self._looked_around < _LOOK_AROUND_EVERY_S:
             return

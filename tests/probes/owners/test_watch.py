@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,18 @@ def test_addresses_of_this_host():
         "10.1.2.3", "fd00::5", "127.0.0.1", "::1"
     }  # fmt: skip
     assert local_addresses("/nonexistent") == set()
+
+
+def test_a_process_that_lives_shortly_has_a_rank():
+    """Its environment can be read only while it lives: the probes are listened to often."""
+    with OwnerWatch() as watch:
+        watch.update()
+        short = Job(9)
+        short.connect(0x23, 0x53)
+        ends = time.monotonic() + 10
+        while not len(watch.queue_pairs) and time.monotonic() < ends:
+            watch.listen()
+        short.kill()
+        watch.update()
+        (pair,) = [pair for pair in watch.queue_pairs if pair.pid == short.pid]
+    assert pair.rank.rank == 9
