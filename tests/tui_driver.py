@@ -70,8 +70,9 @@ def drive(paths, keys=(), size=(120, 40), look=None, settings=None, session=None
 class Still(Session):
     """A session that stands in a state that is hard to reach."""
 
-    def __init__(self, source, seen=None):
+    def __init__(self, source, seen=None, of=None):
         super().__init__(lambda keep: None, source.name, source.kind)
+        self._of = of
         self._still = replace(seen or Snapshot(source), source=source)
 
     def start(self):
@@ -79,6 +80,12 @@ class Still(Session):
 
     def snapshot(self):
         return self._still
+
+    def focus(self):
+        """The record of the chosen flow, by the session that the snapshot is of."""
+        if self._of is not None:
+            self._of.selected = self.selected
+        return self._of and self._of.focus()
 
 
 def text_of(app):

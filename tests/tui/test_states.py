@@ -134,33 +134,33 @@ LIVE = SourceState(
 
 
 STATES = {
-    "capture": (lambda folder, seen: Session.open([str(p) for p in I03]), EVERY, ()),
-    "taps": (lambda folder, seen: Session.open([str(p) for p in TAPS]), "12", ("p",)),
-    "empty": (lambda folder, seen: without_roce(folder), EVERY, ()),
-    "one-queue-pair": (lambda folder, seen: some_queue_pairs(folder, 1), "123459", ()),
-    "150-queue-pairs": (lambda folder, seen: some_queue_pairs(folder, 150), "126", ()),
-    "10000-queue-pairs": (lambda folder, seen: some_queue_pairs(folder, 5_000), "12", ()),
-    "live-with-drops": (lambda folder, seen: Still(LIVE, seen), EVERY, ()),
+    "capture": (lambda folder, of: Session.open([str(p) for p in I03]), EVERY, ()),
+    "taps": (lambda folder, of: Session.open([str(p) for p in TAPS]), "12", ("p",)),
+    "empty": (lambda folder, of: without_roce(folder), EVERY, ()),
+    "one-queue-pair": (lambda folder, of: some_queue_pairs(folder, 1), "123459", ()),
+    "150-queue-pairs": (lambda folder, of: some_queue_pairs(folder, 150), "126", ()),
+    "10000-queue-pairs": (lambda folder, of: some_queue_pairs(folder, 5_000), "12", ()),
+    "live-with-drops": (lambda folder, of: Still(LIVE, of.snapshot(), of), EVERY, ()),
     "live-that-died": (
-        lambda folder, seen: Still(
-            replace(LIVE, running=False, error="eth2 has disappeared"), seen
+        lambda folder, of: Still(
+            replace(LIVE, running=False, error="eth2 has disappeared"), of.snapshot(), of
         ),
         "19",
         (),
     ),
-    "no-such-file": (lambda folder, seen: Session.open(["/nowhere/x.pcap"]), EVERY, ()),
+    "no-such-file": (lambda folder, of: Session.open(["/nowhere/x.pcap"]), EVERY, ()),
     "compiling": (
-        lambda folder, seen: Still(SourceState("a.pcap", "capture", compiling=True)),
+        lambda folder, of: Still(SourceState("a.pcap", "capture", compiling=True)),
         "1",
         (),
     ),
     "replaying": (
-        lambda folder, seen: some_queue_pairs(folder, 2),
+        lambda folder, of: some_queue_pairs(folder, 2),
         "78",
         ("7", a_replay_under_way, "1"),
     ),
     "replayed": (
-        lambda folder, seen: Session.open([str(p) for p in TAPS]),
+        lambda folder, of: Session.open([str(p) for p in TAPS]),
         "785",
         ("7", a_replay_that_ended, "1"),
     ),
@@ -181,7 +181,7 @@ SAYS = {
 @pytest.mark.parametrize("state", STATES)
 def test_state(state, tmp_path, golden, capture):
     make, keys, before = STATES[state]
-    seen = visit(make(tmp_path, capture.snapshot()), keys, before)
+    seen = visit(make(tmp_path, capture), keys, before)
     for name, size, lines in seen:
         if name == seen[0][0]:
             assert SAYS.get(state, "") in " ".join(line.strip() for line in lines), size
@@ -233,7 +233,7 @@ def test_nothing_is_lost_where_there_is_hardly_a_screen(capture):
     """Sizes that nobody works at; every screen stands, and comes back."""
 
     async def run():
-        app = RocescopeApp(Still(capture.snapshot().source, capture.snapshot()))
+        app = RocescopeApp(Still(capture.snapshot().source, capture.snapshot(), capture))
         async with app.run_test(size=(40, 10)) as pilot:
             await settled(app, pilot)
             for size in ((40, 10), (20, 5), (1, 1), (300, 100)):

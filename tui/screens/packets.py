@@ -44,6 +44,8 @@ COLUMNS = (
 _FIELDS = (GridColumn("line", "DISSECTION (tshark)", 20, grows=True),)
 NARROW = 110
 """Below this width a line has eight bytes."""
+RECORDING = """^n  records from here on: eth2 eth3 > night.pcapng
+rocescope live --record FILE  from the beginning"""
 _ECN = ("", "E1", "E0", "CE")
 
 
@@ -110,11 +112,11 @@ class PacketsScreen(RoceScreen):
         if key is not None and (wanted != self._wanted or moved) and app.session.paths:
             self._wanted = wanted
             self._start(key, app.wanted_frame)
-        if not app.session.paths:
-            return (
-                "Packets are read from files: start with --record FILE, or record from here (^n)."
-            )
         grid = self.query_one("#packets", Grid)
+        if not app.session.paths:
+            grid.empty = RECORDING
+            grid.show(0, lambda row: ())
+            return "Packets are read from files: this session is not recorded."
         if key is None:
             grid.empty = self.what_next(snapshot)
             grid.show(0, lambda row: ())

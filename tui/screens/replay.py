@@ -17,6 +17,7 @@ from ..snapshot import Snapshot
 from ..widgets.grid import Cell, Grid, GridColumn
 from ..widgets.strip import Axis, strip
 from .base import RoceScreen, own_bindings
+from .packets import RECORDING
 from .prompts import TextPrompt
 
 COLUMNS = (
@@ -66,8 +67,8 @@ class ReplayScreen(RoceScreen):
         app = self.roce
         grid = self.query_one("#strategies", Grid)
         if not app.session.paths:
-            grid.empty = "^n records: eth2 eth3 > night.pcapng"
-            return "A replay reads files: start live with --record FILE, or record from here (^n)."
+            grid.empty = RECORDING
+            return "A replay reads files: this session is not recorded."
         view = app.replays.view
         self._rows = [*view.strategies, *view.failed]
         why = sentences.nothing(snapshot)
