@@ -265,6 +265,7 @@ class _Capture:
             (loss.sampled_out, "not in the sample"),
             (loss.too_short, "frames too short to read"),
             (loss.merged, "frames merged by the kernel (GRO or GSO) before the probe saw them"),
+            (loss.ultra_ethernet, "packets of Ultra Ethernet seen, not captured"),
             (self._source.clock_steps, "steps of the wall clock"),
         ):
             if number:

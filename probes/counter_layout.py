@@ -74,6 +74,7 @@ TALLY: Final = np.dtype(
             "evicted",
             "evicted_packets",
             "evicted_bytes",
+            "ultra_ethernet",
             "orders_lost",
         )
     ]

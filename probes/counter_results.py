@@ -98,6 +98,9 @@ def _warnings(reading: Reading, complete: bool) -> list[str]:
             f"{merged} packets stand for several that the kernel merged (GRO or GSO): --hook xdp"
             " sees each"
         )
+    ultra_ethernet = reading.total("ultra_ethernet")
+    if ultra_ethernet:
+        lines.append(f"{ultra_ethernet} packets of Ultra Ethernet were seen: they are in no flow")
     if not complete:
         lines.append("interrupted: the report covers what was counted so far")
     if reading.total("filtered"):

@@ -79,6 +79,7 @@ struct tally {
 	rs_u64 evicted; /* entries that gave way, */
 	rs_u64 evicted_packets;
 	rs_u64 evicted_bytes;
+	rs_u64 ultra_ethernet; /* packets of Ultra Ethernet, which are not counted elsewhere */
 	rs_u64 orders_lost; /* flows whose next PSN was forgotten to make room */
 };
 
@@ -371,8 +372,11 @@ int count_xdp(struct xdp_md *ctx)
 		return XDP_NEXT;
 	tally->seen++;
 	verdict = find_xdp(ctx, &data, &end, &p);
-	if (verdict == OTHER)
+	if (verdict == OTHER) {
+		if (is_ultra_ethernet(&p))
+			tally->ultra_ethernet++;
 		return XDP_NEXT;
+	}
 	if (verdict == SHORT) {
 		tally->too_short++;
 		return XDP_NEXT;
@@ -398,8 +402,11 @@ int count_tc(struct __sk_buff *skb)
 		return TC_NEXT;
 	tally->seen++;
 	verdict = find_tc(skb, 0, &data, &end, &p);
-	if (LIKELY(verdict == OTHER))
+	if (LIKELY(verdict == OTHER)) {
+		if (is_ultra_ethernet(&p))
+			tally->ultra_ethernet++;
 		return TC_NEXT;
+	}
 	if (verdict == SHORT) {
 		tally->too_short++;
 		return TC_NEXT;

@@ -202,6 +202,7 @@ class LiveAnalysis:
         for number, what in (
             (loss.too_short, "frames were too short to read"),
             (loss.merged, "frames had been merged by the kernel (GRO or GSO): packets are missing"),
+            (loss.ultra_ethernet, "packets of Ultra Ethernet were seen, and not captured"),
             (self.source.clock_steps, "steps of the wall clock: times jump there"),
             (
                 0 if self._watch is None else self._watch.lost,

@@ -17,7 +17,7 @@ LOSS: Final = np.dtype(
         ("sampled_out", "<u8"),
         ("too_short", "<u8"),
         ("merged", "<u8"),
-        ("spare", "<u8"),
+        ("ultra_ethernet", "<u8"),
     ]
 )
 """struct loss of ring.bpf.h."""
@@ -39,6 +39,8 @@ class Loss:
     """Frames that end before their headers do."""
     merged: int = 0
     """Exported frames that stand for several on the wire (GRO, GSO)."""
+    ultra_ethernet: int = 0
+    """Packets of Ultra Ethernet (UDP port 4793), which are not exported."""
 
     @property
     def matched(self) -> int:

@@ -50,6 +50,7 @@ typedef unsigned long long rs_u64;
 #define NO_PROTOCOL 256
 
 #define PORT_VXLAN 4789
+#define PORT_ULTRA_ETHERNET 4793
 #define PORT_GENEVE 6081
 
 #define BTH_BYTES 12
@@ -307,7 +308,7 @@ INLINE enum verdict glance(const rs_u8 *data, const rs_u8 *end, struct packet *p
 	return is_tunnel(p->dport) ? UNCLEAR : OTHER;
 }
 
-/* Looks for a RoCE packet in every frame and notes where it is. */
+/* Looks for a RoCE packet in every frame and notes where it is. `p` is to be zeros before. */
 INLINE enum verdict parse(const rs_u8 *data, const rs_u8 *end, struct packet *p)
 {
 	const rs_u8 *at = data;
@@ -410,6 +411,12 @@ INLINE int locate(struct packet *p, const rs_u8 *data, const rs_u8 *end)
 	p->bth = place(data, p->bth_at);
 	/* The shortest way from IPv4 to the end of the BTH is 40 bytes. */
 	return p->ip + 40 <= end && p->bth + BTH_BYTES <= end;
+}
+
+/* Whether what is not a RoCE packet is one of Ultra Ethernet. */
+INLINE int is_ultra_ethernet(const struct packet *p)
+{
+	return p->dport == PORT_ULTRA_ETHERNET;
 }
 
 /* Whether more than VLAN tags (or a few labels) lies in front of the IP header. */

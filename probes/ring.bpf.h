@@ -42,7 +42,7 @@ struct loss {
 	rs_u64 sampled_out; /* RoCE frames that are not in the sample */
 	rs_u64 too_short;   /* the frame ends before its headers do */
 	rs_u64 merged;	    /* exported records that stand for several frames (GRO, GSO) */
-	rs_u64 spare;
+	rs_u64 ultra_ethernet; /* packets of Ultra Ethernet, which are not exported */
 };
 
 /*

@@ -85,8 +85,11 @@ int probe_xdp(struct xdp_md *ctx)
 	loss = &ring->loss[tap];
 	loss->seen++;
 	verdict = find_xdp(ctx, &data, &end, &p);
-	if (verdict == OTHER)
+	if (verdict == OTHER) {
+		if (is_ultra_ethernet(&p))
+			loss->ultra_ethernet++;
 		return XDP_NEXT;
+	}
 	if (verdict == SHORT) {
 		loss->too_short++;
 		return XDP_NEXT;
@@ -116,8 +119,11 @@ int probe_tc(struct __sk_buff *skb)
 	loss = &ring->loss[tap];
 	loss->seen++;
 	verdict = find_tc(skb, SNAP, &data, &end, &p);
-	if (LIKELY(verdict == OTHER))
+	if (LIKELY(verdict == OTHER)) {
+		if (is_ultra_ethernet(&p))
+			loss->ultra_ethernet++;
 		return TC_NEXT;
+	}
 	if (verdict == SHORT) {
 		loss->too_short++;
 		return TC_NEXT;

@@ -21,7 +21,7 @@ from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.frames import Taps
 from rocescope.probes import bpf
 
-from .network import Network, roce, roce_frames
+from .network import Network, ethernet, ipv4, roce, roce_frames, udp
 
 COMMAND = [sys.executable, "-m", "rocescope", "capture"]
 
@@ -209,10 +209,10 @@ def test_counting_only(network):
 def test_filter_is_in_the_file(network, tmp_path, need_tool):
     net, path = network(), tmp_path / "out.pcapng"
     capture = Capturing(net, "left", "-w", str(path), "--filter", "psn < 10")
-    net.send(roce_frames(30))
+    net.send(roce_frames(30) + [ethernet(ipv4(udp(bytes(60), dport=4793)))] * 3)
     assert capture.end() == 0
     assert len(read([path])[0]) == 10
-    assert "20 filtered out" in capture.said
+    assert "20 filtered out, 3 packets of Ultra Ethernet seen, not captured" in capture.said
     info = subprocess.run([need_tool("capinfos"), str(path)], check=True, capture_output=True)
     assert b"filter: psn < 10" in info.stdout
 

@@ -249,12 +249,15 @@ def test_a_key_of_zeros_is_a_flow(network):
 def test_filter_and_ports(network):
     net = network()
     other = ethernet(ipv4(udp(bth(1, qp=7) + bytes(68), dport=5000)))
+    ultra = ethernet(ipv4(udp(bytes(60), dport=4793)))
     with Counted(net, filter="qp == 0x11", udp_ports=(4791, 5000)) as counted:
-        net.send([packet(psn, qp=0x11 + psn % 3) for psn in range(30)] + [other, other[:30]])
+        net.send([packet(psn, qp=0x11 + psn % 3) for psn in range(30)] + [other, other[:30], ultra])
     assert [flow.dest_qp for flow in counted.analysis.flows] == [0x11]
     reading = counted.reading
     assert (reading.total("counted"), reading.total("filtered")) == (10, 21)
-    assert reading.total("too_short") == 1
+    assert (reading.total("too_short"), reading.total("ultra_ethernet")) == (1, 1)
+    said = "1 packets of Ultra Ethernet were seen: they are in no flow"
+    assert said in counted.analysis.warnings
     assert counted.analysis.captures[0].undecodable_frames == {"too short": 1}
 
 

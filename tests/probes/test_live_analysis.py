@@ -11,7 +11,7 @@ from rocescope.probes.live import LiveOptions
 from rocescope.probes.live_analysis import LiveAnalysis, MeasureOptions
 from rocescope.tui.terminal_report import print_report
 
-from .network import roce
+from .network import ethernet, ipv4, roce, udp
 from .test_sysfs import tree, write  # noqa: F401
 
 
@@ -31,10 +31,11 @@ def test_rdma_ports_in_result_and_report(network, tree):  # noqa: F811
     with opened(net, rdma_devices=tree) as live:
         write(tree / "rxe0" / "ports" / "1" / "hw_counters" / "sent_pkts", 12_345)
         write(tree / "rxe0" / "ports" / "1" / "counters" / "port_rcv_data", 4)
-        net.send([roce(1)])
+        net.send([roce(1), ethernet(ipv4(udp(bytes(60), dport=4793)))])
         live.source.stop()
         live.run(lambda _interval: None)
         analysis = live.result()
+    assert "1 packets of Ultra Ethernet were seen, and not captured" in analysis.warnings
     (port,) = analysis.rdma_ports
     assert (port.device, port.port, port.restarted) == ("rxe0", 1, ["port_rcv_data"])
     assert port.counters == {"link_downed": 0, "port_xmit_data": 0}

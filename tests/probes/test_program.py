@@ -188,6 +188,7 @@ def test_other_frames_are_not_exported(runs, hook, name):
     assert runs.run((OTHER | TOO_DEEP)[name], hook) is None
     seen = runs.loss() - before
     assert (seen.seen, seen.matched, seen.too_short) == (1, 0, 0)
+    assert seen.ultra_ethernet == (name == "ultra ethernet")
 
 
 @pytest.mark.parametrize("name", SHORT)
