@@ -34,12 +34,22 @@ def nothing(snapshot: Snapshot) -> str | None:
     return f"No RoCE packet in {human.counted(source.frames, 'frame')}."
 
 
-def queue_pairs(snapshot: Snapshot, paths: PathColumns) -> str:
-    """How many flows use one path only and what they carry; then what went wrong."""
+def queue_pairs(
+    snapshot: Snapshot, paths: PathColumns, passing: NDArray[np.bool_] | None = None
+) -> str:
+    """How many flows use one path only and what they carry; then what went wrong.
+
+    passing: which flows are spoken of; all without it.
+    """
     if why := nothing(snapshot):
         return why
     flows, data = snapshot.flows, snapshot.carries_data()
+    if passing is None:
+        passing = np.ones(len(flows), np.bool_)
+    data = data & passing
     count = int(data.sum())
+    if not passing.any():
+        return "No flow passes."
     if not count:
         return f"{human.counted(len(flows), 'flow')}, none of them carries data."
     way = _WAY[paths.by]
@@ -64,7 +74,7 @@ def queue_pairs(snapshot: Snapshot, paths: PathColumns) -> str:
         (flows.retransmitted, "sent again"),
         (flows.missing, "missing"),
     ):
-        total = int(values[values > 0].sum())
+        total = int(values[passing & (values > 0)].sum())
         if total:
             troubles.append(f"{human.count(total)} {word}")
     return f"{text}; {', '.join(troubles)}." if troubles else f"{text}; nothing late or lost."

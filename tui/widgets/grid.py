@@ -293,13 +293,20 @@ class Grid(ScrollView, can_focus=True):
             column = self.columns[index]
             sorted_here = column.key == self.sorted_by
             arrow = ("▼" if self.descending else "▲") if sorted_here else ""
-            title = _fit(column.title + arrow, cell_width, column.right)
+            title = _fit(_with_arrow(column.title, arrow, cell_width), cell_width, column.right)
             segments.append(Segment(f"{title} ", marked if sorted_here else style))
         return Strip(segments).adjust_cell_length(width, style)
 
     def _style(self, name: str, foreground: bool = False) -> Style:
         style = self.get_component_rich_style(f"grid--{name}", partial=foreground)
         return style
+
+
+def _with_arrow(title: str, arrow: str, width: int) -> str:
+    """The arrow of the sorted column is seen in narrow ones too."""
+    if len(title) + len(arrow) > width:
+        title = title.replace(" ", "")[: width - len(arrow)] if arrow else title
+    return title + arrow
 
 
 def _fit(text: str, width: int, right: bool) -> str:
