@@ -113,9 +113,10 @@ def reordering(flow: Flow | None) -> str:
     text = f"{human.percent(record.ratio)} of the packets arrive late"
     held, size = record.held_packets, record.byte_offset
     if held:
-        text += f"; to put 99 % of them in order a receiver must hold {held.p99:.0f} packets"
+        text += "; to put 99 % of them in order a receiver must hold "
+        text += human.counted(round(held.p99), "packet")
         text += f" ({human.size(size.p99)})" if size else ""
-        text += f", {held.max:.0f} for all"
+        text += f", {held.max:.0f} for all" if held.max > held.p99 else ""
     return f"{text}."
 
 

@@ -56,6 +56,8 @@ def _hinted(screen: str, width: int) -> list[Action]:
         if _room(action) <= left:
             shown.append(action)
             left -= _room(action)
+        elif not action.footer:
+            break
     return shown + last
 
 
@@ -153,6 +155,11 @@ class RoceScreen(Screen[None]):
     def draw_record(self) -> None:
         """Show what the record of the selected flow changes."""
         self.redraw()
+
+    def start_ns(self, snapshot: Snapshot) -> int:
+        """Where times begin: at the start of everything, whatever the time window is."""
+        whole = self.roce.session.whole()
+        return whole[0] if whole is not None else snapshot.start_ns
 
     def no_flow(self, snapshot: Snapshot) -> str:
         """The sentence of a screen about one flow where none is chosen."""

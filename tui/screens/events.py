@@ -53,7 +53,7 @@ class EventsScreen(RoceScreen):
 
     def draw(self, snapshot: Snapshot) -> str:
         self._events = snapshot.events
-        start = snapshot.start_ns
+        start = self.start_ns(snapshot)
         grid = self.query_one("#list", Grid)
         short = self.size.width < NARROW
         one_tap = len(snapshot.source.tap_names) < 2

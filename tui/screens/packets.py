@@ -34,7 +34,7 @@ COLUMNS = (
     GridColumn("delta", "Δus", 8, True, 2),
     GridColumn("psn", "PSN", 8),
     GridColumn("expect", "EXPECT", 8, priority=3),
-    GridColumn("opcode", "OPCODE", 20, priority=1),
+    GridColumn("opcode", "OPCODE", 18, priority=1),
     GridColumn("sport", "SPORT", 5, True, 4),
     GridColumn("bytes", "BYTES", 5, True, 6),
     GridColumn("ecn", "ECN", 3, priority=7),
@@ -128,10 +128,12 @@ class PacketsScreen(RoceScreen):
             return self._error or f"{self.flow_title()}: reading its packets."
         packets = self.packets
         marks = app.session.marks.packets
-        grid.empty = "no packet"
+        grid.empty = "no packet of this flow in the time window" if window else "no packet"
+        start = self.start_ns(snapshot)
+        grid.set_columns(fitted_columns(packets, start))
         grid.show(
             len(packets),
-            lambda row: packet_cells(packets, row, snapshot.start_ns),
+            lambda row: packet_cells(packets, row, start),
             lambda row: ";" if _place(packets, row) in marks else " ",
         )
         return f"{self.flow_title()}: {self._sentence_of(packets)}."
@@ -347,6 +349,16 @@ class PacketsScreen(RoceScreen):
 def _place(packets: Packets, row: int) -> tuple[str, int]:
     table = packets.table
     return packets.taps[int(table.tap[row])].name, int(table.frame_number[row])
+
+
+def fitted_columns(packets: Packets, start_ns: int) -> list[GridColumn]:
+    """The columns, numbers of frames and times as wide as these need; notes get the rest."""
+    if not len(packets):
+        return list(COLUMNS)
+    frame = f"{int(packets.table.frame_number.max()):,}"
+    time = f"{(int(packets.table.time_ns.max()) - start_ns) / 1e9:.9f}"
+    wide = {"frame": max(5, len(frame)), "time": max(11, len(time))}
+    return [c._replace(width=wide.get(c.key, c.width)) for c in COLUMNS]
 
 
 def packet_cells(packets: Packets, row: int, start_ns: int) -> Sequence[Cell]:

@@ -131,7 +131,7 @@ class QpsScreen(RoceScreen):
                 app.session.selected = key
                 self.post_message(FlowSelected(key, False))
         self._detail(snapshot)
-        text = sentences.queue_pairs(snapshot, paths)
+        text = sentences.queue_pairs(snapshot, paths, app.session.passing(snapshot))
         if app.session.filter_text:
             text = f"/ {app.session.filter_text} ({len(self._order)}): {text}"
         return text

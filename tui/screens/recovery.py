@@ -71,7 +71,7 @@ class RecoveryScreen(RoceScreen):
         at = snapshot.find(self.roce.session.selected)
         peer = int(snapshot.flows.peer[at]) if at is not None else -1
         mine = [e for e in snapshot.events if e.flow is not None and e.flow in (at, peer)]
-        start = snapshot.start_ns
+        start = self.start_ns(snapshot)
         grid.empty = "" if flow is None else "no NAK, rewind or restart of this flow"
         grid.show(len(mine), lambda row: event_cells(mine[row], start, True))
         if flow is None:

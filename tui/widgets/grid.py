@@ -247,7 +247,7 @@ class Grid(ScrollView, can_focus=True):
         style = self._cell_style
         base = style("", at_cursor)
         segments = [
-            Segment("▌" if at_cursor else " ", style("accent", at_cursor)),
+            Segment(self._cursor_glyph() if at_cursor else " ", style("accent", at_cursor)),
             Segment(self._mark(row), style("mark", at_cursor)),
         ]
         cells = self._cells(row)
@@ -263,6 +263,16 @@ class Grid(ScrollView, can_focus=True):
             fitted = _fit(text, cell_width, column.right)
             segments.append(Segment(f"{fitted} ", style(name, at_cursor)))
         return Strip(segments).adjust_cell_length(width, base)
+
+    def _cursor_glyph(self) -> str:
+        """Of several tables on a screen, the one that keys go to is seen."""
+        return "▌" if self.has_focus else "▏"
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
 
     def _pieces(self, cell: list[tuple[str, str]], width: int, at_cursor: bool) -> list[Segment]:
         """The pieces of one cell and the gap behind it."""

@@ -38,12 +38,15 @@ class TopBar(Static):
     ) -> None:
         """Draw the parts that fit, the important ones first."""
         width = max(20, self.size.width or 80) - 1
-        text = Text(" rocescope ▸ ", "bold")
         name = snapshot.source.name or files
-        room = width - cell_len(text.plain)
-        parts = _fitting(
-            list(_parts(snapshot, paths, frozen, window)), room - min(SHORTEST_NAME, len(name))
-        )
+        least = min(SHORTEST_NAME, len(name))
+        everything = list(_parts(snapshot, paths, frozen, window))
+        needed = sum(1 for part in everything if part.short or part.rank < MAY_GO)
+        for brand in (" rocescope ▸ ", " ▸ "):  # the name of the program goes first
+            text, room = Text(brand, "bold"), width - cell_len(brand)
+            parts = _fitting(everything, room - least)
+            if len(parts) >= needed:
+                break
         left = room - sum(2 + cell_len(part.text) for part in parts)
         text.append(human.UNICODE.shorten(name, max(8, min(LONGEST_NAME, left))), "bold")
         for part in parts:
