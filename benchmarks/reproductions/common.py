@@ -38,6 +38,8 @@ class Case(NamedTuple):
     message_bytes: int
     seed: int
     model: Model = Model()
+    phases_ps: int = 0
+    """Every message begins at a random time below this, else all at 0."""
 
 
 def run_all(cases: Sequence[Case]) -> list[EngineResult]:
@@ -47,6 +49,9 @@ def run_all(cases: Sequence[Case]) -> list[EngineResult]:
     def run(case: Case, stop: Event) -> EngineResult:
         fabric = fabrics[case.fabric]
         load = collective(case.pattern, fabric, case.model, case.message_bytes, case.seed)
+        if case.phases_ps:
+            rng = np.random.default_rng([case.seed, 0x5048])
+            load = load._replace(release_ps=rng.integers(0, case.phases_ps, len(load.flow)))
         strategy = parse_packet_strategy(case.strategy)
         return run_open_loop(load, fabric, strategy, case.model, case.seed, stop=stop)
 
@@ -126,7 +131,7 @@ def log_log_plot(
             f'<text x="{px:.0f}" y="{top + height + 16}" text-anchor="middle">'
             f"{labels.get(x, f'{x:g}')}</text>"
         )
-    for y in (1, 3, 10, 30, 100, 300, 1000, 3000):
+    for y in (1, 3, 10, 30, 100, 300, 1000, 3000, 10000):
         if low_y <= log10(y) <= high_y:
             _, py = at(min(xs), y)
             parts.append(f'<text x="{left - 6}" y="{py + 4:.0f}" text-anchor="end">{y}</text>')

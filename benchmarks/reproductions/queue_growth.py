@@ -2,65 +2,92 @@
 
     python benchmarks/reproductions/queue_growth.py [--seeds 3]
 
-A permutation on the 128-host fat tree. Writes docs/reproductions/queue_growth.svg. The claims are
-those of "Load Balancing for AI Training Workloads" (arXiv 2507.21372), section 5; the
-reference values are in docs/reproductions.md.
+A permutation on the 128-host fat tree, claims of "Load Balancing for AI Training Workloads"
+(arXiv 2507.21372), section 5. First table: what the theory is about, data alone (one ACK at the
+end) and hosts in random phases (they begin within one packet's time). Second: an ACK for every
+packet and hosts in step, as the reference of docs/reproductions.md has it. A plot of either.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 import numpy as np
 from common import PLOTS, Case, log_log_plot, run_all
 
+from rocescope.replay.engine.model import Model
+
 PACKETS = (64, 256, 1024, 4096)
+ROUND_ROBIN = "switch-rr:reshuffle=0,acks=own"
+FAMILY = {
+    ROUND_ROBIN: ("linear", 1.0),
+    "jsq": ("linear", 1.0),
+    "switch-random": ("square root", 0.5),
+    "host-spray": ("square root", 0.5),
+    "host-dr": ("constant", 0.0),
+    "ofan": ("constant", 0.0),
+}
 REFERENCE = {
-    "switch-rr:reshuffle=0,acks=own": (150, 349, 589, 1446),
+    ROUND_ROBIN: (150, 349, 589, 1446),
     "jsq": (28, 49, 215, 675),
     "switch-random": (22, 44, 82, 184),
     "host-dr": (7, 8, 8, 8),
     "ofan": (6, 7, 7, 7),
 }
-FAMILY = {
-    "switch-rr:reshuffle=0,acks=own": "linear",
-    "jsq": "linear",
-    "switch-random": "square root",
-    "host-dr": "constant",
-    "ofan": "constant",
-}
+PACKET_PS = 41_600
+"""Of 4,160 B at 800 Gb/s."""
+DATA_ALONE = Model(ack_every=1 << 14)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=3)
     seeds = range(1, parser.parse_args().seeds + 1)
+    _print_head("data alone, hosts in random phases")
+    alone = {}
+    for name, (family, exponent) in FAMILY.items():
+        alone[name] = _largest(name, seeds, DATA_ALONE, PACKET_PS)
+        _print_row(name, alone[name], f"theory: {family}, {exponent:g}")
+    _plot("queue_families", "Largest queue, data alone, 128 hosts", alone)
+    _print_head("an ACK for every packet, hosts in step")
+    acknowledged = {}
+    for name, reference in REFERENCE.items():
+        acknowledged[name] = _largest(name, seeds, Model(), 0)
+        _print_row(name, acknowledged[name], FAMILY[name][0])
+        _print_row("", reference, "reference")
+    _plot("queue_growth", "Largest queue, ACKs for all packets, 128 hosts", acknowledged)
+
+
+def _largest(name: str, seeds: Sequence[int], model: Model, phases_ps: int) -> list[float]:
+    """Mean of the seeds for every message size."""
     cases = [
-        Case("ft128", name, "permutation", packets * 4096, seed)
-        for name in REFERENCE
+        Case("ft128", name, "permutation", packets * 4096, seed, model, phases_ps)
         for packets in PACKETS
         for seed in seeds
     ]
-    results = iter(run_all(cases))
-    lines = []
-    print(f"{'largest queue in packets, mean':34} {'':>6} " + " ".join(f"{p:>6}" for p in PACKETS))
-    for name, reference in REFERENCE.items():
-        most = [
-            float(np.mean([next(results).link_max_packets.max() for _ in seeds])) for _ in PACKETS
-        ]
-        fitted, theirs = (
-            float(np.polyfit(np.log(PACKETS), np.log(values), 1)[0]) for values in (most, reference)
-        )
-        print(f"{name:34} {'':>6} " + " ".join(f"{value:6.0f}" for value in most), end="")
-        print(f"  exponent {fitted:.2f} (theory: {FAMILY[name]})")
-        print(f"{'':34} {'theirs':>6} " + " ".join(f"{v:6.0f}" for v in reference), end="")
-        print(f"  exponent {theirs:.2f}")
-        lines.append((name.partition(":")[0], PACKETS, most))
+    most = [result.link_max_packets.max() for result in run_all(cases)]
+    return np.array(most).reshape(len(PACKETS), -1).mean(1).tolist()
+
+
+def _print_head(title: str) -> None:
+    print(f"\n{title}")
+    print(f"{'largest queue in packets':31}{''.join(f'{p:7}' for p in PACKETS)} exponent")
+
+
+def _print_row(name: str, values: Sequence[float], note: str) -> None:
+    fitted = float(np.polyfit(np.log(PACKETS), np.log(values), 1)[0])
+    print(
+        f"{name:31}{''.join(f'{v:7.0f}' for v in values)}    {round(fitted, 2) + 0.0:.2f}  {note}"
+    )
+
+
+def _plot(name: str, title: str, lines: dict[str, list[float]]) -> None:
     log_log_plot(
-        PLOTS / "queue_growth.svg",
-        "Largest queue, permutation on 128 hosts",
+        PLOTS / f"{name}.svg",
+        title,
         ("packets per message", "packets"),
-        lines,
+        [(strategy.partition(":")[0], PACKETS, values) for strategy, values in lines.items()],
     )
 
 
