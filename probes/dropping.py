@@ -1,9 +1,9 @@
 """Giving up privileges that a running capture no longer needs.
 
-What is attached stays attached, and the rings are mapped: reading them takes no
-privilege at all. What else goes on decides what has to be kept:
+What is attached stays attached, and the rings are mapped with what they count:
+reading them takes no privilege at all. What else goes on decides what has to be kept:
 
-- CAP_BPF: reading counters. bpf(2) is refused without it where
+- CAP_BPF: events of queue pairs, `--counters`, interfaces that go. bpf(2) is refused without it where
   kernel.unprivileged_bpf_disabled is set, before Linux 5.19 even for reading.
 - WATCHING, to name owners: CAP_PERFMON to watch copies of libibverbs in new
   containers, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH to read the environment of

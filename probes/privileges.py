@@ -8,9 +8,10 @@ from collections.abc import Iterable
 
 from ..analyzer.errors import CaptureError
 from . import bpf
-from .program import kernel_version
+from .program import kernel_version, strongly_ordered
 
-OLDEST_KERNEL = (5, 15)
+OLDEST_KERNEL = (5, 15) if strongly_ordered() else (5, 18)
+"""From 5.18 on the additions of BPF keep order on arm64 too."""
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_PERFMON": 38, "CAP_BPF": 39}
 CAP_SYS_ADMIN = 21
 
