@@ -3,8 +3,9 @@
 What is attached stays attached, and the rings are mapped with what they count:
 reading them takes no privilege at all. What else goes on decides what has to be kept:
 
-- CAP_BPF: events of queue pairs, `--counters`, interfaces that go. bpf(2) is refused without it where
-  kernel.unprivileged_bpf_disabled is set, before Linux 5.19 even for reading.
+- CAP_BPF: events of queue pairs, `--counters`, interfaces that go. bpf(2) is refused
+  without it where kernel.unprivileged_bpf_disabled is set, before Linux 5.19 even
+  for reading.
 - WATCHING, to name owners: CAP_PERFMON to watch copies of libibverbs in new
   containers, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH to read the environment of
   other users' processes and the files of containers.
