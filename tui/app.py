@@ -247,8 +247,9 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
             self._fetch_record()
         elif message.flow != self.record:
             self.record = message.flow
-            if isinstance(self.screen, RoceScreen) and self.screen.can_draw:
-                self.screen.draw_record()
+            screen = self.screen_stack[-1] if self.screen_stack else None  # none at the end
+            if isinstance(screen, RoceScreen) and screen.can_draw:
+                screen.draw_record()
 
     def paths(self) -> PathColumns:
         """The paths by the chosen key."""
@@ -291,6 +292,9 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
             self.switch_mode("qps")
         elif self.session.filter_text:
             self._set_filter("")
+        elif self.session.looking_at is not None:
+            self.session.looking_at = None
+            self.request_snapshot()
 
     def action_jump(self) -> None:
         from .screens.jump import JumpScreen

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ..app import RocescopeApp
 
 
+UNTIL_NOW = " (until now)"
+"""Behind what is not of the moment that is looked at, in a live session."""
+
+
 class Verdict(Static):
     """One sentence that answers."""
 
@@ -183,8 +187,11 @@ class RoceScreen(Screen[None]):
 
     def flow_title(self) -> str:
         """The selected flow, as a heading."""
-        key = self.roce.session.selected
-        return "no flow chosen" if key is None else flow_name(key)
+        app = self.roce
+        key = app.session.selected
+        if key is None:
+            return "no flow chosen"
+        return flow_name(key) + (UNTIL_NOW if app.snapshot.source.behind_ns else "")
 
 
 def flow_name(key: FlowKey) -> str:

@@ -39,7 +39,7 @@ COLUMNS = (
     GridColumn("bytes", "BYTES", 5, True, 6),
     GridColumn("ecn", "ECN", 3, priority=7),
     GridColumn("tap", "TAP", 20, priority=8, ends=True),
-    GridColumn("note", "NOTE", 22, grows=True),
+    GridColumn("note", "NOTE", 28, grows=True),
 )
 _FIELDS = (GridColumn("line", "DISSECTION (tshark)", 20, grows=True),)
 NARROW = 110

@@ -68,6 +68,7 @@ class ReplayScreen(RoceScreen):
         grid = self.query_one("#strategies", Grid)
         if not app.session.paths:
             grid.empty = RECORDING
+            grid.show(0, lambda row: ())
             return "A replay reads files: this session is not recorded."
         view = app.replays.view
         self._rows = [*view.strategies, *view.failed]
