@@ -170,6 +170,7 @@ def sends_again(
             book, f, NAK_NOT_FIRST, tap, s.doubtful_time, s.doubtful_frame, frame,
             s.doubtful_psn, s.doubtful_missing, 0,
         )  # fmt: skip
+        s.unseen -= s.doubtful_unseen  # it was no packet that this tap missed
         s.doubtful_nak = 0
     ahead = psn_distance(psn, np.int64(s.resend_next))
     if s.resending and ahead == 0:

@@ -146,7 +146,10 @@ def answers(
     s.ack_frame = frame
     s.ack_time = time
     s.answer_id = ip_id
+    unseen = np.int64(s.unseen)
     acknowledge(book, f, s, through, tap)
+    if s.doubtful_nak and s.doubtful_frame == frame:
+        s.doubtful_unseen = s.unseen - unseen
     if negative:  # it answers for all that came behind
         _answered(book, f, s)
         s.ask_open = 0

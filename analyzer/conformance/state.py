@@ -29,6 +29,7 @@ REQUESTER = np.dtype(
         ("msn_known", "u1"),
         ("early_answer", "u1"),  # an answer named a PSN that was not sent yet
         ("doubtful_nak", "u1"),  # a NAK named a later PSN than the first missing one
+        ("doubtful_unseen", "i8"),  # of `unseen`, what this NAK alone says
         ("path_mtu", "u2"),
         ("first", "u4"),  # first PSN seen
         ("next", "u4"),  # behind the largest PSN sent
