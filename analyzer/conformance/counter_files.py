@@ -12,8 +12,8 @@ from ..errors import UnreadableInput
 _MAX_BYTES = 16 << 20
 _COLON = re.compile(r"^\s*(?:\S*/)?([A-Za-z][\w. \-\[\]]*?)\s*[:=]\s*(\d+)\s*$")
 """`name: 12` of ethtool, `/sys/class/infiniband/.../name:12` of grep."""
-_PAIRS = re.compile(r"([A-Za-z_]\w*) (\d+)(?=\s|$)")
-"""`link mlx5_0/1 name 12 name 34` of rdma statistic."""
+_PAIRS = re.compile(r"([A-Za-z_]\w*(?: [A-Za-z_]\w*)*) (\d+)(?=\s|$)")
+"""`link mlx5_0/1 name 12 name 34` of rdma statistic; irdma has names of several words."""
 
 
 def read_counters(path: Path) -> dict[str, int]:

@@ -15,6 +15,16 @@ RDMA = (
     "    packet_seq_err 1 link mlx5_1/1 out_of_sequence 2\n"
 )
 RDMA_JSON = '[{"ifindex":0,"ifname":"mlx5_0","port":1,"out_of_sequence":3,"packet_seq_err":1}]'
+IRDMA = "link irdma0/1 ip4InPkts 9 RNR sent 3 Nak Sequence Error 4 RTO 2 \n"
+BNXT_SYSFS = (
+    "/sys/class/infiniband/bnxt_re0/ports/1/hw_counters/seq_err_naks_rcvd:6\n"
+    "/sys/class/infiniband/bnxt_re0/ports/1/hw_counters/to_retransmits:1\n"
+)
+ETHTOOL_BNXT = "NIC statistics:\n     [0]: rx_ucast_packets: 5\n     rx_cnp_pkts: 3\n"
+LUMINA = (
+    "port-counters:\n  port_rcv_packets: 8\nhw-counters:\n  out_of_sequence: 2\n"
+    "ethtool-counters:\n  rx_discards_phy: 0\n"
+)
 GREP = "/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts:31690\nhw_counters/rcvd_pkts:462\n"
 
 
@@ -24,6 +34,10 @@ GREP = "/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts:31690\nhw_count
         (ETHTOOL, {"rx_packets": 12, "rx_vport_rdma_unicast_packets": 345}),
         (RDMA, {"rx_write_requests": 7, "out_of_sequence": 5, "packet_seq_err": 1}),
         (RDMA_JSON, {"out_of_sequence": 3, "packet_seq_err": 1}),
+        (IRDMA, {"RNR sent": 3, "Nak Sequence Error": 4, "ip4InPkts": 9, "RTO": 2}),
+        (BNXT_SYSFS, {"seq_err_naks_rcvd": 6, "to_retransmits": 1}),
+        (ETHTOOL_BNXT, {"rx_cnp_pkts": 3}),
+        (LUMINA, {"port_rcv_packets": 8, "out_of_sequence": 2, "rx_discards_phy": 0}),
         (GREP, {"sent_pkts": 31690, "rcvd_pkts": 462}),
         ("Nak Sequence Error: 4\n", {"Nak Sequence Error": 4}),
     ],
