@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .columns import widths
-from .snapshot import UNKNOWN, FlowColumns, MrcColumns, PathColumns, Snapshot, Timeline
+from .snapshot import UNKNOWN, FlowBins, FlowColumns, MrcColumns, PathColumns, Snapshot, Timeline
 
-BUDGET_BYTES = 192 << 20
+BUDGET_BYTES = 96 << 20
 STEP_NS = 1_000_000_000
 _LASTING = {"src", "dst", "qp", "transport", "peer", "path_mtu", "first_ns", "last_ns"}
 """Columns that are no counts; neither is the largest extent, which stays that of all time."""
@@ -41,9 +41,13 @@ class History:
         return sum(self._sizes)
 
     def add(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot unless the one before is too young; others may go for it."""
+        """Keep a snapshot unless the one before is too young; others may go for it.
+
+        What it shows over time, most of its memory, a later one has too: `as_then`.
+        """
         if self._kept and snapshot.end_ns - self._kept[-1].end_ns < STEP_NS:
             return
+        snapshot = replace(snapshot, activity=np.zeros((0, 0), np.int64), late=FlowBins())
         self._kept.append(snapshot)
         self._sizes.append(_size(snapshot))
         while self.nbytes > self._budget and len(self._kept) > 2:
@@ -73,9 +77,24 @@ class History:
         return found if found is not None and found.end_ns <= time_ns else None
 
 
+def as_then(earlier: Snapshot, now: Snapshot) -> Snapshot:
+    """A snapshot that was kept, with its flows over time, cut from those of now."""
+    flows = len(earlier.flows)
+    known = (earlier.end_ns - now.activity_start_ns) // now.activity_bin_ns + 1
+    late = now.late
+    bins = (earlier.end_ns - late.start_ns) // late.bin_ns + 1
+    return replace(
+        earlier,
+        activity=now.activity[: max(0, known), :flows],
+        activity_bin_ns=now.activity_bin_ns,
+        activity_start_ns=now.activity_start_ns,
+        late=replace(late, values=late.values[: max(0, bins), :flows]),
+    )
+
+
 def _size(snapshot: Snapshot) -> int:
     arrays = [getattr(snapshot.flows, f.name) for f in fields(snapshot.flows)]
-    arrays += [snapshot.activity, snapshot.late.values, *snapshot.timeline.columns.values()]
+    arrays += snapshot.timeline.columns.values()
     for paths in snapshot.paths.values():
         arrays += [v for f in fields(paths) if isinstance(v := getattr(paths, f.name), np.ndarray)]
     return sum(array.nbytes for array in arrays)

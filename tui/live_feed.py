@@ -21,6 +21,7 @@ from ..probes.live_analysis import capture_summary, warm_up
 from ..probes.live_probes import LiveProbes
 from ..probes.priority import raise_own
 from .feeds import Feed
+from .heap import give_back_large_arrays
 from .session import Session
 from .snapshot import SourceState
 
@@ -44,6 +45,7 @@ def open_live(
     attach_now: they are attached here already, and then privileges are given up, of
     this thread and those it starts later: probes that were taken away do not come back.
     """
+    give_back_large_arrays()
     chosen = options or LiveOptions()
     probes = LiveProbes(interfaces, chosen)
     if attach_now:

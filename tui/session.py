@@ -25,7 +25,7 @@ from ..analyzer.summarize import Summary
 from ..analyzer.track import state as st
 from .columns import flow_bins, flow_columns, path_columns, timeline, usage_copy
 from .feeds import CaptureFeed, Feed
-from .history import STEP_NS, History, between
+from .history import STEP_NS, History, as_then, between
 from .human import queue_pair
 from .mrc_columns import MrcView
 from .rates import RateMeter
@@ -288,7 +288,8 @@ class Session:
             self.history.add(now)
         shown = now
         if self.looking_at is not None:
-            shown = self.history.at(self.looking_at) or now
+            kept = self.history.at(self.looking_at)
+            shown = as_then(kept, now) if kept is not None else now
         if self.length_ns is not None:
             earlier = self.history.before(shown.end_ns - self.length_ns)
             shown = between(shown, earlier)

@@ -9,15 +9,15 @@ import pytest
 from captures import data
 
 from rocescope.tui.columns import widths
-from rocescope.tui.history import STEP_NS, History, between
+from rocescope.tui.history import STEP_NS, History, as_then, between
 from rocescope.tui.session import Session
-from rocescope.tui.snapshot import UNKNOWN, Snapshot, SourceState
+from rocescope.tui.snapshot import UNKNOWN, FlowBins, FlowColumns, Snapshot, SourceState, Timeline
 
 
 def ending(seconds: float, wide: int = 0) -> Snapshot:
     return Snapshot(
         SourceState("eth0", "live"),
-        activity=np.zeros((wide, 1), np.int64),
+        timeline=Timeline(columns={"wire_bytes": np.zeros(wide, np.int64)}),
         end_ns=int(seconds * STEP_NS),
     )
 
@@ -83,6 +83,27 @@ def test_unknown_stays_unknown():
     late[0] = UNKNOWN
     part = replace(part, flows=replace(part.flows, late=late))
     assert between(whole, part).flows.late[0] == UNKNOWN
+
+
+def test_what_flows_did_over_time_is_kept_once_and_cut_to_the_moment():
+    bins = np.arange(20).reshape(10, 2)
+    now = Snapshot(
+        SourceState("eth0", "live"),
+        activity=bins,
+        activity_bin_ns=STEP_NS,
+        activity_start_ns=0,
+        late=FlowBins(2 * STEP_NS, STEP_NS, bins.astype(np.uint32)),
+        end_ns=10 * STEP_NS,
+    )
+    one_flow = replace(FlowColumns.none(), qp=np.array([7], np.uint32))
+    history = History()
+    history.add(replace(now, flows=one_flow, end_ns=int(3.5 * STEP_NS)))
+    kept = history.at(4 * STEP_NS)
+    assert not len(kept.activity) and not len(kept.late.values)
+    then = as_then(kept, now)
+    assert then.activity.tolist() == [[0], [2], [4], [6]]  # the bins up to 3 s, and one flow
+    assert then.late.of(0) == [0, 2] and then.end_ns == kept.end_ns
+    assert not len(as_then(replace(kept, end_ns=-STEP_NS), now).activity)
 
 
 def live_session():
