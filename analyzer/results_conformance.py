@@ -61,7 +61,7 @@ class RecoveryLatency(Record, frozen=True):
     ]
     next_delivered_ns: Annotated[
         Quantiles | None,
-        Meta(description="a packet that is sent again to the packet after it, as sent before"),
+        Meta(description="a packet that is sent again to the packet after it, both sent first"),
     ]
 
 

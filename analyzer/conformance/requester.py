@@ -48,7 +48,7 @@ from .state import (
 
 @subkernel
 def sent_at(book: Any, s: Any, psn: Int) -> Int:
-    """When the tap saw a PSN sent last, -1 when that is not known any more."""
+    """When the tap saw a PSN sent for the first time, -1 when that is not known any more."""
     if s.times == 0:
         return np.int64(-1)
     entry = book.times[s.times - 1, psn & (TIMES - 1)]
@@ -63,6 +63,22 @@ def _note_time(book: Any, s: Any, psn: Int, time: Int) -> None:
     entry = book.times[s.times - 1, psn & (TIMES - 1)]
     entry.psn = psn
     entry.time = time
+    entry.last = time
+
+
+@subkernel
+def _goes_out_again(book: Any, f: Int, s: Any, psn: Int, time: Int, begins: bool) -> None:
+    """Note another transmission of a PSN; with it sending may go back."""
+    sent = sent_at(book, s, psn)
+    if sent < 0:
+        return
+    entry = book.times[s.times - 1, psn & (TIMES - 1)]
+    if begins:
+        observe(book.histograms, f, RETRANSMISSION, time - entry.last)
+        following = sent_at(book, s, psn_add(psn, 1))
+        if entry.last == sent and following >= sent:
+            observe(book.histograms, f, NEXT_DELIVERED, following - sent)
+    entry.last = time
 
 
 @subkernel
@@ -124,12 +140,7 @@ def _goes_back(
     elif time - s.request_time >= SILENCE_NS:
         trigger = BY_TIMEOUT
     s.rewinds[trigger] += 1
-    sent = sent_at(book, s, psn)
-    if sent >= 0 and trigger != BY_RNR:
-        observe(book.histograms, f, RETRANSMISSION, time - sent)
-        following = sent_at(book, s, psn_add(psn, 1))
-        if following >= sent:
-            observe(book.histograms, f, NEXT_DELIVERED, following - sent)
+    _goes_out_again(book, f, s, psn, time, trigger != BY_RNR)
     if s.heard_known and psn_distance(psn, np.int64(s.heard)) < 0:
         breaks(book, f, REWIND_BELOW, tap, time, frame, s.rewind_frame, psn, s.heard, 0)
     elif trigger == BY_NAK or trigger == BY_RNR:
@@ -173,10 +184,12 @@ def sends_again(
         s.unseen -= s.doubtful_unseen  # it was no packet that this tap missed
         s.doubtful_nak = 0
     ahead = psn_distance(psn, np.int64(s.resend_next))
-    if s.resending and ahead == 0:
-        keeps(book, f, REWIND_ORDER)
-    elif s.resending and ahead > 0:
-        _leaves_out(book, f, s, psn, tap, time, frame)
+    if s.resending and ahead >= 0:
+        _goes_out_again(book, f, s, psn, time, False)
+        if ahead == 0:
+            keeps(book, f, REWIND_ORDER)
+        else:
+            _leaves_out(book, f, s, psn, tap, time, frame)
     else:
         _goes_back(book, f, s, psn, is_read, tap, time, frame)
     if s.rnr_open and psn == s.rnr_psn:
@@ -190,7 +203,6 @@ def sends_again(
         s.rnr_open = 0
     s.resending = 1
     s.resend_next = psn_add(psn, count)
-    _note_time(book, s, psn, time)
 
 
 @subkernel

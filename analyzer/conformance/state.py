@@ -110,7 +110,8 @@ REQUESTER = np.dtype(
 BY_NAK, BY_RNR, BY_TIMEOUT, BY_READ, BY_UNKNOWN = range(5)
 TRIGGER_NAMES = ("nak", "rnr", "timeout", "read", "unknown")
 
-TIME = np.dtype([("psn", "u4"), ("time", "i8")], align=True)
+TIME = np.dtype([("psn", "u4"), ("time", "i8"), ("last", "i8")], align=True)
+"""When a request was sent first, and last."""
 TIMES = 128
 """Latest requests whose send times are known, per flow (a power of two)."""
 
