@@ -21,6 +21,28 @@ _STAGGER_BYTES = 576
 """Columns begin at different places of a page, else all of them share a few cache sets."""
 
 
+class _Held:
+    """A buffer and the columns in it."""
+
+    __slots__ = ("buffer", "columns", "idle", "rows")
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.buffer = np.empty(_bytes_for(rows), np.uint8)
+        arrays: list[NDArray[Any]] = []
+        at = 0
+        for c in COLUMNS:
+            size = rows * c.dtype.itemsize
+            arrays.append(self.buffer[at : at + size].view(c.dtype))
+            at += _aligned(size)
+        self.columns = Columns(*arrays)
+        self.idle = self.references()
+        """References to the buffer when nobody but this object has any."""
+
+    def references(self) -> int:
+        return sys.getrefcount(self.buffer)
+
+
 class ColumnPool:
     """Hands out writable columns; takes memory back when nobody refers to it any more.
 
@@ -30,33 +52,21 @@ class ColumnPool:
     """
 
     def __init__(self, keep: int = 4) -> None:
-        self._buffers: list[NDArray[np.uint8]] = []
+        self._held: list[_Held] = []
         self._keep = keep
 
     def take(self, rows: int) -> Columns:
-        """Columns of `rows` rows, uninitialised."""
-        buffer = self._free_buffer(_bytes_for(rows))
-        arrays: list[NDArray[Any]] = []
-        at = 0
-        for c in COLUMNS:
-            size = rows * c.dtype.itemsize
-            arrays.append(buffer[at : at + size].view(c.dtype))
-            at += _aligned(size)
-        return Columns(*arrays)
-
-    def _free_buffer(self, size: int) -> NDArray[np.uint8]:
-        for position in range(len(self._buffers)):
-            buffer = self._buffers[position]
-            # Referred to by the list, by `buffer` and by the argument of getrefcount only.
-            if sys.getrefcount(buffer) <= 3:
-                if len(buffer) >= size:
-                    return buffer
-                del self._buffers[position]
+        """Columns of `rows` rows or more, uninitialised: hand on no others than `table_of` does."""
+        for held in self._held:
+            if held.references() <= held.idle:
+                if held.rows >= rows:
+                    return held.columns
+                self._held.remove(held)
                 break
-        buffer = np.empty(size, np.uint8)
-        if len(self._buffers) < self._keep:
-            self._buffers.append(buffer)
-        return buffer
+        held = _Held(rows)
+        if len(self._held) < self._keep:
+            self._held.append(held)
+        return held.columns
 
 
 def _aligned(size: int) -> int:

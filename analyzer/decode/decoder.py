@@ -19,6 +19,7 @@ from .counters import DecodeCounters
 from .encapsulation import room_for, rows_of
 from .flow_labels import FlowLabelOf, FlowLabels
 from .mrc import MRC_UDP_PORT, mrc_rows
+from .patterns import WITH_OUTER_IPV6, WITH_RATE, WITH_VLAN
 from .rows import ANY_ROCE, ONLY_MRC, decode_rows
 from .sessions import MAX_SESSIONS
 from .srv6 import SegmentLists
@@ -114,18 +115,19 @@ class Decoder:
         """The rows of the frames from `first` on, those inside of mirrors and tunnels too."""
         tables = []
         encapsulated = self.counters.encapsulated()
-        for batch, inner in self._unwrapper.batches(frames, first, self.counters):
+        for batch, inner, used in self._unwrapper.batches(frames, first, self.counters):
             table, _ = self._rows(batch, look_inside=False)
             if len(table) < len(inner.offset):  # rows name the frame they were
                 inner = rows_of(inner, table.frame_number)
             np.add(inner.source, frames.first_frame_number, out=table.frame_number)
-            if inner.vlan.any():
+            if used & WITH_VLAN:
                 np.bitwise_or(table.vlan, inner.vlan, out=table.vlan)
-            if len(table) and inner.outer_ipv6.max() >= 0:
+            if used & WITH_OUTER_IPV6 and len(table):
                 end = inner.offset + inner.captured
                 table.path_evidence[:] = self.segments.numbers(frames.data, inner.outer_ipv6, end)
                 self.flow_labels.see(table, frames.data, inner.outer_ipv6)
-            note_samples(table, inner.rate, self._taps)
+            if used & WITH_RATE:
+                note_samples(table, inner.rate, self._taps)
             tables.append(self._restored(frames, inner.stamp, table))
         self._encapsulated = self.counters.encapsulated() > encapsulated
         return tables

@@ -13,12 +13,12 @@ from ..kernel import Int, inlined, kernel, subkernel
 from ..named import NamedTuple
 from ..packets import I64, U8, U16, U32
 from . import outcomes, sflow
+from . import patterns as pt
 from . import sessions as ses
 from .counters import CounterArrays
-from .headers import (
-    UDP_BYTES,
-)
+from .headers import UDP_BYTES
 from .load import be16
+from .patterns import recognise, tap_of_pattern
 from .sessions import SessionArrays, session_tap
 from .sflow import next_header, open_datagram
 from .uet import count_uet
@@ -33,16 +33,19 @@ from .walk import (
     KIND,
     LINK,
     MAX_DEPTH,
-    N_FIELDS,
     NUMBER,
     OUTER_IPV6,
     RATE,
+    ROCE_STEP,
     SEEN,
     SFLOW_DATAGRAM,
     SOURCE_HIGH,
     SOURCE_LOW,
     STAMP,
+    STEP_SHIFT,
+    STEPS,
     STOP,
+    TRAIL,
     UET_PACKET,
     VLAN,
     begin_walk,
@@ -113,10 +116,33 @@ def _write(w: I64, out: Inner, row: Int, source: Int, time_ns: Int, tap: Int) ->
     out.rate[r] = w[RATE]
 
 
-@inlined
-def _count_layers(w: I64, counters: CounterArrays) -> None:
+@subkernel
+def _count_layers(seen: Int, frames: Int, tunnels: I64) -> None:
     for kind in range(1, ses.N_KINDS):
-        counters.tunnels[kind] += (w[SEEN] >> kind) & 1
+        tunnels[kind] += frames * ((seen >> kind) & 1)
+
+
+@inlined
+def _at_roce(w: I64) -> bool:
+    """Whether a walk has ended at a RoCE packet."""
+    return bool(w[STEPS] > 0 and w[np.uint64(TRAIL - 1 + w[STEPS])] >> STEP_SHIFT == ROCE_STEP)
+
+
+@inlined
+def _next_pattern(p: np.uint64) -> np.uint64:
+    return np.uint64((p + np.uint64(1)) & np.uint64(pt.N_PATTERNS - 1))
+
+
+@subkernel
+def _count_known(t: I64, p: np.uint64, outcome: I64, note: I64, tunnels: I64) -> None:
+    """Count the frames recognised by the pattern in row `p` of `t` since the last time."""
+    frames, carrier = t[p, pt.FOUND], np.uint64(t[p, pt.CARRIER])
+    _count_layers(t[p, pt.SEEN], frames, tunnels)
+    note[carrier, outcomes.ENCAPSULATED] += frames
+    if t[p, pt.WHAT] != 0:
+        outcome[carrier, outcomes.CARRIER] += frames
+        note[carrier, outcomes.INNER_FRAMES] += frames
+    t[p, pt.FOUND] = 0
 
 
 _WAIT, _PASS_ON = -1, -2
@@ -176,7 +202,7 @@ def _sampled_frames(
             w[RATE] = x[sflow.RATE]
             counters.notes[c, outcomes.INNER_FRAMES] += 1
             counters.notes[c, outcomes.ENCAPSULATED] += 1
-            _count_layers(w, counters)
+            _count_layers(w[SEEN], 1, counters.tunnels)
             if end_of_walk < 0:
                 counters.outcomes[np.uint64(own), np.uint64(-end_of_walk)] += 1
             elif end_of_walk == UET_PACKET:
@@ -214,44 +240,81 @@ def unwrap_frames(
     ports: U8,
     sessions: SessionArrays,
     counters: CounterArrays,
+    patterns: I64,
+    state: I64,
+    w: I64,
     out: Inner,
-) -> tuple[Int, Int]:
+) -> tuple[Int, Int, Int]:
     """Frames from `first_frame` on, with what encapsulated ones carry in their place.
 
-    Gives (frames done, rows of `out` written). Ends early, before the frame it names,
-    when a session is new (Sessions.add_pending) or `out` is full. What cannot be
-    read is counted and left out.
+    Gives (frames done, rows of `out` written, fields of them that are in use). Ends early,
+    before the frame it names, when a session is new (Sessions.add_pending), a pattern is
+    to be learned of the frame (Patterns, which has patterns, state and w) or `out` is full.
+    What cannot be read is counted and left out.
     """
     row = 0
-    w = np.zeros(N_FIELDS, np.int64)
     x = np.zeros(sflow.N_FIELDS, np.int64)
+    last = np.uint64(state[pt.LAST])
+    used = 0
     outcome, note = counters.outcomes, counters.notes
+    done = len(offset)
     for i in range(first_frame, len(offset)):
         if row == len(out.offset):
-            return i, row
+            done = i
+            break
         u = np.uint64(i)
         begin = offset[u]
         end = begin + np.int64(captured[u])
+        stop = begin + np.int64(wire[u])
         carrier = np.int64(tap[u])
-        begin_walk(w, begin, end, begin + np.int64(wire[u]), np.int64(link_type[u]))
+        link = np.int64(link_type[u])
+        known = False
+        for _ in range(pt.N_PATTERNS):
+            known = recognise(data, begin, end, stop, link, patterns, last, w)
+            if known:
+                break
+            last = _next_pattern(last)
+        if known:
+            own = tap_of_pattern(data, begin, carrier, patterns, last, sessions)
+            if own < 0:
+                done = i
+                break
+            if carrier != patterns[last, pt.CARRIER]:
+                _count_known(patterns, last, outcome, note, counters.tunnels)
+                patterns[last, pt.CARRIER] = carrier
+            patterns[last, pt.FOUND] += 1
+            used |= patterns[last, pt.USED]
+            _write(w, out, row, i, time_ns[u], own)
+            row += 1
+            continue
+        begin_walk(w, begin, end, stop, link)
         end_of_walk = walk(data, w, ports)
         if end_of_walk == SFLOW_DATAGRAM and w[DEPTH] < MAX_DEPTH:
             rows = _sampled_frames(
                 data, w, x, i, time_ns[u], carrier, row, ports, sessions, counters, out
             )
             if rows == _WAIT:
-                return i, row
+                done = i
+                break
             if rows != _PASS_ON:
                 row += rows
+                used |= pt.WITH_VLAN | pt.WITH_OUTER_IPV6 | pt.WITH_RATE
                 continue
             end_of_walk = END_OF_WALK
         if end_of_walk < 0:
             outcome[np.uint64(carrier), np.uint64(-end_of_walk)] += 1
             continue
+        if end_of_walk == END_OF_WALK and w[DEPTH] > 0 and _at_roce(w):
+            if state[pt.WALKS_LEFT] == 0:
+                state[pt.DUE] = 1
+                done = i
+                break
+            state[pt.WALKS_LEFT] -= 1
         own = _tap_of(w, carrier, sessions)
         if own < 0:
-            return i, row
-        _count_layers(w, counters)
+            done = i
+            break
+        _count_layers(w[SEEN], 1, counters.tunnels)
         if w[KIND] != 0:
             outcome[np.uint64(carrier), outcomes.CARRIER] += 1
             note[np.uint64(carrier), outcomes.INNER_FRAMES] += 1
@@ -259,9 +322,17 @@ def unwrap_frames(
             _count_uet(data, w, own, counters)
             continue
         if w[DEPTH] == 0:  # handed through, with the lengths that its capture states
-            begin_walk(w, begin, end, begin + np.int64(wire[u]), np.int64(link_type[u]))
+            begin_walk(w, begin, end, stop, link)
         else:
             note[np.uint64(carrier), outcomes.ENCAPSULATED] += 1
+            if w[LINK] != LINKTYPE_ETHERNET and w[VLAN] != 0:
+                used |= pt.WITH_VLAN
+            if w[OUTER_IPV6] >= 0:
+                used |= pt.WITH_OUTER_IPV6
         _write(w, out, row, i, time_ns[u], own)
         row += 1
-    return len(offset), row
+    state[pt.LAST] = np.int64(last)
+    for _ in range(pt.N_PATTERNS):
+        _count_known(patterns, last, outcome, note, counters.tunnels)
+        last = _next_pattern(last)
+    return done, row, used

@@ -10,6 +10,8 @@ RFC 3032, 4385 (MPLS); mirrors of switches differ from them, which probing finds
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from ..frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6
@@ -21,8 +23,11 @@ from .headers import (
     ETHERTYPE_MAC_CONTROL,
     ETHERTYPE_MPLS,
     ETHERTYPE_MPLS_UPSTREAM,
+    ETHERTYPE_QINQ,
+    ETHERTYPE_QINQ_OLD,
     ETHERTYPE_ROCE_V1,
     ETHERTYPE_TIMESTAMP,
+    ETHERTYPE_VLAN,
     ipv4,
     link_layer,
 )
@@ -39,6 +44,8 @@ TYPE_ERSPAN = 0x88BE
 TYPE_ERSPAN_3 = 0x22EB
 TYPE_NVIDIA = 0x8949
 MAX_LABELS = 16
+PROBED_OFFSETS = (0, 4, 8, 12, 20, 22)
+"""Where frames begin behind headers that switches put in place of ERSPAN's."""
 _FIRST_ETHERTYPE = 0x0600
 
 
@@ -67,6 +74,21 @@ def gre(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int, Int]:
     if at > end:
         return -TRUNCATED_TUNNEL, protocol, flags, key
     return at, protocol, flags, key
+
+
+KNOWN_ETHERTYPES: Final = (
+    ETHERTYPE_IPV4,
+    ETHERTYPE_IPV6,
+    ETHERTYPE_ROCE_V1,
+    ETHERTYPE_MAC_CONTROL,
+    ETHERTYPE_MPLS,
+    ETHERTYPE_MPLS_UPSTREAM,
+    ETHERTYPE_TIMESTAMP,
+    ETHERTYPE_VLAN,
+    ETHERTYPE_QINQ,
+    ETHERTYPE_QINQ_OLD,
+)
+"""A frame with any other type looks like none to `looks_like_a_frame`."""
 
 
 @subkernel
@@ -125,7 +147,7 @@ def erspan(
             looks_like_a_frame(data, at + 8, end) or not looks_like_a_frame(data, at, end)
         ):
             return at + 8, 2, word & 0x3FF, (word >> 10) & 1, 0, 0, 0
-    for offset in (0, 4, 8, 12, 20, 22):
+    for offset in PROBED_OFFSETS:
         if looks_like_a_frame(data, at + offset, end):
             return at + offset, 1 if protocol == TYPE_ERSPAN else 0, 0, 0, 0, 0, 0
     if protocol == TYPE_ERSPAN and not flags & GRE_SEQUENCE:

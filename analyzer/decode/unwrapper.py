@@ -9,6 +9,7 @@ from ..frames import FrameBatch, Taps
 from ..packets import U8
 from .counters import DecodeCounters
 from .encapsulation import Inner, part_of, room_for, unwrap_frames
+from .pattern_learning import Patterns
 from .sessions import Sessions
 
 _ROWS = 1 << 16
@@ -22,30 +23,38 @@ class Unwrapper:
         self._taps = taps
         self._roce_ports = roce_ports
         self.sessions = Sessions(taps)
+        self.patterns = Patterns()
         self._room = room_for(0)
 
     def batches(
         self, frames: FrameBatch, first: int, counters: DecodeCounters
-    ) -> Iterator[tuple[FrameBatch, Inner]]:
+    ) -> Iterator[tuple[FrameBatch, Inner, int]]:
         """Frames from `first` on in order, encapsulated ones replaced by what they carry.
 
         `first_frame_number` of a batch is 0: its rows name positions in `Inner`, whose
-        `source` is the frame each came in, counted from the first of `frames`. A batch is
-        gone when the next one is asked for.
+        `source` is the frame each came in, counted from the first of `frames`. With it come
+        the fields of `Inner` in use (patterns.py). A batch is gone when the next one is asked for.
         """
         done = first
         while done < len(frames):
             if len(self._room.offset) < max(_ROWS, len(frames)):
                 self._room = room_for(max(_ROWS, len(frames)))
             room = self._room
-            filled = 0
+            filled = used = 0
             while done < len(frames):
                 free = part_of(room, filled, len(room.offset))
-                done, rows = self.unwrap(frames, done, free, counters)
+                done, rows, more = self.unwrap(frames, done, free, counters)
                 filled += rows
-                if done == len(frames) or not self.sessions.pending:
+                used |= more
+                if done == len(frames):
                     break
-                self.sessions.add_pending()
+                if self.sessions.pending:
+                    self.sessions.add_pending()
+                elif self.patterns.due:
+                    begin, link_type = int(frames.offset[done]), int(frames.link_type[done])
+                    self.patterns.learn(frames.data, begin, link_type)
+                else:
+                    break
             counters.make_room(len(self._taps))
             inner = part_of(room, 0, filled)
             yield (
@@ -60,14 +69,15 @@ class Unwrapper:
                     first_frame_number=0,
                 ),
                 inner,
+                used,
             )
 
     def unwrap(
         self, frames: FrameBatch, first: int, room: Inner, counters: DecodeCounters
-    ) -> tuple[int, int]:
-        """One pass of the kernel: frames done, rows of `room` written (`unwrap_frames`)."""
+    ) -> tuple[int, int, int]:
+        """One pass of the kernel, with what it gives (`unwrap_frames`)."""
         counters.make_room(len(self._taps))
-        done, rows = unwrap_frames(
+        done, rows, used = unwrap_frames(
             frames.data,
             frames.offset,
             frames.captured,
@@ -79,6 +89,9 @@ class Unwrapper:
             self._roce_ports,
             self.sessions.arrays,
             counters.arrays,
+            self.patterns.rows,
+            self.patterns.state,
+            self.patterns.trail,
             room,
         )
-        return int(done), int(rows)
+        return int(done), int(rows), int(used)

@@ -35,7 +35,7 @@ def unwrapped(frames: FrameBatch) -> tuple[list[Inner], Taps, DecodeCounters]:
     data.flags.writeable = False
     frames = FrameBatch(data, *(getattr(frames, n) for n in FrameBatch.__slots__[1:]))
     parts = list(Unwrapper(taps, PORTS).batches(frames, 0, counters))
-    return [inner for _, inner in parts], taps, counters
+    return [inner for _, inner, _ in parts], taps, counters
 
 
 def tap_name(session: tuple[int, int, int, str] | None) -> str:
