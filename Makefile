@@ -7,7 +7,7 @@ CAPTURE ?= tests/data/leafspine/r09_packet_spray_h1/leaf2-spine*.pcap.gz --path-
 PACKAGES = analyzer commands probes replay tui
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint format check bench docs clean system-packages
+.PHONY: demo test test-kernel lint format check bench docs clean system-packages
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -18,6 +18,9 @@ demo: .venv/.installed system-packages ## set up, analyse a bundled real capture
 
 test: .venv/.dev system-packages ## run the tests
 	@.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+
+test-kernel: .venv/.dev ## run the probes' tests (or RUN='...') on another kernel: KERNEL=linux-image-....deb
+	@.venv/bin/python tests/kernels/run.py '$(KERNEL)' $(if $(RUN),'$(RUN)')
 
 lint: .venv/.dev ## ruff, mypy and import-linter
 	.venv/bin/ruff check .

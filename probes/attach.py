@@ -65,8 +65,8 @@ class Attachment:
     def close(self) -> None:
         """Detach the probe."""
         if self.link >= 0:
-            os.close(self.link)
-            self.link = -1
+            link, self.link = self.link, -1  # first: a second Ctrl-C may come meanwhile
+            os.close(link)
         if self.filter is not None:
             remove = partial(clsact.delete_filter, self.filter)
             self.filter = None

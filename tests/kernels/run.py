@@ -13,24 +13,30 @@ some ten times slower; what numba compiles there is kept for the next time.
 from __future__ import annotations
 
 import argparse
-import shlex
+import lzma
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from shlex import quote
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 KEPT = Path.home() / ".cache" / "rocescope" / "test-kernel"
 """The one folder the machine writes to that stays: its exit code and compiled kernels."""
-BUSYBOX = "/bin/busybox"
+BUSYBOX = Path("/bin/busybox")
 NEEDED = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 """Modules it takes to see the files of this machine."""
+TOOLS: dict[str | Path, str] = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "depmod": "kmod",
+    BUSYBOX: "busybox-static",
+}
 DEFAULT = "python -m pytest -q -p no:cacheprovider tests/probes"
 
 # Process 1 until the files are there: nothing but busybox exists.
 FIRST = """#!/bin/busybox sh
-/bin/busybox mkdir -p /bin /dev /lower /memory /root
+/bin/busybox mkdir -p /dev /lower /memory /root
 /bin/busybox --install -s /bin
 while read module; do insmod "/modules/$module"; done < /modules/order
 share="-t 9p -o trans=virtio,version=9p2000.L,msize=1048576,cache=loose"
@@ -46,18 +52,17 @@ SECOND = """
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
-mkdir -p /dev/pts /dev/shm {kept}
+mkdir -p /dev/pts /dev/shm /lib/modules {kept}
 mount -t devpts pts /dev/pts
 mount -t tmpfs shm /dev/shm
 mount -t tmpfs run /run
 mount -t bpf bpf /sys/fs/bpf
 mount -t tracefs tracefs /sys/kernel/tracing
-mkdir -p /lib/modules
 mount --bind {modules} /lib/modules
 mount -t 9p -o trans=virtio,version=9p2000.L kept {kept}
 hostname kernel-test
 ip link set lo up
-{environment}
+export HOME=/root NUMBA_CACHE_DIR={kept} PATH={tools}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin
 cd {checkout}
 (echo "Linux $(uname -r)"; sh -c {command}; echo $? > {kept}/status) </dev/null 2>&1 | cat
 sync
@@ -73,95 +78,72 @@ def main() -> int:
     parser.add_argument("--cpus", default="2", help="default %(default)s")
     parser.add_argument("--kvm", action="store_true", help="use this machine's processor")
     options = parser.parse_args()
-    for tool, package in (("qemu-system-x86_64", "qemu-system-x86"), ("depmod", "kmod")):
-        if not shutil.which(tool):
-            parser.error(f"install {package}: {tool} is missing")
-    if not Path(BUSYBOX).exists():
-        parser.error(f"install busybox-static: {BUSYBOX} is missing")
-    if not options.kernel.exists():
-        parser.error(f"there is no {options.kernel}")
+    missing = [package for tool, package in TOOLS.items() if not shutil.which(tool)]
+    if missing:
+        parser.error(f"install {' '.join(missing)}")
     with tempfile.TemporaryDirectory(prefix="rocescope-kernel-") as folder:
-        work = Path(folder)
-        kernel = options.kernel.resolve()
+        kernel: Path = options.kernel.resolve()
         if kernel.is_file():
-            kernel = unpacked(kernel, work / "kernel")
-        (image,) = kernel.glob("boot/vmlinuz-*")
+            subprocess.run(["dpkg-deb", "-x", kernel, f"{folder}/kernel"], check=True)
+            kernel = Path(folder) / "kernel"
+        images = sorted(kernel.glob("boot/vmlinuz-*"))
+        if not images:
+            parser.error(f"no kernel in {options.kernel}: give a package (KERNEL=linux-image.deb)")
+        start = first_files(kernel, images[0], Path(folder), options.command)
         KEPT.mkdir(parents=True, exist_ok=True)
-        status = KEPT / "status"
-        status.unlink(missing_ok=True)
-        start = first_files(kernel, image, work, options.command)
+        (KEPT / "status").unlink(missing_ok=True)
         how = ("kvm", "host") if options.kvm else ("tcg,thread=multi", "max")
-        command = [
-            *("qemu-system-x86_64", "-accel", how[0], "-cpu", how[1]),
-            *("-smp", options.cpus, "-m", options.memory, "-nographic", "-no-reboot"),
-            *("-nic", "none", "-monitor", "none", "-serial", "stdio"),
-            *("-kernel", str(image), "-initrd", str(start)),
-            *("-append", "console=ttyS0 quiet panic=-1"),
-            *("-virtfs", share("/", "root") + ",readonly=on"),
-            *("-virtfs", share(str(KEPT), "kept")),
-        ]
-        subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
-        try:
-            return int(status.read_text())
-        except (OSError, ValueError):
-            print("the machine ended before the command did", file=sys.stderr)
-            return 1
+        machine = ["qemu-system-x86_64", "-accel", how[0], "-cpu", how[1], "-smp", options.cpus]
+        machine += ["-m", options.memory, "-display", "none", "-no-reboot", "-nic", "none"]
+        machine += ["-monitor", "none", "-serial", "stdio"]
+        machine += ["-kernel", str(images[0]), "-initrd", str(start)]
+        machine += ["-append", "console=ttyS0 quiet panic=-1"]
+        machine += ["-virtfs", share("/", "root") + ",readonly=on", "-virtfs", share(KEPT, "kept")]
+        subprocess.run(machine, check=False, stdin=subprocess.DEVNULL)
+    try:
+        return int((KEPT / "status").read_text())
+    except (OSError, ValueError):
+        print("the machine ended before the command did", file=sys.stderr)
+        return 1
 
 
-def unpacked(package: Path, folder: Path) -> Path:
-    """The contents of a kernel package."""
-    subprocess.run(["dpkg-deb", "-x", package, folder], check=True)
-    return folder
-
-
-def share(path: str, name: str) -> str:
+def share(path: str | Path, name: str) -> str:
     """A folder of this machine for the other one."""
     return f"local,path={path},mount_tag={name},security_model=none,multidevs=remap"
 
 
 def first_files(kernel: Path, image: Path, work: Path, command: str) -> Path:
     """The archive the kernel starts from: busybox, the modules it needs first, both scripts."""
-    release = image.name.removeprefix("vmlinuz-")
-    root = work / "first"
-    (root / "modules").mkdir(parents=True)
-    (root / "bin").mkdir()
-    shutil.copy(BUSYBOX, root / "bin" / "busybox")
+    root, release = work / "first", image.name.removeprefix("vmlinuz-")
     base = kernel / "usr" if (kernel / "usr/lib/modules").is_dir() else kernel
+    for name in ("bin", "modules"):
+        (root / name).mkdir(parents=True)
+    shutil.copy(BUSYBOX, root / "bin")
     subprocess.run(["depmod", "-b", base, release], check=True)
-    asked = subprocess.run(
-        ["modprobe", "-d", base, "-S", release, "--show-depends", "-a", *NEEDED],
-        **{"check": True, "capture_output": True, "text": True},
-    ).stdout
-    files = [line.split()[1] for line in asked.splitlines() if line.startswith("insmod")]
-    order = list(dict.fromkeys(files))
-    for file in order:
-        shutil.copy(file, root / "modules")
-    (root / "modules" / "order").write_text("".join(f"{Path(f).name}\n" for f in order))
-    environment = {
-        "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin",
-        "HOME": "/root",
-        "NUMBA_CACHE_DIR": str(KEPT),
-    }
+    asked = ["modprobe", "-d", str(base), "-S", release, "--show-depends", "-a", *NEEDED]
+    lines = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.splitlines()
+    files = [Path(line.split()[1]) for line in lines if line.startswith("insmod")]
+    for file in files:
+        code = lzma.open(file).read() if file.suffix == ".xz" else file.read_bytes()
+        (root / "modules" / file.name).write_bytes(code)
+    order = dict.fromkeys(file.name for file in files)
+    (root / "modules" / "order").write_text("".join(f"{name}\n" for name in order))
     (root / "init").write_text(FIRST)
     (root / "init").chmod(0o755)
-    (root / "second").write_text(
-        SECOND.format(
-            kept=shlex.quote(str(KEPT)),
-            modules=shlex.quote(str(base / "lib/modules")),
-            environment="\n".join(f"export {k}={shlex.quote(v)}" for k, v in environment.items()),
-            checkout=shlex.quote(str(CHECKOUT)),
-            command=shlex.quote(command),
-            busybox=BUSYBOX,
-        )
+    filled = SECOND.format(
+        kept=quote(str(KEPT)),
+        modules=quote(str(base / "lib/modules")),
+        tools=quote(str(Path(sys.executable).parent)),
+        checkout=quote(str(CHECKOUT)),
+        command=quote(command),
+        busybox=BUSYBOX,
     )
-    archive = work / "first.cpio"
+    (root / "second").write_text(filled)
     names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
-    packed = subprocess.run(
-        [BUSYBOX, "cpio", "-o", "-H", "newc"],
-        **{"cwd": root, "input": names.encode(), "capture_output": True, "check": True},
-    )
-    archive.write_bytes(packed.stdout)
-    return archive
+    pack = [str(BUSYBOX), "cpio", "-o", "-H", "newc"]
+    made = subprocess.run(pack, cwd=root, input=names.encode(), capture_output=True, check=True)
+    (work / "first.cpio").write_bytes(made.stdout)
+    return work / "first.cpio"
 
 
 if __name__ == "__main__":
