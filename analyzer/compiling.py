@@ -53,11 +53,11 @@ def compiled_for(compiled: Any, arguments: tuple[Any, ...], path: str | None) ->
 
     It is stored as an image at `path` for the next process, if it can be.
     """
+    types = tuple(compiled.typeof_pyval(argument) for argument in arguments)
+    entry: Callable[..., Any] = compiled.compile(types)
     if path is None:
         function: Callable[..., Any] = compiled
         return function
-    types = tuple(compiled.typeof_pyval(argument) for argument in arguments)
-    entry: Callable[..., Any] = compiled.compile(types)
     with contextlib.suppress(Exception):  # of numba's internals: then there is none
         machine_code.save(_image(compiled, types), path)
     return entry

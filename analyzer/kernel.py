@@ -69,6 +69,10 @@ def _folder_of(function: Callable[..., Any], module: bytes) -> str:
     return os.path.join(cache_base(), key_of(function, module))
 
 
+compiling: list[str] = []
+"""Kernels that are being compiled now, or loaded from where numba keeps them: for progress."""
+
+
 class Kernel:
     """A function that is machine code when it is called, from the cache if possible.
 
@@ -98,7 +102,11 @@ class Kernel:
             return found
         from .compiling import compiled_for
 
-        return compiled_for(self.compiled, arguments, path)
+        compiling.append(self.__name__)
+        try:
+            return compiled_for(self.compiled, arguments, path)
+        finally:
+            compiling.remove(self.__name__)
 
     def _image_path(self, shape: Shape) -> str | None:
         """Where the machine code for such a call is kept; None when it cannot be."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from ..analyzer.progress import Progress
 
+COMPILES = "rocescope: compiling kernels, in the first run only: about half a minute"
+
 Report: TypeAlias = "Callable[[Progress], None]"
 ProgressAs: TypeAlias = Literal["auto", "none", "bar", "json"]
 
@@ -41,8 +43,7 @@ def _says_that_it_compiles() -> Report:
         nonlocal said
         if progress.compiling and not said:
             said = True
-            line = "rocescope: compiling kernels, in the first run only: about half a minute"
-            print(line, file=sys.stderr, flush=True)
+            print(COMPILES, file=sys.stderr, flush=True)
 
     return update
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from .progress import ProgressAs
+from .progress import COMPILES, ProgressAs
 
 Tell: TypeAlias = Callable[[str, int, int], None]
 """Told what is done, the steps done and the steps in all."""
@@ -16,7 +16,10 @@ Tell: TypeAlias = Callable[[str, int, int], None]
 
 @contextmanager
 def steps_shown(how: ProgressAs) -> Iterator[Tell | None]:
-    """What to call with each progress: `auto` is a bar on a terminal, else nothing."""
+    """What to call with each progress: `auto` is a bar on a terminal.
+
+    Elsewhere `auto` says only why the first run takes long.
+    """
     if how == "json":
         yield _json_line
     elif how == "bar" or (how == "auto" and sys.stderr.isatty()):
@@ -54,7 +57,19 @@ def steps_shown(how: ProgressAs) -> Iterator[Tell | None]:
 
             yield tell
     else:
-        yield None
+        yield _says_that_it_compiles() if how == "auto" else None
+
+
+def _says_that_it_compiles() -> Tell:
+    said = False
+
+    def tell(what: str, _done: int, _total: int) -> None:
+        nonlocal said
+        if what.startswith("compiling") and not said:
+            said = True
+            print(COMPILES, file=sys.stderr, flush=True)
+
+    return tell
 
 
 def _json_line(what: str, done: int, total: int) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from ..analyzer.errors import UsageError
+from ..analyzer.kernel import compiling
 from .conditions import Conditions
 from .engine.bounds import Bounds, bounds
 from .engine.many import run_many
@@ -34,6 +35,8 @@ from .results import (
 from .results_packets import FlowTimes, LayerQueues, PacketReplay, ReceivedOrder, Spread
 from .transport.parameters import Transport
 
+COMPILING = "compiling (once)"
+"""What progress tells while kernels are compiled."""
 MOST_KEPT = 1 << 24
 """Data packets whose arrivals are kept to look at their order; 9 bytes each."""
 
@@ -146,8 +149,6 @@ def replay_packets(
 
         def tell(done: int) -> None:
             hops[at] = done
-            if progress is not None:
-                progress("packets", int(hops.sum()), max(expected, int(hops.sum())))
 
         workload = offered[run].load.workload
         wanted = first is not None and case == (0, 0)
@@ -172,9 +173,18 @@ def replay_packets(
                 raise
             return error
 
+    idle = 0
+
+    def tick() -> None:
+        nonlocal idle
+        idle = idle + 1 if compiling else 0
+        done = int(hops.sum())
+        if progress is not None:  # what is only loaded takes less than a second
+            progress(COMPILING if idle > 5 else "packets", done, max(expected, done))
+
     complete = True
     try:
-        for at, found in run_many(cases, one, threads):
+        for at, found in run_many(cases, one, threads, tick):
             number, run = cases[at]
             own = gathered[number]
             if isinstance(found, UsageError):

@@ -16,10 +16,11 @@ def run_many(
     cases: Sequence[Case],
     run: Callable[[Case, Event], Result],
     threads: int | None = None,
+    tick: Callable[[], None] | None = None,
 ) -> Iterator[tuple[int, Result]]:
     """(number of the case, its result) as they finish. Kernels release the GIL, so threads do.
 
-    When the caller stops listening (an interrupt), runs under way are told to stop by the event.
+    tick: called on the caller's thread a few times a second. When the caller stops listening (an interrupt), runs under way are told to stop by the event.
     """
     stop = Event()
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
@@ -28,6 +29,8 @@ def run_many(
             while waiting:
                 # Wakes up now and then: an interrupt must not wait for a long run.
                 done, _ = wait(waiting, 0.2, FIRST_COMPLETED)
+                if tick is not None:
+                    tick()
                 for future in done:
                     yield waiting.pop(future), future.result()
         finally:
