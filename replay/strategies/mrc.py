@@ -25,6 +25,8 @@ from .packet_state import state_of
 
 ACTIVE = 128
 """Entropy values in use (paper: 128 to 256)."""
+LEAST_PROBE_PS = 1_000_000
+"""1 us between probes of one entropy value: more would be a load of its own."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Mrc:
         probe_ps = PROBE_INTERVAL_PS
         if "probe" in self.options:
             probe_ps = parse_duration(self.options["probe"], f"{self.name}: probe") * PS
+            if probe_ps < LEAST_PROBE_PS:
+                raise UsageError(f"{self.name}: probe={self.options['probe']}: use 1us or more")
         hosts = mrc(len(workload.src), seed, planes, paths, evs, least, probe_ps, probes)
         return Rules(
             _by_label(),
