@@ -49,6 +49,7 @@ KEYS = ("j", "j", "k", "pagedown", "s", "S", "2", "j", "1", "3", "4", "1", "p", 
 WHAT = ("capture", "live", "losses", "open", "start", "use-live", "use", "watch")
 SETTLE_S, WATCH_S = 2.0, 5.0
 PACED_EVERY_S = 0.05
+STARTS = 5
 KEYS_EVERY_S = 0.15
 """Seven keys a second, as somebody does who leans on the cursor key now and then."""
 
@@ -64,6 +65,7 @@ class Watched(RocescopeApp):
         self.painted: asyncio.Event = asyncio.Event()
         self.painted_at = 0.0
         self.paints = 0
+        self.first_paint_at = 0.0
         self.computed: list[float] = []
         self.unhindered: list[float] = []
 
@@ -79,6 +81,7 @@ class Watched(RocescopeApp):
             return
         renderable.render_segments(self.console)
         self.paints += 1
+        self.first_paint_at = self.first_paint_at or time.perf_counter()
         if 0 < self.handled <= began and screen is self.screen:
             self.handled, self.painted_at = 0.0, time.perf_counter()
             self.painted.set()
@@ -200,9 +203,9 @@ def snapshot_ms(session: Session) -> float:
 
 
 async def watch_opening(path: str) -> dict[str, Any]:
-    """Packets on the screen after each second while a capture is read."""
-    app = Watched(Session.open([path]))
+    """When a capture shows the first paint, and each count of packets while it is read."""
     began = time.perf_counter()
+    app = Watched(Session.open([path]))
     shown: list[tuple[float, int]] = []
     async with app.run_test(size=SIZE):
         while app.session.running or app.snapshot.source.running:
@@ -211,7 +214,8 @@ async def watch_opening(path: str) -> dict[str, Any]:
             if packets and (not shown or packets != shown[-1][1]):
                 shown.append((time.perf_counter() - began, packets))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"shown": shown, "memory": memory << 10}
+    first_paint = app.first_paint_at - began
+    return {"first_paint": first_paint, "shown": shown, "memory": memory << 10}
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -411,9 +415,14 @@ def main() -> None:
                 return
             found = outcome(child(["watch", str(path)]))
             shown = found["shown"]
-            print(f"{packets:,} packets; first shown after {shown[0][0]:.2f} s")
-            print(f"{len(shown)} different counts until {shown[-1][0]:.1f} s")
+            first, results = found["first_paint"], sum(at < 1 for at, _ in shown)
+            print(
+                f"{packets:,} packets; first paint {first:.2f} s, first result {shown[0][0]:.2f} s"
+            )
+            print(f"{results} results in the first second, {len(shown)} until {shown[-1][0]:.1f} s")
             print(f"peak memory {found['memory'] / 1e6:.0f} MB")
+            print("the command itself, on a terminal of its own:")
+            start(str(path), STARTS)
 
 
 if __name__ == "__main__":
