@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from captures import data, truth
 from rocescope.analyzer.analyze import AnalyzeOptions, analyze
 from rocescope.analyzer.errors import UsageError
 from rocescope.commands.generate_mrc import generate_mrc
+from rocescope.tui.app import RocescopeApp
 from rocescope.tui.session import Session
 from rocescope.tui.snapshot import UNKNOWN, FlowKey
 
@@ -182,3 +186,49 @@ def test_events_of_mrc_are_those_of_the_analysis(tmp_path):
     assert ("mrc_nack" in {e.kind for e in whole}) and shown == [
         (e.time_ns, e.kind, e.text) for e in whole
     ]
+
+
+def test_screens_leave_time_to_probes_that_are_behind(monkeypatch):
+    session = Session(lambda keep: None, "eth0", "live")
+    assert not session.hurried
+    behind = [0.0]
+    session._feed = SimpleNamespace(backlog=lambda: behind[0])
+    app, made = RocescopeApp(session), []
+    monkeypatch.setattr(app, "request_snapshot", lambda: made.append(1))
+    for share, waited, snapshots in ((0.0, 0.3, 1), (0.5, 0.3, 0), (0.5, 1.1, 1), (1.1, 0.9, 0)):
+        behind[0], app._built_at = share, time.monotonic() - waited
+        made.clear()
+        app._tick()
+        assert len(made) == snapshots, (share, waited)
+
+
+def test_a_session_that_starts_anew_before_it_has_a_feed_reads_once():
+    opened, go = [], threading.Event()
+
+    class Endless:
+        """Packets that never end, as those of probes."""
+
+        def __init__(self):
+            opened.append(self)
+            self.reads, self.stopped = 0, threading.Event()
+            if len(opened) == 1:
+                go.wait(10)
+
+        def read(self):
+            self.reads += 1
+            self.stopped.wait(30)
+
+        def stop(self):
+            self.stopped.set()
+
+        def close(self):
+            self.stopped.set()
+
+    session = Session(lambda keep: Endless(), "eth0", "live")
+    session.start()
+    threading.Timer(0.2, go.set).start()
+    session.start()  # waits for the first reader, which must not begin
+    while len(opened) < 2 or not opened[1].reads:
+        time.sleep(0.01)
+    assert opened[0].reads == 0 and opened[1].reads == 1
+    session.close()
