@@ -270,7 +270,7 @@ def test_mrc_says_what_it_needs() -> None:
     with pytest.raises(UsageError, match="needs a fabric with planes"):
         parse_packet_strategy("mrc").rules(_permutation(fabric, Model(), 1), fabric, 0)
     planes = parse_fabric("multi-plane:planes=2,leaves=2,spines=2,hosts=2")
-    for option, words in (("probe=0ns", "1us or more"), ("evs=3", "multiple of the 2 planes")):
+    for option, words in (("probe=10ns", "1us or more"), ("evs=3", "multiple of the 2 planes")):
         with pytest.raises(UsageError, match=words):
             strategy = parse_packet_strategy(f"mrc:{option}")
             strategy.rules(_permutation(planes, Model(), 1), planes, 0)
