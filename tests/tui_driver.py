@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+from textual.app import App
 from textual.widgets import Input
 
 from rocescope.tui.app import RocescopeApp
@@ -86,6 +87,26 @@ class Still(Session):
         if self._of is not None:
             self._of.selected = self.selected
         return self._of and self._of.focus()
+
+
+class _One(App[None]):
+    def __init__(self, widget):
+        super().__init__()
+        self.widget = widget
+
+    def compose(self):
+        yield self.widget
+
+
+def in_app(widget, width, look):
+    """What `look()` returns while one widget is all there is on a narrow or wide screen."""
+
+    async def run():
+        async with _One(widget).run_test(size=(width, 5)) as pilot:
+            await pilot.pause()
+            return look()
+
+    return asyncio.run(run())
 
 
 def text_of(app):

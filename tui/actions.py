@@ -62,7 +62,7 @@ ACTIONS: tuple[Action, ...] = (
         ("qps", "paths", "reorder", "recovery", "events", "replay", "fabric"),
         True,
     ),
-    Action("back", "escape", "back", "Go back to where you came from; then without filter, to now"),
+    Action("back", "escape", "back", "Go back; then without filter, then to now"),
     Action("filter", "slash", "filter", "Filter flows or packets", footer=True),
     Action("sort", "s", "sort", "Sort by the next column", ("qps",), True),
     Action("sort_back", "less_than_sign", "sort back", "Sort by the column before", ("qps",)),

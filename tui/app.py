@@ -33,7 +33,7 @@ from .screens.prompts import TextPrompt
 from .session import Session
 from .settings import Settings
 from .snapshot import PathColumns, Snapshot, SourceState
-from .theme import THEME
+from .theme import LIGHT, THEME
 
 if TYPE_CHECKING:
     from .packets import Late
@@ -111,6 +111,7 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
                     signal.signal(number, self._end)
         self.register_theme(THEME)
+        self.register_theme(LIGHT)
         if self.settings.theme in self.available_themes:
             self.theme = self.settings.theme
         self.set_keymap(dict(self.settings.keys))

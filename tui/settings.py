@@ -1,6 +1,6 @@
 """The configuration file of the terminal UI: keys, theme and columns.
 
-theme = "nord"
+theme = "rocescope-light"    # or "nord", "gruvbox", ...
 refresh_hz = 4
 
 [keys]            # names of actions, see docs/tui.md

@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from textual.theme import Theme
 
+LIGHT = Theme(
+    name="rocescope-light",
+    primary="#1f6fb2",
+    secondary="#2f8f6b",
+    accent="#8a5a00",
+    warning="#a85b00",
+    error="#b3202c",
+    success="#2e7d32",
+    foreground="#1c232b",
+    background="#fbfcfd",
+    surface="#f1f4f7",
+    panel="#dde4eb",
+    dark=False,
+)
 THEME = Theme(
     name="rocescope",
     primary="#5aa9e6",

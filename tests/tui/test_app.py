@@ -36,18 +36,6 @@ def test_the_first_screen_answers_first():
     assert sum("10.0.0.1" in line for line in lines) == 4  # the other four only acknowledge
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (40, 10)])
-def test_every_screen_at_every_size(size):
-    seen = []
-    keys = []
-    for number in NUMBERS:
-        keys += [number, lambda app: seen.append((app.current_mode, text_of(app)))]
-    drive(I03, keys, size)
-    assert [mode for mode, _ in seen] == READY
-    for _, lines in seen:
-        assert len(lines) == size[1] and "rocescope" in lines[0]
-
-
 def test_one_cursor_through_all_screens():
     seen = []
     drive(
@@ -133,7 +121,7 @@ def test_time_window_keys():
 
 def test_marks_comments_and_comparison():
     shown = drive(I03, ["m", "j", "m", "c"], look=screen)
-    assert "0x00002d" in shown and "0x00002b" in shown and "Resent" in shown
+    assert "0x00002d" in shown and "0x00002b" in shown and "Sent again" in shown
     lines = drive(I03, ["semicolon", typed("slow one"), "enter"], look=text_of)
     assert any("; slow one" in line for line in lines)
     assert any(line[:2] == "▌*" for line in lines)
@@ -250,13 +238,21 @@ def test_export(tmp_path, monkeypatch, suffix):
         assert len(json.loads(out)["flows"]) == 8
 
 
+def test_packets_are_exported_from_any_screen(tmp_path, monkeypatch):
+    """With what was said about the flow; those of the flow under the cursor."""
+    monkeypatch.chdir(tmp_path)
+    drive(I03, ["semicolon", typed("slow one"), "enter", "6", "e", typed("a.pcapng"), "enter"])
+    content = (tmp_path / "a.pcapng").read_bytes()
+    assert b"marked: slow one" in content and b"gap: 38 missing" in content
+
+
 def test_copying():
     assert "infiniband.bth.destqp == 0x00002d" in drive(I03, ["y"], look=lambda a: a.clipboard)
     assert drive(I03, ["Y"], look=lambda a: a.clipboard).startswith("rocescope analyze ")
 
 
 def test_help_lists_every_action_of_the_screen():
-    shown = drive(I03, ["question_mark"], (120, 70), look=screen)
+    shown = drive(I03, ["question_mark"], (100, 70), look=screen)
     for action in ACTIONS:
         if not action.screens or "qps" in action.screens:
             assert action.help in shown, action.name

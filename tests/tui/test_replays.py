@@ -38,6 +38,20 @@ def test_every_strategy_of_the_registry_runs_or_says_why():
     assert view.strategies["static"].max_over_mean < view.strategies["ecmp"].max_over_mean
 
 
+def test_what_nobody_expected_is_said_on_the_screen(monkeypatch):
+    """Else a traceback is printed over it."""
+
+    def fails(*_, **__):
+        raise TypeError("sent_messages() missing\n1 required argument")
+
+    monkeypatch.setattr("rocescope.tui.replays.traffic_from_capture", fails)
+    made = replays()
+    made.run(["ecmp"])
+    made.wait(60)
+    assert made.view.error == "TypeError: sent_messages() missing 1 required argument"
+    assert sentence(made.view, False).startswith("Stopped: TypeError")
+
+
 def test_sweeps_hold_what_was_asked_for():
     made = replays()
     made.sweep(["crc32"], 250)

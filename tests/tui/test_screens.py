@@ -46,6 +46,8 @@ SCREENS = {
     "fabric": (TAPS, ["7", replayed, "8", "tab", "j"]),
     "doctor": (I03, ["9"]),
     "help": (I03, ["question_mark"]),
+    "palette": (I03, ["colon"]),
+    "compare": (I03, ["m", "j", "m", "c"]),
     "filter": (I03, ["slash"]),
 }
 

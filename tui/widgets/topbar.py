@@ -25,6 +25,7 @@ class Part(NamedTuple):
     """Says the same where there is little room."""
 
 
+LONG, SHORT = " rocescope ▸ ", " ▸ "
 LONGEST_NAME, SHORTEST_NAME = 36, 14
 MAY_GO = 5
 """From this rank on a part goes before more important ones are said in short."""
@@ -39,12 +40,12 @@ class TopBar(Static):
         """Draw the parts that fit, the important ones first."""
         width = max(20, self.size.width or 80) - 1
         name = snapshot.source.name or files
-        least = min(SHORTEST_NAME, len(name))
         everything = list(_parts(snapshot, paths, frozen, window))
         needed = sum(1 for part in everything if part.short or part.rank < MAY_GO)
-        for brand in (" rocescope ▸ ", " ▸ "):  # the name of the program goes first
+        # What is known comes before the whole name of the source, and that of the program.
+        for brand, most in ((LONG, LONGEST_NAME), (LONG, SHORTEST_NAME), (SHORT, SHORTEST_NAME)):
             text, room = Text(brand, "bold"), width - cell_len(brand)
-            parts = _fitting(everything, room - least)
+            parts = _fitting(everything, room - min(most, len(name)))
             if len(parts) >= needed:
                 break
         left = room - sum(2 + cell_len(part.text) for part in parts)

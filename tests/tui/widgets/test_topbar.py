@@ -1,0 +1,40 @@
+"""What line 1 says where there is little room."""
+
+from __future__ import annotations
+
+import pytest
+from tui_driver import in_app
+
+from rocescope.tui.snapshot import PathColumns, Snapshot, SourceState
+from rocescope.tui.widgets.topbar import TopBar
+
+SOURCE = SourceState(
+    "a_capture_with_a_long_name.pcap.gz",
+    "capture",
+    running=False,
+    frames=30_000,
+    truncated=25_362,
+    packets_per_second=27_388.0,
+    bits_per_second=220e6,
+)
+
+
+@pytest.mark.parametrize(
+    ("width", "whole", "says"),
+    [
+        (200, True, ("27,388 pkt/s", "220 Mb/s", "drops unknown", "25,362 truncated")),
+        (100, True, ("220 Mb/s", "drops ?", "25,362 cut")),
+        (80, False, ("220 Mb/s", "drops ?", "25,362 cut")),
+    ],
+)
+def test_line_1_says_it_in_fewer_words_before_it_says_less(width, whole, says):
+    bar = TopBar()
+
+    def look():
+        bar.show(Snapshot(SOURCE), PathColumns.none(), False, "", "")
+        return str(bar.render())
+
+    line = in_app(bar, width, look)
+    assert len(line) <= width and "paths inferred" in line
+    assert all(part in line for part in says)
+    assert (SOURCE.name in line) == whole
