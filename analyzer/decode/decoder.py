@@ -115,6 +115,7 @@ class Decoder:
         """The rows of the frames from `first` on, those inside of mirrors and tunnels too."""
         tables = []
         encapsulated = self.counters.encapsulated()
+        mrc_packets = self.counters.mrc_packets()
         for batch, inner, used in self._unwrapper.batches(frames, first, self.counters):
             table, _ = self._rows(batch, look_inside=False)
             if len(table) < len(inner.offset):  # rows name the frame they were
@@ -123,9 +124,15 @@ class Decoder:
             if used & WITH_VLAN:
                 np.bitwise_or(table.vlan, inner.vlan, out=table.vlan)
             if used & WITH_OUTER_IPV6 and len(table):
-                end = inner.offset + inner.captured
-                table.path_evidence[:] = self.segments.numbers(frames.data, inner.outer_ipv6, end)
-                self.flow_labels.see(table, frames.data, inner.outer_ipv6)
+                self.segments.number(
+                    frames.data,
+                    inner.outer_ipv6,
+                    inner.offset,
+                    inner.captured,
+                    table.path_evidence,
+                )
+                if self.counters.mrc_packets() > mrc_packets:
+                    self.flow_labels.see(table, frames.data, inner.outer_ipv6)
             if used & WITH_RATE:
                 note_samples(table, inner.rate, self._taps)
             tables.append(self._restored(frames, inner.stamp, table))

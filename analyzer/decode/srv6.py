@@ -12,8 +12,10 @@ Sources: RFC 8754 (SRH), RFC 9800 (compressed SIDs), F3216: 32-bit block, 16-bit
 from __future__ import annotations
 
 from ipaddress import IPv6Address
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..endpoints import EndpointArrays, Endpoints, has_room, intern
 from ..errors import UsageError
@@ -23,10 +25,13 @@ from ..packets import I64, U8, U32
 from .headers import DESTINATION_OPTIONS, HOP_BY_HOP, MAX_EXTENSION_HEADERS, ROUTING
 from .load import be64, byte
 
+U64: TypeAlias = NDArray[np.uint64]
+
 MAX_PATHS = 1 << 16
 """Different segment lists that have a number of their own; all further ones share `OTHER`."""
 OTHER = MAX_PATHS + 1
 _MAX_SEGMENTS = 16
+_RECENT_BITS = 9
 _SEGMENT_ROUTING = 4
 
 
@@ -89,16 +94,34 @@ def _routing_header(data: U8, at: Int, end: Int) -> Int:
 
 
 @inlined
-def _appended(number: Int, high: np.uint64, low: np.uint64, arrays: SegmentArrays) -> Int:
-    """The number of the list `number` with one more segment; OTHER without room."""
+def _appended(
+    number: Int, high: np.uint64, low: np.uint64, arrays: SegmentArrays, recent: U64
+) -> Int:
+    """The number of the list `number` with one more segment; OTHER without room.
+
+    recent: uint64[1 << _RECENT_BITS, 4], lists met lately: the number of the one without its
+    last segment, that segment (two halves), its own number.
+    """
+    h = (low ^ high ^ np.uint64(number)) * np.uint64(0x9E3779B97F4A7C15)
+    slot = (h ^ (h >> np.uint64(32))) >> np.uint64(64 - _RECENT_BITS)
+    if recent[slot, 2] == low and recent[slot, 1] == high and recent[slot, 0] == np.uint64(number):
+        if recent[slot, 3] != 0:
+            return np.int64(recent[slot, 3])
     if number == OTHER or not has_room(arrays.segments, 1) or not has_room(arrays.lists, 1):
-        return OTHER
+        return np.int64(OTHER)
     segment = intern(high, low, arrays.segments)
-    return intern(np.uint64(number), np.uint64(segment), arrays.lists) + 1
+    longer = intern(np.uint64(number), np.uint64(segment), arrays.lists) + 1
+    recent[slot, 0] = number
+    recent[slot, 1] = high
+    recent[slot, 2] = low
+    recent[slot, 3] = longer
+    return longer
 
 
 @inlined
-def _path_of(data: U8, at: Int, end: Int, block_bits: Int, usid_bits: Int, a: SegmentArrays) -> Int:
+def _path_of(
+    data: U8, at: Int, end: Int, block_bits: Int, usid_bits: Int, a: SegmentArrays, recent: U64
+) -> Int:
     """The number of the segment list of the IPv6 header at `at`; 0 when it has none."""
     if at < 0 or end - at < 40 or byte(data, at) >> 4 != 6:
         return 0
@@ -107,13 +130,13 @@ def _path_of(data: U8, at: Int, end: Int, block_bits: Int, usid_bits: Int, a: Se
     if srh < 0:
         if _first_usid(high, low, block_bits, usid_bits) == np.uint64(0):
             return 0  # an ordinary tunnel
-        return _appended(0, high, low, a)
-    number = _appended(0, high, low, a)
+        return _appended(0, high, low, a, recent)
+    number = _appended(0, high, low, a, recent)
     # Segment list [0] is the last one; `segments left` is the index of the active one.
     held = min(byte(data, srh + 1) * 8 // 16, byte(data, srh + 4) + 1, _MAX_SEGMENTS)
     for i in range(min(byte(data, srh + 3), held) - 1, -1, -1):
         place = srh + 8 + 16 * i
-        number = _appended(number, be64(data, place), be64(data, place + 8), a)
+        number = _appended(number, be64(data, place), be64(data, place + 8), a, recent)
     return number
 
 
@@ -121,14 +144,18 @@ def _path_of(data: U8, at: Int, end: Int, block_bits: Int, usid_bits: Int, a: Se
 def _number_paths(
     data: U8,
     outer_ipv6: I64,
-    end: I64,
+    begin: I64,
+    captured: U32,
     block_bits: Int,
     usid_bits: Int,
     arrays: SegmentArrays,
     out: U32,
 ) -> None:
+    recent = np.zeros((1 << _RECENT_BITS, 4), np.uint64)
     for i in range(len(out)):
-        out[i] = _path_of(data, outer_ipv6[i], end[i], block_bits, usid_bits, arrays)
+        u = np.uint64(i)
+        end = begin[u] + np.int64(captured[u])
+        out[u] = _path_of(data, outer_ipv6[u], end, block_bits, usid_bits, arrays, recent)
 
 
 class SegmentLists:
@@ -142,20 +169,18 @@ class SegmentLists:
     def __len__(self) -> int:
         return len(self._lists)
 
-    def numbers(self, data: U8, outer_ipv6: I64, end: I64) -> U32:
-        """The number of the segment list of each packet: what `path_evidence` holds.
+    def number(self, data: U8, outer_ipv6: I64, begin: I64, captured: U32, out: U32) -> None:
+        """Give each packet the number of its segment list: what `path_evidence` holds.
 
         outer_ipv6: position in `data` of the outermost IPv6 header, -1 without one;
-        end: end of the captured bytes of its frame.
+        begin, captured: where what it carries begins and how much of that is captured.
         """
         # A list adds at most as many segments as there may be; room for all is made before.
-        while min(len(self._lists) + _MAX_SEGMENTS * len(end), MAX_PATHS) > self._room():
+        while min(len(self._lists) + _MAX_SEGMENTS * len(out), MAX_PATHS) > self._room():
             self._segments.grow()
             self._lists.grow()
-        out = np.zeros(len(end), np.uint32)
         arrays = SegmentArrays(self._segments.arrays, self._lists.arrays)
-        _number_paths(data, outer_ipv6, end, *self.usid, arrays, out)
-        return out
+        _number_paths(data, outer_ipv6, begin, captured, *self.usid, arrays, out)
 
     def _room(self) -> int:
         return min(len(self._segments.arrays.high), len(self._lists.arrays.high))

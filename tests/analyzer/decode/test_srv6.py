@@ -7,6 +7,7 @@ import pytest
 
 from rocescope.analyzer.decode.srv6 import SegmentLists, UsidFormat, parse_usid_format
 from rocescope.analyzer.errors import UsageError
+from rocescope.analyzer.packets import I64, U8
 
 CARRIER = "fcbbbb00 0101 0201 0102 f001 0000 0000"
 SHIFTED = "fcbbbb00 0102 f001 0000 0000 0000 0000"
@@ -28,7 +29,15 @@ def numbers(lists: SegmentLists, *packets: bytes, cut: int = 0) -> list[int]:
     data.flags.writeable = False
     lengths = np.array([len(p) for p in packets], np.int64)
     begin = np.cumsum(lengths) - lengths
-    return lists.numbers(data, begin, begin + lengths - cut).tolist()
+    return numbered(lists, data, begin, begin, lengths - cut)
+
+
+def numbered(
+    lists: SegmentLists, data: U8, outer_ipv6: I64, begin: I64, captured: I64
+) -> list[int]:
+    out = np.full(len(begin), 99, np.uint32)
+    lists.number(data, outer_ipv6, begin, captured.astype(np.uint32), out)
+    return out.tolist()
 
 
 def test_carriers() -> None:
@@ -49,7 +58,8 @@ def test_an_ordinary_tunnel_is_no_path() -> None:
     assert numbers(lists, ipv6(tunnel)) == [0]
     data = np.frombuffer(ipv6(CARRIER), np.uint8)
     minus_one = np.array([-1], np.int64)
-    assert lists.numbers(data, minus_one, np.array([len(data)])).tolist() == [0]
+    nothing = np.zeros(1, np.int64)
+    assert numbered(lists, data, minus_one, nothing, nothing + len(data)) == [0]
 
 
 def test_routing_header() -> None:
