@@ -68,7 +68,8 @@ def uprobes() -> Check:
         )
     except OSError as error:
         if error.errno in (errno.EPERM, errno.EACCES):
-            return Check(name, "missing", "no permission to try", False, NO_OWNERS, SUDO)
+            more = f"{SUDO}; kernels since mid-2025 ask for CAP_SYS_ADMIN here"
+            return Check(name, "missing", "no permission to try", False, NO_OWNERS, more)
         what = (error.strerror or str(error)).lower()
         return Check(name, "limited", f"refused: {what}", False, NO_OWNERS)
     return Check(name, "ok", "work, without tracefs")

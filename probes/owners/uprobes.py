@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -57,7 +58,8 @@ _PROBES = (
     ("ibv_destroy_qp", "destroy_return", True),
 )
 _NO_PERMISSION = (
-    "no permission to watch queue pairs: run with sudo, or give CAP_BPF and CAP_PERFMON"
+    "no permission to watch queue pairs: run with sudo, or give CAP_BPF and CAP_PERFMON,"
+    " on kernels since mid-2025 CAP_SYS_ADMIN too"
 )
 _EVENTS = 8192
 """Room for those that were not read yet."""
@@ -128,9 +130,13 @@ class Uprobes:
             raise CaptureError(f"no libibverbs to watch: {why or 'install libibverbs1'}")
 
     def refresh(self) -> list[str]:
-        """Watch copies that have come with new containers; their paths."""
+        """Watch copies that have come with new containers; their paths.
+
+        Where the privileges for it have been given up they are skipped.
+        """
         before = len(self.libraries)
-        self._attach(all_libraries())
+        with suppress(CaptureError):
+            self._attach(all_libraries())
         return self.libraries[before:]
 
     @property
@@ -208,9 +214,9 @@ class Uprobes:
             except ElfError as error:
                 self.skipped[path] = str(error)
             except OSError as error:
+                self.skipped[path] = (error.strerror or str(error)).lower()
                 if error.errno in (errno.EPERM, errno.EACCES):
                     raise CaptureError(_NO_PERMISSION) from None
-                self.skipped[path] = (error.strerror or str(error)).lower()
             else:
                 self.libraries.append(path)
 

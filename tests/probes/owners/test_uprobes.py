@@ -1,6 +1,7 @@
 """Probes on the real functions of libibverbs, called by a process with crafted structs."""
 
 import ctypes
+import errno
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import pytest
 from rocescope.analyzer.errors import CaptureError
 from rocescope.probes import bpf
 from rocescope.probes.machine_code import machine_code
+from rocescope.probes.owners import uprobes
 from rocescope.probes.owners.uprobes import (
     CREATED,
     DESTROYED,
@@ -241,6 +243,22 @@ def test_without_privileges(need_tool):
     done = subprocess.run([*command, sys.executable, "-c", code], capture_output=True, text=True)
     assert "no permission to watch queue pairs: run with sudo" in done.stdout
     assert done.stderr == ""
+
+
+def test_new_copies_are_skipped_once_privileges_are_given_up(monkeypatch, tmp_path):
+    copy = tmp_path / "libibverbs.so.1"
+    with Uprobes() as watching:
+        copy.write_bytes(Path(watching.libraries[0]).read_bytes())
+
+        def refuse(*_):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+        monkeypatch.setattr(uprobes, "attach_uprobe", refuse)
+        monkeypatch.setattr(uprobes, "all_libraries", lambda: [str(copy)])
+        assert watching.refresh() == []
+        assert watching.skipped == {str(copy): "permission denied"}
+        pid, _ = call(["create", 0x77, {}])
+        assert [event.local_qp for event in watching.read() if event.pid == pid] == [0x77]
 
 
 def test_process_numbers_are_those_of_the_readers_namespace(need_tool):
