@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -23,7 +24,7 @@ def command(*paths):
     return [sys.executable, "-m", "rocescope", "tui", *map(str, paths)]
 
 
-def test_a_real_capture_in_a_real_terminal(terminal):
+def test_a_real_capture_in_a_real_terminal(terminal, need_tool, tmp_path):
     window = terminal(command(data("i03_write_reorder5_AtoB")))
     window.wait("982 late, 4,860 sent")
     window.keys("2")
@@ -39,8 +40,23 @@ def test_a_real_capture_in_a_real_terminal(terminal):
     window.wait("or part of an address")
     window.keys("late > 6%", "Enter")
     window.wait("/ late > 6% (1)")
+    window.keys("\\;")
+    window.wait("comment on this flow")
+    window.keys("slow one", "Enter")
+    window.wait("; slow one")
+    window.keys("e")
+    window.wait("save as .pcapng")
+    window.keys("C-u")
+    out = tmp_path / "late.pcapng"
+    window.keys(str(out), "Enter")
+    window.wait("saved")
     window.keys("q")
     assert "exit code 0" in window.wait("exit code")
+    assert b"marked: slow one" in out.read_bytes()
+    fields = ["-Y", "frame.comment", "-T", "fields", "-e", "frame.comment"]
+    reads = [need_tool("tshark"), "-r", str(out), *fields]
+    shown = subprocess.run(reads, capture_output=True, text=True, check=True).stdout
+    assert "gap: 38 missing" in shown
 
 
 def test_ctrl_c_and_missing_files_leave_a_clean_terminal(terminal, tmp_path):
