@@ -20,7 +20,8 @@ def run_many(
 ) -> Iterator[tuple[int, Result]]:
     """(number of the case, its result) as they finish. Kernels release the GIL, so threads do.
 
-    tick: called on the caller's thread a few times a second. When the caller stops listening (an interrupt), runs under way are told to stop by the event.
+    tick: called on the caller's thread a few times a second. When the caller stops listening (an
+    interrupt), runs under way are told to stop by the event.
     """
     stop = Event()
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
