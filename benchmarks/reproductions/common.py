@@ -1,13 +1,10 @@
-"""What the reproductions share: runs over all cores, a ring, and small plots as SVG."""
+"""What the reproductions share: runs over all cores, and a ring."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from math import log10
-from pathlib import Path
+from collections.abc import Sequence
 from threading import Event
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +23,6 @@ FABRICS = {
     "ft128": "fat-tree:k=8,rate=800G,delay=500ns",
     "ls128": "leaf-spine:leaves=8,spines=16,hosts=16,rate=800G,delay=500ns",
 }
-PLOTS = Path(__file__).resolve().parent.parent.parent / "docs" / "reproductions"
 
 
 class Case(NamedTuple):
@@ -91,66 +87,3 @@ def ring(
         after=np.where(number >= each, before, -1).astype(np.int32),
         on=np.full(len(number), ON_RECEIVED, np.uint8),
     )
-
-
-COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#888888", "#000000")
-
-
-def log_log_plot(
-    path: Path,
-    title: str,
-    axes: tuple[str, str],
-    lines: Sequence[tuple[str, Sequence[float], Sequence[float]]],
-    labels: Mapping[float, str] = MappingProxyType({}),
-) -> None:
-    """Lines over two logarithmic axes, each (name, x, y). labels: of x, where not the number."""
-    xs = [x for _, values, _ in lines for x in values]
-    ys = [y for _, _, values in lines for y in values]
-    left, top, width, height = 60, 30, 400, 280
-    low_x, high_x = log10(min(xs)), log10(max(xs))
-    low_y, high_y = log10(min(ys)) - 0.05, log10(max(ys)) + 0.05
-
-    def at(x: float, y: float) -> tuple[float, float]:
-        return (
-            left + width * (log10(x) - low_x) / (high_x - low_x),
-            top + height * (high_y - log10(y)) / (high_y - low_y),
-        )
-
-    parts = [
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 370" font-family="sans-serif" '
-        'font-size="12"><rect width="600" height="370" fill="#fff"/>',
-        f'<text x="{left}" y="18" font-size="14">{title}</text>',
-        f'<rect x="{left}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#999"/>',
-        f'<text x="{left + width / 2}" y="362" text-anchor="middle">{axes[0]}</text>',
-        f'<text transform="translate(14 {top + height / 2}) rotate(-90)" '
-        f'text-anchor="middle">{axes[1]}</text>',
-    ]
-    for x in sorted(set(xs)):
-        px, _ = at(x, min(ys))
-        parts.append(
-            f'<text x="{px:.0f}" y="{top + height + 16}" text-anchor="middle">'
-            f"{labels.get(x, f'{x:g}')}</text>"
-        )
-    for y in (1, 3, 10, 30, 100, 300, 1000, 3000, 10000):
-        if low_y <= log10(y) <= high_y:
-            _, py = at(min(xs), y)
-            parts.append(f'<text x="{left - 6}" y="{py + 4:.0f}" text-anchor="end">{y}</text>')
-            parts.append(
-                f'<line x1="{left}" x2="{left + width}" y1="{py:.0f}" y2="{py:.0f}" stroke="#ddd"/>'
-            )
-    for i, (name, line_x, line_y) in enumerate(lines):
-        colour = COLOURS[i % len(COLOURS)]
-        points = " ".join(
-            "{:.1f},{:.1f}".format(*at(x, y)) for x, y in zip(line_x, line_y, strict=True)
-        )
-        parts.append(
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
-        )
-        y = top + 14 + 18 * i
-        parts.append(
-            f'<rect x="{left + width + 10}" y="{y - 9}" width="12" height="4" fill="{colour}"/>'
-        )
-        parts.append(f'<text x="{left + width + 27}" y="{y}">{name}</text>')
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join([*parts, "</svg>\n"]))
-    print(f"wrote {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from common import FABRICS, PLOTS, log_log_plot
+from common import FABRICS
+from plots import log_log_plot
 from reactive import BUFFER, Run, run_reactive
 
 from rocescope.replay.collectives import collective
@@ -103,7 +104,7 @@ def _plot(by_name: dict[str, list[float]]) -> None:
     labels = {1.0 if g == 0 else g or 200.0: str(g or "never") for g in CONVERGENCE_US}
     labels[1.0] = "0"
     log_log_plot(
-        PLOTS / "failures.svg",
+        "failures",
         "1 % of the cables down: completion above the bound",
         ("routing converges after us", "percent"),
         [(name, list(labels), [100 * (v - 1) for v in row]) for name, row in by_name.items()],

@@ -14,7 +14,7 @@ import argparse
 from typing import NamedTuple
 
 import numpy as np
-from common import PLOTS, log_log_plot
+from plots import log_log_plot
 
 from rocescope.replay.collectives import collective
 from rocescope.replay.engine.event_driven import FeedbackResult, run_event_driven
@@ -106,7 +106,7 @@ def main() -> None:
     most = done[f"{PATHS} EVs, all well"].completion_us
     above = [100 * (done[f"{n} EVs, all well"].completion_us / most - 1) for n in FEWER_EVS]
     log_log_plot(
-        PLOTS / "entropy_values.svg",
+        "entropy_values",
         f"MRC: completion with fewer entropy values than all {PATHS} paths",
         ("entropy values per queue pair", "percent above"),
         [("all well", FEWER_EVS, above)],

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from common import FABRICS, Case, run_all
+from plots import range_plot
 
 from rocescope.replay.collectives import collective
 from rocescope.replay.engine.bounds import bounds
@@ -68,6 +69,12 @@ def main() -> None:
                 f"{reference:9.2f}  {_off(strategy, mean, reference)}"
             )
         _print_ranking(times, column)
+        range_plot(
+            f"permutation_{name}",
+            f"1 MiB permutation on {name}: least, mean and most; reference upright",
+            "completion in us",
+            [(strategy, REFERENCE_US[strategy][column], *us) for strategy, us in times.items()],
+        )
         if column:
             _print_by_local_pairs(name, fabric, 3 * len(seeds))  # few, and they differ much
 

@@ -14,7 +14,8 @@ import argparse
 from collections.abc import Sequence
 
 import numpy as np
-from common import PLOTS, Case, log_log_plot, run_all
+from common import Case, run_all
+from plots import log_log_plot
 
 from rocescope.replay.engine.model import Model
 
@@ -84,7 +85,7 @@ def _print_row(name: str, values: Sequence[float], note: str) -> None:
 
 def _plot(name: str, title: str, lines: dict[str, list[float]]) -> None:
     log_log_plot(
-        PLOTS / f"{name}.svg",
+        name,
         title,
         ("packets per message", "packets"),
         [(strategy.partition(":")[0], PACKETS, values) for strategy, values in lines.items()],
