@@ -159,9 +159,9 @@ class MrcPlaneState:
     """Of these: flows leave them out while they go on sending."""
 
     @property
-    def is_down(self) -> bool:
-        """Inferred: nobody uses it any more."""
-        return self.values > 0 and self.out_of_use == self.values
+    def is_avoided(self) -> bool:
+        """Whether most of its entropy values are out of use."""
+        return 2 * self.out_of_use > self.values
 
 
 @dataclass(frozen=True, slots=True)

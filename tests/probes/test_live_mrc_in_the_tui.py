@@ -66,5 +66,5 @@ def test_mrc_looks_live_as_it_does_in_a_capture(network, tmp_path):
         assert int(mrc.nacks[f]) == sum(flow["nacks"].values())
         assert planes.packets[planes.of(f)].tolist() == list(flow["plane_packets"].values())
     assert "EVs" in shown["1"][4] and "PLANES" in shown["1"][4]
-    assert any("▲ 0100 up" in line for line in shown["2"])
+    assert any("planes ▲ in use: 0100" in line for line in shown["2"])
     assert any("NACKs TRIMMED" in line for line in shown["4"])

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from captures import data
-from tui_driver import drive, text_of
+from tui_driver import drive, svg_of, text_of
 
 from rocescope.commands.generate_mrc import generate_mrc
 from rocescope.tui.mrc_lines import mrc_lines
@@ -70,7 +70,8 @@ def test_screens_of_mrc(made):
     row = next(line for line in lines if f"0x{flow['dest_qp']:06x}" in line)
     assert f" {flow['retransmissions']} " in row and f" {flow['max_out_of_order_depth']}" in row
     lines = drive([path], ["p", "p", "2"], (140, 24), text_of)
-    assert "▲ 0100 up" in (legend := lines[-2]) and "port 2 ▲ up again" in legend
+    assert "▼ 0200: 29 of 34 EVs out of use  ▲ in use: 0100" in (legend := lines[-2])
+    assert f"{told['outages'][0]['host']} port 2 ▲ up, was down at" in legend
     assert "inferred by plane" in lines[-3] and "Path " in lines[2]
     lines = drive([path], ["4"], (120, 40), text_of)
     retired = f"{flow['retransmissions']} packets sent again (RTX)"
@@ -103,3 +104,11 @@ def test_lines_stand_for_the_bytes_they_name(made):
 def test_without_mrc_there_is_nothing_of_it():
     lines = drive([data("i03_write_reorder5_AtoB")], ["p"], (140, 24), text_of)
     assert "RESENT" in lines[4] and "PLANES" not in lines[4] and "RTX" not in lines[4]
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [("qps", []), ("paths", ["p", "p", "2"]), ("recovery", ["4"]), ("packets", ["5"])],
+)
+def test_pictures_of_the_documentation(name, keys, made, golden, the_same_everywhere):
+    golden(f"docs/screens/{name}-mrc.svg", drive([made[0]], keys, (110, 32), svg_of))
