@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .columns import widths
 from .snapshot import UNKNOWN, FlowBins, FlowColumns, MrcColumns, PathColumns, Snapshot, Timeline
 
-BUDGET_BYTES = 96 << 20
+BUDGET_BYTES = 80 << 20
 STEP_NS = 1_000_000_000
 _LASTING = {"src", "dst", "qp", "transport", "peer", "path_mtu", "first_ns", "last_ns"}
 """Columns that are no counts; neither is the largest extent, which stays that of all time."""

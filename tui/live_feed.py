@@ -21,7 +21,7 @@ from ..probes.live_analysis import capture_summary, warm_up
 from ..probes.live_probes import LiveProbes
 from ..probes.priority import raise_own
 from .feeds import Feed
-from .heap import give_back_large_arrays
+from .heap import give_back_freed, give_back_large_arrays
 from .session import Session
 from .snapshot import SourceState
 
@@ -84,6 +84,7 @@ class LiveFeed:
         self._packets = 0
         self._ahead: Prefetched[tuple[PacketTable, list[CmMessage]]] | None = None
         probes.begin()
+        give_back_freed()
         self._probes, self._source = probes, probes.source
         self._name = ",".join(interface.label for interface in self._source.interfaces)
         self._source.resume()
