@@ -134,6 +134,8 @@ class _Pattern:
                     self._add_probe(at + offset + 12)
         elif kind == wk.MPLS_STEP:
             self._labels(at, behind, after)
+        elif kind in (wk.IP_LINK_STEP, wk.OTHER_STEP) and after > at:
+            raise _Full  # a header that has no step of its own
 
     def _add_length(self, at: int, base: int, least: int) -> None:
         n = self._fields[pt.IPS]
