@@ -96,10 +96,23 @@ INLINE rs_u64 offset_of(const rs_u8 *at, const rs_u8 *data)
 	return offset;
 }
 
-/* The place at an offset. What is checked of it and what is read use the same register. */
+/*
+ * The place at an offset below 2 * MAX_OFFSET. What is checked of it and what is read use
+ * the same register. Of an offset that came back from the stack the verifier of older
+ * kernels knows no bounds, so it gets them here.
+ */
 INLINE const rs_u8 *place(const rs_u8 *data, rs_u64 offset)
 {
-	data += offset;
+	asm volatile("" : "+r"(offset));
+	data += offset & (2 * MAX_OFFSET - 1);
+	asm volatile("" : "+r"(data));
+	return data;
+}
+
+/* The same at an offset that is known in advance. */
+INLINE const rs_u8 *behind(const rs_u8 *data, const rs_u32 bytes)
+{
+	data += bytes;
 	asm volatile("" : "+r"(data));
 	return data;
 }
@@ -267,7 +280,7 @@ INLINE rs_u32 extension_headers(rs_u32 protocol, const rs_u8 **at, const rs_u8 *
  */
 INLINE enum verdict glance(const rs_u8 *data, const rs_u8 *end, struct packet *p)
 {
-	const rs_u8 *ip, *udp;
+	const rs_u8 *ip = behind(data, 14), *bth;
 	rs_u64 ip_at = 14;
 	rs_u16 type;
 
@@ -276,9 +289,9 @@ INLINE enum verdict glance(const rs_u8 *data, const rs_u8 *end, struct packet *p
 	type = load16(data + 12);
 	if (type == TYPE_VLAN) {
 		type = load16(data + 16);
+		ip = behind(data, 18);
 		ip_at = 18;
 	}
-	ip = data + ip_at;
 	if (LIKELY(type == TYPE_IPV4)) {
 		if (ip[9] != PROTOCOL_UDP)
 			return ip[9] == PROTOCOL_TCP ? OTHER : UNCLEAR;
@@ -286,6 +299,7 @@ INLINE enum verdict glance(const rs_u8 *data, const rs_u8 *end, struct packet *p
 			return UNCLEAR;
 		p->ipv4 = 1;
 		p->bth_at = ip_at + 20 + 8;
+		bth = behind(ip, 20 + 8);
 	} else if (type == TYPE_IPV6) {
 		if (ip + 40 + 8 + BTH_BYTES > end)
 			return UNCLEAR;
@@ -293,16 +307,16 @@ INLINE enum verdict glance(const rs_u8 *data, const rs_u8 *end, struct packet *p
 			return ip[6] == PROTOCOL_TCP ? OTHER : UNCLEAR;
 		p->ipv4 = 0;
 		p->bth_at = ip_at + 40 + 8;
+		bth = behind(ip, 40 + 8);
 	} else {
 		return UNCLEAR;
 	}
 	p->ip_at = ip_at;
 	p->ip = ip;
-	p->bth = data + p->bth_at;
-	udp = p->bth - 8;
-	p->dport = load16(udp + 2);
+	p->bth = bth;
+	p->dport = load16(bth - 6);
 	if (LIKELY(ROCE_PORT(p->dport))) {
-		p->sport = load16(udp);
+		p->sport = load16(bth - 8);
 		return ROCE;
 	}
 	return is_tunnel(p->dport) ? UNCLEAR : OTHER;
@@ -405,8 +419,6 @@ INLINE enum verdict parse(const rs_u8 *data, const rs_u8 *end, struct packet *p)
 /* Makes the packet's headers readable; after `parse` has found them they always are. */
 INLINE int locate(struct packet *p, const rs_u8 *data, const rs_u8 *end)
 {
-	if (p->ip_at > MAX_OFFSET || p->bth_at > 2 * MAX_OFFSET)
-		return 0;
 	p->ip = place(data, p->ip_at);
 	p->bth = place(data, p->bth_at);
 	/* The shortest way from IPv4 to the end of the BTH is 40 bytes. */
