@@ -6,6 +6,7 @@ Nothing heavy is imported here; each command's module is loaded when it runs.
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import os
 import sys
@@ -19,6 +20,8 @@ from .analyzer.errors import RocescopeError
 _OUTPUTS = ("-o", "--output", "-w", "--write")
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EAGAIN)
+"""What writing standard output fails with; anything else came from elsewhere."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -51,7 +54,11 @@ def run(arguments: list[str]) -> int:
             raise
         _abandon_output()
         reason = (error.strerror or _one_line(error)).lower()
-        return _complain(f"{error.filename or 'cannot write standard output'}: {reason}", 1)
+        if error.filename:
+            return _complain(f"{error.filename}: {reason}", 1)
+        if error.errno in _WRITING:
+            return _complain(f"cannot write standard output: {reason}", 1)
+        return _complain(f"{reason}; run with --traceback to see where", 1)
     except Exception as error:
         if traceback:
             raise
