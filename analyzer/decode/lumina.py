@@ -21,8 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..frames import LINKTYPE_ETHERNET, Tap, Taps
-from ..packets import U8, PacketTable
+from ..kernel import Int, kernel
+from ..packets import I64, U8, U32, PacketTable
 from ..results_taps import MirrorChecks, SwitchCheck, UndeliveredPackets
+from .load import be16, be32
 
 LAST_NUMBER = 0x7FFF_FFFF
 ROCE_PORT = 4791
@@ -34,6 +36,30 @@ BACKWARDS_NS = 50
 BEFORE, BEHIND = "before the switch", "behind the switch"
 """Names of the two taps."""
 _CE = 3
+
+
+@kernel
+def read_marks(data: U8, begin: I64, time_ns: I64, numbers: I64) -> None:
+    """Ingress times and numbers out of the addresses of the frames that begin there."""
+    for i in range(len(begin)):
+        u = np.uint64(i)
+        time_ns[u] = (be16(data, begin[u]) << 32) | be32(data, begin[u] + 2)
+        numbers[u] = be32(data, begin[u] + 8)
+
+
+@kernel
+def count_backwards(order: I64, src: U32, time_ns: I64, latest: I64) -> Int:
+    """Packets earlier than the one of the same sender before them in `order`.
+
+    latest: int64[endpoints], the time of the last packet of each, updated.
+    """
+    count = 0
+    for i in order:
+        u = np.uint64(i)
+        sender = np.uint64(src[u])
+        count += time_ns[u] < latest[sender]
+        latest[sender] = time_ns[u]
+    return count
 
 
 class LuminaMirror:
@@ -48,8 +74,8 @@ class LuminaMirror:
         self.late = 0
         self.backwards = 0
         self.direction_backwards = 0
-        self._latest: dict[int, int] = {}
-        """Time of the latest packet, in order of the numbers, of each sender."""
+        self._latest = np.zeros(0, np.int64)
+        """Time of the latest packet, in order of the numbers, of each sender (endpoint)."""
         self.injected = dict.fromkeys((*EVENTS.values(), OTHER_EVENT), 0)
         self.lowest = self.highest = 0
         """Numbers seen, counted on over the wrap."""
@@ -74,8 +100,8 @@ class LuminaMirror:
     def _restore(self, data: U8, base_offset: int, table: PacketTable) -> NDArray[np.uint8]:
         """Undo in place what the mirror changed, count what its numbers tell; the events."""
         begin = table.file_offset - base_offset
-        head = data[begin[:, None] + np.arange(12)]
-        time_ns = _number(head[:, :6])
+        time_ns, numbers = np.empty(len(table), np.int64), np.empty(len(table), np.int64)
+        read_marks(data, begin, time_ns, numbers)
         rewritten = (table.udp_dport != ROCE_PORT) & (table.udp_dport != 0)
         at = (begin + table.bth_offset)[rewritten]
         table.udp_sport[rewritten] = _number(data[at[:, None] + np.array([-2, -1])])
@@ -87,13 +113,10 @@ class LuminaMirror:
         for kind, name in EVENTS.items():
             self.injected[name] += int(np.count_nonzero(event == kind))
         self.injected[OTHER_EVENT] += int(np.count_nonzero(event > CORRUPT))
-        counted = self._check(_number(head[:, 8:12]), time_ns)
-        order = np.argsort(counted, kind="stable")
-        for sender in np.unique(table.src).tolist():
-            times = time_ns[order][table.src[order] == sender]
-            before = self._latest.get(sender, int(times[0]))
-            self.direction_backwards += int(np.count_nonzero(np.diff(times, prepend=before) < 0))
-            self._latest[sender] = int(times[-1])
+        order = np.argsort(self._check(numbers, time_ns), kind="stable")
+        more = int(table.src.max()) + 1 - len(self._latest)
+        self._latest = np.pad(self._latest, (0, max(more, 0)))
+        self.direction_backwards += int(count_backwards(order, table.src, time_ns, self._latest))
         return event
 
     def _check(self, numbers: NDArray[np.int64], time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
