@@ -42,7 +42,7 @@ def _first_of_place(flow: Any, constant: bool, psn: Int, ip_id: Int, ways: Int) 
         address = ((psn * 10_368_889) & PSN_MASK) >> (PSN_BITS - bits)
     else:
         address = ip_id & ((1 << bits) - 1)
-    return np.int64(flow.recent) + address // ways * ways
+    return np.int64(flow.recent) + (address & -ways)
 
 
 @subkernel

@@ -68,15 +68,14 @@ def _widen_window(state: Any, stream: Any) -> None:
     stream.window_bits += 1
 
 
-@inlined
+@subkernel
 def _is_awaited(state: Any, slot: Any, bits: Int) -> bool:
     """Whether a packet was seen at one tap only, of which the next one in series may be late.
 
     For its sake a window of 2^bits slots may grow, up to half of all slots there may be.
     """
     return bool(
-        state.used[FOLLOWED_TAPS] != 0
-        and slot.state == SEEN
+        slot.state == SEEN
         and slot.taps & (slot.taps - np.uint64(1)) == np.uint64(0)
         and (state.used[FOLLOWED_TAPS] >> np.int64(min(slot.tap, 62))) & 1
         and bits < MAX_WINDOW_BITS_FOR_COPIES
@@ -99,12 +98,11 @@ def claim(state: Any, flow: Any, stream: Any, psn: Int) -> Int:
     while True:
         at = slot_of(stream, psn)
         old = state.slots[at]
-        bits = np.int64(stream.window_bits)
-        if old.psn == psn:
+        if old.state != MISSING and state.used[FOLLOWED_TAPS] == 0 or old.psn == psn:
             return at
-        if old.state != MISSING:
-            if not _is_awaited(state, old, bits):
-                return at
+        bits = np.int64(stream.window_bits)
+        if old.state != MISSING and not _is_awaited(state, old, bits):
+            return at
         if bits < stream.room_bits:
             _widen_window(state, stream)
             continue

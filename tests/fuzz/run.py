@@ -49,7 +49,7 @@ _MIRRORS = (
     MirrorOptions(format="lumina"),
 )
 _WHOLE_ENGINE_EVERY = 50
-_MOMENTS = ("first", "last", "retired", "returned", "down", "up")
+_MOMENTS = ("first", "last", "retired", "returned", "cause", "down", "up")
 _MAY_BE_NEGATIVE = ("density", *(f"{moment}_time_ns" for moment in _MOMENTS))
 _NEGATIVE = re.compile(rb"[:,[]-")
 
