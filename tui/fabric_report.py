@@ -150,7 +150,7 @@ def _radii(table: Table, radii: list[BlastRadius]) -> None:
             f"{one.hosts_cut_off:,}",
             _lost(one.host_capacity_percent),
             _lost(one.uplink_capacity_percent),
-            f"{one.paths_after:,} of {one.paths_before:,}",
+            f"{one.paths_after:,}/{one.paths_before:,}",
         )
 
 
