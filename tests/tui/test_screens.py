@@ -9,6 +9,7 @@ import struct
 
 import pytest
 from captures import data
+from textual.widgets import Input
 from tui_driver import Still, drive, svg_of, text_of
 
 from rocescope.commands.generate_mrc import generate_mrc
@@ -31,6 +32,10 @@ def replayed(app):
     app.screen.redraw()
 
 
+def without_blinking(app):
+    app.screen.query_one(Input).cursor_blink = False
+
+
 SCREENS = {
     "qps": (TAPS, ["p"]),
     "paths": (TAPS, ["p", "2"]),
@@ -46,7 +51,7 @@ SCREENS = {
     "fabric": (TAPS, ["7", replayed, "8", "tab", "j"]),
     "doctor": (I03, ["9"]),
     "help": (I03, ["question_mark"]),
-    "palette": (I03, ["colon"]),
+    "palette": (I03, ["colon", without_blinking]),
     "compare": (I03, ["m", "j", "m", "c"]),
     "filter": (I03, ["slash"]),
 }

@@ -190,13 +190,18 @@ class PathsScreen(RoceScreen):
 
 def _header(matrix: Matrix, names: list[str], cell: int) -> str:
     """The names of the paths where they fit, else their numbers, their last two letters differ."""
-    shown = names
-    if max(map(len, names), default=0) >= cell:
-        shown = [f"p{i}" if i < 10 else str(i) for i in range(len(names))]
-        digits = [_digits(label) for label in matrix.labels]
-        if matrix.by_place or len(set(digits)) == len(digits):
-            shown = matrix.labels if matrix.by_place else digits
+    numbers = [f"p{i}" if i < 10 else str(i) for i in range(len(names))]
+    digits = [_digits(label) for label in matrix.labels]
+    initials = [re.sub(r"([a-z])[a-z-]*(\d+)", r"\1\2", name) for name in names]  # l1>s3
+    last = digits if len(set(digits)) == len(digits) else numbers
+    if matrix.by_place:
+        last = matrix.labels
+    shown = next((one for one in (names, initials) if _fits(one, cell - 1)), last)
     return "".join(f"{name[1 - cell :]:>{cell - 1}} " for name in shown)
+
+
+def _fits(names: list[str], width: int) -> bool:
+    return max(map(len, names), default=0) <= width and len(set(names)) == len(names)
 
 
 def _stems(labels: list[str]) -> list[str]:

@@ -24,7 +24,7 @@ COLUMNS = (
     GridColumn("name", "STRATEGY", 16),
     GridColumn("with", "WITH", 20, priority=3, grows=True, most=60),
     GridColumn("max", "MAX/MEAN", 8, True),
-    GridColumn("bar", "(1.00 is fair)", 14, priority=2, grows=True, most=40),
+    GridColumn("bar", "(1.00 is fair)", 14, priority=2, grows=True, most=24),
     GridColumn("fim", "FIM %", 6, True),
     GridColumn("done", "TIME", 8, True, 1),
     GridColumn("time", "TIME/BOUND", 10, True, 1),
