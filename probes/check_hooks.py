@@ -28,7 +28,14 @@ def tc_hook() -> Check:
         return Check("tc hook", "ok", "tcx links: probes go away with the process")
     if tried == errno.EPERM:
         return Check("tc hook", "missing", "no permission to try", False, None, SUDO)
-    return Check("tc hook", "ok", "clsact, no tcx: a guard process removes probes of the killed")
+    return Check(
+        "tc hook",
+        "limited",
+        "clsact, no tcx",
+        False,
+        "a guard process takes probes away when a capture is killed, not the kernel",
+        "Linux 6.6 or later has tcx",
+    )
 
 
 def xdp_hook() -> Check:

@@ -21,6 +21,7 @@ from .network import Watched, bth, ethernet, ipv4, ipv6, roce, roce_frames, udp
 from .test_program import ENCAPSULATED, LONG, OTHER, PLAIN, SHORT
 
 IN, OUT = 0, 1
+TC = "tcx" if program.kernel_version() >= (6, 6) else "clsact"
 
 
 def watch(names, **options):
@@ -30,7 +31,7 @@ def watch(names, **options):
 @pytest.mark.parametrize(
     ("hook", "becomes"),
     [
-        ("tc", {"tcx"}),
+        ("tc", {TC}),
         ("clsact", {"clsact"}),
         ("xdp", {"xdp native"}),
         ("xdp-generic", {"xdp generic"}),
