@@ -1,26 +1,32 @@
 """Packet hops per second and core of the packet engine's two drivers, and its memory.
 
-    python benchmarks/engine.py [--large]
+    python benchmarks/engine.py [--large | --more | --cores]
 
 A hop is one packet through one link's queue, ACK hops too. Times are CPU time of the thread that
 runs, set-up of the run included, best of several. "times": over what the field's simulator
 (htsim) does on such a core, which was measured apart and is not run here.
---large: a run of 100 million hops, and the memory it took.
+--large: a run of 100 million hops, and the memory it took. --more: all other strategies, and
+transports and failures, on 128 hosts. --cores: the same eight runs on one core and on all.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from rocescope.replay.collectives import collective
 from rocescope.replay.engine.event_driven import run_event_driven
 from rocescope.replay.engine.model import EngineResult, Model
 from rocescope.replay.engine.runner import run_open_loop
 from rocescope.replay.fabrics import parse_fabric
+from rocescope.replay.failures import Failures, random_cables
+from rocescope.replay.packet_replaying import Load, replay_packets
 from rocescope.replay.strategies import parse_packet_strategy
+from rocescope.replay.transport.parameters import Transport
 
 MODEL = Model()
 GOAL = {"open loop": 15.0, "events": 5.0}
@@ -51,10 +57,83 @@ def speed(hosts: int, driver: str, strategy: str, packets: int, times: int) -> f
     return best
 
 
+TREE = "fat-tree:k=8,rate=800G,delay=500ns"
+CLOS = "leaf-spine:leaves=8,spines=16,hosts=16,rate=800G,delay=500ns"
+PLANES = "multi-plane:planes=8,leaves=8,spines=16,hosts=16,rate=100G,delay=500ns"
+LOSSES = Model(buffer_bytes=800_000, ecn_low_bytes=80_000, ecn_high_bytes=320_000)
+SACK = Transport(recovery="sack", reordering_packets=512)
+MORE: tuple[tuple[str, str, str, Transport, Model, float], ...] = (
+    *(
+        ("open loop", TREE, name, Transport(), MODEL, 0.0)
+        for name in ("host-spray", "adaptive", "flowlet", "adaptive-flowlet", "subflow")
+    ),
+    ("open loop", CLOS, "conga", Transport(), MODEL, 0.0),
+    *(("events", TREE, name, Transport(), MODEL, 0.0) for name in ("bitmap", "jsq", "ecmp")),
+    ("events", CLOS, "conga", Transport(), MODEL, 0.0),
+    ("events", PLANES, "mrc", Transport(), MODEL, 0.0),
+    ("events", PLANES, "mrc", replace(SACK, congestion="nscc"), LOSSES, 0.0),
+    ("events", TREE, "reps", SACK, LOSSES, 0.0),
+    ("events", TREE, "reps", replace(SACK, congestion="nscc"), LOSSES, 0.0),
+    ("events", TREE, "reps", replace(SACK, congestion="dcqcn"), LOSSES, 0.0),
+    ("events", TREE, "plb", Transport(recovery="ideal"), MODEL, 0.01),
+    ("events", TREE, "ofan", Transport(recovery="ideal"), MODEL, 0.01),
+)
+"""Driver, fabric, strategy, how hosts send, queues, share of the cables that fail."""
+
+
+def more() -> None:
+    """One line for each of MORE."""
+    for driver, spec, name, transport, model, failing in MORE:
+        fabric = parse_fabric(spec)
+        load = collective("permutation", fabric, model, 1024 * 4096, 1)
+        strategy = parse_packet_strategy(name)
+        failures = Failures(random_cables(fabric, failing, 1)) if failing else None
+        best = 0.0
+        for _ in range(4):
+            begun = time.thread_time()
+            if driver == "open loop":
+                result = run_open_loop(load, fabric, strategy, model, 1)
+            else:
+                result = run_event_driven(
+                    load, fabric, strategy, model, 1, transport=transport, failures=failures
+                ).engine
+            best = max(best, result.hops / (time.thread_time() - begun) / 1e6)
+        told = ", ".join(f"{k}={v}" for k, v in transport.described().items() if v != "none")
+        told += f", {failing:.0%} of the cables down" if failing else ""
+        verdict = "" if best >= GOAL[driver] else "  below the goal"
+        print(f"{driver:10} {name:17} {best:6.1f}{verdict}  {told}", flush=True)
+
+
+def on_cores() -> None:
+    """Seconds of eight runs (four strategies, two seeds) by the number of threads."""
+    fabric = parse_fabric(TREE)
+    chosen = [parse_packet_strategy(name) for name in ("ofan", "switch-random", "jsq", "reps")]
+
+    def load(run: int) -> Load:
+        return Load(collective("permutation", fabric, MODEL, 1024 * 4096, run))
+
+    took = []
+    for threads in (1, os.cpu_count() or 1) * 2:  # the first round compiles
+        begun = time.monotonic()
+        replay_packets(load, fabric, chosen, MODEL, ["permutation"], runs=2, threads=threads)
+        took.append((threads, time.monotonic() - begun))
+    for threads, seconds in took[2:]:
+        print(f"{threads} threads: {seconds:.1f} s")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--large", action="store_true")
-    if parser.parse_args().large:
+    only = parser.add_mutually_exclusive_group()
+    for name in ("large", "more", "cores"):
+        only.add_argument(f"--{name}", action="store_true")
+    wanted = parser.parse_args()
+    if wanted.more:
+        more()
+        return
+    if wanted.cores:
+        on_cores()
+        return
+    if wanted.large:
         fabric = parse_fabric("fat-tree:k=8,rate=800G,delay=500ns")
         load = collective("permutation", fabric, MODEL, 65_536 * 4096, 1)
         begun = time.thread_time()
