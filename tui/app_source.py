@@ -8,7 +8,7 @@ from pathlib import Path
 from textual import work
 
 from ..analyzer.errors import RocescopeError
-from .screens.prompts import TextPrompt
+from .screens.prompts import PathPrompt, TextPrompt
 from .session import Session
 from .session_app import SessionApp
 
@@ -17,7 +17,7 @@ class SourceActions(SessionApp):
     """Opens captures and probes, and stops them."""
 
     def action_open_file(self) -> None:
-        self.push_screen(TextPrompt("open captures, separated by spaces"), self._open)
+        self.push_screen(PathPrompt("open captures, separated by spaces"), self._open)
 
     def _open(self, names: str | None) -> None:
         if names:

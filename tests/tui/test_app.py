@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from captures import data
 from factories import pcap_bytes, some_frames
+from textual.widgets import Input
 from tui_driver import drive, settled, text_of, typed
 
 from rocescope.tui.actions import ACTIONS, SCREENS
@@ -271,6 +272,23 @@ def test_open_another_file():
     other = str(data("c05_rc_atomic_fetchadd"))
     name = drive(I03, ["ctrl+f", typed(other), "enter"], look=lambda app: app.snapshot.source.name)
     assert name == "c05_rc_atomic_fetchadd.atB.pcap"
+
+
+def test_file_names_are_completed(tmp_path):
+    for name in ("leaf1-spine1.pcap", "leaf1-spine2.pcap", "other.pcap"):
+        (tmp_path / name).touch()
+    (tmp_path / "captures").mkdir()
+
+    def line(app):
+        return app.screen.query_one(Input).value
+
+    assert drive(I03, ["ctrl+f", typed(f"a.pcap {tmp_path}/le"), "tab"], look=line) == (
+        f"a.pcap {tmp_path}/leaf1-spine"
+    )
+    assert drive(I03, ["ctrl+f", typed(f"{tmp_path}/c"), "tab"], look=line) == (
+        f"{tmp_path}/captures/"
+    )
+    assert drive(I03, ["ctrl+f", typed("/nowhere/x"), "tab"], look=line) == "/nowhere/x"
 
 
 def test_keys_and_theme_from_the_settings():

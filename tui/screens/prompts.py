@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from glob import escape, glob
+from os.path import commonprefix, expanduser, isdir
+
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
@@ -35,3 +38,43 @@ class TextPrompt(ModalScreen[str | None]):
     def accept(self, value: str) -> None:
         """Leave with the line."""
         self.dismiss(value.strip())
+
+
+class PathPrompt(TextPrompt):
+    """Asks for files; the last of them is completed."""
+
+    BINDINGS = [
+        Binding("tab", "complete", show=False, priority=True),
+        Binding("escape", "dismiss(None)", show=False),
+    ]
+
+    def compose(self) -> ComposeResult:
+        title = f" {self._title}: tab completes, enter accepts, esc leaves"
+        yield Static(title, id="prompt-title", markup=False)
+        yield line_input(self._value, _Paths(case_sensitive=True, use_cache=False))
+
+    def action_complete(self) -> None:
+        field = self.query_one(Input)
+        before, _, word = field.value.rpartition(" ")
+        found = paths_beginning(word)
+        if found:
+            common = commonprefix(found)
+            field.value = f"{before} {common}" if before else common
+            field.cursor_position = len(field.value)
+
+
+class _Paths(Suggester):
+    """Shows the first file that the last word may mean."""
+
+    async def get_suggestion(self, value: str) -> str | None:
+        word = value.rpartition(" ")[2]
+        found = paths_beginning(word) if word else []
+        return value[: len(value) - len(word)] + found[0] if found else None
+
+
+def paths_beginning(word: str) -> list[str]:
+    """Files and folders (with a slash) whose names begin so, as the user writes them."""
+    home = expanduser("~")
+    found = sorted(glob(f"{escape(expanduser(word))}*"))
+    shown = [f"{path}/" if isdir(path) else path for path in found]
+    return [f"~{path[len(home) :]}" if word[:1] == "~" else path for path in shown]
