@@ -342,6 +342,8 @@ class MrcSummary:
         packets = int(self._m.flow(f)["packets"])
         sent = self._of(f, st.SENT)
         peer = int(self._tracker.flows[f]["peer"])
+        if not self._may_be_out(f, packets, sent, self._m.flow(peer) if peer >= 0 else None):
+            return []
         trips = self._m.histograms.quantiles(peer, st.ROUND_TRIP) if peer >= 0 else None
         records = {int(ev["key"]): ev for ev in sent}
         planes = {key: self._plane(ev) for key, ev in records.items()}
@@ -358,6 +360,19 @@ class MrcSummary:
             ev_name,
         )
         return found[:MAX_RETIREMENTS_LISTED]
+
+    def _may_be_out(self, f: int, packets: int, sent: NDArray[Any], answers: Any) -> bool:
+        """Whether there is a silence that `retirements` could list; most flows have none."""
+        silent = packets - sent["last_index"] - 1 > st.CAUSED_ROUNDS * len(sent)
+        lost = sent["lost_ns"] > sent["last_ns"]
+        told = answers is not None and answers["always_skips"] > 0
+        return bool(f in self._returned or told or (silent | lost).any())
+
+    @cached_property
+    def _returned(self) -> frozenset[int]:
+        """Flows that used a value again after a long silence."""
+        log = self._m.log()
+        return frozenset(log["flow"][log["kind"] == st.LOG_RETURNED].tolist())
 
     def events(self, flow_name: Callable[[int], str]) -> list[Event]:
         """NACKs, retired and returned entropy values, ports down and up."""
