@@ -66,7 +66,7 @@ class LuminaMirror:
     """Restores the packets of one capture and checks its numbers."""
 
     def __init__(self, taps: Taps) -> None:
-        self._before, self._behind = (_tap(taps, name) for name in (BEFORE, BEHIND))
+        self._before, self.behind = (_tap(taps, name) for name in (BEFORE, BEHIND))
         self.undelivered: dict[tuple[int, int, int], list[int]] = {}
         """Dropped and damaged packets by source and destination (endpoints) and queue pair."""
         self.packets = 0
@@ -94,7 +94,7 @@ class LuminaMirror:
             self.undelivered.setdefault(flow, [0, 0])[int(event[row] == CORRUPT)] += 1
         both = table.take(np.repeat(np.arange(len(table)), 1 + delivered))
         again = np.cumsum(1 + delivered)[delivered] - 1
-        both.tap[again] = self._behind
+        both.tap[again] = self.behind
         return both
 
     def _restore(self, data: U8, base_offset: int, table: PacketTable) -> NDArray[np.uint8]:
