@@ -98,7 +98,8 @@ class DecodeCounters:
     def set_rates(self, rates: NDArray[np.int64]) -> None:
         """Make room for len(rates) taps and note their link rates (bit/s, 0 unknown)."""
         self.make_room(len(rates))
-        self._arrays = self._arrays._replace(rates=rates)
+        if not np.array_equal(rates, self._arrays.rates):  # the same tuple is known to kernels
+            self._arrays = self._arrays._replace(rates=rates)
 
     def make_room(self, taps: int) -> None:
         """Count so many taps from now on."""

@@ -180,7 +180,7 @@ class Decoder:
         data = nothing.data.view()
         data.flags.writeable = False
         self.decode(nothing)
-        self._unwrapper.unwrap(replace(nothing, data=data), 0, room_for(1), self.counters)
+        self._unwrapper.unwrap(replace(nothing, data=data), 0, room_for(1), 0, self.counters)
 
     def warnings(self, name: str) -> list[str]:
         """What a user must know about the mirrors in the capture `name`."""

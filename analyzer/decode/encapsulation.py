@@ -244,15 +244,17 @@ def unwrap_frames(
     state: I64,
     w: I64,
     out: Inner,
+    first_row: Int,
 ) -> tuple[Int, Int, Int]:
     """Frames from `first_frame` on, with what encapsulated ones carry in their place.
 
-    Gives (frames done, rows of `out` written, fields of them that are in use). Ends early,
+    Fills `out` from `first_row` on. Gives (frames done, rows that are filled then, fields of
+    `Inner` that are in use). Ends early,
     before the frame it names, when a session is new (Sessions.add_pending), a pattern is
     to be learned of the frame (Patterns, which has patterns, state and w) or `out` is full.
     What cannot be read is counted and left out.
     """
-    row = 0
+    row = first_row
     x = np.zeros(sflow.N_FIELDS, np.int64)
     last = np.uint64(state[pt.LAST])
     used = 0

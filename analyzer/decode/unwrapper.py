@@ -42,9 +42,7 @@ class Unwrapper:
             room = self._room
             filled = used = 0
             while done < len(frames):
-                free = part_of(room, filled, len(room.offset))
-                done, rows, more = self.unwrap(frames, done, free, counters)
-                filled += rows
+                done, filled, more = self.unwrap(frames, done, room, filled, counters)
                 used |= more
                 if done == len(frames):
                     break
@@ -73,7 +71,7 @@ class Unwrapper:
             )
 
     def unwrap(
-        self, frames: FrameBatch, first: int, room: Inner, counters: DecodeCounters
+        self, frames: FrameBatch, first: int, room: Inner, filled: int, counters: DecodeCounters
     ) -> tuple[int, int, int]:
         """One pass of the kernel, with what it gives (`unwrap_frames`)."""
         counters.make_room(len(self._taps))
@@ -93,5 +91,6 @@ class Unwrapper:
             self.patterns.state,
             self.patterns.trail,
             room,
+            filled,
         )
         return int(done), int(rows), int(used)
