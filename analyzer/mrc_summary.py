@@ -72,6 +72,25 @@ def parse_plane_by(text: str) -> PlaneBy:
     )
 
 
+def unknowns(flow: MrcFlow) -> list[str]:
+    """Why fields of a flow are None."""
+    answers = flow.answers
+    if answers is None:
+        return [
+            "no answer of its receiver was seen, or nothing tells whose they are: feedback, round"
+            " trips and window use are not known"
+        ]
+    lines = []
+    if answers.round_trip_ns is None:
+        why = "the tap is where its answers begin"
+        if not flow.timestamped_packets:
+            why = "its packets have no timestamps of the default resolution"
+        lines.append(f"round trips are not known: {why}")
+    if answers.psn_range_packets is None:
+        lines.append("window use is not known: no SACK states the maximum PSN range")
+    return lines
+
+
 def with_outer_labels(analysis: Analysis) -> Analysis:
     """The result, saying that entropy values have the flow label of the outer header."""
     if isinstance(analysis.mrc, UnsetType):

@@ -19,7 +19,7 @@ from .measures.density import MAX_THRESHOLD
 from .measures.hops import hops
 from .measures.tapsets import entropy_imbalances, tap_imbalances, tap_places
 from .measuring import Measuring
-from .mrc_summary import MrcSummary, PlaneBy
+from .mrc_summary import MrcSummary, PlaneBy, unknowns
 from .opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name
 from .results import (
     Connection,
@@ -245,6 +245,9 @@ class Summary:
         def count(field: str) -> int | None:
             return int(requests[field] + responses[field]) if sequenced else None
 
+        mrc = self.mrc.flow(f) if self.mrc else None
+        if mrc is not None:
+            notes += unknowns(mrc)
         recovered = count("recovered")
         retransmitted = count("retransmitted")
         summary = Flow(
@@ -298,7 +301,7 @@ class Summary:
             taps=self._seen_at(f, record),
             owner=self._owners.get(f),
             notes=notes,
-            mrc=(self.mrc.flow(f) if self.mrc else None) or UNSET,
+            mrc=mrc or UNSET,
         )
         return as_sampled(summary, self._sampled)
 

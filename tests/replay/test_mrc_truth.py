@@ -123,6 +123,8 @@ def test_every_figure(tmp_path: Path, seed: int) -> None:
         if at_sender:
             assert answers.in_flight_packets is not None
             assert answers.in_flight_packets.max == expected["max_in_flight_packets"]
+            told = any(note.startswith("round trips are not known") for note in flow.notes)
+            assert told == options["no_timestamps"]
             use = expected["max_in_flight_packets"] / expected["psn_range_packets"]
             assert answers.max_window_use == pytest.approx(use)
             check_retirements(expected, mrc)
@@ -204,6 +206,7 @@ def test_one_direction_only(tmp_path: Path) -> None:
     assert order.reason == "no SACK was seen together with the packet it is about"
     for expected, flow, mrc in pairs(truth, analysis):
         assert mrc.answers is None
+        assert any(note.startswith("no answer of its receiver was seen") for note in flow.notes)
         assert mrc.retransmissions == flow.retransmitted_packets == expected["retransmissions"]
         for value in mrc.values:
             assert value.skip_once is value.always_skip is value.nacks is value.round_trips is None
