@@ -26,6 +26,8 @@ from .session import Session
 from .snapshot import SourceState
 
 WINDOW_NS = 10_000_000
+EXPECTED_FLOWS = 16_384
+"""So many may come at once without the time that growing for them takes."""
 POLL_S = 0.02
 """The rings hold far more than arrives in this time; fewer, larger batches cost less."""
 AHEAD_PACKETS = 1 << 20
@@ -78,6 +80,7 @@ class LiveFeed:
         warm_up(WINDOW_NS)
         self.measuring = Measuring(WINDOW_NS, many_taps=True)
         self.measuring.late = LateActivity()
+        self.measuring.tracker.expect(EXPECTED_FLOWS)
         self.owners: dict[int, Owner] = {}
         """By flow index: the process of this host that owns its queue pair."""
         self._keep = compile_filter(keep) if keep else None

@@ -211,6 +211,23 @@ class FlowTracker:
             self.state = self.state._replace(copies=copies)
             self.state.used[st.FIRST_WINDOW] = st.FIRST_WINDOW_BITS_OF_MANY_TAPS
 
+    def expect(self, flows: int) -> None:
+        """Make room for so many flows and the windows they begin with.
+
+        To grow is to copy what is there; room that nobody touches costs nothing.
+        """
+        if flows > len(self.state.flows):
+            self._grow_flows(flows)
+        used = self.state.used
+        slots = flows << int(used[st.FIRST_WINDOW])
+        recents = flows << st.FIRST_RECENT_BITS
+        self.state = self.state._replace(
+            slots=_longer(self.state.slots, slots + SLOTS_AHEAD, int(used[st.USED_SLOTS])),
+            recents=_longer(
+                self.state.recents, recents + RECENTS_AHEAD, int(used[st.USED_RECENTS])
+            ),
+        )
+
     def reserve_slots(self, count: int) -> int:
         """Room for a window of `count` slots: its first one."""
         start = int(self.state.used[st.USED_SLOTS])
