@@ -73,11 +73,13 @@ def retirements(
     plane_of: Callable[[int], str | None],
     plane_sizes: Counter[str],
     name: Callable[[int], str],
+    heard: bool,
 ) -> list[MrcRetirement]:
     """The silences that mean that a value is not used any more.
 
     values: entropy values of the flow. near_ns: what lies so near may be the cause.
-    told: TOLD records by entropy value. outages: of the hosts of the flow. plane_sizes: entropy
+    told: TOLD records by entropy value. heard: answers were seen; else nobody knows which packets
+    sent again a NACK asked for. outages: of the hosts of the flow. plane_sizes: entropy
     values of each plane.
     """
     enough = max(st.RETIRED_AFTER_PACKETS, st.RETIRED_AFTER_ROUNDS * values)
@@ -93,7 +95,7 @@ def retirements(
         if why.cause == "port_down" and plane is not None and 2 * down[plane] < plane_sizes[plane]:
             why = _why(one, near_ns, told.get(one.key), [])  # the rest of its plane went on
         certain = one.without > (enough if why.cause == "unknown" else st.CAUSED_ROUNDS * values)
-        named = one.until_ns is None and why.cause in ("always_skip", "loss")
+        named = heard and one.until_ns is None and why.cause in ("always_skip", "loss")
         if certain or named:
             listed.append(
                 MrcRetirement(

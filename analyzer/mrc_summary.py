@@ -140,7 +140,7 @@ class MrcSummary:
         sent = self._of(f, st.SENT)
         peer = int(self._tracker.flows[f]["peer"])
         answers = self._m.flow(peer) if peer >= 0 else None
-        heard = answers is not None and bool(answers["sacks"] or answers["nacks"].any())
+        heard = self._hears(peer)
         told = self._told(peer) if heard else {}
         trips = self._m.histograms.quantiles(peer, st.ROUND_TRIP) if heard else None
         # Shorter than a timestamp is coarse: the tap is where the answers begin.
@@ -174,6 +174,11 @@ class MrcSummary:
             planes_unknown_because=None if planes else NO_PLANES,
             outages=self.outages,
         )
+
+    def _hears(self, peer: int) -> bool:
+        """Whether flow `peer` (-1: none) answered anything."""
+        answers = self._m.flow(peer) if peer >= 0 else None
+        return answers is not None and bool(answers["sacks"] or answers["nacks"].any())
 
     def _of(self, f: int, lane: int) -> NDArray[Any]:
         begin, end = np.searchsorted(self._lanes, (st.LANES * f + lane, st.LANES * f + lane + 1))
@@ -377,6 +382,7 @@ class MrcSummary:
             planes.get,
             Counter(plane for plane in planes.values() if plane is not None),
             ev_name,
+            self._hears(peer),
         )
         return found[:MAX_RETIREMENTS_LISTED]
 

@@ -89,15 +89,15 @@ def _retired(flows: Sequence[MrcFlow]) -> str:
     if not listed:
         return ""
     more = len(listed) - len(retired)
-    unsure = f"{human.count(more)} {'more ' if retired else ''}may have, just before the end."
     if not retired:
-        return f"Of the entropy values {unsure}"
+        values = human.counted(more, "entropy value")
+        return f"{values} may have fallen out of use just before the end."
     causes = Counter(one.cause.replace("_", " ") for one in retired)
     causes_listed = ", ".join(f"{n} {cause}" for cause, n in causes.most_common())
     back = sum(one.returned_time_ns is not None for one in retired)
     values = human.counted(len(retired), "entropy value")
     text = f"{values} fell out of use ({causes_listed}), {human.count(back)} came back."
-    return f"{text} {unsure}" if more else text
+    return f"{text} {human.count(more)} more may have, just before the end." if more else text
 
 
 def _planes(whole: Mrc) -> str:
