@@ -197,7 +197,8 @@ def receive_ack(
         if newly:
             on_ack(kind, window, params, flow, newly * mss, time - stamp, marked, time)
         if given_up:
-            on_loss(kind, window, params, flow, given_up * mss, time)
+            trimmed = what == EV_TRIMMED
+            on_loss(kind, window, params, flow, given_up * mss, trimmed, time)
     own.tally[GIVEN_UP] += given_up
     if given_up or stirred:
         _send_again(desk, own, flow, time)
@@ -335,7 +336,7 @@ def on_timer(
             due = min(due, packets[packet, SENT_PS] + patience)
         if control[KIND] and given_up:
             lost = given_up * np.int64(own.window_params[0])
-            on_loss(control[KIND], own.window, own.window_params, flow, lost, time)
+            on_loss(control[KIND], own.window, own.window_params, flow, lost, False, time)
     own.tally[TIMEOUTS] += timeouts
     if control[SELECTS]:
         if evs.rows[flow, WAKE] <= time:

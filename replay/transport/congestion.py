@@ -1,10 +1,14 @@
 """Congestion control of hosts: none (line rate), NSCC with the parameters of UET, DCQCN-like.
 
 NSCC (Ultra Ethernet 1.0 as its public reference simulator computes it, ultraethernet/uet-htsim)
-keeps a window in bytes from delay and ECN marks. DCQCN (Zhu et al., SIGCOMM 2015) keeps a rate
-from marks alone; here marks ride on acknowledgements and at most one per interval counts as a CNP.
-Its timers are caught up with whenever a packet is sent or an acknowledgement comes, which is when
-they matter. Left out: its byte counter and hyper increase.
+keeps a window in bytes from delay and ECN marks; a trimmed packet may cut it down to what came
+through lately, one that is lost without a trim takes its own bytes off it and no more (a path has
+failed, nothing says that it was congested). Left out: its fast increase.
+
+DCQCN (Zhu et al., SIGCOMM 2015) keeps a rate from marks alone; here marks ride on acknowledgements
+and at most one per interval counts as a CNP. Its timers are caught up with whenever a packet is
+sent or an acknowledgement comes, which is when they matter. Left out: its byte counter and hyper
+increase.
 """
 
 from __future__ import annotations
@@ -22,8 +26,8 @@ WINDOW, RATE_PS, INCREASE, DELAY, LAST_ADJUST, LAST_DECREASE, ACKED_SINCE, ACHIE
 )
 """Columns of NSCC: window (bytes), unused, increase to come (bytes^2), mean delay (ps), times (ps),
 bytes acknowledged since the last adjustment, bytes that came through since `QUICK_END` began."""
-IGNORE, LOSSES = 9, 10
-"""Bytes whose marks are ignored after a quick adaptation; losses or trims since the last one."""
+IGNORE, TRIMS = 9, 10
+"""Bytes whose marks are ignored after a quick adaptation; trims since the last one."""
 ALPHA, TARGET_PS, LAST_CNP, LAST_RAISE, STAGE = 2, 3, 4, 5, 6
 """Columns of DCQCN: share of marks, target (ps per byte), times, raises since the last cut."""
 COLUMNS: Final = 12
@@ -121,13 +125,16 @@ def on_loss(
     params: NDArray[np.float64],
     flow: Int,
     lost: Int,
+    trimmed: Int,
     now_ps: Int,
 ) -> None:
-    """`lost` bytes were trimmed or given up."""
+    """`lost` bytes were trimmed, or given up without a trim."""
     if kind == NSCC:
-        rows[flow, LOSSES] += 1.0
-        if not _quick(rows, params, flow, np.float64(0.0), np.float64(now_ps)):
-            rows[flow, WINDOW] = max(params[MSS], rows[flow, WINDOW] - lost)
+        if trimmed:
+            rows[flow, TRIMS] += 1.0
+            if _quick(rows, params, flow, np.float64(0.0), np.float64(now_ps)):
+                return
+        rows[flow, WINDOW] = max(params[MSS], rows[flow, WINDOW] - lost)
 
 
 @subkernel
@@ -142,7 +149,7 @@ def _quick(
     row = rows[flow]
     adapted = False
     if now >= row[QUICK_END]:
-        bad = row[LOSSES] > 0.0 or delay > params[QUICK_DELAY]
+        bad = row[TRIMS] > 0.0 or delay > params[QUICK_DELAY]
         few = row[ACHIEVED] < params[MOST] / 2.0 ** params[QUICK_GATE]
         if row[QUICK_END] > 0.0 and bad and few:
             row[IGNORE] = row[WINDOW]
@@ -151,7 +158,7 @@ def _quick(
             adapted = True
         row[QUICK_END] = now + params[BASE_RTT] + params[TARGET]
         row[ACHIEVED] = 0.0
-        row[LOSSES] = 0.0
+        row[TRIMS] = 0.0
     return adapted
 
 
@@ -170,10 +177,13 @@ def _nscc_ack(
     delay = max(0.0, np.float64(rtt_ps) - params[BASE_RTT])
     row[ACHIEVED] += size
     row[DELAY] += 0.0125 * (delay - row[DELAY])
-    if _quick(rows, params, flow, delay, now):
+    ignored = row[IGNORE] > 0.0
+    row[IGNORE] = max(0.0, row[IGNORE] - size)
+    if marked and ignored:
+        row[INCREASE] = 0.0
+        row[ACKED_SINCE] = 0.0
         return
-    if row[IGNORE] > 0.0:
-        row[IGNORE] -= size
+    if _quick(rows, params, flow, delay, now):
         return
     target = params[TARGET]
     if not marked and delay < target:

@@ -54,8 +54,34 @@ def test_nscc_ignores_marks_without_delay_and_grows_without_marks() -> None:
 def test_nscc_gives_back_what_was_trimmed() -> None:
     control = congestion(NSCC, 1, MSS, RTT, RATE, trimming=True)
     before = control.rows[0, WINDOW]
-    on_loss(NSCC, control.rows, control.params, 0, MSS, 1_000)
+    on_loss(NSCC, control.rows, control.params, 0, MSS, True, 1_000)
     assert control.rows[0, WINDOW] == before - MSS
+
+
+def test_trims_adapt_quickly_losses_do_not() -> None:
+    """A period of 1.75 round trips in which 3 packets came through: after a trim that is the
+    window, and marks do not count until a window's worth is acknowledged."""
+    control = congestion(NSCC, 1, MSS, RTT, RATE, trimming=True)
+    rows, params = control.rows, control.params
+    whole, now = rows[0, WINDOW], 2 * RTT
+
+    def acks(count: int, marked: bool, delay: int = 0) -> None:
+        for _ in range(count):
+            on_ack(NSCC, rows, params, 0, MSS, RTT + delay, marked, now)
+
+    acks(1, False)  # the first period begins
+    acks(3, False)
+    now += 2 * RTT
+    on_loss(NSCC, rows, params, 0, MSS, False, now)
+    assert rows[0, WINDOW] == whole - MSS
+    on_loss(NSCC, rows, params, 0, MSS, True, now)
+    assert rows[0, WINDOW] == 3 * MSS
+    now += RTT
+    before = rows[0, WINDOW]
+    acks(5, True, 3 * RTT)
+    assert rows[0, WINDOW] == before
+    acks(20, False)
+    assert rows[0, WINDOW] > before
 
 
 def test_dcqcn_halves_once_per_interval_and_recovers() -> None:
