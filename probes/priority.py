@@ -1,14 +1,16 @@
 """Threads that empty rings run before others of the process: rings overflow, screens only wait.
 
-Raising a priority takes a privilege. `allow` asks for a limit while it is there, up to
-which threads may raise their own later, when it is given up.
+Raising a priority takes a privilege (CAP_SYS_NICE), which live commands give up. Threads that
+are started inside of `raised` have it from then on. `allow` asks for a limit (which takes
+CAP_SYS_RESOURCE) up to which threads that are started later may raise their own.
 """
 
 from __future__ import annotations
 
 import os
 import resource
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 NICE = -5
 """Three times the share of a processor that a thread of the usual 0 gets beside it."""
@@ -23,5 +25,16 @@ def allow() -> None:
 
 def raise_own() -> None:
     """Let this thread, and those that it starts, run before others, where that is allowed."""
-    with suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, NICE)  # of the thread, not of all: sched(7)
+    with suppress(OSError):  # of the thread, not of the process: sched(7)
+        os.setpriority(os.PRIO_PROCESS, 0, min(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+
+
+@contextmanager
+def raised() -> Iterator[None]:
+    """Threads that are started inside run before others, where that is allowed at the begin."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    raise_own()
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, before)  # to run later is always allowed

@@ -19,7 +19,7 @@ from ..analyzer.results import Analysis, Owner
 from ..probes.live import LiveOptions
 from ..probes.live_analysis import capture_summary, warm_up
 from ..probes.live_probes import LiveProbes
-from ..probes.priority import raise_own
+from ..probes.priority import raise_own, raised
 from .feeds import Feed
 from .heap import give_back_freed, give_back_large_arrays
 from .session import Session
@@ -50,9 +50,6 @@ def open_live(
     give_back_large_arrays()
     chosen = options or LiveOptions()
     probes = LiveProbes(interfaces, chosen)
-    if attach_now:
-        warm_up(WINDOW_NS)
-        probes.begin(drop=True)
 
     def make(keep: str | None) -> Feed:
         nonlocal probes
@@ -64,8 +61,11 @@ def open_live(
 
     session = Session(make, ",".join(interfaces), "live", (), clock)
     session.on_close(probes.end)
-    if attach_now:  # rings fill from now on: they are emptied while the screens are made
-        session.start()
+    if attach_now:
+        warm_up(WINDOW_NS)
+        with raised():
+            probes.begin(drop=True)
+            session.start()  # rings fill from now on: they are emptied while screens are made
     return session
 
 
