@@ -2,8 +2,8 @@
 /*
  * Counts RoCE packets per flow and UDP source port in the kernel.
  *
- * What precedes this text when it is compiled (probes/counter_program.py), besides
- * packet.bpf.h and hook.bpf.h:
+ * What precedes this text when it is compiled (probes/counter_program.py), besides all the
+ * headers but ring.bpf.h:
  *   TABLE_FD            array, mapped by user space: SETS of struct counter_set for each CPU
  *   ORDER_FD            array: ORDER_SETS of struct order_set
  *   TALLY_FD            array, per CPU: tap -> struct tally

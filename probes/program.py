@@ -16,7 +16,7 @@ from .machine_code import load, machine_code
 from .ring import CHUNK_BYTES, WIDE_SNAP
 from .rings import RingMaps
 
-_SHARED = ("packet.bpf.h", "hook.bpf.h")
+_SHARED = ("frame.bpf.h", "tunnels.bpf.h", "packet.bpf.h", "hook.bpf.h")
 _MARK = 0x52435441
 _MOVE_IMMEDIATE = 0xB7  # BPF_ALU64 | BPF_MOV | BPF_K
 _BUFFER_LENGTH_HELPER = 188

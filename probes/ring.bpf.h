@@ -2,7 +2,7 @@
 /*
  * Rings of records, one for each CPU, in memory that user space has mapped.
  *
- * What precedes this text when it is compiled (probes/program.py), besides packet.bpf.h and hook.bpf.h:
+ * What precedes this text when it is compiled (probes/program.py), besides the other headers:
  *   SNAP, WIDE_SNAP     bytes kept of a frame, and of an encapsulated one; multiples of 8
  *   TAPS                how many taps there are, or one more
  *   RINGS_FD            array: CPU -> struct ring

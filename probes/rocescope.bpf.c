@@ -2,8 +2,7 @@
 /*
  * Copies the heads of RoCE frames into the ring of the CPU.
  *
- * What precedes this text when it is compiled (probes/program.py), besides packet.bpf.h,
- * hook.bpf.h and ring.bpf.h:
+ * What precedes this text when it is compiled (probes/program.py), besides all the headers:
  *   FILTER(p)           whether to export a packet
  *   SAMPLE              export one packet in so many
  */
