@@ -42,5 +42,8 @@ def event_text(event: Event, short: bool = False) -> str:
     where, colon, what = text.partition(": ")
     what = what.removeprefix(f"{kind_name(event.kind)}, ")
     if short:
-        where, what = where.rpartition(" QP ")[2], what.replace("sends again", "again")
+        where, what = (
+            where.rpartition(" QP ")[2],
+            what.replace("sends again", "again").replace("entropy value", "EV"),
+        )
     return f"{where}{colon}{what}"

@@ -22,12 +22,12 @@ from ..widgets.grid import Cell, Grid, GridColumn
 from .base import UNTIL_NOW, RoceScreen, own_bindings
 from .mrc_columns import MRC_COLUMNS, MRC_VALUES, OTHERS, mrc_cells
 
-MAX_BARS, MANY_BARS = 16, 64
-"""Bars of a flow's paths in any case, and where there is much room."""
+FEW_BARS, MAX_BARS, MANY_BARS = 8, 16, 64
+"""Bars of a flow's paths where there is little room, some and much."""
 LONG_LINE = 60
 """Most columns of a sparkline."""
-TALL = 36
-"""From this height on there is room for more about the chosen flow."""
+WIDE, TALL = 100, 36
+"""From this width on there is room for more bars, from this height on for more of the flow."""
 
 COLUMNS = (
     GridColumn("src", "SOURCE", 10, grows=True, ends=True),
@@ -106,7 +106,8 @@ class QpsScreen(RoceScreen):
         visible = app.shown_flows()
         self.set_class(self.size.height >= TALL, "tall")
         self._columns = self._wanted(snapshot)
-        grid.set_columns(shaped(self._columns, snapshot, paths))
+        bars = FEW_BARS if self.size.width < WIDE else MAX_BARS
+        grid.set_columns(shaped(self._columns, snapshot, paths, bars))
         self._bars = grid.width_of("spray") or MAX_BARS
         self._line = grid.width_of("activity") or LONG_LINE
         values = _sorted_by(grid.sorted_by, snapshot, paths)[visible]
@@ -274,19 +275,18 @@ def count(value: int) -> str:
 
 
 def shaped(
-    columns: Sequence[GridColumn], snapshot: Snapshot, paths: PathColumns
+    columns: Sequence[GridColumn], snapshot: Snapshot, paths: PathColumns, least: int
 ) -> list[GridColumn]:
-    """The columns as wide as these addresses and paths can use."""
+    """The columns as wide as addresses and paths can use; `least` bars, if there are so many."""
     address = max(map(len, snapshot.addresses), default=10)
     most = int(paths.seen().max(initial=0))
-    bars = max(5, min(MAX_BARS, most))
-    spray = "SPRAY (bar=path)" if bars == MAX_BARS else "SPRAY"
+    bars = max(5, min(least, most))
     found = []
     for column in columns:
         if column.key in ("src", "dst"):
             column = column._replace(most=max(column.width, address))
         elif column.key == "spray":
-            column = column._replace(title=spray, width=bars, most=max(bars, min(MANY_BARS, most)))
+            column = column._replace(width=bars, most=max(bars, min(MANY_BARS, most)))
         found.append(column)
     return found
 

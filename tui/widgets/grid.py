@@ -315,6 +315,8 @@ class Grid(ScrollView, can_focus=True):
 def _with_arrow(title: str, arrow: str, width: int) -> str:
     """The arrow of the sorted column is seen in narrow ones too."""
     if len(title) + len(arrow) > width:
+        title = title.partition(" (")[0]
+    if len(title) + len(arrow) > width:
         title = title.replace(" ", "")[: width - len(arrow)] if arrow else title
     return title + arrow
 
