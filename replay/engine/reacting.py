@@ -30,6 +30,7 @@ from ..transport.recovery import (
     NOTICE_HEAD,
     NOTICE_TAIL,
     PEER_MASK,
+    RETRIED_PS,
     RETRIES,
     SACK,
     SENT_PS,
@@ -319,8 +320,11 @@ def on_timer(
     if control[RECOVERY] >= SACK:
         packet = senders[flow, WAY_HEAD]
         patience = timeout_ps(senders, flow, control[RTO], control[LINEAR])
-        if packet >= 0 and packets[packet, SENT_PS] + patience <= time:
+        sent = packets[packet, SENT_PS] if packet >= 0 else np.int64(NEVER)
+        # Packets of one window that are lost together are one try.
+        if sent + patience <= time and sent >= senders[flow, RETRIED_PS]:
             senders[flow, RETRIES] += 1
+            senders[flow, RETRIED_PS] = time
         while packet >= 0 and packets[packet, SENT_PS] + patience <= time:
             timeouts += 1
             given_up += 1

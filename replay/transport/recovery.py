@@ -57,14 +57,16 @@ UNSENT, UNDER_WAY, DONE, AGAIN_DUE = range(4)
     UNACKNOWLEDGED,
     MARKED_EV,
     RETRIES,
-) = range(21)
+    RETRIED_PS,
+) = range(22)
 """First packet; the two lists; sendings so far, the highest acknowledged one; packets under way;
 earliest time of the next sending; entries of the receiver's log that the sender knows and that
 there are; next packet in order and whether it was asked for (go-back-N, at the receiver); slots of
 packets whose loss the EV selection learns by time alone, and of those whose loss is new (ideal);
 ports by which the peer can be reached (bit mask), 1 when these or the host's own ports changed;
 first packet that is not acknowledged (kept up for MPR alone); at the receiver: 1 + EV of the latest
-marked packet since the last ACK, 0 for none; timeouts since something new was acknowledged."""
+marked packet since the last ACK, 0 for none; timeouts since something new was acknowledged, and
+when the latest of them was: one counts when its packet was sent after the one before."""
 SENDER_COLUMNS = 24
 
 

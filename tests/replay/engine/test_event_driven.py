@@ -144,6 +144,8 @@ def _conserved(result: FeedbackResult) -> None:
     st.booleans(),
     st.sampled_from([0, 20_000_000, None]),
 )
+# A window of packets that is lost together is one timeout in a row, not one per packet.
+@example(65522, FABRICS[2], "reps:evs=64", "sack", "nscc", False, 0)
 def test_what_is_sent_arrives_in_the_end(
     seed: int,
     spec: str,
