@@ -111,16 +111,9 @@ def run_events(
     """Handle events until `goal` messages are complete. Returns DONE, MORE or GROW."""
     net = Net(run.links, run.stats, run.slots, run.counts, run.settings, run.histogram, run.loads)
     desk = Desk(
-        run.hosts,
-        run.rings,
-        run.flows,
-        run.messages,
-        run.settings,
-        run.access,
-        run.sent_ps,
-        run.due_ps,
-        run.wire,
-    )
+        run.hosts, run.rings, run.flows, run.messages, run.settings, run.access, run.sent_ps,
+        run.due_ps, run.wire,
+    )  # fmt: skip
     counts, links, slots, stats = run.counts, run.links, run.slots, run.stats
     control, wheel, wires = own.control, own.wheel, own.wires
     timers, host_items = control[TIMERS], control[HOST_ITEMS]
@@ -211,18 +204,9 @@ def run_events(
             else:
                 back = np.int64(run.return_link[link])
                 answered, complete = receive_data(
-                    net,
-                    desk,
-                    own,
-                    run.arrived_ps,
-                    run.arrived_flags,
-                    emit,
-                    state,
-                    nic,
-                    back,
-                    slot,
+                    net, desk, own, run.arrived_ps, run.arrived_flags, emit, state, nic, back, slot,
                     time,
-                )
+                )  # fmt: skip
                 if complete >= 0:
                     own.ends[0] = 2 * complete + ON_RECEIVED
                     finished = np.int64(1)
