@@ -140,6 +140,12 @@ def replay_packets(
     gathered = [_Gathered() for _ in strategies]
 
     unfit: dict[int, UsageError] = {}
+    idle = 0
+
+    def say() -> None:
+        done = int(hops.sum())
+        if progress is not None:  # what is only loaded takes less than a second
+            progress(COMPILING if idle > 5 else "packets", done, max(expected, done))
 
     def one(case: tuple[int, int], stop: Event) -> EngineResult | UsageError:
         number, run = case
@@ -149,6 +155,7 @@ def replay_packets(
 
         def tell(done: int) -> None:
             hops[at] = done
+            say()
 
         workload = offered[run].load.workload
         wanted = first is not None and case == (0, 0)
@@ -173,14 +180,10 @@ def replay_packets(
                 raise
             return error
 
-    idle = 0
-
     def tick() -> None:
         nonlocal idle
         idle = idle + 1 if compiling else 0
-        done = int(hops.sum())
-        if progress is not None:  # what is only loaded takes less than a second
-            progress(COMPILING if idle > 5 else "packets", done, max(expected, done))
+        say()
 
     complete = True
     try:
