@@ -32,11 +32,15 @@ def encode(result: Result, format: str) -> bytes:
 def _rows(result: Result) -> list[dict[str, Any]]:
     match result:
         case ReplayResult():
-            return [
+            rows = [
                 {"strategy": one.name, **msgspec.structs.asdict(link)}
                 for one in result.strategies
                 for link in one.links
             ]
+            if not any(one.packets for one in result.strategies):
+                for row in rows:
+                    del row["wire_bytes_over_time"]
+            return rows
         case SweepResult():
             sets = [("worst", result.distribution)]
             sets += [(one.layer, one.distribution) for one in result.layers]
