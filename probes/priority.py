@@ -29,6 +29,12 @@ def raise_own() -> None:
         os.setpriority(os.PRIO_PROCESS, 0, min(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
+def lower_own() -> None:
+    """Take back what this thread was given; those that it started before keep it."""
+    if os.getpriority(os.PRIO_PROCESS, 0) < 0:
+        os.setpriority(os.PRIO_PROCESS, 0, 0)  # to run later is always allowed
+
+
 @contextmanager
 def raised() -> Iterator[None]:
     """Threads that are started inside run before others, where that is allowed at the begin."""

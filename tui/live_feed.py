@@ -19,7 +19,7 @@ from ..analyzer.results import Analysis, Owner
 from ..probes.live import LiveOptions
 from ..probes.live_analysis import capture_summary, warm_up
 from ..probes.live_probes import LiveProbes
-from ..probes.priority import raise_own, raised
+from ..probes.priority import lower_own, raise_own, raised
 from .feeds import Feed
 from .heap import give_back_freed, give_back_large_arrays
 from .session import Session
@@ -108,6 +108,7 @@ class LiveFeed:
             self._tables, lambda: None, AHEAD_PACKETS, lambda taken: len(taken[0])
         )
         for table, cm in self._ahead:
+            lower_own()  # only who empties the rings, by now started, must not wait
             if len(table) or cm:
                 with self.lock:
                     self.measuring.update(table, cm)
