@@ -72,7 +72,7 @@ ACTIONS: tuple[Action, ...] = (
         "path_key",
         "p",
         "path key",
-        "Tell paths apart by port, tap, segments, predicted link",
+        "Tell paths apart by port, tap, segments, plane, predicted link",
         ("qps", "paths"),
         True,
     ),
