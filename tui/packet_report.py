@@ -24,6 +24,9 @@ _CONDITIONS = (
 _WIDTH = 40
 """Characters of a load over time."""
 
+_ALIKE = 1.001
+"""Completion times up to this ratio do not tell strategies apart: captured times decide them."""
+
 _OFFERS = {
     "captured": "Offered as captured: every packet at its time, from the first one on.",
     "pattern": "Offered as fast as possible.",
@@ -58,11 +61,18 @@ def _verdict(known: list[StrategyResult]) -> str:
     if not done:
         return "No strategy delivered everything."
     best = min(done, key=lambda one: one.completion_time_ns or 0)
-    assert best.packets is not None
+    worst = max(one.completion_time_ns or 0 for one in known)
+    assert best.packets is not None and best.completion_time_ns is not None
+    alike = len(done) == len(known) > 1 and worst <= best.completion_time_ns * _ALIKE
+    text = f"{'All complete' if alike else f'{best.name} completes first,'} in "
+    text += human.duration(best.completion_time_ns)
     over = best.packets.over_bound_percent
-    text = f"{best.name} completes first, in {human.duration(best.completion_time_ns)}"
     if over is not None:
         text += f", {over.mean:.1f} percent over what no load balancing can beat"
+    if alike:
+        queues = {one.name: one.packets.max_queue_packets.mean for one in done if one.packets}
+        least = min(queues, key=lambda name: queues[name])
+        text += f"; {least} has the shortest queues" if len(set(queues.values())) > 1 else ""
     return text + "."
 
 
