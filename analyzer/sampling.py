@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from msgspec import structs
-from numpy.typing import NDArray
 
 from .frames import SampledFrames, Taps
-from .packets import PacketTable
+from .kernel import subkernel
+from .packets import I64, U16, U32, PacketTable
 from .results import Flow
 from .results_taps import Sampling
 
@@ -19,17 +19,25 @@ PSN_EVENTS = ("rewind", "sequence_restart")
 """Kinds of events that gaps between samples would feign."""
 
 
-def note_samples(table: PacketTable, rate: NDArray[np.uint32], taps: Taps) -> None:
+def note_samples(table: PacketTable, rate: U32, taps: Taps) -> None:
     """Add the sampled rows of a table to their taps; `rate` is 0 for rows that are no samples."""
-    rows = rate > 0
-    if not rows.any():
-        return
-    at, rates = table.tap[rows], rate[rows].astype(np.int64)
-    wire_bytes = rates * table.wire_bytes[rows]
-    for tap in np.unique(at).tolist():
-        of = at == tap
-        more = SampledFrames(int(of.sum()), int(rates[of].sum()), int(wire_bytes[of].sum()))
+    sums = np.zeros((len(taps), 3), np.int64)
+    _add_samples(table.tap, rate, table.wire_bytes, sums)
+    for tap in np.flatnonzero(sums[:, 0]).tolist():
+        more = SampledFrames(*sums[tap].tolist())
         taps[tap].sampled = (taps[tap].sampled or SampledFrames()) + more
+
+
+@subkernel
+def _add_samples(tap: U16, rate: U32, wire_bytes: U32, sums: I64) -> None:
+    """Add up samples, their rates and rate times wire bytes, int64[taps, 3]."""
+    for i in range(len(rate)):
+        one_in = np.int64(rate[i])
+        if one_in > 0:
+            t = np.uint64(tap[i])
+            sums[t, 0] += 1
+            sums[t, 1] += one_in
+            sums[t, 2] += one_in * np.int64(wire_bytes[i])
 
 
 def tap_sampling(sampled: SampledFrames) -> Sampling:

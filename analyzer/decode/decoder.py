@@ -97,7 +97,9 @@ class Decoder:
         # Batches resemble each other: after one with mirrors, do not search for the first again.
         if not self._encapsulated or not len(frames):
             table, done = self._rows(frames, look_inside=True)
-            tables.append(self._restored(frames, None, table))
+            if len(table) or done == len(frames):
+                tables.append(self._restored(frames, None, table))
+            del table  # without rows its memory is free for those of the frames inside
         if done < len(frames):
             tables += self._unwrapped(frames, done)
         tables = [table for table in tables if len(table)] or tables[:1]

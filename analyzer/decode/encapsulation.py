@@ -118,8 +118,12 @@ def _write(w: I64, out: Inner, row: Int, source: Int, time_ns: Int, tap: Int) ->
 
 @subkernel
 def _count_layers(seen: Int, frames: Int, tunnels: I64) -> None:
-    for kind in range(1, ses.N_KINDS):
-        tunnels[kind] += frames * ((seen >> kind) & 1)
+    kind = 0
+    while seen != 0:
+        if seen & 1 != 0:
+            tunnels[np.uint64(kind)] += frames
+        seen >>= 1
+        kind += 1
 
 
 @inlined
@@ -145,10 +149,10 @@ def _count_known(t: I64, p: np.uint64, outcome: I64, note: I64, tunnels: I64) ->
     t[p, pt.FOUND] = 0
 
 
-_WAIT, _PASS_ON = -1, -2
+_DONE, _WAIT, _PASS_ON = range(3)
 
 
-@subkernel
+@inlined
 def _sampled_frames(
     data: U8,
     w: I64,
@@ -160,38 +164,32 @@ def _sampled_frames(
     ports: U8,
     sessions: SessionArrays,
     counters: CounterArrays,
+    state: I64,
     out: Inner,
-) -> Int:
-    """Rows written for the sFlow datagram whose UDP header is at `w[AT]`.
+) -> tuple[Int, Int, Int]:
+    """(what is next, rows written, fields in use) for the sFlow datagram with UDP at `w[AT]`.
 
-    _WAIT when an interface is new or `out` has too little room, _PASS_ON when it is
-    no sFlow. A sampled frame is its interface's, whatever mirrors are inside it.
+    _WAIT when an interface is new or `out` is full: the datagram goes on behind the samples
+    that are done. _PASS_ON when it is no sFlow. A sampled frame is its interface's, whatever
+    mirrors are inside it. Inlined: handing on so many arrays costs as much as the walks.
     """
     payload, depth, seen = w[AT] + UDP_BYTES, w[DEPTH], w[SEEN] | (1 << ses.SFLOW)
     stop = min(w[STOP], w[AT] + be16(data, w[AT] + 4))
     end = min(w[END], stop)
+    rows = used = samples = 0
+    c = np.uint64(carrier)
     found = open_datagram(data, x, payload, end, stop)
     if found == sflow.NOT_SFLOW:
-        return _PASS_ON
-    if found == sflow.ENDED:
-        rows = 0
-        while next_header(data, x) == sflow.SAMPLED:
-            rows += 1
-            if (
-                session_tap(x[sflow.AGENT_HIGH], x[sflow.AGENT_LOW], _port(x, carrier), sessions)
-                < 0
-            ):
-                return _WAIT
-        if rows > len(out.offset) - row:
-            return _WAIT
-        found = open_datagram(data, x, payload, end, stop)
-    rows = 0
-    c = np.uint64(carrier)
+        return _PASS_ON, rows, used
     if found == sflow.ENDED:
         found = next_header(data, x)
-        while found == sflow.SAMPLED:
+    while found == sflow.SAMPLED:
+        samples += 1
+        if samples > state[pt.SAMPLES_DONE]:
             what = _port(x, carrier)
             own = session_tap(x[sflow.AGENT_HIGH], x[sflow.AGENT_LOW], what, sessions)
+            if own < 0 or row + rows == len(out.offset):
+                return _WAIT, rows, used
             begin_walk(
                 w, x[sflow.HEADER], x[sflow.HEADER_END], x[sflow.HEADER_STOP], x[sflow.HEADER_LINK]
             )
@@ -209,10 +207,23 @@ def _sampled_frames(
                 _count_uet(data, w, own, counters)
             else:
                 _write(w, out, row + rows, source, time_ns, own)
+                used |= _fields_in_use(w)
                 rows += 1
-            found = next_header(data, x)
+            state[pt.SAMPLES_DONE] = samples
+        found = next_header(data, x)
+    state[pt.SAMPLES_DONE] = 0
     counters.outcomes[c, np.uint64(-found if found < 0 else outcomes.CARRIER)] += 1
-    return rows
+    return _DONE, rows, used
+
+
+@inlined
+def _fields_in_use(w: I64) -> Int:
+    used = pt.WITH_RATE if w[RATE] != 0 else 0
+    if w[LINK] != LINKTYPE_ETHERNET and w[VLAN] != 0:
+        used |= pt.WITH_VLAN
+    if w[OUTER_IPV6] >= 0:
+        used |= pt.WITH_OUTER_IPV6
+    return used
 
 
 @inlined
@@ -292,15 +303,15 @@ def unwrap_frames(
         begin_walk(w, begin, end, stop, link)
         end_of_walk = walk(data, w, ports)
         if end_of_walk == SFLOW_DATAGRAM and w[DEPTH] < MAX_DEPTH:
-            rows = _sampled_frames(
-                data, w, x, i, time_ns[u], carrier, row, ports, sessions, counters, out
+            step, rows, more = _sampled_frames(
+                data, w, x, i, time_ns[u], carrier, row, ports, sessions, counters, state, out
             )
-            if rows == _WAIT:
+            row += rows
+            used |= more
+            if step == _WAIT:
                 done = i
                 break
-            if rows != _PASS_ON:
-                row += rows
-                used |= pt.WITH_VLAN | pt.WITH_OUTER_IPV6 | pt.WITH_RATE
+            if step == _DONE:
                 continue
             end_of_walk = END_OF_WALK
         if end_of_walk < 0:
@@ -327,10 +338,7 @@ def unwrap_frames(
             begin_walk(w, begin, end, stop, link)
         else:
             note[np.uint64(carrier), outcomes.ENCAPSULATED] += 1
-            if w[LINK] != LINKTYPE_ETHERNET and w[VLAN] != 0:
-                used |= pt.WITH_VLAN
-            if w[OUTER_IPV6] >= 0:
-                used |= pt.WITH_OUTER_IPV6
+            used |= _fields_in_use(w)
         _write(w, out, row, i, time_ns[u], own)
         row += 1
     state[pt.LAST] = np.int64(last)

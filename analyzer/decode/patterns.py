@@ -65,10 +65,10 @@ WITH_VLAN, WITH_OUTER_IPV6, WITH_RATE = 1, 2, 4
 """Fields of inner frames that hold anything but what means none."""
 
 # What stays from call to call, int64[N_STATES].
-LAST, WALKS_LEFT, DUE = range(3)
-N_STATES = 3
+LAST, WALKS_LEFT, DUE, SAMPLES_DONE = range(4)
+N_STATES = 4
 """LAST: the pattern of the frame before; WALKS_LEFT: walks until a pattern is to be learned;
-DUE: 1 when a kernel has stopped for that."""
+DUE: 1 when a kernel has stopped for that; SAMPLES_DONE: of the sFlow datagram it stopped in."""
 
 
 MAY_BEGIN_A_TYPE: Final[U8] = np.zeros(256, np.uint8)

@@ -153,6 +153,17 @@ def test_more_samples_than_fit_at_once() -> None:
     assert np.bincount(table.tap).tolist() == [0, 60 * 600, 60 * 600]
 
 
+def test_ports_first_met_inside_a_datagram_count_their_samples_once() -> None:
+    samples = [enc.flow_sample(enc.raw_header(roce(i), 64), port=i, way=(0, i)) for i in (7, 8, 9)]
+    frame = enc.ethernet(0x0800, enc.ipv4(17, enc.udp(6343, enc.sflow(*samples))))
+    decode = decoder()
+    table = decode.decode(batch([frame, frame]))
+    assert table.tap.tolist() == [1, 2, 3, 1, 2, 3]
+    counts = decode.counters
+    assert (counts.carriers(), counts.inner_frames(), counts.roce_packets()) == (2, 6, 6)
+    assert counts.tunnels() == {"sFlow": 6}
+
+
 def test_frames_before_and_behind_keep_their_order_and_numbers() -> None:
     mirrored = enc.WRAPPERS["field"]
     frames = [roce(0), roce(1), mirrored(roce(2)), roce(3), mirrored(roce(4))]
