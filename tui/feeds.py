@@ -12,10 +12,23 @@ from ..analyzer.endpoints import Endpoints
 from ..analyzer.fair_lock import FairLock
 from ..analyzer.frames import Taps
 from ..analyzer.measures.late_activity import LateActivity
+from ..analyzer.measures.series import Totals
 from ..analyzer.measuring import Measuring
 from ..analyzer.progress import Progress
 from ..analyzer.results import Analysis, Owner
 from .snapshot import SourceState
+
+_FINEST_WINDOW_NS, _MOST_WINDOWS = 10_000, 8192
+
+
+def measure_for_screens(measuring: Measuring) -> None:
+    """Have measured what only screens show; before the first packet.
+
+    Late packets over time, and totals over time in windows that tell the bursts of a
+    capture of milliseconds apart and grow with it: always finer than a screen's columns.
+    """
+    measuring.late = LateActivity()
+    measuring.totals = Totals(_FINEST_WINDOW_NS, _MOST_WINDOWS)
 
 
 class Feed(Protocol):
@@ -67,7 +80,7 @@ class CaptureFeed:
         self._run: Run = self._stack.enter_context(open_run(paths, options, self._tell))
         self.lock = self._run.lock
         self.measuring = self._run.measuring
-        self.measuring.late = LateActivity()
+        measure_for_screens(self.measuring)
         self.endpoints = self._run.endpoints
         self.taps = self._run.taps
         self._owners: dict[int, Owner] = {}

@@ -11,7 +11,7 @@ from ..analyzer.decode.srv6 import SegmentLists
 from ..analyzer.errors import UnreadableInput
 from ..analyzer.fair_lock import FairLock
 from ..analyzer.filtering import compile_filter
-from ..analyzer.measures.late_activity import LateActivity
+from ..analyzer.measures.series import DEFAULT_WINDOW_NS
 from ..analyzer.measuring import Measuring
 from ..analyzer.packets import PacketTable
 from ..analyzer.pipeline import Prefetched
@@ -20,12 +20,11 @@ from ..probes.live import LiveOptions
 from ..probes.live_analysis import capture_summary, warm_up
 from ..probes.live_probes import LiveProbes
 from ..probes.priority import lower_own, raise_own, raised
-from .feeds import Feed
+from .feeds import Feed, measure_for_screens
 from .heap import give_back_freed, give_back_large_arrays
 from .session import Session
 from .snapshot import SourceState
 
-WINDOW_NS = 10_000_000
 EXPECTED_FLOWS = 16_384
 """So many may come at once without the time that growing for them takes."""
 POLL_S = 0.02
@@ -62,7 +61,7 @@ def open_live(
     session = Session(make, ",".join(interfaces), "live", (), clock)
     session.on_close(probes.end)
     if attach_now:
-        warm_up(WINDOW_NS)
+        warm_up(DEFAULT_WINDOW_NS)
         with raised():
             probes.begin(drop=True)
             session.start()  # rings fill from now on: they are emptied while screens are made
@@ -77,9 +76,9 @@ class LiveFeed:
     def __init__(self, probes: LiveProbes, keep: str | None) -> None:
         self.lock = FairLock()
         self.endpoints, self.taps = probes.endpoints, probes.taps
-        warm_up(WINDOW_NS)
-        self.measuring = Measuring(WINDOW_NS, many_taps=True)
-        self.measuring.late = LateActivity()
+        warm_up(DEFAULT_WINDOW_NS)
+        self.measuring = Measuring(DEFAULT_WINDOW_NS, many_taps=True)
+        measure_for_screens(self.measuring)
         self.measuring.tracker.expect(EXPECTED_FLOWS)
         self.owners: dict[int, Owner] = {}
         """By flow index: the process of this host that owns its queue pair."""

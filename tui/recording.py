@@ -25,7 +25,7 @@ from ..probes.owners.watch import OwnerWatch
 from ..probes.pcapng_writer import interface_description, section_header
 from ..probes.priority import allow, raise_own, raised
 from .feeds import CaptureFeed, Feed
-from .session import WINDOW_NS, Session
+from .session import Session
 from .snapshot import SourceState
 
 POLL_S = 0.05
@@ -168,9 +168,7 @@ def open_recorded(
             recording.begin(drop=True)
 
     def make(keep: str | None) -> Feed:
-        return RecordedFeed(
-            recording, AnalyzeOptions(filter=keep, window_ns=WINDOW_NS, follow=True)
-        )
+        return RecordedFeed(recording, AnalyzeOptions(filter=keep, follow=True))
 
     session = Session(make, ",".join(interfaces), "live", (str(path),), clock)
     session.on_close(recording.stop)

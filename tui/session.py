@@ -34,7 +34,6 @@ from .snapshot import FlowKey, Snapshot, SourceState
 if TYPE_CHECKING:
     from .flow_filter import FlowFilter
 
-WINDOW_NS = 10_000_000
 CLOSING_S = 3.0
 HURRIED_FROM = 0.25
 """Share of the room for packets that wait to be measured."""
@@ -109,7 +108,7 @@ class Session:
         clock: Callable[[], float] = time.monotonic,
     ) -> Session:
         """A session on capture files; `start` begins to read them."""
-        base = replace(options or AnalyzeOptions(), window_ns=WINDOW_NS)
+        base = options or AnalyzeOptions()
 
         def make(keep: str | None) -> Feed:
             together = " and ".join(f"({t})" for t in (base.filter, keep) if t)

@@ -154,8 +154,9 @@ def _count_activity(
 class Totals:
     """What the capture carried in each window of `window_ns`."""
 
-    def __init__(self, window_ns: int = DEFAULT_WINDOW_NS) -> None:
-        self._windows = WindowedSums(window_ns, _TAPS, MAX_WINDOWS, _MAX_SUMS)
+    def __init__(self, window_ns: int = DEFAULT_WINDOW_NS, most: int = MAX_WINDOWS) -> None:
+        """most: windows kept; when there would be more, their width doubles."""
+        self._windows = WindowedSums(window_ns, _TAPS, most, _MAX_SUMS)
 
     def update(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""

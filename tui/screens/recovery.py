@@ -86,6 +86,8 @@ class RecoveryScreen(RoceScreen):
         line, axis = snapshot.timeline, Axis.of(snapshot, self.size.width - 1)
         span, column = axis.length_ns, axis.length_ns / axis.columns
         about = f"all flows over {human.duration(span)}, a column is {human.duration(column)}"
+        if line.window_ns > column:
+            about += f", totals by {human.duration(line.window_ns)}"
         lines = [Text(f" {about}", "dim")]
         small = self.size.height < TALL
         for name, key in _LINES:
