@@ -40,8 +40,9 @@ from .mutate import mutant
 from .seeds import seeds
 
 WINDOW_NS = 100_000_000
-CPU_SECONDS = 2.0
-"""Most CPU time one mutant may take; they have at most a few hundred frames."""
+CPU_SECONDS = 5.0
+"""Most CPU time one mutant may take; they have at most a few hundred frames. The slowest
+known one takes 2: each of many taps widens the sums of a million time windows."""
 HANG_SECONDS = 120
 _MIRRORS = (
     *[MirrorOptions()] * 5,
