@@ -10,7 +10,7 @@ from ..kernel import Int, inlined, subkernel
 from ..opcodes import BEGINS, ENDS, FULL
 from ..psn import psn_add, psn_distance
 from ..track.batch import AHEAD, RECOVERED, RETRANSMITTED
-from ..track.sequence import reserved_psns
+from ..track.reserved import reserved_psns
 from .responder import acknowledge
 from .rules import (
     LOSS_BEFORE,

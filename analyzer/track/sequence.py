@@ -12,7 +12,7 @@ import numpy as np
 
 from ..kernel import Int, inlined, subkernel
 from ..measures.density import density_push
-from ..opcodes import BEGINS, FULL, MARKS_RESENDS, READ_REQUEST, UC
+from ..opcodes import BEGINS, MARKS_RESENDS, UC
 from ..psn import id_distance, psn_add, psn_distance
 from .batch import (
     AHEAD,
@@ -27,6 +27,7 @@ from .batch import (
     TAP_COPY,
 )
 from .reordering import note_in_order, note_late
+from .reserved import advance, resolve_read
 from .rewind import expects_again
 from .state import (
     MAX_WINDOW,
@@ -72,9 +73,6 @@ _START_REACH = 1 << 12
 """PSNs before the first one that may still be on their way, on slower paths: more than the
 slowest of a fabric's paths holds of one flow."""
 
-_SMALLEST_PATH_MTU = 256
-_LARGEST_PATH_MTU = 4096
-
 
 @inlined
 def dates_transmissions(flow: Any) -> bool:
@@ -95,73 +93,6 @@ def tells_transmissions_apart(flow: Any) -> bool:
     """True when different packets of the flow are known to carry different identifications."""
     same, different = np.int64(flow.ids_same), np.int64(flow.ids_ascending) + flow.ids_other
     return bool(flow.ipv6 == 0 and different > 0 and same * 16 <= different)
-
-
-@inlined
-def reserved_psns(length: Int, path_mtu: Int) -> Int:
-    """PSNs that a READ of `length` bytes reserves for its responses (at least one)."""
-    return max(1, (length + path_mtu - 1) // path_mtu)
-
-
-@inlined
-def _path_mtu(state: Any, flow: Any) -> Int:
-    """The connection's path MTU; 0 while unknown. Other connections of the hosts prove nothing."""
-    if flow.path_mtu > 0:
-        return np.int64(flow.path_mtu)
-    if flow.peer >= 0:
-        return np.int64(state.flows[flow.peer].path_mtu)
-    return np.int64(0)
-
-
-@inlined
-def responses_of(state: Any, flow: Any, bits: Int, dma_length: Int) -> Int:
-    """PSNs that the responses to a READ or atomic take, as far as is known."""
-    path_mtu = _path_mtu(state, flow)
-    if path_mtu == 0:
-        path_mtu = np.int64(state.pairs[flow.pair].path_mtu)
-    if bits & READ_REQUEST and path_mtu > 0:
-        return reserved_psns(dma_length, path_mtu)
-    return np.int64(1)
-
-
-@inlined
-def _advance(state: Any, flow: Any, stream: Any, psn: Int, bits: Int, dma_length: Int) -> None:
-    """Move the next expected PSN behind a packet that is the newest of its stream."""
-    stream.mid_message = 1 if bits & FULL else 0
-    stream.read_pending = 0
-    count = np.int64(1)
-    if bits & READ_REQUEST:
-        count = responses_of(state, flow, bits, dma_length)
-        if dma_length > _SMALLEST_PATH_MTU and _path_mtu(state, flow) == 0:
-            stream.read_pending = 1
-            stream.read_psn = psn
-            stream.read_length = dma_length
-    stream.next = psn_add(psn, count)
-    stream.next_dense += 1
-
-
-@inlined
-def _resolve_read(state: Any, flow: Any, stream: Any, psn: Int, bits: Int, dma_length: Int) -> None:
-    """After a READ of unknown path MTU `next` was a guess: accept what comes instead.
-
-    Behind it any PSN is, without the path MTU nothing says that one is missing. Before it only
-    one that some path MTU explains, unless it is the rest of that READ asked for again.
-    """
-    step = psn_distance(psn, np.int64(stream.read_psn))
-    if step <= 0:
-        return
-    accepted = psn_distance(psn, np.int64(stream.next)) > 0
-    if bits & READ_REQUEST and not accepted:
-        if psn_add(psn, responses_of(state, flow, bits, dma_length)) == stream.next:
-            return
-    path_mtu = np.int64(_SMALLEST_PATH_MTU)
-    while path_mtu <= _LARGEST_PATH_MTU:
-        if reserved_psns(np.int64(stream.read_length), path_mtu) == step:
-            accepted = True
-        path_mtu *= 2
-    if accepted:
-        stream.read_pending = 0
-        stream.next = psn
 
 
 @inlined
@@ -225,7 +156,7 @@ def _start(
     at = claim(state, flow, stream, psn)
     index = note_in_order(stream)
     write_seen(state, at, psn, ip_id, hop_limit, payload, tap, index, time, stream.next_dense)
-    _advance(state, flow, stream, psn, bits, dma_length)
+    advance(state, flow, stream, psn, bits, dma_length)
 
 
 @inlined
@@ -274,7 +205,7 @@ def judge(
 
     distance = psn_distance(psn, stream.next)
     if stream.read_pending and distance != 0:
-        _resolve_read(state, flow, stream, psn, bits, dma_length)
+        resolve_read(state, flow, stream, psn, bits, dma_length)
         distance = psn_distance(psn, stream.next)
     if 0 <= distance < RESTART_DISTANCE and not _is_noise(stream, distance):
         verdict = IN_ORDER
@@ -285,7 +216,7 @@ def judge(
         density_push(densities, 2 * f + which, dense)
         index = note_in_order(stream)
         write_seen(state, at, psn, ip_id, hop_limit, payload, tap, index, time, dense)
-        _advance(state, flow, stream, psn, bits, dma_length)
+        advance(state, flow, stream, psn, bits, dma_length)
         stream.new_packets += 1
         return verdict
 

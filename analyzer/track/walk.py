@@ -36,8 +36,9 @@ from .batch import (
     TAP_COPY,
 )
 from .copies import judge_unordered
+from .reserved import responses_of
 from .rewind import ask_again, asks_at_a_gap, forget_answers, note_resend
-from .sequence import dates_transmissions, judge, responses_of
+from .sequence import dates_transmissions, judge
 from .state import (
     BY_UNKNOWN,
     EVENT_RESTART,
