@@ -8,9 +8,9 @@ must be those of the plain capture.
 from __future__ import annotations
 
 import random
-import shutil
 import struct
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -181,10 +181,8 @@ NOT_IN_TSHARK = {
 }  # fmt: skip
 
 
-def test_tshark_finds_the_same(tmp_path: Path) -> None:
-    tshark = shutil.which("tshark")
-    if tshark is None:
-        pytest.skip("no tshark on this machine")
+def test_tshark_finds_the_same(need_tool: Callable[[str], str], tmp_path: Path) -> None:
+    tshark = need_tool("tshark")
     names = [name for name in WRAPPED if name not in NOT_IN_TSHARK]
     path = written(tmp_path / "x.pcap", [WRAPPED[name](p) for name in names for p in PACKETS])
     words = [tshark, "-r", str(path), "-T", "fields", "-e", "infiniband.bth.psn"]
