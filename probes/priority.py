@@ -1,7 +1,8 @@
-"""Threads that empty rings run before others of the process: rings overflow, screens only wait.
+"""Threads that empty rings, and the one that draws, run before others of the process.
 
-Raising a priority takes a privilege (CAP_SYS_NICE), which live commands give up. Threads that
-are started inside of `raised` have it from then on. `allow` asks for a limit (which takes
+Rings overflow and somebody waits for a key's answer; everything else has time. Raising a
+priority takes a privilege (CAP_SYS_NICE), which live commands give up. Threads that a raised
+one starts are raised too, and lower themselves. `allow` asks for a limit (which takes
 CAP_SYS_RESOURCE) up to which threads that are started later may raise their own.
 """
 
@@ -9,11 +10,10 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
-NICE = -5
-"""Three times the share of a processor that a thread of the usual 0 gets beside it."""
+NICE = -10
+"""Nine times the share of a processor that a thread of the usual 0 gets beside it: sched(7)."""
 
 
 def allow() -> None:
@@ -33,14 +33,3 @@ def lower_own() -> None:
     """Take back what this thread was given; those that it started before keep it."""
     if os.getpriority(os.PRIO_PROCESS, 0) < 0:
         os.setpriority(os.PRIO_PROCESS, 0, 0)  # to run later is always allowed
-
-
-@contextmanager
-def raised() -> Iterator[None]:
-    """Threads that are started inside run before others, where that is allowed at the begin."""
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    raise_own()
-    try:
-        yield
-    finally:
-        os.setpriority(os.PRIO_PROCESS, 0, before)  # to run later is always allowed

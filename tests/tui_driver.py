@@ -34,7 +34,8 @@ async def settled(app, pilot):
         await pilot.pause(0.005)
         quiet = all(w.is_finished for w in app.workers)
         ended = not app.session.running and not app.snapshot.source.running
-        if quiet and (ended or isinstance(app.session, Still)):
+        drawn = app._next is None  # a snapshot waits until a key is painted
+        if quiet and drawn and (ended or isinstance(app.session, Still)):
             break
     await pilot.pause()
 

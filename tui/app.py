@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
@@ -21,6 +22,7 @@ from textual.widget import Widget
 
 from ..analyzer.errors import RocescopeError
 from ..analyzer.results import Flow
+from ..probes.priority import lower_own, raise_own
 from .actions import ACTIONS, bindings
 from .app_export import ExportActions
 from .app_source import SourceActions
@@ -45,6 +47,14 @@ QUIET_S, LONGEST_WAIT_S = 0.15, 0.6
 HURRIED_EVERY_S = 1.0
 """How often there is a new snapshot while packets come faster than they are measured."""
 PREPARE_EVERY_S = 0.1
+PAINT_S = 0.05
+"""A key is painted in this time; a snapshot that comes meanwhile is drawn after it."""
+TIDY_EVERY_S, LONGEST_UNTIDY_S = 1.0, 10.0
+"""Garbage is looked for when no key has come for a moment, but not much later."""
+THOROUGH_EVERY = 60
+"""Of so many times that, once everywhere."""
+WORKERS = 8
+"""Threads that make snapshots, look for packets, and the like."""
 FIRST_EVERY_S = 0.04
 """How often it is asked whether the first packets are there."""
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -70,6 +80,8 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         self.settings = settings or Settings()
         self.session = session
         self.snapshot = Snapshot(SourceState(session.name, session.kind))
+        self._next: SnapshotReady | None = None
+        """Waits for a key to be painted."""
         self.record: Flow | None = None
         """Everything about the selected flow."""
         self.chosen = False
@@ -88,7 +100,8 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         self._trail: list[str] = []
         self._building = False
         self._stale = False
-        self._key_at = self._built_at = 0.0
+        self._key_at = self._built_at = self._tidied_at = 0.0
+        self._tidied = 0
         self._ended_by = 0
         """The number of the signal that ends the program."""
         self._unvisited = [name for name in registry.SCREENS if name != self.DEFAULT_MODE]
@@ -104,6 +117,9 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         # not wait for the threads that read packets and make snapshots. Python's own is 5 ms.
         sys.setswitchinterval(0.0005)
         self._main_loop = asyncio.get_running_loop()
+        # Who looks at the screen waits for this thread; those that it starts only prepare.
+        raise_own()
+        self._main_loop.set_default_executor(ThreadPoolExecutor(WORKERS, initializer=lower_own))
         self._terminal = [stream for stream in range(3) if os.isatty(stream)]
         with suppress(ValueError):  # only the main thread hears signals
             # Else the terminal stays as the screens need it, and a recording has no end.
@@ -121,6 +137,8 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         self.set_interval(1 / self.settings.refresh_hz, self._tick)
         self._first = self.set_interval(FIRST_EVERY_S, self._wait_for_first)
         self._preparing = self.set_interval(PREPARE_EVERY_S, self._prepare)
+        gc.disable()
+        self.set_interval(TIDY_EVERY_S, self._tidy)
 
     def _end(self, number: int, frame: object) -> None:
         """Leave as the key does, with the exit code of a program that a signal ended."""
@@ -139,8 +157,18 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         """The exit code, also where a closed terminal made something fail before its signal."""
         return 128 + self._ended_by if self._ended_by else super().return_code
 
+    def _tidy(self) -> None:
+        """Look for garbage: Python does so while lines are made, for a seventh of a paint."""
+        now = monotonic()
+        if now - self._key_at < QUIET_S and now - self._tidied_at < LONGEST_UNTIDY_S:
+            return
+        self._tidied_at, self._tidied = now, self._tidied + 1
+        gc.collect(1 if self._tidied % THOROUGH_EVERY else 2)
+
     def on_unmount(self) -> None:
+        gc.enable()
         gc.unfreeze()
+        lower_own()
         self.session.close()
         if self._replays is not None:
             self._replays.stop()
@@ -185,6 +213,20 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         self.post_message(SnapshotReady(snapshot, record))
 
     def on_snapshot_ready(self, message: SnapshotReady) -> None:
+        left = PAINT_S - (monotonic() - self._key_at)
+        if left <= 0 and self._next is None:
+            self._arrived(message)
+            return
+        if self._next is None:
+            self.set_timer(max(left, 0.001), self._show_next)
+        self._next = message
+
+    def _show_next(self) -> None:
+        message, self._next = self._next, None
+        if message is not None:
+            self._arrived(message)
+
+    def _arrived(self, message: SnapshotReady) -> None:
         if not self.frozen:
             self.show(message.snapshot, message.record)
         if self._stale:

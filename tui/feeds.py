@@ -16,6 +16,7 @@ from ..analyzer.measures.series import Totals
 from ..analyzer.measuring import Measuring
 from ..analyzer.progress import Progress
 from ..analyzer.results import Analysis, Owner
+from ..probes.priority import lower_own
 from .snapshot import SourceState
 
 _FINEST_WINDOW_NS, _MOST_WINDOWS = 10_000, 8192
@@ -102,6 +103,7 @@ class CaptureFeed:
 
     def read(self) -> None:
         """Read all captures to their ends."""
+        lower_own()
         self._complete = self._run.read()
 
     def stop(self) -> None:

@@ -19,7 +19,7 @@ from ..analyzer.results import Analysis, Owner
 from ..probes.live import LiveOptions
 from ..probes.live_analysis import capture_summary, warm_up
 from ..probes.live_probes import LiveProbes
-from ..probes.priority import lower_own, raise_own, raised
+from ..probes.priority import lower_own, raise_own
 from .feeds import Feed, measure_for_screens
 from .heap import give_back_freed, give_back_large_arrays
 from .session import Session
@@ -45,6 +45,7 @@ def open_live(
 
     attach_now: they are attached here already, and then privileges are given up, of
     this thread and those it starts later: probes that were taken away do not come back.
+    This thread draws from then on, so it is raised as long as it may be.
     """
     give_back_large_arrays()
     chosen = options or LiveOptions()
@@ -62,9 +63,9 @@ def open_live(
     session.on_close(probes.end)
     if attach_now:
         warm_up(DEFAULT_WINDOW_NS)
-        with raised():
-            probes.begin(drop=True)
-            session.start()  # rings fill from now on: they are emptied while screens are made
+        raise_own()
+        probes.begin(drop=True)
+        session.start()  # rings fill from now on: they are emptied while screens are made
     return session
 
 

@@ -23,7 +23,7 @@ from ..probes.live import LiveOptions, LiveSource
 from ..probes.owners.comments import OwnerComments
 from ..probes.owners.watch import OwnerWatch
 from ..probes.pcapng_writer import interface_description, section_header
-from ..probes.priority import allow, raise_own, raised
+from ..probes.priority import allow, raise_own
 from .feeds import CaptureFeed, Feed
 from .session import Session
 from .snapshot import SourceState
@@ -164,8 +164,8 @@ def open_recorded(
     """
     recording = Recording(interfaces, options or LiveOptions(), path)
     if attach_now:
-        with raised():
-            recording.begin(drop=True)
+        raise_own()
+        recording.begin(drop=True)
 
     def make(keep: str | None) -> Feed:
         return RecordedFeed(recording, AnalyzeOptions(filter=keep, follow=True))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..analyzer.errors import RocescopeError
+from ..probes.priority import lower_own
 from ..replay.fabric import Fabric
 from ..replay.fabrics import parse_fabric
 from ..replay.observed import traffic_from_capture
@@ -128,6 +129,7 @@ class Replays:
         self._tell(running="reading the capture", done=0.0, error="")
 
         def go() -> None:
+            lower_own()
             try:
                 if self._read():
                     work()

@@ -1,4 +1,4 @@
-"""Threads that empty rings run before others; whoever started them does not."""
+"""Threads that empty rings or draw run before others, as long as they want to."""
 
 from __future__ import annotations
 
@@ -7,37 +7,45 @@ import threading
 
 import pytest
 
-from rocescope.probes.priority import NICE, raise_own, raised
+from rocescope.probes.priority import NICE, lower_own, raise_own
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="raising a priority takes CAP_SYS_NICE")
 
 
 def nice():
     return os.getpriority(os.PRIO_PROCESS, 0)
 
 
-def of_a_thread():
+def in_a_thread(work):
     found = []
-    thread = threading.Thread(target=lambda: found.append(nice()))
+    thread = threading.Thread(target=lambda: found.append(work()))
     thread.start()
     thread.join()
     return found[0]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="raising a priority takes CAP_SYS_NICE")
-def test_threads_that_are_started_inside_are_raised_and_stay_so():
-    before, go, found = nice(), threading.Event(), []
+@ROOT
+def test_a_raised_thread_starts_raised_ones_which_may_lower_themselves():
+    def raised():
+        raise_own()
+        own, started = nice(), in_a_thread(nice)
 
-    def work():
-        go.wait(10)
-        found.append(nice())
+        def lowered():
+            lower_own()
+            return nice()
 
-    with raised():
-        assert nice() == min(NICE, before) == of_a_thread()
-        thread = threading.Thread(target=work)
-        thread.start()
-    assert nice() == before == of_a_thread()
-    go.set()
-    thread.join()
-    assert found == [min(NICE, before)]
+        return own, started, in_a_thread(lowered), nice()
+
+    before = nice()
+    wanted = min(NICE, before)
+    assert in_a_thread(raised) == (wanted, wanted, max(0, before), wanted)
+    assert nice() == before
+
+
+def test_lowering_what_was_not_raised_changes_nothing():
+    before = nice()
+    lower_own()
+    assert nice() == max(0, before)
 
 
 def test_without_the_right_nothing_happens(monkeypatch):

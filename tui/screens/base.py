@@ -37,8 +37,13 @@ ALWAYS_SHOWN = ("help", "quit")
 class Hints(Static):
     """The keys of this screen, as many as fit: the usual ones, then the others."""
 
+    _shown: tuple[str, int] | None = None
+
     def show(self, screen: str) -> None:
         """Draw the footer from the registry."""
+        if self._shown == (screen, self.size.width):
+            return
+        self._shown = screen, self.size.width
         text = Text(" ")
         for action in _hinted(screen, (self.size.width or 80) - 1):
             begin = len(text.plain)

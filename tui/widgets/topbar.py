@@ -125,9 +125,14 @@ def _progress(source: SourceState) -> Iterator[Part]:
 class Tabs(Static):
     """The screens with their number keys; click one to go there."""
 
+    _shown: tuple[str, dict[str, int], int] | None = None
+
     def show(self, current: str, counts: dict[str, int]) -> None:
         """Mark the screen that is shown."""
         width = self.size.width or 80
+        if self._shown == (current, counts, width):
+            return
+        self._shown = current, counts, width
         long = [self._title(i, name, title, counts) for i, (name, title) in enumerate(SCREENS, 1)]
         if sum(map(len, long)) + 2 * len(long) > width:
             long = [f"{i} {title}" for i, (_, title) in enumerate(SCREENS, 1)]

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-from tui_driver import in_app
+import asyncio
+import random
 
+import pytest
+from captures import data
+from textual.geometry import Region
+from textual.widget import Widget
+from tui_driver import in_app, settled
+
+from rocescope.tui.app import RocescopeApp
+from rocescope.tui.session import Session
 from rocescope.tui.widgets.grid import Grid, GridColumn
 
 COLUMNS = (
@@ -39,3 +47,48 @@ def test_lines_of_an_empty_table():
     grid.empty = "first\nsecond"
     seen = in_app(grid, 40, lambda: [grid.render_line(y).text.strip() for y in (2, 3)])
     assert seen == ["first", "second"]
+
+
+def rendered(strips, console):
+    """What a terminal gets, line by line."""
+    return [strip.render(console) for strip in strips]
+
+
+def as_textual_does(grid):
+    """The lines of the whole table in Textual's own way, made anew."""
+    grid._styles_cache.clear()
+    return Widget.render_lines(grid, grid.size.region)
+
+
+@pytest.mark.parametrize("no_colour", [False, True])
+def test_lines_are_those_that_textual_would_paint(no_colour, monkeypatch):
+    """After any keys, those kept from earlier paints too."""
+    if no_colour:
+        monkeypatch.setenv("NO_COLOR", "1")
+    keys = ("j", "k", "pagedown", "G", "home", "s", "S", "a", "p", "1", "2", "3", "4", "space")
+    choose = random.Random(5)
+
+    async def run():
+        app = RocescopeApp(Session.open([str(data("i03_write_reorder5_AtoB"))]))
+        seen = 0
+        async with app.run_test(size=(100, 14)) as pilot:
+            await settled(app, pilot)
+            for _ in range(40):
+                await pilot.press(choose.choice(keys))
+                await settled(app, pilot)
+                for grid in app.screen.query(Grid):
+                    kept = grid.render_lines(grid.size.region)
+                    assert rendered(kept, app.console) == rendered(
+                        as_textual_does(grid), app.console
+                    )
+                    seen += len(kept)
+            assert seen > 100
+            await pilot.press("1")
+            await settled(app, pilot)
+            grid = app.screen.query_one("#flows", Grid)
+            part = grid.render_lines(Region(3, 1, 7, 2))
+            assert [strip.text for strip in part] == [
+                strip.text[3:10] for strip in grid.render_lines(grid.size.region)[1:3]
+            ]
+
+    asyncio.run(run())
