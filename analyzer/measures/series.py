@@ -193,7 +193,7 @@ class Totals:
 
         Its tap i is our `tap_map[i]`; without a map taps keep their indices.
         """
-        columns = np.arange(other._windows.sums.shape[1], dtype=np.int32)
+        columns = np.arange(other._windows.columns, dtype=np.int32)
         if tap_map is not None:
             taps = columns[_TAPS:] - _TAPS
             columns[_TAPS:] = _TAPS + tap_map[taps]

@@ -48,6 +48,8 @@ class WindowedSums:
             raise ValueError(f"no {max_windows} windows of {width_ns} ns: too narrow, wide or few")
         self._max_windows = max_windows
         self._max_cells = max_cells
+        self.columns = columns
+        """Columns in use; `sums` may have room for more."""
         self.state = np.array([width_ns, 0, _MAX, _MIN], np.int64)
         self.sums = np.zeros((0, columns), np.int64)
 
@@ -62,7 +64,7 @@ class WindowedSums:
         return int(self.state[FIRST]) * self.width_ns if len(self.values()) else 0
 
     def values(self) -> NDArray[np.int64]:
-        """The sums from the earliest to the latest window with rows, int64[windows, columns]."""
+        """The sums from the earliest to the latest window with rows, int64[windows, columns and more]."""
         _, origin, first, last = (int(v) for v in self.state)
         return self.sums[first - origin : last - origin + 1] if first <= last else self.sums[:0]
 
@@ -73,13 +75,19 @@ class WindowedSums:
 
     def widen(self, columns: int) -> None:
         """Make room for at least this many columns."""
-        have = self.sums.shape[1]
+        if columns <= self.columns:
+            return
+        self.columns = columns
+        rows, have = self.sums.shape
         if columns > have:
-            sums = np.zeros((len(self.sums), columns), np.int64)
-            sums[:, :have] = self.sums
+            # Taps show up one by one: with room ahead, few of them copy all the sums.
+            room = max(columns, have + have // 2) if rows else columns
+            sums, kept = np.zeros((rows, room), np.int64), self.values()
+            begin = int(self.state[FIRST] - self.state[ORIGIN]) if len(kept) else 0
+            sums[begin : begin + len(kept), :have] = kept
             self.sums = sums
-            if len(self.values()):
-                self._fit(self.width_ns, int(self.state[FIRST]), int(self.state[LAST]))
+        if len(self.values()) > self._limit():
+            self._fit(self.width_ns, int(self.state[FIRST]), int(self.state[LAST]))
 
     def merge(self, other: WindowedSums, column_map: NDArray[np.int32]) -> None:
         """Add sums made with the same width; the other's column c is our `column_map[c]`."""
@@ -98,7 +106,7 @@ class WindowedSums:
     def _limit(self) -> int:
         if self._max_cells is None:
             return self._max_windows
-        return max(_MIN_WINDOWS, min(self._max_windows, self._max_cells // self.sums.shape[1]))
+        return max(_MIN_WINDOWS, min(self._max_windows, self._max_cells // self.columns))
 
     def _fit(self, width: int, first: int, last: int) -> None:
         """Cover windows first..last of this width besides all covered so far."""
@@ -117,7 +125,10 @@ class WindowedSums:
             leftwards = used and target == self.width_ns and first < origin
             origin = max(last - rows + 1, _MIN) if leftwards else first
             sums = np.zeros((rows, self.sums.shape[1]), np.int64)
-            if used:
+            if used and target == self.width_ns:
+                at_row = int(self.state[FIRST]) - origin
+                sums[at_row : at_row + used] = self.values()
+            elif used:
                 at, merged = _merged(self, target)
                 sums[at - origin] = merged
             self.sums = sums

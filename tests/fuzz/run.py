@@ -28,7 +28,7 @@ from rocescope.analyzer.endpoints import Endpoints
 from rocescope.analyzer.errors import UnreadableInput
 from rocescope.analyzer.frames import Taps
 from rocescope.analyzer.kernel import BOUNDS_CHECK
-from rocescope.analyzer.measures import series
+from rocescope.analyzer.measures.series import Totals
 from rocescope.analyzer.measuring import Measuring
 from rocescope.analyzer.mirrors import MirrorOptions, Mirrors
 from rocescope.analyzer.report import encode
@@ -40,9 +40,10 @@ from .mutate import mutant
 from .seeds import seeds
 
 WINDOW_NS = 100_000_000
+MOST_WINDOWS = 1000
+"""A damaged time stamp makes as many; the million of the command line is for `whole_engine`."""
 CPU_SECONDS = 5.0
-"""Most CPU time one mutant may take; they have at most a few hundred frames. The slowest
-known one takes 2: each of many taps widens the sums of a million time windows."""
+"""Most CPU time one mutant may take; they have at most a few hundred frames."""
 HANG_SECONDS = 120
 _MIRRORS = (
     *[MirrorOptions()] * 5,
@@ -63,6 +64,7 @@ def run(path: str, number: int) -> str:
         mirrors = Mirrors(_MIRRORS[number % len(_MIRRORS)], taps)
         decoder = Decoder(endpoints, taps, check_icrc=number % 2 == 0, mirrors=mirrors)
         measuring = Measuring(WINDOW_NS, many_taps=capture.format == "pcapng")
+        measuring.totals = Totals(WINDOW_NS, MOST_WINDOWS)
 
         def tables():
             for frames in capture.batches():
@@ -193,6 +195,5 @@ def main(first: int, count: int) -> None:
 
 
 if __name__ == "__main__":
-    series.MAX_WINDOWS = 1000  # a damaged time stamp makes as many; more would only take time
     np.seterr(all="raise", under="ignore")
     main(int(sys.argv[1]), int(sys.argv[2]))

@@ -96,6 +96,19 @@ def test_more_columns_mean_fewer_windows():
     assert sums.values()[:, 0].tolist() == [16, 16, 16, 16, 16, 16, 4]
 
 
+@pytest.mark.parametrize("order", [range(1, 40), (39,), (1, 3, 39, 2)])
+def test_columns_that_come_one_by_one_are_as_wide_as_those_that_come_at_once(order):
+    sums = add(WindowedSums(1, 1, 64, max_cells=640), range(64))
+    copies = 0
+    for columns in order:
+        before = sums.sums
+        sums.widen(columns)
+        copies += sums.sums is not before
+    assert (sums.columns, sums.width_ns, len(sums.values())) == (39, 4, 16)
+    assert sums.values()[:, 0].tolist() == [4] * 16
+    assert copies < 12
+
+
 @given(TIMES, TIMES, st.sampled_from([1, 7, 2**40]))
 def test_same_window_without_overflow(time, other, width):
     start = (other // width * width + 2**63) % 2**64 - 2**63  # as int64 wraps
