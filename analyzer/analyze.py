@@ -113,8 +113,21 @@ def open_run(
         packet_filter = compile_filter(options.filter)
     if options.follow and len(paths) > 1:
         raise UsageError("--follow takes one file: analyse the others without it")
+    endpoints, taps, segments = Endpoints(), Taps(), SegmentLists(options.usid)
+    with open_sources(paths, options, endpoints, taps, segments) as sources:
+        yield Run(sources, endpoints, taps, packet_filter, options, progress, segments)
+
+
+@contextmanager
+def open_sources(
+    paths: Sequence[str],
+    options: AnalyzeOptions,
+    endpoints: Endpoints,
+    taps: Taps,
+    segments: SegmentLists,
+) -> Iterator[list[Source]]:
+    """The captures, each with a decoder as the options want it; errors as `analyze`."""
     with ExitStack() as stack:
-        endpoints, taps, segments = Endpoints(), Taps(), SegmentLists(options.usid)
         sources = []
         for capture in _open(paths, taps, options):
             stack.enter_context(capture)
@@ -130,7 +143,7 @@ def open_run(
                 mirrors=Mirrors(options.mirror, taps) if options.mirror else None,
             )
             sources.append(Source(capture, decoder))
-        yield Run(sources, endpoints, taps, packet_filter, options, progress, segments)
+        yield sources
 
 
 def _open(

@@ -38,7 +38,7 @@ from .snapshot import PathColumns, Snapshot, SourceState
 from .theme import LIGHT, THEME
 
 if TYPE_CHECKING:
-    from .packets import Late
+    from .flow_pass import Late
     from .placed import Placed
     from .replays import Replays
 
@@ -396,7 +396,7 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         if self._replays is None:
             from .replays import Replays
 
-            self._replays = Replays(self.session.paths)
+            self._replays = Replays(self.session.paths, self.session.options)
         return self._replays
 
     def placed(self) -> Placed | None:

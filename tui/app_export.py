@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,14 +11,16 @@ from textual import work
 
 from ..analyzer.errors import RocescopeError
 from . import human
+from .export import save
 from .screens.prompts import TextPrompt
 from .session_app import SessionApp
 
 if TYPE_CHECKING:
-    from .packets import Packets
-    from .snapshot import FlowKey
+    from .packet_export import PacketExport
 
 NO_FILE = "Packets are in files: record (^n) to save some"
+TELL_AFTER_S = 1.5
+"""An export that takes longer tells how far it is."""
 
 
 class ExportActions(SessionApp):
@@ -31,43 +34,60 @@ class ExportActions(SessionApp):
         self.push_screen(TextPrompt(f"save as {names}", f"{stem}-view.pcapng"), self._export)
 
     def _export(self, name: str | None) -> None:
-        from .export import FORMATS, analysis_file, html_page, packets_pcapng
+        from .export import FORMATS, analysis_file, html_page
 
         if not name:
             return
         path = Path(name).expanduser()
         if path.suffix == ".svg":
-            self._save(path, lambda: self.export_screenshot().encode())
+            self._save(path, self.export_screenshot().encode)
         elif path.suffix == ".html":
             picture = self.export_screenshot()
             self._write(path, lambda: html_page(self.session, picture))
         elif path.suffix == ".pcapng":
-            key = self.session.selected
-            shown = self._packets_shown()
-            if shown is None and (key is None or not self.session.paths):
-                why = "Choose a flow first (1)" if self.session.paths else NO_FILE
-                self.notify(why, severity="warning")
-                return
-            self._write(path, lambda: packets_pcapng(shown or self._packets_of(key), self.session))
+            self._export_packets(path)
         elif path.suffix in FORMATS:
             self._write(path, lambda: analysis_file(self.session, path.suffix))
         else:
             self.notify(f"the suffix is one of {', '.join(FORMATS)}", severity="error")
 
-    def _packets_of(self, key: FlowKey | None) -> Packets:
-        """The packets of a flow, read from the captures."""
-        from .packets import PacketScan
-
-        assert key is not None
-        return PacketScan(self.session.paths, key, window=self.packet_window()).run()
-
-    def _packets_shown(self) -> Packets | None:
+    def _export_packets(self, path: Path) -> None:
+        """What the packets screen shows, else the marked flows, else the chosen one."""
+        from .flow_pass import Wanted
+        from .packet_export import PacketExport
         from .screens.packets import PacketsScreen
 
-        for screen in self.screen_stack:
-            if isinstance(screen, PacketsScreen):
-                return screen.packets
-        return None
+        session = self.session
+        if not session.paths:
+            self.notify(NO_FILE, severity="warning")
+            return
+        screen = next((s for s in self.screen_stack if isinstance(s, PacketsScreen)), None)
+        wanted = Wanted(window=self.packet_window()) if screen is None else screen.wanted()
+        chosen = [session.selected] if session.selected is not None else []
+        keys = chosen if screen is not None else list(session.marks.flows) or chosen
+        if not keys:
+            self.notify("Choose a flow first (1)", severity="warning")
+            return
+        self._write_packets(path, PacketExport(session, keys, wanted))
+
+    @work(thread=True, group="export", exit_on_error=False)
+    def _write_packets(self, path: Path, export: PacketExport) -> None:
+        """Write in a thread; what takes long says so, and ends with the session."""
+        self.session.on_close(export.stop)
+        late = threading.Timer(
+            TELL_AFTER_S,
+            lambda: self.notify(f"{path}: {export.progress:.0%} of the captures read so far"),
+        )
+        late.start()
+        try:
+            save(path, export.write)
+        except (OSError, RocescopeError) as error:
+            self.notify(f"{path}: {error}", severity="error", markup=False)
+        else:
+            size, what = human.size(path.stat().st_size), human.counted(export.packets, "packet")
+            self.notify(f"{path}, {what}, {size}", title="saved", markup=False)
+        finally:
+            late.cancel()
 
     @work(thread=True, group="export", exit_on_error=False)
     def _write(self, path: Path, make: Callable[[], bytes]) -> None:
@@ -75,11 +95,9 @@ class ExportActions(SessionApp):
         self._save(path, make)
 
     def _save(self, path: Path, make: Callable[[], bytes]) -> None:
-        from .export import save
-
         try:
             data = make()
-            save(path, data)
+            save(path, lambda file: file.write(data))
         except (OSError, RocescopeError) as error:
             self.notify(f"{path}: {error}", severity="error", markup=False)
             return

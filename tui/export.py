@@ -1,87 +1,30 @@
-"""What is on the screen, as files: captures with comments, tables, everything."""
+"""What is on the screen, as files: tables, pictures, everything."""
 
 from __future__ import annotations
 
 import html
 import io
 import os
-import struct
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
-import numpy as np
-
-from .. import __version__
-from ..analyzer.frames import Tap
-from ..probes.pcapng_writer import interface_description, section_header
-from .packets import Packets
 from .session import Session
 
-_ENHANCED_PACKET = 6
-_COMMENT = 1
 
-
-def save(path: Path, data: bytes) -> Path:
+def save(path: Path, write: Callable[[BinaryIO], object]) -> Path:
     """Write a whole file or none: under a temporary name first."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            write(file)
         os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
         raise
     return path
-
-
-def packets_pcapng(packets: Packets, session: Session) -> bytes:
-    """The packets as a pcapng; findings, marks and comments are packet comments.
-
-    Comments on the flow stand in the section header. OSError when the capture is gone.
-    """
-    flow_comment = session.marks.flows.get(packets.key)
-    about = [f"flow {session.wireshark_filter(packets.key)}"]
-    if flow_comment is not None:
-        about.append(f"marked: {flow_comment}" if flow_comment else "marked")
-    taps = np.unique(packets.table.tap).tolist()
-    parts = [section_header(f"rocescope {__version__}", os.uname().sysname, about)]
-    parts += [interface_description(_tap(packets.taps[tap]), None) for tap in taps]
-    for row in range(len(packets)):
-        tap, number = int(packets.table.tap[row]), int(packets.table.frame_number[row])
-        said = session.marks.packets.get((packets.taps[tap].name, number))
-        comments = [text for text in (packets.notes[row], said) if text]
-        parts.append(
-            commented_packet(
-                taps.index(tap),
-                int(packets.table.time_ns[row]),
-                packets.frame(row),
-                int(packets.table.wire_bytes[row]),
-                comments,
-            )
-        )
-    return b"".join(parts)
-
-
-def commented_packet(
-    interface: int, time_ns: int, frame: bytes, wire_bytes: int, comments: list[str]
-) -> bytes:
-    """An enhanced packet block (draft-ietf-opsawg-pcapng 4.3) with opt_comment options."""
-    options = b""
-    for comment in comments:
-        text = comment.encode()[:65_000]
-        options += struct.pack("<HH", _COMMENT, len(text)) + text + bytes(-len(text) % 4)
-    options = options + bytes(4) if options else b""
-    head = struct.pack(
-        "<IIIII", interface, time_ns >> 32, time_ns & 0xFFFFFFFF, len(frame), wire_bytes
-    )
-    body = head + frame + bytes(-len(frame) % 4) + options
-    total = len(body) + 12
-    return struct.pack("<II", _ENHANCED_PACKET, total) + body + struct.pack("<I", total)
-
-
-def _tap(tap: Tap) -> Tap:
-    return Tap(tap.name, tap.link_type, tap.snap_length, tap.speed_bits_per_second)
 
 
 def analysis_file(session: Session, suffix: str) -> bytes:
@@ -112,7 +55,7 @@ def html_page(session: Session, picture: str) -> bytes:
 
 
 FORMATS: dict[str, str] = {
-    ".pcapng": "the packets shown or those of the chosen flow, with comments",
+    ".pcapng": "packets with comments: as shown, or of the marked flows, or of the chosen one",
     ".json": "everything, for programs",
     ".parquet": "one row per flow",
     ".csv": "one row per flow",

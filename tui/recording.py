@@ -162,14 +162,17 @@ def open_recorded(
 
     attach_now: as for `open_live`.
     """
-    recording = Recording(interfaces, options or LiveOptions(), path)
+    chosen = options or LiveOptions()
+    recording = Recording(interfaces, chosen, path)
+    reading = AnalyzeOptions(udp_ports=chosen.udp_ports)
     if attach_now:
         raise_own()
         recording.begin(drop=True)
 
     def make(keep: str | None) -> Feed:
-        return RecordedFeed(recording, AnalyzeOptions(filter=keep, follow=True))
+        return RecordedFeed(recording, replace(reading, filter=keep, follow=True))
 
     session = Session(make, ",".join(interfaces), "live", (str(path),), clock)
+    session.options = reading
     session.on_close(recording.stop)
     return session

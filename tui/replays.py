@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from ..analyzer.analyze import AnalyzeOptions
 from ..analyzer.errors import RocescopeError
 from ..probes.priority import lower_own
 from ..replay.fabric import Fabric
@@ -66,13 +67,14 @@ class _Stopped(Exception):
 class Replays:
     """The replays of some captures."""
 
-    def __init__(self, paths: Sequence[str], filter: str | None = None) -> None:
+    def __init__(self, paths: Sequence[str], options: AnalyzeOptions | None = None) -> None:
+        """options: how the captures are read, as for their analysis."""
         self.view = ReplayView("", "order")
         self.placed: dict[str, Placed] = {}
         """Where the strategies that ran put the flows."""
         self.production: int | None = None
         """The seed the switches use; None for what the fabric says."""
-        self._paths, self._filter = paths, filter
+        self._paths, self._options = paths, options or AnalyzeOptions()
         self._fabric: Fabric | None = None
         self._traffic: Traffic | None = None
         self._thread: threading.Thread | None = None
@@ -151,7 +153,9 @@ class Replays:
                 self._paths,
                 self._fabric,
                 self.view.mapping,
-                filter=self._filter,
+                filter=self._options.filter,
+                concat=self._options.concat,
+                udp_ports=self._options.udp_ports,
                 messages=True,
                 progress=lambda done, total: self._tell(done=done / total if total else 0.0),
             )

@@ -7,6 +7,7 @@ these and change the session through its methods.
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..analyzer.analyze import AnalyzeOptions
+from ..analyzer.decode.decoder import ROCE_UDP_PORT
 from ..analyzer.errors import RocescopeError
 from ..analyzer.measures.spraying import entropy_name
 from ..analyzer.results import Analysis, Event, Flow
@@ -83,6 +85,8 @@ class Session:
         self._clock = clock
         self._feed: Feed | None = None
         self._thread: threading.Thread | None = None
+        self.options = AnalyzeOptions()
+        """How packets in files are read."""
         self.name, self.kind = name, kind
         self._source = SourceState(name, kind)
         self._error = ""
@@ -115,7 +119,9 @@ class Session:
             return CaptureFeed(paths, replace(base, filter=together or None))
 
         name = paths[0].rpartition("/")[2] if len(paths) == 1 else f"{len(paths)} captures"
-        return cls(make, name, "capture", paths, clock)
+        session = cls(make, name, "capture", paths, clock)
+        session.options = base
+        return session
 
     # --- reading -------------------------------------------------------------
 
@@ -228,6 +234,15 @@ class Session:
     def filter_text(self) -> str:
         """The filter in force."""
         return self.packet_filter or (self.filter.text if self.filter else "")
+
+    def packet_options(self) -> AnalyzeOptions:
+        """How packets are read for other passes over the files: those that the filters let through.
+
+        The time window is not among them: what is late is told by the packets before it.
+        """
+        texts = (self.options.filter, self.packet_filter)
+        together = " and ".join(f"({text})" for text in texts if text)
+        return replace(self.options, filter=together or None)
 
     def passing(self, snapshot: Snapshot) -> NDArray[np.bool_]:
         """Which flows of a snapshot pass the filter of flows."""
@@ -421,10 +436,12 @@ class Session:
 
     def command_line(self, key: FlowKey | None) -> str:
         """The rocescope command that reports the same."""
-        parts = [f"({self.packet_filter})"] if self.packet_filter else []
+        parts = [self.packet_options().filter or ""]
         if key is not None:
             parts.append(f"src == {key.src} and dst == {key.dst} and qp == {queue_pair(key.qp)}")
-        names = " ".join(f"'{p}'" if " " in p else p for p in self.paths)
-        keep = " and ".join(parts)
-        of = names or f"--live {self.name.replace(',', ' ')}"
-        return f"rocescope analyze {of}" + (f" --filter '{keep}'" if keep else "")
+        words = ["rocescope", "analyze", *(self.paths or ("--live", *self.name.split(",")))]
+        words += ["--concat"] * self.options.concat
+        for port in self.options.udp_ports:
+            words += ["--udp-port", str(port)] if port != ROCE_UDP_PORT else []
+        keep = " and ".join(filter(None, parts))
+        return shlex.join([*words, "--filter", keep] if keep else words)

@@ -10,8 +10,10 @@ from captures import data
 
 from rocescope.analyzer.track.batch import AHEAD, IN_ORDER, OVERTAKEN, REORDERED
 from rocescope.tui.dissect import dissect
-from rocescope.tui.export import commented_packet, packets_pcapng, save
-from rocescope.tui.packets import Late, PacketScan
+from rocescope.tui.export import save
+from rocescope.tui.flow_pass import Late, Wanted
+from rocescope.tui.packet_export import PacketExport, commented_packet
+from rocescope.tui.packets import PacketScan
 from rocescope.tui.session import Session
 from rocescope.tui.snapshot import FlowKey
 
@@ -79,9 +81,10 @@ def test_extents_are_those_of_rfc_4737():
 
 def test_late_packets_of_one_bucket():
     late = Late("extent", 8, 15)
-    packets = PacketScan([str(data(I03))], KEY, late=late, limit=100_000).run()
+    packets = PacketScan([str(data(I03))], KEY, Wanted(late=late), limit=100_000).run()
     assert len(packets) and ((packets.extent >= 8) & (packets.extent <= 15)).all()
-    assert packets.captures[0].endswith(".pcap.gz")
+    path, number = packets.file_of(0)
+    assert path.endswith(".pcap.gz") and number == int(packets.table.frame_number[0])
 
 
 def test_packets_around_a_frame():
@@ -91,13 +94,13 @@ def test_packets_around_a_frame():
     assert len(packets) == 100 and packets.more
     assert 40 <= row <= 60
     assert packets.table.frame_number[row - 1] < 20_000 <= packets.table.frame_number[row]
-    assert len(packets.stored) == 100
+    assert len(packets.frames.stored) == 100
 
 
 def test_odd_packets_only():
     path = str(data(I03))
     every = PacketScan([path], KEY, limit=100_000).run()
-    odd = PacketScan([path], KEY, odd_only=True, limit=100_000).run()
+    odd = PacketScan([path], KEY, Wanted(odd_only=True), limit=100_000).run()
     assert len(odd) == int(every.is_odd().sum()) > 0
     assert odd.table.frame_number.tolist() == every.table.frame_number[every.is_odd()].tolist()
 
@@ -110,7 +113,7 @@ def test_frames_of_plain_captures_are_read_when_asked_for(tmp_path):
     session.start()
     session.wait(60)
     packets = PacketScan([str(copy)], session.snapshot().key(0)).run()
-    assert not packets.stored
+    assert not packets.frames.stored
     frame = packets.frame(0)
     assert frame[12:14] == b"\x08\x00" and len(frame) == int(packets.table.captured_bytes[0])
     copy.unlink()
@@ -122,17 +125,46 @@ def test_frames_of_plain_captures_are_read_when_asked_for(tmp_path):
 def test_comments_survive_in_the_exported_capture(need_tool, tmp_path):
     path = data(I03)
     session = Session.open([str(path)])
-    packets = PacketScan([str(path)], KEY, odd_only=True, limit=50).run()
+    wanted = Wanted(odd_only=True)
+    packets = PacketScan([str(path)], KEY, wanted).run()
     number = int(packets.table.frame_number[3])
     session.marks.packets[packets.taps[0].name, number] = "look here: ümlaut"
     session.marks.flows[KEY] = "the slow one"
-    out = save(tmp_path / "odd.pcapng", packets_pcapng(packets, session))
+    export = PacketExport(session, [KEY], wanted)
+    out = save(tmp_path / "odd.pcapng", export.write)
     tool = need_tool("tshark")
     rows = tshark(tool, out, "frame", "infiniband.bth.psn", "frame.comment", "frame.len")
     assert [int(row[0]) for row in rows] == packets.table.psn.tolist()
+    assert len(rows) == export.packets == len(packets) and not export._pass.frames.stored
     assert rows[3][1] == f"{packets.notes[3]},look here: ümlaut"
     assert [int(row[2]) for row in rows] == packets.table.wire_bytes.tolist()
     assert b"marked: the slow one" in out.read_bytes()
+
+
+def test_an_export_has_all_packets_of_several_flows_from_several_taps(need_tool, tmp_path):
+    """By Wireshark's filter over the captures: no bound, each with its time, tap and bytes."""
+    names = [f"leafspine/r09_packet_spray_h1/leaf2-spine{n}" for n in (1, 2, 3)]
+    paths = [str(data(name)) for name in names]
+    session = Session.open(paths)
+    session.start()
+    session.wait(60)
+    snapshot = session.snapshot()
+    busiest = np.argsort(-snapshot.flows.data_packets)[:3]
+    keys = [snapshot.key(int(flow)) for flow in busiest]
+    export = PacketExport(session, keys, Wanted())
+    out = save(tmp_path / "flows.pcapng", export.write)
+    session.close()
+    tool = need_tool("tshark")
+    fields = ("frame.time_epoch", "frame.interface_name", "infiniband.bth.psn", "frame.len")
+    fields += ("ip.src", "ip.id", "frame.cap_len")
+    either = " || ".join(f"({session.wireshark_filter(key)})" for key in keys)
+    wanted = []
+    for path in paths:
+        for row in tshark(tool, path, either, *fields):
+            wanted.append([row[0], path.rpartition("/")[2], *row[2:]])
+    found = tshark(tool, out, "frame", *fields)
+    assert sorted(found) == sorted(wanted) and len(found) == export.packets > 1000
+    assert [row[0] for row in found] == sorted(row[0] for row in found)
 
 
 def test_a_packet_block_without_comments_has_no_options():
@@ -143,7 +175,7 @@ def test_a_packet_block_without_comments_has_no_options():
 
 def test_saving_leaves_nothing_behind_on_failure(tmp_path):
     with pytest.raises(TypeError):
-        save(tmp_path / "x.json", "text")
+        save(tmp_path / "x.json", lambda file: file.write("text"))
     assert list(tmp_path.iterdir()) == []
 
 

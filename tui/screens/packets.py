@@ -21,8 +21,9 @@ from ...analyzer.errors import RocescopeError
 from ...analyzer.opcodes import opcode_name
 from .. import human
 from ..dissect import Line, dissect
+from ..flow_pass import Late, Wanted
 from ..mrc_lines import OURS, mrc_lines
-from ..packets import Late, Packets, PacketScan
+from ..packets import Packets, PacketScan
 from ..snapshot import FlowKey, Snapshot
 from ..widgets.grid import Cell, Grid, GridColumn
 from .base import RoceScreen, own_bindings
@@ -155,16 +156,16 @@ class PacketsScreen(RoceScreen):
             self._scan.stop()
         session = self.roce.session
         self._scan = PacketScan(
-            session.paths,
-            key,
-            around=frame,
-            odd_only=self._odd_only,
-            late=self._late[0] if self._late else None,
-            window=self.roce.packet_window(),
+            session.paths, key, self.wanted(), session.packet_options(), around=frame
         )
         self._around, self.roce.wanted_frame = frame, None
         self.packets, self._error = None, ""
         self._read(self._scan)
+
+    def wanted(self) -> Wanted:
+        """Which packets of the flow are shown."""
+        late = self._late[0] if self._late else None
+        return Wanted(self._odd_only, late, self.roce.packet_window())
 
     @work(thread=True, exclusive=True, group="scan", exit_on_error=False)
     def _read(self, scan: PacketScan) -> None:
@@ -238,12 +239,11 @@ class PacketsScreen(RoceScreen):
         row, packets = self._row(), self.packets
         if row is None or packets is None:
             return
-        tap, number = int(packets.table.tap[row]), int(packets.table.frame_number[row])
-        path = packets.capture(tap)
-        if path is None:
+        place = packets.file_of(row)
+        if place is None:
             self.notify("The capture of this packet is not known", severity="warning")
             return
-        command = viewer(path, number)
+        command = viewer(*place)
         if command[0] == "wireshark":
             self._open_viewer(command)
         else:

@@ -12,8 +12,8 @@ from textual.widgets import Static
 
 from ...analyzer.results import Flow, HistogramBin, Quantiles, Reordering
 from .. import human, sentences
+from ..flow_pass import Late
 from ..human import UNICODE
-from ..packets import Late
 from ..snapshot import Snapshot
 from ..widgets.bars import Bar, bar_lines
 from ..widgets.flow_lines import Axis, flow_lines, late_line, strip_line
