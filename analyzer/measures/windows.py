@@ -64,7 +64,7 @@ class WindowedSums:
         return int(self.state[FIRST]) * self.width_ns if len(self.values()) else 0
 
     def values(self) -> NDArray[np.int64]:
-        """The sums from the earliest to the latest window with rows, int64[windows, columns and more]."""
+        """The sums from the earliest to the latest window with rows, int64[windows, columns+]."""
         _, origin, first, last = (int(v) for v in self.state)
         return self.sums[first - origin : last - origin + 1] if first <= last else self.sums[:0]
 

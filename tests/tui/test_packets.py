@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import shlex
+import struct
 import subprocess
+import sys
 
+import dpkt
 import numpy as np
 import pytest
 from captures import data
+from factories import Frame, write_pcap
 
+from rocescope.analyzer.analyze import AnalyzeOptions
 from rocescope.analyzer.track.batch import AHEAD, IN_ORDER, OVERTAKEN, REORDERED
 from rocescope.tui.dissect import dissect
 from rocescope.tui.export import save
@@ -195,3 +203,58 @@ def test_without_tshark_the_dissection_says_so(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     (line,) = dissect(b"x" * 60, 60, 1, 0)
     assert "tshark is not installed" in line.text
+
+
+def frames_of(path):
+    """Every frame of a compressed capture, by dpkt; its lengths on the wire are not needed."""
+    with gzip.open(path) as file:
+        reader = dpkt.pcap.UniversalReader(file)
+        return [Frame(int(time * 10**9), frame) for time, frame in reader]
+
+
+def test_packets_of_a_rotated_series_are_those_of_the_whole(tmp_path):
+    whole = data(I03)
+    every = frames_of(whole)
+    parts = []
+    for number, begin in enumerate(range(0, len(every), 9_000)):
+        parts.append(write_pcap(tmp_path / f"{number}.pcap", every[begin : begin + 9_000]))
+    one = PacketScan([str(whole)], KEY, limit=100_000).run()
+    paths = [str(path) for path in parts]
+    several = PacketScan(paths, KEY, options=AnalyzeOptions(concat=True), limit=100_000).run()
+    assert len(parts) > 2 and several.notes == one.notes
+    assert several.table.frame_number.tolist() == one.table.frame_number.tolist()
+    for row in (0, len(one) // 2, len(one) - 1):
+        number = int(one.table.frame_number[row]) - 1
+        assert several.frame(row) == one.frame(row) == every[number].data
+        assert several.file_of(row) == (paths[number // 9_000], number % 9_000 + 1)
+
+
+def test_packets_are_read_as_their_analysis_reads_them(tmp_path):
+    """On another port, filtered before they are tracked; the copied command says the same."""
+    moved = []
+    for time_ns, frame, _ in frames_of(data(I03))[:2_000]:
+        moved.append(Frame(time_ns, frame[:36] + struct.pack("!H", 5_791) + frame[38:]))
+    path = str(write_pcap(tmp_path / "a b.pcap", moved))
+    assert not len(PacketScan([path], KEY).run())
+    options = AnalyzeOptions(udp_ports=(4791, 5791), filter="frame.number > 100")
+    session = Session.open([path], options)
+    session.start()
+    session.wait(60)
+    key = session.snapshot().key(int(np.argmax(session.snapshot().flows.data_packets)))
+    session.set_filter("frame.number <= 1900")
+    session.wait(60)
+    packets = PacketScan([path], key, options=session.packet_options()).run()
+    flow = session.snapshot().find(key)
+    assert len(packets) == session.snapshot().flows.packets[flow] > 0
+    assert 100 < packets.table.frame_number.min() < packets.table.frame_number.max() <= 1900
+    command = shlex.split(session.command_line(key))
+    session.close()
+    assert command[2:5] == [path, "--udp-port", "5791"]
+    done = subprocess.run(
+        [sys.executable, "-m", "rocescope", *command[1:], "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (found,) = json.loads(done.stdout)["flows"]
+    assert found["packets"] == len(packets)
