@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -10,10 +11,10 @@ from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.units import parse_duration, parse_rate
 from .analyze_live import Hook, LiveArguments, analyze_live
 from .inputs import STANDARD_OUTPUT, check_inputs, input_name
-from .mirror_options import mirror_options
 from .output import whole_file, write_results
 from .parameter import Parameter
 from .progress import ProgressAs, shown
+from .reading import reading_options
 
 if TYPE_CHECKING:
     from ..analyzer.results import Analysis
@@ -152,20 +153,28 @@ def analyze(
     else:
         arguments.refuse()
         check_inputs(files)
-    if follow and (len(files) > 1 or concat):
-        raise UsageError("--follow reads one growing file, without --concat")
-    from ..analyzer.decode.srv6 import parse_usid_format
-    from ..analyzer.mrc_summary import parse_plane_by
-
-    plane, usid_format = parse_plane_by(plane_by), parse_usid_format(usid)
     if live and (plane_by != "auto" or usid != "32:16" or trimmed_dscp or flow_label != "auto"):
         raise UsageError(
             "--plane-by, --usid, --flow-label and --trimmed-dscp are for files, not for --live"
         )
+    reading = reading_options(
+        len(files),
+        filter=filter,
+        concat=concat,
+        follow=follow,
+        udp_port=udp_port,
+        plane_by=plane_by,
+        usid=usid,
+        flow_label=flow_label,
+        trimmed_dscp=trimmed_dscp,
+        clock=clock,
+        mirror_format=mirror_format,
+        drop_duplicates=drop_duplicates,
+        switch_counters=switch_counters,
+    )
     window_ns = parse_duration(window, "--window")
     rate = parse_rate(link_rate, "--link-rate") if link_rate else None
-    mirror = mirror_options(clock, mirror_format, drop_duplicates, switch_counters)
-    if live and mirror is not None:
+    if live and reading.mirror is not None:
         raise UsageError(
             "--clock, --mirror-format and --drop-duplicates are for files, not for --live"
         )
@@ -173,19 +182,13 @@ def analyze(
         from ..analyzer.report.flowtable import flow_column
 
         flow_column(sort)
-    if filter is not None:
-        from ..analyzer.filtering import compile_filter
-
-        compile_filter(filter)
-
-    udp_ports = (4791, *(udp_port or ()))
     if live:
         analysis, code = analyze_live(
             [str(path) for path in files],
             arguments,
             json=chosen == "json",
             filter=filter,
-            udp_ports=udp_ports,
+            udp_ports=reading.udp_ports,
             path_by=path_by,
             window_ns=window_ns,
             writes_file=output is not None,
@@ -196,20 +199,12 @@ def analyze(
     from ..analyzer import analyze as engine
     from ..analyzer.conformance.options import ConformanceOptions
 
-    options = engine.AnalyzeOptions(
+    options = replace(
+        reading,
         path_by=path_by,
         window_ns=window_ns,
-        filter=filter,
-        concat=concat,
-        follow=follow,
-        udp_ports=udp_ports,
         icrc=icrc,
         link_rate_bits_per_second=rate,
-        trimmed_dscps=tuple(trimmed_dscp or ()),
-        flow_label=flow_label,
-        usid=usid_format,
-        plane_by=plane,
-        mirror=mirror,
         conformance=ConformanceOptions() if conformance else None,
     )
     paths = [input_name(path) for path in files]

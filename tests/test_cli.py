@@ -15,7 +15,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,13 @@ import pytest
 
 import rocescope.analyzer
 from rocescope import cli
+from rocescope.analyzer.analyze import MAX_FLOWS, AnalyzeOptions
 from rocescope.analyzer.decode.srv6 import UsidFormat
 from rocescope.analyzer.errors import CaptureError, UnreadableInput, UsageError
+from rocescope.analyzer.mirrors import MirrorOptions
 from rocescope.analyzer.mrc_summary import PlaneBy
 from rocescope.analyzer.progress import Progress
+from rocescope.tui.command_words import reading_words
 
 
 @dataclass
@@ -41,7 +44,8 @@ class Engine:
     compiling: bool = False
 
     def analyze(self, paths: list[str], options: Any, progress: Any) -> Any:
-        self.paths, self.options = paths, vars(options)
+        self.paths = paths
+        self.options = {f.name: getattr(options, f.name) for f in fields(options)}
         if progress:
             progress(Progress("x.pcap", 50, 100, 9, 8, compiling=self.compiling))
         if isinstance(self.outcome, BaseException):
@@ -54,7 +58,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     engine = Engine(factories.analysis())
     module = types.ModuleType("rocescope.analyzer.analyze")
     module.analyze = engine.analyze  # type: ignore[attr-defined]
-    module.AnalyzeOptions = types.SimpleNamespace  # type: ignore[attr-defined]
+    module.AnalyzeOptions = AnalyzeOptions  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(rocescope.analyzer, "analyze", module, raising=False)
     return engine
@@ -129,6 +133,7 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
         "plane_by": PlaneBy("ev", 4, 2),
         "mirror": None,
         "conformance": None,
+        "max_flows": MAX_FLOWS,
     }
 
 
@@ -428,3 +433,23 @@ def test_what_was_written_before_a_failure_is_not_lost() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (4, "before\nat the end\n")
     assert done.stderr == "rocescope: nothing there\n"
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        {},
+        {"udp_ports": (4791, 5000, 6000), "concat": True},
+        {"plane_by": PlaneBy("ev", 3, 2), "usid": UsidFormat(48, 24), "flow_label": "outer"},
+        {"trimmed_dscps": (7, 9), "mirror": MirrorOptions("hardware", None, 20_000)},
+        {"mirror": MirrorOptions("capture", "lumina")},
+    ],
+)
+def test_options_of_the_screens_as_words_are_those_options(
+    reading: dict[str, Any], engine: Engine, run: Callable[..., Done]
+) -> None:
+    options = replace(AnalyzeOptions(), **reading)
+    done = run("analyze", "x.pcap", *reading_words(options))
+    assert done.code == 0, done.err
+    assert {name: engine.options[name] for name in reading} == reading
+    assert AnalyzeOptions(**engine.options) == options

@@ -31,7 +31,7 @@ from ..analyzer.filtering.grammar import (
 )
 from ..analyzer.opcodes import TRANSPORT_NAMES
 from .human import queue_pair
-from .snapshot import Snapshot, SourceState
+from .snapshot import UNKNOWN, Snapshot, SourceState
 
 Mask: TypeAlias = NDArray[np.bool_]
 
@@ -65,6 +65,16 @@ def _count(name: str, meaning: str, of: str | None = None) -> FlowField:
     )
 
 
+def _of_mrc(name: str, meaning: str) -> FlowField:
+    def values(snapshot: Snapshot) -> NDArray[Any]:
+        if snapshot.mrc is None:
+            return np.full(len(snapshot.flows), UNKNOWN)
+        found: NDArray[Any] = getattr(snapshot.mrc, name)
+        return found
+
+    return FlowField(values, f"of MRC: {meaning}")
+
+
 FLOW_FIELDS: dict[str, FlowField] = {
     "qp": _count("qp", "destination QP"),
     "packets": _count("packets", "packets of the flow"),
@@ -81,6 +91,14 @@ FLOW_FIELDS: dict[str, FlowField] = {
     "ce": _count("ecn_marked", "packets marked CE", "packets"),
     "paths": FlowField(lambda s: s.paths["entropy"].seen(), "UDP source ports used"),
     "width": FlowField(lambda s: s.paths["entropy"].width, "spraying width"),
+    "evs": _of_mrc("values", "entropy values it sends with"),
+    "out": _of_mrc("out_of_use", "entropy values it leaves out now"),
+    "planes": _of_mrc("planes", "planes it uses"),
+    "rtx": _of_mrc("resends", "packets with the RTX bit"),
+    "nacks": _of_mrc("nacks", "NACKs of its receiver"),
+    "trim": _of_mrc("trimmed", "trimmed packets"),
+    "skip": _of_mrc("skips", "SACKs with SKIP_ONCE or ALWAYS_SKIP"),
+    "sack": _of_mrc("depth", "PSNs that a SACK reached beyond its cumulative one"),
 }
 _ADDRESSES = {"src": ("src",), "dst": ("dst",), "addr": ("src", "dst")}
 _OF_FLOWS = {*FLOW_FIELDS, *_ADDRESSES, "transport"}
@@ -88,8 +106,9 @@ _OF_FLOWS = {*FLOW_FIELDS, *_ADDRESSES, "transport"}
 
 def is_plain(text: str) -> bool:
     """Whether the filter is a word to search for, not an expression."""
-    words = text.split()
-    return len(words) == 1 and re.fullmatch(r"[\w.:/-]+", text) is not None and text not in FIELDS
+    if text in FIELDS or text.lower() in FLOW_FIELDS:
+        return False
+    return re.fullmatch(r"[\w.:/-]+", text) is not None
 
 
 def needs_packets(text: str) -> bool:

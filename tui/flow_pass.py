@@ -212,7 +212,12 @@ class FlowPass:
         return found
 
     def _tables(self, source: Source) -> Iterator[PacketTable]:
-        """Both directions between the hosts; the frames of compressed captures are stored."""
+        """The packets of a capture in the order of their own clocks."""
+        tables, mirrors = self._between_hosts(source), source.decoder.mirrors
+        return tables if mirrors is None else mirrors.ordered(tables)
+
+    def _between_hosts(self, source: Source) -> Iterator[PacketTable]:
+        """Both directions between them; the frames of compressed captures are stored."""
         pairs = {(src, dst) for src, dst, _ in self._flows}
         pairs |= {(dst, src) for src, dst in pairs}
         for frames in source.capture.batches():

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..analyzer.analyze import AnalyzeOptions
-from ..analyzer.decode.decoder import ROCE_UDP_PORT
 from ..analyzer.errors import RocescopeError
 from ..analyzer.measures.spraying import entropy_name
 from ..analyzer.results import Analysis, Event, Flow
 from ..analyzer.summarize import Summary
 from ..analyzer.track import state as st
 from .columns import flow_bins, flow_columns, path_columns, timeline, usage_copy
+from .command_words import reading_words
 from .feeds import CaptureFeed, Feed
 from .history import STEP_NS, History, as_then, between
 from .human import queue_pair
@@ -422,6 +422,7 @@ class Session:
             "entropy",
             in_passing=True,
             segments=feed.segments,
+            plane_by=self.options.plane_by,
         )
 
     # --- the way out -------------------------------------------------------------
@@ -440,8 +441,6 @@ class Session:
         if key is not None:
             parts.append(f"src == {key.src} and dst == {key.dst} and qp == {queue_pair(key.qp)}")
         words = ["rocescope", "analyze", *(self.paths or ("--live", *self.name.split(",")))]
-        words += ["--concat"] * self.options.concat
-        for port in self.options.udp_ports:
-            words += ["--udp-port", str(port)] if port != ROCE_UDP_PORT else []
+        words += reading_words(self.options)
         keep = " and ".join(filter(None, parts))
         return shlex.join([*words, "--filter", keep] if keep else words)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from captures import data
 from tui_driver import drive, svg_of, text_of
 
+from rocescope.analyzer.analyze import AnalyzeOptions
+from rocescope.analyzer.mrc_summary import parse_plane_by
 from rocescope.commands.generate_mrc import generate_mrc
+from rocescope.tui.flow_filter import FlowFilter
 from rocescope.tui.mrc_lines import mrc_lines
 from rocescope.tui.packets import PacketScan
 from rocescope.tui.screens import packets as packets_screen
@@ -51,6 +56,44 @@ def test_columns_are_the_truth(made, seen):
     assert [(o.host, o.port, o.down_time_ns, o.up_time_ns) for o in mrc.outages] == [
         (outage["host"], outage["port"], outage["down_ns"], outage["up_ns"])
     ]
+
+
+def test_the_columns_have_names_in_filters(made, seen):
+    session, snapshot = seen
+    told = {flow["dest_qp"]: flow for flow in made[1]["flows"]}
+    most = sorted(flow["retransmissions"] for flow in told.values())[-2]
+
+    def found(text):
+        session.set_filter(text)
+        return {snapshot.key(int(f)).qp for f in np.flatnonzero(session.passing(snapshot))}
+
+    assert found(f"rtx > {most}") == {
+        qp for qp, flow in told.items() if flow["retransmissions"] > most
+    }
+    assert found("rtx >= 0 and evs > 0") == set(told)  # flows that only answer have none
+    assert found("nacks") == {qp for qp, flow in told.items() if sum(flow["nacks"].values())}
+    assert found(f"sack < {max(f['max_out_of_order_depth'] for f in told.values())}") < set(told)
+    session.set_filter("")
+    assert not FlowFilter("evs >= 0").mask(replace(snapshot, mrc=None)).any()
+
+
+def test_what_tells_planes_apart_may_be_said(made):
+    options = AnalyzeOptions(plane_by=parse_plane_by("ev:0:1"))
+    session = Session.open([str(made[0])], options)
+    session.start()
+    assert session.wait(120)
+    snapshot = session.snapshot()
+    session.close()
+    assert snapshot.mrc.plane_by == "ev:0:1"
+    planes = snapshot.paths["plane"]
+    assert {planes.name(int(key)) for key in planes.key} == {"0", "1"}
+    told = made[1]["flows"][0]
+    flow = snapshot.find(FlowKey(told["src"], told["dst"], told["dest_qp"]))
+    sent = [0, 0]
+    for value in told["values"]:
+        sent[value["sport"] & 1] += value["wire_bytes"]
+    assert planes.wire_bytes[planes.of(flow)].tolist() == sent
+    assert "--plane-by ev:0:1" in session.command_line(None)
 
 
 def test_columns_have_entries_for_flows_that_come_later(seen):
