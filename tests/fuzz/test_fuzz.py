@@ -24,8 +24,12 @@ WORKERS = 2
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    """Kernels with bounds checks; they are kept apart from those without and compiled once."""
-    return {**os.environ, "ROCESCOPE_BOUNDSCHECK": "1"}
+    """Kernels with bounds checks; they are kept apart from those without and compiled once.
+
+    Large arrays are the system's fresh memory, as in a process that reads one capture: the C
+    library would hand on those of the mutant before, and fill megabytes with zeros for each.
+    """
+    return {**os.environ, "ROCESCOPE_BOUNDSCHECK": "1", "MALLOC_MMAP_THRESHOLD_": "1000000"}
 
 
 def start(checkout: Path, environment: dict[str, str], *arguments: object) -> subprocess.Popen[str]:
