@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cache, cached_property
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -56,9 +57,11 @@ def callback(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]
 
         @cache
         def pointer() -> Any:
-            from .compiling import pointer_to
+            folder = _folder_of(function, module)
+            with _alone(folder):
+                from .compiling import pointer_to
 
-            return pointer_to(function, signature, _POINTED, _folder_of(function, module))
+                return pointer_to(function, signature, _POINTED, folder)
 
         return pointer
 
@@ -67,6 +70,20 @@ def callback(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]
 
 def _folder_of(function: Callable[..., Any], module: bytes) -> str:
     return os.path.join(cache_base(), key_of(function, module))
+
+
+_PATIENCE_S = 60.0
+"""Longest wait for another process that compiles the same kernel: most take a few seconds."""
+
+
+def _alone(folder: str) -> AbstractContextManager[bool]:
+    """One process fills the folder of a kernel, so that the others find the machine code there.
+
+    Taken before the lock of numba's compiler, never within: two threads would wait for each other.
+    """
+    from .process_lock import process_lock
+
+    return process_lock(os.path.join(folder, "lock"), _PATIENCE_S)
 
 
 compiling: list[str] = []
@@ -100,11 +117,15 @@ class Kernel:
         found = machine_code.load(path, self.__wrapped__) if path else None
         if found is not None:
             return found
-        from .compiling import compiled_for
-
         compiling.append(self.__name__)
         try:
-            return compiled_for(self.compiled, arguments, path)
+            with _alone(self._folder):
+                found = machine_code.load(path, self.__wrapped__) if path else None
+                if found is not None:  # made by the process that had the lock
+                    return found
+                from .compiling import compiled_for
+
+                return compiled_for(self.compiled, arguments, path)
         finally:
             compiling.remove(self.__name__)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -124,3 +126,52 @@ def test_an_analysis_is_the_same_without_images(checkout: Path) -> None:
         for told in ({}, {"NUMBA_OPT": "3"}, {})
     ]
     assert outputs[0] == outputs[1] == outputs[2]
+
+
+TOGETHER = """
+import sys, time
+import numpy as np
+from rocescope.analyzer.kernel import kernel
+
+@kernel
+def total(values):
+    result = 0
+    for value in values:
+        result += value
+    return result
+
+while time.time() < float(sys.argv[1]):
+    pass
+print(total(np.arange(5)), "numba" in sys.modules and total.compiled.stats.cache_misses.total())
+"""
+
+
+def together(folder: Path, told: dict[str, str]) -> list[str]:
+    """What two processes print that call a kernel at the same moment: its compilations, too."""
+    module = folder / "kernels.py"
+    module.write_text(TOGETHER)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache")} | told
+    command = [sys.executable, str(module), str(time.time() + 0.7)]
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(2)
+    ]
+    return sorted(process.communicate()[0].strip() for process in processes)
+
+
+def test_processes_that_start_together_compile_a_kernel_once(tmp_path: Path) -> None:
+    assert together(tmp_path, {}) == ["10 1", "10 False"]  # the other one loads the image
+    assert together(tmp_path, {}) == ["10 False", "10 False"]
+
+
+def test_a_kernel_without_images_is_compiled_once_too(tmp_path: Path) -> None:
+    """NUMBA_OPT=3 says what numba does anyway, but then its own cache is all there is."""
+    assert together(tmp_path, {"NUMBA_OPT": "3"}) == ["10 0", "10 1"]
+
+
+def test_without_its_lock_a_kernel_is_compiled_all_the_same(tmp_path: Path) -> None:
+    together(tmp_path, {})
+    (folder,) = (tmp_path / "cache" / "rocescope").iterdir()
+    shutil.rmtree(folder)
+    (folder / "lock").mkdir(parents=True)
+    assert together(tmp_path, {}) == ["10 1", "10 1"]
