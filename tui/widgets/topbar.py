@@ -23,10 +23,12 @@ class Part(NamedTuple):
     """Where there is no room, parts of the highest rank go first."""
     short: str = ""
     """Says the same where there is little room."""
+    trust: bool = False
+    """What is seen, and how far it can be trusted: goes after everything else."""
 
 
 LONG, SHORT = " rocescope ▸ ", " ▸ "
-LONGEST_NAME, SHORTEST_NAME = 36, 14
+LONGEST_NAME, SHORT_NAME, SHORTEST_NAME = 36, 14, 8
 MAY_GO = 5
 """From this rank on a part goes before more important ones are said in short."""
 
@@ -43,13 +45,20 @@ class TopBar(Static):
         everything = list(_parts(snapshot, paths, frozen, window))
         needed = sum(1 for part in everything if part.short or part.rank < MAY_GO)
         # What is known comes before the whole name of the source, and that of the program.
-        for brand, most in ((LONG, LONGEST_NAME), (LONG, SHORTEST_NAME), (SHORT, SHORTEST_NAME)):
+        for brand, most in (
+            (LONG, LONGEST_NAME),
+            (LONG, SHORT_NAME),
+            (SHORT, SHORT_NAME),
+            (SHORT, SHORTEST_NAME),
+        ):
             text, room = Text(brand, "bold"), width - cell_len(brand)
             parts = _fitting(everything, room - min(most, len(name)))
             if len(parts) >= needed:
                 break
         left = room - sum(2 + cell_len(part.text) for part in parts)
-        text.append(human.UNICODE.shorten(name, max(8, min(LONGEST_NAME, left))), "bold")
+        text.append(
+            human.UNICODE.shorten(name, max(SHORTEST_NAME, min(LONGEST_NAME, left))), "bold"
+        )
         for part in parts:
             text.append("  ")
             text.append(part.text, part.style)
@@ -68,7 +77,7 @@ def _fitting(parts: list[Part], room: int) -> list[Part]:
         if needed() > room and rank >= MAY_GO:
             parts = [part for part in parts if part.short or part.rank != rank]
     while len(parts) > 1 and needed() > room:
-        parts.remove(max(parts, key=lambda part: part.rank))
+        parts.remove(max(parts, key=lambda part: (not part.trust, part.rank)))
     return parts
 
 
@@ -76,33 +85,34 @@ def _parts(snapshot: Snapshot, paths: PathColumns, frozen: bool, window: str) ->
     """What there is to say, in the order of reading."""
     source = snapshot.source
     if source.error:
-        yield Part(f"● {source.error}", "bold red")
+        yield Part(f"● {source.error}", "bold red", trust=True)
     if frozen:
-        yield Part("❚❚ frozen", "bold reverse")
+        yield Part("❚❚ frozen", "bold reverse", trust=True)
     if source.behind_ns:
         behind = human.duration(source.behind_ns)
-        yield Part(f"◂◂ behind live by {behind}", "bold reverse", 0, f"◂◂ {behind} ago")
+        yield Part(f"◂◂ behind live by {behind}", "bold reverse", 0, f"◂◂ {behind} ago", trust=True)
     if source.recording:
         yield Part(f"● rec {source.recording}", "bold red", 2, "● rec")
     yield from _progress(source)
     if window:
-        yield Part(window, "bold", 2)
+        yield Part(window, "bold", 2, trust=True)
     if source.packets_per_second is not None:
         yield Part(f"{human.count(round(source.packets_per_second))} pkt/s", "", 8)
     if source.bits_per_second is not None:
         yield Part(human.rate(source.bits_per_second), "", 4)
     if source.dropped:
-        yield Part(f"● {human.count(source.dropped)} dropped", "bold red", 1)
+        yield Part(f"● {human.count(source.dropped)} dropped", "bold red", 1, trust=True)
     elif source.dropped == 0:
-        yield Part("dropped 0", "", 3)
+        yield Part("dropped 0", "", 3, trust=True)
     else:
-        yield Part("drops unknown", "dim", 6, "drops ?")
+        yield Part("drops unknown", "dim", 6, "drops ?", trust=True)
     if source.undecodable:
-        yield Part(f"▲ {human.count(source.undecodable)} undecodable", "yellow", 2)
+        odd = f"▲ {human.count(source.undecodable)} undec"
+        yield Part(f"{odd}odable", "yellow", 2, f"{odd}.", trust=True)
     if source.truncated:
         cut = human.count(source.truncated)
-        yield Part(f"{cut} truncated", "dim", 7, f"{cut} cut")
-    yield Part(f"paths {paths.trust}", "", 3)
+        yield Part(f"{cut} truncated", "dim", 7, f"{cut} cut", trust=True)
+    yield Part(f"paths {paths.trust}", "", 3, trust=True)
 
 
 def _progress(source: SourceState) -> Iterator[Part]:

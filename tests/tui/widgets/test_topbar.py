@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tui_driver import in_app
 
@@ -38,3 +40,25 @@ def test_line_1_says_it_in_fewer_words_before_it_says_less(width, whole, says):
     assert len(line) <= width and "paths inferred" in line
     assert all(part in line for part in says)
     assert (SOURCE.name in line) == whole
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        SOURCE,
+        replace(SOURCE, dropped=1_234, undecodable=77),
+        replace(SOURCE, kind="live", running=True, dropped=0, recording="night.pcapng"),
+    ],
+)
+def test_what_says_how_far_data_is_to_be_trusted_stays(source):
+    bar = TopBar()
+
+    def look():
+        bar.show(Snapshot(source), PathColumns.none(), False, "1.25 s to 2.50 s", "")
+        return str(bar.render())
+
+    line = in_app(bar, 80, look)
+    drops = "drops ?" if source.dropped is None else "dropped"
+    bad = ["77 undec"] if source.undecodable else ["25,362 cut"]
+    assert len(line) <= 80
+    assert all(part in line for part in ("1.25 s to 2.50 s", drops, "paths inferred", *bad)), line
