@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import settings
@@ -29,23 +30,36 @@ def data(checkout: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def need_tool() -> Callable[[str], str]:
-    """`need_tool("tshark")` is its path; without the tool the test is skipped.
+def unavailable() -> Callable[[str], NoReturn]:
+    """`unavailable("takes root")` skips the test.
 
     With ROCESCOPE_REQUIRE_TOOLS set (as .ci/run does) it fails instead, so that
     no check is lost unnoticed.
     """
 
+    def give_up(reason: str) -> NoReturn:
+        if os.environ.get("ROCESCOPE_REQUIRE_TOOLS"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+    return give_up
+
+
+@pytest.fixture(scope="session")
+def need_tool(unavailable: Callable[[str], NoReturn]) -> Callable[[str], str]:
+    """`need_tool("tshark")` is its path; a test whose tool is missing is `unavailable`."""
+
     def need(name: str) -> str:
-        path = shutil.which(name)
-        if path is None:
-            reason = f"{name} is not installed"
-            if os.environ.get("ROCESCOPE_REQUIRE_TOOLS"):
-                pytest.fail(reason)
-            pytest.skip(reason)
-        return path
+        return shutil.which(name) or unavailable(f"{name} is not installed")
 
     return need
+
+
+@pytest.fixture(scope="session")
+def root(unavailable: Callable[[str], NoReturn]) -> None:
+    """For `usefixtures`: the test takes root, to load probes, make networks or be somebody else."""
+    if os.geteuid() != 0:
+        unavailable("takes root")
 
 
 _LONGEST_FIRST = ("tests/fuzz/", "tests/probes/", "_router.py", "tests/replay/test_placement.py")

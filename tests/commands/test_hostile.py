@@ -94,7 +94,7 @@ def test_paths_that_are_no_file(tmp_path: Path) -> None:
         assert message in one_line(done.stderr)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+@pytest.mark.usefixtures("root")
 def test_a_file_of_somebody_else(small: Path) -> None:
     small.chmod(0o600)
     code = (

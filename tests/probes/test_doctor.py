@@ -14,7 +14,6 @@ from rocescope.probes.diagnosis import Check, Diagnosis
 
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 POWERLESS = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
 
 
 def run(*words, before=()):
@@ -32,7 +31,7 @@ def states(text):
     return {check["name"]: check["state"] for check in json.loads(text)["checks"]}
 
 
-@needs_root
+@pytest.mark.usefixtures("root")
 def test_where_everything_works(need_tool):
     need_tool("tshark")
     done = run("--format", "json")
@@ -45,7 +44,7 @@ def test_where_everything_works(need_tool):
     assert found["tshark"] == "ok"
 
 
-@needs_root
+@pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("before", [NOBODY, POWERLESS], ids=["nobody", "powerless root"])
 def test_without_privileges(before, need_tool):
     need_tool("setpriv")

@@ -1,13 +1,12 @@
 """Privileges that are given up stay away, and a running capture goes on without them."""
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="takes root")
+pytestmark = pytest.mark.usefixtures("root")
 
 STATUS = """
 import json, os, subprocess, sys

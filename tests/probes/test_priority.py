@@ -9,8 +9,6 @@ import pytest
 
 from rocescope.probes.priority import NICE, lower_own, raise_own
 
-ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="raising a priority takes CAP_SYS_NICE")
-
 
 def nice():
     return os.getpriority(os.PRIO_PROCESS, 0)
@@ -24,7 +22,7 @@ def in_a_thread(work):
     return found[0]
 
 
-@ROOT
+@pytest.mark.usefixtures("root")
 def test_a_raised_thread_starts_raised_ones_which_may_lower_themselves():
     def raised():
         raise_own()

@@ -416,7 +416,7 @@ def test_garbage_is_looked_for_while_no_key_waits(monkeypatch):
     assert gc.isenabled()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="raising a priority takes CAP_SYS_NICE")
+@pytest.mark.usefixtures("root")
 def test_who_draws_runs_before_who_reads():
     def nice():
         return os.getpriority(os.PRIO_PROCESS, 0)

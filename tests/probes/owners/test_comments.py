@@ -12,7 +12,7 @@ from ..network import Network, roce_frames
 from ..test_capture import Capturing, read
 from .jobs import Job
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="probes take root")
+pytestmark = pytest.mark.usefixtures("root")
 
 
 def comments(path, capinfos):

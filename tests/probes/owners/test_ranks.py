@@ -75,10 +75,8 @@ def test_the_number_changes_hands_while_reading(monkeypatch):
     assert rank_of(os.getpid()).reason == "the process has ended, another one has its number"
 
 
-def test_another_users_process(need_tool):
+def test_another_users_process(need_tool, root):
     setpriv = need_tool("setpriv")
-    if os.geteuid() != 0:
-        pytest.skip("takes root")
     process = sleeper(RANK="1")
     code = f"print(open('/proc/{process.pid}/environ').read())"
     python = shutil.which("python3", path="/usr/bin") or sys.executable

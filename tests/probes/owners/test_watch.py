@@ -18,7 +18,7 @@ from rocescope.probes.owners.watch import OwnerWatch
 from ..network import Network, Watched
 from .jobs import HERE, THERE, Job, frame
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="probes take root")
+pytestmark = pytest.mark.usefixtures("root")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from router_namespaces import LeafSpine, ip, ip_json, leaf_spine
 from rocescope.replay.hashing import Group, HashSettings, bind, equal_cost
 from rocescope.replay.keys import PacketKeys, packet_keys
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces take root")
+pytestmark = pytest.mark.usefixtures("root")
 
 SEEDS = {1: 0x12345678, 2: 0xDEADBEEF, 3: 7, 4: 0xFFFFFFFF}
 

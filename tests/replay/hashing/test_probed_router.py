@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from router_namespaces import LeafSpine, ip, leaf_spine
@@ -15,7 +13,7 @@ from rocescope.replay.keys import PacketKeys
 from ...probes.network import Watched
 from .test_linux_router import SEEDS, bucket_table, flows, need_seed_sysctl
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces take root")
+pytestmark = pytest.mark.usefixtures("root")
 
 
 def check_by_probes(fabric: LeafSpine, leaf: int, keys: PacketKeys, group: Group) -> None:
