@@ -1,11 +1,37 @@
-"""The options of a session as words of a command."""
+"""What a session shows, in words for other programs."""
 
 from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
 
 from ..analyzer.analyze import AnalyzeOptions
 from ..analyzer.decode.decoder import ROCE_UDP_PORT
 from ..analyzer.decode.srv6 import UsidFormat
 from ..analyzer.mrc_summary import PlaneBy
+from .human import queue_pair
+from .snapshot import FlowKey
+
+
+def wireshark_filter(key: FlowKey) -> str:
+    """The display filter that shows a flow in Wireshark or tshark."""
+    ip = "ipv6" if ":" in key.src else "ip"
+    return (
+        f"{ip}.src == {key.src} && {ip}.dst == {key.dst}"
+        f" && infiniband.bth.destqp == {queue_pair(key.qp)}"
+    )
+
+
+def analyze_command(
+    paths: Sequence[str], interfaces: Sequence[str], options: AnalyzeOptions, key: FlowKey | None
+) -> str:
+    """The command that reports a flow, or all of them; of interfaces where there are no paths."""
+    parts = [options.filter or ""]
+    if key is not None:
+        parts.append(f"src == {key.src} and dst == {key.dst} and qp == {queue_pair(key.qp)}")
+    words = ["rocescope", "analyze", *(paths or ("--live", *interfaces)), *reading_words(options)]
+    keep = " and ".join(filter(None, parts))
+    return shlex.join([*words, "--filter", keep] if keep else words)
 
 
 def reading_words(options: AnalyzeOptions) -> list[str]:

@@ -10,16 +10,29 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import fields, replace
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ..analyzer.results import Flow
 from .columns import widths
-from .snapshot import UNKNOWN, FlowBins, FlowColumns, MrcColumns, PathColumns, Snapshot, Timeline
+from .snapshot import (
+    UNKNOWN,
+    FlowBins,
+    FlowColumns,
+    FlowKey,
+    MrcColumns,
+    PathColumns,
+    Snapshot,
+    Timeline,
+)
 
 BUDGET_BYTES = 80 << 20
 STEP_NS = 1_000_000_000
 _LASTING = {"src", "dst", "qp", "transport", "peer", "path_mtu", "first_ns", "last_ns"}
 """Columns that are no counts; neither is the largest extent, which stays that of all time."""
+_RECORD_SIZE = 8
+"""About so many times its encoded bytes a record takes in memory."""
 _KEYS = 1 << 38
 """More than there are keys: a flow label and a port have 36 bits."""
 
@@ -31,6 +44,7 @@ class History:
         self._budget = budget_bytes
         self._kept: list[Snapshot] = []
         self._sizes: list[int] = []
+        self._records: list[dict[FlowKey, Flow]] = []
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -40,25 +54,38 @@ class History:
         """Memory of the columns that are kept."""
         return sum(self._sizes)
 
-    def add(self, snapshot: Snapshot) -> None:
+    def add(self, snapshot: Snapshot) -> bool:
         """Keep a snapshot unless the one before is too young; others may go for it.
 
         What it shows over time, most of its memory, a later one has too: `as_then`.
         """
         if self._kept and snapshot.end_ns - self._kept[-1].end_ns < STEP_NS:
-            return
+            return False
         snapshot = replace(snapshot, activity=np.zeros((0, 0), np.int64), late=FlowBins())
         self._kept.append(snapshot)
         self._sizes.append(_size(snapshot))
+        self._records.append({})
         while self.nbytes > self._budget and len(self._kept) > 2:
             older = max(2, len(self._kept) // 2)
-            del self._kept[1:older:2]
-            del self._sizes[1:older:2]
+            for kept in (self._kept, self._sizes, self._records):
+                del kept[1:older:2]
+        return True
+
+    def add_record(self, key: FlowKey, record: Flow) -> None:
+        """Keep the whole record of a flow with the last snapshot: that of the chosen one."""
+        if self._kept and key not in self._records[-1]:
+            self._records[-1][key] = record
+            self._sizes[-1] += _RECORD_SIZE * len(msgspec.msgpack.encode(record))
+
+    def record(self, time_ns: int, key: FlowKey) -> Flow | None:
+        """The record of a flow at a moment (as `at`); None where that was not kept."""
+        return self._records[self._place(time_ns)].get(key) if self._kept else None
 
     def clear(self) -> None:
         """Forget everything: flows have other numbers from now on."""
         self._kept.clear()
         self._sizes.clear()
+        self._records.clear()
 
     def span(self) -> tuple[int, int] | None:
         """Ends of the first and the last snapshot, ns."""
@@ -66,10 +93,10 @@ class History:
 
     def at(self, time_ns: int) -> Snapshot | None:
         """The last snapshot that ends at this time or before; the first one for earlier times."""
-        if not self._kept:
-            return None
-        ends = [snapshot.end_ns for snapshot in self._kept]
-        return self._kept[max(0, bisect_right(ends, time_ns) - 1)]
+        return self._kept[self._place(time_ns)] if self._kept else None
+
+    def _place(self, time_ns: int) -> int:
+        return max(0, bisect_right(self._kept, time_ns, key=lambda kept: kept.end_ns) - 1)
 
     def before(self, time_ns: int) -> Snapshot | None:
         """The last snapshot that ends at this time or before; None when there is none."""

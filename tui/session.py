@@ -7,11 +7,10 @@ these and change the session through its methods.
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -25,10 +24,10 @@ from ..analyzer.results import Analysis, Event, Flow
 from ..analyzer.summarize import Summary
 from ..analyzer.track import state as st
 from .columns import flow_bins, flow_columns, path_columns, timeline, usage_copy
-from .command_words import reading_words
+from .command_words import analyze_command, wireshark_filter
 from .feeds import CaptureFeed, Feed
 from .history import STEP_NS, History, as_then, between
-from .human import queue_pair
+from .marks import Marks
 from .mrc_columns import MrcView
 from .rates import RateMeter
 from .snapshot import FlowKey, Snapshot, SourceState
@@ -44,23 +43,6 @@ LONGEST_NS = 60_000_000_000
 
 MakeFeed = Callable[[str | None], Feed]
 """Opens a feed that lets only packets through that pass a filter."""
-
-
-@dataclass
-class Marks:
-    """What the user said about flows and packets; saved into exported captures."""
-
-    flows: dict[FlowKey, str] = field(default_factory=dict)
-    packets: dict[tuple[str, int], str] = field(default_factory=dict)
-    """By tap and frame number."""
-
-    def toggle(self, key: FlowKey) -> bool:
-        """Mark a flow or take its mark away; whether it is marked now."""
-        if key in self.flows:
-            del self.flows[key]
-            return False
-        self.flows[key] = ""
-        return True
 
 
 class Session:
@@ -101,6 +83,9 @@ class Session:
         """Of a live session."""
         self.looking_at: int | None = None
         """In a live session: the moment that is looked at, ns since the epoch; None for now."""
+        self.until_now = False
+        """Whether `focus` told of more than the moment that is looked at."""
+        self._keep_record = False
         self.length_ns: int | None = None
         """In a live session: only packets of this time before that moment; None for all."""
 
@@ -299,7 +284,7 @@ class Session:
         if self.kind != "live":
             return now
         if len(now.flows):
-            self.history.add(now)
+            self._keep_record = self.history.add(now) or self._keep_record
         shown = now
         if self.looking_at is not None:
             kept = self.history.at(self.looking_at)
@@ -403,9 +388,27 @@ class Session:
         self._mrc.update(feed.measuring, running, lambda: self._summary(feed))
 
     def focus(self) -> Flow | None:
-        """The whole record of the selected flow; None when it is not there."""
-        feed, key = self._feed, self.selected
-        if feed is None or key is None:
+        """The whole record of the selected flow; None when it is not there.
+
+        In a live session's past that of then, where that was kept, else `until_now`.
+        """
+        key, moment = self.selected, self.looking_at
+        if key is None:
+            return None
+        if moment is not None and (kept := self.history.record(moment, key)) is not None:
+            self.until_now = False
+            return kept
+        record = self._record(key)
+        self.until_now = moment is not None
+        if self._keep_record and record is not None:
+            self._keep_record = False
+            self.history.add_record(key, record)
+        return record
+
+    def _record(self, key: FlowKey) -> Flow | None:
+        """Everything about a flow so far."""
+        feed = self._feed
+        if feed is None:
             return None
         with feed.lock:
             src, dst = feed.endpoints.index_of(key.src), feed.endpoints.index_of(key.dst)
@@ -429,18 +432,8 @@ class Session:
 
     def wireshark_filter(self, key: FlowKey) -> str:
         """The display filter that shows a flow in Wireshark or tshark."""
-        ip = "ipv6" if ":" in key.src else "ip"
-        return (
-            f"{ip}.src == {key.src} && {ip}.dst == {key.dst}"
-            f" && infiniband.bth.destqp == {queue_pair(key.qp)}"
-        )
+        return wireshark_filter(key)
 
     def command_line(self, key: FlowKey | None) -> str:
         """The rocescope command that reports the same."""
-        parts = [self.packet_options().filter or ""]
-        if key is not None:
-            parts.append(f"src == {key.src} and dst == {key.dst} and qp == {queue_pair(key.qp)}")
-        words = ["rocescope", "analyze", *(self.paths or ("--live", *self.name.split(",")))]
-        words += reading_words(self.options)
-        keep = " and ".join(filter(None, parts))
-        return shlex.join([*words, "--filter", keep] if keep else words)
+        return analyze_command(self.paths, self.name.split(","), self.packet_options(), key)

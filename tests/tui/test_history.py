@@ -137,3 +137,47 @@ def test_windows_get_shorter_and_longer():
     for _ in range(20):
         session.scale(2)
     assert session.length_ns is None
+
+
+def test_the_record_of_the_chosen_flow_is_kept_with_the_moment():
+    session = Session.open([str(data("i03_write_reorder5_AtoB"))])
+    session.kind = "live"
+    session.start()
+    session.wait(60)
+    now = session.snapshot()
+    chosen, other = now.key(0), now.key(1)
+    session.selected = chosen
+    record = session.focus()
+    assert session.history.record(now.end_ns, chosen) is record and not session.until_now
+    size = session.history.nbytes
+    session.focus()
+    assert session.history.nbytes == size  # once a moment
+    later = replace(now, end_ns=now.end_ns + 3 * STEP_NS)
+    assert session.history.add(later) and session.history.record(later.end_ns, chosen) is None
+    session.look_at(now.end_ns)
+    assert session.focus() is record and not session.until_now
+    session.selected = other
+    assert session.focus().dest_qp == other.qp and session.until_now
+    session.looking_at = None
+    assert session.focus().dest_qp == other.qp and not session.until_now
+    session.close()
+
+
+def test_records_count_as_memory_and_go_with_their_moment():
+    session = Session.open([str(data("i03_write_reorder5_AtoB"))])
+    session.start()
+    session.wait(60)
+    key = session.snapshot().key(0)
+    session.selected = key
+    record = session.focus()
+    session.close()
+    history = History(budget_bytes=1_000_000)
+    for second in range(300):
+        assert history.add(ending(second))
+        history.add_record(key, record)
+        assert history.nbytes <= 1_100_000
+    kept = [moment.end_ns for moment in history._kept]
+    assert len(kept) == len(history._records) < 100
+    assert all(history.record(moment, key) is record for moment in kept)
+    history.clear()
+    assert history.record(0, key) is None and not history.nbytes

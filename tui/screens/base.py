@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ..app import RocescopeApp
 
 
-UNTIL_NOW = " (until now)"
-"""Behind what is not of the moment that is looked at, in a live session."""
+UNTIL_NOW, SINCE_THE_BEGINNING = " (until now)", " (since the beginning)"
+"""Behind what is not of the moment or of the window that is looked at, in a live session."""
 
 
 class Verdict(Static):
@@ -191,12 +191,19 @@ class RoceScreen(Screen[None]):
         return f"{window}{port}\n{others}"
 
     def flow_title(self) -> str:
-        """The selected flow, as a heading."""
+        """The selected flow, as a heading of what its record tells."""
         app = self.roce
         key = app.session.selected
         if key is None:
             return "no flow chosen"
-        return flow_name(key) + (UNTIL_NOW if app.snapshot.source.behind_ns else "")
+        return flow_name(key) + self.record_span()
+
+    def record_span(self) -> str:
+        """What the record of the selected flow holds beyond the snapshot."""
+        session = self.roce.session
+        if session.until_now:
+            return UNTIL_NOW
+        return SINCE_THE_BEGINNING if session.length_ns is not None else ""
 
 
 def flow_name(key: FlowKey) -> str:

@@ -26,7 +26,7 @@ from ..mrc_lines import OURS, mrc_lines
 from ..packets import Packets, PacketScan
 from ..snapshot import FlowKey, Snapshot
 from ..widgets.grid import Cell, Grid, GridColumn
-from .base import RoceScreen, own_bindings
+from .base import RoceScreen, flow_name, own_bindings
 from .prompts import TextPrompt
 
 COLUMNS = (
@@ -126,7 +126,7 @@ class PacketsScreen(RoceScreen):
             progress = self._scan.progress if self._scan else 0.0
             grid.empty = self._error or f"reading, {progress * 100:.0f} %"
             grid.show(0, lambda row: ())
-            return self._error or f"{self.flow_title()}: reading its packets."
+            return self._error or f"{flow_name(key)}: reading its packets."
         packets = self.packets
         marks = app.session.marks.packets
         grid.empty = "no packet of this flow in the time window" if window else "no packet"
@@ -137,7 +137,7 @@ class PacketsScreen(RoceScreen):
             lambda row: packet_cells(packets, row, start),
             lambda row: ";" if _place(packets, row) in marks else " ",
         )
-        return f"{self.flow_title()}: {self._sentence_of(packets)}."
+        return f"{flow_name(key)}: {self._sentence_of(packets)}."
 
     def _sentence_of(self, packets: Packets) -> str:
         """How many packets are not in order, of which ones."""

@@ -19,7 +19,7 @@ from ..messages import FlowSelected
 from ..snapshot import UNKNOWN, PathColumns, Snapshot
 from ..widgets.flow_lines import flow_lines, late_line
 from ..widgets.grid import Cell, Grid, GridColumn
-from .base import UNTIL_NOW, RoceScreen, own_bindings
+from .base import RoceScreen, own_bindings
 from .mrc_columns import MRC_COLUMNS, MRC_VALUES, OTHERS, mrc_cells
 
 FEW_BARS, MAX_BARS, MANY_BARS = 8, 16, 64
@@ -190,7 +190,7 @@ class QpsScreen(RoceScreen):
         if focus is not None and focus.dest_qp == int(flows.qp[at]):
             done = focus.message_statistics.completion_ns
             second.append(f"{human.counted(focus.messages, 'message')}")
-            second.append(UNTIL_NOW if snapshot.source.behind_ns else "", "dim")
+            second.append(self.record_span(), "dim")
             if done and done.count:
                 second.append(
                     f" completed in {human.duration(done.p50)}, p99 {human.duration(done.p99)}"

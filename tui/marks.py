@@ -1,0 +1,24 @@
+"""What the user said about flows and packets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .snapshot import FlowKey
+
+
+@dataclass
+class Marks:
+    """Comments, empty ones for mere marks; saved into exported captures."""
+
+    flows: dict[FlowKey, str] = field(default_factory=dict)
+    packets: dict[tuple[str, int], str] = field(default_factory=dict)
+    """By tap and frame number."""
+
+    def toggle(self, key: FlowKey) -> bool:
+        """Mark a flow or take its mark away; whether it is marked now."""
+        if key in self.flows:
+            del self.flows[key]
+            return False
+        self.flows[key] = ""
+        return True
