@@ -12,7 +12,8 @@ from .. import human, sentences
 from ..event_words import event_text, kind_name
 from ..messages import FlowSelected
 from ..snapshot import Snapshot
-from ..widgets.grid import Cell, Grid, GridColumn
+from ..widgets.grid import Grid
+from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, own_bindings
 
 EVENT_COLUMNS = (

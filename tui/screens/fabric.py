@@ -15,7 +15,8 @@ from ..messages import FlowSelected
 from ..placed import OnLink
 from ..replays import BY_PACKET
 from ..snapshot import Snapshot
-from ..widgets.grid import Cell, Grid, GridColumn
+from ..widgets.grid import Grid
+from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, flow_name, own_bindings
 
 _WORST = (

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .. import human
 from ..snapshot import UNKNOWN, MrcColumns
-from ..widgets.grid import Cell, GridColumn
+from ..widgets.grid_columns import Cell, GridColumn
 
 MRC_COLUMNS = (
     GridColumn("evs", "EVs", 4, True, 2),

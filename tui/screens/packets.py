@@ -25,7 +25,8 @@ from ..flow_pass import Late, Wanted
 from ..mrc_lines import OURS, mrc_lines
 from ..packets import Packets, PacketScan
 from ..snapshot import FlowKey, Snapshot
-from ..widgets.grid import Cell, Grid, GridColumn
+from ..widgets.grid import Grid
+from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, flow_name, own_bindings
 from .prompts import TextPrompt
 

@@ -29,7 +29,8 @@ from ..matrix import (
 from ..messages import FlowSelected
 from ..snapshot import Snapshot
 from ..verdicts import SPRAYS_FROM_WIDTH
-from ..widgets.grid import Cell, Grid, GridColumn
+from ..widgets.grid import Grid
+from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, own_bindings
 from .mrc_planes import plane_line
 

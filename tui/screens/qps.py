@@ -18,7 +18,8 @@ from ..human import UNICODE
 from ..messages import FlowSelected
 from ..snapshot import UNKNOWN, PathColumns, Snapshot
 from ..widgets.flow_lines import flow_lines, late_line
-from ..widgets.grid import Cell, Grid, GridColumn
+from ..widgets.grid import Grid
+from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, own_bindings
 from .mrc_columns import MRC_COLUMNS, MRC_VALUES, OTHERS, mrc_cells
 

@@ -17,7 +17,8 @@ from ..human import UNICODE
 from ..snapshot import Snapshot
 from ..widgets.bars import Bar, bar_lines
 from ..widgets.flow_lines import Axis, flow_lines, late_line, strip_line
-from ..widgets.grid import Cell, Grid, GridColumn
+from ..widgets.grid import Grid
+from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, own_bindings
 
 VIEWS = ("RFC 4737", "RFC 5236", "recovery")

@@ -14,7 +14,8 @@ from ...replay.results import StrategyResult
 from .. import human, sentences
 from ..replays import BY_PACKET, STOPPING, ReplayView, fitting_fabric
 from ..snapshot import Snapshot
-from ..widgets.grid import Cell, Grid, GridColumn
+from ..widgets.grid import Grid
+from ..widgets.grid_columns import Cell, GridColumn
 from ..widgets.strip import Axis, strip
 from .base import RoceScreen, own_bindings
 from .packets import RECORDING

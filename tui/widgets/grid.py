@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple, Self, TypeAlias
+from typing import Self
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -19,26 +19,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ..human import UNICODE
-
-Cell: TypeAlias = str | tuple[str, str] | list[tuple[str, str]]
-"""Text, or text and the name of its style, or several of these side by side."""
-
-
-class GridColumn(NamedTuple):
-    """A column of the table."""
-
-    key: str
-    title: str
-    width: int
-    right: bool = False
-    priority: int = 0
-    """Where there is no room, columns of the highest number go first."""
-    grows: bool = False
-    """Takes the room that is left."""
-    ends: bool = False
-    """Texts differ at their ends: where they are too long, their middle is left out."""
-    most: int = 0
-    """The widest that it grows to; 0 for no bound."""
+from .grid_columns import LEFT, Cell, GridColumn, columns_in, fit, with_arrow
 
 
 class Grid(ScrollView, can_focus=True):
@@ -192,7 +173,7 @@ class Grid(ScrollView, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         if event.y == 0:
-            left = 2
+            left = LEFT
             for index, width in self._layout():
                 if left <= event.x <= left + width:
                     self.post_message(self.HeaderClicked(self, self.columns[index].key))
@@ -208,28 +189,8 @@ class Grid(ScrollView, can_focus=True):
     def _layout(self) -> list[tuple[int, int]]:
         """(column, width) of those that fit."""
         width = self.size.width
-        if self._fitting[0] == width:
-            return self._fitting[1]
-        keep = list(range(len(self.columns)))
-
-        def needed() -> int:
-            return 2 + sum(self.columns[i].width + 1 for i in keep)
-
-        while needed() > width and any(self.columns[i].priority for i in keep):
-            keep.remove(max(keep, key=lambda i: (self.columns[i].priority, i)))
-        widths = {i: self.columns[i].width for i in keep}
-        spare = width - needed()
-        growing = [i for i in keep if self.columns[i].grows]
-        while spare > 0 and growing:  # alike, until some have what they can use
-            share = max(1, spare // len(growing))
-            for i in list(growing):
-                most = self.columns[i].most or width
-                extra = min(share, spare, max(0, most - widths[i]))
-                widths[i] += extra
-                spare -= extra
-                if widths[i] >= most:
-                    growing.remove(i)
-        self._fitting = (width, list(widths.items()))
+        if self._fitting[0] != width:
+            self._fitting = (width, columns_in(width, self.columns))
         return self._fitting[1]
 
     def width_of(self, key: str) -> int:
@@ -297,13 +258,13 @@ class Grid(ScrollView, can_focus=True):
             column = self.columns[index]
             if column.ends and len(text) > cell_width:
                 text = UNICODE.shorten(text, cell_width)
-            fitted = _fit(text, cell_width, column.right)
+            fitted = fit(text, cell_width, column.right)
             segments.append(Segment(f"{fitted} ", style(name, at_cursor)))
         return _line(segments, self._needed(), width, style("", at_cursor))
 
     def _needed(self) -> int:
         """Columns of a line, the cursor and the mark before it included."""
-        return 2 + sum(width + 1 for _, width in self._layout())
+        return LEFT + sum(width + 1 for _, width in self._layout())
 
     def _cursor_glyph(self) -> str:
         """Of several tables on a screen, the one that keys go to is seen."""
@@ -344,7 +305,7 @@ class Grid(ScrollView, can_focus=True):
             column = self.columns[index]
             sorted_here = column.key == self.sorted_by
             arrow = ("▼" if self.descending else "▲") if sorted_here else ""
-            title = _fit(_with_arrow(column.title, arrow, cell_width), cell_width, column.right)
+            title = fit(with_arrow(column.title, arrow, cell_width), cell_width, column.right)
             segments.append(Segment(f"{title} ", marked if sorted_here else style))
         return _line(segments, self._needed(), width, style)
 
@@ -366,19 +327,3 @@ def _line(segments: list[Segment], needed: int, width: int, style: Style) -> Str
         segments.append(Segment(" " * (width - needed), style))
     strip = Strip(segments, max(needed, width))
     return strip.crop(0, width) if needed > width else strip
-
-
-def _with_arrow(title: str, arrow: str, width: int) -> str:
-    """The arrow of the sorted column is seen in narrow ones too."""
-    if len(title) + len(arrow) > width:
-        title = title.partition(" (")[0]
-    if len(title) + len(arrow) > width:
-        title = title.replace(" ", "")[: width - len(arrow)] if arrow else title
-    return title + arrow
-
-
-def _fit(text: str, width: int, right: bool) -> str:
-    length = len(text) if text.isascii() else cell_len(text)
-    if length > width:
-        return set_cell_size(text, width - 1) + "…" if width > 1 else set_cell_size(text, width)
-    return " " * (width - length) + text if right else text + " " * (width - length)

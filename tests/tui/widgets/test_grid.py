@@ -13,7 +13,8 @@ from tui_driver import in_app, settled
 
 from rocescope.tui.app import RocescopeApp
 from rocescope.tui.session import Session
-from rocescope.tui.widgets.grid import Grid, GridColumn
+from rocescope.tui.widgets.grid import Grid
+from rocescope.tui.widgets.grid_columns import GridColumn
 
 COLUMNS = (
     GridColumn("a", "A", 10, grows=True, most=15),
