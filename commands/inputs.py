@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,3 +22,12 @@ def check_inputs(files: Sequence[Path]) -> None:
     repeated = {path for path in files if files.count(path) > 1}
     if repeated:
         raise UsageError(f"{min(repeated)} is given twice; its packets would count as copies")
+
+
+def check_terminal() -> None:
+    """UsageError where there is no terminal to draw on and to read keys from."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            "the terminal UI needs a terminal for input and output; rocescope analyze reports"
+            " without one"
+        )

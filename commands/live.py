@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
+from .inputs import check_terminal
 from .live_capture import said_if_slow
 from .parameter import Parameter
 
@@ -53,6 +54,7 @@ def live(
     # What is wrong with rights and names is said before the screen is taken over.
     privileges.check([netns, *(name.rpartition(":")[0] for name in interfaces)])
     find_interfaces(list(interfaces), netns)
+    check_terminal()
     with said_if_slow("still preparing: the first run on a machine compiles its kernels"):
         session = (
             open_live(interfaces, options, attach_now=True)

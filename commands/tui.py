@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from ..analyzer.errors import UnreadableInput, UsageError
-from .inputs import STANDARD_INPUT, check_inputs
+from .inputs import STANDARD_INPUT, check_inputs, check_terminal
 from .parameter import Parameter
 from .reading import reading_options
 
@@ -71,6 +71,7 @@ def tui(
         mirror_format=mirror_format,
         drop_duplicates=drop_duplicates,
     )
+    check_terminal()
     from ..tui.app import RocescopeApp
     from ..tui.session import Session
     from ..tui.settings import load

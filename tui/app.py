@@ -82,8 +82,7 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         self.snapshot = Snapshot(SourceState(session.name, session.kind))
         self._next: SnapshotReady | None = None
         """Waits for a key to be painted."""
-        self.record: Flow | None = None
-        """Everything about the selected flow."""
+        self._record: Flow | None = None
         self.chosen = False
         """Whether the user put the cursor on a flow."""
         self.frozen = False
@@ -105,6 +104,11 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         self._ended_by = 0
         """The number of the signal that ends the program."""
         self._unvisited = [name for name in registry.SCREENS if name != self.DEFAULT_MODE]
+
+    @property
+    def record(self) -> Flow | None:
+        """Everything about the selected flow; None while it is read."""
+        return self._record if self._is_selected(self._record) else None
 
     def delay_update(self, delay: float = 0.05) -> None:
         """Nothing to hide: a screen is drawn before it is painted the first time.
@@ -257,7 +261,7 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
 
     def show(self, snapshot: Snapshot, record: Flow | None = None) -> None:
         """Make a snapshot the current one, with the record of the selected flow, and draw it."""
-        self.snapshot, self.record = snapshot, record
+        self.snapshot, self._record = snapshot, record
         self._redraw()
         if not self._is_selected(record):  # another flow was selected since, or by drawing
             self._fetch_record()
@@ -288,8 +292,8 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
     def on_focus_ready(self, message: FocusReady) -> None:
         if not self._is_selected(message.flow):
             self._fetch_record()
-        elif message.flow != self.record:
-            self.record = message.flow
+        elif message.flow != self._record:
+            self._record = message.flow
             screen = self.screen_stack[-1] if self.screen_stack else None  # none at the end
             if isinstance(screen, RoceScreen) and screen.can_draw:
                 screen.draw_record()
@@ -355,7 +359,7 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         if self._replays is not None:
             self._replays.stop()
         self._replays, self.strategy, self.picked = None, None, set()
-        self.session, self.record, self._trail = session, None, []
+        self.session, self._record, self._trail = session, None, []
         self.frozen = self.chosen = False
         session.start()
         self.show(Snapshot(SourceState(session.name, session.kind)))
@@ -382,7 +386,16 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
             return
         if again:
             self.request_snapshot()
+        self._choose_passing()
         self._redraw()
+
+    def _choose_passing(self) -> None:
+        """The cursor is on a flow that passes the filter: the busiest, where it must move."""
+        shown = self.shown_flows()
+        if len(shown) and self.snapshot.find(self.session.selected) not in shown:
+            busiest = shown[np.argmax(self.snapshot.flows.wire_bytes[shown])]
+            self.session.selected = self.snapshot.key(int(busiest))
+            self._fetch_record()
 
     def action_freeze(self) -> None:
         self.frozen = not self.frozen

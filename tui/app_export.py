@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .packet_export import PacketExport
 
 NO_FILE = "Packets are in files: record (^n) to save some"
+PICTURES = (".svg", ".html")
 TELL_AFTER_S = 1.5
 """An export that takes longer tells how far it is."""
 
@@ -33,23 +35,46 @@ class ExportActions(SessionApp):
         stem = self.session.name.split(".")[0] or "rocescope"
         self.push_screen(TextPrompt(f"save as {names}", f"{stem}-view.pcapng"), self._export)
 
-    def _export(self, name: str | None) -> None:
-        from .export import FORMATS, analysis_file, html_page
-
+    def _export(self, name: str | None, replaces: str = "") -> None:
+        """replaces: the name of a file that is there already and may go."""
         if not name:
             return
         path = Path(name).expanduser()
+        there = path.is_file()
+        if there and any(os.path.exists(p) and path.samefile(p) for p in self.session.paths):
+            self.notify(f"{path} is what you look at: name another file", severity="error")
+        elif there and name != replaces:
+            asked = TextPrompt(f"{path.name} is there already, to be replaced", name)
+            self.push_screen(asked, lambda again: self._export(again, name))
+        elif path.suffix in PICTURES:
+            self.clear_notifications()  # they lie over the screen
+            self.call_after_refresh(self._export_picture, path)
+        else:
+            self._export_data(path)
+
+    def _export_picture(self, path: Path) -> None:
+        from .export import html_page
+
+        picture = self.export_screenshot()
         if path.suffix == ".svg":
-            self._save(path, self.export_screenshot().encode)
-        elif path.suffix == ".html":
-            picture = self.export_screenshot()
+            self._save(path, picture.encode)
+        else:
             self._write(path, lambda: html_page(self.session, picture))
-        elif path.suffix == ".pcapng":
+
+    def _export_data(self, path: Path) -> None:
+        from .export import FORMATS, analysis_file
+
+        if path.suffix == ".pcapng":
             self._export_packets(path)
         elif path.suffix in FORMATS:
             self._write(path, lambda: analysis_file(self.session, path.suffix))
         else:
             self.notify(f"the suffix is one of {', '.join(FORMATS)}", severity="error")
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        """The screen as SVG; blanks at the begin of a text stay in every viewer."""
+        picture = super().export_screenshot(title=title, simplify=simplify)
+        return picture.replace("<svg ", '<svg xml:space="preserve" ', 1)
 
     def _export_packets(self, path: Path) -> None:
         """What the packets screen shows, else the marked flows, else the chosen one."""
@@ -81,7 +106,7 @@ class ExportActions(SessionApp):
         late.start()
         try:
             save(path, export.write)
-        except (OSError, RocescopeError) as error:
+        except RocescopeError as error:
             self.notify(f"{path}: {error}", severity="error", markup=False)
         else:
             size, what = human.size(path.stat().st_size), human.counted(export.packets, "packet")
@@ -98,7 +123,7 @@ class ExportActions(SessionApp):
         try:
             data = make()
             save(path, lambda file: file.write(data))
-        except (OSError, RocescopeError) as error:
+        except RocescopeError as error:
             self.notify(f"{path}: {error}", severity="error", markup=False)
             return
         self.notify(f"{path}, {human.size(len(data))}", title="saved", markup=False)

@@ -10,20 +10,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from ..analyzer.errors import RocescopeError
 from .session import Session
 
 
 def save(path: Path, write: Callable[[BinaryIO], object]) -> Path:
-    """Write a whole file or none: under a temporary name first."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Write a whole file or none: under a temporary name first. RocescopeError says why not."""
+    if not path.parent.is_dir():
+        raise RocescopeError(f"there is no folder {path.parent}; name one that is there")
+    if path.is_dir():
+        raise RocescopeError("is a folder; name a file in it")
     try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                write(file)
+            os.chmod(name, 0o644)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise RocescopeError(f"{(error.strerror or str(error)).lower()}; nothing saved") from error
     return path
 
 

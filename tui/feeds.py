@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
 from ..analyzer.analyze import AnalyzeOptions, Run, open_run
+from ..analyzer.capture.concat import ConcatenatedCapture
+from ..analyzer.capture.source import Capture
 from ..analyzer.decode.srv6 import SegmentLists
 from ..analyzer.endpoints import Endpoints
 from ..analyzer.fair_lock import FairLock
@@ -17,6 +19,7 @@ from ..analyzer.measuring import Measuring
 from ..analyzer.progress import Progress
 from ..analyzer.results import Analysis, Owner
 from ..probes.priority import lower_own
+from .human import counted
 from .snapshot import SourceState
 
 _FINEST_WINDOW_NS, _MOST_WINDOWS = 10_000, 8192
@@ -110,6 +113,10 @@ class CaptureFeed:
         """End reading early."""
         self._run.stop()
 
+    def end_following(self) -> None:
+        """Read a growing file to the end that it has now, and no further."""
+        self._run.end_following()
+
     def backlog(self) -> float:
         """A file waits."""
         return 0.0
@@ -134,7 +141,7 @@ class CaptureFeed:
             dropped=sum(known) if known else None,
             truncated=sum(capture.truncated_frames for capture in captures),
             undecodable=undecodable,
-            warnings=tuple(line for capture in captures for line in capture.warnings),
+            warnings=tuple(_warnings(captures)),
             tap_names=tuple(tap.name for tap in self.taps.items),
         )
 
@@ -148,3 +155,13 @@ class CaptureFeed:
 
     def _tell(self, progress: Progress) -> None:
         self._progress = progress
+
+
+def _warnings(captures: Sequence[Capture | ConcatenatedCapture]) -> Iterator[str]:
+    """What readers must know of the captures, a line each."""
+    for capture in captures:
+        yield from capture.warnings
+        # Several captures are merged by time, which puts such records right.
+        if capture.out_of_order_frames and len(captures) == 1:
+            records = counted(capture.out_of_order_frames, "record is", "records are")
+            yield f"{records} out of time order: some of the reordering may be the capture's own"

@@ -68,16 +68,30 @@ def queue_pairs(
     else:
         text = f"All {human.counted(count, 'flow')} spray, median width "
         text += f"{float(np.median(paths.width[data])):.1f}"
-    troubles = []
-    for values, word in (
-        (flows.late, "late"),
-        (flows.retransmitted, "sent again"),
-        (flows.missing, "missing"),
-    ):
-        total = int(values[passing & (values > 0)].sum())
-        if total:
-            troubles.append(f"{human.count(total)} {word}")
-    return f"{text}; {', '.join(troubles)}." if troubles else f"{text}; nothing late or lost."
+
+    def told(*columns: tuple[NDArray[np.int64], str]) -> list[str]:
+        totals = ((int(values[passing & (values > 0)].sum()), word) for values, word in columns)
+        return [f"{human.count(total)} {word}" for total, word in totals if total]
+
+    troubles = told(
+        (flows.late, "late"), (flows.retransmitted, "sent again"), (flows.missing, "missing")
+    )
+    others = told((flows.duplicates, "doubled by the network"), (flows.ecn_marked, "marked CE"))
+    happened = (troubles or ["nothing late or lost"]) + others
+    return f"{text}; {', '.join(happened)}.{_by_tap(snapshot, paths, data)}"
+
+
+def _by_tap(snapshot: Snapshot, paths: PathColumns, data: NDArray[np.bool_]) -> str:
+    """What taps tell about flows whose path key shows nothing."""
+    taps = snapshot.paths.get("tap")
+    if taps is None or paths.by != "entropy" or snapshot.source.kind == "live":
+        return ""
+    spread = int(
+        (data & (taps.width >= SPRAYS_FROM_WIDTH) & (paths.width < SPRAYS_FROM_WIDTH)).sum()
+    )
+    if not spread:
+        return ""
+    return f" But {human.counted(spread, 'flow sprays', 'flows spray')} over several taps: p."
 
 
 def busiest_path(names: list[str], loads: NDArray[np.int64], heaviest: tuple[str, int, int]) -> str:

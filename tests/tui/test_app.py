@@ -7,6 +7,8 @@ import gc
 import json
 import os
 import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from time import monotonic
 
@@ -14,6 +16,7 @@ import msgspec
 import pytest
 from captures import data
 from factories import pcap_bytes, some_frames
+from textual import events
 from textual.widgets import Input
 from tui_driver import drive, settled, text_of, typed
 
@@ -182,10 +185,11 @@ def test_reading_is_stopped_and_begun_again():
     assert drive(I03, ["X", "X"], look=lambda app: app.session.running) is False
 
 
-def test_interfaces_that_are_not_there_become_one_line():
-    def toasts(app):
-        return [note.message for note in app._notifications]
+def toasts(app):
+    return [note.message for note in app._notifications]
 
+
+def test_interfaces_that_are_not_there_become_one_line():
     (said,) = drive(I03, ["ctrl+n", typed("nosuchif0 > x.pcapng"), "enter"], look=toasts)
     assert "nosuchif0" in said or "root" in said
 
@@ -252,6 +256,99 @@ def test_packets_are_exported_from_any_screen(tmp_path, monkeypatch):
     drive(I03, ["semicolon", typed("slow one"), "enter", "6", "e", typed("a.pcapng"), "enter"])
     content = (tmp_path / "a.pcapng").read_bytes()
     assert b"marked: slow one" in content and b"gap: 38 missing" in content
+
+
+def test_a_file_that_is_there_is_replaced_only_when_asked_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    there = tmp_path / "a.json"
+    there.write_text("mine")
+    to_there = ["e", typed("a.json"), "enter"]
+    assert "there already" in drive(I03, to_there, look=screen) and there.read_text() == "mine"
+    drive(I03, [*to_there, "escape"])
+    assert there.read_text() == "mine"
+    drive(I03, [*to_there, typed("b.json"), "enter"])
+    assert there.read_text() == "mine" and json.loads((tmp_path / "b.json").read_text())
+    drive(I03, [*to_there, "enter"])
+    assert json.loads(there.read_text())
+
+
+def test_exports_that_cannot_be_say_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    copy = tmp_path / "own.pcapng"
+    copy.write_bytes(I03[0].read_bytes())
+    before = copy.read_bytes()
+    (said,) = drive([copy], ["e", typed("own.pcapng"), "enter"], look=toasts)
+    assert "name another file" in said and copy.read_bytes() == before
+    (said,) = drive(I03, ["e", typed("no/x.svg"), "enter"], look=toasts)
+    assert "there is no folder no" in said
+    (said,) = drive(I03, ["e", typed("/dev/full/x.json"), "enter"], look=toasts)
+    assert "there is no folder" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["own.pcapng"]
+
+
+def test_keys_of_a_burst_are_for_nobody_while_a_prompt_leaves():
+    def burst(*keys):
+        def send(app):
+            for key in keys:
+                app.post_message(events.Key(key, "\r" if key == "enter" else key[:1]))
+
+        return send
+
+    keys = ["semicolon", typed("x"), burst("enter", "enter"), "ctrl+o", burst("a", "a")]
+    keys += ["ctrl+o", burst("escape", "escape"), "question_mark", burst("escape", "escape"), "4"]
+    mode, comments = drive(
+        I03, keys, look=lambda app: (app.current_mode, list(app.session.marks.flows.values()))
+    )
+    assert (mode, comments) == ("recovery", ["x"])
+
+
+def test_what_a_filter_leaves_is_shown_with_its_own_record():
+    def look(app):
+        flow = app.snapshot.find(app.session.selected)
+        told = app.record.retransmitted_packets, app.record.dest_qp
+        return told, int(app.snapshot.flows.retransmitted[flow]), screen(app).splitlines()[2]
+
+    for before in (["j", "j"], ["G"], ["j", "3"]):
+        to_filter = [*before, "slash", typed("qp == 0x2c"), "enter"]
+        told, resent, _ = drive(I03, to_filter, look=look)
+        assert told == (resent, 0x2C)
+        told, resent, sentence = drive(I03, [*to_filter, "4"], look=look)
+        assert told == (resent, 0x2C)
+        assert "0x00002c" in sentence and f"{resent:,} packets sent again" in sentence
+
+
+def test_the_first_sentence_tells_all_troubles():
+    assert "443 marked CE" in drive([data("i13_write_ecn_ce2_AtoB")], look=screen)
+    assert "201 doubled by the network" in drive([data("i04_write_duplicate1_AtoB")], look=screen)
+    taps = [data(f"leafspine/r09_packet_spray_h1/leaf2-spine{n}") for n in (1, 2, 3, 4)]
+    assert "But 4 flows spray over several taps: p." in drive(taps, size=(200, 40), look=screen)
+    assert "14 records are out of time order" in drive(I03, ["9"], look=screen)
+
+
+def test_a_mark_is_no_comment():
+    def mark(app):
+        packets = app.screen.packets
+        return list(app.session.marks.packets.values()), len(packets)
+
+    said, _ = drive(I03, ["5", "m"], look=mark)
+    assert said == ["marked"]
+    glyph = lambda app: (grid := app.screen.query_one("#packets"))._mark(grid.cursor)  # noqa: E731
+    assert drive(I03, ["5", "m"], look=glyph) == "*"
+    assert drive(I03, ["5", "semicolon", typed("odd"), "enter"], look=glyph) == ";"
+    said, _ = drive(I03, ["5", "m", "semicolon", *"odd", "enter"], look=mark)
+    assert said == ["odd"]
+
+
+def test_without_a_terminal_there_is_one_line():
+    done = subprocess.run(
+        [sys.executable, "-m", "rocescope", "tui", str(I03[0])],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.count("\n") == 1 and "needs a terminal" in done.stderr
 
 
 def test_copying():

@@ -171,8 +171,15 @@ class RoceScreen(Screen[None]):
         return whole[0] if whole is not None else snapshot.start_ns
 
     def no_flow(self, snapshot: Snapshot) -> str:
-        """The sentence of a screen about one flow where none is chosen."""
-        return sentences.nothing(snapshot) or "Choose a flow on screen 1."
+        """The sentence of a screen about one flow where none is chosen, or not yet read."""
+        if why := sentences.nothing(snapshot):
+            return why
+        key = self.roce.session.selected
+        if key is None:
+            return "Choose a flow on screen 1."
+        if snapshot.find(key) is None:
+            return f"{flow_name(key)} has no packet here: choose another flow on screen 1."
+        return f"{flow_name(key)}: its record is being read."
 
     def what_next(self, snapshot: Snapshot) -> str:
         """What to do where there is nothing to see; lines for an empty table."""

@@ -7,11 +7,11 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from .. import human
 from ..snapshot import PathColumns, Snapshot
+from .prompts import Asking
 from .qps import COLUMNS, flow_cells
 
 MOST = 4
@@ -28,7 +28,7 @@ _WORDS = {
 """Of the columns whose titles are short."""
 
 
-class CompareScreen(ModalScreen[None]):
+class CompareScreen(Asking[None]):
     """Up to four flows."""
 
     BINDINGS = [Binding("escape,c,q", "dismiss", show=False)]

@@ -80,7 +80,7 @@ def source_findings(snapshot: Snapshot) -> Iterator[Finding]:
         yield DOUBT, warning
     if not len(snapshot.flows):
         return
-    if "tap" in snapshot.paths:
+    if "tap" in snapshot.paths and (source.kind != "live" or "," in source.name):
         yield GOOD, "several taps: paths by tap are known (p on screens 1 and 2)"
     else:
         yield (

@@ -9,10 +9,10 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from ..actions import ACTIONS, SCREENS, keys_of
+from .prompts import Asking
 
 TWO_COLUMNS = 110
 """From this width on."""
@@ -24,7 +24,7 @@ CURSOR = (
 )
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Asking[None]):
     """What every key does, those of this screen first."""
 
     BINDINGS = [Binding("escape,question_mark,q", "dismiss", show=False)]

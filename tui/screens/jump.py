@@ -6,14 +6,15 @@ from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Label
+
+from .prompts import Asking
 
 LETTERS = "asdfghjkl"
 
 
-class JumpScreen(ModalScreen[Widget | None]):
+class JumpScreen(Asking[Widget | None]):
     """Letters over the parts that can have the focus."""
 
     BINDINGS = [Binding("escape,ctrl+o", "dismiss(None)", show=False)]
@@ -32,6 +33,6 @@ class JumpScreen(ModalScreen[Widget | None]):
         if event.key in self._parts:
             event.stop()
             self.dismiss(self._parts[event.key])
-        elif event.key.isdigit():
+        elif event.key.isdigit() and not self._left:
             self.dismiss(None)
             self.app.simulate_key(event.key)

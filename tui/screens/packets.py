@@ -49,6 +49,9 @@ NARROW = 110
 RECORDING = """^n  records from here on: eth2 eth3 > night.pcapng
 rocescope live --record FILE  from the beginning"""
 _ECN = ("", "E1", "E0", "CE")
+MARKED = "marked"
+"""The comment of a packet that has no other."""
+_GLYPHS = {None: " ", MARKED: "*"}
 
 
 class PacketsScreen(RoceScreen):
@@ -136,7 +139,7 @@ class PacketsScreen(RoceScreen):
         grid.show(
             len(packets),
             lambda row: packet_cells(packets, row, start),
-            lambda row: ";" if _place(packets, row) in marks else " ",
+            lambda row: _GLYPHS.get(marks.get(_place(packets, row)), ";"),
         )
         return f"{flow_name(key)}: {self._sentence_of(packets)}."
 
@@ -322,12 +325,13 @@ class PacketsScreen(RoceScreen):
         self.redraw()
 
     def action_mark(self) -> None:
-        self._keep_comment("marked")
+        self._keep_comment(MARKED)
 
     def action_comment(self) -> None:
         row = self._row()
         if row is not None and self.packets is not None:
-            before = self.roce.session.marks.packets.get(_place(self.packets, row), "")
+            said = self.roce.session.marks.packets.get(_place(self.packets, row))
+            before = "" if said in (None, MARKED) else said
             self.app.push_screen(TextPrompt("comment on this packet", before), self._keep_comment)
 
     def _keep_comment(self, text: str | None) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from glob import escape, glob
 from os.path import commonprefix, expanduser, isdir
+from typing import TypeVar
 
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding
 from textual.screen import ModalScreen
 from textual.suggester import Suggester
@@ -19,7 +21,23 @@ def line_input(value: str, suggester: Suggester | None = None) -> Input:
     return field
 
 
-class TextPrompt(ModalScreen[str | None]):
+Answer = TypeVar("Answer")
+
+
+class Asking(ModalScreen[Answer]):
+    """A screen over another one that leaves once, however fast keys come."""
+
+    _left = False
+
+    def dismiss(self, result: Answer | None = None) -> AwaitComplete:
+        """Keys that come while it leaves, of a key that is held down, are for nobody."""
+        if self._left:
+            return AwaitComplete()
+        self._left = True
+        return super().dismiss(result)
+
+
+class TextPrompt(Asking[str | None]):
     """Asks for one line."""
 
     BINDINGS = [Binding("escape", "dismiss(None)", show=False)]

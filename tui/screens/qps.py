@@ -218,7 +218,6 @@ class QpsScreen(RoceScreen):
             key = self.roce.snapshot.key(int(self._order[event.row]))
             if key != self.roce.session.selected:
                 self.roce.session.selected = key
-                self.roce.record = None
             self.post_message(FlowSelected(key))
             self._detail(self.roce.snapshot)
 
