@@ -94,22 +94,42 @@ class Evenness(NamedTuple):
     fim_flows_best: float | None
     fim_bytes: float | None
     max_over_mean: float | None
+    """Of the fullest link, over its fair share."""
 
 
-def evenness(flows: NDArray[Any], wire_bytes: NDArray[Any], rates: NDArray[Any]) -> Evenness:
-    """The measures of one layer; links of different rates have shares in proportion to them."""
+def evenness(
+    flows: NDArray[Any], wire_bytes: NDArray[Any], rates: NDArray[Any], fair: NDArray[np.float64]
+) -> Evenness:
+    """The measures of one layer; links of other rates have shares in proportion to them.
+
+    fair: float64[links], bytes as of `fair_share.fair_bytes`.
+    """
     weights = None if (rates == rates[0]).all() else rates
-    placements, total = int(flows.sum()), int(wire_bytes.sum())
-    fair_bytes = total * (rates / rates.sum())
+    placements = int(flows.sum())
     return Evenness(
         placements,
-        total,
+        int(wire_bytes.sum()),
         int(np.count_nonzero(flows == 0)),
         fim(flows, weights),
         best_fim(placements, len(flows), weights),
         fim(wire_bytes, weights),
-        float((wire_bytes / fair_bytes).max()) if total else None,
+        fullest_over_fair(wire_bytes, fair, rates),
     )
+
+
+def fullest_over_fair(
+    wire_bytes: NDArray[Any], fair: NDArray[np.float64], rates: NDArray[Any]
+) -> float | None:
+    """The load over its fair share of the link that is busy longest; None without load.
+
+    Not the largest of all ratios: a few ACKs that meet on a link delay nobody.
+    """
+    used = np.flatnonzero(wire_bytes)
+    if not len(used):
+        return None
+    busy = wire_bytes[used] / rates[used]
+    fullest = used[busy == busy.max()]
+    return float((wire_bytes[fullest] / fair[fullest]).max())
 
 
 class OverTime(NamedTuple):

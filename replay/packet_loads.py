@@ -44,11 +44,13 @@ def layer_load(
     choice: bool,
     fabric: Fabric,
     result: EngineResult,
-) -> tuple[LayerLoad, NDArray[np.float64]]:
+    fair: NDArray[np.float64],
+) -> LayerLoad:
+    """One layer; fair: float64[links of the fabric] as of `fair_share.fair_bytes`."""
     carried = result.link_bytes
     rates = fabric.links.rate_bits_per_second[members]
-    even = evenness(np.zeros(len(members), np.int64), carried[members], rates)
-    record = LayerLoad(
+    even = evenness(np.zeros(len(members), np.int64), carried[members], rates, fair[members])
+    return LayerLoad(
         layer=name,
         choice=choice,
         links=len(members),
@@ -63,7 +65,6 @@ def layer_load(
         over_time=_over_time(result, members, fabric),
         devices=[],
     )
-    return record, carried[members].sum() * (rates / rates.sum())
 
 
 def _over_time(

@@ -22,6 +22,7 @@ from .engine.rules import PacketStrategy
 from .engine.run import run_packets
 from .fabric import Fabric
 from .failures import Failures
+from .fair_share import fair_bytes, split_evenly
 from .loads import layers_of
 from .packet_loads import layer_load, loads_over_time, stretch_ps
 from .queue_pairs import QueuePairs
@@ -208,6 +209,7 @@ def replay_packets(
     finished = sum(len(one.by_run) for one in gathered)
     if unfit and len(unfit) == len(strategies):
         raise unfit[min(unfit)]
+    even = split_evenly(base.traffic, fabric)
     warnings = list(offered[0].load.notes) + [f"left out: {unfit[at]}" for at in sorted(unfit)]
     if not complete:
         warnings.append(f"interrupted: {finished} of {len(cases)} runs are finished and shown")
@@ -217,7 +219,7 @@ def replay_packets(
             traffic=_traffic(base, sources),
             fabric=fabric_summary(fabric),
             strategies=[
-                _strategy(strategy.name, own, fabric, settings)
+                _strategy(strategy.name, own, fabric, settings, even)
                 for number, (strategy, own) in enumerate(zip(strategies, gathered, strict=True))
                 if own.by_run and number not in unfit
             ],
@@ -262,17 +264,22 @@ def _order(workload: Workload, result: EngineResult, fabric: Fabric) -> Received
 
 
 def _strategy(
-    name: str, own: _Gathered, fabric: Fabric, settings: Mapping[str, str]
+    name: str,
+    own: _Gathered,
+    fabric: Fabric,
+    settings: Mapping[str, str],
+    even: NDArray[np.float64],
 ) -> StrategyResult:
     first = own.results[0][0]
     carried = first.link_bytes
     series, stretch_ns = loads_over_time(first)
     packets = _packets(own, fabric, settings, stretch_ns)
-    layers = layers_of(fabric, carried > 0)
+    layers = layers_of(fabric, (even > 0) | (carried > 0))
+    rates = fabric.links.rate_bits_per_second
+    fair = fair_bytes(even, carried, rates, layers.links)
     records, links = [], []
     for layer, members, choice in zip(*layers, strict=True):
-        record, shares = layer_load(layer, members, choice, fabric, first)
-        records.append(record)
+        records.append(layer_load(layer, members, choice, fabric, first, fair))
         links += [
             LinkLoad(
                 name=fabric.link_name(link),
@@ -282,10 +289,10 @@ def _strategy(
                 over_mean=float(carried[link] / share) if share else None,
                 wire_bytes_over_time=series[:, link].tolist(),
             )
-            for link, share in zip(members.tolist(), shares.tolist(), strict=True)
+            for link, share in zip(members.tolist(), fair[members].tolist(), strict=True)
         ]
     chosen = [record for record in records if record.choice and record.wire_bytes]
-    busy = carried * 8e9 / fabric.links.rate_bits_per_second
+    busy = carried * 8e9 / rates
     done = packets.completion_ns
     return StrategyResult(
         name=name,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from .. import __version__
 from ..analyzer.errors import UsageError
 from .fabric import Fabric
+from .fair_share import fair_bytes, split_evenly
 from .hashing import HashSettings
 from .loads import (
     Layers,
@@ -136,13 +137,15 @@ def _result(name: str, outcome: Outcome, fabric: Fabric) -> StrategyResult:
     # A strategy may use links that the fabric's own groups do not, and the reverse.
     reachable = (even_loads(traffic, fabric, ones) > 0) | (loads.flows > 0)
     layers = layers_of(fabric, reachable)
+    rates = fabric.links.rate_bits_per_second
+    fair = fair_bytes(split_evenly(traffic, fabric), loads.wire_bytes, rates, layers.links)
     chances = _chances(traffic, fabric, layers)
     records = [
-        _layer(layer_name, links, choice, outcome, fabric, loads, chances.get(layer_name))
+        _layer(layer_name, links, choice, outcome, fabric, loads, fair, chances.get(layer_name))
         for layer_name, links, choice in zip(*layers, strict=True)
     ]
     chosen = [record for record in records if record.choice and record.flows]
-    busy = loads.wire_bytes * 8e9 / fabric.links.rate_bits_per_second
+    busy = loads.wire_bytes * 8e9 / rates
     dropped = int(np.count_nonzero(placement.dropped))
     notes = list(outcome.notes)
     if dropped:
@@ -157,8 +160,8 @@ def _result(name: str, outcome: Outcome, fabric: Fabric) -> StrategyResult:
         completion_time_ns=None,
         max_queue_packets=None,
         layers=records,
-        links=_links(fabric, layers, loads),
-        worst=_worst(outcome, fabric, layers, loads),
+        links=_links(fabric, layers, loads, fair),
+        worst=_worst(outcome, fabric, layers, loads, fair),
         solver=outcome.solver,
         notes=notes,
     )
@@ -171,10 +174,11 @@ def _layer(
     outcome: Outcome,
     fabric: Fabric,
     loads: LinkLoads,
+    fair: NDArray[np.float64],
     chance: Chance | None,
 ) -> LayerLoad:
     rates = fabric.links.rate_bits_per_second[links]
-    even = evenness(loads.flows[links], loads.wire_bytes[links], rates)
+    even = evenness(loads.flows[links], loads.wire_bytes[links], rates, fair[links])
     return LayerLoad(
         layer=name,
         choice=choice,
@@ -188,11 +192,13 @@ def _layer(
         fim_chance_percent=chance,
         max_over_mean=even.max_over_mean,
         over_time=_over_time(outcome, fabric, links, rates),
-        devices=_devices(fabric, links, loads) if choice else [],
+        devices=_devices(fabric, links, loads, fair) if choice else [],
     )
 
 
-def _devices(fabric: Fabric, links: NDArray[np.int64], loads: LinkLoads) -> list[DeviceLoad]:
+def _devices(
+    fabric: Fabric, links: NDArray[np.int64], loads: LinkLoads, fair: NDArray[np.float64]
+) -> list[DeviceLoad]:
     """The links of a layer by the switch that they leave, where there are several."""
     source = fabric.links.source[links]
     found = []
@@ -201,7 +207,7 @@ def _devices(fabric: Fabric, links: NDArray[np.int64], loads: LinkLoads) -> list
         if len(own) < 2:
             continue
         rates = fabric.links.rate_bits_per_second[own]
-        even = evenness(loads.flows[own], loads.wire_bytes[own], rates)
+        even = evenness(loads.flows[own], loads.wire_bytes[own], rates, fair[own])
         found.append(
             DeviceLoad(
                 switch=fabric.nodes.names[switch],
@@ -235,18 +241,13 @@ def _over_time(
     )
 
 
-def _fair_bytes(fabric: Fabric, links: NDArray[np.int64], loads: LinkLoads) -> NDArray[np.float64]:
-    rates = fabric.links.rate_bits_per_second[links]
-    fair: NDArray[np.float64] = loads.wire_bytes[links].sum() * (rates / rates.sum())
-    return fair
-
-
-def _links(fabric: Fabric, layers: Layers, loads: LinkLoads) -> list[LinkLoad]:
+def _links(
+    fabric: Fabric, layers: Layers, loads: LinkLoads, fair: NDArray[np.float64]
+) -> list[LinkLoad]:
     """Every link that some unit can reach, layer by layer."""
     records = []
     for name, links, _ in zip(*layers, strict=True):
-        fair = _fair_bytes(fabric, links, loads)
-        for link, share in zip(links.tolist(), fair.tolist(), strict=True):
+        for link, share in zip(links.tolist(), fair[links].tolist(), strict=True):
             carried = int(loads.wire_bytes[link])
             records.append(
                 LinkLoad(
@@ -260,17 +261,25 @@ def _links(fabric: Fabric, layers: Layers, loads: LinkLoads) -> list[LinkLoad]:
     return records
 
 
-def _worst(outcome: Outcome, fabric: Fabric, layers: Layers, loads: LinkLoads) -> list[Collision]:
-    """The links that carry the most over their fair share, where hashing has a say."""
+def _worst(
+    outcome: Outcome,
+    fabric: Fabric,
+    layers: Layers,
+    loads: LinkLoads,
+    fair: NDArray[np.float64],
+) -> list[Collision]:
+    """The fullest links where hashing has a say: of every layer first the fullest, then the next,
+    of these the largest over its fair share first."""
     found = []
     for name, links, choice in zip(*layers, strict=True):
         if choice and loads.wire_bytes[links].any():
-            over = loads.wire_bytes[links] / _fair_bytes(fabric, links, loads)
+            over = loads.wire_bytes[links] / fair[links]
+            busy = loads.wire_bytes[links] / fabric.links.rate_bits_per_second[links]
+            fullest = np.lexsort((-over, -busy))[:_WORST_LINKS]
             found += [
-                (-float(over[at]), int(links[at]), name)
-                for at in np.argsort(-over, kind="stable")[:_WORST_LINKS]
+                (rank, -float(over[at]), int(links[at]), name) for rank, at in enumerate(fullest)
             ]
-    return [_collision(outcome, fabric, loads, *one) for one in sorted(found)[:_WORST_LINKS]]
+    return [_collision(outcome, fabric, loads, *one[1:]) for one in sorted(found)[:_WORST_LINKS]]
 
 
 def _collision(

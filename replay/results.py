@@ -95,7 +95,9 @@ class LayerLoad(Record, frozen=True, kw_only=True):
     ]
     fim_bytes_percent: float | None
     fim_chance_percent: Annotated[Chance | None, Meta(description="of fim_flows_percent")]
-    max_over_mean: Annotated[float | None, Meta(description="of bytes over the links' rates")]
+    max_over_mean: Annotated[
+        float | None, Meta(description="of the fullest link: bytes over its fair share")
+    ]
     over_time: LayerOverTime | None
     devices: Annotated[
         list[DeviceLoad], Meta(description="switches with several links of the layer to choose")
@@ -110,7 +112,8 @@ class LinkLoad(Record, frozen=True, kw_only=True):
     flows: Annotated[int | None, Meta(description="None: flows are not kept to one path")]
     wire_bytes: int
     over_mean: Annotated[
-        float | None, Meta(description="bytes relative to the fair share of the link in its layer")
+        float | None,
+        Meta(description="bytes over its fair share: what it carried if all was split evenly"),
     ]
     wire_bytes_over_time: Annotated[
         list[int] | None,

@@ -143,7 +143,7 @@ def _queues(table: Table, one: StrategyResult) -> None:
     shares = {layer.layer: layer for layer in one.layers}
     marked = any(queue.ecn_marked for queue in one.packets.layers)
     table.add_column("layer", no_wrap=True)
-    headings = ["links", "queue p50", "p99", "max", "max bytes", "FIM % bytes", "max/mean"]
+    headings = ["links", "queue p50", "p99", "max", "max bytes", "FIM % bytes", "x fair"]
     if busy := any(layer.over_time for layer in one.layers):
         headings.append("peak")
     for heading in [*headings, *(("marked",) if marked else ())]:

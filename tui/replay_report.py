@@ -137,7 +137,7 @@ def _title(one: StrategyResult) -> str:
 
 def _strategies(table: Table, results: list[StrategyResult]) -> None:
     table.add_column("strategy", overflow="fold")
-    for heading in ("FIM %", "max/mean", "busiest link", "busy for"):
+    for heading in ("FIM %", "x fair", "busiest link", "busy for"):
         table.add_column(heading, justify="right", no_wrap=heading != "busiest link")
     for one in results:
         table.add_row(
@@ -169,7 +169,7 @@ def _strategy(page: Page, one: StrategyResult, top: int) -> None:
 
 def _layers(table: Table, layers: list[LayerLoad]) -> None:
     table.add_column("layer", no_wrap=True)
-    for heading in ("links", "idle", "flows", "FIM %", "chance", "best", "FIM % bytes", "max/mean"):
+    for heading in ("links", "idle", "flows", "FIM %", "chance", "best", "FIM % bytes", "x fair"):
         table.add_column(heading, justify="right", no_wrap=True)
     for layer in layers:
         if not layer.choice:
@@ -207,7 +207,7 @@ def _over_time(table: Table, layers: list[LayerLoad]) -> None:
 def _worst(table: Table, one: StrategyResult, top: int) -> None:
     at_once = any(collision.flows_at_once is not None for collision in one.worst)
     table.add_column("worst links", no_wrap=True)
-    for heading in ("bytes", "x mean", "flows", *(("at once",) if at_once else ())):
+    for heading in ("bytes", "x fair", "flows", *(("at once",) if at_once else ())):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("largest flows there", overflow="fold")
     for collision in one.worst[:top]:

@@ -24,7 +24,8 @@ def test_flows_and_bytes_per_link() -> None:
 
 
 def test_evenness_by_hand() -> None:
-    even = evenness(np.array([3, 1, 0, 0]), np.array([60, 20, 0, 0]), np.full(4, 400))
+    carried, rates = np.array([60, 20, 0, 0]), np.full(4, 400)
+    even = evenness(np.array([3, 1, 0, 0]), carried, rates, np.full(4, 20.0))
     # mean 1: deviations 2, 0, 1, 1; of bytes, mean 20: 2, 0, 1, 1.
     assert even.fim_flows == pytest.approx(100) and even.fim_bytes == pytest.approx(100)
     assert even.max_over_mean == pytest.approx(3)
@@ -33,9 +34,11 @@ def test_evenness_by_hand() -> None:
 
 
 def test_links_of_other_rates_have_other_shares() -> None:
-    even = evenness(np.array([3, 1]), np.array([3_000, 1_000]), np.array([300, 100]))
+    fair = np.array([3_000.0, 1_000.0])
+    even = evenness(np.array([3, 1]), np.array([3_000, 1_000]), np.array([300, 100]), fair)
     assert even.fim_bytes == pytest.approx(0) and even.max_over_mean == pytest.approx(1)
-    huge = evenness(np.array([1, 1]), np.array([1 << 40, 1 << 40]), np.array([4 * 10**11] * 2))
+    carried, rates = np.array([1 << 40, 1 << 40]), np.array([4 * 10**11] * 2)
+    huge = evenness(np.array([1, 1]), carried, rates, carried.astype(np.float64))
     assert huge.max_over_mean == pytest.approx(1)
 
 
