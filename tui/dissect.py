@@ -27,7 +27,8 @@ def dissect(frame: bytes, wire_bytes: int, link_type: int, time_ns: int) -> list
     What goes wrong becomes the text of the only line.
     """
     if which("tshark") is None:
-        return [Line("tshark is not installed: apt install tshark shows all fields", 0, 0, 0)]
+        lines = ("tshark is not installed", "apt install tshark shows all fields")
+        return [Line(lines[0], 0, 0, 0), Line(lines[1], 1, 0, 0)]
     import pyshark
 
     loop = asyncio.new_event_loop()

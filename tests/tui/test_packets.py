@@ -201,8 +201,8 @@ def test_wireshark_dissects_a_snapped_frame(need_tool):
 
 def test_without_tshark_the_dissection_says_so(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    (line,) = dissect(b"x" * 60, 60, 1, 0)
-    assert "tshark is not installed" in line.text
+    problem, remedy = dissect(b"x" * 60, 60, 1, 0)
+    assert "tshark is not installed" in problem.text and "apt install tshark" in remedy.text
 
 
 def frames_of(path):
