@@ -203,7 +203,7 @@ class Run:
             for table, cm in self._decoded:
                 with self.lock:
                     self.measuring.update(table, cm)
-                self.packets += len(table)
+                    self.packets += len(table)
                 self._batches += 1
                 if len(self.measuring.tracker) > self._options.max_flows:
                     raise RocescopeError(self._too_many_flows())
@@ -275,6 +275,11 @@ class Run:
         """Let `read` end after the batches that are decoded already; from any thread."""
         self._interrupted.set()
         self._stop_reading()
+
+    def end_following(self) -> None:
+        """Let `read` go on to the end of what a followed file holds now; from any thread."""
+        for source in self.sources:
+            source.capture.stop()
 
     def _stop_reading(self) -> None:
         for source in self.sources:

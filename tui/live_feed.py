@@ -112,7 +112,7 @@ class LiveFeed:
             if len(table) or cm:
                 with self.lock:
                     self.measuring.update(table, cm)
-                self._packets += len(table)
+                    self._packets += len(table)
             with self.lock:
                 found = self._probes.owners(self.measuring.tracker)
             if found is not None:

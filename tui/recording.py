@@ -47,6 +47,11 @@ class Recording:
         """Whether packets are still written."""
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the file has all it will ever have."""
+        return self._thread is not None and not self._thread.is_alive()
+
     def begin(self, drop: bool = False) -> None:
         """Attach the probes and begin to write; the first call counts. Errors as `LiveSource`.
 
@@ -127,24 +132,26 @@ class Recording:
 
 
 class RecordedFeed(CaptureFeed):
-    """Reads the file that a recording fills, until that has ended."""
+    """Reads the file that a recording fills, to its end when that has ended."""
 
     kind = "live"
 
     def __init__(self, recording: Recording, options: AnalyzeOptions) -> None:
         recording.begin()
-        super().__init__([str(recording.path)], options)
-        self._recording = recording
+        follow = not recording.ended
+        super().__init__([str(recording.path)], replace(options, follow=follow))
+        self._recording, self._follows = recording, follow
 
     def read(self) -> None:
-        """Follow the file to its end, which comes when the recording ends."""
-        threading.Thread(target=self._end, name="rocescope-end", daemon=True).start()
+        """Every packet that was or will be written, unless `stop` comes before."""
+        if self._follows:
+            threading.Thread(target=self._end, name="rocescope-end", daemon=True).start()
         super().read()
 
     def _end(self) -> None:
         while self._recording.running:
             time.sleep(POLL_S)
-        self.stop()  # ends a followed file at what it holds now
+        self.end_following()
 
     def state(self) -> SourceState:
         """Counts of what was read, and what the probes lost."""
@@ -170,7 +177,7 @@ def open_recorded(
         recording.begin(drop=True)
 
     def make(keep: str | None) -> Feed:
-        return RecordedFeed(recording, replace(reading, filter=keep, follow=True))
+        return RecordedFeed(recording, replace(reading, filter=keep))
 
     session = Session(make, ",".join(interfaces), "live", (str(path),), clock)
     session.options = reading

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,17 +19,15 @@ from numpy.typing import NDArray
 from ..analyzer.analyze import AnalyzeOptions
 from ..analyzer.errors import RocescopeError
 from ..analyzer.measures.spraying import entropy_name
-from ..analyzer.results import Analysis, Event, Flow
+from ..analyzer.results import Analysis, Flow
 from ..analyzer.summarize import Summary
-from ..analyzer.track import state as st
 from .columns import flow_bins, flow_columns, path_columns, timeline, usage_copy
 from .command_words import analyze_command, wireshark_filter
 from .feeds import CaptureFeed, Feed
 from .history import STEP_NS, History, as_then, between
 from .marks import Marks
-from .mrc_columns import MrcView
-from .rates import RateMeter
 from .snapshot import FlowKey, Snapshot, SourceState
+from .taken import Taken
 
 if TYPE_CHECKING:
     from .flow_filter import FlowFilter
@@ -72,10 +69,7 @@ class Session:
         self.name, self.kind = name, kind
         self._source = SourceState(name, kind)
         self._error = ""
-        self._rates = RateMeter()
-        self._events: list[Event] = []
-        self._cm_events: list[Event] = []
-        self._mrc = MrcView()
+        self._taken = Taken()
         self._whole: tuple[int, int] | None = None
         self._generation = 0
         self._at_close: list[Callable[[], None]] = []
@@ -113,10 +107,7 @@ class Session:
     def start(self) -> None:
         """Begin, or begin anew after the packet filter or the time window changed."""
         self.stop()
-        self._error, self._rates = "", RateMeter()
-        self.history.clear()
-        self.looking_at = None
-        self._events, self._cm_events, self._mrc = [], [], MrcView()
+        self._error, self.looking_at = "", None
         thread = threading.Thread(
             target=self._read, args=(self._generation,), name="rocescope-session", daemon=True
         )
@@ -146,8 +137,13 @@ class Session:
         self._finish()
 
     def halt(self) -> None:
-        """Take the probes away, or end reading; what was seen stays."""
-        self._finish()
+        """Take the probes away, or end reading; what was seen stays.
+
+        What the probes saw until then is read to its end; a second call does not wait for it.
+        """
+        if self._at_close:
+            self._finish()
+            self.wait()
         self.stop()
 
     def _finish(self) -> None:
@@ -304,6 +300,10 @@ class Session:
         running, feed = self.running, self._feed
         if feed is None:
             return Snapshot(replace(self._source, running=running, error=self._error))
+        if feed is not self._taken.feed:
+            self._taken = Taken(feed)
+            self.history.clear()
+        taken = self._taken
         with feed.lock:
             m = feed.measuring
             source = feed.state()
@@ -320,9 +320,7 @@ class Session:
             late = flow_bins(m.late, len(flows))
             addresses = tuple(feed.endpoints.texts())
             owners = feed.owners
-            self._take_events(feed, running)
-            omitted = int(m.tracker.state.used[st.OMITTED_EVENTS])
-            mrc = self._mrc
+            omitted = taken.update(feed, running, self._summary)
         names = source.tap_names
         paths = {by: path_columns(by, records, len(flows)) for by, records in usage.items()}
         paths["entropy"] = replace(paths["entropy"], name=entropy_name)
@@ -334,10 +332,12 @@ class Session:
         end = int(flows.last_ns.max()) if len(flows) else 0
         if self.window is None and end:
             self._whole = (start, end)
-        mrc_columns, planes = mrc.of(len(flows))
+        mrc_columns, planes = taken.mrc.of(len(flows))
         if planes is not None:
             paths["plane"] = planes
-        rates = self._rates.of(source, flows.wire_bytes, max(end - start, 1), self._clock())
+        rates = taken.rates.of(
+            replace(source, running=running), flows.wire_bytes, (start, end), self._clock()
+        )
         if rates.by_flow is not None:
             flows = replace(flows, rate=rates.by_flow)
         return Snapshot(
@@ -357,12 +357,7 @@ class Session:
             activity_start_ns=activity_start_ns,
             late=late,
             timeline=line,
-            events=tuple(
-                sorted(
-                    self._cm_events + self._events + mrc.events,
-                    key=attrgetter("time_ns"),
-                )
-            ),
+            events=taken.events(),
             events_omitted=omitted,
             owners=owners,
             mrc=mrc_columns,
@@ -377,15 +372,6 @@ class Session:
             raise RocescopeError(self._error or "nothing was read yet")
         with feed.lock:
             return feed.analysis()
-
-    def _take_events(self, feed: Feed, running: bool) -> None:
-        tracker = feed.measuring.tracker
-        have, known = int(tracker.state.used[st.USED_EVENTS]), len(self._events)
-        if have > known:
-            self._events += self._summary(feed).events_between(known, have)
-        if len(feed.measuring.cm.messages) > len(self._cm_events):
-            self._cm_events = self._summary(feed).cm_events()
-        self._mrc.update(feed.measuring, running, lambda: self._summary(feed))
 
     def focus(self) -> Flow | None:
         """The whole record of the selected flow; None when it is not there.

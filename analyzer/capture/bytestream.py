@@ -92,10 +92,15 @@ class RawStream:
     def _read(self, view: memoryview) -> int:
         try:
             got = self._file.readinto(view)
-            while not got and self._follow and not self._stop.wait(POLL_SECONDS):
-                got = self._file.readinto(view)
+            while not got and self._follow and not self._file.closed:
+                ended = self._stop.wait(POLL_SECONDS)
+                got = self._file.readinto(view)  # also what was written just before the end
+                if ended:
+                    break
         except OSError as error:
             self.failure = error.strerror or str(error)
+            return 0
+        except ValueError:  # closed while it waited for more
             return 0
         return got or 0
 

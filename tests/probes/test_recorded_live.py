@@ -65,6 +65,35 @@ def test_a_recorded_session_goes_back_while_it_goes_on(network, tmp_path, need_t
     assert [int(psn) for psn in shown] == list(range(600))
 
 
+def test_all_that_was_recorded_is_read_when_it_ends_and_again(network, tmp_path):
+    """`X` ends the recording, `X` again reads the file anew: always every frame of it."""
+    path = tmp_path / "record.pcapng"
+
+    async def run():
+        net = network()
+        session = open_recorded([net.interface("right")], LiveOptions(ring_bytes=1 << 24), path)
+        app = RocescopeApp(session)
+        async with app.run_test(size=(120, 30)) as pilot:
+            await until(pilot, lambda: app.snapshot.source.dropped == 0)
+            net.send(roce_frames(2_000))
+            await until(pilot, lambda: app.snapshot.source.packets == 2_000)
+            net.send(roce(psn) for psn in range(2_000, 40_000))
+            source = app.snapshot.source
+            for _ in range(3):
+                await pilot.press("X")
+                await until(pilot, lambda before=source: app.snapshot.source is not before)
+                await until(pilot, lambda: not app.session.running)
+                await until(pilot, lambda: not app.snapshot.source.running)
+                shown, source = app.snapshot, app.snapshot.source
+                assert shown.flows.packets.tolist() == [40_000]
+                seconds = (shown.end_ns - shown.start_ns) / 1e9
+                assert source.packets_per_second == pytest.approx(40_000 / seconds)
+                assert "stopped" in text_of(app)[0] and "nothing late" in text_of(app)[2]
+            assert app.session.analysis().complete
+
+    asyncio.run(run())
+
+
 def test_a_recording_names_owners(network, tmp_path):
     path, net = tmp_path / "record.pcapng", network()
     job = Job(5)

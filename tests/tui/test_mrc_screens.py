@@ -99,7 +99,7 @@ def test_what_tells_planes_apart_may_be_said(made):
 def test_columns_have_entries_for_flows_that_come_later(seen):
     session, snapshot = seen
     more = len(snapshot.flows) + 3
-    columns, planes = session._mrc.of(more)
+    columns, planes = session._taken.mrc.of(more)
     assert {len(getattr(columns, name)) for name in ("values", "depth", "skips")} == {more}
     assert columns.values[-3:].tolist() == [UNKNOWN] * 3
     assert len(planes.seen()) == len(planes.width) == more and not planes.seen()[-3:].any()

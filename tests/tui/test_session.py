@@ -232,3 +232,26 @@ def test_a_session_that_starts_anew_before_it_has_a_feed_reads_once():
         time.sleep(0.01)
     assert opened[0].reads == 0 and opened[1].reads == 1
     session.close()
+
+
+def test_what_was_seen_before_stays_until_the_new_window_is_read_and_goes_then():
+    session = Session.open([str(data("i03_write_reorder5_AtoB"))])
+    session.start()
+    assert session.wait(60)
+    every = session.snapshot().events
+    begin, looked = session._make_feed, threading.Event()
+
+    def later(keep):
+        looked.wait(20)
+        return begin(keep)
+
+    session._make_feed = later
+    start, end = session.whole()
+    window = (start + (end - start) // 4, start + (end - start) * 3 // 4)
+    session.set_window(window)
+    assert session.snapshot().events == every
+    looked.set()
+    assert session.wait(60)
+    times = [event.time_ns for event in session.snapshot().events]
+    assert times and window[0] <= min(times) and max(times) <= window[1]
+    session.close()

@@ -122,7 +122,7 @@ def _progress(source: SourceState) -> Iterator[Part]:
             yield Part("■ stopped", "bold", 1)
     elif source.compiling:
         yield Part("compiling, once per machine", "yellow", 1, "compiling")
-    elif source.kind == "live":
+    elif source.kind == "live" and source.progress is None:
         yield Part("live", "bold", 1)
     elif source.progress is not None:
         bar = human.UNICODE.bar(source.progress, 10).ljust(10, "·")

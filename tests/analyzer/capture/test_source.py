@@ -383,6 +383,25 @@ def test_following_a_growing_file(tmp_path: Path) -> None:
     assert capture.warnings == []
 
 
+def test_what_was_written_just_before_the_end_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    data = pcap_bytes(FRAMES)
+    head = len(pcap_bytes(FRAMES[:10]))
+    path.write_bytes(data[:head])
+    with open_capture(str(path), Taps(), follow=True) as capture:
+        batches = capture.batches()
+        rows = rows_of([next(batches)])
+
+        def end() -> None:
+            with path.open("ab") as out:
+                out.write(data[head:])
+            capture.stop()
+
+        threading.Timer(0.05, end).start()  # the reader waits for more by then
+        rows += rows_of(batches)
+    assert [r.data for r in rows] == [f.data for f in FRAMES]
+
+
 def test_a_compressed_file_cannot_be_followed(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(gzip.compress(pcap_bytes(FRAMES)))
