@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from ..analyzer.results import Flow
 from . import human
-from .event_words import counted_kind
 from .snapshot import PathColumns, Snapshot
 from .verdicts import PATH_WORDS, SPRAYS_FROM_WIDTH
 
@@ -18,6 +17,8 @@ _WAY = {
     "plane": "plane",
     "fabric": "predicted link",
 }
+_LITTLE = 1e-9
+"""Of a fair share: what is left of it when it is all of one flow."""
 
 
 def nothing(snapshot: Snapshot) -> str | None:
@@ -94,24 +95,33 @@ def _by_tap(snapshot: Snapshot, paths: PathColumns, data: NDArray[np.bool_]) -> 
     return f" But {human.counted(spread, 'flow sprays', 'flows spray')} over several taps: p."
 
 
-def busiest_path(names: list[str], loads: NDArray[np.int64], heaviest: tuple[str, int, int]) -> str:
+def busiest(loads: NDArray[np.float64], fair: NDArray[np.float64]) -> int:
+    """The path with the largest load, of equals the one the farthest over its fair share."""
+    return int(np.lexsort((fair, -loads))[0])
+
+
+def busiest_path(
+    names: list[str],
+    loads: NDArray[np.float64],
+    fair: NDArray[np.float64],
+    heaviest: tuple[str, float, float],
+) -> str:
     """The busiest path over its fair share, and what it would carry without its heaviest flow.
 
-    heaviest: a flow's name, its path and its load there.
+    fair: the load of each path if every flow were split evenly.
+    heaviest: a flow's name, its load on the busiest path, and its part of that path's fair share.
     """
     if not len(loads) or not loads.sum():
         return "Nothing was carried."
     if len(loads) == 1:
         return f"Everything took one path, {names[0]}."
-    top = int(np.argmax(loads))
-    times = loads[top] / loads.mean()
+    top = busiest(loads, fair)
+    times = loads[top] / fair[top]
     text = f"Path {names[top]} carries {times:.2f} times its fair share"
-    name, path, load = heaviest
-    if path == top and times > 1.2 and load:
-        rest = loads.astype(float)
-        rest[top] -= load
-        if rest.sum():
-            text += f"; without {name} it would carry {rest[top] / rest.mean():.2f} times"
+    name, load, even = heaviest
+    if times > 1.2 and load and fair[top] - even > _LITTLE * fair[top]:
+        rest = (loads[top] - load) / (fair[top] - even)
+        text += f"; without {name} it would carry {rest:.2f} times"
     return f"{text}."
 
 
@@ -160,44 +170,13 @@ def recovery(flow: Flow | None) -> str:
     return f"{'; '.join(parts)}."
 
 
-def events(snapshot: Snapshot) -> str:
-    """How many, of which kinds."""
-    if why := nothing(snapshot):
-        return why
-    seen = snapshot.events
-    if not seen:
-        return "Nothing worth a look happened."
-    kinds: dict[str, int] = {}
-    for event in seen:
-        kinds[event.kind] = kinds.get(event.kind, 0) + 1
-    listed = ", ".join(
-        counted_kind(n, kind) for kind, n in sorted(kinds.items(), key=lambda item: -item[1])
-    )
-    left = snapshot.events_omitted
-    more = f"; {human.count(left)} more not kept" if left else ""
-    return f"{human.counted(len(seen), 'event')}: {listed}{more}{_most_events(snapshot)}."
-
-
-def _most_events(snapshot: Snapshot) -> str:
-    """Which flow has the most of them, where that says something."""
-    flows = [event.flow for event in snapshot.events if event.flow is not None]
-    if not flows or len(set(flows)) == 1:
-        return ""
-    counts = np.bincount(flows)
-    most = int(counts.argmax())
-    if most >= len(snapshot.flows):
-        return ""
-    name = human.queue_pair(int(snapshot.flows.qp[most]))
-    return f"; {name} has the most, {human.count(int(counts[most]))}"
-
-
 def own_paths(paths: PathColumns, flows: NDArray[np.int64]) -> str:
     """How many paths flows use that have few of them in common."""
     shown = np.zeros(len(paths.starts) - 1, np.bool_)
     shown[flows] = True
-    seen = paths.seen()
-    keys = paths.key[np.repeat(shown, seen)]
-    seen = seen[shown & (seen > 0)]
+    used = np.repeat(shown, paths.seen()) & (paths.packets > 0)
+    keys, flow = paths.key[used], np.repeat(np.arange(len(shown)), paths.seen())[used]
+    seen = np.unique(flow, return_counts=True)[1]
     if not len(seen):
         return "No flow passes."
     word, (low, high) = PATH_WORDS[paths.by], (int(seen.min()), int(seen.max()))

@@ -15,6 +15,7 @@ from textual.widgets import Static
 
 from .. import human, sentences
 from ..actions import ACTIONS, Action, actions_of, bindings, shown_key
+from ..shown_events import shown_events
 from ..snapshot import FlowKey, Snapshot
 from ..widgets.topbar import Tabs, TopBar
 
@@ -131,7 +132,8 @@ class RoceScreen(Screen[None]):
         snapshot = app.snapshot
         window = app.window_text()
         self.query_one(TopBar).show(snapshot, app.paths(), app.frozen, window, app.session.name)
-        counts = {"qps": int(app.visible_count), "events": len(snapshot.events)}
+        events = shown_events(snapshot, app.session.passing(snapshot))
+        counts = {"qps": int(app.visible_count), "events": len(events)}
         self.query_one(Tabs).show(self.name_, counts)
         self.query_one(Hints).show(self.name_)
         sentence = self.draw(snapshot)

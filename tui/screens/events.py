@@ -8,9 +8,10 @@ from textual import on
 from textual.app import ComposeResult
 
 from ...analyzer.results import Event
-from .. import human, sentences
+from .. import human
 from ..event_words import event_text, kind_name
 from ..messages import FlowSelected
+from ..shown_events import sentence, shown_events
 from ..snapshot import Snapshot
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
@@ -53,15 +54,18 @@ class EventsScreen(RoceScreen):
         yield Grid(EVENT_COLUMNS, id="list")
 
     def draw(self, snapshot: Snapshot) -> str:
-        self._events = snapshot.events
+        session = self.roce.session
+        self._events = shown_events(snapshot, session.passing(snapshot))
         start = self.start_ns(snapshot)
         grid = self.query_one("#list", Grid)
         short = self.size.width < NARROW
         one_tap = len(snapshot.source.tap_names) < 2
         grid.set_columns(EVENT_COLUMNS[:-1] if one_tap else EVENT_COLUMNS)
-        grid.empty = NOTHING if len(snapshot.flows) else self.what_next(snapshot)
+        hidden = len(snapshot.events) > len(self._events)
+        quiet = len(snapshot.flows) and not hidden
+        grid.empty = NOTHING if quiet else self.what_next(snapshot)
         grid.show(len(self._events), lambda row: event_cells(self._events[row], start, short))
-        return sentences.events(snapshot)
+        return sentence(snapshot, self._events, session.filter is not None)
 
     def draw_record(self) -> None:
         """Nothing here depends on it."""
