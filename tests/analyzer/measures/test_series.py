@@ -165,6 +165,14 @@ def test_merging_two_captures_equals_the_whole(batch, at):
     assert activities(activity, 5) == activities(updated(Activity(), [batch]), 5)
 
 
+def test_taps_that_show_up_one_by_one_merge_under_other_numbers():
+    batch = tracked([{"tap": tap, "wire_bytes": 100 + tap} for tap in range(4)])
+    one_by_one = updated(Totals(), parts(batch, [1, 2, 3]))
+    merged = totals(tracked([{"tap": 3, "wire_bytes": 5}]))
+    merged.merge(one_by_one, np.zeros(1, np.int32), np.array([3, 2, 1, 0], np.uint16))
+    assert merged.series(TAPS).tap_wire_bytes == {"a": [103], "b": [102], "c": [101], "d": [105]}
+
+
 def activities(activity, flows):
     return activity.bin_ns, activity.start_ns, [activity.of(f) for f in range(flows)]
 
