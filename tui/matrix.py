@@ -29,6 +29,8 @@ class Matrix(NamedTuple):
     """Of the paths."""
     loads: NDArray[np.float64]
     """[rows, paths] in the chosen measure."""
+    fair: NDArray[np.float64]
+    """[rows, paths]: the fair shares of each row's load, 0 where it cannot go."""
     by_place: bool
     """Paths of different flows have nothing in common but their place in the order of keys."""
 
@@ -75,7 +77,15 @@ def path_matrix(
     heaviest[np.searchsorted(used, group[ascending])] = ascending  # the last one stays
     order = np.argsort(-loads.sum(axis=1), kind="stable")
     first = heaviest[order]
-    return Matrix(lambda i: names_of(int(first[i])), first, labels, loads[order], by_place)
+    share = np.ones(loads.shape)
+    if paths.fair is not None:
+        share = np.bincount(place, paths.fair[mine], cells).astype(np.float64).reshape(loads.shape)
+    whole = share.sum(axis=1, keepdims=True)
+    share = np.divide(share, whole, out=np.zeros_like(share), where=whole > 0)
+    fair = loads.sum(axis=1, keepdims=True) * share
+    return Matrix(
+        lambda i: names_of(int(first[i])), first, labels, loads[order], fair[order], by_place
+    )
 
 
 def _groups(snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.int64], Callable[[int], str]]:

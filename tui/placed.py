@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..analyzer.errors import RocescopeError
 from ..replay.fabric import Fabric
+from ..replay.fair_share import by_capacity
 from ..replay.hashing import Group, HashSettings, bind
 from ..replay.hashing.models import MODELS
 from ..replay.strategies import Outcome, Strategy, parse_options
@@ -169,7 +170,7 @@ class Placed:
         return int(self._fabric.attachments.edge[host])
 
     def path_columns(self, snapshot: Snapshot) -> PathColumns:
-        """Every flow's bytes by the fabric link that its hash chooses first.
+        """Every flow's bytes by the fabric link that its hash chooses first, and by those it could.
 
         What was counted by entropy value is added up by link, so late and marked packets
         are known too; values that were not replayed are left out.
@@ -188,11 +189,17 @@ class Placed:
         link = np.where(unit >= 0, self._first_choice[unit], _NOWHERE)
         known = np.flatnonzero(link >= 0)
         links = len(self._fabric.links.source)
-        code, where = np.unique(flow[known] * links + link[known], return_inverse=True)
+        of, could, part = self._choices(unit[known], link[known])
+        used = flow[known] * links + link[known]
+        possible = flow[known][of] * links + could
+        code, where = np.unique(np.concatenate([used, possible]), return_inverse=True)
         sums = {
-            name: np.bincount(where, getattr(paths, name)[known], len(code)).astype(np.int64)
+            name: np.bincount(where[: len(known)], getattr(paths, name)[known], len(code)).astype(
+                np.int64
+            )
             for name in ("packets", "wire_bytes", "late", "marked")
         }
+        shares = np.concatenate([np.zeros(len(known)), paths.wire_bytes[known][of] * part])
         owner = code // links
         return PathColumns(
             by="fabric",
@@ -200,8 +207,42 @@ class Placed:
             key=code % links,
             width=widths(owner, sums["wire_bytes"].astype(np.float64), flows)[0],
             name=self._fabric.link_name,
+            fair=np.bincount(where, shares, len(code)).astype(np.float64),
             **sums,
         )
+
+    def _choices(
+        self, unit: NDArray[np.int64], link: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """(row, link, share) of every link that each row's unit could take in place of its own.
+
+        A switch shares its traffic evenly over a group, as `fair_share` does; a link of no group
+        has no other beside it.
+        """
+        fabric = self._even
+        forwarding, switch = fabric.forwarding, fabric.links.source[link].astype(np.int64)
+        edge = fabric.attachments.edge[self._outcome.traffic.dst_host[unit]]
+        inside = switch < fabric.switches
+        group = np.where(inside, forwarding.group_of[np.where(inside, switch, 0), edge], _NOWHERE)
+        start, sizes = forwarding.group_start, np.diff(forwarding.group_start)
+        size = np.where(group >= 0, sizes[np.maximum(group, 0)], 0)
+        row = np.repeat(np.arange(len(link)), size)
+        place = np.arange(len(row)) - np.repeat(np.cumsum(size) - size, size) + start[group[row]]
+        could, weight = forwarding.group_links[place], forwarding.group_weights[place]
+        known = np.bincount(row, could == link[row], len(link)) > 0
+        mine = known[row] & (weight > 0)
+        row, could, weight = row[mine], could[mine].astype(np.int64), weight[mine]
+        alone = np.flatnonzero(~known)
+        part = weight / np.bincount(row, weight, len(link))[row]
+        return (
+            np.concatenate([row, alone]),
+            np.concatenate([could, link[alone]]),
+            np.concatenate([part, np.ones(len(alone))]),
+        )
+
+    @cached_property
+    def _even(self) -> Fabric:
+        return by_capacity(self._fabric)
 
     @cached_property
     def _first_choice(self) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ..analyzer.results import Flow
 from . import human
-from .snapshot import PathColumns, Snapshot
+from .snapshot import UNKNOWN, PathColumns, Snapshot
 from .verdicts import PATH_WORDS, SPRAYS_FROM_WIDTH
 
 _WAY = {
@@ -144,15 +144,29 @@ def reordering(flow: Flow | None) -> str:
     return f"{text}."
 
 
-def recovery(flow: Flow | None) -> str:
-    """What was lost and how long recovery took."""
+def marks(flow: Flow, cnps: int) -> str:
+    """What a network that lost nothing says of congestion, behind a sentence's first part.
+
+    cnps: that asked this flow to slow down, UNKNOWN where its other direction is not known.
+    """
+    told = []
+    if flow.ecn_marked_packets:
+        of = human.counted(flow.packets, "packet")
+        told.append(f"{human.count(flow.ecn_marked_packets)} of {of} marked CE")
+    if cnps > 0:
+        told.append(f"{human.counted(cnps, 'CNP')} came back")
+    return f"; {', '.join(told)}" if told else ""
+
+
+def recovery(flow: Flow | None, cnps: int = UNKNOWN) -> str:
+    """What was lost and how long recovery took; where nothing was, congestion. cnps: as `marks`."""
     if flow is None:
         return "Choose a flow on screen 1."
     again = flow.retransmitted_packets
     if again is None:
         return flow.notes[0] if flow.notes else "It has no sequence to show losses."
     if not again and not flow.missing_packets:
-        return "Nothing was lost or sent again."
+        return f"Nothing was lost or sent again{marks(flow, cnps)}."
     parts = []
     if again:
         text = f"{human.counted(again, 'packet')} sent again"

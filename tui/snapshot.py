@@ -119,6 +119,9 @@ class PathColumns:
     """Per flow: exp(entropy of bytes over paths), 0 without packets."""
     name: Callable[[int], str] = str
     """The text for a key."""
+    fair: NDArray[np.float64] | None = None
+    """Bytes of each row if each flow were split evenly over the paths it could use; rows of paths
+    that it does not use are there too. None where only paths in use are known."""
 
     @property
     def inferred(self) -> bool:
@@ -157,6 +160,8 @@ class MrcPlaneState:
     values: int
     out_of_use: int
     """Of these: flows leave them out while they go on sending."""
+    may_be_out: int = 0
+    """Of these: a cause is known, but flows ended before their absence told."""
 
     @property
     def is_avoided(self) -> bool:
@@ -170,8 +175,8 @@ class MrcColumns:
 
     values: I64
     """Entropy values it sent with."""
-    out_of_use: I64
-    """Of these, those it leaves out now."""
+    fell_out: I64
+    """Of these, those that fell out of use, for a while or for good."""
     planes: I64
     resends: I64
     """Packets with the RTX bit."""
@@ -188,7 +193,7 @@ class MrcColumns:
     outages: tuple[MrcPortOutage, ...] = ()
     """Ports that hosts declared unreachable."""
 
-    COUNTS = ("resends", "trimmed", "nacks", "skips")
+    COUNTS = ("fell_out", "resends", "trimmed", "nacks", "skips")
     """Columns that only grow."""
 
 

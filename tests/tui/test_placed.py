@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import zlib
 
 import numpy as np
 import pytest
 from captures import data
+from tui_driver import drive, text_of
 
+from rocescope.replay.fabrics import parse_fabric
+from rocescope.replay.observed import traffic_from_capture
+from rocescope.replay.replaying import replay
+from rocescope.replay.strategies import parse_strategy
+from rocescope.tui.replay_report import print_replay
 from rocescope.tui.replays import Replays
 from rocescope.tui.session import Session
 
@@ -92,3 +99,52 @@ def test_flows_that_were_not_replayed_have_no_predicted_path(replays, snapshot):
     columns = replays.placed["ecmp"].path_columns(snapshot)
     assert len(columns.starts) == len(snapshot.flows) + 1
     assert np.all(np.diff(columns.starts) >= 0)
+
+
+I03 = [str(data("i03_write_reorder5_AtoB"))]
+ONE_PAIR = "leaf-spine:leaves=2,spines=4,hosts=1,rate=100G,delay=500ns"
+
+
+def i03_replayed(app):
+    app.replays.set_fabric(ONE_PAIR)
+    app.replays.run(["ecmp", "static"])
+    app.replays.wait(60)
+    app.screen.redraw()
+
+
+def test_all_screens_and_the_command_say_the_same_of_a_link():
+    """Four similar flows; two of them on one of four spines are about twice its fair share."""
+    shown = {}
+
+    def keep(name):
+        return lambda app: shown.update({name: " ".join(" ".join(text_of(app)).split())})
+
+    keys = ["7", i03_replayed, keep(7), "8", keep(8), "2", "p", keep(2)]
+    result = drive(I03, keys, look=lambda app: app.replays.view.strategies["ecmp"])
+    command = io.StringIO()
+    parsed = parse_fabric(ONE_PAIR)
+    traffic = traffic_from_capture(I03, parsed, "order")
+    print_replay(replay(traffic, parsed, [parse_strategy("ecmp")], I03), command)
+    assert "2.00 times" in " ".join(command.getvalue().split())
+    assert f"{result.max_over_mean:.2f}" == "2.00"
+    assert "ecmp" in shown[7] and "2.00 times its fair share" in shown[7]
+    assert "leaf1>spine3 carries 2.00 times its fair share" in shown[8]
+    assert "leaf1>spine3 carries 2.00 times its fair share" in shown[2]
+    assert "fair 25 %" in shown[2] and "1.0/4" in shown[2] and "spine1" in shown[2]
+    # By hand, from the bytes of the flows.
+    link = next(one for one in result.links if one.name == "leaf1>spine3")
+    up = sum(one.wire_bytes for one in result.links if one.name.startswith("leaf1>spine"))
+    assert link.over_mean == pytest.approx(link.wire_bytes / (up / 4))
+
+
+def test_predicted_paths_hold_idle_links_and_fair_shares(replays, snapshot):
+    columns = replays.placed["ecmp"].path_columns(snapshot)
+    used = columns.seen() > 0
+    assert (columns.seen()[used] % 4 == 0).all()  # four spines, whether used or not
+    assert (columns.packets == 0).any()
+    starts = columns.starts[:-1][used]
+    carried = np.add.reduceat(columns.wire_bytes, starts)
+    assert np.add.reduceat(columns.fair, starts) == pytest.approx(carried)
+    for flow in np.flatnonzero(used)[:20]:
+        fair = columns.fair[columns.of(int(flow))]
+        assert fair == pytest.approx(np.full(len(fair), fair.mean()))

@@ -12,7 +12,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from ...analyzer.measures.imbalance import coefficient_of_variation, fim, max_over_mean
+from ...analyzer.measures.imbalance import coefficient_of_variation, fim
 from ...analyzer.measures.shares import jain, width
 from .. import human, sentences
 from ..matrix import (
@@ -40,6 +40,8 @@ _BY = {
 """What tells paths apart."""
 _BESIDE = 20
 """Columns beside the name and the map: load and width."""
+_ALIKE = 0.05
+"""Percent: fair shares that differ by less are told as one."""
 
 
 class PathsScreen(RoceScreen):
@@ -90,7 +92,7 @@ class PathsScreen(RoceScreen):
         where = np.flatnonzero(matrix.first_flow == (-1 if at is None else at))
         if len(where):
             grid.put_cursor(int(where[0]))
-        totals = matrix.loads.sum(axis=0)
+        totals, fair = matrix.loads.sum(axis=0), matrix.fair.sum(axis=0)
         legend = self._legend(matrix, paths.trust, paths.by)
         self.set_class(snapshot.mrc is not None, "planes")
         if snapshot.mrc is not None:
@@ -102,20 +104,21 @@ class PathsScreen(RoceScreen):
             return "No flow sprays: the columns are source ports, which only hint at paths."
         if matrix.by_place:
             return sentences.own_paths(paths, flows)
-        top = int(np.argmax(totals))
+        top = sentences.busiest(totals, fair)
         heaviest = int(np.argmax(matrix.loads[:, top]))
-        load = int(matrix.loads[heaviest, top])
-        return sentences.busiest_path(
-            matrix.labels, totals.astype(np.int64), (matrix.name(heaviest), top, load)
-        )
+        part = float(matrix.loads[heaviest, top]), float(matrix.fair[heaviest, top])
+        return sentences.busiest_path(matrix.labels, totals, fair, (matrix.name(heaviest), *part))
 
     def _cells(self, matrix: Matrix, row: int) -> Sequence[Cell]:
-        loads = matrix.loads[row]
+        loads, fair = matrix.loads[row], matrix.fair[row]
         total = loads.sum()
-        fair = total / len(loads) if len(loads) else 0.0
-        nothing = f"{'·':>{self._cell - 1}} "
-        cells = [heat_cell(load / fair, self._cell) if fair else (nothing, "dim") for load in loads]
-        spread, of = (width(loads) if total else 0.0), len(loads)
+        nothing = f"{'·':>{self._cell - 1}} ", "dim"
+        cells = [
+            heat_cell(load / even, self._cell) if even else nothing
+            for load, even in zip(loads, fair, strict=True)
+        ]
+        spread = width(loads) if total else 0.0
+        of = int(np.count_nonzero(fair)) if total else len(loads)
         if matrix.by_place and self._rows == "QP":
             flow, paths = int(matrix.first_flow[row]), self.roce.paths()
             spread, of = float(paths.width[flow]), int(paths.seen()[flow])
@@ -135,11 +138,15 @@ class PathsScreen(RoceScreen):
             for load in totals:
                 share = f"{100 * load / totals.sum():.{0 if self._cell < 6 else 1}f}"
                 text.append(f"{share:>{self._cell - 1}} ")
-            text.append(f" fair {100 / len(totals):.3g} %\n", "dim")
-            loads = totals.astype(np.int64)
-            text.append(f"  max/mean {max_over_mean(loads):.2f} (fair 1.00)")
-            text.append(f"   CV {coefficient_of_variation(loads):.2f} (0)")
-            text.append(f"   FIM {fim(loads) or 0:.1f} % (0)   Jain {jain(loads):.2f} (1)\n")
+            possible = matrix.fair.any(axis=0)
+            totals, fair = totals[possible], matrix.fair.sum(axis=0)[possible]
+            low, high = 100 * fair.min() / fair.sum(), 100 * fair.max() / fair.sum()
+            even = f"{high:.3g}" if high - low < _ALIKE else f"{low:.3g} to {high:.3g}"
+            text.append(f" fair {even} %\n", "dim")
+            over, top = totals / fair, sentences.busiest(totals, fair)
+            text.append(f"  fullest {over[top]:.2f} (fair 1.00)")
+            text.append(f"   CV {coefficient_of_variation(over):.2f} (0)")
+            text.append(f"   FIM {fim(totals, fair) or 0:.1f} % (0)   Jain {jain(over):.2f} (1)\n")
         else:
             text.append("\n\n")
         text.append(" of fair share: ", "dim")
