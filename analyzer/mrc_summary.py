@@ -413,7 +413,9 @@ class MrcSummary:
                     continue
                 plane = f" of plane {one.plane}" if one.plane is not None else ""
                 text = f"{flow_name(f)}: entropy value {one.ev}{plane}"
-                why = "" if one.cause == "unknown" else f" ({one.cause.replace('_', ' ')})"
+                why = (
+                    "" if one.cause == "unknown" else f" (inferred: {one.cause.replace('_', ' ')})"
+                )
                 found.append(_event(one.retired_time_ns, "ev_retired", f, f"{text} retired{why}"))
                 if one.returned_time_ns is not None:
                     found.append(

@@ -260,8 +260,10 @@ def _notes(messages: int, told: _Told) -> tuple[str, ...]:
             parts.append(f"ping-pongs: {told.ping_pong:,}")
         if told.windows:
             least, most = min(told.windows), max(told.windows)
-            size = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-            parts.append(f"flows with a window: {len(told.windows):,} (of {size})")
+            size = f"{least:,} to {most:,} messages"
+            if least == most:
+                size = "1 message" if most == 1 else f"{most:,} messages"
+            parts.append(f"flows with a window of {size}: {len(told.windows):,}")
         if parts:
             notes.append(
                 f"asap: {messages:,} messages wait for others as captured; {', '.join(parts)}"

@@ -92,7 +92,7 @@ FLOW_FIELDS: dict[str, FlowField] = {
     "paths": FlowField(lambda s: s.paths["entropy"].seen(), "UDP source ports used"),
     "width": FlowField(lambda s: s.paths["entropy"].width, "spraying width"),
     "evs": _of_mrc("values", "entropy values it sends with"),
-    "out": _of_mrc("out_of_use", "entropy values it leaves out now"),
+    "out": _of_mrc("fell_out", "entropy values that fell out of use"),
     "planes": _of_mrc("planes", "planes it uses"),
     "rtx": _of_mrc("resends", "packets with the RTX bit"),
     "nacks": _of_mrc("nacks", "NACKs of its receiver"),

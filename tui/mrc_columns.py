@@ -22,7 +22,7 @@ from .columns import widths
 from .snapshot import UNKNOWN, MrcColumns, MrcPlaneState, PathColumns
 
 _FLOW_COLUMNS = (
-    "values", "out_of_use", "planes", "resends", "trimmed", "nacks", "skips", "depth"
+    "values", "fell_out", "planes", "resends", "trimmed", "nacks", "skips", "depth"
 )  # fmt: skip
 _SHARE_OF_TIME = 20
 """All is made anew; of many flows again only after so many times what it took."""
@@ -84,11 +84,18 @@ def _columns(
     sent, plane, names = summary.sent()
     flow = sent["lane"] // st.LANES
     values = np.bincount(flow, minlength=flows)
-    out, out_of_plane = np.zeros(flows, np.int64), Counter[str | None]()
+    out, out_of_plane, may_be = (
+        np.zeros(flows, np.int64),
+        Counter[str | None](),
+        Counter[str | None](),
+    )
     for f in np.flatnonzero(sends).tolist():
-        gone = [one.plane for one in summary.retirements(f) if one.returned_time_ns is None]
-        out[f] = len(gone)
-        out_of_plane.update(gone)
+        for one in summary.retirements(f):
+            out[f] += one.certain
+            if not one.certain:
+                may_be[one.plane] += 1
+            elif one.returned_time_ns is None:
+                out_of_plane[one.plane] += 1
     answers = records[np.maximum(peer, 0)]
     heard = sends & (peer >= 0) & ((answers["sacks"] > 0) | answers["nacks"].any(axis=1))
 
@@ -101,12 +108,12 @@ def _columns(
     known = plane >= 0
     by_plane = _by_plane(sent[known], flow[known], plane[known], flows, names)
     states = [
-        MrcPlaneState(name, int((plane == i).sum()), out_of_plane[name])
+        MrcPlaneState(name, int((plane == i).sum()), out_of_plane[name], may_be[name])
         for i, name in enumerate(names)
     ]
     columns = MrcColumns(
         values=of_sender(values),
-        out_of_use=of_sender(out),
+        fell_out=of_sender(out),
         planes=of_sender(by_plane.seen() if names else np.full(flows, UNKNOWN)),
         resends=of_sender(records["resends"]),
         trimmed=of_sender(records["trimmed"]),

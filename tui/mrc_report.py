@@ -85,18 +85,18 @@ def _windows(answers: Sequence[MrcAnswers]) -> str:
 
 def _retired(flows: Sequence[MrcFlow]) -> str:
     listed = [one for record in flows for one in record.retirements]
-    retired = [one for one in listed if one.certain]
+    known = [one for one in listed if one.certain]
     if not listed:
         return ""
-    more = len(listed) - len(retired)
-    if not retired:
+    more = len(listed) - len(known)
+    if not known:
         values = human.counted(more, "entropy value")
         return f"{values} may have fallen out of use just before the end."
-    causes = Counter(one.cause.replace("_", " ") for one in retired)
-    causes_listed = ", ".join(f"{n} {cause}" for cause, n in causes.most_common())
-    back = sum(one.returned_time_ns is not None for one in retired)
-    values = human.counted(len(retired), "entropy value")
-    text = f"{values} fell out of use ({causes_listed}), {human.count(back)} came back."
+    back = sum(one.returned_time_ns is not None for one in known)
+    values = human.counted(len(known), "entropy value")
+    causes = Counter(one.cause.replace("_", " ") for one in known)
+    listed_causes = ", ".join(f"{n} {cause}" for cause, n in causes.most_common())
+    text = f"{values} fell out of use (inferred: {listed_causes}), {human.count(back)} came back."
     return f"{text} {human.count(more)} more may have, just before the end." if more else text
 
 

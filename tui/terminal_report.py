@@ -263,7 +263,7 @@ class Report:
             self._more(len(troubled) - shown, "entropy value")
         retired = mrc_value_tables.retired(self.analysis)
         if retired:
-            self._say("Entropy values out of use:")
+            self._say("Entropy values out of use (causes are inferred; ?: may be out of use):")
             begin = first_time_ns(self.analysis)
             self._draw(lambda table: mrc_value_tables.retired_table(table, retired[:shown], begin))
             self._say("without: packets that the flow sent meanwhile; ?: ended too soon", "dim")

@@ -153,7 +153,7 @@ def test_queue_pairs_of_mrc_have_windows(tmp_path: Path) -> None:
     planes = parse_fabric("multi-plane:planes=4,leaves=2,spines=4,hosts=2,rate=100G")
     traffic = traffic_from_capture([str(pcap)], planes, "order", messages=True)
     workload, notes = captured(traffic, Model(), as_captured=False)
-    assert "flows with a window: 2" in " ".join(notes)
+    assert "flows with a window of 2 messages: 2" in " ".join(notes)
     assert workload.packets.tolist() == [256] * 8 and workload.units > 64
     assert workload.after.tolist() == [-1, -1, 0, 1, -1, -1, 4, 5]
 

@@ -91,7 +91,7 @@ def test_both_sides_of_rping_wait_for_each_other() -> None:
 def test_a_window_of_writes() -> None:
     """ib_write_bw, 50 WRITEs per queue pair, as many under way as the capture shows."""
     workload, result, notes = offered("c13_rc_write_rdmacm_ipv4.atB.pcap.gz", "1ms")
-    assert "flows with a window: 4 (of 9)" in notes and "ping-pongs: 1" in notes
+    assert "flows with a window of 9 messages: 4" in notes and "ping-pongs: 1" in notes
     writes = [f for f in range(len(workload.src)) if np.diff(workload.flow_start)[f] == 50]
     assert len(writes) == 4
     for flow in writes:
@@ -167,7 +167,7 @@ def test_turns_must_be_strict_and_many() -> None:
     for rows in (turns(LEAST_TURNS - 1), turns(LEAST_TURNS, late=5)):
         loose = told(rows)
         assert loose is not None
-        assert "ping-pongs" not in loose.notes[0] and "window: 2" in loose.notes[0]
+        assert "ping-pongs" not in loose.notes[0] and "window of 1 message: 2" in loose.notes[0]
         assert (loose.on == ON_ACKED).all()
 
 

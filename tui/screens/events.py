@@ -27,8 +27,8 @@ EVENT_COLUMNS = (
 NOTHING = """No NAK, no rewind, no restart of a queue pair.
 
 Losses that nobody complained about are on screen 4, late packets on screen 3."""
-NARROW = 100
-"""Below this width addresses give way to what happened."""
+_ALIKE = 50
+"""Where one of so many has no room for the addresses of its flow, all go without them."""
 _STYLES = {
     "nak": "bad",
     "rnr_nak": "bad",
@@ -58,13 +58,15 @@ class EventsScreen(RoceScreen):
         self._events = shown_events(snapshot, session.passing(snapshot))
         start = self.start_ns(snapshot)
         grid = self.query_one("#list", Grid)
-        short = self.size.width < NARROW
         one_tap = len(snapshot.source.tap_names) < 2
         grid.set_columns(EVENT_COLUMNS[:-1] if one_tap else EVENT_COLUMNS)
         hidden = len(snapshot.events) > len(self._events)
         quiet = len(snapshot.flows) and not hidden
         grid.empty = NOTHING if quiet else self.what_next(snapshot)
-        grid.show(len(self._events), lambda row: event_cells(self._events[row], start, short))
+        room = grid.width_of("text")
+        first = self._events[:_ALIKE]
+        short = any(len(event_text(event)) > room for event in first)
+        grid.show(len(self._events), lambda row: event_cells(self._events[row], start, room, short))
         return sentence(snapshot, self._events, session.filter is not None)
 
     def draw_record(self) -> None:
@@ -87,12 +89,12 @@ class EventsScreen(RoceScreen):
         self.roce.go_deeper("packets")
 
 
-def event_cells(event: Event, start_ns: int, short: bool = False) -> Sequence[Cell]:
-    """One row, in the order of EVENT_COLUMNS; `short`: without the addresses of the flow."""
+def event_cells(event: Event, start_ns: int, room: int, short: bool) -> Sequence[Cell]:
+    """One row, in the order of EVENT_COLUMNS; room, short: as those of `event_text`."""
     return (
         f"{(event.time_ns - start_ns) / 1e9:.6f}",
         (kind_name(event.kind), _STYLES.get(event.kind, "accent")),
-        event_text(event, short),
+        event_text(event, short, room),
         human.UNKNOWN if event.frame_number is None else f"{event.frame_number:,}",
         event.tap or "",
     )

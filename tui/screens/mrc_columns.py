@@ -21,12 +21,13 @@ MRC_COLUMNS = (
     GridColumn("skip", "SKIP", 6, True, 4),
     GridColumn("depth", "SACK", 5, True, 3),
 )
-"""Entropy values, those left out now, planes, packets with the RTX bit, NACKs, trimmed packets,
-SKIP_ONCE and ALWAYS_SKIP, and the most PSNs that a SACK reaches beyond its cumulative one."""
+"""Entropy values, those that fell out of use, planes, packets with the RTX bit, NACKs, trimmed
+packets, SKIP_ONCE and ALWAYS_SKIP, and the most PSNs that a SACK reaches beyond its cumulative
+one."""
 
 MRC_VALUES: dict[str, Callable[[MrcColumns], NDArray[np.int64]]] = {
     "evs": lambda m: m.values,
-    "out": lambda m: m.out_of_use,
+    "out": lambda m: m.fell_out,
     "planes": lambda m: m.planes,
     "rtx": lambda m: m.resends,
     "nacks": lambda m: m.nacks,

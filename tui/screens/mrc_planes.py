@@ -8,7 +8,7 @@ from os.path import commonprefix
 from rich.text import Text
 
 from .. import human
-from ..snapshot import MrcColumns
+from ..snapshot import MrcColumns, MrcPlaneState
 
 
 def plane_line(mrc: MrcColumns, start_ns: int) -> Text:
@@ -20,11 +20,7 @@ def plane_line(mrc: MrcColumns, start_ns: int) -> Text:
         if plane.is_avoided:
             out = f"{plane.out_of_use} of {human.counted(plane.values, 'EV')}"
             text.append(f"▼ {name}: {out} out of use  ", "bold red")
-    used = [
-        name + (f" ({plane.out_of_use} EVs out)" if plane.out_of_use else "")
-        for name, plane in planes
-        if not plane.is_avoided
-    ]
+    used = [name + _some_out(plane) for name, plane in planes if not plane.is_avoided]
     if used:
         text.append("▲ ", "bold").append(f"in use: {', '.join(used)}  ")
     elif not planes:
@@ -38,6 +34,14 @@ def plane_line(mrc: MrcColumns, start_ns: int) -> Text:
             gone = human.duration(outage.up_time_ns - outage.down_time_ns)
             text.append(f"▲ up, was down at {since} for {gone}  ", "dim")
     return text
+
+
+def _some_out(plane: MrcPlaneState) -> str:
+    """How many entropy values of a plane that is in use are out of use, or may be."""
+    told = [f"{human.counted(plane.out_of_use, 'EV')} out"] if plane.out_of_use else []
+    if plane.may_be_out:
+        told.append(f"{human.counted(plane.may_be_out, 'EV')} may be out")
+    return f" ({', '.join(told)})" if told else ""
 
 
 def _endings(names: Sequence[str]) -> list[str]:

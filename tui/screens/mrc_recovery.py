@@ -8,7 +8,7 @@ from collections.abc import Callable
 from msgspec import UnsetType
 
 from ...analyzer.results import Flow, Quantiles
-from ...analyzer.results_mrc import MrcFlow
+from ...analyzer.results_mrc import MrcFlow, MrcRetirement
 from .. import human
 from ..widgets.bars import Bar
 
@@ -23,7 +23,6 @@ def mrc_of(flow: Flow | None) -> MrcFlow | None:
 def mrc_counts(record: MrcFlow) -> list[Row]:
     """Counts that should be 0."""
     again, answers = record.retransmissions, record.answers
-    out = sum(one.returned_time_ns is None for one in record.retirements)
     nacks = skips = human.UNKNOWN
     if answers is not None:
         nacks = ", ".join(f"{k} {n}" for k, n in answers.nacks.items()) or "0"
@@ -34,28 +33,30 @@ def mrc_counts(record: MrcFlow) -> list[Row]:
         ("NACKs", nacks),
         ("trimmed", human.count(record.trimmed_packets)),
         ("skip once, always", skips),
-        ("EVs, out of use", f"{human.count(record.entropy_values)}, {human.count(out)}"),
     ]
 
 
 def mrc_causes(record: MrcFlow, start_ns: int) -> list[Row]:
     """Why entropy values were left out and when they came back; what receivers said."""
-    retired, answers = record.retirements, record.answers
-    causes = Counter(one.cause.replace("_", " ") for one in retired)
-    listed = ", ".join(f"{n} {cause}" for cause, n in causes.most_common())
-    back = sum(one.returned_time_ns is not None for one in retired)
+    known, answers = _known(record), record.answers
+    more = len(record.retirements) - len(known)
+    returned = sum(one.returned_time_ns is not None for one in known)
+    back = f", {human.count(returned)} came back" if known else ""
+    causes = Counter(one.cause.replace("_", " ") for one in known)
     rows = [
-        ("EVs left out", f"{len(retired)}: {listed}" if retired else "0"),
-        ("used again", human.count(back)),
+        ("EVs fell out", f"{len(known)} of {human.count(record.entropy_values)}{back}"),
+        ("inferred cause", ", ".join(f"{n} {cause}" for cause, n in causes.most_common())),
         ("SACK depth", _spread(answers.out_of_order_depth if answers else None, _whole)),
         ("round trip", _spread(answers.round_trip_ns if answers else None, human.duration)),
     ]
-    if retired:
-        last = retired[-1]
+    if more:
+        rows.insert(2, ("may have too", f"{human.count(more)}, just before the end"))
+    if known:
+        last = known[-1]
         text = f"{last.ev} at {human.duration(last.retired_time_ns - start_ns)}"
         if last.returned_time_ns is not None:
             text += f", back in {human.duration(last.returned_time_ns - last.retired_time_ns)}"
-        rows.insert(2, ("the last one", text))
+        rows.insert(2, ("the last to", text))
     return rows
 
 
@@ -65,11 +66,14 @@ def lost_by_value(record: MrcFlow) -> list[Bar]:
     return [Bar(value.ev, value.lost_packets) for value in worst if value.lost_packets]
 
 
-def mrc_sentence(record: MrcFlow) -> str:
-    """What was lost, what came of it, and which paths were avoided."""
-    again, retired = record.retransmissions, record.retirements
-    if not again and not retired and not record.trimmed_packets:
-        return "Nothing was lost, trimmed or sent again."
+def mrc_sentence(record: MrcFlow, marked: str = "") -> str:
+    """What was lost, what came of it, and which paths were avoided.
+
+    marked: what is said of congestion where nothing was lost.
+    """
+    again, known = record.retransmissions, _known(record)
+    if not again and not record.retirements and not record.trimmed_packets:
+        return f"Nothing was lost, trimmed or sent again{marked}."
     parts = []
     if again:
         text = f"{human.counted(again, 'packet')} sent again (RTX)"
@@ -78,11 +82,19 @@ def mrc_sentence(record: MrcFlow) -> str:
         parts.append(text)
     if record.trimmed_packets:
         parts.append(f"{human.count(record.trimmed_packets)} trimmed")
-    if retired:
-        back = sum(one.returned_time_ns is not None for one in retired)
-        values = human.counted(len(retired), "entropy value")
-        parts.append(f"{values} left out, {human.count(back)} used again")
+    more = len(record.retirements) - len(known)
+    if known:
+        back = sum(one.returned_time_ns is not None for one in known)
+        text = f"{human.counted(len(known), 'EV')} fell out of use, {human.count(back)} came back"
+        parts.append(text + (f", {human.count(more)} more may have" if more else ""))
+    elif more:
+        parts.append(f"{human.counted(more, 'EV')} may have fallen out of use")
     return f"{'; '.join(parts)}."
+
+
+def _known(record: MrcFlow) -> list[MrcRetirement]:
+    """Those that are known to have fallen out of use; of the others the flow's end came first."""
+    return [one for one in record.retirements if one.certain]
 
 
 def _spread(record: Quantiles | None, say: Callable[[float], str]) -> str:

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from ...analyzer.results import Flow, Quantiles
 from .. import human, sentences
-from ..snapshot import Snapshot
+from ..snapshot import UNKNOWN, Snapshot
 from ..widgets.bars import Bar, bar_lines
 from ..widgets.flow_lines import Axis, flow_lines, strip_line
 from ..widgets.grid import Grid
@@ -52,31 +52,34 @@ class RecoveryScreen(RoceScreen):
         grid = self.query_one("#events", Grid)
         small, mrc = self.size.height < TALL, mrc_of(flow)
         self.set_class(small, "small")
+        at = snapshot.find(self.roce.session.selected)
+        cnps = int(snapshot.flows.cnps[at]) if at is not None else UNKNOWN
         if flow is None:
             left.update("")
             right.update("")
         elif small:
-            left.update(_lines(mrc_counts(mrc) if mrc else _counts(flow)))
+            left.update(_lines(mrc_counts(mrc) if mrc else _counts(flow, cnps)))
             right.update(_lines(mrc_causes(mrc, snapshot.start_ns) if mrc else _causes(flow)))
         else:
             causes = [Bar(k, n) for k, n in flow.recovery.retransmitted_by.items()]
             bars, title = (causes, "sent again because of")
-            rows = _counts(flow) + _causes(flow)[1:]
+            rows = _counts(flow, cnps) + _causes(flow)[1:]
             if mrc is not None:
                 bars, title = lost_by_value(mrc), "packets lost by entropy value"
                 rows = mrc_counts(mrc) + mrc_causes(mrc, snapshot.start_ns)
             width = max(20, self.size.width // 2 - 2)
             left.update(bar_lines(title, bars, width, 6))
             right.update(Text("this flow\n", "bold").append_text(_lines(rows)))
-        at = snapshot.find(self.roce.session.selected)
         peer = int(snapshot.flows.peer[at]) if at is not None else -1
         mine = [e for e in snapshot.events if e.flow is not None and e.flow in (at, peer)]
         start = self.start_ns(snapshot)
         grid.empty = "" if flow is None else "no NAK, rewind or restart of this flow"
-        grid.show(len(mine), lambda row: event_cells(mine[row], start, True))
+        room = grid.width_of("text")
+        grid.show(len(mine), lambda row: event_cells(mine[row], start, room, True))
         if flow is None:
             return self.no_flow(snapshot)
-        said = mrc_sentence(mrc) if mrc else sentences.recovery(flow)
+        marked = sentences.marks(flow, cnps)
+        said = mrc_sentence(mrc, marked) if mrc else sentences.recovery(flow, cnps)
         return f"{self.flow_title()}: {said}"
 
     def _times(self, snapshot: Snapshot) -> Text:
@@ -112,19 +115,18 @@ class RecoveryScreen(RoceScreen):
         self.roce.comment_flow()
 
 
-def _counts(flow: Flow) -> list[tuple[str, str]]:
-    """Counts that should be 0."""
+def _counts(flow: Flow, cnps: int) -> list[tuple[str, str]]:
+    """Counts that should be 0; cnps: that asked this flow to slow down."""
     again = flow.retransmitted_packets
     share = again / flow.packets if again is not None and flow.packets else None
+    marked = flow.ecn_marked_packets
     return [
         ("sent again", f"{human.count(again)} ({human.percent(share)})"),
         ("lost before tap", human.count(flow.recovered_packets)),
         ("never seen", human.count(flow.missing_packets)),
         ("rewinds", f"{flow.recovery.rewinds}, {human.size(flow.recovery.rewound_bytes)}"),
-        (
-            "CE, RNR NAKs",
-            f"{human.count(flow.ecn_marked_packets)}, {human.count(flow.recovery.rnr_naks)}",
-        ),
+        ("marked CE", f"{human.count(marked)} ({human.percent(marked / max(1, flow.packets))})"),
+        ("CNPs", human.UNKNOWN if cnps == UNKNOWN else human.count(cnps)),
     ]
 
 
@@ -136,6 +138,7 @@ def _causes(flow: Flow) -> list[tuple[str, str]]:
     return [
         ("because of, %", shares),
         ("NAKs", ", ".join(f"{k} {n}" for k, n in flow.recovery.naks.items()) or "0"),
+        ("RNR NAKs", human.count(flow.recovery.rnr_naks)),
         ("gap to NAK", _times(flow.recovery.gap_to_nak_ns)),
         ("NAK to resend", _times(flow.recovery.nak_to_resend_ns)),
         ("timeouts", _times(flow.recovery.timeout_ns)),
