@@ -17,7 +17,7 @@ from ..replay.fabric import Fabric
 from ..replay.fabrics import parse_fabric
 from ..replay.observed import traffic_from_capture
 from ..replay.replaying import mapped, replay
-from ..replay.results import StrategyResult, SweepResult
+from ..replay.results import LinkLoad, StrategyResult, SweepResult
 from ..replay.seeding import SeedRange
 from ..replay.strategies import (
     PACKET_STRATEGIES,
@@ -50,6 +50,10 @@ class ReplayView:
     done: float = 0.0
     """Of what is going on, 0 to 1."""
     error: str = ""
+    asked: tuple[str, ...] = ()
+    """Keys of the strategies that were asked for last, whether they have run or not."""
+    asked_seeds: bool = False
+    """Whether seeds were asked for since."""
     strategies: dict[str, StrategyResult] = field(default_factory=dict)
     """By what was asked for: `ecmp`, `ecmp:hash=crc32,seed=7`."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -58,6 +62,18 @@ class ReplayView:
     """By hash."""
     warnings: tuple[str, ...] = ()
     flows: int = 0
+
+    @property
+    def rows(self) -> list[str]:
+        """All strategies, those that were asked for last first; pending ones while it runs."""
+        known = [*self.strategies, *self.failed]
+        asked = [name for name in self.asked if self.running or name in known]
+        return asked + [name for name in known if name not in asked]
+
+    @property
+    def pending(self) -> list[str]:
+        """Those of `rows` that have not run; the first of them is under way."""
+        return [name for name in self.rows if name not in self.strategies | self.failed]
 
 
 class _Stopped(Exception):
@@ -97,7 +113,7 @@ class Replays:
     def run(self, strategies: Sequence[str] | None = None) -> None:
         """Place the traffic by these strategies, all known ones unless given."""
         names = list(strategies) if strategies is not None else list(STRATEGIES)
-        self._begin(lambda: self._run(names))
+        self._begin(lambda: self._run(names), asked=tuple(names), asked_seeds=False)
 
     def by_packets(self, strategies: Sequence[str] | None = None) -> None:
         """Replay packet by packet: all strategies of the registries unless given.
@@ -105,11 +121,12 @@ class Replays:
         Messages are offered as fast as links take them, so that completion times compare.
         """
         names = list(strategies) if strategies is not None else [*STRATEGIES, *PACKET_STRATEGIES]
-        self._begin(lambda: self._by_packets(names))
+        asked = tuple(f"{name}{BY_PACKET}" for name in names)
+        self._begin(lambda: self._by_packets(names), asked=asked, asked_seeds=False)
 
     def sweep(self, hashes: Sequence[str] = HASHES, seeds: int = SEEDS) -> None:
         """Measure the imbalance of many seeds."""
-        self._begin(lambda: self._sweep(list(hashes), seeds))
+        self._begin(lambda: self._sweep(list(hashes), seeds), asked_seeds=True)
 
     def stop(self, wait: bool = True) -> None:
         """End after the strategy or the seeds that are under way; packets stop at once."""
@@ -124,11 +141,11 @@ class Replays:
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def _begin(self, work: object) -> None:
+    def _begin(self, work: object, **changes: object) -> None:
         if self._fabric is None or self.running or not callable(work):
             return
         self._stopping.clear()
-        self._tell(running="reading the capture", done=0.0, error="")
+        self._tell(running="reading the capture", done=0.0, error="", **changes)
 
         def go() -> None:
             lower_own()
@@ -245,6 +262,17 @@ class Replays:
     def _tell(self, **changes: object) -> None:
         with self._lock:
             self.view = replace(self.view, **changes)  # type: ignore[arg-type]
+
+
+def limiting_link(result: StrategyResult) -> LinkLoad | None:
+    """The link that a strategy's largest load over its fair share is of; None without load."""
+    chosen = {layer.layer for layer in result.layers if layer.choice}
+    links = [
+        link
+        for link in result.links
+        if link.layer in chosen and link.over_mean == result.max_over_mean
+    ]
+    return max(links, key=lambda link: link.wire_bytes, default=None)
 
 
 def fitting_fabric(hosts: int) -> str:

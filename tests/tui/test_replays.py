@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 from captures import data
-from tui_driver import drive, text_of
+from tui_driver import drive, press, settled, text_of
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.strategies import STRATEGIES
-from rocescope.tui.replays import Replays, fitting_fabric
+from rocescope.tui.app import RocescopeApp
+from rocescope.tui.replays import SEEDS, Replays, ReplayView, fitting_fabric
 from rocescope.tui.screens.fabric import packets_sentence
 from rocescope.tui.screens.replay import sentence, shown_columns
+from rocescope.tui.session import Session
 from rocescope.tui.widgets.strip import Axis, strip
 
 TAPS = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
+I03 = [data("i03_write_reorder5_AtoB")]
 FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
 
 
@@ -49,7 +55,7 @@ def test_what_nobody_expected_is_said_on_the_screen(monkeypatch):
     made.run(["ecmp"])
     made.wait(60)
     assert made.view.error == "TypeError: sent_messages() missing 1 required argument"
-    assert sentence(made.view, False).startswith("Stopped: TypeError")
+    assert sentence(made.view).startswith("Stopped: TypeError")
 
 
 def test_sweeps_hold_what_was_asked_for():
@@ -102,7 +108,7 @@ def test_the_screens_show_strategies_and_links():
             lambda app: shown.append("\n".join(text_of(app))),
         ],
     )
-    assert "static would bring it to" in shown[0] and "0.77x" in shown[0]
+    assert "times its fair share, static only 1." in shown[0] and "0.77x" in shown[0]
     assert "static minus ecmp" in shown[1] and "leaf-spine" in shown[1]
     assert all(name in STRATEGIES for name in ("ecmp", "static"))
 
@@ -149,6 +155,80 @@ def test_packet_by_packet():
     shown = [column.key for column in shown_columns(made.view)]
     assert {"done", "time", "queue", "order"} <= set(shown)
     text = packets_sentence("switch-rr by packet", result)
-    assert text.startswith("switch-rr by packet: done in ") and "times the bound of" in text
+    assert "; done in " in text and "times the lower bound" in text
+    assert text.startswith("switch-rr by packet: leaf1>spine3 carries 1.03 times its fair share")
     assert f"{result.max_queue_packets:,} packet" in text and "% late" in text
-    assert "switch-rr is done first" in sentence(made.view, False)
+    factor = result.completion_time_ns / result.lower_bound_ns
+    told = f"packet by packet switch-rr is done first, in {factor:.2f} times the lower bound"
+    assert told in sentence(made.view)
+
+
+def screen_7(view, size=(80, 24)):
+    """Screen 7 as it shows a state of the replays."""
+
+    def put(app):
+        app.replays.set_fabric(FABRIC)
+        app.replays.view = view
+        app.screen.redraw()
+
+    return drive(I03, ["7", put], size, look=lambda app: ("\n".join(text_of(app)), app.strategy))
+
+
+def test_what_was_asked_for_last_is_seen_while_it_is_pending():
+    made = replays()
+    made.run(["ecmp", "static", "assign", "wcmp", "subflow"])
+    made.wait(60)
+    asked = tuple(f"{name} by packet" for name in ("ecmp", "static", "reps"))
+    running = replace(made.view, running="ecmp, packet by packet", done=0.2, asked=asked)
+    assert running.rows[:4] == [*asked, "ecmp"] and running.pending == list(asked)
+    text, strategy = screen_7(running)
+    lines = text.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("▌"))
+    assert "ecmp ▪" in lines[first] and "running" in lines[first]
+    assert "static ▪" in lines[first + 1] and "waiting" in lines[first + 1]
+    assert "?" not in "".join(lines[first : first + 8]) and "ecmp, packet by packet" in text
+    assert strategy == asked[0]
+    ended = replace(running, running="")  # stopped: nothing is pending any more
+    assert ended.rows == ["ecmp", "static", "assign", "wcmp", "subflow"] and not ended.pending
+
+
+def test_the_end_of_a_replay_is_drawn():
+    """Nobody presses a key, and a file that is read tells nothing either."""
+    shown = []
+
+    async def run():
+        app = RocescopeApp(Session.open([str(p) for p in I03]))
+        async with app.run_test(size=(80, 24)) as pilot:
+            await settled(app, pilot)
+            await press(app, pilot, ["7"])
+            app.replays.set_fabric(FABRIC)
+            app.replays._tell(running="250 seeds of linux", done=0.1)
+            await pilot.pause(0.6)
+            shown.append("\n".join(text_of(app)))
+            app.replays._tell(running="", done=0.0)
+            await pilot.pause(0.6)
+            shown.append("\n".join(text_of(app)))
+
+    asyncio.run(run())
+    assert "250 seeds of linux" in shown[0] and "250 seeds of linux" not in shown[1]
+
+
+def test_as_many_seeds_as_the_screen_says():
+    text, _ = screen_7(ReplayView("", "order"))
+    assert f"draws {SEEDS:,} hash seeds" in text
+    assert Replays([]).sweep.__defaults__[1] == SEEDS
+
+
+def test_the_explanation_of_a_path_follows_the_replay():
+    """Back on screen 5 after a replay; the cursor has not moved."""
+
+    def ecmp(app):
+        app.replays.set_fabric("leaf-spine:leaves=2,spines=4,hosts=1")
+        app.replays.run(["ecmp"])
+        app.replays.wait(60)
+
+    shown = []
+    keep = lambda app: shown.append("\n".join(text_of(app)))  # noqa: E731
+    drive(I03, ["5", keep, "7", ecmp, "5", keep])
+    assert "a replay (7) predicts it" in shown[0]
+    assert "a replay (7) predicts it" not in shown[1] and "linux(" in shown[1]

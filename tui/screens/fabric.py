@@ -13,7 +13,7 @@ from .. import human, sentences
 from ..matrix import LEGEND, NUMBER_CELL, heat, heat_cell
 from ..messages import FlowSelected
 from ..placed import OnLink
-from ..replays import BY_PACKET
+from ..replays import BY_PACKET, limiting_link
 from ..snapshot import Snapshot
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
@@ -34,6 +34,8 @@ _ON_IT = (
     GridColumn("packets", "PACKETS", 8, True, 2),
 )
 _FROM = 14
+_EVEN = 1.005
+"""Times its fair share: what is below is told as its fair share."""
 NOTHING_YET = """No strategy has placed this traffic on a fabric yet.
 
 7  goes to the replays
@@ -89,20 +91,20 @@ class FabricScreen(RoceScreen):
         grid.show(len(rows), lambda row: (rows[row][0], rows[row][1]))
         # Hashing has no say in the links of hosts; those come last.
         self._links = sorted(
-            result.links, key=lambda one: ("host" in one.layer, -(one.over_mean or 0.0))
+            result.links,
+            key=lambda one: ("host" in one.layer, -one.wire_bytes, -(one.over_mean or 0.0)),
         )
         below.show(len(self._links), lambda row: link_cells(self._links[row]))
         self._show_flows()
         if result.packets is not None:
             return packets_sentence(chosen, result)
-        worst = result.worst
-        if not worst:
+        top = limiting_link(result)
+        if top is None or (top.over_mean or 0.0) < _EVEN:
             return f"{chosen}: no link carries more than its fair share."
-        top = worst[0]
-        return (
-            f"{chosen}: {top.link} carries {top.over_mean:.2f} times its fair share;"
-            f" {human.counted(top.flows, 'flow meets', 'flows meet')} there."
-        )
+        text = f"{chosen}: {top.name} carries {top.over_mean:.2f} times its fair share"
+        if top.flows is not None:
+            text += f"; {human.counted(top.flows, 'flow meets', 'flows meet')} there"
+        return f"{text}."
 
     def _show_flows(self) -> None:
         """Who uses the link under the cursor."""
@@ -141,21 +143,21 @@ class FabricScreen(RoceScreen):
 
 
 def packets_sentence(name: str, result: StrategyResult) -> str:
-    """Completion over its bound, the longest queue, reordering, and the fullest link."""
-    took, bound = result.completion_time_ns, result.lower_bound_ns
-    text = f"{name}: not everything was delivered"
-    if took is not None:
-        text = f"{name}: done in {human.duration(took)}"
-        if bound:
-            text += f", {took / bound:.2f} times the bound of {human.duration(bound)}"
-    text += f"; at most {human.counted(result.max_queue_packets or 0, 'packet')} in a queue"
-    if result.packets is not None and result.packets.received is not None:
-        text += f"; {result.packets.received.reordered_percent:.1f} % late"
-    fabric_links = [link for link in result.links if "host" not in link.layer]
-    full = max(fabric_links, key=lambda link: link.over_mean or 0.0, default=None)
+    """The fullest link, completion over its bound, the longest queue, reordering."""
+    parts = []
+    full = limiting_link(result)
     if full is not None and full.over_mean:
-        text += f"; {full.name} carries {full.over_mean:.2f} times its fair share"
-    return f"{text}."
+        parts.append(f"{full.name} carries {full.over_mean:.2f} times its fair share")
+    took, bound = result.completion_time_ns, result.lower_bound_ns
+    if took is None:
+        parts.append("not everything was delivered")
+    else:
+        over = f", {took / bound:.2f} times the lower bound" if bound else ""
+        parts.append(f"done in {human.duration(took)}{over}")
+    parts.append(f"at most {human.counted(result.max_queue_packets or 0, 'packet')} in a queue")
+    if result.packets is not None and result.packets.received is not None:
+        parts.append(f"{result.packets.received.reordered_percent:.1f} % late")
+    return f"{name}: {'; '.join(parts)}."
 
 
 def link_rows(
@@ -216,7 +218,7 @@ def link_cells(link: LinkLoad) -> Sequence[Cell]:
     return (
         link.name,
         (f"{over:.2f}", "bad" if over >= 1.25 else "" if over > 0 else "dim"),
-        human.count(link.flows),
+        "-" if link.flows is None else human.count(link.flows),
         human.size(link.wire_bytes),
         link.layer,
     )

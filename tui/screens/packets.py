@@ -24,6 +24,7 @@ from ..dissect import Line, dissect
 from ..flow_pass import Late, Wanted
 from ..mrc_lines import OURS, mrc_lines
 from ..packets import Packets, PacketScan
+from ..placed import Placed
 from ..snapshot import FlowKey, Snapshot
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
@@ -91,6 +92,7 @@ class PacketsScreen(RoceScreen):
         """Where the bytes of the chosen line begin and end."""
         self._shown: tuple[bytes, int, int, int] | None = None
         self._around: int | None = None
+        self._explained: Placed | None = None
 
     def body(self) -> ComposeResult:
         grid = Grid(COLUMNS, id="packets")
@@ -141,6 +143,8 @@ class PacketsScreen(RoceScreen):
             lambda row: packet_cells(packets, row, start),
             lambda row: _GLYPHS.get(marks.get(_place(packets, row)), ";"),
         )
+        if app.placed() is not self._explained and (row := self._row()) is not None:
+            self._explain(packets, row)
         return f"{flow_name(key)}: {self._sentence_of(packets)}."
 
     def _sentence_of(self, packets: Packets) -> str:
@@ -225,7 +229,7 @@ class PacketsScreen(RoceScreen):
         """Why it took the path it took, as far as a replay knows the switches."""
         table = packets.table
         port, label = int(table.udp_sport[row]), int(table.flow_label[row])
-        placed = self.roce.placed()
+        placed = self._explained = self.roce.placed()
         text = Text(f" source port {port}", "bold", no_wrap=True, overflow="ellipsis")
         if label:
             text.append(f", flow label 0x{label:05x}")

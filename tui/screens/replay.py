@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 
 from rich.text import Text
 from textual import on
@@ -12,7 +13,7 @@ from textual.widgets import Static
 from ...analyzer.errors import RocescopeError
 from ...replay.results import StrategyResult
 from .. import human, sentences
-from ..replays import BY_PACKET, STOPPING, ReplayView, fitting_fabric
+from ..replays import BY_PACKET, SEEDS, STOPPING, ReplayView, fitting_fabric, limiting_link
 from ..snapshot import Snapshot
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
@@ -24,7 +25,7 @@ from .prompts import TextPrompt
 COLUMNS = (
     GridColumn("name", "STRATEGY", 16),
     GridColumn("with", "WITH", 20, priority=3, grows=True, most=60),
-    GridColumn("max", "MAX/MEAN", 8, True),
+    GridColumn("max", "FULLEST", 8, True),
     GridColumn("bar", "(1.00 is fair)", 14, priority=2, grows=True, most=24),
     GridColumn("fim", "FIM %", 6, True),
     GridColumn("done", "TIME", 8, True, 1),
@@ -35,10 +36,11 @@ COLUMNS = (
     GridColumn("against", "VS FIRST", 8, True, 1),
     GridColumn("link", "FULLEST LINK", 18, priority=4),
 )
+_NONE: Cell = ("-", "dim")
 NOTHING_YET = """r  runs every strategy on a fabric that fits the hosts:
    {fabric}
 f  names your own fabric: leaf-spine:, fat-tree:, multi-plane: or a YAML file
-d  draws 10,000 hash seeds and shows how the imbalance is distributed
+d  draws {seeds:,} hash seeds and shows how the imbalance is distributed
 R  replays packet by packet: completion times, queues, late packets"""
 
 
@@ -51,6 +53,8 @@ class ReplayScreen(RoceScreen):
     def __init__(self) -> None:
         super().__init__()
         self._rows: list[str] = []
+        self._asked: tuple[str, ...] = ()
+        self._drawn: ReplayView | None = None
 
     def body(self) -> ComposeResult:
         grid = Grid(COLUMNS, id="strategies")
@@ -61,8 +65,16 @@ class ReplayScreen(RoceScreen):
         self.set_interval(0.25, self._while_running)
 
     def _while_running(self) -> None:
-        if self.roce.current_mode == self.name_ and self.roce.replays.running:
-            self.redraw()
+        """Show how far it is, and its end; on other screens what it found."""
+        view, before = self.roce.replays.view, self._drawn
+        if view is before:
+            return
+        stack = reversed(self.roce.screen_stack)
+        front = next((screen for screen in stack if isinstance(screen, RoceScreen)), None)
+        found = before is None or view.strategies is not before.strategies
+        if front is not None and (front is self or found or not view.running):
+            self._drawn = view
+            front.redraw()
 
     def draw(self, snapshot: Snapshot) -> str:
         app = self.roce
@@ -72,10 +84,11 @@ class ReplayScreen(RoceScreen):
             grid.show(0, lambda row: ())
             return "A replay reads files: this session is not recorded."
         view = app.replays.view
-        self._rows = [*view.strategies, *view.failed]
+        self._rows = view.rows
         why = sentences.nothing(snapshot)
         hosts = len(set(snapshot.flows.src.tolist()) | set(snapshot.flows.dst.tolist()))
-        grid.empty = NOTHING_YET.format(fabric=view.fabric or fitting_fabric(max(2, hosts)))
+        fabric = view.fabric or fitting_fabric(max(2, hosts))
+        grid.empty = NOTHING_YET.format(fabric=fabric, seeds=SEEDS)
         if why:
             grid.empty = self.what_next(snapshot)
         grid.set_columns(shown_columns(view))
@@ -86,18 +99,34 @@ class ReplayScreen(RoceScreen):
             ),
             lambda row: "*" if self._rows[row] in app.picked else " ",
         )
+        if view.asked != self._asked:  # what was asked for is what is looked at
+            self._asked = view.asked
+            grid.put_cursor(0)
+            app.strategy = self._chosen()
         self.query_one("#sweeps", Static).update(self._sweeps(view))
-        return why or sentence(view, app.replays.running)
+        return why or sentence(view)
 
     def _sweeps(self, view: ReplayView) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(f" hosts by {view.mapping} on {view.fabric or 'no fabric yet'}", "dim")
-        for line in view.warnings:
-            text.append(f"\n ▲ {line}", "yellow")
-        if any(name.endswith(BY_PACKET) for name in view.strategies):
-            text.append("\n ▪ packet by packet, messages as fast as the links take them", "dim")
         if view.running:
             text.append(f"\n {human.UNICODE.bar(view.done, 20):<20} {view.running}", "bold")
+        # What was asked for last comes first: not all of it fits into a small terminal.
+        parts = [self._seeds(view), self._notes(view)]
+        for part in parts if view.asked_seeds else reversed(parts):
+            text.append_text(part)
+        return text
+
+    def _notes(self, view: ReplayView) -> Text:
+        text = Text()
+        for line in view.warnings:
+            text.append("\n ▲ " + "\n   ".join(wrap(line, max(20, self.size.width - 4))), "yellow")
+        if any(name.endswith(BY_PACKET) for name in view.strategies):
+            text.append("\n ▪ packet by packet, messages as fast as the links take them", "dim")
+        return text
+
+    def _seeds(self, view: ReplayView) -> Text:
+        text = Text()
         if not view.sweeps:
             return text
         sweeps = view.sweeps.values()
@@ -107,7 +136,7 @@ class ReplayScreen(RoceScreen):
             max([*values, *(s.distribution.max for s in sweeps)]),
             max(20, self.size.width - 52),
         )
-        text.append(f"\n {'max/mean over seeds':<20} ", "bold")
+        text.append(f"\n {'fullest link, seeds':<20} ", "bold")
         text.append(axis.ticks(), "dim")
         for name, sweep in view.sweeps.items():
             d = sweep.distribution
@@ -261,31 +290,59 @@ def chance_line(view: ReplayView) -> Text:
     return text
 
 
-def sentence(view: ReplayView, running: bool) -> str:
-    """Which strategy is the best, and what it would gain."""
+def sentence(view: ReplayView) -> str:
+    """Which strategy is the best and what it would gain; of packets and seeds what came last."""
     if view.error:
         return f"Stopped: {view.error}"
-    known = {n: s.max_over_mean for n, s in view.strategies.items() if s.max_over_mean}
-    if not known:
-        if running:
+    links, packets, seeds = _of_links(view), _of_packets(view), _of_seeds(view)
+    if view.sweeps and view.asked_seeds or not packets:
+        more = seeds
+    else:
+        more = packets
+    if not links and not more:
+        if view.running:
             return "Stopping." if view.running == STOPPING else f"Replaying: {view.running}."
         return "No strategy has run yet: r runs them all."
+    text = "; ".join(part for part in (links, more) if part)
+    return f"{text[0].upper()}{text[1:]}." if not links else f"{text}."
+
+
+def _of_links(view: ReplayView) -> str:
+    """The fullest links of the first strategy and of the best; of whole flows where there are."""
+    known = {n: s.max_over_mean for n, s in view.strategies.items() if s.max_over_mean}
+    known = {n: v for n, v in known.items() if not n.endswith(BY_PACKET)} or known
+    if not known:
+        return ""
     first, best = next(iter(known)), min(known, key=lambda name: known[name])
-    text = f"{first} loads its busiest fabric link {known[first]:.2f} times its fair share"
-    if best != first:
-        text += f"; {best} would bring it to {known[best]:.2f}"
+    text = f"{first.removesuffix(BY_PACKET)} loads its fullest link {known[first]:.2f}"
+    text += " times its fair share"
+    return (
+        text if best == first else f"{text}, {best.removesuffix(BY_PACKET)} only {known[best]:.2f}"
+    )
+
+
+def _of_packets(view: ReplayView) -> str:
+    """Which strategy is done first, in terms of what no load balancing can beat."""
     times = {
-        one.name: one.completion_time_ns / one.lower_bound_ns
+        one.name: round(one.completion_time_ns / one.lower_bound_ns, 2)
         for one in view.strategies.values()
         if one.completion_time_ns and one.lower_bound_ns
     }
-    if times:
-        quickest = min(times, key=lambda name: times[name])
-        text += f"; packet by packet {quickest} is done first, after {times[quickest]:.2f} bounds"
+    if not times:
+        return ""
+    quickest = min(times, key=lambda name: times[name])
+    who = f"{quickest} is done first, in"
+    if len(times) > 1 and len(set(times.values())) == 1:
+        who = "all are done in"
+    return f"packet by packet {who} {times[quickest]:.2f} times the lower bound"
+
+
+def _of_seeds(view: ReplayView) -> str:
+    """The best seed of the first hash."""
     for name, sweep in view.sweeps.items():
-        text += f"; the best of {sweep.seeds[2]:,} {name} seeds to {sweep.distribution.min:.2f}"
-        break
-    return f"{text}."
+        found = sweep.distribution
+        return f"{sweep.seeds[2]:,} {name} seeds range from {found.min:.2f} to {found.max:.2f}"
+    return ""
 
 
 def shown_columns(view: ReplayView) -> list[GridColumn]:
@@ -303,8 +360,12 @@ def strategy_cells(
     view: ReplayView, name: str, columns: Sequence[GridColumn], width: int = 14
 ) -> Sequence[Cell]:
     """One row; `width` is that of the bars."""
+    if name in view.pending:
+        waits = "running" if name == view.pending[0] else "waiting"
+        cells: dict[str, Cell] = {"name": _shown_name(name), "max": (waits, "dim")}
+        return [cells.get(column.key, "") for column in columns]
     if name in view.failed:
-        cells: dict[str, Cell] = {"name": name, "with": (f"▲ {view.failed[name]}", "warn")}
+        cells = {"name": _shown_name(name), "with": (f"▲ {view.failed[name]}", "warn")}
         return [cells.get(column.key, "-") for column in columns]
     result = view.strategies[name]
     first = next(iter(view.strategies.values()))
@@ -312,8 +373,9 @@ def strategy_cells(
     share = ((result.max_over_mean or 1.0) - 1) / max(worst - 1, 1e-9)
     received = result.packets.received if result.packets is not None else None
     took, bound = result.completion_time_ns, result.lower_bound_ns
+    by_packet = name.endswith(BY_PACKET)
     cells = {
-        "name": f"{result.name} ▪" if name.endswith(BY_PACKET) else result.name,
+        "name": f"{result.name} ▪" if by_packet else result.name,
         "with": ", ".join(f"{k}={v}" for k, v in result.parameters.items()),
         "max": _number(result.max_over_mean),
         "bar": (human.UNICODE.bar(share, width), "accent"),
@@ -326,13 +388,18 @@ def strategy_cells(
         "against": _against(result, first),
         "link": _fullest(result),
     }
+    # Whole flows have no times and queues, packets no flows: not unknown, there is none.
+    cells |= dict.fromkeys(("fim",) if by_packet else ("done", "time", "queue", "order"), _NONE)
     return [cells[column.key] for column in columns]
 
 
+def _shown_name(name: str) -> str:
+    return f"{name.removesuffix(BY_PACKET)} ▪" if name.endswith(BY_PACKET) else name
+
+
 def _fullest(result: StrategyResult) -> str:
-    """The link that MAX/MEAN speaks of: none of a host, where hashing has no say."""
-    links = [link for link in result.links if link.over_mean and "host" not in link.layer]
-    return max(links, key=lambda link: link.over_mean or 0.0).name if links else ""
+    link = limiting_link(result)
+    return link.name if link is not None else ""
 
 
 def _number(value: float | None, digits: int = 2) -> str:
