@@ -15,7 +15,9 @@ from captures import data, truth
 from rocescope.analyzer.analyze import AnalyzeOptions, analyze
 from rocescope.analyzer.errors import UsageError
 from rocescope.commands.generate_mrc import generate_mrc
+from rocescope.tui import human
 from rocescope.tui.app import RocescopeApp
+from rocescope.tui.screens.qps import COLUMNS, flow_cells
 from rocescope.tui.session import Session
 from rocescope.tui.snapshot import UNKNOWN, FlowKey
 
@@ -67,6 +69,24 @@ def test_columns_agree_with_the_analysis():
     assert sum(snapshot.timeline["retransmitted_packets"]) == sum(
         flow.retransmitted_packets or 0 for flow in analysis.flows
     )
+    session.close()
+
+
+def test_lost_and_missing_mean_what_they_mean_in_the_report():
+    paths = [str(p) for p in spine_taps()]
+    session = Session.open(paths)
+    session.start()
+    assert session.wait(60)
+    snapshot = session.snapshot()
+    places = [[column.key for column in COLUMNS].index(key) for key in ("lost", "missing")]
+    flows = analyze(paths, AnalyzeOptions()).flows
+    assert any(flow.recovered_packets for flow in flows)
+    for f, flow in enumerate(flows):
+        cells = flow_cells(snapshot, snapshot.paths["entropy"], f)
+        shown = [cells[place][0] for place in places]
+        assert shown == [human.count(flow.recovered_packets), human.count(flow.missing_packets)]
+    session.set_filter("lost > 0")
+    assert session.passing(snapshot).tolist() == [bool(flow.recovered_packets) for flow in flows]
     session.close()
 
 

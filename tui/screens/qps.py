@@ -45,6 +45,7 @@ COLUMNS = (
     GridColumn("extent", "EXT", 5, True, 4),
     GridColumn("resent", "RESENT", 6, True, 1),
     GridColumn("lost", "LOST", 5, True, 6),
+    GridColumn("missing", "MISSING", 7, True, 7),
     GridColumn("naks", "NAK", 4, True, 3),
     GridColumn("cnps", "CNP", 5, True, 4),
     GridColumn("ce", "CE %", 6, True, 8),
@@ -65,7 +66,8 @@ _SORTS: dict[str, Values] = {
     "late": lambda s, p: s.flows.late / np.maximum(s.flows.arrivals, 1),
     "extent": lambda s, p: s.flows.max_extent,
     "resent": lambda s, p: s.flows.retransmitted,
-    "lost": lambda s, p: s.flows.missing,
+    "lost": lambda s, p: s.flows.recovered,
+    "missing": lambda s, p: s.flows.missing,
     "naks": lambda s, p: s.flows.naks + s.flows.rnr_naks,
     "cnps": lambda s, p: s.flows.cnps,
     "ce": lambda s, p: s.flows.ecn_marked / np.maximum(s.flows.packets, 1),
@@ -314,7 +316,6 @@ def flow_cells(
     rows = paths.of(f)
     seen = rows.stop - rows.start
     late, arrivals = int(flows.late[f]), int(flows.arrivals[f])
-    resent, lost = int(flows.retransmitted[f]), int(flows.missing[f])
     naks = int(flows.naks[f] + flows.rnr_naks[f])
     ce = int(flows.ecn_marked[f])
     width = float(paths.width[f]) if f < len(paths.width) else 0.0
@@ -334,8 +335,9 @@ def flow_cells(
         (spray(paths, f, bars), "accent"),
         share(late, arrivals),
         bad(int(flows.max_extent[f]) if late > 0 else late),
-        bad(resent),
-        bad(lost),
+        bad(int(flows.retransmitted[f])),
+        bad(int(flows.recovered[f])),
+        bad(int(flows.missing[f])),
         bad(naks),
         bad(int(flows.cnps[f])),
         share(ce, int(flows.packets[f])),
