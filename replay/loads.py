@@ -94,7 +94,7 @@ class Evenness(NamedTuple):
     fim_flows_best: float | None
     fim_bytes: float | None
     max_over_mean: float | None
-    """Of the fullest link, over its fair share."""
+    """Of the fullest link, over the largest fair share."""
 
 
 def evenness(
@@ -120,16 +120,13 @@ def evenness(
 def fullest_over_fair(
     wire_bytes: NDArray[Any], fair: NDArray[np.float64], rates: NDArray[Any]
 ) -> float | None:
-    """The load over its fair share of the link that is busy longest; None without load.
+    """How much longer the fullest link is busy than with fair shares; None without load.
 
-    Not the largest of all ratios: a few ACKs that meet on a link delay nobody.
+    Not the largest ratio of a link to its own share: a few ACKs that meet on a link delay nobody.
     """
-    used = np.flatnonzero(wire_bytes)
-    if not len(used):
+    if not wire_bytes.any():
         return None
-    busy = wire_bytes[used] / rates[used]
-    fullest = used[busy == busy.max()]
-    return float((wire_bytes[fullest] / fair[fullest]).max())
+    return float((wire_bytes / rates).max() / (fair / rates).max())
 
 
 class OverTime(NamedTuple):

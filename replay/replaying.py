@@ -268,22 +268,22 @@ def _worst(
     loads: LinkLoads,
     fair: NDArray[np.float64],
 ) -> list[Collision]:
-    """The fullest links where hashing has a say: of every layer first the fullest, then the next,
-    of these the largest over its fair share first."""
+    """The fullest links where hashing has a say, in terms of their layer's largest fair share."""
     found = []
+    rates = fabric.links.rate_bits_per_second
     for name, links, choice in zip(*layers, strict=True):
         if choice and loads.wire_bytes[links].any():
             over = loads.wire_bytes[links] / fair[links]
-            busy = loads.wire_bytes[links] / fabric.links.rate_bits_per_second[links]
-            fullest = np.lexsort((-over, -busy))[:_WORST_LINKS]
+            busy = loads.wire_bytes[links] / rates[links] / (fair[links] / rates[links]).max()
             found += [
-                (rank, -float(over[at]), int(links[at]), name) for rank, at in enumerate(fullest)
+                (-float(busy[at]), int(links[at]), float(over[at]), name)
+                for at in np.argsort(-busy, kind="stable")[:_WORST_LINKS]
             ]
     return [_collision(outcome, fabric, loads, *one[1:]) for one in sorted(found)[:_WORST_LINKS]]
 
 
 def _collision(
-    outcome: Outcome, fabric: Fabric, loads: LinkLoads, minus_over: float, link: int, layer: str
+    outcome: Outcome, fabric: Fabric, loads: LinkLoads, link: int, over: float, layer: str
 ) -> Collision:
     traffic, placement = outcome.traffic, outcome.placement
     here = np.flatnonzero((placement.links == link).any(1) & ~placement.dropped)
@@ -295,7 +295,7 @@ def _collision(
         link=fabric.link_name(link),
         layer=layer,
         wire_bytes=int(loads.wire_bytes[link]),
-        over_mean=-minus_over,
+        over_mean=over,
         flows=len(here),
         flows_at_once=at_once,
         largest=[

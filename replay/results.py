@@ -96,7 +96,7 @@ class LayerLoad(Record, frozen=True, kw_only=True):
     fim_bytes_percent: float | None
     fim_chance_percent: Annotated[Chance | None, Meta(description="of fim_flows_percent")]
     max_over_mean: Annotated[
-        float | None, Meta(description="of the fullest link: bytes over its fair share")
+        float | None, Meta(description="the fullest link's load over the largest fair share")
     ]
     over_time: LayerOverTime | None
     devices: Annotated[

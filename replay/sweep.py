@@ -70,19 +70,19 @@ class Scores:
         self._placements: list[int] = []
         starts, fair = [0], []
         rates = fabric.links.rate_bits_per_second
-        by = split_evenly(traffic, fabric) if measure == "max-over-mean" else rates
-        measured = [np.zeros(0, np.int64)]
+        fluid = split_evenly(traffic, fabric)
         for name, links, choice in zip(*layers, strict=True):
             if choice:
                 self.names.append(name)
                 self._placements.append(round(float(even[links].sum())))
                 self.number[links] = np.arange(starts[-1], starts[-1] + len(links))
                 starts.append(starts[-1] + len(links))
-                fair.append(by[links] / by[links].sum())
-                measured.append(links)
+                share = rates[links] / rates[links].sum()
+                if measure == "max-over-mean":  # over the largest fair share
+                    share = rates[links] * (fluid[links] / rates[links]).max() / fluid[links].sum()
+                fair.append(share)
         self.starts = np.array(starts, np.int64)
         self.fair = np.concatenate([np.zeros(0), *fair])
-        self._rates = rates[np.concatenate(measured)].astype(np.float64)
         if not self.names:
             raise UsageError(
                 f"no switch of {fabric.name} has a choice of links for this traffic: "
@@ -117,8 +117,7 @@ class Scores:
         walk.run(seeds, lambda _hop, link: _add(link, self.number, self.amounts, loads))
         values = np.empty((len(seeds), len(self.names)))
         used = np.empty_like(values)
-        largest = self.measure == "max-over-mean"
-        _measure(loads, self.starts, self.fair, self._rates, largest, values, used)
+        _measure(loads, self.starts, self.fair, self.measure == "max-over-mean", values, used)
         return values.round(9), used  # equal loads compare as equal
 
 
@@ -225,26 +224,23 @@ def _measure(
     loads: NDArray[np.int64],
     starts: NDArray[np.int64],
     fair: NDArray[np.float64],
-    rates: NDArray[np.float64],
     largest: bool,
     values: NDArray[np.float64],
     used: NDArray[np.float64],
 ) -> None:
-    """Per row and layer: FIM in percent, or with `largest` the fullest link over its
-    fair share; and the share in use."""
+    """Per row and layer: FIM in percent, or with `largest` the largest share over
+    what is fair; and the share of links in use."""
     for r in range(loads.shape[0]):
         for layer in range(len(starts) - 1):
             total, links, busy = np.int64(0), starts[layer + 1] - starts[layer], 0
             for i in range(starts[layer], starts[layer + 1]):
                 total += loads[r, i]
                 busy += loads[r, i] > 0
-            deviation, most, longest = 0.0, 0.0, 0.0
+            deviation, most = 0.0, 0.0
             if total > 0:
                 for i in range(starts[layer], starts[layer + 1]):
                     share = loads[r, i] / (fair[i] * total)
                     deviation += abs(share - 1)
-                    took = loads[r, i] / rates[i]
-                    if took > longest or (took == longest and share > most):
-                        longest, most = took, share
+                    most = max(most, share)
             used[r, layer] = busy / links
             values[r, layer] = most if largest else 100 * deviation / links

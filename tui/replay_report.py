@@ -121,7 +121,7 @@ def verdict(result: ReplayResult) -> str:
     best = min(known, key=lambda one: one.max_over_mean or 0)
     worst = max(known, key=lambda one: one.max_over_mean or 0)
     text = (
-        f"{_title(best)} puts {factor(best.max_over_mean)} times its fair share of bytes on the "
+        f"{_title(best)} puts {factor(best.max_over_mean)} times the fair share of bytes on the "
         "fullest link between switches"
     )
     if factor(best.max_over_mean) == factor(worst.max_over_mean):

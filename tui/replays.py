@@ -265,14 +265,16 @@ class Replays:
 
 
 def limiting_link(result: StrategyResult) -> LinkLoad | None:
-    """The link that a strategy's largest load over its fair share is of; None without load."""
-    chosen = {layer.layer for layer in result.layers if layer.choice}
-    links = [
-        link
-        for link in result.links
-        if link.layer in chosen and link.over_mean == result.max_over_mean
-    ]
-    return max(links, key=lambda link: link.wire_bytes, default=None)
+    """The fullest link of the layer that a strategy's largest load is of; None without load."""
+    named = {link.name: link for link in result.links}
+    if result.worst:
+        return named[result.worst[0].link]
+    layer = next(
+        (one for one in result.layers if one.choice and one.max_over_mean == result.max_over_mean),
+        None,
+    )
+    links = [link for link in result.links if layer is not None and link.layer == layer.layer]
+    return max((one for one in links if one.wire_bytes), key=lambda x: x.wire_bytes, default=None)
 
 
 def fitting_fabric(hosts: int) -> str:

@@ -15,7 +15,7 @@ from .replay_report import NONE, Page, chance_text
 _UNITS = {
     "fim-flows": "FIM of flows, percent",
     "fim-bytes": "FIM of bytes, percent",
-    "max-over-mean": "fullest link over its fair share",
+    "max-over-mean": "fullest link over the fair share",
 }
 _ROWS = 16
 

@@ -77,3 +77,6 @@ def test_the_fullest_link_counts_not_the_largest_ratio() -> None:
     carried, fair, rates = np.array([300, 3, 0]), np.array([200.0, 1.0, 0.0]), np.array([4, 4, 4])
     assert fullest_over_fair(carried, fair, rates) == pytest.approx(1.5)
     assert fullest_over_fair(carried * 0, fair, rates) is None
+    # 120 on a link whose share is 80 delay less than 150 on one whose share is 100.
+    assert fullest_over_fair(np.array([100, 120]), np.array([100.0, 80.0]), rates[:2]) == 1.2
+    assert fullest_over_fair(np.array([150, 80]), np.array([100.0, 80.0]), rates[:2]) == 1.5

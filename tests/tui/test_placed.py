@@ -127,7 +127,7 @@ def test_all_screens_and_the_command_say_the_same_of_a_link():
     print_replay(replay(traffic, parsed, [parse_strategy("ecmp")], I03), command)
     assert "2.00 times" in " ".join(command.getvalue().split())
     assert f"{result.max_over_mean:.2f}" == "2.00"
-    assert "ecmp" in shown[7] and "2.00 times its fair share" in shown[7]
+    assert "ecmp" in shown[7] and "2.00 times the fair share" in shown[7]
     assert "leaf1>spine3 carries 2.00 times its fair share" in shown[8]
     assert "leaf1>spine3 carries 2.00 times its fair share" in shown[2]
     assert "fair 25 %" in shown[2] and "1.0/4" in shown[2] and "spine1" in shown[2]

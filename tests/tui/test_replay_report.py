@@ -51,7 +51,7 @@ def test_the_best_strategy_comes_first(compared: ReplayResult) -> None:
     assert static.lower_bound_ns == assign.lower_bound_ns
     text = printed(lambda stream: print_replay(compared, stream))
     assert text.startswith("run.pcap: 16 flows, 16.0 kB, 8 hosts\n")
-    assert verdict(compared).startswith("static (by=round-robin) puts 1.00 times its fair share")
+    assert verdict(compared).startswith("static (by=round-robin) puts 1.00 times the fair share")
     for heading in ("STRATEGIES", "ECMP (HASH=CRC32, SEED=7)", "STATIC (BY=ROUND-ROBIN)", "ASSIGN"):
         assert f"\n{heading}\n" in text
     assert "Window by window" in text and "at once" in text

@@ -108,7 +108,7 @@ def test_the_screens_show_strategies_and_links():
             lambda app: shown.append("\n".join(text_of(app))),
         ],
     )
-    assert "times its fair share, static only 1." in shown[0] and "0.77x" in shown[0]
+    assert "times the fair share, static only 1." in shown[0] and "0.77x" in shown[0]
     assert "static minus ecmp" in shown[1] and "leaf-spine" in shown[1]
     assert all(name in STRATEGIES for name in ("ecmp", "static"))
 

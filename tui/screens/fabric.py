@@ -101,7 +101,7 @@ class FabricScreen(RoceScreen):
         top = limiting_link(result)
         if top is None or (top.over_mean or 0.0) < _EVEN:
             return f"{chosen}: no link carries more than its fair share."
-        text = f"{chosen}: {top.name} carries {top.over_mean:.2f} times its fair share"
+        text = f"{chosen}: {times_fair(top, result)}"
         if top.flows is not None:
             text += f"; {human.counted(top.flows, 'flow meets', 'flows meet')} there"
         return f"{text}."
@@ -142,12 +142,19 @@ class FabricScreen(RoceScreen):
             self.roce.go_deeper("packets")
 
 
+def times_fair(link: LinkLoad, result: StrategyResult) -> str:
+    """Its load over its fair share; over the largest one of its layer too where that is another."""
+    over, most = f"{link.over_mean or 0:.2f}", f"{result.max_over_mean or 0:.2f}"
+    largest = "" if over == most else f" ({most} times the largest of its layer)"
+    return f"{link.name} carries {over} times its fair share{largest}"
+
+
 def packets_sentence(name: str, result: StrategyResult) -> str:
     """The fullest link, completion over its bound, the longest queue, reordering."""
     parts = []
     full = limiting_link(result)
     if full is not None and full.over_mean:
-        parts.append(f"{full.name} carries {full.over_mean:.2f} times its fair share")
+        parts.append(times_fair(full, result))
     took, bound = result.completion_time_ns, result.lower_bound_ns
     if took is None:
         parts.append("not everything was delivered")

@@ -143,8 +143,8 @@ class PathsScreen(RoceScreen):
             low, high = 100 * fair.min() / fair.sum(), 100 * fair.max() / fair.sum()
             even = f"{high:.3g}" if high - low < _ALIKE else f"{low:.3g} to {high:.3g}"
             text.append(f" fair {even} %\n", "dim")
-            over, top = totals / fair, sentences.busiest(totals, fair)
-            text.append(f"  fullest {over[top]:.2f} (fair 1.00)")
+            over = totals / fair
+            text.append(f"  fullest {totals.max() / fair.max():.2f} (fair 1.00)")
             text.append(f"   CV {coefficient_of_variation(over):.2f} (0)")
             text.append(f"   FIM {fim(totals, fair) or 0:.1f} % (0)   Jain {jain(over):.2f} (1)\n")
         else:

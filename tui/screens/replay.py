@@ -315,7 +315,7 @@ def _of_links(view: ReplayView) -> str:
         return ""
     first, best = next(iter(known)), min(known, key=lambda name: known[name])
     text = f"{first.removesuffix(BY_PACKET)} loads its fullest link {known[first]:.2f}"
-    text += " times its fair share"
+    text += " times the fair share"
     return (
         text if best == first else f"{text}, {best.removesuffix(BY_PACKET)} only {known[best]:.2f}"
     )
