@@ -19,6 +19,7 @@ from rocescope.tui.flow_filter import FlowFilter
 from rocescope.tui.mrc_lines import mrc_lines
 from rocescope.tui.packets import PacketScan
 from rocescope.tui.screens import packets as packets_screen
+from rocescope.tui.screens.mrc_planes import plane_line
 from rocescope.tui.session import Session
 from rocescope.tui.snapshot import UNKNOWN, FlowKey
 
@@ -80,6 +81,28 @@ def test_columns_are_the_truth(made, seen):
     assert [(o.host, o.port, o.down_time_ns, o.up_time_ns) for o in mrc.outages] == [
         (outage["host"], outage["port"], outage["down_ns"], outage["up_ns"])
     ]
+
+
+def test_a_plane_is_avoided_while_it_is_down(made):
+    told = made[1]["outages"][0]
+    session = Session.open([str(made[0])])
+    session.start()
+    assert session.wait(120)
+    session.snapshot()
+    start, _ = session.whole()
+    session.set_window((start, told["up_ns"] - 1_000))
+    assert session.wait(120)
+    mrc = session.snapshot().mrc
+    session.close()
+    (avoided,) = [plane for plane in mrc.plane_states if plane.is_avoided]
+    assert avoided.name.endswith("0200") and avoided.out_of_use == avoided.values
+    begin = f" planes ▼ 0200: {avoided.values} of {avoided.values} EVs out of use  "
+    down = f"{told['host']} port 2 ▼ down since "
+    assert plane_line(mrc, start).plain.startswith(begin + down)
+    (one, *_) = mrc.plane_states
+    few = [replace(one, values=40, out_of_use=1, may_be_out=2), replace(one, may_be_out=1)]
+    line = plane_line(replace(mrc, plane_states=few, outages=()), start).plain
+    assert "(1 EV out, 2 EVs maybe out), " in line and "(1 EV maybe out)" in line
 
 
 def test_the_columns_have_names_in_filters(made, seen):

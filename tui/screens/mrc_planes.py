@@ -12,7 +12,7 @@ from ..snapshot import MrcColumns, MrcPlaneState
 
 
 def plane_line(mrc: MrcColumns, start_ns: int) -> Text:
-    """Planes that senders avoid first, then what hosts said of their ports."""
+    """Planes that senders avoid and ports that are down, then those that work, then the past."""
     text = Text(" planes ", "dim", no_wrap=True, overflow="ellipsis")
     names = _endings([plane.name for plane in mrc.plane_states])
     planes = list(zip(names, mrc.plane_states, strict=True))
@@ -20,17 +20,20 @@ def plane_line(mrc: MrcColumns, start_ns: int) -> Text:
         if plane.is_avoided:
             out = f"{plane.out_of_use} of {human.counted(plane.values, 'EV')}"
             text.append(f"▼ {name}: {out} out of use  ", "bold red")
+    for outage in mrc.outages:
+        if outage.up_time_ns is None:
+            since = human.duration(outage.down_time_ns - start_ns)
+            text.append(f"{outage.host} port {outage.port} ", "bold")
+            text.append(f"▼ down since {since}  ", "bold red")
     used = [name + _some_out(plane) for name, plane in planes if not plane.is_avoided]
     if used:
         text.append("▲ ", "bold").append(f"in use: {', '.join(used)}  ")
     elif not planes:
         text.append("not known: neither segments nor taps tell them apart  ")
     for outage in mrc.outages:
-        since = human.duration(outage.down_time_ns - start_ns)
-        text.append(f"{outage.host} port {outage.port} ", "bold")
-        if outage.up_time_ns is None:
-            text.append(f"▼ down since {since}  ", "bold red")
-        else:
+        if outage.up_time_ns is not None:
+            since = human.duration(outage.down_time_ns - start_ns)
+            text.append(f"{outage.host} port {outage.port} ", "bold")
             gone = human.duration(outage.up_time_ns - outage.down_time_ns)
             text.append(f"▲ up, was down at {since} for {gone}  ", "dim")
     return text
@@ -40,7 +43,7 @@ def _some_out(plane: MrcPlaneState) -> str:
     """How many entropy values of a plane that is in use are out of use, or may be."""
     told = [f"{human.counted(plane.out_of_use, 'EV')} out"] if plane.out_of_use else []
     if plane.may_be_out:
-        told.append(f"{human.counted(plane.may_be_out, 'EV')} may be out")
+        told.append(f"{human.counted(plane.may_be_out, 'EV')} maybe out")
     return f" ({', '.join(told)})" if told else ""
 
 
