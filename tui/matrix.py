@@ -77,12 +77,11 @@ def path_matrix(
     heaviest[np.searchsorted(used, group[ascending])] = ascending  # the last one stays
     order = np.argsort(-loads.sum(axis=1), kind="stable")
     first = heaviest[order]
-    share = np.ones(loads.shape)
-    if paths.fair is not None:
-        share = np.bincount(place, paths.fair[mine], cells).astype(np.float64).reshape(loads.shape)
-    whole = share.sum(axis=1, keepdims=True)
-    share = np.divide(share, whole, out=np.zeros_like(share), where=whole > 0)
-    fair = loads.sum(axis=1, keepdims=True) * share
+    fair = np.repeat(loads.sum(axis=1, keepdims=True) / max(1, len(labels)), len(labels), axis=1)
+    if paths.fair is not None:  # of each flow by itself, so that rows of several flows are sums
+        share, whole = paths.fair[mine], np.bincount(flow, paths.fair[mine], count)
+        even = np.bincount(flow, amounts, count)[flow] * share / np.maximum(whole[flow], 1)
+        fair = np.bincount(place, even, cells).astype(np.float64).reshape(loads.shape)
     return Matrix(
         lambda i: names_of(int(first[i])), first, labels, loads[order], fair[order], by_place
     )

@@ -14,6 +14,7 @@ from rocescope.replay.fabrics import parse_fabric
 from rocescope.replay.observed import traffic_from_capture
 from rocescope.replay.replaying import replay
 from rocescope.replay.strategies import parse_strategy
+from rocescope.tui.matrix import ROWS, path_matrix
 from rocescope.tui.replay_report import print_replay
 from rocescope.tui.replays import Replays
 from rocescope.tui.session import Session
@@ -148,3 +149,19 @@ def test_predicted_paths_hold_idle_links_and_fair_shares(replays, snapshot):
     for flow in np.flatnonzero(used)[:20]:
         fair = columns.fair[columns.of(int(flow))]
         assert fair == pytest.approx(np.full(len(fair), fair.mean()))
+
+
+@pytest.mark.parametrize("measure", ["bytes", "packets", "late"])
+def test_fair_shares_do_not_depend_on_what_a_row_is(replays, snapshot, measure):
+    columns = replays.placed["ecmp"].path_columns(snapshot)
+    flows = np.arange(len(snapshot.flows))
+    by = {rows: path_matrix(snapshot, columns, flows, rows, measure, 100) for rows in ROWS}
+    for matrix in by.values():
+        assert matrix.fair.sum(axis=1) == pytest.approx(matrix.loads.sum(axis=1))
+        assert matrix.fair.sum(axis=0) == pytest.approx(by["QP"].fair.sum(axis=0))
+
+
+def test_paths_that_are_only_seen_in_use_are_fair_when_equal(snapshot):
+    flows = np.arange(len(snapshot.flows))
+    matrix = path_matrix(snapshot, snapshot.paths["tap"], flows, "pair", "bytes", 100)
+    assert matrix.fair == pytest.approx(np.tile(matrix.loads.mean(axis=1), (4, 1)).T)
