@@ -271,6 +271,11 @@ class Run:
             return table
         return table.take(self._filter.mask(table, self.endpoints, self.taps))
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether `read` ended, or will, before everything was read."""
+        return self._interrupted.is_set()
+
     def stop(self) -> None:
         """Let `read` end after the batches that are decoded already; from any thread."""
         self._interrupted.set()

@@ -22,6 +22,7 @@ from ..probes.priority import lower_own
 from .human import counted
 from .snapshot import SourceState
 
+STOPPED_EARLY = "reading was stopped: what comes later is not counted (X reads everything)"
 _FINEST_WINDOW_NS, _MOST_WINDOWS = 10_000, 8192
 
 
@@ -125,6 +126,9 @@ class CaptureFeed:
         """Counts of the captures so far."""
         captures = [source.capture for source in self._run.sources]
         progress = self._progress
+        done = sum(capture.bytes_read for capture in captures)
+        total = progress.bytes_total if progress else None
+        stopped_early = self._run.interrupted and (total is None or done < total)
         drops = [tap.dropped for tap in self.taps.items]
         known = [d for d in drops if d is not None]
         undecodable = sum(
@@ -136,13 +140,14 @@ class CaptureFeed:
             compiling=progress is not None and progress.compiling,
             frames=sum(capture.frames for capture in captures),
             packets=self._run.packets,
-            bytes_done=sum(capture.bytes_read for capture in captures),
-            bytes_total=progress.bytes_total if progress else None,
+            bytes_done=done,
+            bytes_total=total,
             dropped=sum(known) if known else None,
             truncated=sum(capture.truncated_frames for capture in captures),
             undecodable=undecodable,
-            warnings=tuple(_warnings(captures)),
+            warnings=(*_warnings(captures), *([STOPPED_EARLY] if stopped_early else [])),
             tap_names=tuple(tap.name for tap in self.taps.items),
+            stopped_early=stopped_early,
         )
 
     def analysis(self) -> Analysis:

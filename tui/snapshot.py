@@ -48,6 +48,8 @@ class SourceState:
     bits_per_second: float | None = None
     warnings: tuple[str, ...] = ()
     tap_names: tuple[str, ...] = ()
+    stopped_early: bool = False
+    """Somebody ended the reading of what has an end."""
     recording: str = ""
     """The file that is being written, empty when none is."""
     behind_ns: int = 0

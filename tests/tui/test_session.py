@@ -17,6 +17,7 @@ from rocescope.analyzer.errors import UsageError
 from rocescope.commands.generate_mrc import generate_mrc
 from rocescope.tui import human
 from rocescope.tui.app import RocescopeApp
+from rocescope.tui.feeds import STOPPED_EARLY
 from rocescope.tui.screens.qps import COLUMNS, flow_cells
 from rocescope.tui.session import Session
 from rocescope.tui.snapshot import UNKNOWN, FlowKey
@@ -70,6 +71,31 @@ def test_columns_agree_with_the_analysis():
         flow.retransmitted_packets or 0 for flow in analysis.flows
     )
     session.close()
+
+
+def test_a_capture_that_is_not_read_to_its_end_says_so(tmp_path):
+    path = tmp_path / "long.pcap"
+    whole = data("c10_rping_ipv4.atB").read_bytes()
+    path.write_bytes(whole[:24] + whole[24:] * (20_000_000 // len(whole)))
+    session = Session.open([str(path)])
+    begin = session._make_feed
+
+    def stopped(keep):
+        feed = begin(keep)
+        feed.stop()  # the batch under way is still measured
+        return feed
+
+    session._make_feed = stopped
+    session.start()
+    assert session.wait(60)
+    source = session.snapshot().source
+    session.close()
+    assert (
+        0 < source.packets
+        and source.stopped_early
+        and source.progress < 1
+        and STOPPED_EARLY in source.warnings
+    )
 
 
 def test_lost_and_missing_mean_what_they_mean_in_the_report():

@@ -118,7 +118,11 @@ def _parts(snapshot: Snapshot, paths: PathColumns, frozen: bool, window: str) ->
 def _progress(source: SourceState) -> Iterator[Part]:
     """Whether more is to come."""
     if not source.running:
-        if source.kind == "live" and source.frames and not source.error:
+        if source.stopped_early:
+            done = source.progress
+            where = "early" if done is None else f"at {int(done * 100)} %"
+            yield Part(f"■ stopped {where}", "bold", 1, trust=True)
+        elif source.kind == "live" and source.frames and not source.error:
             yield Part("■ stopped", "bold", 1)
     elif source.compiling:
         yield Part("compiling, once per machine", "yellow", 1, "compiling")

@@ -62,3 +62,17 @@ def test_what_says_how_far_data_is_to_be_trusted_stays(source):
     bad = ["77 undec"] if source.undecodable else ["25,362 cut"]
     assert len(line) <= 80
     assert all(part in line for part in ("1.25 s to 2.50 s", drops, "paths inferred", *bad)), line
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "says"), [(46, 100, "■ stopped at 46 %"), (46, None, "■ stopped early")]
+)
+def test_what_was_not_read_to_its_end_is_said(done, total, says):
+    bar = TopBar()
+    source = replace(SOURCE, stopped_early=True, bytes_done=done, bytes_total=total)
+
+    def look():
+        bar.show(Snapshot(source), PathColumns.none(), False, "", "")
+        return str(bar.render())
+
+    assert says in in_app(bar, 80, look)
