@@ -1,4 +1,4 @@
-"""100,000 damaged captures through reader, decoder, tracker, measures and results.
+"""100,000 damaged captures through reader, decoder, tracker and measures, 25,000 to the results.
 
 Without a crash, a hang, a count that does not add up, or an index outside an array.
 `python -m tests.fuzz.run N 1` runs mutant N alone.
