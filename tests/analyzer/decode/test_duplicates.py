@@ -20,23 +20,26 @@ PACKETS = st.lists(
 def test_keeps_what_a_dictionary_keeps(
     packets: list[tuple[int, ...]], within: int, size: int
 ) -> None:
-    """Addresses of the table hardly ever meet with so few packets."""
+    """Two packets may have one place in the table, by chance; hardly with three salts."""
     seen: dict[tuple[int, ...], int] = {}
-    kept, expected = [], []
+    expected = []
     for i, (time, *fields) in enumerate(packets):
         key = tuple(fields)
         if key not in seen or abs(time - seen[key]) > within:
             seen[key] = time
             expected.append(i)
-    duplicates = Duplicates(within)
-    for start in range(0, len(packets), size):
-        part = packets[start : start + size]
-        table = PacketTable.zeros(len(part))
-        table.frame_number[:] = np.arange(start, start + len(part))
-        for row, (time, *fields) in enumerate(part):
-            table.time_ns[row] = time
-            for name, value in zip(FIELDS, fields, strict=True):
-                getattr(table, name)[row] = value
-        kept += duplicates.without(table).frame_number.tolist()
-    assert kept == expected
-    assert duplicates.dropped == len(packets) - len(expected)
+    kept: list[list[int]] = []
+    while expected not in kept and len(kept) < 3:
+        duplicates = Duplicates(within)
+        kept.append([])
+        for start in range(0, len(packets), size):
+            part = packets[start : start + size]
+            table = PacketTable.zeros(len(part))
+            table.frame_number[:] = np.arange(start, start + len(part))
+            for row, (time, *fields) in enumerate(part):
+                table.time_ns[row] = time
+                for name, value in zip(FIELDS, fields, strict=True):
+                    getattr(table, name)[row] = value
+            kept[-1] += duplicates.without(table).frame_number.tolist()
+        assert duplicates.dropped == len(packets) - len(kept[-1])
+    assert kept[-1] == expected
