@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -27,6 +26,7 @@ from .actions import ACTIONS, bindings
 from .app_export import ExportActions
 from .app_source import SourceActions
 from .app_time import TimeActions
+from .app_upkeep import QUIET_S, Upkeep
 from .messages import FlowSelected, FocusReady, SnapshotReady
 from .palette import ActionCommands
 from .screens import registry
@@ -42,17 +42,12 @@ if TYPE_CHECKING:
     from .placed import Placed
     from .replays import Replays
 
-QUIET_S, LONGEST_WAIT_S = 0.15, 0.6
+LONGEST_WAIT_S = 0.6
 """A new snapshot waits until no key has come for a moment, but not for long."""
 HURRIED_EVERY_S = 1.0
 """How often there is a new snapshot while packets come faster than they are measured."""
-PREPARE_EVERY_S = 0.1
 PAINT_S = 0.05
 """A key is painted in this time; a snapshot that comes meanwhile is drawn after it."""
-TIDY_EVERY_S, LONGEST_UNTIDY_S = 1.0, 10.0
-"""Garbage is looked for when no key has come for a moment, but not much later."""
-THOROUGH_EVERY = 60
-"""Of so many times that, once everywhere."""
 WORKERS = 8
 """Threads that make snapshots, look for packets, and the like."""
 FIRST_EVERY_S = 0.04
@@ -61,7 +56,7 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 """Somebody ends the program; the terminal is closed."""
 
 
-class RocescopeApp(SourceActions, TimeActions, ExportActions):
+class RocescopeApp(SourceActions, TimeActions, ExportActions, Upkeep):
     """All screens over one session."""
 
     TITLE = "rocescope"
@@ -99,11 +94,9 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         self._trail: list[str] = []
         self._building = False
         self._stale = False
-        self._key_at = self._built_at = self._tidied_at = 0.0
-        self._tidied = 0
+        self._built_at = 0.0
         self._ended_by = 0
         """The number of the signal that ends the program."""
-        self._unvisited = [name for name in registry.SCREENS if name != self.DEFAULT_MODE]
 
     @property
     def record(self) -> Flow | None:
@@ -140,9 +133,7 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         self.request_snapshot()
         self.set_interval(1 / self.settings.refresh_hz, self._tick)
         self._first = self.set_interval(FIRST_EVERY_S, self._wait_for_first)
-        self._preparing = self.set_interval(PREPARE_EVERY_S, self._prepare)
-        gc.disable()
-        self.set_interval(TIDY_EVERY_S, self._tidy)
+        self.begin_upkeep([name for name in registry.SCREENS if name != self.DEFAULT_MODE])
 
     def _end(self, number: int, frame: object) -> None:
         """Leave as the key does, with the exit code of a program that a signal ended."""
@@ -161,18 +152,10 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         """The exit code, also where a closed terminal made something fail before its signal."""
         return 128 + self._ended_by if self._ended_by else super().return_code
 
-    def _tidy(self) -> None:
-        """Look for garbage: Python does so while lines are made, for a seventh of a paint."""
-        now = monotonic()
-        if now - self._key_at < QUIET_S and now - self._tidied_at < LONGEST_UNTIDY_S:
-            return
-        self._tidied_at, self._tidied = now, self._tidied + 1
-        gc.collect(1 if self._tidied % THOROUGH_EVERY else 2)
-
     def on_unmount(self) -> None:
-        gc.enable()
-        gc.unfreeze()
+        self.end_upkeep()
         lower_own()
+        self.stop_exports()
         self.session.close()
         if self._replays is not None:
             self._replays.stop()
@@ -182,7 +165,7 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
             return
         now = monotonic()
         waited = now - self._built_at
-        typing = now - self._key_at < QUIET_S and waited < LONGEST_WAIT_S
+        typing = now - self.key_at < QUIET_S and waited < LONGEST_WAIT_S
         hurried = self.session.hurried and waited < HURRIED_EVERY_S
         if not typing and not hurried:
             self.request_snapshot()
@@ -196,7 +179,7 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key):
-            self._key_at = monotonic()
+            self.key_at = monotonic()
         await super().on_event(event)
 
     def request_snapshot(self) -> None:
@@ -217,7 +200,7 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
         self.post_message(SnapshotReady(snapshot, record))
 
     def on_snapshot_ready(self, message: SnapshotReady) -> None:
-        left = PAINT_S - (monotonic() - self._key_at)
+        left = PAINT_S - (monotonic() - self.key_at)
         if left <= 0 and self._next is None:
             self._arrived(message)
             return
@@ -235,29 +218,6 @@ class RocescopeApp(SourceActions, TimeActions, ExportActions):
             self.show(message.snapshot, message.record)
         if self._stale:
             self.request_snapshot()
-
-    def _prepare(self) -> None:
-        """Make one of the screens that were not visited yet: their first visit is quick then."""
-        ending = bool(self._batch_count)
-        if ending or not len(self.snapshot.flows) or monotonic() - self._key_at < QUIET_S:
-            return
-        if self._unvisited:
-            mode = self._unvisited.pop(0)
-            if mode not in self._screen_stacks:
-                self._init_mode(mode)
-        else:
-            self._preparing.stop()
-            self._load_the_rest()
-
-    @work(thread=True, group="prepare", exit_on_error=False)
-    def _load_the_rest(self) -> None:
-        """Load what filters and replays need, which takes a second that no key must wait."""
-        from . import replays  # noqa: F401
-        from .screens import filter_prompt  # noqa: F401
-
-        # All modules and screens are there. To look through them for garbage takes 130 ms, in
-        # which no thread runs, so that is never done: what comes and goes from now on is little.
-        gc.freeze()
 
     def show(self, snapshot: Snapshot, record: Flow | None = None) -> None:
         """Make a snapshot the current one, with the record of the selected flow, and draw it."""

@@ -28,6 +28,11 @@ TELL_AFTER_S = 1.5
 class ExportActions(SessionApp):
     """Saves and copies."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._exports: list[PacketExport] = []
+        """Under way."""
+
     def action_export(self) -> None:
         from .export import FORMATS
 
@@ -42,7 +47,9 @@ class ExportActions(SessionApp):
         path = Path(name).expanduser()
         there = path.is_file()
         if there and any(os.path.exists(p) and path.samefile(p) for p in self.session.paths):
-            self.notify(f"{path} is what you look at: name another file", severity="error")
+            self.notify(
+                f"{path} is what you look at: name another file", severity="error", markup=False
+            )
         elif there and name != replaces:
             asked = TextPrompt(f"{path.name} is there already, to be replaced", name)
             self.push_screen(asked, lambda again: self._export(again, name))
@@ -97,13 +104,14 @@ class ExportActions(SessionApp):
 
     @work(thread=True, group="export", exit_on_error=False)
     def _write_packets(self, path: Path, export: PacketExport) -> None:
-        """Write in a thread; what takes long says so, and ends with the session."""
-        self.session.on_close(export.stop)
-        late = threading.Timer(
-            TELL_AFTER_S,
-            lambda: self.notify(f"{path}: {export.progress:.0%} of the captures read so far"),
-        )
+        """Write in a thread; what takes long says so."""
+
+        def tell() -> None:
+            self.notify(f"{path}: {export.progress:.0%} of the captures read", markup=False)
+
+        late = threading.Timer(TELL_AFTER_S, tell)
         late.start()
+        self._exports.append(export)
         try:
             save(path, export.write)
         except RocescopeError as error:
@@ -113,6 +121,12 @@ class ExportActions(SessionApp):
             self.notify(f"{path}, {what}, {size}", title="saved", markup=False)
         finally:
             late.cancel()
+            self._exports.remove(export)
+
+    def stop_exports(self) -> None:
+        """Leave without the files that are not whole yet."""
+        for export in list(self._exports):
+            export.stop()
 
     @work(thread=True, group="export", exit_on_error=False)
     def _write(self, path: Path, make: Callable[[], bytes]) -> None:

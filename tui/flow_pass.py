@@ -142,7 +142,7 @@ class FlowPass:
         """options: as those of the analysis; its filter is applied to packets before they
         are tracked."""
         self.taps, self.frames = Taps(), FrameBytes()
-        self._paths, self._keys, self._wanted = paths, keys, wanted
+        self._paths, self._wanted = paths, wanted
         self._options = replace(options or AnalyzeOptions(), follow=False)
         self._endpoints = Endpoints()
         self._flows = [
@@ -160,12 +160,16 @@ class FlowPass:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._find_files()
         self._stack.close()
 
     def stop(self) -> None:
         """Let `chunks` end."""
         self._stopped.set()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether not all that is wanted was found."""
+        return self._stopped.is_set()
 
     @property
     def progress(self) -> float:
@@ -197,7 +201,6 @@ class FlowPass:
             mine &= self._is_wanted(table, verdict, judged)
             self.frames.forget(table, ~mine)
             if mine.any():
-                self._find_files()
                 yield Chunk(table.take(mine), verdict[mine], judged[mine])
 
     def _is_wanted(
@@ -220,6 +223,7 @@ class FlowPass:
         """Both directions between them; the frames of compressed captures are stored."""
         pairs = {(src, dst) for src, dst, _ in self._flows}
         pairs |= {(dst, src) for src, dst in pairs}
+        parts = _parts(source.capture)
         for frames in source.capture.batches():
             table = source.decoder.decode(frames)
             between = np.zeros(len(table), np.bool_)
@@ -233,15 +237,10 @@ class FlowPass:
                     begin = int(table.file_offset[row]) - frames.base_offset
                     end = begin + int(table.captured_bytes[row])
                     self.frames.stored[_place(table, row)] = frames.data[begin:end].tobytes()
-            yield table.take(between)
-
-    def _find_files(self) -> None:
-        """Which files the taps are of; taps come up while a capture is read."""
-        for source in self._sources:
-            parts = _parts(source.capture)
-            for tap in range(len(self.taps)):
-                if self.taps.carrier(tap).name.startswith(_tap_name(source.capture)):
-                    self.frames.files[tap] = parts
+            table = table.take(between)
+            for tap in np.unique(table.tap).tolist():
+                self.frames.files.setdefault(tap, parts)
+            yield table
 
 
 def _of_flow(table: PacketTable, flow: tuple[int, int, int]) -> NDArray[np.bool_]:
@@ -251,16 +250,8 @@ def _of_flow(table: PacketTable, flow: tuple[int, int, int]) -> NDArray[np.bool_
 
 
 def _parts(capture: Capture | ConcatenatedCapture) -> list[Part]:
-    if isinstance(capture, ConcatenatedCapture):
-        return list(capture.parts)
-    return [Part(capture.path, 1)]
-
-
-def _tap_name(capture: Capture | ConcatenatedCapture) -> str:
-    """What the names of its taps begin with."""
-    if isinstance(capture, ConcatenatedCapture):
-        return os.path.basename(capture.paths[0])
-    return capture.name
+    """Its files; those of a series come up while it is read."""
+    return capture.parts if isinstance(capture, ConcatenatedCapture) else [Part(capture.path, 1)]
 
 
 class _Order:

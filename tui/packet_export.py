@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from .. import __version__
+from ..analyzer.errors import RocescopeError
 from ..analyzer.frames import Tap
 from ..probes.pcapng_writer import interface_description, section_header
 from .flow_pass import Chunk, FlowPass, Wanted, link_type
@@ -31,7 +32,7 @@ class PacketExport:
         """Numbers of those described so far, by tap and link type."""
 
     def stop(self) -> None:
-        """Let `write` end early; from any thread."""
+        """Let `write` end with an error; from any thread."""
         self._pass.stop()
 
     @property
@@ -42,13 +43,16 @@ class PacketExport:
     def write(self, file: BinaryIO) -> None:
         """Findings, marks and comments are packet comments; those on flows stand in the head.
 
-        RocescopeError as when opening captures, OSError when one is gone or `file` is full.
+        RocescopeError as when opening captures and after `stop`, OSError when one is gone or
+        `file` is full.
         """
         file.write(section_header(f"rocescope {__version__}", os.uname().sysname, self._about()))
         with self._pass as found:
             for chunk in found.chunks():
                 for block in self._blocks(chunk):
                     file.write(block)
+        if self._pass.stopped:
+            raise RocescopeError("ended before all packets were found; nothing saved")
 
     def _about(self) -> list[str]:
         lines = []

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import json
-import os
 import shlex
 import subprocess
 import sys
-from dataclasses import replace
-from time import monotonic
 
 import msgspec
-import pytest
 from captures import data
 from factories import pcap_bytes, some_frames
 from textual import events
 from textual.widgets import Input
 from tui_driver import drive, settled, text_of, typed
 
-from rocescope.probes.priority import NICE
-from rocescope.tui import app as app_module
 from rocescope.tui.actions import ACTIONS, SCREENS
-from rocescope.tui.app import PAINT_S, QUIET_S, RocescopeApp
-from rocescope.tui.messages import SnapshotReady
+from rocescope.tui.app import RocescopeApp
 from rocescope.tui.screens import registry
 from rocescope.tui.screens.packets import PacketsScreen
 from rocescope.tui.session import Session
@@ -238,54 +229,6 @@ def test_an_event_leads_to_its_packet():
     assert got == wanted
 
 
-@pytest.mark.parametrize("suffix", [".json", ".parquet", ".csv", ".svg", ".html", ".pcapng"])
-def test_export(tmp_path, monkeypatch, suffix):
-    monkeypatch.chdir(tmp_path)
-    drive(I03, ["5", "e", typed(f"out{suffix}"), "enter"])
-    out = (tmp_path / f"out{suffix}").read_bytes()
-    begins = {".parquet": b"PAR1", ".svg": b"<svg", ".pcapng": b"\x0a\x0d\x0d\x0a"}
-    begins[".html"] = b"<!doctype html>"
-    assert out.startswith(begins.get(suffix, b""))
-    if suffix == ".json":
-        assert len(json.loads(out)["flows"]) == 8
-
-
-def test_packets_are_exported_from_any_screen(tmp_path, monkeypatch):
-    """With what was said about the flow; those of the flow under the cursor."""
-    monkeypatch.chdir(tmp_path)
-    drive(I03, ["semicolon", typed("slow one"), "enter", "6", "e", typed("a.pcapng"), "enter"])
-    content = (tmp_path / "a.pcapng").read_bytes()
-    assert b"marked: slow one" in content and b"gap: 38 missing" in content
-
-
-def test_a_file_that_is_there_is_replaced_only_when_asked_again(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    there = tmp_path / "a.json"
-    there.write_text("mine")
-    to_there = ["e", typed("a.json"), "enter"]
-    assert "there already" in drive(I03, to_there, look=screen) and there.read_text() == "mine"
-    drive(I03, [*to_there, "escape"])
-    assert there.read_text() == "mine"
-    drive(I03, [*to_there, typed("b.json"), "enter"])
-    assert there.read_text() == "mine" and json.loads((tmp_path / "b.json").read_text())
-    drive(I03, [*to_there, "enter"])
-    assert json.loads(there.read_text())
-
-
-def test_exports_that_cannot_be_say_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    copy = tmp_path / "own.pcapng"
-    copy.write_bytes(I03[0].read_bytes())
-    before = copy.read_bytes()
-    (said,) = drive([copy], ["e", typed("own.pcapng"), "enter"], look=toasts)
-    assert "name another file" in said and copy.read_bytes() == before
-    (said,) = drive(I03, ["e", typed("no/x.svg"), "enter"], look=toasts)
-    assert "there is no folder no" in said
-    (said,) = drive(I03, ["e", typed("/dev/full/x.json"), "enter"], look=toasts)
-    assert "there is no folder" in said
-    assert [path.name for path in tmp_path.iterdir()] == ["own.pcapng"]
-
-
 def test_keys_of_a_burst_are_for_nobody_while_a_prompt_leaves():
     def burst(*keys):
         def send(app):
@@ -349,11 +292,6 @@ def test_without_a_terminal_there_is_one_line():
     )
     assert done.returncode == 2 and not done.stdout
     assert done.stderr.count("\n") == 1 and "needs a terminal" in done.stderr
-
-
-def test_copying():
-    assert "infiniband.bth.destqp == 0x00002d" in drive(I03, ["y"], look=lambda a: a.clipboard)
-    assert drive(I03, ["Y"], look=lambda a: a.clipboard).startswith("rocescope analyze ")
 
 
 def test_help_lists_every_action_of_the_screen():
@@ -467,64 +405,3 @@ def test_resizing_while_running():
 
 def test_settings_are_plain_data():
     assert msgspec.to_builtins(Settings())["refresh_hz"] == 4.0
-
-
-def test_a_snapshot_is_drawn_after_the_key_that_came_before_it():
-    async def run():
-        app = RocescopeApp(Session.open([str(I03[0])]))
-        async with app.run_test() as pilot:
-            await settled(app, pilot)
-            shown = app.snapshot
-            older, newer = (replace(shown, events_omitted=n) for n in (1, 2))
-            app._key_at = monotonic()
-            app.on_snapshot_ready(SnapshotReady(older, app.record))
-            app.on_snapshot_ready(SnapshotReady(newer, app.record))
-            assert app.snapshot is shown
-            await asyncio.sleep(2 * PAINT_S)
-            assert app.snapshot is newer
-            await asyncio.sleep(PAINT_S)
-            app.on_snapshot_ready(SnapshotReady(older, app.record))
-            assert app.snapshot is older
-
-    asyncio.run(run())
-
-
-def test_garbage_is_looked_for_while_no_key_waits(monkeypatch):
-    collected = []
-    monkeypatch.setattr(app_module, "TIDY_EVERY_S", 0.02)
-    monkeypatch.setattr(app_module, "LONGEST_UNTIDY_S", 0.3)
-    monkeypatch.setattr(app_module, "THOROUGH_EVERY", 3)
-
-    async def run():
-        app = RocescopeApp(Session.open([str(I03[0])]))
-        async with app.run_test() as pilot:
-            await settled(app, pilot)
-            monkeypatch.setattr(gc, "collect", collected.append)
-            await asyncio.sleep(QUIET_S + 0.3)
-            assert not gc.isenabled() and collected[:6].count(2) == 2
-            collected.clear()
-            began = monotonic()
-            while monotonic() - began < 0.5:  # a key that is held down
-                app._key_at = monotonic()
-                await asyncio.sleep(0.005)
-            assert 1 <= len(collected) <= 2
-
-    asyncio.run(run())
-    assert gc.isenabled()
-
-
-@pytest.mark.usefixtures("root")
-def test_who_draws_runs_before_who_reads():
-    def nice():
-        return os.getpriority(os.PRIO_PROCESS, 0)
-
-    async def run():
-        app = RocescopeApp(Session.open([str(I03[0])]))
-        async with app.run_test() as pilot:
-            await settled(app, pilot)
-            loop = asyncio.get_running_loop()
-            return nice(), await loop.run_in_executor(None, nice)
-
-    before = nice()
-    assert asyncio.run(run()) == (min(NICE, before), max(0, before))
-    assert nice() == max(0, before)

@@ -258,3 +258,22 @@ def test_packets_are_read_as_their_analysis_reads_them(tmp_path):
     )
     (found,) = json.loads(done.stdout)["flows"]
     assert found["packets"] == len(packets)
+
+
+def test_a_frame_is_read_from_its_own_capture_whatever_their_names_are(tmp_path):
+    """One name begins with the other; two are the same."""
+    every = frames_of(data(I03))
+    parts = [every[0::3], every[1::3], every[2::3]]
+    (tmp_path / "a").mkdir()
+    paths = [tmp_path / "cap2", tmp_path / "cap", tmp_path / "a" / "cap"]
+    for path, part in zip(paths, parts, strict=True):
+        write_pcap(path, part)
+    packets = PacketScan([str(path) for path in paths], KEY, limit=3_000).run()
+    seen = set()
+    for row in range(0, len(packets), 50):
+        path, number = packets.file_of(row)
+        part = parts[[str(p) for p in paths].index(path)]
+        assert packets.frame(row) == part[number - 1].data
+        assert part[number - 1].time_ns == int(packets.table.time_ns[row])
+        seen.add(path)
+    assert len(seen) == 3
