@@ -4,7 +4,7 @@
 # Four links of a real leaf-spine fabric; one host sprays its packets over all of them.
 CAPTURE ?= tests/data/leafspine/r09_packet_spray_h1/leaf2-spine*.pcap.gz --path-by tap --top 8
 # Bytecode, as pip makes it of a wheel: some environments keep Python from writing it.
-PACKAGES = analyzer commands probes replay tui
+PACKAGES = analyzer commands kernels probes replay report tui
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test test-kernel lint format check bench docs clean system-packages

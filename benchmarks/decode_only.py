@@ -12,8 +12,8 @@ from time import perf_counter, process_time
 
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.endpoints import Endpoints
-from rocescope.analyzer.frames import Taps
+from rocescope.analyzer.wire.endpoints import Endpoints
+from rocescope.analyzer.wire.frames import Taps
 
 
 def decode(path: Path) -> int:

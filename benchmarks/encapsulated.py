@@ -18,14 +18,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rocescope.analyzer.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.endpoints import Endpoints
-from rocescope.analyzer.frames import Taps
-from rocescope.analyzer.mirrors import MirrorOptions, Mirrors
+from rocescope.analyzer.decode.mirrors.restore import MirrorOptions, Mirrors
+from rocescope.analyzer.wire.endpoints import Endpoints
+from rocescope.analyzer.wire.frames import Taps
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 import encapsulations as enc  # noqa: E402
 
 ROUNDS = 7

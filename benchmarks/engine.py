@@ -18,15 +18,15 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from rocescope.replay.collectives import collective
-from rocescope.replay.engine.event_driven import run_event_driven
-from rocescope.replay.engine.model import EngineResult, Model
-from rocescope.replay.engine.runner import run_open_loop
-from rocescope.replay.fabrics import parse_fabric
-from rocescope.replay.failures import Failures, random_cables
-from rocescope.replay.packet_replaying import Load, replay_packets
-from rocescope.replay.strategies import parse_packet_strategy
-from rocescope.replay.transport.parameters import Transport
+from rocescope.replay.compare.packets import Load, replay_packets
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.drivers.event_driven import run_event_driven
+from rocescope.replay.packets.drivers.runner import run_open_loop
+from rocescope.replay.packets.failures import Failures, random_cables
+from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.model.model import EngineResult, Model
+from rocescope.replay.packets.offers.collectives import collective
+from rocescope.replay.strategies.registry import parse_packet_strategy
 
 MODEL = Model()
 GOAL = {"open loop": 15.0, "events": 5.0}

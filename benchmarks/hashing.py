@@ -24,10 +24,10 @@ import numpy as np
 from scapy.layers.sctp import crc32c as scapy_crc32c
 
 from rocescope.replay.hashing import MODELS, BoundHash, HashSettings, bind, equal_cost
-from rocescope.replay.hashing.toeplitz import MICROSOFT_KEY
-from rocescope.replay.keys import PacketKeys, fields_matrix, packet_keys
+from rocescope.replay.hashing.functions.toeplitz import MICROSOFT_KEY
+from rocescope.replay.hashing.keys import PacketKeys, fields_matrix, packet_keys
 
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
+sys.path.append(str(Path(__file__).parent.parent / "tests" / "support"))
 from siphash_twin import siphash24  # noqa: E402
 
 FLOWS = 1000

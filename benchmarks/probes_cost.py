@@ -19,15 +19,15 @@ from collections.abc import Callable
 from probes_generator import frame
 
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.endpoints import Endpoints
-from rocescope.analyzer.frames import LINKTYPE_ETHERNET, Tap, Taps
+from rocescope.analyzer.wire.endpoints import Endpoints
+from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET, Tap, Taps
 from rocescope.probes import bpf
-from rocescope.probes.counter_layout import COUNTERS, ORDER_BYTES, TALLY, WAYS
-from rocescope.probes.counter_program import CounterMaps, counter_source, opcode_map
-from rocescope.probes.drain import Drain
-from rocescope.probes.machine_code import load, machine_code
-from rocescope.probes.program import Compiled, ProgramOptions, marked
-from rocescope.probes.rings import Rings
+from rocescope.probes.counters.layout import COUNTERS, ORDER_BYTES, TALLY, WAYS
+from rocescope.probes.counters.program import CounterMaps, counter_source, opcode_map
+from rocescope.probes.program.compile import load, machine_code
+from rocescope.probes.program.program import Compiled, ProgramOptions, marked
+from rocescope.probes.rings.drain import Drain
+from rocescope.probes.rings.rings import Rings
 
 RING_BYTES = 64 << 20
 SETS = 4096  # those of the default --max-flows

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from rocescope.probes import bpf
-from rocescope.probes.machine_code import load, machine_code
-from rocescope.probes.namespaces import in_namespace
+from rocescope.probes.hooks.namespaces import in_namespace
+from rocescope.probes.program.compile import load, machine_code
 
 LIVE_FRAMES = 1 << 1  # BPF_F_TEST_XDP_LIVE_FRAMES
 BATCH = 64

@@ -20,16 +20,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocescope.replay.fabric import Fabric
-from rocescope.replay.fabrics import parse_fabric
+from rocescope.replay.fabrics.fabric import Fabric
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.flows.placement import Walk
 from rocescope.replay.hashing import Group, HashSettings, bind
-from rocescope.replay.hashing.linux import LinuxHash
-from rocescope.replay.keys import packet_keys
-from rocescope.replay.placement import Walk
-from rocescope.replay.seed_search import search_linux
-from rocescope.replay.seeding import SeedRange
-from rocescope.replay.sweep import Scores, sweep
-from rocescope.replay.traffic import Traffic
+from rocescope.replay.hashing.functions.linux import LinuxHash
+from rocescope.replay.hashing.keys import packet_keys
+from rocescope.replay.hashing.seeding import SeedRange
+from rocescope.replay.seeds.search import search_linux
+from rocescope.replay.seeds.sweep import Scores, sweep
+from rocescope.replay.traffic.traffic import Traffic
 
 FLOWS = 1_000
 SEEDS = 10_000

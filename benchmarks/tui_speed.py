@@ -39,10 +39,10 @@ from textual._compositor import CompositorUpdate
 
 import rocescope.tui
 from rocescope.probes.live import LiveOptions
-from rocescope.tui.app import RocescopeApp
-from rocescope.tui.live_feed import open_live
-from rocescope.tui.recording import open_recorded
-from rocescope.tui.session import Session
+from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui.session.feeds.live import open_live
+from rocescope.tui.session.feeds.recording import open_recorded
+from rocescope.tui.session.session import Session
 
 SIZE = (160, 50)
 KEYS = ("j", "j", "k", "pagedown", "s", "S", "2", "j", "1", "3", "4", "1", "p", "a", "a", "home")
@@ -57,7 +57,7 @@ KEYS_EVERY_S = 0.15
 class Watched(RocescopeApp):
     """The app, every paint noted and encoded as for a terminal."""
 
-    CSS_PATH = Path(rocescope.tui.__file__).with_name("app.tcss")
+    CSS_PATH = Path(rocescope.tui.app.__file__).with_name("app.tcss")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)

@@ -7,17 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from ..analyzer.errors import UnreadableInput, UsageError
+from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration, parse_rate
-from .analyze_live import Hook, LiveArguments, analyze_live
-from .inputs import STANDARD_OUTPUT, check_inputs, input_name
-from .output import whole_file, write_results
-from .parameter import Parameter
-from .progress import ProgressAs, shown
-from .reading import reading_options
+from .live.analyze_live import Hook, LiveArguments, analyze_live
+from .options.endings import exit_code
+from .options.inputs import STANDARD_OUTPUT, check_inputs, input_name
+from .options.output import whole_file, write_results
+from .options.parameter import Parameter
+from .options.progress import ProgressAs, shown
+from .options.reading import reading_options
 
 if TYPE_CHECKING:
-    from ..analyzer.results import Analysis
+    from ..analyzer.results.analysis import Analysis
 
 Format: TypeAlias = Literal["table", "json", "csv", "parquet", "arrow"]
 ColorWhen: TypeAlias = Literal["auto", "always", "never"]
@@ -179,7 +180,7 @@ def analyze(
             "--clock, --mirror-format and --drop-duplicates are for files, not for --live"
         )
     if sort:
-        from ..analyzer.report.flowtable import flow_column
+        from ..report.files.flowtable import flow_column
 
         flow_column(sort)
     if live:
@@ -196,8 +197,8 @@ def analyze(
         _write_sorted(analysis, chosen, output, top or 20, sort, color)
         return code
 
-    from ..analyzer import analyze as engine
-    from ..analyzer.conformance.options import ConformanceOptions
+    from ..analyzer.analysis import analyze as engine
+    from ..analyzer.measures.conformance.options import ConformanceOptions
 
     options = replace(
         reading,
@@ -245,7 +246,7 @@ def _write_sorted(
     color: ColorWhen,
 ) -> None:
     if sort:
-        from ..analyzer.report.flowtable import sort_flows
+        from ..report.files.flowtable import sort_flows
 
         analysis = sort_flows(analysis, sort)
     _write(analysis, format, output, top, sort, color)
@@ -260,7 +261,7 @@ def _write(
     color: ColorWhen,
 ) -> None:
     if format != "table":
-        from ..analyzer.report import encode
+        from ..report.files import encode
 
         write_results(encode(analysis, format), output)
         if format != "json":  # a table of flows has no place for them
@@ -268,7 +269,7 @@ def _write(
                 if not warning.startswith("interrupted"):  # exit_code says so in any format
                     print(f"rocescope: {warning}", file=sys.stderr)
         return
-    from ..tui.terminal_report import print_report
+    from ..report.terminal.report import print_report
 
     if output is None:
         print_report(analysis, sys.stdout, top=top, sort=sort is not None, color=color)
@@ -279,19 +280,3 @@ def _write(
         text = io.TextIOWrapper(file, "utf-8", write_through=True)
         print_report(analysis, text, top=top, sort=sort is not None, color=color)
         text.detach()
-
-
-def exit_code(analysis: Analysis) -> int:
-    """The exit code of a whole, interrupted or damaged input; says so on standard error."""
-    if not analysis.complete:
-        print("rocescope: interrupted; the report covers what was read so far", file=sys.stderr)
-        return _INTERRUPTED
-    damaged = [capture.name for capture in analysis.captures if capture.damaged_places]
-    if damaged:
-        print(
-            f"rocescope: {', '.join(damaged)} could not be read completely; "
-            "the report covers the rest",
-            file=sys.stderr,
-        )
-        return UnreadableInput.exit_code
-    return 0

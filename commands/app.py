@@ -126,7 +126,7 @@ for _name, _help, _examples in (
         f"rocescope.commands.{_module}:{_module}", name=_name, help=_help, help_epilogue=_examples
     )
 app.command(
-    "rocescope.commands.generate:application",
+    "rocescope.commands.replay.generate:application",
     name="generate",
     help="Write traffic of a pattern, or of MRC, as a pcap.",
 )

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration
-from .analyze import exit_code
-from .inputs import STANDARD_OUTPUT, check_inputs, input_name
-from .mirror_options import mirror_options
-from .output import write_results
-from .parameter import Parameter
-from .progress import ProgressAs, shown
-from .result_output import ColorWhen, Format, chosen_format, write_table
+from .options.endings import exit_code
+from .options.inputs import STANDARD_OUTPUT, check_inputs, input_name
+from .options.mirrors import mirror_options
+from .options.output import write_results
+from .options.parameter import Parameter
+from .options.progress import ProgressAs, shown
+from .options.result_output import ColorWhen, Format, chosen_format, write_table
 
 if TYPE_CHECKING:
-    from ..analyzer.results import Analysis
+    from ..analyzer.results.analysis import Analysis
 
 _VIOLATED = 1
 
@@ -86,13 +86,13 @@ def check(
     if (counters is None) != (host is None):
         raise UsageError("--counters and --host belong together: give the host's address too")
 
-    from ..analyzer import analyze as engine
-    from ..analyzer.conformance.hosts import parse_at_host, parse_same_port
-    from ..analyzer.conformance.options import ConformanceOptions, HostCounters
+    from ..analyzer.analysis import analyze as engine
+    from ..analyzer.measures.conformance.hosts import parse_at_host, parse_same_port
+    from ..analyzer.measures.conformance.options import ConformanceOptions, HostCounters
 
     saved = None
     if counters is not None and host is not None:
-        from ..analyzer.conformance.counter_files import growth
+        from ..analyzer.measures.conformance.counters.files import growth
 
         saved = HostCounters(host, growth(*counters))
     options = engine.AnalyzeOptions(
@@ -121,10 +121,10 @@ def _write(
     analysis: Analysis, format: Format, output: Path | None, top: int, color: ColorWhen
 ) -> None:
     if format == "table":
-        from ..tui.conformance_report import print_check
+        from ..report.terminal.conformance import print_check
 
         write_table(output, lambda file: print_check(analysis, file, top, color))
         return
-    from ..analyzer.report.check import check_of, encode_check
+    from ..report.files.check import check_of, encode_check
 
     write_results(encode_check(check_of(analysis), format), output)

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ..analyzer.errors import UnreadableInput, UsageError
-from .inputs import check_inputs, input_name
-from .output import whole_file
-from .parameter import Parameter
-from .progress import ProgressAs, Report, shown
+from .options.inputs import check_inputs, input_name
+from .options.output import whole_file
+from .options.parameter import Parameter
+from .options.progress import ProgressAs, Report, shown
 
 if TYPE_CHECKING:
     from ..analyzer.capture.source import Capture
     from ..analyzer.decode.decoder import Decoder
-    from ..analyzer.endpoints import Endpoints
     from ..analyzer.filtering import Filter
-    from ..analyzer.frames import Taps
-    from ..analyzer.report.packets import BatchWriter
+    from ..analyzer.wire.endpoints import Endpoints
+    from ..analyzer.wire.frames import Taps
+    from ..report.files.packets import BatchWriter
 
 _FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 _BATCH_FRAMES = 1 << 20
@@ -59,10 +59,10 @@ def export(
 
     from ..analyzer.capture.source import open_capture
     from ..analyzer.decode.decoder import Decoder
-    from ..analyzer.endpoints import Endpoints
     from ..analyzer.filtering import compile_filter
-    from ..analyzer.frames import Taps
-    from ..analyzer.report.packets import batch_writer
+    from ..analyzer.wire.endpoints import Endpoints
+    from ..analyzer.wire.frames import Taps
+    from ..report.files.packets import batch_writer
 
     keep = compile_filter(filter) if filter is not None else None
     endpoints, taps = Endpoints(), Taps()
@@ -111,9 +111,9 @@ class _Export:
 
     def add(self, capture: Capture) -> None:
         """Write the packets of a capture."""
-        from ..analyzer.decode.extensions import decode_extensions
-        from ..analyzer.progress import Progress
-        from ..analyzer.report.packets import record_batch
+        from ..analyzer.analysis.progress import Progress
+        from ..analyzer.decode.headers.extensions import decode_extensions
+        from ..report.files.packets import record_batch
 
         for frames in capture.batches():
             table = self._decoder.decode(frames)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Literal
 
-from .parameter import Parameter
+from .options.parameter import Parameter
 
 
 def schema(
@@ -25,19 +25,19 @@ def schema(
     import msgspec
 
     if command == "analyze":
-        from ..analyzer.report.text import json_schema
+        from ..report.files.text import json_schema
 
         found = json_schema()
     elif command == "analyze-live":
-        from ..analyzer.report.text import interval_schema
+        from ..report.files.text import interval_schema
 
         found = interval_schema()
     elif command == "check":
-        from ..analyzer.report.check import check_schema
+        from ..report.files.check import check_schema
 
         found = check_schema()
     else:
-        from ..replay.encode import json_schemas
+        from ..report.files.replay import json_schemas
 
         found = json_schemas()[command]
     text = msgspec.json.format(msgspec.json.encode(found), indent=2)

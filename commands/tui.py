@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from ..analyzer.errors import UnreadableInput, UsageError
-from .inputs import STANDARD_INPUT, check_inputs, check_terminal
-from .parameter import Parameter
-from .reading import reading_options
+from .options.inputs import STANDARD_INPUT, check_inputs, check_terminal
+from .options.parameter import Parameter
+from .options.reading import reading_options
 
 
 def tui(
@@ -72,8 +72,8 @@ def tui(
         drop_duplicates=drop_duplicates,
     )
     check_terminal()
-    from ..tui.app import RocescopeApp
-    from ..tui.session import Session
+    from ..tui.app.app import RocescopeApp
+    from ..tui.session.session import Session
     from ..tui.settings import load
 
     app = RocescopeApp(Session.open([str(path) for path in files], options), load())

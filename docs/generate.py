@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from rocescope.analyzer.live_results import LiveInterval
-from rocescope.analyzer.packets import COLUMNS
-from rocescope.analyzer.results import Analysis
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.results.live import LiveInterval
+from rocescope.analyzer.wire.packets import COLUMNS
 
 MARKER = "<!-- What follows is written by `make docs`. -->\n"
 PAGE = Path(__file__).parent / "formats.md"

@@ -13,24 +13,26 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..analyzer.capture.merge import merge_tables
 from ..analyzer.decode.decoder import ROCE_UDP_PORT, Decoder
-from ..analyzer.endpoints import Endpoints
+from ..analyzer.decode.merge import merge_tables
 from ..analyzer.errors import CaptureError, UsageError
-from ..analyzer.frames import LINKTYPE_ETHERNET, FrameBatch, Tap, Taps
-from ..analyzer.packets import I64, PacketTable
-from . import bpf, privileges
-from .attach import Attachment, Hook, attach, directions_of, privileges_of
-from .bcc_module import import_bcc
-from .drain import Drain, count_taps
-from .interfaces import Interface, find_interfaces
-from .kernel_filter import c_condition
+from ..analyzer.wire.endpoints import Endpoints
+from ..analyzer.wire.frames import LINKTYPE_ETHERNET, FrameBatch, Tap, Taps
+from ..analyzer.wire.packets import I64, PacketTable
+from . import bpf
+from .files.blocks import Blocks
+from .hooks.attach import Attachment, Hook, attach, directions_of, privileges_of
+from .hooks.interfaces import Interface, find_interfaces
 from .loss import LOSS, Loss, total
-from .packet_blocks import INBOUND, OUTBOUND, Blocks, PacketBlocks
-from .program import Compiled, ProgramOptions
-from .ring import WIDE_SNAP
-from .rings import Rings
-from .wakeups import Wakeups
+from .program.bcc_module import import_bcc
+from .program.filter import c_condition
+from .program.program import Compiled, ProgramOptions
+from .rights import privileges
+from .rings.drain import Drain, count_taps
+from .rings.packet_blocks import INBOUND, OUTBOUND, PacketBlocks
+from .rings.ring import WIDE_SNAP
+from .rings.rings import Rings
+from .rings.wakeups import Wakeups
 
 POLL_S = 0.02
 """The rings wake us when they fill; fewer, larger batches cost less."""

@@ -14,20 +14,20 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
-from ..analyzer.conclude import MAX_FLOWS, conclude
-from ..analyzer.endpoints import Endpoints
-from ..analyzer.frames import Taps
-from ..analyzer.live_results import LiveInterval
+from ..analyzer.measures.measuring import Measuring
 from ..analyzer.measures.series import DEFAULT_WINDOW_NS
-from ..analyzer.measuring import Measuring
-from ..analyzer.packets import PacketTable
-from ..analyzer.results import Analysis, CaptureSummary, Owner, RdmaPort
-from ..analyzer.trust import tap_summary, ultra_ethernet
+from ..analyzer.results.analysis import Analysis, CaptureSummary, Owner, RdmaPort
+from ..analyzer.results.live import LiveInterval
+from ..analyzer.summary.conclude import MAX_FLOWS, conclude
+from ..analyzer.summary.trust import tap_summary, ultra_ethernet
+from ..analyzer.wire.endpoints import Endpoints
+from ..analyzer.wire.frames import Taps
+from ..analyzer.wire.packets import PacketTable
 from . import sysfs
-from .dropping import WATCHING, drop_privileges
 from .live import LiveOptions, LiveSource
 from .loss import Loss
 from .owners.watch import OwnerWatch
+from .rights.dropping import WATCHING, drop_privileges
 
 POLL_S = 0.02
 """The rings hold far more than arrives in this time; fewer, larger batches cost less."""

@@ -11,15 +11,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from ..analyzer.endpoints import Endpoints
 from ..analyzer.errors import CaptureError
-from ..analyzer.frames import Taps
-from ..analyzer.results import Owner
+from ..analyzer.results.analysis import Owner
 from ..analyzer.track.tracker import FlowTracker
-from .dropping import WATCHING, WRITING, drop_privileges
+from ..analyzer.wire.endpoints import Endpoints
+from ..analyzer.wire.frames import Taps
 from .live import LiveOptions, LiveSource
 from .owners.watch import OwnerWatch
-from .priority import allow
+from .rights.dropping import WATCHING, WRITING, drop_privileges
+from .rights.priority import allow
 
 _UPDATE_EVERY_S = 1.0
 _SHARE_OF_TIME = 20

@@ -11,6 +11,8 @@ from typing import NoReturn
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["networks", "tui_fixtures"]
+
 # Kernels compile on their first call, so an example may take seconds; CI must not be random.
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
@@ -62,7 +64,12 @@ def root(unavailable: Callable[[str], NoReturn]) -> None:
         unavailable("takes root")
 
 
-_LONGEST_FIRST = ("tests/fuzz/", "tests/probes/", "_router.py", "tests/replay/test_placement.py")
+_LONGEST_FIRST = (
+    "tests/fuzz/",
+    "tests/probes/",
+    "_router.py",
+    "tests/replay/flows/test_placement.py",
+)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -75,7 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for item in items:
         path = item.path.as_posix()
-        alone = "tests/probes/" in path or path.endswith("_router.py")
+        needs = getattr(item, "fixturenames", ())
+        alone = "live_capture" in needs or "/probes/" in path or path.endswith("_router.py")
         item.add_marker(pytest.mark.xdist_group("machine" if alone else path))
     items.sort(key=lambda item: _turn(item.path.as_posix()))
 

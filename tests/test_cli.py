@@ -25,18 +25,18 @@ import pytest
 
 import rocescope.analyzer
 from rocescope import cli
-from rocescope.analyzer.analyze import MAX_FLOWS, AnalyzeOptions
-from rocescope.analyzer.decode.srv6 import UsidFormat
+from rocescope.analyzer.analysis.analyze import MAX_FLOWS, AnalyzeOptions
+from rocescope.analyzer.analysis.progress import Progress
+from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
+from rocescope.analyzer.decode.multipath.srv6 import UsidFormat
 from rocescope.analyzer.errors import CaptureError, UnreadableInput, UsageError
-from rocescope.analyzer.mirrors import MirrorOptions
-from rocescope.analyzer.mrc_summary import PlaneBy
-from rocescope.analyzer.progress import Progress
-from rocescope.tui.command_words import reading_words
+from rocescope.analyzer.summary.mrc import PlaneBy
+from rocescope.tui.session.command_words import reading_words
 
 
 @dataclass
 class Engine:
-    """Stands in for analyzer/analyze.py: returns or raises what a test wants."""
+    """Stands in for analyzer/analysis/analyze.py: returns or raises what a test wants."""
 
     outcome: Any = None
     paths: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Engine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     engine = Engine(factories.analysis())
-    module = types.ModuleType("rocescope.analyzer.analyze")
+    module = types.ModuleType("rocescope.analyzer.analysis.analyze")
     module.analyze = engine.analyze  # type: ignore[attr-defined]
     module.AnalyzeOptions = AnalyzeOptions  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -316,7 +316,7 @@ def start(*arguments: str, **settings: Any) -> subprocess.Popen[str]:
 
 
 def test_help_and_version_start_quickly_and_load_nothing_heavy() -> None:
-    heavy = "numpy numba pyarrow textual lark msgspec rocescope.analyzer.packets".split()
+    heavy = "numpy numba pyarrow textual lark msgspec rocescope.analyzer.wire.packets".split()
     code = (
         "import sys; from rocescope import cli; code = cli.run([sys.argv[1]]);"
         f"print([m for m in {heavy!r} if m in sys.modules], file=sys.stderr); sys.exit(code)"

@@ -31,7 +31,7 @@ def test_version_is_printed_without_the_heavy_libraries() -> None:
 
 
 def test_the_packet_table_loads_no_user_interface() -> None:
-    loaded = modules_after("import rocescope.analyzer.packets")
+    loaded = modules_after("import rocescope.analyzer.wire.packets")
     assert "numpy" in loaded
     assert loaded.isdisjoint({"rich", "textual"})
 
@@ -50,6 +50,6 @@ def test_a_later_analysis_loads_neither_compiler_nor_parser(checkout: Path) -> N
 
 def test_screens_begin_without_compiler_and_parser() -> None:
     """The first packets of a capture are to be seen within a second."""
-    loaded = modules_after("import rocescope.tui.app, rocescope.tui.screens.qps")
+    loaded = modules_after("import rocescope.tui.app.app, rocescope.tui.screens.qps")
     assert "textual" in loaded
     assert loaded.isdisjoint({"numba", "llvmlite", "scipy", "cyclopts", "lark", "pyarrow"})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textual.message import Message
 
-from ..analyzer.results import Flow
-from .snapshot import FlowKey, Snapshot
+from ..analyzer.results.analysis import Flow
+from .session.snapshot import FlowKey, Snapshot
 
 
 class SnapshotReady(Message, bubble=False):

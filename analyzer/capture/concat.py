@@ -8,9 +8,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
+from ...kernels.named import NamedTuple
 from ..errors import UsageError
-from ..frames import FrameBatch, Taps
-from ..named import NamedTuple
+from ..wire.frames import FrameBatch, Taps
 from .pcapng import SharedTaps
 from .source import Capture, open_capture
 

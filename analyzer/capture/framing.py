@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..frames import FrameBatch
-from ..kernel import inlined
-from ..packets import I64, U16, U32
+from ...kernels.kernel import inlined
+from ..wire.frames import FrameBatch
+from ..wire.packets import I64, U16, U32
 from .window import Window
 
 MAX_CAPTURED_BYTES = 1 << 18

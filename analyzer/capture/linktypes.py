@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..frames import LINKTYPE_RAW, SUPPORTED_LINK_TYPES
+from ..wire.frames import LINKTYPE_RAW, SUPPORTED_LINK_TYPES
 
 LINKTYPE_ERF = 197
 LINKTYPE_INFINIBAND = 247

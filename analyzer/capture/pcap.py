@@ -10,10 +10,10 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from ..frames import Tap, Taps
-from ..kernel import inlined, kernel
-from ..named import NamedTuple
-from ..packets import I64, U16, U32
+from ...kernels.kernel import inlined, kernel
+from ...kernels.named import NamedTuple
+from ..wire.frames import Tap, Taps
+from ..wire.packets import I64, U16, U32
 from . import linktypes
 from .framing import (
     BATCH_FULL,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UnreadableInput
-from ..frames import Tap, Taps
+from ..wire.frames import Tap, Taps
 from . import linktypes
 from .framing import BLOCK, DAMAGED, NEED, NEED_BYTES, POSITION, UNTIMED, Columns, Framing
 from .pcapng_walk import (
@@ -41,7 +41,7 @@ _IF_NAME, _IF_SPEED, _IF_TSRESOL, _IF_TSOFFSET = 2, 8, 9, 14
 _ISB_IFDROP, _ISB_OSDROP = 5, 7
 _COMMENT = 1
 
-_OWNER = b"owner: "  # see analyzer/capture_owners.py
+_OWNER = b"owner: "  # see analyzer/analysis/owners.py
 _MAX_OWNERS = 100_000
 """Far more than queue pairs of one host; a file may hold any number of comments."""
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel import inlined, kernel
-from ..packets import I64, U16, U32
+from ...kernels.kernel import inlined, kernel
+from ..wire.packets import I64, U16, U32
 from .framing import (
     BATCH_FULL,
     BLOCK,

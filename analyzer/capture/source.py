@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from ..errors import UnreadableInput, UsageError
-from ..frames import FrameBatch, Tap, Taps
+from ..wire.frames import FrameBatch, Tap, Taps
 from . import linktypes, pcap, pcapng
 from .bytestream import RawStream
 from .framing import Framing
@@ -96,7 +96,7 @@ class Capture:
 
     @property
     def owner_comments(self) -> list[str]:
-        """Comments that name owners of queue pairs, see analyzer/capture_owners.py."""
+        """Comments that name owners of queue pairs, see analyzer/analysis/owners.py."""
         return self._framing.counts.owner_comments
 
     @property

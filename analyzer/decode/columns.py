@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..packets import COLUMNS, PacketTable
+from ..wire.packets import COLUMNS, PacketTable
 
 if TYPE_CHECKING:
     Columns = PacketTable

@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..named import NamedTuple
+from ...kernels.named import NamedTuple
 from . import outcomes
-from .pause import N_CLASSES, N_FIELDS, PauseCounts, pause_counts
+from .headers.pause import N_CLASSES, N_FIELDS, PauseCounts, pause_counts
+from .headers.uet import UetArrays, no_packets
 from .sessions import KIND_NAMES, N_KINDS
-from .uet import UetArrays, no_packets
 
 ETHERTYPE_NAMES: Final = {
     0x0000: "802.3 LLC",

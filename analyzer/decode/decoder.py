@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..endpoints import Endpoints
 from ..errors import UsageError
-from ..frames import FrameBatch, Taps
-from ..packets import I64, PacketTable
-from ..sampling import note_samples
-from .cm import CmMessage, cm_messages
+from ..wire.endpoints import Endpoints
+from ..wire.frames import FrameBatch, Taps
+from ..wire.packets import I64, PacketTable
 from .columns import ColumnPool, table_of
 from .counters import DecodeCounters
-from .encapsulation import room_for, rows_of
-from .flow_labels import FlowLabelOf, FlowLabels
-from .mrc import MRC_UDP_PORT, mrc_rows
-from .patterns import WITH_OUTER_IPV6, WITH_RATE, WITH_VLAN
+from .headers.cm import CmMessage, cm_messages
+from .multipath.flow_labels import FlowLabelOf, FlowLabels
+from .multipath.mrc import MRC_UDP_PORT, mrc_rows
+from .multipath.srv6 import SegmentLists
 from .rows import ANY_ROCE, ONLY_MRC, decode_rows
 from .sessions import MAX_SESSIONS
-from .srv6 import SegmentLists
-from .unwrapper import Unwrapper
+from .tunnels.encapsulation import room_for, rows_of
+from .tunnels.patterns import WITH_OUTER_IPV6, WITH_RATE, WITH_VLAN
+from .tunnels.samples import note_samples
+from .tunnels.unwrapper import Unwrapper
 
 if TYPE_CHECKING:
-    from ..mirrors import Mirrors
+    from .mirrors.restore import Mirrors
 
 ROCE_UDP_PORT = 4791
 

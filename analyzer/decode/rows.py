@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..endpoints import IPV4_MAPPED, EndpointArrays, has_room, intern
-from ..kernel import Int, inlined, kernel
-from ..opcodes import KNOWN, MRC, MRC_FIRST, OPCODE_CLASS, REQUEST, TRANSPORT_OF
-from ..packets import (
+from ...kernels.kernel import Int, inlined, kernel
+from ..wire.endpoints import IPV4_MAPPED, EndpointArrays, has_room, intern
+from ..wire.opcodes import KNOWN, MRC, MRC_FIRST, OPCODE_CLASS, REQUEST, TRANSPORT_OF
+from ..wire.packets import (
     FIRST_FRAGMENT,
     HAS_AETH,
     HAS_DETH,
@@ -29,7 +29,9 @@ from ..packets import (
 from . import outcomes
 from .columns import Columns
 from .counters import CounterArrays
-from .headers import (
+from .headers.icrc import SCRATCH_BYTES, icrc
+from .headers.layout import BTH_BYTES, ICRC_BYTES, LAYOUT, LAYOUT_SHIFT_OF_TSETH
+from .headers.link_and_ip import (
     ETHERTYPE_IPV4,
     ETHERTYPE_IPV6,
     ETHERTYPE_MAC_CONTROL,
@@ -44,11 +46,9 @@ from .headers import (
     link_layer,
     may_carry_frames,
 )
-from .icrc import SCRATCH_BYTES, icrc
-from .layout import BTH_BYTES, ICRC_BYTES, LAYOUT, LAYOUT_SHIFT_OF_TSETH
-from .load import be16, be32, be64, byte
-from .mrc import looks_like_mrc
-from .pause import pause_frame
+from .headers.load import be16, be32, be64, byte
+from .headers.pause import pause_frame
+from .multipath.mrc import looks_like_mrc
 
 ANY_ROCE, ONLY_MRC = 1, 2
 """Values of `roce_ports`: RoCE, and RoCE as far as it looks like MRC. Other ports have 0."""

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..endpoints import IPV4_MAPPED
-from ..frames import LINKTYPE_ETHERNET, Tap, Taps
-from ..kernel import Int, inlined, subkernel
-from ..packets import I64
+from ...kernels.kernel import Int, inlined, subkernel
+from ..wire.endpoints import IPV4_MAPPED
+from ..wire.frames import LINKTYPE_ETHERNET, Tap, Taps
+from ..wire.packets import I64
 
 MAX_SESSIONS = 256
 """Tables of taps against taps grow with the square of this."""

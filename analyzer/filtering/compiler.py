@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..endpoints import IPV4_MAPPED, Endpoints
 from ..errors import UsageError
-from ..frames import Taps
-from ..opcodes import opcode_name
-from ..packets import PacketTable
+from ..wire.endpoints import IPV4_MAPPED, Endpoints
+from ..wire.frames import Taps
+from ..wire.opcodes import opcode_name
+from ..wire.packets import PacketTable
 from .fields import FIELDS, Field, Kind, Mask
 from .grammar import Comparison, Junction, Membership, Negation, Node, Presence, Text, parse
 

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decode.mrc import CC_STATE, METH, NETH, SETH
-from ..opcodes import (
+from ..decode.multipath.mrc import CC_STATE, METH, NETH, SETH
+from ..wire.opcodes import (
     ACKNOWLEDGE,
     CNP,
     MRC,
@@ -27,7 +27,7 @@ from ..opcodes import (
     TRANSPORT_NAMES,
     TRANSPORT_OF,
 )
-from ..packets import (
+from ..wire.packets import (
     ACK_REQUEST,
     BECN,
     FECN,

@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel import kernel
-from ..named import NamedTuple
-from ..results import Congestion, Quantiles
+from ...kernels.kernel import kernel
+from ...kernels.named import NamedTuple
+from ..results.analysis import Congestion, Quantiles
+from ..statistics.histogram import HistogramPool, Histograms, observe
 from ..track.batch import TAP_COPY, TrackedBatch
-from .histogram import HistogramPool, Histograms, observe
 
 # Columns of the counts per flow: packets by ECN field (2 bits, all packets), then by DSCP
 # (6 bits, without CNPs, which often have a class of their own).

@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel import kernel
-from ..results import IdleGaps
+from ...kernels.kernel import kernel
+from ..results.analysis import IdleGaps
 from ..track.batch import TrackedBatch
 
 LIMITS_NS: Final = (10_000, 50_000, 100_000, 500_000)

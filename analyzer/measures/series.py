@@ -8,10 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel import kernel
-from ..opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
-from ..packets import HAS_AETH
-from ..results import Series
+from ...kernels.kernel import kernel
+from ..results.analysis import Series
+from ..statistics.windows import FIRST, LAST, ORIGIN, WIDTH, WindowedSums, same_window
 from ..track.batch import (
     DUPLICATE,
     MIRROR_DUPLICATE,
@@ -23,7 +22,8 @@ from ..track.batch import (
     VERDICT_NAMES,
     TrackedBatch,
 )
-from .windows import FIRST, LAST, ORIGIN, WIDTH, WindowedSums, same_window
+from ..wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
+from ..wire.packets import HAS_AETH
 
 DEFAULT_WINDOW_NS = 100_000_000
 MAX_WINDOWS = 1_000_000

@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from ..decode.mrc import EETH, ERTH, NETH, PETH, SETH
-from ..packets import PacketTable
+from ..decode.multipath.mrc import EETH, ERTH, NETH, PETH, SETH
+from ..wire.packets import PacketTable
 
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _TOLD: Final = (

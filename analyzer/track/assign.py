@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel import Int, inlined, subkernel
-from ..opcodes import FULL, OPCODE_CLASS, SEQUENCED
-from ..packets import IPV6
+from ...kernels.kernel import Int, inlined, subkernel
+from ..wire.opcodes import FULL, OPCODE_CLASS, SEQUENCED
+from ..wire.packets import IPV6
 from .state import USED_FLOWS, USED_PAIRS, State
 
 _EMPTY = -1

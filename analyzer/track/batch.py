@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..packets import PacketTable
+from ..wire.packets import PacketTable
 
 # Verdicts on a row's PSN, one per packet (column `TrackedBatch.verdict`).
 NOT_SEQUENCED = 0

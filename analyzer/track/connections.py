@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decode.cm import CmMessage
-from ..opcodes import UC
+from ..decode.headers.cm import CmMessage
+from ..wire.opcodes import UC
 from . import state as st
-from .answers import rdma_udp_sport
+from .psn.answers import rdma_udp_sport
 from .tracker import FlowTracker
 
 MESSAGES_KEPT = 1000

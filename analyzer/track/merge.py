@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..measures.histogram import observe
-from ..psn import psn_distance
+from ..statistics.histogram import observe
+from ..wire.psn import psn_distance
 from . import state as st
-from .sequence import SKIPPED_KEPT
+from .psn.sequence import SKIPPED_KEPT
 from .tracker import FlowTracker
 
 _FLOW_SUMS = (

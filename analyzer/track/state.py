@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..named import NamedTuple
+from ...kernels.named import NamedTuple
 
 # --- per flow ---------------------------------------------------------------
 

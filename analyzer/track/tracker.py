@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..measures.density import Densities
-from ..measures.histogram import HistogramPool
-from ..named import NamedTuple
-from ..packets import PacketTable
+from ...kernels.named import NamedTuple
+from ..statistics.density import Densities
+from ..statistics.histogram import HistogramPool
+from ..wire.packets import PacketTable
 from . import state as st
 from .assign import assign, rebuild_slots
 from .batch import TrackedBatch
@@ -126,21 +126,6 @@ class FlowTracker:
                 flows[one]["evidence"] = 0
             flows[one]["peer"] = other
             flows[one]["evidence"] |= evidence
-
-    def merge(
-        self,
-        other: FlowTracker,
-        endpoint_map: NDArray[np.uint32],
-        tap_map: NDArray[np.uint16],
-    ) -> NDArray[np.int32]:
-        """Add the flows of a later part, tracked apart; its flow i is our flow result[i].
-
-        Its endpoint i is our `endpoint_map[i]`, its tap i our `tap_map[i]`. What is exact
-        and what is judged apart: see `merge.merge_trackers`. `other` is not changed.
-        """
-        from .merge import merge_trackers
-
-        return merge_trackers(self, other, endpoint_map, tap_map)
 
     def index_flows(
         self,

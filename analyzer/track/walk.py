@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernel import Int, inlined, subkernel
-from ..opcodes import (
+from ...kernels.kernel import Int, inlined, subkernel
+from ..wire.opcodes import (
     ACKNOWLEDGE,
     ATOMIC,
     BEGINS,
@@ -23,22 +23,14 @@ from ..opcodes import (
     SEQUENCED,
     TRANSPORT_OF,
 )
-from ..packets import RTX
-from ..psn import id_distance
-from .answers import hear_answer
-from .batch import (
-    AHEAD,
-    IN_ORDER,
-    NOT_SEQUENCED,
-    RECOVERED,
-    RESTARTED,
-    RETRANSMITTED,
-    TAP_COPY,
-)
-from .copies import judge_unordered
-from .reserved import responses_of
-from .rewind import ask_again, asks_at_a_gap, forget_answers, note_resend
-from .sequence import dates_transmissions, judge
+from ..wire.packets import RTX
+from ..wire.psn import id_distance
+from .batch import AHEAD, IN_ORDER, NOT_SEQUENCED, RECOVERED, RESTARTED, RETRANSMITTED, TAP_COPY
+from .psn.answers import hear_answer
+from .psn.copies import judge_unordered
+from .psn.reserved import responses_of
+from .psn.rewind import ask_again, asks_at_a_gap, forget_answers, note_resend
+from .psn.sequence import dates_transmissions, judge
 from .state import (
     BY_UNKNOWN,
     EVENT_RESTART,

@@ -15,11 +15,11 @@ import argparse
 from common import FABRICS, Case, run_all
 from reactive import BUFFER, Run, run_reactive
 
-from rocescope.replay.collectives import collective
-from rocescope.replay.engine.bounds import bounds
-from rocescope.replay.engine.model import Model
-from rocescope.replay.fabrics import parse_fabric
-from rocescope.replay.transport.parameters import Transport
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.bounds import bounds
+from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.model.model import Model
+from rocescope.replay.packets.offers.collectives import collective
 
 PACKETS = ("ofan", "host-dr", "switch-rr", "adaptive", "switch-random", "host-spray")
 BEHIND = ("flowlet", "subflow", "ecmp")

@@ -13,10 +13,10 @@ import argparse
 import time
 from pathlib import Path
 
-from rocescope.commands.packet_options import by_packets
-from rocescope.commands.traffic_source import Source
-from rocescope.replay.fabrics import parse_fabric
-from rocescope.replay.results import ReplayResult, StrategyResult
+from rocescope.commands.replay.packet_options import by_packets
+from rocescope.commands.replay.traffic_source import Source
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.results.replay import ReplayResult, StrategyResult
 
 RUN = Path(__file__).resolve().parents[2] / "tests" / "data" / "leafspine" / "r01_clean_write"
 SLOW = "leaf-spine:leaves=2,spines=4,hosts=2,rate=1G,oversubscription=1"

@@ -9,15 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocescope.replay.collectives import collective, from_queue_pairs
-from rocescope.replay.engine.many import run_many
-from rocescope.replay.engine.model import ON_RECEIVED, EngineResult, Model, Workload
-from rocescope.replay.engine.runner import run_open_loop
-from rocescope.replay.fabric import Fabric
-from rocescope.replay.fabrics import parse_fabric
-from rocescope.replay.patterns.demands import Settings, demands
-from rocescope.replay.queue_pairs import Sending, queue_pairs
-from rocescope.replay.strategies import parse_packet_strategy
+from rocescope.replay.fabrics.fabric import Fabric
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.generate.patterns.demands import Settings, demands
+from rocescope.replay.generate.queue_pairs import Sending, queue_pairs
+from rocescope.replay.packets.drivers.runner import run_open_loop
+from rocescope.replay.packets.many import run_many
+from rocescope.replay.packets.model.model import EngineResult, Model, Workload
+from rocescope.replay.packets.offers.collectives import collective, from_queue_pairs
+from rocescope.replay.strategies.registry import parse_packet_strategy
+from rocescope.replay.traffic.traffic import ON_RECEIVED
 
 FABRICS = {
     "ft128": "fat-tree:k=8,rate=800G,delay=500ns",

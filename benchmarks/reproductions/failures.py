@@ -20,13 +20,13 @@ from common import FABRICS
 from plots import log_log_plot
 from reactive import BUFFER, Run, run_reactive
 
-from rocescope.replay.collectives import collective
-from rocescope.replay.engine.bounds import bounds
-from rocescope.replay.engine.model import Model
-from rocescope.replay.fabric import Fabric
-from rocescope.replay.fabrics import parse_fabric
-from rocescope.replay.failures import Failures, random_cables, rho_max
-from rocescope.replay.transport.parameters import Transport
+from rocescope.replay.fabrics.fabric import Fabric
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.bounds import bounds
+from rocescope.replay.packets.failures import Failures, random_cables, rho_max
+from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.model.model import Model
+from rocescope.replay.packets.offers.collectives import collective
 
 NAMES = ("reps", "bitmap", "host-spray", "adaptive", "switch-rr", "ofan")
 ADAPTIVE_HOST, SWITCHES = "reps", ("adaptive", "switch-rr", "ofan")

@@ -16,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 from plots import log_log_plot
 
-from rocescope.replay.collectives import collective
-from rocescope.replay.engine.event_driven import FeedbackResult, run_event_driven
-from rocescope.replay.engine.model import Model, Workload
-from rocescope.replay.fabric import Fabric
-from rocescope.replay.fabrics import parse_fabric
-from rocescope.replay.failures import Failures, flapping, plane_loss, port_loss, reboot
-from rocescope.replay.strategies import parse_packet_strategy
-from rocescope.replay.transport.parameters import Transport
+from rocescope.replay.fabrics.fabric import Fabric
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.drivers.event_driven import FeedbackResult, run_event_driven
+from rocescope.replay.packets.failures import Failures, flapping, plane_loss, port_loss, reboot
+from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.model.model import Model, Workload
+from rocescope.replay.packets.offers.collectives import collective
+from rocescope.replay.strategies.registry import parse_packet_strategy
 
 FABRIC = "multi-plane:planes=8,leaves=4,spines=16,hosts=16,rate=100G,delay=500ns"
 PATHS = 8 * 16

@@ -19,14 +19,14 @@ from typing import NamedTuple
 import numpy as np
 from common import ring
 
-from rocescope.replay.engine.event_driven import FeedbackResult, run_event_driven
-from rocescope.replay.engine.many import run_many
-from rocescope.replay.engine.model import Model
-from rocescope.replay.fabric import Fabric
-from rocescope.replay.fabrics import parse_fabric
-from rocescope.replay.failures import LOSSY, Failures, LinkEvent
-from rocescope.replay.strategies import parse_packet_strategy
-from rocescope.replay.transport.parameters import Transport
+from rocescope.replay.fabrics.fabric import Fabric
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.drivers.event_driven import FeedbackResult, run_event_driven
+from rocescope.replay.packets.failures import LOSSY, Failures, LinkEvent
+from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.many import run_many
+from rocescope.replay.packets.model.model import Model
+from rocescope.replay.strategies.registry import parse_packet_strategy
 
 MIB = 1 << 20
 LINE_BITS = 400e9

@@ -20,11 +20,11 @@ import numpy as np
 from common import FABRICS, Case, run_all
 from plots import range_plot
 
-from rocescope.replay.collectives import collective
-from rocescope.replay.engine.bounds import bounds
-from rocescope.replay.engine.model import Model
-from rocescope.replay.fabric import Fabric
-from rocescope.replay.fabrics import parse_fabric
+from rocescope.replay.fabrics.fabric import Fabric
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.bounds import bounds
+from rocescope.replay.packets.model.model import Model
+from rocescope.replay.packets.offers.collectives import collective
 
 SIZE = 1 << 20
 REFERENCE_US = {  # mean of 10 seeds on ft128 and ls128

@@ -17,7 +17,7 @@ import numpy as np
 from common import Case, run_all
 from plots import log_log_plot
 
-from rocescope.replay.engine.model import Model
+from rocescope.replay.packets.model.model import Model
 
 PACKETS = (64, 256, 1024, 4096)
 ROUND_ROBIN = "switch-rr:reshuffle=0,acks=own"

@@ -18,15 +18,15 @@ from typing import NamedTuple
 
 from common import FABRICS
 
-from rocescope.replay.collectives import collective
-from rocescope.replay.engine.many import run_many
-from rocescope.replay.engine.model import EngineResult, Model, Workload
-from rocescope.replay.engine.run import run_packets
-from rocescope.replay.fabric import Fabric
-from rocescope.replay.fabrics import parse_fabric
-from rocescope.replay.failures import Failures
-from rocescope.replay.strategies import parse_packet_strategy
-from rocescope.replay.transport.parameters import Transport
+from rocescope.replay.fabrics.fabric import Fabric
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.failures import Failures
+from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.many import run_many
+from rocescope.replay.packets.model.model import EngineResult, Model, Workload
+from rocescope.replay.packets.offers.collectives import collective
+from rocescope.replay.packets.run import run_packets
+from rocescope.replay.strategies.registry import parse_packet_strategy
 
 BUFFER = 192 * 4160
 FLOWLETS_US = 102.4

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ...analyzer.endpoints import Endpoints
-from ...analyzer.results import Owner
+from ...analyzer.results.analysis import Owner
 from ...analyzer.track.state import EVIDENCE_HOST_PROBE
 from ...analyzer.track.tracker import FlowTracker
+from ...analyzer.wire.endpoints import Endpoints
 from ..sysfs import DEVICES, gids
 from .queue_pairs import QueuePair
 

@@ -16,7 +16,7 @@ import numpy as np
 from ...analyzer.errors import CaptureError
 from .. import bpf
 from ..clock import WallClock
-from ..machine_code import load, machine_code
+from ..program.compile import load, machine_code
 from .elf import ElfError, defaults, exported_functions
 from .libraries import all_libraries, file_key
 from .perf import PROG_KPROBE, attach_uprobe

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterable
 from types import TracebackType
 
-from ...analyzer.endpoints import Endpoints
 from ...analyzer.errors import CaptureError
-from ...analyzer.results import Owner
+from ...analyzer.results.analysis import Owner
 from ...analyzer.track.tracker import FlowTracker
-from ..namespaces import in_namespace
+from ...analyzer.wire.endpoints import Endpoints
+from ..hooks.namespaces import in_namespace
 from .addresses import local_addresses
 from .join import Owners
 from .nldev import dump_queue_pairs

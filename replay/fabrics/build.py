@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
-from ..addressing import MAX_HOSTS, AddressPlan
-from ..fabric import HOST, SWITCH, Fabric, Links, Nodes, attach, forward, tier_name
+from .addressing import MAX_HOSTS, AddressPlan
+from .fabric import HOST, SWITCH, Fabric, Links, Nodes, attach, forward, tier_name
 
 if TYPE_CHECKING:
     from ..hashing import HashSettings

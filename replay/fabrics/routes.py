@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
-from ..fabric import Fabric
-from ..forwarding import Forwarding
+from .fabric import Fabric
+from .forwarding import Forwarding
 
 
 class Hop(NamedTuple):

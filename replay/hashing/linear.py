@@ -13,9 +13,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analyzer.kernel import kernel
-from ..keys import KeyBytes
+from ...kernels.kernel import kernel
 from .bound import BoundHash
+from .keys import KeyBytes
 from .settings import Reduction
 
 Evaluate: TypeAlias = Callable[[KeyBytes, int], NDArray[np.uint32]]

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...analyzer.errors import UsageError
-from .. import keys as key_fields
-from ..keys import KeyBytes, PacketKeys
-from . import crc, fnv, jenkins, linux, oracle, toeplitz, xor
+from . import keys as key_fields
 from .bound import BoundHash
+from .functions import crc, fnv, jenkins, linux, oracle, toeplitz, xor
+from .keys import KeyBytes, PacketKeys
 from .linear import LinearHash
 from .seeded import Fill, SeededHash, Shape
 from .settings import REDUCTIONS, SEED_USES, HashSettings, Knob

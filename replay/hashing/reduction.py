@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
-from ...analyzer.kernel import inlined, kernel
+from ...kernels.kernel import inlined, kernel
 from .settings import Group, Reduction
 
 MAX_SLOTS = 65_535

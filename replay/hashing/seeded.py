@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
-from ...analyzer.kernel import kernel
+from ...kernels.kernel import kernel
 from .bound import BoundHash
 from .settings import Reduction
 

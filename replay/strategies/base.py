@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
-from ..engine.model import Workload
-from ..engine.rules import Rules
-from ..fabric import Fabric
-from ..loads import Placement
-from ..results import SolverReport
-from ..traffic import Traffic
+from ..fabrics.fabric import Fabric
+from ..flows.loads import Placement
+from ..packets.model.model import Workload
+from ..packets.model.rules import Rules
+from ..results.replay import SolverReport
+from ..traffic.traffic import Traffic
 
 
 class Outcome(NamedTuple):

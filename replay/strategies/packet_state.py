@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.draws import shuffle_each
+from ..packets.model.draws import shuffle_each
 
 WITHOUT_FLAGS = (1 << 57) - 1
 """Of a packet key: message, number and whether it is an ACK; marks on the way do not count."""

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from rocescope import cli
-from rocescope.replay import strategies
-from rocescope.replay.collectives import collective
-from rocescope.replay.engine.event_driven import run_event_driven
-from rocescope.replay.engine.model import Model
-from rocescope.replay.engine.runner import run_open_loop
-from rocescope.replay.fabrics import parse_fabric
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.drivers.event_driven import run_event_driven
+from rocescope.replay.packets.drivers.runner import run_open_loop
+from rocescope.replay.packets.model.model import Model
+from rocescope.replay.packets.offers.collectives import collective
+from rocescope.replay.strategies import registry as strategies
 
 
 def test_the_example_strategy_runs(
@@ -31,7 +31,7 @@ def test_the_example_strategy_runs(
     assert code is not None and len(code[1].splitlines()) <= 40
     file = tmp_path / "two_choices.py"
     file.write_text(code[1])
-    name = "rocescope.replay.strategies.two_choices"
+    name = "rocescope.replay.strategies.registry.two_choices"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

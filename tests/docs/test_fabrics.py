@@ -7,9 +7,9 @@ from pathlib import Path
 
 from fabric_walking import hops
 
-from rocescope.replay.fabrics import KINDS, parse_fabric
-from rocescope.replay.mapping import RULES
-from rocescope.replay.patterns import PATTERNS
+from rocescope.replay.fabrics.mapping import RULES
+from rocescope.replay.fabrics.parse import KINDS, parse_fabric
+from rocescope.replay.generate.patterns import PATTERNS
 
 
 def test_specs(checkout: Path) -> None:

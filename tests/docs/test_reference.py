@@ -11,12 +11,12 @@ import pytest
 from rocescope.analyzer.filtering import compile_filter
 from rocescope.analyzer.filtering.fields import FIELDS
 from rocescope.commands.analyze import analyze
-from rocescope.commands.capture import capture
 from rocescope.commands.check import check
 from rocescope.commands.export import export
-from rocescope.commands.fabric import fabric
-from rocescope.commands.generate import generate
-from rocescope.commands.live import live
+from rocescope.commands.live.capture import capture
+from rocescope.commands.live.live import live
+from rocescope.commands.replay.fabric import fabric
+from rocescope.commands.replay.generate import generate
 from rocescope.commands.tui import tui
 
 

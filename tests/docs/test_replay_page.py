@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rocescope.analyzer.measures.imbalance import expected_fim
-from rocescope.commands.traffic_source import Source
-from rocescope.replay.fabrics import parse_fabric
-from rocescope.replay.replaying import replay
-from rocescope.replay.seeding import SeedRange
-from rocescope.replay.strategies import PACKET_STRATEGIES, STRATEGIES, parse_strategy
-from rocescope.replay.sweeping import sweep_result
+from rocescope.analyzer.measures.paths.imbalance import expected_fim
+from rocescope.commands.replay.traffic_source import Source
+from rocescope.replay.compare.flows import replay
+from rocescope.replay.compare.seeds import sweep_result
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.hashing.seeding import SeedRange
+from rocescope.replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, parse_strategy
 
 ROW = re.compile(r"\| `(leaf-spine:[^`]+)` \| `([^`]+)` \|(.+)\|")
 

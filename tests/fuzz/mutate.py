@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 import lz4.frame
 import zstandard
+from factories import Frame, Pcapng, pcap_bytes
 
-from ..factories import Frame, Pcapng, pcap_bytes
 from .seeds import ETHERNET, Record, Seed
 
 _EXTREMES = (0, 1, 3, 4, 7, 8, 11, 12, 16, 28, 60, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF)

@@ -19,23 +19,23 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from factories import Frame, pcap_bytes
 
-from rocescope.analyzer.analyze import AnalyzeOptions, analyze
-from rocescope.analyzer.capture.merge import merge_tables
+from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.endpoints import Endpoints
+from rocescope.analyzer.decode.merge import merge_tables
+from rocescope.analyzer.decode.mirrors.restore import MirrorOptions, Mirrors
 from rocescope.analyzer.errors import UnreadableInput
-from rocescope.analyzer.frames import Taps
-from rocescope.analyzer.kernel import BOUNDS_CHECK
+from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.measures.series import Totals
-from rocescope.analyzer.measuring import Measuring
-from rocescope.analyzer.mirrors import MirrorOptions, Mirrors
-from rocescope.analyzer.report import encode
-from rocescope.analyzer.results import Analysis
-from rocescope.analyzer.summarize import Summary
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.summary.summarize import Summary
+from rocescope.analyzer.wire.endpoints import Endpoints
+from rocescope.analyzer.wire.frames import Taps
+from rocescope.kernels.kernel import BOUNDS_CHECK
+from rocescope.report.files import encode
 
-from ..factories import Frame, pcap_bytes
 from .mutate import mutant
 from .seeds import seeds
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from rocescope.replay.mrc_frames import Format
-from rocescope.replay.mrc_pair import Settings
-from rocescope.replay.mrc_traffic import Traffic
+from corpus import frame as odd_frame
+from encapsulated_corpus import frame as mirrored_frame
+from encapsulated_corpus import wrapped
+from factories import START_NS
 
-from ..analyzer.decode.corpus import frame as odd_frame
-from ..analyzer.decode.encapsulated_corpus import frame as mirrored_frame
-from ..analyzer.decode.encapsulated_corpus import wrapped
-from ..factories import START_NS
+from rocescope.replay.generate.mrc.frames import Format
+from rocescope.replay.generate.mrc.pair import Settings
+from rocescope.replay.generate.mrc.traffic import Traffic
 
 ETHERNET = 1
 _SNAP_BYTES = 160

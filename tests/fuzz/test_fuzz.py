@@ -82,7 +82,7 @@ def test_bounds_checks_are_compiled_in(
     """The proof that the proof can fail: an index outside an array raises."""
     (tmp_path / "beyond.py").write_text(
         "import numpy as np\n"
-        "from rocescope.analyzer.kernel import kernel\n"
+        "from rocescope.kernels.kernel import kernel\n"
         "@kernel\n"
         "def beyond(a, i):\n"
         "    return a[i]\n"

@@ -14,8 +14,8 @@ sys.path.insert(0, str(GOLDEN.parent))
 import factories_results as factories  # noqa: E402
 from rich.console import Console  # noqa: E402
 
-from rocescope.analyzer.report import encode  # noqa: E402
-from rocescope.tui.terminal_report import Report  # noqa: E402
+from rocescope.report.files import encode  # noqa: E402
+from rocescope.report.terminal.report import Report  # noqa: E402
 
 
 def report_text(name: str, width: int, encoding: str = "utf-8", color: bool = False) -> str:

@@ -9,16 +9,17 @@ import time
 
 import numpy as np
 import pytest
+from network import Watched, bth, ethernet, ipv4, ipv6, roce, roce_frames, udp
 from probes_generator import FLOWS, Link
 
 from rocescope.analyzer.errors import CaptureError, UsageError
-from rocescope.analyzer.measuring import Measuring
-from rocescope.analyzer.summarize import Summary
-from rocescope.probes import bpf, program
+from rocescope.analyzer.measures.measuring import Measuring
+from rocescope.analyzer.summary.summarize import Summary
+from rocescope.probes import bpf
 from rocescope.probes.live import LiveOptions, LiveSource
+from rocescope.probes.program import program
 
-from .network import Watched, bth, ethernet, ipv4, ipv6, roce, roce_frames, udp
-from .test_program import ENCAPSULATED, LONG, OTHER, PLAIN, SHORT
+from .program.test_program import ENCAPSULATED, LONG, OTHER, PLAIN, SHORT
 
 IN, OUT = 0, 1
 TC = "tcx" if program.kernel_version() >= (6, 6) else "clsact"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 
 import pytest
+from network import ethernet, ipv4, roce, udp
 
 from rocescope.probes import live_analysis
 from rocescope.probes.live import LiveOptions
 from rocescope.probes.live_analysis import LiveAnalysis, MeasureOptions
-from rocescope.tui.terminal_report import print_report
+from rocescope.report.terminal.report import print_report
 
-from .network import ethernet, ipv4, roce, udp
 from .test_sysfs import tree, write  # noqa: F401
 
 

@@ -9,7 +9,7 @@ import pytest
 from rocescope.analyzer.errors import UsageError
 from rocescope.tui import settings
 from rocescope.tui.actions import ACTIONS, SCREENS, actions_of, key_table, keys_of
-from rocescope.tui.app import RocescopeApp
+from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.screens import registry
 
 

@@ -13,14 +13,15 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from .. import human, sentences
+from ...report.words import human
 from ..actions import ACTIONS, Action, actions_of, bindings, shown_key
-from ..shown_events import shown_events
-from ..snapshot import FlowKey, Snapshot
+from ..session import sentences
+from ..session.shown_events import shown_events
+from ..session.snapshot import FlowKey, Snapshot
 from ..widgets.topbar import Tabs, TopBar
 
 if TYPE_CHECKING:
-    from ..app import RocescopeApp
+    from ..app.app import RocescopeApp
 
 
 UNTIL_NOW, SINCE_THE_BEGINNING = " (until now)", " (since the beginning)"

@@ -9,8 +9,8 @@ from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from .. import human
-from ..snapshot import PathColumns, Snapshot
+from ...report.words import human
+from ..session.snapshot import PathColumns, Snapshot
 from .prompts import Asking
 from .qps import COLUMNS, flow_cells
 

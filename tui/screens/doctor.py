@@ -13,9 +13,9 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from .. import human
+from ...report.words import human
+from ..session.snapshot import Snapshot
 from ..settings import settings_path
-from ..snapshot import Snapshot
 from .base import RoceScreen, own_bindings
 
 GOOD, DOUBT, BAD = ("✓", "green"), ("▲", "yellow"), ("●", "bold red")

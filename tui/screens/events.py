@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from textual import on
 from textual.app import ComposeResult
 
-from ...analyzer.results import Event
-from .. import human
-from ..event_words import event_text, kind_name
+from ...analyzer.results.analysis import Event
+from ...report.words import human
+from ...report.words.events import event_text, kind_name
 from ..messages import FlowSelected
-from ..shown_events import sentence, shown_events
-from ..snapshot import Snapshot
+from ..session.shown_events import sentence, shown_events
+from ..session.snapshot import Snapshot
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, own_bindings

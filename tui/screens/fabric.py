@@ -8,13 +8,14 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
-from ...replay.results import LinkLoad, StrategyResult
-from .. import human, sentences
-from ..matrix import LEGEND, NUMBER_CELL, heat, heat_cell
+from ...replay.results.replay import LinkLoad, StrategyResult
+from ...report.words import human
 from ..messages import FlowSelected
-from ..placed import OnLink
-from ..replays import BY_PACKET, limiting_link
-from ..snapshot import Snapshot
+from ..session import sentences
+from ..session.matrix import LEGEND, NUMBER_CELL, heat, heat_cell
+from ..session.replays.placed import OnLink
+from ..session.replays.replays import BY_PACKET, limiting_link
+from ..session.snapshot import Snapshot
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, flow_name, own_bindings

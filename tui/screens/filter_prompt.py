@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 from ...analyzer.errors import UsageError
 from ...analyzer.filtering import compile_filter
 from ...analyzer.filtering.fields import FIELDS
-from ..flow_filter import FLOW_FIELDS, FlowFilter, needs_packets
+from ..session.flow_filter import FLOW_FIELDS, FlowFilter, needs_packets
 from .prompts import TextPrompt, line_input
 
 _LAST_WORD = re.compile(r"[\w.]+$")

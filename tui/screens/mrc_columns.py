@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import human
-from ..snapshot import UNKNOWN, MrcColumns
+from ...report.words import human
+from ..session.snapshot import UNKNOWN, MrcColumns
 from ..widgets.grid_columns import Cell, GridColumn
 
 MRC_COLUMNS = (

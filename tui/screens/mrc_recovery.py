@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from msgspec import UnsetType
 
-from ...analyzer.results import Flow, Quantiles
-from ...analyzer.results_mrc import MrcFlow, MrcRetirement
-from .. import human
+from ...analyzer.results.analysis import Flow, Quantiles
+from ...analyzer.results.mrc import MrcFlow, MrcRetirement
+from ...report.words import human
 from ..widgets.bars import Bar
 
 Row = tuple[str, str]

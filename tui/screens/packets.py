@@ -18,14 +18,14 @@ from textual.widgets import Static
 from textual.worker import get_current_worker
 
 from ...analyzer.errors import RocescopeError
-from ...analyzer.opcodes import opcode_name
-from .. import human
-from ..dissect import Line, dissect
-from ..flow_pass import Late, Wanted
-from ..mrc_lines import OURS, mrc_lines
-from ..packets import Packets, PacketScan
-from ..placed import Placed
-from ..snapshot import FlowKey, Snapshot
+from ...analyzer.wire.opcodes import opcode_name
+from ...report.words import human
+from ..session.packets.dissect import Line, dissect
+from ..session.packets.flow_pass import Late, Wanted
+from ..session.packets.mrc_lines import OURS, mrc_lines
+from ..session.packets.packets import Packets, PacketScan
+from ..session.replays.placed import Placed
+from ..session.snapshot import FlowKey, Snapshot
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, flow_name, own_bindings

@@ -12,10 +12,13 @@ from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from ...analyzer.measures.imbalance import coefficient_of_variation, fim
-from ...analyzer.measures.shares import jain, width
-from .. import human, sentences
-from ..matrix import (
+from ...analyzer.measures.paths.imbalance import coefficient_of_variation, fim
+from ...analyzer.statistics.shares import jain, width
+from ...report.words import human
+from ...report.words.verdicts import SPRAYS_FROM_WIDTH
+from ..messages import FlowSelected
+from ..session import sentences
+from ..session.matrix import (
     LEGEND,
     MEASURES,
     ROWS,
@@ -26,9 +29,7 @@ from ..matrix import (
     heat_cell,
     path_matrix,
 )
-from ..messages import FlowSelected
-from ..snapshot import Snapshot
-from ..verdicts import SPRAYS_FROM_WIDTH
+from ..session.snapshot import Snapshot
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, own_bindings

@@ -12,11 +12,12 @@ from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from ...analyzer.opcodes import TRANSPORT_NAMES
-from .. import human, sentences
-from ..human import UNICODE
+from ...analyzer.wire.opcodes import TRANSPORT_NAMES
+from ...report.words import human
+from ...report.words.human import UNICODE
 from ..messages import FlowSelected
-from ..snapshot import UNKNOWN, PathColumns, Snapshot
+from ..session import sentences
+from ..session.snapshot import UNKNOWN, PathColumns, Snapshot
 from ..widgets.flow_lines import flow_lines, late_line
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn

@@ -9,9 +9,10 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from ...analyzer.results import Flow, Quantiles
-from .. import human, sentences
-from ..snapshot import UNKNOWN, Snapshot
+from ...analyzer.results.analysis import Flow, Quantiles
+from ...report.words import human
+from ..session import sentences
+from ..session.snapshot import UNKNOWN, Snapshot
 from ..widgets.bars import Bar, bar_lines
 from ..widgets.flow_lines import Axis, flow_lines, strip_line
 from ..widgets.grid import Grid

@@ -10,11 +10,12 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from ...analyzer.results import Flow, HistogramBin, Quantiles, Reordering
-from .. import human, sentences
-from ..flow_pass import Late
-from ..human import UNICODE
-from ..snapshot import Snapshot
+from ...analyzer.results.analysis import Flow, HistogramBin, Quantiles, Reordering
+from ...report.words import human
+from ...report.words.human import UNICODE
+from ..session import sentences
+from ..session.packets.flow_pass import Late
+from ..session.snapshot import Snapshot
 from ..widgets.bars import Bar, bar_lines
 from ..widgets.flow_lines import Axis, flow_lines, late_line, strip_line
 from ..widgets.grid import Grid

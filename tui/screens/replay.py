@@ -11,10 +11,18 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from ...analyzer.errors import RocescopeError
-from ...replay.results import StrategyResult
-from .. import human, sentences
-from ..replays import BY_PACKET, SEEDS, STOPPING, ReplayView, fitting_fabric, limiting_link
-from ..snapshot import Snapshot
+from ...replay.results.replay import StrategyResult
+from ...report.words import human
+from ..session import sentences
+from ..session.replays.replays import (
+    BY_PACKET,
+    SEEDS,
+    STOPPING,
+    ReplayView,
+    fitting_fabric,
+    limiting_link,
+)
+from ..session.snapshot import Snapshot
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from ..widgets.strip import Axis, strip

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from .. import human
-from ..human import UNICODE
+from ...report.words import human
+from ...report.words.human import UNICODE
 
 
 class Bar(NamedTuple):

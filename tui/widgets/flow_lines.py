@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from rich.text import Text
 
-from ...analyzer.results import Event
-from .. import human
-from ..event_words import counted_kind
-from ..human import UNICODE
-from ..snapshot import UNKNOWN, FlowKey, Snapshot
+from ...analyzer.results.analysis import Event
+from ...report.words import human
+from ...report.words.events import counted_kind
+from ...report.words.human import UNICODE
+from ..session.snapshot import UNKNOWN, FlowKey, Snapshot
 
 LABEL = 16
 

@@ -18,7 +18,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ..human import UNICODE
+from ...report.words.human import UNICODE
 from .grid_columns import LEFT, Cell, GridColumn, columns_in, fit, with_arrow
 
 

@@ -9,9 +9,9 @@ from rich.cells import cell_len
 from rich.text import Text
 from textual.widgets import Static
 
-from .. import human
+from ...report.words import human
 from ..actions import SCREENS
-from ..snapshot import PathColumns, Snapshot, SourceState
+from ..session.snapshot import PathColumns, Snapshot, SourceState
 
 
 class Part(NamedTuple):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocescope.analyzer.capture.source import Capture, open_capture
-from rocescope.analyzer.frames import FrameBatch, Taps
+from rocescope.analyzer.wire.frames import FrameBatch, Taps
 
 
 class Row(NamedTuple):

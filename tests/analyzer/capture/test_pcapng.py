@@ -20,7 +20,7 @@ from rocescope.analyzer.capture.framing import Counts
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.capture.window import Window
 from rocescope.analyzer.errors import UnreadableInput
-from rocescope.analyzer.frames import FrameBatch, Taps
+from rocescope.analyzer.wire.frames import FrameBatch, Taps
 
 from . import twin
 from .reading import Bites, Row, read, rows_of

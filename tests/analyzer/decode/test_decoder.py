@@ -6,14 +6,13 @@ import struct
 
 import numpy as np
 import pytest
+from batches import batch, decode, decoder
 
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.endpoints import Endpoints
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.frames import Tap, Taps
-from rocescope.analyzer.packets import LENGTH_MISMATCH
-
-from .batches import batch, decode, decoder
+from rocescope.analyzer.wire.endpoints import Endpoints
+from rocescope.analyzer.wire.frames import Tap, Taps
+from rocescope.analyzer.wire.packets import LENGTH_MISMATCH
 
 
 def frame(

@@ -10,15 +10,14 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from batches import T0, batch, decoder, read_pcap
+from corpus import frame
+from decode_twin import Twin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocescope.analyzer.decode import pause
-from rocescope.analyzer.packets import COLUMNS
-
-from .batches import T0, batch, decoder, read_pcap
-from .corpus import frame
-from .twin import Twin
+from rocescope.analyzer.decode.headers import pause
+from rocescope.analyzer.wire.packets import COLUMNS
 
 Frames = list[tuple[bytes, int, int]]
 
@@ -118,10 +117,10 @@ def test_equals_the_twin_on_damaged_real_frames(data: Path) -> None:
 BOUNDS_CHECKED = """
 import sys
 import numpy as np
-from rocescope.analyzer.decode.load import be32
+from rocescope.analyzer.decode.headers.load import be32
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.endpoints import Endpoints
-from rocescope.analyzer.frames import FrameBatch, Tap, Taps
+from rocescope.analyzer.wire.endpoints import Endpoints
+from rocescope.analyzer.wire.frames import FrameBatch, Tap, Taps
 
 def past_end(data):
     return be32(data, 3)

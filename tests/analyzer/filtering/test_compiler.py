@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.endpoints import Endpoints
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.filtering import compile_filter
-from rocescope.analyzer.frames import FrameBatch, Tap, Taps
-from rocescope.analyzer.packets import PacketTable
+from rocescope.analyzer.wire.endpoints import Endpoints
+from rocescope.analyzer.wire.frames import FrameBatch, Tap, Taps
+from rocescope.analyzer.wire.packets import PacketTable
 
 ODDITIES = "c40_rc_oddities_ipv4.atB.pcap"
 VLAN = "c23_rc_write_vlan100.atB.pcap.gz"

@@ -17,12 +17,8 @@ from tracked_batches import (
     updated,
 )
 
-from rocescope.analyzer.measures.congestion import (
-    CongestionMeasure,
-    DscpFinding,
-    dscp_outliers,
-)
-from rocescope.analyzer.results import Congestion, Quantiles
+from rocescope.analyzer.measures.congestion import CongestionMeasure, DscpFinding, dscp_outliers
+from rocescope.analyzer.results.analysis import Congestion, Quantiles
 from rocescope.analyzer.track.batch import TAP_COPY
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 from captures import data
 
-from rocescope.tui.session import Session
+from rocescope.tui.session.session import Session
 
 
 def test_late_packets_lie_where_their_times_are():

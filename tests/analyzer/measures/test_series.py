@@ -26,8 +26,7 @@ from rocescope.analyzer.measures.series import (
     Activity,
     Totals,
 )
-from rocescope.analyzer.packets import HAS_AETH
-from rocescope.analyzer.results import Series
+from rocescope.analyzer.results.analysis import Series
 from rocescope.analyzer.track.batch import (
     DUPLICATE,
     MIRROR_DUPLICATE,
@@ -37,6 +36,7 @@ from rocescope.analyzer.track.batch import (
     RETRANSMITTED,
     TAP_COPY,
 )
+from rocescope.analyzer.wire.packets import HAS_AETH
 
 TAPS = ["a", "b", "c", "d"]
 YEAR_NS = 365 * 86400 * 10**9

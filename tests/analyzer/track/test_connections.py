@@ -7,8 +7,8 @@ from captures import tracked, truth
 from traffic import ACK, NAK_SEQUENCE_ERROR, WRITE_ONLY, packets, track
 
 from rocescope.analyzer.track import state
-from rocescope.analyzer.track.answers import rdma_udp_sport
 from rocescope.analyzer.track.connections import service_name
+from rocescope.analyzer.track.psn.answers import rdma_udp_sport
 from rocescope.analyzer.track.tracker import FlowTracker
 
 

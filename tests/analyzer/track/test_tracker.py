@@ -6,9 +6,9 @@ from captures import data
 
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.endpoints import Endpoints
-from rocescope.analyzer.frames import Taps
 from rocescope.analyzer.track.tracker import FlowTracker
+from rocescope.analyzer.wire.endpoints import Endpoints
+from rocescope.analyzer.wire.frames import Taps
 
 
 def test_expected_flows_are_tracked_as_others_and_nothing_grows_for_them():

@@ -7,10 +7,10 @@ import subprocess
 import time
 
 import pytest
+from jobs import Job
+from network import Network, roce_frames
 
-from ..network import Network, roce_frames
-from ..test_capture import Capturing, read
-from .jobs import Job
+from ...commands.live.test_capture import Capturing, read
 
 pytestmark = pytest.mark.usefixtures("root")
 

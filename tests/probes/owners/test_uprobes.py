@@ -13,21 +13,14 @@ import time
 from pathlib import Path
 
 import pytest
+from jobs import FAKE
 
 from rocescope.analyzer.errors import CaptureError
 from rocescope.probes import bpf
-from rocescope.probes.machine_code import machine_code
 from rocescope.probes.owners import uprobes
-from rocescope.probes.owners.uprobes import (
-    CREATED,
-    DESTROYED,
-    EVENT,
-    MODIFIED,
-    SOURCE,
-    Uprobes,
-)
+from rocescope.probes.owners.uprobes import CREATED, DESTROYED, EVENT, MODIFIED, SOURCE, Uprobes
+from rocescope.probes.program.compile import machine_code
 
-FAKE = Path(__file__).with_name("fake_verbs.py")
 GID = "fe80000000000000505400fffe123456"
 AV, PATH_MTU, RQ_PSN, SQ_PSN, DEST_QPN, STATE = 1 << 7, 1 << 8, 1 << 12, 1 << 16, 1 << 20, 1
 TO_RTR = STATE | AV | PATH_MTU | DEST_QPN | RQ_PSN

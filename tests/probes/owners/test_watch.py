@@ -7,16 +7,15 @@ import time
 from pathlib import Path
 
 import pytest
+from jobs import HERE, THERE, Job, frame
+from network import Network, Watched
 
-from rocescope.analyzer.measuring import Measuring
-from rocescope.analyzer.summarize import Summary
+from rocescope.analyzer.measures.measuring import Measuring
+from rocescope.analyzer.summary.summarize import Summary
 from rocescope.probes.live import LiveOptions, LiveSource
 from rocescope.probes.owners.addresses import local_addresses
 from rocescope.probes.owners.uprobes import Uprobes
 from rocescope.probes.owners.watch import OwnerWatch
-
-from ..network import Network, Watched
-from .jobs import HERE, THERE, Job, frame
 
 pytestmark = pytest.mark.usefixtures("root")
 
@@ -115,7 +114,7 @@ def test_addresses_of_this_host():
         net.ip("link", "set", "lo", "up")
         net.ip("addr", "add", "10.1.2.3/24", "dev", "left")
         net.ip("addr", "add", "fd00::5/64", "dev", "left", "nodad")
-        from rocescope.probes.namespaces import in_namespace
+        from rocescope.probes.hooks.namespaces import in_namespace
 
         found = in_namespace(net.name, local_addresses)
     assert {a for a in found if not a.startswith("fe80")} == {

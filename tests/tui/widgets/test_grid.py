@@ -11,8 +11,8 @@ from textual.geometry import Region
 from textual.widget import Widget
 from tui_driver import in_app, settled
 
-from rocescope.tui.app import RocescopeApp
-from rocescope.tui.session import Session
+from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui.session.session import Session
 from rocescope.tui.widgets.grid import Grid
 from rocescope.tui.widgets.grid_columns import GridColumn
 

@@ -1,0 +1,110 @@
+"""Owners of queue pairs that a capture names in its comments; `rocescope capture -w` does.
+
+For example "owner: QP 0x000011 at 10.0.0.2 (mlx5_0) to QP 0x000022 at 10.0.0.1: pid 4711
+python, rank 3"; where it is only known at which of several addresses, "at 10.0.0.2 or
+fd00::2". Comments are text that anybody may have written: what does not read like this is
+passed over, and a flow that could be of two processes has no owner.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..results.analysis import Owner
+from ..track.state import EVIDENCE_HOST_PROBE
+from ..track.tracker import FlowTracker
+from ..wire.endpoints import Endpoints
+
+_LINE = re.compile(
+    r"owner: QP 0x([0-9a-f]{1,6})(?: at ([0-9a-fA-F.:]+(?: or [0-9a-fA-F.:]+)*))?(?: \([^()]*\))?"
+    r"(?: to QP 0x([0-9a-f]{1,6})(?: at ([0-9a-fA-F.:]+))?)?"
+    r": pid (\d{1,10}) (.{1,64}?)(?:, rank (\d{1,9}))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _QueuePair:
+    local_qp: int
+    addresses: frozenset[str]
+    """One of them is its; none: its address is unknown."""
+    remote_qp: int | None
+    remote_addresses: frozenset[str]
+    pid: int
+    command: str
+    rank: int | None
+
+
+def owners_in(
+    comments: Iterable[str], tracker: FlowTracker, endpoints: Endpoints
+) -> dict[int, Owner]:
+    """Owners by flow index.
+
+    The destination's where the comment knows that the flow goes to its queue pair,
+    else the source's. Of a queue pair an address must be known, its own or its peer's:
+    the number alone names queue pairs on every host. Connections of which a comment
+    names both ends are paired in the tracker, exactly.
+    """
+    pairs = [pair for comment in comments if (pair := _parsed(comment)) is not None]
+    if not pairs:
+        return {}
+    texts = endpoints.texts()
+    flows: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
+    for number, flow in enumerate(tracker.flows):
+        flows[int(flow["dest_qp"])].append((number, texts[flow["src"]], texts[flow["dst"]]))
+    found: dict[tuple[int, str], set[Owner]] = defaultdict(set)
+    partners: dict[int, set[int]] = defaultdict(set)
+    for pair in pairs:
+        seen: list[list[int]] = []
+        for end, qp, here, there in (
+            ("destination", pair.local_qp, pair.remote_addresses, pair.addresses),
+            ("source", pair.remote_qp, pair.addresses, pair.remote_addresses),
+        ):
+            if qp is None or not (here or there):
+                continue
+            matching = [
+                number
+                for number, src, dst in flows.get(qp, ())
+                if (not here or src in here) and (not there or dst in there)
+            ]
+            seen.append(matching)
+            for number in matching:
+                found[number, end].add(Owner(pair.pid, pair.command, pair.rank, end))
+        if pair.addresses and pair.remote_addresses and len(seen) == 2:
+            to_here, from_here = seen
+            for number in to_here:
+                partners[number].update(from_here)
+            for number in from_here:
+                partners[number].update(to_here)
+    for number, others in partners.items():
+        (*first, last) = others or (-1,)
+        if last > number and not first and partners[last] == {number}:
+            tracker.pair(number, last, EVIDENCE_HOST_PROBE)
+    owners: dict[int, Owner] = {}
+    for end in ("source", "destination"):
+        for (number, which), candidates in found.items():
+            if which == end and len(candidates) == 1:
+                (owners[number],) = candidates
+    return owners
+
+
+def _parsed(comment: str) -> _QueuePair | None:
+    match = _LINE.fullmatch(comment)
+    if match is None:
+        return None
+    qp, address, remote_qp, remote_address, pid, command, rank = match.groups()
+    return _QueuePair(
+        int(qp, 16),
+        _addresses(address),
+        None if remote_qp is None else int(remote_qp, 16),
+        _addresses(remote_address),
+        int(pid),
+        command,
+        None if rank is None else int(rank),
+    )
+
+
+def _addresses(text: str | None) -> frozenset[str]:
+    return frozenset(text.split(" or ") if text else ())

@@ -1,0 +1,1 @@
+"""Headers of one frame, from Ethernet to the BTH extension headers."""

@@ -1,0 +1,1 @@
+"""Headers that spread packets over paths: MRC and SRv6."""

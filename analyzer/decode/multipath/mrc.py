@@ -1,0 +1,321 @@
+"""MRC (Multipath Reliable Connection): the header fields that no other transport has.
+
+They go into a table of their own, one record per MRC packet, that travels with the packet
+table, so that captures without MRC pay nothing for it.
+
+Layouts and how certain each field is: docs/mrc.md. MRC 1.0 is read here through companion
+material; where readers of the specification disagree, this holds what the packet says and
+`measures/mrc.py` decides.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import Int, inlined, kernel
+from ....kernels.named import NamedTuple
+from ...wire.opcodes import (
+    MRC,
+    MRC_ACK,
+    MRC_ENDPOINT_REQUEST,
+    MRC_ENDPOINT_RESPONSE,
+    MRC_NACK,
+    MRC_PROBE,
+    MRC_SACK,
+    OPCODE_CLASS,
+    REQUEST,
+    TRANSPORT_OF,
+)
+from ...wire.packets import HAS_RETH, I64, ROCE_V1, TS, U8, VERSION_MASK, PacketTable
+from ..headers.layout import BTH_BYTES, HEADER_LENGTH, ICRC_BYTES
+from ..headers.load import be16, be32, be64, byte
+
+MRC_UDP_PORT = 4971
+"""The default that readers of MRC 1.0 found printed there; 4791 is as usual (docs/mrc.md)."""
+
+_UDP_BYTES = 8
+_METH, _TSETH, _RETH = BTH_BYTES, BTH_BYTES + 4, BTH_BYTES + 4
+_SMALLEST_WRITE = _UDP_BYTES + BTH_BYTES + 4
+"""UDP length of a WRITE that was trimmed behind its METH: what MRC trims to is not public."""
+_ONLY, _ONLY_IMMEDIATE = 0xCA, 0xCB
+
+# Bits of `present`.
+METH, TSETH, RETH, SETH, CC_STATE, NETH, PETH, ERTH, EETH = (1 << i for i in range(9))
+
+# Values of `feedback` (SETH.m).
+NO_FEEDBACK, SKIP_ONCE, ALWAYS_SKIP = range(3)
+
+# Values of `operation` (ERTH.op).
+PORT_STATUS_UPDATE, EV_PROBE = range(2)
+
+NACK_REASONS: Final = {
+    0x01: "TRIMMED",
+    0x02: "TRIMMED_LASTHOP",
+    0x06: "NO_BITMAP",
+    0x07: "NO_PKT_BUFFER",
+    0x0A: "NO_RESOURCE",
+    0x0B: "PSN_OOR_WINDOW",
+    0x19: "UNEXP_EVENT",
+}
+TIMESTAMP_NS = 128
+"""Default resolution of 16-bit timestamps, which wrap after 8.388608 ms."""
+RCVD_BYTES_UNIT = 256
+MPR_UNIT = 128
+
+
+class MrcColumn(NamedTuple):
+    """A field of an MRC packet and how certain its meaning is."""
+
+    name: str
+    dtype: str
+    unit: str
+    meaning: str
+    source: str
+    """Who says so, tags as in docs/mrc.md."""
+
+
+MRC_COLUMNS: Final = (
+    MrcColumn("present", "u2", "", "which MRC headers could be read, see decode/mrc.py", ""),
+    MrcColumn("ev", "u4", "", "entropy value: flow label bits 15..0 << 16 | UDP source port", "MA"),
+    MrcColumn("msn", "u2", "", "METH message sequence number", "KS EMU NS3 JS"),
+    MrcColumn("rqmsn", "u2", "", "METH receive queue MSN (WRITE with immediate)", "KS EMU NS3 JS"),
+    MrcColumn("timestamp", "u2", "128 ns", "timestamp sent or reflected", "CN NS3"),
+    MrcColumn("timestamp_flags", "u2", "", "TSR (bit 15) and ftype (bits 3..0)", "EMU NS3"),
+    MrcColumn("virtual_address", "u8", "", "RETH virtual address", "KS EMU NS3 JS"),
+    MrcColumn("r_key", "u4", "", "RETH R_Key", "KS EMU NS3 JS"),
+    MrcColumn("entropy", "u4", "", "entropy value a SACK or NACK reflects", "KS EMU NS3 JS"),
+    MrcColumn(
+        "psn", "u4", "", "SACK: the cumulative PSN; NACK: the offending one", "KS EMU NS3 JS"
+    ),
+    MrcColumn("psn_offset", "i2", "", "SACK: triggering PSN less the cumulative", "KS EMU NS3 JS"),
+    MrcColumn("feedback", "u1", "", "SETH.m: 1 SKIP_ONCE, 2 ALWAYS_SKIP", "KS EMU NS3 JS"),
+    MrcColumn("probe_response", "u1", "", "SETH.pr: answers a probe", "KS EMU NS3 JS"),
+    MrcColumn("probe_id", "u2", "", "of probes and their answers", "JS CN"),
+    MrcColumn("spdcid", "u2", "", "named after UET's PDC ids, content unverified", "EMU"),
+    MrcColumn("dpdcid", "u2", "", "named after UET's PDC ids, content unverified", "EMU"),
+    MrcColumn("cc_type", "u1", "", "congestion control type: 0 NSCC", "KS EMU NS3 JS"),
+    MrcColumn("mpr", "u1", "128 PSNs", "maximum PSN range; 0 unless negotiated", "API EMU"),
+    MrcColumn("sack_offset", "i2", "", "first PSN of the bitmap less the cumulative", "EMU NS3 JS"),
+    MrcColumn("sack_bitmap", "u8", "", "received PSNs, bit 0 the first", "EMU NS3"),
+    MrcColumn("ooo_count", "u2", "packets", "received above the cumulative PSN", "KS EMU NS3 JS"),
+    MrcColumn("restore_cwnd", "u1", "", "CC_STATE restore_cwnd", "KS EMU NS3 JS"),
+    MrcColumn("cwnd_penalty", "u1", "", "CC_STATE rcv_cwnd_pen, 0 none to 127", "KS EMU NS3 JS"),
+    MrcColumn("rcvd_bytes", "u4", "256 bytes", "running count of the receiver, 24 bits", "EMU NS3"),
+    MrcColumn("reason", "u1", "", "NETH nack_reason", "EMU NS3 JS"),
+    MrcColumn("operation", "u1", "", "ERTH.op: 0 port status update, 1 EV probe", "EMU JS"),
+    MrcColumn("port_mask", "u4", "", "ERTH port_status_mask: bit set = reachable", "API EMU JS"),
+    MrcColumn("trimmed", "u1", "", "1 when a switch cut the payload off", "inferred"),
+)
+"""The fields of the records, in their order; `row` comes first in MRC_ROW."""
+
+MRC_ROW: Final = np.dtype([("row", "i8"), *((c.name, c.dtype) for c in MRC_COLUMNS)], align=True)
+"""One MRC packet: the index of its row in the packet table, then MRC_COLUMNS."""
+
+
+def _expected_udp_bytes(opcode: int) -> int:
+    if TRANSPORT_OF[opcode] != MRC:
+        return 0
+    if OPCODE_CLASS[opcode] & REQUEST:
+        return _SMALLEST_WRITE
+    return _UDP_BYTES + int(HEADER_LENGTH[opcode]) + ICRC_BYTES
+
+
+_UDP_LENGTH: Final[U8] = np.array([_expected_udp_bytes(op) for op in range(256)], np.uint8)
+"""uint8[256]: UDP length of MRC's control packets, the least of its WRITEs; 0 of other opcodes."""
+_IS_WRITE: Final[U8] = ((TRANSPORT_OF == MRC) & (OPCODE_CLASS & REQUEST != 0)).astype(np.uint8)
+
+
+@inlined
+def plausible(opcode: Int, version: Int, udp_length: Int) -> bool:
+    """Whether a BTH with this opcode and TVer in a datagram of this length looks like MRC's.
+
+    The lengths tell MRC from other uses of the manufacturers' block.
+    """
+    expected = np.int64(_UDP_LENGTH[opcode])
+    if expected == 0 or version != 0:
+        return False
+    if _IS_WRITE[opcode]:
+        return bool(udp_length >= expected)
+    return bool(udp_length == expected)
+
+
+@inlined
+def looks_like_mrc(data: U8, udp: Int, end: Int) -> bool:
+    """Whether the UDP datagram at `udp` looks like MRC. Reads no byte from `end` on."""
+    if end - udp < _UDP_BYTES + BTH_BYTES:
+        return False
+    bth = udp + _UDP_BYTES
+    return plausible(byte(data, bth), byte(data, bth + 1) & VERSION_MASK, be16(data, udp + 4))
+
+
+@inlined
+def _read_request(data: U8, bth: Int, stop: Int, timestamped: bool, out: Any) -> None:
+    """METH, TSETH and RETH of a WRITE."""
+    if bth + _METH + 4 <= stop:
+        out.present |= METH
+        out.rqmsn = be16(data, bth + _METH)
+        out.msn = be16(data, bth + _METH + 2)
+    reth = bth + _RETH
+    if timestamped:
+        reth += 4
+        if bth + _TSETH + 4 <= stop:
+            out.present |= TSETH
+            out.timestamp = be16(data, bth + _TSETH)
+            out.timestamp_flags = be16(data, bth + _TSETH + 2)
+    if reth + 16 <= stop:
+        out.present |= RETH
+        out.virtual_address = be64(data, reth)
+        out.r_key = be32(data, reth + 8)
+
+
+@inlined
+def _signed16(value: Int) -> Int:
+    return value - 0x10000 if value & 0x8000 else value
+
+
+@inlined
+def _read_sack(data: U8, at: Int, stop: Int, out: Any) -> None:
+    """SETH, 28 bytes, and CC_STATE, 8 bytes."""
+    if at + 28 > stop:
+        return
+    out.present |= SETH
+    out.feedback = (byte(data, at + 1) >> 5) & 3
+    out.probe_response = (byte(data, at + 1) >> 1) & 1
+    if out.probe_response:
+        out.probe_id = be16(data, at + 2)
+    else:
+        out.psn_offset = _signed16(be16(data, at + 2))
+    out.entropy = be32(data, at + 4)
+    out.spdcid = be16(data, at + 8)
+    out.dpdcid = be16(data, at + 10)
+    out.psn = be32(data, at + 12) & 0xFFFFFF
+    out.cc_type = byte(data, at + 16) >> 4
+    out.mpr = byte(data, at + 17)
+    out.sack_offset = _signed16(be16(data, at + 18))
+    out.sack_bitmap = be64(data, at + 20)
+    if at + 36 > stop:
+        return
+    out.present |= CC_STATE
+    out.timestamp = be16(data, at + 28)
+    out.ooo_count = be16(data, at + 30) & 0x7FFF
+    out.restore_cwnd = byte(data, at + 32) >> 7
+    out.cwnd_penalty = byte(data, at + 32) & 0x7F
+    out.rcvd_bytes = be32(data, at + 32) & 0xFFFFFF
+
+
+@inlined
+def _read_control(data: U8, opcode: Int, bth: Int, stop: Int, out: Any) -> None:
+    """The header of a SACK, NACK, probe, endpoint request or endpoint response."""
+    at = bth + BTH_BYTES
+    if opcode == MRC_SACK:
+        _read_sack(data, at, stop, out)
+    elif opcode == MRC_NACK and at + 20 <= stop:
+        out.present |= NETH
+        out.reason = byte(data, at + 2)
+        out.entropy = be32(data, at + 4)
+        out.spdcid = be16(data, at + 8)
+        out.dpdcid = be16(data, at + 10)
+        out.psn = be32(data, at + 12) & 0xFFFFFF
+        out.cc_type = byte(data, at + 16) >> 4
+        out.timestamp = be16(data, at + 18)
+    elif opcode == MRC_PROBE and at + 16 <= stop:
+        out.present |= PETH
+        out.probe_id = be16(data, at + 4)
+        out.spdcid = be16(data, at + 8)
+        out.dpdcid = be16(data, at + 10)
+        out.timestamp = be16(data, at + 12)
+        out.timestamp_flags = be16(data, at + 14)
+    elif opcode == MRC_ENDPOINT_REQUEST and at + 16 <= stop:
+        out.present |= ERTH
+        out.operation = byte(data, at + 1) & 3
+        out.port_mask = be32(data, at + 4)
+        out.timestamp = be16(data, at + 12)
+        out.timestamp_flags = be16(data, at + 14)
+        out.probe_id = be16(data, bth + 10)
+    elif opcode == MRC_ENDPOINT_RESPONSE and at + 36 <= stop:
+        # Readers put its op at different bits: the probe_id in the PSN tells what it answers.
+        out.present |= EETH
+        out.timestamp = be16(data, at + 28)
+        out.probe_id = be16(data, bth + 10)
+
+
+@kernel
+def _read_rows(
+    data: U8,
+    rows: I64,
+    table: Any,
+    base_offset: Int,
+    trimmed_dscp: U8,
+    out: NDArray[np.void],
+) -> Int:
+    """Fill `out` with the MRC packets among `rows`; how many there are.
+
+    Each row has a BTH and, before it, a UDP header within the captured bytes.
+    """
+    n = 0
+    for i in range(len(rows)):
+        row = rows[i]
+        opcode = np.int64(table.opcode[row])
+        begin = table.file_offset[row] - base_offset
+        bth = begin + np.int64(table.bth_offset[row])
+        udp_length = be16(data, bth - 4)
+        flags = np.int64(table.bth_flags[row])
+        if not plausible(opcode, flags & VERSION_MASK, udp_length):
+            continue
+        packet_stop = bth - _UDP_BYTES + udp_length
+        stop = min(begin + np.int64(table.captured_bytes[row]), packet_stop)
+        record = out[n]
+        n += 1
+        record.row = row
+        label = np.int64(table.flow_label[row]) & 0xFFFF
+        record.ev = (label << 16) | np.int64(table.udp_sport[row])
+        if _IS_WRITE[opcode]:
+            _read_request(data, bth, stop, bool(flags & TS), record)
+            headers = np.int64(HEADER_LENGTH[opcode]) + (4 if flags & TS else 0)
+            is_only = opcode == _ONLY or opcode == _ONLY_IMMEDIATE
+            has_reth = np.int64(table.decode_flags[row]) & HAS_RETH
+            if (
+                trimmed_dscp[table.traffic_class[row] >> 2]
+                or bth + headers > packet_stop
+                or (is_only and has_reth and table.payload_bytes[row] < table.dma_length[row])
+            ):
+                record.trimmed = 1
+        elif opcode != MRC_ACK:
+            _read_control(data, opcode, bth, stop, record)
+    return n
+
+
+class _Read(NamedTuple):
+    """The columns of a packet table that `_read_rows` reads."""
+
+    opcode: NDArray[np.uint8]
+    file_offset: NDArray[np.int64]
+    bth_offset: NDArray[np.uint16]
+    captured_bytes: NDArray[np.uint32]
+    bth_flags: NDArray[np.uint32]
+    flow_label: NDArray[np.uint32]
+    udp_sport: NDArray[np.uint16]
+    decode_flags: NDArray[np.uint8]
+    traffic_class: NDArray[np.uint8]
+    payload_bytes: NDArray[np.uint32]
+    dma_length: NDArray[np.uint32]
+
+
+def mrc_rows(
+    table: PacketTable, data: U8, base_offset: int, trimmed_dscp: U8
+) -> NDArray[np.void] | None:
+    """The MRC packets of a table, MRC_ROW in its order; None when there are none.
+
+    `data` and `base_offset` are those of the FrameBatch the table was decoded from.
+    trimmed_dscp: uint8[64], not 0 for the DSCPs that mark trimmed packets.
+    """
+    rows = np.flatnonzero(
+        (TRANSPORT_OF[table.opcode] == MRC) & (table.decode_flags & ROCE_V1 == 0)
+    ).astype(np.int64)
+    out = np.zeros(len(rows), MRC_ROW)
+    columns = _Read(*(getattr(table, name) for name in _Read._fields))
+    found = _read_rows(data, rows, columns, base_offset, trimmed_dscp, out)
+    return out[:found] if found else None

@@ -1,0 +1,44 @@
+"""One capture's rows in order of time, when their times are not those of the capture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..wire.packets import PacketTable
+
+HELD_NS = 10_000_000
+"""Rows wait this long, in their own time, for older ones; mirrors differ by far less."""
+HELD_ROWS = 1 << 18
+"""And at most this many of them."""
+
+
+@dataclass(slots=True)
+class OrderCounts:
+    """What sorting could not put right."""
+
+    late_rows: int = 0
+    """Rows older than some that were handed on before they came."""
+
+
+def in_time_order(tables: Iterator[PacketTable], counts: OrderCounts) -> Iterator[PacketTable]:
+    """All rows, sorted by time as far as they wait for each other; equal times stay in order."""
+    held = PacketTable.zeros(0)
+    handed_on_ns = np.iinfo(np.int64).min
+    for table in tables:
+        rows = PacketTable.concatenate([held, table]) if len(held) else table
+        if not len(rows):
+            yield rows
+            continue
+        if bool(np.any(np.diff(rows.time_ns) < 0)):
+            rows = rows.take(np.argsort(rows.time_ns, kind="stable"))
+        counts.late_rows += int(np.searchsorted(rows.time_ns, handed_on_ns))
+        ready = int(np.searchsorted(rows.time_ns, rows.time_ns[-1] - HELD_NS, "right"))
+        ready = max(ready, len(rows) - HELD_ROWS)
+        if ready:
+            handed_on_ns = max(handed_on_ns, int(rows.time_ns[ready - 1]))
+        held = rows.slice(ready, len(rows))
+        yield rows.slice(0, ready)
+    yield held

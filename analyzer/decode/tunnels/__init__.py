@@ -1,0 +1,1 @@
+"""Frames inside mirrors, tunnels and samples."""

@@ -1,0 +1,349 @@
+"""Frames found inside those of mirrors and tunnels, off the plain path.
+
+The decoder calls it for batches in which it met a frame that may be encapsulated.
+Such frames are replaced by what they carry; all others are handed through as they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....kernels.kernel import Int, inlined, kernel, subkernel
+from ....kernels.named import NamedTuple
+from ...wire.frames import LINKTYPE_ETHERNET
+from ...wire.packets import I64, U8, U16, U32
+from .. import outcomes
+from .. import sessions as ses
+from ..counters import CounterArrays
+from ..headers.link_and_ip import UDP_BYTES
+from ..headers.load import be16
+from ..headers.uet import count_uet
+from ..sessions import SessionArrays, session_tap
+from . import patterns as pt
+from . import sflow
+from .patterns import recognise, tap_of_pattern
+from .sflow import next_header, open_datagram
+from .walk import (
+    AT,
+    BEGIN,
+    DEPTH,
+    DIRECTION,
+    END,
+    END_OF_WALK,
+    FRAME,
+    KIND,
+    LINK,
+    MAX_DEPTH,
+    NUMBER,
+    OUTER_IPV6,
+    RATE,
+    ROCE_STEP,
+    SEEN,
+    SFLOW_DATAGRAM,
+    SOURCE_HIGH,
+    SOURCE_LOW,
+    STAMP,
+    STEP_SHIFT,
+    STEPS,
+    STOP,
+    TRAIL,
+    UET_PACKET,
+    VLAN,
+    begin_walk,
+    walk,
+)
+
+
+class Inner(NamedTuple):
+    """Frames found inside others, as the kernel fills them; the fields of a FrameBatch."""
+
+    offset: I64
+    captured: U32
+    wire: U32
+    time_ns: I64
+    tap: U16
+    link_type: U16
+    source: I64
+    """Position in the batch of the frame that each came in."""
+    vlan: U16
+    """Innermost TCI around a packet that has lost its Ethernet header."""
+    outer_ipv6: I64
+    """Position of the outermost IPv6 header around a packet, -1 for none (SRv6)."""
+    stamp: I64
+    """Position of a header with a hardware timestamp, -1 for none."""
+    rate: U32
+    """One frame in so many was sampled (sFlow); 0 for all."""
+
+
+def room_for(rows: int) -> Inner:
+    """Uninitialised arrays of that many rows."""
+    types = (np.int64, np.uint32, np.uint32, np.int64, np.uint16, np.uint16, np.int64, np.uint16)
+    return Inner._make(np.empty(rows, t) for t in (*types, np.int64, np.int64, np.uint32))
+
+
+def rows_of(inner: Inner, positions: I64) -> Inner:
+    """The rows at these positions, copied."""
+    return Inner._make(array[positions] for array in inner)
+
+
+def part_of(inner: Inner, start: int, stop: int) -> Inner:
+    """Rows start..stop as views."""
+    return Inner._make(array[start:stop] for array in inner)
+
+
+@inlined
+def _tap_of(w: I64, carrier: Int, sessions: SessionArrays) -> Int:
+    """The tap of a walked frame, -1 when its session has to be registered."""
+    if w[KIND] == 0:
+        return carrier
+    what = (w[KIND] << ses.KIND_SHIFT) | (w[DIRECTION] << ses.DIRECTION_SHIFT)
+    what |= (carrier << ses.TAP_SHIFT) | w[NUMBER]
+    return session_tap(w[SOURCE_HIGH], w[SOURCE_LOW], what, sessions)
+
+
+@inlined
+def _write(w: I64, out: Inner, row: Int, source: Int, time_ns: Int, tap: Int) -> None:
+    r = np.uint64(row)
+    out.offset[r] = w[BEGIN]
+    out.captured[r] = max(w[END] - w[BEGIN], 0)
+    out.wire[r] = max(w[STOP] - w[FRAME], 0)
+    out.time_ns[r] = time_ns
+    out.tap[r] = tap
+    out.link_type[r] = w[LINK]
+    out.source[r] = source
+    out.vlan[r] = 0 if w[LINK] == LINKTYPE_ETHERNET else w[VLAN]
+    out.outer_ipv6[r] = w[OUTER_IPV6]
+    out.stamp[r] = w[STAMP]
+    out.rate[r] = w[RATE]
+
+
+@subkernel
+def _count_layers(seen: Int, frames: Int, tunnels: I64) -> None:
+    kind = 0
+    while seen != 0:
+        if seen & 1 != 0:
+            tunnels[np.uint64(kind)] += frames
+        seen >>= 1
+        kind += 1
+
+
+@inlined
+def _at_roce(w: I64) -> bool:
+    """Whether a walk has ended at a RoCE packet."""
+    return bool(w[STEPS] > 0 and w[np.uint64(TRAIL - 1 + w[STEPS])] >> STEP_SHIFT == ROCE_STEP)
+
+
+@inlined
+def _next_pattern(p: np.uint64) -> np.uint64:
+    return np.uint64((p + np.uint64(1)) & np.uint64(pt.N_PATTERNS - 1))
+
+
+@subkernel
+def _count_known(t: I64, p: np.uint64, outcome: I64, note: I64, tunnels: I64) -> None:
+    """Count the frames recognised by the pattern in row `p` of `t` since the last time."""
+    frames, carrier = t[p, pt.FOUND], np.uint64(t[p, pt.CARRIER])
+    _count_layers(t[p, pt.SEEN], frames, tunnels)
+    note[carrier, outcomes.ENCAPSULATED] += frames
+    if t[p, pt.WHAT] != 0:
+        outcome[carrier, outcomes.CARRIER] += frames
+        note[carrier, outcomes.INNER_FRAMES] += frames
+    t[p, pt.FOUND] = 0
+
+
+_DONE, _WAIT, _PASS_ON = range(3)
+
+
+@inlined
+def _sampled_frames(
+    data: U8,
+    w: I64,
+    x: I64,
+    source: Int,
+    time_ns: Int,
+    carrier: Int,
+    row: Int,
+    ports: U8,
+    sessions: SessionArrays,
+    counters: CounterArrays,
+    state: I64,
+    out: Inner,
+) -> tuple[Int, Int, Int]:
+    """(what is next, rows written, fields in use) for the sFlow datagram with UDP at `w[AT]`.
+
+    _WAIT when an interface is new or `out` is full: the datagram goes on behind the samples
+    that are done. _PASS_ON when it is no sFlow. A sampled frame is its interface's, whatever
+    mirrors are inside it. Inlined: handing on so many arrays costs as much as the walks.
+    """
+    payload, depth, seen = w[AT] + UDP_BYTES, w[DEPTH], w[SEEN] | (1 << ses.SFLOW)
+    stop = min(w[STOP], w[AT] + be16(data, w[AT] + 4))
+    end = min(w[END], stop)
+    rows = used = samples = 0
+    c = np.uint64(carrier)
+    found = open_datagram(data, x, payload, end, stop)
+    if found == sflow.NOT_SFLOW:
+        return _PASS_ON, rows, used
+    if found == sflow.ENDED:
+        found = next_header(data, x)
+    while found == sflow.SAMPLED:
+        samples += 1
+        if samples > state[pt.SAMPLES_DONE]:
+            what = _port(x, carrier)
+            own = session_tap(x[sflow.AGENT_HIGH], x[sflow.AGENT_LOW], what, sessions)
+            if own < 0 or row + rows == len(out.offset):
+                return _WAIT, rows, used
+            begin_walk(
+                w, x[sflow.HEADER], x[sflow.HEADER_END], x[sflow.HEADER_STOP], x[sflow.HEADER_LINK]
+            )
+            w[KIND] = ses.SFLOW
+            w[DEPTH] = depth + 1
+            w[SEEN] = seen
+            end_of_walk = walk(data, w, ports)
+            w[RATE] = x[sflow.RATE]
+            counters.notes[c, outcomes.INNER_FRAMES] += 1
+            counters.notes[c, outcomes.ENCAPSULATED] += 1
+            _count_layers(w[SEEN], 1, counters.tunnels)
+            if end_of_walk < 0:
+                counters.outcomes[np.uint64(own), np.uint64(-end_of_walk)] += 1
+            elif end_of_walk == UET_PACKET:
+                _count_uet(data, w, own, counters)
+            else:
+                _write(w, out, row + rows, source, time_ns, own)
+                used |= _fields_in_use(w)
+                rows += 1
+            state[pt.SAMPLES_DONE] = samples
+        found = next_header(data, x)
+    state[pt.SAMPLES_DONE] = 0
+    counters.outcomes[c, np.uint64(-found if found < 0 else outcomes.CARRIER)] += 1
+    return _DONE, rows, used
+
+
+@inlined
+def _fields_in_use(w: I64) -> Int:
+    used = pt.WITH_RATE if w[RATE] != 0 else 0
+    if w[LINK] != LINKTYPE_ETHERNET and w[VLAN] != 0:
+        used |= pt.WITH_VLAN
+    if w[OUTER_IPV6] >= 0:
+        used |= pt.WITH_OUTER_IPV6
+    return used
+
+
+@inlined
+def _port(x: I64, carrier: Int) -> Int:
+    what = (ses.SFLOW << ses.KIND_SHIFT) | (x[sflow.DIRECTION] << ses.DIRECTION_SHIFT)
+    return what | (carrier << ses.TAP_SHIFT) | x[sflow.INTERFACE]
+
+
+@inlined
+def _count_uet(data: U8, w: I64, tap: Int, counters: CounterArrays) -> None:
+    counted = count_uet(data, w[AT], w[END], w[STOP] - w[FRAME], counters.uet)
+    counters.outcomes[np.uint64(tap), outcomes.UET if counted else outcomes.TRUNCATED_UDP] += 1
+
+
+@kernel
+def unwrap_frames(
+    data: U8,
+    offset: I64,
+    captured: U32,
+    wire: U32,
+    time_ns: I64,
+    tap: U16,
+    link_type: U16,
+    first_frame: Int,
+    ports: U8,
+    sessions: SessionArrays,
+    counters: CounterArrays,
+    patterns: I64,
+    state: I64,
+    w: I64,
+    out: Inner,
+    first_row: Int,
+) -> tuple[Int, Int, Int]:
+    """Frames from `first_frame` on, with what encapsulated ones carry in their place.
+
+    Fills `out` from `first_row` on. Gives (frames done, rows that are filled then, fields of
+    `Inner` that are in use). Ends early,
+    before the frame it names, when a session is new (Sessions.add_pending), a pattern is
+    to be learned of the frame (Patterns, which has patterns, state and w) or `out` is full.
+    What cannot be read is counted and left out.
+    """
+    row = first_row
+    x = np.zeros(sflow.N_FIELDS, np.int64)
+    last = np.uint64(state[pt.LAST])
+    used = 0
+    outcome, note = counters.outcomes, counters.notes
+    done = len(offset)
+    for i in range(first_frame, len(offset)):
+        if row == len(out.offset):
+            done = i
+            break
+        u = np.uint64(i)
+        begin = offset[u]
+        end = begin + np.int64(captured[u])
+        stop = begin + np.int64(wire[u])
+        carrier = np.int64(tap[u])
+        link = np.int64(link_type[u])
+        known = False
+        for _ in range(pt.N_PATTERNS):
+            known = recognise(data, begin, end, stop, link, patterns, last, w)
+            if known:
+                break
+            last = _next_pattern(last)
+        if known:
+            own = tap_of_pattern(data, begin, carrier, patterns, last, sessions)
+            if own < 0:
+                done = i
+                break
+            if carrier != patterns[last, pt.CARRIER]:
+                _count_known(patterns, last, outcome, note, counters.tunnels)
+                patterns[last, pt.CARRIER] = carrier
+            patterns[last, pt.FOUND] += 1
+            used |= patterns[last, pt.USED]
+            _write(w, out, row, i, time_ns[u], own)
+            row += 1
+            continue
+        begin_walk(w, begin, end, stop, link)
+        end_of_walk = walk(data, w, ports)
+        if end_of_walk == SFLOW_DATAGRAM and w[DEPTH] < MAX_DEPTH:
+            step, rows, more = _sampled_frames(
+                data, w, x, i, time_ns[u], carrier, row, ports, sessions, counters, state, out
+            )
+            row += rows
+            used |= more
+            if step == _WAIT:
+                done = i
+                break
+            if step == _DONE:
+                continue
+            end_of_walk = END_OF_WALK
+        if end_of_walk < 0:
+            outcome[np.uint64(carrier), np.uint64(-end_of_walk)] += 1
+            continue
+        if end_of_walk == END_OF_WALK and w[DEPTH] > 0 and _at_roce(w):
+            if state[pt.WALKS_LEFT] == 0:
+                state[pt.DUE] = 1
+                done = i
+                break
+            state[pt.WALKS_LEFT] -= 1
+        own = _tap_of(w, carrier, sessions)
+        if own < 0:
+            done = i
+            break
+        _count_layers(w[SEEN], 1, counters.tunnels)
+        if w[KIND] != 0:
+            outcome[np.uint64(carrier), outcomes.CARRIER] += 1
+            note[np.uint64(carrier), outcomes.INNER_FRAMES] += 1
+        if end_of_walk == UET_PACKET:
+            _count_uet(data, w, own, counters)
+            continue
+        if w[DEPTH] == 0:  # handed through, with the lengths that its capture states
+            begin_walk(w, begin, end, stop, link)
+        else:
+            note[np.uint64(carrier), outcomes.ENCAPSULATED] += 1
+            used |= _fields_in_use(w)
+        _write(w, out, row, i, time_ns[u], own)
+        row += 1
+    state[pt.LAST] = np.int64(last)
+    for _ in range(pt.N_PATTERNS):
+        _count_known(patterns, last, outcome, note, counters.tunnels)
+        last = _next_pattern(last)
+    return done, row, used

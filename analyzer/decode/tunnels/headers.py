@@ -1,0 +1,247 @@
+"""Headers of mirrors and tunnels: GRE, ERSPAN, VXLAN, Geneve, MPLS, Arista's timestamps.
+
+Each function gets the position of its header and the end of the captured bytes of
+the packet around it, and gives first where what it carries begins, or minus an
+outcome (outcomes.py), or NOT_OURS when the header is of some other use.
+
+Sources: RFC 2784, 2890 (GRE), draft-foschiano-erspan-03, RFC 7348, RFC 8926,
+RFC 3032, 4385 (MPLS); mirrors of switches differ from them, which probing finds out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ....kernels.kernel import Int, inlined, subkernel
+from ...wire.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6
+from ...wire.packets import U8
+from ..headers.link_and_ip import (
+    ETHERTYPE_IPV4,
+    ETHERTYPE_IPV6,
+    ETHERTYPE_MAC_CONTROL,
+    ETHERTYPE_MPLS,
+    ETHERTYPE_MPLS_UPSTREAM,
+    ETHERTYPE_QINQ,
+    ETHERTYPE_QINQ_OLD,
+    ETHERTYPE_ROCE_V1,
+    ETHERTYPE_TIMESTAMP,
+    ETHERTYPE_VLAN,
+    ipv4,
+    link_layer,
+)
+from ..headers.load import be16, be32, byte
+from ..outcomes import BAD_ERSPAN, BAD_GENEVE, BAD_GRE, BAD_MPLS, BAD_TIMESTAMP, TRUNCATED_TUNNEL
+
+NOT_OURS = 0
+"""No frame carries anything at its very beginning, so 0 is free to say this."""
+
+GRE_CHECKSUM, GRE_ROUTING, GRE_KEY, GRE_SEQUENCE = 0x8000, 0x4000, 0x2000, 0x1000
+GRE_VERSION = 0x0007
+TYPE_BRIDGED = 0x6558
+TYPE_ERSPAN = 0x88BE
+TYPE_ERSPAN_3 = 0x22EB
+TYPE_NVIDIA = 0x8949
+MAX_LABELS = 16
+PROBED_OFFSETS = (0, 4, 8, 12, 20, 22)
+"""Where frames begin behind headers that switches put in place of ERSPAN's."""
+_FIRST_ETHERTYPE = 0x0600
+
+
+@inlined
+def gre(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int, Int]:
+    """(where the payload begins, its protocol, the flags, the key or 0)."""
+    if end - at < 4:
+        return -TRUNCATED_TUNNEL, 0, 0, 0
+    flags = be16(data, at)
+    protocol = be16(data, at + 2)
+    if flags & GRE_VERSION:
+        return NOT_OURS, protocol, flags, 0  # version 1 is PPTP
+    if flags & GRE_ROUTING:
+        return -BAD_GRE, protocol, flags, 0  # source routes: RFC 2784 did away with them
+    at += 4
+    if flags & GRE_CHECKSUM:
+        at += 4
+    key = 0
+    if flags & GRE_KEY:
+        if end - at < 4:
+            return -TRUNCATED_TUNNEL, protocol, flags, 0
+        key = be32(data, at)
+        at += 4
+    if flags & GRE_SEQUENCE:
+        at += 4
+    if at > end:
+        return -TRUNCATED_TUNNEL, protocol, flags, key
+    return at, protocol, flags, key
+
+
+KNOWN_ETHERTYPES: Final = (
+    ETHERTYPE_IPV4,
+    ETHERTYPE_IPV6,
+    ETHERTYPE_ROCE_V1,
+    ETHERTYPE_MAC_CONTROL,
+    ETHERTYPE_MPLS,
+    ETHERTYPE_MPLS_UPSTREAM,
+    ETHERTYPE_TIMESTAMP,
+    ETHERTYPE_VLAN,
+    ETHERTYPE_QINQ,
+    ETHERTYPE_QINQ_OLD,
+)
+"""A frame with any other type looks like none to `looks_like_a_frame`."""
+
+
+@subkernel
+def looks_like_a_frame(data: U8, at: Int, end: Int) -> bool:
+    """Whether an Ethernet frame with something that RoCE networks carry can begin here."""
+    ethertype, ip, _, _ = link_layer(data, at, end, LINKTYPE_ETHERNET)
+    if ethertype == ETHERTYPE_IPV4:
+        return _looks_like_ipv4(data, ip, end)
+    if ethertype == ETHERTYPE_IPV6 or ethertype == ETHERTYPE_ROCE_V1:
+        return bool(end - ip >= 1 and byte(data, ip) >> 4 == 6)
+    if ethertype == ETHERTYPE_MAC_CONTROL:
+        return bool(be32(data, at) == 0x0180C200)
+    return bool(
+        ethertype == ETHERTYPE_MPLS
+        or ethertype == ETHERTYPE_MPLS_UPSTREAM
+        or ethertype == ETHERTYPE_TIMESTAMP
+    )
+
+
+@inlined
+def _looks_like_ipv4(data: U8, at: Int, end: Int) -> bool:
+    if end - at < 20:
+        return False
+    protocol, _, _, _ = ipv4(data, at, end)
+    return bool(protocol >= 0)
+
+
+@inlined
+def erspan(
+    data: U8, at: Int, end: Int, protocol: Int, flags: Int
+) -> tuple[Int, Int, Int, Int, Int, Int, Int]:
+    """ERSPAN of every type and what switches send under the same protocol numbers.
+
+    (where the mirrored frame begins, type 1 to 3 or 0, session, truncated, where the
+    header of type III is or 0, frame is IP without Ethernet, direction bit). Where the
+    header that GRE announces is not there, the offsets that switches are known for
+    are tried; the first with a plausible frame behind it holds.
+    """
+    if protocol == TYPE_ERSPAN_3:
+        if end - at < 12:
+            return -TRUNCATED_TUNNEL, 3, 0, 0, 0, 0, 0
+        word, last = be32(data, at), be16(data, at + 10)
+        frame_type = (last >> 10) & 0x1F
+        inner = at + (20 if last & 1 else 12)
+        if word >> 28 == 2 and (frame_type == 0 or frame_type == 2):
+            if inner > end:
+                return -TRUNCATED_TUNNEL, 3, 0, 0, 0, 0, 0
+            cut = (word >> 10) & 1
+            return inner, 3, word & 0x3FF, cut, at, frame_type >> 1, (last >> 3) & 1
+        return -BAD_ERSPAN, 3, 0, 0, 0, 0, 0
+    if protocol == TYPE_ERSPAN and flags & GRE_SEQUENCE:
+        if end - at < 8:
+            return -TRUNCATED_TUNNEL, 2, 0, 0, 0, 0, 0
+        word = be32(data, at)
+        if word >> 28 == 1 and (
+            looks_like_a_frame(data, at + 8, end) or not looks_like_a_frame(data, at, end)
+        ):
+            return at + 8, 2, word & 0x3FF, (word >> 10) & 1, 0, 0, 0
+    for offset in PROBED_OFFSETS:
+        if looks_like_a_frame(data, at + offset, end):
+            return at + offset, 1 if protocol == TYPE_ERSPAN else 0, 0, 0, 0, 0, 0
+    if protocol == TYPE_ERSPAN and not flags & GRE_SEQUENCE:
+        return at, 1, 0, 0, 0, 0, 0  # a frame of type I that holds something else
+    if protocol == TYPE_ERSPAN:
+        return -BAD_ERSPAN, 2, 0, 0, 0, 0, 0
+    return NOT_OURS, 0, 0, 0, 0, 0, 0
+
+
+@inlined
+def vxlan(data: U8, at: Int, end: Int) -> tuple[Int, Int]:
+    """(where the Ethernet frame begins, VNI)."""
+    if end - at < 8:
+        return -TRUNCATED_TUNNEL, 0
+    if byte(data, at) & 0x08 == 0:
+        return NOT_OURS, 0
+    return at + 8, be32(data, at + 4) >> 8
+
+
+@inlined
+def geneve(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int]:
+    """(where the payload begins, its protocol, VNI)."""
+    if end - at < 8:
+        return -TRUNCATED_TUNNEL, 0, 0
+    first = byte(data, at)
+    if first >> 6 != 0:
+        return NOT_OURS, 0, 0
+    inner = at + 8 + (first & 0x3F) * 4
+    if byte(data, at + 1) & 0x80:
+        return NOT_OURS, 0, 0  # a control message
+    if inner > end:
+        return -BAD_GENEVE, 0, 0
+    return inner, be16(data, at + 2), be32(data, at + 4) >> 8
+
+
+@inlined
+def mpls(data: U8, at: Int, end: Int) -> tuple[Int, Int]:
+    """(where the packet behind the label stack begins, its link type).
+
+    Nothing says what a stack carries: an IP header, or a pseudo-wire's Ethernet
+    frame with or without control word (RFC 4928 keeps their first nibbles apart).
+    """
+    labels = 0
+    while True:
+        if end - at < 4:
+            return -TRUNCATED_TUNNEL, 0
+        bottom = byte(data, at + 2) & 1
+        at += 4
+        labels += 1
+        if bottom:
+            break
+        if labels == MAX_LABELS:
+            return -BAD_MPLS, 0
+    if end - at < 1:
+        return -TRUNCATED_TUNNEL, 0
+    nibble = byte(data, at) >> 4
+    if nibble == 4 and (end - at < 20 or _looks_like_ipv4(data, at, end)):
+        return at, LINKTYPE_IPV4
+    if nibble == 0 and looks_like_a_frame(data, at + 4, end):
+        return at + 4, LINKTYPE_ETHERNET
+    if looks_like_a_frame(data, at, end):
+        return at, LINKTYPE_ETHERNET
+    if nibble == 6:
+        return at, LINKTYPE_IPV6
+    return -BAD_MPLS, 0
+
+
+@inlined
+def arista_timestamp(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int]:
+    """(where the frame's own EtherType is, seconds, nanoseconds); `at` is behind 0xD28B.
+
+    Subtype 1, then version 0x10 (32 bits of seconds) or 0x20 (16 bits of seconds),
+    from the vendor's descriptions, not verified on a switch.
+    """
+    if end - at < 4:
+        return -TRUNCATED_TUNNEL, 0, 0
+    subtype, version = be16(data, at), be16(data, at + 2)
+    if subtype != 1 or (version != 0x10 and version != 0x20):
+        return -BAD_TIMESTAMP, 0, 0
+    at += 4
+    wide = 4 if version == 0x10 else 2
+    if end - at < wide + 4 + 2:
+        return -TRUNCATED_TUNNEL, 0, 0
+    seconds = be32(data, at) if wide == 4 else be16(data, at)
+    return at + wide + 4, seconds, be32(data, at + wide)
+
+
+@inlined
+def link_type_of(protocol: Int) -> Int:
+    """Link type of an EtherType that a tunnel names; -1 for what is not looked into."""
+    if protocol == TYPE_BRIDGED:
+        return np.int64(LINKTYPE_ETHERNET)
+    if protocol == ETHERTYPE_IPV4:
+        return np.int64(LINKTYPE_IPV4)
+    if protocol == ETHERTYPE_IPV6:
+        return np.int64(LINKTYPE_IPV6)
+    return np.int64(-1)

@@ -1,0 +1,96 @@
+"""Batches of encapsulated frames turned into batches of the frames inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ...wire.frames import FrameBatch, Taps
+from ...wire.packets import U8
+from ..counters import DecodeCounters
+from ..sessions import Sessions
+from .encapsulation import Inner, part_of, room_for, unwrap_frames
+from .learning import Patterns
+
+_ROWS = 1 << 16
+"""Room for the inner frames of one pass; a datagram of sFlow may hold several."""
+
+
+class Unwrapper:
+    """Looks into mirrors and tunnels for one decoder, and registers the taps it finds."""
+
+    def __init__(self, taps: Taps, roce_ports: U8) -> None:
+        self._taps = taps
+        self._roce_ports = roce_ports
+        self.sessions = Sessions(taps)
+        self.patterns = Patterns()
+        self._room = room_for(0)
+
+    def batches(
+        self, frames: FrameBatch, first: int, counters: DecodeCounters
+    ) -> Iterator[tuple[FrameBatch, Inner, int]]:
+        """Frames from `first` on in order, encapsulated ones replaced by what they carry.
+
+        `first_frame_number` of a batch is 0: its rows name positions in `Inner`, whose
+        `source` is the frame each came in, counted from the first of `frames`. With it come
+        the fields of `Inner` in use (patterns.py). A batch is gone when the next one is asked for.
+        """
+        done = first
+        while done < len(frames):
+            if len(self._room.offset) < max(_ROWS, len(frames)):
+                self._room = room_for(max(_ROWS, len(frames)))
+            room = self._room
+            filled = used = 0
+            while done < len(frames):
+                done, filled, more = self.unwrap(frames, done, room, filled, counters)
+                used |= more
+                if done == len(frames):
+                    break
+                if self.sessions.pending:
+                    self.sessions.add_pending()
+                elif self.patterns.due:
+                    begin, link_type = int(frames.offset[done]), int(frames.link_type[done])
+                    self.patterns.learn(frames.data, begin, link_type)
+                else:
+                    break
+            counters.make_room(len(self._taps))
+            inner = part_of(room, 0, filled)
+            yield (
+                replace(
+                    frames,
+                    offset=inner.offset,
+                    captured=inner.captured,
+                    wire=inner.wire,
+                    time_ns=inner.time_ns,
+                    tap=inner.tap,
+                    link_type=inner.link_type,
+                    first_frame_number=0,
+                ),
+                inner,
+                used,
+            )
+
+    def unwrap(
+        self, frames: FrameBatch, first: int, room: Inner, filled: int, counters: DecodeCounters
+    ) -> tuple[int, int, int]:
+        """One pass of the kernel, with what it gives (`unwrap_frames`)."""
+        counters.make_room(len(self._taps))
+        done, rows, used = unwrap_frames(
+            frames.data,
+            frames.offset,
+            frames.captured,
+            frames.wire,
+            frames.time_ns,
+            frames.tap,
+            frames.link_type,
+            first,
+            self._roce_ports,
+            self.sessions.arrays,
+            counters.arrays,
+            self.patterns.rows,
+            self.patterns.state,
+            self.patterns.trail,
+            room,
+            filled,
+        )
+        return int(done), int(rows), int(used)

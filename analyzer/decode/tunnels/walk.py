@@ -1,0 +1,374 @@
+"""The walk through the headers around a frame: mirrors and tunnels, one in the other.
+
+It leaves a trail of the headers it met, from which pattern.py learns what they look like.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....kernels.kernel import Int, inlined, subkernel
+from ...wire.endpoints import IPV4_MAPPED
+from ...wire.frames import (
+    LINKTYPE_ETHERNET,
+    LINKTYPE_IPV4,
+    LINKTYPE_IPV6,
+    LINKTYPE_LINUX_SLL,
+    LINKTYPE_LINUX_SLL2,
+    LINKTYPE_RAW,
+)
+from ...wire.packets import I64, U8
+from .. import outcomes
+from .. import sessions as ses
+from ..headers.link_and_ip import (
+    ETHERTYPE_IPV4,
+    ETHERTYPE_IPV6,
+    ETHERTYPE_MPLS,
+    ETHERTYPE_MPLS_UPSTREAM,
+    ETHERTYPE_TIMESTAMP,
+    GENEVE_PORT,
+    LATER,
+    PROTOCOL_ETHERNET,
+    PROTOCOL_GRE,
+    PROTOCOL_IPV4,
+    PROTOCOL_IPV6,
+    PROTOCOL_MPLS,
+    PROTOCOL_UDP,
+    SFLOW_PORT,
+    UDP_BYTES,
+    UET_PORT,
+    VXLAN_PORT,
+    ipv4,
+    ipv6,
+    link_layer,
+)
+from ..headers.load import be16, be32, be64
+from .headers import (
+    GRE_KEY,
+    NOT_OURS,
+    TYPE_BRIDGED,
+    TYPE_ERSPAN,
+    TYPE_ERSPAN_3,
+    TYPE_NVIDIA,
+    arista_timestamp,
+    erspan,
+    geneve,
+    gre,
+    link_type_of,
+    mpls,
+    vxlan,
+)
+
+MAX_DEPTH = 8
+"""Encapsulations in each other; fields have two or three."""
+
+# What the walk knows about a frame, int64[N_FIELDS].
+(
+    BEGIN,  # where the innermost frame or packet begins
+    END,  # end of its captured bytes
+    STOP,  # end of it on the wire, as far as the headers around it tell
+    LINK,  # its link type
+    FRAME,  # where the innermost Ethernet frame begins: what crossed the observed wire
+    VLAN,  # TCI of that frame, when `LINK` is IP
+    VLAN_AT,  # where that TCI is, -1 for none
+    OUTER_IPV6,  # outermost IPv6 header of that frame that carries a packet; -1 for none
+    KIND,  # of the session, 0 for none; see sessions.py
+    DIRECTION,
+    NUMBER,
+    SOURCE_HIGH,
+    SOURCE_LOW,
+    SOURCE_AT,  # where the IP header with the session's source is
+    SESSION_AT,  # where the header is that names the session
+    CUT,  # the mirror says that it cut the frame
+    STAMP,  # where the header with a hardware timestamp is, -1 for none
+    DEPTH,  # encapsulations so far
+    AT,  # where the UDP header of a datagram is that is told apart by its port
+    SEEN,  # bits of the kinds of encapsulations
+    RATE,  # one frame in so many is sampled, 0 for all
+    STEPS,  # headers met
+    TRAIL,  # the first of them: kind << STEP_SHIFT | position
+) = range(23)
+N_FIELDS = TRAIL + 4 * (MAX_DEPTH + 1)  # a link layer, IP, what is in it, what is in GRE
+STEP_SHIFT = 56
+
+# Headers of the trail. UDP is part of what its port names. PROBED: where GRE's payload begins,
+# in which a frame was searched for.
+ETHERNET_STEP, SLL_STEP, SLL2_STEP, IP_LINK_STEP, IPV4_STEP, IPV6_STEP, MPLS_STEP = range(7)
+TIMESTAMP_STEP, GRE_STEP, ERSPAN_2_STEP, ERSPAN_3_STEP, PROBED_STEP = range(7, 12)
+VXLAN_STEP, GENEVE_STEP, ROCE_STEP, OTHER_STEP = range(12, 16)
+
+STEPPED, SFLOW_DATAGRAM, UET_PACKET, END_OF_WALK = 1, 2, 3, 4
+"""What a step gives, or a walk in the end; below 0, minus the outcome."""
+ERSPAN_3_STAMP, ARISTA_STAMP = 0, 1 << 62
+"""Added to STAMP: which header it is."""
+
+
+@inlined
+def begin_walk(w: I64, at: Int, end: Int, stop: Int, link_type: Int) -> None:
+    w[BEGIN] = at
+    w[END] = end
+    w[STOP] = stop
+    w[LINK] = link_type
+    w[FRAME] = at
+    w[VLAN] = 0
+    w[VLAN_AT] = -1
+    w[OUTER_IPV6] = -1
+    w[KIND] = 0
+    w[CUT] = 0
+    w[STAMP] = -1
+    w[DEPTH] = 0
+    w[SEEN] = 0
+    w[RATE] = 0
+    w[STEPS] = 0
+
+
+@inlined
+def _met(w: I64, kind: Int, at: Int) -> None:
+    """Another header of the trail."""
+    w[np.uint64(TRAIL + w[STEPS])] = (kind << STEP_SHIFT) | at
+    w[STEPS] += 1
+
+
+@inlined
+def _link_step(link_type: Int) -> Int:
+    if link_type == LINKTYPE_ETHERNET:
+        return ETHERNET_STEP
+    if link_type == LINKTYPE_LINUX_SLL:
+        return SLL_STEP
+    return SLL2_STEP if link_type == LINKTYPE_LINUX_SLL2 else IP_LINK_STEP
+
+
+@inlined
+def _network_step(ethertype: Int) -> Int:
+    if ethertype == ETHERTYPE_IPV4:
+        return IPV4_STEP
+    if ethertype == ETHERTYPE_IPV6:
+        return IPV6_STEP
+    return TIMESTAMP_STEP if ethertype == ETHERTYPE_TIMESTAMP else MPLS_STEP
+
+
+@inlined
+def _transport_step(protocol: Int, port: Int) -> Int:
+    if protocol == PROTOCOL_GRE:
+        return GRE_STEP
+    if protocol == PROTOCOL_MPLS:
+        return MPLS_STEP
+    if port == VXLAN_PORT:
+        return VXLAN_STEP
+    return GENEVE_STEP if port == GENEVE_PORT else OTHER_STEP
+
+
+@inlined
+def _session(
+    w: I64, data: U8, ip: Int, version: Int, kind: Int, direction: Int, n: Int, at: Int
+) -> None:
+    """The innermost mirror names the session, else the outermost tunnel.
+
+    at: where the header is that has the number `n`.
+    """
+    w[SEEN] |= 1 << kind
+    if kind >= ses.FIRST_WEAK and w[KIND] != 0:
+        return
+    w[SOURCE_AT] = ip
+    w[SESSION_AT] = at
+    w[KIND] = kind
+    w[DIRECTION] = direction
+    w[NUMBER] = n
+    if version == 4:
+        w[SOURCE_HIGH] = 0
+        w[SOURCE_LOW] = IPV4_MAPPED | be32(data, ip + 12)
+    else:
+        w[SOURCE_HIGH] = np.int64(be64(data, ip + 8))
+        w[SOURCE_LOW] = np.int64(be64(data, ip + 16))
+
+
+@inlined
+def _enter(w: I64, at: Int, link_type: Int, mirrored: Int) -> None:
+    """Go on with what begins at `at`; mirrored: it is a frame of another wire."""
+    w[BEGIN] = at
+    w[LINK] = link_type
+    if mirrored:
+        w[FRAME] = at
+        w[VLAN] = 0
+        w[VLAN_AT] = -1
+        w[OUTER_IPV6] = -1
+
+
+@inlined
+def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
+    end = w[END]
+    inner, protocol, flags, key = gre(data, at, end)
+    if inner <= 0:
+        return inner
+    keyed = ses.WITH_KEY if flags & GRE_KEY else 0
+    if protocol == TYPE_ERSPAN or protocol == TYPE_ERSPAN_3 or protocol == TYPE_NVIDIA:
+        frame, kind, number, cut, header, is_ip, direction = erspan(
+            data, inner, end, protocol, flags
+        )
+        if frame <= 0:
+            return frame
+        if kind == 0:
+            _session(w, data, ip, version, ses.GRE_MIRROR, keyed, key, at)
+        else:
+            way = ses.NO_DIRECTION
+            if kind == 3:
+                way = ses.INGRESS + direction
+            _session(w, data, ip, version, kind, way, number, inner)
+        met = PROBED_STEP
+        if kind == 2:
+            met = ERSPAN_2_STEP
+        elif kind == 3:
+            met = ERSPAN_3_STEP
+        _met(w, met, inner)
+        w[CUT] = cut
+        if header > 0:
+            w[STAMP] = ERSPAN_3_STAMP | header
+        link_type = LINKTYPE_ETHERNET
+        if is_ip:
+            link_type = LINKTYPE_RAW
+        _enter(w, frame, link_type, 1)
+        return STEPPED
+    link_type = link_type_of(protocol)
+    mirrored = 1
+    if protocol == ETHERTYPE_MPLS or protocol == ETHERTYPE_MPLS_UPSTREAM:
+        _met(w, MPLS_STEP, inner)
+        inner, link_type = mpls(data, inner, end)
+        if inner <= 0:
+            return inner
+    elif link_type < 0:
+        return NOT_OURS
+    if link_type != LINKTYPE_ETHERNET:
+        mirrored = 0
+    kind = ses.GRE_MIRROR if protocol == TYPE_BRIDGED else ses.GRE_TUNNEL
+    _session(w, data, ip, version, kind, keyed, key, at)
+    _enter(w, inner, link_type, mirrored)
+    return STEPPED
+
+
+@inlined
+def _through_udp(w: I64, data: U8, at: Int, ip: Int, version: Int, port: Int) -> Int:
+    payload, end = at + UDP_BYTES, w[END]
+    if port == VXLAN_PORT:
+        inner, number = vxlan(data, payload, end)
+        if inner <= 0:
+            return inner
+        _session(w, data, ip, version, ses.VXLAN, ses.NO_DIRECTION, number, payload)
+        _enter(w, inner, LINKTYPE_ETHERNET, 1)
+        return STEPPED
+    inner, protocol, number = geneve(data, payload, end)
+    if inner <= 0:
+        return inner
+    link_type = link_type_of(protocol)
+    if link_type < 0:
+        return NOT_OURS
+    _session(w, data, ip, version, ses.GENEVE, ses.NO_DIRECTION, number, payload)
+    mirrored = 0
+    if link_type == LINKTYPE_ETHERNET:
+        mirrored = 1
+    _enter(w, inner, link_type, mirrored)
+    return STEPPED
+
+
+@inlined
+def _through_ip(
+    w: I64, data: U8, ip: Int, at: Int, stop: Int, version: Int, protocol: Int, ports: U8
+) -> Int:
+    """One step into an IP packet: STEPPED, else how the walk ends (NOT_OURS: here)."""
+    w[END] = min(w[END], stop)
+    w[STOP] = min(w[STOP], stop)
+    port = 0
+    if protocol == PROTOCOL_UDP and w[END] - at >= UDP_BYTES:
+        port = be16(data, at + 2)
+    roce = ports[np.uint64(port)] != 0
+    _met(w, ROCE_STEP if roce else _transport_step(protocol, port), at)
+    if protocol == PROTOCOL_GRE:
+        return _through_gre(w, data, at, ip, version)
+    if (
+        protocol == PROTOCOL_IPV4
+        or protocol == PROTOCOL_IPV6
+        or protocol == PROTOCOL_ETHERNET
+        or protocol == PROTOCOL_MPLS
+    ):
+        link_type = LINKTYPE_ETHERNET
+        inner = at
+        if protocol == PROTOCOL_IPV4:
+            link_type = LINKTYPE_IPV4
+        elif protocol == PROTOCOL_IPV6:
+            link_type = LINKTYPE_IPV6
+        elif protocol == PROTOCOL_MPLS:
+            inner, link_type = mpls(data, at, w[END])
+            if inner <= 0:
+                return inner
+        w[SEEN] |= 1 << ses.IP_IN_IP
+        if version == 6 and w[OUTER_IPV6] < 0:
+            w[OUTER_IPV6] = ip
+        _enter(w, inner, link_type, 0)
+        return STEPPED
+    if roce:
+        return NOT_OURS
+    if port == VXLAN_PORT or port == GENEVE_PORT:
+        return _through_udp(w, data, at, ip, version, port)
+    w[AT] = at
+    if port == SFLOW_PORT:
+        return SFLOW_DATAGRAM
+    if port == UET_PORT:
+        return UET_PACKET
+    return NOT_OURS
+
+
+@subkernel
+def walk(data: U8, w: I64, ports: U8) -> Int:
+    """From `w[BEGIN]` to the innermost frame or packet: END_OF_WALK and its like, or an outcome.
+
+    Nothing is judged but the headers of encapsulations: what the innermost frame is,
+    or what is wrong with it, the decoder finds out as for any other frame.
+    """
+    while True:
+        ethertype, ip, vlan, tags = link_layer(data, w[BEGIN], w[END], w[LINK])
+        if ethertype < 0:
+            return END_OF_WALK
+        if w[LINK] == LINKTYPE_ETHERNET:
+            w[VLAN] = vlan
+            w[VLAN_AT] = ip - 4 if tags > 0 else -1
+        _met(w, _link_step(w[LINK]), w[BEGIN])
+        _met(w, _network_step(ethertype), ip)
+        step = NOT_OURS
+        stop = w[END]
+        if ethertype == ETHERTYPE_IPV4 or ethertype == ETHERTYPE_IPV6:
+            version = 4
+            if ethertype == ETHERTYPE_IPV4:
+                protocol, at, stop, fragment = ipv4(data, ip, w[END])
+            else:
+                version = 6
+                protocol, at, stop, fragment = ipv6(data, ip, w[END])
+            if protocol < 0:
+                stop = w[END]
+            elif fragment != LATER:
+                step = _through_ip(w, data, ip, at, stop, version, protocol, ports)
+        elif ethertype == ETHERTYPE_MPLS or ethertype == ETHERTYPE_MPLS_UPSTREAM:
+            inner, link_type = mpls(data, ip, w[END])
+            step = inner
+            if inner > 0:
+                step = STEPPED
+                w[SEEN] |= 1 << ses.MPLS
+                _enter(w, inner, link_type, 0)
+        elif ethertype == ETHERTYPE_TIMESTAMP:
+            inner, _, _ = arista_timestamp(data, ip, w[END])
+            step = inner
+            if inner > 0:
+                step = STEPPED
+                w[SEEN] |= 1 << ses.TIMESTAMP
+                w[STAMP] = ARISTA_STAMP | ip
+                # The twelve bytes before the frame's own EtherType stand for its addresses.
+                w[BEGIN] = inner - 12
+                w[LINK] = LINKTYPE_ETHERNET
+                w[FRAME] = inner - 12
+        if step == NOT_OURS:
+            if w[CUT]:
+                w[STOP] = max(w[STOP], w[END], stop)
+            return END_OF_WALK
+        if step != STEPPED:
+            return step
+        w[DEPTH] += 1
+        if w[DEPTH] > MAX_DEPTH:
+            return -outcomes.TOO_DEEP

@@ -1,0 +1,18 @@
+"""Options as people type them: `key=value,key=value`."""
+
+from __future__ import annotations
+
+from .errors import UsageError
+
+
+def parse_options(text: str, where: str) -> dict[str, str]:
+    """`key=value,key=value` as a mapping; UsageError for anything else."""
+    options: dict[str, str] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        key, equals, value = (p.strip() for p in part.partition("="))
+        if not equals or not value:
+            raise UsageError(f"{where}: {part!r} is not key=value")
+        if key in options:
+            raise UsageError(f"{where}: {key} is given twice")
+        options[key] = value
+    return options

@@ -1,0 +1,1 @@
+"""Counters of a host beside what a tap saw."""

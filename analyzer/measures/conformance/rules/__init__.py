@@ -1,0 +1,1 @@
+"""The rules of the protocol, judged packet by packet."""

@@ -1,0 +1,252 @@
+"""CNPs against CE marks: which causes which, and in which scope they are paced.
+
+A notification point sends at most one CNP per minimum interval and scope: its whole port, a
+pair of addresses, the address it notifies whichever of its own it does so from, or a queue pair
+(DCQCN; that adapters differ in the scope was measured by Lumina, SIGCOMM 2023). Per scope the
+CNPs that the CE marks of this capture should have caused are counted beside those that came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .....kernels.kernel import Int, inlined, subkernel
+from .....kernels.named import NamedTuple
+from ....track.batch import MIRROR_DUPLICATE, TAP_COPY, TrackedBatch
+from ....wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
+from ..rule_list import CNP_CAUSE, CNP_CLOSE, CNP_INTERVAL, CNP_UNCAUSED, NO_MARKS, UNSEEN
+from ..state import breaks, keeps, leaves_open
+
+_CE = 3
+_CNP_OPCODE = 0x81
+PORT, PAIR, DESTINATION, QUEUE_PAIR = range(4)
+SCOPE_NAMES = ("port", "ip_pair", "destination", "queue_pair")
+_OF_HOSTS = (PORT, PAIR, DESTINATION)
+_NAK_SEQUENCE = 0
+
+SCOPE = np.dtype(
+    [
+        ("marks", "i8"),
+        ("expected", "i8"),
+        ("due", "i8"),  # time of the latest CNP expected
+        ("cnps", "i8"),
+        ("last", "i8"),  # time of the latest CNP
+        ("close", "i8"),  # CNPs sooner after another than the interval
+        ("least", "i8"),  # ns, shortest time between two, when there are two
+    ],
+    align=True,
+)
+
+
+class Columns(NamedTuple):
+    """The columns of a packet table that are read here."""
+
+    time_ns: NDArray[np.int64]
+    frame_number: NDArray[np.int64]
+    tap: NDArray[np.uint16]
+    opcode: NDArray[np.uint8]
+    traffic_class: NDArray[np.uint8]
+    aeth: NDArray[np.uint32]
+
+
+@inlined
+def _is_nak(columns: Any, row: Int) -> bool:
+    """Whether a row is a NAK for a lost packet."""
+    syndrome = np.int64(columns.aeth[row]) >> 24
+    return bool(
+        OPCODE_CLASS[columns.opcode[row]] & ACKNOWLEDGE
+        and syndrome & SYNDROME_KIND_MASK == SYNDROME_NAK
+        and syndrome & 0x1F == _NAK_SEQUENCE
+    )
+
+
+@subkernel
+def _cause(s: Any, time: Int, interval: Int) -> None:
+    """A mark or NAK for which a CNP is due, unless one is just before."""
+    if s.expected == 0 or time - s.due >= interval:
+        s.due = time
+        s.expected += 1
+
+
+@subkernel
+def _notify(s: Any, time: Int, interval: Int) -> Int:
+    """Time since the CNP before, -1 for the first."""
+    gap = np.int64(-1)
+    if s.cnps:
+        gap = np.int64(max(time - s.last, 0))
+        s.least = gap if s.cnps == 1 else min(np.int64(s.least), gap)
+        s.close += gap < interval
+    s.cnps += 1
+    s.last = time
+    return gap
+
+
+@subkernel
+def pace(
+    book: Any,
+    scopes: Any,
+    keys: NDArray[np.int32],
+    interval: Int,
+    for_nak: bool,
+    columns: Any,
+    flow: NDArray[np.int32],
+    verdict: NDArray[np.uint8],
+    peer: NDArray[np.int32],
+) -> None:
+    """Count the marks and CNPs of a batch.
+
+    `scopes`: four SCOPE arrays. `keys`: int32[flows, 2, 3], the port, the pair and the
+    destination whose scope a mark on the flow (0), or a CNP it carries (1), falls into. The
+    scope of a queue pair is that of the flow which carries its CNPs. `for_nak`: a NAK is a
+    cause as a mark is.
+    """
+    for i in range(len(flow)):
+        f = np.int64(flow[i])
+        is_cnp = columns.opcode[i] == _CNP_OPCODE
+        marked = columns.traffic_class[i] & 3 == _CE
+        nak = for_nak and _is_nak(columns, i)
+        if verdict[i] == TAP_COPY or verdict[i] == MIRROR_DUPLICATE:
+            continue
+        if not (is_cnp or marked or nak):
+            continue
+        time = columns.time_ns[i]
+        other = np.int64(peer[f])
+        if nak:
+            _cause(scopes[PORT][keys[f, 1, PORT]], time, interval)
+            _cause(scopes[PAIR][keys[f, 1, PAIR]], time, interval)
+            _cause(scopes[DESTINATION][keys[f, 1, DESTINATION]], time, interval)
+            _cause(scopes[QUEUE_PAIR][f], time, interval)
+        if marked and not is_cnp:
+            scopes[PORT][keys[f, 0, PORT]].marks += 1
+            scopes[PAIR][keys[f, 0, PAIR]].marks += 1
+            _cause(scopes[PORT][keys[f, 0, PORT]], time, interval)
+            _cause(scopes[PAIR][keys[f, 0, PAIR]], time, interval)
+            _cause(scopes[DESTINATION][keys[f, 0, DESTINATION]], time, interval)
+            if other >= 0:
+                _cause(scopes[QUEUE_PAIR][other], time, interval)
+        if not is_cnp:
+            continue
+        tap, frame = np.int64(columns.tap[i]), columns.frame_number[i]
+        if scopes[QUEUE_PAIR][f].expected:
+            keeps(book, f, CNP_CAUSE)
+        elif scopes[PAIR][keys[f, 1, PAIR]].expected == 0:
+            leaves_open(book, f, CNP_CAUSE, NO_MARKS)
+        elif other < 0:
+            leaves_open(book, f, CNP_CAUSE, UNSEEN)
+        else:
+            breaks(book, f, CNP_UNCAUSED, tap, time, frame, 0, 0, 0, 0)
+        _notify(scopes[PORT][keys[f, 1, PORT]], time, interval)
+        _notify(scopes[PAIR][keys[f, 1, PAIR]], time, interval)
+        _notify(scopes[DESTINATION][keys[f, 1, DESTINATION]], time, interval)
+        gap = _notify(scopes[QUEUE_PAIR][f], time, interval)
+        if 0 <= gap < interval:  # and so in the wider scopes
+            breaks(book, f, CNP_CLOSE, tap, time, frame, 0, 0, interval, gap)
+        elif gap >= 0:
+            keeps(book, f, CNP_INTERVAL)
+
+
+class CnpPacing:
+    """Marks and CNPs of one tap in every scope."""
+
+    def __init__(
+        self,
+        interval_ns: int,
+        for_nak: bool = False,
+        same_port: Sequence[Sequence[str]] = (),
+        address_of: Callable[[int], str] = str,
+    ) -> None:
+        """`same_port`: groups of addresses; `address_of` gives that of an endpoint."""
+        self.interval_ns = interval_ns
+        self._for_nak = for_nak
+        self._group_of = {a: n for n, group in enumerate(same_port) for a in group}
+        self._port_of_group: dict[int, int] = {}
+        self._address_of = address_of
+        self._destinations: dict[tuple[int, int], int] = {}
+        self._pairs: dict[tuple[int, int], int] = {}
+        self._ports: dict[int, int] = {}
+        self._keys = np.zeros((0, 2, len(_OF_HOSTS)), np.int32)
+        self._known = 0
+        self.scopes = tuple(np.zeros(0, SCOPE) for _ in SCOPE_NAMES)
+
+    def update(self, batch: TrackedBatch, flows: NDArray[np.void], book: Any) -> None:
+        """Count a batch; `flows` are the FLOW records of its tracker."""
+        self._grow(batch.n_flows, flows)
+        columns = Columns(*(getattr(batch.table, name) for name in Columns._fields))
+        pace(
+            book,
+            self.scopes,
+            self._keys,
+            self.interval_ns,
+            self._for_nak,
+            columns,
+            batch.flow,
+            batch.verdict,
+            batch.peer,
+        )
+
+    def merge(
+        self,
+        other: CnpPacing,
+        flow_map: NDArray[np.int32],
+        endpoint_map: NDArray[np.uint32],
+        flows: NDArray[np.void],
+    ) -> None:
+        """Add the marks and CNPs of a later part; `flows` are our FLOW records after merging.
+
+        The first CNP behind the seam is measured against none before it.
+        """
+        self._grow(len(flows), flows)
+        at = [np.zeros(len(scope), np.int64) for scope in other.scopes]
+        for endpoint, port in other._ports.items():
+            at[PORT][port] = self._ports[int(endpoint_map[endpoint])]
+        for (sender, notifier), pair in other._pairs.items():
+            key = int(endpoint_map[sender]), int(endpoint_map[notifier])
+            at[PAIR][pair] = self._pairs[key]
+        for (sender, port), destination in other._destinations.items():
+            key = int(endpoint_map[sender]), int(at[PORT][port])
+            at[DESTINATION][destination] = self._destinations[key]
+        at[QUEUE_PAIR][: len(flow_map)] = flow_map
+        for mine, theirs, places in zip(self.scopes, other.scopes, at, strict=True):
+            for i in np.flatnonzero((theirs["expected"] > 0) | (theirs["cnps"] > 0)):
+                into, added = mine[places[i]], theirs[i]
+                least = [s["least"] for s in (into, added) if s["cnps"] > 1]
+                for name in ("marks", "expected", "cnps", "close"):
+                    into[name] += added[name]
+                into["least"] = min(least, default=0)
+                for name in ("due", "last"):
+                    into[name] = max(into[name], added[name])
+
+    def _grow(self, n_flows: int, flows: NDArray[np.void]) -> None:
+        if n_flows > len(self._keys):
+            rows = max(n_flows, 2 * len(self._keys), 64)
+            keys = np.zeros((rows, 2, len(_OF_HOSTS)), np.int32)
+            keys[: len(self._keys)] = self._keys
+            self._keys = keys
+        for f in range(self._known, n_flows):
+            src, dst = int(flows[f]["src"]), int(flows[f]["dst"])
+            for way, (sender, notifier) in enumerate(((src, dst), (dst, src))):
+                port = self._port(notifier)
+                pair = self._pairs.setdefault((sender, notifier), len(self._pairs))
+                known = self._destinations
+                destination = known.setdefault((sender, port), len(known))
+                self._keys[f, way] = port, pair, destination
+        self._known = n_flows
+        needed = (len(self._ports), len(self._pairs), len(self._destinations), n_flows)
+        self.scopes = tuple(
+            scope if n <= len(scope) else np.concatenate([scope, np.zeros(n, SCOPE)])
+            for scope, n in zip(self.scopes, needed, strict=True)
+        )
+
+    def _port(self, host: int) -> int:
+        """The port of an endpoint: its own, or that of its group."""
+        if host not in self._ports:
+            port = len(self._ports)
+            group = self._group_of.get(self._address_of(host)) if self._group_of else None
+            if group is not None:
+                port = self._port_of_group.setdefault(group, port)
+            self._ports[host] = port
+        return self._ports[host]

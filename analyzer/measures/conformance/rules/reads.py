@@ -1,0 +1,151 @@
+"""READs and atomics: their responses, and what is asked for again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .....kernels.kernel import Int, inlined, subkernel
+from ....track.batch import AHEAD, RECOVERED, RETRANSMITTED
+from ....track.psn.reserved import reserved_psns
+from ....wire.opcodes import BEGINS, ENDS, FULL
+from ....wire.psn import psn_add, psn_distance
+from ..rule_list import (
+    LOSS_BEFORE,
+    NO_PATH_MTU,
+    READ_AGAIN,
+    READ_MISPLACED,
+    READ_ORDER,
+    READ_OUTSIDE,
+    READ_RANGE,
+    READ_UNASKED,
+    REREAD_ENDS,
+    TOO_MANY_READS,
+    UNSEEN,
+)
+from ..state import READS, USED_READS, breaks, keeps, leaves_open
+from .responder import acknowledge
+
+_ANY_PATH_MTU = 256
+"""Up to so many bytes a READ takes one PSN with every path MTU."""
+
+
+@inlined
+def reserves(s: Any, dma_length: Int) -> Int:
+    """PSNs that a READ of `dma_length` bytes (an atomic: 0) reserves; 0 when unknown."""
+    if dma_length <= _ANY_PATH_MTU:
+        return np.int64(1)
+    if s.path_mtu == 0:
+        return np.int64(0)
+    return reserved_psns(dma_length, np.int64(s.path_mtu))
+
+
+@subkernel
+def asks(book: Any, s: Any, psn: Int, dma_length: Int) -> None:
+    """A READ or atomic is asked for the first time."""
+    if s.reads == 0:
+        book.used[USED_READS] += 1
+        s.reads = book.used[USED_READS]
+    read = book.reads[s.reads - 1, s.reads_seen & (READS - 1)]
+    s.reads_seen += 1
+    read.used = 1
+    read.again = 0
+    read.psn = psn
+    read.dma_length = dma_length
+    read.next = psn
+
+
+@subkernel
+def _find(book: Any, s: Any, psn: Int) -> Int:
+    """The kept READ that reserved `psn`; -1 none, -2 its length is unknown."""
+    if s.reads == 0:
+        return -1
+    for i in range(min(s.reads_seen, READS)):
+        at = (s.reads_seen - 1 - i) & (READS - 1)
+        read = book.reads[s.reads - 1, at]
+        behind = psn_distance(psn, np.int64(read.psn))
+        if behind < 0:
+            continue
+        count = reserves(s, np.int64(read.dma_length))
+        if count == 0:
+            return -2
+        return at if behind < count else -1
+    return -1
+
+
+@subkernel
+def asks_again(
+    book: Any, f: Int, s: Any, psn: Int, dma_length: Int, tap: Int, time: Int, frame: Int
+) -> None:
+    """A READ or atomic is asked for again, whole or from some response on."""
+    at = _find(book, s, psn)
+    count = reserves(s, dma_length)
+    if at == -2 or count == 0:
+        leaves_open(book, f, READ_AGAIN, NO_PATH_MTU)
+    elif at < 0:
+        leaves_open(book, f, READ_AGAIN, TOO_MANY_READS if s.reads_seen > READS else UNSEEN)
+    else:
+        read = book.reads[s.reads - 1, at]
+        behind = psn_add(np.int64(read.psn), reserves(s, np.int64(read.dma_length)))
+        if psn_add(psn, count) == behind:
+            keeps(book, f, READ_AGAIN)
+        else:
+            breaks(book, f, REREAD_ENDS, tap, time, frame, 0, psn, behind, 0)
+        if not read.again or psn_distance(psn, np.int64(read.again_from)) < 0:
+            read.again_from = psn
+        read.again = 1
+        read.latest_from = psn
+
+
+@subkernel
+def responds(
+    book: Any, f: Int, s: Any, bits: Int, verdict: Int, psn: Int, tap: Int, time: Int, frame: Int
+) -> None:
+    """A READ response or atomic ACK for flow `f`."""
+    s.answers += 1
+    if psn_distance(psn, np.int64(s.first)) < 0:
+        return  # asked for before the capture
+    at = _find(book, s, psn)
+    if at == -2:
+        leaves_open(book, f, READ_RANGE, NO_PATH_MTU)
+        return
+    if at < 0:
+        if s.reads_seen > READS:
+            leaves_open(book, f, READ_RANGE, TOO_MANY_READS)
+        else:
+            breaks(book, f, READ_OUTSIDE, tap, time, frame, 0, psn, 0, 0)
+        return
+    read = book.reads[s.reads - 1, at]
+    behind = psn_add(np.int64(read.psn), reserves(s, np.int64(read.dma_length)))
+    first = psn == read.psn or (read.again and psn == read.latest_from)
+    last = psn_add(psn, 1) == behind
+    if bits & BEGINS and not first and read.again:
+        leaves_open(book, f, READ_RANGE, UNSEEN)  # of an earlier repetition, perhaps
+    elif (bits & BEGINS and not first) or bool(bits & ENDS) != last:
+        breaks(book, f, READ_MISPLACED, tap, time, frame, 0, psn, 0, 0)
+    else:
+        keeps(book, f, READ_RANGE)
+    if verdict == RETRANSMITTED or verdict == RECOVERED:
+        if read.again and psn_distance(psn, np.int64(read.again_from)) >= 0:
+            keeps(book, f, READ_ORDER)
+        elif verdict == RETRANSMITTED:
+            breaks(book, f, READ_UNASKED, tap, time, frame, 0, psn, 0, 0)
+        else:
+            leaves_open(book, f, READ_ORDER, LOSS_BEFORE)
+    elif verdict == AHEAD or psn_distance(psn, np.int64(read.next)) != 0:
+        leaves_open(book, f, READ_ORDER, LOSS_BEFORE)
+    else:
+        keeps(book, f, READ_ORDER)
+    if psn_distance(psn, np.int64(read.next)) >= 0:
+        read.next = psn_add(psn, 1)
+    through = psn_add(psn, 1)
+    if psn_distance(through, np.int64(s.unacked)) > 0:
+        acknowledge(book, f, s, through, tap)
+
+
+@inlined
+def learn_path_mtu(s: Any, bits: Int, payload: Int) -> None:
+    """First and Middle packets are as long as the path MTU."""
+    if bits & FULL and payload > s.path_mtu:
+        s.path_mtu = payload

@@ -1,0 +1,281 @@
+"""Requests as their sender must send them: where it goes back to, and what comes after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .....kernels.kernel import Int, inlined, subkernel
+from ....statistics.histogram import observe
+from ....track.psn.rewind import SILENCE_NS
+from ....wire.psn import psn_add, psn_distance
+from ..rule_list import (
+    ACK_SENT,
+    AFTER_FATAL,
+    ANSWER_UNSENT,
+    FATAL_NAK,
+    IN_FLIGHT,
+    NAK_NOT_FIRST,
+    RESEND_SKIPS,
+    REWIND_ABOVE,
+    REWIND_BELOW,
+    REWIND_ORDER,
+    REWIND_START,
+    RNR_EARLY,
+    RNR_WAIT,
+    UNSEEN,
+)
+from ..state import (
+    BY_NAK,
+    BY_READ,
+    BY_RNR,
+    BY_TIMEOUT,
+    BY_UNKNOWN,
+    GAPS,
+    NAK_RESPONSE,
+    NEXT_DELIVERED,
+    REACTION_NS,
+    RETRANSMISSION,
+    TIMES,
+    USED_TIMES,
+    breaks,
+    keeps,
+    leaves_open,
+)
+from .ack_requests import asks_for_answer_again
+
+
+@subkernel
+def sent_at(book: Any, s: Any, psn: Int) -> Int:
+    """When the tap saw a PSN sent for the first time, -1 when that is not known any more."""
+    if s.times == 0:
+        return np.int64(-1)
+    entry = book.times[s.times - 1, psn & (TIMES - 1)]
+    return np.int64(entry.time) if entry.psn == psn and entry.time != 0 else np.int64(-1)
+
+
+@inlined
+def _note_time(book: Any, s: Any, psn: Int, time: Int) -> None:
+    if s.times == 0:
+        book.used[USED_TIMES] += 1
+        s.times = book.used[USED_TIMES]
+    entry = book.times[s.times - 1, psn & (TIMES - 1)]
+    entry.psn = psn
+    entry.time = time
+    entry.last = time
+
+
+@subkernel
+def _goes_out_again(book: Any, f: Int, s: Any, psn: Int, time: Int, begins: bool) -> None:
+    """Note another transmission of a PSN; with it sending may go back."""
+    sent = sent_at(book, s, psn)
+    if sent < 0:
+        return
+    entry = book.times[s.times - 1, psn & (TIMES - 1)]
+    if begins:
+        observe(book.histograms, f, RETRANSMISSION, time - entry.last)
+        following = sent_at(book, s, psn_add(psn, 1))
+        if entry.last == sent and following >= sent:
+            observe(book.histograms, f, NEXT_DELIVERED, following - sent)
+    entry.last = time
+
+
+@subkernel
+def start(s: Any, psn: Int) -> None:
+    """A sequence begins: what was known of another one says nothing about it."""
+    s.started = 1
+    s.acked = 0
+    s.answered = 0
+    s.in_gap = 0
+    s.nak_open = 0
+    s.resending = 0
+    s.fatal = 0
+    s.rnr_open = 0
+    s.refused = 0
+    s.loose = 0
+    s.msn_known = 0
+    s.early_answer = 0
+    s.doubtful_nak = 0
+    s.asked = 0
+    s.ask_open = 0
+    s.first = psn
+    s.next = psn
+    s.arrived = psn
+    s.unacked = psn
+    s.heard_known = 0
+    s.passed = psn
+    for i in range(GAPS):
+        s.gap_known[i] = 0
+        s.nak_waits[i] = 0
+
+
+@subkernel
+def _asked_for(s: Any, psn: Int) -> Int:
+    """The NAK not yet acted on that names `psn`, -1 if there is none."""
+    for i in range(GAPS):
+        if s.nak_waits[i] and s.nak_waits_psn[i] == psn:
+            return i
+    return -1
+
+
+@subkernel
+def _goes_back(
+    book: Any, f: Int, s: Any, psn: Int, is_read: bool, tap: Int, time: Int, frame: Int
+) -> None:
+    """The sender goes back to `psn`: may it begin there, and why does it?
+
+    An answer that passed the tap may never reach the sender. What it has heard is certain
+    only once it has gone back to the PSN of a NAK: all before that PSN was answered.
+    """
+    nak = _asked_for(s, psn)
+    trigger = BY_UNKNOWN
+    if s.rnr_open and psn == s.rnr_psn:
+        trigger = BY_RNR
+    elif nak >= 0:
+        trigger = BY_NAK
+        observe(book.histograms, f, NAK_RESPONSE, time - s.nak_waits_time[nak])
+    elif is_read:
+        trigger = BY_READ
+    elif time - s.request_time >= SILENCE_NS:
+        trigger = BY_TIMEOUT
+    s.rewinds[trigger] += 1
+    _goes_out_again(book, f, s, psn, time, trigger != BY_RNR)
+    if s.heard_known and psn_distance(psn, np.int64(s.heard)) < 0:
+        breaks(book, f, REWIND_BELOW, tap, time, frame, s.rewind_frame, psn, s.heard, 0)
+    elif trigger == BY_NAK or trigger == BY_RNR:
+        keeps(book, f, REWIND_START)
+        s.heard_known = 1
+        s.heard = psn
+        s.rewind_frame = frame
+    elif not s.acked:
+        leaves_open(book, f, REWIND_START, UNSEEN)
+    elif psn_distance(psn, np.int64(s.unacked)) < 0:
+        leaves_open(book, f, REWIND_START, IN_FLIGHT)
+    elif is_read or psn == s.unacked:  # where a READ begins again is a rule of its own
+        keeps(book, f, REWIND_START)
+    else:
+        breaks(book, f, REWIND_ABOVE, tap, time, frame, s.ack_frame, psn, s.unacked, 0)
+    for i in range(GAPS):  # NAKs up to here have been acted on
+        if s.nak_waits[i] and psn_distance(np.int64(s.nak_waits_psn[i]), psn) <= 0:
+            s.nak_waits[i] = 0
+
+
+@subkernel
+def sends_again(
+    book: Any,
+    f: Int,
+    s: Any,
+    psn: Int,
+    count: Int,
+    is_read: bool,
+    tap: Int,
+    time: Int,
+    frame: Int,
+) -> None:
+    """A request is sent again."""
+    s.resent += 1
+    asks_for_answer_again(book, s, psn, time, frame)
+    if s.doubtful_nak and psn == s.doubtful_missing:  # it was lost indeed: the NAK left it out
+        breaks(
+            book, f, NAK_NOT_FIRST, tap, s.doubtful_time, s.doubtful_frame, frame,
+            s.doubtful_psn, s.doubtful_missing, 0,
+        )  # fmt: skip
+        s.unseen -= s.doubtful_unseen  # it was no packet that this tap missed
+        s.doubtful_nak = 0
+    ahead = psn_distance(psn, np.int64(s.resend_next))
+    if s.resending and ahead >= 0:
+        _goes_out_again(book, f, s, psn, time, False)
+        if ahead == 0:
+            keeps(book, f, REWIND_ORDER)
+        else:
+            _leaves_out(book, f, s, psn, tap, time, frame)
+    else:
+        _goes_back(book, f, s, psn, is_read, tap, time, frame)
+    if s.rnr_open and psn == s.rnr_psn:
+        waited = time - s.rnr_time
+        if waited >= s.rnr_wait:
+            keeps(book, f, RNR_WAIT)
+        elif s.resending:  # it was on its way before the RNR NAK, perhaps
+            leaves_open(book, f, RNR_WAIT, IN_FLIGHT)
+        else:
+            breaks(book, f, RNR_EARLY, tap, time, frame, s.rnr_frame, psn, s.rnr_wait, waited)
+        s.rnr_open = 0
+    s.resending = 1
+    s.resend_next = psn_add(psn, count)
+
+
+@subkernel
+def _leaves_out(book: Any, f: Int, s: Any, psn: Int, tap: Int, time: Int, frame: Int) -> None:
+    """`psn` follows on a smaller PSN that was sent again; what lies between is left out."""
+    if psn_distance(psn, np.int64(s.unacked)) <= 0:
+        keeps(book, f, REWIND_ORDER)  # all of it has been answered meanwhile
+    else:
+        expected = np.int64(s.resend_next)
+        if psn_distance(np.int64(s.unacked), expected) > 0:
+            expected = np.int64(s.unacked)
+        breaks(book, f, RESEND_SKIPS, tap, time, frame, 0, psn, expected, 0)
+
+
+@inlined
+def sends_new(
+    book: Any, f: Int, s: Any, psn: Int, count: Int, is_read: bool, tap: Int, time: Int, frame: Int
+) -> None:
+    """A request is sent for the first time, as far as the tap has seen."""
+    if s.resending:
+        s.resending = 0
+        if psn_distance(np.int64(s.next), np.int64(s.resend_next)) > 0:
+            _leaves_out(book, f, s, psn, tap, time, frame)
+        else:
+            keeps(book, f, REWIND_ORDER)
+    if s.early_answer:
+        if psn_distance(psn, np.int64(s.early_psn)) <= 0:  # sent only after it was answered
+            breaks(
+                book, f, ANSWER_UNSENT, tap, s.early_time, s.early_frame, frame, s.early_psn,
+                s.early_next, 0,
+            )  # fmt: skip
+        else:
+            leaves_open(book, f, ACK_SENT, UNSEEN)
+        s.early_answer = 0
+    _note_time(book, s, psn, time)
+    behind = psn_add(psn, count)
+    if psn_distance(behind, np.int64(s.next)) > 0 or s.loose:
+        s.next = behind
+
+
+@subkernel
+def after_fatal(book: Any, f: Int, s: Any, psn: Int, tap: Int, time: Int, frame: Int) -> None:
+    """A request behind a NAK that ends the connection."""
+    late = time - s.fatal_time
+    if late > book.used[REACTION_NS]:
+        breaks(book, f, AFTER_FATAL, tap, time, frame, s.fatal_frame, psn, 0, late)
+    else:
+        leaves_open(book, f, FATAL_NAK, IN_FLIGHT)
+
+
+@inlined
+def arrives(s: Any, psn: Int, count: Int, in_order: bool, time: Int) -> None:
+    """What a go-back-N receiver at the tap makes of a request: it takes only the expected one."""
+    distance = psn_distance(psn, np.int64(s.arrived))
+    if s.loose and in_order and distance > 0:
+        s.arrived = psn
+        distance = 0
+    if distance == 0:
+        if s.nak_open and psn == s.nak_psn:
+            s.nak_open = 0
+        s.in_gap = 0
+        s.refused = 0
+        s.arrived = psn_add(psn, count)
+        if psn_distance(np.int64(s.arrived), np.int64(s.passed)) > 0:
+            s.passed = s.arrived
+    elif distance < 0:
+        s.duplicates += 1
+    else:
+        s.beyond += 1
+        if s.in_gap:
+            return
+        s.in_gap = 1
+        s.gap_known[s.gap_next] = 1
+        s.gap_psn[s.gap_next] = s.arrived
+        s.gap_time[s.gap_next] = time
+        s.gap_next = (s.gap_next + 1) % GAPS

@@ -1,0 +1,229 @@
+"""Answers as a receiver must give them: ACKs, NAKs and RNR NAKs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .....kernels.kernel import Int, subkernel
+from ....statistics.histogram import observe
+from ....wire.opcodes import SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
+from ....wire.psn import PSN_MASK, id_distance, psn_add, psn_distance
+from ..rule_list import (
+    ACK_BACK,
+    ACK_ORDER,
+    ACK_REQUEST,
+    ACK_SENT,
+    LOSS_BEHIND,
+    MSN,
+    MSN_WRONG,
+    NAK_BACK,
+    NAK_CAUSE,
+    NAK_ONCE,
+    NAK_PSN,
+    NAK_REPEATED,
+    NAK_UNCAUSED,
+    OVERTAKEN,
+    UNSEEN,
+)
+from ..state import GAPS, NAK_GENERATION, REACTION_NS, breaks, keeps, leaves_open
+from .ack_requests import gets_answer
+
+RNR_TIMER_NS = np.array(
+    [
+        655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920,
+        2560, 3840, 5120, 7680, 10_240, 15_360, 20_480, 30_720, 40_960, 61_440, 81_920,
+        122_880, 163_840, 245_760, 327_680, 491_520,
+    ],
+    np.int64,
+) * 1000  # fmt: skip
+"""int64[32]: wait of each RNR timer code in ns (IBTA 9.7.5.2.8)."""
+
+
+@subkernel
+def _answered(book: Any, f: Int, s: Any) -> None:
+    book.ok[f, ACK_REQUEST] += s.asked
+    s.asked = 0
+
+
+@subkernel
+def acknowledge(book: Any, f: Int, s: Any, through: Int, tap: Int) -> None:
+    """All requests before PSN `through` have been answered."""
+    gets_answer(book, f, s, through, tap)
+    if not s.acked or psn_distance(through, np.int64(s.unacked)) > 0:
+        if psn_distance(through, np.int64(s.arrived)) > 0:  # it came in another order there
+            s.arrived = through
+            s.in_gap = 0
+        if psn_distance(through, np.int64(s.passed)) > 0:
+            s.unseen += psn_distance(through, np.int64(s.passed))
+            s.passed = through
+        s.unacked = through
+    s.acked = 1
+    if s.asked and psn_distance(through, np.int64(s.asked_psn)) > 0:
+        _answered(book, f, s)
+
+
+@subkernel
+def _may_be_overtaken(book: Any, s: Any, ip_id: Int, has_ids: bool, time: Int) -> bool:
+    """True when an answer may have been sent before the latest one, and come late.
+
+    Identifications say it where they differ; without them only answers that came close
+    together can have changed places.
+    """
+    if has_ids and ip_id != s.answer_id:
+        return bool(id_distance(ip_id, np.int64(s.answer_id)) < 0)
+    return bool(time - s.ack_time <= book.used[REACTION_NS])
+
+
+@subkernel
+def answers(
+    book: Any,
+    f: Int,
+    s: Any,
+    psn: Int,
+    aeth: Int,
+    ip_id: Int,
+    has_ids: bool,
+    tap: Int,
+    time: Int,
+    frame: Int,
+) -> None:
+    """An ACK, NAK or RNR NAK for requests of flow `f`."""
+    s.answers += 1
+    kind = (aeth >> 24) & SYNDROME_KIND_MASK
+    negative = kind == SYNDROME_NAK or kind == SYNDROME_RNR_NAK
+    code = (aeth >> 24) & 0x1F
+    if kind == SYNDROME_NAK and code == 0:
+        s.naks += 1
+    elif kind == SYNDROME_NAK:
+        s.fatal_naks += 1
+    elif kind == SYNDROME_RNR_NAK:
+        s.rnr_naks += 1
+    through = psn if negative else psn_add(psn, 1)
+    lost_packet = kind == SYNDROME_NAK and code == 0
+    if psn_distance(through, np.int64(s.first)) < 0:  # of what was sent before the capture
+        if lost_packet:
+            leaves_open(book, f, NAK_PSN, UNSEEN)
+        return
+    # A NAK may name the PSN that comes next: it was lost on its way to the tap.
+    if not lost_packet and not s.loose:
+        if psn_distance(psn, np.int64(s.next)) >= 0:
+            s.early_answer = 1
+            s.early_psn = psn
+            s.early_next = s.next
+            s.early_time = time
+            s.early_frame = frame
+            return
+        keeps(book, f, ACK_SENT)
+    if s.answered and psn_distance(through, np.int64(s.ack_high)) < 0:
+        if _may_be_overtaken(book, s, ip_id, has_ids, time):
+            leaves_open(book, f, ACK_ORDER, OVERTAKEN)
+            return
+        breaks(
+            book, f, NAK_BACK if negative else ACK_BACK, tap, time, frame, s.ack_frame, psn,
+            psn_add(np.int64(s.ack_high), -1), 0,
+        )  # fmt: skip
+        return
+    keeps(book, f, ACK_ORDER)
+    if lost_packet:
+        _names_a_loss(book, f, s, psn, tap, time, frame)
+    elif kind == SYNDROME_RNR_NAK:
+        s.rnr_open = 1
+        s.rnr_psn = psn
+        s.rnr_time = time
+        s.rnr_frame = frame
+        s.rnr_wait = RNR_TIMER_NS[code]
+        s.refused = 1
+        s.arrived = psn
+        s.in_gap = psn_distance(np.int64(s.next), psn) > 1
+    elif kind == SYNDROME_NAK:
+        s.fatal = 1
+        s.fatal_time = time
+        s.fatal_frame = frame
+    s.answered = 1
+    s.ack_high = through
+    s.ack_frame = frame
+    s.ack_time = time
+    s.answer_id = ip_id
+    unseen = np.int64(s.unseen)
+    acknowledge(book, f, s, through, tap)
+    if s.doubtful_nak and s.doubtful_frame == frame:
+        s.doubtful_unseen = s.unseen - unseen
+    if negative:  # it answers for all that came behind
+        _answered(book, f, s)
+        s.ask_open = 0
+    if not negative:
+        _counts_messages(book, f, s, psn, through, aeth & PSN_MASK, tap, time, frame)
+
+
+@subkernel
+def _names_a_loss(book: Any, f: Int, s: Any, psn: Int, tap: Int, time: Int, frame: Int) -> None:
+    """A NAK for a PSN sequence error: is it the PSN that must be named, and for the first time?"""
+    if s.nak_open and psn == s.nak_psn:
+        breaks(book, f, NAK_REPEATED, tap, time, frame, s.nak_frame, psn, psn, 0)
+        return
+    keeps(book, f, NAK_ONCE)
+    beyond = psn_distance(np.int64(s.next), psn) > 1
+    if beyond or s.loose:
+        keeps(book, f, NAK_CAUSE)
+    else:
+        breaks(book, f, NAK_UNCAUSED, tap, time, frame, 0, psn, s.next, 0)
+    gap = -1
+    for i in range(GAPS):
+        if s.gap_known[i] and s.gap_psn[i] == psn:
+            gap = i
+    if psn_distance(psn, np.int64(s.arrived)) > 0:  # more came than an earlier NAK made believe
+        known = psn_distance(np.int64(s.passed), psn) < 0
+        s.arrived = s.passed if known else psn
+        s.in_gap = 1
+    if gap >= 0:  # even if it has come meanwhile: the NAK was on its way
+        keeps(book, f, NAK_PSN)
+        observe(book.histograms, f, NAK_GENERATION, time - s.gap_time[gap])
+        s.gap_known[gap] = 0
+    elif psn == s.arrived and s.in_gap and (s.refused or psn == s.passed):
+        keeps(book, f, NAK_PSN)
+    elif psn_distance(psn, np.int64(s.passed)) < 0:
+        leaves_open(book, f, NAK_PSN, LOSS_BEHIND)
+        s.lost_behind += 1
+        s.arrived = psn
+        s.in_gap = 1
+    else:  # whether the PSNs before it were lost shows when they are sent again
+        s.doubtful_nak = 1
+        s.doubtful_missing = s.arrived
+        s.doubtful_psn = psn
+        s.doubtful_time = time
+        s.doubtful_frame = frame
+    s.nak_open = psn_distance(psn, np.int64(s.arrived)) >= 0
+    s.nak_psn = psn
+    s.nak_frame = frame
+    s.nak_waits[s.nak_next] = 1
+    s.nak_waits_psn[s.nak_next] = psn
+    s.nak_waits_time[s.nak_next] = time
+    s.nak_next = (s.nak_next + 1) % GAPS
+
+
+@subkernel
+def _counts_messages(
+    book: Any,
+    f: Int,
+    s: Any,
+    psn: Int,
+    through: Int,
+    msn: Int,
+    tap: Int,
+    time: Int,
+    frame: Int,
+) -> None:
+    """Between two answers to all that was sent the MSN grows by the messages that ended."""
+    if through != s.next or s.resending or s.loose:
+        return
+    if s.msn_known:
+        expected = (np.int64(s.msn) + s.ended - s.msn_ended) & PSN_MASK
+        if msn == expected:
+            keeps(book, f, MSN)
+        else:
+            breaks(book, f, MSN_WRONG, tap, time, frame, 0, psn, expected, msn)
+    s.msn_known = 1
+    s.msn = msn
+    s.msn_ended = s.ended

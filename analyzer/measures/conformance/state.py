@@ -1,0 +1,313 @@
+"""State of the conformance checks at one tap: per flow, as the requester of its connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import Int, inlined, subkernel
+from ....kernels.named import NamedTuple
+from ...statistics.histogram import HistogramPool, Histograms
+from .rule_list import KINDS, REASONS, RULES
+
+GAPS = 4
+"""Gaps and NAKs remembered per flow."""
+
+REQUESTER = np.dtype(
+    [
+        ("started", "u1"),
+        ("acked", "u1"),  # an answer was seen
+        ("in_gap", "u1"),  # a packet beyond `arrived` came
+        ("nak_open", "u1"),  # NAKed, and the PSN has not come since
+        ("resending", "u1"),
+        ("fatal", "u1"),
+        ("rnr_open", "u1"),
+        ("refused", "u1"),  # `rnr_psn` came, but the receiver did not take it
+        ("loose", "u1"),  # a READ of unknown length came last: what follows is not known
+        ("msn_known", "u1"),
+        ("early_answer", "u1"),  # an answer named a PSN that was not sent yet
+        ("doubtful_nak", "u1"),  # a NAK named a later PSN than the first missing one
+        ("doubtful_unseen", "i8"),  # of `unseen`, what this NAK alone says
+        ("path_mtu", "u2"),
+        ("first", "u4"),  # first PSN seen
+        ("next", "u4"),  # behind the largest PSN sent
+        ("arrived", "u4"),  # first PSN that a go-back-N receiver at the tap would still expect
+        ("unacked", "u4"),  # first PSN not answered
+        ("heard_known", "u1"),
+        ("heard", "u4"),  # first PSN of whose answer the sender has not shown to know
+        ("passed", "u4"),  # first PSN that never passed the tap in order
+        ("ack_high", "u4"),  # first PSN not covered by ACKs and NAKs, READ responses apart
+        ("ack_frame", "i8"),
+        ("ack_time", "i8"),
+        ("answered", "u1"),  # `ack_high` is valid
+        ("answer_id", "u2"),  # IPv4 identification of the latest ACK or NAK
+        # the latest gaps, a ring: first missing PSN, and the time of the packet behind it
+        ("gap_next", "u1"),
+        ("gap_known", "u1", (GAPS,)),
+        ("gap_psn", "u4", (GAPS,)),
+        ("gap_time", "i8", (GAPS,)),
+        # the latest NAKs that the sender has not acted on, a ring
+        ("nak_next", "u1"),
+        ("nak_waits", "u1", (GAPS,)),
+        ("nak_waits_psn", "u4", (GAPS,)),
+        ("nak_waits_time", "i8", (GAPS,)),
+        ("nak_psn", "u4"),  # of the latest NAK
+        ("nak_frame", "i8"),
+        ("resend_next", "u4"),
+        ("rewind_frame", "i8"),  # where the sender went back to the PSN of a NAK
+        ("request_time", "i8"),  # of the latest request
+        ("fatal_time", "i8"),
+        ("fatal_frame", "i8"),
+        ("rnr_psn", "u4"),
+        ("rnr_time", "i8"),
+        ("rnr_frame", "i8"),
+        ("rnr_wait", "i8"),
+        ("msn", "u4"),  # at the latest answer to all that was sent, with
+        ("msn_ended", "i8"),  # so many messages ended
+        ("ended", "i8"),
+        ("asked", "i8"),  # requests that wait for the ACK they asked for
+        ("asked_psn", "u4"),  # the latest of them
+        # the one that is watched until its answer comes, and the latest; see ack_requests.py
+        ("ask_open", "u1"),
+        ("ask_psn", "u4"),
+        ("ask_time", "i8"),
+        ("ask_frame", "i8"),
+        ("ask_again_frame", "i8"),  # where it was sent again unanswered, 0 if it was not
+        ("ask_waited", "i8"),
+        ("ask_last_psn", "u4"),
+        ("ask_last_time", "i8"),
+        ("ask_last_frame", "i8"),
+        ("early_psn", "u4"),
+        ("early_next", "u4"),
+        ("early_time", "i8"),
+        ("early_frame", "i8"),
+        ("doubtful_missing", "u4"),
+        ("doubtful_psn", "u4"),
+        ("doubtful_time", "i8"),
+        ("doubtful_frame", "i8"),
+        ("times", "i4"),  # 1 + its ring of send times
+        ("reads", "i4"),  # 1 + its ring of READs
+        ("reads_seen", "i8"),
+        # evidence of where the tap is
+        ("lost_before", "i8"),  # packets that came for the first time when sent again
+        ("reordered", "i8"),
+        ("lost_behind", "i8"),  # NAKs for packets that the tap saw
+        ("unseen", "i8"),  # PSNs answered that the tap never saw in order
+        ("requests", "i8"),
+        ("answers", "i8"),
+        ("rewinds", "i8", (5,)),  # by trigger
+        ("resent", "i8"),
+        ("naks", "i8"),
+        ("rnr_naks", "i8"),
+        ("fatal_naks", "i8"),
+        ("duplicates", "i8"),  # requests that a go-back-N receiver at the tap has had before
+        ("beyond", "i8"),  # and that it does not expect yet
+    ],
+    align=True,
+)
+BY_NAK, BY_RNR, BY_TIMEOUT, BY_READ, BY_UNKNOWN = range(5)
+TRIGGER_NAMES = ("nak", "rnr", "timeout", "read", "unknown")
+
+TIME = np.dtype([("psn", "u4"), ("time", "i8"), ("last", "i8")], align=True)
+"""When a request was sent first, and last."""
+TIMES = 128
+"""Latest requests whose send times are known, per flow (a power of two)."""
+
+READ = np.dtype(
+    [
+        ("used", "u1"),
+        ("again", "u1"),  # asked for again
+        ("psn", "u4"),
+        ("dma_length", "u4"),
+        ("next", "u4"),  # first response not yet seen in order
+        ("again_from", "u4"),  # the lowest PSN of those asked for again
+        ("latest_from", "u4"),  # where the latest repetition begins
+    ],
+    align=True,
+)
+READS = 128
+"""READs and atomics kept per flow (a power of two): as many as queue pairs have outstanding."""
+
+VIOLATION = np.dtype(
+    [
+        ("kind", "u1"),
+        ("flow", "i4"),
+        ("tap", "u2"),
+        ("time", "i8"),
+        ("frame", "i8"),
+        ("related", "i8"),  # frame that it contradicts, 0 when none
+        ("psn", "u4"),
+        ("expected", "i8"),
+        ("value", "i8"),
+    ],
+    align=True,
+)
+KEPT_PER_FLOW = 3
+"""Violations of one kind by one flow that are kept; the rest are counted."""
+KEPT = 3000
+
+(NAK_GENERATION, NAK_RESPONSE, RETRANSMISSION, NEXT_DELIVERED) = range(4)
+LATENCIES = 4
+
+
+_ADDED = (
+    "lost_before",
+    "reordered",
+    "lost_behind",
+    "unseen",
+    "requests",
+    "answers",
+    "rewinds",
+    "resent",
+    "naks",
+    "rnr_naks",
+    "fatal_naks",
+    "duplicates",
+    "beyond",
+)
+"""Fields of REQUESTER that count."""
+
+
+class Book(NamedTuple):
+    """Everything the kernels write to; one row per flow."""
+
+    states: NDArray[np.void]
+    times: NDArray[np.void]
+    """TIME[flows, TIMES]; rows are handed out on first use."""
+    reads: NDArray[np.void]
+    """READ[flows, READS], likewise."""
+    ok: NDArray[np.int64]
+    """int64[flows, rules]: cases that keep the rule."""
+    broken: NDArray[np.int64]
+    """int64[flows, kinds]: cases that break it."""
+    undecided: NDArray[np.int32]
+    """int32[flows, rules, reasons]: cases that cannot be judged."""
+    violations: NDArray[np.void]
+    used: NDArray[np.int64]
+    """int64[5]: violations kept, rings of times, rings of READs, answers without a peer, and
+    as a setting the time that a sender may take to react."""
+    histograms: Histograms
+
+
+USED_VIOLATIONS, USED_TIMES, USED_READS, UNPAIRED, REACTION_NS = range(5)
+
+
+class BookKeeper:
+    """Owns a `Book` and makes room in it."""
+
+    def __init__(self, reaction_ns: int) -> None:
+        self.latencies = HistogramPool(LATENCIES)
+        self.flows = 0
+        self.book = Book(
+            np.zeros(0, REQUESTER),
+            np.zeros((0, TIMES), TIME),
+            np.zeros((0, READS), READ),
+            np.zeros((0, len(RULES)), np.int64),
+            np.zeros((0, len(KINDS)), np.int64),
+            np.zeros((0, len(RULES), len(REASONS)), np.int32),
+            np.zeros(KEPT, VIOLATION),
+            np.zeros(5, np.int64),
+            self.latencies.arrays,
+        )
+        self.book.used[REACTION_NS] = reaction_ns
+
+    def grow(self, flows: int) -> None:
+        """Make room for `flows` flows; rings that nobody uses are never touched."""
+        self.flows = max(self.flows, flows)
+        have, book = len(self.book.states), self.book
+        if flows <= have:
+            return
+        room = max(flows, 2 * have, 64)
+        self.latencies.grow(room)
+        self.book = book._replace(
+            states=_longer(book.states, room, have),
+            times=_longer(book.times, room, int(book.used[USED_TIMES])),
+            reads=_longer(book.reads, room, int(book.used[USED_READS])),
+            ok=_longer(book.ok, room, have),
+            broken=_longer(book.broken, room, have),
+            undecided=_longer(book.undecided, room, have),
+            histograms=self.latencies.arrays,
+        )
+
+    def merge(self, other: BookKeeper, flow_map: NDArray[np.int32]) -> None:
+        """Add the cases of a later part; its flow i is our flow `flow_map[i]`.
+
+        Sequences that go on across the seam begin anew behind it, as at the start of a capture.
+        """
+        n = other.flows
+        flow_map = flow_map[:n]
+        if not len(flow_map):
+            return
+        self.grow(int(flow_map.max()) + 1)
+        mine, theirs = self.book, other.book
+        for name in _ADDED:
+            mine.states[name][flow_map] += theirs.states[name][:n]
+        mine.states["path_mtu"][flow_map] = np.maximum(
+            mine.states["path_mtu"][flow_map], theirs.states["path_mtu"][:n]
+        )
+        mine.states["started"][flow_map] = 0
+        mine.states["asked"][flow_map] += theirs.states["asked"][:n]
+        for ours, added in (
+            (mine.ok, theirs.ok),
+            (mine.broken, theirs.broken),
+            (mine.undecided, theirs.undecided),
+        ):
+            ours[flow_map] += added[:n]
+        mine.used[UNPAIRED] += theirs.used[UNPAIRED]
+        self.latencies.merge(other.latencies, flow_map)
+        kept, more = int(mine.used[USED_VIOLATIONS]), int(theirs.used[USED_VIOLATIONS])
+        more = min(more, KEPT - kept)
+        mine.violations[kept : kept + more] = theirs.violations[:more]
+        mine.violations["flow"][kept : kept + more] = flow_map[theirs.violations["flow"][:more]]
+        mine.used[USED_VIOLATIONS] += more
+
+
+def _longer(array: NDArray[Any], length: int, used: int) -> NDArray[Any]:
+    longer = np.zeros((length, *array.shape[1:]), array.dtype)
+    longer[:used] = array[:used]
+    return longer
+
+
+@inlined
+def keeps(book: Any, f: Int, rule: Int) -> None:
+    """One case that keeps a rule."""
+    book.ok[f, rule] += 1
+
+
+@inlined
+def leaves_open(book: Any, f: Int, rule: Int, reason: Int) -> None:
+    """One case of a rule that this tap cannot judge."""
+    book.undecided[f, rule, reason] += 1
+
+
+@subkernel
+def breaks(
+    book: Any,
+    f: Int,
+    kind: Int,
+    tap: Int,
+    time: Int,
+    frame: Int,
+    related: Int,
+    psn: Int,
+    expected: Int,
+    value: Int,
+) -> None:
+    """One case that breaks a rule; the first ones are kept with all that names them."""
+    book.broken[f, kind] += 1
+    at = book.used[USED_VIOLATIONS]
+    if book.broken[f, kind] > KEPT_PER_FLOW or at >= KEPT:
+        return
+    book.used[USED_VIOLATIONS] += 1
+    violation = book.violations[at]
+    violation.kind = kind
+    violation.flow = f
+    violation.tap = tap
+    violation.time = time
+    violation.frame = frame
+    violation.related = related
+    violation.psn = psn
+    violation.expected = expected
+    violation.value = value

@@ -1,0 +1,163 @@
+"""One pass over a tracked batch: every packet to the rules of its connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import Int, inlined, subkernel
+from ....kernels.named import NamedTuple
+from ...track.batch import (
+    DUPLICATE,
+    IN_ORDER,
+    MIRROR_DUPLICATE,
+    OVERTAKEN,
+    RECOVERED,
+    REORDERED,
+    RESTARTED,
+    RETRANSMITTED,
+    TAP_COPY,
+)
+from ...wire.opcodes import (
+    ACKNOWLEDGE,
+    ATOMIC,
+    ENDS,
+    OPCODE_CLASS,
+    RC,
+    READ_REQUEST,
+    REQUEST,
+    RESPONSE_DATA,
+    SEQUENCED,
+    XRC,
+)
+from ...wire.packets import ACK_REQUEST as ASKS_FOR_ACK
+from ...wire.packets import HAS_AETH, IPV6
+from ...wire.psn import psn_add, psn_distance
+from .rules.ack_requests import asks_for_answer
+from .rules.reads import asks, asks_again, learn_path_mtu, reserves, responds
+from .rules.requester import after_fatal, arrives, sends_again, sends_new, start
+from .rules.responder import answers
+from .state import UNPAIRED
+
+
+class Columns(NamedTuple):
+    """The columns of a packet table that the rules read."""
+
+    time_ns: NDArray[np.int64]
+    frame_number: NDArray[np.int64]
+    payload_bytes: NDArray[np.uint32]
+    tap: NDArray[np.uint16]
+    ip_id: NDArray[np.uint16]
+    decode_flags: NDArray[np.uint8]
+    opcode: NDArray[np.uint8]
+    bth_flags: NDArray[np.uint32]
+    psn: NDArray[np.uint32]
+    aeth: NDArray[np.uint32]
+    dma_length: NDArray[np.uint32]
+
+
+@subkernel
+def walk(
+    book: Any,
+    columns: Any,
+    flow: NDArray[np.int32],
+    verdict: NDArray[np.uint8],
+    peer: NDArray[np.int32],
+) -> None:
+    """Judge all rows of a batch; `peer` is that of each flow, see `TrackedBatch`."""
+    for i in range(len(flow)):
+        g = np.int64(flow[i])
+        opcode = np.int64(columns.opcode[i])
+        bits = np.int64(OPCODE_CLASS[opcode])
+        v = np.int64(verdict[i])
+        if opcode >> 5 != RC and opcode >> 5 != XRC:
+            continue  # the only transports that go back N
+        if not bits & SEQUENCED or v == TAP_COPY or v == MIRROR_DUPLICATE:
+            continue
+        f = np.int64(peer[g])
+        psn = np.int64(columns.psn[i])
+        time = columns.time_ns[i]
+        tap = np.int64(columns.tap[i])
+        frame = columns.frame_number[i]
+        payload = np.int64(columns.payload_bytes[i])
+        dma_length = np.int64(columns.dma_length[i])
+        learn_path_mtu(book.states[g], bits, payload)
+        if bits & REQUEST:
+            asks_for_ack = np.int64(columns.bth_flags[i]) & ASKS_FOR_ACK != 0
+            _request(book, g, f, bits, v, psn, dma_length, asks_for_ack, tap, time, frame)
+            continue
+        if f < 0:
+            book.used[UNPAIRED] += 1
+            continue
+        s = book.states[f]
+        learn_path_mtu(s, bits, payload)
+        if not s.started or v == DUPLICATE:
+            continue
+        if bits & RESPONSE_DATA:
+            responds(book, f, s, bits, v, psn, tap, time, frame)
+        elif bits & ACKNOWLEDGE and columns.decode_flags[i] & HAS_AETH:
+            has_ids = columns.decode_flags[i] & IPV6 == 0
+            ip_id = np.int64(columns.ip_id[i])
+            aeth = np.int64(columns.aeth[i])
+            answers(book, f, s, psn, aeth, ip_id, has_ids, tap, time, frame)
+
+
+@inlined
+def _request(
+    book: Any,
+    f: Int,
+    peer: Int,
+    bits: Int,
+    verdict: Int,
+    psn: Int,
+    dma_length: Int,
+    asks_for_ack: bool,
+    tap: Int,
+    time: Int,
+    frame: Int,
+) -> None:
+    s = book.states[f]
+    s.requests += 1
+    if not s.started or verdict == RESTARTED:
+        start(s, psn)
+    if peer >= 0 and s.path_mtu == 0:
+        s.path_mtu = book.states[peer].path_mtu
+    is_read = bits & READ_REQUEST != 0
+    count = reserves(s, dma_length) if is_read else np.int64(1)
+    in_order = verdict == IN_ORDER or verdict == RESTARTED
+    arrives(s, psn, max(count, 1), in_order, time)
+    if verdict == DUPLICATE:
+        return
+    if verdict == OVERTAKEN:  # judged when it was sent again
+        s.reordered += 1
+        return
+    if s.fatal:
+        after_fatal(book, f, s, psn, tap, time, frame)
+    again = verdict == RETRANSMITTED or verdict == RECOVERED
+    if verdict == RECOVERED:
+        s.lost_before += 1
+    if verdict == REORDERED:
+        s.reordered += 1
+    if again:
+        sends_again(book, f, s, psn, max(count, 1), is_read, tap, time, frame)
+    elif verdict != REORDERED:
+        sends_new(book, f, s, psn, max(count, 1), is_read, tap, time, frame)
+    first_here = verdict != RETRANSMITTED
+    if bits & (READ_REQUEST | ATOMIC):
+        if first_here:
+            asks(book, s, psn, dma_length)
+        else:
+            asks_again(book, f, s, psn, dma_length, tap, time, frame)
+    if first_here:
+        if bits & ENDS:
+            s.ended += 1
+        if asks_for_ack and psn_distance(psn, np.int64(s.unacked)) >= 0:
+            if s.asked == 0 or psn_distance(psn, np.int64(s.asked_psn)) > 0:
+                s.asked_psn = psn
+            s.asked += 1
+            if not s.loose and s.arrived == psn_add(psn, max(count, 1)):
+                asks_for_answer(s, psn, time, frame)
+    s.loose = is_read and count == 0
+    s.request_time = time

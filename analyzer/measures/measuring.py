@@ -1,0 +1,161 @@
+"""Everything that is kept about the flows while packets pass: the tracker and all measures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..decode.headers.cm import CmMessage
+from ..track.acknowledging import acknowledging
+from ..track.connections import CmPairs
+from ..track.merge import merge_trackers
+from ..track.tracker import FlowTracker
+from ..wire.endpoints import Endpoints
+from ..wire.frames import SampledFrames, Taps
+from ..wire.packets import PacketTable
+from .conformance.options import ConformanceOptions
+from .congestion import CongestionMeasure
+from .idle import Idle
+from .late_activity import LateActivity
+from .messages.measure import MessageStatistics
+from .mrc.measure import MrcMeasure
+from .paths.spraying import PathUsage
+from .series import Activity, Totals
+
+if TYPE_CHECKING:
+    from .conformance.taps import Conformance
+
+
+class Measuring:
+    """Takes packet tables in time order; `summarize` makes the results of it at any time.
+
+    The same object serves captures, live probes and replayed traffic.
+    """
+
+    def __init__(
+        self, window_ns: int, many_taps: bool, conformance: ConformanceOptions | None = None
+    ) -> None:
+        self.many_taps = many_taps
+        self.packets_before_taps = 0
+        """Measured while there was one tap only: `taps` does not have them."""
+        self.conformance = _conformance(conformance, many_taps) if conformance else None
+        self.tracker = FlowTracker()
+        self.cm = CmPairs()
+        self.totals = Totals(window_ns)
+        self.activity = Activity()
+        self.late: LateActivity | None = None
+        """Kept for the screens, which set it; no report needs it."""
+        self.entropy = PathUsage("entropy")
+        self.taps = PathUsage("tap")
+        self.srv6 = PathUsage("srv6")
+        self.messages = MessageStatistics()
+        self.idle = Idle()
+        self.congestion = CongestionMeasure()
+        self.mrc = MrcMeasure()
+
+    def update(self, table: PacketTable, cm_messages: Sequence[CmMessage] = ()) -> None:
+        """Take in one batch."""
+        self.cm.note(cm_messages)
+        # Mirror sessions are taps that show only while reading.
+        self.many_taps = self.many_taps or bool(len(table) and table.tap.max())
+        if not len(table):
+            return
+        batch = self.tracker.update(acknowledging(table))
+        self.totals.update(batch)
+        self.activity.update(batch)
+        if self.late is not None:
+            self.late.update(batch)
+        self.entropy.update(batch)
+        if self.many_taps:
+            self.taps.update(batch)
+        else:
+            self.packets_before_taps += len(batch)
+        with_segments = batch.table.path_evidence != 0
+        if with_segments.any():
+            self.srv6.update(batch.take(with_segments))
+        self.messages.update(batch)
+        self.idle.update(batch)
+        self.congestion.update(batch)
+        if table.mrc is not None:
+            self.mrc.update(batch, self.tracker.flows["path_mtu"])
+        if self.conformance is not None:
+            self.conformance.update(batch, self.tracker.flows)
+
+    def merge(
+        self,
+        other: Measuring,
+        endpoint_map: NDArray[np.uint32],
+        tap_map: NDArray[np.uint16],
+        path_map: NDArray[np.uint32] | None = None,
+    ) -> NDArray[np.int32]:
+        """Add a later part of the same capture, measured apart; it is not changed.
+
+        For example the files of a rotated series on several machines. Both were made with
+        the same window and the same `many_taps`. Its endpoint i is our
+        `endpoint_map[i]` and its tap i our `tap_map[i]` (`endpoints_joined`, `taps_joined`);
+        its path evidence i is our `path_map[i]` if given (`SegmentLists.joined`);
+        result: its flow i is our flow `result[i]`. Parts without a host pair in common give
+        exactly what the whole gives, whatever their times; so do parts that are cut cleanly.
+        For what that means, and what is judged apart at other seams, see
+        `track.merge.merge_trackers`; messages that go on across the seam are incomplete in
+        both parts, and answers behind it to requests before it make no latency. More parts
+        may be merged and more packets taken in; merging closes the messages, the
+        requests and the windows of RFC 5236 that are open in flows of both parts.
+        """
+        flow_map = merge_trackers(self.tracker, other.tracker, endpoint_map, tap_map)
+        self.cm.merge(other.cm, endpoint_map, tap_map)
+        self.many_taps = self.many_taps or other.many_taps
+        self.packets_before_taps += other.packets_before_taps
+        self.totals.merge(other.totals, flow_map, tap_map)
+        self.activity.merge(other.activity, flow_map)
+        if self.late is not None and other.late is not None:
+            self.late.merge(other.late, flow_map)
+        self.entropy.merge(other.entropy, flow_map)
+        self.taps.merge(other.taps, flow_map, tap_map)
+        self.srv6.merge(other.srv6, flow_map, path_map)
+        self.messages.merge(other.messages, flow_map)
+        self.idle.merge(other.idle, flow_map)
+        self.congestion.merge(other.congestion, flow_map)
+        self.mrc.merge(other.mrc, flow_map, endpoint_map, tap_map, path_map)
+        if self.conformance is not None and other.conformance is not None:
+            self.conformance.merge(other.conformance, self.tracker, flow_map, endpoint_map, tap_map)
+        return flow_map
+
+
+def _conformance(options: ConformanceOptions, many_taps: bool) -> Conformance:
+    from .conformance.taps import Conformance  # its kernels take time to load: only on demand
+
+    return Conformance(options, many_taps)
+
+
+def endpoints_joined(ours: Endpoints, theirs: Endpoints) -> NDArray[np.uint32]:
+    """Add the addresses of a part to ours; its endpoint i is our result[i]."""
+    return np.array([ours.add(text) for text in theirs.texts()], np.uint32)
+
+
+def taps_joined(ours: Taps, theirs: Taps) -> NDArray[np.uint16]:
+    """Add the taps of a part to ours; its tap i is our result[i].
+
+    Taps of one name and link type are one; their frames and stated drops add up.
+    """
+    known = {(tap.name, tap.link_type): index for index, tap in enumerate(ours.items)}
+    result: list[int] = []
+    for tap in theirs.items:
+        index = known.get((tap.name, tap.link_type))
+        if index is None:
+            index = known[tap.name, tap.link_type] = ours.add(
+                replace(tap, carrier=None if tap.carrier is None else result[tap.carrier])
+            )
+        else:
+            mine = ours[index]
+            mine.frames += tap.frames
+            if tap.dropped is not None:
+                mine.dropped = (mine.dropped or 0) + tap.dropped
+            if tap.sampled is not None:
+                mine.sampled = (mine.sampled or SampledFrames()) + tap.sampled
+        result.append(index)
+    return np.array(result, np.uint16)

@@ -1,0 +1,1 @@
+"""Messages: sizes, times, latency of answers, goodput."""

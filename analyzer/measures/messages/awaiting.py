@@ -1,0 +1,207 @@
+"""What a requester waits for: a bounded ring per flow, ordered by PSN, and the answers to it.
+
+Entries are packets that asked for an ACK, ends of messages, READ and atomic
+requests. Answers are ACKs, NAKs and responses of the other side; ACKs are
+cumulative (InfiniBand specification 9.7.5.1), and so are NAKs and responses for
+all requests before theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....kernels.kernel import inlined, subkernel
+from ...statistics.histogram import observe
+from ...wire.psn import psn_distance
+
+_int: Any = np.int64  # to mypy, numpy's integers are no int
+
+RING = 128
+"""Entries kept per flow (a power of two): common tools post up to 128 messages at once.
+Of more, the oldest is dropped from the times and counted in `untracked`."""
+
+# Bits of an entry's `wants`.
+ACK = 0x01  # the packet asked for an ACK and can be timed by it
+COMPLETION = 0x02  # the end of a message, or a request that is one
+FIRST_RESPONSE = 0x04  # a READ request whose first response can be timed
+LAST_RESPONSE = 0x08  # its COMPLETION comes with its responses only, not with an ACK
+WATCHED = 0x10  # the answering flow was known when the message began
+
+# Histograms of the flow that waits.
+SIZE, DURATION, COMPLETED, ACKED, RESPONDED = range(5)
+KINDS = 5
+
+ENTRY = np.dtype(
+    [
+        ("psn", np.uint32),
+        ("wants", np.uint32),  # what is still to come; 0: nothing, or nothing but WATCHED
+        ("sent", np.int64),  # ns, time of the packet itself
+        ("begun", np.int64),  # ns, time of the first packet of its message
+    ],
+    align=True,
+)
+
+WAITER_FIELDS = [
+    ("ring", np.int32),  # 1 + ring of the flow in the pool; 0 while it needs none
+    ("head", np.int64),  # position of the oldest entry; runs on, wraps in the ring
+    ("waiting", np.int32),  # entries in the ring, answered ones behind the oldest included
+    ("dropped", np.int32),  # outstanding messages among the entries dropped, the newest at
+    ("dropped_psn", np.uint32),  # this PSN
+    ("covers", np.uint8),  # 1: an answer was seen; all requests up to
+    ("covered", np.uint32),  # this PSN have been answered
+    ("outstanding", np.int64),  # watched messages begun and not yet answered
+    ("max_outstanding", np.int64),
+    ("untracked", np.int64),  # watched messages whose answer could not be told or awaited
+]
+"""Fields of a flow's state that the functions below keep."""
+
+
+@inlined
+def begin_message(s: Any) -> None:
+    """A watched message begins."""
+    s.outstanding += 1
+    s.max_outstanding = max(s.max_outstanding, s.outstanding)
+
+
+@subkernel
+def wait(rings: Any, used: Any, s: Any, psn: int, wants: int, sent: int, begun: int) -> None:
+    """Put a request in the ring, or add a message's end to a packet that waits already."""
+    if s.covers and wants & LAST_RESPONSE == 0 and psn_distance(psn, _int(s.covered)) <= 0:
+        if wants & COMPLETION and wants & WATCHED:  # seen behind its own answer: at another tap
+            s.outstanding -= 1
+            s.untracked += 1
+        return
+    if s.ring == 0:
+        used[0] += 1
+        s.ring = used[0]
+    ring = rings[s.ring - 1]
+    place = s.head + s.waiting  # behind the newest entry whose PSN is not larger
+    behind = place
+    while behind > s.head:
+        distance = psn_distance(_int(ring[(behind - 1) & (RING - 1)].psn), psn)
+        if distance < 0:
+            break
+        if distance == 0:
+            entry = ring[(behind - 1) & (RING - 1)]
+            entry.wants |= np.uint32(wants)
+            entry.begun = begun
+            return
+        behind -= 1
+    if s.waiting == RING:
+        if behind == s.head:  # older than all others: the one to drop
+            _drop(s, psn, wants)
+            return
+        oldest = ring[s.head & (RING - 1)]
+        _drop(s, _int(oldest.psn), _int(oldest.wants))
+        s.head += 1
+        s.waiting -= 1
+    for i in range(place, behind, -1):
+        ring[i & (RING - 1)] = ring[(i - 1) & (RING - 1)]
+    entry = ring[behind & (RING - 1)]
+    entry.psn = psn
+    entry.wants = wants
+    entry.sent = sent
+    entry.begun = begun
+    s.waiting += 1
+
+
+@inlined
+def _drop(s: Any, psn: int, wants: int) -> None:
+    if wants & COMPLETION and wants & WATCHED:
+        s.untracked += 1
+        s.dropped += 1
+        s.dropped_psn = psn
+
+
+@subkernel
+def sent_again(rings: Any, s: Any, psn: int) -> None:
+    """A request was sent again: which transmission an answer means is unknown (Karn's rule)."""
+    if s.ring == 0:
+        return
+    ring = rings[s.ring - 1]
+    for i in range(s.waiting):
+        entry = ring[(s.head + i) & (RING - 1)]
+        if entry.psn == psn:
+            entry.wants &= np.uint32(0xFF & ~(ACK | FIRST_RESPONSE))
+
+
+@subkernel
+def answered(
+    rings: Any,
+    histograms: Any,
+    s: Any,
+    flow: int,
+    psn: int,
+    response: bool,
+    begins: bool,
+    ends: bool,
+    exact: bool,
+    time: int,
+) -> None:
+    """An answer covers all requests of `flow` up to `psn`.
+
+    `response`: a READ response (the first or last when it `begins` or `ends`) or
+    atomic ACK. `exact`: an ACK of just this PSN, or a response sent but once.
+    """
+    if s.covers == 0 or psn_distance(psn, _int(s.covered)) > 0:
+        s.covers = 1
+        s.covered = psn
+    if s.dropped and psn_distance(_int(s.dropped_psn), psn) <= 0:
+        s.outstanding -= s.dropped
+        s.dropped = 0
+    if s.waiting == 0:
+        return
+    ring = rings[s.ring - 1]
+    read = _int(-1)
+    for i in range(s.waiting):
+        at = (s.head + i) & (RING - 1)
+        entry = ring[at]
+        distance = psn_distance(_int(entry.psn), psn)
+        if distance > 0:
+            break
+        wants = _int(entry.wants)
+        if distance == 0 and exact:
+            if wants & ACK and not response:
+                observe(histograms, flow, ACKED, time - entry.sent)
+            if wants & FIRST_RESPONSE and begins:
+                observe(histograms, flow, RESPONDED, time - entry.sent)
+        wants &= ~ACK
+        if response and begins and distance == 0:
+            wants &= ~FIRST_RESPONSE
+        entry.wants = wants
+        if wants & LAST_RESPONSE:
+            read = at
+        elif wants & COMPLETION:
+            # Answers from before the pairing are unknown: only its own is surely the first.
+            _complete(histograms, s, flow, entry, time, exact and distance == 0)
+    if response and ends and read >= 0:  # the READ with the largest PSN up to this one
+        _complete(histograms, s, flow, ring[read], time, exact)
+    while s.waiting and not ring[s.head & (RING - 1)].wants & (COMPLETION | ACK):
+        s.head += 1
+        s.waiting -= 1
+
+
+@inlined
+def _complete(
+    histograms: Any, s: Any, flow: int, entry: Any, time: int, surely_first: bool
+) -> None:
+    if entry.wants & WATCHED or surely_first:
+        observe(histograms, flow, COMPLETED, time - entry.begun)
+    if entry.wants & WATCHED:
+        s.outstanding -= 1
+    entry.wants = 0
+
+
+@inlined
+def forget_all(rings: Any, s: Any) -> None:
+    """The sequence began anew: no answer to what was sent before can be told apart any more."""
+    for i in range(s.waiting):
+        entry = rings[s.ring - 1][(s.head + i) & (RING - 1)]
+        _drop(s, _int(entry.psn), _int(entry.wants))
+    s.head += s.waiting
+    s.waiting = 0
+    s.dropped = 0
+    s.covers = 0
+    s.outstanding = 0

@@ -1,0 +1,346 @@
+"""Messages, their sizes and times, and the latency of answers; goodput.
+
+A message is a SEND or WRITE (First to Last, or Only), a READ request with its
+responses, or an atomic with its ACK; it belongs to the flow of the requester.
+Only packets seen for the first time count, so a message sent again is one message.
+
+- size: payload, for a READ the length it asks for, for an atomic its 8 bytes
+- duration: first to last packet of SENDs and WRITEs of more than one packet
+- completion: first packet to the first answer that covers its last PSN; for a READ
+  to the last response by PSN, for an atomic to its ACK
+- request to ACK: a packet that asks for an ACK to the first ACK with its very PSN;
+  not for packets sent again (Karn's rule), nor for those a later ACK covers
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import inlined, subkernel
+from ...results.analysis import Latency, Messages
+from ...statistics.histogram import HistogramPool, observe
+from ...track.batch import (
+    AHEAD,
+    IN_ORDER,
+    NOT_SEQUENCED,
+    RECOVERED,
+    REORDERED,
+    RESTARTED,
+    RETRANSMITTED,
+    TrackedBatch,
+)
+from ...wire.opcodes import (
+    ACKNOWLEDGE,
+    ATOMIC,
+    BEGINS,
+    ENDS,
+    MRC,
+    OPCODE_CLASS,
+    RC,
+    RD,
+    READ_REQUEST,
+    REQUEST,
+    RESPONSE_DATA,
+    SEQUENCED,
+    SYNDROME_ACK,
+    SYNDROME_KIND_MASK,
+    SYNDROME_NAK,
+    SYNDROME_RNR_NAK,
+    TRANSPORT_OF,
+    XRC,
+)
+from ...wire.packets import ACK_REQUEST, HAS_AETH, HAS_RETH
+from ...wire.psn import psn_add
+from .awaiting import (
+    ACK,
+    ACKED,
+    COMPLETED,
+    COMPLETION,
+    DURATION,
+    FIRST_RESPONSE,
+    KINDS,
+    LAST_RESPONSE,
+    RESPONDED,
+    SIZE,
+    WATCHED,
+    answered,
+    begin_message,
+    sent_again,
+    wait,
+)
+from .pieces import begin, continues, extend, place, set_aside
+from .state import add, adopt, close, copied, empty, grown
+
+_int: Any = np.int64  # to mypy, numpy's integers are no int
+
+_NEW: Final = sum(1 << v for v in (IN_ORDER, AHEAD, REORDERED, RECOVERED, RESTARTED))
+_RELIABLE: Final = 0x8000  # its requests are acknowledged
+_CLASS: Final = OPCODE_CLASS | np.where(
+    np.isin(TRANSPORT_OF, (RC, RD, XRC, MRC)), _RELIABLE, 0
+).astype(np.uint16)
+_ATOMIC_BYTES: Final = 8
+
+
+@subkernel
+def _update(
+    arrays: Any,
+    histograms: Any,
+    flow: NDArray[np.int32],
+    verdict: NDArray[np.uint8],
+    peer: NDArray[np.int32],
+    time_ns: NDArray[np.int64],
+    opcode: NDArray[np.uint8],
+    psn: NDArray[np.uint32],
+    payload_bytes: NDArray[np.uint32],
+    bth_flags: NDArray[np.uint32],
+    aeth: NDArray[np.uint32],
+    dma_length: NDArray[np.uint32],
+    decode_flags: NDArray[np.uint8],
+) -> None:
+    for i in range(len(flow)):
+        bits = _int(_CLASS[opcode[i]])
+        if bits & ACKNOWLEDGE:
+            if verdict[i] == NOT_SEQUENCED and decode_flags[i] & HAS_AETH:
+                f = _int(peer[flow[i]])
+                if 0 <= f < len(peer):
+                    _acknowledge(arrays, histograms, f, _int(psn[i]), _int(aeth[i]), time_ns[i])
+            continue
+        if bits & (REQUEST | RESPONSE_DATA) == 0:
+            continue
+        f = _int(flow[i])
+        s = arrays.state[f]
+        v = _int(verdict[i])
+        number = _int(psn[i])
+        if v == RETRANSMITTED and bits & REQUEST:
+            sent_again(arrays.rings, s, number)
+        if not (1 << v) & _NEW and (bits & SEQUENCED or v != NOT_SEQUENCED):
+            continue
+        time = time_ns[i]
+        payload = _int(payload_bytes[i])
+        _goodput(s, payload, time)
+        if bits & REQUEST == 0:
+            f = _int(peer[f])
+            if 0 <= f < len(peer):
+                arrays.state[f].answered = 1
+                answered(
+                    arrays.rings,
+                    histograms,
+                    arrays.state[f],
+                    f,
+                    number,
+                    True,
+                    bits & BEGINS != 0,
+                    bits & ENDS != 0,
+                    v != RECOVERED,
+                    time,
+                )
+            continue
+        watched = bits & _RELIABLE != 0 and peer[f] >= 0
+        wants = (WATCHED if watched else 0) | (
+            ACK if bits & _RELIABLE and bth_flags[i] & ACK_REQUEST and v != RECOVERED else 0
+        )
+        if v == RESTARTED:
+            close(arrays, f)
+        if watched and bits & BEGINS:
+            begin_message(s)
+        if bits & (READ_REQUEST | ATOMIC):
+            s.messages += 1
+            if bits & ATOMIC:
+                observe(histograms, f, SIZE, _ATOMIC_BYTES)
+            elif decode_flags[i] & HAS_RETH:
+                observe(histograms, f, SIZE, _int(dma_length[i]))
+            if bits & READ_REQUEST and v != RECOVERED:
+                wants |= FIRST_RESPONSE
+            wants = wants & ~ACK | COMPLETION | LAST_RESPONSE
+            wait(arrays.rings, arrays.rings_used, s, number, wants, time, time)
+            continue
+        if bits & BEGINS and bits & ENDS:
+            s.messages += 1
+            observe(histograms, f, SIZE, payload)
+            if bits & _RELIABLE:
+                wants |= COMPLETION
+                wait(arrays.rings, arrays.rings_used, s, number, wants, time, time)
+            continue
+        _assemble(arrays, histograms, s, f, bits, number, payload, time, wants)
+
+
+@inlined
+def _goodput(s: Any, payload: int, time: int) -> None:
+    s.payload += payload
+    if time > s.last_time and s.started:
+        s.last_time = time
+    elif s.started == 0:
+        s.started = 1
+        s.first_time = time
+        s.last_time = time
+    elif time < s.first_time:
+        s.first_time = time
+
+
+@inlined
+def _acknowledge(arrays: Any, histograms: Any, f: int, number: int, aeth: int, time: int) -> None:
+    """An ACK covers its PSN; a NAK or RNR NAK names the first one it does not cover."""
+    s = arrays.state[f]
+    kind = (aeth >> 24) & SYNDROME_KIND_MASK
+    if kind == SYNDROME_ACK:
+        s.answered = 1
+        answered(arrays.rings, histograms, s, f, number, False, False, False, True, time)
+    elif kind == SYNDROME_NAK or kind == SYNDROME_RNR_NAK:
+        s.answered = 1
+        number = psn_add(number, -1)
+        answered(arrays.rings, histograms, s, f, number, False, False, False, False, time)
+
+
+@inlined
+def _assemble(
+    arrays: Any,
+    histograms: Any,
+    s: Any,
+    f: int,
+    bits: int,
+    number: int,
+    payload: int,
+    time: int,
+    wants: int,
+) -> None:
+    """A packet of a SEND or WRITE of several packets."""
+    c = arrays.current[f]
+    begins, ends = bits & BEGINS != 0, bits & ENDS != 0
+    if continues(arrays.shelves, s, c, number, begins):
+        if begins:
+            begin(c, number, True, payload, time, wants & WATCHED != 0)
+        else:
+            extend(c, number, payload, time)
+            c.last = ends
+    else:
+        place(
+            arrays.shelves,
+            arrays.shelves_used,
+            s,
+            c,
+            number,
+            begins,
+            ends,
+            payload,
+            time,
+            wants & WATCHED != 0,
+        )
+    wants &= ACK
+    if wants:
+        wait(arrays.rings, arrays.rings_used, s, number, wants, time, time)
+    if c.last:
+        if c.first:
+            c.open = 0
+            s.messages += 1
+            observe(histograms, f, SIZE, c.bytes)
+            observe(histograms, f, DURATION, c.ended - c.begun)
+            if bits & _RELIABLE:
+                wants = COMPLETION | (WATCHED if c.watched else 0)
+                last = psn_add(_int(c.next), -1)
+                wait(arrays.rings, arrays.rings_used, s, last, wants, c.ended, c.begun)
+        else:
+            set_aside(arrays.shelves, arrays.shelves_used, s, c)
+
+
+class MessageStatistics:
+    """Messages, latencies and goodput of any number of flows."""
+
+    def __init__(self) -> None:
+        self._arrays = empty(0)
+        self._histograms = HistogramPool(KINDS)
+
+    def update(self, batch: TrackedBatch) -> None:
+        """Count a batch; batches must come in capture order."""
+        self._grow(batch.n_flows)
+        t = batch.table
+        _update(
+            self._arrays,
+            self._histograms.arrays,
+            batch.flow,
+            batch.verdict,
+            batch.peer,
+            t.time_ns,
+            t.opcode,
+            t.psn,
+            t.payload_bytes,
+            t.bth_flags,
+            t.aeth,
+            t.dma_length,
+            t.decode_flags,
+        )
+
+    def merge(self, other: MessageStatistics, flow_map: NDArray[np.int32]) -> None:
+        """Add the other's flows; its flow i is our flow `flow_map[i]`.
+
+        A flow only one side has goes on as it is. The two parts of one that both have
+        are judged apart: what is open in them counts as incomplete or untracked.
+        """
+        flow_map = flow_map[: len(other._arrays.state)]
+        if not len(flow_map):
+            return
+        self._grow(int(flow_map.max()) + 1)
+        self._histograms.merge(other._histograms, flow_map)
+        for flow, into in enumerate(flow_map.tolist()):
+            theirs = copied(other._arrays, flow)
+            mine = self._arrays.state[into]
+            if not theirs.state[0]["started"] and not theirs.state[0]["answered"]:
+                continue
+            if mine["started"] or mine["answered"]:
+                close(self._arrays, into)
+                close(theirs, 0)
+                add(mine, theirs.state[0])
+            else:
+                adopt(self._arrays, into, theirs)
+
+    def messages(self, flow: int) -> Messages:
+        """Statistics of one flow's messages as if the capture ended here.
+
+        `incomplete` is the larger of the messages begun and never ended and those ended
+        and never begun: one with a hole in the middle is both. `max_outstanding` is None
+        when no answer to the flow was seen.
+        """
+        part = copied(self._arrays, flow)
+        s = part.state[0]
+        maximum = int(s["max_outstanding"]) if s["answered"] and s["max_outstanding"] else None
+        close(part, 0)
+        return Messages(
+            count=int(s["messages"]),
+            incomplete=max(int(s["begun"]), int(s["ended"])),
+            size_bytes=self._histograms.quantiles(flow, SIZE),
+            duration_ns=self._histograms.quantiles(flow, DURATION),
+            completion_ns=self._histograms.quantiles(flow, COMPLETED),
+            max_outstanding=maximum,
+        )
+
+    def latency(self, flow: int) -> Latency:
+        """Times from one flow's requests to their answers."""
+        return Latency(
+            request_to_ack_ns=self._histograms.quantiles(flow, ACKED),
+            read_to_first_response_ns=self._histograms.quantiles(flow, RESPONDED),
+        )
+
+    def untracked(self, flow: int) -> int:
+        """Messages whose completion is unknown because too many others were outstanding."""
+        return int(self._state(flow)["untracked"])
+
+    def goodput_bits_per_second(self, flow: int) -> float | None:
+        """Payload of packets seen for the first time over the time they took.
+
+        The data of READs is the goodput of the flow that carries the responses. None
+        without payload, or when all packets have the same time.
+        """
+        s = self._state(flow)
+        duration = int(s["last_time"]) - int(s["first_time"])
+        return int(s["payload"]) * 8e9 / duration if duration > 0 and s["payload"] else None
+
+    def _state(self, flow: int) -> Any:
+        """The STATE record of a flow; one never seen is empty."""
+        known = self._arrays.state
+        return known[flow] if flow < len(known) else empty(1).state[0]
+
+    def _grow(self, flows: int) -> None:
+        self._histograms.grow(flows)
+        self._arrays = grown(self._arrays, flows)

@@ -1,0 +1,120 @@
+"""What the message measure keeps per flow, and how flows are copied, moved and added up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import subkernel
+from ....kernels.named import NamedTuple
+from .awaiting import ENTRY, RING, WAITER_FIELDS, forget_all
+from .pieces import ASSEMBLY_FIELDS, PIECE, PIECES, give_up_all
+
+STATE = np.dtype(
+    [
+        ("messages", np.int64),
+        ("payload", np.int64),  # bytes of packets seen for the first time
+        ("first_time", np.int64),  # ns, of those packets
+        ("last_time", np.int64),
+        ("started", np.uint8),
+        ("answered", np.uint8),  # 1: an answer to this flow was seen
+        *ASSEMBLY_FIELDS,
+        *WAITER_FIELDS,
+    ],
+    align=True,
+)
+
+
+class MessageArrays(NamedTuple):
+    """What the kernel works on."""
+
+    state: NDArray[Any]
+    """STATE[flows]."""
+    current: NDArray[Any]
+    """PIECE[flows]: the piece that grows."""
+    shelves: NDArray[Any]
+    """PIECE[flows, PIECES]: of flows with disorder, in the order they needed one."""
+    rings: NDArray[Any]
+    """ENTRY[flows, RING]: of flows that wait for answers, likewise."""
+    shelves_used: NDArray[np.int64]
+    rings_used: NDArray[np.int64]
+
+
+@subkernel
+def close(arrays: Any, f: int) -> None:
+    """The sequence began anew or ended: what is open stays incomplete or unanswered."""
+    s = arrays.state[f]
+    give_up_all(arrays.shelves, s, arrays.current[f])
+    forget_all(arrays.rings, s)
+
+
+def empty(flows: int) -> MessageArrays:
+    return MessageArrays(
+        np.zeros(flows, STATE),
+        np.zeros(flows, PIECE),
+        np.zeros((flows, PIECES), PIECE),
+        np.zeros((flows, RING), ENTRY),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+    )
+
+
+def grown(old: MessageArrays, flows: int) -> MessageArrays:
+    """The arrays with room for at least `flows` flows."""
+    if flows <= len(old.state):
+        return old
+    new = empty(max(flows, 2 * len(old.state), 64))
+    shelves, rings = int(old.shelves_used[0]), int(old.rings_used[0])
+    new.state[: len(old.state)] = old.state
+    new.current[: len(old.state)] = old.current
+    new.shelves[:shelves] = old.shelves[:shelves]
+    new.rings[:rings] = old.rings[:rings]
+    return new._replace(shelves_used=old.shelves_used, rings_used=old.rings_used)
+
+
+def copied(arrays: MessageArrays, flow: int) -> MessageArrays:
+    """One flow alone, as flow, shelf and ring 0 of new arrays; a flow never seen is empty."""
+    part = empty(1)
+    if flow >= len(arrays.state):
+        return part
+    part.state[0] = arrays.state[flow]
+    part.current[0] = arrays.current[flow]
+    s = part.state[0]
+    if s["shelf"]:
+        part.shelves[0] = arrays.shelves[s["shelf"] - 1]
+        s["shelf"] = 1
+    if s["ring"]:
+        part.rings[0] = arrays.rings[s["ring"] - 1]
+        s["ring"] = 1
+    return part
+
+
+def adopt(arrays: MessageArrays, flow: int, part: MessageArrays) -> None:
+    """Make a flow, alone in its arrays, the flow `flow`, which has no state yet."""
+    s = part.state[0]
+    if s["shelf"]:
+        arrays.shelves_used[0] += 1
+        s["shelf"] = arrays.shelves_used[0]
+        arrays.shelves[s["shelf"] - 1] = part.shelves[0]
+    if s["ring"]:
+        arrays.rings_used[0] += 1
+        s["ring"] = arrays.rings_used[0]
+        arrays.rings[s["ring"] - 1] = part.rings[0]
+    arrays.state[flow] = s
+    arrays.current[flow] = part.current[0]
+
+
+def add(mine: Any, theirs: Any) -> None:
+    """Add the counts of a closed flow to those of another."""
+    for name in ("messages", "payload", "begun", "ended", "untracked"):
+        mine[name] += theirs[name]
+    mine["max_outstanding"] = max(mine["max_outstanding"], theirs["max_outstanding"])
+    mine["answered"] |= theirs["answered"]
+    if not theirs["started"]:
+        return
+    first, last = theirs["first_time"], theirs["last_time"]
+    mine["first_time"] = min(mine["first_time"], first) if mine["started"] else first
+    mine["last_time"] = max(mine["last_time"], last) if mine["started"] else last
+    mine["started"] = 1

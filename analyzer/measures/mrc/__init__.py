@@ -1,0 +1,1 @@
+"""MRC: entropy values, planes, path feedback, round trips, windows."""

@@ -1,0 +1,322 @@
+"""MRC: entropy values, planes, path feedback, round trips and windows of each flow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import kernel
+from ....kernels.named import NamedTuple
+from ...decode.multipath.mrc import ERTH, PORT_STATUS_UPDATE
+from ...statistics.histogram import HistogramPool
+from ...track.batch import TrackedBatch
+from ...wire.salt import salt
+from ..paths.pathtable import LANE, OTHER, find_record, rehash
+from . import state as st
+from .rows import count_rows
+
+_MAX_CHANGES = 10_000
+_DECIDED_BY = 3
+"""One reading of entropy values needs so many times the matches of the other."""
+
+LABEL_HIGH, PORT_HIGH = "flow_label_high", "udp_port_high"
+
+
+class PortChange(NamedTuple):
+    """A port status update that says something new."""
+
+    time_ns: int
+    host: int
+    """Index in Endpoints."""
+    mask: int
+    frame_number: int
+    tap: int
+    flow: int
+
+
+class MrcMeasure:
+    """State is bounded: `pathtable.MAX_PATHS` entropy values per flow, logs of fixed length."""
+
+    def __init__(self) -> None:
+        self.packets = 0
+        self.port_changes: list[PortChange] = []
+        self.omitted_port_changes = 0
+        self._masks: dict[int, int] = {}
+        self._histograms = HistogramPool(st.HISTOGRAMS)
+        self._flows = 0
+        self._state = st.State(
+            flows=np.zeros(0, st.FLOW),
+            evs=np.zeros(0, st.EV),
+            lanes=np.zeros(0, LANE),
+            slots=np.full(2, -1, np.int32),
+            used=np.zeros(1, np.int64),
+            salt=salt(2) | np.uint64(1),
+            ring_psn=np.zeros((0, st.RING), np.int32),
+            ring_ev=np.zeros((0, st.RING), np.uint32),
+            ring_nacked=np.zeros((0, st.RING), np.uint8),
+            log=np.zeros(0, st.LOG),
+            counts=np.zeros(st.N_COUNTS, np.int64),
+            votes=np.zeros(4, np.int64),
+            histograms=self._histograms.arrays,
+        )
+
+    def update(self, batch: TrackedBatch, path_mtu: NDArray[Any]) -> None:
+        """Count the MRC packets of one batch; path_mtu of each flow, 0 while unknown."""
+        mrc = batch.table.mrc
+        if mrc is None:
+            return
+        self.packets += len(mrc)
+        self._grow_flows(batch.n_flows)
+        columns = st.Columns(*(getattr(batch.table, name) for name in st.Columns._fields))
+        row = 0
+        while row < len(mrc):
+            self._reserve(int(self._state.used[0]) + 2)
+            row = count_rows(
+                row,
+                mrc,
+                columns,
+                batch.flow,
+                batch.verdict,
+                batch.peer,
+                path_mtu.astype(np.int64),
+                self._state,
+            )
+            if row < len(mrc):
+                self._reserve(2 * len(self._state.evs))
+        self._note_ports(batch, mrc)
+
+    def _note_ports(self, batch: TrackedBatch, mrc: NDArray[Any]) -> None:
+        """Port status updates: one mask per host, told to all its peers."""
+        told = mrc[(mrc["present"] & ERTH != 0) & (mrc["operation"] == PORT_STATUS_UPDATE)]
+        if not len(told):
+            return
+        rows = told["row"]
+        hosts, masks = batch.table.src[rows], told["port_mask"]
+        # Of one host's updates in a row only those that differ from the one before.
+        order = np.argsort(hosts, kind="stable")
+        same = (np.diff(hosts[order]) == 0) & (np.diff(masks[order].astype(np.int64)) == 0)
+        new = np.sort(order[np.concatenate([[True], ~same])])
+        for i in new.tolist():
+            host, mask, row = int(hosts[i]), int(masks[i]), int(rows[i])
+            if self._masks.get(host) == mask:
+                continue
+            self._masks[host] = mask
+            if len(self.port_changes) == _MAX_CHANGES:
+                self.omitted_port_changes += 1
+                continue
+            table = batch.table
+            self.port_changes.append(
+                PortChange(
+                    int(table.time_ns[row]),
+                    host,
+                    mask,
+                    int(table.frame_number[row]),
+                    int(table.tap[row]),
+                    int(batch.flow[row]),
+                )
+            )
+
+    @property
+    def votes(self) -> tuple[int, int, int, int]:
+        """SACKs that agree with: flow label high, port high, both, neither."""
+        a, b, c, d = self._state.votes.tolist()
+        return a, b, c, d
+
+    def entropy_order(self) -> tuple[str | None, str | None]:
+        """Which half of a reflected entropy is the UDP source port, or why nobody can tell."""
+        label, port, both, neither = self.votes
+        if label and label >= _DECIDED_BY * port:
+            return LABEL_HIGH, None
+        if port and port >= _DECIDED_BY * label:
+            return PORT_HIGH, None
+        if label or port:
+            return None, "SACKs agree with both readings"
+        if both:
+            return None, "both halves of all entropy values seen are equal"
+        if neither:
+            return None, "no SACK names the entropy value of the packet it is about"
+        return None, "no SACK was seen together with the packet it is about"
+
+    def flow(self, f: int) -> Any:
+        """The mrc_state.FLOW record of a flow, None when it has no MRC."""
+        return self._state.flows[f] if f < self._flows else None
+
+    def flows(self, count: int) -> NDArray[np.void]:
+        """The mrc_state.FLOW records of the first flows, zeros where there is no MRC; a copy."""
+        found = np.zeros(count, st.FLOW)
+        known = self._state.flows[: min(count, self._flows)]
+        found[: len(known)] = known
+        return found
+
+    def evs(self, f: int, lane: int) -> NDArray[Any]:
+        """The mrc_state.EV records of a flow's lane."""
+        used = self.all_evs()
+        found: NDArray[Any] = used[used["lane"] == st.LANES * f + lane]
+        return found
+
+    def all_evs(self) -> NDArray[Any]:
+        """All mrc_state.EV records."""
+        return self._state.evs[: int(self._state.used[0])]
+
+    def log(self) -> NDArray[Any]:
+        """NACKs and returns of entropy values, mrc_state.LOG in the order they were seen."""
+        return self._state.log[: int(self._state.counts[st.USED_LOG])]
+
+    @property
+    def omitted(self) -> int:
+        """Entries that found no room in a log."""
+        return int(self._state.counts[st.OMITTED_LOG]) + self.omitted_port_changes
+
+    @property
+    def histograms(self) -> HistogramPool:
+        """OOO_DEPTH, ROUND_TRIP and IN_FLIGHT of each flow that answers."""
+        return self._histograms
+
+    def merge(
+        self,
+        other: MrcMeasure,
+        flow_map: NDArray[np.int32],
+        endpoint_map: NDArray[np.uint32],
+        tap_map: NDArray[np.uint16],
+        evidence_map: NDArray[np.uint32] | None = None,
+    ) -> None:
+        """Add a later part of the capture; its flow i is our flow `flow_map[i]`, and so on.
+
+        Silences of entropy values that span the seam are measured from it on.
+        """
+        self.packets += other.packets
+        self._state.votes[:] += other._state.votes
+        ports = self._state.counts[st.LAST_PORT_NS : st.LAST_PORT_NS + 1]
+        ports[0] = max(ports[0], other._state.counts[st.LAST_PORT_NS])
+        if not len(flow_map):
+            return
+        self._grow_flows(int(flow_map.max()) + 1)
+        self._histograms.merge(other._histograms, flow_map)
+        theirs = other._state.flows[: len(flow_map)]
+        mine = self._state.flows
+        before = mine["packets"].copy()
+        for a in range(len(theirs)):
+            _add_flow(mine[flow_map[a]], theirs[a])
+        added = other.all_evs().copy()
+        if len(added):
+            owner = added["lane"] // st.LANES
+            added["last_index"] += before[flow_map[owner]]
+            added["lane"] = flow_map[owner].astype(np.int64) * st.LANES + added["lane"] % st.LANES
+            added["tap"] = tap_map[added["tap"]] if len(tap_map) else added["tap"]
+            if evidence_map is not None:
+                added["evidence"] = evidence_map[added["evidence"]]
+            self._reserve(int(self._state.used[0]) + len(added))
+            s = self._state
+            _add_evs(added, s.evs, s.lanes, s.slots, s.used, s.salt)
+        log = other.log().copy()
+        log["flow"] = flow_map[log["flow"]]
+        log["tap"] = tap_map[log["tap"]] if len(tap_map) else log["tap"]
+        used = int(self._state.counts[st.USED_LOG])
+        room = min(len(log), st.MAX_LOG - used)
+        self._state.log[used : used + room] = log[:room]
+        self._state.counts[st.USED_LOG] += room
+        self._state.counts[st.OMITTED_LOG] += len(log) - room
+        for change in other.port_changes[: _MAX_CHANGES - len(self.port_changes)]:
+            host = int(endpoint_map[change.host])
+            if self._masks.get(host) != change.mask:
+                self._masks[host] = change.mask
+                self.port_changes.append(
+                    change._replace(
+                        host=host, tap=int(tap_map[change.tap]), flow=int(flow_map[change.flow])
+                    )
+                )
+
+    def _grow_flows(self, flows: int) -> None:
+        self._flows = max(self._flows, flows)
+        self._histograms.grow(flows)
+        s, have = self._state, len(self._state.flows)
+        log = s.log if len(s.log) else np.zeros(st.MAX_LOG, st.LOG)
+        if flows > have:
+            room = max(flows, 2 * have)
+            s = s._replace(flows=_longer(s.flows, room), lanes=_longer(s.lanes, room * st.LANES))
+        rings = min(st.MAX_RINGS, len(s.flows))
+        if rings > len(s.ring_psn):
+            known = len(s.ring_psn)
+            psn = np.full((rings, st.RING), -1, np.int32)
+            ev, nacked = np.zeros((rings, st.RING), np.uint32), np.zeros((rings, st.RING), np.uint8)
+            psn[:known], ev[:known], nacked[:known] = s.ring_psn, s.ring_ev, s.ring_nacked
+            s = s._replace(ring_psn=psn, ring_ev=ev, ring_nacked=nacked)
+        self._state = s._replace(histograms=self._histograms.arrays, log=log)
+
+    def _reserve(self, records: int) -> None:
+        """Make room for at least `records` entropy values, in a table at most half full."""
+        s = self._state
+        if records <= len(s.evs):
+            return
+        capacity = max(256, 1 << (records - 1).bit_length())
+        slots = np.full(2 * capacity, -1, np.int32)
+        evs = _longer(s.evs, capacity)
+        rehash(evs, int(s.used[0]), slots, s.salt)
+        self._state = s._replace(evs=evs, slots=slots)
+
+
+def _longer(array: NDArray[np.void], length: int) -> NDArray[np.void]:
+    longer = np.zeros(length, array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def _add_flow(mine: Any, added: Any) -> None:
+    for name in (
+        "packets", "resends", "resends_after_nack", "trimmed", "timestamped", "sacks",
+        "probe_responses", "skips", "always_skips", "nacks", "received_units",
+    ):  # fmt: skip
+        mine[name] += added[name]
+    if added["told_bytes"]:
+        mine["told_bytes"], mine["rcvd_bytes"] = 1, added["rcvd_bytes"]
+    if added["started"]:
+        for name in ("started", "next_psn", "has_clock", "clock_ns"):
+            mine[name] = added[name]
+    mine["mpr"] = added["mpr"] or mine["mpr"]
+    mine["last_always_skip_ns"] = max(mine["last_always_skip_ns"], added["last_always_skip_ns"])
+    mine["max_ooo_count"] = max(mine["max_ooo_count"], added["max_ooo_count"])
+
+
+@kernel
+def _add_evs(added: Any, evs: Any, lanes: Any, slots: Any, used: Any, salt: Any) -> None:
+    """Add records of another table; there is room for all of them."""
+    for a in range(len(added)):
+        theirs = added[a]
+        found = find_record(
+            np.int64(theirs.lane), np.int64(theirs.key), lanes, evs, slots, used, salt
+        )
+        mine = evs[found]
+        if theirs.round_trips:
+            if mine.round_trips == 0:
+                mine.round_trip_min_ns = theirs.round_trip_min_ns
+            mine.round_trip_min_ns = min(mine.round_trip_min_ns, theirs.round_trip_min_ns)
+            mine.round_trip_max_ns = max(mine.round_trip_max_ns, theirs.round_trip_max_ns)
+        mine.first_ns = min(mine.first_ns, theirs.first_ns)
+        mine.last_ns = max(mine.last_ns, theirs.last_ns)
+        mine.packets += theirs.packets
+        mine.wire_bytes += theirs.wire_bytes
+        mine.marked += theirs.marked
+        mine.resends += theirs.resends
+        mine.lost += theirs.lost
+        mine.trimmed += theirs.trimmed
+        mine.last_index = max(mine.last_index, theirs.last_index)
+        mine.lost_ns = max(mine.lost_ns, theirs.lost_ns)
+        mine.sacks += theirs.sacks
+        mine.skips += theirs.skips
+        mine.always_skips += theirs.always_skips
+        mine.nacks += theirs.nacks
+        mine.last_always_skip_ns = max(mine.last_always_skip_ns, theirs.last_always_skip_ns)
+        mine.round_trips += theirs.round_trips
+        mine.round_trip_sum_ns += theirs.round_trip_sum_ns
+        mine.tap = theirs.tap
+        if theirs.evidence:
+            mine.evidence = theirs.evidence
+
+
+def sent_key(told: int, order: str) -> int:
+    """The key (flow label high) of an entropy value as SACKs of this order name it."""
+    if told == OTHER or order == LABEL_HIGH:
+        return told
+    return (told & 0xFFFF) << 16 | told >> 16

@@ -1,0 +1,351 @@
+"""The pass over the MRC packets of a batch, in capture order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import Int, inlined, kernel
+from ...decode.multipath.mrc import (
+    ALWAYS_SKIP,
+    CC_STATE,
+    ERTH,
+    NETH,
+    PORT_STATUS_UPDATE,
+    SETH,
+    SKIP_ONCE,
+    TIMESTAMP_NS,
+    TSETH,
+)
+from ...statistics.histogram import observe
+from ...track.batch import DUPLICATE, MIRROR_DUPLICATE, TAP_COPY
+from ...wire.opcodes import FULL, OPCODE_CLASS, REQUEST
+from ...wire.packets import RTX
+from ...wire.psn import psn_add, psn_distance
+from ..paths.pathtable import find_record
+from .state import (
+    BOTH,
+    CAUSED_ROUNDS,
+    IN_FLIGHT,
+    LABEL_HIGH,
+    LANES,
+    LAST_PORT_NS,
+    LOG_NACK,
+    LOG_RETURNED,
+    MAX_LOG,
+    MAX_RINGS,
+    NEITHER,
+    OMITTED_LOG,
+    OOO_DEPTH,
+    PORT_HIGH,
+    REASONS,
+    RETIRED_AFTER_PACKETS,
+    RETIRED_AFTER_ROUNDS,
+    RING,
+    ROUND_TRIP,
+    SENT,
+    TOLD,
+    USED_LOG,
+    USED_RINGS,
+)
+
+_CE = 3
+_WRAP_NS = TIMESTAMP_NS << 16
+_BEHIND_NS = _WRAP_NS - _WRAP_NS // 16
+"""A round trip in the last sixteenth of the wrap is one just below 0: the timestamps are coarse."""
+_OTHER_RESOLUTION = 0x8000  # TSR
+
+
+@inlined
+def reason_index(reason: Int) -> Int:
+    """Place of a NACK reason in the counts, see mrc_state.REASONS."""
+    if reason == 0x01 or reason == 0x02:
+        return reason - 1
+    if reason == 0x06 or reason == 0x07:
+        return reason - 4
+    if reason == 0x0A or reason == 0x0B:
+        return reason - 6
+    if reason == 0x19:
+        return 6
+    return REASONS - 1
+
+
+@inlined
+def _note(
+    state: Any, kind: Int, f: Int, table: Any, row: Int, key: Int, psn: Int, value: Int,
+    without: Int, lost_ns: Int,
+) -> None:  # fmt: skip
+    if state.counts[USED_LOG] >= MAX_LOG:
+        state.counts[OMITTED_LOG] += 1
+        return
+    entry = state.log[state.counts[USED_LOG]]
+    state.counts[USED_LOG] += 1
+    entry.kind = kind
+    entry.flow = f
+    entry.time_ns = table.time_ns[row]
+    entry.frame_number = table.frame_number[row]
+    entry.tap = table.tap[row]
+    entry.key = key
+    entry.psn = psn
+    entry.value = value
+    entry.without = without
+    entry.lost_ns = lost_ns
+
+
+@inlined
+def _may_be_caused(state: Any, peer: Int, since: Int, time: Int) -> bool:
+    """Whether ALWAYS_SKIP or a port status update may be why a value was left out since then."""
+    before = since - (time - since)
+    said = peer >= 0 and state.flows[peer].last_always_skip_ns >= before
+    return bool(said or state.counts[LAST_PORT_NS] >= before)
+
+
+@inlined
+def _ring_of(state: Any, flow: Any) -> Int:
+    """The ring of a flow that sends, handed out if there is one; -1 without."""
+    if flow.ring == 0:
+        if state.counts[USED_RINGS] >= min(MAX_RINGS, len(state.ring_psn)):
+            return -1
+        state.counts[USED_RINGS] += 1
+        flow.ring = state.counts[USED_RINGS]
+    return np.int64(flow.ring) - 1
+
+
+@inlined
+def _is_short(table: Any, row: Int, path_mtu: Int) -> bool:
+    """Whether a WRITE has less payload than its place in the message asks for.
+
+    What is left for a Last follows from DMALen, be it the length of the whole operation or
+    the packet's own: below a path MTU the two are the same.
+    """
+    bits, payload = OPCODE_CLASS[table.opcode[row]], np.int64(table.payload_bytes[row])
+    if bits & FULL:
+        return bool(payload < path_mtu)
+    length = np.int64(table.dma_length[row])
+    if path_mtu == 0 or length == 0 or path_mtu & (path_mtu - 1):
+        return False
+    return bool(payload <= (length - 1) & (path_mtu - 1))
+
+
+@inlined
+def _sent(
+    state: Any,
+    mrc: Any,
+    table: Any,
+    row: Int,
+    f: Int,
+    peer: Int,
+    found: Int,
+    last_ns: Int,
+    path_mtu: Int,
+) -> None:
+    """A WRITE; `found` is the record of its entropy value, last used at `last_ns`."""
+    flow, ev = state.flows[f], state.evs[found]
+    time, psn = table.time_ns[row], np.int64(table.psn[row])
+    key = np.int64(mrc.ev)
+    values = np.int64(state.lanes[LANES * f + SENT].paths)
+    unused = flow.packets - ev.last_index - 1
+    if ev.packets and unused > CAUSED_ROUNDS * values:
+        lost = ev.lost_ns > last_ns
+        certain = unused > max(RETIRED_AFTER_PACKETS, RETIRED_AFTER_ROUNDS * values)
+        if lost or certain or _may_be_caused(state, peer, last_ns, time):
+            lost_ns = ev.lost_ns if lost else np.int64(0)
+            _note(state, LOG_RETURNED, f, table, row, key, psn, last_ns, unused, lost_ns)
+    ev.last_index = flow.packets
+    ev.packets += 1
+    ev.wire_bytes += np.int64(table.wire_bytes[row])
+    ev.tap = table.tap[row]
+    if table.path_evidence[row]:
+        ev.evidence = table.path_evidence[row]
+    if table.traffic_class[row] & 3 == _CE:
+        ev.marked += 1
+    if mrc.trimmed or _is_short(table, row, path_mtu):
+        ev.trimmed += 1
+        flow.trimmed += 1
+    flow.packets += 1
+    if not flow.started or psn_distance(psn, np.int64(flow.next_psn)) >= 0:
+        flow.started = 1
+        flow.next_psn = psn_add(psn, 1)
+    if mrc.present & TSETH and not mrc.timestamp_flags & _OTHER_RESOLUTION:
+        flow.timestamped += 1
+        flow.has_clock = 1
+        flow.clock_ns = (time - np.int64(mrc.timestamp) * TIMESTAMP_NS) % _WRAP_NS
+    ring = _ring_of(state, flow)
+    at = psn & (RING - 1)
+    resent = np.int64(table.bth_flags[row]) & RTX
+    if resent:
+        ev.resends += 1
+        flow.resends += 1
+    if ring < 0:
+        return
+    if resent and state.ring_psn[ring, at] == psn:
+        nacked = state.ring_nacked[ring, at]
+        if nacked:
+            flow.resends_after_nack += 1
+        first = find_record(
+            LANES * f + SENT, np.int64(state.ring_ev[ring, at]), state.lanes, state.evs,
+            state.slots, state.used, state.salt,
+        )  # fmt: skip
+        if first >= 0:
+            state.evs[first].lost += 1
+            lost_ns = state.evs[first].lost_ns
+            if not nacked and lost_ns <= state.evs[first].last_ns:
+                state.evs[first].lost_ns = time
+    state.ring_psn[ring, at] = psn
+    state.ring_ev[ring, at] = key
+    state.ring_nacked[ring, at] = 0
+
+
+@inlined
+def _round_trip(state: Any, mrc: Any, f: Int, peer: Int, found: Int, time: Int) -> None:
+    """Time from the packet's passage to its answer's, by the timestamp the answer reflects."""
+    if peer < 0 or not state.flows[peer].has_clock:
+        return
+    passed = state.flows[peer].clock_ns + np.int64(mrc.timestamp) * TIMESTAMP_NS
+    elapsed = (time - passed) % _WRAP_NS
+    if elapsed > _BEHIND_NS:
+        elapsed = np.int64(0)
+    ev = state.evs[found]
+    if ev.round_trips == 0:
+        ev.round_trip_min_ns = elapsed
+    ev.round_trips += 1
+    ev.round_trip_sum_ns += elapsed
+    ev.round_trip_min_ns = min(ev.round_trip_min_ns, elapsed)
+    ev.round_trip_max_ns = max(ev.round_trip_max_ns, elapsed)
+    observe(state.histograms, f, ROUND_TRIP, elapsed)
+
+
+@inlined
+def _vote(state: Any, peer: Int, psn: Int, entropy: Int) -> None:
+    """Compare the entropy of a SACK with that of the packet it is about."""
+    ring = np.int64(state.flows[peer].ring) - 1
+    if ring < 0 or state.ring_psn[ring, psn & (RING - 1)] != psn:
+        return
+    ev = np.int64(state.ring_ev[ring, psn & (RING - 1)])
+    turned = ((ev & 0xFFFF) << 16) | (ev >> 16)
+    if entropy == ev:
+        state.votes[BOTH if entropy == turned else LABEL_HIGH] += 1
+    else:
+        state.votes[PORT_HIGH if entropy == turned else NEITHER] += 1
+
+
+@inlined
+def _depth(bitmap: Any, sack_offset: Int) -> Int:
+    """PSNs from the cumulative one to the highest that a SACK's bitmap holds."""
+    if bitmap == np.uint64(0):
+        return 0
+    highest = sack_offset
+    rest = bitmap >> np.uint64(1)
+    while rest:
+        highest += 1
+        rest >>= np.uint64(1)
+    return max(0, highest)
+
+
+@inlined
+def _sacked(state: Any, mrc: Any, f: Int, peer: Int, found: Int, time: Int) -> None:
+    """A SACK that flow `f` carries about flow `peer` (-1 while unknown)."""
+    flow, ev = state.flows[f], state.evs[found]
+    flow.sacks += 1
+    ev.sacks += 1
+    cumulative = np.int64(mrc.psn)
+    if mrc.feedback == SKIP_ONCE:
+        flow.skips += 1
+        ev.skips += 1
+    elif mrc.feedback == ALWAYS_SKIP:
+        flow.always_skips += 1
+        ev.always_skips += 1
+        ev.last_always_skip_ns = time
+        flow.last_always_skip_ns = time
+    if mrc.probe_response:
+        flow.probe_responses += 1
+    elif peer >= 0:
+        _vote(state, peer, psn_add(cumulative, np.int64(mrc.psn_offset)), np.int64(mrc.entropy))
+    depth = _depth(np.uint64(mrc.sack_bitmap), np.int64(mrc.sack_offset))
+    observe(state.histograms, f, OOO_DEPTH, depth)
+    if mrc.mpr:
+        flow.mpr = mrc.mpr
+    if peer >= 0 and state.flows[peer].started:
+        behind = psn_distance(np.int64(state.flows[peer].next_psn), cumulative) - 1
+        observe(state.histograms, f, IN_FLIGHT, behind)
+    if not mrc.present & CC_STATE:
+        return
+    if mrc.timestamp:  # 0 when the request had none
+        _round_trip(state, mrc, f, peer, found, time)
+    flow.max_ooo_count = max(np.int64(flow.max_ooo_count), np.int64(mrc.ooo_count))
+    counter = np.int64(mrc.rcvd_bytes)
+    grown = (counter - np.int64(flow.rcvd_bytes)) & 0xFFFFFF
+    if not flow.told_bytes:
+        flow.told_bytes = 1
+        flow.rcvd_bytes = counter
+    elif grown < 0x800000:  # else the SACK was overtaken
+        flow.received_units += grown
+        flow.rcvd_bytes = counter
+
+
+@inlined
+def _refused(state: Any, mrc: Any, table: Any, row: Int, f: Int, peer: Int, found: Int) -> None:
+    """A NACK that flow `f` carries."""
+    psn = np.int64(mrc.psn)
+    state.flows[f].nacks[reason_index(np.int64(mrc.reason))] += 1
+    state.evs[found].nacks += 1
+    _note(state, LOG_NACK, f, table, row, np.int64(mrc.entropy), psn, np.int64(mrc.reason), 0, 0)
+    if peer < 0:
+        return
+    ring = np.int64(state.flows[peer].ring) - 1
+    if ring >= 0 and state.ring_psn[ring, psn & (RING - 1)] == psn:
+        state.ring_nacked[ring, psn & (RING - 1)] = 1
+    if mrc.timestamp:
+        _round_trip(state, mrc, f, peer, found, table.time_ns[row])
+
+
+@kernel
+def count_rows(
+    start: Int,
+    mrc: NDArray[np.void],
+    table: Any,
+    flow_of_row: NDArray[np.int32],
+    verdict: NDArray[np.uint8],
+    peer_of_flow: NDArray[np.int32],
+    path_mtu: NDArray[np.int64],
+    state: Any,
+) -> Int:
+    """Count MRC packets from `start` on; the one before which it stops for want of room.
+
+    `table` is a mrc_state.Columns; path_mtu, int64[flows], is 0 where it is not known.
+    """
+    for i in range(start, len(mrc)):
+        record = mrc[i]
+        row = record.row
+        seen = verdict[row]
+        if seen == TAP_COPY or seen == DUPLICATE or seen == MIRROR_DUPLICATE:
+            continue
+        f = np.int64(flow_of_row[row])
+        peer = np.int64(peer_of_flow[f])
+        time = table.time_ns[row]
+        if OPCODE_CLASS[table.opcode[row]] & REQUEST:
+            lane, key = SENT, np.int64(record.ev)
+        elif record.present & (SETH | NETH):
+            lane, key = TOLD, np.int64(record.entropy)
+        else:
+            if record.present & ERTH and record.operation == PORT_STATUS_UPDATE:
+                state.counts[LAST_PORT_NS] = time
+            continue
+        # Two records at most: the one of the packet, and of the one that it sends again.
+        if state.used[0] + 2 > len(state.evs):
+            return i
+        found = find_record(
+            LANES * f + lane, key, state.lanes, state.evs, state.slots, state.used, state.salt
+        )
+        last_ns = state.evs[found].last_ns
+        state.evs[found].first_ns = min(state.evs[found].first_ns, time)
+        state.evs[found].last_ns = max(last_ns, time)
+        if lane == SENT:
+            _sent(state, record, table, row, f, peer, found, last_ns, path_mtu[f])
+        elif record.present & SETH:
+            _sacked(state, record, f, peer, found, time)
+        else:
+            _refused(state, record, table, row, f, peer, found)
+    return len(mrc)

@@ -1,0 +1,157 @@
+"""What is kept of MRC traffic, per flow and per entropy value. Layouts only."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.named import NamedTuple
+from ...statistics.histogram import Histograms
+
+SENT, TOLD = range(2)
+"""Lanes of a flow: entropy values its own packets travelled with, and those its SACKs and NACKs
+name, as they name them: which half is which the capture has to tell first."""
+LANES = 2
+
+EV = np.dtype(
+    [
+        ("lane", "i8"),  # LANES * flow + SENT or TOLD
+        ("key", "i8"),  # the entropy value; pathtable.OTHER beyond MAX_PATHS
+        ("first_ns", "i8"),
+        ("last_ns", "i8"),
+        # SENT
+        ("packets", "i8"),
+        ("wire_bytes", "i8"),
+        ("marked", "i8"),  # with CE
+        ("resends", "i8"),  # retransmissions that travelled with it
+        ("lost", "i8"),  # packets that travelled with it and were sent again
+        ("trimmed", "i8"),
+        ("last_index", "i8"),  # number of its latest packet among the flow's
+        ("lost_ns", "i8"),  # when one was first sent again since its last packet, no NACK asking
+        ("evidence", "u4"),  # path evidence of its latest packet that has some
+        ("tap", "u2"),
+        # TOLD
+        ("sacks", "i8"),
+        ("skips", "i8"),
+        ("always_skips", "i8"),
+        ("nacks", "i8"),
+        ("last_always_skip_ns", "i8"),
+        ("round_trips", "i8"),
+        ("round_trip_sum_ns", "i8"),
+        ("round_trip_min_ns", "i8"),
+        ("round_trip_max_ns", "i8"),
+    ],
+    align=True,
+)
+
+REASONS = 8
+"""Counts of NACKs: the reasons of decode.mrc.NACK_REASONS in order, then all others."""
+
+FLOW = np.dtype(
+    [
+        # as the one that sends
+        ("packets", "i8"),  # data packets, without copies
+        ("resends", "i8"),
+        ("resends_after_nack", "i8"),
+        ("trimmed", "i8"),
+        ("timestamped", "i8"),
+        ("started", "u1"),
+        ("has_clock", "u1"),
+        ("next_psn", "u4"),  # beyond the highest sent
+        ("clock_ns", "i8"),  # tap time less the sender's timestamps, modulo their wrap
+        ("ring", "i4"),  # its recent packets; 0 = none yet, else number + 1
+        # as the one that answers
+        ("sacks", "i8"),
+        ("probe_responses", "i8"),
+        ("skips", "i8"),
+        ("always_skips", "i8"),
+        ("last_always_skip_ns", "i8"),
+        ("nacks", "i8", (REASONS,)),
+        ("told_bytes", "u1"),
+        ("rcvd_bytes", "u4"),  # latest counter, units of 256 bytes
+        ("received_units", "i8"),
+        ("mpr", "u1"),  # latest that is not 0
+        ("max_ooo_count", "u2"),
+    ],
+    align=True,
+)
+
+RING = 1024
+"""Recent packets of a flow by PSN, to find the one a SACK, NACK or retransmission is about."""
+MAX_RINGS = 4096
+"""At most 36 MB; flows beyond it have their answers counted but not matched."""
+
+LOG = np.dtype(
+    [
+        ("kind", "u1"),
+        ("flow", "i4"),
+        ("time_ns", "i8"),
+        ("frame_number", "i8"),
+        ("tap", "u2"),
+        ("key", "u4"),  # entropy value
+        ("psn", "u4"),
+        ("value", "i8"),  # NACK: reason; RETURNED: when it was last used before, ns
+        ("without", "i8"),  # RETURNED: packets that the flow sent meanwhile
+        ("lost_ns", "i8"),  # RETURNED: when one with it was first sent again meanwhile, 0: never
+    ],
+    align=True,
+)
+LOG_NACK, LOG_RETURNED = range(2)
+MAX_LOG = 10_000
+
+RETIRED_AFTER_ROUNDS = 16
+"""An entropy value that a flow leaves out while it sends so many packets per value it uses is
+taken to be retired: even values drawn at random are hardly ever left out so long by chance."""
+RETIRED_AFTER_PACKETS = 64
+CAUSED_ROUNDS = 4
+"""So many when something says why: with the value a packet was lost, ALWAYS_SKIP, a port down."""
+
+# Kinds of histograms, per flow that answers.
+OOO_DEPTH, ROUND_TRIP, IN_FLIGHT = range(3)
+HISTOGRAMS = 3
+
+# Which reading of an entropy value a SACK agrees with.
+LABEL_HIGH, PORT_HIGH, BOTH, NEITHER = range(4)
+
+
+class State(NamedTuple):
+    """The arrays as the kernel sees them."""
+
+    flows: NDArray[np.void]
+    evs: NDArray[np.void]
+    lanes: NDArray[np.void]
+    slots: NDArray[np.int32]
+    used: NDArray[np.int64]
+    """int64[1]: records of `evs` in use."""
+    salt: NDArray[np.uint64]
+    ring_psn: NDArray[np.int32]
+    """int32[rings, RING]: PSN, -1 for none."""
+    ring_ev: NDArray[np.uint32]
+    ring_nacked: NDArray[np.uint8]
+    log: NDArray[np.void]
+    counts: NDArray[np.int64]
+    """int64[N_COUNTS], indexed by the constants below."""
+    votes: NDArray[np.int64]
+    """int64[4]: SACKs by the reading they agree with."""
+    histograms: Histograms
+
+
+USED_RINGS, USED_LOG, OMITTED_LOG, LAST_PORT_NS = range(4)
+N_COUNTS = 4
+"""LAST_PORT_NS is no count: the time of the latest port status update."""
+
+
+class Columns(NamedTuple):
+    """The columns of a packet table that the kernel reads."""
+
+    time_ns: NDArray[np.int64]
+    frame_number: NDArray[np.int64]
+    wire_bytes: NDArray[np.uint32]
+    payload_bytes: NDArray[np.uint32]
+    dma_length: NDArray[np.uint32]
+    tap: NDArray[np.uint16]
+    traffic_class: NDArray[np.uint8]
+    opcode: NDArray[np.uint8]
+    bth_flags: NDArray[np.uint32]
+    psn: NDArray[np.uint32]
+    path_evidence: NDArray[np.uint32]

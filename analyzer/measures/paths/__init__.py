@@ -1,0 +1,1 @@
+"""Paths: spraying, parallel taps, imbalance, hops."""

@@ -1,0 +1,142 @@
+"""How unevenly a set of parallel paths was used, and what chance alone would do.
+
+The flow imbalance metric is FIM(L) = 100 / |L| * sum over l of |n_l - mean| / mean
+for the flows (or bytes) n_l on each path l of the set L: the mean absolute
+relative deviation, in percent. With weights (link capacities) the mean gives way
+to each path's fair share. Hashing flows evenly does not give 0: `expected_fim`
+is what ideal uniform hashing gives, `best_fim` what no placement of whole flows
+can beat.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...results.analysis import Imbalance
+from ...statistics.shares import Carried, jain, path_shares
+
+
+def fim(loads: NDArray[Any], weights: NDArray[Any] | None = None) -> float | None:
+    """FIM of the loads of the paths of a set, percent; None without any load."""
+    if not loads.sum():
+        return None
+    fair = _shares(len(loads), weights) * loads.sum()
+    return 100 * float(np.mean(np.abs(loads - fair) / fair))
+
+
+def expected_fim(flows: int, paths: int, weights: NDArray[Any] | None = None) -> float | None:
+    """The mean FIM when each flow picks its path at random, in proportion to the weights.
+
+    Exact: the mean absolute deviation of a binomial number is
+    2 m C(n, m) p^m (1-p)^(n-m+1) with m = floor(np) + 1 (de Moivre), here by
+    logarithms so that millions of flows do not overflow. None without flows.
+    """
+    if not flows:
+        return None
+    deviations = [_binomial_deviation(flows, float(p)) for p in _shares(paths, weights)]
+    return 100 * float(np.mean(deviations))
+
+
+def _binomial_deviation(n: int, p: float) -> float:
+    """E|X - np| / np for X ~ B(n, p)."""
+    m = math.floor(n * p) + 1
+    if m > n:  # p = 1
+        return 0.0
+    log_choose = math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
+    log_term = math.log(m) + log_choose + m * math.log(p) + (n - m + 1) * math.log1p(-p)
+    return 2 * math.exp(log_term) / (n * p)
+
+
+def best_fim(flows: int, paths: int, weights: NDArray[Any] | None = None) -> float | None:
+    """The smallest FIM that any placement of whole flows reaches; None without flows."""
+    if not flows:
+        return None
+    if weights is None:
+        over = flows % paths
+        return 100 * 2 * over * (paths - over) / (paths * flows)
+    fair = [float(s) * flows for s in _shares(paths, weights)]
+    # The objective is separable and convex: placing each flow where it costs least is optimal.
+    costs = [(_marginal(0, f), i) for i, f in enumerate(fair)]
+    heapq.heapify(costs)
+    counts = [0] * paths
+    for _ in range(flows):
+        _, i = costs[0]
+        counts[i] += 1
+        heapq.heapreplace(costs, (_marginal(counts[i], fair[i]), i))
+    return fim(np.array(counts), weights)
+
+
+def _marginal(count: int, fair: float) -> float:
+    """What one more flow on a path adds to its relative deviation."""
+    return (abs(count + 1 - fair) - abs(count - fair)) / fair
+
+
+def _shares(paths: int, weights: NDArray[Any] | None) -> NDArray[np.float64]:
+    """The fraction each path should carry."""
+    if weights is None:
+        return np.full(paths, 1 / paths)
+    if len(weights) != paths or not np.all(weights > 0):
+        raise ValueError("every path needs a weight above 0")
+    shares: NDArray[np.float64] = weights.astype(np.float64) / weights.sum()
+    return shares
+
+
+def max_over_mean(loads: NDArray[Any]) -> float:
+    """The largest load over the mean load: 1 when all are equal."""
+    return float(loads.max() / loads.mean())
+
+
+def coefficient_of_variation(loads: NDArray[Any]) -> float:
+    """Standard deviation (of all paths, not of a sample) over the mean."""
+    return float(loads.std() / loads.mean())
+
+
+def imbalance_of(
+    name: str,
+    path_by: str,
+    inferred: bool,
+    labels: Sequence[str],
+    paths: Sequence[Carried],
+    flows: int,
+    flows_per_path: NDArray[np.int64] | None = None,
+    weights: NDArray[Any] | None = None,
+) -> Imbalance | None:
+    """The imbalance of a set of paths; None when it carried no bytes.
+
+    `paths` has one item per path, also for those that carried nothing, and
+    `labels` their names; `flows_per_path` counts the flows on each (a flow on two
+    paths counts on both), None when flows say nothing, as for the paths of a
+    single flow.
+    """
+    loads = np.array([path.wire_bytes for path in paths], np.int64)
+    if not loads.any():
+        return None
+    placements = None if flows_per_path is None else int(flows_per_path.sum())
+    largest_first = np.lexsort((np.arange(len(loads)), -loads))
+    relative = loads if weights is None else loads / _shares(len(loads), weights)
+    return Imbalance(
+        name=name,
+        path_by=path_by,
+        inferred=inferred,
+        paths=len(loads),
+        flows=flows,
+        wire_bytes=int(loads.sum()),
+        fim_flows_percent=None if flows_per_path is None else fim(flows_per_path, weights),
+        fim_bytes_percent=fim(loads, weights),
+        fim_flows_chance_percent=(
+            None if placements is None else expected_fim(placements, len(loads), weights)
+        ),
+        fim_flows_best_percent=(
+            None if placements is None else best_fim(placements, len(loads), weights)
+        ),
+        max_over_mean=max_over_mean(relative),
+        coefficient_of_variation=coefficient_of_variation(relative),
+        jain=jain(relative),
+        shares=path_shares([(labels[i], paths[i]) for i in largest_first]),
+    )

@@ -1,0 +1,332 @@
+"""What every (lane, path key) carried: the hash table behind `PathUsage`.
+
+A lane is a stream of rows whose path changes are counted apart from others; a
+flow has several. Path records lie densely in order of first appearance, an
+open-addressing table of indices finds them, and each lane remembers its last
+one, so that a packet on the same path as the one before costs no hashing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import inlined, kernel
+from ...track.batch import OVERTAKEN, REORDERED, TAP_COPY, TrackedBatch
+from ...wire.salt import salt
+
+PATH = np.dtype(
+    [
+        ("lane", np.int64),
+        ("key", np.int64),  # the path key, OTHER for all keys beyond MAX_PATHS
+        ("packets", np.int64),
+        ("wire_bytes", np.int64),
+        ("late", np.int64),  # packets with the verdict REORDERED
+        ("marked", np.int64),  # packets with CE
+        ("first_ns", np.int64),  # earliest and latest time, whatever the order of the rows
+        ("last_ns", np.int64),
+    ]
+)
+LANE = np.dtype(
+    [
+        ("first_key", np.int64),  # of the first row
+        ("last_key", np.int64),  # of the last row
+        ("switches", np.int64),  # consecutive rows with different keys
+        ("path", np.int32),  # record of the last row
+        ("paths", np.int32),  # different keys with a record of their own; 0: no rows yet
+    ]
+)
+
+MAX_PATHS = 4096
+"""Keys with a record of their own per lane."""
+OTHER = -1
+"""The key of the record of all further keys."""
+
+ENTROPY, TAP, EVIDENCE = range(3)
+"""What makes the key: source port and flow label, the tap, the `path_evidence` column."""
+
+LEVELS = 8
+"""Lanes keep the hop limit modulo this apart when the key is the tap."""
+
+_CE = 3
+_EMPTY = -1
+_EARLIEST_NS, _LATEST_NS = -(2**63), 2**63 - 1
+_SHIFT = np.uint64(32)
+
+
+@inlined
+def _slot(lane: Any, key: Any, salt_lane: Any, salt_key: Any, mask: Any) -> Any:
+    """Where the search for (lane, key) begins.
+
+    Multiply-shift hashing with random odd factors (`salt`): no capture can be
+    made to collide.
+    """
+    mixed = np.uint64(lane) * salt_lane + np.uint64(key) * salt_key
+    return np.int64(mixed >> _SHIFT) & mask
+
+
+@inlined
+def find_record(
+    lane: Any, key: Any, lanes: Any, paths: Any, slots: Any, used: Any, salt: Any
+) -> Any:
+    """The record of (lane, key), made if it is new; -1 when there is no room for one."""
+    mask = len(slots) - 1
+    while True:
+        slot = _slot(lane, key, salt[0], salt[1], mask)
+        while slots[slot] != _EMPTY:
+            record = slots[slot]
+            if paths[record].lane == lane and paths[record].key == key:
+                return np.int64(record)
+            slot = (slot + 1) & mask
+        if key == OTHER or lanes[lane].paths < MAX_PATHS:
+            break
+        key = np.int64(OTHER)
+    record = used[0]
+    if record == len(paths):
+        return np.int64(-1)
+    used[0] += 1
+    slots[slot] = record
+    paths[record].lane = lane
+    paths[record].key = key
+    paths[record].first_ns = _LATEST_NS
+    paths[record].last_ns = _EARLIEST_NS
+    if key != OTHER:
+        lanes[lane].paths += 1
+    return np.int64(record)
+
+
+@kernel
+def _count_rows(
+    start: int,
+    kind: int,
+    lane_of: NDArray[np.uint8],
+    lanes_per_flow: int,
+    flow: NDArray[np.int32],
+    verdict: NDArray[np.uint8],
+    opcode: NDArray[np.uint8],
+    udp_sport: NDArray[np.uint16],
+    flow_label: NDArray[np.uint32],
+    tap: NDArray[np.uint16],
+    hop_limit: NDArray[np.uint8],
+    evidence: NDArray[np.uint32],
+    traffic_class: NDArray[np.uint8],
+    wire_bytes: NDArray[np.uint32],
+    time_ns: NDArray[np.int64],
+    lanes: NDArray[Any],
+    paths: NDArray[Any],
+    slots: NDArray[np.int32],
+    used: NDArray[np.int64],
+    salt: NDArray[np.uint64],
+) -> int:
+    """Count rows from `start` on; the row that found the table full, or their number."""
+    mask = len(slots) - 1
+    salt_lane, salt_key = salt[0], salt[1]
+    for i in range(start, len(flow)):
+        lane = np.int64(flow[i]) * lanes_per_flow + np.int64(lane_of[opcode[i]])
+        if kind == TAP:
+            key = np.int64(tap[i])
+            lane += (np.int64(hop_limit[i]) & (LEVELS - 1)) * (lanes_per_flow // LEVELS)
+        elif verdict[i] == TAP_COPY:
+            continue
+        elif kind == ENTROPY:
+            key = np.int64(flow_label[i]) << 16 | np.int64(udp_sport[i])
+        else:
+            key = np.int64(evidence[i])
+
+        if lanes[lane].paths and lanes[lane].last_key == key:
+            record = np.int64(lanes[lane].path)
+        else:
+            begun = lanes[lane].paths > 0
+            # `find_record`'s search, written out: a call would count references to five arrays.
+            slot = _slot(lane, key, salt_lane, salt_key, mask)
+            record = np.int64(slots[slot])
+            while record != _EMPTY and (paths[record].lane != lane or paths[record].key != key):
+                slot = (slot + 1) & mask
+                record = np.int64(slots[slot])
+            if record == _EMPTY:
+                record = find_record(lane, key, lanes, paths, slots, used, salt)
+                if record < 0:
+                    return i
+            if begun:
+                lanes[lane].switches += 1
+            else:
+                lanes[lane].first_key = key
+            lanes[lane].last_key = key
+            lanes[lane].path = record
+        paths[record].packets += 1
+        paths[record].wire_bytes += np.int64(wire_bytes[i])
+        if verdict[i] == REORDERED or verdict[i] == OVERTAKEN:
+            paths[record].late += 1
+        if traffic_class[i] & 3 == _CE:
+            paths[record].marked += 1
+        if time_ns[i] < paths[record].first_ns:
+            paths[record].first_ns = time_ns[i]
+        if time_ns[i] > paths[record].last_ns:
+            paths[record].last_ns = time_ns[i]
+    return len(flow)
+
+
+@kernel
+def _add_paths(
+    added: NDArray[Any],
+    lane_map: NDArray[np.int64],
+    lanes: NDArray[Any],
+    paths: NDArray[Any],
+    slots: NDArray[np.int32],
+    used: NDArray[np.int64],
+    salt: NDArray[np.uint64],
+) -> None:
+    """Add records of another table; there is room for all of them."""
+    for a in range(len(added)):
+        lane = lane_map[added[a].lane]
+        record = find_record(lane, np.int64(added[a].key), lanes, paths, slots, used, salt)
+        paths[record].packets += added[a].packets
+        paths[record].wire_bytes += added[a].wire_bytes
+        paths[record].late += added[a].late
+        paths[record].marked += added[a].marked
+        paths[record].first_ns = min(paths[record].first_ns, added[a].first_ns)
+        paths[record].last_ns = max(paths[record].last_ns, added[a].last_ns)
+
+
+@kernel
+def _add_lanes(
+    added: NDArray[Any],
+    lane_map: NDArray[np.int64],
+    begun: NDArray[np.bool_],
+    lanes: NDArray[Any],
+    paths: NDArray[Any],
+    slots: NDArray[np.int32],
+    used: NDArray[np.int64],
+    salt: NDArray[np.uint64],
+) -> None:
+    """Continue lanes with those of another table, whose rows come later."""
+    for a in range(len(added)):
+        if added[a].paths == 0:
+            continue
+        lane = lane_map[a]
+        if not begun[lane]:
+            begun[lane] = True
+            lanes[lane].first_key = added[a].first_key
+        elif lanes[lane].last_key != added[a].first_key:
+            lanes[lane].switches += 1
+        lanes[lane].switches += added[a].switches
+        lanes[lane].last_key = added[a].last_key
+        last = np.int64(added[a].last_key)
+        lanes[lane].path = find_record(lane, last, lanes, paths, slots, used, salt)
+
+
+@kernel
+def rehash(
+    paths: NDArray[Any], used: int, slots: NDArray[np.int32], salt: NDArray[np.uint64]
+) -> None:
+    mask = len(slots) - 1
+    for record in range(used):
+        lane, key = np.int64(paths[record].lane), np.int64(paths[record].key)
+        slot = _slot(lane, key, salt[0], salt[1], mask)
+        while slots[slot] != _EMPTY:
+            slot = (slot + 1) & mask
+        slots[slot] = record
+
+
+class PathTable:
+    """Path records of all lanes of all flows; `lanes_per_flow` lanes each.
+
+    `kind` says what makes the key and `lane_of`, uint8[256], which of its
+    flow's lanes a row with an opcode belongs to.
+    """
+
+    def __init__(self, kind: int, lane_of: NDArray[np.uint8], lanes_per_flow: int) -> None:
+        self._kind = kind
+        self._lane_of = lane_of
+        self.lanes_per_flow = lanes_per_flow
+        self.lanes = np.zeros(0, LANE)
+        self._paths = np.zeros(0, PATH)
+        self._slots = np.full(2, _EMPTY, np.int32)
+        self._used = np.zeros(1, np.int64)
+        self._salt = salt(2) | np.uint64(1)
+
+    @property
+    def paths(self) -> NDArray[Any]:
+        """The records in use, PATH[n], in order of first appearance."""
+        return self._paths[: int(self._used[0])]
+
+    def add(self, batch: TrackedBatch) -> None:
+        """Count the rows of one batch."""
+        self.grow_flows(batch.n_flows)
+        table, row = batch.table, 0
+        while True:
+            row = _count_rows(
+                row,
+                self._kind,
+                self._lane_of,
+                self.lanes_per_flow,
+                batch.flow,
+                batch.verdict,
+                table.opcode,
+                table.udp_sport,
+                table.flow_label,
+                table.tap,
+                table.hop_limit,
+                table.path_evidence,
+                table.traffic_class,
+                table.wire_bytes,
+                table.time_ns,
+                self.lanes,
+                self._paths,
+                self._slots,
+                self._used,
+                self._salt,
+            )
+            if row == len(batch):
+                return
+            self._reserve(2 * len(self._paths) + 1)
+
+    def merge(
+        self,
+        other: PathTable,
+        flow_map: NDArray[np.int32],
+        key_map: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Add a table of rows that come after ours; its flow i is our flow `flow_map[i]`.
+
+        Its key k is our `key_map[k]` if given (taps), else k.
+        """
+        if not len(flow_map):
+            return
+        added, other_lanes = other.paths, other.lanes
+        if key_map is not None:
+            added, other_lanes = added.copy(), other_lanes.copy()
+            added["key"] = key_map[added["key"]]
+            begun = other_lanes["paths"] > 0
+            for name in ("first_key", "last_key"):
+                other_lanes[name][begun] = key_map[other_lanes[name][begun]]
+        per = self.lanes_per_flow
+        self.grow_flows(int(flow_map.max()) + 1)
+        self._reserve(len(self.paths) + len(added))
+        lane_map = (flow_map.astype(np.int64)[:, None] * per + np.arange(per)).reshape(-1)
+        begun = self.lanes["paths"] > 0
+        ours = (self.lanes, self._paths, self._slots, self._used, self._salt)
+        _add_paths(added, lane_map, *ours)
+        _add_lanes(other_lanes[: len(lane_map)], lane_map, begun, *ours)
+
+    def grow_flows(self, flows: int) -> None:
+        """Make room for the lanes of at least `flows` flows."""
+        need, have = flows * self.lanes_per_flow, len(self.lanes)
+        if need > have:
+            lanes = np.zeros(max(need, 2 * have), LANE)
+            lanes[:have] = self.lanes
+            self.lanes = lanes
+
+    def _reserve(self, records: int) -> None:
+        """Make room for at least `records` records, in a table at most half full."""
+        if records <= len(self._paths):
+            return
+        used = int(self._used[0])
+        capacity = max(64, 1 << (records - 1).bit_length())
+        paths = np.zeros(capacity, PATH)
+        paths[:used] = self._paths[:used]
+        self._paths = paths
+        self._slots = np.full(2 * capacity, _EMPTY, np.int32)
+        rehash(paths, used, self._slots, self._salt)

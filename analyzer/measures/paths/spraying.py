@@ -1,0 +1,306 @@
+"""How each flow's bytes spread over its paths, and how often it changes path.
+
+Spraying is about packets that carry a flow's work, so width, fairness and
+switches look at its data packets (requests and READ responses) only; a flow
+that merely acknowledges is judged by its ACKs, and CNPs, which a network card
+sends from a source port of its own choice, never make a path where others do.
+The listed paths still add up to all bytes of the flow.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.named import NamedTuple
+from ...results.analysis import PathShare, Quantiles, Spraying
+from ...statistics.shares import Carried, carried, jain, path_shares, together, width
+from ...track.batch import TrackedBatch
+from ...wire.opcodes import ACKNOWLEDGE, CNP, MARKS_RESENDS, MRC, OPCODE_CLASS, TRANSPORT_OF
+from .pathtable import ENTROPY, EVIDENCE, LEVELS, OTHER, PATH, TAP, PathTable
+
+Key = Literal["entropy", "tap", "srv6"]
+
+_ABOUT_AS_WIDE = 0.9
+
+_DATA, _ACKS, _CNPS = range(3)  # the lanes of a flow, in the order in which they stand for it
+_LANES = 4
+_ANSWERS: Final = (OPCODE_CLASS & ACKNOWLEDGE != 0) | (
+    (TRANSPORT_OF == MRC) & (OPCODE_CLASS & MARKS_RESENDS == 0)
+)
+_LANE_OF: Final[NDArray[np.uint8]] = np.where(
+    _ANSWERS, _ACKS, np.where(np.arange(256) >> 5 == CNP, _CNPS, _DATA)
+).astype(np.uint8)
+
+_KINDS: Final = {"entropy": ENTROPY, "tap": TAP, "srv6": EVIDENCE}
+
+
+class _Level(NamedTuple):
+    """One flow at one level: PATH records of the lane that stands for it, and of its others."""
+
+    measured: NDArray[Any]
+    rest: list[NDArray[Any]]
+    switches: int
+
+
+class UsageRecords(NamedTuple):
+    """Equally long arrays."""
+
+    flow: NDArray[np.int64]
+    level: NDArray[np.int64]
+    """Hop limit modulo 8; 0 unless the key is `tap`."""
+    data: NDArray[np.bool_]
+    """Counts data packets, not ACKs or CNPs."""
+    paths: NDArray[Any]
+    """`pathtable.PATH`: key, packets, bytes, ..."""
+
+
+class PathUsage:
+    """Bytes, packets, late and CE-marked packets per flow and path; path switches per flow.
+
+    The key of a path is `entropy` (UDP source port, with a non-zero IPv6 flow
+    label as flow_label << 16 | port), `tap` (where the packet was seen) or
+    `srv6` (index of the path evidence, 0 for packets without).
+
+    With `tap`, copies of a packet at further taps count too: a packet crosses
+    several links. Taps at one distance from the source are kept together by
+    the packet's hop limit, so links in series (each behind a router) are not
+    mistaken for parallel paths.
+
+    A flow has at most `pathtable.MAX_PATHS` paths of its own; bytes of all
+    further ones are counted as one path named "other".
+    """
+
+    def __init__(self, key: Key = "entropy") -> None:
+        self.key: Key = key
+        self._levels = LEVELS if key == "tap" else 1
+        self._table = PathTable(_KINDS[key], _LANE_OF, _LANES * self._levels)
+        self._sorted: NDArray[Any] | None = None  # the records by lane, made when asked for
+        self._sorted_lanes: NDArray[np.int64] = np.empty(0, np.int64)
+        self._has_keys = False
+        self._asked: tuple[int, list[_Level]] = (-1, [])  # of the flow asked for last
+
+    def update(self, batch: TrackedBatch) -> None:
+        """Count the rows of one batch."""
+        self._sorted = None
+        self._table.add(batch)
+
+    def merge(
+        self,
+        other: PathUsage,
+        flow_map: NDArray[np.int32],
+        key_map: NDArray[Any] | None = None,
+    ) -> None:
+        """Add the usage of rows that come after ours; its flow i is our flow `flow_map[i]`.
+
+        With the keys `tap` and `srv6`, its key i is our `key_map[i]` if given.
+        """
+        self._sorted = None
+        numbered = key_map is not None and self.key != "entropy" and len(key_map)
+        keys = key_map.astype(np.int64) if numbered and key_map is not None else None
+        self._table.merge(other._table, flow_map, keys)
+
+    def spraying(
+        self,
+        flow: int,
+        names: Callable[[int], str] | None = None,
+        places: NDArray[np.int64] | None = None,
+    ) -> Spraying | None:
+        """The spraying of one flow; None when this key says nothing about it.
+
+        `names` turns a key into text (a tap's or segment list's name); entropy
+        values name themselves. Of several levels (key `tap`) the one with the
+        widest spread is reported. Only taps of one place (`tapsets.tap_places`)
+        make paths: those in series see the same packets.
+        """
+        if self.key == "srv6" and not self._keyed():
+            return None
+        level = self._widest(flow, places)
+        if level is None or (self.key == "srv6" and not level.measured["key"].any()):
+            return None
+        paths, weights = level.measured, _weights(level.measured)
+        duration = int(paths["last_ns"].max()) - int(paths["first_ns"].min())
+        return Spraying(
+            path_by=self.key,
+            inferred=self.inferred,
+            paths_seen=len(paths),
+            width=width(weights),
+            jain=jain(weights),
+            switches=level.switches,
+            switches_per_second=level.switches * 1e9 / duration if duration > 0 else None,
+            path_lifetime_ns=_lifetimes(paths),
+            paths=_shares(level, names or self.path_name),
+        )
+
+    @property
+    def inferred(self) -> bool:
+        """Whether the key only hints at the real path."""
+        return self.key == "entropy"
+
+    def path_name(self, key: int) -> str:
+        """The text for a key without further knowledge."""
+        if key == OTHER:
+            return "other"
+        return entropy_name(key) if self.key == "entropy" else str(key)
+
+    def paths(self, flow: int) -> NDArray[Any]:
+        """The `pathtable.PATH` records of the packets that stand for the flow."""
+        level = self._widest(flow)
+        return np.zeros(0, PATH) if level is None else level.measured
+
+    def packets_by_key(self, flow: int) -> dict[int, int]:
+        """All packets of the flow per key, in ascending order; with `tap`, copies included."""
+        packets: Counter[int] = Counter()
+        for _, lane in self._lanes_of(flow):
+            for key, count in zip(lane["key"].tolist(), lane["packets"].tolist(), strict=True):
+                packets[key] += count
+        return dict(sorted(packets.items()))
+
+    def paths_seen(self, flow: int) -> int:
+        """Different keys of the packets that stand for the flow; 0 without packets."""
+        return len({key for level in self._of_flow(flow) for key in level.measured["key"].tolist()})
+
+    def records(self) -> UsageRecords:
+        """Everything counted, one row per flow, level, kind of packets and path."""
+        paths = self._table.paths
+        flow, lane = np.divmod(paths["lane"], self._table.lanes_per_flow)
+        return UsageRecords(flow, lane // _LANES, lane % _LANES == _DATA, paths)
+
+    def _widest(self, flow: int, places: NDArray[np.int64] | None = None) -> _Level | None:
+        """The level that shows the spread: of about the widest ones the one with most bytes."""
+        levels = self._of_flow(flow)
+        if places is not None:
+            levels = [part for level in levels for part in _by_place(level, places)]
+        if len(levels) < 2:
+            return levels[0] if levels else None
+        widths = [width(_weights(level.measured)) for level in levels]
+        near = max(widths) * _ABOUT_AS_WIDE
+        return max((lv for lv, w in zip(levels, widths, strict=True) if w >= near), key=_bytes)
+
+    def _of_flow(self, flow: int) -> list[_Level]:
+        """The levels that have packets of the kind that stands for the flow."""
+        if self._sorted is None or self._asked[0] != flow:
+            self._asked = flow, self._levels_of(self._lanes_of(flow), flow)
+        return self._asked[1]
+
+    def _levels_of(self, lanes: list[tuple[int, NDArray[Any]]], flow: int) -> list[_Level]:
+        kind = min((lane % _LANES for lane, _ in lanes), default=_DATA)
+        first = flow * self._table.lanes_per_flow
+        return [
+            _Level(
+                paths,
+                [
+                    rest
+                    for other, rest in lanes
+                    if other != lane and other // _LANES == lane // _LANES
+                ],
+                int(self._table.lanes[first + lane]["switches"]),
+            )
+            for lane, paths in lanes
+            if lane % _LANES == kind
+        ]
+
+    def _by_lane(self) -> NDArray[Any]:
+        """All records, sorted by their lane."""
+        if self._sorted is None:
+            paths = self._table.paths
+            self._sorted = paths[np.argsort(paths["lane"], kind="stable")]
+            self._sorted_lanes = np.ascontiguousarray(self._sorted["lane"])
+            self._has_keys = bool(paths["key"].any())
+        return self._sorted
+
+    def _keyed(self) -> bool:
+        """Whether any packet has a key but 0."""
+        self._by_lane()
+        return self._has_keys
+
+    def _lanes_of(self, flow: int) -> list[tuple[int, NDArray[Any]]]:
+        """The lanes of a flow that have records: level * _LANES + kind, and the records."""
+        by_lane = self._by_lane()
+        per = self._table.lanes_per_flow
+        begin, end = np.searchsorted(self._sorted_lanes, (flow * per, (flow + 1) * per))
+        own = by_lane[begin:end]
+        lane = self._sorted_lanes[begin:end] - flow * per
+        edges = [0, *(np.flatnonzero(np.diff(lane)) + 1).tolist(), len(own)]
+        return [(int(lane[a]), own[a:b]) for a, b in pairwise(edges) if a < b]
+
+
+def _by_place(level: _Level, places: NDArray[np.int64]) -> list[_Level]:
+    """The level once for each place among its taps."""
+    found = places[level.measured["key"]]
+    if (found == found[0]).all():
+        return [level]
+    parts = []
+    for place in np.unique(found):
+        measured = level.measured[found == place]
+        rest = [lane[places[lane["key"]] == place] for lane in level.rest]
+        # Steps between places are among the switches, which leaves them an upper bound.
+        parts.append(_Level(measured, rest, level.switches if len(measured) > 1 else 0))
+    return parts
+
+
+def entropy_name(key: int) -> str:
+    """`49152`, or `49152/0x12345` with a flow label."""
+    label = key >> 16
+    return f"{key & 0xFFFF}/0x{label:05x}" if label else str(key)
+
+
+def _weights(paths: NDArray[Any]) -> NDArray[np.int64]:
+    """Bytes per path; packets where a damaged capture states no bytes at all."""
+    weights: NDArray[np.int64] = paths["wire_bytes"]
+    return weights if weights.any() else paths["packets"]
+
+
+def _bytes(level: _Level) -> int:
+    return int(level.measured["wire_bytes"].sum())
+
+
+def _lifetimes(paths: NDArray[Any]) -> Quantiles:
+    """Time from first to last packet of each path, ns."""
+    life = paths["last_ns"] - paths["first_ns"]
+    # Damaged time stamps lie centuries apart: what does not fit stays at the limit.
+    life = np.sort(np.where(life < 0, np.int64(2**63 - 1), life))
+    values = life.tolist()
+
+    def quantile(q: float) -> float:
+        place = q * (len(values) - 1)
+        below = int(place)
+        above = min(below + 1, len(values) - 1)
+        return float(values[below] + (place - below) * (values[above] - values[below]))
+
+    return Quantiles(
+        count=len(values),
+        min=float(values[0]),
+        mean=sum(values) / len(values),
+        p50=quantile(0.5),
+        p90=quantile(0.9),
+        p99=quantile(0.99),
+        p999=quantile(0.999),
+        max=float(values[-1]),
+    )
+
+
+def _shares(level: _Level, names: Callable[[int], str]) -> list[PathShare]:
+    """The paths of a flow, the largest first; they add up to all its bytes at this level."""
+    by_key = dict(zip(level.measured["key"].tolist(), carried(level.measured), strict=True))
+    apart: list[Carried] = []
+    for rest in level.rest:
+        for key, part in zip(rest["key"].tolist(), carried(rest), strict=True):
+            if key in by_key:
+                by_key[key] = together((by_key[key], part))
+            else:
+                apart.append(part)
+    lines = [
+        ("other" if key == OTHER else names(key), part)
+        for key, part in sorted(
+            by_key.items(), key=lambda item: (-item[1].wire_bytes, -item[1].packets, item[0])
+        )
+    ]
+    if apart:
+        lines.append(("control packets", together(apart)))
+    return path_shares(lines)

@@ -1,0 +1,1 @@
+"""Result records: immutable, with a versioned schema."""

@@ -1,0 +1,24 @@
+"""The result of `rocescope check`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from .analysis import SCHEMA_VERSION, CaptureSummary
+from .base import Record
+from .conformance import Conformance
+
+
+class Check(Record, frozen=True, kw_only=True):
+    """Everything `rocescope check` found."""
+
+    schema_version: str = SCHEMA_VERSION
+    version: str
+    complete: Annotated[bool, Meta(description="False when the check was interrupted")]
+    captures: list[CaptureSummary]
+    conformance: Conformance
+    warnings: Annotated[
+        list[str], Meta(description="what limits trust in these results, first things first")
+    ]

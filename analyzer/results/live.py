@@ -1,0 +1,42 @@
+"""The record of one interval of a live analysis."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from .analysis import Record
+
+
+class LiveInterval(Record, frozen=True, kw_only=True):
+    """What came in one interval. A line without `interval` is the Analysis of everything."""
+
+    interval: Annotated[int, Meta(description="number of the interval, from 1")]
+    end_time_ns: int
+    duration_ns: int
+    dropped_frames: Annotated[
+        int, Meta(description="packets lost in this interval because a ring was full")
+    ]
+    dropped_frames_total: Annotated[int, Meta(description="the same since the beginning")]
+    too_short_frames: Annotated[int, Meta(description="frames too short to read")]
+    merged_frames: Annotated[
+        int, Meta(description="several packets in one frame, made by the kernel (GRO or GSO)")
+    ]
+    frames: Annotated[int, Meta(description="frames of any kind that passed the probes")]
+    packets: Annotated[int, Meta(description="RoCE packets, each once however many taps saw it")]
+    wire_bytes: int
+    packets_per_second: float
+    bits_per_second: float
+    flows: Annotated[int, Meta(description="with packets in this interval")]
+    flows_total: Annotated[int, Meta(description="since the beginning")]
+    reordered_packets: int
+    retransmitted_packets: int
+    missing_packets_total: Annotated[
+        int, Meta(description="PSNs that were never seen by the end of this interval")
+    ]
+    ecn_marked_packets: int
+    cnps: int
+    naks: int
+    rnr_naks: int
+    interfaces_gone: Annotated[list[str], Meta(description="interfaces that have disappeared")]

@@ -1,0 +1,1 @@
+"""Streaming statistics: histograms, densities, time windows, shares."""

@@ -1,0 +1,422 @@
+"""RFC 5236 reorder density (RD) and reorder buffer-occupancy density (RBD), exact and streaming.
+
+Both metrics run over the first copies of consecutive sequence numbers, one
+stream per flow and PSN space. A packet displaced by more than the threshold
+(DT and BT of the RFC, one value here) counts as lost, so a window of
+threshold + 1 arrivals is all the memory either metric needs.
+
+As long as the window holds consecutive numbers in order, every packet leaves it
+with displacement 0 and an empty buffer; then the next number alone describes
+the window. Only the first disorder or gap makes it real, in a slot of a pool,
+and it dissolves again once a whole window has passed in order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.kernel import inlined, subkernel
+from ...kernels.named import NamedTuple
+
+MAX_THRESHOLD = 32
+"""Default and upper limit of the threshold. Flows sprayed over tens of paths displace
+packets by tens of places; the 8 of the RFC's examples would report them as lost."""
+
+REQUESTS, RESPONSES = range(2)
+"""The PSN spaces of a flow: its own requests, and the READ responses it carries."""
+
+_BEYOND = np.iinfo(np.int64).max  # larger than every number
+_RING = 64  # room of a window ring: a power of two above MAX_THRESHOLD + 1
+
+STATE = np.dtype(
+    [
+        ("next", np.int64),  # the number after the newest one, while `ordered`
+        ("in_order", np.int64),  # packets that left an imagined window, all undisplaced
+        ("count", np.int32),  # packets in the imagined window
+        ("slot", np.int32),  # 1 + slot in the pool; 0 while there was no disorder yet
+        ("full", np.uint8),  # 1: the imagined window is full; 0: it fills, or is a real one
+        ("disordered", np.uint8),  # 1: the windows are real, in `slot`
+    ],
+    align=True,
+)
+
+# One window with its receive buffer. Numbers below `expected` are no longer waited for:
+# in RD it is the receive index RI, in RBD the E of the last step, or E + 1 once E was taken.
+QUEUE = np.dtype(
+    [
+        ("expected", np.int64),
+        ("low", np.int64),  # the smallest number in the window, before RD's first step and in RBD
+        ("newest", np.int64),  # the largest number ever appended
+        ("last", np.int64),  # the number appended last
+        ("run", np.int64),  # appended numbers that were consecutive, the last ones
+        ("head", np.int64),  # position of the oldest number in the window
+        ("count", np.int64),  # numbers in the window
+        ("held", np.int64),  # numbers in the buffer
+        ("started", np.int64),  # 0 while the window fills for the first time
+        ("window", np.int64, (_RING,)),
+        ("buffer", np.int64, (MAX_THRESHOLD,)),
+    ],
+    align=True,
+)
+
+
+class DensityArrays(NamedTuple):
+    """What the kernels work on; see `Densities`."""
+
+    state: NDArray[Any]
+    """STATE[2 * flows]: that of stream 2 * flow + space."""
+    queues: NDArray[Any]
+    """QUEUE[slots, 2]: RD's and RBD's."""
+    displacement: NDArray[np.int64]
+    """int64[slots, 2 * MAX_THRESHOLD + 1]: packets per displacement, from -MAX_THRESHOLD."""
+    occupancy: NDArray[np.int64]
+    """int64[slots, MAX_THRESHOLD + 1]: arrivals per packets held in the buffer."""
+    used: NDArray[np.int64]
+    """int64[1]: slots handed out."""
+    threshold: int
+
+
+@inlined
+def density_push(arrays: Any, stream: int, number: int) -> None:
+    """Count the arrival of the first copy of `number` (int64, never wrapping) of a stream.
+
+    A stream is 2 * flow + space. Numbers are consecutive when nothing is missing; they may
+    lie anywhere in -2**61..2**61.
+    """
+    s = arrays.state[stream]
+    if s.full == 1 and number == s.next:
+        s.in_order += 1
+        s.next = number + 1
+    else:
+        _push_slowly(arrays, stream, number)
+
+
+@subkernel
+def _push_slowly(arrays: Any, stream: int, number: int) -> None:
+    s = arrays.state[stream]
+    size = arrays.threshold + 1
+    if s.disordered == 0:
+        if s.count == 0 or number == s.next:
+            s.count += 1
+            s.full = s.count == size
+            s.next = number + 1
+            return
+        _make_windows(arrays, s)
+    slot = s.slot - 1
+    displacements, occupancies = arrays.queues[slot, 0], arrays.queues[slot, 1]
+    if displacements.count == size:
+        _displace(displacements, arrays.displacement[slot], arrays.threshold)
+    _append(displacements, number)
+    if occupancies.count == size:
+        _occupy(occupancies, arrays.occupancy[slot], arrays.threshold)
+    _append(occupancies, number)
+    if _in_order(displacements, size) and _in_order(occupancies, size):
+        s.disordered = 0
+        s.full = 1
+        s.count = size
+        s.next = number + 1
+
+
+@subkernel
+def density_finish(arrays: Any, stream: int) -> None:
+    """End a stream: count what is still in its windows; a new stream may follow."""
+    s = arrays.state[stream]
+    if s.disordered == 0:
+        s.in_order += s.count
+    else:
+        slot = s.slot - 1
+        displacements, occupancies = arrays.queues[slot, 0], arrays.queues[slot, 1]
+        while displacements.count > 0:
+            _displace(displacements, arrays.displacement[slot], arrays.threshold)
+        while occupancies.count > 0:
+            _occupy(occupancies, arrays.occupancy[slot], arrays.threshold)
+    s.count = 0
+    s.full = 0
+    s.disordered = 0
+
+
+@inlined
+def _in_order(q: Any, size: int) -> bool:
+    return bool(q.run >= size and q.count == size and q.held == 0)
+
+
+@subkernel
+def _make_windows(arrays: Any, s: Any) -> None:
+    """Write the imagined window of consecutive numbers into both queues."""
+    if s.slot == 0:
+        arrays.used[0] += 1
+        s.slot = arrays.used[0]
+    for which in range(2):
+        q = arrays.queues[s.slot - 1, which]
+        q.head = 0
+        q.count = s.count
+        q.held = 0
+        q.run = s.count
+        q.last = s.next - 1
+        q.newest = s.next - 1
+        q.low = s.next - s.count
+        q.started = 0
+        for i in range(s.count):
+            q.window[i] = q.low + i
+    s.full = 0
+    s.count = 0
+    s.disordered = 1
+
+
+@inlined
+def _pop(q: Any) -> int:
+    number = q.window[q.head & (_RING - 1)]
+    q.head += 1
+    q.count -= 1
+    return int(number)
+
+
+@inlined
+def _in_window(q: Any, number: int) -> bool:
+    for i in range(q.head, q.head + q.count):
+        if q.window[i & (_RING - 1)] == number:
+            return True
+    return False
+
+
+@inlined
+def _place_in_buffer(q: Any, number: int) -> int:
+    """Position of a number in the buffer, -1 when it is not there."""
+    for i in range(q.held):
+        if q.buffer[i] == number:
+            return i
+    return -1
+
+
+@inlined
+def _drop_from_buffer(q: Any, place: int) -> None:
+    q.held -= 1
+    q.buffer[place] = q.buffer[q.held]
+
+
+@subkernel
+def _append(q: Any, number: int) -> None:
+    """Take an arrival into the window unless it comes too late or is there already.
+
+    The RFC's get_next_arrival: only numbers that may still be waited for count.
+    """
+    if q.started and number < q.expected:
+        return
+    if number <= q.newest and (_in_window(q, number) or _place_in_buffer(q, number) >= 0):
+        return
+    q.window[(q.head + q.count) & (_RING - 1)] = number
+    q.count += 1
+    q.run = q.run + 1 if number == q.last + 1 else 1
+    q.last = number
+    q.newest = max(q.newest, number)
+    q.low = min(q.low, number)
+
+
+@subkernel
+def _displace(q: Any, frequency: Any, threshold: int) -> None:
+    """RD: move the receive index to the next number at hand and judge the oldest packet."""
+    if not q.started:
+        q.started = 1
+        q.expected = q.low
+    while True:
+        place = _place_in_buffer(q, q.expected)
+        if place < 0 and not _in_window(q, q.expected):
+            q.expected = _next_at_hand(q)
+            continue
+        number = _pop(q)
+        displacement = q.expected - number
+        if abs(displacement) <= threshold:
+            frequency[MAX_THRESHOLD + displacement] += 1
+            if place >= 0:
+                _drop_from_buffer(q, place)
+            if displacement < 0:
+                q.buffer[q.held] = number
+                q.held += 1
+            q.expected += 1
+        return
+
+
+@inlined
+def _next_at_hand(q: Any) -> int:
+    """Smallest number above `expected` in window or buffer.
+
+    There is one: every packet that is late in the window stands for a place that
+    an early packet took, and that packet is still in the buffer.
+    """
+    low = _BEYOND
+    for i in range(q.head, q.head + q.count):
+        number = q.window[i & (_RING - 1)]
+        if number > q.expected:
+            low = min(low, number)
+    for i in range(q.held):
+        if q.buffer[i] > q.expected:
+            low = min(low, q.buffer[i])
+    return low
+
+
+@subkernel
+def _occupy(q: Any, frequency: Any, threshold: int) -> None:
+    """RBD: hand over or hold back the oldest packet and count the buffer's occupancy."""
+    q.started = 1
+    q.expected = q.low
+    number = _pop(q)
+    if number == q.expected:
+        q.expected += 1
+        q.low = _smallest(q)
+        for place in range(q.held - 1, -1, -1):
+            if q.buffer[place] < q.low:
+                _drop_from_buffer(q, place)
+    elif q.held == threshold:
+        return  # the packet all wait for is more than the threshold late, this one has no room
+    else:
+        q.buffer[q.held] = number
+        q.held += 1
+    frequency[q.held] += 1
+
+
+@inlined
+def _smallest(q: Any) -> int:
+    """Smallest number in the window; beyond every number when the window is empty."""
+    low = _BEYOND
+    if q.count > 0 and q.window[q.head & (_RING - 1)] == q.expected:
+        return int(q.expected)
+    for i in range(q.head, q.head + q.count):
+        low = min(low, q.window[i & (_RING - 1)])
+    return low
+
+
+def _begun(state: Any) -> bool:
+    return bool(state["count"] > 0 or state["in_order"] > 0 or state["slot"] > 0)
+
+
+def _check(threshold: int) -> None:
+    if not 1 <= threshold <= MAX_THRESHOLD:
+        raise ValueError(f"threshold must be 1 to {MAX_THRESHOLD}, not {threshold}")
+
+
+class Densities:
+    """RD and RBD of any number of flows, both spaces of each.
+
+    The tracker's kernel pushes into `arrays`; `grow` must have made room before.
+    Memory of slots is reserved for every flow but touched for disordered ones only.
+    """
+
+    def __init__(self, threshold: int = MAX_THRESHOLD) -> None:
+        _check(threshold)
+        self.threshold = threshold
+        self.arrays = _empty(0, 0, threshold)
+
+    @property
+    def flows(self) -> int:
+        """Flows there is room for."""
+        return len(self.arrays.state) // 2
+
+    def grow(self, flows: int) -> None:
+        """Make room for at least `flows` flows."""
+        if flows <= self.flows:
+            return
+        flows = max(flows, 2 * self.flows, 64)
+        old, new = self.arrays, _empty(2 * flows, 2 * flows, self.threshold)
+        used = int(old.used[0])
+        new.state[: len(old.state)] = old.state
+        new.queues[:used] = old.queues[:used]
+        new.displacement[:used] = old.displacement[:used]
+        new.occupancy[:used] = old.occupancy[:used]
+        new.used[0] = used
+        self.arrays = new
+
+    def merge(self, other: Densities, flow_map: NDArray[np.int32]) -> None:
+        """Add the other's streams; its flow i is our flow `flow_map[i]`.
+
+        A stream only one side has goes on as it is. Of one that both have, the two
+        parts are judged apart: both are finished and their counts added.
+        """
+        if not len(flow_map):
+            return
+        self.grow(int(flow_map.max()) + 1)
+        for flow, into in enumerate(flow_map[: other.flows].tolist()):
+            for space in (REQUESTS, RESPONSES):
+                if _begun(other.arrays.state[2 * flow + space]):
+                    self._add(2 * into + space, other._copy(2 * flow + space))
+
+    def _add(self, stream: int, part: DensityArrays) -> None:
+        """Add a stream, in arrays of its own, to one of ours."""
+        mine = self.arrays.state[stream]
+        used = _begun(mine)
+        if used:
+            density_finish(self.arrays, stream)
+            density_finish(part, 0)
+            mine["in_order"] += part.state[0]["in_order"]
+        slot = int(mine["slot"])
+        if part.state[0]["slot"] and not slot:
+            self.arrays.used[0] += 1
+            slot = int(self.arrays.used[0])
+        if not used:
+            self.arrays.state[stream] = part.state[0]
+            self.arrays.queues[slot - 1] = part.queues[0]
+        self.arrays.state[stream]["slot"] = slot
+        if part.state[0]["slot"]:
+            self.arrays.displacement[slot - 1] += part.displacement[0]
+            self.arrays.occupancy[slot - 1] += part.occupancy[0]
+
+    def density(self, flow: int, space: int) -> dict[int, int]:
+        """Packets per displacement (early < 0 < late) if the stream ended here: RFC 5236 RD."""
+        stream = 2 * flow + space
+        packets = self._undisturbed(stream)
+        if packets is not None:
+            return {0: packets} if packets else {}
+        part = self._finished(stream)
+        counts = part.displacement[0]
+        counts[MAX_THRESHOLD] += part.state[0]["in_order"]
+        return {int(d) - MAX_THRESHOLD: int(counts[d]) for d in np.flatnonzero(counts)}
+
+    def buffer_density(self, flow: int, space: int) -> dict[int, int]:
+        """Arrivals per packets held in the receive buffer, likewise: RFC 5236 RBD."""
+        stream = 2 * flow + space
+        packets = self._undisturbed(stream)
+        if packets is not None:
+            return {0: packets} if packets else {}
+        part = self._finished(stream)
+        counts = part.occupancy[0]
+        counts[0] += part.state[0]["in_order"]
+        return {int(b): int(counts[b]) for b in np.flatnonzero(counts)}
+
+    def _undisturbed(self, stream: int) -> int | None:
+        """Packets of a stream that was always in order; None when it was not."""
+        known = self.arrays.state
+        if stream >= len(known):
+            return 0
+        s = known[stream]
+        return None if s["slot"] else int(s["in_order"] + s["count"])
+
+    def _finished(self, stream: int) -> DensityArrays:
+        """A copy of one stream as if it ended here."""
+        part = self._copy(stream)
+        density_finish(part, 0)
+        return part
+
+    def _copy(self, stream: int) -> DensityArrays:
+        """One stream alone, as stream 0 and slot 0 of new arrays."""
+        part = _empty(1, 1, self.threshold)
+        part.state[0] = self.arrays.state[stream]
+        slot = int(part.state[0]["slot"])
+        if slot:
+            part.state[0]["slot"] = 1
+            part.queues[0] = self.arrays.queues[slot - 1]
+            part.displacement[0] = self.arrays.displacement[slot - 1]
+            part.occupancy[0] = self.arrays.occupancy[slot - 1]
+        return part
+
+
+def _empty(streams: int, slots: int, threshold: int) -> DensityArrays:
+    return DensityArrays(
+        np.zeros(streams, STATE),
+        np.zeros((slots, 2), QUEUE),
+        np.zeros((slots, 2 * MAX_THRESHOLD + 1), np.int64),
+        np.zeros((slots, MAX_THRESHOLD + 1), np.int64),
+        np.zeros(1, np.int64),
+        threshold,
+    )

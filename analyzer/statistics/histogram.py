@@ -1,0 +1,200 @@
+"""Streaming distributions: log-linear histograms, one per flow and kind, made on first use.
+
+Buckets are exact below 32 and 1/16 of a power of two wide above, so a quantile
+is within 6.25 percent of the true value; count, mean, minimum and maximum are
+exact. (The idea is that of HdrHistogram.) Histograms add up, so results of
+parts of a capture merge into those of the whole.
+"""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.kernel import inlined
+from ...kernels.named import NamedTuple
+from ..results.analysis import HistogramBin, Quantiles
+
+SUB_BUCKET_BITS = 4
+BUCKETS = ((62 - SUB_BUCKET_BITS) << SUB_BUCKET_BITS) + (2 << SUB_BUCKET_BITS)
+
+COUNT, SUM, MIN, MAX = range(4)
+
+_QUANTILES = (0.5, 0.9, 0.99, 0.999)
+_LARGEST = 2**63 - 1
+_MAX_SUM = _LARGEST
+
+
+class Histograms(NamedTuple):
+    """The arrays a kernel writes to; see `HistogramPool`."""
+
+    row: NDArray[np.int32]
+    """int32[flows, kinds]: which histogram; -1 while there is none."""
+    counts: NDArray[np.uint32]
+    """uint32[capacity, BUCKETS]."""
+    stats: NDArray[np.int64]
+    """int64[capacity, 4]: count, sum, minimum, maximum."""
+    used: NDArray[np.int64]
+    """int64[1]: histograms handed out."""
+
+
+@inlined
+def bucket_of(value: int) -> int:
+    """The bucket of a value >= 0."""
+    if value < (2 << SUB_BUCKET_BITS):
+        return value
+    octave = 1  # of the value: its bit length less SUB_BUCKET_BITS + 1
+    rest = value >> (SUB_BUCKET_BITS + 1)
+    for step in (32, 16, 8, 4, 2, 1):
+        if rest >> step:
+            rest >>= step
+            octave += step
+    return (octave << SUB_BUCKET_BITS) + (value >> octave)
+
+
+def bucket_bounds(bucket: int) -> tuple[int, int]:
+    """[low, high) of a bucket."""
+    if bucket < (2 << SUB_BUCKET_BITS):
+        return bucket, bucket + 1
+    octave = (bucket >> SUB_BUCKET_BITS) - 1
+    low = ((bucket & ((1 << SUB_BUCKET_BITS) - 1)) + (1 << SUB_BUCKET_BITS)) << octave
+    return low, low + (1 << octave)
+
+
+@inlined
+def observe(histograms: Any, flow: int, kind: int, value: int) -> None:
+    """Count one value (a negative one, from a clock step, counts as 0)."""
+    row = histograms.row[flow, kind]
+    if row < 0:
+        row = np.int32(histograms.used[0])
+        histograms.used[0] += 1
+        histograms.row[flow, kind] = row
+        histograms.stats[row, MIN] = _LARGEST
+    value = max(value, 0)
+    histograms.counts[row, bucket_of(value)] += np.uint32(1)
+    histograms.stats[row, COUNT] += 1
+    # Damaged time stamps lie centuries apart; a sum of such times stays at its limit.
+    histograms.stats[row, SUM] = min(histograms.stats[row, SUM], _MAX_SUM - value) + value
+    histograms.stats[row, MIN] = min(histograms.stats[row, MIN], value)
+    histograms.stats[row, MAX] = max(histograms.stats[row, MAX], value)
+
+
+_MAP_NORESERVE = 0x4000  # of Linux; Python's mmap does not name it before 3.13
+
+
+def _untouched(shape: tuple[int, int]) -> NDArray[np.uint32]:
+    """Zeros that take memory where they are written to, and no promise of it elsewhere.
+
+    The pools of 100,000 flows together span more than many machines have; the kernel
+    would refuse so much of ordinary memory.
+    """
+    size = 4 * shape[0] * shape[1]
+    if size < 1 << 26:
+        return np.zeros(shape, np.uint32)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+    return np.frombuffer(mmap.mmap(-1, size, flags=flags), np.uint32).reshape(shape)
+
+
+class HistogramPool:
+    """Histograms for `kinds` quantities of any number of flows.
+
+    Capacity always covers every (flow, kind), so kernels never run out; unused
+    histograms lie at the end in memory that is never touched.
+    """
+
+    def __init__(self, kinds: int) -> None:
+        self._kinds = kinds
+        self.arrays = Histograms(
+            np.empty((0, kinds), np.int32),
+            np.empty((0, BUCKETS), np.uint32),
+            np.empty((0, 4), np.int64),
+            np.zeros(1, np.int64),
+        )
+
+    @property
+    def flows(self) -> int:
+        """Flows there is room for."""
+        return len(self.arrays.row)
+
+    def grow(self, flows: int) -> None:
+        """Make room for at least `flows` flows."""
+        if flows <= self.flows:
+            return
+        flows = max(flows, 2 * self.flows, 64)
+        old, used = self.arrays, int(self.arrays.used[0])
+        row = np.full((flows, self._kinds), -1, np.int32)
+        row[: len(old.row)] = old.row
+        counts = _untouched((flows * self._kinds, BUCKETS))
+        counts[:used] = old.counts[:used]
+        stats = np.zeros((flows * self._kinds, 4), np.int64)
+        stats[:used] = old.stats[:used]
+        self.arrays = Histograms(row, counts, stats, old.used)
+
+    def merge(self, other: HistogramPool, flow_map: NDArray[np.int32]) -> None:
+        """Add the other pool's histograms; its flow i is our flow `flow_map[i]`."""
+        if not len(flow_map):
+            return
+        self.grow(int(flow_map.max()) + 1)
+        for flow, kind in zip(*np.nonzero(other.arrays.row[: len(flow_map)] >= 0), strict=True):
+            self._add(int(flow_map[flow]), int(kind), other, int(other.arrays.row[flow, kind]))
+
+    def _add(self, flow: int, kind: int, other: HistogramPool, theirs: int) -> None:
+        mine = int(self.arrays.row[flow, kind])
+        if mine < 0:
+            mine = int(self.arrays.used[0])
+            self.arrays.used[0] += 1
+            self.arrays.row[flow, kind] = mine
+            self.arrays.stats[mine, MIN] = _LARGEST
+        self.arrays.counts[mine] += other.arrays.counts[theirs]
+        stats, added = self.arrays.stats[mine], other.arrays.stats[theirs]
+        stats[COUNT] += added[COUNT]
+        stats[SUM] = min(int(stats[SUM]) + int(added[SUM]), _MAX_SUM)
+        stats[MIN] = min(stats[MIN], added[MIN])
+        stats[MAX] = max(stats[MAX], added[MAX])
+
+    def quantiles(self, flow: int, kind: int) -> Quantiles | None:
+        """The distribution of one quantity of one flow; None when nothing was counted."""
+        row = self._row(flow, kind)
+        if row < 0:
+            return None
+        count, total, low, high = self.arrays.stats[row].tolist()
+        cumulative = np.cumsum(self.arrays.counts[row], dtype=np.int64)
+        ranks = [q * (count - 1) for q in _QUANTILES]
+        buckets = np.searchsorted(cumulative, ranks, side="right").tolist()
+        p50, p90, p99, p999 = (
+            _quantile(cumulative, rank, bucket, low, high)
+            for rank, bucket in zip(ranks, buckets, strict=True)
+        )
+        return Quantiles(count, low, total / count, p50, p90, p99, p999, high)
+
+    def bins(self, flow: int, kind: int) -> list[HistogramBin]:
+        """The non-empty buckets in ascending order."""
+        row = self._row(flow, kind)
+        if row < 0:
+            return []
+        return [
+            HistogramBin(*bucket_bounds(int(b)), int(self.arrays.counts[row, b]))
+            for b in np.flatnonzero(self.arrays.counts[row])
+        ]
+
+    def maximum(self, flow: int, kind: int) -> int | None:
+        """The largest value counted, exactly."""
+        row = self._row(flow, kind)
+        return None if row < 0 else int(self.arrays.stats[row, MAX])
+
+    def _row(self, flow: int, kind: int) -> int:
+        return int(self.arrays.row[flow, kind]) if flow < self.flows else -1
+
+
+def _quantile(
+    cumulative: NDArray[np.int64], rank: float, bucket: int, low: int, high: int
+) -> float:
+    """Value of a rank inside a bucket: position in the bucket by linear interpolation."""
+    start, stop = bucket_bounds(bucket)
+    below = int(cumulative[bucket - 1]) if bucket else 0
+    inside = int(cumulative[bucket]) - below
+    value = start + (rank - below + 0.5) / inside * (stop - 1 - start)
+    return float(min(max(value, low), high))

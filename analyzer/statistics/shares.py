@@ -1,0 +1,83 @@
+"""What paths carried, as numbers and as result records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.named import NamedTuple
+from ..results.analysis import PathShare
+
+LISTED_PATHS = 64
+"""Longest list of paths in a result, the line for the rest included."""
+
+
+class Carried(NamedTuple):
+    """What one path carried; the fields of `pathtable.PATH` without lane and key."""
+
+    packets: int
+    wire_bytes: int
+    late: int
+    marked: int
+    first_ns: int
+    last_ns: int
+
+
+NOTHING = Carried(0, 0, 0, 0, 0, 0)
+
+
+def carried(paths: NDArray[Any]) -> list[Carried]:
+    """What each of `pathtable.PATH` records says."""
+    return [Carried(*record[2:]) for record in paths.tolist()]
+
+
+def together(parts: Iterable[Carried]) -> Carried:
+    """What several paths carried as if they were one."""
+    used = [part for part in parts if part.packets]
+    if not used:
+        return NOTHING
+    packets, wire_bytes, late, marked, first_ns, last_ns = zip(*used, strict=True)
+    return Carried(
+        sum(packets), sum(wire_bytes), sum(late), sum(marked), min(first_ns), max(last_ns)
+    )
+
+
+def path_shares(lines: list[tuple[str, Carried]]) -> list[PathShare]:
+    """Named paths as results, at most `LISTED_PATHS`: the last then stands for all the rest."""
+    if len(lines) > LISTED_PATHS:
+        rest = [part for _, part in lines[LISTED_PATHS - 1 :]]
+        lines = [*lines[: LISTED_PATHS - 1], (f"{len(rest)} more", together(rest))]
+    all_bytes = sum(part.wire_bytes for _, part in lines)
+    return [
+        PathShare(
+            path=name,
+            packets=part.packets,
+            wire_bytes=part.wire_bytes,
+            share=part.wire_bytes / all_bytes if all_bytes else 0.0,
+            reordered_packets=part.late,
+            ecn_marked_packets=part.marked,
+            first_time_ns=part.first_ns if part.packets else None,
+            last_time_ns=part.last_ns if part.packets else None,
+        )
+        for name, part in lines
+    ]
+
+
+def width(weights: NDArray[Any]) -> float:
+    """exp(Shannon entropy): 1 for a single path, n for n equal ones."""
+    if len(weights) == 1:
+        return 1.0
+    used = weights[weights > 0].astype(np.float64)
+    share = used / used.sum()
+    return float(np.exp(-np.sum(share * np.log(share))))
+
+
+def jain(weights: NDArray[Any]) -> float:
+    """Jain's fairness index: 1 when all are equal, 1/n when one carries everything."""
+    if len(weights) == 1:
+        return 1.0
+    w = weights.astype(np.float64)
+    return float(w.sum() ** 2 / (len(w) * np.sum(w * w)))

@@ -1,0 +1,1 @@
+"""From the tracker and the measures to result records."""

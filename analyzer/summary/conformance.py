@@ -1,0 +1,299 @@
+"""From the states of all taps to the records of results_conformance.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..measures.conformance.counters.check import TapCounts, check_counters
+from ..measures.conformance.hosts import hosts_at_taps
+from ..measures.conformance.rule_list import (
+    ACK_REQUEST,
+    ACK_SENT,
+    AFTER_FATAL,
+    ALL_SEEN,
+    ALL_SENT,
+    AT_RECEIVER,
+    FATAL_NAK,
+    IN_SENDING_ORDER,
+    KINDS,
+    LOSS_BEFORE,
+    NAK_PSN,
+    REASONS,
+    RULES,
+    UNANSWERED,
+    UNSEEN,
+)
+from ..measures.conformance.state import (
+    LATENCIES,
+    NAK_GENERATION,
+    NAK_RESPONSE,
+    NEXT_DELIVERED,
+    RETRANSMISSION,
+    TRIGGER_NAMES,
+    UNPAIRED,
+    USED_VIOLATIONS,
+)
+from ..measures.conformance.taps import Conformance as Checks
+from ..measures.conformance.taps import TapConformance
+from ..results.conformance import (
+    Conformance,
+    ConformanceView,
+    CounterCheck,
+    RecoveryLatency,
+    RuleResult,
+    Violation,
+)
+from ..statistics.histogram import HistogramPool
+from ..track.tracker import FlowTracker
+from ..wire.endpoints import Endpoints
+from ..wire.frames import Taps
+from .cnp_pacing import cnp_conformance
+
+_NEEDS_ORDER = np.array([bool(kind.needs & IN_SENDING_ORDER) for kind in KINDS])
+_NEEDS_ALL_SENT = np.array([kind.needs == ALL_SENT for kind in KINDS])
+_NEEDS_RECEIVER = np.array([kind.needs == AT_RECEIVER for kind in KINDS])
+_NEEDS_ALL = np.array([bool(kind.needs & ALL_SEEN) for kind in KINDS])
+_RULE_OF = np.array([kind.rule for kind in KINDS])
+_PSN_KINDS = frozenset(i for i, kind in enumerate(KINDS) if "{psn}" in kind.text)
+
+
+class _View:
+    """One tap with its verdicts after all its evidence is in.
+
+    hosts: the endpoints that it is next to.
+    """
+
+    def __init__(
+        self, one: TapConformance, tracker: FlowTracker, tap: int, hosts: Sequence[int] = ()
+    ) -> None:
+        n = min(one.keeper.flows, len(tracker))
+        book = one.keeper.book
+        self.one, self.tap, self.n = one, tap, n
+        self.flows = tracker.flows
+        self.opcodes = tracker.opcodes
+        self.book = book
+        s = book.states[:n]
+        behind = (s["lost_before"] > 0) | (s["reordered"] > 0)
+        withdrawn = _NEEDS_ORDER[None, :] & behind[:, None]
+        withdrawn |= _NEEDS_ALL_SENT[None, :] & ~_beyond_chance(s, book.broken[:n])[:, None]
+        partial = _NEEDS_ALL[None, :] & (s["unseen"] > 0)[:, None]
+        at_receiver = np.isin(self.flows["dst"][:n], hosts) & (s["lost_behind"] == 0)
+        elsewhere = _NEEDS_RECEIVER[None, :] & ~at_receiver[:, None]
+        self.stands = ~(withdrawn | partial | elsewhere)
+        self.ok = book.ok[:n].copy()
+        self.broken = np.where(self.stands, book.broken[:n], 0)
+        self.undecided = book.undecided[:n].astype(np.int64)
+        for mask, reason in (
+            (withdrawn, LOSS_BEFORE),
+            (partial & ~withdrawn, UNSEEN),
+            (elsewhere, UNANSWERED),
+        ):
+            for kind in np.flatnonzero(mask.any(axis=0)):
+                cases = np.where(mask[:, kind], book.broken[:n, kind], 0)
+                self.undecided[:, _RULE_OF[kind], reason] += cases
+        self.undecided[:, ACK_REQUEST, UNANSWERED] += s["asked"]
+        self.undecided[:, ACK_SENT, UNSEEN] += s["early_answer"]
+        self.undecided[:, NAK_PSN, UNSEEN] += s["doubtful_nak"]
+        self.ok[:, FATAL_NAK] += (s["fatal"] > 0) & (book.broken[:n, AFTER_FATAL] == 0)
+
+
+_LOSSES_EXPECTED = 10
+"""Mean number of losses of which none at all is next to impossible (exp(-10))."""
+
+
+def _beyond_chance(s: Any, broken: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Per flow: losses among the resends cannot explain what they seem to leave out.
+
+    At the same rate so many first transmissions would have been lost before the tap that
+    one of them had shown.
+    """
+    left_out = broken[:, _NEEDS_ALL_SENT].sum(axis=1)
+    first_sent = s["requests"] - s["resent"]
+    return np.asarray(left_out * first_sent >= _LOSSES_EXPECTED * s["resent"])
+
+
+class Names:
+    """Addresses, taps and flow ids of the analysis."""
+
+    def __init__(self, tracker: FlowTracker, endpoints: Endpoints, taps: Taps) -> None:
+        flows = tracker.flows
+        self.addresses = endpoints.texts()
+        self.taps = [taps.interface_name(tap) for tap in range(len(taps))]
+        columns = (flows[name].tolist() for name in ("src", "dst", "dest_qp"))
+        self.ids = {key: index for index, key in enumerate(zip(*columns, strict=True))}
+
+    def of(self, flow: Any) -> dict[str, Any]:
+        """`flow`, `src`, `dst` and `dest_qp` of a FLOW record."""
+        src, dst, qp = int(flow["src"]), int(flow["dst"]), int(flow["dest_qp"])
+        return {
+            "flow": self.ids.get((src, dst, qp)),
+            "src": self.addresses[src],
+            "dst": self.addresses[dst],
+            "dest_qp": qp,
+        }
+
+
+def conformance(
+    checks: Checks,
+    tracker: FlowTracker,
+    endpoints: Endpoints,
+    taps: Taps,
+) -> Conformance:
+    """The result of all taps; `tracker` is that of the analysis, whose flows give the ids."""
+    names = Names(tracker, endpoints, taps)
+    seen = sorted(checks.taps.items())
+    named = {tap: names.taps[tap] for tap, _ in seen}
+    next_to = hosts_at_taps(checks.options.at_hosts, names.addresses, named)
+    views = [_View(one, one.tracker or tracker, tap, next_to[tap]) for tap, one in seen]
+    pool = HistogramPool(LATENCIES)
+    pool.grow(1)
+    for view in views:
+        pool.merge(view.one.keeper.latencies, np.zeros(view.n, np.int32))
+    violations = sorted(
+        (violation for view in views for violation in _violations(view, names)),
+        key=lambda violation: violation.time_ns,
+    )
+    rules = _rules(views)
+    broken = sum(rule.violations for rule in rules)
+    return Conformance(
+        conformant=broken == 0,
+        rules=rules,
+        violations=violations,
+        violations_omitted=broken - len(violations),
+        latency=_latency(pool, 0),
+        cnp=[cnp_conformance(view.one.cnp, names.taps[view.tap]) for view in views],
+        counters=_counters(checks, views, names),
+        views=[record for view in views for record in _records(view, names)],
+        notes=[*_notes(views, names), *_discards(checks)],
+    )
+
+
+def _counters(checks: Checks, views: Sequence[_View], names: Names) -> list[CounterCheck]:
+    if checks.options.counters is None or not views:
+        return []
+    taps = [
+        TapCounts(names.taps[view.tap], view.flows, view.book.states[: view.n], view.opcodes)
+        for view in views
+    ]
+    return check_counters(checks.options.counters, taps, names.addresses)
+
+
+def _discards(checks: Checks) -> list[str]:
+    """Packets that a host's adapter lost by itself: no tap can see them."""
+    counters = checks.options.counters
+    grown = {} if counters is None else counters.growth
+    return [
+        f"{name} of {counters.host} grew by {n:,}: its adapter dropped packets itself"
+        for name, n in sorted(grown.items())
+        if counters is not None and n and "discard" in name
+    ]
+
+
+def _rules(views: Sequence[_View]) -> list[RuleResult]:
+    ok = sum((v.ok.sum(axis=0) for v in views), np.zeros(len(RULES), np.int64))
+    kinds = sum((v.broken.sum(axis=0) for v in views), np.zeros(len(KINDS), np.int64))
+    reasons = sum(
+        (v.undecided.sum(axis=0) for v in views), np.zeros((len(RULES), len(REASONS)), np.int64)
+    )
+    found = []
+    for index, rule in enumerate(RULES):
+        broken = int(kinds[_RULE_OF == index].sum())
+        judged = int(ok[index]) + broken
+        status = "violated" if broken else "passed" if judged else "not_judged"
+        found.append(
+            RuleResult(
+                *rule[:6],
+                status=status,
+                judged=judged,
+                violations=broken,
+                undecided=int(reasons[index].sum()),
+                reasons={
+                    REASONS[r]: int(reasons[index, r]) for r in np.flatnonzero(reasons[index])
+                },
+            )
+        )
+    return found
+
+
+def _violations(view: _View, names: Names) -> Iterator[Violation]:
+    for record in view.book.violations[: view.book.used[USED_VIOLATIONS]]:
+        kind = int(record["kind"])
+        flow = int(record["flow"])
+        if flow >= view.n or not view.stands[flow, kind]:
+            continue
+        rule = RULES[KINDS[kind].rule]
+        psn, expected, text = int(record["psn"]), int(record["expected"]), KINDS[kind].text
+        yield Violation(
+            rule=rule.id,
+            text=text.format(
+                psn=psn,
+                expected=expected,
+                value=f"{int(record['value']):,}",
+                expected_value=f"{expected:,}",
+            ),
+            source=rule.source,
+            certainty=rule.certainty,
+            **names.of(view.flows[flow]),
+            tap=names.taps[view.tap],
+            time_ns=int(record["time"]),
+            frame_number=int(record["frame"]),
+            related_frame=int(record["related"]) or None,
+            psn=psn if kind in _PSN_KINDS else None,
+            expected_psn=expected if "{expected}" in text else None,
+        )
+
+
+def _records(view: _View, names: Names) -> Iterator[ConformanceView]:
+    for f in range(view.n):
+        s = view.book.states[f]
+        if not s["requests"]:
+            continue
+        yield ConformanceView(
+            **names.of(view.flows[f]),
+            tap=names.taps[view.tap],
+            position=_position(s),
+            requests=int(s["requests"]),
+            answers=int(s["answers"]),
+            resent_packets=int(s["resent"]),
+            rewinds={
+                name: int(n)
+                for name, n in zip(TRIGGER_NAMES, s["rewinds"].tolist(), strict=True)
+                if n
+            },
+            violations=int(view.broken[f].sum()),
+            undecided=int(view.undecided[f].sum()),
+            latency=_latency(view.one.keeper.latencies, f),
+        )
+
+
+def _position(s: Any) -> str:
+    behind = s["lost_before"] > 0 or s["reordered"] > 0
+    before = s["lost_behind"] > 0
+    if behind:
+        return "between_losses" if before else "behind_loss"
+    return "before_loss" if before else "no_loss"
+
+
+def _latency(pool: HistogramPool, flow: int) -> RecoveryLatency:
+    return RecoveryLatency(
+        nak_generation_ns=pool.quantiles(flow, NAK_GENERATION),
+        nak_response_ns=pool.quantiles(flow, NAK_RESPONSE),
+        retransmission_ns=pool.quantiles(flow, RETRANSMISSION),
+        next_delivered_ns=pool.quantiles(flow, NEXT_DELIVERED),
+    )
+
+
+def _notes(views: Sequence[_View], names: Names) -> list[str]:
+    unpaired = {names.taps[v.tap]: int(v.book.used[UNPAIRED]) for v in views}
+    unpaired = {tap: answers for tap, answers in unpaired.items() if answers}
+    if not unpaired:
+        return []
+    where = next(iter(unpaired)) if len(unpaired) == 1 else f"{len(unpaired)} taps"
+    return [
+        f"{sum(unpaired.values()):,} answers at {where} were not judged: the requests"
+        " do not pass there, or it was not known yet whose they are"
+    ]

@@ -1,0 +1,448 @@
+"""From the MRC measure to the records of results_mrc.py."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from msgspec import UnsetType, structs
+from numpy.typing import NDArray
+
+from ..decode.multipath.mrc import MPR_UNIT, NACK_REASONS, RCVD_BYTES_UNIT, TIMESTAMP_NS
+from ..decode.multipath.srv6 import SegmentLists
+from ..errors import UsageError
+from ..measures.measuring import Measuring
+from ..measures.mrc import state as st
+from ..measures.mrc.measure import LABEL_HIGH, sent_key
+from ..measures.paths.pathtable import OTHER
+from ..results.analysis import Analysis, Event, Quantiles
+from ..results.mrc import (
+    Mrc,
+    MrcAnswers,
+    MrcEntropyOrder,
+    MrcEntropyValue,
+    MrcFlow,
+    MrcPlane,
+    MrcPlanes,
+    MrcPortOutage,
+    MrcRetirement,
+)
+from ..statistics.shares import jain
+from .mrc_retirements import retirements, silences
+
+MAX_VALUES_LISTED = 512
+MAX_RETIREMENTS_LISTED = 512
+NO_PLANES = (
+    "neither SRv6 segments nor several taps tell planes apart; say what does with --plane-by"
+)
+
+
+class PlaneBy(NamedTuple):
+    """What tells the planes apart."""
+
+    kind: Literal["auto", "segment", "tap", "ev"] = "auto"
+    number: int = 1
+    """segment: which uSID, from 1; ev: the lowest bit."""
+    bits: int = 0
+
+    def __str__(self) -> str:
+        if self.kind == "segment":
+            return f"segment:{self.number}"
+        return f"ev:{self.number}:{self.bits}" if self.kind == "ev" else self.kind
+
+
+def parse_plane_by(text: str) -> PlaneBy:
+    """`auto`, `tap`, `segment:N` or `ev:SHIFT:BITS`; UsageError otherwise."""
+    kind, *rest = text.split(":")
+    if all(part.isdecimal() for part in rest):
+        numbers = [int(part) for part in rest]
+        if kind == "auto" and not rest:
+            return PlaneBy()
+        if kind == "tap" and not rest:
+            return PlaneBy("tap")
+        if kind == "segment" and len(rest) == 1 and 1 <= numbers[0] <= 15:
+            return PlaneBy("segment", numbers[0])
+        if kind == "ev" and len(rest) == 2 and numbers[1] and sum(numbers) <= 32:
+            return PlaneBy("ev", *numbers)
+    raise UsageError(
+        f"--plane-by is auto, tap, segment:N (a uSID, from 1) or ev:SHIFT:BITS, not {text!r}"
+    )
+
+
+def unknowns(flow: MrcFlow) -> list[str]:
+    """Why fields of a flow are None."""
+    answers = flow.answers
+    if answers is None:
+        return [
+            "no answer of its receiver was seen, or nothing tells whose they are: feedback, round"
+            " trips and window use are not known"
+        ]
+    lines = []
+    if answers.round_trip_ns is None:
+        why = "the tap is where its answers begin"
+        if not flow.timestamped_packets:
+            why = "its packets have no timestamps of the default resolution"
+        lines.append(f"round trips are not known: {why}")
+    if answers.psn_range_packets is None:
+        lines.append("window use is not known: no SACK states the maximum PSN range")
+    return lines
+
+
+def with_outer_labels(analysis: Analysis) -> Analysis:
+    """The result, saying that entropy values have the flow label of the outer header."""
+    if isinstance(analysis.mrc, UnsetType):
+        return analysis
+    return structs.replace(analysis, mrc=structs.replace(analysis.mrc, flow_label="outer"))
+
+
+def ev_name(key: int) -> str:
+    """`49152/0x12ab`: UDP source port, and flow label bits unless they are 0; or `other`."""
+    if key == OTHER:
+        return "other"
+    label = key >> 16
+    return f"{key & 0xFFFF}/0x{label:04x}" if label else str(key)
+
+
+PlaneOf: TypeAlias = Callable[[Any], str | None]
+
+
+class MrcSummary:
+    """Makes the records; one use per result, when the flows are paired."""
+
+    def __init__(
+        self,
+        measuring: Measuring,
+        addresses: list[str],
+        tap_names: list[str],
+        segments: SegmentLists,
+        plane_by: PlaneBy,
+    ) -> None:
+        self._m = measuring.mrc
+        self._tracker = measuring.tracker
+        self._addresses = addresses
+        self._tap_names = tap_names
+        self._segments = segments
+        self._order, self._no_order = self._m.entropy_order()
+        evs = self._m.all_evs()
+        self._evs = evs[np.argsort(evs["lane"], kind="stable")]
+        self._lanes = np.ascontiguousarray(self._evs["lane"])
+        self._plane_by, self._inferred = self._choose(plane_by)
+        self._retired: dict[int, list[MrcRetirement]] = {}
+
+    def flow(self, f: int) -> MrcFlow | None:
+        """The MRC view of one flow; None when it sent no MRC data."""
+        record = self._m.flow(f)
+        if record is None or not record["packets"]:
+            return None
+        sent = self._of(f, st.SENT)
+        peer = int(self._tracker.flows[f]["peer"])
+        answers = self._m.flow(peer) if peer >= 0 else None
+        heard = self._hears(peer)
+        told = self._told(peer) if heard else {}
+        trips = self._m.histograms.quantiles(peer, st.ROUND_TRIP) if heard else None
+        # Shorter than a timestamp is coarse: the tap is where the answers begin.
+        if trips is not None and trips.p50 < TIMESTAMP_NS:
+            trips = None
+        largest = sent[np.argsort(-sent["wire_bytes"], kind="stable")]
+        return MrcFlow(
+            packets=int(record["packets"]),
+            retransmissions=int(record["resends"]),
+            retransmissions_after_nack=int(record["resends_after_nack"]),
+            trimmed_packets=int(record["trimmed"]),
+            timestamped_packets=int(record["timestamped"]),
+            entropy_values=len(sent),
+            values=[
+                self._value(ev, told, heard, trips is not None)
+                for ev in largest[:MAX_VALUES_LISTED]
+            ],
+            planes=self._planes(sent),
+            retirements=self.retirements(f),
+            answers=self._answers(peer, answers, trips) if heard else None,
+        )
+
+    def whole(self) -> Mrc:
+        """MRC in the capture as a whole."""
+        label, port, both, neither = self._m.votes
+        planes = self._planes(self._evs[self._lanes % st.LANES == st.SENT])
+        return Mrc(
+            packets=self._m.packets,
+            entropy_order=MrcEntropyOrder(self._order, self._no_order, label, port, both, neither),
+            planes=planes,
+            planes_unknown_because=None if planes else NO_PLANES,
+            outages=self.outages,
+        )
+
+    def _hears(self, peer: int) -> bool:
+        """Whether flow `peer` (-1: none) answered anything."""
+        answers = self._m.flow(peer) if peer >= 0 else None
+        return answers is not None and bool(answers["sacks"] or answers["nacks"].any())
+
+    def _of(self, f: int, lane: int) -> NDArray[Any]:
+        begin, end = np.searchsorted(self._lanes, (st.LANES * f + lane, st.LANES * f + lane + 1))
+        return self._evs[begin:end]
+
+    def _told(self, peer: int) -> dict[int, Any]:
+        """What flow `peer` answered about each entropy value; empty while no order is known."""
+        if self._order is None:
+            return {}
+        return {sent_key(int(ev["key"]), self._order): ev for ev in self._of(peer, st.TOLD)}
+
+    def _value(self, ev: Any, told: dict[int, Any], heard: bool, timed: bool) -> MrcEntropyValue:
+        known = heard and self._order is not None
+        about = told.get(int(ev["key"]))
+
+        def answer(field: str) -> int | None:
+            return (int(about[field]) if about is not None else 0) if known else None
+
+        trips = answer("round_trips") if timed else None
+        evidence = int(ev["evidence"])
+        return MrcEntropyValue(
+            ev=ev_name(int(ev["key"])),
+            plane=self._plane(ev),
+            path=self._segments.name(evidence) if evidence else None,
+            packets=int(ev["packets"]),
+            wire_bytes=int(ev["wire_bytes"]),
+            ecn_marked_packets=int(ev["marked"]),
+            retransmissions=int(ev["resends"]),
+            lost_packets=int(ev["lost"]),
+            trimmed_packets=int(ev["trimmed"]),
+            skip_once=answer("skips"),
+            always_skip=answer("always_skips"),
+            nacks=answer("nacks"),
+            round_trips=trips,
+            round_trip_min_ns=answer("round_trip_min_ns") if trips else None,
+            round_trip_mean_ns=int(about["round_trip_sum_ns"]) / trips
+            if trips and about is not None
+            else None,
+            round_trip_max_ns=answer("round_trip_max_ns") if trips else None,
+            first_time_ns=int(ev["first_ns"]),
+            last_time_ns=int(ev["last_ns"]),
+        )
+
+    def _answers(self, peer: int, record: Any, trips: Quantiles | None) -> MrcAnswers:
+        h = self._m.histograms
+        psn_range = int(record["mpr"]) * MPR_UNIT or None
+        in_flight = h.quantiles(peer, st.IN_FLIGHT)
+        names = [*NACK_REASONS.values(), "other"]
+        return MrcAnswers(
+            sacks=int(record["sacks"]),
+            probe_responses=int(record["probe_responses"]),
+            skip_once=int(record["skips"]),
+            always_skip=int(record["always_skips"]),
+            nacks={name: int(n) for name, n in zip(names, record["nacks"], strict=True) if n},
+            out_of_order_depth=h.quantiles(peer, st.OOO_DEPTH),
+            max_out_of_order_packets=int(record["max_ooo_count"]),
+            round_trip_ns=trips,
+            received_bytes=int(record["received_units"]) * RCVD_BYTES_UNIT
+            if record["told_bytes"]
+            else None,
+            in_flight_packets=in_flight,
+            psn_range_packets=psn_range,
+            max_window_use=in_flight.max / psn_range if psn_range and in_flight else None,
+        )
+
+    # --- planes -----------------------------------------------------------------
+
+    def _choose(self, asked: PlaneBy) -> tuple[PlaneBy | None, bool]:
+        """What tells planes apart, and whether that is a guess."""
+        if asked.kind != "auto":
+            return asked, False
+        sent = self._evs[self._lanes % st.LANES == st.SENT]
+        if len(sent) and sent["evidence"].any():
+            return PlaneBy("segment", 1), True
+        if len(np.unique(sent["tap"])) > 1:
+            return PlaneBy("tap"), True
+        return None, True
+
+    def _plane(self, ev: Any) -> str | None:
+        by = self._plane_by
+        if by is None or int(ev["key"]) == OTHER:
+            return None
+        if by.kind == "tap":
+            return self._tap_names[int(ev["tap"])]
+        if by.kind == "ev":
+            return str(int(ev["key"]) >> by.number & (1 << by.bits) - 1)
+        return self._segment_name(int(ev["evidence"]))
+
+    def sent(self) -> tuple[NDArray[Any], NDArray[np.int64], list[str]]:
+        """The entropy values that flows sent with, by flow: their records, for each the index
+        of its plane (-1: not known), and the names of the planes.
+        """
+        sent = self._evs[self._lanes % st.LANES == st.SENT]
+        by = self._plane_by
+        if by is None or not len(sent):
+            return sent, np.full(len(sent), -1, np.int64), []
+        column = {"tap": "tap", "ev": "key"}.get(by.kind, "evidence")
+        _, one, of = np.unique(sent[column], return_index=True, return_inverse=True)
+        named = [self._plane(sent[i]) for i in one.tolist()]
+        names = sorted({name for name in named if name is not None})
+        numbers = np.array([-1 if n is None else names.index(n) for n in named], np.int64)
+        planes = numbers[of]
+        planes[sent["key"] == OTHER] = -1
+        return sent, planes, names
+
+    @property
+    def plane_by(self) -> str:
+        """What tells planes apart; empty when nothing does."""
+        return str(self._plane_by) if self._plane_by is not None else ""
+
+    def _segment_name(self, evidence: int) -> str | None:
+        assert self._plane_by is not None
+        if not 0 < evidence <= len(self._segments):
+            return None
+        if evidence not in self._segment_names:
+            block, usids, _ = self._segments.usids(self._segments.segments(evidence)[0])
+            at = self._plane_by.number - 1
+            name = f"{block}:{usids[at]}" if at < len(usids) else None
+            self._segment_names[evidence] = name
+        return self._segment_names[evidence]
+
+    @cached_property
+    def _segment_names(self) -> dict[int, str | None]:
+        return {}
+
+    def _planes(self, evs: NDArray[Any]) -> MrcPlanes | None:
+        carried: Counter[str] = Counter()
+        packets: Counter[str] = Counter()
+        values: Counter[str] = Counter()
+        for ev in evs:
+            plane = self._plane(ev)
+            if plane is None:
+                continue
+            carried[plane] += int(ev["wire_bytes"])
+            packets[plane] += int(ev["packets"])
+            values[plane] += 1
+        total = carried.total()
+        if not total:
+            return None
+        loads = np.array(list(carried.values()), np.int64)
+        return MrcPlanes(
+            plane_by=str(self._plane_by),
+            inferred=self._inferred,
+            planes=[
+                MrcPlane(name, values[name], packets[name], carried[name], carried[name] / total)
+                for name in sorted(carried)
+            ],
+            jain=jain(loads),
+            max_over_mean=float(loads.max() / loads.mean()),
+        )
+
+    # --- what happened when ---------------------------------------------------------
+
+    @cached_property
+    def outages(self) -> list[MrcPortOutage]:
+        """Ports that hosts declared unreachable, in order of time.
+
+        A mask has no length: as many ports are taken to exist as any mask names.
+        """
+        changes = self._m.port_changes
+        ports = max((change.mask.bit_length() for change in changes), default=0)
+        down: dict[tuple[int, int], int] = {}
+        found = []
+        for change in changes:
+            for port in range(ports):
+                key = (change.host, port)
+                if change.mask >> port & 1:
+                    if key in down:
+                        found.append((down.pop(key), *key, change.time_ns))
+                elif key not in down:
+                    down[key] = change.time_ns
+        lines = [*found, *((since, *key, None) for key, since in down.items())]
+        return [
+            MrcPortOutage(self._addresses[host], port + 1, since, until)
+            for since, host, port, until in sorted(lines, key=lambda line: line[:3])
+        ]
+
+    def retirements(self, f: int) -> list[MrcRetirement]:
+        """Entropy values of flow `f` out of use, in order of time."""
+        if f not in self._retired:
+            self._retired[f] = self._find_retirements(f)
+        return self._retired[f]
+
+    def _find_retirements(self, f: int) -> list[MrcRetirement]:
+        packets = int(self._m.flow(f)["packets"])
+        sent = self._of(f, st.SENT)
+        peer = int(self._tracker.flows[f]["peer"])
+        if not self._may_be_out(f, packets, sent, self._m.flow(peer) if peer >= 0 else None):
+            return []
+        trips = self._m.histograms.quantiles(peer, st.ROUND_TRIP) if peer >= 0 else None
+        records = {int(ev["key"]): ev for ev in sent}
+        planes = {key: self._plane(ev) for key, ev in records.items()}
+        span = int(sent["last_ns"].max() - sent["first_ns"].min())
+        ends = {self._addresses[int(self._tracker.flows[f][end])] for end in ("src", "dst")}
+        found = retirements(
+            silences(self._m.log(), f, packets, sent),
+            len(sent),
+            st.CAUSED_ROUNDS * len(sent) * span // max(packets, 1) + int(trips.max if trips else 0),
+            self._told(peer) if peer >= 0 else {},
+            [outage for outage in self.outages if outage.host in ends],
+            planes.get,
+            Counter(plane for plane in planes.values() if plane is not None),
+            ev_name,
+            self._hears(peer),
+        )
+        return found[:MAX_RETIREMENTS_LISTED]
+
+    def _may_be_out(self, f: int, packets: int, sent: NDArray[Any], answers: Any) -> bool:
+        """Whether there is a silence that `retirements` could list; most flows have none."""
+        silent = packets - sent["last_index"] - 1 > st.CAUSED_ROUNDS * len(sent)
+        lost = sent["lost_ns"] > sent["last_ns"]
+        told = answers is not None and answers["always_skips"] > 0
+        return bool(f in self._returned or told or (silent | lost).any())
+
+    @cached_property
+    def _returned(self) -> frozenset[int]:
+        """Flows that used a value again after a long silence."""
+        log = self._m.log()
+        return frozenset(log["flow"][log["kind"] == st.LOG_RETURNED].tolist())
+
+    def events(self, flow_name: Callable[[int], str]) -> list[Event]:
+        """NACKs, retired and returned entropy values, ports down and up."""
+        found = [
+            self._nack(entry, flow_name) for entry in self._m.log() if entry["kind"] == st.LOG_NACK
+        ]
+        for f in range(len(self._tracker)):
+            record = self._m.flow(f)
+            if record is None or not record["packets"]:
+                continue
+            for one in self.retirements(f):
+                if not one.certain:
+                    continue
+                plane = f" of plane {one.plane}" if one.plane is not None else ""
+                text = f"{flow_name(f)}: entropy value {one.ev}{plane}"
+                why = (
+                    "" if one.cause == "unknown" else f" (inferred: {one.cause.replace('_', ' ')})"
+                )
+                found.append(_event(one.retired_time_ns, "ev_retired", f, f"{text} retired{why}"))
+                if one.returned_time_ns is not None:
+                    found.append(
+                        _event(one.returned_time_ns, "ev_returned", f, f"{text} used again")
+                    )
+        for outage in self.outages:
+            text = f"{outage.host}: port {outage.port}"
+            found.append(_event(outage.down_time_ns, "plane_down", None, f"{text} unreachable"))
+            if outage.up_time_ns is not None:
+                found.append(_event(outage.up_time_ns, "plane_up", None, f"{text} reachable again"))
+        return found
+
+    def _nack(self, entry: Any, flow_name: Callable[[int], str]) -> Event:
+        reason = int(entry["value"])
+        ev = int(entry["key"])
+        named = ev_name(sent_key(ev, self._order or LABEL_HIGH))
+        return Event(
+            time_ns=int(entry["time_ns"]),
+            kind="mrc_nack",
+            flow=int(entry["flow"]),
+            frame_number=int(entry["frame_number"]),
+            tap=self._tap_names[int(entry["tap"])],
+            text=f"{flow_name(int(entry['flow']))}: MRC NACK,"
+            f" {NACK_REASONS.get(reason, f'reason 0x{reason:02x}')}, PSN {int(entry['psn'])},"
+            f" entropy value {named}",
+        )
+
+
+def _event(time_ns: int, kind: str, flow: int | None, text: str) -> Event:
+    return Event(time_ns=time_ns, kind=kind, flow=flow, frame_number=None, tap=None, text=text)

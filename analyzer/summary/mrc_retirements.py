@@ -1,0 +1,121 @@
+"""Entropy values that a flow of MRC left out, and why.
+
+A sender says to nobody that it does not use a value any more: it shows in the packets that
+travel without it. How many it takes depends on what else the capture tells.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from ..measures.mrc import state as st
+from ..results.mrc import MrcPortOutage, MrcRetirement
+
+
+class Silence(NamedTuple):
+    """The time between two packets with one entropy value, or from its last one on."""
+
+    key: int
+    since_ns: int
+    until_ns: int | None
+    without: int
+    """Packets that the flow sent meanwhile."""
+    lost_ns: int
+    """When a packet with it was first sent again meanwhile, not asked for by a NACK; 0: never."""
+
+
+class Why(NamedTuple):
+    """What explains a silence."""
+
+    cause: str
+    time_ns: int | None
+
+
+def silences(log: NDArray[Any], f: int, packets: int, sent: NDArray[Any]) -> list[Silence]:
+    """The long silences of flow `f` in order of time: those that ended, and those at the end.
+
+    log: mrc_state.LOG records; packets: those of the flow; sent: its mrc_state.EV records.
+    """
+    ended = log[(log["kind"] == st.LOG_RETURNED) & (log["flow"] == f)]
+    found = [
+        Silence(
+            int(entry["key"]),
+            int(entry["value"]),
+            int(entry["time_ns"]),
+            int(entry["without"]),
+            int(entry["lost_ns"]),
+        )
+        for entry in ended
+    ]
+    found += [
+        Silence(
+            int(ev["key"]),
+            int(ev["last_ns"]),
+            None,
+            packets - int(ev["last_index"]) - 1,
+            int(ev["lost_ns"]) if ev["lost_ns"] > ev["last_ns"] else 0,
+        )
+        for ev in sent
+    ]
+    return sorted(found, key=lambda silence: (silence.since_ns, silence.key))
+
+
+def retirements(
+    found: list[Silence],
+    values: int,
+    near_ns: int,
+    told: dict[int, Any],
+    outages: list[MrcPortOutage],
+    plane_of: Callable[[int], str | None],
+    plane_sizes: Counter[str],
+    name: Callable[[int], str],
+    heard: bool,
+) -> list[MrcRetirement]:
+    """The silences that mean that a value is not used any more.
+
+    values: entropy values of the flow. near_ns: what lies so near may be the cause.
+    told: TOLD records by entropy value. heard: answers were seen; else nobody knows which packets
+    sent again a NACK asked for. outages: of the hosts of the flow. plane_sizes: entropy
+    values of each plane.
+    """
+    enough = max(st.RETIRED_AFTER_PACKETS, st.RETIRED_AFTER_ROUNDS * values)
+    whys = [_why(one, near_ns, told.get(one.key), outages) for one in found]
+    down = Counter(
+        plane_of(one.key)
+        for one, why in zip(found, whys, strict=True)
+        if why.cause == "port_down" and one.without > st.CAUSED_ROUNDS * values
+    )
+    listed = []
+    for one, why in zip(found, whys, strict=True):
+        plane = plane_of(one.key)
+        if why.cause == "port_down" and plane is not None and 2 * down[plane] < plane_sizes[plane]:
+            why = _why(one, near_ns, told.get(one.key), [])  # the rest of its plane went on
+        certain = one.without > (enough if why.cause == "unknown" else st.CAUSED_ROUNDS * values)
+        named = heard and one.until_ns is None and why.cause in ("always_skip", "loss")
+        if certain or named:
+            listed.append(
+                MrcRetirement(
+                    name(one.key), plane, one.since_ns, one.until_ns, why.cause, why.time_ns,
+                    one.without, certain,
+                )
+            )  # fmt: skip
+    return listed
+
+
+def _why(one: Silence, near_ns: int, told: Any, outages: list[MrcPortOutage]) -> Why:
+    """Why a value was left out, as far as the capture tells."""
+    if told is not None and told["always_skips"]:
+        said = int(told["last_always_skip_ns"])
+        if one.since_ns - near_ns <= said and (one.until_ns is None or said < one.until_ns):
+            return Why("always_skip", said)
+    for outage in outages:
+        up = outage.up_time_ns
+        lasted = one.until_ns is None or (up is not None and up <= one.until_ns)
+        lost_later = up is not None and up < one.lost_ns
+        if lasted and not lost_later and abs(outage.down_time_ns - one.since_ns) <= near_ns:
+            return Why("port_down", outage.down_time_ns)
+    return Why("loss", one.lost_ns) if one.lost_ns else Why("unknown", None)

@@ -1,0 +1,85 @@
+"""Flows and taps of which only samples were seen (sFlow): estimates, and what stays unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import Any
+
+from msgspec import structs
+
+from ..results.analysis import Flow
+from ..results.taps import Sampling
+from ..wire.frames import SampledFrames, Taps
+
+PSN_EVENTS = ("rewind", "sequence_restart")
+"""Kinds of events that gaps between samples would feign."""
+
+
+def tap_sampling(sampled: SampledFrames) -> Sampling:
+    """The estimate for the RoCE packets of one tap."""
+    one_in = sampled.rates / sampled.frames
+    error = 100 / sqrt(sampled.frames)
+    return Sampling(one_in, sampled.rates, sampled.wire_bytes, error)
+
+
+def sampled_taps(taps: Taps) -> dict[str, float]:
+    """Mean sampling rate of the taps that saw samples only, by name."""
+    return {tap.name: tap.sampled.rates / tap.sampled.frames for tap in taps.items if tap.sampled}
+
+
+def as_sampled(flow: Flow, rates: Mapping[str, float]) -> Flow:
+    """The flow with estimates, and without what samples cannot tell; as it is without samples.
+
+    rates: of `sampled_taps`. Packets that passed several sampled ports count at each of them.
+    """
+    seen = {tap: n for tap, n in flow.taps.items() if tap in rates}
+    if not seen:
+        return flow
+    whole = sum(n * rates.get(tap, 1.0) for tap, n in flow.taps.items())
+    count = sum(flow.taps.values())
+    one_in = whole / count
+    unknown: dict[str, Any] = dict.fromkeys(
+        (
+            "reordered_packets",
+            "retransmitted_packets",
+            "recovered_packets",
+            "duplicate_packets",
+            "mirror_duplicates",
+            "missing_packets",
+            "capture_loss_suspected_packets",
+            "sequence_restarts",
+            "messages",
+            "reordering",
+            "goodput_bits_per_second",
+        )
+    )
+    recovery = structs.replace(
+        flow.recovery,
+        retransmitted_by={},
+        rewinds=None,
+        rewound_bytes=None,
+        gap_to_nak_ns=None,
+        nak_to_resend_ns=None,
+        timeout_ns=None,
+    )
+    statistics = structs.replace(
+        flow.message_statistics, **dict.fromkeys(flow.message_statistics.__struct_fields__)
+    )
+    latency = structs.replace(flow.latency, **dict.fromkeys(flow.latency.__struct_fields__))
+    sampling = Sampling(
+        one_in, round(whole), round(flow.wire_bytes * one_in), 100 / sqrt(sum(seen.values()))
+    )
+    note = (
+        f"sampled 1 in {one_in:.0f}: messages, loss, reordering and retransmissions are unknown,"
+        " counts are of the samples"
+    )
+    return structs.replace(
+        flow,
+        **unknown,
+        recovery=recovery,
+        message_statistics=statistics,
+        latency=latency,
+        sampling=sampling,
+        notes=[note, *flow.notes],
+    )

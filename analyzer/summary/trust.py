@@ -1,0 +1,171 @@
+"""How far a result can be trusted: what each capture held, lost and could not show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from ..decode.headers.uet import TYPE_NAMES
+from ..decode.merge import MergeCounts
+from ..decode.sources import Source
+from ..results.analysis import CaptureSummary, Flow, Pause, Series, TapSummary
+from ..results.taps import Sampling, UltraEthernet
+from ..wire.frames import Taps
+from .sampling import tap_sampling
+
+if TYPE_CHECKING:
+    from ..decode.counters import DecodeCounters
+
+
+def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> CaptureSummary:
+    """What one capture held."""
+    capture, counters = source.capture, source.decoder.counters
+    first, last = source.first_time_ns, source.last_time_ns
+    own = [tap for tap in range(len(taps)) if _frames_at(source, tap)]
+    return CaptureSummary(
+        name=capture.name,
+        format=capture.format,
+        compression=capture.compression,
+        frames=capture.frames,
+        roce_packets=counters.roce_packets(),
+        first_time_ns=first,
+        last_time_ns=last,
+        duration_ns=None if first is None or last is None else last - first,
+        snapped_frames=capture.truncated_frames,
+        out_of_order_frames=capture.out_of_order_frames,
+        undecodable_frames=counters.undecodable(),
+        later_fragments=counters.later_fragments(),
+        icrc={k: n for k, n in counters.icrc().items() if k != "unchecked"} if icrc else None,
+        contents={name: n for name, n in counters.contents() if name != "RoCE"},
+        taps=[tap_summary(counters, taps, tap, series) for tap in own],
+        warnings=[*capture.warnings, *source.decoder.warnings(capture.name)],
+        damaged_places=capture.damaged_places,
+        encapsulations=counters.tunnels() or UNSET,
+        ultra_ethernet=ultra_ethernet(counters),
+    )
+
+
+def warnings_of(
+    captures: Sequence[CaptureSummary],
+    flows: Sequence[Flow],
+    merge: MergeCounts,
+    complete: bool,
+    filtered: bool,
+    before_taps: int = 0,
+) -> list[str]:
+    """What limits the trust in all the results, worst first; empty for a faultless capture.
+
+    before_taps: packets read before the first mirror session showed that there are several taps.
+    """
+    late = any(flow.reordered_packets for flow in flows)
+    lines = []
+    if not complete:
+        lines.append("interrupted: the report covers what was read so far")
+    for capture in captures:
+        lines += capture.warnings
+        lost = {tap.name: tap.dropped_frames for tap in capture.taps if tap.dropped_frames}
+        lines += [
+            f"{name}: the capture itself lost {n} frames: losses below may be its own"
+            for name, n in lost.items()
+        ]
+        lines += [
+            f"{tap.name}: samples, 1 in {tap.sampling.one_in:.0f} frames: what is said of the whole"
+            " is an estimate, loss and reordering are unknown"
+            for tap in capture.taps
+            if isinstance(tap.sampling, Sampling)
+        ]
+        undecodable = sum(capture.undecodable_frames.values())
+        if undecodable:
+            reasons = ", ".join(f"{n} {why}" for why, n in capture.undecodable_frames.items())
+            lines.append(f"{capture.name}: {undecodable} frames could not be decoded: {reasons}")
+        if capture.later_fragments:
+            lines.append(
+                f"{capture.name}: {capture.later_fragments} later IP fragments: their bytes are"
+                " not counted"
+            )
+        # Several captures are merged by time, which puts such records right.
+        if capture.out_of_order_frames and late and len(captures) == 1:
+            verb = "record is" if capture.out_of_order_frames == 1 else "records are"
+            lines.append(
+                f"{capture.name}: {capture.out_of_order_frames} {verb} out of time order:"
+                " some of the reordering below may be the capture's own"
+            )
+        if capture.icrc and capture.icrc["bad"]:
+            lines.append(f"{capture.name}: {capture.icrc['bad']} packets have a wrong ICRC")
+        if not capture.roce_packets and capture.ultra_ethernet is UNSET:
+            lines.append(f"{capture.name}: no RoCE in it ({contents_text(capture)})")
+    if merge.late_rows:
+        lines.append(
+            f"{merge.late_rows} packets came too late to be merged in time order:"
+            " are the clocks of the taps in step?"
+        )
+    # Datagrams and flows of ACKs have no sequence at all: nothing of theirs is doubtful.
+    sequenced = [flow for flow in flows if flow.retransmitted_packets is not None]
+    partial = sum(flow.missing_packets is None for flow in sequenced)
+    if partial:
+        verb = "flow was" if partial == 1 else "flows were"
+        lines.append(f"{partial} {verb} seen only in part: losses and reordering are unknown there")
+    if before_taps:
+        lines.append(
+            f"{before_taps} packets came before the first mirror session: paths by tap, and losses"
+            " between taps, are those of the rest"
+        )
+    if filtered:
+        lines.append("a filter is set: packets it leaves out count as neither seen nor lost")
+    return lines
+
+
+def contents_text(capture: CaptureSummary) -> str:
+    """`120 TCP, 4 ARP`: what a capture holds beside RoCE."""
+    largest = list(capture.contents.items())[:6]
+    return ", ".join(f"{n} {name}" for name, n in largest) or "no frames"
+
+
+def ultra_ethernet(counters: DecodeCounters) -> UltraEthernet | UnsetType:
+    """What was counted of Ultra Ethernet; UNSET without any."""
+    counts = counters.arrays.uet
+    packets = int(counts.types.sum())
+    if not packets:
+        return UNSET
+    lowest, highest = (int(psn) for psn in counts.psns)
+    return UltraEthernet(
+        packets=packets,
+        wire_bytes=int(counts.wire_bytes[0]),
+        by_type={
+            TYPE_NAMES.get(int(kind), f"type {kind}"): int(counts.types[kind])
+            for kind in np.flatnonzero(counts.types)
+        },
+        entropy_values=int(np.count_nonzero(counts.sports)),
+        lowest_psn=lowest if highest >= 0 else None,
+        highest_psn=highest if highest >= 0 else None,
+    )
+
+
+def _frames_at(source: Source, tap: int) -> int:
+    counters = source.decoder.counters
+    return counters.frames(tap) if tap < len(counters.arrays.outcomes) else 0
+
+
+def tap_summary(counters: DecodeCounters, taps: Taps, index: int, series: Series) -> TapSummary:
+    """What one vantage point saw and lost."""
+    tap = taps[index]
+    decoded = index < len(counters.arrays.outcomes)
+    wire_bytes = series.tap_wire_bytes.get(tap.name, series.wire_bytes)
+    return TapSummary(
+        name=tap.name,
+        link_type=tap.link_type,
+        frames=counters.frames(index) if decoded else 0,
+        roce_packets=counters.roce_packets(index) if decoded else 0,
+        wire_bytes=sum(wire_bytes),
+        dropped_frames=tap.dropped,
+        speed_bits_per_second=tap.speed_bits_per_second,
+        pauses=[
+            Pause(p.priority, p.frames, p.xon_frames, p.quanta, p.paused_ns)
+            for p in counters.pause()
+            if p.tap == index
+        ],
+        sampling=tap_sampling(tap.sampled) if tap.sampled else UNSET,
+    )

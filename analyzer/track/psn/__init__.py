@@ -1,0 +1,1 @@
+"""What PSNs tell: order, loss, retransmissions, answers and copies."""

@@ -1,0 +1,210 @@
+"""What the other side answers: ACKs, NAKs and responses, and which flow they answer.
+
+A packet names the queue pair it goes to, never the one it comes from. Which
+flow a flow answers must be inferred: from PSNs that only one flow of the
+opposite direction has sent, and from the UDP source port, which Linux computes
+from both QP numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....kernels.kernel import Int, inlined, subkernel
+from ...statistics.histogram import observe
+from ...wire.opcodes import ACKNOWLEDGE, SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
+from ...wire.psn import psn_add, psn_distance
+from ..state import (
+    CANDIDATES_SEEN,
+    EVENT_NAK,
+    EVENT_RNR_NAK,
+    EVIDENCE_ACK_PSN,
+    EVIDENCE_CM,
+    EVIDENCE_HOST_PROBE,
+    EVIDENCE_NAK_PSN,
+    EVIDENCE_READ_RESPONSE_PSN,
+    EVIDENCE_UDP_SOURCE_PORT,
+    GAP_TO_NAK,
+    MISSING,
+    NAK_PSN,
+    NAK_RNR,
+    REQUESTS,
+)
+from .rewind import await_resend, forget_answers
+from .window import holds, slot_of
+
+OUTSTANDING = 1 << 16
+"""PSNs a sender may have on its way, more or less: answers to older ones are not believed."""
+
+_TRIES = 256
+"""Answers that are compared with candidates; a flow unpaired after so many stays so."""
+_CANDIDATES_FREE = 1 << 20
+_CANDIDATES_PER_ANSWER = 64
+"""Among thousands of queue pairs of two hosts not every answer can be compared with all:
+then the search waits until as many answers have come as make its cost linear."""
+_HITS_NEEDED = 3
+"""Answers that only one flow can have been asked for, before the two become a pair."""
+_MISMATCHES_ENDURED = 16
+"""Answers to PSNs the peer never sent, one after the other, that end a pair: the queue pair
+was made anew with another partner. Gaps of a capture cost as many answers only when long."""
+
+
+@inlined
+def rdma_udp_sport(qp_a: Int, qp_b: Int) -> Int:
+    """UDP source port that Linux drivers compute from both QP numbers.
+
+    `rdma_calc_flow_label` and `rdma_flow_label_to_udp_sport` of the kernel's
+    include/rdma/ib_verbs.h; the same for both directions.
+    """
+    v = np.int64(qp_a) * np.int64(qp_b)
+    v ^= v >> 20
+    v ^= v >> 40
+    label = v & 0xFFFFF
+    return ((label & 0x3FFF) ^ ((label & 0xFC000) >> 14)) | 0xC000
+
+
+@inlined
+def _was_sent(state: Any, f: Int, psn: Int) -> bool:
+    """True when flow `f` can have sent a request with this PSN lately."""
+    stream = state.streams[2 * f + REQUESTS]
+    if not stream.started:
+        return False
+    distance = psn_distance(psn, stream.next)
+    return bool(-OUTSTANDING <= distance < 0)
+
+
+@inlined
+def _may_have_sent(state: Any, f: Int, psn: Int) -> bool:
+    """False when flow `f` passed over this PSN as far as its window tells: a READ reserved it."""
+    stream = state.streams[2 * f + REQUESTS]
+    size = 1 << np.int64(stream.window_bits)
+    return bool(psn_distance(psn, np.int64(stream.next)) < -size or holds(state, stream, psn))
+
+
+@subkernel
+def _part(state: Any, f: Int) -> None:
+    """Dissolve the pair of flow `f`; both look for a partner again."""
+    peer = np.int64(state.flows[f].peer)
+    for one in (np.int64(f), peer):
+        flow = state.flows[one]
+        flow.peer = -1
+        flow.evidence = 0
+        flow.candidate = -1
+        flow.candidate_hits = 0
+        flow.pairing_tries = 0
+        flow.answers = 0
+        flow.mismatches = 0
+        flow.mismatches_in_row = 0
+        forget_answers(flow)
+
+
+@subkernel
+def _look_for_peer(state: Any, f: Int, psn: Int) -> None:
+    """One more hint, PSN `psn`, at whom flow `f` answers; pairs them when it is certain enough."""
+    flow = state.flows[f]
+    seen = max(0, state.used[CANDIDATES_SEEN] - _CANDIDATES_PER_ANSWER)
+    state.used[CANDIDATES_SEEN] = seen
+    if seen > _CANDIDATES_FREE:
+        return
+    flow.pairing_tries += 1
+    direction = 0 if flow.dst <= flow.src else 1
+    best, best_score, ties = np.int64(-1), 0, 0
+    c = np.int64(state.pairs[flow.pair].head[direction])
+    while c >= 0:
+        other = state.flows[c]
+        if other.peer < 0 and c != f and _was_sent(state, c, psn):
+            score = 1
+            if _may_have_sent(state, c, psn):
+                score += 2
+            if other.udp_sport == flow.udp_sport:
+                score += 4
+                if rdma_udp_sport(other.dest_qp, flow.dest_qp) == flow.udp_sport:
+                    score += 8
+            if score > best_score:
+                best, best_score, ties = c, score, 1
+            elif score == best_score:
+                ties += 1
+        seen += 1
+        c = np.int64(other.next_in_pair)
+    state.used[CANDIDATES_SEEN] = seen
+    if ties != 1:
+        return
+    if flow.candidate == best:
+        flow.candidate_hits += 1
+    else:
+        flow.candidate = best
+        flow.candidate_hits = 1
+    if best_score >= 8 or flow.candidate_hits >= _HITS_NEEDED:
+        flow.peer = best
+        state.flows[best].peer = f
+        if best_score >= 8:
+            flow.evidence |= EVIDENCE_UDP_SOURCE_PORT
+            state.flows[best].evidence |= EVIDENCE_UDP_SOURCE_PORT
+
+
+@subkernel
+def hear_answer(
+    state: Any, histograms: Any, f: Int, bits: Int, aeth: Int, psn: Int, time: Int
+) -> Int:
+    """Take in an ACK, NAK or first response that flow `f` carries.
+
+    Returns the event it is, or -1.
+    """
+    flow = state.flows[f]
+    if flow.peer < 0 and flow.pairing_tries < _TRIES:
+        _look_for_peer(state, f, psn)
+    kind = (aeth >> 24) & SYNDROME_KIND_MASK
+    event = -1
+    if bits & ACKNOWLEDGE:
+        if kind == SYNDROME_NAK:
+            flow.naks += 1
+            event = EVENT_NAK
+        elif kind == SYNDROME_RNR_NAK:
+            flow.rnr_naks += 1
+            event = EVENT_RNR_NAK
+    if flow.peer < 0:
+        return event
+    peer = state.flows[flow.peer]
+    flow.answers += 1
+    if not _was_sent(state, flow.peer, psn):
+        flow.mismatches += 1
+        flow.mismatches_in_row = min(np.int64(flow.mismatches_in_row) + 1, _MISMATCHES_ENDURED)
+        exact = flow.evidence & (EVIDENCE_CM | EVIDENCE_HOST_PROBE)
+        if flow.mismatches_in_row == _MISMATCHES_ENDURED and not exact:
+            _part(state, f)
+        return event
+    flow.mismatches_in_row = 0
+    acknowledged = psn  # a response too acknowledges all requests before its own
+    if not bits & ACKNOWLEDGE:
+        flow.evidence |= EVIDENCE_READ_RESPONSE_PSN
+    elif event == EVENT_NAK:
+        flow.evidence |= EVIDENCE_NAK_PSN
+        _hear_nak(state, histograms, np.int64(flow.peer), (aeth >> 24) & 0x1F, psn, time)
+        acknowledged = psn_add(psn, -1)
+    elif event == EVENT_RNR_NAK:
+        peer.rnr_received += 1
+        await_resend(peer, NAK_RNR, psn, time)
+        acknowledged = psn_add(psn, -1)
+    else:
+        flow.evidence |= EVIDENCE_ACK_PSN
+    if not peer.acked or psn_distance(acknowledged, peer.ack_psn) > 0:
+        peer.acked = 1
+        peer.ack_psn = acknowledged
+    return event
+
+
+@subkernel
+def _hear_nak(state: Any, histograms: Any, f: Int, code: Int, psn: Int, time: Int) -> None:
+    """Flow `f` is told that the receiver misses `psn` (or cannot serve it)."""
+    flow = state.flows[f]
+    flow.nak_codes[min(code, 7)] += 1
+    if code != 0:
+        return
+    stream = state.streams[2 * f + REQUESTS]
+    if holds(state, stream, psn):
+        slot = state.slots[slot_of(stream, psn)]
+        if slot.state == MISSING:
+            observe(histograms, f, GAP_TO_NAK, time - slot.time)
+    await_resend(flow, NAK_PSN, psn, time)

@@ -1,0 +1,101 @@
+"""RFC 4737 reordering metrics of one stream, exact and streaming.
+
+The RFC defines everything over the arrivals s[1], s[2], ... of first copies. A
+late packet i refers to j, the first arrival with a higher number. That is the
+packet which jumped over i's PSN, and the slot of a missing PSN remembers it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....kernels.kernel import Int, inlined, subkernel
+from ...statistics.histogram import observe
+from ..state import BYTE_OFFSET, EXTENT, GAP_PACKETS, GAP_TIME, HELD_PACKETS, LATE_TIME, STACK
+from .window import held_beyond
+
+
+@inlined
+def note_in_order(stream: Any) -> Int:
+    """Count an in-order arrival; returns its index."""
+    index = stream.arrivals
+    stream.arrivals += 1
+    stream.run += 1
+    return index
+
+
+@subkernel
+def note_late(state: Any, histograms: Any, flow: Int, stream: Any, at: Int, time: Int) -> Int:
+    """Count a late arrival whose missing slot is `at`; returns its index.
+
+    Extent (section 4.2), late time (4.3), byte offset (4.4), gaps between
+    discontinuities (4.5), reordering-free runs (4.6), n-reordering (5.4).
+    """
+    index = stream.arrivals
+    stream.arrivals += 1
+    stream.reordered += 1
+    slot = state.slots[at]
+    jump, jump_time, dense = slot.arrival, slot.time, slot.dense
+    extent = index - jump
+    stream.max_extent = max(stream.max_extent, extent)
+    observe(histograms, flow, EXTENT, extent)
+    observe(histograms, flow, LATE_TIME, time - jump_time)
+    held, held_bytes = held_beyond(state, stream, slot.psn)
+    observe(histograms, flow, HELD_PACKETS, held)
+    observe(histograms, flow, BYTE_OFFSET, held_bytes)
+
+    if stream.reordered == 1:
+        stream.first_gap_arrival = jump
+        stream.first_gap_time = jump_time
+        stream.first_run = stream.run
+    if jump > stream.last_gap_arrival:
+        if stream.reordered > 1:
+            observe(histograms, flow, GAP_PACKETS, jump - stream.last_gap_arrival)
+            observe(histograms, flow, GAP_TIME, jump_time - stream.last_gap_time)
+        stream.last_gap_arrival = jump
+        stream.last_gap_time = jump_time
+
+    if stream.run > 0:
+        stream.runs += 1
+        stream.run_packets += stream.run
+        stream.run_packets_squared += stream.run * stream.run
+        stream.run = 0
+
+    degree = index - 1 - _latest_lower(stream, dense, jump)
+    if degree > 0:
+        stream.max_n = max(stream.max_n, degree)
+        stream.n_counts[min(degree, STACK) - 1] += 1
+    _push_late(stream, dense, index)
+    return index
+
+
+@inlined
+def _latest_lower(stream: Any, dense: Int, jump: Int) -> Int:
+    """Index of the latest earlier arrival with a lower number.
+
+    Arrivals before `jump` are all lower; from `jump` on only other late
+    packets can be. Of those a stack keeps the ones that may still matter:
+    ascending numbers, latest on top. What is higher than the present packet
+    can go for good, the present packet being lower and later.
+    """
+    while stream.late_depth > 0 and stream.late_dense[stream.late_depth - 1] > dense:
+        stream.late_depth -= 1
+    if stream.late_depth > 0:
+        return max(jump - 1, stream.late_arrival[stream.late_depth - 1])
+    if stream.floor_dense < dense:
+        return max(jump - 1, stream.floor_arrival)
+    return jump - 1
+
+
+@inlined
+def _push_late(stream: Any, dense: Int, index: Int) -> None:
+    if stream.late_depth == STACK:
+        stream.floor_dense = stream.late_dense[0]
+        stream.floor_arrival = stream.late_arrival[0]
+        for k in range(1, STACK):
+            stream.late_dense[k - 1] = stream.late_dense[k]
+            stream.late_arrival[k - 1] = stream.late_arrival[k]
+        stream.late_depth -= 1
+    stream.late_dense[stream.late_depth] = dense
+    stream.late_arrival[stream.late_depth] = index
+    stream.late_depth += 1

@@ -1,0 +1,85 @@
+"""Which PSN comes next: a READ reserves those of its responses, as many as the path MTU makes.
+
+The path MTU is learned from packets, often after the first READ; until then the PSN
+behind a READ is a guess, and what comes instead is accepted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....kernels.kernel import Int, inlined
+from ...wire.opcodes import FULL, READ_REQUEST
+from ...wire.psn import psn_add, psn_distance
+
+_SMALLEST_PATH_MTU = 256
+_LARGEST_PATH_MTU = 4096
+
+
+@inlined
+def reserved_psns(length: Int, path_mtu: Int) -> Int:
+    """PSNs that a READ of `length` bytes reserves for its responses (at least one)."""
+    return max(1, (length + path_mtu - 1) // path_mtu)
+
+
+@inlined
+def path_mtu_of(state: Any, flow: Any) -> Int:
+    """The connection's path MTU; 0 while unknown. Other connections of the hosts prove nothing."""
+    if flow.path_mtu > 0:
+        return np.int64(flow.path_mtu)
+    if flow.peer >= 0:
+        return np.int64(state.flows[flow.peer].path_mtu)
+    return np.int64(0)
+
+
+@inlined
+def responses_of(state: Any, flow: Any, bits: Int, dma_length: Int) -> Int:
+    """PSNs that the responses to a READ or atomic take, as far as is known."""
+    path_mtu = path_mtu_of(state, flow)
+    if path_mtu == 0:
+        path_mtu = np.int64(state.pairs[flow.pair].path_mtu)
+    if bits & READ_REQUEST and path_mtu > 0:
+        return reserved_psns(dma_length, path_mtu)
+    return np.int64(1)
+
+
+@inlined
+def advance(state: Any, flow: Any, stream: Any, psn: Int, bits: Int, dma_length: Int) -> None:
+    """Move the next expected PSN behind a packet that is the newest of its stream."""
+    stream.mid_message = 1 if bits & FULL else 0
+    stream.read_pending = 0
+    count = np.int64(1)
+    if bits & READ_REQUEST:
+        count = responses_of(state, flow, bits, dma_length)
+        if dma_length > _SMALLEST_PATH_MTU and path_mtu_of(state, flow) == 0:
+            stream.read_pending = 1
+            stream.read_psn = psn
+            stream.read_length = dma_length
+    stream.next = psn_add(psn, count)
+    stream.next_dense += 1
+
+
+@inlined
+def resolve_read(state: Any, flow: Any, stream: Any, psn: Int, bits: Int, dma_length: Int) -> None:
+    """After a READ of unknown path MTU `next` was a guess: accept what comes instead.
+
+    Behind it any PSN is, without the path MTU nothing says that one is missing. Before it only
+    one that some path MTU explains, unless it is the rest of that READ asked for again.
+    """
+    step = psn_distance(psn, np.int64(stream.read_psn))
+    if step <= 0:
+        return
+    accepted = psn_distance(psn, np.int64(stream.next)) > 0
+    if bits & READ_REQUEST and not accepted:
+        if psn_add(psn, responses_of(state, flow, bits, dma_length)) == stream.next:
+            return
+    path_mtu = np.int64(_SMALLEST_PATH_MTU)
+    while path_mtu <= _LARGEST_PATH_MTU:
+        if reserved_psns(np.int64(stream.read_length), path_mtu) == step:
+            accepted = True
+        path_mtu *= 2
+    if accepted:
+        stream.read_pending = 0
+        stream.next = psn

@@ -1,0 +1,149 @@
+"""Go-back-N as the sender's packets show it: when it went back, why, and what it sent again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....kernels.kernel import Int, inlined, subkernel
+from ...statistics.histogram import observe
+from ...wire.psn import psn_add, psn_distance
+from ..state import (
+    BY_IMPLIED,
+    BY_NAK,
+    BY_RNR,
+    BY_TIMEOUT,
+    BY_UNKNOWN,
+    NAK_NONE,
+    NAK_PSN,
+    NAK_TO_RESEND,
+    NAKS_KEPT,
+    REQUESTS,
+    RESPONSES,
+    TIMEOUT,
+)
+from .window import holds
+
+_LOST_RESENDS = 64
+"""So many packets sent again in answer to a NAK may be lost before the tap sees one."""
+SILENCE_NS = 100_000
+"""A resend after at least this silence, with no NAK, is blamed on the ACK timeout."""
+
+
+@inlined
+def await_resend(flow: Any, kind: Int, psn: Int, time: Int) -> None:
+    """Remember a NAK (NAK_PSN or NAK_RNR) until the sender acts on it; repeated it is the same."""
+    for known in range(NAKS_KEPT):
+        if flow.nak_kind[known] == kind and flow.nak_psn[known] == psn:
+            return
+    at = np.int64(flow.nak_next)
+    flow.nak_kind[at] = kind
+    flow.nak_psn[at] = psn
+    flow.nak_time[at] = time
+    flow.nak_next = (at + 1) % NAKS_KEPT
+
+
+@inlined
+def asked_for(flow: Any, psn: Int) -> Int:
+    """Which remembered NAK a resend of `psn` answers, -1 if none.
+
+    One that names this PSN, or else the nearest before it: what was sent
+    first in answer to that NAK may have been lost before the tap.
+    """
+    best, nearest = -1, np.int64(_LOST_RESENDS)
+    for at in range(NAKS_KEPT):
+        if flow.nak_kind[at] != NAK_NONE:
+            distance = psn_distance(psn, np.int64(flow.nak_psn[at]))
+            if 0 <= distance < nearest:
+                best, nearest = at, distance
+    return best
+
+
+@inlined
+def forget_answers(flow: Any) -> None:
+    """Drop what the other side has told about a sequence that is over."""
+    flow.acked = 0
+    flow.in_rewind = 0
+    for at in range(NAKS_KEPT):
+        flow.nak_kind[at] = NAK_NONE
+
+
+@inlined
+def expects_again(flow: Any, which: Int, psn: Int) -> bool:
+    """True when a packet with this PSN, in stream `which`, is likely to be sent again now."""
+    if which == REQUESTS:
+        return bool(flow.in_rewind != 0 or asked_for(flow, psn) >= 0)
+    return bool(0 <= psn_distance(psn, np.int64(flow.asked_psn)) < flow.asked_count)
+
+
+@inlined
+def ask_again(responder: Any, psn: Int, count: Int, begins: bool) -> None:
+    """A request with `count` responses from `psn` on is repeated: `responder` sends them again."""
+    known = np.int64(responder.asked_count)
+    offset = psn_distance(psn, np.int64(responder.asked_psn))
+    if begins or known == 0 or offset < 0:
+        responder.asked_psn = psn
+        responder.asked_count = count
+    else:
+        responder.asked_count = max(known, offset + count)
+
+
+@inlined
+def asks_at_a_gap(state: Any, f: Int, flow: Any, psn: Int, time: Int) -> bool:
+    """True when a READ asked for again answers a gap in its responses: an implied NAK.
+
+    The responses show it: they go on beyond `psn`. Whose they are is unknown while the flow
+    has no peer; then only a request inside the PSNs of an earlier READ is proof.
+    """
+    if flow.peer >= 0:
+        responses = state.streams[2 * flow.peer + RESPONSES]
+        beyond = responses.started and psn_distance(psn, np.int64(responses.next)) < 0
+        return bool(beyond and time - state.flows[flow.peer].last_time < SILENCE_NS)
+    stream = state.streams[2 * f + REQUESTS]
+    in_window = -psn_distance(psn, np.int64(stream.next)) <= 1 << np.int64(stream.window_bits)
+    return bool(in_window and not holds(state, stream, psn))
+
+
+@subkernel
+def note_resend(
+    histograms: Any,
+    f: Int,
+    flow: Any,
+    psn: Int,
+    wire_bytes: Int,
+    time: Int,
+    implied: bool,
+    late: bool,
+) -> bool:
+    """Count one request sent again; True when the sender has just gone back.
+
+    `implied`: see `asks_at_a_gap`. `late`: the resent packet itself was overtaken by what
+    was sent after it.
+    """
+    goes_back = not flow.in_rewind or psn_distance(psn, np.int64(flow.rewind_next)) < 0
+    begins = goes_back and not late
+    # One that was overtaken may be the last of the latest rewind. If not, it stands for itself.
+    straggler = late and flow.rewinds > 0 and psn_distance(psn, np.int64(flow.rewind_next)) < 0
+    if begins or (late and not flow.in_rewind and not straggler):
+        silence = time - flow.last_request_time
+        nak = asked_for(flow, psn)
+        if nak >= 0:
+            flow.rewind_trigger = BY_NAK if flow.nak_kind[nak] == NAK_PSN else BY_RNR
+            observe(histograms, f, NAK_TO_RESEND, time - flow.nak_time[nak])
+            flow.nak_kind[nak] = NAK_NONE
+        elif implied:
+            flow.rewind_trigger = BY_IMPLIED
+        elif silence >= SILENCE_NS:
+            flow.rewind_trigger = BY_TIMEOUT
+            observe(histograms, f, TIMEOUT, silence)
+        else:
+            flow.rewind_trigger = BY_UNKNOWN
+    if begins:
+        flow.rewinds += 1
+    if not late:
+        flow.in_rewind = 1
+        flow.rewind_next = psn_add(psn, 1)
+    flow.rewound_bytes += wire_bytes
+    flow.retransmitted_by[flow.rewind_trigger] += 1
+    return begins

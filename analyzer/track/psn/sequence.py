@@ -1,0 +1,396 @@
+"""The verdict on every PSN: in order, ahead, late, sent again, seen twice.
+
+A flow has two streams that must never be mixed: its own requests, and its
+READ responses and atomic ACKs, which carry PSNs of the other side's requests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....kernels.kernel import Int, inlined, subkernel
+from ...statistics.density import density_push
+from ...wire.opcodes import BEGINS, MARKS_RESENDS, UC
+from ...wire.psn import id_distance, psn_add, psn_distance
+from ..batch import (
+    AHEAD,
+    DUPLICATE,
+    IN_ORDER,
+    MIRROR_DUPLICATE,
+    OVERTAKEN,
+    RECOVERED,
+    REORDERED,
+    RESTARTED,
+    RETRANSMITTED,
+    TAP_COPY,
+)
+from ..state import (
+    MAX_WINDOW,
+    MISSING,
+    MISSING_PER_ARRIVAL,
+    RESPONSES,
+    RESTART_DISTANCE,
+    SEEN,
+    SKIPPED,
+    WIDE_GAP,
+)
+from .reordering import note_in_order, note_late
+from .reserved import advance, resolve_read
+from .rewind import expects_again
+from .window import (
+    claim,
+    forget_missing,
+    holds,
+    note_copy,
+    open_gap,
+    reach,
+    slot_of,
+    tap_bit,
+    write_seen,
+)
+
+_NEAR_IDS = 256
+"""An identification at most so far below another was most likely given shortly before it."""
+RESEND_AFTER_NS = 1_000_000
+"""A late packet that no identification dates counts as resent after this silence: ACK
+timeouts of NICs begin at about a millisecond, paths of one fabric differ by far less."""
+
+TWIN_WITHIN_NS = 20_000
+"""A repeated packet without identification counts as duplicated by the network within this
+time and directly behind the original; later, as sent again. The place does not matter while
+nothing says that the flow's identifications are all the same."""
+
+SKIPPED_KEPT = 32
+"""PSNs before the first one, or passed over without need, that are known again if they come."""
+
+IDS_DATE_WITHIN_NS = 20_000_000
+"""Identifications count modulo 2^16, for all queue pairs of a fast NIC together: after so long
+a time "before" and "after" mean nothing. Packets are not late so much, timeouts often longer."""
+
+_START_REACH = 1 << 12
+"""PSNs before the first one that may still be on their way, on slower paths: more than the
+slowest of a fabric's paths holds of one flow."""
+
+
+@inlined
+def dates_transmissions(flow: Any) -> bool:
+    """True when the flow's IPv4 identifications move forward, so that they date transmissions."""
+    others = flow.ids_other + flow.ids_same
+    return bool(flow.ipv6 == 0 and flow.ids_ascending >= 8 and flow.ids_ascending > 16 * others)
+
+
+@inlined
+def _sent_just_before(flow: Any, ip_id: Int, other: Int) -> bool:
+    """A likely guess while a young flow has too few identifications to be sure."""
+    no_evidence_against = flow.ipv6 == 0 and flow.ids_other + flow.ids_same == 0
+    return bool(no_evidence_against and -_NEAR_IDS <= id_distance(ip_id, other) < 0)
+
+
+@inlined
+def tells_transmissions_apart(flow: Any) -> bool:
+    """True when different packets of the flow are known to carry different identifications."""
+    same, different = np.int64(flow.ids_same), np.int64(flow.ids_ascending) + flow.ids_other
+    return bool(flow.ipv6 == 0 and different > 0 and same * 16 <= different)
+
+
+@inlined
+def _gap_is_certain(state: Any, flow: Any, stream: Any, which: Int, bits: Int) -> bool:
+    """True when every PSN between the expected and the present packet must exist in this stream.
+
+    Requests are consecutive. Responses are consecutive within one READ; between
+    READs only if the other side asks for nothing but READs.
+    """
+    if which != RESPONSES:
+        return True
+    if not bits & BEGINS:
+        return True
+    if flow.peer < 0:
+        return False
+    peer = state.flows[flow.peer]
+    return bool(peer.read_requests == peer.request_packets)
+
+
+@inlined
+def _is_noise(stream: Any, distance: Int) -> bool:
+    """True for a wide gap in a stream that has hardly anything but gaps."""
+    if distance < WIDE_GAP:
+        return False
+    unseen = stream.missing + stream.missing_evicted
+    return bool(unseen > MISSING_PER_ARRIVAL * stream.arrivals + MAX_WINDOW)
+
+
+@subkernel
+def _start(
+    state: Any,
+    flow: Any,
+    stream: Any,
+    psn: Int,
+    bits: Int,
+    dma_length: Int,
+    ip_id: Int,
+    hop_limit: Int,
+    payload: Int,
+    tap: Int,
+    time: Int,
+) -> None:
+    """Begin the stream at this packet; PSNs just before it may still come, late."""
+    if stream.started:
+        forget_missing(state, flow, stream)
+    else:
+        stream.first = psn
+        stream.next_dense = SKIPPED_KEPT
+        stream.last_gap_arrival = -1
+        stream.floor_arrival = -1
+    stream.started = 1
+    stream.start_psn = psn
+    stream.start_id = ip_id
+    stream.start_time = time
+    stream.start_arrival = stream.arrivals
+    stream.start_dense = stream.next_dense
+    open_gap(
+        state, flow, stream, psn_add(psn, -SKIPPED_KEPT), SKIPPED_KEPT, SKIPPED,
+        stream.arrivals, time, ip_id, stream.next_dense - SKIPPED_KEPT,
+    )  # fmt: skip
+    at = claim(state, flow, stream, psn)
+    index = note_in_order(stream)
+    write_seen(state, at, psn, ip_id, hop_limit, payload, tap, index, time, stream.next_dense)
+    advance(state, flow, stream, psn, bits, dma_length)
+
+
+@inlined
+def _is_before_the_start(stream: Any, psn: Int, time: Int) -> bool:
+    """True for a PSN below the first one that may have been on a slower path."""
+    steps = psn_distance(np.int64(stream.start_psn), psn)
+    return bool(0 < steps <= _START_REACH and time - stream.start_time <= RESEND_AFTER_NS)
+
+
+@subkernel
+def _skip_before_the_start(state: Any, flow: Any, stream: Any, psn: Int) -> None:
+    """Note a PSN below the first one as passed over by the first packet."""
+    slot = state.slots[claim(state, flow, stream, psn)]
+    slot.psn = psn
+    slot.state = SKIPPED
+    slot.ip_id = stream.start_id
+    slot.arrival = stream.start_arrival
+    slot.time = stream.start_time
+    slot.dense = stream.start_dense - psn_distance(np.int64(stream.start_psn), psn)
+
+
+@inlined
+def judge(
+    state: Any,
+    histograms: Any,
+    densities: Any,
+    f: Int,
+    which: Int,
+    psn: Int,
+    bits: Int,
+    dma_length: Int,
+    ip_id: Int,
+    hop_limit: Int,
+    payload: Int,
+    tap: Int,
+    time: Int,
+) -> Int:
+    """Verdict on one sequenced packet of flow `f` in stream `which`; moves the stream on."""
+    flow = state.flows[f]
+    stream = state.streams[2 * f + which]
+    if not stream.started:
+        _start(state, flow, stream, psn, bits, dma_length, ip_id, hop_limit, payload, tap, time)
+        density_push(densities, 2 * f + which, stream.next_dense - 1)
+        stream.new_packets += 1
+        return IN_ORDER
+
+    distance = psn_distance(psn, stream.next)
+    if stream.read_pending and distance != 0:
+        resolve_read(state, flow, stream, psn, bits, dma_length)
+        distance = psn_distance(psn, stream.next)
+    if 0 <= distance < RESTART_DISTANCE and not _is_noise(stream, distance):
+        verdict = IN_ORDER
+        if distance > 0:
+            verdict = _jump(state, flow, stream, which, distance, bits, ip_id, time)
+        at = claim(state, flow, stream, psn)
+        dense = stream.next_dense
+        density_push(densities, 2 * f + which, dense)
+        index = note_in_order(stream)
+        write_seen(state, at, psn, ip_id, hop_limit, payload, tap, index, time, dense)
+        advance(state, flow, stream, psn, bits, dma_length)
+        stream.new_packets += 1
+        return verdict
+
+    known = holds(state, stream, psn)
+    if not known and distance < 0 and _is_before_the_start(stream, psn, time):
+        known = reach(state, stream, psn)
+        if known:
+            _skip_before_the_start(state, flow, stream, psn)
+    if known:
+        at = slot_of(stream, psn)
+        if state.slots[at].state == SEEN:
+            return _seen_again(
+                state, histograms, densities, f, flow, stream, which, at, psn, bits, ip_id,
+                hop_limit, tap, time,
+            )  # fmt: skip
+        return _fill(
+            state, histograms, densities, f, flow, stream, which, at, psn, bits, ip_id, hop_limit,
+            payload, tap, time,
+        )  # fmt: skip
+    if -RESTART_DISTANCE < distance < 0:
+        return _older_than_the_window(state, flow, stream, ip_id)
+
+    stream.restarts += 1
+    stream.next_dense += 1 << 20  # far enough to look like nothing that came before
+    _start(state, flow, stream, psn, bits, dma_length, ip_id, hop_limit, payload, tap, time)
+    density_push(densities, 2 * f + which, stream.next_dense - 1)
+    stream.new_packets += 1
+    return RESTARTED
+
+
+@subkernel
+def _jump(
+    state: Any, flow: Any, stream: Any, which: Int, distance: Int, bits: Int, ip_id: Int, time: Int
+) -> Int:
+    """Pass over `distance` PSNs; returns AHEAD when at least one of them must exist."""
+    first, dense = stream.next, stream.next_dense
+    missing = distance
+    if not _gap_is_certain(state, flow, stream, which, bits):
+        missing = 1 if stream.mid_message else 0
+    if missing > 0:
+        open_gap(state, flow, stream, first, missing, MISSING, stream.arrivals, time, ip_id, dense)
+    kept = min(distance - missing, SKIPPED_KEPT)
+    open_gap(
+        state, flow, stream, psn_add(first, distance - kept), kept, SKIPPED,
+        stream.arrivals, time, ip_id, dense + distance - kept,
+    )  # fmt: skip
+    stream.next_dense += distance
+    return AHEAD if missing > 0 else IN_ORDER
+
+
+@subkernel
+def _fill(
+    state: Any,
+    histograms: Any,
+    densities: Any,
+    f: Int,
+    flow: Any,
+    stream: Any,
+    which: Int,
+    at: Int,
+    psn: Int,
+    bits: Int,
+    ip_id: Int,
+    hop_limit: Int,
+    payload: Int,
+    tap: Int,
+    time: Int,
+) -> Int:
+    """A PSN that was passed over arrives: the original, late, or a retransmission of a lost one?"""
+    slot = state.slots[at]
+    was_missing = slot.state == MISSING
+    if was_missing:
+        stream.missing -= 1
+    dense = slot.dense
+    age = time - slot.time
+    if bits & MARKS_RESENDS:
+        resent = bool(ip_id & 1)  # see walk._transmission
+    elif dates_transmissions(flow) and age <= IDS_DATE_WITHIN_NS:
+        resent = id_distance(ip_id, slot.ip_id) > 0
+    elif _sent_just_before(flow, ip_id, slot.ip_id):
+        resent = False
+    else:
+        resent = age > RESEND_AFTER_NS or expects_again(flow, which, psn)
+    if resent and flow.transport != UC:  # which never sends anything again
+        jump, jump_time = slot.arrival, slot.time
+        write_seen(state, at, psn, ip_id, hop_limit, payload, tap, stream.arrivals, time, dense)
+        if was_missing:
+            if bits & MARKS_RESENDS or dates_transmissions(flow):
+                slot.recovered, slot.arrival, slot.time = 1, jump, jump_time
+            stream.recovered += 1
+            return RECOVERED
+        stream.retransmitted += 1
+        return RETRANSMITTED
+    density_push(densities, 2 * f + which, dense)
+    index = note_late(state, histograms, f, stream, at, time)
+    write_seen(state, at, psn, ip_id, hop_limit, payload, tap, index, time, dense)
+    return REORDERED
+
+
+@subkernel
+def _seen_again(
+    state: Any,
+    histograms: Any,
+    densities: Any,
+    f: Int,
+    flow: Any,
+    stream: Any,
+    which: Int,
+    at: Int,
+    psn: Int,
+    bits: Int,
+    ip_id: Int,
+    hop_limit: Int,
+    tap: Int,
+    time: Int,
+) -> Int:
+    """A PSN seen before: a copy by tap, mirror or network, or sent again by its source?
+
+    Different identifications are different transmissions; equal ones are the same if the
+    flow's packets are known to differ. Those of MRC are made of the path and the RTX bit.
+    """
+    slot = state.slots[at]
+    bit = tap_bit(tap)
+    new_here = slot.taps & bit == np.uint64(0) or (tap >= 63 and tap != slot.tap)
+    if bits & MARKS_RESENDS:  # see walk._transmission
+        earlier = bool(slot.ip_id & 1 and not ip_id & 1)
+    else:
+        earlier = dates_transmissions(flow) and id_distance(ip_id, slot.ip_id) < 0
+    if ip_id != slot.ip_id:
+        same = False
+        # Only taps in series see copies. On parallel paths an earlier transmission
+        # may have been overtaken by a later one.
+        if earlier and tap != slot.tap and state.copies[slot.tap, tap] > 0:
+            note_copy(state, slot.tap, tap)
+            return TAP_COPY
+    elif new_here or bits & MARKS_RESENDS or tells_transmissions_apart(flow):
+        same = True
+    elif hop_limit != slot.hop_limit:
+        same = time - slot.time <= RESEND_AFTER_NS
+    else:
+        behind = psn_add(psn, 1) == stream.next or (flow.ipv6 == 0 and flow.ids_same == 0)
+        same = behind and time - slot.time < TWIN_WITHIN_NS and not expects_again(flow, which, psn)
+    if same and new_here:
+        note_copy(state, slot.tap, tap)
+        slot.taps |= bit
+        return TAP_COPY
+    if same:
+        if hop_limit != slot.hop_limit:
+            stream.mirror_duplicates += 1
+            return MIRROR_DUPLICATE
+        stream.duplicates += 1
+        return DUPLICATE
+    stream.retransmitted += 1
+    if earlier:
+        if slot.recovered == 0:
+            return RETRANSMITTED
+        stream.recovered -= 1  # nothing was lost after all
+        density_push(densities, 2 * f + which, slot.dense)
+        note_late(state, histograms, f, stream, at, time)
+        slot.recovered = 0
+        return OVERTAKEN
+    slot.ip_id = ip_id
+    slot.hop_limit = hop_limit
+    slot.tap = tap
+    slot.taps = bit
+    slot.time = time
+    return RETRANSMITTED
+
+
+@inlined
+def _older_than_the_window(state: Any, flow: Any, stream: Any, ip_id: Int) -> Int:
+    """A PSN whose slot is gone. Missing ones keep theirs: it was seen, or is before the start."""
+    if len(state.copies) > 1 and dates_transmissions(flow):
+        if id_distance(ip_id, flow.last_id) < 0:  # sent before what already came: a slower tap
+            return TAP_COPY
+    stream.retransmitted += 1
+    return RETRANSMITTED

@@ -1,0 +1,239 @@
+"""The recent PSNs of a stream: a ring of slots that tries never to forget a missing PSN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....kernels.kernel import Int, inlined, subkernel
+from ...wire.psn import psn_add, psn_distance
+from ..state import (
+    EMPTY,
+    FIRST_WINDOW,
+    FOLLOWED_TAPS,
+    MAX_SLOTS,
+    MAX_WINDOW_BITS,
+    MAX_WINDOW_BITS_FOR_COPIES,
+    MISSING,
+    SEEN,
+    USED_SLOTS,
+)
+
+
+@inlined
+def slot_of(stream: Any, psn: Int) -> Int:
+    """Where a PSN's slot is; whether it is there, `state.slots[..].psn == psn` tells."""
+    return np.int64(stream.window) + (psn & ((1 << np.int64(stream.window_bits)) - 1))
+
+
+@inlined
+def holds(state: Any, stream: Any, psn: Int) -> bool:
+    """True when the window still knows this PSN."""
+    if stream.window_bits == 0:
+        return False
+    slot = state.slots[slot_of(stream, psn)]
+    return bool(slot.state != EMPTY and slot.psn == psn)
+
+
+@subkernel
+def _new_window(state: Any, stream: Any, bits: Int) -> None:
+    """Move the stream to a fresh window of 2^bits slots, with the slots that it had.
+
+    The caller has checked that the pool holds them.
+    """
+    start, size = np.int64(state.used[USED_SLOTS]), 1 << bits
+    state.used[USED_SLOTS] += size
+    for i in range(start, start + size):
+        state.slots[i].state = EMPTY
+    if stream.window_bits > 0:
+        for i in range(stream.window, stream.window + (1 << np.int64(stream.window_bits))):
+            if state.slots[i].state != EMPTY:
+                state.slots[start + (np.int64(state.slots[i].psn) & (size - 1))] = state.slots[i]
+    stream.window = start
+    stream.window_bits = bits
+    stream.room_bits = bits
+
+
+@subkernel
+def _widen_window(state: Any, stream: Any) -> None:
+    """Double the window inside the room it has had before: a slot stays or moves up."""
+    size = 1 << np.int64(stream.window_bits)
+    for i in range(stream.window, stream.window + size):
+        if state.slots[i].state != EMPTY and np.int64(state.slots[i].psn) & size:
+            state.slots[i + size] = state.slots[i]
+            state.slots[i].state = EMPTY
+        else:
+            state.slots[i + size].state = EMPTY
+    stream.window_bits += 1
+
+
+@subkernel
+def _is_awaited(state: Any, slot: Any, bits: Int) -> bool:
+    """Whether a packet was seen at one tap only, of which the next one in series may be late.
+
+    For its sake a window of 2^bits slots may grow, up to half of all slots there may be.
+    """
+    return bool(
+        slot.state == SEEN
+        and slot.taps & (slot.taps - np.uint64(1)) == np.uint64(0)
+        and (state.used[FOLLOWED_TAPS] >> np.int64(min(slot.tap, 62))) & 1
+        and bits < MAX_WINDOW_BITS_FOR_COPIES
+        and state.used[USED_SLOTS] + (2 << bits) <= MAX_SLOTS // 2
+    )
+
+
+@inlined
+def note_copy(state: Any, first_tap: Int, tap: Int) -> None:
+    """Count a packet that was first seen at one tap and now comes at another."""
+    state.copies[first_tap, tap] += 1
+    state.used[FOLLOWED_TAPS] |= np.int64(1) << np.int64(min(first_tap, 62))
+
+
+@inlined
+def claim(state: Any, flow: Any, stream: Any, psn: Int) -> Int:
+    """The slot where `psn` may be written; makes the window larger before a missing PSN is lost."""
+    if stream.window_bits == 0:
+        _new_window(state, stream, state.used[FIRST_WINDOW])
+    while True:
+        at = slot_of(stream, psn)
+        old = state.slots[at]
+        if old.state != MISSING and state.used[FOLLOWED_TAPS] == 0 or old.psn == psn:
+            return at
+        bits = np.int64(stream.window_bits)
+        if old.state != MISSING and not _is_awaited(state, old, bits):
+            return at
+        if bits < stream.room_bits:
+            _widen_window(state, stream)
+            continue
+        if bits >= MAX_WINDOW_BITS or state.used[USED_SLOTS] + (2 << bits) > MAX_SLOTS:
+            _give_up(flow, stream, old)
+            return at
+        _new_window(state, stream, bits + 1)
+
+
+@subkernel
+def reach(state: Any, stream: Any, psn: Int) -> bool:
+    """Widen the window until a PSN before `next` is inside; False when it may not grow so far."""
+    span = psn_distance(np.int64(stream.next), psn)
+    while span > 1 << np.int64(stream.window_bits):
+        bits = np.int64(stream.window_bits)
+        if bits < stream.room_bits:
+            _widen_window(state, stream)
+        elif bits >= MAX_WINDOW_BITS or state.used[USED_SLOTS] + (2 << bits) > MAX_SLOTS:
+            return False
+        else:
+            _new_window(state, stream, bits + 1)
+    return True
+
+
+@inlined
+def _give_up(flow: Any, stream: Any, slot: Any) -> None:
+    """Count a missing PSN that will not be waited for any longer."""
+    stream.missing -= 1
+    stream.missing_evicted += 1
+    if flow.acked and psn_distance(np.int64(flow.ack_psn), np.int64(slot.psn)) >= 0:
+        stream.missing_evicted_acked += 1
+
+
+@subkernel
+def forget_missing(state: Any, flow: Any, stream: Any) -> None:
+    """Give up all missing PSNs and empty the window: another sequence begins.
+
+    It begins with a small window again, so that clearing it costs no more than what was
+    written since.
+    """
+    if stream.missing > 0:
+        for i in range(stream.window, stream.window + (1 << np.int64(stream.window_bits))):
+            if state.slots[i].state == MISSING:
+                _give_up(flow, stream, state.slots[i])
+    bits = min(np.int64(stream.window_bits), np.int64(state.used[FIRST_WINDOW]))
+    for i in range(stream.window, stream.window + (1 << bits)):
+        state.slots[i].state = EMPTY
+    stream.window_bits = bits
+
+
+@inlined
+def write_seen(
+    state: Any,
+    at: Int,
+    psn: Int,
+    ip_id: Int,
+    hop_limit: Int,
+    payload: Int,
+    tap: Int,
+    arrival: Int,
+    time: Int,
+    dense: Int,
+) -> None:
+    """Record the first sight of a PSN in its slot."""
+    slot = state.slots[at]
+    slot.psn = psn
+    slot.state = SEEN
+    slot.ip_id = ip_id
+    slot.hop_limit = hop_limit
+    slot.bytes = payload
+    slot.tap = tap
+    slot.taps = tap_bit(tap)
+    slot.recovered = 0
+    slot.arrival = arrival
+    slot.time = time
+    slot.dense = dense
+
+
+@subkernel
+def open_gap(
+    state: Any,
+    flow: Any,
+    stream: Any,
+    first: Int,
+    count: Int,
+    slot_state: Int,
+    arrival: Int,
+    time: Int,
+    ip_id: Int,
+    dense: Int,
+) -> None:
+    """Record `count` PSNs from `first` on as MISSING or SKIPPED, and the packet that jumped."""
+    for k in range(count):
+        psn = psn_add(first, k)
+        slot = state.slots[claim(state, flow, stream, psn)]
+        slot.psn = psn
+        slot.state = slot_state
+        slot.ip_id = ip_id
+        slot.arrival = arrival
+        slot.time = time
+        slot.dense = dense + k
+    if slot_state == MISSING:
+        stream.missing += count
+
+
+@subkernel
+def held_beyond(state: Any, stream: Any, psn: Int) -> tuple[Int, Int]:
+    """Packets and payload bytes seen with higher PSNs: what a receiver holds waiting for `psn`.
+
+    While `psn` has a slot no packet beyond it has lost its own, so this is
+    exact: RFC 4737 section 4.4.
+    """
+    size = 1 << np.int64(stream.window_bits)
+    packets = total = np.int64(0)
+    span = psn_distance(np.int64(stream.next), psn)
+    if span <= size:
+        for k in range(1, span):
+            slot = state.slots[slot_of(stream, psn_add(psn, k))]
+            if slot.state == SEEN and psn_distance(np.int64(slot.psn), psn) == k:
+                packets += 1
+                total += slot.bytes
+    else:  # PSNs reserved by READ requests lie between
+        for i in range(stream.window, stream.window + size):
+            slot = state.slots[i]
+            if slot.state == SEEN and psn_distance(np.int64(slot.psn), psn) > 0:
+                packets += 1
+                total += slot.bytes
+    return packets, total
+
+
+@inlined
+def tap_bit(tap: Int) -> Int:
+    """The tap's bit in a slot's set of taps."""
+    return np.uint64(1) << np.uint64(min(tap, 63))

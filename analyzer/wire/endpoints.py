@@ -1,0 +1,172 @@
+"""Interned network addresses: every address of an analysis has one small number.
+
+Kernels look addresses up and add them while they run; Python only grows the
+table between runs. IPv4 addresses are kept as ::ffff:a.b.c.d, so an IPv4 host
+and its RoCE GID are one endpoint.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.kernel import inlined, kernel
+from ...kernels.named import NamedTuple
+from ..errors import UsageError
+from .salt import salt
+
+IPV4_MAPPED = 0xFFFF << 32
+"""Upper half of the low 64 bits of ::ffff:a.b.c.d."""
+
+
+class EndpointArrays(NamedTuple):
+    """The table as kernels see it: open addressing with linear probing."""
+
+    slots: NDArray[np.int32]
+    """int32[power of two]: index of the address in this slot, -1 when free."""
+    high: NDArray[np.uint64]
+    """uint64[len(slots) / 2]: first eight bytes of each address, in order of appearance."""
+    low: NDArray[np.uint64]
+    """uint64[len(slots) / 2]: last eight bytes."""
+    used: NDArray[np.int64]
+    """int64[1]: addresses in use."""
+    key: NDArray[np.uint64]
+    """uint64[2], random: keeps a capture from choosing addresses that all collide."""
+
+
+@inlined
+def _slot_of(high: np.uint64, low: np.uint64, arrays: EndpointArrays) -> np.uint64:
+    h = (low ^ arrays.key[0]) * np.uint64(0x9E3779B97F4A7C15)
+    h ^= h >> np.uint64(32)
+    h = (h ^ high ^ arrays.key[1]) * np.uint64(0xD6E8FEB86659FD93)
+    h ^= h >> np.uint64(32)
+    return np.uint64(h & np.uint64(len(arrays.slots) - 1))
+
+
+@inlined
+def intern(high: np.uint64, low: np.uint64, arrays: EndpointArrays) -> np.int64:
+    """Index of an address, added when new. The caller has made sure of `has_room`."""
+    mask = np.uint64(len(arrays.slots) - 1)
+    slot = _slot_of(high, low, arrays)
+    while True:
+        index = np.int64(arrays.slots[slot])
+        if index < 0:
+            index = np.int64(arrays.used[0])
+            arrays.slots[slot] = index
+            arrays.high[index] = high
+            arrays.low[index] = low
+            arrays.used[0] = index + 1
+            return index
+        if arrays.low[index] == low and arrays.high[index] == high:
+            return index
+        slot = (slot + np.uint64(1)) & mask
+
+
+@inlined
+def has_room(arrays: EndpointArrays, addresses: int) -> bool:
+    """Whether so many more addresses fit before Python has to grow the table."""
+    return bool(arrays.used[0] + addresses <= len(arrays.high))
+
+
+@kernel
+def _refill(high: NDArray[np.uint64], low: NDArray[np.uint64], arrays: EndpointArrays) -> None:
+    for i in range(len(high)):
+        intern(high[i], low[i], arrays)
+
+
+@kernel
+def _find(high: np.uint64, low: np.uint64, arrays: EndpointArrays) -> np.int64:
+    mask = np.uint64(len(arrays.slots) - 1)
+    slot = _slot_of(high, low, arrays)
+    while True:
+        index = np.int64(arrays.slots[slot])
+        if index < 0 or (arrays.low[index] == low and arrays.high[index] == high):
+            return index
+        slot = (slot + np.uint64(1)) & mask
+
+
+def _halves(text: str) -> tuple[np.uint64, np.uint64]:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not an IPv4 or IPv6 address") from None
+    value = int(address)
+    if isinstance(address, IPv4Address):
+        value |= IPV4_MAPPED
+    return np.uint64(value >> 64), np.uint64(value & 0xFFFF_FFFF_FFFF_FFFF)
+
+
+class Endpoints:
+    """The addresses seen so far, numbered in order of first appearance.
+
+    One thread at a time may add addresses; reading is safe from any thread.
+    """
+
+    def __init__(self, capacity: int = 1024) -> None:
+        key = salt(2)
+        self._arrays = self._allocate(max(2, capacity), key)
+        self._texts: list[str] = []
+
+    @staticmethod
+    def _allocate(capacity: int, key: NDArray[np.uint64]) -> EndpointArrays:
+        rows = 1 << (capacity - 1).bit_length()
+        return EndpointArrays(
+            np.full(rows * 2, -1, np.int32),
+            np.zeros(rows, np.uint64),
+            np.zeros(rows, np.uint64),
+            np.zeros(1, np.int64),
+            key,
+        )
+
+    @property
+    def arrays(self) -> EndpointArrays:
+        """The arrays to hand to a kernel; `grow` replaces them."""
+        return self._arrays
+
+    def grow(self) -> None:
+        """Double the room. Indices stay as they are."""
+        old, count = self._arrays, len(self)
+        new = self._allocate(len(old.high) * 2, old.key)
+        _refill(old.high[:count], old.low[:count], new)
+        self._arrays = new
+
+    def add(self, text: str) -> int:
+        """Index of an address, added when new."""
+        if not int(self._arrays.used[0]) < len(self._arrays.high):
+            self.grow()
+        high, low = _halves(text)
+        index = int(_find(high, low, self._arrays))
+        if index < 0:
+            index = len(self)
+            _refill(np.array([high]), np.array([low]), self._arrays)
+        return index
+
+    def index_of(self, text: str) -> int | None:
+        """Index of an address; None when no packet has it. UsageError when it is no address."""
+        index = int(_find(*_halves(text), self._arrays))
+        return None if index < 0 else index
+
+    def packed(self, index: int) -> int:
+        """The address as a number of 128 bits."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"no endpoint {index}")
+        return int(self._arrays.high[index]) << 64 | int(self._arrays.low[index])
+
+    def text(self, index: int) -> str:
+        """The address as text: `10.0.0.1`, `2001:db8::1`."""
+        value = self.packed(index)
+        if value & ~0xFFFF_FFFF == IPV4_MAPPED:
+            return str(IPv4Address(value & 0xFFFF_FFFF))
+        return str(IPv6Address(value))
+
+    def texts(self) -> list[str]:
+        """All addresses as text, in order of their index."""
+        known = self._texts
+        texts = [*known, *map(self.text, range(len(known), len(self)))]
+        self._texts = texts
+        return texts.copy()
+
+    def __len__(self) -> int:
+        return int(self._arrays.used[0])

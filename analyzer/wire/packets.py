@@ -1,0 +1,188 @@
+"""The packet table: one row per RoCE packet, one numpy column per header field.
+
+Every source of packets (capture file, eBPF ring, generator, replay) produces
+this table and every measure reads it. A table is a batch: a capture is
+streamed as many tables of limited length, so memory does not grow with it.
+
+Columns are declared once, here; decoding, Arrow export and the documentation
+take names, dtypes, units and meanings from `COLUMNS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.named import NamedTuple
+
+U8: TypeAlias = NDArray[np.uint8]
+U16: TypeAlias = NDArray[np.uint16]
+U32: TypeAlias = NDArray[np.uint32]
+I64: TypeAlias = NDArray[np.int64]
+
+
+class Column(NamedTuple):
+    """What a column of the packet table holds."""
+
+    name: str
+    dtype: np.dtype[Any]
+    unit: str
+    meaning: str
+
+
+def column(dtype: type[np.generic], unit: str, meaning: str) -> Any:
+    """A dataclass field that carries its column's dtype, unit and meaning."""
+    return field(metadata={"dtype": np.dtype(dtype), "unit": unit, "meaning": meaning})
+
+
+# Bits of the `decode_flags` column.
+IPV6 = 0x01  # the network header is IPv6 (or the GRH of RoCEv1)
+ROCE_V1 = 0x02  # EtherType 0x8915 with a GRH, no UDP
+FIRST_FRAGMENT = 0x04  # first IP fragment: the payload continues in frames that cannot be decoded
+SNAPPED = 0x08  # the capture holds less than the headers of this opcode need
+HAS_AETH = 0x10  # `aeth` is valid
+HAS_RETH = 0x20  # `dma_length` is valid
+HAS_DETH = 0x40  # `src_qp` is valid
+LENGTH_MISMATCH = 0x80  # IP, UDP and frame length contradict each other
+
+# Bits of the `icrc_state` column.
+ICRC_UNCHECKED, ICRC_OK, ICRC_BAD, ICRC_TRUNCATED = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class PacketTable:
+    """Equally long columns, one row per RoCE packet, in capture order.
+
+    Zero stands in a column for a header the packet does not have; the bits of
+    `decode_flags` say which are present. Multi-byte header fields are in host
+    byte order.
+    """
+
+    time_ns: I64 = column(np.int64, "ns", "capture time since the Unix epoch")
+    frame_number: I64 = column(np.int64, "", "number of the frame in its capture, from 1")
+    file_offset: I64 = column(
+        np.int64, "bytes", "where the frame's bytes begin in the uncompressed capture"
+    )
+    captured_bytes: U32 = column(np.uint32, "bytes", "frame bytes the capture holds")
+    wire_bytes: U32 = column(np.uint32, "bytes", "frame bytes on the wire, without FCS")
+    payload_bytes: U32 = column(
+        np.uint32, "bytes", "bytes after the transport headers, without pad and ICRC"
+    )
+    tap: U16 = column(np.uint16, "", "index of the vantage point in Taps")
+    vlan: U16 = column(np.uint16, "", "tag control information of the innermost VLAN tag")
+    src: U32 = column(np.uint32, "", "index of the source address in Endpoints")
+    dst: U32 = column(np.uint32, "", "index of the destination address in Endpoints")
+    flow_label: U32 = column(np.uint32, "", "IPv6 flow label")
+    ip_id: U16 = column(np.uint16, "", "IPv4 identification")
+    traffic_class: U8 = column(np.uint8, "", "IPv4 TOS or IPv6 traffic class: DSCP << 2 | ECN")
+    hop_limit: U8 = column(np.uint8, "", "IPv4 TTL or IPv6 hop limit")
+    udp_sport: U16 = column(np.uint16, "", "UDP source port")
+    udp_dport: U16 = column(np.uint16, "", "UDP destination port")
+    opcode: U8 = column(np.uint8, "", "BTH opcode")
+    decode_flags: U8 = column(np.uint8, "", "what the decoder found, see packets.py")
+    bth_offset: U16 = column(np.uint16, "bytes", "where the BTH begins in the frame")
+    partition_key: U16 = column(np.uint16, "", "BTH partition key")
+    bth_flags: U32 = column(
+        np.uint32,
+        "",
+        "BTH bytes 1 (SE, M, pad, version), 4 (FECN, BECN) and 8 (AckReq): b1|b4<<8|b8<<16",
+    )
+    dest_qp: U32 = column(np.uint32, "", "BTH destination QP number")
+    psn: U32 = column(np.uint32, "", "BTH packet sequence number")
+    aeth: U32 = column(np.uint32, "", "AETH: syndrome << 24 | message sequence number")
+    dma_length: U32 = column(np.uint32, "bytes", "RETH DMA length: size of the whole message")
+    src_qp: U32 = column(np.uint32, "", "DETH source QP number")
+    path_evidence: U32 = column(
+        np.uint32, "", "index of the path evidence (segment list, mirror session), 0 for none"
+    )
+    icrc_state: U8 = column(
+        np.uint8, "", "0 not checked, 1 good, 2 bad, 3 frame too short to check"
+    )
+    mrc: NDArray[np.void] | None = None
+    """No column: the MRC packets among the rows, `decode.mrc.MRC_ROW` in ascending order of
+    their `row`; None when there are none."""
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+    def columns(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        """(name, array) of every column, in declaration order."""
+        for c in COLUMNS:
+            yield c.name, getattr(self, c.name)
+
+    @classmethod
+    def empty(cls, rows: int) -> Self:
+        """A table of `rows` uninitialised rows, to be filled by a decoder."""
+        return cls(*(np.empty(rows, c.dtype) for c in COLUMNS))
+
+    @classmethod
+    def zeros(cls, rows: int) -> Self:
+        """A table of `rows` rows of zeros."""
+        return cls(*(np.zeros(rows, c.dtype) for c in COLUMNS))
+
+    def slice(self, start: int, stop: int) -> Self:
+        """Rows start..stop as views; nothing is copied."""
+        mrc = self.mrc
+        if mrc is not None:
+            first, last = np.searchsorted(mrc["row"], (start, max(start, stop)))
+            mrc = mrc[first:last].copy()
+            mrc["row"] -= start
+        columns: list[Any] = [a[start:stop] for _, a in self.columns()]
+        return type(self)(*[*columns, _some(mrc)])
+
+    def take(self, rows: NDArray[Any]) -> Self:
+        """The rows an index or boolean array picks, copied."""
+        mrc = self.mrc
+        if mrc is not None:
+            record_of_row = np.full(len(self), -1, np.int64)
+            record_of_row[mrc["row"]] = np.arange(len(mrc))
+            record = record_of_row[rows]
+            mrc = mrc[record[record >= 0]]
+            mrc["row"] = np.flatnonzero(record >= 0)
+        columns: list[Any] = [a[rows] for _, a in self.columns()]
+        return type(self)(*[*columns, _some(mrc)])
+
+    @classmethod
+    def concatenate(cls, tables: list[PacketTable]) -> Self:
+        """All rows of `tables`, in that order, copied."""
+        columns: list[Any] = [np.concatenate([getattr(t, c.name) for t in tables]) for c in COLUMNS]
+        return cls(*[*columns, joined_mrc(tables)])
+
+
+def joined_mrc(tables: Sequence[PacketTable]) -> NDArray[np.void] | None:
+    """The MRC packets of the rows of `tables` one behind the other."""
+    parts, start = [], 0
+    for table in tables:
+        if table.mrc is not None:
+            parts.append(table.mrc.copy())
+            parts[-1]["row"] += start
+        start += len(table)
+    return np.concatenate(parts) if parts else None
+
+
+def _some(mrc: NDArray[np.void] | None) -> NDArray[np.void] | None:
+    return None if mrc is None or not len(mrc) else mrc
+
+
+COLUMNS: tuple[Column, ...] = tuple(
+    Column(f.name, f.metadata["dtype"], f.metadata["unit"], f.metadata["meaning"])
+    for f in fields(PacketTable)
+    if f.metadata
+)
+
+# Masks for `bth_flags`.
+SOLICITED_EVENT = 0x80
+MIGRATION = 0x40
+PAD_COUNT_SHIFT, PAD_COUNT_MASK = 4, 0x3
+VERSION_MASK = 0x0F
+FECN = 0x80 << 8
+BECN = 0x40 << 8
+ACK_REQUEST = 0x80 << 16
+RTX = 0x20 << 16
+"""MRC: the packet is a retransmission."""
+TS = 0x10 << 16
+"""MRC: a timestamp header (TSETH) follows the METH of a WRITE."""

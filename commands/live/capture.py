@@ -1,0 +1,314 @@
+"""`rocescope capture`: RoCE packets of interfaces into a pcapng, by eBPF."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from ...analyzer.errors import UsageError
+from ...analyzer.units import parse_duration
+from ..options.parameter import Parameter
+from .capturing import Ending, ended_by_signals, owner_watch, say, say_owners_unknown, say_what
+
+if TYPE_CHECKING:
+    from ...probes.files.capture_files import CaptureFiles, Rotation
+    from ...probes.hooks.attach import Hook
+    from ...probes.live import LiveSource
+    from ...probes.owners.watch import OwnerWatch
+
+_STANDARD_OUTPUT = Path("/dev/stdout")
+_POLL_S = 0.2
+"""Full rings wake us; so this is only how old the newest packet in the file may be."""
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_UNITS |= {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_SIZE = re.compile(r"(\d+) *([kKmMgG]?(?:i?[bB])?)")
+
+
+def capture(
+    *interfaces: Annotated[str, Parameter(required=True, name="IFACE")],
+    write: Annotated[Path | None, Parameter(alias="-w")] = None,
+    duration: str | None = None,
+    count: Annotated[int | None, Parameter(alias="-c")] = None,
+    snaplen: Annotated[int, Parameter(alias="-s")] = 96,
+    ring: str | None = None,
+    filter: str | None = None,
+    netns: str | None = None,
+    hook: Literal["tc", "xdp", "xdp-generic", "clsact"] = "tc",
+    ports: Annotated[list[int] | None, Parameter(negative="", consume_multiple=True)] = None,
+    sample: int = 1,
+    rotate_size: str | None = None,
+    rotate_every: str | None = None,
+    files: int | None = None,
+    no_owners: bool = False,
+    counters: Annotated[bool, Parameter(negative="")] = False,
+    interval: str | None = None,
+    max_flows: int | None = None,
+    format: Annotated[Literal["table", "json"] | None, Parameter(alias="-f")] = None,
+) -> int:
+    """Capture RoCE packets into a pcapng file, or count them in the kernel.
+
+    Parameters
+    ----------
+    interfaces
+        Interfaces, as NETNS:IFACE where they are in another network namespace.
+    write
+        The pcapng to write; - is standard output. Without it packets are only counted.
+        With --counters the JSON to write.
+    duration
+        Stop after this time, for example 10s.
+    count
+        Stop after this many packets.
+    snaplen
+        Bytes kept of each frame; encapsulated frames keep 256.
+    ring
+        Size of the buffer between kernel and program for each CPU, for example 64MiB.
+    filter
+        Capture only packets that pass a filter in Wireshark's notation, checked in the kernel.
+    netns
+        Network namespace of the interfaces: a name of `ip netns`, a path, or pid:N.
+    hook
+        tc sees both directions; xdp only what arrives, at the highest rates.
+    ports
+        UDP destination ports that carry RoCE, 4791 unless given.
+    sample
+        Keep one packet in this many of each flow.
+    rotate_size
+        Begin a new file at this size, for example 1GB.
+    rotate_every
+        Begin a new file after this time, for example 10min.
+    files
+        Keep only this many files, the newest.
+    no_owners
+        Do not say in the file which process and rank owns which queue pair of this host.
+    counters
+        Only count, per flow and UDP source port; the kernel hands over no packets.
+    interval
+        With --counters: report at this interval too, not only at the end.
+    max_flows
+        With --counters: flows times UDP source ports that each processor has room for.
+    format
+        With --counters: report for people (table), or everything (json).
+    """
+    if counters:
+        _refuse(
+            "--counters keeps no packets: leave {} away",
+            **{"--count": count, "--ring": ring, "--rotate-size": rotate_size},
+            **{"--rotate-every": rotate_every, "--files": files},
+            **{"--snaplen": snaplen != 96, "--sample": sample != 1},
+        )
+        return _count(
+            interfaces, write, duration, interval, format, hook, netns, max_flows, ports, filter
+        )
+    _refuse(
+        "{} goes with --counters",
+        **{"--interval": interval, "--max-flows": max_flows, "--format": format},
+    )
+    from ...probes.files.capture_files import Rotation
+    from ...probes.live import LiveOptions, LiveSource
+    from ...probes.rights.dropping import WATCHING, WRITING, drop_privileges
+
+    if count is not None and count < 1:
+        raise UsageError("--count takes a number of packets, at least 1")
+    rotation = Rotation(
+        _bytes(rotate_size, "--rotate-size") if rotate_size else None,
+        parse_duration(rotate_every, "--rotate-every") / 1e9 if rotate_every else None,
+        files,
+    )
+    _check_output(write, rotation)
+    options = LiveOptions(
+        hook=hook,
+        namespace=netns,
+        snap_bytes=snaplen,
+        ring_bytes=_bytes(ring, "--ring") if ring else None,
+        udp_ports=tuple(ports or (4791,)),
+        sample=sample,
+        filter=filter,
+    )
+    seconds = parse_duration(duration, "--duration") / 1e9 if duration else None
+    source = LiveSource(interfaces, options, to_blocks=True)
+    with ended_by_signals(source), ExitStack() as stack:
+        stack.enter_context(source)
+        watch = None
+        if write is not None and not no_owners:
+            watch = stack.enter_context(owner_watch(source))
+        drop_privileges(
+            source.privileges()
+            + (WRITING if write is not None else ())
+            + (WATCHING if watch is not None else ())
+        )
+        say_what(source)
+        say_owners_unknown(watch.reasons if watch is not None else ())
+        return _Capture(source, write, rotation, seconds, count, watch).run()
+
+
+def _refuse(why: str, **options: object) -> None:
+    for option, value in options.items():
+        if value not in (None, False):
+            raise UsageError(why.format(option))
+
+
+def _count(
+    interfaces: Sequence[str],
+    write: Path | None,
+    duration: str | None,
+    interval: str | None,
+    format: Literal["table", "json"] | None,
+    hook: Hook,
+    netns: str | None,
+    max_flows: int | None,
+    ports: list[int] | None,
+    filter: str | None,
+) -> int:
+    from ...probes.counters.counters import CounterOptions
+    from .counters import Counting
+
+    options = CounterOptions(
+        hook=hook,
+        namespace=netns,
+        max_flows=max_flows,
+        udp_ports=tuple(ports or (4791,)),
+        filter=filter,
+    )
+    counting = Counting(
+        interfaces,
+        options,
+        format,
+        write,
+        parse_duration(duration, "--duration") / 1e9 if duration else None,
+        parse_duration(interval, "--interval") / 1e9 if interval else None,
+    )
+    with ended_by_signals(counting):
+        return counting.run()
+
+
+class _Capture:
+    """One capture while it goes on."""
+
+    def __init__(
+        self,
+        source: LiveSource,
+        write: Path | None,
+        rotation: Rotation,
+        seconds: float | None,
+        count: int | None,
+        watch: OwnerWatch | None,
+    ) -> None:
+        from ...probes.owners.comments import OwnerComments
+
+        self._source = source
+        self._owners = OwnerComments(watch) if watch is not None else None
+        known = self._owners.new() if self._owners is not None else []
+        self._files = None if write is None else _files(source, write, rotation, known)
+        self._ending = Ending(source, seconds)
+        self._left = count
+
+    def run(self) -> int:
+        """Capture until something ends it; the exit code."""
+        try:
+            self._poll()
+        except BrokenPipeError:
+            self._files = None
+            raise
+        finally:
+            # The counters are complete once the probes are detached and the rings empty.
+            self._source.finish()
+            try:
+                if self._files is not None:
+                    self._tell_owners(at_once=True)
+                    self._files.close()
+            finally:
+                self._summary()
+        return 0
+
+    def _poll(self) -> None:
+        for blocks in self._source.blocks(_POLL_S, self._left):
+            if len(blocks.data):
+                if self._files is not None:
+                    self._files.write(blocks)
+                if self._left is not None:
+                    self._left -= int(blocks.frames.sum())
+                    if self._left <= 0:
+                        return
+            self._check()
+
+    def _check(self) -> None:
+        self._ending.check()
+        if self._files is not None:
+            self._tell_owners()
+            self._files.tick()
+
+    def _tell_owners(self, at_once: bool = False) -> None:
+        if self._owners is not None and self._files is not None:
+            self._files.comment(self._owners.new(at_once))
+
+    def _summary(self) -> None:
+        loss = self._source.loss()
+        parts = [f"{loss.exported} packets captured of {loss.matched} RoCE packets"]
+        if self._files is not None:
+            parts[0] = f"{self._files.written} packets written, {loss.matched} RoCE packets seen"
+        parts.append(f"{loss.ring_full} lost because the ring was full")
+        for number, what in (
+            (loss.filtered, "filtered out"),
+            (loss.sampled_out, "not in the sample"),
+            (loss.too_short, "frames too short to read"),
+            (loss.merged, "frames merged by the kernel (GRO or GSO) before the probe saw them"),
+            (loss.ultra_ethernet, "packets of Ultra Ethernet seen, not captured"),
+            (self._source.clock_steps, "steps of the wall clock"),
+        ):
+            if number:
+                parts.append(f"{number} {what}")
+        say(", ".join(parts))
+
+
+def _files(
+    source: LiveSource, write: Path, rotation: Rotation, owners: Sequence[str]
+) -> CaptureFiles:
+    from ...probes.files.capture_files import CaptureFiles
+    from ...probes.files.pcapng_writer import interface_description, section_header
+
+    options = source.options
+    system = " ".join(os.uname()[:3:2])
+    hooks = sorted({attachment.hook for attachment in source.attachments})
+    comments = [f"hook: {', '.join(hooks)}", f"kernel: {system}"]
+    if options.filter:
+        comments.append(f"filter: {options.filter}")
+    if options.sample > 1:
+        comments.append(f"sample: one packet in {options.sample}")
+    taps = source.taps.items[source.first_tap :]
+    interfaces = b"".join(interface_description(tap, options.filter) for tap in taps)
+
+    def head(more: Sequence[str]) -> bytes:
+        application = f"rocescope {version('rocescope')}"
+        return section_header(application, system, [*comments, *more]) + interfaces
+
+    path = None if write == _STANDARD_OUTPUT else write
+    return CaptureFiles(path, head, source.loss_by_tap, rotation, owners)
+
+
+def _bytes(text: str, option: str) -> int:
+    """Bytes in `text`, such as 64MiB or 1GB; UsageError names `option`."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"{option} {text!r} is not a size; write bytes, kB, MB, GB, KiB, MiB or GiB,"
+            f" for example {option} 64MiB"
+        )
+    return int(match[1]) * _UNITS[match[2].lower()]
+
+
+def _check_output(write: Path | None, rotation: Rotation) -> None:
+    if rotation.keep is not None and (rotation.keep < 1 or not rotation.rotates):
+        raise UsageError("--files takes a number from 1 on, with --rotate-size or --rotate-every")
+    if write is None and rotation.rotates:
+        raise UsageError("rotation needs a file to write: -w FILE")
+    if write == _STANDARD_OUTPUT:
+        if rotation.rotates:
+            raise UsageError("standard output cannot be rotated: -w FILE")
+        if sys.stdout.isatty():
+            raise UsageError("a capture is not text: give -w FILE or redirect standard output")

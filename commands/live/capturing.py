@@ -1,0 +1,112 @@
+"""What the commands that capture share: how they end, and what they say about it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from ...probes.counters.counters import CounterSource
+    from ...probes.live import LiveSource
+    from ...probes.owners.watch import OwnerWatch
+
+_CHECK_EVERY_S = 1.0
+
+
+class Stoppable(Protocol):
+    """Something that goes on until it is stopped."""
+
+    def stop(self) -> None: ...
+
+
+class Ending:
+    """Lets a source stop when its time is over or all of its interfaces have gone."""
+
+    def __init__(self, source: LiveSource, seconds: float | None) -> None:
+        self._source = source
+        if seconds is not None:
+            source.ends = time.monotonic() + seconds
+        self._checked = time.monotonic()
+        self._gone: set[str] = set()
+
+    def check(self) -> None:
+        """To be called often."""
+        now = time.monotonic()
+        if now - self._checked < _CHECK_EVERY_S:
+            return
+        self._checked = now
+        for interface in self._source.gone():
+            if interface.label not in self._gone:
+                self._gone.add(interface.label)
+                say(f"interface {interface.label} has gone")
+        if len(self._gone) == len(self._source.interfaces):
+            self._source.stop()
+
+
+def say(text: str) -> None:
+    """A line for people."""
+    print(f"rocescope: {text}", file=sys.stderr, flush=True)
+
+
+def say_what(source: LiveSource | CounterSource, doing: str = "capturing") -> None:
+    """Where the probes are."""
+    where = [f"{a.interface.label} {a.direction} ({a.hook})" for a in source.attachments]
+    say(f"{doing} on {', '.join(where)}; Ctrl-C ends it")
+
+
+def owner_watch(source: LiveSource) -> OwnerWatch:
+    """What tells the owners of queue pairs at the addresses of the captured interfaces."""
+    from ...probes.owners.watch import OwnerWatch
+
+    watch = OwnerWatch({None, *(interface.namespace for interface in source.interfaces)})
+    watch.update()
+    return watch
+
+
+def say_owners_unknown(reasons: Sequence[str]) -> None:
+    """What limits the knowledge of owners, if anything does."""
+    if reasons:
+        say(f"owners of queue pairs may stay unknown: {'; '.join(reasons)}")
+
+
+@contextmanager
+def ended_by_signals(source: Stoppable) -> Iterator[None]:
+    """SIGINT and SIGTERM end the capture in good order; a second one at once."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        source.stop()
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else _raise)
+
+    def _raise(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {}
+    with suppress(ValueError):  # not the main thread
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def said_if_slow(text: str, seconds: float = 5.0) -> Iterator[None]:
+    """Say something when the work takes longer. No thread does it: it would keep privileges."""
+    try:
+        before = signal.signal(signal.SIGALRM, lambda *_: say(text))
+    except ValueError:  # not the main thread
+        yield
+        return
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,102 @@
+"""`rocescope capture --counters`: flows counted in the kernel, read at intervals."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from ...analyzer.errors import UsageError
+from ..options.inputs import STANDARD_OUTPUT
+from ..options.output import write_results
+from .capturing import say, say_what
+
+if TYPE_CHECKING:
+    from ...analyzer.results.analysis import Analysis
+    from ...probes.counters.counters import CounterOptions, CounterSource
+
+Format: TypeAlias = Literal["table", "json"]
+_POLL_S = 0.05
+_CHECK_EVERY_S = 1.0
+
+
+class Counting:
+    """Counters on interfaces while they go on; `stop` ends it in good order."""
+
+    def __init__(
+        self,
+        interfaces: Sequence[str],
+        options: CounterOptions,
+        format: Format | None,
+        write: Path | None,
+        seconds: float | None,
+        interval: float | None,
+    ) -> None:
+        self._interfaces, self._options = interfaces, options
+        to_file = write is not None and write != STANDARD_OUTPUT
+        self._write = write if to_file else None
+        self._format = format or ("table" if write is None else "json")
+        if to_file and self._format != "json":
+            raise UsageError("--counters writes JSON to a file: leave --format away")
+        self._seconds, self._interval = seconds, interval
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """End after a last reading."""
+        self._stopping.set()
+
+    def run(self) -> int:
+        """Count until something ends it; the exit code."""
+        from ...probes.counters.counters import CounterSource
+        from ...probes.rights.dropping import WRITING, drop_privileges
+
+        with CounterSource(self._interfaces, self._options) as source:
+            drop_privileges(source.privileges() + (WRITING if self._write is not None else ()))
+            say_what(source, "counting")
+            self._wait(source)
+            source.detach()
+            self._report(source, True)
+        return 0
+
+    def _wait(self, source: CounterSource) -> None:
+        begin = checked = time.monotonic()
+        read = begin
+        while not self._stopping.is_set():
+            now = time.monotonic()
+            if self._seconds is not None and now - begin >= self._seconds:
+                return
+            if self._interval is not None and now - read >= self._interval:
+                read += self._interval
+                self._report(source, False)
+            if now - checked >= _CHECK_EVERY_S:
+                checked = now
+                source.note()
+                if len(source.gone()) == len(source.interfaces):
+                    say("all interfaces have gone")
+                    return
+            self._stopping.wait(_POLL_S)
+
+    def _report(self, source: CounterSource, last: bool) -> None:
+        from ...probes.counters.results import analysis_of
+
+        reading = source.read()
+        analysis = analysis_of(source, reading)
+        if last:
+            say(
+                f"{reading.total('counted')} packets counted,"
+                f" {int(reading.lost_packets.sum())} of them lost to their flows by evictions"
+            )
+        self._print(analysis)
+
+    def _print(self, analysis: Analysis) -> None:
+        if self._format == "json":
+            from ...report.files import encode
+
+            write_results(encode(analysis, "json"), self._write)
+            return
+        from ...report.terminal.report import print_report
+
+        print_report(analysis, sys.stdout)

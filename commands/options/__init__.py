@@ -1,0 +1,1 @@
+"""Options and helpers that several commands share."""

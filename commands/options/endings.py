@@ -1,0 +1,29 @@
+"""How an analysis ends: the exit code, and what standard error says about it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ...analyzer.errors import UnreadableInput
+
+if TYPE_CHECKING:
+    from ...analyzer.results.analysis import Analysis
+
+_INTERRUPTED = 130
+
+
+def exit_code(analysis: Analysis) -> int:
+    """The exit code of a whole, interrupted or damaged input; says so on standard error."""
+    if not analysis.complete:
+        print("rocescope: interrupted; the report covers what was read so far", file=sys.stderr)
+        return _INTERRUPTED
+    damaged = [capture.name for capture in analysis.captures if capture.damaged_places]
+    if damaged:
+        print(
+            f"rocescope: {', '.join(damaged)} could not be read completely; "
+            "the report covers the rest",
+            file=sys.stderr,
+        )
+        return UnreadableInput.exit_code
+    return 0

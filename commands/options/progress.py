@@ -1,0 +1,100 @@
+"""Progress on standard error: a bar for people, lines of JSON for programs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from ...analyzer.analysis.progress import Progress
+
+COMPILES = "rocescope: compiling kernels, in the first run only: about half a minute"
+
+Report: TypeAlias = "Callable[[Progress], None]"
+ProgressAs: TypeAlias = Literal["auto", "none", "bar", "json"]
+
+
+@contextmanager
+def shown(how: ProgressAs) -> Iterator[Report | None]:
+    """What to call with each Progress: `auto` is a bar on a terminal.
+
+    Elsewhere `auto` says only why the first run takes long.
+    """
+    if how == "json":
+        yield _json_lines
+    elif how == "bar" or (how == "auto" and sys.stderr.isatty()):
+        bar = _bar()
+        with bar:
+            yield _updates(bar)
+    else:
+        yield _says_that_it_compiles() if how == "auto" else None
+
+
+def _says_that_it_compiles() -> Report:
+    said = False
+
+    def update(progress: Progress) -> None:
+        nonlocal said
+        if progress.compiling and not said:
+            said = True
+            print(COMPILES, file=sys.stderr, flush=True)
+
+    return update
+
+
+def _json_lines(progress: Progress) -> None:
+    import json
+
+    print(json.dumps(asdict(progress)), file=sys.stderr, flush=True)
+
+
+def _bar() -> Bar:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+def _updates(bar: Bar) -> Report:
+    task = bar.add_task("reading", total=None, rate="")
+    begin = time.monotonic()
+
+    def update(progress: Progress) -> None:
+        elapsed = time.monotonic() - begin
+        what = "compiling kernels (first run only)" if progress.compiling else progress.path
+        per_second = progress.packets / elapsed / 1e6 if elapsed > 0 else 0.0
+        bar.update(
+            task,
+            description=what,
+            completed=progress.bytes_done,
+            total=progress.bytes_total,
+            rate=f"{per_second:.2f} M packets/s" if progress.packets else "",
+        )
+
+    return update

@@ -1,0 +1,1 @@
+"""Commands on fabrics, traffic, strategies and seeds."""

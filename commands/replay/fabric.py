@@ -1,0 +1,97 @@
+"""`rocescope fabric`: show, check and convert a fabric."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from ...analyzer.errors import UsageError
+from ..options.inputs import STANDARD_OUTPUT
+from ..options.output import whole_file, write_results
+from ..options.parameter import Parameter
+
+_SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".graphml": "graphml"}
+
+
+def fabric(
+    spec: Annotated[str, Parameter(name="SPEC")],
+    *,
+    to: Literal["yaml", "graphml", "json"] | None = None,
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    format: Annotated[Literal["table", "json"], Parameter(alias="-f")] = "table",
+    color: Literal["auto", "always", "never"] = "auto",
+    paths: str | None = None,
+    blast_radius: str | None = None,
+) -> int:
+    """Show, check and convert a fabric of switches and hosts.
+
+    Ends with exit code 1 when some host cannot reach another.
+
+    Parameters
+    ----------
+    spec
+        leaf-spine:, fat-tree:, multi-plane: or rail: with parameters (leaf-spine:help lists
+        them), a YAML, containerlab or GraphML file, or linux:FOLDER with `ip -j route`
+        of routers; ,down=leaf1-spine2 and ,slow=leaf1-spine3:100G may follow.
+    to
+        Write the fabric itself, for editing or other tools, in place of the report.
+    output
+        Write to this file; its suffix tells what --to is.
+    format
+        The report for people (table) or programs (json).
+    paths
+        Count the equal-cost paths between two hosts: host1,host300.
+    blast_radius
+        What is lost with one of each kind of link, switch and plane (each), or with those named,
+        one at a time: leaf1-spine1,spine2,plane1.
+    color
+        Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
+    """
+    if output == STANDARD_OUTPUT:
+        output = None
+    if to is None and output is not None and format == "table" and output.suffix != ".txt":
+        if output.suffix.lower() not in _SUFFIXES:
+            raise UsageError(f"the suffix of {output} tells no format: give --to or --format")
+        converted = _SUFFIXES[output.suffix.lower()]
+    else:
+        converted = to or ""
+
+    from ...replay.fabrics.parse import KINDS, parameter_help, parse_fabric
+
+    kind, _, rest = spec.partition(":")
+    if kind in KINDS and rest == "help":
+        print(parameter_help(kind))
+        return 0
+    parsed = parse_fabric(spec)
+    if converted:
+        from ...replay.fabrics.files.convert import json_bytes, yaml_bytes
+        from ...replay.fabrics.files.graphml import graphml_bytes
+
+        write = {"yaml": yaml_bytes, "json": json_bytes, "graphml": graphml_bytes}[converted]
+        write_results(write(parsed), output)
+        return 0
+
+    from ...replay.flows.checks.fabric_check import check_fabric
+    from ...replay.flows.checks.path_counts import named_pair
+
+    pair = named_pair(parsed, paths) if paths is not None else None
+    report = check_fabric(parsed, pair, blast_radius)
+    if format == "json":
+        import msgspec
+
+        write_results(msgspec.json.format(msgspec.json.encode(report)) + b"\n", output)
+    elif output is None:
+        from ...report.terminal.fabric import print_fabric
+
+        print_fabric(report, sys.stdout, color)
+    else:
+        import io
+
+        from ...report.terminal.fabric import print_fabric
+
+        with whole_file(output) as file:
+            text = io.TextIOWrapper(file, "utf-8", write_through=True)
+            print_fabric(report, text, color)
+            text.detach()
+    return 0 if report.is_sound else 1

@@ -1,0 +1,195 @@
+"""`replay --transport`, `--fail` and `--converge`: how hosts send, and what fails meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...analyzer.errors import UsageError
+from ...analyzer.units import parse_duration, parse_rate
+
+if TYPE_CHECKING:
+    from ...replay.compare.conditions import Conditions
+    from ...replay.fabrics.fabric import Fabric
+    from ...replay.packets.failures import Failures, LinkEvent
+    from ...replay.packets.hosts.parameters import Transport
+
+_PS = 1000
+_COUNTS = {"reordering": "reordering_packets", "linear": "linear_retries", "mpr": "mpr_packets"}
+TRANSPORT = ("recovery", "congestion", "rto", "rate", *_COUNTS)
+RHO_MAX = "rho-max"
+_FLAPPING = "flap:20us:20us@0..500us"
+
+
+def parse_conditions(
+    transport: str, fail: Sequence[str], converge: str, fabric: Fabric
+) -> Conditions:
+    """Of all runs, from the three options. UsageError names what is wrong with which."""
+    from ...replay.compare.conditions import Conditions
+
+    # What fails costs packets: without recovery no run would complete.
+    sending = parse_transport(transport or ("recovery=ideal" if fail else ""))
+    if not fail:
+        if converge != "never":
+            raise UsageError("--converge says when switches learn of failures; add --fail")
+        return Conditions(sending, f"rate={RHO_MAX}" in transport)
+
+    def failures(seed: int) -> Failures:
+        return parse_failures(fail, converge, fabric, seed)
+
+    failures(0)  # so that mistakes are told before captures are read
+    return Conditions(sending, f"rate={RHO_MAX}" in transport, failures, tuple(fail))
+
+
+def parse_transport(text: str) -> Transport:
+    """`recovery=sack,congestion=nscc,reordering=32,rto=70us,rate=95%`; UsageError names the key."""
+    from ...analyzer.key_values import parse_options
+    from ...replay.packets.hosts.parameters import Transport
+
+    options = parse_options(text, "--transport")
+    values: dict[str, Any] = {}
+    for key, value in options.items():
+        if key not in TRANSPORT:
+            raise UsageError(f"--transport has no {key!r}; it has {', '.join(TRANSPORT)}")
+        if key in ("recovery", "congestion"):
+            values[key] = value
+        elif key in _COUNTS:
+            if not value.isascii() or not value.isdecimal() or len(value) > 9:
+                raise UsageError(f"--transport: {key}={value} is not a whole number")
+            values[_COUNTS[key]] = int(value)
+        elif key == "rto":
+            values["rto_ps"] = parse_duration(value, "--transport: rto") * _PS
+        elif value != RHO_MAX:
+            values["rate_share"] = _share(value, "--transport: rate")
+    try:
+        return Transport(**values)
+    except UsageError as error:
+        words = str(error).replace("rto_ps", "rto").replace("rate_share", "rate")
+        for key, name in _COUNTS.items():
+            words = words.replace(name, key)
+        raise UsageError(f"--transport: {words}") from None
+
+
+def parse_failures(texts: Sequence[str], converge: str, fabric: Fabric, seed: int) -> Failures:
+    """`spine1@100us..250us`, `1%`, `leaf1-spine1=100G@50us`, `plane1`, ... with times from 0 on.
+
+    UsageError says what is wrong with which.
+    """
+    from ...replay.packets.failures import Failures
+
+    events = tuple(event for text in texts for event in _named(text, fabric, seed))
+    if converge == "never":
+        return Failures(events, None)
+    return Failures(events, _time_ps(converge, "--converge"))
+
+
+def _named(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
+    """`_events`; what is wrong is told with the option and its value."""
+    try:
+        return _events(text, fabric, seed)
+    except UsageError as error:
+        if str(error).startswith("--fail"):
+            raise
+        raise UsageError(f"--fail {text}: {error}") from None
+
+
+def _events(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
+    from ...replay.flows.checks.blast_radius import links_of
+    from ...replay.packets.failures import LOSSY, SLOW, LinkEvent, flapping, outage, random_cables
+
+    what, _, times = text.partition("@")
+    where, equals, how = what.partition("=")
+    if where.startswith("flap:"):
+        raise UsageError(f"which link flaps? Write for example leaf1-spine1={_FLAPPING}")
+    begin_ps, end_ps = _times(times, text, seed)
+    if where.endswith("%") and "~" in times:
+        return _each_at_its_time(text, fabric, seed)
+    if where.endswith("%"):
+        if how:
+            raise UsageError(f"--fail {text}: a share of all cables can only be down")
+        return random_cables(fabric, _share(where, f"--fail {text}"), seed, begin_ps, end_ps)
+    links = [int(link) for link in links_of(fabric, where)]
+    if not equals:
+        return outage(links, begin_ps, end_ps)
+    if how.startswith("flap:"):
+        down, _, up = how.removeprefix("flap:").partition(":")
+        if end_ps is None:
+            raise UsageError(f"flapping needs an end, for example {where}={_FLAPPING}")
+        both = [_time_ps(one, f"--fail {text}") for one in (down, up)]
+        if not all(both):
+            raise UsageError(f"times of flapping are above 0, for example {where}={_FLAPPING}")
+        return flapping(links, begin_ps, end_ps, *both)
+    if how.endswith("%"):
+        kind, value = LOSSY, _share(how, f"--fail {text}")
+    else:
+        try:
+            kind, value = SLOW, float(parse_rate(how, "--fail"))
+        except UsageError:
+            raise UsageError(
+                f"{how!r} is no rate, share or flapping; write for example {where}=100G, "
+                f"{where}=0.1% or {where}={_FLAPPING}"
+            ) from None
+    events = [LinkEvent(begin_ps, link, kind, value) for link in links]
+    if end_ps is not None:
+        rates = fabric.links.rate_bits_per_second
+        if kind == SLOW:
+            events += [LinkEvent(end_ps, link, SLOW, float(rates[link])) for link in links]
+        else:
+            events += [LinkEvent(end_ps, link, LOSSY, 0.0) for link in links]
+    return tuple(events)
+
+
+def _each_at_its_time(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
+    """A share of all cables, each at a time drawn for it."""
+    from ...replay.packets.failures import outage, random_cables
+
+    what, _, times = text.partition("@")
+    failed = random_cables(fabric, _share(what, f"--fail {text}"), seed)
+    events: list[LinkEvent] = []
+    for number in range(0, len(failed), 2):  # both directions of a cable
+        both = [event.link for event in failed[number : number + 2]]
+        events += outage(both, *_times(times, text, seed, number))
+    return tuple(events)
+
+
+def _times(when: str, text: str, seed: int, number: int = 0) -> tuple[int, int | None]:
+    """(begin, end) of `10us`, `10us..50us`, `10us+40us`; `0~10us` draws the begin in between, with
+    the number."""
+    where = f"--fail {text}"
+    begin, dots, end = when.partition("..")
+    begin, plus, length = begin.partition("+")
+    begin, drawn, latest = begin.partition("~")
+    begin_ps = _time_ps(begin or "0", where)
+    if drawn:
+        latest_ps = _time_ps(latest, where)
+        if dots or latest_ps <= begin_ps:
+            raise UsageError(f"{where}: write EARLIEST~LATEST+LENGTH, for example 0~100us+40us")
+        import numpy as np
+
+        rng = np.random.default_rng([seed, number, *text.encode()])
+        begin_ps = int(rng.integers(begin_ps, latest_ps, endpoint=True))
+    if plus:
+        if dots or not _time_ps(length, where):
+            raise UsageError(f"{where}: write FROM..TO or FROM+LENGTH, with a length above 0")
+        return begin_ps, begin_ps + _time_ps(length, where)
+    end_ps = _time_ps(end, where) if end else None
+    if dots and end_ps is None or end_ps is not None and end_ps <= begin_ps:
+        raise UsageError(f"{where}: write FROM..TO, for example 100us..250us")
+    return begin_ps, end_ps
+
+
+def _time_ps(text: str, option: str) -> int:
+    try:
+        return 0 if text == "0" else parse_duration(text, option) * _PS
+    except UsageError:
+        raise UsageError(f"{option}: {text!r} is not a time; write it like 50us") from None
+
+
+def _share(text: str, option: str) -> float:
+    try:
+        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else -1.0
+    except ValueError:
+        share = -1.0
+    if not 0.0 <= share <= 1.0:
+        raise UsageError(f"{option}: {text!r} is not a share; write it like 1%")
+    return share

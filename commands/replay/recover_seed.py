@@ -1,0 +1,84 @@
+"""`rocescope recover-seed`: a switch's hash, fields and seed from where its flows went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from ...analyzer.errors import UsageError
+from ..options.inputs import check_inputs, input_name
+from ..options.parameter import Parameter
+from ..options.progress import ProgressAs, shown
+from ..options.result_output import ColorWhen, Format, chosen_format, write_result
+from ..options.steps import steps_shown
+from .sweep import parse_seeds
+
+_NOTHING_FITS = 1
+
+
+def recover_seed(
+    *files: Annotated[Path, Parameter(required=True, name="FILE")],
+    hash: str | None = None,
+    fields: str | None = None,
+    weights: str | None = None,
+    from_: Annotated[list[str] | None, Parameter(name="--from", negative="")] = None,
+    seeds: str = "0:0x100000000",
+    format: Annotated[Format | None, Parameter(alias="-f")] = None,
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    progress: ProgressAs = "auto",
+    color: ColorWhen = "auto",
+) -> int:
+    """Find the hash, fields and seed that put every flow on the link where it was seen.
+
+    Parameters
+    ----------
+    files
+        One capture per parallel link of a switch, in the order of its next hops.
+    hash
+        Try this hash only; needed for those that take long (jenkins, fnv1a, ...).
+    fields
+        Try these fields only, such as 5-tuple+qpn.
+    weights
+        Weights of the links, such as 3,1,1,1; equal unless given.
+    from_
+        Only flows from this subnet: those of one switch. May be repeated.
+    seeds
+        FIRST:END; all 2^32 unless given.
+    format
+        Report for people (table), everything (json), or one row per candidate (csv ...).
+    output
+        Write to this file; its suffix decides the format unless --format is given.
+    progress
+        Progress on standard error: auto shows a bar on a terminal.
+    color
+        Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
+    """
+    chosen = chosen_format(format, output)
+    check_inputs(files)
+    span = parse_seeds(seeds)
+
+    from ...analyzer.analysis.progress import Progress
+    from ...replay.seeds.recover import Wanted, is_explained, parse_weights, recover_all
+    from ...replay.seeds.tapped import directions, from_subnets, read_taps
+
+    if span.step != 1:
+        raise UsageError("--seeds of recover-seed has no step")
+    group = None if weights is None else parse_weights(weights)
+    names = [input_name(path) for path in files]
+    with shown(progress) as report:
+
+        def read(done: int, total: int | None) -> None:
+            if report is not None:
+                report(Progress(names[0], done, total, 0, 0))
+
+        seen = read_taps(names, read)
+    wanted = Wanted(hash, fields, group, span)
+    chosen_flows = [from_subnets(seen, from_)] if from_ else directions(seen)
+    with steps_shown(progress) as tell:
+        result = recover_all(chosen_flows, wanted, names, tell)
+
+    from ...report.terminal.recover import print_recovery
+
+    write_result(result, chosen, output, lambda file: print_recovery(result, file, color))
+    found = any(is_explained(c) for switch in result.switches for c in switch.candidates)
+    return 0 if found else _NOTHING_FITS

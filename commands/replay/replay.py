@@ -1,0 +1,144 @@
+"""`rocescope replay`: the same traffic placed by several strategies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from ...analyzer.errors import UsageError
+from ..options.parameter import Parameter
+from ..options.progress import ProgressAs
+from ..options.result_output import ColorWhen, Format, chosen_format, write_result
+from ..options.steps import steps_shown
+from .packet_options import by_packets
+from .traffic_source import Source
+
+if TYPE_CHECKING:
+    from ...replay.results.replay import ReplayResult
+
+
+def replay(
+    *files: Annotated[Path, Parameter(name="FILE")],
+    fabric: str,
+    strategy: Annotated[list[str] | None, Parameter(alias="-s", negative="")] = None,
+    pattern: str | None = None,
+    map: str = "exact",
+    filter: str | None = None,
+    concat: Annotated[bool, Parameter(show_default=False)] = False,
+    window: str | None = None,
+    packets: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    model: str | None = None,
+    transport: str | None = None,
+    fail: Annotated[list[str] | None, Parameter(negative="")] = None,
+    converge: str = "never",
+    runs: int = 1,
+    seed: int = 1,
+    received: Path | None = None,
+    format: Annotated[Format | None, Parameter(alias="-f")] = None,
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    top: int = 5,
+    progress: ProgressAs = "auto",
+    color: ColorWhen = "auto",
+) -> int:
+    """Place captured or generated traffic on a fabric by several strategies.
+
+    Parameters
+    ----------
+    files
+        Captures of the hosts' traffic; several are several taps, packets count once.
+    fabric
+        A fabric such as leaf-spine:leaves=4,spines=4,hosts=8, or a file; see rocescope fabric.
+    strategy
+        ecmp, ecmp-qpn, wcmp, subflow, static or assign, with options: ecmp:hash=crc32,seed=7.
+        May be repeated; ecmp and assign unless given. On the packet engine also host-spray,
+        switch-random, switch-rr, jsq, adaptive, flowlet, ofan and others, see docs/replay.md;
+        all is every one that fits the fabric.
+    pattern
+        Generated traffic in place of captures: permutation:qps=4,message-size=1MiB,acks=no.
+    map
+        Hosts of the capture: exact addresses, order, subnets, or a YAML file.
+    filter
+        Only packets that pass, see docs/filter.md.
+    concat
+        The files are one rotated capture; else each is a vantage point (tap).
+    window
+        Resolve loads in windows of this length, such as 10ms.
+    packets
+        Packet by packet through queues; implied by strategies that need it, --model and --runs.
+    model
+        Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4; see docs/replay.md.
+    transport
+        How hosts send, such as recovery=sack,congestion=nscc,rto=70us; see docs/replay.md.
+    fail
+        What fails meanwhile: spine1@100us..250us, 1% (of the cables), leaf1-spine1=100G, plane1.
+        May be repeated; recovery is ideal unless --transport says otherwise.
+    converge
+        When switches that are not beside a failure learn of it: 0, a time such as 50us, or never.
+    runs
+        Runs of the packet engine with seeds that count up, on all cores.
+    seed
+        The first seed of the packet engine.
+    received
+        Write the data packets as the first strategy delivered them, as a pcap.
+    format
+        Report for people (table), everything (json), or one row per link (csv ...).
+    output
+        Write to this file; its suffix decides the format unless --format is given.
+    top
+        Worst links and flows in the report.
+    progress
+        Progress on standard error: auto shows a bar on a terminal.
+    color
+        Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
+    """
+    chosen = chosen_format(format, output)
+    if top < 1:
+        raise UsageError("--top must be 1 or more")
+
+    from ...replay.compare.flows import replay as engine
+    from ...replay.fabrics.parse import parse_fabric
+    from ...replay.strategies.registry import expanded, needs_packets, parse_strategy
+
+    wanted = strategy or ["ecmp", "assign"]
+    where = parse_fabric(fabric)
+    source = Source(files, pattern, map, filter, concat, window)
+    by_packet = packets or bool(model or transport or fail or received) or runs != 1
+    if by_packet or any(needs_packets(text) for text in wanted):
+        result, complete = by_packets(
+            source,
+            where,
+            wanted,
+            model or "",
+            runs,
+            seed,
+            progress,
+            received,
+            transport,
+            fail or (),
+            converge,
+        )
+        _write(result, chosen, output, top, color)
+        return 0 if complete else 130
+    strategies = [parse_strategy(text) for text in expanded(wanted, packets=False)]
+    traffic = source.read(where, progress)
+    with steps_shown(progress) as tell:
+        done = 0
+
+        def begun(name: str) -> None:
+            nonlocal done
+            if tell is not None:
+                tell(name, done, len(strategies))
+            done += 1
+
+        result = engine(traffic, where, strategies, source.names, begun)
+
+    _write(result, chosen, output, top, color)
+    return 0
+
+
+def _write(
+    result: ReplayResult, chosen: Format, output: Path | None, top: int, color: ColorWhen
+) -> None:
+    from ...report.terminal.replay import print_replay
+
+    write_result(result, chosen, output, lambda file: print_replay(result, file, top, color))

@@ -1,0 +1,136 @@
+"""`rocescope sweep`: the distribution of imbalance over hash seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from ...analyzer.errors import UsageError
+from ..options.parameter import Parameter
+from ..options.progress import ProgressAs
+from ..options.result_output import ColorWhen, Format, chosen_format, write_result
+from ..options.steps import steps_shown
+from .traffic_source import Source
+
+if TYPE_CHECKING:
+    from ...replay.hashing.seeding import SeedRange
+
+_SEEDS = 1 << 32
+
+
+def sweep(
+    *files: Annotated[Path, Parameter(name="FILE")],
+    fabric: str,
+    hash: str | None = None,
+    fields: str | None = None,
+    option: Annotated[list[str] | None, Parameter(negative="")] = None,
+    seeds: str = "0:10000",
+    per_switch: Literal["different", "equal"] = "different",
+    measure: Literal["fim-bytes", "fim-flows", "max-over-mean"] = "fim-bytes",
+    production: str | None = None,
+    pattern: str | None = None,
+    map: str = "exact",
+    filter: str | None = None,
+    concat: Annotated[bool, Parameter(show_default=False)] = False,
+    format: Annotated[Format | None, Parameter(alias="-f")] = None,
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    progress: ProgressAs = "auto",
+    color: ColorWhen = "auto",
+) -> int:
+    """Show how imbalance is distributed over hash seeds, and the best and worst of them.
+
+    Parameters
+    ----------
+    files
+        Captures of the hosts' traffic; several are several taps, packets count once.
+    fabric
+        A fabric such as leaf-spine:leaves=4,spines=4,hosts=8, or a file; see rocescope fabric.
+    hash
+        Hash of the switches, such as linux, crc16-ccitt, crc32, toeplitz or jenkins.
+    fields
+        What it hashes: 3-tuple, 5-tuple, 5-tuple+qpn, 5-tuple+flow-label, 5-tuple+ingress ...
+    option
+        More of the hash: rotate=4, offset=2, seed-use=xor, reduction=range, policy=0 ...
+    seeds
+        FIRST:END or FIRST:END:STEP; END is not among them.
+    per_switch
+        Give every switch a seed of its own, made from the swept one, or all the same.
+    measure
+        What is compared, each in its worst layer: fim-bytes, fim-flows or max-over-mean.
+    production
+        The seed in use, to be ranked; without it the fabric's own seeds if it has them.
+    pattern
+        Generated traffic in place of captures: permutation:qps=4,message-size=1MiB,acks=no.
+    map
+        Hosts of the capture: exact addresses, order, subnets, or a YAML file.
+    filter
+        Only packets that pass, see docs/filter.md.
+    concat
+        The files are one rotated capture; else each is a vantage point (tap).
+    format
+        Report for people (table), everything (json), or one row per histogram bin (csv ...).
+    output
+        Write to this file; its suffix decides the format unless --format is given.
+    progress
+        Progress on standard error: auto shows a bar on a terminal.
+    color
+        Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
+    """
+    chosen = chosen_format(format, output)
+    span = parse_seeds(seeds)
+    own = None if production is None else parse_seed(production, "--production")
+
+    from ...analyzer.key_values import parse_options
+    from ...replay.compare.seeds import sweep_result
+    from ...replay.fabrics.parse import parse_fabric
+
+    options = parse_options(",".join(option or ()), "--option")
+    for key in ("seed", "per-switch", "hash", "fields"):
+        if key in options:
+            raise UsageError(f"--option {key}: use --{key if key != 'seed' else 'seeds'}")
+    options |= {k: v for k, v in (("hash", hash), ("fields", fields)) if v is not None}
+    where = parse_fabric(fabric)
+    source = Source(files, pattern, map, filter, concat)
+    traffic = source.read(where, progress)
+    with steps_shown(progress) as tell:
+
+        def swept(done: int, total: int) -> None:
+            if tell is not None:
+                tell("seeds", done, total)
+
+        result = sweep_result(
+            traffic, where, options, span, per_switch, measure, own, source.names, swept
+        )
+
+    from ...report.terminal.sweep import print_sweep
+
+    write_result(result, chosen, output, lambda file: print_sweep(result, file, color))
+    return 0
+
+
+def parse_seed(text: str, option: str) -> int:
+    """A seed of 32 bits, decimal or 0x...; UsageError names the option."""
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = -1
+    if not 0 <= value < _SEEDS:
+        raise UsageError(f"{option} {text!r} is not a seed: use 0 to {_SEEDS - 1} or 0x...")
+    return value
+
+
+def parse_seeds(text: str) -> SeedRange:
+    """`0:10000`, `0:0x100000000` or `0:1000000:7`."""
+    from ...replay.hashing.seeding import SeedRange
+
+    parts = text.split(":")
+    try:
+        numbers = [int(part, 0) for part in parts]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (2, 3) or numbers[0] < 0 or numbers[1] > _SEEDS or min(numbers) < 0:
+        raise UsageError(f"--seeds {text!r} is no range: write FIRST:END, such as 0:10000")
+    span = SeedRange(numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else 1)
+    if span.step < 1 or span.end <= span.first:
+        raise UsageError(f"--seeds {text} holds no seed")
+    return span

@@ -1,0 +1,1 @@
+"""How hot loops are compiled, cached and loaded. Imports no other room."""

@@ -1,0 +1,104 @@
+"""Kernels as numba compiles them: only imported where the cache has no machine code."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.runtime.nrt import rtsys
+
+from . import image as machine_code
+from .cache import cache_base, remove_unused
+from .image import Image
+from .link import Unsupported, link
+
+compiler_lock: Any = global_compiler_lock
+"""Numba's own: one thread compiles at a time."""
+
+remove_unused(cache_base())
+
+
+def dispatcher(function: Callable[..., Any], options: dict[str, Any], folder: str) -> Any:
+    """What numba makes of a function; its own cache is in `folder`."""
+    compiled = _with_cache(function, numba.njit(**options), folder)
+    _load_at_once(compiled)
+    return compiled
+
+
+def pointer_to(
+    function: Callable[..., Any], signature: Any, options: dict[str, Any], folder: str
+) -> Any:
+    """A function of a numba signature as kernels take it for an argument."""
+    return _with_cache(function, numba.cfunc(signature, **options), folder)
+
+
+def _with_cache(function: Callable[..., Any], compiler: Callable[..., Any], folder: str) -> Any:
+    # Numba takes the folder from its configuration when the function is decorated: one thread at
+    # a time, by the lock that compiling takes too, else two threads could wait for each other.
+    config: Any = numba.config
+    with compiler_lock:
+        before = config.CACHE_DIR
+        config.CACHE_DIR = folder
+        try:
+            return compiler(function)
+        finally:
+            config.CACHE_DIR = before
+
+
+def compiled_for(compiled: Any, arguments: tuple[Any, ...], path: str | None) -> Callable[..., Any]:
+    """The machine code for the types of these arguments, from numba's cache or compiled.
+
+    It is stored as an image at `path` for the next process, if it can be.
+    """
+    types = tuple(compiled.typeof_pyval(argument) for argument in arguments)
+    entry: Callable[..., Any] = compiled.compile(types)
+    if path is None:
+        function: Callable[..., Any] = compiled
+        return function
+    with contextlib.suppress(Exception):  # of numba's internals: then there is none
+        machine_code.save(_image(compiled, types), path)
+    return entry
+
+
+def _image(compiled: Any, types: tuple[Any, ...]) -> Image:
+    """The image of what numba compiled for these types. Raises Unsupported."""
+    result = compiled.overloads[types]
+    environments = result.referenced_envs
+    if environments is None:
+        environments = result._find_referenced_environments()
+    if result.reload_init or any(e.consts for e in (*environments, result.environment)):
+        raise Unsupported("it refers to objects of this process")
+    library = result.library
+    code = library._compiled_object
+    if code is None:  # loaded, so it is in numba's cache
+        store = compiled._cache
+        code = store._cache_file.load(store._index_key(types, library.codegen))[0][2][0]
+    return link(code, result.fndesc.llvm_cpython_wrapper_name)
+
+
+def _load_at_once(compiled: Any) -> None:
+    """Let cached machine code be loaded without all that only the compiler needs.
+
+    Numba prepares its compiler before it looks into the cache, which takes
+    longer than a small analysis. Code that cannot be loaded, whatever the
+    reason, is compiled anew.
+    """
+    store = getattr(compiled, "_cache", None)
+    load = getattr(store, "_load_overload", None)
+    if store is None or load is None:
+        return
+
+    def load_overload(signature: Any, context: Any) -> Any:
+        try:
+            rtsys.initialize(context)  # numba's runtime, which loaded code may call
+            found = load(signature, context)
+        except Exception:
+            found = None
+        if found is None:
+            context.refresh()
+        return found
+
+    store.load_overload = load_overload

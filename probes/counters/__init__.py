@@ -1,0 +1,1 @@
+"""Flows counted in the kernel."""

@@ -1,0 +1,261 @@
+"""Counters in the kernel: probes attached, tables read at intervals, nothing lost unseen.
+
+Every CPU counts in a part of the table of its own, so no packet waits for
+another. An entry that must give way adds what it held to the evictions; what a
+reading before has seen of it is kept, so only the packets after that reading
+are lost to the flows, and their number is known exactly.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import struct
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.decode.decoder import ROCE_UDP_PORT
+from ...analyzer.errors import CaptureError, UsageError
+from .. import bpf
+from ..clock import WallClock
+from ..hooks.attach import Attachment, Direction, Hook, attach, directions_of, privileges_of
+from ..hooks.interfaces import Interface, find_interfaces
+from ..program.bcc_module import import_bcc
+from ..program.filter import c_condition
+from ..program.program import ProgramOptions
+from ..rights import privileges
+from .layout import COUNTERS, ORDER_BYTES, TALLY, WAYS, by_key
+from .program import CompiledCounters, CounterMaps, opcode_map
+
+_SLOTS_PER_FLOW = 2
+_ALL_TABLES_BYTES = 256 << 20
+_LARGEST_DEFAULT, _SMALLEST, _LARGEST = 8192, 4, 1 << 20
+_MOST_TAPS = 256  # a key has one byte for its tap
+_SETTLE_S = 0.05
+_TRIES = 100
+_MOST_KEPT = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class CounterOptions:
+    """How to count."""
+
+    hook: Hook = "tc"
+    namespace: str | None = None
+    """Network namespace of interfaces that do not name their own."""
+    max_flows: int | None = None
+    """Flows times UDP source ports each CPU has room for; None: 8192, less on many CPUs."""
+    udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
+    mirror: bool = True
+    """Look for RoCE inside GRE and ERSPAN too."""
+    filter: str | None = None
+    """Which packets to count, in the language of the analyzer's filters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All counters at one moment, since the beginning.
+
+    Exact once the probes are detached; before, packets that are just being counted
+    may be in a part of the numbers already.
+    """
+
+    time_ns: int
+    """Wall time."""
+    clock_offset_ns: int
+    """What turns the entries' times into wall time."""
+    entries: NDArray[Any]
+    """COUNTERS[n], one per key; entries that gave way are in as far as they were read before."""
+    tally: NDArray[Any]
+    """TALLY[taps, cpus]."""
+    lost_packets: NDArray[np.int64]
+    """[taps]: counted, but in no entry: evicted before anybody read them."""
+    lost_bytes: NDArray[np.int64]
+
+    def total(self, field: str) -> int:
+        """A field of the tally over all taps and CPUs."""
+        return int(self.tally[field].sum())
+
+
+class CounterSource:
+    """Counters on some interfaces; a context manager.
+
+    Tap number `i` of the keys is `taps[i]`. Call `read()` now and then, the last
+    time after `detach()`: that reading is exact.
+    """
+
+    def __init__(self, interfaces: Sequence[str], options: CounterOptions | None = None) -> None:
+        self.options = options or CounterOptions()
+        self.interfaces: list[Interface] = []
+        self.taps: list[tuple[Interface, Direction]] = []
+        self.attachments: list[Attachment] = []
+        self._names = list(interfaces)
+        self._stack = ExitStack()
+        self._clock = WallClock()
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _open(self) -> None:
+        options = self.options
+        if not self._names:
+            raise UsageError("name the interfaces to count on")
+        privileges.check([options.namespace, *(n.rpartition(":")[0] for n in self._names)])
+        import_bcc()
+        condition = c_condition(options.filter) if options.filter else "1"
+        self.interfaces = find_interfaces(self._names, options.namespace)
+        self.taps = [(i, d) for i in self.interfaces for d in directions_of(options.hook)]
+        if len(self.taps) > _MOST_TAPS:
+            raise UsageError(f"counters know at most {_MOST_TAPS} interfaces times directions")
+        maps = self._create_maps()
+        program = ProgramOptions(
+            udp_ports=options.udp_ports, mirror=options.mirror, condition=condition
+        )
+        compiled = CompiledCounters(program, maps)
+        self._stack.callback(self.detach)
+        for tap, (interface, direction) in enumerate(self.taps):
+            self.attachments.append(attach(compiled, interface, direction, options.hook, tap))
+
+    def _create_maps(self) -> CounterMaps:
+        cpus = bpf.possible_cpus()
+        flows = _room(self.options.max_flows, cpus)
+        sets = max(1 << (_SLOTS_PER_FLOW * flows // WAYS - 1).bit_length(), 1)
+        try:
+            table = self._map(
+                bpf.MAP_ARRAY, WAYS * COUNTERS.itemsize, cpus * sets, "table", bpf.MAPPABLE
+            )
+            order = self._map(bpf.MAP_ARRAY, WAYS * ORDER_BYTES, 2 * sets, "order")
+            self._tally_fd = self._map(
+                bpf.MAP_PERCPU_ARRAY, TALLY.itemsize, len(self.taps), "tally"
+            )
+            size = cpus * sets * WAYS * COUNTERS.itemsize
+            mapped = mmap.mmap(table, _whole_pages(size), mmap.MAP_SHARED, mmap.PROT_READ)
+        except OSError as error:
+            if error.errno not in (errno.ENOMEM, errno.E2BIG):
+                raise
+            raise CaptureError(
+                f"no memory for counters of {flows} flows on {cpus} CPUs: give a smaller"
+                " --max-flows"
+            ) from None
+        self._table: NDArray[Any] = np.frombuffer(mapped, COUNTERS, cpus * sets * WAYS)
+        self._created = np.zeros(len(self._table), np.uint64)
+        self._last = np.zeros(0, COUNTERS)
+        self._last_slots = np.zeros(0, np.int64)
+        self._past = np.zeros(0, COUNTERS)
+        codes = opcode_map()
+        self._stack.callback(os.close, codes)
+        return CounterMaps(table, sets, order, 2 * sets, self._tally_fd, codes)
+
+    def _map(self, kind: int, value_bytes: int, entries: int, name: str, flags: int = 0) -> int:
+        fd = bpf.create_map(kind, 4, value_bytes, entries, flags=flags, name=f"rs_{name}")
+        self._stack.callback(os.close, fd)
+        return fd
+
+    def detach(self) -> None:
+        """End counting; when it returns, no probe runs any more."""
+        attached = [a for a in self.attachments if a.link >= 0 or a.filter is not None]
+        for attachment in reversed(attached):  # what was made first goes last
+            attachment.close()
+        if attached:
+            time.sleep(_SETTLE_S)  # probes that were running have ended then
+
+    def gone(self) -> list[Interface]:
+        """Interfaces that have disappeared since the counting began."""
+        missing = [a.interface for a in self.attachments if a.gone()]
+        return [interface for interface in self.interfaces if interface in missing]
+
+    def privileges(self) -> tuple[str, ...]:
+        """Capabilities it takes to go on and to end once everything is attached."""
+        return privileges_of(self.attachments)
+
+    def note(self) -> None:
+        """Take note of the counters: what they say by now no eviction takes away."""
+        self._keep_evicted(*self._entries())
+
+    def read(self) -> Reading:
+        """The counters now."""
+        self.note()
+        tally = self._read_tally()  # after the entries: what has left them is in it
+        taps = len(self.taps)
+        kept = self._past["key"]["tap"]
+        lost = []
+        for total, field in (("evicted_packets", "packets"), ("evicted_bytes", "wire_bytes")):
+            known = np.zeros(taps, np.uint64)
+            np.add.at(known, kept, self._past[field])
+            lost.append((tally[total].sum(axis=1) - known).astype(np.int64))
+        self._clock.check()
+        return Reading(
+            time_ns=time.time_ns(),
+            clock_offset_ns=self._clock.offset_ns,
+            entries=by_key(np.concatenate((self._past, self._last))),
+            tally=tally,
+            lost_packets=lost[0],
+            lost_bytes=lost[1],
+        )
+
+    def _entries(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Numbers and copies of all entries in use; none that changed hands while it was read."""
+        created = self._table["created_ns"].copy()
+        slots = np.flatnonzero(created).astype(np.int64)
+        entries = self._table[slots]
+        for _ in range(_TRIES):
+            torn = np.flatnonzero(
+                (self._table["created_ns"][slots] != created[slots])
+                | (entries["created_ns"] != created[slots])
+            )
+            if not len(torn):
+                break
+            created[slots[torn]] = self._table["created_ns"][slots[torn]]
+            entries[torn] = self._table[slots[torn]]
+        whole = entries["created_ns"] > 0
+        return slots[whole], entries[whole]
+
+    def _keep_evicted(self, slots: NDArray[np.int64], entries: NDArray[Any]) -> None:
+        """Put aside what was read last of entries that have given way since."""
+        self._created[slots] = entries["created_ns"]
+        gone = self._created[self._last_slots] != self._last["created_ns"]
+        if gone.any() and len(self._past) < _MOST_KEPT:
+            self._past = by_key(np.concatenate((self._past, self._last[gone])))
+        self._last_slots, self._last = slots, entries
+
+    def _read_tally(self) -> NDArray[Any]:
+        cpus = bpf.possible_cpus()
+        values = [
+            bpf.lookup(self._tally_fd, struct.pack("I", tap), TALLY.itemsize * cpus)
+            for tap in range(len(self.taps))
+        ]
+        return np.frombuffer(b"".join(values), TALLY).reshape(len(self.taps), cpus)
+
+
+def default_max_flows(cpus: int) -> int:
+    """8192 for each CPU, less where the tables of all would be larger than 256 MiB."""
+    share = _ALL_TABLES_BYTES // (cpus * _SLOTS_PER_FLOW * COUNTERS.itemsize)
+    return max(min(_LARGEST_DEFAULT, share), _SMALLEST)
+
+
+def _room(wanted: int | None, cpus: int) -> int:
+    if wanted is None:
+        return default_max_flows(cpus)
+    if not _SMALLEST <= wanted <= _LARGEST:
+        raise UsageError(f"--max-flows takes a number from {_SMALLEST} to {_LARGEST}")
+    return wanted
+
+
+def _whole_pages(size: int) -> int:
+    page = bpf.page_bytes()
+    return -(-size // page) * page

@@ -1,0 +1,72 @@
+"""The counting probes: C source, the table of opcodes, loaded programs."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...analyzer.decode.headers.layout import LAYOUT
+from ...analyzer.track.state import RESTART_DISTANCE
+from ...analyzer.wire import opcodes
+from .. import bpf
+from ..program.compile import machine_code
+from ..program.program import Compiled, ProgramOptions, definitions, source_of
+
+_SOURCE = Path(__file__).with_name("counters.bpf.c")
+_CLASSES = (
+    "KNOWN",
+    "REQUEST",
+    "READ_REQUEST",
+    "RESPONSE_DATA",
+    "ACKNOWLEDGE",
+    "BEGINS",
+    "SEQUENCED",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CounterMaps:
+    """Descriptors of the maps the programs work on, and numbers of sets (powers of two)."""
+
+    table: int
+    sets: int
+    """Of each CPU."""
+    order: int
+    order_sets: int
+    tally: int
+    opcodes: int
+
+
+class CompiledCounters(Compiled):
+    """Machine code of the counting probes, for the maps it was compiled with."""
+
+    def __init__(self, options: ProgramOptions, maps: CounterMaps) -> None:
+        code = machine_code(counter_source(options, maps), ("count_xdp", "count_tc"))
+        self._code = {"probe_xdp": code["count_xdp"], "probe_tc": code["count_tc"]}
+
+
+def counter_source(options: ProgramOptions, maps: CounterMaps) -> str:
+    """The C source behind the definitions it asks for."""
+    own = {
+        "TABLE_FD": maps.table,
+        "SETS": maps.sets,
+        "ORDER_FD": maps.order,
+        "ORDER_SETS": maps.order_sets,
+        "TALLY_FD": maps.tally,
+        "OPCODES_FD": maps.opcodes,
+        "RESTART_DISTANCE": RESTART_DISTANCE,
+        **{name: int(getattr(opcodes, name)) for name in _CLASSES},
+    }
+    return source_of(definitions(options) | own, _SOURCE)
+
+
+def opcode_map() -> int:
+    """Descriptor of the array from opcode to what the probes must know of it."""
+    fd = bpf.create_map(bpf.MAP_ARRAY, 4, 4, 256, name="rocescope_ops")
+    for opcode in range(256):
+        layout = int(LAYOUT[opcode])
+        header, aeth = layout & 0xFF, layout >> 8 & 0xFF
+        value = int(opcodes.OPCODE_CLASS[opcode]) | header << 16 | aeth << 24
+        bpf.update(fd, struct.pack("I", opcode), struct.pack("I", value))
+    return fd

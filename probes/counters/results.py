@@ -1,0 +1,108 @@
+"""From counters to the records of an analysis of the same traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ... import __version__
+from ...analyzer.measures.series import DEFAULT_WINDOW_NS
+from ...analyzer.results.analysis import Analysis, CaptureSummary, Flow, Series, TapSummary
+from ...analyzer.wire.frames import LINKTYPE_ETHERNET
+from .counters import CounterSource, Reading
+from .flows import flows_of
+
+
+def analysis_of(source: CounterSource, reading: Reading, complete: bool = True) -> Analysis:
+    """Everything the counters tell, in the shape of an analysis of the same traffic."""
+    names = [f"{interface.label} {direction}" for interface, direction in source.taps]
+    flows, imbalance = flows_of(reading, names)
+    return Analysis(
+        version=__version__,
+        complete=complete,
+        captures=[_capture(source, reading, names, flows)],
+        flows=flows,
+        connections=[],
+        imbalance=imbalance,
+        hops=[],
+        events=[],
+        events_omitted=0,
+        series=Series(
+            DEFAULT_WINDOW_NS, _first(flows) or 0, [], [], [], [], [], [], [], [], [], {}
+        ),
+        warnings=_warnings(reading, complete),
+    )
+
+
+def _capture(
+    source: CounterSource, reading: Reading, names: Sequence[str], flows: Sequence[Flow]
+) -> CaptureSummary:
+    first, last = _first(flows), max((flow.last_time_ns for flow in flows), default=None)
+    matched = reading.total("counted") + reading.total("filtered")
+    short = reading.total("too_short")
+    others = reading.total("seen") - matched - short
+    return CaptureSummary(
+        name=", ".join(interface.label for interface in source.interfaces),
+        format="counters",
+        compression=None,
+        frames=reading.total("seen"),
+        roce_packets=matched,
+        first_time_ns=first,
+        last_time_ns=last,
+        duration_ns=None if first is None or last is None else last - first,
+        snapped_frames=0,
+        out_of_order_frames=0,
+        undecodable_frames={"too short": short} if short else {},
+        later_fragments=0,
+        icrc=None,
+        contents={"not RoCE": others} if others else {},
+        taps=[
+            TapSummary(
+                name=name,
+                link_type=LINKTYPE_ETHERNET,
+                frames=int(reading.tally[tap]["seen"].sum()),
+                roce_packets=int(reading.tally[tap]["counted"].sum()),
+                wire_bytes=int(reading.tally[tap]["counted_bytes"].sum()),
+                dropped_frames=int(reading.lost_packets[tap]),
+                speed_bits_per_second=source.taps[tap][0].speed_bits_per_second,
+                pauses=[],
+            )
+            for tap, name in enumerate(names)
+        ],
+        warnings=[],
+    )
+
+
+def _first(flows: Sequence[Flow]) -> int | None:
+    return min((flow.first_time_ns for flow in flows), default=None)
+
+
+def _warnings(reading: Reading, complete: bool) -> list[str]:
+    """What limits the trust in all the results, worst first."""
+    lines = []
+    lost, lost_bytes = int(reading.lost_packets.sum()), int(reading.lost_bytes.sum())
+    if lost:
+        lines.append(
+            f"{lost} packets ({lost_bytes} bytes) of {reading.total('counted')} are missing from"
+            f" the flows: {reading.total('evicted')} entries gave way to others before they were"
+            " read: give a larger --max-flows or a shorter --interval"
+        )
+    forgotten = reading.total("orders_lost")
+    if forgotten:
+        lines.append(
+            f"the order of a flow was forgotten {forgotten} times to make room: more packets may"
+            " have been late or missing than is told: give a larger --max-flows"
+        )
+    merged = reading.total("merged")
+    if merged:
+        lines.append(
+            f"{merged} packets stand for several that the kernel merged (GRO or GSO): --hook xdp"
+            " sees each"
+        )
+    ultra_ethernet = reading.total("ultra_ethernet")
+    if ultra_ethernet:
+        lines.append(f"{ultra_ethernet} packets of Ultra Ethernet were seen: they are in no flow")
+    if not complete:
+        lines.append("interrupted: the report covers what was counted so far")
+    if reading.total("filtered"):
+        lines.append("a filter is set: packets it leaves out count as neither seen nor lost")
+    return lines

@@ -1,0 +1,1 @@
+"""What live capture needs of this host."""

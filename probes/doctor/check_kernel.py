@@ -1,0 +1,185 @@
+"""The kernel and what it lets this process do, each thing really tried where it can be."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+import platform
+import re
+import resource
+from pathlib import Path
+
+from .. import bpf
+from ..program.program import kernel_version, strongly_ordered
+from ..rights import privileges
+from ..rings.rings import Rings
+from .diagnosis import SUDO, Check
+
+RETURN_0 = bytes.fromhex("b700000000000000 9500000000000000")
+"""A program of two instructions: result 0, exit."""
+_ATOMIC = bytes.fromhex(
+    "7a0af8ff00000000 b701000000000000"  # *(u64 *)(r10 - 8) = 0; r1 = 1
+    "db1af8ff01000000"  # r1 = atomic_fetch_add(r10 - 8, r1)
+)
+"""In front of RETURN_0: what probes on some processors need of the kernel."""
+
+_OPTIONS = ("BPF_SYSCALL", "BPF_JIT", "NET_CLS_BPF", "NET_SCH_INGRESS", "UPROBE_EVENTS")
+
+
+def kernel() -> Check:
+    """The kernel's version."""
+    release = f"Linux {os.uname().release} on {platform.machine()}"
+    if kernel_version() >= privileges.OLDEST_KERNEL:
+        return Check("kernel", "ok", release, True)
+    oldest = ".".join(map(str, privileges.OLDEST_KERNEL))
+    return Check(
+        "kernel",
+        "missing",
+        release,
+        True,
+        f"live capture takes Linux {oldest} or later",
+        "capture with tcpdump -s 128 and analyze the file",
+    )
+
+
+def capabilities() -> Check:
+    """What this process may do."""
+    missing = privileges.missing_capabilities()
+    if missing:
+        return Check(
+            "capabilities",
+            "missing",
+            f"without {', '.join(missing)}",
+            True,
+            "the kernel lets nobody else load or attach probes",
+            f"{SUDO}, or give CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
+        )
+    held = privileges.effective_capabilities()
+    if not held >> privileges.CAP_SYS_ADMIN & 1:
+        return Check(
+            "capabilities",
+            "limited",
+            "CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON",
+            True,
+            "other network namespaces take CAP_SYS_ADMIN, ranks of other users' processes"
+            " CAP_SYS_PTRACE",
+            f"{SUDO} when these are wanted",
+        )
+    return Check("capabilities", "ok", "all that are needed", True)
+
+
+def unprivileged_bpf() -> Check:
+    """Whether others may use BPF: told, but of no effect here."""
+    try:
+        value = Path("/proc/sys/kernel/unprivileged_bpf_disabled").read_text().strip()
+    except OSError:
+        return Check("unprivileged bpf", "ok", "the kernel has no such setting")
+    text = {"0": "allowed", "1": "off until reboot", "2": "off"}.get(value, value)
+    return Check("unprivileged bpf", "ok", f"{text}; probes do not need it")
+
+
+def locked_memory() -> Check:
+    """Whether large rings fit."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    limit = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft >> 10} KiB"
+    if kernel_version() >= (5, 11):
+        return Check("locked memory", "ok", f"{limit}; this kernel counts maps elsewhere")
+    if soft == resource.RLIM_INFINITY or soft >= 1 << 30:
+        return Check("locked memory", "ok", limit)
+    return Check(
+        "locked memory", "limited", limit, False, "large rings may not fit", "ulimit -l unlimited"
+    )
+
+
+def loading() -> Check:
+    """Programs into the kernel, really done."""
+    name = "loading"
+    code = RETURN_0 if strongly_ordered() else _ATOMIC + RETURN_0
+    try:
+        for kind in (bpf.PROG_SCHED_CLS, bpf.PROG_XDP):
+            os.close(bpf.load_program(kind, code, name="rocescope_test"))
+    except OSError as error:
+        return _refused(name, error)
+    return Check(name, "ok", "the kernel takes tc and XDP programs", True)
+
+
+def ring_buffer() -> Check:
+    """Rings for every CPU and the bell that wakes their reader, really made."""
+    name = "ring buffer"
+    try:
+        Rings(range(bpf.possible_cpus()), bpf.page_bytes(), 1).close()
+    except OSError as error:
+        return _refused(name, error)
+    return Check(name, "ok", f"one for each of {bpf.possible_cpus()} CPUs", True)
+
+
+def _refused(name: str, error: OSError) -> Check:
+    what = errno.errorcode.get(error.errno or 0, "") or str(error)
+    if error.errno != errno.EPERM:
+        remedy = "update the kernel, or one with CONFIG_BPF_SYSCALL"
+        return Check(name, "missing", f"refused: {what}", True, "probes cannot run", remedy)
+    if privileges.missing_capabilities():
+        return Check(name, "missing", "no permission to try", True, None, SUDO)
+    return Check(
+        name,
+        "missing",
+        f"refused although the capabilities are there: {what}",
+        True,
+        "a container's seccomp profile or kernel lockdown forbids bpf(2)",
+        "run on the host, or the container with --privileged",
+    )
+
+
+def btf() -> Check:
+    """Type information, of which the probes need nothing."""
+    there = os.path.exists("/sys/kernel/btf/vmlinux")
+    return Check("BTF", "ok", "there, not needed" if there else "none, and none needed")
+
+
+def kernel_options() -> Check:
+    """What the kernel was built with, where that can be read."""
+    name = "kernel options"
+    text = _configuration_text()
+    if text is None:
+        return Check(name, "ok", "not readable; the features were tried instead")
+    missing = [o for o in _OPTIONS if not re.search(rf"^CONFIG_{o}=[ym]$", text, re.MULTILINE)]
+    if not missing:
+        return Check(name, "ok", "all that are used")
+    names = ", ".join(f"CONFIG_{option}" for option in missing)
+    meaning = "what needs them is limited, see the lines above and below"
+    return Check(name, "limited", f"without {names}", False, meaning, None)
+
+
+def _configuration_text() -> str | None:
+    try:
+        with gzip.open("/proc/config.gz", "rt", encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError:
+        pass
+    try:
+        return Path(f"/boot/config-{os.uname().release}").read_text(errors="replace")
+    except OSError:
+        return None
+
+
+def tracefs() -> Check:
+    """Whether tracefs is mounted: told, but of no effect here."""
+    if os.path.isdir("/sys/kernel/tracing/events"):
+        return Check("tracefs", "ok", "mounted, not needed")
+    hint = "not visible" if os.geteuid() else "not mounted"
+    return Check("tracefs", "ok", f"{hint}, not needed")
+
+
+def clock() -> Check:
+    """What timestamps are taken from."""
+    path = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    try:
+        source = path.read_text().strip()
+    except OSError:
+        return Check("clock", "ok", "of unknown kind")
+    if source in ("hpet", "acpi_pm", "refined-jiffies", "jiffies"):
+        meaning = "every timestamp costs a microsecond or is coarse: slower probes"
+        remedy = "see dmesg for why the kernel distrusts the CPU's clock (tsc)"
+        return Check("clock", "limited", source, False, meaning, remedy)
+    return Check("clock", "ok", source)

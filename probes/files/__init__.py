@@ -1,0 +1,1 @@
+"""Capture files of live frames."""

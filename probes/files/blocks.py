@@ -1,0 +1,31 @@
+"""Packet blocks on their way into capture files."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...analyzer.wire.packets import I64
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Packet blocks in order of time."""
+
+    data: memoryview
+    """Their bytes; gone when the next ones are laid out."""
+    frames: I64
+    """How many there are of each interface, int64[interfaces]."""
+
+    def whole(self, size: int) -> Blocks:
+        """Those that lie in the first `size` bytes as a whole."""
+        frames, end = np.zeros_like(self.frames), 0
+        while end + 12 <= size:
+            block, interface = struct.unpack_from("<4xII", self.data, end)
+            if end + block > size:
+                break
+            end += block
+            frames[interface] += 1
+        return Blocks(self.data[:end], frames)

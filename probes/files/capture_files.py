@@ -1,0 +1,234 @@
+"""Capture files: written block by block, rotated, readable whatever happens."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...analyzer.errors import RocescopeError
+from ..loss import Loss
+from .blocks import Blocks
+from .pcapng_writer import InterfaceStatistics, interface_statistics
+
+_STATISTICS_EVERY_S = 5.0
+_SECTION_EVERY_S = 2.0
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """When a new file is begun, and how many are kept."""
+
+    size_bytes: int | None = None
+    every_s: float | None = None
+    keep: int | None = None
+    """Files to keep, the newest; None: all."""
+
+    @property
+    def rotates(self) -> bool:
+        return self.size_bytes is not None or self.every_s is not None
+
+
+class DiskFull(RocescopeError):
+    """No room left; what was written before is whole and readable."""
+
+
+class CaptureFiles:
+    """One pcapng, or a series of them.
+
+    path: None writes to `descriptor` (standard output). head: the section header and
+    interface descriptions, with these comments. read_loss: the counters of each
+    interface, from the start of the capture. comments: what is known at the start.
+    Only whole blocks are written, each batch with one system call, so that the file can
+    be read up to the last of them when the process is killed.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        head: Callable[[Sequence[str]], bytes],
+        read_loss: Callable[[], list[Loss]],
+        rotation: Rotation | None = None,
+        comments: Iterable[str] = (),
+        descriptor: int = 1,
+    ) -> None:
+        self.names: list[Path] = []
+        self.written = 0
+        """Packets in all files."""
+        self._path = path
+        self._head = head
+        self._read_loss = read_loss
+        self._rotation = rotation or Rotation()
+        self._fd = descriptor if path is None else -1
+        self._interfaces = len(read_loss())
+        self._comments = list(comments)
+        self._unwritten: list[str] = []
+        self._before = [Loss()] * self._interfaces
+        self._number = 0
+        self._size = 0
+        self._began = self._stated = self._section_began = time.monotonic()
+        self._begin()
+
+    def comment(self, comments: Iterable[str]) -> None:
+        """Have something said in the file: in a new section soon, and in every later file.
+
+        A section's header is where readers look for comments, and what was learned
+        during the capture is in the file even when the process is killed.
+        """
+        fresh = list(comments)
+        self._comments += fresh
+        self._unwritten += fresh
+
+    def write(self, blocks: Blocks) -> None:
+        """Append packet blocks; DiskFull when there is no room for all of them."""
+        if len(blocks.data):
+            self._append(blocks)
+        self.tick()
+
+    def tick(self) -> None:
+        """Begin a new file or state the counters when it is time; also without packets."""
+        now = time.monotonic()
+        if self._is_due(now):
+            self._end()
+            self._begin()
+        elif self._unwritten and now - self._section_began > _SECTION_EVERY_S:
+            self._end_section()
+            self._begin_section(self._unwritten)
+        elif now - self._stated > _STATISTICS_EVERY_S:
+            self._write_whole(self._statistics())
+            self._stated = now
+
+    def close(self) -> None:
+        """Write the final counters and close the file."""
+        if self._fd >= 0:
+            if self._unwritten:
+                self._end_section()
+                self._begin_section(self._unwritten)
+            self._end()
+
+    def _append(self, blocks: Blocks) -> None:
+        done = self._write_some(blocks.data)
+        kept = blocks
+        if done < len(blocks.data):  # whole blocks, with room for the counters behind them
+            kept = blocks.whole(done - len(self._statistics()))
+            self._take_back(done - len(kept.data))
+        self._delivered += kept.frames
+        self.written += int(kept.frames.sum())
+        if kept is not blocks:
+            raise self._disk_full(int(blocks.frames.sum() - kept.frames.sum()))
+
+    def _take_back(self, size: int) -> None:
+        """Shorten the file by what was written last; a pipe or device keeps it."""
+        self._size -= size
+        if stat.S_ISREG(os.fstat(self._fd).st_mode):
+            os.ftruncate(self._fd, self._size)
+            os.lseek(self._fd, self._size, os.SEEK_SET)
+
+    def _write_some(self, data: memoryview | bytes) -> int:
+        """Write all of it, or as much as there is room for; how much it was."""
+        view, done = memoryview(data), 0
+        while done < len(view):
+            try:
+                done += os.write(self._fd, view[done:])
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    break
+                if error.errno == errno.EPIPE:
+                    raise
+                what = (error.strerror or "").lower()
+                raise RocescopeError(f"cannot write {self._name()}: {what}") from None
+        self._size += done
+        return done
+
+    def _write_whole(self, data: bytes) -> None:
+        done = self._write_some(data)
+        if done < len(data):
+            self._take_back(done)
+            raise self._disk_full(0)
+
+    def _disk_full(self, lost: int) -> DiskFull:
+        more = f", at least {lost} packets are not in it" if lost else ""
+        return DiskFull(f"no room left for {self._name()}: it ends early but is readable{more}")
+
+    def _begin(self) -> None:
+        self._number += 1
+        self._size = 0
+        self._began = time.monotonic()
+        if self._path is not None:
+            name = self._file_name()
+            try:
+                self._fd = os.open(
+                    name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644
+                )
+            except OSError as error:
+                what = (error.strerror or "").lower()
+                raise RocescopeError(f"cannot write {name}: {what}") from None
+            self.names.append(name)
+            self._drop_oldest()
+        self._begin_section(self._comments)
+
+    def _begin_section(self, comments: Sequence[str]) -> None:
+        self._delivered = np.zeros(self._interfaces, np.int64)
+        self._start_ns = time.time_ns()
+        self._stated = self._section_began = time.monotonic()
+        head, self._unwritten = self._head(comments), []
+        self._write_whole(head)
+
+    def _end_section(self) -> None:
+        """The final counters of a section: the next one counts from there."""
+        self._write_whole(self._statistics())
+        self._before = self._read_loss()
+
+    def _end(self) -> None:
+        try:
+            self._end_section()
+        finally:
+            if self._path is not None:
+                os.close(self._fd)
+            self._fd = -1 if self._path is not None else self._fd
+
+    def _is_due(self, now: float) -> bool:
+        rotation = self._rotation
+        if rotation.size_bytes is not None and self._size >= rotation.size_bytes:
+            return True
+        return rotation.every_s is not None and now - self._began >= rotation.every_s
+
+    def _file_name(self) -> Path:
+        """out.pcapng, or out_00001_20260131120000.pcapng in a series, as dumpcap names them."""
+        assert self._path is not None
+        if not self._rotation.rotates:
+            return self._path
+        moment = time.strftime("%Y%m%d%H%M%S")
+        path = self._path
+        return path.with_name(f"{path.stem}_{self._number:05}_{moment}{path.suffix}")
+
+    def _drop_oldest(self) -> None:
+        keep = self._rotation.keep
+        while keep is not None and len(self.names) > keep:
+            self.names.pop(0).unlink(missing_ok=True)
+
+    def _statistics(self) -> bytes:
+        now = time.time_ns()
+        blocks = []
+        for interface, loss in enumerate(self._read_loss()):
+            since = loss - self._before[interface]
+            counts = InterfaceStatistics(
+                start_ns=self._start_ns,
+                end_ns=now,
+                received=since.seen,
+                accepted=since.matched - since.filtered - since.sampled_out,
+                dropped=since.ring_full,
+                delivered=int(self._delivered[interface]),
+            )
+            blocks.append(interface_statistics(interface, counts))
+        return b"".join(blocks)
+
+    def _name(self) -> str:
+        return "standard output" if self._path is None else str(self.names[-1])

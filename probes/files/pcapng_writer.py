@@ -1,0 +1,93 @@
+"""The pcapng blocks that stand around packets: of sections and interfaces.
+
+Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/
+Everything is little-endian, time stamps are nanoseconds.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ...analyzer.wire.frames import Tap
+
+SECTION_HEADER, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, ENHANCED_PACKET = (
+    0x0A0D0D0A,
+    1,
+    5,
+    6,
+)
+_BYTE_ORDER_MAGIC = 0x1A2B3C4D
+_NANOSECONDS = 9  # if_tsresol
+_COMMENT = 1
+_SHB_OS, _SHB_APPLICATION = 3, 4
+_IF_NAME, _IF_SPEED, _IF_TSRESOL, _IF_FILTER = 2, 8, 9, 11
+_ISB_START, _ISB_END, _ISB_RECEIVED, _ISB_DROPPED, _ISB_ACCEPTED, _ISB_DELIVERED = 2, 3, 4, 5, 6, 8
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceStatistics:
+    """What an interface statistics block says of one interface, since the section began."""
+
+    start_ns: int
+    end_ns: int
+    received: int
+    """Frames that passed the hook."""
+    accepted: int
+    """Frames that passed the filter."""
+    dropped: int
+    """Of these, frames lost for want of room."""
+    delivered: int
+    """Of these, frames in the file."""
+
+
+def section_header(application: str, system: str, comments: Iterable[str]) -> bytes:
+    """The block a file begins with."""
+    options = [(_SHB_OS, system.encode()), (_SHB_APPLICATION, application.encode())]
+    options += [(_COMMENT, comment.encode()) for comment in comments]
+    return _block(
+        SECTION_HEADER, struct.pack("<IHHq", _BYTE_ORDER_MAGIC, 1, 0, -1) + _options(options)
+    )
+
+
+def interface_description(tap: Tap, filter: str | None) -> bytes:
+    """The block that describes a tap; their order is their number."""
+    options = [(_IF_NAME, tap.name.encode()), (_IF_TSRESOL, bytes([_NANOSECONDS]))]
+    if tap.speed_bits_per_second:
+        options.append((_IF_SPEED, struct.pack("<Q", tap.speed_bits_per_second)))
+    if filter:
+        options.append((_IF_FILTER, b"\0" + filter.encode()))
+    head = struct.pack("<HHI", tap.link_type, 0, tap.snap_length or 0)
+    return _block(INTERFACE_DESCRIPTION, head + _options(options))
+
+
+def interface_statistics(interface: int, counts: InterfaceStatistics) -> bytes:
+    """The block with the counters of one interface."""
+    options = [
+        (_ISB_START, _time(counts.start_ns)),
+        (_ISB_END, _time(counts.end_ns)),
+        (_ISB_RECEIVED, struct.pack("<Q", counts.received)),
+        (_ISB_DROPPED, struct.pack("<Q", counts.dropped)),
+        (_ISB_ACCEPTED, struct.pack("<Q", counts.accepted)),
+        (_ISB_DELIVERED, struct.pack("<Q", counts.delivered)),
+    ]
+    head = struct.pack("<I", interface) + _time(counts.end_ns)
+    return _block(INTERFACE_STATISTICS, head + _options(options))
+
+
+def _time(time_ns: int) -> bytes:
+    return struct.pack("<II", time_ns >> 32, time_ns & 0xFFFFFFFF)
+
+
+def _options(options: Sequence[tuple[int, bytes]]) -> bytes:
+    parts = [
+        struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
+        for code, value in options
+    ]
+    return b"".join(parts) + bytes(4)
+
+
+def _block(kind: int, body: bytes) -> bytes:
+    total = len(body) + 12
+    return struct.pack("<II", kind, total) + body + struct.pack("<I", total)

@@ -1,0 +1,1 @@
+"""Where programs are attached: XDP, tcx, clsact, in any network namespace."""

@@ -1,0 +1,1 @@
+"""From C source to programs in the kernel."""

@@ -1,0 +1,43 @@
+"""The one place that imports bcc, which is a system package and none of PyPI's."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from typing import Any
+
+from ...analyzer.errors import CaptureError
+
+_SYSTEM_PACKAGES = "/usr/lib/python3/dist-packages"
+
+
+def import_bcc() -> Any:
+    """The module bcc; CaptureError when the package is not installed.
+
+    Where this Python does not see the system's packages, their folder is put at
+    the end of the search path, behind everything that is installed here.
+    """
+    try:
+        return _import()
+    except ImportError:
+        pass
+    if _SYSTEM_PACKAGES not in sys.path:
+        sys.path.append(_SYSTEM_PACKAGES)
+    try:
+        return _import()
+    except (ImportError, OSError):
+        raise CaptureError(
+            "live capture needs bcc: apt-get install python3-bpfcc (Debian, Ubuntu)"
+            " or dnf install python3-bcc (Fedora, RHEL); pip's bcc is something else"
+        ) from None
+
+
+def _import() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # old escapes in bcc, from Python 3.12 on
+        module = importlib.import_module("bcc")
+    if not hasattr(module, "BPF"):  # an unrelated package of the same name
+        sys.modules.pop("bcc", None)
+        raise ImportError("not the BPF Compiler Collection")
+    return module

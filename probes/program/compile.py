@@ -1,0 +1,42 @@
+"""From C to machine code to programs in the kernel; every refusal with its remedy."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+
+from ...analyzer.errors import CaptureError
+from .. import bpf
+from .bcc_module import import_bcc
+from .stub_headers import stub_headers
+
+
+def machine_code(text: str, functions: Iterable[str]) -> dict[str, bytes]:
+    """Instructions of these functions of a C source; CaptureError when it cannot be compiled."""
+    bcc = import_bcc()
+    with stub_headers():
+        try:
+            module = bcc.BPF(text=text.encode(), cflags=["-O2", "-Wno-everything"])
+            code = {name: module.dump_func(name.encode()) for name in functions}
+        except Exception as error:
+            raise CaptureError(f"bcc cannot compile the probes: {error}") from None
+    module.cleanup()
+    return code
+
+
+def load(kind: int, code: bytes, name: str, flags: int = 0, attach_type: int = 0) -> int:
+    """Descriptor of a loaded program; CaptureError when the kernel refuses it."""
+    try:
+        return bpf.load_program(kind, code, name=name, flags=flags, attach_type=attach_type)
+    except bpf.VerifierError as error:
+        if error.errno == errno.EPERM:
+            raise CaptureError(
+                "the kernel refuses to load BPF programs (EPERM): run with sudo, or in a container"
+                " with --privileged or a seccomp profile that allows bpf(2)"
+            ) from None
+        what = " ".join([line for line in error.log.splitlines() if line.strip()][-2:])
+        reason = errno.errorcode.get(error.errno or 0) or os.strerror(error.errno or 0)
+        raise CaptureError(
+            f"this kernel's verifier refuses the {name} probe ({reason}): {what}"
+        ) from None

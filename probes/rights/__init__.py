@@ -1,0 +1,1 @@
+"""Privileges: checked, given up, and the priority of threads."""

@@ -1,0 +1,1 @@
+"""Rings that the probes write and one thread drains."""

@@ -1,0 +1,174 @@
+"""All rings of a capture, emptied together so that their frames are in order of time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...analyzer.decode.decoder import Decoder
+from ...analyzer.wire.frames import LINKTYPE_ETHERNET, FrameBatch
+from ...analyzer.wire.packets import I64, U16, U32
+from ...kernels.kernel import kernel
+from ..clock import WallClock
+from ..files.blocks import Blocks
+from .packet_blocks import PacketBlocks
+from .ring import Ring, scan
+
+_ROWS = 1 << 15
+"""Frames of one gathering, over all rings: few enough to stay in the cache while they are used."""
+_LEAST_ROWS = 1 << 11
+_VISIBLE_AFTER_NS = 20_000
+"""After this time the mark of another CPU is certainly seen here, whatever its clock says."""
+_FOREVER = (1 << 63) - 1
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Where the frames of one ring are described."""
+
+    offset: I64
+    captured: U32
+    wire: U32
+    time_ns: I64
+    tap: U16
+    end: I64
+    link_type: U16
+
+    @classmethod
+    def empty(cls, rows: int) -> _Rows:
+        return cls(
+            np.empty(rows, np.int64),
+            np.empty(rows, np.uint32),
+            np.empty(rows, np.uint32),
+            np.empty(rows, np.int64),
+            np.empty(rows, np.uint16),
+            np.empty(rows, np.int64),
+            np.full(rows, LINKTYPE_ETHERNET, np.uint16),
+        )
+
+
+@kernel
+def count_taps(tap: U16, frames: I64) -> None:
+    """Add the frames of each tap to int64[taps]; others, which no probe writes, are left out."""
+    for t in tap:
+        if t < len(frames):
+            frames[t] += 1
+
+
+class Drain:
+    """Takes frames out of the rings: `gather`, use them, `release`."""
+
+    def __init__(self, rings: list[Ring]) -> None:
+        self.clock = WallClock()
+        self.frames = 0
+        """Frames gathered so far."""
+        self.more = False
+        """The last gathering left frames behind that could be had at once."""
+        self._rings = rings
+        rows = max(_ROWS // len(rings), _LEAST_ROWS)
+        self._rows = [_Rows.empty(rows) for _ in rings]
+        self._positions = [ring.tail for ring in rings]
+        self._released = list(self._positions)
+
+    def warm_up(self, decoder: Decoder) -> None:
+        """Compile or load the machine code before frames arrive."""
+        self._scan(0, self._positions[0], 0)
+        nothing = self._batch(self._rings[0], self._rows[0], 0)
+        decoder.warm_up(nothing)
+        count_taps(nothing.tap, np.zeros(0, np.int64))
+        self._rings[0].release(self._positions[0])
+
+    def gather(self, whole: bool = False) -> list[FrameBatch]:
+        """One batch for each ring that has frames, in order of time within and between gatherings.
+
+        A record gets its time after its ring was marked. So when the heads are read
+        after the moment `horizon`, every record up to it is there or its ring marked,
+        and later ones wait for the next gathering (`whole`: none waits). A record
+        that is being written holds back what may be later than it.
+        """
+        horizon = self._horizon(whole)
+        counts = [0] * len(self._rings)
+        cut = _FOREVER
+        self.more = False
+        for index, ring in enumerate(self._rings):
+            head = ring.head
+            if head == self._positions[index]:
+                continue
+            count, busy = self._scan(index, head, horizon)
+            counts[index] = count
+            if busy or count == len(self._rows[index].offset):
+                # What this ring has behind its last row must not be overtaken by the others.
+                last_ns = int(self._rows[index].time_ns[count - 1]) if count else 0
+                cut = min(cut, last_ns)
+                self.more = True
+        batches = []
+        for index, count in enumerate(counts):
+            rows = self._rows[index]
+            if self.more and count:
+                count = int(np.searchsorted(rows.time_ns[:count], cut, "right"))
+            if count:
+                batches.append(self._batch(self._rings[index], rows, count))
+                self._positions[index] = int(rows.end[count - 1])
+                self.frames += count
+        return batches
+
+    def lay_out(self, blocks: PacketBlocks, whole: bool = False) -> Blocks:
+        """What `gather` would give, as packet blocks."""
+        horizon = self._horizon(whole)
+        heads = [ring.head for ring in self._rings]
+        self.more = False
+        if heads == self._positions:
+            return blocks.none
+        positions = np.array(self._positions, np.uint64)
+        laid_out, self.more = blocks.lay_out(
+            positions, np.array(heads, np.uint64), horizon, self.clock.offset_ns
+        )
+        self.frames += int(laid_out.frames.sum())
+        self._positions = positions.tolist()
+        return laid_out
+
+    def _horizon(self, whole: bool) -> int:
+        """Kernel time up to which no record is unknown, once heads are read after it."""
+        self.clock.check()
+        if whole:
+            return _FOREVER
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - _VISIBLE_AFTER_NS
+
+    def release(self) -> None:
+        """Give the room of the gathered frames back to the probes."""
+        for index, position in enumerate(self._positions):
+            if position != self._released[index]:
+                self._rings[index].release(position)
+                self._released[index] = position
+
+    def _scan(self, index: int, head: int, horizon: int) -> tuple[int, int]:
+        ring, rows = self._rings[index], self._rows[index]
+        return scan(
+            ring.words,
+            ring.size - 1,
+            self._positions[index],
+            head,
+            horizon,
+            self.clock.offset_ns,
+            rows.offset,
+            rows.captured,
+            rows.wire,
+            rows.time_ns,
+            rows.tap,
+            rows.end,
+        )
+
+    def _batch(self, ring: Ring, rows: _Rows, count: int) -> FrameBatch:
+        return FrameBatch(
+            ring.data,
+            rows.offset[:count],
+            rows.captured[:count],
+            rows.wire[:count],
+            rows.time_ns[:count],
+            rows.tap[:count],
+            rows.link_type[:count],
+            self.frames + 1,
+            0,
+        )

@@ -1,0 +1,1 @@
+"""What `replay` and `sweep` show: strategies and seeds compared on one traffic."""

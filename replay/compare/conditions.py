@@ -1,0 +1,48 @@
+"""Under which conditions packets are replayed: how hosts send, what fails, when switches know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ..fabrics.fabric import Fabric
+from ..packets.failures import DOWN, Failures, rho_max
+from ..packets.hosts.parameters import Transport
+from ..packets.model.model import Workload
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The same for all strategies; what is random is drawn anew in every run."""
+
+    transport: Transport = field(default_factory=Transport)
+    at_rho_max: bool = False
+    """Hosts send at the rate that the fabric can carry when everything that fails has failed."""
+    failures: Callable[[int], Failures] | None = None
+    """What fails in the run of this seed."""
+    told: tuple[str, ...] = ()
+    """The failures in words, for the report."""
+
+    def of_run(
+        self, workload: Workload, fabric: Fabric, seed: int
+    ) -> tuple[Transport, Failures | None]:
+        """Of the run with this seed."""
+        failures = None if self.failures is None else self.failures(seed)
+        if not self.at_rho_max:
+            return self.transport, failures
+        events = failures.events if failures is not None else ()
+        after = fabric.down([event.link for event in events if event.what == DOWN])
+        share = rho_max(after, workload.src, workload.dst)
+        return replace(self.transport, rate_share=max(0.01, share)), failures
+
+    def described(self) -> dict[str, str]:
+        """Everything that was chosen, in the words of the options; recovery always."""
+        told = self.transport.described()
+        if self.at_rho_max:
+            told["rate"] = "rho-max"
+        if self.told:
+            told["fail"] = " ".join(self.told)
+        if self.failures is not None:
+            g = self.failures(0).convergence_ps
+            told["converge"] = "never" if g is None else f"{g / 1e6:g}us" if g else "0"
+        return told

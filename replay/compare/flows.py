@@ -1,0 +1,312 @@
+"""Strategies compared on one traffic and one fabric: what `rocescope replay` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import __version__
+from ...analyzer.errors import UsageError
+from ..fabrics.fabric import Fabric
+from ..flows.fair_share import fair_bytes, split_evenly
+from ..flows.loads import (
+    Layers,
+    LinkLoads,
+    evenness,
+    layers_of,
+    link_loads,
+    most_at_once,
+    over_time,
+)
+from ..flows.placement import Walk
+from ..flows.spread import even_loads
+from ..hashing import HashSettings
+from ..hashing.seeding import SeedRange
+from ..results.replay import (
+    Chance,
+    CollidingFlow,
+    Collision,
+    DeviceLoad,
+    FabricSummary,
+    LayerLoad,
+    LayerOverTime,
+    LinkLoad,
+    ReplayResult,
+    StrategyResult,
+    TrafficSummary,
+)
+from ..seeds.sweep import Scores, Sweep, chance_of, sweep
+from ..strategies.registry import Outcome, Strategy
+from ..traffic.traffic import Traffic
+
+CHANCE_DRAWS = 1000
+CHANCE_FIELDS = "5-tuple+flow-label+qpn"
+_WORST_LINKS = 5
+_FLOWS_SHOWN = 10
+
+
+def replay(
+    traffic: Traffic,
+    fabric: Fabric,
+    strategies: Sequence[Strategy],
+    sources: Sequence[str],
+    progress: Callable[[str], None] | None = None,
+) -> ReplayResult:
+    """Place the traffic by each strategy. UsageError when none of it is on the fabric."""
+    traffic, warnings = mapped(traffic, fabric)
+    results = []
+    for strategy in strategies:
+        if progress is not None:
+            progress(strategy.name)
+        results.append(_result(strategy.name, strategy.place(traffic, fabric), fabric))
+    return ReplayResult(
+        version=__version__,
+        traffic=traffic_summary(traffic, sources),
+        fabric=fabric_summary(fabric),
+        strategies=results,
+        warnings=warnings,
+    )
+
+
+def mapped(traffic: Traffic, fabric: Fabric) -> tuple[Traffic, list[str]]:
+    """The units between hosts of the fabric, and what was left out, in words."""
+    inside = (traffic.src_host >= 0) & (traffic.dst_host >= 0)
+    if not inside.any():
+        names = ", ".join(traffic.unmapped[:5]) + (", ..." if len(traffic.unmapped) > 5 else "")
+        raise UsageError(
+            f"no flow runs between hosts of {fabric.name}; its first host is "
+            f"{fabric.address_of(0)}, the capture has {names or 'none'}: give --map"
+        )
+    warnings = list(traffic.warnings)
+    if inside.all():
+        return traffic, warnings
+    left_out = int(np.count_nonzero(~inside))
+    names = ", ".join(traffic.unmapped[:8]) + (", ..." if len(traffic.unmapped) > 8 else "")
+    told = f"{left_out:,} of {len(traffic):,} flows are left out: no host of the fabric is {names}"
+    return traffic.take(inside), [*warnings, told]
+
+
+def traffic_summary(traffic: Traffic, sources: Sequence[str]) -> TrafficSummary:
+    """What is replayed, as a record."""
+    return TrafficSummary(
+        sources=list(sources),
+        flows=len(np.unique(traffic.flow)),
+        units=len(traffic),
+        packets=int(traffic.packets.sum()),
+        wire_bytes=int(traffic.wire_bytes.sum()),
+        hosts=len(np.unique(np.concatenate([traffic.src_host, traffic.dst_host]))),
+        window_ns=traffic.windows.width_ns if traffic.windows else None,
+    )
+
+
+def fabric_summary(fabric: Fabric) -> FabricSummary:
+    """Where it is replayed, as a record."""
+    up = int(np.count_nonzero(fabric.links.up))
+    return FabricSummary(
+        spec=fabric.name,
+        hosts=fabric.hosts,
+        switches=fabric.switches,
+        links=up,
+        links_down=len(fabric.links.up) - up,
+    )
+
+
+def random_sweep(
+    traffic: Traffic, fabric: Fabric, scores: Scores, draws: int = CHANCE_DRAWS
+) -> Sweep:
+    """The same traffic under ideal random hashing, each switch for itself."""
+    settings = [HashSettings("random-oracle", CHANCE_FIELDS)] * fabric.switches
+    return sweep(Walk(traffic, fabric, settings), scores, SeedRange(0, draws), "different")
+
+
+def _chances(traffic: Traffic, fabric: Fabric, layers: Layers) -> dict[str, Chance]:
+    """The FIM of flows that chance gives, per layer in which hashing has a say."""
+    if not any(layers.choice):
+        return {}
+    scores = Scores(traffic, fabric, "fim-flows")
+    found = random_sweep(traffic, fabric, scores)
+    return {name: chance_of(t) for name, t in zip(scores.names, found.layers, strict=True)}
+
+
+def _result(name: str, outcome: Outcome, fabric: Fabric) -> StrategyResult:
+    traffic, placement = outcome.traffic, outcome.placement
+    loads = link_loads(placement, traffic, len(fabric.links.source))
+    ones = np.ones(len(traffic), np.int64)
+    # A strategy may use links that the fabric's own groups do not, and the reverse.
+    reachable = (even_loads(traffic, fabric, ones) > 0) | (loads.flows > 0)
+    layers = layers_of(fabric, reachable)
+    rates = fabric.links.rate_bits_per_second
+    fair = fair_bytes(split_evenly(traffic, fabric), loads.wire_bytes, rates, layers.links)
+    chances = _chances(traffic, fabric, layers)
+    records = [
+        _layer(layer_name, links, choice, outcome, fabric, loads, fair, chances.get(layer_name))
+        for layer_name, links, choice in zip(*layers, strict=True)
+    ]
+    chosen = [record for record in records if record.choice and record.flows]
+    busy = loads.wire_bytes * 8e9 / rates
+    dropped = int(np.count_nonzero(placement.dropped))
+    notes = list(outcome.notes)
+    if dropped:
+        notes.append(f"{dropped:,} of {len(traffic):,} flows have no way to their host")
+    return StrategyResult(
+        name=name,
+        parameters=outcome.parameters,
+        fim_percent=max((r.fim_flows_percent or 0.0 for r in chosen), default=None),
+        max_over_mean=max((r.max_over_mean or 0.0 for r in chosen), default=None),
+        busiest_link=fabric.link_name(int(busy.argmax())) if busy.any() else None,
+        lower_bound_ns=float(busy.max()),
+        completion_time_ns=None,
+        max_queue_packets=None,
+        layers=records,
+        links=_links(fabric, layers, loads, fair),
+        worst=_worst(outcome, fabric, layers, loads, fair),
+        solver=outcome.solver,
+        notes=notes,
+    )
+
+
+def _layer(
+    name: str,
+    links: NDArray[np.int64],
+    choice: bool,
+    outcome: Outcome,
+    fabric: Fabric,
+    loads: LinkLoads,
+    fair: NDArray[np.float64],
+    chance: Chance | None,
+) -> LayerLoad:
+    rates = fabric.links.rate_bits_per_second[links]
+    even = evenness(loads.flows[links], loads.wire_bytes[links], rates, fair[links])
+    return LayerLoad(
+        layer=name,
+        choice=choice,
+        links=len(links),
+        idle_links=even.idle_links,
+        flows=even.flows,
+        wire_bytes=even.wire_bytes,
+        fim_flows_percent=even.fim_flows,
+        fim_flows_best_percent=even.fim_flows_best,
+        fim_bytes_percent=even.fim_bytes,
+        fim_chance_percent=chance,
+        max_over_mean=even.max_over_mean,
+        over_time=_over_time(outcome, fabric, links, rates),
+        devices=_devices(fabric, links, loads, fair) if choice else [],
+    )
+
+
+def _devices(
+    fabric: Fabric, links: NDArray[np.int64], loads: LinkLoads, fair: NDArray[np.float64]
+) -> list[DeviceLoad]:
+    """The links of a layer by the switch that they leave, where there are several."""
+    source = fabric.links.source[links]
+    found = []
+    for switch in np.unique(source).tolist():
+        own = links[source == switch]
+        if len(own) < 2:
+            continue
+        rates = fabric.links.rate_bits_per_second[own]
+        even = evenness(loads.flows[own], loads.wire_bytes[own], rates, fair[own])
+        found.append(
+            DeviceLoad(
+                switch=fabric.nodes.names[switch],
+                links=len(own),
+                flows=even.flows,
+                fim_flows_percent=even.fim_flows,
+                fim_flows_best_percent=even.fim_flows_best,
+                fim_bytes_percent=even.fim_bytes,
+                max_over_mean=even.max_over_mean,
+            )
+        )
+    return found
+
+
+def _over_time(
+    outcome: Outcome, fabric: Fabric, links: NDArray[np.int64], rates: NDArray[np.int64]
+) -> LayerOverTime | None:
+    windows = outcome.traffic.windows
+    found = None if windows is None else over_time(outcome.placement, windows, links, rates)
+    if found is None or windows is None:
+        return None
+    peak = found.peak_bytes * 8e9 / windows.width_ns
+    return LayerOverTime(
+        window_ns=windows.width_ns,
+        windows=found.windows,
+        fim_bytes_percent=found.fim_bytes,
+        max_over_mean=found.max_over_mean,
+        peak_bits_per_second=peak,
+        peak_utilisation=peak / float(rates[found.peak_link]),
+        peak_link=fabric.link_name(int(links[found.peak_link])),
+    )
+
+
+def _links(
+    fabric: Fabric, layers: Layers, loads: LinkLoads, fair: NDArray[np.float64]
+) -> list[LinkLoad]:
+    """Every link that some unit can reach, layer by layer."""
+    records = []
+    for name, links, _ in zip(*layers, strict=True):
+        for link, share in zip(links.tolist(), fair[links].tolist(), strict=True):
+            carried = int(loads.wire_bytes[link])
+            records.append(
+                LinkLoad(
+                    name=fabric.link_name(link),
+                    layer=name,
+                    flows=int(loads.flows[link]),
+                    wire_bytes=carried,
+                    over_mean=carried / share if share else None,
+                )
+            )
+    return records
+
+
+def _worst(
+    outcome: Outcome,
+    fabric: Fabric,
+    layers: Layers,
+    loads: LinkLoads,
+    fair: NDArray[np.float64],
+) -> list[Collision]:
+    """The fullest links where hashing has a say, in terms of their layer's largest fair share."""
+    found = []
+    rates = fabric.links.rate_bits_per_second
+    for name, links, choice in zip(*layers, strict=True):
+        if choice and loads.wire_bytes[links].any():
+            over = loads.wire_bytes[links] / fair[links]
+            busy = loads.wire_bytes[links] / rates[links] / (fair[links] / rates[links]).max()
+            found += [
+                (-float(busy[at]), int(links[at]), float(over[at]), name)
+                for at in np.argsort(-busy, kind="stable")[:_WORST_LINKS]
+            ]
+    return [_collision(outcome, fabric, loads, *one[1:]) for one in sorted(found)[:_WORST_LINKS]]
+
+
+def _collision(
+    outcome: Outcome, fabric: Fabric, loads: LinkLoads, link: int, over: float, layer: str
+) -> Collision:
+    traffic, placement = outcome.traffic, outcome.placement
+    here = np.flatnonzero((placement.links == link).any(1) & ~placement.dropped)
+    largest = here[np.argsort(-traffic.wire_bytes[here], kind="stable")][:_FLOWS_SHOWN]
+    at_once = None
+    if traffic.windows is not None:
+        at_once = most_at_once(placement, traffic.windows, link)
+    return Collision(
+        link=fabric.link_name(link),
+        layer=layer,
+        wire_bytes=int(loads.wire_bytes[link]),
+        over_mean=over,
+        flows=len(here),
+        flows_at_once=at_once,
+        largest=[
+            CollidingFlow(
+                flow=int(traffic.flow[unit]),
+                src=fabric.host_name(int(traffic.src_host[unit])),
+                dst=fabric.host_name(int(traffic.dst_host[unit])),
+                src_port=int(traffic.keys.sport[unit]),
+                dest_qp=int(traffic.keys.dest_qp[unit]),
+                wire_bytes=int(traffic.wire_bytes[unit]),
+            )
+            for unit in largest.tolist()
+        ],
+    )

@@ -1,0 +1,409 @@
+"""Strategies compared packet by packet: runs over all cores, and what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Event, Lock
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import __version__
+from ...analyzer.errors import UsageError
+from ...kernels.kernel import compiling
+from ..fabrics.fabric import Fabric
+from ..flows.fair_share import fair_bytes, split_evenly
+from ..flows.loads import layers_of
+from ..generate.queue_pairs import QueuePairs
+from ..packets.bounds import Bounds, bounds
+from ..packets.failures import Failures
+from ..packets.hosts.parameters import Transport
+from ..packets.loads import layer_load, loads_over_time, stretch_ps
+from ..packets.many import run_many
+from ..packets.model.model import PS, EngineResult, Model, Workload
+from ..packets.model.rules import PacketStrategy
+from ..packets.received.received import received_flows
+from ..packets.run import run_packets
+from ..results.packets import FlowTimes, LayerQueues, PacketReplay, ReceivedOrder, Spread
+from ..results.replay import LinkLoad, ReplayResult, StrategyResult, TrafficSummary
+from .conditions import Conditions
+from .flows import fabric_summary
+
+COMPILING = "compiling (once)"
+"""What progress tells while kernels are compiled."""
+MOST_KEPT = 1 << 24
+"""Data packets whose arrivals are kept to look at their order; 9 bytes each."""
+
+
+class Load(NamedTuple):
+    """Traffic for one run."""
+
+    workload: Workload
+    notes: tuple[str, ...] = ()
+    pairs: QueuePairs | None = None
+    """What a generated workload was made of."""
+    offered: str = ""
+    """When packets are released, in words."""
+
+
+@dataclass
+class _Gathered:
+    """What is kept of the runs of one strategy."""
+
+    by_run: dict[int, tuple[EngineResult, Bounds]] = field(default_factory=dict)
+    received: ReceivedOrder | None = None
+
+    @property
+    def results(self) -> list[tuple[EngineResult, Bounds]]:
+        """In the order of the runs, whichever finished first."""
+        return [self.by_run[run] for run in sorted(self.by_run)]
+
+
+class _Case(NamedTuple):
+    """What all strategies of a run have in common."""
+
+    load: Load
+    bound: Bounds
+    transport: Transport
+    failures: Failures | None
+
+
+class _Offered:
+    """Traffic and bounds of every run, made when they are first needed, by whichever thread."""
+
+    def __init__(
+        self,
+        load: Callable[[int], Load],
+        fabric: Fabric,
+        model: Model,
+        conditions: Conditions,
+        seed: int,
+    ) -> None:
+        self._load, self._fabric, self._model = load, fabric, model
+        self._conditions, self._seed = conditions, seed
+        self._known: dict[int, _Case] = {}
+        self._lock = Lock()
+
+    def __getitem__(self, run: int) -> _Case:
+        with self._lock:
+            if run not in self._known:
+                self._known[run] = self._case(run)
+            return self._known[run]
+
+    def _case(self, run: int) -> _Case:
+        load, first = self._load(run), self._known.get(0)
+        under = self._conditions.of_run(load.workload, self._fabric, self._seed + run)
+        share = under[0].rate_share
+        if first is not None and first.load.workload is load.workload:  # a capture
+            if first.transport.rate_share == share:
+                return _Case(load, first.bound, *under)
+        return _Case(load, bounds(load.workload, self._fabric, self._model, share), *under)
+
+
+def replay_packets(
+    load: Callable[[int], Load],
+    fabric: Fabric,
+    strategies: Sequence[PacketStrategy],
+    model: Model,
+    sources: Sequence[str],
+    *,
+    runs: int = 1,
+    seed: int = 1,
+    threads: int | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+    first: Callable[[Load, EngineResult], None] | None = None,
+    conditions: Conditions | None = None,
+    leave_out: bool = False,
+) -> tuple[ReplayResult, bool]:
+    """Every strategy on the traffic of every run (load(0) .. load(runs - 1)).
+
+    Run r has seed + r. conditions: how hosts send and what fails. progress: told (what, packet
+    hops done, hops expected). first: given the first run of the first strategy with the arrivals
+    of its packets and when they were sent. An interrupt ends the runs under way: what is finished
+    becomes the result, and False comes with it. leave_out: strategies that do not go with traffic
+    and fabric in some run are left out, unless all are.
+    UsageError when strategies, traffic and fabric do not go together.
+    """
+    under = conditions or Conditions()
+    offered = _Offered(load, fabric, model, under, seed)
+    base = offered[0].load.workload
+    length = stretch_ps(base, offered[0].bound.completion_ps, fabric)
+    cases = [(number, run) for run in range(runs) for number in range(len(strategies))]
+    expected = len(cases) * _hops(base, fabric, model)
+    hops = np.zeros(len(cases), np.int64)
+    gathered = [_Gathered() for _ in strategies]
+
+    unfit: dict[int, UsageError] = {}
+    idle = 0
+
+    def say() -> None:
+        done = int(hops.sum())
+        if progress is not None:  # what is only loaded takes less than a second
+            progress(COMPILING if idle > 5 else "packets", done, max(expected, done))
+
+    def one(case: tuple[int, int], stop: Event) -> EngineResult | UsageError:
+        number, run = case
+        if number in unfit:
+            return unfit[number]
+        at = cases.index(case)
+
+        def tell(done: int) -> None:
+            hops[at] = done
+            say()
+
+        workload = offered[run].load.workload
+        wanted = first is not None and case == (0, 0)
+        keep = wanted or (run == 0 and int(workload.packet_start[-1]) <= MOST_KEPT)
+        try:
+            return run_packets(
+                workload,
+                fabric,
+                strategies[number],
+                model,
+                seed + run,
+                keep_arrivals=keep,
+                keep_sent=wanted,
+                load_bin_ps=length if run == 0 else 0,
+                tell=tell,
+                stop=stop,
+                transport=offered[run].transport,
+                failures=offered[run].failures,
+            )
+        except UsageError as error:
+            if not leave_out:
+                raise
+            return error
+
+    def tick() -> None:
+        nonlocal idle
+        idle = idle + 1 if compiling else 0
+        say()
+
+    complete = True
+    try:
+        for at, found in run_many(cases, one, threads, tick):
+            number, run = cases[at]
+            own = gathered[number]
+            if isinstance(found, UsageError):
+                unfit[number] = found
+                continue
+            if run == 0:
+                own.received = _order(base, found, fabric)
+                if first is not None and number == 0 and found.arrived_ps is not None:
+                    first(offered[0].load, found)
+                found = replace(found, arrived_ps=None, arrived_flags=None, sent_ps=None)  # large
+            own.by_run[run] = found, offered[run].bound
+    except KeyboardInterrupt:
+        complete = False
+    settings = {key: str(value) for key, value in vars(model).items() if value is not None}
+    settings |= under.described()
+    if offered[0].load.offered:
+        settings["offer"] = offered[0].load.offered
+    finished = sum(len(one.by_run) for one in gathered)
+    if unfit and len(unfit) == len(strategies):
+        raise unfit[min(unfit)]
+    even = split_evenly(base.traffic, fabric)
+    warnings = list(offered[0].load.notes) + [f"left out: {unfit[at]}" for at in sorted(unfit)]
+    if not complete:
+        warnings.append(f"interrupted: {finished} of {len(cases)} runs are finished and shown")
+    return (
+        ReplayResult(
+            version=__version__,
+            traffic=_traffic(base, sources),
+            fabric=fabric_summary(fabric),
+            strategies=[
+                _strategy(strategy.name, own, fabric, settings, even)
+                for number, (strategy, own) in enumerate(zip(strategies, gathered, strict=True))
+                if own.by_run and number not in unfit
+            ],
+            warnings=warnings,
+        ),
+        complete,
+    )
+
+
+def _hops(workload: Workload, fabric: Fabric, model: Model) -> int:
+    """About how many packet hops a run takes: for the time left."""
+    tiers = int(fabric.nodes.tier.max(initial=1))
+    return int(workload.packet_start[-1]) * 2 * tiers * (model.ack_every + 1) // model.ack_every
+
+
+def _traffic(workload: Workload, sources: Sequence[str]) -> TrafficSummary:
+    return TrafficSummary(
+        sources=list(sources),
+        flows=len(workload.src),
+        units=workload.units,
+        packets=int(workload.packet_start[-1]),
+        wire_bytes=int(workload.message_bytes().sum()),
+        hosts=len(np.unique(np.concatenate([workload.src, workload.dst]))),
+        window_ns=None,
+    )
+
+
+def _order(workload: Workload, result: EngineResult, fabric: Fabric) -> ReceivedOrder | None:
+    """Reordering as the analyzer measures it."""
+    if result.arrived_ps is None or not (result.arrived_ps >= 0).any():
+        return None
+    flows = received_flows(workload, result, fabric)
+    packets = sum(flow.packets for flow in flows)
+    reordered = sum(flow.reordered_packets or 0 for flow in flows)
+    extents = [flow.reordering.max_extent for flow in flows if flow.reordering is not None]
+    return ReceivedOrder(
+        packets=packets,
+        reordered_packets=reordered,
+        reordered_percent=100 * reordered / packets,
+        max_extent=max(extents, default=0) or None,
+    )
+
+
+def _strategy(
+    name: str,
+    own: _Gathered,
+    fabric: Fabric,
+    settings: Mapping[str, str],
+    even: NDArray[np.float64],
+) -> StrategyResult:
+    first = own.results[0][0]
+    carried = first.link_bytes
+    series, stretch_ns = loads_over_time(first)
+    packets = _packets(own, fabric, settings, stretch_ns)
+    layers = layers_of(fabric, (even > 0) | (carried > 0))
+    rates = fabric.links.rate_bits_per_second
+    fair = fair_bytes(even, carried, rates, layers.links)
+    records, links = [], []
+    for layer, members, choice in zip(*layers, strict=True):
+        records.append(layer_load(layer, members, choice, fabric, first, fair))
+        links += [
+            LinkLoad(
+                name=fabric.link_name(link),
+                layer=layer,
+                flows=None,
+                wire_bytes=int(carried[link]),
+                over_mean=float(carried[link] / share) if share else None,
+                wire_bytes_over_time=series[:, link].tolist(),
+            )
+            for link, share in zip(members.tolist(), fair[members].tolist(), strict=True)
+        ]
+    chosen = [record for record in records if record.choice and record.wire_bytes]
+    busy = carried * 8e9 / rates
+    done = packets.completion_ns
+    return StrategyResult(
+        name=name,
+        parameters=dict(first.parameters),
+        fim_percent=None,
+        max_over_mean=max((r.max_over_mean or 0.0 for r in chosen), default=None),
+        busiest_link=fabric.link_name(int(busy.argmax())) if busy.any() else None,
+        lower_bound_ns=float(np.mean([bound.completion_ps for _, bound in own.results])) / PS,
+        completion_time_ns=None if done is None else round(done.mean),
+        max_queue_packets=round(packets.max_queue_packets.max),
+        layers=records,
+        links=links,
+        worst=[],
+        packets=packets,
+        notes=list(first.notes) + _incomplete(packets),
+    )
+
+
+def _incomplete(packets: PacketReplay) -> list[str]:
+    missing = packets.runs - packets.completed_runs
+    if not missing:
+        return []
+    recovery = packets.model["recovery"]
+    if recovery == "none" and (packets.dropped or packets.lost_on_links):
+        why = "packets were lost, and nothing recovers them (--transport recovery=sack)"
+    elif "fail" in packets.model:
+        why = (
+            f"packets were lost where links failed, and recovery={recovery} did not bring them back"
+        )
+    else:
+        why = "packets were trimmed" if packets.trimmed else "some flows have no way"
+    return [f"{missing} of {packets.runs} runs did not complete: {why}"]
+
+
+def _packets(
+    own: _Gathered, fabric: Fabric, settings: Mapping[str, str], stretch_ns: int
+) -> PacketReplay:
+    done, over, slow = [], [], []
+    for result, bound in own.results:
+        total = result.completion_ps
+        if total is not None:
+            done.append(total / PS)
+            over.append(100 * (total / bound.completion_ps - 1))
+        whole = (result.completed_ps >= 0) & (bound.message_ps > 0)
+        took = (result.completed_ps - result.started_ps)[whole]
+        slow.append(took / bound.message_ps[whole])
+    slowdown = np.concatenate(slow)
+    results = [result for result, _ in own.results]
+    most = [float(result.link_max_packets.max(initial=0)) for result in results]
+    return PacketReplay(
+        runs=len(results),
+        completed_runs=len(done),
+        completion_ns=_spread(done),
+        over_bound_percent=_spread(over),
+        bound=own.results[0][1].kind,
+        message_slowdown=FlowTimes(
+            p50=float(np.percentile(slowdown, 50)),
+            p99=float(np.percentile(slowdown, 99)),
+            max=float(slowdown.max()),
+        )
+        if len(slowdown)
+        else None,
+        max_queue_packets=_spread(most) or Spread(min=0.0, mean=0.0, max=0.0),
+        layers=_queues(results, fabric),
+        hops=sum(result.hops for result in results),
+        dropped=sum(int(result.link_drops.sum()) for result in results),
+        trimmed=sum(int(result.link_trims.sum()) for result in results),
+        ecn_marked=sum(int(result.link_marks.sum()) for result in results),
+        no_route=sum(result.no_route for result in results),
+        lost_on_links=sum(result.lost_on_links for result in results),
+        sent_again=sum(result.sent_again for result in results),
+        timeouts=sum(result.timeouts for result in results),
+        load_stretch_ns=stretch_ns,
+        received=own.received,
+        model=dict(settings),
+    )
+
+
+def _spread(values: Sequence[float]) -> Spread | None:
+    if not values:
+        return None
+    return Spread(min=min(values), mean=sum(values) / len(values), max=max(values))
+
+
+def _queues(results: Sequence[EngineResult], fabric: Fabric) -> list[LayerQueues]:
+    found = []
+    for number, layer in enumerate(fabric.layers):
+        members = np.flatnonzero(fabric.links.layer == number)
+        seen = sum(result.queue_histogram[number] for result in results)
+        count = int(np.sum(seen))
+        if not count:
+            continue
+        below = np.cumsum(seen)
+
+        def total(column: str, members: NDArray[np.int64] = members) -> int:
+            return sum(int(getattr(result, column)[members].sum()) for result in results)
+
+        def most(column: str, members: NDArray[np.int64] = members) -> int:
+            return max(int(getattr(result, column)[members].max()) for result in results)
+
+        found.append(
+            LayerQueues(
+                layer=layer,
+                p50_packets=int(np.searchsorted(below, 0.50 * count)),
+                p99_packets=int(np.searchsorted(below, 0.99 * count)),
+                max_packets=most("link_max_packets"),
+                max_bytes=most("link_max_bytes"),
+                dropped=total("link_drops"),
+                trimmed=total("link_trims"),
+                ecn_marked=total("link_marks"),
+            )
+        )
+    return found
+
+
+def check_runs(runs: int) -> None:
+    """UsageError for an impossible number of runs."""
+    if not 1 <= runs <= 10_000:
+        raise UsageError(f"--runs must be 1 to 10,000, not {runs:,}")

@@ -1,0 +1,275 @@
+"""A fabric: switches, hosts, links and the equal-cost groups that forward between them.
+
+Switches are nodes 0 .. switches-1, host i is node switches+i, in port order: host 0 sits on
+the first port of the first leaf. A host is one NIC; in a multi-plane fabric it has a port
+in every plane. Forwarding is kept per (switch, edge), where an edge stands for all hosts
+that are attached to the same switches, so nothing grows with hosts times hosts.
+
+A packet walks: at its source host it takes one of the usable ports (`usable_ports`), at
+every switch the exit link of the destination if that is attached there (`exit_link_at`),
+else a link of `group(switch, edge of the destination)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.errors import UsageError
+from .addressing import AddressPlan
+from .forwarding import Forwarding, shortest_paths, without_links
+
+if TYPE_CHECKING:
+    from ..hashing import HashSettings
+
+HOST, SWITCH = 0, 1
+"""Values of `Nodes.kind`."""
+
+TIER_NAMES: Final = ("host", "leaf", "spine", "core")
+
+
+def tier_name(tier: int) -> str:
+    """`leaf` for tier 1; tiers above the core have numbers."""
+    return TIER_NAMES[tier] if 0 <= tier < len(TIER_NAMES) else f"tier{tier}"
+
+
+class Nodes(NamedTuple):
+    """Switches first, then hosts in port order; equally long."""
+
+    names: tuple[str, ...]
+    kind: NDArray[np.uint8]
+    """HOST or SWITCH."""
+    tier: NDArray[np.int8]
+    """0 host, 1 leaf, 2 spine, 3 core."""
+    plane: NDArray[np.int16]
+    """The plane a switch belongs to, from 0; -1 for hosts of several planes."""
+
+
+class Links(NamedTuple):
+    """One-way links; the links that leave a node come in the order of its ports."""
+
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    rate_bits_per_second: NDArray[np.int64]
+    delay_ns: NDArray[np.int64]
+    up: NDArray[np.bool_]
+    layer: NDArray[np.uint8]
+    """Index into `Fabric.layers`."""
+
+
+class Attachments(NamedTuple):
+    """Where hosts are attached: one row per host, one column per port."""
+
+    switch: NDArray[np.int32]
+    """int32[hosts, ports]: the switch behind each port, -1 for no port or a link that is down."""
+    access_link: NDArray[np.int32]
+    """int32[hosts, ports]: from the host to that switch, -1 as above."""
+    exit_link: NDArray[np.int32]
+    """int32[hosts, ports]: from that switch to the host, -1 as above."""
+    edge: NDArray[np.int32]
+    """int32[hosts]: column of `Forwarding.group_of`; -1 when no port is up."""
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Nodes, links and forwarding; made by `parse_fabric` or a `FabricBuilder`."""
+
+    name: str
+    nodes: Nodes
+    links: Links
+    layers: tuple[str, ...]
+    """Names of the layers: `host-leaf`, `leaf-spine`, ... by direction."""
+    attachments: Attachments
+    forwarding: Forwarding
+    hash_settings: tuple[HashSettings | None, ...]
+    """Per switch; None where the fabric does not say."""
+    addresses: AddressPlan
+    routed: bool = True
+    """Forwarding follows shortest paths and is computed anew when links change;
+    False for tables read from routers, which only lose next hops."""
+
+    @property
+    def switches(self) -> int:
+        """Number of switches."""
+        return len(self.hash_settings)
+
+    @property
+    def hosts(self) -> int:
+        """Number of hosts (NICs)."""
+        return len(self.attachments.edge)
+
+    @property
+    def ports(self) -> int:
+        """Most ports that a host has; 1 unless hosts are attached to several switches."""
+        return int(self.attachments.switch.shape[1])
+
+    def host_name(self, host: int) -> str:
+        """Name of a host."""
+        return self.nodes.names[self.switches + host]
+
+    def address_of(self, host: int) -> IPv4Address | IPv6Address:
+        """The first address of a host."""
+        return self.addresses.address_of(host)
+
+    def host_of(self, address: str) -> int | None:
+        """The host with this address, exactly or in a subnet that leads to one host."""
+        return self.addresses.host_of(ip_address(address))
+
+    def group(self, switch: int, edge: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """(links, weights) of the ordered equal-cost group; empty without a route."""
+        group = int(self.forwarding.group_of[switch, edge])
+        start = self.forwarding.group_start
+        part = slice(int(start[group]), int(start[group + 1])) if group >= 0 else slice(0, 0)
+        return self.forwarding.group_links[part], self.forwarding.group_weights[part]
+
+    def usable_ports(
+        self, source: NDArray[np.int32], destination: NDArray[np.int32]
+    ) -> NDArray[np.bool_]:
+        """bool[n, ports]: the ports by which each source host reaches its destination host."""
+        first = self.attachments.switch[source]
+        edge = self.attachments.edge[destination]
+        known = (first >= 0) & (edge >= 0)[:, None]
+        attached = (first[:, :, None] == self.attachments.switch[destination][:, None, :]).any(2)
+        routed = self.forwarding.group_of[first, edge[:, None]] >= 0
+        usable: NDArray[np.bool_] = known & (attached | routed)
+        return usable
+
+    def exit_link_at(
+        self, switch: NDArray[np.int32], destination: NDArray[np.int32]
+    ) -> NDArray[np.int32]:
+        """int32[n]: the link from each switch to each destination host, -1 when not attached."""
+        here = self.attachments.switch[destination] == switch[:, None]
+        column = here.argmax(1)
+        link = self.attachments.exit_link[destination, column]
+        exits: NDArray[np.int32] = np.where(here.any(1) & (switch >= 0), link, -1)
+        return exits.astype(np.int32)
+
+    def link_name(self, link: int) -> str:
+        """`leaf1>spine2`; the parallel ones are `leaf1>spine2#2`."""
+        source, target = int(self.links.source[link]), int(self.links.target[link])
+        same = (self.links.source[:link] == source) & (self.links.target[:link] == target)
+        number = int(np.count_nonzero(same)) + 1
+        name = f"{self.nodes.names[source]}>{self.nodes.names[target]}"
+        return name if number == 1 else f"{name}#{number}"
+
+    def find_links(self, name: str) -> NDArray[np.int64]:
+        """Links of a name: `leaf1-spine2` (both directions, also parallel ones), `leaf1>spine2`,
+        `leaf1-spine2#2` (one of the parallel ones), `spine2` (all its links).
+
+        UsageError when there is no such link.
+        """
+        number = {n: i for i, n in enumerate(self.nodes.names)}
+        source, target = self.links.source, self.links.target
+        pair, _, which = name.partition("#")
+        if pair in number:
+            node = number[pair]
+            return np.flatnonzero((source == node) | (target == node))
+        for sign in (">", "-"):
+            for a, b in _splits(pair, sign):
+                if a not in number or b not in number:
+                    continue
+                forth = np.flatnonzero((source == number[a]) & (target == number[b]))
+                back = np.flatnonzero((source == number[b]) & (target == number[a]))
+                found = [forth] if sign == ">" else [forth, back]
+                if which:
+                    at = int(which) - 1 if which.isdecimal() else -1
+                    found = [f[at : at + 1] for f in found] if at >= 0 else []
+                links = np.concatenate([*found, np.zeros(0, np.int64)]).astype(np.int64)
+                if len(links):
+                    return links
+                raise UsageError(f"there is no link {name} in {self.name}")
+        raise UsageError(
+            f"no link or node is called {name!r} in {self.name}; links are named like "
+            f"{self.link_name(0).replace('>', '-') if len(self.links.source) else 'leaf1-spine1'}"
+        )
+
+    def down(self, links: Iterable[int | str]) -> Fabric:
+        """The fabric after these links (indices or names) went down and routing converged."""
+        up = self.links.up.copy()
+        for link in links:
+            up[self.find_links(link) if isinstance(link, str) else link] = False
+        return self.with_links(up=up)
+
+    def with_links(
+        self,
+        *,
+        up: NDArray[np.bool_] | None = None,
+        rate_bits_per_second: NDArray[np.int64] | None = None,
+    ) -> Fabric:
+        """The fabric with other link states or rates and the forwarding that follows from them."""
+        links = self.links
+        if rate_bits_per_second is not None:
+            links = links._replace(rate_bits_per_second=rate_bits_per_second)
+        if up is None:
+            return replace(self, links=links)
+        links = links._replace(up=up)
+        attachments = attach(links, self.switches, self.hosts)
+        if self.routed:
+            forwarding = forward(links, attachments, self.switches)
+        else:
+            edge = np.where((attachments.switch >= 0).any(1), self.attachments.edge, -1)
+            attachments = attachments._replace(edge=edge.astype(np.int32))
+            forwarding = without_links(self.forwarding, up)
+        return replace(self, links=links, attachments=attachments, forwarding=forwarding)
+
+
+def _splits(text: str, sign: str) -> list[tuple[str, str]]:
+    """All ways to cut a text at a sign: names may contain it too."""
+    return [(text[:i], text[i + 1 :]) for i, c in enumerate(text) if c == sign]
+
+
+def attach(links: Links, switches: int, hosts: int) -> Attachments:
+    """The ports of every host over links that are up; hosts on the same switches share an edge.
+
+    A host has at most one link to a switch; the caller has made sure of it.
+    """
+    access = np.flatnonzero((links.source >= switches) & links.up)
+    exits = np.flatnonzero((links.target >= switches) & links.up)
+    # A port needs both directions: pair them by (host, switch).
+    key_of_access = links.source[access].astype(np.int64) * switches + links.target[access]
+    key_of_exit = links.target[exits].astype(np.int64) * switches + links.source[exits]
+    _, here, there = np.intersect1d(key_of_access, key_of_exit, return_indices=True)
+    both = np.lexsort((access[here], links.source[access[here]]))  # by host, then by port
+    access, exits = access[here][both], exits[there][both]
+    host = (links.source[access] - switches).astype(np.int64)
+    per_host = np.bincount(host, minlength=hosts)
+    ports = max(1, int(per_host.max(initial=0)))
+    port = np.arange(len(host)) - np.repeat(np.cumsum(per_host) - per_host, per_host)
+    table = np.full((3, hosts, ports), -1, np.int32)
+    table[0, host, port] = links.target[access]
+    table[1, host, port] = access
+    table[2, host, port] = exits
+    return Attachments(table[0], table[1], table[2], _edges(table[0]))
+
+
+def _edges(switch: NDArray[np.int32]) -> NDArray[np.int32]:
+    """int32[hosts]: hosts with the same switches get the same number, in order of appearance."""
+    rows, first, inverse = np.unique(switch, axis=0, return_index=True, return_inverse=True)
+    attached = (rows >= 0).any(1)
+    order = np.argsort(np.where(attached, first, len(switch)), kind="stable")
+    number = np.empty(len(rows), np.int32)
+    number[order] = np.arange(len(rows))
+    number[~attached] = -1
+    edges: NDArray[np.int32] = number[inverse.reshape(-1)]
+    return edges
+
+
+def edge_switches(attachments: Attachments) -> NDArray[np.int32]:
+    """int32[edges, ports]: the switches that the hosts of each edge are attached to, -1 none."""
+    edges = int(attachments.edge.max(initial=-1)) + 1
+    table = np.full((edges, attachments.switch.shape[1]), -1, np.int32)
+    known = attachments.edge >= 0
+    table[attachments.edge[known]] = attachments.switch[known]
+    return table
+
+
+def forward(links: Links, attachments: Attachments, switches: int) -> Forwarding:
+    """Equal-cost shortest-path forwarding over the links that are up."""
+    return shortest_paths(
+        links.source, links.target, links.up, switches, edge_switches(attachments)
+    )

@@ -1,0 +1,1 @@
+"""Fabrics in files: YAML, containerlab, GraphML, tables of Linux routers."""

@@ -1,0 +1,1 @@
+"""Kinds of fabrics that a spec string makes."""

@@ -1,0 +1,128 @@
+"""Which host of a fabric an address of a capture belongs to.
+
+`exact`: the fabric's own addresses and subnets. `order`: sorted addresses on the hosts in port
+order. `subnets`: addresses of one /24 (IPv6: /64) on one leaf, sorted subnets on the leaves
+in order. A YAML file: `address: host` or `subnet: leaf` or `subnet: host`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.errors import UsageError
+from .addressing import Address, Network
+from .fabric import Fabric, edge_switches
+from .files.yaml_source import Source, load_yaml
+
+RULES = ("exact", "order", "subnets")
+
+
+def map_hosts(
+    addresses: Sequence[str], fabric: Fabric, mapping: str = "exact"
+) -> NDArray[np.int32]:
+    """int32[n]: the host of each address, -1 for none.
+
+    mapping: one of RULES or the path of a YAML file. UsageError when the rule or file cannot
+    be used, or when the addresses do not fit into the fabric.
+    """
+    parsed = [ip_address(a) for a in addresses]
+    if mapping == "order":
+        return _in_order(parsed, fabric)
+    if mapping == "subnets":
+        return _by_subnet(parsed, fabric)
+    hosts = [fabric.addresses.host_of(a) for a in parsed]
+    if mapping != "exact":
+        by_file = _from_file(parsed, fabric, mapping)
+        hosts = [own if own is not None else host for own, host in zip(by_file, hosts, strict=True)]
+    return np.array([-1 if host is None else host for host in hosts], np.int32)
+
+
+def _key(address: Address) -> tuple[int, int]:
+    return address.version, int(address)
+
+
+def _in_order(addresses: list[Address], fabric: Fabric) -> NDArray[np.int32]:
+    ordered = sorted(set(addresses), key=_key)
+    if len(ordered) > fabric.hosts:
+        raise UsageError(
+            f"the capture has {len(ordered)} addresses, {fabric.name} only {fabric.hosts} hosts; "
+            "give a larger fabric or a mapping file"
+        )
+    number = {address: i for i, address in enumerate(ordered)}
+    return np.array([number[a] for a in addresses], np.int32)
+
+
+def _hosts_of_edges(fabric: Fabric) -> list[NDArray[np.int64]]:
+    edge = fabric.attachments.edge
+    return [np.flatnonzero(edge == e) for e in range(int(edge.max(initial=-1)) + 1)]
+
+
+def _by_subnet(addresses: list[Address], fabric: Fabric) -> NDArray[np.int32]:
+    network = {a: ip_network((a, 24 if a.version == 4 else 64), strict=False) for a in addresses}
+    subnets = sorted(
+        set(network.values()), key=lambda n: (n.version, int(n.network_address), n.prefixlen)
+    )
+    leaves = _hosts_of_edges(fabric)
+    if len(subnets) > len(leaves):
+        raise UsageError(
+            f"the capture has addresses in {len(subnets)} subnets, {fabric.name} only "
+            f"{len(leaves)} leaves; give a mapping file"
+        )
+    number: dict[Address, int] = {}
+    for subnet, hosts in zip(subnets, leaves, strict=False):
+        _fill(number, sorted({a for a in addresses if network[a] == subnet}, key=_key), hosts,
+              f"{subnet}", fabric)  # fmt: skip
+    return np.array([number[a] for a in addresses], np.int32)
+
+
+def _fill(
+    number: dict[Address, int],
+    addresses: list[Address],
+    hosts: Sequence[int] | NDArray[np.int64],
+    what: str,
+    fabric: Fabric,
+) -> None:
+    """Addresses of one subnet on the hosts of a leaf, in order."""
+    if len(addresses) > len(hosts):
+        raise UsageError(
+            f"{len(addresses)} addresses of the capture are in {what}, but its leaf in "
+            f"{fabric.name} has only {len(hosts)} hosts"
+        )
+    number.update((a, int(host)) for a, host in zip(addresses, hosts, strict=False))
+
+
+def _from_file(addresses: list[Address], fabric: Fabric, path: str) -> list[int | None]:
+    source = load_yaml(Path(path), f"one of {', '.join(RULES)} or a YAML file")
+    by_name = {name: i for i, name in enumerate(fabric.nodes.names)}
+    exact: dict[Address, int] = {}
+    for network, name, where in _entries(source):
+        node = by_name.get(name)
+        if node is None:
+            raise UsageError(f"{where}: {fabric.name} has no host or leaf {name!r}")
+        inside = sorted({a for a in addresses if a.version == network.version and a in network},
+                        key=_key)  # fmt: skip
+        if node >= fabric.switches:
+            exact.update((a, node - fabric.switches) for a in inside if a not in exact)
+            continue
+        leaf = np.flatnonzero((edge_switches(fabric.attachments) == node).any(1))
+        hosts = np.flatnonzero(np.isin(fabric.attachments.edge, leaf))
+        _fill(exact, [a for a in inside if a not in exact], hosts, f"{network} ({where})", fabric)
+    return [exact.get(a) for a in addresses]
+
+
+def _entries(source: Source) -> list[tuple[Network, str, str]]:
+    """(network, node, place in the file), the longest networks first."""
+    found = []
+    value: Mapping[str, Source] = source.mapping("addresses: host names")
+    for text, node in value.items():
+        try:
+            network = ip_network(text, strict=False)
+        except ValueError:
+            raise UsageError(f"{node.where}: {text!r} is not an address or subnet") from None
+        found.append((network, node.text("the name of a host or leaf"), node.where))
+    return sorted(found, key=lambda entry: -entry[0].prefixlen)

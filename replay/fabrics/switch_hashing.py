@@ -1,0 +1,143 @@
+"""How the switches of a fabric hash, after what the user changes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...analyzer.errors import UsageError
+from ..hashing import MODELS, HashSettings
+from ..hashing.keys import parse_field_set
+from ..hashing.seeding import PerSwitch, switch_seeds
+from .fabric import Fabric
+
+OPTIONS = (
+    "hash", "fields", "seed", "per-switch", "symmetric", "seed-use", "rotate", "offset", "reduction"
+)  # fmt: skip
+_HIGHEST = {"seed": 0xFFFF_FFFF, "rotate": 31, "offset": 31}
+
+
+class SwitchHashing(NamedTuple):
+    """The settings of every switch, with seeds."""
+
+    settings: list[HashSettings]
+    parameters: dict[str, str]
+    """What was chosen, for the report."""
+
+
+def switch_hashing(fabric: Fabric, options: Mapping[str, str], where: str) -> SwitchHashing:
+    """Settings per switch: what the fabric says, with `options` (keys of OPTIONS, and the
+    hash model's own settings) in its place.
+
+    Without any seed the switches have different ones, those that `seeding` derives from 0.
+    UsageError, beginning with `where`, for what does not exist.
+    """
+    model = _model(fabric, options, where)
+    per_switch = options.get("per-switch", "different")
+    if per_switch not in ("equal", "different"):
+        raise UsageError(f"{where}: per-switch={per_switch}: use equal or different")
+    changes = _changes(options, model, where)
+    given = [_with(own, options, changes) for own in fabric.hash_settings]
+    own_seeds = all(own is not None for own in fabric.hash_settings) and "seed" not in options
+    if own_seeds and "per-switch" not in options:
+        seeds = [settings.seed for settings in given]
+        told = {"seed": "of the fabric"}
+    else:
+        seed = _number(options, "seed", where)
+        rows = switch_seeds(np.array([seed], np.uint64), len(given), _checked(per_switch))
+        seeds = np.broadcast_to(rows.reshape(1, -1), (1, len(given)))[0].tolist()
+        told = {"seed": str(seed), "per-switch": per_switch}
+    settings = [replace(one, seed=int(seed)) for one, seed in zip(given, seeds, strict=True)]
+    return SwitchHashing(settings, {**_names(settings), **told, **_told(options)})
+
+
+def _checked(text: str) -> PerSwitch:
+    return "equal" if text == "equal" else "different"
+
+
+def _model(fabric: Fabric, options: Mapping[str, str], where: str) -> str:
+    name = options.get("hash")
+    if name is None:
+        own = next((own for own in fabric.hash_settings if own is not None), None)
+        return own.model if own else HashSettings().model
+    if name not in MODELS:
+        raise UsageError(f"{where}: there is no hash {name!r}; there are {', '.join(MODELS)}")
+    return name
+
+
+def _with(
+    own: HashSettings | None, options: Mapping[str, str], changes: Mapping[str, Any]
+) -> HashSettings:
+    """A switch's own settings with changes; another hash starts from defaults."""
+    base = HashSettings() if own is None or "hash" in options else own
+    return replace(base, **changes)
+
+
+def _changes(options: Mapping[str, str], model: str, where: str) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    if "hash" in options:
+        changes["model"] = model
+    if "fields" in options:
+        parse_field_set(options["fields"])
+        if model == "linux":
+            raise UsageError(
+                f"{where}: Linux takes its fields from policy=0..3 (and fields of policy 3), "
+                "not from fields="
+            )
+        changes["field_set"] = options["fields"]
+    for key in ("rotate", "offset"):
+        if key in options:
+            changes[key] = _number(options, key, where)
+    if "symmetric" in options:
+        if options["symmetric"] not in ("yes", "no"):
+            raise UsageError(f"{where}: symmetric={options['symmetric']}: use yes or no")
+        changes["symmetric"] = options["symmetric"] == "yes"
+    for key, name in (("seed-use", "seed_use"), ("reduction", "reduction")):
+        if key in options:
+            changes[name] = options[key]
+    knobs = {knob.name for knob in MODELS[model].knobs}
+    extra = {key: value for key, value in options.items() if key not in OPTIONS}
+    for key in extra:
+        if key not in knobs:
+            known = ", ".join((*OPTIONS, *sorted(knobs)))
+            raise UsageError(f"{where}: there is no option {key!r} with hash {model}; use {known}")
+    if extra:
+        changes["extra"] = extra
+    return changes
+
+
+def _number(options: Mapping[str, str], key: str, where: str) -> int:
+    text = options.get(key, "0")
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= _HIGHEST[key]:
+        raise UsageError(f"{where}: {key}={text}: use a whole number from 0 to {_HIGHEST[key]:#x}")
+    return value
+
+
+def _names(settings: list[HashSettings]) -> dict[str, str]:
+    models = sorted({one.model for one in settings})
+    sets = sorted({fields_of(one) for one in settings})
+    return {"hash": ", ".join(models), "fields": ", ".join(sets)}
+
+
+def fields_of(settings: HashSettings) -> str:
+    """The field set in words; for Linux its policy."""
+    if settings.model == "linux":
+        return f"policy {settings.extra.get('policy', 1)}"
+    return settings.field_set
+
+
+def _told(options: Mapping[str, str]) -> dict[str, str]:
+    left_out = ("hash", "fields", "seed", "per-switch")
+    return {key: value for key, value in options.items() if key not in left_out}
+
+
+def without_seed(settings: HashSettings) -> dict[str, Any]:
+    """Everything but the seed, to compare settings by."""
+    return {f.name: getattr(settings, f.name) for f in fields(settings) if f.name != "seed"}

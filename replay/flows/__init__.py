@@ -1,0 +1,1 @@
+"""Whole flows on a fabric: placement, link loads, fair shares."""

@@ -1,0 +1,1 @@
+"""What a fabric is and what fails with it: counted, not simulated."""

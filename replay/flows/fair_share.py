@@ -1,0 +1,58 @@
+"""A link's fair share: what it would carry if every switch split all traffic without collisions.
+
+Where traffic enters and leaves decides, so links that lead where nothing goes raise nobody's
+share, and links that could have helped count though they are idle. Perfect spraying is 1.00 on
+every link. It is the fluid ECMP, or with unlike rates WCMP, of Zhou et al., EuroSys 2014.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..fabrics.fabric import Fabric
+from ..fabrics.weights import with_capacity_weights
+from ..traffic.traffic import Traffic
+from .spread import even_loads
+
+
+def split_evenly(traffic: Traffic, fabric: Fabric) -> NDArray[np.float64]:
+    """float64[links]: bytes when every group splits in proportion to the capacity behind it."""
+    return even_loads(traffic, by_capacity(fabric), traffic.wire_bytes)
+
+
+def by_capacity(fabric: Fabric) -> Fabric:
+    """The fabric with the weights of WCMP where links of a group have unlike rates."""
+    forwarding, rates = fabric.forwarding, fabric.links.rate_bits_per_second
+    sizes = np.diff(forwarding.group_start)
+    starts = forwarding.group_start[:-1][sizes > 0]
+    if not len(starts):
+        return fabric
+    own = rates[forwarding.group_links]
+    if (np.minimum.reduceat(own, starts) == np.maximum.reduceat(own, starts)).all():
+        return fabric
+    try:
+        return with_capacity_weights(fabric)
+    except RecursionError:  # routes that form a loop have no capacity
+        return fabric
+
+
+def fair_bytes(
+    even: NDArray[np.float64],
+    wire_bytes: NDArray[np.int64],
+    rates: NDArray[np.int64],
+    layers: Iterable[NDArray[np.int64]],
+) -> NDArray[np.float64]:
+    """float64[links]: fair shares of what every layer carried, by the loads of `split_evenly`.
+
+    A layer in which a strategy uses links that the fabric's groups do not is shared by rate.
+    """
+    fair = np.zeros(len(wire_bytes))
+    for links in layers:
+        share = even[links]
+        if (wire_bytes[links][share <= 0] > 0).any() or not share.any():
+            share = rates[links].astype(np.float64)
+        fair[links] = wire_bytes[links].sum() * (share / share.sum())
+    return fair

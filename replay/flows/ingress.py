@@ -1,0 +1,57 @@
+"""Hashing the port a packet came in by: every unit has a key per port it may arrive at."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..fabrics.fabric import Fabric
+from ..hashing import HashSettings, bind
+from ..hashing.keys import parse_field_set
+from ..traffic.traffic import Traffic
+
+
+def hashes_ingress(settings: HashSettings) -> bool:
+    """Whether the field set holds the ingress port; Linux takes its fields from its policy."""
+    return settings.model != "linux" and "ingress" in parse_field_set(settings.field_set)
+
+
+def ingress_ports(fabric: Fabric) -> NDArray[np.int32]:
+    """int32[links]: the port at which each link arrives, from 1 in the order of the links."""
+    order = np.argsort(fabric.links.target, kind="stable")
+    ordered = fabric.links.target[order]
+    ports = np.empty(len(order), np.int32)
+    ports[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered) + 1
+    return ports
+
+
+class IngressVariants:
+    """Values of every unit for the port at which it came in.
+
+    All ports are hashed and the one that holds is picked, so a walk costs as many
+    times more as switches have ports.
+    """
+
+    def __init__(self, fabric: Fabric, traffic: Traffic, settings: HashSettings) -> None:
+        self._port = ingress_ports(fabric)
+        self._ports = int(self._port.max(initial=1))
+        units = len(traffic)
+        rows = np.tile(np.arange(units), self._ports)
+        ports = np.repeat(np.arange(1, self._ports + 1), units)
+        self._units = units
+        self.bound = bind(traffic.keys.take(rows), settings, ports)
+
+    def values(
+        self,
+        seeds: NDArray[np.uint64],
+        which: NDArray[np.int32],
+        came_by: NDArray[np.int32],
+    ) -> NDArray[np.uint32]:
+        """uint32[rows, units]: unit i under seeds[which[r, i]], arrived over link came_by[r, i]."""
+        rows = len(which)
+        every = np.empty((rows, self._ports * self._units), np.uint32)
+        self.bound.fill_at(seeds, np.tile(which, (1, self._ports)), every)
+        port = np.where(came_by >= 0, self._port[came_by], 1) - 1
+        by_port = every.reshape(rows, self._ports, self._units)
+        picked: NDArray[np.uint32] = np.take_along_axis(by_port, port[:, None, :], 1)[:, 0]
+        return picked

@@ -1,0 +1,221 @@
+"""What links carry under a placement, and how evenly a layer shares it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.measures.paths.imbalance import best_fim, fim
+from ...kernels.kernel import kernel
+from ..fabrics.fabric import Fabric
+from ..traffic.traffic import Traffic, Windows
+
+
+class Placement(NamedTuple):
+    """The way of every unit."""
+
+    links: NDArray[np.int32]
+    """int32[units, hops]: the links in order, -1 behind the last one."""
+    dropped: NDArray[np.bool_]
+    """bool[units]: no way was found; the links so far are not counted."""
+
+
+@dataclass(frozen=True)
+class LinkLoads:
+    """Units and bytes per one-way link of a fabric."""
+
+    flows: NDArray[np.int64]
+    """int64[links]: units; an entropy value of a sprayed flow counts by itself."""
+    wire_bytes: NDArray[np.int64]
+
+
+def link_loads(placement: Placement, traffic: Traffic, links: int) -> LinkLoads:
+    """Sum up what every link carries."""
+    flows, wire_bytes = np.zeros(links, np.int64), np.zeros(links, np.int64)
+    _add_loads(placement.links, placement.dropped, traffic.wire_bytes, flows, wire_bytes)
+    return LinkLoads(flows, wire_bytes)
+
+
+@kernel
+def _add_loads(
+    links: NDArray[np.int32],
+    dropped: NDArray[np.bool_],
+    unit_bytes: NDArray[np.int64],
+    flows: NDArray[np.int64],
+    wire_bytes: NDArray[np.int64],
+) -> None:
+    for unit in range(links.shape[0]):
+        if dropped[unit]:
+            continue
+        for hop in range(links.shape[1]):
+            link = links[unit, hop]
+            if 0 <= link < len(flows):
+                flows[link] += 1
+                wire_bytes[link] += unit_bytes[unit]
+
+
+class Layers(NamedTuple):
+    """Links by layer and direction: those that some unit can reach."""
+
+    names: tuple[str, ...]
+    links: tuple[NDArray[np.int64], ...]
+    choice: tuple[bool, ...]
+    """Whether hashing has a say: the layer lies between switches, of which some choose."""
+
+
+def layers_of(fabric: Fabric, reachable: NDArray[np.bool_]) -> Layers:
+    """The layers with reachable links (bool[links]), in the order of the fabric."""
+    links, forwarding = fabric.links, fabric.forwarding
+    sizes = np.diff(forwarding.group_start)
+    chosen = bool((reachable[forwarding.group_links] & np.repeat(sizes > 1, sizes)).any())
+    between = (links.source < fabric.switches) & (links.target < fabric.switches)
+    found = []
+    for number, name in enumerate(fabric.layers):
+        members = np.flatnonzero((links.layer == number) & reachable)
+        if len(members):
+            found.append((name, members, chosen and bool(between[members].all())))
+    return Layers(
+        tuple(name for name, _, _ in found),
+        tuple(members for _, members, _ in found),
+        tuple(choice for _, _, choice in found),
+    )
+
+
+class Evenness(NamedTuple):
+    """How evenly the links of a layer are used; None without load."""
+
+    flows: int
+    wire_bytes: int
+    idle_links: int
+    fim_flows: float | None
+    fim_flows_best: float | None
+    fim_bytes: float | None
+    max_over_mean: float | None
+    """Of the fullest link, over the largest fair share."""
+
+
+def evenness(
+    flows: NDArray[Any], wire_bytes: NDArray[Any], rates: NDArray[Any], fair: NDArray[np.float64]
+) -> Evenness:
+    """The measures of one layer; links of other rates have shares in proportion to them.
+
+    fair: float64[links], bytes as of `fair_share.fair_bytes`.
+    """
+    weights = None if (rates == rates[0]).all() else rates
+    placements = int(flows.sum())
+    return Evenness(
+        placements,
+        int(wire_bytes.sum()),
+        int(np.count_nonzero(flows == 0)),
+        fim(flows, weights),
+        best_fim(placements, len(flows), weights),
+        fim(wire_bytes, weights),
+        fullest_over_fair(wire_bytes, fair, rates),
+    )
+
+
+def fullest_over_fair(
+    wire_bytes: NDArray[Any], fair: NDArray[np.float64], rates: NDArray[Any]
+) -> float | None:
+    """How much longer the fullest link is busy than with fair shares; None without load.
+
+    Not the largest ratio of a link to its own share: a few ACKs that meet on a link delay nobody.
+    """
+    if not wire_bytes.any():
+        return None
+    return float((wire_bytes / rates).max() / (fair / rates).max())
+
+
+class OverTime(NamedTuple):
+    """Means over windows weighted by their bytes, and the busiest window of any link."""
+
+    windows: int
+    fim_bytes: float
+    max_over_mean: float
+    peak_bytes: int
+    peak_link: int
+    """Index into the links asked for."""
+
+
+def over_time(
+    placement: Placement, windows: Windows, links: NDArray[np.int64], rates: NDArray[np.int64]
+) -> OverTime | None:
+    """Loads of `links` window by window; None when they carried nothing."""
+    order = np.argsort(windows.window, kind="stable")
+    number = np.full(int(max(placement.links.max(initial=-1), links.max(initial=-1))) + 1, -1)
+    number[links] = np.arange(len(links))
+    fair = rates / rates.sum()
+    sums = np.zeros(4)
+    peak = _walk_windows(
+        placement.links,
+        placement.dropped,
+        windows.unit[order],
+        windows.window[order],
+        windows.wire_bytes[order],
+        number,
+        fair,
+        sums,
+    )
+    if not sums[0]:
+        return None
+    return OverTime(
+        int(sums[3]),
+        float(100 * sums[1] / sums[0]),
+        float(sums[2] / sums[0]),
+        int(peak[0]),
+        int(peak[1]),
+    )
+
+
+@kernel
+def _walk_windows(
+    links: NDArray[np.int32],
+    dropped: NDArray[np.bool_],
+    unit: NDArray[np.int32],
+    window: NDArray[np.int32],
+    wire_bytes: NDArray[np.int64],
+    number: NDArray[np.int64],
+    fair: NDArray[np.float64],
+    sums: NDArray[np.float64],
+) -> tuple[np.int64, np.int64]:
+    """sums: bytes, bytes x relative deviation, bytes x max/mean, windows. Returns the peak."""
+    loads = np.zeros(len(fair), np.int64)
+    peak_bytes, peak_link = np.int64(0), np.int64(-1)
+    begin = 0
+    while begin < len(window):
+        end = begin
+        loads[:] = 0
+        total = np.int64(0)
+        while end < len(window) and window[end] == window[begin]:
+            u = np.int64(unit[end])
+            if 0 <= u < links.shape[0] and not dropped[u]:
+                for hop in range(links.shape[1]):
+                    link = np.int64(links[u, hop])
+                    if 0 <= link < len(number) and number[link] >= 0:
+                        loads[number[link]] += wire_bytes[end]
+                        total += wire_bytes[end]
+            end += 1
+        if total:
+            deviation, largest = 0.0, 0.0
+            for i in range(len(fair)):
+                share = loads[i] / (fair[i] * total)
+                deviation += abs(share - 1)
+                largest = max(largest, share)
+                if loads[i] > peak_bytes:
+                    peak_bytes, peak_link = loads[i], np.int64(i)
+            sums[0] += total
+            sums[1] += total * deviation / len(fair)
+            sums[2] += total * largest
+            sums[3] += 1
+        begin = end
+    return peak_bytes, peak_link
+
+
+def most_at_once(placement: Placement, windows: Windows, link: int) -> int:
+    """The most units that use a link in one and the same window."""
+    here = (placement.links == link).any(1) & ~placement.dropped
+    rows = here[windows.unit] & (windows.wire_bytes > 0)
+    return int(np.unique(windows.window[rows], return_counts=True)[1].max(initial=0))

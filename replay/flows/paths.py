@@ -1,0 +1,89 @@
+"""All equal-cost ways between two points of a fabric, for strategies that assign whole paths."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.errors import UsageError
+from ..fabrics.fabric import Fabric
+from ..traffic.traffic import Traffic
+from .placement import MOST_HOPS, enter
+
+MOST_PATHS = 1 << 22
+"""Paths of all pairs together; more are not enumerated."""
+
+
+class PathChoices(NamedTuple):
+    """The ways that each unit may take between switches."""
+
+    pair: NDArray[np.int32]
+    """int32[units]: which row of `first` holds; -1 when the host cannot be reached."""
+    first: NDArray[np.int64]
+    """int64[pairs + 1]: where the paths of each pair begin in `links`."""
+    links: NDArray[np.int32]
+    """int32[paths, hops]: the links between switches, -1 behind the last."""
+    switch: NDArray[np.int64]
+    """int64[pairs]: where the paths of each pair begin."""
+    edge: NDArray[np.int64]
+    """int64[pairs]: edge of the destination hosts of each pair."""
+
+
+def path_choices(traffic: Traffic, fabric: Fabric) -> PathChoices:
+    """The equal-cost paths of every unit, from its first switch to one of its destination's.
+
+    UsageError when there are too many to enumerate.
+    """
+    start = enter(traffic, fabric)
+    edges = fabric.forwarding.group_of.shape[1]
+    reached = start.switch >= 0
+    key = np.where(reached, start.switch.astype(np.int64) * edges + start.edge, -1)
+    keys, pair = np.unique(key, return_inverse=True)
+    number = (pair - int((keys < 0).any())).astype(np.int32)
+    number[~reached] = -1
+    found: list[list[int]] = []
+    first = [0]
+    keys = keys[keys >= 0]
+    for one in keys.tolist():
+        _extend(fabric, one // edges, one % edges, [], found)
+        first.append(len(found))
+    hops = max((len(path) for path in found), default=0)
+    links = np.full((len(found), hops), -1, np.int32)
+    for row, path in zip(links, found, strict=True):
+        row[: len(path)] = path
+    return PathChoices(number, np.array(first, np.int64), links, keys // edges, keys % edges)
+
+
+def _extend(
+    fabric: Fabric, switch: int, edge: int, so_far: list[int], found: list[list[int]]
+) -> None:
+    """Add to `found` every way on from a switch."""
+    members, _ = fabric.group(switch, edge)
+    if not len(members):
+        found.append(so_far)
+        if len(found) > MOST_PATHS:
+            raise UsageError(f"{fabric.name} has more than {MOST_PATHS:,} paths for this traffic")
+        return
+    if len(so_far) >= MOST_HOPS:
+        raise UsageError(f"the routes of {fabric.name} form a loop")
+    for link in members.tolist():
+        _extend(fabric, int(fabric.links.target[link]), edge, [*so_far, link], found)
+
+
+def links_of_paths(
+    traffic: Traffic, fabric: Fabric, choices: PathChoices, path: NDArray[np.int64]
+) -> list[NDArray[np.int32]]:
+    """The links of every unit hop by hop when unit i takes path[i] (-1: none), as columns."""
+    n = len(traffic)
+    start = enter(traffic, fabric)
+    columns = [np.where(path >= 0, start.access, -1).astype(np.int32)]
+    inner = np.where(path[:, None] >= 0, choices.links[path], -1)
+    last = np.where(path >= 0, start.switch, -1)
+    for hop in range(inner.shape[1]):
+        last = np.where(inner[:, hop] >= 0, fabric.links.target[inner[:, hop]], last)
+    exits = np.where(path >= 0, fabric.exit_link_at(last, np.maximum(traffic.dst_host, 0)), -1)
+    whole = np.concatenate([inner, np.full((n, 1), -1, np.int32)], axis=1)
+    whole[np.arange(n), (inner >= 0).sum(1)] = exits
+    return columns + [np.ascontiguousarray(c, dtype=np.int32) for c in whole.T]

@@ -1,0 +1,336 @@
+"""Units on their way through a fabric, hop by hop, each switch with its own hash.
+
+A `Walk` takes many seeds at once: row r is the whole traffic under the r-th choice of
+seeds. A plain placement is a walk of one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.kernel import kernel
+from ..fabrics.fabric import Fabric
+from ..hashing import BoundHash, Group, HashSettings, PackedGroups, bind
+from ..hashing.reduction import choose_by_unit
+from ..traffic.traffic import Traffic
+from .ingress import IngressVariants, hashes_ingress
+from .loads import Placement
+
+MOST_HOPS = 64
+"""Switches a unit passes at most; more is a loop of a router's tables."""
+
+Choose: TypeAlias = Callable[
+    [NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint16]], None
+]
+"""Called with the switch of every row and unit, the link it came by, the group it meets (-1
+none), and the members to set."""
+Visit: TypeAlias = Callable[[int, NDArray[np.int32]], None]
+"""Called at every hop with its number and the link of every row and unit, -1 for none."""
+
+
+class Start(NamedTuple):
+    """Where units enter the fabric."""
+
+    access: NDArray[np.int32]
+    """int32[n]: first link, -1 when the destination cannot be reached."""
+    switch: NDArray[np.int32]
+    """int32[n]: the switch behind it, -1 likewise."""
+    edge: NDArray[np.int32]
+    """int32[n]: edge of the destination host, -1 likewise."""
+
+
+def enter(traffic: Traffic, fabric: Fabric) -> Start:
+    """First links: a host with several usable ports uses them in turn, unit by unit."""
+    n = len(traffic)
+    access, switch = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+    edge = np.full(n, -1, np.int32)
+    known = np.flatnonzero((traffic.src_host >= 0) & (traffic.dst_host >= 0))
+    if len(known) == 0:
+        return Start(access, switch, edge)
+    source, destination = traffic.src_host[known], traffic.dst_host[known]
+    usable = fabric.usable_ports(source, destination)
+    count = usable.sum(1)
+    turn = _ordinals(source)
+    # The (turn mod count)-th usable port: the first column where that many are behind us.
+    wanted = np.where(count > 0, turn % np.maximum(count, 1), 0)
+    port = ((usable.cumsum(1) > wanted[:, None]) & usable).argmax(1)
+    reached = count > 0
+    chosen = known[reached]
+    access[chosen] = fabric.attachments.access_link[source[reached], port[reached]]
+    switch[chosen] = fabric.attachments.switch[source[reached], port[reached]]
+    edge[chosen] = fabric.attachments.edge[destination[reached]]
+    return Start(access, switch, edge)
+
+
+def _ordinals(values: NDArray[np.int32]) -> NDArray[np.int64]:
+    """How many equal values stand before each one."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    first = np.searchsorted(ordered, ordered)
+    out = np.empty(len(values), np.int64)
+    out[order] = np.arange(len(values)) - first
+    return out
+
+
+@dataclass(frozen=True)
+class _Hashing:
+    """Switches that hash alike but for the seed."""
+
+    bound: BoundHash
+    packed: PackedGroups
+    switches: NDArray[np.bool_]
+    """bool[switches]: which ones."""
+    ingress: IngressVariants | None
+
+
+class Walk:
+    """Traffic on a fabric whose switches hash by `settings`, one per switch.
+
+    It holds nothing that changes, so threads may share it.
+    """
+
+    def __init__(self, traffic: Traffic, fabric: Fabric, settings: Sequence[HashSettings]) -> None:
+        self.units = len(traffic)
+        self.fabric = fabric
+        self.start = enter(traffic, fabric)
+        self._traffic = traffic
+        self._hashings = [self._hashing(kind, settings) for kind in _kinds(settings)]
+
+    def _hashing(self, kind: HashSettings, settings: Sequence[HashSettings]) -> _Hashing:
+        forwarding = self.fabric.forwarding
+        cuts = forwarding.group_start[1:-1]
+        groups = [
+            Group(weights, forwarding.buckets.get(i))
+            for i, weights in enumerate(np.split(forwarding.group_weights, cuts))
+        ]
+        ingress = None
+        if hashes_ingress(kind):
+            ingress = IngressVariants(self.fabric, self._traffic, kind)
+            bound = ingress.bound
+        else:
+            bound = bind(self._traffic.keys, kind)
+        same = np.array([replace(s, seed=0) == kind for s in settings], np.bool_)
+        return _Hashing(bound, bound.pack(groups), same, ingress)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether every switch hashes linearly in its seed."""
+        return all(hashing.bound.is_linear for hashing in self._hashings)
+
+    def run(self, seeds: NDArray[np.uint64], visit: Visit) -> None:
+        """One walk per row of `seeds`: uint64[rows] (all switches alike) or [rows, switches]."""
+        known: dict[int, NDArray[np.uint32]] = {}
+
+        def choose(
+            node: NDArray[np.int32],
+            came_by: NDArray[np.int32],
+            group: NDArray[np.int32],
+            member: NDArray[np.uint16],
+        ) -> None:
+            for number, hashing in enumerate(self._hashings):
+                found = self._values(number, hashing, seeds, node, came_by, known)
+                self._choose(hashing, found, node, group, member)
+
+        walk(self._traffic, self.fabric, self.start, len(seeds), choose, visit)
+
+    def _values(
+        self,
+        number: int,
+        hashing: _Hashing,
+        seeds: NDArray[np.uint64],
+        node: NDArray[np.int32],
+        came_by: NDArray[np.int32],
+        known: dict[int, NDArray[np.uint32]],
+    ) -> NDArray[np.uint32]:
+        """uint32[rows, units]: hash values where the units are now; `known` keeps those
+        that are the same at every hop."""
+        everywhere = seeds.ndim == 1
+        if everywhere and hashing.ingress is None:
+            if number not in known:
+                known[number] = np.empty(node.shape, np.uint32)
+                hashing.bound.fill(seeds, known[number])
+            return known[number]
+        which = np.empty(node.shape, np.int32)
+        _which_seed(node, 0 if everywhere else self.fabric.switches, which)
+        if hashing.ingress is not None:
+            return hashing.ingress.values(seeds.ravel(), which, came_by)
+        found = np.empty(node.shape, np.uint32)
+        hashing.bound.fill_at(seeds.ravel(), which, found)
+        return found
+
+    def _choose(
+        self,
+        hashing: _Hashing,
+        found: NDArray[np.uint32],
+        node: NDArray[np.int32],
+        group: NDArray[np.int32],
+        member: NDArray[np.uint16],
+    ) -> None:
+        """The members that the switches of one kind of hashing choose."""
+        if len(self._hashings) == 1:
+            choose_by_unit(found, hashing.packed, group, member)
+            return
+        own = np.where(hashing.switches[node], group, -1).astype(np.int32)
+        chosen = np.empty_like(member)
+        choose_by_unit(found, hashing.packed, own, chosen)
+        np.copyto(member, chosen, where=own >= 0)
+
+
+def walk(
+    traffic: Traffic,
+    fabric: Fabric,
+    start: Start,
+    rows: int,
+    choose: Choose,
+    visit: Visit,
+) -> None:
+    """Walk all units `rows` times at once; `choose` sets the members where there is a choice."""
+    shape = (rows, len(traffic))
+    node = np.array(np.broadcast_to(start.switch, shape))
+    link = np.array(np.broadcast_to(start.access, shape))
+    came_by = np.empty(shape, np.int32)
+    group, member = np.empty(shape, np.int32), np.empty(shape, np.uint16)
+    forwarding = fabric.forwarding
+    visit(0, link)
+    for hop in range(1, MOST_HOPS + 2):
+        came_by[:] = link
+        moving, choosing = _look_up(
+            node,
+            start.edge,
+            traffic.dst_host,
+            fabric.attachments.switch,
+            fabric.attachments.exit_link,
+            forwarding.group_of,
+            forwarding.group_start,
+            group,
+            link,
+        )
+        if not moving:
+            return
+        member[:] = 0
+        if choosing:
+            choose(node, came_by, group, member)
+        _follow(
+            group,
+            member,
+            forwarding.group_start,
+            forwarding.group_links,
+            fabric.links.target,
+            fabric.switches,
+            link,
+            node,
+        )
+        visit(hop, link)
+
+
+def _kinds(settings: Sequence[HashSettings]) -> list[HashSettings]:
+    """The different settings, seeds apart."""
+    kinds: list[HashSettings] = []
+    for one in settings:
+        kind = replace(one, seed=0)
+        if kind not in kinds:
+            kinds.append(kind)
+    return kinds
+
+
+@kernel
+def _look_up(
+    node: NDArray[np.int32],
+    edge: NDArray[np.int32],
+    host: NDArray[np.int32],
+    attached: NDArray[np.int32],
+    exit_link: NDArray[np.int32],
+    group_of: NDArray[np.int32],
+    group_start: NDArray[np.int64],
+    group: NDArray[np.int32],
+    link: NDArray[np.int32],
+) -> tuple[bool, bool]:
+    """Set the group every unit meets (-1 none) or its exit link (-1 none).
+
+    Returns whether any unit goes on, and whether any has several links to choose from.
+    """
+    moving, choosing = False, False
+    for r in range(node.shape[0]):
+        for i in range(node.shape[1]):
+            group[r, i] = -1
+            link[r, i] = -1
+            here = node[r, i]
+            if here < 0:
+                continue
+            for port in range(attached.shape[1]):
+                if attached[host[i], port] == here:
+                    link[r, i] = exit_link[host[i], port]
+            if link[r, i] < 0:
+                g = group_of[here, edge[i]]
+                group[r, i] = g
+                if g < 0:
+                    continue
+                choosing |= group_start[g + 1] - group_start[g] > 1
+            moving = True
+    return moving, choosing
+
+
+@kernel
+def _follow(
+    group: NDArray[np.int32],
+    member: NDArray[np.uint16],
+    group_start: NDArray[np.int64],
+    group_links: NDArray[np.int32],
+    target: NDArray[np.int32],
+    switches: int,
+    link: NDArray[np.int32],
+    node: NDArray[np.int32],
+) -> None:
+    """Take the chosen link; `node` becomes the switch behind it, -1 behind the last."""
+    for r in range(node.shape[0]):
+        for i in range(node.shape[1]):
+            g = np.int64(group[r, i])
+            node[r, i] = -1
+            if g >= 0:
+                taken = group_links[group_start[g] + np.int64(member[r, i])]
+                link[r, i] = taken
+                if target[taken] < switches:
+                    node[r, i] = target[taken]
+
+
+@kernel
+def _which_seed(node: NDArray[np.int32], switches: int, which: NDArray[np.int32]) -> None:
+    """Index of row r's seed for its switch in the flattened seeds; any for units at rest.
+
+    switches: 0 when a row has one seed for all switches.
+    """
+    for r in range(node.shape[0]):
+        for i in range(node.shape[1]):
+            if switches == 0:
+                which[r, i] = r
+            else:
+                which[r, i] = r * switches + max(node[r, i], np.int32(0))
+
+
+def place(traffic: Traffic, fabric: Fabric, settings: Sequence[HashSettings]) -> Placement:
+    """The way of every unit when each switch hashes by its own settings and seed."""
+    seeds = np.array([[s.seed for s in settings]], np.uint64)
+    columns: list[NDArray[np.int32]] = []
+    Walk(traffic, fabric, settings).run(seeds, lambda _hop, link: columns.append(link[0].copy()))
+    return finished(columns, traffic, fabric)
+
+
+def place_by(traffic: Traffic, fabric: Fabric, choose: Choose) -> Placement:
+    """The way of every unit when `choose` decides, for one row."""
+    columns: list[NDArray[np.int32]] = []
+    start = enter(traffic, fabric)
+    walk(traffic, fabric, start, 1, choose, lambda _hop, link: columns.append(link[0].copy()))
+    return finished(columns, traffic, fabric)
+
+
+def finished(columns: Sequence[NDArray[np.int32]], traffic: Traffic, fabric: Fabric) -> Placement:
+    """A placement of links hop by hop; units that do not end at their host are dropped."""
+    links = np.stack(columns, axis=1)
+    last = np.take_along_axis(links, np.maximum((links >= 0).sum(1) - 1, 0)[:, None], 1)[:, 0]
+    end = np.where(last >= 0, fabric.links.target[last], -1)
+    return Placement(links, end != traffic.dst_host + fabric.switches)

@@ -1,0 +1,102 @@
+"""Traffic split evenly over every equal-cost group: which links it can reach at all, and
+what each would carry if hashing were perfect."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.kernel import kernel
+from ..fabrics.fabric import Fabric
+from ..traffic.traffic import Traffic
+from .placement import MOST_HOPS, enter
+
+
+def even_loads(traffic: Traffic, fabric: Fabric, amounts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """float64[links]: what links carry when every group splits in proportion to its weights.
+
+    amounts: int64[units], bytes or ones. Links that no unit can reach carry exactly 0.
+    """
+    start = enter(traffic, fabric)
+    loads = np.zeros(len(fabric.links.source))
+    moving = np.flatnonzero(start.switch >= 0)
+    np.add.at(loads, start.access[moving], amounts[moving])
+    # All units of one destination host move as one.
+    order = moving[np.argsort(traffic.dst_host[moving], kind="stable")]
+    _spread(
+        start.switch[order],
+        start.edge[order],
+        traffic.dst_host[order],
+        amounts[order].astype(np.float64),
+        fabric.attachments.switch,
+        fabric.attachments.exit_link,
+        fabric.forwarding.group_of,
+        fabric.forwarding.group_start,
+        fabric.forwarding.group_links,
+        fabric.forwarding.group_weights,
+        fabric.links.target,
+        fabric.switches,
+        MOST_HOPS,
+        loads,
+    )
+    return loads
+
+
+@kernel
+def _spread(
+    switch: NDArray[np.int32],
+    edge: NDArray[np.int32],
+    host: NDArray[np.int32],
+    amount: NDArray[np.float64],
+    attached: NDArray[np.int32],
+    exit_link: NDArray[np.int32],
+    group_of: NDArray[np.int32],
+    group_start: NDArray[np.int64],
+    group_links: NDArray[np.int32],
+    group_weights: NDArray[np.int64],
+    target: NDArray[np.int32],
+    switches: int,
+    most_hops: int,
+    loads: NDArray[np.float64],
+) -> None:
+    """Add the loads of units sorted by destination host."""
+    now, after = np.zeros(switches), np.zeros(switches)
+    begin = 0
+    while begin < len(host):
+        now[:] = 0
+        end = begin
+        while end < len(host) and host[end] == host[begin]:
+            now[switch[end]] += amount[end]
+            end += 1
+        h, e = host[begin], edge[begin]
+        for _ in range(most_hops):
+            after[:] = 0
+            moved = False
+            for s in range(switches):
+                if now[s] == 0:
+                    continue
+                arrived = False
+                for port in range(attached.shape[1]):
+                    if attached[h, port] == s:
+                        loads[exit_link[h, port]] += now[s]
+                        arrived = True
+                        break
+                g = group_of[s, e]
+                if arrived or g < 0:
+                    continue
+                total = 0.0
+                for i in range(group_start[g], group_start[g + 1]):
+                    total += group_weights[i]
+                for i in range(group_start[g], group_start[g + 1]):
+                    if group_weights[i] == 0:
+                        continue
+                    link = group_links[i]
+                    part = now[s] * group_weights[i] / total
+                    loads[link] += part
+                    if target[link] < switches:
+                        after[target[link]] += part
+                        moved = True
+            now, after = after, now
+            if not moved:
+                break
+        begin = end

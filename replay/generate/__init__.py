@@ -1,0 +1,1 @@
+"""Generated traffic: patterns, queue pairs, packets as a pcap."""

@@ -1,0 +1,145 @@
+"""A generated capture as a mirror port would send it: every frame inside the same outer headers."""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.kernel import inlined, kernel
+from .outer import Outer
+
+_FILE_HEADER = 24
+_RECORD_HEADER = 16
+_LONGEST_SNAP = 262_144
+
+
+def mirrored(file: BinaryIO, mirror: str | None) -> BinaryIO:
+    """Where a writer's pcap goes: through the headers that `mirror` describes, if any."""
+    if mirror is None:
+        return file
+    from .craft import outer_headers
+
+    return cast(BinaryIO, MirroredFile(file, outer_headers(mirror)))
+
+
+class MirroredFile(io.RawIOBase):
+    """Takes the little-endian nanosecond pcap of a writer and hands it on with the outer headers.
+
+    The writer's first write is the file header, every other one whole records.
+    """
+
+    def __init__(self, file: BinaryIO, outer: Outer) -> None:
+        super().__init__()
+        self._file = file
+        self._outer = outer
+        self._frames = 0
+        self._begun = False
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """The file header, or whole records."""
+        given = np.frombuffer(data, np.uint8)
+        if not self._begun:
+            self._begun = True
+            *rest, snap, link_type = struct.unpack("<IHHiIII", given[:_FILE_HEADER].tobytes())
+            snap = min(snap + len(self._outer.data), _LONGEST_SNAP)
+            self._file.write(struct.pack("<IHHiIII", *rest, snap, link_type))
+            given = given[_FILE_HEADER:]
+        if len(given):
+            self._frames += self._wrap(given)
+        return len(data)
+
+    def _wrap(self, records: NDArray[np.uint8]) -> int:
+        out = np.empty(len(records) + count(records) * len(self._outer.data), np.uint8)
+        used, frames = wrap(records, self._outer, self._frames, out)
+        self._file.write(out[:used].data)
+        return int(frames)
+
+
+@inlined
+def _set(out: Any, at: Any, size: Any, value: Any) -> None:
+    """`value` in network byte order."""
+    for i in range(size):
+        out[at + i] = np.uint8((value >> (8 * (size - 1 - i))) & 0xFF)
+
+
+@inlined
+def _word(data: Any, at: Any) -> Any:
+    """Four bytes in the byte order of the file."""
+    return (
+        np.int64(data[at])
+        | np.int64(data[at + 1]) << 8
+        | np.int64(data[at + 2]) << 16
+        | np.int64(data[at + 3]) << 24
+    )
+
+
+@inlined
+def _set_word(data: Any, at: Any, value: Any) -> None:
+    for i in range(4):
+        data[at + i] = np.uint8((value >> (8 * i)) & 0xFF)
+
+
+@kernel
+def count(records: Any) -> Any:
+    """Frames in whole pcap records."""
+    at = frames = 0
+    while at + _RECORD_HEADER <= len(records):
+        at += _RECORD_HEADER + _word(records, at + 8)
+        frames += 1
+    return frames
+
+
+@kernel
+def wrap(records: Any, outer: Outer, first: Any, out: Any) -> Any:
+    """Put the outer headers around every frame; gives (bytes used of `out`, frames).
+
+    records: whole pcap records; out: as long as they are and the headers once per record.
+    first: number of the first frame.
+    """
+    prefix = len(outer.data)
+    network = outer.network_at
+    at = used = frames = 0
+    while at + _RECORD_HEADER <= len(records):
+        seconds, part = _word(records, at), _word(records, at + 4)
+        captured, wire = _word(records, at + 8), _word(records, at + 12)
+        begin = at + _RECORD_HEADER
+        for i in range(8):
+            out[used + i] = records[at + i]
+        _set_word(out, used + 8, captured + prefix)
+        _set_word(out, used + 12, wire + prefix)
+        used += _RECORD_HEADER
+        for i in range(prefix):
+            out[used + i] = outer.data[i]
+        whole = wire + prefix - network
+        if outer.ipv6:
+            _set(out, used + network + 4, 2, whole - 40)
+        else:
+            _set(out, used + network + 2, 2, whole)
+            _set(out, used + network + 10, 2, 0)
+            total = np.int64(0)
+            for i in range(network, network + 20, 2):
+                total += np.int64(out[used + i]) << 8 | np.int64(out[used + i + 1])
+            total = (total & 0xFFFF) + (total >> 16)
+            total = (total & 0xFFFF) + (total >> 16)
+            _set(out, used + network + 10, 2, total ^ 0xFFFF)
+        if outer.udp_at >= 0:
+            _set(out, used + outer.udp_at + 4, 2, wire + prefix - outer.udp_at)
+        if outer.sequence_at >= 0:
+            _set(out, used + outer.sequence_at, 4, first + frames)
+        if outer.stamp_at >= 0:
+            _set(out, used + outer.stamp_at, 4, (seconds * 1_000_000_000 + part) // 100)
+        used += prefix
+        for i in range(captured):
+            out[used + i] = records[begin + i]
+        used += captured
+        at = begin + captured
+        frames += 1
+    return used, frames

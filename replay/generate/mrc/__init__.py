@@ -1,0 +1,1 @@
+"""MRC traffic with the truth about it."""

@@ -1,0 +1,159 @@
+"""Queue pairs for generated traffic: numbers, PSNs, source ports and sending times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.errors import UsageError
+from .patterns.demands import Demands
+
+MAX_MESSAGE_BYTES: Final = 1 << 31
+"""Largest message of a reliable connection (InfiniBand Architecture, 9.7.1)."""
+PATH_MTUS: Final = (256, 512, 1024, 2048, 4096)
+MAX_QPN = 0xFFFFFF
+MAX_ENTROPY_VALUES: Final = 1 << 14
+"""Source ports 0xC000 to 0xFFFF."""
+
+ETHERNET, IPV4, IPV6, UDP, BTH, RETH, AETH, ICRC = 14, 20, 40, 8, 12, 16, 4, 4
+
+
+class Sending(NamedTuple):
+    """How hosts send."""
+
+    qps: int = 1
+    """Queue pairs per pair of hosts; a message is split evenly over them."""
+    entropy_values: int = 1
+    """UDP source ports that the packets of a queue pair take in turn."""
+    path_mtu: int = 4096
+    rate_bits_per_second: int = 400_000_000_000
+    round_trip_ns: int = 8_000
+    """From the last packet of a message to its ACK."""
+    ipv6: bool = False
+    write: bool = True
+    """RDMA WRITE; else SEND."""
+
+    @property
+    def headers(self) -> int:
+        """Bytes of Ethernet, IP, UDP, BTH and ICRC."""
+        return ETHERNET + (IPV6 if self.ipv6 else IPV4) + UDP + BTH + ICRC
+
+
+@dataclass(frozen=True)
+class QueuePairs:
+    """Equally long columns, one row per connection (requester `src`, responder `dst`).
+
+    Packet j of message m leaves at start_ns + m * period_ns + j * interval_ns; the ACK of
+    message m follows its last packet after a round trip.
+    """
+
+    sending: Sending
+    src: NDArray[np.int64]
+    dst: NDArray[np.int64]
+    src_qp: NDArray[np.int64]
+    dst_qp: NDArray[np.int64]
+    first_psn: NDArray[np.int64]
+    port: NDArray[np.int64]
+    """UDP source port as Linux derives it from both QPNs; ACKs keep to it."""
+    stride: NDArray[np.int64]
+    """Entropy value i has the port 0xC000 | (port + i * stride) & 0x3FFF."""
+    messages: NDArray[np.int64]
+    message_bytes: NDArray[np.int64]
+    packets: NDArray[np.int64]
+    """Packets of a message."""
+    start_ns: NDArray[np.int64]
+    interval_ns: NDArray[np.int64]
+    period_ns: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    @property
+    def total_packets(self) -> int:
+        """Packets of all messages and their ACKs."""
+        return int((self.messages * (self.packets + 1)).sum())
+
+
+def linux_source_port(
+    local_qp: NDArray[np.int64], remote_qp: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """UDP source port of a queue pair: rdma_calc_flow_label and rdma_flow_label_to_udp_sport.
+
+    Symmetric in the QPNs, so both directions share it (Linux include/rdma/ib_verbs.h).
+    """
+    v = local_qp * remote_qp
+    v ^= v >> 20
+    v ^= v >> 40
+    v &= 0xFFFFF
+    return ((v & 0x3FFF) ^ ((v & 0xFC000) >> 14)) | 0xC000
+
+
+def queue_pairs(demand: Demands, sending: Sending, rng: np.random.Generator) -> QueuePairs:
+    """The queue pairs that carry a pattern's demands. UsageError names an impossible value."""
+    _check(demand, sending)
+    k, n = sending.qps, len(demand.src)
+    src, dst = np.repeat(demand.src, k), np.repeat(demand.dst, k)
+    number = np.tile(np.arange(k), n)  # within its pair
+    size = np.repeat(demand.message_bytes, k)
+    size = size // k + (number < size % k)
+    packets = -(-size // sending.path_mtu)
+    src_qp, dst_qp = _numbers(src, dst, rng)
+    bits = 8 * (sending.headers + np.minimum(size, sending.path_mtu))
+    share = np.repeat(demand.sharing, k) * k
+    interval = np.maximum(1, np.rint(bits * 1e9 / sending.rate_bits_per_second)) * share
+    interval = interval.astype(np.int64)
+    period = packets * interval
+    if demand.in_turn:
+        period += sending.round_trip_ns
+    return QueuePairs(
+        sending=sending,
+        src=src,
+        dst=dst,
+        src_qp=src_qp,
+        dst_qp=dst_qp,
+        first_psn=rng.integers(0, 1 << 24, n * k),
+        port=linux_source_port(src_qp, dst_qp),
+        stride=2 * rng.integers(0, MAX_ENTROPY_VALUES // 2, n * k) + 1,  # odd: reaches every port
+        messages=np.repeat(demand.messages, k),
+        message_bytes=size,
+        packets=packets,
+        start_ns=np.repeat(demand.start_ns, k) + rng.integers(0, interval),
+        interval_ns=interval,
+        period_ns=period,
+    )
+
+
+def _numbers(
+    src: NDArray[np.int64], dst: NDArray[np.int64], rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """QPNs of both ends, each unique on its host: counted from a random number per host."""
+    ends = np.stack([src, dst], 1).reshape(-1)
+    order = np.argsort(ends, kind="stable")
+    counts = np.bincount(ends)
+    ordinal = np.empty(len(ends), np.int64)
+    ordinal[order] = np.arange(len(ends)) - np.repeat(np.cumsum(counts) - counts, counts)
+    most = int(ordinal.max(initial=0))
+    if most > MAX_QPN - 0x200:
+        raise UsageError(f"a host would have {most:,} queue pairs; use fewer QPs, hosts or flows")
+    first = rng.integers(0x100, min(1 << 20, MAX_QPN - most), len(counts))
+    numbers = (first[ends] + ordinal).reshape(-1, 2)
+    return numbers[:, 0], numbers[:, 1]
+
+
+def _check(demand: Demands, sending: Sending) -> None:
+    if sending.path_mtu not in PATH_MTUS:
+        raise UsageError(f"--mtu must be one of {', '.join(map(str, PATH_MTUS))}")
+    if not 1 <= sending.qps <= 4096:
+        raise UsageError(f"--qps must be 1 to 4096, not {sending.qps}")
+    if not 1 <= sending.entropy_values <= MAX_ENTROPY_VALUES:
+        raise UsageError(f"--spray must be 1 to {MAX_ENTROPY_VALUES}, not {sending.entropy_values}")
+    if int(demand.messages.min()) < 1:
+        raise UsageError("--messages must be 1 or more")
+    smallest, largest = int(demand.message_bytes.min()), int(demand.message_bytes.max())
+    if smallest < sending.qps:
+        raise UsageError(f"a message of {smallest} bytes cannot be split over {sending.qps} QPs")
+    if largest // sending.qps >= MAX_MESSAGE_BYTES:
+        raise UsageError(f"a message of {largest:,} bytes is larger than RoCE allows (2 GiB)")

@@ -1,0 +1,75 @@
+"""FNV-1a, 32 bits. Source: Fowler, Noll, Vo; RFC 9923."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import inlined, kernel
+from ..keys import KeyBytes
+from ..seeded import Fill
+
+OFFSET_BASIS = 0x811C9DC5
+_PRIME = 0x01000193
+
+
+@inlined
+def _absorb(value: np.uint32, byte: np.uint32) -> np.uint32:
+    return np.uint32((value ^ byte) * np.uint32(_PRIME))
+
+
+@inlined
+def _fnv1a(
+    data: NDArray[np.uint8], length: np.int64, i: int, seed: np.uint32, prepended: bool
+) -> np.uint32:
+    value = np.uint32(OFFSET_BASIS)
+    if prepended:
+        for shift in (24, 16, 8, 0):
+            value = _absorb(value, (seed >> np.uint32(shift)) & np.uint32(0xFF))
+    else:
+        value ^= seed
+    for j in range(length):
+        value = _absorb(value, np.uint32(data[j, i]))
+    return value
+
+
+@kernel
+def fnv1a(
+    data: NDArray[np.uint8],
+    lengths: NDArray[np.int64],
+    seeds: NDArray[np.uint32],
+    prepended: bool,
+    out: NDArray[np.uint32],
+) -> None:
+    """out[s, i] = FNV-1a of column i: data is uint8[L, n], lengths int64[n], at most L.
+
+    The seed is XORed into the offset basis or is four big-endian bytes in front.
+    """
+    for s in range(len(seeds)):
+        for i in range(data.shape[1]):
+            out[s, i] = _fnv1a(data, lengths[i], i, seeds[s], prepended)
+
+
+@kernel
+def fnv1a_at(
+    data: NDArray[np.uint8],
+    lengths: NDArray[np.int64],
+    seeds: NDArray[np.uint32],
+    prepended: bool,
+    out: NDArray[np.uint32],
+) -> None:
+    """The same with a seed for every value: seeds is uint32[r, n] like out."""
+    for r in range(out.shape[0]):
+        for i in range(data.shape[1]):
+            out[r, i] = _fnv1a(data, lengths[i], i, seeds[r, i], prepended)
+
+
+def prepare(keys: KeyBytes, prepended: bool) -> Fill:
+    """The function of these keys, to be given seeds."""
+    columns = np.ascontiguousarray(keys.data.T)
+
+    def fill(seeds: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
+        run = fnv1a if seeds.ndim == 1 else fnv1a_at
+        run(columns, keys.lengths, seeds, prepended, out)
+
+    return fill

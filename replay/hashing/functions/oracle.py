@@ -1,0 +1,64 @@
+"""The random oracle: a value for each key and seed that nothing else can foretell.
+
+It is the yardstick for real hashes: what remains of an imbalance under it is
+chance. Keys are digested to 64 bits once; the digest and the seed go through
+the finaliser of splitmix64 (Steele, Lea, Flood 2014), twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import inlined, kernel
+from ..keys import KeyBytes
+from ..seeded import Fill
+
+
+def digests(keys: KeyBytes) -> NDArray[np.uint64]:
+    """uint64[n]: a digest of each row (BLAKE2b)."""
+    rows = zip(keys.data, keys.lengths.tolist(), strict=True)
+    joined = b"".join(
+        hashlib.blake2b(row[:length].tobytes(), digest_size=8).digest() for row, length in rows
+    )
+    return np.frombuffer(joined, np.uint64)
+
+
+@inlined
+def _mixed(x: np.uint64) -> np.uint64:
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.uint64(x ^ (x >> np.uint64(31)))
+
+
+@kernel
+def oracle(digest: NDArray[np.uint64], seeds: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
+    """out[s, i] = the value of digest i under seeds[s]."""
+    for s in range(len(seeds)):
+        key = _mixed(np.uint64(seeds[s]))
+        for i in range(len(digest)):
+            out[s, i] = np.uint32(_mixed(digest[i] ^ key) >> np.uint64(32))
+
+
+@kernel
+def oracle_at(
+    digest: NDArray[np.uint64], seeds: NDArray[np.uint32], out: NDArray[np.uint32]
+) -> None:
+    """The same with a seed for every value: seeds is uint32[r, n] like out."""
+    for r in range(out.shape[0]):
+        for i in range(len(digest)):
+            key = _mixed(np.uint64(seeds[r, i]))
+            out[r, i] = np.uint32(_mixed(digest[i] ^ key) >> np.uint64(32))
+
+
+def prepare(keys: KeyBytes, prepended: bool) -> Fill:
+    """The function of these keys; where the seed goes makes no difference."""
+    digest = digests(keys)
+
+    def fill(seeds: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
+        (oracle if seeds.ndim == 1 else oracle_at)(digest, seeds, out)
+
+    return fill

@@ -1,0 +1,195 @@
+"""SipHash-2-4 of the flow keys Linux hashes, under many seeds.
+
+The first three words of a key hold no address and no port (see linux.py), so
+nearly always all units share them: their rounds are done once per seed. The
+loop over the units holds no branch and becomes vector instructions.
+Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012);
+Linux lib/siphash.c, net/ipv4/route.c (fib_multipath_hash_construct_key).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import inlined, kernel
+
+State: TypeAlias = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
+
+
+@inlined
+def rotated_left(x: np.uint64, bits: int) -> np.uint64:
+    """A 64-bit word turned left by 1 to 63 bits."""
+    return np.uint64((x << np.uint64(bits)) | (x >> np.uint64(64 - bits)))
+
+
+@inlined
+def sip_round(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64) -> State:
+    """One SipRound."""
+    v0 = v0 + v1
+    v2 = v2 + v3
+    v1 = rotated_left(v1, 13) ^ v0
+    v3 = rotated_left(v3, 16) ^ v2
+    v0 = rotated_left(v0, 32)
+    v2 = v2 + v1
+    v0 = v0 + v3
+    v1 = rotated_left(v1, 17) ^ v2
+    v3 = rotated_left(v3, 21) ^ v0
+    v2 = rotated_left(v2, 32)
+    return v0, v1, v2, v3
+
+
+@inlined
+def compress(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64, word: np.uint64) -> State:
+    """The state after one more word of the message."""
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3 ^ word)
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    return v0 ^ word, v1, v2, v3
+
+
+@inlined
+def finish(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64) -> np.uint64:
+    """The 64-bit hash of the state after the last word."""
+    v2 ^= np.uint64(0xFF)
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    return np.uint64((v0 ^ v1) ^ (v2 ^ v3))
+
+
+@inlined
+def seeded(key: np.uint64) -> State:
+    """The first state under a key of two equal halves, as Linux makes it from its seed."""
+    return (
+        key ^ np.uint64(0x736F6D6570736575),
+        key ^ np.uint64(0x646F72616E646F6D),
+        key ^ np.uint64(0x6C7967656E657261),
+        key ^ np.uint64(0x7465646279746573),
+    )
+
+
+@inlined
+def _prefix(seed: np.uint64, first_word: np.uint64) -> State:
+    """The state after the first word of a key and two words of zeros."""
+    half = seed & np.uint64(0xFFFFFFFF)
+    zero = np.uint64(0)
+    v0, v1, v2, v3 = seeded(np.uint64((half << np.uint64(32)) | half))
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, first_word)
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, zero)
+    return compress(v0, v1, v2, v3, zero)
+
+
+@kernel
+def prefix_states(
+    seeds: NDArray[np.uint64], first_word: np.uint64, out: NDArray[np.uint64]
+) -> None:
+    """out[s] = the four state words under seeds[s] after first_word, 0, 0.
+
+    uint64[m] (of which the low 32 bits count), uint64[m, 4].
+    """
+    for s in range(len(seeds)):
+        out[s, 0], out[s, 1], out[s, 2], out[s, 3] = _prefix(seeds[s], first_word)
+
+
+@inlined
+def _rest_ipv4(
+    v0: np.uint64,
+    v1: np.uint64,
+    v2: np.uint64,
+    v3: np.uint64,
+    words: NDArray[np.uint64],
+    i: int,
+) -> np.uint64:
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[0, i])
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[1, i])
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[2, i])
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, np.uint64(48 << 56))
+    return finish(v0, v1, v2, v3)
+
+
+@inlined
+def _rest_ipv6(
+    v0: np.uint64,
+    v1: np.uint64,
+    v2: np.uint64,
+    v3: np.uint64,
+    words: NDArray[np.uint64],
+    i: int,
+) -> np.uint64:
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[0, i])
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[1, i])
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[2, i])
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[3, i])
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[4, i])
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[5, i])
+    v0, v1, v2, v3 = compress(v0, v1, v2, v3, np.uint64(72 << 56))
+    return finish(v0, v1, v2, v3)
+
+
+@kernel
+def hash_ipv4(
+    states: NDArray[np.uint64], words: NDArray[np.uint64], out: NDArray[np.uint32]
+) -> None:
+    """out[s, i] = low 32 bits for keys of 48 bytes: uint64[m, 4], uint64[3, n], uint32[m, n]."""
+    for s in range(len(states)):
+        v0, v1, v2, v3 = states[s, 0], states[s, 1], states[s, 2], states[s, 3]
+        for i in range(words.shape[1]):
+            out[s, i] = np.uint32(_rest_ipv4(v0, v1, v2, v3, words, i))
+
+
+@kernel
+def hash_ipv6(
+    states: NDArray[np.uint64], words: NDArray[np.uint64], out: NDArray[np.uint32]
+) -> None:
+    """The same for keys of 72 bytes: words is uint64[6, n]."""
+    for s in range(len(states)):
+        v0, v1, v2, v3 = states[s, 0], states[s, 1], states[s, 2], states[s, 3]
+        for i in range(words.shape[1]):
+            out[s, i] = np.uint32(_rest_ipv6(v0, v1, v2, v3, words, i))
+
+
+@kernel
+def hash_at(
+    states: NDArray[np.uint64],
+    which: NDArray[np.int32],
+    words: NDArray[np.uint64],
+    out: NDArray[np.uint32],
+) -> None:
+    """out[r, i] for a state of its own per value, states[which[r, i]].
+
+    uint64[m, 4], int32[r, n], uint64[3 or 6, n], uint32[r, n].
+    """
+    ipv4 = words.shape[0] == 3
+    for r in range(which.shape[0]):
+        for i in range(words.shape[1]):
+            w = which[r, i]
+            v0, v1, v2, v3 = states[w, 0], states[w, 1], states[w, 2], states[w, 3]
+            if ipv4:
+                out[r, i] = np.uint32(_rest_ipv4(v0, v1, v2, v3, words, i))
+            else:
+                out[r, i] = np.uint32(_rest_ipv6(v0, v1, v2, v3, words, i))
+
+
+@kernel
+def hash_each(
+    seeds: NDArray[np.uint64],
+    which: NDArray[np.int32],
+    first_words: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+    out: NDArray[np.uint32],
+) -> None:
+    """The same for keys whose first words differ: nothing is shared.
+
+    uint64[m], int32[r, n], uint64[n], uint64[3 or 6, n], uint32[r, n].
+    """
+    ipv4 = words.shape[0] == 3
+    for r in range(which.shape[0]):
+        for i in range(words.shape[1]):
+            v0, v1, v2, v3 = _prefix(seeds[which[r, i]], first_words[i])
+            if ipv4:
+                out[r, i] = np.uint32(_rest_ipv4(v0, v1, v2, v3, words, i))
+            else:
+                out[r, i] = np.uint32(_rest_ipv6(v0, v1, v2, v3, words, i))

@@ -1,0 +1,1 @@
+"""The drivers that move packets: open loop and event driven."""

@@ -1,0 +1,317 @@
+"""A workload through a fabric by the event-driven driver: feedback at hosts, losses, failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from threading import Event
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....analyzer.errors import UsageError
+from ...fabrics.fabric import Fabric
+from ..failures import Failures, Scheduled, converged, scheduled
+from ..hosts.congestion import congestion
+from ..hosts.feedback_state import (
+    DATA_LOST,
+    DATA_RECEIVED,
+    DATA_SENT,
+    DUPLICATES,
+    GIVEN_UP,
+    LAST_LOSS_PS,
+    LOST_ON_LINKS,
+    MARGIN,
+    OUT_OF_ORDER,
+    PROBE,
+    PROBES_SENT,
+    SENT_AGAIN,
+    TIMEOUTS,
+    TRIMMED_RECEIVED,
+    TRIMS_SEEN,
+    Feedback,
+    new_feedback,
+)
+from ..hosts.oblivious import select_fixed
+from ..hosts.parameters import Transport
+from ..model.aligned import aligned
+from ..model.arrays import FabricArrays, fabric_arrays
+from ..model.labels import EvState, HostFunctions, host_functions, new_state
+from ..model.model import ACK, NEVER, EngineResult, Model, Workload
+from ..model.round_trip import round_trip_ps
+from ..model.rules import PacketStrategy, Rules
+from ..model.run_state import (
+    ACK_HEAD,
+    COMPLETED,
+    COMPLETED_PS,
+    DATA_HEAD,
+    HEAD_TIME,
+    HOPS,
+    KEY,
+    NEXT,
+    NO_SLOT,
+    WAITING_PACKETS,
+    WIRE_HEAD,
+    RunState,
+    new_run,
+    release,
+    smallest_packet,
+    with_more_slots,
+)
+from ..model.wheel import new_wheel
+from .event_loop import GROW, MORE, run_events
+from .runner import HOPS_AT_ONCE, check_hosts, result_of
+
+LONGEST_PS = 10**11
+"""100 ms: what a run that cannot complete is given beside the time to send everything."""
+
+
+@dataclass(frozen=True)
+class FeedbackResult:
+    """What a run with feedback gave beside `engine`."""
+
+    engine: EngineResult
+    data_sent: int
+    """Packets that hosts put onto their links, retransmissions too."""
+    data_received: int
+    """Whole packets that came to their host, duplicates too."""
+    data_lost: int
+    """Dropped by queues, lost on links or without a route."""
+    trimmed_received: int
+    """Packets of which only the header came to their host."""
+    data_under_way: int
+    """In queues and on wires at the end, trimmed or not."""
+    sent_again: int
+    given_up: int
+    """Packets that senders took for lost before their timeout."""
+    timeouts: int
+    duplicates: int
+    out_of_order: int
+    """Packets that a go-back-N receiver did not take."""
+    trims_seen: int
+    """NACKs that came to senders."""
+    probes: int
+    lost_on_links: int
+    last_loss_ps: int
+    """When the latest data packet was lost, 0 if none was."""
+    port_bytes: NDArray[np.int64]
+    """int64[F, ports]: data of each flow by the NIC port of its host."""
+    evs: EvState | None
+    """State of the hosts' selection at the end."""
+
+
+def run_event_driven(
+    workload: Workload,
+    fabric: Fabric,
+    strategy: PacketStrategy,
+    model: Model,
+    seed: int = 0,
+    *,
+    transport: Transport | None = None,
+    failures: Failures | None = None,
+    keep_arrivals: bool = False,
+    keep_sent: bool = False,
+    load_bin_ps: int = 0,
+    until_ps: int | None = None,
+    tell: Callable[[int], None] | None = None,
+    stop: Event | None = None,
+) -> FeedbackResult:
+    """Send everything; returns when all messages are complete, or nothing can happen any more.
+
+    until_ps ends runs that would retry for ever; None: `_patience_ps`. tell: called with the
+    packet hops so far. stop: ends the run early when set. keep_arrivals, keep_sent, load_bin_ps: as
+    `run_open_loop` takes them. UsageError when the parts do not go together.
+    """
+    transport = transport or Transport()
+    fixed = failures is None or getattr(strategy, "static_paths", False)
+    before = [] if failures is None or fixed else failures.known_before()
+    # What everyone knows before the start is how the fabric is.
+    known = converged(fabric, before) if before else fabric
+    plan = scheduled(known, failures or Failures(), seed)
+    rules = strategy.rules(workload, plan.fabric, seed)
+    if rules.fabric is not None:
+        plan = scheduled(rules.fabric, failures or Failures(), seed)
+    if rules.static_paths:
+        plan = plan.without_routing()
+    if rules.rerouted is not None and len(plan.routes) > 1:
+        rules = rules.rerouted(plan.fabric, plan.routes)
+    arrays = fabric_arrays(plan.fabric)
+    check_hosts(workload, arrays, fabric.name)
+    can_lose = model.buffer_bytes is not None or len(plan.changes) > 0
+    source = plan.fabric.links.source
+    run = new_run(
+        workload, arrays, source, model, rules, seed, keep_arrivals, load_bin_ps, keep_sent
+    )
+    evs, functions = rules.hosts or _no_selection()
+    if rules.hosts is not None and arrays.access.shape[1] > 1 and not rules.any_port:
+        raise UsageError(f"{strategy.name}: hosts that choose among ports need any_port")
+    own = _feedback(workload, run, arrays, plan, transport, model, rules, can_lose)
+    run, own = _grown_to(run, own, int(own.control[MARGIN]) + len(workload.src))
+    base, goal = 0, 0
+    if until_ps is None:
+        until_ps = _patience_ps(workload, fabric)
+    for phase in range(int(workload.phase.max(initial=-1)) + 1):
+        in_phase = workload.phase == phase
+        goal += int(np.count_nonzero(in_phase))
+        release(run, workload, np.flatnonzero(in_phase & (workload.after < 0)), base)
+        run, own = _drain(run, own, evs, functions, rules, goal, until_ps, tell, stop)
+        done = run.messages[in_phase, COMPLETED_PS]
+        if run.counts[COMPLETED] < goal:
+            break
+        base = int(done.max(initial=base))
+    return _result(run, own, rules, None if rules.hosts is None else evs)
+
+
+def _patience_ps(workload: Workload, fabric: Fabric) -> int:
+    """When to give up: long after the last message could have been sent, were all sent in turn."""
+    sent = workload.message_bytes()
+    slowest = int(fabric.links.rate_bits_per_second.min())
+    at_once = workload.after < 0
+    last = int(workload.release_ps[at_once].max(initial=0))
+    last = max(last, int(workload.due_ps.max(initial=0)))
+    waits = int(workload.release_ps[~at_once].sum())
+    to_send = 10 * (int(sent.sum()) * 8 * 10**12 // slowest)
+    return min(LONGEST_PS + last + waits + to_send, 1 << 62)
+
+
+def _no_selection() -> tuple[EvState, HostFunctions]:
+    return new_state(1, 1, 0, 1, 1), host_functions(select_fixed)
+
+
+def _drain(
+    run: RunState,
+    own: Feedback,
+    evs: EvState,
+    functions: HostFunctions,
+    rules: Rules,
+    goal: int,
+    until_ps: int,
+    tell: Callable[[int], None] | None,
+    stop: Event | None,
+) -> tuple[RunState, Feedback]:
+    while True:
+        before = int(run.counts[HOPS])
+        outcome = run_events(
+            run,
+            own,
+            evs,
+            rules.choose,
+            rules.emit,
+            rules.state,
+            functions.select,
+            functions.feedback,
+            functions.wake,
+            goal,
+            until_ps,
+            HOPS_AT_ONCE,
+        )
+        if tell is not None:
+            tell(int(run.counts[HOPS]))
+        if outcome == GROW:
+            run, own = _grown(run, own)
+            continue
+        at_limit = outcome == MORE and run.counts[HOPS] < before + HOPS_AT_ONCE
+        if outcome != MORE or at_limit or (stop is not None and stop.is_set()):
+            return run, own
+
+
+def _grown(run: RunState, own: Feedback) -> tuple[RunState, Feedback]:
+    run = with_more_slots(run)
+    extra = aligned(len(run.slots), own.extra.shape[1])
+    extra[: len(own.extra)] = own.extra
+    return run, own._replace(extra=extra)
+
+
+def _grown_to(run: RunState, own: Feedback, slots: int) -> tuple[RunState, Feedback]:
+    while len(run.slots) < slots:
+        run, own = _grown(run, own)
+    return run, own
+
+
+def _feedback(
+    workload: Workload,
+    run: RunState,
+    arrays: FabricArrays,
+    plan: Scheduled,
+    transport: Transport,
+    model: Model,
+    rules: Rules,
+    can_lose: bool,
+) -> Feedback:
+    packet = model.payload_bytes + model.header_bytes
+    access = arrays.access[arrays.access >= 0]
+    service = (packet * arrays.ps_per_byte_q20 + (1 << 19)) >> 20
+    least = min(model.header_bytes, smallest_packet(workload))
+    smallest = max(1, int(service[access].min(initial=1 << 40)) * least // packet)
+    ahead = int(arrays.delay_ps.max(initial=0)) + int(service.max(initial=0))
+    ports = arrays.access.shape[1]
+    margin = (ahead // smallest + 4) * ports + 64
+    rate = int(plan.fabric.links.rate_bits_per_second[access].max(initial=1)) * ports
+    control = congestion(
+        transport.congestion_code,
+        len(workload.src),
+        packet,
+        round_trip_ps(plan.fabric, packet, model.ack_bytes),
+        rate,
+        model.trim_bytes is not None,
+    )
+    items = 1 + len(run.links) + len(workload.src) + arrays.hosts
+    between = int(np.median(service)) // max(1, len(run.links))
+    return new_feedback(
+        workload,
+        run,
+        arrays.target,
+        transport,
+        control,
+        plan.routes,
+        plan.changes,
+        new_wheel(items, between, ahead),
+        rules.hosts is not None,
+        rules.static_paths,
+        can_lose,
+        margin,
+    )
+
+
+def _result(run: RunState, own: Feedback, rules: Rules, evs: EvState | None) -> FeedbackResult:
+    tally = own.tally.tolist()
+    engine = replace(
+        result_of(run, rules),
+        lost_on_links=tally[LOST_ON_LINKS],
+        sent_again=tally[SENT_AGAIN],
+        timeouts=tally[TIMEOUTS],
+    )
+    return FeedbackResult(
+        engine=engine,
+        data_sent=tally[DATA_SENT],
+        data_received=tally[DATA_RECEIVED],
+        data_lost=tally[DATA_LOST],
+        trimmed_received=tally[TRIMMED_RECEIVED],
+        data_under_way=_under_way(run),
+        sent_again=tally[SENT_AGAIN],
+        given_up=tally[GIVEN_UP],
+        timeouts=tally[TIMEOUTS],
+        duplicates=tally[DUPLICATES],
+        out_of_order=tally[OUT_OF_ORDER],
+        trims_seen=tally[TRIMS_SEEN],
+        probes=tally[PROBES_SENT],
+        lost_on_links=tally[LOST_ON_LINKS],
+        last_loss_ps=tally[LAST_LOSS_PS],
+        port_bytes=own.ports,
+        evs=evs,
+    )
+
+
+def _under_way(run: RunState) -> int:
+    """Data packets on wires and in queues."""
+    count = 0
+    for link in np.flatnonzero(run.links[:, WAITING_PACKETS] | (run.links[:, HEAD_TIME] != NEVER)):
+        heads = [int(run.links[link, DATA_HEAD]), int(run.links[link, ACK_HEAD])]
+        if run.links[link, HEAD_TIME] != NEVER:
+            heads.append(int(run.links[link, WIRE_HEAD]))
+        for slot in heads:
+            while slot >= 0:
+                count += not int(run.slots[slot, KEY]) & (ACK | PROBE)
+                following = int(run.slots[slot, NEXT]) & NO_SLOT
+                slot = -1 if following == NO_SLOT else following
+    return count

@@ -1,0 +1,443 @@
+"""The event-driven driver: one event per packet and link, from a calendar of links.
+
+Links are first in, first out and are served lazily, so each has one event at most: the arrival of
+the first packet on its wire. Bringing a link up to date when something looks at it replaces
+events for departures. Hosts' timers and changes of links are items of the same calendar. Same
+model, queues and rules as the open-loop driver (engine/model.py, engine/queues.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....kernels.kernel import Int, inlined, kernel, subkernel
+from ...traffic.traffic import ON_RECEIVED
+from ..hosts.feedback_state import (
+    BLOCKED,
+    DATA_LOST,
+    DEAD,
+    DOWN,
+    ECHO,
+    EPOCH,
+    HOST_ITEMS,
+    LAST_LOSS_PS,
+    LINK_DOWN,
+    LINK_LOSS,
+    LINK_RATE,
+    LINK_UP,
+    LOSS,
+    LOST_ON_LINKS,
+    MARGIN,
+    NEXT_CHANGE,
+    NOW_PS,
+    OWNER,
+    PEER_PORTS,
+    PROBE,
+    RECOVERY,
+    ROUTES,
+    STAMP,
+    TARGET,
+    TIMERS,
+    UP,
+    Desk,
+    Net,
+    drawn_key,
+)
+from ..hosts.hosts import release_successors
+from ..hosts.reacting import on_timer, receive_ack, receive_data
+from ..hosts.recovery import IDEAL, LOSS_HEAD, NEW_PORTS, PEER_MASK
+from ..hosts.sending import serve_nic, unblock
+from ..links.queues import enqueue, free_slot, link_next, new_slot, next_of, serve
+from ..model.arrays import ATTACHED
+from ..model.draws import FAILURE, draw
+from ..model.model import ACK, NEVER, message_of, number_of
+from ..model.prefetch import prefetch
+from ..model.run_state import (
+    ACK_HEAD,
+    ACK_TAIL,
+    CLOCK,
+    COMPLETED,
+    DATA_HEAD,
+    DATA_TAIL,
+    DROPS,
+    DST,
+    FIRST_NUMBER,
+    FLOW,
+    FREE,
+    FREE_SLOTS,
+    HEAD_TIME,
+    HOPS,
+    KEY,
+    META,
+    NEXT,
+    NO_ROUTE_COUNT,
+    NO_SLOT,
+    PENDING,
+    RATE,
+    READS_QUEUES,
+    RELEASE,
+    SEED,
+    SEES_ALL,
+    SRC,
+    TIME,
+    WAITING_ACKS,
+    WAITING_DATA,
+    WAITING_PACKETS,
+    WIRE_HEAD,
+    WIRE_TAIL,
+)
+from ..model.wheel import AT, COUNT, ITEM_MASK, MANY, next_event, schedule
+
+DONE, MORE, GROW = range(3)
+"""Nothing is due or the goal is reached; stopped at a limit; slots may not suffice."""
+
+
+@kernel
+def run_events(
+    run: Int,
+    own: Int,
+    evs: Int,
+    choose: Int,
+    emit: Int,
+    state: Int,
+    select: Int,
+    feedback: Int,
+    wake: Int,
+    goal: Int,
+    until_ps: Int,
+    most_hops: Int,
+) -> Int:
+    """Handle events until `goal` messages are complete. Returns DONE, MORE or GROW."""
+    net = Net(run.links, run.stats, run.slots, run.counts, run.settings, run.histogram, run.loads)
+    desk = Desk(
+        run.hosts, run.rings, run.flows, run.messages, run.settings, run.access, run.sent_ps,
+        run.due_ps, run.wire,
+    )  # fmt: skip
+    counts, links, slots, stats = run.counts, run.links, run.slots, run.stats
+    control, wheel, wires = own.control, own.wheel, own.wires
+    timers, host_items = control[TIMERS], control[HOST_ITEMS]
+    switches = own.routes.shape[1]
+    stop_hops = counts[HOPS] + most_hops
+    ahead = len(wheel.items) > MANY
+    for host in range(run.access.shape[0]):
+        if run.hosts[host, PENDING] >= 0:
+            due = max(run.messages[run.hosts[host, PENDING], RELEASE], counts[CLOCK])
+            schedule(wheel, host_items + host, due)
+    if control[NEXT_CHANGE] < len(own.changes):
+        schedule(wheel, np.int64(0), own.changes[control[NEXT_CHANGE], 0])
+    while counts[COMPLETED] < goal:
+        if counts[FREE_SLOTS] < control[MARGIN]:
+            return GROW
+        if counts[HOPS] >= stop_hops:
+            return MORE
+        item, time = next_event(wheel)
+        if item < 0:
+            return DONE
+        if time > until_ps:
+            schedule(wheel, item, time)
+            return MORE
+        counts[CLOCK] = time
+        control[NOW_PS] = time
+        if ahead:
+            _fetch_next(run, own, switches)
+
+        # What the event is about: a change, a link with the packet that arrives, a flow's timer.
+        # `nic` is the host that is concerned.
+        link, slot, node, flow = np.int64(-1), np.int64(-1), np.int64(-1), np.int64(-1)
+        again = False
+        if item == 0:
+            nic = _owner_of_change(own)
+        elif item >= host_items:
+            nic = item - host_items
+            again = own.nics[nic, BLOCKED] != 0
+        elif item >= timers:
+            flow = item - timers
+            nic = run.flows[flow, SRC]
+        else:
+            link = item - 1
+            nic = wires[link, OWNER]
+            if links[link, HEAD_TIME] == time:
+                node = wires[link, TARGET]
+                slot = links[link, WIRE_HEAD]
+                following = next_of(slots, slot)
+                links[link, WIRE_HEAD] = following
+                links[link, HEAD_TIME] = NEVER if following < 0 else slots[following, TIME]
+                if node >= switches:
+                    nic = node - switches
+            if wires[link, OWNER] < 0 and links[link, WAITING_PACKETS] > 0:
+                serve(net, link, time + 1)
+        if nic >= 0:
+            limit = time + 1 if item else time  # changes come before all else
+            serve_nic(net, desk, own, evs, emit, state, select, nic, limit)
+        if again:  # once more, after what was due before has been sent
+            unblock(own.nics, run.hosts, nic, time)
+            schedule(wheel, item, time)
+        if link >= 0:
+            if links[link, HEAD_TIME] != NEVER:
+                schedule(wheel, item, links[link, HEAD_TIME])
+            elif links[link, WAITING_PACKETS] > 0:
+                schedule(wheel, item, max(time, links[link, FREE]))
+
+        # The packet to send on, and the link for that.
+        out, finished = np.int64(-1), np.int64(0)
+        if item == 0:
+            _change(net, own, run.flows, run.messages, run.access, time)
+        elif flow >= 0:
+            slot = on_timer(net, desk, own, evs, feedback, wake, flow, time)
+            if slot >= 0:
+                out = np.int64(run.access[nic, own.extra[slot, ECHO] % run.access.shape[1]])
+        elif slot >= 0:
+            if own.extra[slot, DEAD] or _fails(own, slots, run.settings[SEED], link, slot, time):
+                own.tally[LOST_ON_LINKS] += 1
+            elif node < switches:
+                out = _way_on(run, own, choose, state, node, slot, time)
+                if out < 0:
+                    counts[NO_ROUTE_COUNT] += 1
+            elif slots[slot, KEY] & np.int64(ACK):
+                key, count = slots[slot, KEY], slots[slot, NEXT] >> np.int64(48)
+                finished = receive_ack(
+                    desk, own, evs, feedback, own.ends, counts, key, count, slot, time
+                )
+                free_slot(net, slot)
+                slot = np.int64(-1)
+            else:
+                back = np.int64(run.return_link[link])
+                answered, complete = receive_data(
+                    net, desk, own, run.arrived_ps, run.arrived_flags, emit, state, nic, back, slot,
+                    time,
+                )  # fmt: skip
+                if complete >= 0:
+                    own.ends[0] = 2 * complete + ON_RECEIVED
+                    finished = np.int64(1)
+                if answered:
+                    out = back
+                else:
+                    free_slot(net, slot)
+                    slot = np.int64(-1)
+        if finished:
+            for i in range(finished):
+                release_successors(run, nic, own.ends[i], time)
+            pending = run.hosts[nic, PENDING]
+            if pending >= 0:
+                schedule(wheel, host_items + nic, max(time, run.messages[pending, RELEASE]))
+        if slot < 0 or item == 0:
+            continue
+        if out >= 0 and wires[out, DOWN] == 0:
+            serve(net, out, time + 1)
+            dropped = stats[out, DROPS]
+            enqueue(net, out, slot, time)
+            if links[out, HEAD_TIME] != NEVER:
+                schedule(wheel, 1 + out, links[out, HEAD_TIME])
+            if stats[out, DROPS] == dropped:
+                continue
+        else:
+            free_slot(net, slot)
+            if out >= 0:
+                stats[out, DROPS] += 1
+        _lost(net, own, run.messages, slot, time)
+    return DONE
+
+
+@inlined
+def _fetch_next(run: Int, own: Int, switches: Int) -> None:
+    """Let the processor fetch what the next events need: MANY links and packets exceed its caches.
+
+    First the link, then the packet on it, then what that leads to: the packet behind it, the link
+    that it goes on to where that is known, or what its sender knows of it.
+    """
+    book, links, slots = own.wheel.book, run.links, run.slots
+    at, left = book[AT], book[COUNT] - book[AT]
+    begin, second = np.int64(0), np.int64(HEAD_TIME)
+    if left > 7:
+        link = (book[at + 7] & np.int64(ITEM_MASK)) - 1
+        prefetch(links, link, begin)
+        prefetch(links, link, second)
+        prefetch(own.wires, link, begin)
+    if left > 4:
+        link = (book[at + 4] & np.int64(ITEM_MASK)) - 1
+        if 0 <= link < len(links) and links[link, HEAD_TIME] != NEVER:
+            prefetch(slots, links[link, WIRE_HEAD], begin)
+            prefetch(own.extra, links[link, WIRE_HEAD], begin)
+    if left > 1:
+        link = (book[at + 1] & np.int64(ITEM_MASK)) - 1
+        if 0 <= link < len(links) and links[link, HEAD_TIME] != NEVER:
+            slot = links[link, WIRE_HEAD]
+            prefetch(slots, next_of(slots, slot), begin)
+            host = slots[slot, META] >> np.int64(32)
+            node, edge = own.wires[link, TARGET], np.int64(run.host_edge[host])
+            if node >= switches:
+                key = slots[slot, KEY]
+                first = run.messages[message_of(key), FIRST_NUMBER]
+                prefetch(own.packets, first + number_of(key), begin)
+            elif edge >= 0:
+                group = np.int64(own.routes[own.control[EPOCH], node, edge])
+                out = np.int64(0)
+                if group >= 0:
+                    out = np.int64(run.members[run.group_start[group]])
+                elif group == ATTACHED:
+                    out = np.int64(run.exits[host, 0])
+                prefetch(links, out, begin)
+                prefetch(links, out, second)
+                prefetch(run.stats, out, begin)
+
+
+@inlined
+def _fails(own: Int, slots: Int, seed: Int, link: Int, slot: Int, time: Int) -> Any:
+    """A lossy link loses this packet."""
+    chance = own.wires[link, LOSS]
+    if chance == 0:
+        return False
+    random = draw(seed, FAILURE, slots[slot, KEY], (time << np.int64(16)) ^ link)
+    return np.int64(random >> np.uint64(32)) < chance
+
+
+@subkernel
+def _lost(net: Int, own: Int, messages: Int, slot: Int, time: Int) -> None:
+    """A packet is gone and its slot, just freed, still says which. With the ideal code the sender
+    will know at once: by the timer of the flow, so that its NIC is served before."""
+    key = net.slots[slot, KEY]
+    if key & np.int64(PROBE):
+        return
+    if not key & np.int64(ACK):
+        own.tally[DATA_LOST] += 1
+        own.tally[LAST_LOSS_PS] = time
+    if own.control[RECOVERY] == IDEAL:  # a lost ACK too makes its packet go again
+        flow = messages[message_of(key), FLOW]
+        kept = new_slot(net, key, np.int64(0), np.int64(0))  # the same one
+        head = own.senders[flow, LOSS_HEAD]
+        net.slots[kept, NEXT] = np.int64(NO_SLOT)
+        if head >= 0:
+            link_next(net.slots, kept, head)
+        own.senders[flow, LOSS_HEAD] = kept
+        schedule(own.wheel, own.control[TIMERS] + flow, time)
+
+
+@inlined
+def _way_on(run: Int, own: Int, choose: Int, state: Int, switch: Int, slot: Int, time: Int) -> Int:
+    """The link on which a switch sends a packet, -1 for none."""
+    meta = run.slots[slot, META]
+    host = meta >> np.int64(32)
+    edge = np.int64(run.host_edge[host])
+    group = np.int64(own.routes[own.control[EPOCH], switch, edge]) if edge >= 0 else np.int64(-1)
+    if group >= 0:
+        first = run.group_start[group]
+        size = run.group_start[group + 1] - first
+        member = np.int64(0)
+        if size > 1 or run.settings[SEES_ALL]:
+            if run.settings[READS_QUEUES]:
+                net = Net(
+                    run.links,
+                    run.stats,
+                    run.slots,
+                    run.counts,
+                    run.settings,
+                    run.histogram,
+                    run.loads,
+                )
+                for i in range(first, first + size):
+                    other = np.int64(run.members[i])
+                    if run.links[other, WAITING_PACKETS] > 0 and run.links[other, FREE] <= time:
+                        _bring_up(net, own.wheel, other, time)
+            label = meta & np.int64(0xFFFFFFFF)
+            key = drawn_key(run.slots[slot, KEY], own.extra[slot, STAMP])
+            member = choose(
+                state, run.links, run.members, first, size, switch, edge, key, label, time
+            )
+            if member < 0:
+                member = np.int64(0)
+            elif member >= size:  # chosen for the group as it was before links failed
+                member %= size
+        return np.int64(run.members[first + member])
+    if group == ATTACHED:
+        for port in range(run.host_switch.shape[1]):
+            if run.host_switch[host, port] == switch:
+                out = np.int64(run.exits[host, port])
+                if run.settings[SEES_ALL]:
+                    label, none = meta & np.int64(0xFFFFFFFF), np.int64(0)
+                    key = drawn_key(run.slots[slot, KEY], own.extra[slot, STAMP])
+                    choose(state, run.links, run.members, out, none, switch, edge, key, label, time)
+                return out
+    return np.int64(-1)
+
+
+@subkernel
+def _bring_up(net: Int, wheel: Int, link: Int, time: Int) -> None:
+    """Serve a link up to and with a time."""
+    serve(net, link, time + 1)
+    if net.links[link, HEAD_TIME] != NEVER:
+        schedule(wheel, 1 + link, net.links[link, HEAD_TIME])
+
+
+@inlined
+def _owner_of_change(own: Int) -> Int:
+    """The host whose NIC the next change concerns, -1 for none."""
+    at = own.control[NEXT_CHANGE]
+    if own.changes[at, 1] >= ROUTES:
+        return np.int64(-1)
+    return own.wires[own.changes[at, 2], OWNER]
+
+
+@subkernel
+def _change(net: Int, own: Int, flows: Int, messages: Int, access: Int, time: Int) -> None:
+    """The next change of a link or of routing takes effect."""
+    control, changes = own.control, own.changes
+    at = control[NEXT_CHANGE]
+    what, which, value = changes[at, 1], changes[at, 2], changes[at, 3]
+    control[NEXT_CHANGE] = at + 1
+    if at + 1 < len(changes):
+        schedule(own.wheel, np.int64(0), changes[at + 1, 0])
+    if what == ROUTES:
+        control[EPOCH] = which
+        return
+    if what == PEER_PORTS:
+        for flow in range(len(flows)):
+            if flows[flow, DST] == which:
+                own.senders[flow, PEER_MASK] = value
+                own.senders[flow, NEW_PORTS] = 1
+                schedule(own.wheel, control[TIMERS] + flow, time)
+        return
+    host = own.wires[which, OWNER]
+    if host < 0:
+        _bring_up(net, own.wheel, which, time - 1)
+    if what == LINK_RATE:
+        net.links[which, RATE] = value
+    elif what == LINK_LOSS:
+        own.wires[which, LOSS] = value
+    elif what == LINK_DOWN or what == LINK_UP:
+        down = what == LINK_DOWN
+        own.wires[which, DOWN] = 1 if down else 0
+        if host >= 0:
+            for port in range(access.shape[1]):
+                if access[host, port] == which:
+                    bit = np.int64(1) << port
+                    own.nics[host, UP] = own.nics[host, UP] & ~bit | (0 if down else bit)
+            for flow in range(len(flows)):
+                if flows[flow, SRC] == host:
+                    own.senders[flow, NEW_PORTS] = 1
+                    schedule(own.wheel, control[TIMERS] + flow, time)
+        if down:
+            _cut(net, own, messages, which, time)
+
+
+@inlined
+def _cut(net: Int, own: Int, messages: Int, link: Int, time: Int) -> None:
+    """What waits for a link is lost, and what is in service; what is on the wire still arrives."""
+    links = net.links
+    if links[link, FREE] > time and links[link, HEAD_TIME] != NEVER:
+        own.extra[links[link, WIRE_TAIL], DEAD] = 1
+    for head in (DATA_HEAD, ACK_HEAD):
+        slot = links[link, head]
+        links[link, head] = -1
+        while slot >= 0:
+            following = next_of(net.slots, slot)
+            net.stats[link, DROPS] += 1
+            free_slot(net, slot)
+            _lost(net, own, messages, slot, time)
+            slot = following
+    links[link, DATA_TAIL] = -1
+    links[link, ACK_TAIL] = -1
+    links[link, WAITING_DATA] = 0
+    links[link, WAITING_ACKS] = 0
+    links[link, WAITING_PACKETS] = 0

@@ -1,0 +1,218 @@
+"""The open-loop driver: no event heap, windows of time that no packet can cross a link in.
+
+A packet whose service starts in a window arrives at the next node after its end: the window is as
+long as the fastest link takes for the smallest packet. So all arrivals of a window
+are known at its begin, every link delivers in order, and a node merges its links. It serves
+oblivious and switch-local strategies: hosts react to nothing but the ends of messages.
+
+Conservative synchronisation: Chandy, Misra, "Distributed Simulation", IEEE TSE 1979.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....kernels.kernel import Int, inlined, kernel, subkernel
+from ..hosts.hosts import receive, serve_host
+from ..links.queues import enqueue, free_slot, next_of, serve
+from ..model.arrays import ATTACHED
+from ..model.model import NEVER
+from ..model.prefetch import prefetch
+from ..model.run_state import (
+    CLOCK,
+    FREE_SLOTS,
+    HEAD_TIME,
+    HOPS,
+    IN_FLIGHT,
+    KEY,
+    META,
+    NEW_PER_WINDOW,
+    NEXT,
+    NO_ROUTE_COUNT,
+    PENDING,
+    READS_QUEUES,
+    RELEASE,
+    RING_HEAD,
+    SEES_ALL,
+    TIME,
+    WAITING_PACKETS,
+    WINDOW_PS,
+    WIRE_HEAD,
+)
+
+DONE, MORE, GROW = range(3)
+"""Nothing is under way or pending; stopped at the limit; slots may not suffice for a window."""
+
+_PORT_BITS = 16
+_NEXT_MASK = 0xFFFFFFFF
+
+
+@inlined
+def _fill_tree(run: Int, node: Int, begin: Int, end: Int) -> Int:
+    """Put the first arrival of every in-link into a winner tree; returns its number of leaves.
+
+    A leaf is (time - begin) << 16 | position of the link; inner nodes hold the smaller of two.
+    """
+    tree, links = run.tree, run.links
+    first = run.in_start[node]
+    degree = run.in_start[node + 1] - first
+    leaves = np.int64(1)
+    while leaves < degree:
+        leaves *= 2
+    found = False
+    for i in range(leaves):
+        key = np.int64(NEVER)
+        if i < degree:
+            time = links[run.in_links[first + i], HEAD_TIME]
+            if time < end:
+                key = ((time - begin) << np.int64(_PORT_BITS)) | i
+                found = True
+        tree[leaves + i] = key
+    if not found:
+        tree[1] = NEVER
+        return leaves
+    for i in range(leaves - 1, 0, -1):
+        tree[i] = min(tree[2 * i], tree[2 * i + 1])
+    return leaves
+
+
+@inlined
+def _take_arrival(run: Int, link: Int, position: Int, leaves: Int, begin: Int, end: Int) -> Int:
+    """Take the first packet off a wire and bring the tree up to date; returns its slot."""
+    tree, links, slots = run.tree, run.links, run.slots
+    slot = links[link, WIRE_HEAD]
+    following = next_of(slots, slot)
+    links[link, WIRE_HEAD] = following
+    key, time = np.int64(NEVER), np.int64(NEVER)
+    if following >= 0:
+        time = slots[following, TIME]
+        prefetch(slots, slots[following, NEXT] & np.int64(_NEXT_MASK), np.int64(0))
+        if time < end:
+            key = ((time - begin) << np.int64(_PORT_BITS)) | position
+    links[link, HEAD_TIME] = time
+    i = leaves + position
+    tree[i] = key
+    while i > 1:
+        i >>= 1
+        tree[i] = min(tree[2 * i], tree[2 * i + 1])
+    return slot
+
+
+@subkernel
+def _switch_window(run: Int, choose: Int, state: Int, node: Int, begin: Int, end: Int) -> None:
+    """All that arrives at a switch in a window, and all that its links begin to serve in it."""
+    tree, links = run.tree, run.links
+    first = run.in_start[node]
+    leaves = _fill_tree(run, node, begin, end)
+    while tree[1] != NEVER:
+        position = tree[1] & np.int64((1 << _PORT_BITS) - 1)
+        time = begin + (tree[1] >> np.int64(_PORT_BITS))
+        slot = _take_arrival(run, run.in_links[first + position], position, leaves, begin, end)
+        link = _way_on(run, choose, state, node, slot, time)
+        if link < 0:
+            run.counts[NO_ROUTE_COUNT] += 1
+            free_slot(run, slot)
+            continue
+        serve(run, link, time + 1)
+        enqueue(run, link, slot, time)
+    for i in range(run.out_start[node], run.out_start[node + 1]):
+        link = np.int64(run.out_links[i])
+        if links[link, WAITING_PACKETS] > 0:
+            serve(run, link, end)
+
+
+@inlined
+def _way_on(run: Int, choose: Int, state: Int, switch: Int, slot: Int, time: Int) -> Int:
+    """The link on which a switch sends a packet, -1 for none."""
+    meta = run.slots[slot, META]
+    host = meta >> np.int64(32)
+    edge = np.int64(run.host_edge[host])
+    group = np.int64(run.route[switch, edge]) if edge >= 0 else np.int64(-1)
+    if group >= 0:
+        first = run.group_start[group]
+        size = run.group_start[group + 1] - first
+        member = np.int64(0)
+        if size > 1 or run.settings[SEES_ALL]:
+            if run.settings[READS_QUEUES]:
+                for i in range(first, first + size):
+                    serve(run, np.int64(run.members[i]), time + 1)
+            member = choose(
+                state,
+                run.links,
+                run.members,
+                first,
+                size,
+                switch,
+                edge,
+                run.slots[slot, KEY],
+                meta & np.int64(0xFFFFFFFF),
+                time,
+            )
+            if member < 0 or member >= size:
+                member = np.int64(0)
+        return np.int64(run.members[first + member])
+    if group == ATTACHED:
+        for port in range(run.host_switch.shape[1]):
+            if run.host_switch[host, port] == switch:
+                out = np.int64(run.exits[host, port])
+                if run.settings[SEES_ALL]:
+                    label, none = meta & np.int64(0xFFFFFFFF), np.int64(0)
+                    key = run.slots[slot, KEY]
+                    choose(state, run.links, run.members, out, none, switch, edge, key, label, time)
+                return out
+    return np.int64(-1)
+
+
+@subkernel
+def _host_window(run: Int, emit: Int, state: Int, host: Int, begin: Int, end: Int) -> None:
+    """All that arrives at a host in a window, and all that its ports begin to send in it."""
+    tree = run.tree
+    node = run.route.shape[0] + host
+    first = run.in_start[node]
+    leaves = _fill_tree(run, node, begin, end)
+    while tree[1] != NEVER:
+        position = tree[1] & np.int64((1 << _PORT_BITS) - 1)
+        time = begin + (tree[1] >> np.int64(_PORT_BITS))
+        link = np.int64(run.in_links[first + position])
+        slot = _take_arrival(run, link, position, leaves, begin, end)
+        serve_host(run, emit, state, host, time + 1)
+        receive(run, emit, state, host, link, slot, time)
+    serve_host(run, emit, state, host, end)
+
+
+@subkernel
+def _next_release(run: Int) -> Int:
+    """When something happens without a packet under way: the next release, NEVER if none."""
+    found = np.int64(NEVER)
+    for ring in range(run.rings.shape[0]):
+        if run.rings[ring, RING_HEAD] >= 0:
+            return run.counts[CLOCK]
+    for host in range(run.access.shape[0]):
+        message = run.hosts[host, PENDING]
+        if message >= 0:
+            found = min(found, run.messages[message, RELEASE])
+    return found
+
+
+@kernel
+def run_windows(run: Int, choose: Int, emit: Int, state: Int, most_hops: Int) -> Int:
+    """Advance by about `most_hops` hops. Returns DONE, MORE or GROW."""
+    counts, settings = run.counts, run.settings
+    stop_hops = counts[HOPS] + most_hops
+    switches = run.route.shape[0]
+    while counts[HOPS] < stop_hops:
+        if counts[FREE_SLOTS] < settings[NEW_PER_WINDOW]:
+            return GROW
+        begin = counts[CLOCK]
+        if counts[IN_FLIGHT] == 0:
+            begin = _next_release(run)
+            if begin == NEVER:
+                return DONE
+            begin = max(begin, counts[CLOCK])
+        end = begin + settings[WINDOW_PS]
+        for node in range(switches):
+            _switch_window(run, choose, state, node, begin, end)
+        for host in range(run.access.shape[0]):
+            _host_window(run, emit, state, host, begin, end)
+        counts[CLOCK] = end
+    return MORE

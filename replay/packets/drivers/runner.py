@@ -1,0 +1,139 @@
+"""A workload through a fabric by the rules of one strategy: the open-loop driver from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....analyzer.errors import UsageError
+from ...fabrics.fabric import Fabric
+from ..links.load_bins import filled
+from ..model.arrays import FabricArrays, fabric_arrays
+from ..model.model import EngineResult, Model, Workload
+from ..model.rules import PacketStrategy, Rules
+from ..model.run_state import (
+    CARRIED,
+    COMPLETED_PS,
+    DROPS,
+    HOPS,
+    LOAD_BIN_PS,
+    MARKS,
+    MAX_BYTES,
+    MAX_PACKETS,
+    NO_ROUTE_COUNT,
+    PACKETS,
+    RECEIVED_PS,
+    STARTED_PS,
+    TRIMS,
+    RunState,
+    new_run,
+    release,
+    with_more_slots,
+)
+from .open_loop import DONE, GROW, run_windows
+
+HOPS_AT_ONCE = 2_000_000
+"""Between looks at the clock for progress and interruption."""
+
+
+def run_open_loop(
+    workload: Workload,
+    fabric: Fabric,
+    strategy: PacketStrategy,
+    model: Model,
+    seed: int = 0,
+    *,
+    keep_arrivals: bool = False,
+    keep_sent: bool = False,
+    load_bin_ps: int = 0,
+    tell: Callable[[int], None] | None = None,
+    stop: Event | None = None,
+) -> EngineResult:
+    """Send everything; returns when nothing is under way any more.
+
+    keep_arrivals, keep_sent, load_bin_ps: also give `arrived_ps`, `sent_ps` and `loads`, these by
+    stretches of this length or, in a long run, of its double and so on; 0 for not.
+    tell: called with the packet hops so far. stop: ends the run early when set.
+    UsageError when strategy, fabric and workload do not go together.
+    """
+    rules = strategy.rules(workload, fabric, seed)
+    where = fabric if rules.fabric is None else rules.fabric
+    arrays = fabric_arrays(where)
+    check_hosts(workload, arrays, fabric.name)
+    source = where.links.source
+    run = new_run(
+        workload, arrays, source, model, rules, seed, keep_arrivals, load_bin_ps, keep_sent
+    )
+    base = 0
+    for phase in range(int(workload.phase.max(initial=-1)) + 1):
+        own = workload.phase == phase
+        release(run, workload, np.flatnonzero(own & (workload.after < 0)), base)
+        run = _drain(run, rules, tell, stop)
+        done = run.messages[own, COMPLETED_PS]
+        if (done < 0).any() or (stop is not None and stop.is_set()):
+            break  # a barrier that is not reached
+        base = int(done.max(initial=base))
+    return result_of(run, rules)
+
+
+def _drain(
+    run: RunState,
+    rules: Rules,
+    tell: Callable[[int], None] | None,
+    stop: Event | None,
+) -> RunState:
+    """Run until nothing is under way or pending."""
+    while True:
+        outcome = run_windows(run, rules.choose, rules.emit, rules.state, HOPS_AT_ONCE)
+        if tell is not None:
+            tell(int(run.counts[HOPS]))
+        if outcome == DONE or (stop is not None and stop.is_set()):
+            return run
+        if outcome == GROW:
+            run = with_more_slots(run)
+
+
+def check_hosts(workload: Workload, arrays: FabricArrays, name: str) -> None:
+    """UsageError when a flow has no host or no way."""
+    ends = np.concatenate([workload.src, workload.dst])
+    if len(ends) and (ends.min() < 0 or ends.max() >= arrays.hosts):
+        raise UsageError(f"{name} has {arrays.hosts} hosts, the traffic needs more")
+    if (workload.src == workload.dst).any():
+        raise UsageError(f"{name}: a flow leads from a host to itself; packets need two hosts")
+
+
+def result_of(run: RunState, rules: Rules) -> EngineResult:
+    """What a run found."""
+    messages, stats = run.messages, run.stats
+
+    def column(of: NDArray[Any], number: int) -> NDArray[np.int64]:
+        return np.ascontiguousarray(of[:, number])
+
+    kept = len(run.arrived_ps) > 0
+    bin_ps = int(run.counts[LOAD_BIN_PS])
+    return EngineResult(
+        started_ps=column(messages, STARTED_PS),
+        received_ps=column(messages, RECEIVED_PS),
+        completed_ps=column(messages, COMPLETED_PS),
+        link_bytes=column(run.links, CARRIED),
+        link_packets=column(stats, PACKETS),
+        link_max_packets=column(stats, MAX_PACKETS),
+        link_max_bytes=column(stats, MAX_BYTES),
+        link_drops=column(stats, DROPS),
+        link_trims=column(stats, TRIMS),
+        link_marks=column(stats, MARKS),
+        queue_histogram=run.histogram,
+        no_route=int(run.counts[NO_ROUTE_COUNT]),
+        hops=int(run.counts[HOPS]),
+        arrived_ps=run.arrived_ps if kept else None,
+        arrived_flags=run.arrived_flags if kept else None,
+        sent_ps=run.sent_ps if len(run.sent_ps) else None,
+        loads=filled(run.loads) if bin_ps else None,
+        load_bin_ps=bin_ps,
+        parameters=rules.parameters,
+        notes=rules.notes,
+    )

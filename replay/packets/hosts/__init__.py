@@ -1,0 +1,1 @@
+"""Hosts: sending, recovery, congestion control."""

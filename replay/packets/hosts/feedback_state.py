@@ -1,0 +1,201 @@
+"""What the event-driven driver keeps beside `RunState`: senders that learn, and links that fail."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import Int, inlined
+from ..model.aligned import aligned
+from ..model.draws import mixed
+from ..model.model import AGAIN, NUMBER_MASK, Workload, pace_of
+from ..model.run_state import RunState
+from ..model.wheel import Wheel
+from .congestion import Congestion
+from .parameters import Transport
+from .recovery import new_packets, new_senders
+
+PROBE = 1 << 60
+"""Flag of a packet key: a probe of an EV, or with ACK its answer."""
+
+
+@inlined
+def drawn_key(key: Int, stamp: Int) -> Int:
+    """The packet key that labels and switches' choices are drawn for: sent again at another time
+    (stamp), a packet and its ACK take another way."""
+    if key & np.int64(AGAIN):
+        return key ^ np.int64(mixed(stamp) & np.uint64(NUMBER_MASK))
+    return key
+
+
+# extra, per slot
+STAMP, ECHO, POSITION, DEAD = range(4)
+EXTRA_COLUMNS = 4
+"""When the data packet left its host, the EV it carried, entries of the receiver's log when the
+ACK was made, 1 for a packet that its link lost."""
+
+# wires, per link
+OWNER, DOWN, LOSS, PACED, TARGET = range(5)
+WIRE_COLUMNS = 8
+"""Host that the link leaves (-1: a switch), 1 if down, chance of loss in 2^-32, when data may leave
+a NIC again that keeps below the line's rate, node at its end."""
+
+# nics, per host
+BLOCKED, UP = range(2)
+"""Masks of ports: nothing could be sent when they were free; they have a link."""
+
+# changes: rows of (time, what, which, value), by time
+LINK_DOWN, LINK_UP, LINK_RATE, LINK_LOSS, ROUTES, PEER_PORTS = range(6)
+"""LINK_RATE: value is ps per byte, scaled by 2^20. ROUTES: which of the routing states holds.
+PEER_PORTS: everyone learns by which ports (mask) a host can be reached."""
+
+# control
+(
+    RECOVERY,
+    THRESHOLD,
+    RTO,
+    SELECTS,
+    CAN_LOSE,
+    EPOCH,
+    NEXT_CHANGE,
+    MARGIN,
+    PACE,
+    KIND,
+    REFLECTS,
+    TIMERS,
+    HOST_ITEMS,
+    NOW_PS,
+    LINEAR,
+    MPR,
+) = range(16)
+"""Recovery and its parameters; hosts select EVs; packets can be lost; routing state in force; next
+of `changes`; free slots that one event needs at most; sending time of data over its service,
+in 2^-20 (1 << 20: line rate); kind of congestion control; ACKs return by the path of their packet;
+items of the calendar: 0 the next change, then links, flows' timers from TIMERS on, hosts from
+HOST_ITEMS on; time of the present event; timeouts before they double; most packets beyond the first
+unacknowledged one (0: no limit)."""
+CONTROL = 16
+
+# tally
+SENT_AGAIN, GIVEN_UP, TIMEOUTS, TRIMS_SEEN, PROBES_SENT, LOST_ON_LINKS, DUPLICATES, OUT_OF_ORDER = (
+    range(8)
+)
+DATA_SENT, DATA_RECEIVED, DATA_LOST, TRIMMED_RECEIVED = range(8, 12)
+LAST_LOSS_PS = 12
+"""When the latest data packet was lost."""
+TALLY = 13
+
+
+class Net(NamedTuple):
+    """Those arrays of `RunState` that packets in the network need: fewer arguments to hand on."""
+
+    links: NDArray[np.int64]
+    stats: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    settings: NDArray[np.int64]
+    histogram: NDArray[np.int64]
+    loads: NDArray[np.int64]
+
+
+class Desk(NamedTuple):
+    """Those arrays of `RunState` that messages and turns need."""
+
+    hosts: NDArray[np.int64]
+    rings: NDArray[np.int64]
+    flows: NDArray[np.int64]
+    messages: NDArray[np.int64]
+    settings: NDArray[np.int64]
+    access: NDArray[np.int32]
+    sent_ps: NDArray[np.int64]
+    due_ps: NDArray[np.int64]
+    wire: NDArray[np.int32]
+
+
+class Feedback(NamedTuple):
+    """Arrays of a run with feedback; F flows, N packets, H hosts, L links."""
+
+    senders: NDArray[np.int64]
+    """int64[F, SENDER_COLUMNS] (transport/recovery.py)."""
+    packets: NDArray[np.int64]
+    """int64[N, PACKET_COLUMNS]"""
+    log: NDArray[np.int32]
+    """int32[N]: packets of each flow in the order in which they first arrived."""
+    got: NDArray[np.uint8]
+    """uint8[N]: 1 for packets that have arrived."""
+    extra: NDArray[np.int64]
+    """int64[slots, EXTRA_COLUMNS]"""
+    wires: NDArray[np.int64]
+    """int64[L, WIRE_COLUMNS]"""
+    nics: NDArray[np.int64]
+    """int64[H, 2]"""
+    ports: NDArray[np.int64]
+    """int64[F, P]: data bytes each flow has sent over each port of its host."""
+    routes: NDArray[np.int32]
+    """int32[states, S, E]: like `FabricArrays.route`, one per routing state."""
+    changes: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    """Scratch: messages that an ACK completes."""
+    control: NDArray[np.int64]
+    tally: NDArray[np.int64]
+    window: NDArray[np.float64]
+    """Congestion control: rows and parameters of transport/congestion.py."""
+    window_params: NDArray[np.float64]
+    wheel: Wheel
+
+
+def new_feedback(
+    workload: Workload,
+    run: RunState,
+    target: NDArray[np.int32],
+    transport: Transport,
+    control_of_congestion: Congestion,
+    routes: NDArray[np.int32],
+    changes: NDArray[np.int64],
+    wheel: Wheel,
+    selects: bool,
+    reflects: bool,
+    can_lose: bool,
+    margin: int,
+) -> Feedback:
+    """The state before the first packet."""
+    total, flows = int(workload.packet_start[-1]), len(workload.src)
+    hosts, ports = run.access.shape
+    wires = aligned(len(run.links), WIRE_COLUMNS)
+    wires[:, OWNER] = -1
+    wires[:, TARGET] = target
+    host = np.arange(hosts)
+    nics = np.zeros((hosts, 2), np.int64)
+    for port in range(ports):
+        there = run.access[:, port] >= 0
+        wires[run.access[there, port], OWNER] = host[there]
+        nics[there, UP] |= 1 << port
+    control = np.zeros(CONTROL, np.int64)
+    control[RECOVERY], control[THRESHOLD] = transport.recovery_code, transport.reordering_packets
+    control[RTO], control[LINEAR] = transport.rto_ps, transport.linear_retries
+    control[MPR] = transport.mpr_packets
+    control[SELECTS], control[CAN_LOSE], control[MARGIN] = selects, can_lose, margin
+    control[REFLECTS] = reflects
+    control[TIMERS], control[HOST_ITEMS] = 1 + len(run.links), 1 + len(run.links) + flows
+    control[PACE] = pace_of(transport.rate_share)
+    control[KIND] = control_of_congestion.kind
+    return Feedback(
+        senders=new_senders(workload),
+        packets=new_packets(total),
+        log=np.zeros(total, np.int32),
+        got=np.zeros(total, np.uint8),
+        extra=aligned(len(run.slots), EXTRA_COLUMNS),
+        wires=wires,
+        nics=nics,
+        ports=np.zeros((flows, ports), np.int64),
+        routes=routes,
+        changes=changes,
+        ends=np.zeros(int(np.diff(workload.flow_start).max(initial=1)), np.int64),
+        control=control,
+        tally=np.zeros(TALLY, np.int64),
+        window=control_of_congestion.rows,
+        window_params=control_of_congestion.params,
+        wheel=wheel,
+    )

@@ -1,0 +1,244 @@
+"""Hosts: messages are released, flows take turns at the NIC, receivers acknowledge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....kernels.kernel import Int, inlined
+from ...traffic.traffic import ON_ACKED, ON_RECEIVED
+from ..links.queues import enqueue, free_slot, new_slot, size_of, start_service, take_waiting
+from ..model.model import ACK, NEVER, TRIMMED, message_of, number_of, packet_key
+from ..model.run_state import (
+    ACK_BYTES,
+    ACK_EVERY,
+    ACKED,
+    ANY_PORT,
+    COMPLETED,
+    COMPLETED_PS,
+    CURSOR,
+    DST,
+    END,
+    FIRST_NUMBER,
+    FLOW,
+    FREE,
+    IN_RING,
+    KEEP_ARRIVALS,
+    KEY,
+    LAST_BYTES,
+    META,
+    NEXT,
+    NO_SLOT,
+    NOW,
+    PACKET_BYTES,
+    PENDING,
+    PENDING_NEXT,
+    READY,
+    RECEIVED,
+    RECEIVED_PS,
+    RELEASE,
+    RING,
+    RING_HEAD,
+    RING_NEXT,
+    RING_TAIL,
+    SENT,
+    SIZE,
+    SRC,
+    STARTED_PS,
+    UNACKED,
+    WAITING_PACKETS,
+)
+
+_FLAG_SHIFT = 56
+
+
+@inlined
+def join_ring(run: Int, flow: Int) -> None:
+    """A flow has something to send: it joins at the end."""
+    ring = run.flows[flow, RING]
+    run.flows[flow, RING_NEXT] = -1
+    if run.rings[ring, RING_HEAD] < 0:
+        run.rings[ring, RING_HEAD] = flow
+    else:
+        run.flows[run.rings[ring, RING_TAIL], RING_NEXT] = flow
+    run.rings[ring, RING_TAIL] = flow
+    run.flows[flow, IN_RING] = 1
+
+
+@inlined
+def release_first(run: Int, host: Int) -> None:
+    """The first pending message of a host may be sent from now on."""
+    message = run.hosts[host, PENDING]
+    run.hosts[host, PENDING] = run.messages[message, PENDING_NEXT]
+    run.hosts[host, NOW] = max(run.hosts[host, NOW], run.messages[message, RELEASE])
+    run.messages[message, READY] = 1
+    flow = run.messages[message, FLOW]
+    if run.flows[flow, CURSOR] == message and run.flows[flow, IN_RING] == 0:
+        join_ring(run, flow)
+
+
+@inlined
+def add_pending(run: Int, host: Int, message: Int, time: Int) -> None:
+    """A message will be released at a time; behind those of the same time."""
+    messages = run.messages
+    messages[message, RELEASE] = time
+    before, here = np.int64(-1), run.hosts[host, PENDING]
+    while here >= 0 and messages[here, RELEASE] <= time:
+        before, here = here, messages[here, PENDING_NEXT]
+    messages[message, PENDING_NEXT] = here
+    if before < 0:
+        run.hosts[host, PENDING] = message
+    else:
+        messages[before, PENDING_NEXT] = message
+
+
+@inlined
+def data_bytes(run: Int, message: Int, number: Int) -> Int:
+    """Wire size of a data packet."""
+    messages = run.messages
+    if len(run.wire):
+        return np.int64(run.wire[messages[message, FIRST_NUMBER] + number])
+    if number + 1 == messages[message, SIZE]:
+        return messages[message, LAST_BYTES]
+    return messages[message, PACKET_BYTES]
+
+
+@inlined
+def waits_for_its_time(run: Int, host: Int, message: Int, number: Int, time: Int) -> Any:
+    """Whether the next packet of a message is due later; then the message is pending again."""
+    if len(run.due_ps) == 0:
+        return False
+    due = run.due_ps[run.messages[message, FIRST_NUMBER] + number]
+    if due <= time:
+        return False
+    run.messages[message, READY] = 0
+    add_pending(run, host, message, due)
+    return True
+
+
+@inlined
+def pull(run: Int, emit: Int, state: Int, host: Int, link: Int, ring: Int, time: Int) -> None:
+    """The flow whose turn it is sends its next packet over an access link that is free."""
+    flows, messages = run.flows, run.messages
+    flow = run.rings[ring, RING_HEAD]
+    message = flows[flow, CURSOR]
+    number = messages[message, SENT]
+    key = packet_key(message, number)
+    if number == 0:
+        messages[message, STARTED_PS] = time
+    messages[message, SENT] = number + 1
+    if len(run.sent_ps):
+        run.sent_ps[messages[message, FIRST_NUMBER] + number] = time
+    is_last = number + 1 == messages[message, SIZE]
+    size = data_bytes(run, message, number)
+    following = flows[flow, RING_NEXT]
+    run.rings[ring, RING_HEAD] = following
+    if following < 0:
+        run.rings[ring, RING_TAIL] = -1
+    flows[flow, IN_RING] = 0
+    if is_last:
+        flows[flow, CURSOR] = message + 1
+        if message + 1 < flows[flow, END] and messages[message + 1, READY]:
+            join_ring(run, flow)
+    elif not waits_for_its_time(run, host, message, number + 1, time):
+        join_ring(run, flow)
+    label = emit(state, run.links, host, link, key, time) & np.int64(0xFFFFFFFF)
+    meta = (flows[flow, DST] << np.int64(32)) | label
+    slot = new_slot(run, key, meta, size)
+    start_service(run, link, slot, size, time)
+
+
+@inlined
+def ring_of(run: Int, host: Int, port: Int) -> Int:
+    """The ring that a port takes its packets from."""
+    first = host * run.access.shape[1]
+    return first if run.settings[ANY_PORT] else first + port
+
+
+@inlined
+def serve_host(run: Int, emit: Int, state: Int, host: Int, limit: Int) -> None:
+    """All that a host's NIC ports begin before `limit`, and releases before it."""
+    ports = run.access.shape[1]
+    links, messages = run.links, run.messages
+    while True:
+        start, port = np.int64(NEVER), np.int64(-1)
+        for p in range(ports):
+            link = np.int64(run.access[host, p])
+            if link < 0:
+                continue
+            if links[link, WAITING_PACKETS] > 0:
+                at = links[link, FREE]
+            elif run.rings[ring_of(run, host, p), RING_HEAD] >= 0:
+                at = max(links[link, FREE], run.hosts[host, NOW])
+            else:
+                continue
+            if at < start:
+                start, port = at, np.int64(p)
+        pending = run.hosts[host, PENDING]
+        if pending >= 0 and messages[pending, RELEASE] <= start:
+            if messages[pending, RELEASE] >= limit:
+                return
+            release_first(run, host)
+            continue
+        if start >= limit:
+            return
+        link = np.int64(run.access[host, port])
+        if links[link, WAITING_PACKETS] > 0:
+            slot = take_waiting(run, link, start)
+            start_service(run, link, slot, size_of(run.slots, slot), start)
+        else:
+            pull(run, emit, state, host, link, ring_of(run, host, port), start)
+
+
+@inlined
+def receive(run: Int, emit: Int, state: Int, host: Int, came_by: Int, slot: Int, time: Int) -> None:
+    """A packet arrives at a host that is served up to and with `time`."""
+    messages = run.messages
+    key = run.slots[slot, KEY]
+    message = message_of(key)
+    if key & np.int64(ACK):
+        messages[message, ACKED] += run.slots[slot, NEXT] >> np.int64(48)
+        free_slot(run, slot)
+        if messages[message, ACKED] == messages[message, SIZE]:
+            messages[message, COMPLETED_PS] = time
+            run.counts[COMPLETED] += 1
+            release_successors(run, host, 2 * message + ON_ACKED, time)
+        return
+    if run.settings[KEEP_ARRIVALS]:
+        at = messages[message, FIRST_NUMBER] + number_of(key)
+        if run.arrived_ps[at] < 0:
+            run.arrived_ps[at] = time
+            run.arrived_flags[at] = np.uint8(key >> np.int64(_FLAG_SHIFT))
+    if key & np.int64(TRIMMED):
+        free_slot(run, slot)
+        return
+    messages[message, RECEIVED] += 1
+    messages[message, UNACKED] += 1
+    complete = messages[message, RECEIVED] == messages[message, SIZE]
+    back = np.int64(run.return_link[came_by])
+    if back >= 0 and (complete or messages[message, UNACKED] >= run.settings[ACK_EVERY]):
+        sender = run.flows[messages[message, FLOW], SRC]
+        label = emit(state, run.links, host, back, key | np.int64(ACK), time)
+        run.slots[slot, KEY] = key | np.int64(ACK)
+        run.slots[slot, META] = (sender << np.int64(32)) | (label & np.int64(0xFFFFFFFF))
+        run.slots[slot, NEXT] = (
+            (messages[message, UNACKED] << np.int64(48))
+            | (run.settings[ACK_BYTES] << np.int64(32))
+            | np.int64(NO_SLOT)
+        )
+        messages[message, UNACKED] = 0
+        enqueue(run, back, slot, time)
+    else:
+        free_slot(run, slot)
+    if complete:
+        messages[message, RECEIVED_PS] = time
+        release_successors(run, host, 2 * message + ON_RECEIVED, time)
+
+
+@inlined
+def release_successors(run: Int, host: Int, end: Int, time: Int) -> None:
+    """A message is done at one of its ends: those that waited for it get their time."""
+    for i in range(run.next_start[end], run.next_start[end + 1]):
+        successor = np.int64(run.next_message[i])
+        add_pending(run, host, successor, time + run.messages[successor, RELEASE])

@@ -1,0 +1,99 @@
+"""Parameters of the transport at hosts, each with where it comes from.
+
+| parameter | source |
+|---|---|
+| recovery `ideal` | paper: zero-overhead erasure code; a host knows losses at once: assumed |
+| reordering threshold 32 (6 for all-to-all) | paper (arXiv 2507.21372, section 8), SACK |
+| timeout 70 us | paper (REPS, arXiv 2407.21625); MRC's own is not public |
+| 7 timeouts alike, then doubling | MRC's public API: linear at most 7, then exponential |
+| MPR 1,024 packets | MRC's public API: 8 units of 128 in the examples; no limit by itself |
+| go-back-N | InfiniBand specification, volume 1: one NAK per gap |
+| congestion control NSCC | UET reference simulator, see transport/congestion.py |
+| congestion control DCQCN | paper (SIGCOMM 2015), simplified: see transport/congestion.py |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ....analyzer.errors import UsageError
+from . import congestion, recovery
+
+RECOVERIES: Final = {
+    "none": recovery.NO_RECOVERY,
+    "ideal": recovery.IDEAL,
+    "sack": recovery.SACK,
+    "go-back-n": recovery.GO_BACK_N,
+}
+CONTROLS: Final = {
+    "none": congestion.NONE,
+    "nscc": congestion.NSCC,
+    "dcqcn": congestion.DCQCN,
+}
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How hosts send. UsageError names a parameter that is impossible."""
+
+    recovery: str = "none"
+    """none, ideal, sack, go-back-n."""
+    congestion: str = "none"
+    """none (line rate), nscc, dcqcn."""
+    reordering_packets: int = 32
+    """SACK: a packet is lost when one sent so many later was acknowledged."""
+    rto_ps: int = 70_000_000
+    """A packet that was not acknowledged for so long is lost."""
+    linear_retries: int = 7
+    """Timeouts in a row after which the timeout doubles with every further one."""
+    mpr_packets: int = 0
+    """How far packets may be sent beyond the first that is not acknowledged; 0: no limit."""
+    rate_share: float = 1.0
+    """Data leaves a NIC at this share of the line's rate (rho_max)."""
+
+    def __post_init__(self) -> None:
+        for name, known in (("recovery", RECOVERIES), ("congestion", CONTROLS)):
+            if getattr(self, name) not in known:
+                raise UsageError(
+                    f"{name} must be one of {', '.join(known)}, not {getattr(self, name)}"
+                )
+        if not 1 <= self.reordering_packets <= 1 << 20:
+            raise UsageError(f"reordering_packets must be 1 or more, not {self.reordering_packets}")
+        if not 1_000 <= self.rto_ps <= 10**13:
+            raise UsageError("rto_ps must be 1 ns to 10 s")
+        if not 0 <= self.linear_retries <= 1 << 20:
+            raise UsageError(f"linear_retries must be 0 or more, not {self.linear_retries}")
+        if not 0 <= self.mpr_packets <= 1 << 20:
+            raise UsageError(
+                f"mpr_packets must be 1 or more, or 0 for no limit, not {self.mpr_packets}"
+            )
+        if not 0.01 <= self.rate_share <= 1.0:
+            raise UsageError(f"rate_share must be 0.01 to 1, not {self.rate_share}")
+
+    def described(self) -> dict[str, str]:
+        """What matters of it, in the words of `replay --transport`."""
+        told = {"recovery": self.recovery}
+        if self.congestion != "none":
+            told["congestion"] = self.congestion
+        if self.recovery == "sack":
+            told["reordering"] = str(self.reordering_packets)
+        if self.recovery != "none":
+            told["rto"] = f"{self.rto_ps / 1e6:g}us"
+        if self.recovery in ("sack", "go-back-n"):
+            told["linear"] = str(self.linear_retries)
+        if self.mpr_packets:
+            told["mpr"] = str(self.mpr_packets)
+        if self.rate_share != 1.0:
+            told["rate"] = f"{100 * self.rate_share:g}%"
+        return told
+
+    @property
+    def recovery_code(self) -> int:
+        """One of the constants of transport/recovery.py."""
+        return RECOVERIES[self.recovery]
+
+    @property
+    def congestion_code(self) -> int:
+        """One of the constants of transport/congestion.py."""
+        return CONTROLS[self.congestion]

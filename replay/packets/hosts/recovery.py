@@ -1,0 +1,206 @@
+"""Loss recovery of senders: which packets are under way, which must be sent again.
+
+Every packet of a flow is in one of two lists at most: those under way, in the order of their
+last sending, or those to be sent again. Both are threaded through `packets`, so every step is O(1).
+
+- IDEAL: the zero-overhead erasure code of arXiv 2507.21372: one more packet for every one lost, at
+  once. (Any packets will do, so the lost one itself is sent again.)
+- SACK: a packet is lost when one that was sent `threshold` packets later was acknowledged, or
+  after the timeout.
+- GO_BACK_N: the receiver takes packets in order only and asks once per gap for the rest; all that
+  is under way goes out again (RoCE, InfiniBand specification volume 1, 9.7.5.2).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import Int, inlined, subkernel
+from ..model.aligned import aligned
+
+if TYPE_CHECKING:
+    from ..model.model import Workload
+
+NO_RECOVERY, IDEAL, SACK, GO_BACK_N = range(4)
+
+# packets
+TX, SENT_PS, EV, PREV, AFTER, STATE, MESSAGE = range(7)
+"""Number of its last sending within the flow, when that was, by which EV; neighbours in its list;
+what it is up to; its message."""
+PACKET_COLUMNS = 8
+UNSENT, UNDER_WAY, DONE, AGAIN_DUE = range(4)
+"""Values of STATE."""
+
+# senders
+(
+    FIRST,
+    WAY_HEAD,
+    WAY_TAIL,
+    AGAIN_HEAD,
+    AGAIN_TAIL,
+    TX_COUNT,
+    HIGHEST_TX,
+    WAY_PACKETS,
+    NEXT_PS,
+    LOG_SEEN,
+    LOGGED,
+    EXPECTED,
+    ASKED,
+    NOTICE_HEAD,
+    NOTICE_TAIL,
+    LOSS_HEAD,
+    PEER_MASK,
+    NEW_PORTS,
+    UNACKNOWLEDGED,
+    MARKED_EV,
+    RETRIES,
+    RETRIED_PS,
+) = range(22)
+"""First packet; the two lists; sendings so far, the highest acknowledged one; packets under way;
+earliest time of the next sending; entries of the receiver's log that the sender knows and that
+there are; next packet in order and whether it was asked for (go-back-N, at the receiver); slots of
+packets whose loss the EV selection learns by time alone, and of those whose loss is new (ideal);
+ports by which the peer can be reached (bit mask), 1 when these or the host's own ports changed;
+first packet that is not acknowledged (kept up for MPR alone); at the receiver: 1 + EV of the latest
+marked packet since the last ACK, 0 for none; timeouts since something new was acknowledged, and
+when the latest of them was: one counts when its packet was sent after the one before."""
+SENDER_COLUMNS = 24
+
+
+def new_senders(workload: Workload) -> NDArray[np.int64]:
+    """int64[flows, SENDER_COLUMNS]: nothing sent."""
+    senders = aligned(len(workload.src), SENDER_COLUMNS)
+    senders[:, WAY_HEAD : AGAIN_TAIL + 1] = -1
+    senders[:, HIGHEST_TX] = -1
+    senders[:, NOTICE_HEAD : PEER_MASK + 1] = -1
+    senders[:, FIRST] = workload.packet_start[workload.flow_start[:-1]]
+    senders[:, EXPECTED] = senders[:, UNACKNOWLEDGED] = senders[:, FIRST]
+    return senders
+
+
+def new_packets(total: int) -> NDArray[np.int64]:
+    """int64[total, PACKET_COLUMNS]: nothing sent."""
+    packets = aligned(total, PACKET_COLUMNS)
+    packets[:, PREV : AFTER + 1] = -1
+    return packets
+
+
+@inlined
+def _append(
+    senders: NDArray[np.int64], packets: NDArray[np.int64], flow: Int, packet: Int, head: Int
+) -> None:
+    """To the end of the list that begins at column `head`."""
+    last = senders[flow, head + 1]
+    packets[packet, PREV] = last
+    packets[packet, AFTER] = -1
+    if last < 0:
+        senders[flow, head] = packet
+    else:
+        packets[last, AFTER] = packet
+    senders[flow, head + 1] = packet
+
+
+@inlined
+def _unlink(
+    senders: NDArray[np.int64], packets: NDArray[np.int64], flow: Int, packet: Int, head: Int
+) -> None:
+    before, after = packets[packet, PREV], packets[packet, AFTER]
+    if before < 0:
+        senders[flow, head] = after
+    else:
+        packets[before, AFTER] = after
+    if after < 0:
+        senders[flow, head + 1] = before
+    else:
+        packets[after, PREV] = before
+
+
+@inlined
+def now_under_way(
+    senders: NDArray[np.int64],
+    packets: NDArray[np.int64],
+    flow: Int,
+    packet: Int,
+    ev: Int,
+    time: Int,
+) -> None:
+    """A packet that is UNSENT or AGAIN_DUE is sent."""
+    if packets[packet, STATE] == AGAIN_DUE:
+        _unlink(senders, packets, flow, packet, AGAIN_HEAD)
+    packets[packet, STATE] = UNDER_WAY
+    packets[packet, TX] = senders[flow, TX_COUNT]
+    packets[packet, SENT_PS] = time
+    packets[packet, EV] = ev
+    senders[flow, TX_COUNT] += 1
+    senders[flow, WAY_PACKETS] += 1
+    _append(senders, packets, flow, packet, WAY_HEAD)
+
+
+@inlined
+def now_done(
+    senders: NDArray[np.int64], packets: NDArray[np.int64], flow: Int, packet: Int
+) -> None:
+    """A packet was acknowledged for the first time."""
+    if packets[packet, STATE] == UNDER_WAY:
+        _unlink(senders, packets, flow, packet, WAY_HEAD)
+        senders[flow, WAY_PACKETS] -= 1
+    elif packets[packet, STATE] == AGAIN_DUE:
+        _unlink(senders, packets, flow, packet, AGAIN_HEAD)
+    packets[packet, STATE] = DONE
+    senders[flow, HIGHEST_TX] = max(senders[flow, HIGHEST_TX], packets[packet, TX])
+
+
+@inlined
+def now_lost(
+    senders: NDArray[np.int64], packets: NDArray[np.int64], flow: Int, packet: Int
+) -> None:
+    """A packet under way must be sent again, after those that wait for that already."""
+    _unlink(senders, packets, flow, packet, WAY_HEAD)
+    senders[flow, WAY_PACKETS] -= 1
+    packets[packet, STATE] = AGAIN_DUE
+    _append(senders, packets, flow, packet, AGAIN_HEAD)
+
+
+@inlined
+def overtaken(
+    senders: NDArray[np.int64], packets: NDArray[np.int64], flow: Int, threshold: Int
+) -> Int:
+    """The packet under way that SACK gives up first, -1 for none."""
+    packet = senders[flow, WAY_HEAD]
+    if packet >= 0 and packets[packet, TX] + threshold <= senders[flow, HIGHEST_TX]:
+        return packet
+    return np.int64(-1)
+
+
+@inlined
+def timeout_ps(senders: NDArray[np.int64], flow: Int, rto_ps: Int, linear: Int) -> Int:
+    """A flow's timeout: it doubles with every one after `linear` in a row, up to 2^16-fold."""
+    more = min(max(np.int64(0), senders[flow, RETRIES] - linear), np.int64(16))
+    return min(rto_ps << more, np.int64(10**13))
+
+
+@subkernel
+def go_back(senders: NDArray[np.int64], packets: NDArray[np.int64], flow: Int, packet: Int) -> Int:
+    """All under way from this packet on go out again, before what waits already; how many."""
+    count = np.int64(0)
+    last = senders[flow, WAY_TAIL]
+    while last >= 0:
+        before = packets[last, PREV]
+        if last >= packet:
+            _unlink(senders, packets, flow, last, WAY_HEAD)
+            head = senders[flow, AGAIN_HEAD]
+            packets[last, PREV] = -1
+            packets[last, AFTER] = head
+            if head < 0:
+                senders[flow, AGAIN_TAIL] = last
+            else:
+                packets[head, PREV] = last
+            senders[flow, AGAIN_HEAD] = last
+            packets[last, STATE] = AGAIN_DUE
+            senders[flow, WAY_PACKETS] -= 1
+            count += 1
+        last = before
+    return count

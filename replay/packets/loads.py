@@ -1,0 +1,91 @@
+"""Loads of layers and links in a run of the packet engine, in all and over time."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..fabrics.fabric import Fabric
+from ..flows.loads import evenness
+from ..results.replay import LayerLoad, LayerOverTime
+from .model.model import PS, EngineResult, Workload
+
+STRETCHES = 50
+"""Of the lower bound, in which loads over time are counted."""
+MOST_CELLS = 1 << 18
+"""Numbers of a strategy's loads over time in the result; else stretches are joined in pairs."""
+LEAST_PACKETS = 8
+"""Full packets in a stretch: in a shorter one any link that is used at all seems busy."""
+
+
+def stretch_ps(workload: Workload, bound_ps: int, fabric: Fabric) -> int:
+    """Stretches in which loads are told: about STRETCHES of them, if all goes well, in each of
+    which most links can serve LEAST_PACKETS."""
+    packet = int(workload.packet_bytes.max(initial=1))
+    service = packet * 8e12 / float(np.median(fabric.links.rate_bits_per_second))
+    longest = max(bound_ps // STRETCHES, int(LEAST_PACKETS * service))
+    return max(PS, longest // PS * PS)
+
+
+def loads_over_time(result: EngineResult) -> tuple[NDArray[np.int64], int]:
+    """(bytes of every link by stretch, length of a stretch in ns), at most MOST_CELLS numbers."""
+    loads, length = result.loads, result.load_bin_ps
+    if loads is None:
+        return np.zeros((0, len(result.link_bytes)), np.int64), 0
+    while loads.size > MOST_CELLS and len(loads) > 1:
+        loads = np.add.reduceat(loads, np.arange(0, len(loads), 2))
+        length *= 2
+    return loads, length // PS
+
+
+def layer_load(
+    name: str,
+    members: NDArray[np.int64],
+    choice: bool,
+    fabric: Fabric,
+    result: EngineResult,
+    fair: NDArray[np.float64],
+) -> LayerLoad:
+    """One layer; fair: float64[links of the fabric] as of `fair_share.fair_bytes`."""
+    carried = result.link_bytes
+    rates = fabric.links.rate_bits_per_second[members]
+    even = evenness(np.zeros(len(members), np.int64), carried[members], rates, fair[members])
+    return LayerLoad(
+        layer=name,
+        choice=choice,
+        links=len(members),
+        idle_links=int(np.count_nonzero(carried[members] == 0)),
+        flows=None,
+        wire_bytes=even.wire_bytes,
+        fim_flows_percent=None,
+        fim_flows_best_percent=None,
+        fim_bytes_percent=even.fim_bytes,
+        fim_chance_percent=None,
+        max_over_mean=even.max_over_mean,
+        over_time=_over_time(result, members, fabric),
+        devices=[],
+    )
+
+
+def _over_time(
+    result: EngineResult, members: NDArray[np.int64], fabric: Fabric
+) -> LayerOverTime | None:
+    """Means over the stretches with traffic, weighted by their bytes."""
+    if result.loads is None:
+        return None
+    loads = result.loads[:, members]
+    total = loads.sum(1)
+    loads, total = loads[total > 0], total[total > 0]
+    rates = fabric.links.rate_bits_per_second[members]
+    share = loads / (rates / rates.sum() * total[:, None])
+    stretch, link = np.unravel_index(int(loads.argmax()), loads.shape)
+    peak = float(loads[stretch, link]) * 8e12 / result.load_bin_ps
+    return LayerOverTime(
+        window_ns=result.load_bin_ps // PS,
+        windows=len(total),
+        fim_bytes_percent=float(np.average(100 * abs(share - 1).mean(1), weights=total)),
+        max_over_mean=float(np.average(share.max(1), weights=total)),
+        peak_bits_per_second=peak,
+        peak_utilisation=peak / float(rates[link]),
+        peak_link=fabric.link_name(int(members[link])),
+    )

@@ -1,0 +1,1 @@
+"""What a run consists of: fabric, workload, state and random draws as arrays."""

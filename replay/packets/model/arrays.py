@@ -1,0 +1,116 @@
+"""A fabric as the arrays that the drivers walk."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....analyzer.errors import UsageError
+from ...fabrics.fabric import Fabric
+from .model import PS
+
+NO_ROUTE, ATTACHED = -1, -2
+"""Values of `FabricArrays.route` beside groups."""
+
+
+class FabricArrays(NamedTuple):
+    """Plain arrays, S switches, H hosts, P ports, L links, E edges, G groups.
+
+    Nodes are numbered as in the fabric: switches first, then hosts.
+    """
+
+    target: NDArray[np.int32]
+    """int32[L]: node at the end of each link."""
+    delay_ps: NDArray[np.int64]
+    ps_per_byte_q20: NDArray[np.int64]
+    """int64[L]: 8e12 / rate, scaled by 2**20 and rounded."""
+    layer: NDArray[np.uint8]
+    up: NDArray[np.bool_]
+    route: NDArray[np.int32]
+    """int32[S, E]: group, NO_ROUTE, or ATTACHED where the hosts of the edge are."""
+    group_start: NDArray[np.int64]
+    """int64[G + 1]"""
+    members: NDArray[np.int32]
+    """Links of all groups."""
+    host_edge: NDArray[np.int32]
+    """int32[H], -1 when no port is up."""
+    host_switch: NDArray[np.int32]
+    """int32[H, P], -1 for no port."""
+    access: NDArray[np.int32]
+    """int32[H, P]: link from the host, -1."""
+    exits: NDArray[np.int32]
+    """int32[H, P]: link to the host, -1."""
+    return_link: NDArray[np.int32]
+    """int32[L]: of an exit link the access link of the same port, else -1."""
+    in_start: NDArray[np.int64]
+    """int64[S + H + 1]: where the links that end at a node begin in `in_links`."""
+    in_links: NDArray[np.int32]
+    """In the order of their numbers, which breaks ties."""
+
+    @property
+    def switches(self) -> int:
+        """S."""
+        return len(self.route)
+
+    @property
+    def hosts(self) -> int:
+        """H."""
+        return len(self.host_edge)
+
+
+def fabric_arrays(fabric: Fabric) -> FabricArrays:
+    """The arrays of a fabric with its links as they are. UsageError for rates below 1 Mb/s."""
+    links, attachments, forwarding = fabric.links, fabric.attachments, fabric.forwarding
+    slowest = int(links.rate_bits_per_second.min())
+    if slowest < 1_000_000:
+        raise UsageError(f"{fabric.name}: a link of {slowest} b/s is too slow to replay packets")
+    scaled = np.rint(8e12 * (1 << 20) / links.rate_bits_per_second).astype(np.int64)
+    route = forwarding.group_of.copy()
+    for port in range(fabric.ports):
+        at, edge = attachments.switch[:, port], attachments.edge
+        known = (at >= 0) & (edge >= 0)
+        route[at[known], edge[known]] = ATTACHED
+    return_link = np.full(len(links.source), -1, np.int32)
+    there = attachments.exit_link >= 0
+    return_link[attachments.exit_link[there]] = attachments.access_link[there]
+    order = np.argsort(links.target, kind="stable").astype(np.int32)
+    ends = np.bincount(links.target, minlength=fabric.switches + fabric.hosts)
+    return FabricArrays(
+        target=links.target,
+        delay_ps=links.delay_ns * PS,
+        ps_per_byte_q20=scaled,
+        layer=links.layer,
+        up=links.up,
+        route=route,
+        group_start=forwarding.group_start,
+        members=forwarding.group_links,
+        host_edge=attachments.edge,
+        host_switch=attachments.switch,
+        access=attachments.access_link,
+        exits=attachments.exit_link,
+        return_link=return_link,
+        in_start=np.concatenate([np.zeros(1, np.int64), np.cumsum(ends)]),
+        in_links=order,
+    )
+
+
+def ports_in_turn(arrays: FabricArrays, src: NDArray[Any], dst: NDArray[Any]) -> NDArray[np.int32]:
+    """int32[n]: port by which each flow leaves, a host's flows taking its usable ports in turn."""
+    turn = np.zeros(arrays.hosts, np.int64)
+    ports = np.full(len(src), -1, np.int32)
+    if arrays.access.shape[1] == 1:
+        ports[:] = np.where(arrays.access[src, 0] >= 0, 0, -1)
+        return ports
+    for row, (s, d) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
+        edge = int(arrays.host_edge[d])
+        usable = [
+            port
+            for port, switch in enumerate(arrays.host_switch[s].tolist())
+            if switch >= 0 and edge >= 0 and arrays.route[switch, edge] != NO_ROUTE
+        ]
+        if usable:
+            ports[row] = usable[int(turn[s]) % len(usable)]
+            turn[s] += 1
+    return ports

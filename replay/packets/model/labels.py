@@ -1,0 +1,177 @@
+"""The state of entropy-value selection at hosts, and how the driver calls it.
+
+An entropy value (EV) is a number below `params[EVS]`; a host with several NIC ports sends it
+out of port EV modulo `params[PORTS]`. A strategy of hosts is three compiled functions over
+one `EvState`:
+
+- select(state, flow, free_ports, now_ps): the EV of the next packet, -1 when no usable EV
+  leaves by one of the free ports (a bit mask);
+- feedback(state, flow, ev, what, now_ps): what became of a packet (codes below);
+- wake(state, flow, now_ps): the EV to probe now, -1 for none, when `rows[flow, WAKE]` is due.
+
+The functions are passed as pointers, so that the driver is compiled once for all of them.
+Random numbers come from (seed, flow, count of draws), never from a stream: the order in which
+flows are served does not matter.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from ....kernels.kernel import Int, inlined, subkernel
+
+WAKE, DRAWS, OUTSTANDING, OWN = 0, 1, 2, 3
+"""Columns of `rows`: when to call `wake` (ps, NEVER), random numbers drawn, packets in flight
+(written by the driver); a strategy's own columns follow."""
+ROW: Final = 16
+SEED, PORTS, EVS, OWN_PARAMETERS = 0, 1, 2, 3
+"""Items of `params`; a strategy's own follow."""
+PARAMETERS: Final = 16
+NEVER: Final = 1 << 62
+
+ACKED, MARKED, TRIMMED, LOST, TIMEOUT, PROBE_CLEAN, PROBE_MARKED, ALWAYS_SKIP = range(8)
+"""What became of a packet: acknowledged, with an ECN mark, cut to its header, given up because
+later ones arrived, given up by time; a probe's answer; the receiver calls the path bad."""
+PORT_MASK: Final = 8
+"""Instead of an EV comes the mask of NIC ports over which the destination can be reached."""
+
+
+class EvState(NamedTuple):
+    """State of all flows."""
+
+    rows: NDArray[np.int64]
+    """int64[flows, ROW]."""
+    table: NDArray[np.int32]
+    """int32[flows, as many as the strategy needs]."""
+    params: NDArray[np.int64]
+    """int64[PARAMETERS]."""
+
+
+STATE_TYPE: Any = types.NamedTuple(  # type: ignore[no-untyped-call, unused-ignore]
+    [types.Array(types.int64, 2, "C"), types.Array(types.int32, 2, "C"), types.int64[::1]],
+    EvState,
+)
+SELECT = types.int64(STATE_TYPE, types.int64, types.int64, types.int64)
+FEEDBACK = types.int64(STATE_TYPE, types.int64, types.int64, types.int64, types.int64)
+WAKE_UP = types.int64(STATE_TYPE, types.int64, types.int64)
+
+
+def new_state(
+    flows: int, width: int, seed: int, ports: int, evs: int, own: tuple[int, ...] = ()
+) -> EvState:
+    """State of flows that have sent nothing; own: the strategy's parameters."""
+    rows = np.zeros((flows, ROW), np.int64)
+    rows[:, WAKE] = NEVER
+    params = np.zeros(PARAMETERS, np.int64)
+    params[:OWN_PARAMETERS] = seed, ports, evs
+    params[OWN_PARAMETERS : OWN_PARAMETERS + len(own)] = own
+    return EvState(rows, np.zeros((flows, max(1, width)), np.int32), params)
+
+
+@inlined
+def mix(x: np.uint64) -> np.uint64:
+    """The finaliser of splitmix64 (Steele, Lea, Flood 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.uint64(x ^ (x >> np.uint64(31)))
+
+
+@inlined
+def draw(state: EvState, flow: Int, below: Int) -> Int:
+    """The flow's next random number, 0 .. below-1; below is at most 2^31."""
+    count = state.rows[flow, DRAWS]
+    state.rows[flow, DRAWS] = count + 1
+    x = mix(np.uint64(state.params[SEED]) ^ np.uint64(0x9E3779B97F4A7C15))
+    x = mix(x + np.uint64(flow) * np.uint64(0x9E3779B97F4A7C15))
+    x = mix(x + np.uint64(count) * np.uint64(0xD1B54A32D192ED03))
+    return np.int64(((x >> np.uint64(32)) * np.uint64(below)) >> np.uint64(32))
+
+
+@inlined
+def nth_port(mask: Int, n: Int) -> Int:
+    """The number of the n-th set bit of a mask, from 0; -1 when there are fewer."""
+    port = np.int64(0)
+    while mask != 0:
+        if mask & 1:
+            if n == 0:
+                return port
+            n -= 1
+        mask >>= 1
+        port += 1
+    return np.int64(-1)
+
+
+@inlined
+def count_ports(mask: Int) -> Int:
+    """Number of set bits."""
+    count = np.int64(0)
+    while mask != 0:
+        mask &= mask - 1
+        count += 1
+    return count
+
+
+@inlined
+def random_ev(state: EvState, flow: Int, free_ports: Int) -> Int:
+    """A random EV that leaves by a free port; -1 when there is none."""
+    ports = state.params[PORTS]
+    free_ports &= (np.int64(1) << ports) - 1
+    if free_ports == 0:
+        return np.int64(-1)
+    ev = draw(state, flow, state.params[EVS])
+    if ports == 1 or free_ports >> (ev % ports) & 1:
+        return ev
+    port = nth_port(free_ports, draw(state, flow, count_ports(free_ports)))
+    return ev - ev % ports + port
+
+
+@subkernel
+def no_feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
+    """Of strategies that do not listen."""
+    return np.int64(0)
+
+
+@subkernel
+def no_wake(state: EvState, flow: Int, now_ps: Int) -> Int:
+    """Of strategies without probes."""
+    return np.int64(-1)
+
+
+class Pointer(types.WrapperAddressProtocol):  # type: ignore[misc, unused-ignore]
+    """A compiled function as an argument that does not make its caller compile again."""
+
+    def __init__(self, function: Any, signature: Any) -> None:
+        self._function = function
+        self._signature = signature
+        self._address = 0
+
+    def __wrapper_address__(self) -> int:
+        if not self._address:
+            compiled = self._function.compiled.get_compile_result(self._signature)
+            name = compiled.fndesc.llvm_cfunc_wrapper_name
+            self._address = compiled.library.get_pointer_to_function(name)
+        return self._address
+
+    def signature(self) -> Any:
+        return self._signature
+
+
+class HostFunctions(NamedTuple):
+    """A strategy of hosts as the driver takes it."""
+
+    select: Pointer
+    feedback: Pointer
+    wake: Pointer
+
+
+def host_functions(select: Any, feedback: Any = no_feedback, wake: Any = no_wake) -> HostFunctions:
+    """Pointers to three compiled functions."""
+    import numba.experimental.function_type  # noqa: F401 - teaches numba to type pointers
+
+    return HostFunctions(
+        Pointer(select, SELECT), Pointer(feedback, FEEDBACK), Pointer(wake, WAKE_UP)
+    )

@@ -1,0 +1,247 @@
+"""A calendar of items (links, timers, hosts), each of which is due at most once at a time.
+
+Time is cut into buckets that are kept in a wheel (Brown, CACM 1988); an item far ahead waits in its
+bucket for later turns. Only the bucket of the present is sorted, by (time, item number): a few
+items at a time, or thousands where hosts and links keep step. The queue holds links, not packets,
+so it does not grow with queues.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import Int, inlined, subkernel
+from .model import NEVER
+
+BUCKET, AT, COUNT, DUE, SHIFT, BATCH = range(6)
+"""Items of `book`: number of the present bucket, next entry of the batch, end of the batch, items
+that are due at some time, binary logarithm of a bucket's width in ps; from BATCH on the batch:
+sorted entries (time - begin of the bucket) << 32 | item."""
+WHEN, FOLLOWING = range(2)
+"""Columns of `items`: when it is due (ps, NEVER), next item of the same bucket."""
+_ITEM_BITS = 32
+ITEM_MASK = (1 << _ITEM_BITS) - 1
+_PATIENCE = 4096
+"""Empty buckets before looking for the earliest item instead."""
+_FEW = 48
+"""Up to so many entries insertion sorts faster than counting digits does."""
+_DIGITS = 256
+MANY = 4096
+"""So many items and the packets on their links exceed the processor's caches."""
+
+
+class Wheel(NamedTuple):
+    """Items are numbered from 0; below 2^31."""
+
+    heads: NDArray[np.int64]
+    """int64[buckets], a power of two: first item of each, -1 for none."""
+    items: NDArray[np.int64]
+    """int64[items, 2]"""
+    book: NDArray[np.int64]
+    """int64[BATCH + 2 items + 1]"""
+    scratch: NDArray[np.int64]
+    """int64[256 + items], for sorting."""
+
+
+def new_wheel(items: int, between_ps: int, horizon_ps: int) -> Wheel:
+    """between_ps: expected time from one event to the next; horizon_ps: how far ahead most are."""
+    at_once = 64 if items > MANY else 8  # a long batch tells early what to fetch into the caches
+    shift = max(0, min(28, (at_once * between_ps).bit_length()))
+    buckets = 1 << max(4, min(16, (2 * horizon_ps >> shift).bit_length()))
+    book = np.zeros(BATCH + 2 * items + 1, np.int64)
+    book[SHIFT] = shift
+    book[AT] = book[COUNT] = BATCH
+    table = np.full((items, 2), -1, np.int64)
+    table[:, WHEN] = NEVER
+    scratch = np.zeros(_DIGITS + items, np.int64)
+    return Wheel(np.full(buckets, -1, np.int64), table, book, scratch)
+
+
+@inlined
+def schedule(wheel: Wheel, item: Int, time: Int) -> None:
+    """Make an item due at a time, not before the present, unless it is due earlier already."""
+    items, book = wheel.items, wheel.book
+    if items[item, WHEN] <= time:
+        return
+    bucket = time >> book[SHIFT]
+    if items[item, WHEN] == NEVER and bucket > book[BUCKET]:
+        book[DUE] += 1
+        items[item, WHEN] = time
+        at = bucket & np.int64(len(wheel.heads) - 1)
+        items[item, FOLLOWING] = wheel.heads[at]
+        wheel.heads[at] = item
+    else:
+        _schedule_soon(wheel, item, time)
+
+
+@subkernel
+def _schedule_soon(wheel: Wheel, item: Int, time: Int) -> None:
+    """For an item that was due later, or is due in the present bucket."""
+    items, book = wheel.items, wheel.book
+    shift = book[SHIFT]
+    if items[item, WHEN] == NEVER:
+        book[DUE] += 1
+    elif items[item, WHEN] >> shift != book[BUCKET]:
+        _take_out(wheel, item, items[item, WHEN] >> shift)
+    # Else its entry of the present batch stays behind; `next_event` sees that it is void.
+    items[item, WHEN] = time
+    bucket = time >> shift
+    if bucket > book[BUCKET]:
+        at = bucket & np.int64(len(wheel.heads) - 1)
+        items[item, FOLLOWING] = wheel.heads[at]
+        wheel.heads[at] = item
+    else:
+        _insert(wheel, ((time - (book[BUCKET] << shift)) << np.int64(_ITEM_BITS)) | item)
+
+
+@subkernel
+def _insert(wheel: Wheel, entry: Int) -> None:
+    """Into the sorted rest of the present batch."""
+    book = wheel.book
+    if book[COUNT] >= len(book):
+        _tidy(wheel)
+    i = book[COUNT]
+    book[COUNT] = i + 1
+    while i > book[AT] and book[i - 1] > entry:
+        book[i] = book[i - 1]
+        i -= 1
+    book[i] = entry
+
+
+@inlined
+def _tidy(wheel: Wheel) -> None:
+    """Keep what is still due of the present batch, once: at most one entry per item."""
+    book = wheel.book
+    begin, kept, before = book[BUCKET] << book[SHIFT], np.int64(BATCH), np.int64(-1)
+    for i in range(book[AT], book[COUNT]):
+        entry = book[i]
+        due = begin + (entry >> np.int64(_ITEM_BITS))
+        if wheel.items[entry & np.int64(ITEM_MASK), WHEN] == due and entry != before:
+            book[kept] = entry
+            kept += 1
+            before = entry
+    book[AT] = BATCH
+    book[COUNT] = kept
+
+
+@inlined
+def _take_out(wheel: Wheel, item: Int, bucket: Int) -> None:
+    """From the list of a bucket, in which the item is."""
+    items = wheel.items
+    at = bucket & np.int64(len(wheel.heads) - 1)
+    following = wheel.heads[at]
+    if following == item:
+        wheel.heads[at] = items[item, FOLLOWING]
+        return
+    while following >= 0:
+        after = items[following, FOLLOWING]
+        if after == item:
+            items[following, FOLLOWING] = items[item, FOLLOWING]
+            return
+        following = after
+
+
+@inlined
+def next_event(wheel: Wheel) -> tuple[Int, Int]:
+    """(item, time) of the next event by (time, item); the item is no longer due. (-1, NEVER): none.
+
+    The present moves on to that event.
+    """
+    items, book = wheel.items, wheel.book
+    shift = book[SHIFT]
+    while True:
+        while book[AT] < book[COUNT]:
+            entry = book[book[AT]]
+            book[AT] += 1
+            item = entry & np.int64(ITEM_MASK)
+            time = (book[BUCKET] << shift) + (entry >> np.int64(_ITEM_BITS))
+            if items[item, WHEN] == time:
+                items[item, WHEN] = NEVER
+                book[DUE] -= 1
+                return item, time
+        if book[DUE] == 0:
+            return np.int64(-1), np.int64(NEVER)
+        _next_bucket(wheel)
+
+
+@subkernel
+def _next_bucket(wheel: Wheel) -> None:
+    """Move on to the next bucket with items of this turn and sort them."""
+    items, book, heads = wheel.items, wheel.book, wheel.heads
+    shift, mask = book[SHIFT], np.int64(len(heads) - 1)
+    book[AT] = BATCH
+    book[COUNT] = BATCH
+    empty = 0
+    while book[COUNT] == BATCH:
+        book[BUCKET] += 1
+        empty += 1
+        if empty > _PATIENCE:
+            earliest = np.int64(NEVER)
+            for i in range(len(items)):
+                earliest = min(earliest, items[i, WHEN])
+            book[BUCKET] = earliest >> shift
+            empty = 0
+        begin = book[BUCKET] << shift
+        end = begin + (np.int64(1) << shift)
+        at = book[BUCKET] & mask
+        item, last = heads[at], np.int64(-1)  # last: of those that stay
+        while item >= 0:
+            after = items[item, FOLLOWING]
+            if items[item, WHEN] < end:
+                if last < 0:
+                    heads[at] = after
+                else:
+                    items[last, FOLLOWING] = after
+                entry = ((items[item, WHEN] - begin) << np.int64(_ITEM_BITS)) | item
+                book[book[COUNT]] = entry
+                book[COUNT] += 1
+            else:
+                last = item
+            item = after
+    _sort(wheel)
+
+
+@inlined
+def _sort(wheel: Wheel) -> None:
+    """The whole batch, in which every item is once."""
+    book = wheel.book
+    if book[COUNT] - BATCH > _FEW:
+        bits = 1
+        while len(wheel.items) >> bits:
+            bits += 1
+        _sort_digits(wheel, np.int64(0), np.int64(bits))
+        _sort_digits(wheel, np.int64(_ITEM_BITS), _ITEM_BITS + book[SHIFT])
+        return
+    for i in range(BATCH + 1, book[COUNT]):
+        entry, j = book[i], i
+        while j > BATCH and book[j - 1] > entry:
+            book[j] = book[j - 1]
+            j -= 1
+        book[j] = entry
+
+
+@inlined
+def _sort_digits(wheel: Wheel, lowest: Int, end: Int) -> None:
+    """Stable, by the bits from `lowest` to below `end` of entries: counting sorts by bytes."""
+    book, scratch = wheel.book, wheel.scratch
+    count = book[COUNT] - BATCH
+    for shift in range(lowest, end, 8):
+        for digit in range(_DIGITS):
+            scratch[digit] = 0
+        for i in range(count):
+            entry = book[BATCH + i]
+            scratch[_DIGITS + i] = entry
+            scratch[(entry >> shift) & (_DIGITS - 1)] += 1
+        before = np.int64(BATCH)
+        for digit in range(_DIGITS):
+            here = scratch[digit]
+            scratch[digit] = before
+            before += here
+        for i in range(count):
+            entry = scratch[_DIGITS + i]
+            digit = (entry >> shift) & (_DIGITS - 1)
+            book[scratch[digit]] = entry
+            scratch[digit] += 1

@@ -1,0 +1,1 @@
+"""What hosts offer: generated patterns, captured traffic."""

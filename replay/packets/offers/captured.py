@@ -1,0 +1,204 @@
+"""Captured traffic as the packet engine offers it: at its times, or as fast as possible."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....analyzer.errors import UsageError
+from ...traffic.traffic import SentMessages, Traffic
+from ..model.model import MOST_PACKETS, PS, Model, Workload
+from .collectives import both_ways
+from .offered import workload_of
+
+LARGEST_ACK_BYTES = 100
+"""Where packets are not known one by one, units of smaller ones on average are taken for ACKs."""
+_LARGEST = 65_535
+
+
+def captured(
+    traffic: Traffic, model: Model, *, as_captured: bool, window_ns: int | None = None
+) -> tuple[Workload, list[str]]:
+    """What captured flows sent, with the entropy values of their packets, and what is said of it.
+
+    as_captured: every packet is released at its time (with `window_ns` at the begin of its
+    window); else as fast as possible, messages after those that they waited for. Times count from
+    the first packet. Packets keep their sizes. Where there were too many to keep, those of
+    a message are equal, evenly between its first and its last, its flow's entropy values in turn;
+    a unit is one message where there were too many messages. UsageError when nothing is left.
+    """
+    sent, notes = traffic.messages, []
+    if sent is None:
+        traffic, sent, left = _units_as_messages(traffic)
+        if left:
+            notes.append(f"{left:,} units of ACKs are left out: the packet engine makes its own")
+    else:
+        notes += sent.left_out
+    inside = traffic.src_host != traffic.dst_host
+    if not inside.all():
+        sent = replace(traffic, messages=sent).take(inside).messages
+        traffic = traffic.take(inside)
+    if sent is None or not len(sent.flow):
+        raise UsageError("the traffic has no data packets to replay; ACKs alone are not offered")
+    if int(sent.packets.max()) >= MOST_PACKETS:
+        raise UsageError(f"a message of {int(sent.packets.max()):,} packets is too long to replay")
+    if not as_captured:
+        notes += sent.notes
+    if sent.times is None:
+        notes.append(
+            "too many packets to keep the time and size of each: those of a message are spread "
+            "evenly between its first and its last"
+        )
+    return _workload(traffic, sent, model, as_captured, window_ns), notes
+
+
+class _Streams(NamedTuple):
+    """The flows of the engine: the requests of a captured one, or the data of its READs."""
+
+    of_message: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    """Units of the traffic; the first of them are the streams' main ones."""
+    row_of_packet: NDArray[np.int32]
+    """Index of `rows`; empty when every stream has one."""
+
+
+def _workload(
+    traffic: Traffic, sent: SentMessages, model: Model, as_captured: bool, window_ns: int | None
+) -> Workload:
+    size = _sizes(sent)
+    streams = _streams(traffic, sent)
+    main = streams.rows[: int(streams.of_message[-1]) + 1]
+    start = np.concatenate([np.zeros(1, np.int64), np.cumsum(sent.packets)])
+    none = np.zeros(0, np.int64)
+    due = _due_ps(sent, window_ns) if as_captured else none
+    workload = workload_of(
+        traffic.src_host[main],
+        traffic.dst_host[main],
+        sent.packets * model.payload_bytes,
+        _offered(traffic, streams, size, sent.packets, model),
+        model,
+        flow=streams.of_message,
+        release_ps=due[start[:-1]] if as_captured else None,
+        after=None if as_captured else sent.after,
+        on=None if as_captured else sent.on,
+    )
+    return workload._replace(
+        packet_bytes=np.maximum.reduceat(size, start[:-1]).astype(np.int64),
+        last_bytes=size[start[1:] - 1].astype(np.int64),
+        due_ps=due,
+        wire_bytes=size,
+        unit=streams.row_of_packet,
+    )
+
+
+def _units_as_messages(traffic: Traffic) -> tuple[Traffic, SentMessages, int]:
+    """(every unit a flow of its own with one message, those, units that are left out as ACKs)."""
+    data = traffic.packets * LARGEST_ACK_BYTES <= traffic.wire_bytes
+    n = int(np.count_nonzero(data))
+    units = replace(traffic.take(data), flow=np.arange(n, dtype=np.int32))
+    sent = SentMessages(
+        flow=units.flow,
+        responses=np.zeros(n, np.bool_),
+        packets=np.maximum(1, units.packets),
+        wire_bytes=units.wire_bytes,
+        begun_ns=units.first_ns,
+        ended_ns=units.last_ns,
+        after=np.full(n, -1, np.int32),
+        on=np.zeros(n, np.uint8),
+        notes=("asap: too many messages: entropy values of flows are offered whole and at once",),
+    )
+    return units, sent, len(traffic) - n
+
+
+def _sizes(sent: SentMessages) -> NDArray[np.int32]:
+    """int32[packets]: bytes on the wire."""
+    if sent.times is not None:
+        return np.clip(sent.times.wire_bytes, 1, _LARGEST).astype(np.int32)
+    each = np.repeat(sent.wire_bytes // sent.packets, sent.packets)
+    more = _number(sent) < np.repeat(sent.wire_bytes % sent.packets, sent.packets)
+    sizes: NDArray[np.int32] = np.clip(each + more, 1, _LARGEST).astype(np.int32)
+    return sizes
+
+
+def _number(sent: SentMessages) -> NDArray[np.int64]:
+    """int64[packets]: number within the message."""
+    first = np.cumsum(sent.packets) - sent.packets
+    return np.arange(int(sent.packets.sum())) - np.repeat(first, sent.packets)
+
+
+def _due_ps(sent: SentMessages, window_ns: int | None) -> NDArray[np.int64]:
+    """int64[packets]: release of each from the first one on."""
+    if sent.times is not None:
+        time = sent.times.time_ns.copy()
+    else:
+        took = np.repeat(sent.ended_ns - sent.begun_ns, sent.packets)
+        gaps = np.repeat(np.maximum(1, sent.packets - 1), sent.packets)
+        # took * number would overflow for messages of hours.
+        time = (took // gaps) * _number(sent) + (took % gaps) * _number(sent) // gaps
+        time += np.repeat(sent.begun_ns, sent.packets)
+    start = int(time.min())
+    if window_ns:  # as `WindowCells` has them
+        time = np.maximum(start, time // window_ns * window_ns)
+    due: NDArray[np.int64] = (time - start) * PS
+    return due
+
+
+def _streams(traffic: Traffic, sent: SentMessages) -> _Streams:
+    key = sent.flow.astype(np.int64) * 2 + sent.responses
+    _, first, of_message = np.unique(key, return_index=True, return_inverse=True)
+    of_message = of_message.reshape(-1)
+    of_packet = np.repeat(of_message, sent.packets)
+    units = len(traffic)
+    if sent.times is not None:
+        unit = sent.times.unit.astype(np.int64)
+    else:
+        unit = _in_turn(traffic, sent)
+    start = np.cumsum(sent.packets) - sent.packets
+    main = unit[start[first]]
+    if (unit == main[of_packet]).all():
+        return _Streams(of_message, main, np.zeros(0, np.int32))
+    pairs, inverse = np.unique(of_packet * units + unit, return_inverse=True)
+    is_main = pairs % units == main[pairs // units]
+    row = np.empty(len(pairs), np.int64)
+    row[is_main] = pairs[is_main] // units
+    row[~is_main] = len(main) + np.arange(int((~is_main).sum()))
+    rows = np.concatenate([main, pairs[~is_main] % units])
+    return _Streams(of_message, rows, row[inverse.reshape(-1)].astype(np.int32))
+
+
+def _in_turn(traffic: Traffic, sent: SentMessages) -> NDArray[np.int64]:
+    """int64[packets]: a flow's units of data in turn."""
+    usable = traffic.packets * LARGEST_ACK_BYTES <= traffic.wire_bytes
+    flows = int(traffic.flow.max(initial=-1)) + 1
+    without = np.bincount(traffic.flow[usable], minlength=flows) == 0
+    usable |= without[traffic.flow]
+    rows = np.flatnonzero(usable)
+    rows = rows[np.argsort(traffic.flow[rows], kind="stable")]
+    begin = np.searchsorted(traffic.flow[rows], np.arange(flows + 1))
+    flow = np.repeat(sent.flow, sent.packets)
+    turn: NDArray[np.int64] = rows[begin[flow] + _number(sent) % (begin[flow + 1] - begin[flow])]
+    return turn
+
+
+def _offered(
+    traffic: Traffic,
+    streams: _Streams,
+    size: NDArray[np.int32],
+    packets: NDArray[np.int64],
+    model: Model,
+) -> Traffic:
+    """The units of all streams with what they send, and their ACKs."""
+    of_packet: NDArray[Any] = streams.row_of_packet
+    if not len(of_packet):
+        of_packet = np.repeat(streams.of_message, packets)
+    n = len(streams.rows)
+    offered = replace(
+        replace(traffic, messages=None, windows=None).take(streams.rows),
+        flow=np.arange(n, dtype=np.int32),
+        packets=np.bincount(of_packet, minlength=n),
+        wire_bytes=np.bincount(of_packet, size, n).astype(np.int64),
+    )
+    return both_ways(offered, model)

@@ -1,0 +1,101 @@
+"""Offered traffic of the packet engine: generated patterns with barriers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...fabrics.fabric import Fabric
+from ...generate.from_pattern import generate, offered_traffic
+from ...generate.patterns.demands import Settings
+from ...generate.queue_pairs import QueuePairs, Sending
+from ...hashing.keys import PacketKeys
+from ...traffic.traffic import Traffic
+from ..model.model import Model, Workload
+from .offered import workload_of
+
+ITERATED = frozenset({"ring-allreduce"})
+"""Patterns whose messages are steps: all hosts finish one before any begins the next."""
+
+
+def collective(
+    name: str,
+    fabric: Fabric,
+    model: Model,
+    message_bytes: int,
+    seed: int,
+    *,
+    messages: int = 1,
+    qps: int = 1,
+    hosts: int | None = None,
+) -> Workload:
+    """A pattern of `rocescope generate` on the hosts of a fabric, as fast as they can send.
+
+    UsageError for an unknown pattern or an impossible value.
+    """
+    settings = Settings(
+        hosts=fabric.hosts if hosts is None else hosts,
+        message_bytes=message_bytes,
+        messages=messages,
+        flows=100,
+        fan_in=None,
+        load=0.5,
+        rate_bits_per_second=int(fabric.links.rate_bits_per_second.max()),
+    )
+    pairs = generate(name, settings, Sending(qps=qps), seed)
+    return from_queue_pairs(pairs, fabric, model, name in ITERATED)
+
+
+def from_queue_pairs(pairs: QueuePairs, fabric: Fabric, model: Model, barriers: bool) -> Workload:
+    """Generated queue pairs as flows; with barriers message i of all of them is phase i."""
+    offered = offered_traffic(
+        without_spray(pairs), fabric.addresses
+    )  # per pair: its data, then its ACKs
+    n = len(pairs)
+    units = np.concatenate([2 * np.arange(n), 2 * np.arange(n) + 1])
+    flow = np.repeat(np.arange(n), pairs.messages)
+    number = np.arange(len(flow)) - np.repeat(
+        np.cumsum(pairs.messages) - pairs.messages, pairs.messages
+    )
+    return workload_of(
+        pairs.src,
+        pairs.dst,
+        pairs.message_bytes[flow],
+        offered.take(units),
+        model,
+        flow=flow,
+        phase=number if barriers else None,
+    )
+
+
+def without_spray(pairs: QueuePairs) -> QueuePairs:
+    """The same queue pairs with one entropy value each: strategies choose others."""
+    return replace(pairs, sending=pairs.sending._replace(entropy_values=1))
+
+
+def both_ways(traffic: Traffic, model: Model) -> Traffic:
+    """The units and, behind them, the ACKs that answer each: addresses exchanged, same ports."""
+    keys = traffic.keys
+    back = keys._replace(src=keys.dst, dst=keys.src)
+    columns: list[Any] = [
+        np.concatenate([a, b]) for a, b in zip(list(keys), list(back), strict=True)
+    ]
+    both = PacketKeys(*columns)
+    twice = np.tile(np.arange(len(traffic)), 2)
+    acks = np.arange(2 * len(traffic)) >= len(traffic)
+    src = np.concatenate([traffic.src_host, traffic.dst_host])
+    dst = np.concatenate([traffic.dst_host, traffic.src_host])
+    return Traffic(
+        keys=both,
+        src_host=src,
+        dst_host=dst,
+        flow=np.arange(2 * len(traffic), dtype=np.int32),
+        packets=traffic.packets[twice],
+        wire_bytes=np.where(
+            acks, traffic.packets[twice] * model.ack_bytes, traffic.wire_bytes[twice]
+        ),
+        first_ns=traffic.first_ns[twice],
+        last_ns=traffic.last_ns[twice],
+    )

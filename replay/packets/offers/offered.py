@@ -1,0 +1,57 @@
+"""What hosts offer to the packet engine: collectives with barriers, or any list of messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....analyzer.errors import UsageError
+from ...traffic.traffic import ON_ACKED, Traffic
+from ..model.model import MOST_MESSAGES, MOST_PACKETS, Model, Workload
+
+
+def workload_of(
+    src: NDArray[Any],
+    dst: NDArray[Any],
+    message_bytes: NDArray[Any],
+    traffic: Traffic,
+    model: Model,
+    *,
+    flow: NDArray[Any] | None = None,
+    release_ps: NDArray[Any] | None = None,
+    after: NDArray[Any] | None = None,
+    on: NDArray[Any] | None = None,
+    phase: NDArray[Any] | None = None,
+) -> Workload:
+    """Messages of `message_bytes` payload each, cut into packets as the model says.
+
+    src, dst: int[F] hosts. flow: int[M], ascending; one message per flow if not given.
+    The others are columns of `Workload`, 0 or none if not given.
+    """
+    size = np.asarray(message_bytes, np.int64)
+    m = len(size)
+    flow = np.arange(m) if flow is None else flow
+    packets = np.maximum(1, -(-size // model.payload_bytes))
+    if m > MOST_MESSAGES or packets.max(initial=0) >= MOST_PACKETS:
+        raise UsageError(
+            f"{m:,} messages of up to {packets.max(initial=0):,} packets are too many; "
+            f"the most are {MOST_MESSAGES:,} and {MOST_PACKETS - 1:,}"
+        )
+    zeros = np.zeros(m, np.int64)
+    return Workload(
+        src=np.asarray(src, np.int32),
+        dst=np.asarray(dst, np.int32),
+        flow=np.asarray(flow, np.int32),
+        flow_start=np.searchsorted(flow, np.arange(len(src) + 1)).astype(np.int64),
+        packets=packets,
+        packet_start=np.concatenate([np.zeros(1, np.int64), np.cumsum(packets)]),
+        packet_bytes=np.full(m, model.payload_bytes + model.header_bytes, np.int64),
+        last_bytes=size - (packets - 1) * model.payload_bytes + model.header_bytes,
+        release_ps=zeros if release_ps is None else np.asarray(release_ps, np.int64),
+        after=np.full(m, -1, np.int32) if after is None else np.asarray(after, np.int32),
+        on=np.full(m, ON_ACKED, np.uint8) if on is None else np.asarray(on, np.uint8),
+        phase=np.zeros(m, np.int32) if phase is None else np.asarray(phase, np.int32),
+        traffic=traffic,
+    )

@@ -1,0 +1,1 @@
+"""Packets as their receivers saw them."""

@@ -1,0 +1,173 @@
+"""Replayed packets of a capture as a pcap: headers, as the receivers saw them."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....analyzer.decode.decoder import ROCE_UDP_PORT
+from ...generate.pcap_writer import DSCP_ECT0, file_header
+from ...generate.queue_pairs import BTH, ETHERNET, ICRC, IPV4, IPV6, UDP
+from ...hashing.keys import PacketKeys
+from ..model.model import MARKED, PS, EngineResult, Workload
+from .received import received_order
+
+_RECORD = 16
+_FIRST, _MIDDLE, _LAST, _ONLY = 0x00, 0x01, 0x02, 0x04
+"""Opcodes of SEND on a reliable connection."""
+_AT_ONCE = 1 << 16
+
+
+def write_received(file: BinaryIO, workload: Workload, result: EngineResult) -> int:
+    """Write the data packets that arrived whole, in order of arrival; returns how many.
+
+    The run has kept arrivals and times of sending. Addresses, source port, flow label and queue
+    pair are those of the captured unit, PSNs count a queue pair's packets from 0 in the order in
+    which they were first sent, ECN is what the replay marked. What a unit does not tell is made
+    up: SEND on a reliable connection (of ONLY packets where a queue pair sends data of READs beside
+    its own), sizes in steps of 4 bytes, DSCP and MAC addresses as `generate` has them.
+    """
+    assert result.arrived_ps is not None and result.arrived_flags is not None
+    rows = received_order(result)
+    psn, several = _sequence_numbers(workload, result)
+    start_ns = int(workload.traffic.first_ns.min())
+    file.write(file_header(0))
+    for begin in range(0, len(rows), _AT_ONCE):
+        row = rows[begin : begin + _AT_ONCE]
+        message = np.searchsorted(workload.packet_start, row, side="right") - 1
+        unit = workload.units_of(row, message)
+        first = row == workload.packet_start[message]
+        last = row + 1 == workload.packet_start[message + 1]
+        opcode = np.where(first, _FIRST, np.where(last, _LAST, _MIDDLE))
+        opcode[(first & last) | several[workload.flow[message]]] = _ONLY
+        size = workload.sizes_of(row, message)
+        marked = (result.arrived_flags[row] & (MARKED >> 56)) != 0
+        file.write(
+            _records(
+                start_ns + result.arrived_ps[row] // PS,
+                workload.traffic.keys.take(unit),
+                size,
+                opcode,
+                psn[row],
+                marked,
+            )
+        )
+    return len(rows)
+
+
+def _sequence_numbers(
+    workload: Workload, result: EngineResult
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """(PSN of every packet that was sent, whether a flow shares its queue pair with others)."""
+    assert result.sent_ps is not None
+    keys, units = workload.traffic.keys, len(workload.src)
+    columns = [keys.src[:units], keys.dst[:units], keys.dest_qp[:units, None].view(np.uint8)]
+    _, pair, count = np.unique(
+        np.concatenate(columns, axis=1), axis=0, return_inverse=True, return_counts=True
+    )
+    pair = pair.reshape(-1)
+    of_packet = np.repeat(pair[workload.flow], workload.packets)
+    sent = np.flatnonzero(result.sent_ps >= 0)
+    order = sent[np.lexsort((sent, result.sent_ps[sent], of_packet[sent]))]
+    ordered = of_packet[order]
+    psn = np.zeros(len(result.sent_ps), np.int64)
+    psn[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    return psn, count[pair] > 1
+
+
+def _records(
+    time_ns: NDArray[np.int64],
+    keys: PacketKeys,
+    size: NDArray[np.int64],
+    opcode: NDArray[np.int64],
+    psn: NDArray[np.int64],
+    marked: NDArray[np.bool_],
+) -> bytes:
+    """Record headers and frames up to the BTH, one after another."""
+    network = np.where(keys.ipv6, IPV6, IPV4)
+    kept = ETHERNET + network + UDP + BTH
+    wire = kept + ICRC + (np.maximum(0, size - kept - ICRC) & ~3)
+    out = np.zeros((len(time_ns), _RECORD + ETHERNET + IPV6 + UDP + BTH), np.uint8)
+    for at, value in ((0, time_ns // 10**9), (4, time_ns % 10**9), (8, kept), (12, wire)):
+        out[:, at : at + 4] = value.astype("<u4")[:, None].view(np.uint8)
+    frame = out[:, _RECORD:]
+    frame[:, [0, 6]] = 0x02
+    frame[:, 2:6], frame[:, 8:12] = keys.dst[:, 12:], keys.src[:, 12:]
+    traffic_class = DSCP_ECT0 + marked.astype(np.int64)  # ECT(0) + 1 is CE
+    for ipv6 in (False, True):
+        rows = np.flatnonzero(keys.ipv6 == ipv6)
+        if len(rows):
+            own = frame[rows]
+            fill = _ipv6 if ipv6 else _ipv4
+            fill(own, keys.take(rows), wire[rows], traffic_class[rows], psn[rows])
+            _transport(
+                own[:, ETHERNET + (IPV6 if ipv6 else IPV4) :],
+                keys.take(rows),
+                (wire - kept + UDP + BTH)[rows],
+                opcode[rows],
+                psn[rows],
+            )
+            frame[rows] = own
+    return out[np.arange(out.shape[1]) < (_RECORD + kept)[:, None]].tobytes()
+
+
+def _put(frame: NDArray[np.uint8], at: int, width: int, values: NDArray[np.int64] | int) -> None:
+    """Values in network byte order, at most 4 bytes wide."""
+    whole = np.broadcast_to(np.asarray(values, np.int64), (len(frame),)).astype(">u4")
+    frame[:, at : at + width] = whole[:, None].view(np.uint8)[:, 4 - width :]
+
+
+def _ipv4(
+    frame: NDArray[np.uint8],
+    keys: PacketKeys,
+    wire: NDArray[np.int64],
+    traffic_class: NDArray[np.int64],
+    number: NDArray[np.int64],
+) -> None:
+    _put(frame, 12, 2, 0x0800)
+    header = frame[:, ETHERNET : ETHERNET + IPV4]
+    _put(header, 0, 2, 0x45 << 8 | traffic_class)
+    _put(header, 2, 2, wire - ETHERNET)
+    _put(header, 4, 2, number & 0xFFFF)
+    _put(header, 6, 4, 0x4000_0000 | 64 << 8 | 17)  # do not fragment, TTL, UDP
+    header[:, 12:16], header[:, 16:20] = keys.src[:, 12:], keys.dst[:, 12:]
+    total = header.copy().view(">u2").astype(np.int64).sum(1)
+    total = (total & 0xFFFF) + (total >> 16)
+    _put(header, 10, 2, ((total & 0xFFFF) + (total >> 16)) ^ 0xFFFF)
+
+
+def _ipv6(
+    frame: NDArray[np.uint8],
+    keys: PacketKeys,
+    wire: NDArray[np.int64],
+    traffic_class: NDArray[np.int64],
+    _number: NDArray[np.int64],
+) -> None:
+    _put(frame, 12, 2, 0x86DD)
+    header = frame[:, ETHERNET : ETHERNET + IPV6]
+    label = keys.flow_label.astype(np.int64) & 0xFFFFF
+    _put(header, 0, 4, 6 << 28 | traffic_class << 20 | label)
+    _put(header, 4, 2, wire - ETHERNET - IPV6)
+    _put(header, 6, 2, 17 << 8 | 64)
+    header[:, 8:24], header[:, 24:40] = keys.src, keys.dst
+
+
+def _transport(
+    frame: NDArray[np.uint8],
+    keys: PacketKeys,
+    length: NDArray[np.int64],
+    opcode: NDArray[np.int64],
+    psn: NDArray[np.int64],
+) -> None:
+    """UDP without a checksum, and BTH of the default partition."""
+    _put(frame, 0, 2, keys.sport.astype(np.int64))
+    _put(frame, 2, 2, ROCE_UDP_PORT)
+    _put(frame, 4, 2, length)
+    bth = frame[:, UDP:]
+    _put(bth, 0, 1, opcode)
+    _put(bth, 2, 2, 0xFFFF)
+    _put(bth, 5, 3, keys.dest_qp.astype(np.int64))
+    _put(bth, 8, 1, np.where(opcode & (_LAST | _ONLY), 0x80, 0))  # AckReq
+    _put(bth, 9, 3, psn & 0xFFFFFF)

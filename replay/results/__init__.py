@@ -1,0 +1,1 @@
+"""Result records of replay, sweep and recover-seed."""

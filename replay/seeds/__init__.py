@@ -1,0 +1,1 @@
+"""Hash seeds: swept, and recovered from captures."""

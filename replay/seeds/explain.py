@@ -1,0 +1,101 @@
+"""Why a sweep came out as it did, told from its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..hashing import HashSettings
+from ..hashing.seeding import PerSwitch
+from ..results.replay import SweepLayer
+
+_FEW = 64
+_IDLE = 0.9
+"""Links in use below this share of what chance uses are a sign of dependent choices."""
+
+
+def findings(
+    settings: Sequence[HashSettings],
+    linear: bool,
+    layers: Sequence[SweepLayer],
+    per_switch: PerSwitch,
+    seeds: int,
+) -> list[str]:
+    """Sentences, the gravest first. linear: every switch hashes linearly in its seed."""
+    names = ", ".join(sorted({one.model for one in settings}))
+    found = _polarised(layers, names, linear, per_switch)
+    if seeds > 1:
+        found += _seeds_without_effect(layers, names, linear)
+    return found + _worse_than_chance(layers, names)
+
+
+def _polarised(
+    layers: Sequence[SweepLayer], names: str, linear: bool, per_switch: PerSwitch
+) -> list[str]:
+    hit = [layer for layer in layers if _is_polarised(layer)]
+    if not hit:
+        return []
+    shares = ", ".join(
+        f"{100 * layer.used_links:.0f} % of the {layer.layer} links "
+        f"(chance: {100 * layer.used_links_chance:.0f} %)"
+        for layer in hit
+    )
+    if per_switch == "equal":
+        cause = (
+            f"every tier hashes by {names} with the same seed, so flows that one tier sent the "
+            "same way are sent the same way by the next: give each switch its own seed"
+        )
+        if linear:
+            cause += f"; because {names} is linear, another function or rotation in one tier too"
+    elif linear:
+        cause = (
+            f"{names} is linear, so different seeds do not make the tiers' choices independent: "
+            "use another function, rotation or offset in one of the tiers"
+        )
+    else:
+        cause = "the choices of the tiers depend on each other"
+    return [f"The tiers are polarised: on average traffic uses {shares}; {cause}."]
+
+
+def _is_polarised(layer: SweepLayer) -> bool:
+    return layer.used_links < _IDLE * layer.used_links_chance
+
+
+def _seeds_without_effect(layers: Sequence[SweepLayer], names: str, linear: bool) -> list[str]:
+    fixed = [one for one in layers if one.distribution.distinct == 1]
+    if not linear:  # polarised layers stay as they are because most of their links are idle
+        fixed = [one for one in fixed if not _is_polarised(one)]
+    few = [one for one in layers if 1 < (one.distribution.distinct or _FEW + 1) <= _FEW]
+    found = []
+    if fixed:
+        where = " and ".join(one.layer for one in fixed)
+        text = f"Every seed gives the same imbalance in {where}"
+        if linear:
+            text += (
+                f": {names} is linear, so a new seed only renames the links of a group whose "
+                "size is a power of two, and the same flows collide. Another function, other "
+                "fields or more queue pairs can change that, another seed cannot"
+            )
+        found.append(f"{text}.")
+    if few and linear:
+        where = ", ".join(f"{one.distribution.distinct} in {one.layer}" for one in few)
+        found.append(
+            f"All seeds together give few different results ({where}): {names} is linear, "
+            "so seeds differ only in how the groups of different switches are renamed."
+        )
+    return found
+
+
+def _worse_than_chance(layers: Sequence[SweepLayer], names: str) -> list[str]:
+    """Layers whose links are all in use but less evenly than chance would."""
+    hit = [
+        one for one in layers if not _is_polarised(one) and one.distribution.mean > one.chance.p95
+    ]
+    if not hit:
+        return []
+    where = ", ".join(
+        f"{one.layer} ({one.distribution.mean:.1f}, chance {one.chance.mean:.1f})" for one in hit
+    )
+    return [
+        f"{names} spreads this traffic less evenly than chance in {where}: its keys differ in "
+        "too few of the bits it uses, or an earlier tier's choice already used them."
+    ]

@@ -1,0 +1,216 @@
+"""Searches for the seeds under which a hash puts every flow on the link where it was seen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.errors import UsageError
+from ..hashing import (
+    BoundHash,
+    Group,
+    HashSettings,
+    LinearHash,
+    PackedGroups,
+    bind,
+    choose_one_group,
+)
+from ..hashing.functions.linux import LinuxHash
+from ..hashing.keys import PacketKeys
+from ..hashing.seeding import SeedRange
+from .chunks import in_chunks
+from .gf2 import solve
+from .linux_scan import scan_linux
+
+MOST_SEEDS = 1 << 16
+"""Fitting seeds kept by a search; all are counted."""
+_CHUNK = 1 << 23
+_GENERIC_CHUNK = 1 << 16
+_FIRST_FLOWS = 8
+"""Flows that all seeds are tried on; enough to leave few seeds for the others."""
+
+Tell = Callable[[int, int], None]
+"""Told the seeds tried and the seeds there are."""
+
+
+class Fit(NamedTuple):
+    """What a search found."""
+
+    seeds: NDArray[np.uint64]
+    """The first MOST_SEEDS fitting seeds, ascending."""
+    number: int
+    """Of all fitting seeds."""
+    searched: int
+
+
+class _Found:
+    """Seeds collected from several threads."""
+
+    def __init__(self, seeds: SeedRange, tell: Tell | None) -> None:
+        self._seeds = seeds
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._parts: list[NDArray[np.uint64]] = []
+        self._count = self._done = 0
+
+    def add(self, found: NDArray[np.uint64], count: int, tried: int) -> None:
+        with self._lock:
+            self._parts.append(found)
+            self._count += count
+            self._done += tried
+
+    def tell(self) -> None:
+        if self._tell is not None:
+            self._tell(self._done, self._seeds.seeds)
+
+    def fit(self) -> Fit:
+        found = np.sort(np.concatenate([np.zeros(0, np.uint64), *self._parts]))
+        return Fit(found[:MOST_SEEDS], self._count, self._seeds.seeds)
+
+
+def fitting(
+    keys: PacketKeys,
+    settings: HashSettings,
+    group: Group,
+    link: NDArray[np.int32],
+    seeds: NDArray[np.uint64],
+) -> NDArray[np.bool_]:
+    """bool[seeds, n]: which flows each seed puts on the link where they were seen."""
+    return bind(keys, settings).choose(seeds, group) == link  # type: ignore[no-any-return]
+
+
+def search_linux(
+    bound: LinuxHash, group: Group, link: NDArray[np.int32], seeds: SeedRange, tell: Tell | None
+) -> Fit:
+    """Try seeds on the flows of one address family (`bound` has only one).
+
+    link: int32[n], where each flow was seen.
+    """
+    (part,) = bound.parts
+    length = np.uint64((24 + 8 * len(part.words)) << 56)
+    n = bound.units
+    words = np.zeros((n, 4 + len(part.words)), np.uint64)
+    words[:, 0] = part.first_words
+    words[:, 3:-1] = part.words.T
+    words[:, -1] = length
+    low, high = _intervals(bound, group)
+    if (high < low)[link].any():
+        return Fit(np.zeros(0, np.uint64), 0, seeds.seeds)
+    # The flow that fewest seeds put where it was seen comes first.
+    order = np.argsort((high - low)[link], kind="stable")
+    words = np.ascontiguousarray(words[order])
+    lowest, highest = (b[link][order].astype(np.uint32) for b in (low, high))
+    found = _Found(seeds, tell)
+
+    def work(_worker: int, number: int) -> None:
+        first = seeds.first + number * _CHUNK
+        count = min(_CHUNK, seeds.end - first)
+        kept = np.empty(MOST_SEEDS, np.uint32)
+        fits = scan_linux(first, count, words, lowest, highest, kept)
+        found.add(kept[:fits].astype(np.uint64), fits, count)
+
+    in_chunks(-(-seeds.seeds // _CHUNK), work, found.tell)
+    return found.fit()
+
+
+def _intervals(bound: LinuxHash, group: Group) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Lowest and highest multipath value of every member."""
+    if group.buckets is not None:
+        raise UsageError("the seed of a resilient group cannot be recovered")
+    high = bound.pack([group]).bounds
+    return np.concatenate([np.zeros(1, np.int64), high[:-1] + 1]), high
+
+
+def search_linear(bound: LinearHash, group: Group, link: NDArray[np.int32]) -> Fit | None:
+    """Solve for the seeds of a linear hash whose seed only permutes the group's members.
+
+    Flow i sits on link base_i XOR c, with the same c for all flows of an address family;
+    the seeds with that c follow by elimination. None when no c fits all flows.
+    """
+    mask = len(group.weights) - 1
+    base = bound.choose([0], group)[0].astype(np.int64)
+    wanted = base ^ link
+    equations = 0
+    columns = [0] * 32
+    for kind in range(len(bound.basis)):
+        here = wanted[bound.kind == kind]
+        if (here != here[:1]).any():
+            return None
+        shift = kind * mask.bit_length()
+        equations |= int(here[0]) << shift if len(here) else 0
+        for bit in range(32):
+            columns[bit] |= (int(bound.basis[kind, bit]) & mask) << shift
+    effective = max((bit + 1 for bit in range(32) if bound.basis[:, bit].any()), default=0)
+    solution = solve(columns[:effective], equations)
+    if solution is None:
+        return None
+    count = 1 << solution.free
+    return Fit(np.array([solution.smallest], np.uint64), count, 1 << effective)
+
+
+def search_masks(
+    settings: HashSettings,
+    bound: LinearHash,
+    keys: PacketKeys,
+    group: Group,
+    link: NDArray[np.int32],
+    tell: Tell | None,
+) -> Fit | None:
+    """Try everything that the seed of a linear hash can XOR into its values, for groups of
+    any size. None for units of both address families, which a seed changes differently."""
+    if len(bound.basis) > 1:
+        return None
+    mixed = replace(settings, seed_use="xor")
+    masks = search_any(mixed, keys, group, link, SeedRange(0, 1 << bound.bits), tell)
+    columns = [int(column) for column in bound.basis[0]]
+    effective = max((bit + 1 for bit in range(32) if columns[bit]), default=0)
+    solutions = [solve(columns[:effective], int(mask)) for mask in masks.seeds]
+    found = [solution for solution in solutions if solution is not None]
+    return Fit(
+        np.array(sorted(s.smallest for s in found), np.uint64),
+        sum(1 << s.free for s in found),
+        1 << effective,
+    )
+
+
+def search_any(
+    settings: HashSettings,
+    keys: PacketKeys,
+    group: Group,
+    link: NDArray[np.int32],
+    seeds: SeedRange,
+    tell: Tell | None,
+) -> Fit:
+    """Try every seed of any hash: on a few flows first, on the others what is left."""
+    first = np.arange(len(link)) < _FIRST_FLOWS
+    few, rest = bind(keys.take(first), settings), bind(keys.take(~first), settings)
+    packed = few.pack([group])
+    found = _Found(seeds, tell)
+
+    def work(_worker: int, number: int) -> None:
+        begin = seeds.first + number * _GENERIC_CHUNK
+        chosen = np.arange(begin, min(begin + _GENERIC_CHUNK, seeds.end), dtype=np.uint64)
+        left = chosen[_all_match(few, packed, chosen, link[first])]
+        if len(left) and rest.units:
+            left = left[_all_match(rest, packed, left, link[~first])]
+        found.add(left[:MOST_SEEDS], len(left), len(chosen))
+
+    in_chunks(-(-seeds.seeds // _GENERIC_CHUNK), work, found.tell)
+    return found.fit()
+
+
+def _all_match(
+    bound: BoundHash, packed: PackedGroups, seeds: NDArray[np.uint64], link: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """bool[seeds]: which seeds put every flow on its link."""
+    values = np.empty((len(seeds), bound.units), np.uint32)
+    member = np.empty(values.shape, np.uint16)
+    bound.fill(seeds, values)
+    choose_one_group(values, packed, np.int64(0), member)
+    every: NDArray[np.bool_] = (member == link).all(1)
+    return every

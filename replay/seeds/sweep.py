@@ -1,0 +1,246 @@
+"""The same traffic under thousands of seeds: how imbalance is distributed.
+
+Seeds are walked in chunks whose arrays fit the caches, on every core; what a chunk
+shows goes into tallies, so memory does not depend on the number of seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.errors import UsageError
+from ...analyzer.measures.paths.imbalance import best_fim
+from ...kernels.kernel import kernel
+from ..fabrics.fabric import Fabric
+from ..flows.fair_share import split_evenly
+from ..flows.loads import layers_of
+from ..flows.placement import Walk
+from ..flows.spread import even_loads
+from ..hashing.seeding import PerSwitch, SeedRange, switch_seeds
+from ..results.replay import Chance, SeedValue
+from ..traffic.traffic import Traffic
+from .chunks import cores, in_chunks
+from .tally import Extremes, Tally
+
+Measure: TypeAlias = Literal["fim-flows", "fim-bytes", "max-over-mean"]
+MEASURES: tuple[Measure, ...] = ("fim-flows", "fim-bytes", "max-over-mean")
+_CHUNK_VALUES = 1 << 15
+_KEPT = 10
+_LARGEST_FACTOR = 64.0
+
+
+class Sweep(NamedTuple):
+    """What a sweep found."""
+
+    score: Tally
+    """Of the worst layer of each seed."""
+    layers: list[Tally]
+    used: NDArray[np.float64]
+    """Share of links with traffic, mean over the seeds, per layer."""
+    best: list[SeedValue]
+    worst: list[SeedValue]
+    below: int
+    """Seeds whose score is below the reference."""
+    equal: int
+
+
+def chance_of(tally: Tally) -> Chance:
+    """What a sweep under ideal random hashing found, as the yardstick of others."""
+    return Chance(mean=tally.mean, p05=tally.quantile(5), p95=tally.quantile(95), draws=tally.count)
+
+
+class Scores:
+    """Measures of all layers with a choice for rows of link loads."""
+
+    def __init__(self, traffic: Traffic, fabric: Fabric, measure: Measure) -> None:
+        ones = np.ones(len(traffic), np.int64)
+        self.measure = measure
+        self.amounts = ones if measure == "fim-flows" else traffic.wire_bytes
+        """int64[units]: what a unit adds to a link."""
+        even = even_loads(traffic, fabric, ones)
+        layers = layers_of(fabric, even > 0)
+        self.number = np.full(len(fabric.links.source) + 1, -1, np.int32)
+        """int32[links + 1]: place of a link among those that are measured, -1 for others
+        and, at the end, for no link."""
+        self.names: list[str] = []
+        self._placements: list[int] = []
+        starts, fair = [0], []
+        rates = fabric.links.rate_bits_per_second
+        fluid = split_evenly(traffic, fabric)
+        for name, links, choice in zip(*layers, strict=True):
+            if choice:
+                self.names.append(name)
+                self._placements.append(round(float(even[links].sum())))
+                self.number[links] = np.arange(starts[-1], starts[-1] + len(links))
+                starts.append(starts[-1] + len(links))
+                share = rates[links] / rates[links].sum()
+                if measure == "max-over-mean":  # over the largest fair share
+                    share = rates[links] * (fluid[links] / rates[links]).max() / fluid[links].sum()
+                fair.append(share)
+        self.starts = np.array(starts, np.int64)
+        self.fair = np.concatenate([np.zeros(0), *fair])
+        if not self.names:
+            raise UsageError(
+                f"no switch of {fabric.name} has a choice of links for this traffic: "
+                "there is nothing a hash could do differently"
+            )
+
+    @property
+    def links(self) -> NDArray[np.int64]:
+        """int64[layers]: number of links in each layer."""
+        return np.diff(self.starts)
+
+    def most(self) -> float:
+        """Values up to here are told apart finely; FIM is never above."""
+        if self.measure == "max-over-mean":
+            return _LARGEST_FACTOR
+        shares = [self.fair[a:b] for a, b in zip(self.starts, self.starts[1:], strict=False)]
+        return 100 * max(1 + 1 / (len(share) * float(share.min())) for share in shares)
+
+    def best(self, layer: int) -> float | None:
+        """The smallest FIM of flows any placement reaches; None for other measures."""
+        if self.measure != "fim-flows":
+            return None
+        fair = self.fair[self.starts[layer] : self.starts[layer + 1]]
+        weights = None if np.allclose(fair, fair[0]) else fair
+        return best_fim(self._placements[layer], len(fair), weights)
+
+    def measured(
+        self, walk: Walk, seeds: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """float64[rows, layers] twice: the measure, and the share of links in use."""
+        loads = np.zeros((len(seeds), len(self.fair)), np.int64)
+        walk.run(seeds, lambda _hop, link: _add(link, self.number, self.amounts, loads))
+        values = np.empty((len(seeds), len(self.names)))
+        used = np.empty_like(values)
+        _measure(loads, self.starts, self.fair, self.measure == "max-over-mean", values, used)
+        return values.round(9), used  # equal loads compare as equal
+
+
+def sweep(
+    walk: Walk,
+    scores: Scores,
+    seeds: SeedRange,
+    per_switch: PerSwitch,
+    reference: float | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Sweep:
+    """Walk all seeds on every core. `progress` gets seeds done and seeds in all."""
+    chunk = max(1, _CHUNK_VALUES // max(1, walk.units))
+    parts = [_Part(scores, reference) for _ in range(cores())]
+
+    def work(worker: int, number: int) -> None:
+        last = min((number + 1) * chunk, seeds.seeds)
+        chosen = seeds.part(number * chunk, last)
+        by_switch = switch_seeds(chosen, walk.fabric.switches, per_switch)
+        parts[worker].add(chosen, *scores.measured(walk, by_switch))
+
+    def tell() -> None:
+        if progress is not None:
+            progress(sum(part.seeds for part in parts), seeds.seeds)
+
+    in_chunks(-(-seeds.seeds // chunk), work, tell)
+    whole = parts[0]
+    for part in parts[1:]:
+        whole.merge(part)
+    return whole.finished()
+
+
+class _Part:
+    """What one thread has seen."""
+
+    def __init__(self, scores: Scores, reference: float | None) -> None:
+        self._reference = reference
+        self._score = Tally(scores.most())
+        self._layers = [Tally(scores.most()) for _ in scores.names]
+        self._used = np.zeros(len(scores.names))
+        self._best, self._worst = Extremes(_KEPT), Extremes(_KEPT, largest=True)
+        self._below = self._equal = 0
+        self.seeds = 0
+        """Seeds seen."""
+
+    def add(
+        self,
+        seeds: NDArray[np.uint64],
+        values: NDArray[np.float64],
+        used: NDArray[np.float64],
+    ) -> None:
+        self.seeds += len(seeds)
+        worst = values.max(1)
+        self._score.add(worst)
+        for layer, tally in enumerate(self._layers):
+            tally.add(values[:, layer])
+        self._used += used.sum(0)
+        self._best.add(seeds, worst)
+        self._worst.add(seeds, worst)
+        if self._reference is not None:
+            equal = np.abs(worst - self._reference) < 1e-9
+            self._equal += int(equal.sum())
+            self._below += int(((worst < self._reference) & ~equal).sum())
+
+    def merge(self, other: _Part) -> None:
+        self._score.merge(other._score)
+        for mine, theirs in zip(self._layers, other._layers, strict=True):
+            mine.merge(theirs)
+        self._used += other._used
+        self._best.merge(other._best)
+        self._worst.merge(other._worst)
+        self._below += other._below
+        self._equal += other._equal
+
+    def finished(self) -> Sweep:
+        return Sweep(
+            self._score,
+            self._layers,
+            self._used / self._score.count,
+            self._best.records(),
+            self._worst.records(),
+            self._below,
+            self._equal,
+        )
+
+
+@kernel
+def _add(
+    link: NDArray[np.int32],
+    number: NDArray[np.int32],
+    amounts: NDArray[np.int64],
+    loads: NDArray[np.int64],
+) -> None:
+    """Add every unit to the load of the link it takes; link -1 is the last item of `number`."""
+    for r in range(link.shape[0]):
+        for i in range(link.shape[1]):
+            at = number[link[r, i]]
+            if at >= 0:
+                loads[r, at] += amounts[i]
+
+
+@kernel
+def _measure(
+    loads: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    fair: NDArray[np.float64],
+    largest: bool,
+    values: NDArray[np.float64],
+    used: NDArray[np.float64],
+) -> None:
+    """Per row and layer: FIM in percent, or with `largest` the largest share over
+    what is fair; and the share of links in use."""
+    for r in range(loads.shape[0]):
+        for layer in range(len(starts) - 1):
+            total, links, busy = np.int64(0), starts[layer + 1] - starts[layer], 0
+            for i in range(starts[layer], starts[layer + 1]):
+                total += loads[r, i]
+                busy += loads[r, i] > 0
+            deviation, most = 0.0, 0.0
+            if total > 0:
+                for i in range(starts[layer], starts[layer + 1]):
+                    share = loads[r, i] / (fair[i] * total)
+                    deviation += abs(share - 1)
+                    most = max(most, share)
+            used[r, layer] = busy / links
+            values[r, layer] = most if largest else 100 * deviation / links

@@ -1,0 +1,223 @@
+"""Which of several tapped links each flow took: the observations a seed is recovered from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from ipaddress import ip_address, ip_network
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.capture.source import open_capture
+from ...analyzer.decode.decoder import ROCE_UDP_PORT, Decoder
+from ...analyzer.errors import UnreadableInput, UsageError
+from ...analyzer.wire.endpoints import Endpoints
+from ...analyzer.wire.frames import Taps
+from ...analyzer.wire.packets import IPV6, ROCE_V1, PacketTable
+from ..hashing.keys import PacketKeys, addresses
+
+_BATCH_FRAMES = 1 << 16
+_FIELDS = ("src", "dst", "sport", "dport", "flow_label", "dest_qp", "ipv6", "tap", "hops")
+_UDP = 17
+
+
+class Seen(NamedTuple):
+    """Flows on parallel links; equally long columns, one row per flow."""
+
+    links: tuple[str, ...]
+    """Names of the taps, in the order given: that of the switch's next hops."""
+    keys: PacketKeys
+    link: NDArray[np.int32]
+    """int32[n]: index into `links`; -1 for a flow seen on several."""
+    hop_limit: NDArray[np.uint8]
+    """uint8[n]: TTL or hop limit of its packets, the largest."""
+    source: NDArray[np.int64]
+    """int64[n]: index into `names` of the source address."""
+    destination: NDArray[np.int64]
+    names: tuple[str, ...]
+    """Addresses as text."""
+
+    def take(self, rows: NDArray[np.bool_]) -> Seen:
+        """The flows that a mask picks."""
+        return self._replace(
+            keys=self.keys.take(rows),
+            link=self.link[rows],
+            hop_limit=self.hop_limit[rows],
+            source=self.source[rows],
+            destination=self.destination[rows],
+        )
+
+
+def read_taps(
+    paths: Sequence[str], progress: Callable[[int, int | None], None] | None = None
+) -> Seen:
+    """The flows of captures, each of one link. UnreadableInput when there are none,
+    UsageError for fewer than two taps. progress is told bytes read and bytes in all."""
+    with ExitStack() as stack:
+        taps, endpoints = Taps(), Endpoints()
+        captures = [
+            stack.enter_context(open_capture(path, taps, batch_frames=_BATCH_FRAMES))
+            for path in paths
+        ]
+        totals = [capture.total_bytes for capture in captures]
+        total = None if None in totals else sum(t or 0 for t in totals)
+        rows = []
+        for capture in captures:
+            decoder = Decoder(endpoints, taps, udp_ports=(ROCE_UDP_PORT,))
+            for frames in capture.batches():
+                rows.append(_distinct(_columns(decoder.decode(frames))))
+                if progress is not None:
+                    progress(sum(c.bytes_read for c in captures), total)
+        if len(taps) < 2:
+            raise UsageError("one link shows no choice: give a capture of each parallel link")
+        merged = _distinct(np.concatenate([np.zeros((0, len(_FIELDS)), np.uint32), *rows]))
+        if not len(merged):
+            raise UnreadableInput(f"no RoCE packet in {', '.join(paths)}")
+        return _seen(merged, endpoints, tuple(tap.name for tap in taps.items))
+
+
+def _columns(table: PacketTable) -> NDArray[np.uint32]:
+    """uint32[n, fields] of the RoCEv2 packets."""
+    ours = table.take((table.decode_flags & ROCE_V1) == 0)
+    return np.stack(
+        [
+            ours.src,
+            ours.dst,
+            ours.udp_sport,
+            ours.udp_dport,
+            ours.flow_label,
+            ours.dest_qp,
+            (ours.decode_flags & IPV6) != 0,
+            ours.tap,
+            ours.hop_limit,
+        ],
+        axis=1,
+    ).astype(np.uint32)
+
+
+def _distinct(rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The different rows, sorted; of rows that differ in hops alone the largest hops."""
+    if not len(rows):
+        return rows
+    ordered = rows[np.lexsort(rows.T[::-1])]
+    last = np.append((ordered[1:, :-1] != ordered[:-1, :-1]).any(1), True)
+    distinct: NDArray[np.uint32] = ordered[last]
+    return distinct
+
+
+def _seen(rows: NDArray[np.uint32], endpoints: Endpoints, links: tuple[str, ...]) -> Seen:
+    """Flows from rows sorted by all fields but the last; a flow's taps are neighbours."""
+    flow = rows[:, :-2]
+    first = np.flatnonzero(np.append(True, (flow[1:] != flow[:-1]).any(1)))
+    taps = np.diff(np.append(first, len(rows)))
+    texts = endpoints.texts()
+    packed = addresses(texts)
+    src, dst, sport, dport, label, qp, ipv6, tap, hops = rows[first].T
+    return Seen(
+        links=links,
+        keys=PacketKeys(
+            packed[src],
+            packed[dst],
+            ipv6.astype(np.bool_),
+            np.full(len(first), _UDP, np.uint8),
+            sport.astype(np.uint16),
+            dport.astype(np.uint16),
+            label.astype(np.uint32),
+            qp.astype(np.uint32),
+        ),
+        link=np.where(taps == 1, tap, -1).astype(np.int32),
+        hop_limit=hops.astype(np.uint8),
+        source=src.astype(np.int64),
+        destination=dst.astype(np.int64),
+        names=tuple(texts),
+    )
+
+
+class Direction(NamedTuple):
+    """The flows of one direction: the choices of the switch (or switches) they came through."""
+
+    name: str
+    seen: Seen
+
+
+def from_subnets(seen: Seen, subnets: Sequence[str]) -> Direction:
+    """The flows whose source is in one of the subnets. UsageError when there are none."""
+    try:
+        networks = [ip_network(text, strict=False) for text in subnets]
+    except ValueError as error:
+        raise UsageError(f"--from: {error}") from None
+    chosen = [
+        any(ip_address(name).version == n.version and ip_address(name) in n for n in networks)
+        for name in seen.names
+    ]
+    rows = np.array(chosen, np.bool_)[seen.source]
+    if not rows.any():
+        raise UsageError(f"no flow comes from {', '.join(subnets)}")
+    return Direction(f"from {', '.join(subnets)}", seen.take(rows))
+
+
+def directions(seen: Seen) -> list[Direction]:
+    """Both directions of the links, that with the larger hop limit (the switch next to the
+    senders) first.
+
+    Hosts on the two sides of the links only talk across them, so flows tell the sides.
+    UsageError when they do not.
+    """
+    side = _sides(seen)
+    there = side[seen.source] == 0
+    found = []
+    for rows in (there, ~there):
+        if rows.any():
+            part = seen.take(rows)
+            found.append((part.hop_limit.mean(), part))
+    found.sort(key=lambda pair: -pair[0])
+    return [Direction(f"from {_listed(part)}", part) for _, part in found]
+
+
+def _listed(seen: Seen) -> str:
+    sources = [seen.names[i] for i in np.unique(seen.source)]
+    return ", ".join(sources[:4]) + (f" and {len(sources) - 4} more" if len(sources) > 4 else "")
+
+
+def _sides(seen: Seen) -> NDArray[np.int64]:
+    """int64[names]: 0 or 1, the side of the links on which each address is."""
+    neighbours: dict[int, set[int]] = {}
+    for a, b in set(zip(seen.source.tolist(), seen.destination.tolist(), strict=True)):
+        neighbours.setdefault(a, set()).add(b)
+        neighbours.setdefault(b, set()).add(a)
+    side = np.full(len(seen.names), -1, np.int64)
+    for first in sorted(neighbours):
+        if side[first] >= 0:
+            continue
+        group = _coloured(first, neighbours, side)
+        _orient(group, side, seen)
+    return side
+
+
+def _coloured(first: int, neighbours: dict[int, set[int]], side: NDArray[np.int64]) -> list[int]:
+    side[first] = 0
+    group = [first]
+    for node in group:  # grows while it is walked
+        for other in sorted(neighbours[node]):
+            if side[other] < 0:
+                side[other] = 1 - side[node]
+                group.append(other)
+            elif side[other] == side[node]:
+                raise UsageError(
+                    "the hosts do not fall into two sides of the links: "
+                    "choose the senders of one switch with --from SUBNET"
+                )
+    return group
+
+
+def _orient(group: list[int], side: NDArray[np.int64], seen: Seen) -> None:
+    """Give side 0 to the senders with the larger hop limits, so that parts agree."""
+    inside = np.isin(seen.source, group)
+    means = [
+        seen.hop_limit[inside & (side[seen.source] == which)].astype(np.float64) for which in (0, 1)
+    ]
+    near = [float(m.mean()) if len(m) else -1.0 for m in means]
+    if near[1] > near[0]:
+        side[group] = 1 - side[group]

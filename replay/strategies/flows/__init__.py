@@ -1,0 +1,1 @@
+"""Strategies that place whole flows."""

@@ -1,0 +1,30 @@
+"""ECMP: every switch hashes header fields and picks one of its equal-cost next hops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...fabrics.fabric import Fabric
+from ...fabrics.switch_hashing import switch_hashing
+from ...flows.placement import place
+from ...packets.model.model import Workload
+from ...packets.model.rules import Rules
+from ...traffic.traffic import Traffic
+from ..base import Outcome
+from .placed import placed_rules
+
+
+@dataclass(frozen=True)
+class Ecmp:
+    """Options: see `switch_hashing`."""
+
+    options: Mapping[str, str]
+    name: str = "ecmp"
+
+    def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
+        hashing = switch_hashing(fabric, self.options, self.name)
+        return Outcome(traffic, place(traffic, fabric, hashing.settings), hashing.parameters)
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)

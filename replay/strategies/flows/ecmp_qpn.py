@@ -1,0 +1,38 @@
+"""ECMP that hashes the destination queue pair too (Meta's E-ECMP): 3 bytes at offset 13 of UDP.
+
+Source: Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta Scale",
+SIGCOMM 2024; FBOSS configures it as a user-defined field with CRC16-CCITT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ....analyzer.errors import UsageError
+from ...fabrics.fabric import Fabric
+from ...packets.model.model import Workload
+from ...packets.model.rules import Rules
+from ...traffic.traffic import Traffic
+from ..base import Outcome
+from .ecmp import Ecmp
+from .placed import placed_rules
+
+DEFAULT_HASH = "crc16-ccitt"
+
+
+@dataclass(frozen=True)
+class EcmpQpn:
+    """Options: those of ecmp, but `fields`."""
+
+    options: Mapping[str, str]
+    name: str = "ecmp-qpn"
+
+    def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
+        if "fields" in self.options:
+            raise UsageError("ecmp-qpn hashes 5-tuple+qpn; use ecmp:fields=... for others")
+        options = {"hash": DEFAULT_HASH, **self.options, "fields": "5-tuple+qpn"}
+        return Ecmp(options, self.name).place(traffic, fabric)
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)

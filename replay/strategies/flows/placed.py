@@ -1,0 +1,112 @@
+"""Whole-flow strategies on the packet engine: packets follow the way that was found for their unit.
+
+The label of a packet is the row of its placement, and switches look up what they do with it. Data
+and ACKs are units of their own, placed by their own header fields. A strategy that splits
+units says where each came from (`Outcome.origin`); packets take the parts in turn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import Int
+from ...fabrics.fabric import Fabric
+from ...flows.loads import Placement
+from ...packets.model.arrays import FabricArrays, fabric_arrays
+from ...packets.model.model import ACK, Workload, message_of, number_of
+from ...packets.model.rules import Rules, chooser, emitter
+from ..base import Outcome
+from ..packet_state import state_of
+
+
+def placed_rules(outcome: Outcome, workload: Workload, fabric: Fabric) -> Rules:
+    """Rules that follow a placement of `workload.traffic`."""
+    units = 2 * workload.units
+    rows = len(outcome.traffic)
+    origin = np.arange(rows) if outcome.origin is None else outcome.origin
+    first = np.searchsorted(origin, np.arange(units + 1))
+    choices = _choices(outcome.placement, outcome, fabric_arrays(fabric), fabric)
+    number = workload.packet_start[:-1] - workload.packet_start[workload.flow_start[workload.flow]]
+    state = state_of(
+        [workload.units, choices.shape[1], len(workload.unit)],
+        workload.flow,
+        number,
+        first,
+        choices,
+        workload.packet_start,
+        workload.unit,
+    )
+    lost = int(np.count_nonzero(outcome.placement.dropped))
+    notes = (f"{lost:,} of {rows:,} units have no way to their host",) if lost else ()
+    return Rules(
+        _choose(), _emit(), state, parameters=outcome.parameters, notes=(*outcome.notes, *notes)
+    )
+
+
+def _choices(
+    placement: Placement, outcome: Outcome, arrays: FabricArrays, fabric: Fabric
+) -> NDArray[np.int64]:
+    """int64[rows, choices]: switch << 32 | position for every choice of a row in turn, then -1."""
+    links = placement.links
+    source = np.where(links >= 0, fabric.links.source[links], -1)
+    edge = arrays.host_edge[np.maximum(outcome.traffic.dst_host, 0)][:, None]
+    at_switch = (source >= 0) & (source < fabric.switches) & (edge >= 0)
+    group = np.where(at_switch, arrays.route[np.where(at_switch, source, 0), edge], -1)
+    at_switch &= group >= 0
+    begin = arrays.group_start[np.maximum(group, 0)]
+    size = arrays.group_start[np.maximum(group, 0) + 1] - begin
+    position = np.zeros(links.shape, np.int64)
+    for i in range(int(size[at_switch].max(initial=0))):
+        inside = at_switch & (i < size)
+        member = arrays.members[np.where(inside, begin + i, 0)]
+        position[inside & (member == links)] = i
+    chosen = at_switch & (size > 1)
+    packed = np.where(chosen, source.astype(np.int64) << 32 | position, -1)
+    most = max(1, int(chosen.sum(1).max(initial=0)))
+    in_front = np.argsort(~chosen, axis=1, kind="stable")[:, :most]
+    return np.take_along_axis(packed, in_front, 1)
+
+
+@emitter
+def _emit(state: Int, links: Int, host: Int, link: Int, packet: Int, time: Int) -> Int:
+    """State: units of data, choices of a row, packets with a unit of their own; flow and first
+    number of every message, first row of every unit, choices of every row, first packet of every
+    message, unit of every packet."""
+    message = message_of(packet)
+    unit = state[state[3] + message]
+    if state[2]:
+        begin = state[state[7] + message]
+        size = state[state[7] + message + 1] - begin
+        # The number of a packet that is sent again is random (`drawn_key`).
+        unit = state[state[8] + begin + number_of(packet) % size]
+    if packet & np.int64(ACK):
+        unit += state[0]
+    first = state[state[5] + unit]
+    rows = state[state[5] + unit + 1] - first
+    if rows <= 1:
+        return first
+    return first + (state[state[4] + message] + number_of(packet)) % rows
+
+
+@chooser
+def _choose(
+    state: Int,
+    links: Int,
+    members: Int,
+    first: Int,
+    size: Int,
+    switch: Int,
+    edge: Int,
+    packet: Int,
+    label: Int,
+    time: Int,
+) -> Int:
+    row = state[6] + label * state[1]
+    for i in range(state[1]):
+        choice = state[row + i]
+        if choice >> np.int64(32) == switch:
+            return choice & np.int64(0xFFFFFFFF)
+    # Subflows and ACKs keep to the port of their flow, whose plane may not be the one they were
+    # placed in: they take the link of the same number there.
+    return np.int64(0) if state[row] < 0 else state[row] & np.int64(0xFFFFFFFF)

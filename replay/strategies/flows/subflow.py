@@ -1,0 +1,98 @@
+"""Subflows: every queue pair is split into k with entropy of their own (QP scaling, MPTCP).
+
+The bytes of a unit are shared evenly; subflow 0 keeps its header fields, subflow j has
+the j-th next queue pair number and a source port drawn from 49152 to 65535.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...fabrics.fabric import Fabric
+from ...packets.model.model import Workload
+from ...packets.model.rules import Rules
+from ...traffic.traffic import Traffic, Windows
+from ..base import Outcome, whole_number
+from .ecmp import Ecmp
+from .placed import placed_rules
+
+_FIRST_PORT = 49_152
+
+
+@dataclass(frozen=True)
+class Subflow:
+    """Options: `k` subflows (4), `draw` (which random ports), and those of ecmp."""
+
+    options: Mapping[str, str]
+    name: str = "subflow"
+
+    def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
+        k = whole_number(self.name, self.options, "k", 4, 1, 1024)
+        draw = whole_number(self.name, self.options, "draw", 0, 0, 1 << 31)
+        rest = {key: v for key, v in self.options.items() if key not in ("k", "draw")}
+        outcome = Ecmp(rest, self.name).place(split(traffic, k, draw), fabric)
+        return outcome._replace(
+            parameters={"k": str(k), "draw": str(draw), **outcome.parameters},
+            origin=np.repeat(np.arange(len(traffic)), _parts(traffic, k)),
+        )
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)
+
+
+def split(traffic: Traffic, k: int, draw: int = 0) -> Traffic:
+    """Every unit as k units; a unit of fewer than k packets as one per packet."""
+    parts = _parts(traffic, k)
+    rows = np.repeat(np.arange(len(traffic)), parts)
+    number = np.arange(len(rows)) - np.repeat(np.cumsum(parts) - parts, parts)
+    keys = traffic.keys.take(rows)
+    ports = np.random.default_rng(draw).integers(_FIRST_PORT, 1 << 16, len(rows))
+    keys = keys._replace(
+        sport=np.where(number == 0, keys.sport, ports).astype(np.uint16),
+        dest_qp=((keys.dest_qp + number) & 0xFFFFFF).astype(np.uint32),
+    )
+    shares = parts[rows]
+    return replace(
+        traffic,
+        keys=keys,
+        src_host=traffic.src_host[rows],
+        dst_host=traffic.dst_host[rows],
+        flow=np.arange(len(rows), dtype=np.int32),
+        packets=_share(traffic.packets[rows], number, shares),
+        wire_bytes=_share(traffic.wire_bytes[rows], number, shares),
+        first_ns=traffic.first_ns[rows],
+        last_ns=traffic.last_ns[rows],
+        windows=_split_windows(traffic, parts),
+    )
+
+
+def _parts(traffic: Traffic, k: int) -> NDArray[np.int64]:
+    parts: NDArray[np.int64] = np.minimum(k, np.maximum(traffic.packets, 1))
+    return parts
+
+
+def _share(amount: NDArray[Any], number: NDArray[Any], shares: NDArray[Any]) -> NDArray[np.int64]:
+    """The number-th of so many equal whole shares; the first ones are larger by 1."""
+    share: NDArray[np.int64] = amount // shares + (number < amount % shares)
+    return share
+
+
+def _split_windows(traffic: Traffic, parts: NDArray[np.int64]) -> Windows | None:
+    windows = traffic.windows
+    if windows is None:
+        return None
+    times = parts[windows.unit]
+    rows = np.repeat(np.arange(len(windows.unit)), times)
+    number = np.arange(len(rows)) - np.repeat(np.cumsum(times) - times, times)
+    first = np.cumsum(parts) - parts
+    unit = (first[windows.unit[rows]] + number).astype(np.int32)
+    order = np.lexsort((windows.window[rows], unit))
+    wire_bytes = _share(windows.wire_bytes[rows], number, times[rows])
+    return windows._replace(
+        unit=unit[order], window=windows.window[rows][order], wire_bytes=wire_bytes[order]
+    )

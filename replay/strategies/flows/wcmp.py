@@ -1,0 +1,38 @@
+"""WCMP: ECMP with weights in proportion to the capacity behind every next hop.
+
+Source: Zhou et al., "WCMP: Weighted Cost Multipathing for Improved Fairness in Data
+Centers", EuroSys 2014.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ....analyzer.errors import UsageError
+from ...fabrics.fabric import Fabric
+from ...fabrics.weights import with_capacity_weights
+from ...packets.model.model import Workload
+from ...packets.model.rules import Rules
+from ...traffic.traffic import Traffic
+from ..base import Outcome
+from .ecmp import Ecmp
+from .placed import placed_rules
+
+
+@dataclass(frozen=True)
+class Wcmp:
+    """Options: those of ecmp."""
+
+    options: Mapping[str, str]
+    name: str = "wcmp"
+
+    def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
+        try:
+            weighted = with_capacity_weights(fabric)
+        except RecursionError:
+            raise UsageError(f"wcmp: the routes of {fabric.name} form a loop") from None
+        return Ecmp(self.options, self.name).place(traffic, weighted)
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)

@@ -1,0 +1,1 @@
+"""Strategies by which hosts choose the entropy value of every packet."""

@@ -1,0 +1,79 @@
+"""The bitmap balancer of the Ultra Ethernet reference simulator: a penalty per entropy value.
+
+EVs are taken in turn, in an order that is permuted anew at every wrap (XOR with a random
+number); an EV with a penalty is passed over, and of these one per packet has its penalty
+lowered. Penalties: ECN mark 1, trimmed 4, timeout 15, at most 15 (ultraethernet/uet-htsim).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ....kernels.kernel import Int, subkernel
+from ...packets.model.labels import (
+    EVS,
+    LOST,
+    MARKED,
+    OWN,
+    PORTS,
+    TIMEOUT,
+    TRIMMED,
+    EvState,
+    HostFunctions,
+    draw,
+    host_functions,
+    new_state,
+)
+
+MARK_PENALTY, TRIM_PENALTY, TIMEOUT_PENALTY, MOST_PENALTY = 1, 4, 15, 15
+POSITION, PERMUTATION = OWN, OWN + 1
+LEAST_EVS: Final = 2
+
+
+@subkernel
+def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
+    """The next EV without a penalty that leaves by a free port; -1 when no EV does."""
+    rows, table = state.rows, state.table
+    evs, ports = state.params[EVS], state.params[PORTS]
+    lowered = False
+    fallback = np.int64(-1)
+    for _ in range(evs):
+        position = rows[flow, POSITION]
+        if position == 0:
+            rows[flow, PERMUTATION] = draw(state, flow, evs)
+        rows[flow, POSITION] = (position + 1) & (evs - 1)
+        ev = position ^ rows[flow, PERMUTATION]
+        free = free_ports >> (ev % ports) & 1
+        if table[flow, ev] > 0:
+            if not lowered:
+                table[flow, ev] -= 1
+                lowered = True
+            if free and fallback < 0:
+                fallback = ev
+        elif free:
+            return ev
+    return fallback
+
+
+@subkernel
+def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
+    """Add the penalty for what happened."""
+    penalty = np.int64(0)
+    if what == MARKED:
+        penalty = np.int64(MARK_PENALTY)
+    elif what == TRIMMED:
+        penalty = np.int64(TRIM_PENALTY)
+    elif what == LOST or what == TIMEOUT:
+        penalty = np.int64(TIMEOUT_PENALTY)
+    if penalty:
+        state.table[flow, ev] = min(
+            np.int64(MOST_PENALTY), np.int64(state.table[flow, ev]) + penalty
+        )
+    return np.int64(0)
+
+
+def bitmap(flows: int, seed: int, ports: int, evs: int) -> tuple[EvState, HostFunctions]:
+    """evs: a power of two."""
+    return new_state(flows, evs, seed, ports, evs), host_functions(select, feedback)

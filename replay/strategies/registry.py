@@ -1,0 +1,117 @@
+"""Load-balancing strategies, each in a file with its standard name.
+
+Those of STRATEGIES place whole flows, and can be replayed packet by packet too; those
+of PACKET_STRATEGIES decide packet by packet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ...analyzer.errors import UsageError
+from ...analyzer.key_values import parse_options
+from ..packets.model.rules import PacketStrategy
+from .base import Outcome, Strategy
+from .flows.assign import Assign
+from .flows.ecmp import Ecmp
+from .flows.ecmp_qpn import EcmpQpn
+from .flows.static import Static
+from .flows.subflow import Subflow
+from .flows.wcmp import Wcmp
+from .hosts.bitmap import Bitmap
+from .hosts.host_dr import HostRotation
+from .hosts.host_spray import HostSpray
+from .hosts.mrc import Mrc
+from .hosts.plb import Plb
+from .hosts.reps import Reps
+from .switches.adaptive import Adaptive
+from .switches.adaptive_flowlet import AdaptiveFlowlet
+from .switches.conga import Conga
+from .switches.flowlet import Flowlet
+from .switches.jsq import ShortestQueue
+from .switches.ofan import Ofan
+from .switches.switch_random import SwitchRandom
+from .switches.switch_rr import SwitchRoundRobin
+
+STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], Strategy]] = {
+    "ecmp": Ecmp,
+    "ecmp-qpn": EcmpQpn,
+    "wcmp": Wcmp,
+    "subflow": Subflow,
+    "static": Static,
+    "assign": Assign,
+}
+
+PACKET_STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], PacketStrategy]] = {
+    "host-spray": HostSpray,
+    "switch-random": SwitchRandom,
+    "switch-rr": SwitchRoundRobin,
+    "jsq": ShortestQueue,
+    "adaptive": Adaptive,
+    "flowlet": Flowlet,
+    "adaptive-flowlet": AdaptiveFlowlet,
+    "conga": Conga,
+    "host-dr": HostRotation,
+    "ofan": Ofan,
+    "plb": Plb,
+    "reps": Reps,
+    "bitmap": Bitmap,
+    "mrc": Mrc,
+}
+ALL = "all"
+"""In place of names: every strategy that can run."""
+_SAME: Mapping[str, str] = {"optimal": "assign"}
+"""Other names of strategies."""
+
+
+def parse_strategy(text: str) -> Strategy:
+    """`ecmp`, `ecmp:hash=crc32,seed=7`, ...: a strategy that places whole flows.
+
+    UsageError names what is wrong.
+    """
+    name, options = _parts(text)
+    if name in PACKET_STRATEGIES:
+        raise UsageError(f"{name} decides packet by packet; replay with --packets")
+    return STRATEGIES[name](options)
+
+
+def parse_packet_strategy(text: str) -> PacketStrategy:
+    """`ofan`, `ecmp:hash=crc32`, ...: any strategy, for the packet engine. UsageError as above."""
+    name, options = _parts(text)
+    if name in PACKET_STRATEGIES:
+        return PACKET_STRATEGIES[name](options)
+    return STRATEGIES[name](options)
+
+
+def expanded(texts: Sequence[str], packets: bool) -> list[str]:
+    """What was asked for, with every strategy in place of `all`; packets: on the packet engine."""
+    every = [*STRATEGIES, *(PACKET_STRATEGIES if packets else ())]
+    return [name for text in texts for name in (every if text == ALL else [text])]
+
+
+def needs_packets(text: str) -> bool:
+    """Whether this strategy exists on the packet engine only."""
+    return text.partition(":")[0] in PACKET_STRATEGIES
+
+
+def _parts(text: str) -> tuple[str, dict[str, str]]:
+    name, _, rest = text.partition(":")
+    name = _SAME.get(name, name)
+    if name not in STRATEGIES and name not in PACKET_STRATEGIES:
+        known = ", ".join((*STRATEGIES, *PACKET_STRATEGIES))
+        raise UsageError(f"there is no strategy {name!r}; there are {known}")
+    return name, parse_options(rest, name)
+
+
+__all__ = [
+    "ALL",
+    "PACKET_STRATEGIES",
+    "STRATEGIES",
+    "Outcome",
+    "PacketStrategy",
+    "Strategy",
+    "expanded",
+    "needs_packets",
+    "parse_packet_strategy",
+    "parse_strategy",
+]

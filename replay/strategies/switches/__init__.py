@@ -1,0 +1,1 @@
+"""Strategies by which switches choose a link for every packet."""

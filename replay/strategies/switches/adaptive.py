@@ -1,0 +1,107 @@
+"""Adaptive routing per packet: a random one of the links whose queues are in the lowest of 4 bands.
+
+Source: "Switch Pkt AR" of "Load Balancing for AI Training Workloads" (arXiv 2507.21372), a model of
+Spectrum-X: boundaries at 5, 10 and 20 percent of the buffer, levels refreshed at most every
+0.1 us per queue, random among the best; packets under 100 B (ACKs) take a random port, as in
+uet-htsim. The grading in the ASIC is not public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....analyzer.errors import UsageError
+from ....analyzer.units import parse_duration, parse_size
+from ....kernels.kernel import Int, inlined
+from ...fabrics.fabric import Fabric
+from ...packets.model.draws import SWITCH_PORT, drawn
+from ...packets.model.model import ACK, PS, Workload, queued_bytes
+from ...packets.model.rules import Rules, chooser, no_label
+from ..base import known_options
+from ..packet_state import WITHOUT_FLAGS, state_of
+from .least import NONE, random_least, room_for_levels
+
+BUFFER_BYTES = 800_000
+BANDS_PERCENT = (5, 10, 20)
+REFRESH = "100ns"
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Options: `bands`, percent of the buffer (5+10+20); `buffer` (800kB); `refresh` (100ns)."""
+
+    options: Mapping[str, str]
+    name: str = "adaptive"
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        known_options(self.name, self.options, ("bands", "buffer", "refresh"))
+        head, parameters = band_state(self.name, self.options, seed)
+        per_link = np.zeros(len(fabric.links.source), np.int64)
+        state = state_of(head, per_link - 1, per_link, room_for_levels(fabric))
+        return Rules(_choose(), no_label(), state, reads_queues=True, parameters=parameters)
+
+
+def band_state(
+    name: str, options: Mapping[str, str], seed: int
+) -> tuple[list[int], dict[str, str]]:
+    """([seed, refresh in ps, three band limits in bytes], parameters) from the options."""
+    text = options.get("bands", "+".join(map(str, BANDS_PERCENT)))
+    parts = text.split("+")
+    if len(parts) != 3 or not all(p.isascii() and p.isdecimal() for p in parts):
+        raise UsageError(f"{name}: bands={text}: use three rising percentages such as 5+10+20")
+    bands = [int(p) for p in parts]
+    if sorted(bands) != bands or not 0 < bands[0] <= bands[-1] <= 100:
+        raise UsageError(f"{name}: bands={text}: use three rising percentages such as 5+10+20")
+    buffer = BUFFER_BYTES
+    if "buffer" in options:
+        buffer = parse_size(options["buffer"], f"{name}: buffer")
+    refresh = options.get("refresh", REFRESH)
+    refresh_ps = 0 if refresh == "0" else parse_duration(refresh, f"{name}: refresh") * PS
+    limits = [buffer * band // 100 for band in bands]
+    parameters = {"bands": text, "buffer": str(buffer), "refresh": refresh}
+    return [seed, refresh_ps, *limits], parameters
+
+
+@inlined
+def least_band(
+    state: Int, links: Int, members: Int, first: Int, size: Int, switch: Int, what: Int, time: Int
+) -> Int:
+    """A random position among those of the lowest band; levels are as old as `refresh` allows.
+
+    State: seed, refresh, three limits, begin of the refresh times and of the levels per link, and
+    of room for the levels of a group.
+    """
+    for i in range(size):
+        link = np.int64(members[first + i])
+        known, level_at = state[5] + link, state[6] + link
+        if state[known] < 0 or time - state[known] >= state[1]:
+            queued = queued_bytes(links, link, time)
+            level = np.int64(0)
+            for band in range(3):
+                if queued >= state[2 + band]:
+                    level = np.int64(band + 1)
+            state[known], state[level_at] = time, level
+        state[state[7] + i] = state[level_at]
+    return random_least(state, state[7], size, state[0], what, switch, np.int64(NONE))
+
+
+@chooser
+def _choose(
+    state: Int,
+    links: Int,
+    members: Int,
+    first: Int,
+    size: Int,
+    switch: Int,
+    edge: Int,
+    packet: Int,
+    label: Int,
+    time: Int,
+) -> Int:
+    what = packet & np.int64(WITHOUT_FLAGS)
+    if packet & np.int64(ACK):
+        return drawn(state[0], SWITCH_PORT, what, switch, size)
+    return least_band(state, links, members, first, size, switch, what, time)

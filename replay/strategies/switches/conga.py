@@ -1,0 +1,192 @@
+"""CONGA: leaves send flowlets by the path that is least congested from leaf to leaf.
+
+Every link has a discounting rate estimator: bytes sent, less an eighth per `TAU_PS` / 8, quantised
+to 3 bits of the line's rate. Packets collect the highest value on their way. The leaf at which they
+leave the fabric keeps it per leaf and first link, and returns one value with each packet in the
+other direction. At the begin of a flowlet a leaf takes the link with the least maximum of its own
+estimate and the one returned; on ties the one before, else a random one.
+
+Source: Alizadeh et al., "CONGA", SIGCOMM 2014: Q = 3, tau = 160 us, flowlet gap 500 us. Assumed:
+the eighth, the order in which values are returned (in turn), data bytes alone count and do when a
+packet is queued, values do not age, packets sent again carry none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....analyzer.errors import UsageError
+from ....kernels.kernel import Int, inlined
+from ...fabrics.fabric import Fabric
+from ...packets.model.arrays import fabric_arrays
+from ...packets.model.draws import SWITCH_PORT, drawn
+from ...packets.model.model import ACK, AGAIN, Workload, message_of, number_of
+from ...packets.model.rules import Rules, chooser, no_label
+from ..base import known_options
+from ..packet_state import WITHOUT_FLAGS, state_of
+from .flowlet import flowlet_entry, flowlet_options, flowlet_tables
+from .least import NONE, random_least, room_for_levels
+
+GAP = "500us"
+TAU_PS = 160_000_000
+_PERIOD_PS = TAU_PS // 8
+_LEVELS = 8
+_LINKS = 256
+"""Most equal-cost links of a leaf that fit what packets carry."""
+_VALID = 1 << 22
+
+
+@dataclass(frozen=True)
+class Conga:
+    """Options: `gap` (500us), `table`, entries per leaf (4096)."""
+
+    options: Mapping[str, str]
+    name: str = "conga"
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        known_options(self.name, self.options, ("gap", "table"))
+        gap, entries, parameters = flowlet_options(self.name, {"gap": GAP, **self.options})
+        arrays = fabric_arrays(fabric)
+        tiers = np.unique(fabric.nodes.tier[: fabric.switches])
+        if fabric.ports > 1 or len(tiers) != 2:
+            raise UsageError(
+                f"{self.name} is for leaves and spines and hosts with one port; "
+                f"{fabric.name} has {len(tiers)} tiers and up to {fabric.ports} ports"
+            )
+        most = int(np.diff(arrays.group_start).max(initial=1))
+        if most > _LINKS:
+            raise UsageError(f"{self.name}: a leaf has {most} links, more than {_LINKS}")
+        edges = arrays.route.shape[1]
+        leaf = np.full(edges, -1, np.int64)
+        leaf[arrays.host_edge[arrays.host_edge >= 0]] = arrays.host_switch[arrays.host_edge >= 0, 0]
+        ends = (arrays.host_edge[hosts[workload.flow]] for hosts in (workload.src, workload.dst))
+        full = fabric.links.rate_bits_per_second // 8 * (TAU_PS // 10**6) // 10**6
+        links = np.zeros((len(full), 2), np.int64)
+        metrics = np.zeros((edges, edges, most), np.int64)
+        state = state_of(
+            [seed, gap, entries, edges, most, int(workload.packet_start[-1])],
+            workload.flow,
+            *ends,
+            workload.packet_start,
+            workload.packet_bytes,
+            leaf,
+            np.maximum(1, full),
+            links,
+            metrics,
+            metrics,
+            np.zeros((edges, edges), np.int64),
+            np.zeros(2 * int(workload.packet_start[-1]), np.int64),
+            *flowlet_tables(fabric, entries),
+            room_for_levels(fabric),
+        )
+        return Rules(_choose(), no_label(), state, parameters=parameters, sees_all=True)
+
+
+SEED, GAP_PS, ENTRIES, EDGES, MOST, PACKETS = range(6)
+(
+    FLOW,
+    SRC_EDGE,
+    DST_EDGE,
+    FIRST,
+    BYTES,
+    LEAF,
+    FULL,
+    SENT,
+    TO_LEAF,
+    FROM_LEAF,
+    NEXT_BACK,
+    CARRIED,
+    LAST,
+    POSITION,
+    ROOM,
+) = range(6, 21)
+"""Begins of tables: flow, edge of source and destination, first packet and bytes of messages; leaf
+of edges; of links the bytes of tau at their rate, and (bytes, period) of the estimator; metrics
+returned from leaves, those to return to them, which comes next; what packets carry; flowlets;
+room for the levels of a group."""
+
+
+@inlined
+def level(state: Int, link: Int, time: Int, add: Int) -> Int:
+    """Congestion of a link, 0 to 7, after `add` more bytes."""
+    at, period = state[SENT] + 2 * link, time // np.int64(_PERIOD_PS)
+    sent, periods = state[at], min(period - state[at + 1], np.int64(400))
+    for _ in range(periods):
+        sent -= (sent + 7) >> np.int64(3)
+    state[at], state[at + 1] = sent + add, period
+    return min(np.int64(_LEVELS - 1), state[at] * _LEVELS // state[state[FULL] + link])
+
+
+@inlined
+def _best(
+    state: Int, members: Int, first: Int, size: Int, pair: Int, before: Int, what: Int, time: Int
+) -> Int:
+    """Position of the least congested way to a leaf; on ties `before` (or NONE) or a random one."""
+    leaf_metrics = state[TO_LEAF] + pair * state[MOST]
+    for i in range(size):
+        here = level(state, np.int64(members[first + i]), time, np.int64(0))
+        state[state[ROOM] + i] = max(here, state[leaf_metrics + i])
+    return random_least(state, state[ROOM], size, state[SEED], what, pair, before)
+
+
+@chooser
+def _choose(
+    state: Int,
+    links: Int,
+    members: Int,
+    first: Int,
+    size: Int,
+    switch: Int,
+    edge: Int,
+    packet: Int,
+    label: Int,
+    time: Int,
+) -> Int:
+    message = message_of(packet)
+    source = state[state[SRC_EDGE] + message]
+    is_ack, again = packet & np.int64(ACK), packet & np.int64(AGAIN)
+    if is_ack:
+        source = state[state[DST_EDGE] + message]
+    carried = state[CARRIED] + state[state[FIRST] + message] + number_of(packet)
+    if is_ack:
+        carried += state[PACKETS]
+    if again:
+        carried = state[CARRIED]
+    back = edge * state[EDGES] + source
+    if size == 0:  # here it leaves the fabric
+        if source != edge and not again:
+            what = state[carried]
+            metrics = back * state[MOST]
+            state[state[FROM_LEAF] + metrics + (what >> 3 & 255)] = what & 7
+            if what & _VALID:
+                state[state[TO_LEAF] + metrics + (what >> 11 & 255)] = what >> 19 & 7
+        return np.int64(0)
+    added = np.int64(0) if is_ack else state[state[BYTES] + message]
+    what = packet & np.int64(WITHOUT_FLAGS)
+    if switch != state[state[LEAF] + source]:  # a spine
+        position = np.int64(0)
+        if size > 1:
+            position = drawn(state[SEED], SWITCH_PORT, what, switch, size)
+        here = level(state, np.int64(members[first + position]), time, added)
+        if not again:
+            state[carried] = state[carried] & ~np.int64(7) | max(state[carried] & 7, here)
+        return position
+    pair = source * state[EDGES] + edge
+    entry = flowlet_entry(packet, state[state[FLOW] + message], switch, state[ENTRIES])
+    last, taken = state[LAST] + entry, state[POSITION] + entry
+    position = state[taken]
+    if state[last] < 0 or time - state[last] > state[GAP_PS] or position >= size:
+        before = np.int64(NONE) if state[last] < 0 else position
+        position = _best(state, members, first, size, pair, before, what, time)
+        state[taken] = position
+    state[last] = time
+    here = level(state, np.int64(members[first + position]), time, added)
+    if not again:
+        tag = state[state[NEXT_BACK] + pair]
+        state[state[NEXT_BACK] + pair] = (tag + 1) % state[MOST]
+        metric = state[state[FROM_LEAF] + pair * state[MOST] + tag]
+        state[carried] = here | position << 3 | tag << 11 | metric << 19 | _VALID
+    return position

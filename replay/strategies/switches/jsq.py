@@ -1,0 +1,78 @@
+"""Every switch sends every packet to the shortest of its equal-cost queues.
+
+Source: JSQ of "Load Balancing for AI Training Workloads" (arXiv 2507.21372), theory part:
+exact queue lengths. The same with the lowest port on ties is "Adaptive RoCE" of REPS' baselines.
+ACKs take a random port unless told otherwise: Ultra Ethernet's simulator (uet-htsim) hashes all
+packets under 100 B, and only with that the queues are those of the reference tables
+(docs/reproductions.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....analyzer.errors import UsageError
+from ....kernels.kernel import Int
+from ...fabrics.fabric import Fabric
+from ...packets.model.draws import SWITCH_PORT, TIE, drawn
+from ...packets.model.model import ACK, Workload, queued_bytes
+from ...packets.model.rules import Rules, chooser, no_label
+from ..base import known_options
+from ..packet_state import WITHOUT_FLAGS, state_of
+
+
+@dataclass(frozen=True)
+class ShortestQueue:
+    """Options: `ties`, `random` or `first` port (random); `acks`, `random` port or `shortest`
+    queue (random)."""
+
+    options: Mapping[str, str]
+    name: str = "jsq"
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        known_options(self.name, self.options, ("ties", "acks"))
+        ties = self.options.get("ties", "random")
+        if ties not in ("random", "first"):
+            raise UsageError(f"{self.name}: ties={ties}: use random or first")
+        acks = self.options.get("acks", "random")
+        if acks not in ("random", "shortest"):
+            raise UsageError(f"{self.name}: acks={acks}: use random or shortest")
+        state = state_of([seed, int(ties == "random"), int(acks == "random")])
+        parameters = {"ties": ties, "acks": acks}
+        return Rules(_choose(), no_label(), state, reads_queues=True, parameters=parameters)
+
+
+@chooser
+def _choose(
+    state: Int,
+    links: Int,
+    members: Int,
+    first: Int,
+    size: Int,
+    switch: Int,
+    edge: Int,
+    packet: Int,
+    label: Int,
+    time: Int,
+) -> Int:
+    what = packet & np.int64(WITHOUT_FLAGS)
+    if state[2] and packet & np.int64(ACK):
+        return drawn(state[0], SWITCH_PORT, what, switch, size)
+    best, equal, chosen = np.int64(1 << 62), np.int64(0), np.int64(0)
+    for i in range(size):
+        queued = queued_bytes(links, np.int64(members[first + i]), time)
+        if queued < best:
+            best, equal, chosen = queued, np.int64(1), np.int64(i)
+        elif queued == best:
+            equal += 1
+    if state[1] and equal > 1:
+        skip = drawn(state[0], TIE, what, switch, equal)
+        for i in range(size):
+            if queued_bytes(links, np.int64(members[first + i]), time) == best:
+                if skip == 0:
+                    return np.int64(i)
+                skip -= 1
+    return chosen

@@ -1,0 +1,44 @@
+"""Choosing the port with the least level, whatever a strategy takes for one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import Int, inlined
+from ...fabrics.fabric import Fabric
+from ...packets.model.draws import TIE, drawn
+
+NONE = -1
+"""No port is to be kept."""
+
+
+def room_for_levels(fabric: Fabric) -> NDArray[np.int64]:
+    """A table of the state: levels of the links of one group, filled anew for every choice."""
+    return np.zeros(int(np.diff(fabric.forwarding.group_start).max(initial=1)), np.int64)
+
+
+@inlined
+def random_least(
+    state: Int, levels: Int, size: Int, seed: Int, what: Int, where: Int, kept: Int
+) -> Int:
+    """Position of the least of `size` >= 1 levels that begin at state[levels].
+
+    Of several the position `kept` if it is among them, else a random one, drawn for (what, where).
+    """
+    best, equal = state[levels], np.int64(1)
+    for i in range(1, size):
+        level = state[levels + i]
+        if level < best:
+            best, equal = level, np.int64(1)
+        elif level == best:
+            equal += 1
+    if 0 <= kept < size and state[levels + kept] == best:
+        return kept
+    skip = drawn(seed, TIE, what, where, equal)
+    for i in range(size):
+        if state[levels + i] == best:
+            if skip == 0:
+                return np.int64(i)
+            skip -= 1
+    return np.int64(0)

@@ -1,0 +1,87 @@
+"""Every switch sends packet after packet over its equal-cost links in turn.
+
+A pointer per group of links. Source: "Load Balancing for AI Training Workloads" (arXiv
+2507.21372): "Simple RR" keeps the order of the ports for ever, "Switch Pkt" shuffles it
+every 5 rounds. Whether ACKs have a pointer of their own is a choice of ours to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....analyzer.errors import UsageError
+from ....kernels.kernel import Int
+from ...fabrics.fabric import Fabric
+from ...packets.model.draws import SHUFFLE, drawn
+from ...packets.model.model import ACK, Workload
+from ...packets.model.rules import Rules, chooser, no_label
+from ..base import known_options, whole_number
+from ..packet_state import shuffled, state_of
+
+RESHUFFLE_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class SwitchRoundRobin:
+    """Options: `reshuffle`, rounds after which the order is drawn anew, 0 for never (5);
+    `acks`, `shared` or `own` pointer (shared)."""
+
+    options: Mapping[str, str]
+    name: str = "switch-rr"
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        known_options(self.name, self.options, ("reshuffle", "acks"))
+        rounds = whole_number(self.name, self.options, "reshuffle", RESHUFFLE_ROUNDS, 0, 1 << 20)
+        acks = self.options.get("acks", "shared")
+        if acks not in ("shared", "own"):
+            raise UsageError(f"{self.name}: acks={acks}: use shared or own")
+        start = fabric.forwarding.group_start
+        total = len(fabric.forwarding.group_links)
+        sizes = np.diff(start)
+        first = start[:-1]
+        order = np.stack([shuffled(sizes, seed, SHUFFLE, first | k << 32)[1] for k in (0, 1)])
+        zeros = np.zeros((2, total), np.int64)
+        state = state_of([seed, rounds, int(acks == "own"), total], order, zeros, zeros)
+        parameters = {"reshuffle": str(rounds), "acks": acks}
+        return Rules(_choose(), no_label(), state, parameters=parameters)
+
+
+@chooser
+def _choose(
+    state: Int,
+    links: Int,
+    members: Int,
+    first: Int,
+    size: Int,
+    switch: Int,
+    edge: Int,
+    packet: Int,
+    label: Int,
+    time: Int,
+) -> Int:
+    """State: seed, rounds, own pointer of ACKs, members; order, sent, shuffles by kind."""
+    kind = np.int64(1) if packet & np.int64(ACK) and state[2] else np.int64(0)
+    at = kind * state[3] + first
+    order, sent = state[4] + at, state[5] + at
+    turn = state[sent]
+    position = state[order + turn]
+    turn += 1
+    if turn == size:
+        turn = np.int64(0)
+        # A group has at least two members: the second one's place holds the rounds.
+        state[sent + 1] += 1
+        if state[1] > 0 and state[sent + 1] == state[1]:
+            state[sent + 1] = 0
+            shuffles = state[6] + at
+            state[shuffles] += 1
+            for i in range(size - 1, 0, -1):
+                what = first | (kind << np.int64(32))
+                j = drawn(state[0], SHUFFLE, what, state[shuffles] * 65536 + i, i + 1)
+                other = state[order + i]
+                state[order + i] = state[order + j]
+                state[order + j] = other
+    state[sent] = turn
+    return position

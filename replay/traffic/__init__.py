@@ -1,0 +1,1 @@
+"""What the hosts wanted to send, from captures or patterns."""

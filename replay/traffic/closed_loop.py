@@ -1,0 +1,276 @@
+"""What each captured message waited for, told from the capture alone.
+
+- The data of a READ waits until its request is received, where that was captured.
+
+Per queue pair, in this order:
+
+- *ping-pong*: the messages of its two directions take turns in a pattern that repeats, and none
+  begins before those of the other side have ended. Then each waits until the last one of the
+  other side is received.
+- *window*: at most k messages were outstanding at once. Then each waits until the k-th
+  before it is acknowledged (of a READ: its data received). The data of READs without captured
+  requests has the window of the side that asks.
+- Otherwise nothing is known, and nothing waits but for the order of the queue pair.
+
+Only packets of messages count: ACKs, NAKs and CNPs decide nothing here, whatever their headers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.measures.messages.measure import MessageStatistics
+from ..traffic.traffic import ON_ACKED, ON_RECEIVED
+from .message_log import ASKS, KINDS, REQUESTS, RESPONSES, MessageLog
+from .traffic import PacketTimes, SentMessages
+
+LEAST_TURNS = 8
+"""Times that the pattern must repeat: two sides that know nothing of each other send 8 messages
+each strictly in turn by chance once in 6,435 orders (2 of C(16, 8))."""
+LONGEST_PATTERN = 16
+"""Messages; rping takes 7 for a READ and a WRITE."""
+
+
+@dataclass
+class _Told:
+    """Queue pairs by what was found."""
+
+    ping_pong: int = 0
+    windows: list[int] = field(default_factory=list)
+    unknown: int = 0
+
+
+def sent_messages(
+    log: MessageLog, statistics: MessageStatistics, peer: NDArray[np.int32]
+) -> SentMessages | None:
+    """The messages of flows with what each waits for; None when there were too many.
+
+    peer: int32[flows], the other flow of the connection or -1. `SentMessages.flow` has the numbers
+    of these flows.
+    """
+    if log.full:
+        return None
+    records = log.messages
+    stream = records["flow"].astype(np.int64) * 2 + (records["kind"] == RESPONSES)
+    order = np.argsort(stream, kind="stable")
+    records = records[order]
+    told = _Told()
+    after, on = _waits(records, statistics, peer, told)
+    return SentMessages(
+        flow=records["flow"].copy(),
+        responses=records["kind"] == RESPONSES,
+        packets=records["packets"].copy(),
+        wire_bytes=records["wire_bytes"].copy(),
+        begun_ns=records["begun_ns"].copy(),
+        ended_ns=records["ended_ns"].copy(),
+        after=after,
+        on=on,
+        times=_times(log, order),
+        notes=_notes(len(records), told),
+        left_out=_left_out(log),
+    )
+
+
+def _times(log: MessageLog, order: NDArray[np.int64]) -> PacketTimes | None:
+    packets = log.packets
+    if packets is None:
+        return None
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    rows = np.argsort(place[packets["message"]], kind="stable")
+    return PacketTimes(*(packets[name][rows] for name in ("unit", "time_ns", "wire_bytes")))
+
+
+def _waits(
+    records: NDArray[np.void],
+    statistics: MessageStatistics,
+    peer: NDArray[np.int32],
+    told: _Told,
+) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """(after, on) of messages sorted by flow."""
+    after = np.full(len(records), -1, np.int32)
+    on = np.full(len(records), ON_ACKED, np.uint8)
+    flows, starts = np.unique(records["flow"], return_index=True)
+    rows = dict(zip(flows.tolist(), np.split(np.arange(len(records)), starts[1:]), strict=False))
+    none = np.zeros(0, np.int64)
+    done: set[int] = set()
+    for flow, own in rows.items():
+        if flow in done:
+            continue
+        other = int(peer[flow])
+        if not (other in rows and int(peer[other]) == flow):
+            windows = {flow: _window(statistics, flow)}
+            _window_waits(records, own, none, windows[flow], after, on, told)
+            asking = None if other < 0 else _window(statistics, other)
+            _data_of_reads(records, own, asking, after, told)
+            continue
+        done.add(other)
+        sides = own, rows[other]
+        windows = {at: _window(statistics, at) for at in (flow, other)}
+        answers = [_answers(records, *pair) for pair in (sides, sides[::-1])]
+        for asks, data in answers:
+            after[data], on[data] = asks, ON_RECEIVED
+        turns = _turns(records, *sides)
+        if turns is not None:
+            _turn_waits(records, turns, windows, after, on)
+            told.ping_pong += 1
+            continue
+        for at, mine, (asks, data), theirs in zip(
+            (flow, other), sides, answers, sides[::-1], strict=True
+        ):
+            of_ask = np.full(len(records), -1, np.int64) if len(asks) else none
+            of_ask[asks] = data
+            _window_waits(records, mine, of_ask, windows[at], after, on, told)
+            if not len(asks):
+                _data_of_reads(records, theirs, windows[at], after, told)
+    return after, on
+
+
+def _window(statistics: MessageStatistics, flow: int) -> int | None:
+    return statistics.messages(flow).max_outstanding
+
+
+def _answers(
+    records: NDArray[np.void], own: NDArray[np.int64], others: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(requests of READs, the data of each), first asked first answered."""
+    asks = own[records["kind"][own] == ASKS]
+    data = others[records["kind"][others] == RESPONSES]
+    asked, begun = records["begun_ns"][asks], records["begun_ns"][data]
+    n = min(len(asks), len(data))
+    if len(asks) == len(data) and (asked <= begun).all():
+        return asks, data
+    taken, at = [], 0  # the capture begins or ends between a request and its data
+    for time in begun.tolist():
+        ask = at if at < len(asks) and asked[at] <= time else -1
+        taken.append(ask)
+        at += ask >= 0
+    known = np.array(taken, np.int64).reshape(-1)
+    return (asks[known[known >= 0]], data[known >= 0]) if n else (asks[:0], data[:0])
+
+
+def _window_waits(
+    records: NDArray[np.void],
+    own: NDArray[np.int64],
+    data_of: NDArray[np.int64],
+    window: int | None,
+    after: NDArray[np.int32],
+    on: NDArray[np.uint8],
+    told: _Told,
+) -> None:
+    """Each request waits for the one `window` before; data_of: answer of each READ, -1 for none."""
+    members = own[records["kind"][own] != RESPONSES]
+    if not len(members):
+        return
+    if window is None:
+        told.unknown += 1
+        return
+    told.windows.append(window)
+    waiting, before = members[window:], members[:-window]
+    answer = data_of[before] if len(data_of) else np.full(len(before), -1, np.int64)
+    after[waiting] = np.where(answer >= 0, answer, before)
+    on[waiting] = np.where(answer >= 0, ON_RECEIVED, ON_ACKED)
+
+
+def _data_of_reads(
+    records: NDArray[np.void],
+    own: NDArray[np.int64],
+    window: int | None,
+    after: NDArray[np.int32],
+    told: _Told,
+) -> None:
+    """Data whose requests are not in the capture."""
+    members = own[records["kind"][own] == RESPONSES]
+    if not len(members):
+        return
+    if window is None:
+        told.unknown += 1
+        return
+    told.windows.append(window)
+    after[members[window:]] = members[:-window]
+
+
+def _turns(
+    records: NDArray[np.void], own: NDArray[np.int64], others: NDArray[np.int64]
+) -> NDArray[np.int64] | None:
+    """The messages of both directions in order, or None when they do not take turns."""
+    both = np.concatenate([own, others])
+    # Of equal times, one that has ended comes before one that goes on.
+    both = both[np.lexsort((records["ended_ns"][both], records["begun_ns"][both]))]
+    side = np.isin(both, others)
+    kind = side * KINDS + records["kind"][both]
+    longest = min(LONGEST_PATTERN, len(both) // LEAST_TURNS)
+    found = any(
+        (kind[n:] == kind[:-n]).all() and side[:n].any() and not side[:n].all()
+        for n in range(2, longest + 1)
+    )
+    if not found:
+        return None
+    for one in (side, ~side):  # the last end of the other side must not be later
+        ended = np.maximum.accumulate(np.where(one, records["ended_ns"][both], 0))
+        if (ended[~one] > records["begun_ns"][both][~one]).any():
+            return None
+    return both
+
+
+def _turn_waits(
+    records: NDArray[np.void],
+    both: NDArray[np.int64],
+    windows: dict[int, int | None],
+    after: NDArray[np.int32],
+    on: NDArray[np.uint8],
+) -> None:
+    """Each waits for the other side's last message; of several in one turn those beyond the window
+    wait for their own side's."""
+    flow = records["flow"][both]
+    at = np.arange(len(both))
+    begins = np.append(True, flow[1:] != flow[:-1])
+    first = np.maximum.accumulate(np.where(begins, at, 0))
+    free = after[both] < 0
+    later = free & (first > 0)
+    after[both[later]], on[both[later]] = both[first[later] - 1], ON_RECEIVED
+    for one, window in windows.items():
+        if window is None:
+            continue
+        full = at[free & (flow == one) & (at - first >= window)]
+        full = full[records["kind"][both[full - window]] == REQUESTS]
+        after[both[full]], on[both[full]] = both[full - window], ON_ACKED
+
+
+def _left_out(log: MessageLog) -> tuple[str, ...]:
+    told = []
+    if log.feedback_packets:
+        told.append(
+            f"{log.feedback_packets:,} ACKs, NAKs, CNPs and the like are left out: "
+            "the packet engine makes its own"
+        )
+    if log.sent_again:
+        told.append(f"{log.sent_again:,} packets that the capture saw again are sent once")
+    return tuple(told)
+
+
+def _notes(messages: int, told: _Told) -> tuple[str, ...]:
+    notes = []
+    if messages:
+        parts = []
+        if told.ping_pong:
+            parts.append(f"ping-pongs: {told.ping_pong:,}")
+        if told.windows:
+            least, most = min(told.windows), max(told.windows)
+            size = f"{least:,} to {most:,} messages"
+            if least == most:
+                size = "1 message" if most == 1 else f"{most:,} messages"
+            parts.append(f"flows with a window of {size}: {len(told.windows):,}")
+        if parts:
+            notes.append(
+                f"asap: {messages:,} messages wait for others as captured; {', '.join(parts)}"
+            )
+    if told.unknown:
+        notes.append(
+            f"asap: {told.unknown:,} flows are offered at once: "
+            "the capture has no answers (or requests of READs) to tell a window from"
+        )
+    return tuple(notes)

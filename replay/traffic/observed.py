@@ -1,0 +1,179 @@
+"""Traffic from captures: what every flow and entropy value sent, each packet counted once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.analysis.prefetch import Prefetched
+from ...analyzer.capture.concat import concatenated
+from ...analyzer.capture.source import Capture, open_capture
+from ...analyzer.decode.decoder import ROCE_UDP_PORT, Decoder
+from ...analyzer.decode.merge import merge_tables
+from ...analyzer.errors import UnreadableInput
+from ...analyzer.filtering import compile_filter
+from ...analyzer.measures.messages.measure import MessageStatistics
+from ...analyzer.track.batch import TrackedBatch
+from ...analyzer.track.tracker import FlowTracker
+from ...analyzer.wire.endpoints import Endpoints
+from ...analyzer.wire.frames import Taps
+from ...analyzer.wire.packets import PacketTable
+from ..fabrics.fabric import Fabric
+from ..fabrics.mapping import map_hosts
+from ..hashing.keys import PacketKeys, addresses
+from .closed_loop import sent_messages
+from .message_log import MessageLog
+from .traffic import SentMessages, Traffic
+from .unit_counts import UnitCounter
+
+_BATCH_FRAMES = 1 << 16
+
+
+def traffic_from_capture(
+    paths: Sequence[str],
+    fabric: Fabric,
+    mapping: str = "exact",
+    *,
+    window_ns: int | None = None,
+    filter: str | None = None,
+    concat: bool = False,
+    udp_ports: Sequence[int] = (ROCE_UDP_PORT,),
+    messages: bool = False,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> Traffic:
+    """What the hosts of captures sent, on the hosts of a fabric.
+
+    Several files are several taps (unless `concat`); a packet that several of them saw
+    counts once. mapping: see mapping.py; units of addresses that belong to no host have
+    host -1 and the addresses are in `unmapped`. window_ns: also count bytes per window.
+    messages: also tell messages with their packets, and what each waits for (`closed_loop`).
+    progress is told bytes read and bytes in all. Raises UnreadableInput when there is no
+    RoCE packet, UsageError for options that make no sense.
+    """
+    with ExitStack() as stack:
+        taps, endpoints = Taps(), Endpoints()
+        captures = [stack.enter_context(capture) for capture in _open(paths, taps, concat)]
+        keep = compile_filter(filter) if filter else None
+
+        def tables(capture: Capture) -> Iterator[PacketTable]:
+            decoder = Decoder(endpoints, taps, udp_ports=udp_ports)
+            for frames in capture.batches():
+                table = decoder.decode(frames)
+                yield table if keep is None else table.take(keep.mask(table, endpoints, taps))
+
+        def report() -> None:
+            if progress is not None:
+                totals = [c.total_bytes for c in captures]
+                known = None if None in totals else sum(t or 0 for t in totals)
+                progress(sum(c.bytes_read for c in captures), known)
+
+        merged = Prefetched(lambda: merge_tables([tables(c) for c in captures]), report)
+        loop = ClosedLoop() if messages else None
+        tracker, counter = count_units(merged, report, window_ns, loop)
+        if not len(counter.units):
+            raise UnreadableInput(f"no RoCE packet in {', '.join(paths)}")
+        sent = None if loop is None else loop.messages(tracker, counter)
+        traffic = _traffic(tracker, counter, endpoints, fabric, mapping, sent)
+        return replace(traffic, warnings=tuple(w for c in captures for w in c.warnings))
+
+
+def traffic_of_packets(
+    tables: Sequence[PacketTable],
+    endpoints: Endpoints,
+    fabric: Fabric,
+    mapping: str = "exact",
+    *,
+    window_ns: int | None = None,
+) -> Traffic:
+    """The same from packet tables in the order of time."""
+    return _traffic(*count_units(tables, lambda: None, window_ns), endpoints, fabric, mapping)
+
+
+class ClosedLoop:
+    """Gathers what messages, their packets and their dependencies are told from."""
+
+    def __init__(self) -> None:
+        self._log, self._statistics = MessageLog(), MessageStatistics()
+
+    def update(self, batch: TrackedBatch, unit: NDArray[np.int32]) -> None:
+        """Look at a batch and the units of its rows; batches must come in capture order."""
+        self._log.update(batch, unit)
+        self._statistics.update(batch)
+
+    def messages(self, tracker: FlowTracker, counter: UnitCounter) -> SentMessages | None:
+        """After all batches; None when there were too many."""
+        sent = sent_messages(self._log, self._statistics, tracker.flows["peer"])
+        if sent is None:
+            return None
+        used = np.unique(counter.units["flow"])
+        return sent._replace(flow=np.searchsorted(used, sent.flow).astype(np.int32))
+
+
+def _open(paths: Sequence[str], taps: Taps, concat: bool) -> Iterator[Capture]:
+    if concat:
+        yield concatenated(paths, taps, batch_frames=_BATCH_FRAMES)  # type: ignore[misc]
+        return
+    for path in paths:
+        yield open_capture(path, taps, batch_frames=_BATCH_FRAMES)
+
+
+def count_units(
+    tables: Sequence[PacketTable] | Prefetched[PacketTable],
+    report: Callable[[], None],
+    window_ns: int | None,
+    loop: ClosedLoop | None = None,
+) -> tuple[FlowTracker, UnitCounter]:
+    """The tracker and the units after all tables; `loop` looks at them too."""
+    tracker, counter = FlowTracker(), UnitCounter(window_ns)
+    for table in tables:
+        if len(table):
+            batch = tracker.update(table)
+            unit = counter.update(table, batch.flow, batch.verdict)
+            if loop is not None:
+                loop.update(batch, unit)
+        report()
+    return tracker, counter
+
+
+def _traffic(
+    tracker: FlowTracker,
+    counter: UnitCounter,
+    endpoints: Endpoints,
+    fabric: Fabric,
+    mapping: str,
+    messages: SentMessages | None = None,
+) -> Traffic:
+    units, texts = counter.units, endpoints.texts()
+    flow = units["flow"].astype(np.int32)
+    used = np.unique(flow)
+    src, dst = (tracker.flows[name][flow].astype(np.int64) for name in ("src", "dst"))
+    hosts = np.full(len(texts), -1, np.int32)
+    seen = np.unique(np.concatenate([src, dst]))
+    hosts[seen] = map_hosts([texts[i] for i in seen], fabric, mapping)
+    packed = addresses(texts)
+    return Traffic(
+        keys=PacketKeys(
+            src=packed[src],
+            dst=packed[dst],
+            ipv6=np.array([":" in text for text in texts], np.bool_)[src],
+            protocol=np.full(len(units), 17, np.uint8),
+            sport=units["sport"].copy(),
+            dport=units["dport"].copy(),
+            flow_label=units["flow_label"].copy(),
+            dest_qp=tracker.flows["dest_qp"][flow].astype(np.uint32),
+        ),
+        src_host=hosts[src],
+        dst_host=hosts[dst],
+        flow=np.searchsorted(used, flow).astype(np.int32),
+        packets=units["packets"].copy(),
+        wire_bytes=units["wire_bytes"].copy(),
+        first_ns=units["first_ns"].copy(),
+        last_ns=units["last_ns"].copy(),
+        windows=counter.windows(),
+        unmapped=tuple(texts[i] for i in seen if hosts[i] < 0),
+        messages=messages,
+    )

@@ -1,0 +1,152 @@
+"""What the hosts wanted to send, as units that a fabric places.
+
+A unit is what always takes one path under a hash: a one-way flow, or one entropy value
+(UDP source port and flow label) of a flow that sprays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..hashing.keys import PacketKeys
+
+ON_ACKED, ON_RECEIVED = 0, 1
+"""At which end a message waits for the one before it: at the sender, or at the receiver."""
+
+
+class Windows(NamedTuple):
+    """Bytes of units in equal time windows; only the windows in which a unit sent."""
+
+    width_ns: int
+    start_ns: int
+    """Where window 0 begins."""
+    unit: NDArray[np.int32]
+    """Sorted; the windows of each unit ascend."""
+    window: NDArray[np.int32]
+    wire_bytes: NDArray[np.int64]
+
+
+class PacketTimes(NamedTuple):
+    """The packets of messages, one message after another."""
+
+    unit: NDArray[np.int32]
+    time_ns: NDArray[np.int64]
+    """Since the Unix epoch."""
+    wire_bytes: NDArray[np.int32]
+
+
+class SentMessages(NamedTuple):
+    """What flows sent, message by message; what was sent again is left out."""
+
+    flow: NDArray[np.int32]
+    """As in `Traffic.flow`. Messages are sorted by flow and `responses`, then as they began."""
+    responses: NDArray[np.bool_]
+    """The data of a READ, which a queue pair sends beside its own requests."""
+    packets: NDArray[np.int64]
+    wire_bytes: NDArray[np.int64]
+    begun_ns: NDArray[np.int64]
+    """Time of the first packet since the Unix epoch."""
+    ended_ns: NDArray[np.int64]
+    after: NDArray[np.int32]
+    """Message that must be done first, -1 for none."""
+    on: NDArray[np.uint8]
+    """At which end, as in `engine.model.Workload`."""
+    times: PacketTimes | None = None
+    """None when there are too many packets."""
+    notes: tuple[str, ...] = ()
+    """What could and could not be told of waits."""
+    left_out: tuple[str, ...] = ()
+    """What is no part of a message."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Equally long columns, one row per unit."""
+
+    keys: PacketKeys
+    src_host: NDArray[np.int32]
+    """Host of the fabric; -1 when the address belongs to none."""
+    dst_host: NDArray[np.int32]
+    flow: NDArray[np.int32]
+    """Index of the one-way flow, from 0; several units of one flow when it sprays."""
+    packets: NDArray[np.int64]
+    wire_bytes: NDArray[np.int64]
+    first_ns: NDArray[np.int64]
+    """Time of the first packet since the Unix epoch."""
+    last_ns: NDArray[np.int64]
+    windows: Windows | None = None
+    unmapped: tuple[str, ...] = ()
+    """Addresses that belong to no host of the fabric."""
+    warnings: tuple[str, ...] = ()
+    """What could not be read of the captures."""
+    messages: SentMessages | None = None
+    """If they were asked for."""
+
+    def __len__(self) -> int:
+        return len(self.flow)
+
+    @property
+    def flows(self) -> int:
+        """Number of one-way flows."""
+        return int(self.flow.max(initial=-1)) + 1
+
+    def take(self, rows: NDArray[Any]) -> Traffic:
+        """The units an index or boolean array picks; windows follow, flows keep their numbers."""
+        rows = np.arange(len(self))[rows]
+        windows = self.windows
+        if windows is not None:
+            new = np.full(len(self), -1, np.int32)
+            new[rows] = np.arange(len(rows))
+            unit = new[windows.unit]
+            order = np.lexsort((windows.window, unit))
+            order = order[unit[order] >= 0]
+            windows = windows._replace(
+                unit=unit[order], window=windows.window[order], wire_bytes=windows.wire_bytes[order]
+            )
+        return Traffic(
+            self.keys.take(rows),
+            self.src_host[rows],
+            self.dst_host[rows],
+            self.flow[rows],
+            self.packets[rows],
+            self.wire_bytes[rows],
+            self.first_ns[rows],
+            self.last_ns[rows],
+            windows,
+            self.unmapped,
+            self.warnings,
+            None if self.messages is None else _of_units(self.messages, rows, self.flow),
+        )
+
+
+def _of_units(messages: SentMessages, rows: NDArray[Any], flow: NDArray[np.int32]) -> SentMessages:
+    """The messages of flows that keep a unit; nothing waits for one that is gone. Packets of units
+    that are gone are the first kept unit's of their flow."""
+    kept = np.isin(messages.flow, flow[rows])
+    place = np.full(len(kept) + 1, -1, np.int32)  # the last: of no message, -1
+    place[:-1][kept] = np.arange(int(kept.sum()), dtype=np.int32)
+    times = messages.times
+    if times is not None:
+        first = np.full(int(flow.max(initial=-1)) + 1, -1, np.int32)
+        first[flow[rows][::-1]] = np.arange(len(rows), dtype=np.int32)[::-1]
+        new = first[flow]
+        new[rows] = np.arange(len(rows), dtype=np.int32)
+        of_kept = np.repeat(kept, messages.packets)
+        times = PacketTimes(
+            new[times.unit[of_kept]], times.time_ns[of_kept], times.wire_bytes[of_kept]
+        )
+    return messages._replace(
+        flow=messages.flow[kept],
+        responses=messages.responses[kept],
+        packets=messages.packets[kept],
+        wire_bytes=messages.wire_bytes[kept],
+        begun_ns=messages.begun_ns[kept],
+        ended_ns=messages.ended_ns[kept],
+        after=place[messages.after[kept]],
+        on=messages.on[kept],
+        times=times,
+    )

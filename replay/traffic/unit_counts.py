@@ -1,0 +1,162 @@
+"""Packets of a capture counted per unit: one entropy value of one flow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.track.batch import MIRROR_DUPLICATE, TAP_COPY
+from ...analyzer.wire.packets import PacketTable
+from ...kernels.kernel import kernel
+from .traffic import Windows
+from .window_cells import WindowCells
+
+UNIT = np.dtype(
+    [
+        ("flow", "i4"),
+        ("sport", "u2"),
+        ("dport", "u2"),
+        ("flow_label", "u4"),
+        ("packets", "i8"),
+        ("wire_bytes", "i8"),
+        ("first_ns", "i8"),
+        ("last_ns", "i8"),
+    ]
+)
+
+
+class UnitCounter:
+    """Takes packet tables with the flow and verdict of each row.
+
+    Memory is bounded by units (and windows, see WindowCells).
+    """
+
+    def __init__(self, window_ns: int | None = None) -> None:
+        self._units = np.zeros(1024, UNIT)
+        self._slots = np.full(4096, -1, np.int32)
+        self._used = np.zeros(1, np.int64)
+        self._cells = WindowCells(window_ns) if window_ns else None
+
+    @property
+    def units(self) -> NDArray[np.void]:
+        """UNIT records in order of appearance, a view."""
+        return self._units[: int(self._used[0])]
+
+    def update(
+        self, table: PacketTable, flow: NDArray[np.int32], verdict: NDArray[np.uint8]
+    ) -> NDArray[np.int32]:
+        """Count the rows that are not copies of one packet at another tap.
+
+        Returns the unit of each row, -1 for copies.
+        """
+        unit = np.empty(len(table), np.int32)
+        row = 0
+        while row < len(table):
+            row = _count(
+                table.udp_sport,
+                table.udp_dport,
+                table.flow_label,
+                table.wire_bytes,
+                table.time_ns,
+                flow,
+                verdict,
+                row,
+                unit,
+                self._units,
+                self._slots,
+                self._used,
+            )
+            if row < len(table):
+                self._grow()
+        if self._cells is not None:
+            kept = unit >= 0
+            self._cells.add(unit[kept], table.time_ns[kept], table.wire_bytes[kept])
+        return unit
+
+    def windows(self) -> Windows | None:
+        """Bytes per unit and window, if they were asked for."""
+        return None if self._cells is None else self._cells.windows()
+
+    def _grow(self) -> None:
+        units = np.zeros(2 * len(self._units), UNIT)
+        units[: len(self._units)] = self._units
+        self._units = units
+        self._slots = np.full(4 * len(units), -1, np.int32)
+        _rehash(self._units, self._slots, self._used)
+
+
+@kernel
+def _slot(flow: Any, sport: Any, dport: Any, label: Any, units: Any, slots: Any) -> Any:
+    """The slot of a unit: taken by it, or free."""
+    h = np.uint64(flow) * np.uint64(0x9E3779B97F4A7C15)
+    h ^= np.uint64(sport) << np.uint64(40) | np.uint64(dport) << np.uint64(20) | np.uint64(label)
+    h ^= h >> np.uint64(31)
+    h *= np.uint64(0xD6E8FEB86659FD93)
+    h ^= h >> np.uint64(32)
+    mask = np.uint64(len(slots) - 1)
+    at = h & mask
+    while slots[at] >= 0:
+        unit = units[slots[at]]
+        if (
+            unit.flow == flow
+            and unit.sport == sport
+            and unit.dport == dport
+            and unit.flow_label == label
+        ):
+            return at
+        at = (at + np.uint64(1)) & mask
+    return at
+
+
+@kernel
+def _count(
+    sport: Any,
+    dport: Any,
+    label: Any,
+    wire_bytes: Any,
+    time_ns: Any,
+    flow: Any,
+    verdict: Any,
+    row: Any,
+    unit_of_row: Any,
+    units: Any,
+    slots: Any,
+    used: Any,
+) -> Any:
+    """Count rows from `row` on; returns the row for which there may be no room."""
+    while row < len(flow):
+        if used[0] >= len(units):
+            return row
+        if verdict[row] == TAP_COPY or verdict[row] == MIRROR_DUPLICATE:
+            unit_of_row[row] = -1
+            row += 1
+            continue
+        slot = _slot(flow[row], sport[row], dport[row], label[row], units, slots)
+        time = time_ns[row]
+        if slots[slot] < 0:
+            slots[slot] = used[0]
+            unit = units[used[0]]
+            used[0] += 1
+            unit.flow = flow[row]
+            unit.sport = sport[row]
+            unit.dport = dport[row]
+            unit.flow_label = label[row]
+            unit.first_ns = time
+            unit.last_ns = time
+        unit = units[slots[slot]]
+        unit.packets += 1
+        unit.wire_bytes += np.int64(wire_bytes[row])
+        unit.first_ns = min(unit.first_ns, time)
+        unit.last_ns = max(unit.last_ns, time)
+        unit_of_row[row] = slots[slot]
+        row += 1
+    return row
+
+
+@kernel
+def _rehash(units: Any, slots: Any, used: Any) -> None:
+    for i in range(used[0]):
+        unit = units[i]
+        slots[_slot(unit.flow, unit.sport, unit.dport, unit.flow_label, units, slots)] = i

@@ -1,1 +1,0 @@
-"""What hosts do: entropy values per packet, loss recovery, congestion control."""

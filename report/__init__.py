@@ -1,0 +1,1 @@
+"""Results as words on a terminal and as files for other programs."""

@@ -1,0 +1,56 @@
+"""The report's section on taps in series: where packets were lost on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from ...analyzer.results.analysis import Hop
+from ..words.human import Glyphs, count, counted, percent
+
+
+def between_taps(hops: Sequence[Hop]) -> str:
+    """Where most packets were lost between two taps, or that none was."""
+    lossy = [hop for hop in hops if hop.lost_packets]
+    added = sum(hop.added_packets for hop in hops)
+    more = f" {counted(added, 'packet')} came twice." if added else ""
+    if not lossy:
+        return f"Every packet that one tap saw came by the next one.{more}"
+    worst = max(lossy, key=lambda hop: hop.lost_packets)
+    text = f"{count(worst.lost_packets)} of {count(worst.packets_before)} packets "
+    text += f"({percent(worst.lost_packets / worst.packets_before)}) were lost between "
+    text += f"{named(worst.from_taps)} and {named(worst.to_taps)}"
+    others = sum(hop.lost_packets for hop in lossy) - worst.lost_packets
+    if others:
+        text += f", {count(others)} elsewhere"
+    if worst.lost_by_flow:
+        flow, packets = next(iter(worst.lost_by_flow.items()))
+        text += f"; most of them, {count(packets)}, of {flow}"
+    return f"{text}.{more}"
+
+
+def hop_table(table: Table, hops: Sequence[Hop], glyphs: Glyphs) -> None:
+    """One row per stretch, those with losses first."""
+    table.add_column("from")
+    table.add_column("to")
+    for heading in ("flows", "packets", "lost", "doubled"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for hop in sorted(hops, key=lambda hop: -hop.lost_packets):
+        lost = Text(count(hop.lost_packets))
+        if hop.lost_packets:
+            lost = Text(f"{glyphs.bad} {count(hop.lost_packets)}", "red")
+        table.add_row(
+            named(hop.from_taps),
+            named(hop.to_taps),
+            count(hop.flows),
+            count(hop.packets_before),
+            lost,
+            count(hop.added_packets),
+        )
+
+
+def named(taps: Sequence[str]) -> str:
+    """One tap by its name, parallel ones by the first and their number."""
+    return taps[0] if len(taps) == 1 else f"{taps[0]} and {len(taps) - 1} parallel"

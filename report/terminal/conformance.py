@@ -1,0 +1,50 @@
+"""The report of `rocescope check`, and the conformance section of the report of `analyze`."""
+
+from __future__ import annotations
+
+from typing import Literal, TextIO
+
+from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.conformance import Conformance
+from ..words import human
+from ..words.human import UNKNOWN
+from . import conformance_tables as tables
+from .report import Report, console_for
+
+
+def print_check(
+    analysis: Analysis,
+    stream: TextIO,
+    top: int = 20,
+    color: Literal["auto", "always", "never"] = "auto",
+) -> None:
+    """Print the conformance of an analysis alone."""
+    CheckReport(analysis, console_for(stream, color), top, False).print()
+
+
+class CheckReport(Report):
+    """Captures and how far to trust them, then the rules."""
+
+    def print(self) -> None:
+        """Everything, the verdict first."""
+        self._captures()
+        self._conformance()
+        result = self.analysis.conformance
+        assert isinstance(result, Conformance)
+        self._views(result)
+        if self.unknowns:
+            self.console.print()
+            self._say(f"{UNKNOWN} cannot be told from this capture", "dim")
+
+    def _views(self, result: Conformance) -> None:
+        views = sorted(result.views, key=lambda v: (v.violations, v.resent_packets), reverse=True)
+        if not views:
+            return
+        text = (
+            f"{human.counted(len(views), 'view')}, one per tap and direction of a connection;"
+            " the position is where losses show the tap to be."
+        )
+        self._section("Taps", text)
+        shown = views[: self.top]
+        self._draw(lambda table: tables.view_table(table, shown, self.glyphs))
+        self._more(len(views) - self.top, "view")

@@ -1,0 +1,176 @@
+"""The tables and sentences of the conformance report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from ...analyzer.results.conformance import (
+    CnpConformance,
+    Conformance,
+    ConformanceView,
+    CounterCheck,
+    RecoveryLatency,
+    RuleResult,
+    Violation,
+)
+from ..words import human
+from ..words.human import UNKNOWN, Glyphs
+
+_POSITIONS = {
+    "no_loss": "no loss seen",
+    "before_loss": "before a loss",
+    "behind_loss": "behind a loss",
+    "between_losses": "between losses",
+}
+_LATENCIES = (
+    ("NAK generation", "nak_generation_ns", "gap to its NAK"),
+    ("NAK response", "nak_response_ns", "NAK to its PSN sent again"),
+    ("retransmission", "retransmission_ns", "sent to sent again"),
+    ("next delivered", "next_delivered_ns", "lost packet to the one after it"),
+)
+
+
+def verdict(result: Conformance) -> str:
+    """Whether rules were broken, and how many were judged."""
+    by = {
+        status: [rule for rule in result.rules if rule.status == status]
+        for status in ("passed", "violated", "not_judged")
+    }
+    judged = human.counted(len(by["passed"]), "rule")
+    text = f"{judged} passed, {human.counted(len(by['not_judged']), 'rule')} not judged."
+    if not by["violated"]:
+        return f"No rule was broken: {text}"
+    cases = sum(rule.violations for rule in by["violated"])
+    names = ", ".join(rule.id for rule in by["violated"])
+    return f"{human.counted(cases, 'violation')} of {names}; {text}"
+
+
+def rule_table(table: Table, rules: Sequence[RuleResult], glyphs: Glyphs) -> None:
+    """One row per rule."""
+    table.add_column("", no_wrap=True)
+    table.add_column("rule", no_wrap=True)
+    for heading in ("judged", "broken", "undecided"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("what it says", overflow="fold")
+    for rule in rules:
+        mark = {
+            "passed": Text(glyphs.good, "green"),
+            "violated": Text(glyphs.bad, "red"),
+            "not_judged": Text("-", "dim"),
+        }[rule.status]
+        table.add_row(
+            mark,
+            rule.id,
+            human.count(rule.judged),
+            Text(human.count(rule.violations), "red" if rule.violations else ""),
+            human.count(rule.undecided),
+            Text(rule.title, "dim"),
+        )
+
+
+def open_questions(rules: Sequence[RuleResult]) -> list[str]:
+    """Why cases could not be judged, rule by rule."""
+    lines = []
+    for rule in rules:
+        if rule.reasons:
+            why = "; ".join(f"{human.count(n)}: {reason}" for reason, n in rule.reasons.items())
+            lines.append(f"{rule.id}, {why}")
+    return lines
+
+
+def idle_rules(rules: Sequence[RuleResult]) -> str:
+    """The rules without any case in this capture."""
+    idle = [rule.id for rule in rules if rule.status == "not_judged" and not rule.undecided]
+    return f"not judged, no case in this capture: {', '.join(idle)}" if idle else ""
+
+
+def violation_lines(violation: Violation, glyphs: Glyphs) -> tuple[str, str]:
+    """What was broken, and where to find it."""
+    head = f"{violation.rule}: {violation.text}"
+    flow = f"#{violation.flow} " if violation.flow is not None else ""
+    where = f"{flow}{violation.src} {glyphs.arrow} {violation.dst}"
+    where += f" QP {human.queue_pair(violation.dest_qp)}, frame {violation.frame_number}"
+    if violation.related_frame is not None:
+        where += f" (see {violation.related_frame})"
+    return head, f"{where} of {violation.tap}; {violation.source}"
+
+
+def latency_table(table: Table, latency: RecoveryLatency) -> None:
+    """The latencies of loss recovery."""
+    table.add_column("latency", no_wrap=True)
+    for heading in ("count", "min", "p50", "p99", "max"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("from, to", overflow="fold")
+    for name, field, meaning in _LATENCIES:
+        found = getattr(latency, field)
+        cells = (
+            [UNKNOWN] * 5
+            if found is None
+            else [human.count(found.count)]
+            + [human.duration(v) for v in (found.min, found.p50, found.p99, found.max)]
+        )
+        table.add_row(name, *cells, Text(meaning, "dim"))
+
+
+def any_latency(latency: RecoveryLatency) -> bool:
+    """True when at least one case was timed."""
+    return any(getattr(latency, field) is not None for _, field, _ in _LATENCIES)
+
+
+def view_table(table: Table, views: Sequence[ConformanceView], glyphs: Glyphs) -> None:
+    """One row per direction of a connection and tap."""
+    table.add_column("#", justify="right", style="dim", no_wrap=True)
+    table.add_column("requests of", no_wrap=True)
+    table.add_column("tap", no_wrap=True)
+    table.add_column("position", no_wrap=True)
+    for heading in ("resent", "rewinds", "broken"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for view in views:
+        rewinds = ", ".join(f"{n} {name}" for name, n in view.rewinds.items())
+        table.add_row(
+            "-" if view.flow is None else str(view.flow),
+            f"{glyphs.shorten(view.src, 15)} {glyphs.arrow} {glyphs.shorten(view.dst, 15)}",
+            glyphs.shorten(view.tap.rpartition("/")[2], 20),
+            _POSITIONS[view.position],
+            human.count(view.resent_packets),
+            rewinds or "-",
+            Text(human.count(view.violations), "red" if view.violations else ""),
+        )
+
+
+def cnp_table(table: Table, found: CnpConformance) -> None:
+    """One row per pacing scope."""
+    table.add_column("scope", no_wrap=True)
+    for heading in ("notifiers", "expected", "seen", "differ", "too close", "least spacing"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for scope in found.scopes:
+        table.add_row(
+            scope.scope.replace("_", " "),
+            human.count(scope.notifiers),
+            human.count(scope.expected_cnps),
+            human.count(found.cnps),
+            human.count(scope.difference),
+            human.count(scope.too_close),
+            "-" if scope.least_spacing_ns is None else human.duration(scope.least_spacing_ns),
+        )
+
+
+def counter_table(table: Table, checks: Sequence[CounterCheck], glyphs: Glyphs) -> None:
+    """One row per counter of the host."""
+    table.add_column("", no_wrap=True)
+    table.add_column("counter", no_wrap=True)
+    table.add_column("grew by", justify="right", no_wrap=True)
+    table.add_column("captured", justify="right", no_wrap=True)
+    table.add_column("what it counts", overflow="fold")
+    for check in checks:
+        mark = {True: Text(glyphs.good, "green"), False: Text(glyphs.bad, "red")}
+        table.add_row(
+            Text("-", "dim") if check.agrees is None else mark[check.agrees],
+            check.counter,
+            human.count(check.grew_by),
+            human.count(check.captured),
+            Text(check.meaning, "dim"),
+        )

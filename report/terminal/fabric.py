@@ -1,0 +1,167 @@
+"""A checked fabric on a terminal: what it is, its tiers and links, and whether it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TextIO
+
+from rich.table import Table
+from rich.text import Text
+
+from ...replay.flows.checks.blast_radius import BlastRadius
+from ...replay.flows.checks.fabric_check import FabricReport, Layer, Tier
+from ...replay.flows.checks.path_counts import HostPaths
+from ...replay.flows.checks.table_sizes import TableSize
+from ..words import human
+from ..words.human import ASCII, UNICODE
+from .report import console_for
+from .tables import new_table
+
+
+def print_fabric(
+    report: FabricReport, stream: TextIO, color: Literal["auto", "always", "never"] = "auto"
+) -> None:
+    """Print the verdict first, then tiers and links."""
+    console = console_for(stream, color)
+    glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
+    ports = f" with {report.host_ports} ports each" if report.host_ports > 1 else ""
+    console.print(
+        Text(
+            f"{report.name}: {human.counted(report.hosts, 'host')}{ports}, "
+            f"{human.counted(report.switches, 'switch', 'switches')}"
+        )
+    )
+    for problem in report.problems:
+        console.print(Text(f"{glyphs.bad} {problem}", "red"))
+    if report.is_sound:
+        console.print(
+            Text(
+                f"{glyphs.good} Every host reaches every other, over at most "
+                f"{report.longest_path_links or 0} links; no loops."
+            )
+        )
+    if report.bisection_bits_per_second is not None:
+        console.print(
+            Text(
+                f"  One half of the hosts sends {human.rate(report.bisection_bits_per_second)} "
+                f"to the other, {human.percent(report.bisection_ratio)} of what its links carry."
+            )
+        )
+    if not report.shortest_paths:
+        console.print(Text("  Routes are given, not computed: links that fail only leave groups."))
+    gap = 2
+    console.print(Text("\nTIERS", "bold"))
+    table = new_table(gap)
+    _tiers(table, report.tiers)
+    console.print(table)
+    console.print(Text("\nLINKS", "bold"))
+    table = new_table(gap)
+    _layers(table, report.layers, glyphs.bad)
+    console.print(table)
+    console.print(Text("\nTABLES of the switch of a tier that holds most", "bold"))
+    table = new_table(gap)
+    _tables(table, report.tables)
+    console.print(table)
+    if report.paths is not None:
+        console.print(Text(f"\nPATHS {report.paths.source} to {report.paths.destination}", "bold"))
+        console.print(Text(_paths(report.paths)))
+    if report.blast_radii:
+        one = report.blast_radii[0]
+        console.print(Text("\nBLAST RADIUS each failing alone", "bold"))
+        table = new_table(1)
+        _radii(table, report.blast_radii)
+        console.print(table)
+        same = {(each.source, each.destination) for each in report.blast_radii}
+        pair = f"{one.source} to {one.destination}" if len(same) == 1 else "a host below to one far"
+        console.print(
+            Text(
+                "hosts: below it, and cut off by it; capacity lost by the host, and uplinks by "
+                f"the switch, that lose most; paths left from {pair}.",
+                "dim",
+            )
+        )
+
+
+def _tiers(table: Table, tiers: list[Tier]) -> None:
+    table.add_column("tier", no_wrap=True)
+    for heading in ("switches", "down", "up", "oversubscription"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for tier in tiers:
+        table.add_row(
+            tier.name,
+            human.count(tier.switches),
+            human.rate(tier.downlink_bits_per_second),
+            human.rate(tier.uplink_bits_per_second) if tier.uplink_bits_per_second else "-",
+            _ratio(tier),
+        )
+
+
+def _ratio(tier: Tier) -> str:
+    if tier.oversubscription_min is None or tier.oversubscription_max is None:
+        return "-"
+    ratios = [tier.oversubscription_min, tier.oversubscription_max]
+    return human.span([round(r, 2) for r in ratios], lambda r: f"{r:g}:1")
+
+
+def _layers(table: Table, layers: list[Layer], mark: str) -> None:
+    table.add_column("layer", no_wrap=True)
+    for heading in ("links", "down", "rate", "delay", "capacity", "choices"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for layer in layers:
+        table.add_row(
+            layer.name,
+            human.count(layer.links),
+            Text(f"{mark} {layer.down:,}", "red") if layer.down else Text("0"),
+            _range(layer.rate_min_bits_per_second, layer.rate_max_bits_per_second, human.rate),
+            _range(layer.delay_min_ns, layer.delay_max_ns, human.duration),
+            human.rate(layer.capacity_bits_per_second),
+            human.span(list(layer.group_sizes), str) if layer.group_sizes else "-",
+        )
+
+
+def _tables(table: Table, sizes: list[TableSize]) -> None:
+    table.add_column("tier", no_wrap=True)
+    for heading in ("ECMP routes", "groups", "members", "or static SRv6"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in sizes:
+        numbers = (one.routes, one.groups, one.members, one.static_srv6)
+        table.add_row(one.tier, *(f"{number:,}" for number in numbers))
+
+
+def _paths(found: HostPaths) -> str:
+    if not found.paths:
+        return "none: the hosts cannot reach each other"
+    by_port = {port.paths for port in found.ports}
+    ports = len(found.ports)
+    over = f", {human.span(sorted(by_port), str)} by each of {ports} ports" if ports > 1 else ""
+    switches = human.counted((found.longest_links or 1) - 1, "switch", "switches")
+    return f"{found.paths:,} of equal cost{over}, through at most {switches}"
+
+
+def _radii(table: Table, radii: list[BlastRadius]) -> None:
+    table.add_column("element", overflow="fold")
+    for heading in ("links", "hosts", "cut off", "capacity", "uplinks", "paths left"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in radii:
+        table.add_row(
+            one.element,
+            f"{one.links:,}",
+            f"{one.hosts_below:,}",
+            f"{one.hosts_cut_off:,}",
+            _lost(one.host_capacity_percent),
+            _lost(one.uplink_capacity_percent),
+            f"{one.paths_after:,}/{one.paths_before:,}",
+        )
+
+
+def _lost(percent: float) -> str:
+    return f"{percent:.3g} %" if percent else "-"
+
+
+def _range(low: float, high: float, show: Callable[[float], str]) -> str:
+    """`400 Gb/s`, `50.0-400 Gb/s`, `500 ns-1.00 us`."""
+    first, last = show(low), show(high)
+    if first == last:
+        return last
+    number, _, unit = first.partition(" ")
+    return f"{number if last.endswith(f' {unit}') else first}-{last}"

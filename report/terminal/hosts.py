@@ -1,0 +1,72 @@
+"""The report's sections on this host: whose flows they are, what its RDMA ports counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from ...analyzer.results.analysis import Analysis, Flow, RdmaPort
+from ..words import human
+from ..words.human import Glyphs
+from .tables import FlowTable, add_flow_columns, flow_cells
+
+
+def owners(analysis: Analysis) -> str:
+    """How many flows have an owner; empty when none has."""
+    pids = {flow.owner.pid for flow in analysis.flows if flow.owner is not None}
+    owned = sum(flow.owner is not None for flow in analysis.flows)
+    if not owned:
+        return ""
+    verb = "belongs" if owned == 1 else "belong"
+    return (
+        f"{human.count(owned)} of {human.counted(len(analysis.flows), 'flow')} {verb} to"
+        f" {human.counted(len(pids), 'process', 'processes')} of this host."
+    )
+
+
+def _owner_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
+    add_flow_columns(table)
+    table.add_column("command", no_wrap=True)
+    for heading in ("PID", "rank"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("end", no_wrap=True)
+    for flow in flows:
+        owner = flow.owner
+        assert owner is not None
+        rank = "-" if owner.rank is None else str(owner.rank)
+        cells = flow_cells(flow, glyphs, wide)
+        table.add_row(*cells, owner.command, str(owner.pid), rank, owner.end)
+
+
+OWNERS = FlowTable(
+    lambda flow: flow.owner is not None,
+    lambda flow: flow.wire_bytes,
+    _owner_table,
+    "end: whether the process owns the queue pair the flow comes from or goes to",
+)
+
+
+def rdma_ports(ports: Sequence[RdmaPort]) -> str:
+    """Whether anything was counted, and what is unknown."""
+    grown = sum(any(_counters(port).values()) for port in ports)
+    text = f"Counters of {grown} of {human.counted(len(ports), 'RDMA port')} grew meanwhile."
+    for port in ports:
+        if port.restarted:
+            text += f" {port.device}/{port.port}: {', '.join(port.restarted)} went back."
+    return text
+
+
+def port_table(table: Table, ports: Sequence[RdmaPort]) -> None:
+    """One row per counter that grew."""
+    table.add_column("port", no_wrap=True)
+    table.add_column("counter", no_wrap=True)
+    table.add_column("grew by", justify="right", no_wrap=True)
+    for port in ports:
+        for name, grown in _counters(port).items():
+            if grown:
+                table.add_row(f"{port.device}/{port.port}", name, f"{grown:,}")
+
+
+def _counters(port: RdmaPort) -> dict[str, int]:
+    return port.counters | port.hw_counters

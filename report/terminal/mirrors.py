@@ -1,0 +1,64 @@
+"""Where packets were found: mirrors, tunnels and samples, in sentences."""
+
+from __future__ import annotations
+
+from msgspec import UnsetType
+
+from ...analyzer.results.analysis import Analysis, TapSummary
+from ..words import human
+
+_TAPS = 4
+"""Taps named in the sentence; JSON has all of them."""
+
+
+def mirrors(analysis: Analysis) -> list[str]:
+    """What mirrors, tunnels and samples the packets came in, and what was counted beside them."""
+    lines = []
+    kinds: dict[str, int] = {}
+    for capture in analysis.captures:
+        if not isinstance(capture.encapsulations, UnsetType):
+            for kind, frames in capture.encapsulations.items():
+                kinds[kind] = kinds.get(kind, 0) + frames
+    if kinds:
+        found = ", ".join(f"{kind} {human.count(n)}" for kind, n in kinds.items())
+        lines.append(f"Frames found inside mirrors and tunnels: {found}. {_taps(analysis)}")
+    for tap in _seen(analysis):
+        if not isinstance(tap.sampling, UnsetType):
+            whole = tap.sampling
+            lines.append(
+                f"{tap.name}: about {human.count(whole.estimated_packets)} packets of"
+                f" {human.size(whole.estimated_wire_bytes)} passed (standard error"
+                f" {whole.error_percent:.1f} %)"
+            )
+    for capture in analysis.captures:
+        uet = capture.ultra_ethernet
+        if not isinstance(uet, UnsetType):
+            types = ", ".join(f"{human.count(n)} {name}" for name, n in uet.by_type.items())
+            psns = "" if uet.lowest_psn is None else f", PSN {uet.lowest_psn} to {uet.highest_psn}"
+            values = human.counted(uet.entropy_values, "entropy value")
+            lines.append(
+                f"Ultra Ethernet, counted but not tracked: {types}; {human.size(uet.wire_bytes)},"
+                f" {values}{psns}"
+            )
+    checks = analysis.mirror_checks
+    if not isinstance(checks, UnsetType):
+        events = ", ".join(f"{human.count(n)} {name}" for name, n in checks.injected.items())
+        lines.append(
+            f"Lumina's numbers: {human.count(checks.packets)} packets, {checks.lost_packets} lost"
+            f" by the mirror; injected: {events or 'nothing'}"
+        )
+        if checks.switch is not None and checks.switch.agrees:
+            lines[-1] += "; the switch counted as many"
+    return lines
+
+
+def _seen(analysis: Analysis) -> list[TapSummary]:
+    taps = [tap for capture in analysis.captures for tap in capture.taps if tap.roce_packets]
+    return sorted(taps, key=lambda tap: -tap.roce_packets)
+
+
+def _taps(analysis: Analysis) -> str:
+    taps = _seen(analysis)
+    named = ", ".join(f"{tap.name} ({human.count(tap.roce_packets)})" for tap in taps[:_TAPS])
+    more = f" and {len(taps) - _TAPS} more" if len(taps) > _TAPS else ""
+    return f"Taps: {named}{more}."

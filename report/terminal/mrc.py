@@ -1,0 +1,194 @@
+"""The report's section on MRC: planes, entropy values and what receivers said of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec import UnsetType
+from rich.table import Table
+
+from ...analyzer.results.analysis import Analysis, Flow
+from ...analyzer.results.mrc import Mrc, MrcAnswers, MrcFlow, MrcPlanes
+from ..words import human
+from ..words.human import Glyphs
+from .tables import FlowTable, add_flow_columns, flow_cells
+
+_ORDERS = {
+    "flow_label_high": "flow label high, UDP source port low",
+    "udp_port_high": "UDP source port high, flow label low",
+}
+_EQUAL = 1.05
+"""Planes whose largest carries at most so many times the mean count as equal."""
+
+
+def _of(flow: Flow) -> MrcFlow | None:
+    return None if isinstance(flow.mrc, UnsetType) else flow.mrc
+
+
+def _record(flow: Flow) -> MrcFlow:
+    record = _of(flow)
+    assert record is not None
+    return record
+
+
+def mrc(analysis: Analysis, whole: Mrc) -> str:
+    """What MRC did, in a few sentences."""
+    flows = [record for record in map(_of, analysis.flows) if record is not None]
+    resent = sum(record.retransmissions for record in flows)
+    packets = sum(record.packets for record in flows)
+    text = (
+        f"{human.counted(len(flows), 'flow')} of MRC: {human.count(resent)} of"
+        f" {human.count(packets)} packets are retransmissions (RTX bit)"
+    )
+    trimmed = sum(record.trimmed_packets for record in flows)
+    text += f", {human.count(trimmed)} came trimmed." if trimmed else "."
+    return " ".join([text, _told(flows), _retired(flows), _planes(whole), _order(whole)]).replace(
+        "  ", " "
+    )
+
+
+def _told(flows: Sequence[MrcFlow]) -> str:
+    answers = [record.answers for record in flows if record.answers is not None]
+    if not answers:
+        return "No answer of a receiver was seen." if flows else ""
+    said = []
+    for what, n in (
+        ("SKIP_ONCE", sum(a.skip_once for a in answers)),
+        ("ALWAYS_SKIP", sum(a.always_skip for a in answers)),
+    ):
+        said += [f"{human.count(n)} {what}"] if n else []
+    reasons: Counter[str] = Counter()
+    for a in answers:
+        reasons.update(a.nacks)
+    said += [f"{human.count(n)} NACK {reason}" for reason, n in reasons.most_common()]
+    sacks = human.counted(sum(a.sacks for a in answers), "SACK")
+    text = f"Receivers sent {sacks}" + (f", among the answers {', '.join(said)}." if said else ".")
+    return f"{text} {_windows(answers)}"
+
+
+def _windows(answers: Sequence[MrcAnswers]) -> str:
+    """How far packets were out of order, and how much of the receivers' windows they took."""
+    depths = [a.out_of_order_depth.max for a in answers if a.out_of_order_depth]
+    text = ""
+    if depths:
+        text = f"They show packets up to {human.count(int(max(depths)))} PSNs out of order"
+    uses = [(a.max_window_use, a) for a in answers if a.max_window_use is not None]
+    if not uses:
+        return f"{text}." if text else ""
+    most, fullest = max(uses, key=lambda use: use[0])
+    return (
+        f"{text}; at most {human.percent(most)} of the window of"
+        f" {human.count(fullest.psn_range_packets)} PSNs was in flight."
+    )
+
+
+def _retired(flows: Sequence[MrcFlow]) -> str:
+    listed = [one for record in flows for one in record.retirements]
+    known = [one for one in listed if one.certain]
+    if not listed:
+        return ""
+    more = len(listed) - len(known)
+    if not known:
+        values = human.counted(more, "entropy value")
+        return f"{values} may have fallen out of use just before the end."
+    back = sum(one.returned_time_ns is not None for one in known)
+    values = human.counted(len(known), "entropy value")
+    causes = Counter(one.cause.replace("_", " ") for one in known)
+    listed_causes = ", ".join(f"{n} {cause}" for cause, n in causes.most_common())
+    text = f"{values} fell out of use (inferred: {listed_causes}), {human.count(back)} came back."
+    return f"{text} {human.count(more)} more may have, just before the end." if more else text
+
+
+def _planes(whole: Mrc) -> str:
+    if whole.planes is None:
+        return f"Planes are not known: {whole.planes_unknown_because}."
+    planes = whole.planes
+    guess = ", a guess, see --plane-by" if planes.inferred else ""
+    told = f"(by {planes.plane_by}{guess})"
+    many = human.counted(len(planes.planes), "plane")
+    if planes.max_over_mean <= _EQUAL or len(planes.planes) == 1:
+        return f"{many} {told} carry about the same."
+    worst = max(planes.planes, key=lambda p: p.wire_bytes)
+    return f"{many} {told} differ: {worst.plane} carries {planes.max_over_mean:.2f} times the mean."
+
+
+def _order(whole: Mrc) -> str:
+    order = whole.entropy_order
+    if order.order is None:
+        return f"How SACKs write entropy values is not known: {order.reason}."
+    agree = order.flow_label_high if order.order == "flow_label_high" else order.udp_port_high
+    header = ", the label being that of the outer header" if whole.flow_label == "outer" else ""
+    seen = order.flow_label_high + order.udp_port_high + order.both + order.neither
+    return (
+        f"SACKs write entropy values {_ORDERS[order.order]}{header}"
+        f" ({human.count(agree)} of {human.count(seen)} agree)."
+    )
+
+
+def outages(whole: Mrc) -> list[str]:
+    """A line for each port that was unreachable."""
+    lines = []
+    for outage in whole.outages:
+        until = "to the end of the capture"
+        if outage.up_time_ns is not None:
+            until = f"for {human.duration(outage.up_time_ns - outage.down_time_ns)}"
+        lines.append(f"{outage.host}: port {outage.port} declared unreachable {until}")
+    return lines
+
+
+def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
+    add_flow_columns(table)
+    for heading in ("EVs", "out", "RTX", "NACK", "skip", "RTT p50"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    if wide:
+        for heading in ("RTT p99", "depth p99", "window"):
+            table.add_column(heading, justify="right", no_wrap=True)
+    for flow in flows:
+        record = _record(flow)
+        answers = record.answers
+        cells = [
+            *flow_cells(flow, glyphs, wide),
+            human.count(record.entropy_values),
+            human.count(sum(one.certain for one in record.retirements)),
+            human.count(record.retransmissions),
+            human.count(None if answers is None else sum(answers.nacks.values())),
+            human.count(None if answers is None else answers.skip_once + answers.always_skip),
+        ]
+        trip = answers.round_trip_ns if answers else None
+        cells.append(human.duration(trip.p50) if trip else "-")
+        if wide:
+            depth = answers.out_of_order_depth if answers else None
+            use = answers.max_window_use if answers else None
+            cells += [
+                human.duration(trip.p99) if trip else "-",
+                f"{depth.p99:.0f}" if depth else "-",
+                human.percent(use) if use is not None else "-",
+            ]
+        table.add_row(*cells)
+
+
+MRC = FlowTable(
+    lambda flow: _of(flow) is not None,
+    lambda flow: _record(flow).retransmissions * 1e15 + flow.wire_bytes,
+    _flow_table,
+    "EVs: entropy values used; out: of these fell out of use; skip: SKIP_ONCE and ALWAYS_SKIP",
+)
+
+
+def plane_table(table: Table, planes: MrcPlanes, glyphs: Glyphs, width: int) -> None:
+    """One row per plane with its share of the bytes."""
+    table.add_column("plane", overflow="fold")
+    for heading in ("EVs", "packets", "bytes", "share"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    largest = max(plane.share for plane in planes.planes)
+    for plane in planes.planes:
+        table.add_row(
+            plane.plane,
+            human.count(plane.entropy_values),
+            human.count(plane.packets),
+            human.size(plane.wire_bytes),
+            human.percent(plane.share),
+            glyphs.bar(plane.share / largest, max(10, width - 60)),
+        )

@@ -1,0 +1,87 @@
+"""The report's tables of MRC's entropy values: the most troubled ones, and those out of use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import UnsetType
+from rich.table import Table
+
+from ...analyzer.results.analysis import Analysis, Flow
+from ...analyzer.results.mrc import MrcEntropyValue, MrcRetirement
+from ..words import human
+
+
+def _values(flows: Sequence[Flow]) -> Iterator[tuple[Flow, MrcEntropyValue]]:
+    for flow in flows:
+        if not isinstance(flow.mrc, UnsetType) and flow.mrc is not None:
+            yield from ((flow, value) for value in flow.mrc.values)
+
+
+def _trouble(value: MrcEntropyValue) -> int:
+    counts = (value.lost_packets, value.skip_once, value.always_skip, value.nacks)
+    return sum(n or 0 for n in counts)
+
+
+def troubled(analysis: Analysis) -> list[tuple[Flow, MrcEntropyValue]]:
+    """Entropy values with which something went wrong, the worst first."""
+    found = [(flow, value) for flow, value in _values(analysis.flows) if _trouble(value)]
+    return sorted(found, key=lambda one: (-_trouble(one[1]), -one[1].wire_bytes))
+
+
+def value_table(table: Table, values: Sequence[tuple[Flow, MrcEntropyValue]]) -> None:
+    """What travelled with each entropy value and what was answered about it."""
+    table.add_column("#", no_wrap=True)
+    for heading in ("EV", "plane"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("packets", "bytes", "lost", "skip", "always", "NACK", "RTT"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for flow, value in values:
+        table.add_row(
+            str(flow.id),
+            value.ev,
+            human.UNKNOWN if value.plane is None else value.plane,
+            human.count(value.packets),
+            human.size(value.wire_bytes),
+            human.count(value.lost_packets),
+            human.count(value.skip_once),
+            human.count(value.always_skip),
+            human.count(value.nacks),
+            human.duration(value.round_trip_mean_ns),
+        )
+
+
+def retired(analysis: Analysis) -> list[tuple[Flow, MrcRetirement]]:
+    """Entropy values out of use, in order of time."""
+    found: list[tuple[Flow, Any]] = [
+        (flow, one)
+        for flow in analysis.flows
+        if not isinstance(flow.mrc, UnsetType) and flow.mrc is not None
+        for one in flow.mrc.retirements
+    ]
+    return sorted(found, key=lambda pair: pair[1].retired_time_ns)
+
+
+def retired_table(
+    table: Table, values: Sequence[tuple[Flow, MrcRetirement]], begin_ns: int
+) -> None:
+    """When each was used last, for how long not, and why; times since `begin_ns`."""
+    for heading in ("last used, s", "back after", "without"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("#", no_wrap=True)
+    for heading in ("EV", "plane", "because of"):
+        table.add_column(heading, overflow="fold")
+    for flow, one in values:
+        back = "-"
+        if one.returned_time_ns is not None:
+            back = human.duration(one.returned_time_ns - one.retired_time_ns)
+        table.add_row(
+            f"{(one.retired_time_ns - begin_ns) / 1e9:.6f}",
+            back,
+            human.count(one.packets_without),
+            str(flow.id),
+            one.ev,
+            human.UNKNOWN if one.plane is None else one.plane,
+            one.cause.replace("_", " ") + ("" if one.certain else "?"),
+        )

@@ -1,0 +1,58 @@
+"""What `recover-seed` found, on a terminal."""
+
+from __future__ import annotations
+
+from typing import Literal, TextIO
+
+from rich.table import Table
+
+from ...replay.results.replay import RecoverResult, SwitchRecovery
+from ...replay.seeds.recover import is_explained
+from ..words import human
+from .replay import NONE, Page
+
+
+def print_recovery(
+    result: RecoverResult, stream: TextIO, color: Literal["auto", "always", "never"] = "auto"
+) -> None:
+    """Print what was recovered."""
+    page = Page(stream, color)
+    for warning in result.warnings:
+        page.say(f"{page.glyphs.warning} {warning}", "yellow")
+    for switch in result.switches:
+        page.section(f"Packets {switch.direction}")
+        fits = any(is_explained(c) for c in switch.candidates)
+        mark, style = (page.glyphs.good, "green") if fits else (page.glyphs.warning, "yellow")
+        page.say(f"{mark} {switch.conclusion[:1].upper()}{switch.conclusion[1:]}.", style)
+        page.draw(lambda table, switch=switch: _links(table, switch))  # type: ignore[misc]
+        if switch.candidates:
+            page.draw(lambda table, switch=switch: _candidates(table, switch))  # type: ignore[misc]
+    tried = result.tried
+    shown = ", ".join(tried[:6]) + (f" and {len(tried) - 6} more" if len(tried) > 6 else "")
+    page.console.print()
+    page.say(f"Tried: {shown or 'nothing'}", "dim")
+
+
+def _links(table: Table, switch: SwitchRecovery) -> None:
+    table.add_column("next hop", overflow="fold")
+    table.add_column("flows", justify="right")
+    for name, flows in zip(switch.links, switch.flows_per_link, strict=True):
+        table.add_row(name, human.count(flows))
+
+
+def _candidates(table: Table, switch: SwitchRecovery) -> None:
+    table.add_column("hash", no_wrap=True)
+    table.add_column("of", overflow="fold")
+    for heading in ("seed", "seeds that fit", "by chance", "held back"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in switch.candidates:
+        fields = one.field_set or ", ".join(f"{k} {v}" for k, v in one.parameters.items())
+        known = one.seed is not None
+        table.add_row(
+            one.hash,
+            fields,
+            str(one.seed) if known else NONE,
+            human.count(one.seeds_that_fit) if known else NONE,
+            f"{one.expected_by_chance:.2g}",
+            f"{one.validated_flows} of {one.held_back_flows}",
+        )

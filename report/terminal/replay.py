@@ -1,0 +1,226 @@
+"""What `replay` found, on a terminal: the strategies side by side, then each one's worst links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TextIO
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from ...replay.results.replay import (
+    Chance,
+    FabricSummary,
+    LayerLoad,
+    ReplayResult,
+    StrategyResult,
+    TrafficSummary,
+)
+from ..words import human
+from ..words.human import ASCII, UNICODE
+from .report import console_for
+from .tables import new_table
+
+NONE = "-"
+
+
+class Page:
+    """A console with the few things that all reports of the replay print."""
+
+    def __init__(self, stream: TextIO, color: Literal["auto", "always", "never"]) -> None:
+        self.console: Console = console_for(stream, color)
+        self.glyphs = UNICODE if self.console.encoding.lower().startswith("utf") else ASCII
+
+    def say(self, text: str, style: str = "", indent: int = 0) -> None:
+        """A paragraph; the lines after the first are indented to match."""
+        for line in Text(text).wrap(self.console, max(20, self.console.width - indent)):
+            line.rstrip()
+            self.console.print(Text(" " * indent + line.plain, style), soft_wrap=True)
+
+    def section(self, title: str, text: str = "") -> None:
+        """A heading with its sentence."""
+        self.console.print()
+        self.console.print(Text(title.upper(), "bold"))
+        if text:
+            self.say(text)
+
+    def draw(self, fill: Callable[[Table], None]) -> None:
+        """A table, with wide gaps between its columns where they fit."""
+        table = new_table(2)
+        fill(table)
+        unlimited = self.console.options.update(max_width=10_000)
+        if Measurement.get(self.console, unlimited, table).maximum > self.console.width:
+            table.padding = (0, 1, 0, 0)
+        self.console.print(table)
+
+    def head(self, traffic: TrafficSummary, fabric: FabricSummary, warnings: list[str]) -> None:
+        """What was replayed where, and what to know before."""
+        several = f"{len(traffic.sources)} captures"
+        name = traffic.sources[0] if len(traffic.sources) == 1 else several
+        sprayed = f" ({human.count(traffic.units)} entropy values)"
+        text = (
+            f"{name}: {human.counted(traffic.flows, 'flow')}"
+            f"{sprayed if traffic.units > traffic.flows else ''}, "
+            f"{human.size(traffic.wire_bytes)}, {human.counted(traffic.hosts, 'host')}"
+        )
+        self.console.print(Text(text, "bold"), soft_wrap=True)
+        down = f", {fabric.links_down} down" if fabric.links_down else ""
+        self.say(
+            f"on {fabric.spec}: {human.counted(fabric.switches, 'switch', 'switches')}, "
+            f"{human.counted(fabric.hosts, 'host')}, "
+            f"{human.count(fabric.links)} one-way links{down}"
+        )
+        for line in warnings:
+            self.say(f"{self.glyphs.warning} {line}", "yellow")
+
+
+def fim(value: float | None) -> str:
+    """A FIM in percent, `-` without load."""
+    return NONE if value is None else f"{value:.1f}"
+
+
+def factor(value: float | None) -> str:
+    """How many times the mean, `-` without load."""
+    return NONE if value is None else f"{value:.2f}"
+
+
+def chance_text(chance: Chance | None) -> str:
+    """`24.2 (18 to 31)`: the mean, and where nine of ten random draws lie."""
+    return NONE if chance is None else f"{chance.mean:.1f} ({chance.p05:.0f} to {chance.p95:.0f})"
+
+
+def print_replay(
+    result: ReplayResult,
+    stream: TextIO,
+    top: int = 5,
+    color: Literal["auto", "always", "never"] = "auto",
+) -> None:
+    """Print the comparison, and the `top` worst links and flows of each strategy."""
+    page = Page(stream, color)
+    page.head(result.traffic, result.fabric, result.warnings)
+    if not result.strategies:  # interrupted before the first was finished
+        return
+    if any(one.packets for one in result.strategies):
+        from .replay_packets import print_packets
+
+        print_packets(page, result)
+        return
+    page.section("Strategies", verdict(result))
+    page.draw(lambda table: _strategies(table, result.strategies))
+    for one in result.strategies:
+        _strategy(page, one, top)
+
+
+def verdict(result: ReplayResult) -> str:
+    """Which strategy overloads its fullest link least, in one sentence."""
+    known = [one for one in result.strategies if one.max_over_mean]
+    if not known:
+        return "No strategy had links to choose from for this traffic."
+    best = min(known, key=lambda one: one.max_over_mean or 0)
+    worst = max(known, key=lambda one: one.max_over_mean or 0)
+    text = (
+        f"{_title(best)} puts {factor(best.max_over_mean)} times the fair share of bytes on the "
+        "fullest link between switches"
+    )
+    if factor(best.max_over_mean) == factor(worst.max_over_mean):
+        return f"{text}{', and so do the others' if len(known) > 1 else ''}."
+    return f"{text}, {_title(worst)} {factor(worst.max_over_mean)} times."
+
+
+def _title(one: StrategyResult) -> str:
+    """The name with what tells it from others of that name."""
+    shown = [f"{k}={v}" for k, v in one.parameters.items() if k in ("hash", "k", "by", "seed")]
+    return f"{one.name} ({', '.join(shown)})" if shown else one.name
+
+
+def _strategies(table: Table, results: list[StrategyResult]) -> None:
+    table.add_column("strategy", overflow="fold")
+    for heading in ("FIM %", "x fair", "busiest link", "busy for"):
+        table.add_column(heading, justify="right", no_wrap=heading != "busiest link")
+    for one in results:
+        table.add_row(
+            _title(one),
+            fim(one.fim_percent),
+            factor(one.max_over_mean),
+            one.busiest_link or NONE,
+            human.duration(one.lower_bound_ns),
+        )
+
+
+def _strategy(page: Page, one: StrategyResult, top: int) -> None:
+    page.section(_title(one))
+    for note in one.notes:
+        page.say(f"{page.glyphs.warning} {note}", "yellow")
+    page.draw(lambda table: _layers(table, one.layers))
+    if one.solver is not None:
+        page.say(
+            f"Solver: {one.solver.status}; the busiest link is at most "
+            f"{human.percent(one.solver.gap)} above what any assignment can reach.",
+            "dim",
+        )
+    if any(layer.over_time for layer in one.layers):
+        page.say("Window by window, so that flows that never meet do not count:", "dim")
+        page.draw(lambda table: _over_time(table, one.layers))
+    if one.worst:
+        page.draw(lambda table: _worst(table, one, top))
+
+
+def _layers(table: Table, layers: list[LayerLoad]) -> None:
+    table.add_column("layer", no_wrap=True)
+    for heading in ("links", "idle", "flows", "FIM %", "chance", "best", "FIM % bytes", "x fair"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for layer in layers:
+        if not layer.choice:
+            continue
+        table.add_row(
+            layer.layer,
+            human.count(layer.links),
+            human.count(layer.idle_links),
+            NONE if layer.flows is None else human.count(layer.flows),
+            fim(layer.fim_flows_percent),
+            chance_text(layer.fim_chance_percent),
+            fim(layer.fim_flows_best_percent),
+            fim(layer.fim_bytes_percent),
+            factor(layer.max_over_mean),
+        )
+
+
+def _over_time(table: Table, layers: list[LayerLoad]) -> None:
+    table.add_column("layer", no_wrap=True)
+    for heading in ("windows", "FIM % bytes", "max/mean", "peak", "of its rate"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for layer in layers:
+        over = layer.over_time
+        if over is not None and layer.choice:
+            table.add_row(
+                layer.layer,
+                human.count(over.windows),
+                fim(over.fim_bytes_percent),
+                factor(over.max_over_mean),
+                human.rate(over.peak_bits_per_second),
+                human.percent(over.peak_utilisation),
+            )
+
+
+def _worst(table: Table, one: StrategyResult, top: int) -> None:
+    at_once = any(collision.flows_at_once is not None for collision in one.worst)
+    table.add_column("worst links", no_wrap=True)
+    for heading in ("bytes", "x fair", "flows", *(("at once",) if at_once else ())):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("largest flows there", overflow="fold")
+    for collision in one.worst[:top]:
+        largest = ", ".join(
+            f"{flow.src}>{flow.dst} {human.queue_pair(flow.dest_qp)}"
+            for flow in collision.largest[: min(top, 3)]
+        )
+        cells = [
+            collision.link,
+            human.size(collision.wire_bytes),
+            factor(collision.over_mean),
+            human.count(collision.flows),
+        ]
+        if at_once:
+            cells.append(human.count(collision.flows_at_once))
+        table.add_row(*cells, largest + (", ..." if collision.flows > 3 else ""))

@@ -1,0 +1,184 @@
+"""What the packet-level replay found, on a terminal: completion, queues and order by strategy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from ...replay.results.packets import PacketReplay
+from ...replay.results.replay import ReplayResult, StrategyResult
+from ..words import human
+
+if TYPE_CHECKING:
+    from .replay import Page
+
+_NONE = "-"
+_TOLD = ("hash", "k", "by", "evs", "reshuffle", "acks", "gap")
+"""Parameters by which strategies of one name are told apart."""
+
+
+_CONDITIONS = (
+    "recovery", "reordering", "rto", "linear", "mpr", "congestion", "rate", "fail", "converge"
+)  # fmt: skip
+_WIDTH = 40
+"""Characters of a load over time."""
+
+_ALIKE = 1.001
+"""Completion times up to this ratio do not tell strategies apart: captured times decide them."""
+
+_OFFERS = {
+    "captured": "Offered as captured: every packet at its time, from the first one on.",
+    "pattern": "Offered as fast as possible.",
+    "asap": "Offered as fast as possible: messages wait for others as the capture tells.",
+}
+
+
+def print_packets(page: Page, result: ReplayResult) -> None:
+    """The strategies side by side, then the queues of each."""
+    known = [one for one in result.strategies if one.packets is not None]
+    page.section("Strategies, packet by packet", _verdict(known))
+    page.draw(lambda table: _strategies(table, known))
+    for line in _small_print(known):
+        page.say(line, "dim")
+    for one in known:
+        page.section(title(one))
+        for note in one.notes:
+            page.say(f"{page.glyphs.warning} {note}", "yellow")
+        page.draw(lambda table, one=one: _queues(table, one))  # type: ignore[misc]
+        if any(layer.choice and layer.over_time for layer in one.layers):
+            page.draw(lambda table, one=one: _over_time(table, one, page))  # type: ignore[misc]
+
+
+def title(one: StrategyResult) -> str:
+    """The name with what tells it from others of that name."""
+    shown = [f"{k}={v}" for k, v in one.parameters.items() if k in _TOLD]
+    return f"{one.name} ({', '.join(shown)})" if shown else one.name
+
+
+def _verdict(known: list[StrategyResult]) -> str:
+    done = [one for one in known if one.completion_time_ns]
+    if not done:
+        return "No strategy delivered everything."
+    best = min(done, key=lambda one: one.completion_time_ns or 0)
+    worst = max(one.completion_time_ns or 0 for one in known)
+    assert best.packets is not None and best.completion_time_ns is not None
+    alike = len(done) == len(known) > 1 and worst <= best.completion_time_ns * _ALIKE
+    text = f"{'All complete' if alike else f'{best.name} completes first,'} in "
+    text += human.duration(best.completion_time_ns)
+    over = best.packets.over_bound_percent
+    if over is not None:
+        text += f", {over.mean:.1f} percent over what no load balancing can beat"
+    if alike:
+        queues = {one.name: one.packets.max_queue_packets.mean for one in done if one.packets}
+        least = min(queues, key=lambda name: queues[name])
+        text += f"; {least} has the shortest queues" if len(set(queues.values())) > 1 else ""
+    return text + "."
+
+
+def _strategies(table: Table, known: list[StrategyResult]) -> None:
+    table.add_column("strategy", overflow="fold")
+    lost = any(one.packets and (_lost(one.packets) or one.packets.trimmed) for one in known)
+    again = any(
+        one.packets and one.packets.model.get("recovery", "none") != "none" for one in known
+    )
+    runs = any(one.packets and one.packets.runs > 1 for one in known)
+    headings = ["completion", *(("min to max",) if runs else ()), "over bound", "max queue"]
+    headings += ["reordered", *(("lost", "trimmed") if lost else ())]
+    for heading in [*headings, *(("again",) if again else ())]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in known:
+        packets = one.packets
+        assert packets is not None
+        cells = [title(one), human.duration(one.completion_time_ns)]
+        if runs:
+            cells.append(_range(packets))
+        over, order = packets.over_bound_percent, packets.received
+        cells.append(_NONE if over is None else f"{over.mean:.1f} %")
+        cells.append(f"{packets.max_queue_packets.mean:.0f}")
+        cells.append(_NONE if order is None else f"{order.reordered_percent:.1f} %")
+        if lost:
+            cells += [human.count(_lost(packets)), human.count(packets.trimmed)]
+        if again:
+            cells.append(human.count(packets.sent_again))
+        table.add_row(*cells)
+
+
+def _lost(packets: PacketReplay) -> int:
+    """By queues, on links that fail, without a way; ACKs too."""
+    return packets.dropped + packets.lost_on_links + packets.no_route
+
+
+def _range(packets: PacketReplay) -> str:
+    if packets.completion_ns is None:
+        return _NONE
+    low, high = packets.completion_ns.min, packets.completion_ns.max
+    return f"{human.duration(low)} to {human.duration(high)}"
+
+
+def _small_print(known: list[StrategyResult]) -> list[str]:
+    first = known[0].packets
+    assert first is not None
+    hops = sum(one.packets.hops for one in known if one.packets)
+    kinds = f"The bound counts {first.bound}." if first.bound else ""
+    runs = [one.packets.runs for one in known if one.packets]
+    some = "at most " if min(runs) < max(runs) else ""  # interrupted
+    text = f"{some}{human.counted(max(runs), 'run')} each, {human.count(hops)} packet hops."
+    text = text[0].upper() + text[1:]
+    lines = [f"{text} {kinds} Queues in packets, mean of the runs; reordered in the first one."]
+    if first.model.get("offer") in _OFFERS:
+        lines.append(_OFFERS[first.model["offer"]])
+    elif "offer" in first.model:
+        lines.append(f"Offered as {first.model['offer']}.")
+    told = [f"{key} {first.model[key]}" for key in _CONDITIONS if key in first.model]
+    if told != ["recovery none"]:
+        lines.append(
+            f"Conditions: {', '.join(told)}. The bound has the same rate and knows no failures."
+        )
+    return lines
+
+
+def _queues(table: Table, one: StrategyResult) -> None:
+    assert one.packets is not None
+    shares = {layer.layer: layer for layer in one.layers}
+    marked = any(queue.ecn_marked for queue in one.packets.layers)
+    table.add_column("layer", no_wrap=True)
+    headings = ["links", "queue p50", "p99", "max", "max bytes", "FIM % bytes", "x fair"]
+    if busy := any(layer.over_time for layer in one.layers):
+        headings.append("peak")
+    for heading in [*headings, *(("marked",) if marked else ())]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for queue in one.packets.layers:
+        layer = shares.get(queue.layer)
+        fim = None if layer is None else layer.fim_bytes_percent
+        factor = None if layer is None else layer.max_over_mean
+        cells = [
+            queue.layer,
+            _NONE if layer is None else human.count(layer.links),
+            human.count(queue.p50_packets),
+            human.count(queue.p99_packets),
+            human.count(queue.max_packets),
+            human.size(queue.max_bytes),
+            _NONE if fim is None else f"{fim:.1f}",
+            _NONE if factor is None else f"{factor:.2f}",
+        ]
+        if busy:
+            over = None if layer is None else layer.over_time
+            cells.append(_NONE if over is None else human.percent(over.peak_utilisation))
+        if marked:
+            cells.append(human.count(queue.ecn_marked))
+        table.add_row(*cells)
+
+
+def _over_time(table: Table, one: StrategyResult, page: Page) -> None:
+    """The busiest link of every layer between switches, from the first packet to the last."""
+    assert one.packets is not None
+    series = {link.name: link.wire_bytes_over_time for link in one.links}
+    table.add_column("layer", no_wrap=True)
+    table.add_column("busiest link", overflow="fold")
+    table.add_column(f"bytes by {human.duration(one.packets.load_stretch_ns)}", no_wrap=True)
+    for layer in one.layers:
+        if layer.choice and layer.over_time:
+            loads = series.get(layer.over_time.peak_link) or []
+            line = page.glyphs.sparkline(loads, min(_WIDTH, len(loads)))
+            table.add_row(layer.layer, layer.over_time.peak_link, line)

@@ -1,0 +1,388 @@
+"""The report on a terminal: verdicts first, then tables of what matters most."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, TextIO
+
+from msgspec import UnsetType
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Column, Table
+from rich.text import Text
+
+from ...analyzer.results.analysis import Analysis, Imbalance
+from ...analyzer.results.conformance import Conformance
+from ...analyzer.results.mrc import MrcPlanes
+from ..words import human, verdicts
+from ..words.human import ASCII, UNICODE, UNKNOWN
+from . import (
+    conformance_tables,
+)
+from . import (
+    hosts as host_tables,
+)
+from . import (
+    mirrors as mirror_report,
+)
+from . import (
+    mrc as mrc_report,
+)
+from . import (
+    mrc_values as mrc_value_tables,
+)
+from .between_taps import between_taps, hop_table
+from .tables import (
+    CONGESTION,
+    FLOWS,
+    LATENCY,
+    LOSS,
+    REORDERING,
+    SPRAYING,
+    FlowTable,
+    capture_table,
+    event_table,
+    first_time_ns,
+    imbalance_table,
+    new_table,
+    troubled_packets,
+    with_columns,
+)
+
+WIDE = 110
+"""From this many columns on the tables have their extra columns."""
+_KEPT = 4
+"""Columns of a table of flows that stay on the narrowest terminal."""
+
+
+def print_report(
+    analysis: Analysis,
+    stream: TextIO,
+    *,
+    top: int = 20,
+    sort: bool = False,
+    color: Literal["auto", "always", "never"] = "auto",
+) -> None:
+    """Print the report, `top` rows per table; `sort`: tables keep the order of the flows."""
+    Report(analysis, console_for(stream, color), top, sort).print()
+
+
+class _Console(Console):
+    """A console that leaves it to the command line to end when the reader has gone."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # rich calls this while it handles the BrokenPipeError
+
+
+def console_for(stream: TextIO, color: Literal["auto", "always", "never"]) -> Console:
+    """A console on `stream`: plain text unless it is a terminal or colour is asked for."""
+    width = None if stream.isatty() else int(os.environ.get("COLUMNS") or 80)
+    if color == "never":
+        return _Console(file=stream, width=width, color_system=None, highlight=False)
+    if color == "always":
+        return _Console(
+            file=stream,
+            width=width,
+            force_terminal=True,
+            no_color=False,
+            color_system="standard",
+            highlight=False,
+        )
+    return _Console(file=stream, width=width, highlight=False)
+
+
+class Report:
+    """One analysis on its way to a console."""
+
+    def __init__(self, analysis: Analysis, console: Console, top: int, sorted: bool) -> None:
+        self.analysis = analysis
+        self.console = console
+        self.top = top
+        self.sorted = sorted
+        self.glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
+        self.wide = console.width >= WIDE
+        self.unknowns = False
+
+    def print(self) -> None:
+        """Everything, in the order of what a reader must know first."""
+        analysis = self.analysis
+        self._captures()
+        if not analysis.flows:
+            some = any(capture.roce_packets for capture in analysis.captures)
+            self._say("No RoCE packet passes the filter." if some else "No flow was found.")
+            self._rdma_ports()
+            return
+        self._section("Flows", verdicts.overview(analysis))
+        self._table(FLOWS)
+        owned = host_tables.owners(analysis)
+        if owned:
+            self._section("Owners", owned)
+            self._table(host_tables.OWNERS)
+        self._section("Spraying", verdicts.spraying(analysis))
+        self._table(SPRAYING)
+        if verdicts.is_orderly(analysis):
+            text = "No packet arrived out of order, none was lost, sent again or doubled."
+            text += verdicts.first_taps(analysis)
+            self._section("Reordering, loss and recovery", text, True)
+        else:
+            self._section("Reordering", verdicts.reordering(analysis))
+            self._table(REORDERING)
+            self._section("Loss and recovery", verdicts.loss(analysis))
+            self._table(LOSS)
+        if analysis.hops:
+            good = not any(hop.lost_packets or hop.added_packets for hop in analysis.hops)
+            self._section("Between taps", between_taps(analysis.hops), good)
+            if not good:
+                shown = analysis.hops[: self.top]
+                self._draw(lambda table: hop_table(table, shown, self.glyphs))
+        self._mrc()
+        self._section("Congestion", verdicts.congestion(analysis))
+        self._table(CONGESTION)
+        self._imbalance()
+        self._section("Messages and latency", verdicts.latency(analysis))
+        self._table(LATENCY)
+        self._events()
+        self._conformance()
+        self._rdma_ports()
+        self._footnotes()
+        self._next()
+
+    def _say(self, text: str, style: str = "", indent: int = 0) -> None:
+        """A paragraph; the lines after the first are indented to match."""
+        lines = Text(text).wrap(self.console, max(20, self.console.width - indent))
+        for line in lines:
+            line.rstrip()
+            self.console.print(Text(" " * indent + line.plain, style), soft_wrap=True)
+
+    def _section(self, title: str, verdict: str, good: bool = False) -> None:
+        self.console.print()
+        heading = Text(title.upper(), "bold")
+        if good:
+            heading.append(f"  {self.glyphs.good}", "green")
+        self.console.print(heading)
+        self._say(verdict)
+
+    def _table(self, kind: FlowTable) -> None:
+        """The flows that have something to show, the weightiest first."""
+        flows = [flow for flow in self.analysis.flows if kind.fits(flow)]
+        if not flows:
+            return
+        if not self.sorted:
+            flows.sort(key=kind.weight, reverse=True)
+        self._draw(lambda table: kind.fill(table, flows[: self.top], self.glyphs, self.wide), True)
+        self._more(len(flows) - self.top, "flow")
+        if kind.legend:
+            self._say(kind.legend, "dim")
+
+    def _draw(self, fill: Callable[[Table], None], drop: bool = False) -> None:
+        """Print a table, with wide gaps between its columns where they fit.
+
+        With `drop` columns without any value are left out, and those at the right
+        that would not fit: a cut number misleads.
+        """
+        table = new_table(2)
+        fill(table)
+        if drop:
+            filled = [c for c in table.columns if any(cell != "-" for cell in c.cells)]
+            table = with_columns(table, filled)
+        widths = [self._width(column) for column in table.columns]
+        if sum(widths) + 2 * (len(widths) - 1) > self.console.width:
+            table.padding = (0, 1, 0, 0)
+            kept = len(widths)
+            while drop and kept > _KEPT and sum(widths[:kept]) + kept - 1 > self.console.width:
+                kept -= 1
+            if kept < len(widths):
+                table = with_columns(table, table.columns[:kept])
+        self.unknowns |= any(str(cell) == UNKNOWN for c in table.columns for cell in c.cells)
+        self.console.print(table)
+
+    def _width(self, column: Column) -> int:
+        """Cells of the terminal that a column takes when nothing in it is wrapped."""
+        unlimited = self.console.options.update(max_width=10_000)
+        cells = (column.header, *column.cells)
+        return max(Measurement.get(self.console, unlimited, cell).maximum for cell in cells)
+
+    def _more(self, left: int, what: str) -> None:
+        if left > 0:
+            self._say(f"and {human.counted(left, what)} more (--top)", "dim", 2)
+
+    def _captures(self) -> None:
+        analysis = self.analysis
+        packets = sum(capture.roce_packets for capture in analysis.captures)
+        captures = analysis.captures
+        name = captures[0].name if len(captures) == 1 else f"{len(captures)} captures"
+        text = f"{name}: {self._packets(packets)}"
+        if analysis.flows:
+            first = min(flow.first_time_ns for flow in analysis.flows)
+            length = max(flow.last_time_ns for flow in analysis.flows) - first
+            text += f" in {human.duration(length)}"
+            if length > 0:
+                sent = sum(flow.wire_bytes for flow in analysis.flows)
+                text += f", {human.rate(sent * 8e9 / length)}"
+        others = sum(capture.frames for capture in captures) - packets
+        if others > 0:
+            text += f"; {human.counted(others, 'other frame')}"
+        self.console.print(Text(text, "bold"))
+        found = analysis.warnings
+        for line in found[: self.top]:
+            self._say(f"{self.glyphs.warning} {line}", "yellow")
+        self._more(len(found) - self.top, "warning")
+        if not found:
+            self._say(f"{self.glyphs.good} {verdicts.trust(analysis)}", "green")
+        for line in mirror_report.mirrors(analysis)[: self.top]:
+            self._say(line)
+        for line in filter(None, (verdicts.snapped(analysis), verdicts.icrc(analysis))):
+            self._say(line, "dim")
+        if len(captures) > 1:
+            self._draw(lambda table: capture_table(table, captures[: self.top], self.glyphs))
+            self._more(len(captures) - self.top, "capture")
+
+    def _packets(self, captured: int) -> str:
+        """`1,000 RoCE packets`, less what a filter left out, and how many are copies."""
+        flows = self.analysis.flows
+        copies = sum(flow.tap_copies for flow in flows)
+        passed = sum(flow.packets for flow in flows) + copies
+        text = human.counted(captured, "RoCE packet")
+        text = text if passed >= captured else f"{human.count(passed)} of {text}"
+        return f"{text} ({human.count(copies)} seen before at another tap)" if copies else text
+
+    def _mrc(self) -> None:
+        whole = self.analysis.mrc
+        if isinstance(whole, UnsetType):
+            return
+        self._section("MRC", mrc_report.mrc(self.analysis, whole))
+        for line in mrc_report.outages(whole)[: self.top]:
+            self._say(line, "red")
+        self._table(mrc_report.MRC)
+        if whole.planes is not None:
+            self._planes(whole.planes)
+        self._entropy_values()
+
+    def _entropy_values(self) -> None:
+        """MRC's entropy values with the most trouble, and those that fell out of use."""
+        troubled = mrc_value_tables.troubled(self.analysis)
+        shown = max(1, self.top // 2)
+        if troubled:
+            self._say("Entropy values with the most losses and complaints:")
+            self._draw(lambda table: mrc_value_tables.value_table(table, troubled[:shown]))
+            self._more(len(troubled) - shown, "entropy value")
+        retired = mrc_value_tables.retired(self.analysis)
+        if retired:
+            self._say("Entropy values out of use (causes are inferred; ?: may be out of use):")
+            begin = first_time_ns(self.analysis)
+            self._draw(lambda table: mrc_value_tables.retired_table(table, retired[:shown], begin))
+            self._say("without: packets that the flow sent meanwhile; ?: ended too soon", "dim")
+            self._more(len(retired) - shown, "entropy value")
+
+    def _planes(self, planes: MrcPlanes) -> None:
+        width = self.console.width
+        self._draw(lambda table: mrc_report.plane_table(table, planes, self.glyphs, width))
+
+    def _imbalance(self) -> None:
+        records = sorted(self.analysis.imbalance, key=lambda r: r.max_over_mean, reverse=True)
+        if not records:
+            self._section("Imbalance", "No set of parallel paths was seen, nothing to compare.")
+            return
+        self._section("Imbalance", verdicts.imbalance(records[0]))
+        for number, record in enumerate(records[:3]):
+            if number:
+                self._say(verdicts.imbalance(record))
+            if record.inferred:
+                self._say("The paths are inferred, see --path-by.", "dim")
+            self._shares(record)
+            self._more(len(record.shares) - self.top, "path")
+        self._more(len(records) - 3, "set of paths")
+
+    def _shares(self, record: Imbalance) -> None:
+        width = self.console.width
+        self._draw(lambda table: imbalance_table(table, record, self.top, self.glyphs, width))
+
+    def _events(self) -> None:
+        events = self.analysis.events
+        if not events:
+            return
+        seen = len(events) + self.analysis.events_omitted
+        self._section("Events", f"{human.counted(seen, 'event')} worth a look, the first ones are:")
+        self._draw(lambda table: event_table(table, events[: min(self.top, 10)], self.analysis))
+
+    def _conformance(self) -> None:
+        result = self.analysis.conformance
+        if isinstance(result, UnsetType):
+            return
+        self._section("Conformance", conformance_tables.verdict(result), result.conformant)
+        rules = [rule for rule in result.rules if rule.judged or rule.undecided]
+        if rules:
+            self._draw(lambda table: conformance_tables.rule_table(table, rules, self.glyphs))
+        for line in conformance_tables.open_questions(rules):
+            self._say(f"undecided of {line}", "dim")
+        for line in filter(None, (conformance_tables.idle_rules(result.rules), *result.notes)):
+            self._say(line, "dim")
+        for violation in result.violations[: self.top]:
+            head, where = conformance_tables.violation_lines(violation, self.glyphs)
+            self._say(f"{self.glyphs.bad} {head}", "red")
+            self._say(where, "dim", 2)
+        left = len(result.violations) - min(self.top, len(result.violations))
+        self._more(left + result.violations_omitted, "violation")
+        if conformance_tables.any_latency(result.latency):
+            self._section("Recovery", "Times as seen at the taps:")
+            self._draw(lambda table: conformance_tables.latency_table(table, result.latency))
+        for found in result.cnp:
+            if found.ecn_marked_packets or found.cnps:
+                self._section("CNPs", f"{found.tap}: {found.text}.")
+                self._draw(partial(conformance_tables.cnp_table, found=found))
+        self._counters(result)
+
+    def _counters(self, result: Conformance) -> None:
+        checks = result.counters
+        if not checks:
+            return
+        agree = sum(check.agrees is True for check in checks)
+        known = sum(check.agrees is not None for check in checks)
+        text = f"{checks[0].host}: {agree} of {known} counters agree with {checks[0].tap}."
+        self._section("Host counters", text, agree == known)
+        self._draw(lambda table: conformance_tables.counter_table(table, checks, self.glyphs))
+        for check in checks:
+            if check.text:
+                self._say(f"{check.counter}: {check.text}", "dim")
+
+    def _rdma_ports(self) -> None:
+        ports = self.analysis.rdma_ports
+        if isinstance(ports, UnsetType):
+            return
+        self._section("RDMA ports", host_tables.rdma_ports(ports))
+        self._draw(lambda table: host_tables.port_table(table, ports))
+
+    def _footnotes(self) -> None:
+        """Why values of flows that have an order are unknown, each reason once."""
+        reasons: dict[str, list[int]] = {}
+        for flow in verdicts.sequenced_flows(self.analysis):
+            for note in flow.notes:
+                reasons.setdefault(note, []).append(flow.id)
+        if not (reasons or self.unknowns):
+            return
+        self.console.print()
+        if self.unknowns:
+            self._say(f"{UNKNOWN} cannot be told from this capture", "dim")
+        for note, ids in list(reasons.items())[: self.top]:
+            listed = ", ".join(f"#{id}" for id in ids[:5]) + (", ..." if len(ids) > 5 else "")
+            self._say(f"{listed}: {note}", "dim")
+
+    def _next(self) -> None:
+        data = verdicts.data_flows(self.analysis)
+        options = ["--format json"]
+        goals = "everything, for programs"
+        if len(data) > 1:
+            worst = max(
+                data, key=lambda f: (troubled_packets(f), f.reordered_packets or 0, f.wire_bytes)
+            )
+            chosen = f"src == {worst.src} and dst == {worst.dst}"
+            chosen += f" and qp == {human.queue_pair(worst.dest_qp)}"
+            which = "most troubled" if troubled_packets(worst) else "largest"
+            goals = f"the {which} flow alone, or {goals}"
+            options.insert(0, f"--filter '{chosen}'")
+        self.console.print()
+        self._say(f"To see {goals}, add:", "dim")
+        for option in options:
+            self.console.print(Text(f"  {option}", "dim"), soft_wrap=True)

@@ -1,0 +1,117 @@
+"""What `sweep` found, on a terminal: what it means, the distribution, the best and worst seeds."""
+
+from __future__ import annotations
+
+from typing import Literal, TextIO
+
+from rich.table import Table
+from rich.text import Text
+
+from ...replay.results.replay import Bin, SeedValue, SweepResult
+from ..words import human
+from ..words.human import Glyphs
+from .replay import NONE, Page, chance_text
+
+_UNITS = {
+    "fim-flows": "FIM of flows, percent",
+    "fim-bytes": "FIM of bytes, percent",
+    "max-over-mean": "fullest link over the fair share",
+}
+_ROWS = 16
+
+
+def print_sweep(
+    result: SweepResult, stream: TextIO, color: Literal["auto", "always", "never"] = "auto"
+) -> None:
+    """Print a sweep."""
+    page = Page(stream, color)
+    page.head(result.traffic, result.fabric, result.warnings)
+    first, end, seeds = result.seeds
+    page.say(
+        f"{result.hash} ({result.field_set}), {human.counted(seeds, 'seed')} from {first} below "
+        f"{end}, {result.per_switch} ones on the switches; {_UNITS[result.measure]}"
+    )
+    page.section("Imbalance over seeds", verdict(result))
+    for finding in result.findings:
+        page.say(f"{page.glyphs.warning} {finding}", "yellow")
+    page.draw(lambda table: _layers(table, result))
+    page.section("Distribution of the worst layer")
+    page.draw(lambda table: _histogram(table, result, page.glyphs))
+    page.section("Seeds")
+    page.draw(lambda table: _seeds(table, result.best, result.worst))
+
+
+def verdict(result: SweepResult) -> str:
+    """Best, median and worst seed beside chance, and where the production seed stands."""
+    d = result.distribution
+    text = (
+        f"In its worst layer the best seed has {_value(d.min)}, the median "
+        f"{_value(d.quantiles['p50'])}, the worst {_value(d.max)}; "
+        f"chance alone gives {chance_text(result.chance)}."
+    )
+    own = result.production
+    if own is not None:
+        whose = "The fabric's own seeds have" if own.seed is None else f"Seed {own.seed} has"
+        text += (
+            f" {whose} {_value(own.value)}: {human.count(own.better_seeds)} of "
+            f"{human.counted(result.seeds[2], 'seed')} are better, "
+            f"{own.percentile:.1f} % worse."
+        )
+    return text
+
+
+def _value(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def _layers(table: Table, result: SweepResult) -> None:
+    table.add_column("layer", no_wrap=True)
+    for heading in ("links", "used", "best", "p5", "p50", "p95", "worst", "chance", "possible"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in result.layers:
+        d = one.distribution
+        table.add_row(
+            one.layer,
+            human.count(one.links),
+            human.percent(one.used_links),
+            *(_value(v) for v in (d.min, *(d.quantiles[q] for q in ("p5", "p50", "p95")), d.max)),
+            chance_text(one.chance),
+            NONE if one.best_percent is None else _value(one.best_percent),
+        )
+
+
+def _histogram(table: Table, result: SweepResult, glyphs: Glyphs) -> None:
+    bins = _fewer(result.distribution.histogram)
+    most = max(one.count for one in bins)
+    table.add_column("from", justify="right", no_wrap=True)
+    table.add_column("seeds", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for one in bins:
+        marks = [
+            name
+            for name, value in (
+                ("chance", result.chance.mean),
+                ("production", result.production.value if result.production else None),
+            )
+            if value is not None and one.low <= value < one.high
+        ]
+        bar = Text(glyphs.bar(one.count / most, 40), "cyan")
+        if marks:
+            bar.append(f"  < {', '.join(marks)}", "bold")
+        table.add_row(_value(one.low), human.count(one.count), bar)
+
+
+def _fewer(bins: list[Bin]) -> list[Bin]:
+    """Neighbouring bins put together, so that at most _ROWS are left."""
+    step = -(-len(bins) // _ROWS)
+    return [
+        Bin(low=part[0].low, high=part[-1].high, count=sum(one.count for one in part))
+        for part in (bins[i : i + step] for i in range(0, len(bins), step))
+    ]
+
+
+def _seeds(table: Table, best: list[SeedValue], worst: list[SeedValue]) -> None:
+    for heading in ("best seeds", "", "worst seeds", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for good, bad in zip(best, worst, strict=True):
+        table.add_row(str(good.seed), _value(good.value), str(bad.seed), _value(bad.value))

@@ -1,0 +1,158 @@
+"""Numbers as people read them, and bars made of characters. No terminal is needed here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...analyzer.results.analysis import Owner
+
+UNKNOWN = "?"
+_DECIMAL = ("", "k", "M", "G", "T", "P")
+
+
+def _three_digits(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    return (
+        f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    )
+
+
+def _scaled(value: float, unit: str) -> str:
+    prefix = 0
+    while value >= 999.5 and prefix < len(_DECIMAL) - 1:
+        value /= 1_000
+        prefix += 1
+    number = f"{value:.0f}" if prefix == 0 else _three_digits(value)
+    return f"{number} {_DECIMAL[prefix]}{unit}".rstrip()
+
+
+def count(value: int | None) -> str:
+    """`1,234`, from a million on `1.23 M`, `?` for unknown."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,}" if value < 1_000_000 else _scaled(value, "")
+
+
+def size(value: float | None) -> str:
+    """Bytes: `12.3 kB`."""
+    return UNKNOWN if value is None else _scaled(value, "B")
+
+
+def message_size(value: float | None) -> str:
+    """Bytes as applications choose them: `64 KiB` where it is one, else as `size`."""
+    if value is not None:
+        for unit, scale in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+            if value >= scale and value % scale == 0:
+                return f"{value / scale:,.0f} {unit}"
+    return size(value)
+
+
+def rate(bits_per_second: float | None) -> str:
+    """`47.9 Gb/s`."""
+    return UNKNOWN if bits_per_second is None else _scaled(bits_per_second, "b/s")
+
+
+def duration(nanoseconds: float | None) -> str:
+    """`850 ns`, `12.0 us`, `537 ms`, `1.20 s`, `3 min 20 s`."""
+    if nanoseconds is None:
+        return UNKNOWN
+    if nanoseconds < 999.5:
+        return f"{nanoseconds:.0f} ns"
+    for unit, scale in (("us", 1e3), ("ms", 1e6), ("s", 1e9)):
+        if nanoseconds / scale < (99.95 if unit == "s" else 999.5):
+            return f"{_three_digits(nanoseconds / scale)} {unit}"
+    minutes, seconds = divmod(round(nanoseconds / 1e9), 60)
+    return f"{minutes} min {seconds} s" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1 as `12.5 %`; more than 0 never reads `0 %`, less than 1 never `100 %`."""
+    if share is None:
+        return UNKNOWN
+    value = share * 100
+    if value == 0 or value == 100:
+        return f"{value:.0f} %"
+    if value < 0.01:
+        return "<0.01 %"
+    if 99.95 <= value < 100:
+        return ">99.9 %"
+    return f"{value:.2f} %" if value < 0.995 else f"{value:.1f} %"
+
+
+def queue_pair(number: int) -> str:
+    """`0x0011ac`"""
+    return f"0x{number:06x}"
+
+
+def owner(process: Owner) -> str:
+    """Who owns a flow's queue pair, and at which end: "python, pid 4711, rank 3 (source)"."""
+    rank = "" if process.rank is None else f", rank {process.rank}"
+    return f"{process.command}, pid {process.pid}{rank} ({process.end})"
+
+
+def counted(number: int | None, singular: str, plural: str | None = None) -> str:
+    """`1 flow`, `2 flows`."""
+    return f"{count(number)} {singular if number == 1 else plural or singular + 's'}"
+
+
+def span(values: Sequence[float], text: object = None) -> str:
+    """`8`, or `2 to 8` when the values differ; `text` formats one value."""
+    show = text if callable(text) else str
+    low, high = show(min(values)), show(max(values))
+    return str(low) if low == high else f"{low} to {high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """The characters of bars and marks, for terminals with and without Unicode."""
+
+    levels: str
+    """Column heights from nothing to full."""
+    eighths: str
+    """Widths of the last cell of a horizontal bar, from 1/8 to full."""
+    ellipsis: str
+    arrow: str
+    warning: str
+    good: str
+    bad: str
+
+    def columns(self, values: Sequence[float], top: float | None = None) -> str:
+        """One character per value, its height relative to the largest (or to `top`)."""
+        most = max(values, default=0) if top is None else top
+        if most <= 0:
+            return self.levels[0] * len(values)
+        steps = len(self.levels) - 1
+        # Anything above zero shows at least the lowest step.
+        heights = (0 if v <= 0 else max(1, min(steps, round(v / most * steps))) for v in values)
+        return "".join(self.levels[height] for height in heights)
+
+    def sparkline(self, values: Sequence[int], width: int) -> str:
+        """At most `width` columns; neighbouring values are added up to fit."""
+        if len(values) <= width:
+            return self.columns(values)
+        edges = [i * len(values) // width for i in range(width + 1)]
+        means = [sum(values[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)]
+        return self.columns(means)
+
+    def bar(self, share: float, width: int) -> str:
+        """A horizontal bar; `share` of 1 fills `width` characters."""
+        steps = len(self.eighths)
+        filled = round(max(0.0, min(1.0, share)) * width * steps)
+        whole, part = divmod(filled, steps)
+        if filled == 0 and share > 0:
+            part = 1
+        return self.eighths[-1] * whole + (self.eighths[part - 1] if part else "")
+
+    def shorten(self, text: str, width: int) -> str:
+        """`text` with its middle left out when it is longer than `width`."""
+        if len(text) <= width:
+            return text
+        keep = width - len(self.ellipsis)
+        return text[: (keep + 1) // 2] + self.ellipsis + text[len(text) - keep // 2 :]
+
+
+UNICODE = Glyphs(" ▁▂▃▄▅▆▇█", "▏▎▍▌▋▊▉█", "…", "→", "▲", "✓", "●")
+ASCII = Glyphs(" .:-=+*#", "#", "..", ">", "!", "ok", "*")

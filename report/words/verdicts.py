@@ -1,0 +1,438 @@
+"""One sentence per section: what an analysis says, in plain words with numbers.
+
+Every sentence is computed from the counts; a value that is unknown is said to
+be unknown and never counts as none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+from ...analyzer.results.analysis import Analysis, Flow, Imbalance, PathShare, Quantiles, Spraying
+from .human import count, counted, duration, message_size, percent, rate, size, span
+
+SPRAYS_FROM_WIDTH = 1.5
+"""A flow sprays when its bytes spread like those of at least 1.5 equally used paths."""
+_PSN_ERROR = "PSN sequence error"
+PATH_WORDS = {
+    "entropy": "source port",
+    "tap": "tap",
+    "srv6": "segment list",
+    "plane": "plane",
+    "fabric": "fabric path",
+}
+
+
+def carries_data(flow: Flow) -> bool:
+    """Whether the flow has requests or responses, not only ACKs or CNPs."""
+    return flow.request_packets + flow.response_packets > 0
+
+
+def data_flows(analysis: Analysis) -> list[Flow]:
+    """The flows that carry requests or responses."""
+    return [flow for flow in analysis.flows if carries_data(flow)]
+
+
+def sequenced_flows(analysis: Analysis) -> list[Flow]:
+    """The data flows whose packets have an order; datagrams (UD) have none."""
+    return [flow for flow in data_flows(analysis) if flow.transport != "UD"]
+
+
+def chosen_spraying(flow: Flow) -> Spraying | None:
+    """The spraying record of the path key that `flow.paths` was made with."""
+    names = [share.path for share in flow.paths]
+    same = (s for s in flow.spraying if [share.path for share in s.paths] == names)
+    return next(same, None)
+
+
+def sprays(flow: Flow) -> bool:
+    """Whether the flow goes back and forth between paths; moving from one to the next is not it."""
+    return flow.spraying_width >= SPRAYS_FROM_WIDTH and not moves(flow)
+
+
+def moves(flow: Flow) -> bool:
+    """Whether the flow left one path for another and never came back: it was rerouted."""
+    return _moved_on(chosen_spraying(flow))
+
+
+def _moved_on(record: Spraying | None) -> bool:
+    if record is None or record.switches is None:
+        return False
+    return 0 < record.switches < record.paths_seen
+
+
+def total(values: Iterable[int | None]) -> int:
+    """Sum of the known values."""
+    return sum(value for value in values if value is not None)
+
+
+def trust(analysis: Analysis) -> str:
+    """The sentence for captures without warnings."""
+    if any(tap.dropped_frames is None for capture in analysis.captures for tap in capture.taps):
+        return (
+            "Nothing was damaged or undecodable in the capture itself; "
+            "it does not tell whether it dropped frames."
+        )
+    return "Nothing was lost or undecodable in the capture itself."
+
+
+def snapped(analysis: Analysis) -> str | None:
+    """How many frames the snap length cut, which is harmless for what is shown here."""
+    frames = sum(capture.snapped_frames for capture in analysis.captures)
+    if not frames:
+        return None
+    everything = sum(capture.frames for capture in analysis.captures)
+    return (
+        f"The snap length cut {count(frames)} of {count(everything)} frames; "
+        "sizes come from the IP headers."
+    )
+
+
+def icrc(analysis: Analysis) -> str | None:
+    """What `--icrc` found; None where it was not asked for."""
+    found = [capture.icrc for capture in analysis.captures if capture.icrc is not None]
+    if not found:
+        return None
+    right, wrong, cut = (sum(f.get(k, 0) for f in found) for k in ("ok", "bad", "truncated"))
+    text = f"ICRC: {count(right)} right, {count(wrong)} wrong"
+    return f"{text}, {counted(cut, 'packet')} not captured whole." if cut else f"{text}."
+
+
+def overview(analysis: Analysis) -> str:
+    """How much of what is in the capture."""
+    data = data_flows(analysis)
+    others = len(analysis.flows) - len(data)
+    text = f"{counted(len(data), 'flow carries', 'flows carry')} data"
+    if others:
+        text += f", {others} only ACKs or CNPs"
+    text += f"; {counted(len(analysis.connections), 'connection')} paired"
+    peak = max(analysis.series.wire_bytes, default=0) * 8e9 / analysis.series.window_ns
+    if peak and len(analysis.series.wire_bytes) > 1:  # else the window is longer than the capture
+        text += f"; the busiest {duration(analysis.series.window_ns)} ran at {rate(peak)}"
+    return f"{text}."
+
+
+def spraying(analysis: Analysis) -> str:
+    """How many flows use several paths, and what share of the bytes does not."""
+    data = data_flows(analysis)
+    if not data:
+        return "No flow carries data, so nothing can be said about spraying."
+    spraying_flows = [flow for flow in data if sprays(flow)]
+    moved = [flow for flow in data if moves(flow)]
+    word = _path_word(data)
+    single = [flow for flow in data if not sprays(flow) and not moves(flow)]
+    if not spraying_flows:
+        others = sum(1 for flow in single if (r := chosen_spraying(flow)) and r.paths_seen > 1)
+        if len(data) == 1 and single:
+            text = f"The flow that carries data keeps to one {word}"
+        elif not moved:
+            text = f"None of {len(data)} flows sprays: each keeps to one {word}"
+        else:
+            text = f"None of {counted(len(data), 'flow')} sprays: {_moved(analysis, moved, word)}"
+            text += f", {len(single)} kept to one {word}" if single else ""
+        if others:
+            text += f", but {others} used another for a few packets"
+        return f"{text}.{_by_tap(data)}"
+    paths = [record.paths_seen for flow in spraying_flows if (record := chosen_spraying(flow))]
+    width = median(flow.spraying_width for flow in spraying_flows)
+    verb = "sprays" if len(spraying_flows) == 1 else "spray"
+    text = f"{len(spraying_flows)} of {counted(len(data), 'flow')} {verb}"
+    if paths:
+        text += f" over {span(paths)} {word}s ({_median_word(spraying_flows)}width {width:.1f})"
+    text += f"; {_moved(analysis, moved, word)}" if moved else ""
+    if single:
+        everything = sum(flow.wire_bytes for flow in data)
+        share = sum(flow.wire_bytes for flow in single) / everything if everything else 0.0
+        uses, carry = ("uses", "carries") if len(single) == 1 else ("use", "carry")
+        text += f"; {len(single)} {uses} one path and {carry} {percent(share)} of the bytes"
+    return f"{text}."
+
+
+def _by_tap(flows: list[Flow]) -> str:
+    """What the taps tell about flows whose chosen path key shows nothing."""
+    records = [s for f in flows for s in f.spraying if s.path_by == "tap" and s.paths_seen > 1]
+    if not records or _path_word(flows) == PATH_WORDS["tap"]:
+        return ""
+    moved = sum(map(_moved_on, records))
+    spread = sum(r.width >= SPRAYS_FROM_WIDTH and not _moved_on(r) for r in records)
+    found = [counted(spread, "flow sprays", "flows spray") + " over several taps"] if spread else []
+    found += [counted(moved, "flow") + " moved to another tap"] if moved else []
+    return f" But {' and '.join(found)}: add --path-by tap." if found else ""
+
+
+def _moved(analysis: Analysis, flows: list[Flow], word: str) -> str:
+    """`7 moved to another tap (the first after 2.18 s)`: when the second path came into use."""
+    starts = [c.first_time_ns for c in analysis.captures if c.first_time_ns is not None]
+    times = [sorted(p.first_time_ns or 0 for p in flow.paths) for flow in flows]
+    seconds = [path[1] for path in times if len(path) > 1]
+    text = f"{len(flows)} moved to another {word}"
+    if starts and seconds:
+        which = "the first " if len(flows) > 1 else ""
+        text += f" ({which}after {duration(min(seconds) - min(starts))})"
+    return text
+
+
+def _path_word(flows: list[Flow]) -> str:
+    """What a path is called under the chosen path key."""
+    records = (chosen_spraying(flow) for flow in flows)
+    key = next((record.path_by for record in records if record), None)
+    return PATH_WORDS.get(key or "", "path")
+
+
+def _median_word(flows: list[Flow]) -> str:
+    return "median " if len({f"{flow.spraying_width:.1f}" for flow in flows}) > 1 else ""
+
+
+def is_orderly(analysis: Analysis) -> bool:
+    """Whether every count of late, lost, resent and doubled packets is known to be 0."""
+    return (
+        bool(sequenced_flows(analysis))
+        and all(
+            value == 0
+            for flow in sequenced_flows(analysis)
+            for value in (
+                flow.reordered_packets,
+                flow.retransmitted_packets,
+                flow.recovered_packets,
+                flow.duplicate_packets,
+                flow.mirror_duplicates,
+                flow.missing_packets,
+            )
+        )
+        and not any(flow.naks or flow.rnr_naks for flow in analysis.flows)
+    )
+
+
+def reordering(analysis: Analysis) -> str:
+    """How many packets came late, in how many flows, and what a receiver must hold."""
+    data = sequenced_flows(analysis)
+    judged = [flow for flow in data if flow.reordered_packets is not None]
+    unknown = len(data) - len(judged)
+    if not judged:
+        return "No flow has an order that could be judged."
+    late = [flow for flow in judged if flow.reordered_packets]
+    rest = f" The order of {counted(unknown, 'flow')} is unknown." if unknown else ""
+    if not late:
+        return f"No packet arrived out of order.{rest}{first_taps(analysis)}"
+    packets = total(flow.reordered_packets for flow in late)
+    everything = sum(map(first_transmissions, judged))
+    where = f"in {len(late)} of {counted(len(judged), 'flow')}" if len(judged) > 1 else "late"
+    text = f"{count(packets)} of {count(everything)} packets ({percent(packets / everything)}) "
+    text += f"arrived {'late, ' + where if len(judged) > 1 else where}"
+    share, path = worst_path(late)
+    if path and share >= 0.5:
+        which = "all of them" if share == 1 else f"{percent(share)} of them"
+        text += f", {which} over {_path_word(late)} {path}"
+    records = [flow.reordering for flow in late if flow.reordering]
+    packets_held = [r.held_packets.max for r in records if r.held_packets]
+    bytes_held = [r.byte_offset.max for r in records if r.byte_offset]
+    if packets_held:
+        text += ". To put them in order a receiver must hold "
+        text += counted(int(max(packets_held)), "packet")
+        text += f" ({size(max(bytes_held))})" if bytes_held else ""
+    return f"{text}.{rest}{first_taps(analysis)}"
+
+
+def first_transmissions(flow: Flow) -> int:
+    """Packets of the flow's own PSN order, each PSN once: the base of the reordering ratio."""
+    again = total((flow.retransmitted_packets, flow.duplicate_packets, flow.mirror_duplicates))
+    return flow.request_packets + flow.response_packets - again + (flow.recovered_packets or 0)
+
+
+def first_taps(analysis: Analysis) -> str:
+    """A warning where taps see the same packets: what happens between two of them is not judged."""
+    if not any(flow.tap_copies for flow in analysis.flows):
+        return ""
+    return (
+        " A packet is judged at the tap that saw it first; "
+        "to see what reached the receiver, analyse the tap next to it alone."
+    )
+
+
+def worst_path(flows: list[Flow]) -> tuple[float, str | None]:
+    """Which path the most late packets took, and its share of them; None without several paths."""
+    late: dict[str, int] = {}
+    for flow in flows:
+        for share in flow.paths:
+            late[share.path] = late.get(share.path, 0) + share.reordered_packets
+    everything = sum(late.values())
+    if len(late) < 2 or not everything:
+        return 0.0, None
+    worst = max(late, key=late.__getitem__)
+    return late[worst] / everything, worst
+
+
+def loss(analysis: Analysis) -> str:
+    """What was lost, sent again and doubled."""
+    data = sequenced_flows(analysis)
+    if not data:
+        return "No flow has a sequence in which losses would show."
+    parts = []
+    again = total(flow.retransmitted_packets for flow in data)
+    lost = total(flow.recovered_packets for flow in data)
+    missing = total(flow.missing_packets for flow in data)
+    blind = total(flow.capture_loss_suspected_packets for flow in data)
+    duplicates = total(flow.duplicate_packets for flow in data)
+    mirrored = total(flow.mirror_duplicates for flow in data)
+    naks = sum(flow.naks for flow in analysis.flows)
+    rnr = sum(flow.rnr_naks for flow in analysis.flows)
+    if again:
+        hit = sum(1 for flow in data if flow.retransmitted_packets)
+        where = f"in {hit} of {counted(len(data), 'flow')}"
+        text = f"{counted(again, 'packet was', 'packets were')} sent again {where}"
+        text += ", though none of them was lost before the tap" if not lost else ""
+        parts.append(text)
+    if lost:
+        parts.append(f"{counted(lost, 'packet')} lost before the tap and recovered")
+    if missing:
+        text = f"{counted(missing, 'packet')} never came"
+        if blind:
+            text += f" ({count(blind)} of them acknowledged: most likely lost by the capture)"
+        parts.append(text)
+    if duplicates:
+        parts.append(f"{counted(duplicates, 'packet')} doubled by the network")
+    if mirrored:
+        parts.append(f"{counted(mirrored, 'packet')} mirrored twice")
+    if naks or rnr:
+        kinds = [counted(naks, "NAK") + _nak_kinds(data, naks)] if naks else []
+        kinds += [counted(rnr, "RNR NAK")] if rnr else []
+        parts.append(" and ".join(kinds))
+    parts += _longest_wait(data)
+    if not parts:
+        unknown = sum(1 for flow in data if flow.missing_packets is None)
+        rest = f" Loss in {counted(unknown, 'flow')} cannot be told." if unknown else ""
+        return f"No packet was lost, sent again or doubled.{rest}"
+    return f"{'; '.join(parts)}."
+
+
+def _nak_kinds(flows: list[Flow], naks: int) -> str:
+    """` (36 PSN sequence error, 2 remote access error)` where there is more than PSN errors."""
+    kinds: dict[str, int] = {}
+    for flow in flows:
+        for kind, number in flow.recovery.naks.items():
+            kinds[kind] = kinds.get(kind, 0) + number
+    if set(kinds) <= {_PSN_ERROR} or sum(kinds.values()) != naks:
+        return ""
+    ordered = sorted(kinds.items(), key=lambda item: -item[1])
+    return " (" + ", ".join(f"{count(number)} {kind}" for kind, number in ordered) + ")"
+
+
+def _longest_wait(flows: list[Flow]) -> list[str]:
+    """How long the slowest resend was waited for, and whether a NAK had asked for it."""
+    naks = [(r.max, "{} after its NAK") for f in flows if (r := f.recovery.nak_to_resend_ns)]
+    silences = [(r.max, "after {} of silence") for f in flows if (r := f.recovery.timeout_ns)]
+    if not naks + silences:
+        return []
+    longest, when = max(naks + silences)
+    return [f"the slowest resend came {when.format(duration(longest))}"]
+
+
+def congestion(analysis: Analysis) -> str:
+    """ECN marks, CNPs, pause frames and DSCPs that disagree."""
+    marked = sum(flow.congestion.ecn_marked_packets for flow in analysis.flows)
+    capable = sum(flow.congestion.ecn_capable_packets for flow in analysis.flows)
+    cnps = sum(flow.cnps for flow in analysis.flows)
+    if not capable and not marked:
+        text = "No packet was ECN-capable, so no switch could mark congestion"
+    elif not marked:
+        text = "No packet was marked CE"
+    else:
+        base = max(capable, marked)
+        text = f"{count(marked)} of {count(base)} ECN-capable packets ({percent(marked / base)}) "
+        text += "were marked CE" if marked != 1 else "was marked CE"
+    if cnps:
+        text += f"; {counted(cnps, 'CNP')}"
+    else:
+        text += " and no CNP was sent"
+    pauses = [pause for c in analysis.captures for tap in c.taps for pause in tap.pauses]
+    if pauses:
+        text += f"; {counted(sum(pause.frames for pause in pauses), 'pause frame')}"
+        known = [pause.paused_ns for pause in pauses if pause.paused_ns is not None]
+        text += f" ({duration(sum(known))} paused)" if len(known) == len(pauses) else ""
+    mixed = dscp_mix(analysis)
+    return f"{text}. {mixed}" if mixed else f"{text}."
+
+
+def dscp_mix(analysis: Analysis) -> str | None:
+    """A sentence when flows that carry data do not all use one DSCP."""
+    data = data_flows(analysis)
+    within = sum(1 for flow in data if len(flow.congestion.dscp) > 1)
+    used = sorted({dscp for flow in data for dscp in flow.congestion.dscp})
+    if len(used) < 2:
+        return None
+    listed = ", ".join(map(str, used[:-1])) + f" and {used[-1]}"
+    text = f"Data travels with DSCP {listed}"
+    return f"{text}; {counted(within, 'flow mixes', 'flows mix')} them." if within else f"{text}."
+
+
+def imbalance(record: Imbalance) -> str:
+    """How unevenly one set of parallel paths was used, beside what chance would give."""
+    busiest = max(record.shares, key=lambda share: share.share, default=None)
+    listed = ", ".join(sorted(share.path for share in record.shares))
+    text = f"{record.name.replace(listed, f'{record.paths} parallel taps')}: "
+    if busiest:
+        text += f"the busiest of {record.paths} paths ({busiest.path}) carries "
+    else:
+        text += f"the busiest of {record.paths} paths carries "
+    text += f"{record.max_over_mean:.2f} times its fair share"
+    if record.fim_flows_percent is not None:
+        text += f"; FIM of {counted(record.flows, 'flow')} {record.fim_flows_percent:.1f} %"
+        if record.fim_flows_chance_percent is not None:
+            text += f", ideal hashing would give {record.fim_flows_chance_percent:.1f} %"
+    return f"{text}."
+
+
+def latency(analysis: Analysis) -> str:
+    """Messages, and the range of their times over the flows."""
+    data = data_flows(analysis)
+    known = [flow.messages for flow in data if flow.messages is not None]
+    if data and not known:
+        return "Samples tell nothing about messages and their times."
+    messages = sum(known)
+    if not messages:
+        return "No message was seen from its first to its last packet."
+    text = counted(messages, "message")
+    sizes = _medians(flow.message_statistics.size_bytes for flow in data)
+    if sizes:
+        text += f" of {span(sizes, message_size)}"
+        text += " (medians of the flows)" if len(set(sizes)) > 1 else ""
+    done = [flow.message_statistics.completion_ns for flow in data]
+    text += _times("; completion p50", done)
+    unanswered = sum(map(never_acknowledged, data))
+    if unanswered:
+        text += f", {count(unanswered)} never acknowledged"
+    text += _times("; request to ACK p50", [flow.latency.request_to_ack_ns for flow in data])
+    text += _times(
+        "; READ to first response p50", [flow.latency.read_to_first_response_ns for flow in data]
+    )
+    if all(flow.transport in ("UC", "UD") for flow in data if flow.messages):
+        text += "; nobody acknowledges these"
+    elif not any(done):
+        text += "; when they completed is unknown without the other direction"
+    return f"{text}."
+
+
+def never_acknowledged(flow: Flow) -> int:
+    """Messages without an answer in the capture; 0 where the answers cannot be seen."""
+    if flow.connection is None or flow.messages is None or flow.transport in ("UC", "UD"):
+        return 0
+    done = flow.message_statistics.completion_ns
+    return max(0, flow.messages - (done.count if done else 0))
+
+
+def _medians(records: Iterable[Quantiles | None]) -> list[float]:
+    return [record.p50 for record in records if record and record.count]
+
+
+def _times(what: str, records: list[Quantiles | None]) -> str:
+    known = [record for record in records if record and record.count]
+    if not known:
+        return ""
+    worst = max(record.p99 for record in known)
+    return f"{what} {span(_medians(known), duration)} (p99 up to {duration(worst)})"
+
+
+def fair_share(paths: list[PathShare]) -> float:
+    """The share each of the paths would have if all were used alike."""
+    return 1 / len(paths) if paths else 0.0

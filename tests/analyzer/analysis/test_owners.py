@@ -1,0 +1,94 @@
+"""Owners named in the comments of a pcapng, written here byte by byte."""
+
+import socket
+import struct
+
+import pytest
+
+from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+
+FLOWS = (
+    ("10.0.0.1", "10.0.0.2", 0x51),
+    ("10.0.0.2", "10.0.0.1", 0x21),
+    ("10.0.0.9", "10.0.0.1", 0x21),
+)
+LINE = "owner: QP 0x000021{} (mlx5_0) to QP 0x000051 at 10.0.0.2: pid 12 python 3, rank 5"
+FIRST = LINE.format(" at 10.0.0.1")
+NO_ADDRESS = LINE.format("")
+ONE_OF_TWO = LINE.format(" at fd00::1 or 10.0.0.1").replace(" at 10.0.0.2", "")
+OTHER_PROCESS = "owner: QP 0x000021 to QP 0x000051 at 10.0.0.2: pid 13 python"
+
+
+def block(kind, body):
+    return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
+
+
+def head(*comments):
+    options = b"".join(
+        struct.pack("<HH", 1, len(text)) + text.encode() + bytes(-len(text) % 4)
+        for text in comments
+    )
+    section = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1) + options + bytes(4))
+    return section + block(1, struct.pack("<HHI", 1, 0, 0))
+
+
+def packets(psns):
+    made = b""
+    for psn in psns:
+        for src, dst, qp in FLOWS:
+            bth = struct.pack(">BBHII", 4, 0, 0xFFFF, qp, psn) + bytes(68)
+            udp = struct.pack(">HHHH", 50000, 4791, 8 + len(bth), 0) + bth
+            ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), psn, 0, 64, 17, 0)
+            ip += socket.inet_aton(src) + socket.inet_aton(dst) + udp
+            frame = bytes(12) + b"\x08\0" + ip
+            sizes = struct.pack("<IIIII", 0, 0, 1000 * psn, len(frame), len(frame))
+            made += block(6, sizes + frame + bytes(-len(frame) % 4))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("comments", "owned"),
+    [
+        ((), ()),
+        ((FIRST,), (0, 1)),
+        ((NO_ADDRESS,), (0, 1)),
+        ((ONE_OF_TWO,), (0, 1, 2)),
+        ((FIRST, FIRST.replace("0x000021", "0x000077")), (0, 1)),
+        ((NO_ADDRESS, OTHER_PROCESS), ()),
+        (("owner: QP 0x000021: pid 12 python 3, rank 5",), ()),  # of which host?
+        (("owner: somebody", "owner: QP 0x000021 at 10.0.0.1: pid x y", "to QP"), ()),
+    ],
+)
+def test_flows_have_the_owners_of_the_comments(tmp_path, comments, owned):
+    path = tmp_path / "x.pcapng"
+    # What was learned later is in a later section.
+    path.write_bytes(head() + packets(range(5)) + head(*comments) + packets(range(5, 9)))
+    flows = {
+        (f.src, f.dst, f.dest_qp): f.owner for f in analyze([str(path)], AnalyzeOptions()).flows
+    }
+    for number, key in enumerate(FLOWS):
+        owner = flows[key]
+        if number not in owned:
+            assert owner is None
+            continue
+        assert (owner.pid, owner.command, owner.rank) == (12, "python 3", 5)
+        assert owner.end == ("source", "destination", "destination")[number]
+
+
+@pytest.mark.parametrize(
+    ("comments", "pairs"),
+    [
+        ((), []),
+        ((FIRST,), [(0, 1)]),
+        ((ONE_OF_TWO,), []),  # whose queue pair 0x51?
+        ((FIRST, FIRST.replace("0x000021 at 10.0.0.1", "0x000021 at 10.0.0.9")), [(0, 1)]),
+        ((FIRST, FIRST.replace("10.0.0.2", "10.0.0.9")), [(0, 1)]),
+    ],
+)
+def test_comments_pair_connections_exactly(tmp_path, comments, pairs):
+    """Requests alone, which nothing answers: the packets prove nothing."""
+    path = tmp_path / "x.pcapng"
+    path.write_bytes(head(*comments) + packets(range(9)))
+    result = analyze([str(path)], AnalyzeOptions())
+    assert [tuple(c.flows) for c in result.connections] == pairs
+    assert all(c.evidence == ["host_probe"] for c in result.connections)

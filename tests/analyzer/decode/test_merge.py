@@ -1,0 +1,125 @@
+"""Merging the tables of parallel taps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocescope.analyzer.decode.merge import MergeCounts, merge_tables
+from rocescope.analyzer.wire.packets import COLUMNS, PacketTable
+
+
+def table(times: list[int], tap: int, first_psn: int = 0) -> PacketTable:
+    """Rows with these times; the PSN counts rows of a source, so that a row can be told."""
+    made = PacketTable.zeros(len(times))
+    made.time_ns[:] = times
+    made.tap[:] = tap
+    made.psn[:] = first_psn + np.arange(len(times))
+    made.opcode[:] = made.psn % 251
+    return made
+
+
+def source(tables: list[list[int]], tap: int) -> list[PacketTable]:
+    made, psn = [], 0
+    for times in tables:
+        made.append(table(times, tap, psn))
+        psn += len(times)
+    return made
+
+
+def rows(tables: list[PacketTable]) -> list[tuple[int, int, int]]:
+    return [
+        (int(t.time_ns[i]), int(t.tap[i]), int(t.psn[i])) for t in tables for i in range(len(t))
+    ]
+
+
+def merged(
+    sources: list[list[PacketTable]], counts: MergeCounts | None = None
+) -> list[tuple[int, int, int]]:
+    return rows(list(merge_tables([iter(s) for s in sources], counts)))
+
+
+def test_a_single_source_is_handed_through_uncopied_and_in_capture_order() -> None:
+    tables = [table([5, 3, 4], 0), table([], 0), table([1], 0)]
+    assert all(a is b for a, b in zip(merge_tables([iter(tables)]), tables, strict=True))
+
+
+def test_no_source_gives_nothing() -> None:
+    assert list(merge_tables([])) == []
+    assert merged([[], [table([], 1)]]) == []
+
+
+def test_interleaves_with_every_column() -> None:
+    left, right = table([1, 3, 5], 0), table([2, 3, 4, 9], 1)
+    (first, second) = merge_tables([iter([left]), iter([right])])
+    joined = PacketTable.concatenate([left, right])
+    order = [0, 3, 1, 4, 5, 2]
+    for c in COLUMNS:
+        assert getattr(first, c.name).tolist() == getattr(joined, c.name)[order].tolist()
+        assert getattr(first, c.name).dtype == c.dtype
+    assert rows([second]) == [(9, 1, 3)]
+
+
+def test_rows_alone_in_their_span_are_not_copied() -> None:
+    early, late = table([1, 2, 3], 0), table([10, 11], 1)
+    first, second = merge_tables([iter([early]), iter([late])])
+    assert np.shares_memory(first.time_ns, early.time_ns)
+    assert np.shares_memory(second.time_ns, late.time_ns)
+
+
+def test_equal_times_over_table_borders_keep_the_order_of_the_sources() -> None:
+    sources = [source([[1, 5], [5, 5], [5, 6]], 0), source([[5], [5, 5, 7]], 1)]
+    expected = [(1, 0, 0), *[(5, 0, i) for i in range(1, 5)], *[(5, 1, i) for i in range(3)]]
+    assert merged(sources) == [*expected, (6, 0, 5), (7, 1, 3)]
+
+
+sorted_tables = st.lists(st.integers(0, 60), max_size=40).flatmap(
+    lambda times: st.lists(st.integers(0, 40), max_size=5).map(
+        lambda cuts: [
+            sorted(times)[a:b]
+            for a, b in zip([0, *sorted(cuts)], [*sorted(cuts), len(times)], strict=True)
+        ]
+    )
+)
+
+
+@given(st.lists(sorted_tables, min_size=2, max_size=5))
+def test_equals_a_stable_sort_of_everything(sources: list[list[list[int]]]) -> None:
+    made = [source(tables, tap) for tap, tables in enumerate(sources)]
+    counts = MergeCounts()
+    everything = [row for tables in made for row in rows(tables)]
+    assert merged(made, counts) == sorted(everything, key=lambda row: row[0])
+    assert counts == MergeCounts(0, 0)
+
+
+@given(st.lists(st.lists(st.lists(st.integers(0, 60), max_size=8), max_size=5), max_size=4))
+def test_loses_nothing_when_sources_are_not_sorted(sources: list[list[list[int]]]) -> None:
+    made = [source(tables, tap) for tap, tables in enumerate(sources)]
+    everything = [row for tables in made for row in rows(tables)]
+    assert sorted(merged(made)) == sorted(everything)
+
+
+def test_disorder_inside_a_table_is_sorted_and_between_tables_counted() -> None:
+    counts = MergeCounts()
+    sources = [source([[1, 4, 2], [3, 9]], 0), source([[0, 8]], 1)]
+    assert [r[0] for r in merged(sources, counts)] == [0, 1, 2, 4, 3, 8, 9]
+    assert counts == MergeCounts(sorted_rows=1, late_rows=1)
+
+
+def test_holds_one_table_per_source() -> None:
+    """A source is asked for its next table only when the one before is handed on."""
+    asked: list[int] = []
+
+    def steady(tap: int) -> Iterator[PacketTable]:
+        for i in range(50):
+            asked.append(tap)
+            yield table(list(range(i * 10, i * 10 + 10)), tap)
+
+    handed_on = 0
+    for part in merge_tables([steady(0), steady(1), steady(2)]):
+        assert len(asked) * 10 - handed_on <= 30
+        handed_on += len(part)
+    assert handed_on == 1500

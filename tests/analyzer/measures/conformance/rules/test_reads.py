@@ -1,0 +1,72 @@
+"""READs: responses where their request reserved them, repetitions inside the first request."""
+
+from __future__ import annotations
+
+import traffic
+from conformance_traces import (
+    broken,
+    judged,
+    kept,
+    open_cases,
+    read,
+    response,
+    violations,
+    write,
+)
+
+from rocescope.analyzer.measures.conformance import rule_list as rules
+
+FIRST, MIDDLE, LAST = traffic.READ_FIRST, traffic.READ_MIDDLE, traffic.READ_LAST
+ONLY = traffic.READ_ONLY
+TOP = 0xFFFFFF
+START = [write(TOP - 1, payload_bytes=1024), read(TOP, 4096)]
+"""A WRITE that shows the path MTU, and a READ of four packets across the wrap of the PSN."""
+WHOLE = [response(TOP, FIRST), response(0), response(1), response(2, LAST)]
+
+
+def test_a_whole_read() -> None:
+    one = judged([*START, *WHOLE])
+    assert not broken(one)
+    assert kept(one)["read-range"] == kept(one)["read-order"] == 4
+
+
+def test_response_nobody_asked_for() -> None:
+    assert violations(judged([*START, *WHOLE, response(3, ONLY)])) == [
+        (rules.READ_OUTSIDE, 7, 0, 3, 0)
+    ]
+
+
+def test_first_and_last_at_wrong_places() -> None:
+    assert broken(judged([*START, response(TOP, FIRST), response(0, LAST)])) == {
+        rules.READ_MISPLACED: 1
+    }
+    assert broken(judged([*START, response(TOP, FIRST), response(0, FIRST)])) == {
+        rules.READ_MISPLACED: 1
+    }
+
+
+def test_again_only_when_asked_for() -> None:
+    twice = [*START, *WHOLE, response(1, at=5000)]
+    assert broken(judged(twice)) == {rules.READ_UNASKED: 1}
+    asked = [*START, WHOLE[0], WHOLE[1], read(1, 2048, at=5000), *WHOLE[2:]]
+    asked[-2:] = [response(1, FIRST, at=5001), response(2, LAST, at=5002)]
+    one = judged(asked)
+    assert not broken(one)
+    assert kept(one)["read-again"] == 1
+
+
+def test_repetition_ends_elsewhere() -> None:
+    rows = [*START, WHOLE[0], read(0, 1024, at=5000)]
+    assert violations(judged(rows)) == [(rules.REREAD_ENDS, 4, 0, 0, 3)]
+
+
+def test_without_the_path_mtu_nothing_is_judged() -> None:
+    one = judged([read(1, 4096), response(1, ONLY, payload_bytes=4096)])
+    assert not broken(one)
+    assert open_cases(one) == {("read-range", rules.REASONS[rules.NO_PATH_MTU]): 1}
+
+
+def test_lost_responses_are_left_open() -> None:
+    one = judged([*START, WHOLE[0], WHOLE[3]])
+    assert not broken(one)
+    assert ("read-order", rules.REASONS[rules.LOSS_BEFORE]) in open_cases(one)

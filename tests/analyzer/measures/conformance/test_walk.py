@@ -1,0 +1,106 @@
+"""Connections that keep the rules, simulated in plain Python, break none at any tap."""
+
+from __future__ import annotations
+
+import pytest
+from conformance_traces import broken, judged, kept, open_cases
+from go_back_n import Connection
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocescope.analyzer.measures.conformance import rule_list as rules
+from rocescope.analyzer.summary.conformance import _View
+from rocescope.analyzer.track.tracker import FlowTracker
+
+LOSS = st.sampled_from([0.0, 0.02, 0.1])
+SEEDS = st.integers(0, 10_000)
+
+
+def standing(one):
+    """Violations that stand after all evidence of the flow, by kind."""
+    tracker = FlowTracker()
+    tracker.state.used[0] = one.keeper.flows
+    view = _View(one, tracker, 0)
+    found = view.broken.sum(axis=0)
+    return {kind: int(n) for kind, n in enumerate(found) if n}
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, st.sampled_from([0, 100, 0xFFFF00, 0xFFFFF0]), LOSS, LOSS, LOSS)
+def test_connections_that_keep_the_rules_break_none(seed, first, before, behind, acks) -> None:
+    connection = Connection(seed, first, 160, before, behind, acks)
+    assert not standing(judged(connection.run()))
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS)
+def test_behind_the_loss_every_nak_is_judged(seed) -> None:
+    connection = Connection(seed, 0xFFFFC0, 160, 0.05, 0, 0)
+    one = judged(connection.run())
+    assert kept(one).get("nak-psn", 0) == kept(one).get("nak-once", 0) == connection.naks
+    assert one.keeper.book.states[0]["naks"] == connection.naks
+
+
+@settings(max_examples=20, deadline=None)
+@given(SEEDS)
+def test_before_the_loss_every_rewind_is_judged(seed) -> None:
+    connection = Connection(seed, 0xFFFFC0, 160, 0, 0.05, 0)
+    one = judged(connection.run())
+    assert kept(one).get("rewind-start", 0) == connection.rewinds
+    assert one.keeper.book.states[0]["rewinds"].sum() == connection.rewinds
+    assert "nak-psn" not in kept(one)
+    undecided = open_cases(one).get(("nak-psn", rules.REASONS[rules.LOSS_BEHIND]), 0)
+    assert undecided == connection.naks
+
+
+@pytest.mark.parametrize(
+    ("fault", "losses", "kind"),
+    [
+        ("repeats NAKs", (0.01, 0), rules.NAK_REPEATED),
+        ("starts behind the NAK", (0, 0.01), rules.REWIND_ABOVE),
+    ],
+)
+def test_planted_faults_are_found(fault, losses, kind) -> None:
+    rows = Connection(1, 0xFFFFC0, 1200, *losses, 0, fault).run()
+    assert standing(judged(rows)).get(kind)
+
+
+@settings(max_examples=15, deadline=None)
+@given(SEEDS, st.lists(st.integers(0, 400), max_size=4))
+def test_batches_cut_anywhere_give_the_same(seed, cuts) -> None:
+    rows = Connection(seed, 0xFFFFC0, 80, 0.03, 0.03, 0.03).run()
+    whole, cut = judged(rows), judged(rows, cuts=cuts)
+    assert broken(whole) == broken(cut)
+    assert kept(whole) == kept(cut)
+    assert open_cases(whole) == open_cases(cut)
+
+
+NOISE = st.lists(
+    st.fixed_dictionaries(
+        {
+            "psn": st.sampled_from([0, 1, 2, 3, 5, 0xFFFFFF, 0x800000, 0x7FFFFF]),
+            "opcode": st.sampled_from([*range(0x18), 0x81, 0xA6, 0xB1, 0x27, 0x64, 0xFF]),
+            "aeth": st.integers(0, 2**32 - 1),
+            "decode_flags": st.sampled_from([0, 0x10, 0x11, 0x30]),
+            "dma_length": st.sampled_from([0, 256, 4096, 2**32 - 1]),
+            "bth_flags": st.sampled_from([0, 0x800000]),
+            "traffic_class": st.integers(0, 3),
+            "ip_id": st.integers(0, 3),
+            "answer": st.booleans(),
+        }
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(NOISE, st.lists(st.integers(0, 60), max_size=2))
+def test_noise_is_counted_and_harms_nothing(rows, cuts) -> None:
+    one = judged(rows, cuts=cuts)
+    book = one.keeper.book
+    for counts in (book.ok, book.broken, book.undecided):
+        assert counts.min(initial=0) >= 0
+        assert counts.sum() <= 20 * len(rows) * len(rows)
+    kept_here = book.violations[: book.used[0]]
+    assert all(0 < frame <= len(rows) for frame in kept_here["frame"])
+    assert all(0 <= frame <= len(rows) for frame in kept_here["related"])

@@ -1,0 +1,259 @@
+"""Spraying against exact values, a plain twin, and itself cut in parts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tracked_batches import (
+    ACK,
+    BATCHES,
+    CNP,
+    CUTS,
+    START_NS,
+    part,
+    parts,
+    renumbered,
+    tracked,
+    updated,
+)
+
+from rocescope.analyzer.measures.paths import pathtable
+from rocescope.analyzer.measures.paths.spraying import PathUsage
+from rocescope.analyzer.results.analysis import PathShare, Quantiles, Spraying
+from rocescope.analyzer.track.batch import OVERTAKEN, REORDERED, TAP_COPY
+from rocescope.analyzer.wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS
+
+KEYS = ("entropy", "tap", "srv6")
+COUNTED = ("packets", "wire_bytes", "late", "marked", "first_ns", "last_ns")
+
+
+def usage(batch, key="entropy"):
+    return updated(PathUsage(key), [batch])
+
+
+def everything(measure, flows):
+    return [measure.spraying(f) for f in range(flows)] + [
+        measure.paths_seen(f) for f in range(flows)
+    ]
+
+
+def test_exact_values_of_a_sprayed_flow():
+    rows = [
+        {"udp_sport": 50000, "wire_bytes": 1000},
+        {"udp_sport": 50001, "wire_bytes": 1000, "verdict": REORDERED},
+        {"udp_sport": 50001, "wire_bytes": 1000, "traffic_class": 3},
+        {"udp_sport": 50000, "wire_bytes": 3000},
+    ]
+    assert usage(tracked(rows)).spraying(0) == Spraying(
+        path_by="entropy",
+        inferred=True,
+        paths_seen=2,
+        width=pytest.approx(math.exp(-(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3)))),
+        jain=pytest.approx(36 / (2 * (16 + 4))),
+        switches=2,
+        switches_per_second=pytest.approx(2 / 3e-6),
+        path_lifetime_ns=Quantiles(
+            2, 1000, 2000, 2000, *(pytest.approx(1000 + 2000 * q) for q in (0.9, 0.99, 0.999)), 3000
+        ),
+        paths=[
+            PathShare("50000", 2, 4000, pytest.approx(2 / 3), 0, 0, START_NS, START_NS + 3000),
+            PathShare(
+                "50001", 2, 2000, pytest.approx(1 / 3), 1, 1, START_NS + 1000, START_NS + 2000
+            ),
+        ],
+    )
+
+
+def test_single_packet_has_width_one_and_no_rate():
+    s = usage(tracked([{"udp_sport": 7}])).spraying(0)
+    assert (s.width, s.jain, s.switches, s.switches_per_second, s.paths_seen) == (1, 1, 0, None, 1)
+
+
+def test_cnps_and_acks_make_no_path_beside_data_but_their_bytes_are_listed():
+    rows = [
+        {"udp_sport": 1, "wire_bytes": 1000},
+        {"udp_sport": 9, "wire_bytes": 60, "opcode": CNP},
+        {"udp_sport": 1, "wire_bytes": 70, "opcode": ACK},
+        {"udp_sport": 8, "wire_bytes": 70, "opcode": ACK},
+        {"udp_sport": 2, "wire_bytes": 1000},
+    ]
+    measure = usage(tracked(rows))
+    s = measure.spraying(0)
+    assert (s.paths_seen, s.switches, measure.paths_seen(0)) == (2, 1, 2)
+    assert s.width == pytest.approx(2)
+    assert [(p.path, p.packets, p.wire_bytes) for p in s.paths] == [
+        ("1", 2, 1070),
+        ("2", 1, 1000),
+        ("control packets", 2, 130),
+    ]
+
+
+def test_a_flow_of_acks_only_is_judged_by_them():
+    rows = [{"udp_sport": s, "opcode": ACK} for s in (1, 2, 1)] + [{"udp_sport": 3, "opcode": CNP}]
+    s = usage(tracked(rows)).spraying(0)
+    assert (s.paths_seen, s.switches) == (2, 2)
+    assert [p.path for p in s.paths] == ["1", "2", "control packets"]
+
+
+def test_flow_label_is_part_of_the_entropy_value():
+    s = usage(tracked([{"udp_sport": 5}, {"udp_sport": 5, "flow_label": 0x12345}])).spraying(0)
+    assert sorted(p.path for p in s.paths) == ["5", "5/0x12345"]
+
+
+def test_copies_at_further_taps_are_no_traffic_of_an_entropy_value():
+    s = usage(tracked([{"udp_sport": 5}, {"udp_sport": 6, "verdict": TAP_COPY}])).spraying(0)
+    assert [(p.path, p.packets) for p in s.paths] == [("5", 1)]
+
+
+def test_taps_in_series_are_no_parallel_paths():
+    """Host link (TTL 64), one of two spine links (63), far host link (62)."""
+    rows = []
+    for spine in (1, 2, 2, 1):
+        rows += [
+            {"tap": 0, "hop_limit": 64},
+            {"tap": spine, "hop_limit": 63, "verdict": TAP_COPY},
+            {"tap": 3, "hop_limit": 62, "verdict": TAP_COPY},
+        ]
+    names = ["H1-leaf1", "leaf1-spine1", "leaf1-spine2", "H4-leaf2"]
+    s = usage(tracked(rows), "tap").spraying(0, names.__getitem__)
+    assert [(p.path, p.packets) for p in s.paths] == [("leaf1-spine1", 2), ("leaf1-spine2", 2)]
+    assert (s.switches, s.inferred, s.path_by) == (2, False, "tap")
+    assert s.width == pytest.approx(2)
+
+
+def test_of_levels_about_as_wide_the_one_with_most_bytes_is_reported():
+    """One packet was lost between the two leaves; the first leaf saw all of them."""
+    rows = [{"tap": t, "hop_limit": 63} for t in (0, 1, 0, 1, 0)]
+    rows += [{"tap": 2 + t, "hop_limit": 62, "verdict": TAP_COPY} for t in (0, 1, 0, 1)]
+    measure = usage(tracked(rows), "tap")
+    s = measure.spraying(0)
+    assert [(p.path, p.packets) for p in s.paths] == [("0", 3), ("1", 2)]
+    assert measure.packets_by_key(0) == {0: 3, 1: 2, 2: 2, 3: 2}
+    assert measure.paths_seen(0) == 4
+
+
+def test_srv6_says_nothing_without_evidence_and_keeps_packets_without():
+    assert usage(tracked([{}, {}]), "srv6").spraying(0) is None
+    s = usage(tracked([{}, {"path_evidence": 3}]), "srv6").spraying(0, "path {}".format)
+    assert sorted(p.path for p in s.paths) == ["path 0", "path 3"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_flow_without_packets_has_no_spraying(key):
+    measure = updated(PathUsage(key), [tracked([], n_flows=3)])
+    assert everything(measure, 3) == [None, None, None, 0, 0, 0]
+
+
+def test_too_many_paths_share_one_record_and_no_byte_is_lost():
+    n = pathtable.MAX_PATHS + 100
+    batch = tracked([{"udp_sport": i} for i in range(n)] + [{"udp_sport": 0}])
+    s = usage(batch).spraying(0)
+    assert s.paths_seen == pathtable.MAX_PATHS + 1
+    assert s.switches == n
+    assert len(s.paths) == 64
+    assert s.paths[0].path == "other" and s.paths[0].packets == 100
+    assert s.paths[1].path == "0" and s.paths[1].packets == 2
+    assert s.paths[-1].path == f"{pathtable.MAX_PATHS + 1 - 63} more"
+    assert sum(p.wire_bytes for p in s.paths) == (n + 1) * 1094
+    assert sum(p.share for p in s.paths) == pytest.approx(1)
+
+
+def lane_of(row):
+    if row["opcode"] >> 5 == 4:
+        return "cnp"
+    return "ack" if OPCODE_CLASS[row["opcode"]] & ACKNOWLEDGE else "data"
+
+
+def twin(batch, key):
+    """(packets, bytes, late, marked, first, last) per (flow, lane, level, path), and switches."""
+    seen, order = defaultdict(list), defaultdict(list)
+    t = batch.table
+    for i in range(len(batch)):
+        if key != "tap" and batch.verdict[i] == TAP_COPY:
+            continue
+        path = {
+            "entropy": int(t.flow_label[i]) * 65536 + int(t.udp_sport[i]),
+            "tap": int(t.tap[i]),
+            "srv6": int(t.path_evidence[i]),
+        }[key]
+        level = int(t.hop_limit[i]) % 8 if key == "tap" else 0
+        lane = (int(batch.flow[i]), lane_of({"opcode": int(t.opcode[i])}), level)
+        seen[*lane, path].append(i)
+        order[lane].append(path)
+    paths = {
+        k: (
+            len(rows),
+            int(t.wire_bytes[rows].sum()),
+            int(np.isin(batch.verdict[rows], (OVERTAKEN, REORDERED)).sum()),
+            int((t.traffic_class[rows] & 3 == 3).sum()),
+            int(t.time_ns[rows].min()),
+            int(t.time_ns[rows].max()),
+        )
+        for k, rows in seen.items()
+    }
+    switches = {k: sum(a != b for a, b in zip(v, v[1:], strict=False)) for k, v in order.items()}
+    return paths, switches
+
+
+@given(BATCHES, st.sampled_from(KEYS))
+def test_kernel_equals_its_plain_twin(batch, key):
+    paths, switches = twin(batch, key)
+    measure = usage(batch, key)
+    records = measure.records()
+    got = {}
+    for flow, level, data, r in zip(*records, strict=True):
+        got.setdefault((int(flow), bool(data), int(level), int(r["key"])), []).append(
+            tuple(
+                int(r[f])
+                for f in ("packets", "wire_bytes", "late", "marked", "first_ns", "last_ns")
+            )
+        )
+    expected = {}
+    for (flow, lane, level, path), values in paths.items():
+        expected.setdefault((flow, lane == "data", level, path), []).append(values)
+    assert {k: sorted(v) for k, v in got.items()} == {k: sorted(v) for k, v in expected.items()}
+    assert Counter(s for s in measure._table.lanes["switches"].tolist() if s) == Counter(
+        s for s in switches.values() if s
+    )
+
+
+@given(BATCHES)
+def test_paths_add_up_to_the_flow(batch):
+    measure = usage(batch)
+    for flow in range(batch.n_flows):
+        own = (batch.flow == flow) & (batch.verdict != TAP_COPY)
+        s = measure.spraying(flow)
+        listed = s.paths if s else []
+        assert sum(p.wire_bytes for p in listed) == batch.table.wire_bytes[own].sum()
+        assert sum(p.packets for p in listed) == own.sum()
+
+
+@given(BATCHES, CUTS, st.sampled_from(KEYS))
+def test_cutting_into_batches_changes_nothing(batch, cuts, key):
+    cut = updated(PathUsage(key), parts(batch, cuts))
+    assert everything(cut, batch.n_flows) == everything(usage(batch, key), batch.n_flows)
+
+
+@given(BATCHES, st.integers(0, 60), st.sampled_from(KEYS))
+def test_merging_two_captures_equals_the_whole(batch, at, key):
+    at = min(at, len(batch))
+    merged = usage(part(batch, 0, at), key)
+    rest, numbers = renumbered(batch, at)
+    merged.merge(usage(rest, key), numbers)
+    assert everything(merged, batch.n_flows) == everything(usage(batch, key), batch.n_flows)
+
+
+def test_growing_keeps_everything():
+    rng = np.random.default_rng(1)
+    batch = tracked([{}] * 5000, n_flows=700)
+    batch.flow[:] = rng.integers(0, 700, 5000)
+    batch.table.udp_sport[:] = rng.integers(0, 9, 5000)
+    paths, _ = twin(batch, "entropy")
+    flows, _, _, records = usage(batch).records()
+    got = {(int(f), int(r["key"])): int(r["packets"]) for f, r in zip(flows, records, strict=True)}
+    assert got == {(k[0], k[3]): v[0] for k, v in paths.items()}

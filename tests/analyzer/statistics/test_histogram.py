@@ -1,0 +1,69 @@
+"""Histograms: exact where they say so, within a sixteenth elsewhere, never out of range."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocescope.analyzer.statistics.histogram import (
+    BUCKETS,
+    HistogramPool,
+    bucket_bounds,
+    bucket_of,
+    observe,
+)
+from rocescope.kernels.kernel import kernel
+
+LARGEST = (1 << 63) - 1
+
+
+@kernel
+def observe_all(histograms, flow, kind, values):
+    for i in range(len(values)):
+        observe(histograms, flow, kind, values[i])
+
+
+def filled(*values, flow=0):
+    pool = HistogramPool(2)
+    pool.grow(flow + 1)
+    observe_all(pool.arrays, flow, 1, np.array(values, np.int64))
+    return pool
+
+
+@given(st.integers(0, LARGEST))
+def test_every_value_is_in_its_bucket(value):
+    bucket = int(bucket_of(value))
+    low, high = bucket_bounds(bucket)
+    assert 0 <= bucket < BUCKETS
+    assert low <= value < high
+    assert high - low <= max(1, value / 16)
+
+
+@given(st.lists(st.integers(-5, 10**9), min_size=1, max_size=50))
+def test_statistics_of_a_few_values(values):
+    found = filled(*values).quantiles(0, 1)
+    values = sorted(max(v, 0) for v in values)
+    assert (found.count, found.min, found.max) == (len(values), values[0], values[-1])
+    assert found.mean == pytest.approx(sum(values) / len(values))
+    low, high = values[(len(values) - 1) // 2], values[len(values) // 2]
+    assert low * 0.93 - 1 <= found.p50 <= high * 1.07 + 1
+
+
+def test_sums_of_centuries_stay_at_their_limit():
+    """Damaged time stamps: a sum that wrapped around would make a negative mean."""
+    pool = filled(LARGEST, LARGEST, LARGEST)
+    assert pool.quantiles(0, 1).mean == LARGEST / 3
+    pool.merge(filled(LARGEST), np.array([0], np.int32))
+    assert pool.quantiles(0, 1).mean == LARGEST / 4
+    assert pool.quantiles(0, 1).max == LARGEST
+
+
+@given(st.lists(st.integers(0, 10**12), max_size=20), st.lists(st.integers(0, 10**12), max_size=20))
+def test_parts_merge_into_the_whole(one, other):
+    merged, whole = filled(*one), filled(*one, *other)
+    merged.merge(filled(*other, flow=3), np.array([7, 7, 7, 0], np.int32))
+    assert merged.quantiles(0, 1) == whole.quantiles(0, 1)
+    assert merged.bins(0, 1) == whole.bins(0, 1)
+    assert merged.quantiles(7, 1) is None

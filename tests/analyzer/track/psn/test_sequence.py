@@ -1,0 +1,300 @@
+"""Verdicts in made-up traffic: both PSN spaces, READs, restarts, copies, traffic without IP IDs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from traffic import (
+    ACK,
+    FETCH_ADD,
+    NAK_SEQUENCE_ERROR,
+    READ_FIRST,
+    READ_LAST,
+    READ_MIDDLE,
+    READ_ONLY,
+    READ_REQUEST,
+    START_NS,
+    WRITE_MIDDLE,
+    WRITE_ONLY,
+    packets,
+    track,
+)
+
+from rocescope.analyzer.track import state
+from rocescope.analyzer.track.batch import (
+    AHEAD,
+    DUPLICATE,
+    IN_ORDER,
+    MIRROR_DUPLICATE,
+    NOT_SEQUENCED,
+    RECOVERED,
+    REORDERED,
+    RESTARTED,
+    RETRANSMITTED,
+    TAP_COPY,
+)
+from rocescope.analyzer.track.tracker import FlowTracker
+from rocescope.analyzer.wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SEQUENCED
+from rocescope.analyzer.wire.packets import IPV6
+
+UD_SEND = 0x64
+
+
+def verdicts(rows, cuts=()):
+    tracker = FlowTracker()
+    return tracker, track(tracker, packets(rows), cuts).tolist()
+
+
+def in_order(count, start=0, **more):
+    return [{"psn": start + i, **more} for i in range(count)]
+
+
+def read(psn, mtu, length):
+    """A READ request and all its responses."""
+    count = max(1, -(-length // mtu))
+    rows = [{"psn": psn, "opcode": READ_REQUEST, "dma_length": length, "payload_bytes": 0}]
+    for i in range(count):
+        name = (
+            READ_ONLY if count == 1 else {0: READ_FIRST, count - 1: READ_LAST}.get(i, READ_MIDDLE)
+        )
+        size = min(mtu, length - i * mtu)
+        rows.append({"answer": True, "psn": psn + i, "opcode": name, "payload_bytes": size})
+    return rows, count
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("RWA"), st.integers(0, 20_000)), min_size=1, max_size=25),
+    st.sampled_from([256, 1024, 4096]),
+    st.sampled_from([7, 0xFFFFF5]),
+    st.lists(st.integers(1, 300), max_size=4),
+)
+def test_reads_reserve_the_psns_of_their_responses(operations, mtu, psn, cuts):
+    """READs, WRITEs and atomics of one QP in any mixture: every PSN is where it must be."""
+    rows = in_order(4, psn - 4, opcode=WRITE_MIDDLE, payload_bytes=mtu)
+    for kind, length in operations:
+        if kind == "R":
+            new, count = read(psn, mtu, length)
+        elif kind == "W":
+            new, count = [{"psn": psn, "opcode": WRITE_ONLY, "payload_bytes": 8}], 1
+            new.append({"answer": True, "psn": psn, "opcode": ACK, "syndrome": 0x1F})
+        else:
+            new, count = [{"psn": psn, "opcode": FETCH_ADD, "payload_bytes": 0}], 1
+            new.append({"answer": True, "psn": psn, "opcode": 0x12, "syndrome": 0x1F})
+        rows += new
+        psn += count
+    tracker, found = verdicts(rows, cuts)
+    assert set(found) <= {IN_ORDER, NOT_SEQUENCED}
+    assert [tracker.missing(f, w) for f in range(len(tracker)) for w in (0, 1)] == [(0, 0)] * (
+        2 * len(tracker)
+    )
+
+
+def test_reads_of_unknown_path_mtu_claim_no_loss():
+    """Only requests are captured; two of three PSN steps fit a path MTU, one fits none."""
+    rows = [
+        {"psn": p, "opcode": READ_REQUEST, "dma_length": 65536, "payload_bytes": 0}
+        for p in (0, 64, 128, 333)
+    ]
+    tracker, found = verdicts(rows)
+    assert found == [IN_ORDER] * 4
+    assert tracker.missing(0, state.REQUESTS) == (0, 0)
+
+
+def test_a_lost_read_response_is_missing():
+    rows, _ = read(100, 1024, 8192)
+    del rows[4]
+    tracker, found = verdicts(rows)
+    assert found.count(AHEAD) == 1 and set(found) == {IN_ORDER, AHEAD}
+    assert tracker.missing(1, state.RESPONSES) == (1, 0)
+
+
+def test_a_read_asked_again_in_its_middle_is_implied():
+    rows = in_order(10, 0, opcode=WRITE_ONLY)
+    first, count = read(10, 1024, 8192)
+    again, _ = read(14, 1024, 4096)
+    after = in_order(3, 10 + count, opcode=WRITE_ONLY)
+    tracker, _ = verdicts(rows + first[:5] + again + after)
+    by = tracker.flows[0]["retransmitted_by"]
+    assert by[state.BY_IMPLIED] == 1 and by.sum() == 1
+    assert tracker.stream(1, state.RESPONSES)["retransmitted"] == 0
+    assert tracker.missing(1, state.RESPONSES) == (0, 0)
+    assert tracker.missing(0, state.REQUESTS) == (0, 0)
+
+
+def test_acks_and_requests_of_one_flow_do_not_mix():
+    """The PSNs of ACKs belong to the other side: any value changes nothing."""
+    rows = []
+    for i in range(50):
+        rows.append({"psn": 1000 + i, "opcode": WRITE_ONLY})
+        rows.append({"psn": (i * 7919) & 0xFFFFFF, "opcode": ACK, "syndrome": 0x1F})
+    _, found = verdicts(rows)
+    assert found == [IN_ORDER, NOT_SEQUENCED] * 50
+
+
+def test_datagrams_have_no_order():
+    _, found = verdicts([{"psn": p, "opcode": UD_SEND} for p in (5, 9, 1, 1000, 4)])
+    assert found == [NOT_SEQUENCED] * 5
+
+
+def test_a_far_jump_is_another_sequence_not_a_loss():
+    rows = in_order(20) + in_order(20, 5_000_000)
+    tracker, found = verdicts(rows)
+    assert found == [IN_ORDER] * 20 + [RESTARTED] + [IN_ORDER] * 19
+    assert tracker.missing(0, state.REQUESTS) == (0, 0)
+    assert tracker.stream(0, state.REQUESTS)["restarts"] == 1
+
+
+def test_missing_before_a_restart_stays_missing():
+    rows = in_order(20) + in_order(20, 25) + in_order(20, 9_000_000)
+    tracker, _ = verdicts(rows)
+    assert tracker.missing(0, state.REQUESTS) == (5, 0)
+
+
+def test_a_capture_that_begins_in_a_rewind_or_in_disorder():
+    rows = [{"psn": p, "ip_id": 100 + p} for p in (12, 10, 11, 13, 14)]
+    _, found = verdicts(rows)
+    assert found == [IN_ORDER, REORDERED, REORDERED, IN_ORDER, IN_ORDER]
+
+
+def test_mirror_at_two_hops():
+    rows = []
+    for i in range(40):
+        rows += [{"psn": i, "ip_id": i, "hop_limit": 64}, {"psn": i, "ip_id": i, "hop_limit": 63}]
+    tracker, found = verdicts(rows)
+    assert found == [IN_ORDER, MIRROR_DUPLICATE] * 40
+    assert tracker.stream(0, state.REQUESTS)["mirror_duplicates"] == 40
+
+
+def test_two_taps_in_series_and_an_answer_seen_the_other_way_round():
+    rows = []
+    for i in range(60):
+        rows += [{"psn": i, "ip_id": i, "tap": 0}, {"psn": i, "ip_id": i, "tap": 1}]
+        ack = {"answer": True, "psn": i, "opcode": ACK, "syndrome": 0x1F, "ip_id": 500 + i}
+        rows += [ack | {"tap": 1}, ack | {"tap": 0}]
+    tracker, found = verdicts(rows)
+    assert found == [IN_ORDER, TAP_COPY, NOT_SEQUENCED, TAP_COPY] * 60
+    assert tracker.state.copies.tolist() == [[0, 60], [60, 0]]
+
+
+@pytest.mark.parametrize(("ip_id", "verdict"), [(501, REORDERED), (503, RECOVERED), (9, RECOVERED)])
+def test_late_in_a_young_flow(ip_id, verdict):
+    """Two packets say little about identifications, but one just below the next was sent before."""
+    late = {"psn": 1, "ip_id": ip_id, "time_ns": START_NS + 5_000_000}
+    rows = [{"psn": 0, "ip_id": 500}, {"psn": 2, "ip_id": 502}, late]
+    assert verdicts(rows)[1] == [IN_ORDER, AHEAD, verdict]
+
+
+@pytest.mark.parametrize("serial", [True, False])
+def test_an_original_overtaken_by_its_resend(serial):
+    """On parallel paths it is one more transmission; taps in series have seen it before."""
+    rows = []
+    for i in range(40):
+        rows += [{"psn": i, "ip_id": i, "tap": 0}]
+        rows += [{"psn": i, "ip_id": i, "tap": 1}] if serial else []
+    rows += [{"psn": 40, "ip_id": 40, "tap": 0}, {"psn": 40, "ip_id": 41, "tap": 0}]
+    rows += [{"psn": 40, "ip_id": 40, "tap": 1}]
+    _, found = verdicts(rows)
+    assert found[-3:] == [IN_ORDER, RETRANSMITTED, TAP_COPY if serial else RETRANSMITTED]
+
+
+def test_resend_and_late_original_are_told_apart_by_identification():
+    """PSN 20 is lost and sent again (new ID); PSN 25 is late (old ID)."""
+    rows = in_order(20, ip_id=0)
+    for i, row in enumerate(rows):
+        row["ip_id"] = i
+    rows += [{"psn": 21, "ip_id": 21}, {"psn": 20, "ip_id": 22}, {"psn": 22, "ip_id": 23}]
+    rows += [{"psn": 23, "ip_id": 24}, {"psn": 24, "ip_id": 25}, {"psn": 26, "ip_id": 27}]
+    rows += [{"psn": 25, "ip_id": 26}, {"psn": 27, "ip_id": 28}]
+    _, found = verdicts(rows)
+    assert found[20:] == [
+        AHEAD,
+        RECOVERED,
+        IN_ORDER,
+        IN_ORDER,
+        IN_ORDER,
+        AHEAD,
+        REORDERED,
+        IN_ORDER,
+    ]
+
+
+class TestWithoutIdentification:
+    """IPv6, and NICs that send one constant identification."""
+
+    SAME = pytest.mark.parametrize("same", [{"ip_id": 0, "decode_flags": IPV6}, {"ip_id": 0}])
+
+    @SAME
+    def test_late_within_microseconds(self, same):
+        rows = [r | same for r in in_order(30)] + [{"psn": p} | same for p in (31, 30, 32)]
+        _, found = verdicts(rows)
+        assert found[30:] == [AHEAD, REORDERED, IN_ORDER]
+
+    @SAME
+    def test_resent_after_a_nak(self, same):
+        rows = [r | same for r in in_order(30, opcode=WRITE_ONLY)]
+        acks = [{"answer": True, "psn": p, "opcode": ACK, "syndrome": 0x1F} for p in (9, 19, 29)]
+        nak = {"answer": True, "psn": 30, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
+        rows += acks + [{"psn": 31} | same, nak, {"psn": 30} | same, {"psn": 31} | same]
+        tracker, found = verdicts(rows)
+        assert found[33:] == [AHEAD, NOT_SEQUENCED, RECOVERED, RETRANSMITTED]
+        assert tracker.flows[0]["retransmitted_by"][state.BY_NAK] == 2
+
+    @SAME
+    def test_resent_after_a_silence(self, same):
+        rows = [r | same for r in in_order(30)] + [{"psn": 31} | same]
+        rows += [{"psn": p, "time_ns": START_NS + 10_000_000} | same for p in (30, 31)]
+        tracker, found = verdicts(rows)
+        assert found[30:] == [AHEAD, RECOVERED, RETRANSMITTED]
+        assert tracker.flows[0]["retransmitted_by"][state.BY_TIMEOUT] == 2
+
+    @SAME
+    def test_twins_back_to_back(self, same):
+        rows = [r | same for r in in_order(30)] + [{"psn": 29} | same, {"psn": 30} | same]
+        _, found = verdicts(rows)
+        assert found[30:] == [DUPLICATE, IN_ORDER]
+
+
+def test_acknowledged_but_never_seen_is_suspected_capture_loss():
+    rows = in_order(30, opcode=WRITE_ONLY) + in_order(20, 33, opcode=WRITE_ONLY)
+    rows += [
+        {"answer": True, "psn": p, "opcode": ACK, "syndrome": 0x1F} for p in (10, 20, 29, 45, 52)
+    ]
+    tracker, _ = verdicts(rows)
+    assert tracker.missing(0, state.REQUESTS) == (3, 3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31), st.lists(st.integers(1, 2000), max_size=6))
+def test_any_packets_in_any_batches(seed, cuts):
+    """Nonsense of every kind: batches change nothing, and no count is lost.
+
+    READs are short: how many PSNs a long one reserves may be learned later in its batch.
+    """
+    random = np.random.default_rng(seed)
+    table = packets([{} for _ in range(1500)])
+    table.psn[:] = random.choice([0, 2**24 - 1, 5000], 1500) + random.integers(0, 300, 1500)
+    table.psn[:] &= 0xFFFFFF
+    for name, high in (
+        ("opcode", 256), ("tap", 3), ("dest_qp", 4), ("src", 3), ("dst", 3), ("ip_id", 2**16),
+        ("aeth", 2**32), ("dma_length", 200), ("payload_bytes", 5000), ("hop_limit", 4),
+    ):  # fmt: skip
+        getattr(table, name)[:] = random.integers(0, high, 1500)
+    one, other = FlowTracker(3), FlowTracker(3)
+    whole, pieces = track(one, table), track(other, table, cuts)
+    assert np.array_equal(whole, pieces)
+    for name in one.flows.dtype.names:
+        assert np.array_equal(one.flows[name], other.flows[name]), name
+    total = one.flows["packets"].sum() + one.flows["tap_copies"].sum()
+    assert total == 1500 == one.opcodes.sum() + one.flows["tap_copies"].sum()
+    assert one.flows["wire_bytes"].sum() == table.wire_bytes[whole != TAP_COPY].sum()
+    streams = one.state.streams
+    assert (streams["missing"] >= 0).all()
+    for verdict, field in (
+        (REORDERED, "reordered"), (RECOVERED, "recovered"), (RETRANSMITTED, "retransmitted"),
+        (MIRROR_DUPLICATE, "mirror_duplicates"), (RESTARTED, "restarts"),
+    ):  # fmt: skip
+        sequenced = OPCODE_CLASS[table.opcode] & (SEQUENCED | ACKNOWLEDGE) == SEQUENCED
+        assert streams[field].sum() == np.count_nonzero((whole == verdict) & sequenced), field

@@ -1,0 +1,172 @@
+"""MRC in the tracker: the RTX bit and the path tell transmissions apart, SACKs acknowledge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from traffic import START_NS, packets, track
+
+from rocescope.analyzer.decode.multipath.mrc import MRC_ROW, NETH, SETH
+from rocescope.analyzer.track import state
+from rocescope.analyzer.track.acknowledging import acknowledging
+from rocescope.analyzer.track.batch import (
+    AHEAD,
+    DUPLICATE,
+    IN_ORDER,
+    NOT_SEQUENCED,
+    OVERTAKEN,
+    RECOVERED,
+    REORDERED,
+    RETRANSMITTED,
+    TAP_COPY,
+)
+from rocescope.analyzer.track.tracker import FlowTracker
+from rocescope.analyzer.wire.packets import IPV6, RTX
+
+MIDDLE, SACK, NACK = 0xC7, 0xDC, 0xDD
+MS = 1_000_000
+
+
+def verdicts(rows, ipv6=True):
+    rows = [{"opcode": MIDDLE, "decode_flags": IPV6 if ipv6 else 0, "ip_id": 0} | r for r in rows]
+    tracker = FlowTracker()
+    return tracker, track(tracker, packets(rows)).tolist()
+
+
+def again(psn, sport=0xC100, **more):
+    return {"psn": psn, "udp_sport": sport, "bth_flags": RTX, **more}
+
+
+@pytest.mark.parametrize("ipv6", [True, False])
+def test_late_without_the_bit_is_the_original_however_late(ipv6):
+    rows = [{"psn": 1}, {"psn": 3}, {"psn": 2, "time_ns": START_NS + 50 * MS}]
+    assert verdicts(rows, ipv6)[1] == [IN_ORDER, AHEAD, REORDERED]
+
+
+@pytest.mark.parametrize("ipv6", [True, False])
+def test_late_with_the_bit_was_lost_however_soon(ipv6):
+    tracker, found = verdicts([{"psn": 1}, {"psn": 3}, again(2), {"psn": 4}], ipv6)
+    assert found == [IN_ORDER, AHEAD, RECOVERED, IN_ORDER]
+    flow = tracker.flows[0]
+    assert flow["rewinds"] == 0  # one packet is sent again, not all behind it
+    assert flow["retransmitted_by"].tolist() == [0, 0, 0, 0, 1]
+
+
+def test_seen_and_sent_again_or_doubled():
+    rows = [{"psn": n, "udp_sport": 0xC000 + n} for n in (1, 2, 3)]
+    rows += [again(2), {"psn": 3, "udp_sport": 0xC003, "time_ns": START_NS + 5 * MS}]
+    tracker, found = verdicts(rows)
+    assert found[3:] == [RETRANSMITTED, DUPLICATE]
+    assert tracker.stream(0, state.REQUESTS)["retransmitted"] == 1
+
+
+@pytest.mark.parametrize("ipv6", [True, False])
+def test_sent_again_and_overtaking_its_original(ipv6):
+    """The retransmission comes first and looks like a recovery; then the original, late."""
+    late = {"psn": 2, "udp_sport": 0xC002, "time_ns": START_NS + 30_000}
+    rows = [{"psn": 1}, {"psn": 3}, {"psn": 4}, again(2), {"psn": 5}, late, {"psn": 6}]
+    tracker, found = verdicts(rows, ipv6)
+    assert found == [
+        IN_ORDER, AHEAD, IN_ORDER, RECOVERED, IN_ORDER, OVERTAKEN, IN_ORDER,
+    ]  # fmt: skip
+    stream = tracker.stream(0, state.REQUESTS)
+    counts = [int(stream[n]) for n in ("retransmitted", "recovered", "reordered", "missing")]
+    assert counts == [1, 0, 1, 0]
+    # 3, 4 and 5 came between the gap and the packet; late since 3 came, 1 us after 1.
+    assert stream["max_extent"] == 3
+    late_time = tracker.histograms.quantiles(0, state.LATE_TIME)
+    assert late_time.max == 29_000
+
+
+def test_an_original_behind_its_retransmission_at_the_second_tap():
+    """Seen in order at the sender, sent again, then both at the receiver the other way round."""
+    tracker = FlowTracker(taps=2)
+    first = {"psn": 1, "udp_sport": 0xC001}
+    rows = [{"psn": 0, "tap": 0}, {"psn": 0, "tap": 1}, first, again(1), again(1, tap=1)]
+    rows += [first | {"tap": 1}]
+    rows = [{"opcode": MIDDLE, "decode_flags": IPV6, "ip_id": 0, **r} for r in rows]
+    found = track(tracker, packets(rows)).tolist()
+    assert found == [IN_ORDER, TAP_COPY, IN_ORDER, RETRANSMITTED, TAP_COPY, TAP_COPY]
+
+
+def test_copies_at_another_tap():
+    rows = [{"psn": 1, "tap": 0}, {"psn": 1, "tap": 1}, again(1, tap=0), again(1, tap=1)]
+    tracker = FlowTracker(taps=2)
+    rows = [{"opcode": MIDDLE, "decode_flags": IPV6, "ip_id": 0, **r} for r in rows]
+    found = track(tracker, packets(rows)).tolist()
+    assert found == [IN_ORDER, TAP_COPY, RETRANSMITTED, TAP_COPY]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_order_of_transmissions(seed):
+    """Some packets never come the first time; all are late by up to 200 packets, over the wrap."""
+    rng = np.random.default_rng(seed)
+    first = (1 << 24) - 500
+    sent = []
+    for n in range(1000):
+        lost = n > 0 and rng.random() < 0.05
+        if not lost:
+            sent.append((n + (rng.integers(200) if n else 0), n, False))
+        if lost or (n and rng.random() < 0.05):
+            sent.append((n + 100 + rng.integers(400), n, True))
+    sent.sort()
+    rows = []
+    for i, (_, n, resent) in enumerate(sent):
+        row = {"psn": (first + n) & 0xFFFFFF, "udp_sport": 0xC000 + int(rng.integers(64))}
+        rows.append(row | {"bth_flags": RTX if resent else 0, "time_ns": START_NS + 100 * i})
+    _, found = verdicts(rows)
+    highest, seen, only_again, expected = -1, set(), set(), []
+    for _, n, resent in sent:
+        if n in seen:
+            late = not resent and n in only_again
+            only_again.discard(n)
+            expected.append(OVERTAKEN if late else RETRANSMITTED)
+        elif n > highest:
+            expected.append(IN_ORDER if n == highest + 1 else AHEAD)
+        else:
+            expected.append(RECOVERED if resent else REORDERED)
+            if resent:
+                only_again.add(n)
+        highest = max(highest, n)
+        seen.add(n)
+    assert found == expected
+
+
+def answers(rows):
+    """A table of SACKs and NACKs of which `psn` is that of their SETH or NETH."""
+    common = {"decode_flags": IPV6, "psn": 0xABC, "ip_id": 0}
+    table = packets([common | {"opcode": r["opcode"]} for r in rows])
+    mrc = np.zeros(len(rows), MRC_ROW)
+    mrc["row"] = np.arange(len(rows))
+    for record, row in zip(mrc, rows, strict=True):
+        record["present"] = SETH if row["opcode"] == SACK else NETH
+        for name, value in row.items():
+            if name not in ("opcode", "tap"):
+                record[name] = value
+    for i, row in enumerate(rows):
+        table.tap[i] = row.get("tap", 0)
+    return replace(table, mrc=mrc)
+
+
+def test_a_sack_acknowledges_by_the_psn_of_its_seth():
+    table = answers([{"opcode": SACK, "psn": 7, "entropy": 1}, {"opcode": NACK, "psn": 9}])
+    told = acknowledging(table)
+    assert told.psn.tolist() == [7, 9]
+    assert table.psn.tolist() == [0xABC, 0xABC]  # the packet table stays as it is
+    assert (told.aeth >> 24).tolist() == [0, 0]
+    plain = packets([{"psn": 1}])
+    assert acknowledging(plain) is plain
+
+
+def test_equal_sacks_at_two_taps_are_copies_and_different_ones_are_not():
+    rows = [
+        {"opcode": SACK, "psn": 7, "entropy": 1, "tap": 0},
+        {"opcode": SACK, "psn": 7, "entropy": 1, "tap": 1},
+        {"opcode": SACK, "psn": 7, "entropy": 2, "tap": 1},
+        {"opcode": SACK, "psn": 7, "entropy": 1, "sack_bitmap": 1, "tap": 1},
+    ]
+    tracker = FlowTracker(taps=2)
+    found = tracker.update(acknowledging(answers(rows))).verdict.tolist()
+    assert found == [NOT_SEQUENCED, TAP_COPY, NOT_SEQUENCED, NOT_SEQUENCED]

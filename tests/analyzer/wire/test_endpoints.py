@@ -1,0 +1,61 @@
+"""Interned addresses against a plain dictionary."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.analyzer.wire.endpoints import Endpoints
+
+ADDRESSES = st.one_of(
+    st.ip_addresses().map(str),
+    st.integers(0, 20).map(lambda i: str(ipaddress.IPv4Address(i))),
+    st.integers(0, 20).map(lambda i: str(ipaddress.IPv6Address(i << 64))),
+)
+
+
+@given(st.lists(ADDRESSES, max_size=100), st.integers(1, 8))
+def test_numbers_are_in_order_of_first_appearance(texts: list[str], capacity: int) -> None:
+    endpoints = Endpoints(capacity)
+    expected: dict[str, int] = {}
+    for text in texts:
+        value = ipaddress.ip_address(text)
+        mapped = value.ipv4_mapped if isinstance(value, ipaddress.IPv6Address) else None
+        name = str(mapped or value)
+        assert endpoints.index_of(text) == expected.get(name)
+        assert endpoints.add(text) == expected.setdefault(name, len(expected))
+    assert len(endpoints) == len(expected)
+    assert endpoints.texts() == list(expected)
+
+
+def test_an_ipv4_host_and_its_gid_are_one() -> None:
+    endpoints = Endpoints()
+    assert endpoints.add("10.0.0.1") == endpoints.add("::ffff:10.0.0.1") == 0
+    assert endpoints.text(0) == "10.0.0.1"
+
+
+def test_text_forms() -> None:
+    endpoints = Endpoints()
+    for text in ("0.0.0.0", "255.255.255.255", "::", "2001:db8::1", "fe80::1:ffff:a00:1"):
+        assert endpoints.text(endpoints.add(text)) == text
+
+
+def test_unknown_and_senseless() -> None:
+    endpoints = Endpoints()
+    assert endpoints.index_of("10.0.0.1") is None
+    with pytest.raises(UsageError, match="'10.0.0' is not an IPv4 or IPv6 address"):
+        endpoints.index_of("10.0.0")
+    with pytest.raises(IndexError):
+        endpoints.text(0)
+
+
+def test_many_addresses_that_differ_in_few_bits() -> None:
+    endpoints = Endpoints(capacity=2)
+    for i in range(5000):
+        endpoints.add(str(ipaddress.IPv6Address(i << 100)))
+    assert len(endpoints) == 5000
+    assert all(endpoints.index_of(endpoints.text(i)) == i for i in range(0, 5000, 77))

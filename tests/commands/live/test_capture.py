@@ -1,0 +1,392 @@
+"""`rocescope capture` as people run it: files, pipes, signals, full disks, missing rights."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from network import Network, ethernet, ipv4, roce, roce_frames, udp
+
+from rocescope.analyzer.capture.concat import concatenated
+from rocescope.analyzer.capture.source import open_capture
+from rocescope.analyzer.wire.frames import Taps
+from rocescope.probes import bpf
+
+COMMAND = [sys.executable, "-m", "rocescope", "capture"]
+
+
+class Capturing:
+    """A running capture."""
+
+    def __init__(self, net: Network, *arguments: str, **options: object) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, "--netns", net.name, *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,  # type: ignore[call-overload]
+        )
+        assert self.process.stderr is not None
+        self.said = self.process.stderr.readline()
+        assert self.said.startswith("rocescope: capturing on"), self.said
+
+    def end(self, number: int = signal.SIGINT) -> int:
+        """Send a signal and wait; what it said on standard error is in `said`."""
+        time.sleep(0.1)
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        assert self.process.stderr is not None
+        self.said += self.process.stderr.read()
+        return self.process.wait(20)
+
+    def link_ids(self) -> list[int]:
+        """Numbers of the BPF links this process holds."""
+        texts = []
+        for path in Path(f"/proc/{self.process.pid}/fdinfo").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                texts.append(path.read_text())
+        return [int(n) for text in texts for n in re.findall(r"^link_id:\s*(\d+)", text, re.M)]
+
+
+def link_exists(number: int) -> bool:
+    get_fd_by_id = 30
+    try:
+        os.close(bpf.call(get_fd_by_id, struct.pack("II4x", number, 0)))
+    except OSError as error:
+        assert error.errno == errno.ENOENT
+        return False
+    return True
+
+
+def tshark(path: Path, *fields: str) -> list[str]:
+    command = ["tshark", "-n", "-r", str(path), "-T", "fields"]
+    for field in fields:
+        command += ["-e", field]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
+def read(paths: list[Path]) -> tuple[list[bytes], Taps]:
+    taps, frames = Taps(), []
+    names = [str(path) for path in paths]
+    source = concatenated(names, taps) if len(paths) > 1 else open_capture(names[0], taps)
+    with source as capture:
+        for batch in capture.batches():
+            pairs = zip(batch.offset.tolist(), batch.captured.tolist(), strict=True)
+            frames += [batch.data[at : at + n].tobytes() for at, n in pairs]
+    return frames, taps
+
+
+def test_file_holds_what_was_sent(network, tmp_path, need_tool):
+    need_tool("tshark")
+    net, path = network(), tmp_path / "out.pcapng"
+    sent = [roce(psn, payload_bytes=psn % 50) for psn in range(500)]
+    capture = Capturing(net, "left", "-w", str(path))
+    before = time.time()
+    net.send(sent)
+    after = time.time()
+    assert capture.end() == 0
+    assert "500 packets written, 500 RoCE packets seen, 0 lost" in capture.said
+    frames, taps = read([path])
+    assert frames == [frame[:96] for frame in sent]
+    assert [(tap.name.rpartition("/")[2], tap.dropped) for tap in taps.items] == [
+        (f"{path.name}:{net.interface('left')} {way}".rpartition("/")[2], 0)
+        for way in ("in", "out")
+    ]
+    lines = tshark(path, "frame.time_epoch", "infiniband.bth.psn", "frame.len", "frame.cap_len")
+    rows = [line.split("\t") for line in lines]
+    assert [int(row[1]) for row in rows] == list(range(500))
+    assert [int(row[2]) for row in rows] == [len(frame) for frame in sent]
+    assert [int(row[3]) for row in rows] == [min(len(frame), 96) for frame in sent]
+    assert before - 0.001 <= float(rows[0][0]) <= float(rows[-1][0]) <= after + 0.001
+    info = subprocess.run(
+        [need_tool("capinfos"), "-M", str(path)], check=True, capture_output=True, text=True
+    ).stdout
+    assert re.search(r"Number of packets: +500", info)
+    assert re.search("hook: (tcx|clsact)", info) and "kernel: Linux" in info
+    assert re.search(r"Strict time order: +True", info)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_it_in_good_order(network, tmp_path, number):
+    net, path = network(), tmp_path / "out.pcapng"
+    capture = Capturing(net, "left", "-w", str(path))
+    links = capture.link_ids()
+    assert len(links) >= 2 and all(map(link_exists, links))  # those on libibverbs too
+    net.send(roce_frames(10))
+    assert capture.end(number) == 0
+    assert len(read([path])[0]) == 10
+    assert not any(map(link_exists, links))
+
+
+def test_kill_9_leaves_no_clsact_filter(network):
+    """Filters are no links: a guard removes them, and the qdisc they were the only ones on."""
+    net = network()
+    capture = Capturing(net, "right", "--hook", "clsact")
+    assert "rocescope" in net.run("tc", "filter", "show", "dev", "right", "egress")
+    assert capture.end(signal.SIGKILL) == -signal.SIGKILL
+    ends = time.monotonic() + 10
+    while "clsact" in net.run("tc", "qdisc", "show", "dev", "right"):
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("hook", ["tc", "xdp"])
+def test_kill_9_leaves_a_readable_file_and_no_program(network, tmp_path, hook):
+    net, path = network(), tmp_path / "out.pcapng"
+    capture = Capturing(net, "right", "-w", str(path), "--hook", hook)
+    links = capture.link_ids()
+    assert links and all(map(link_exists, links))
+    net.send(roce_frames(200))
+    time.sleep(0.3)
+    assert capture.end(signal.SIGKILL) == -signal.SIGKILL
+    frames, _ = read([path])
+    assert frames == [frame[:96] for frame in roce_frames(200)]
+    time.sleep(0.1)  # the kernel releases links after the process is reaped
+    assert not any(map(link_exists, links))
+    assert "prog/xdp" not in net.ip("-d", "link", "show", "right")
+
+
+def test_standard_output(network, need_tool):
+    net = network()
+    capture = Capturing(net, "left", "-w", "-", "--count", "30", stdout=subprocess.PIPE)
+    net.send(roce_frames(50))
+    assert capture.process.stdout is not None
+    data = capture.process.stdout.buffer.read()  # type: ignore[attr-defined]
+    assert capture.wait() == 0
+    out = subprocess.run(
+        [need_tool("tshark"), "-n", "-r", "-", "-T", "fields", "-e", "infiniband.bth.psn"],
+        input=data,
+        check=True,
+        capture_output=True,
+    ).stdout
+    assert out.split() == [b"%d" % psn for psn in range(30)]
+
+
+def test_a_closed_pipe_ends_it(network):
+    net = network()
+    capture = Capturing(net, "left", "-w", "-", stdout=subprocess.PIPE)
+    assert capture.process.stdout is not None
+    capture.process.stdout.close()
+    net.send(roce_frames(50))
+    assert capture.wait() == 141
+    assert "Traceback" not in capture.said
+
+
+def test_count_and_duration(network, tmp_path):
+    net, path = network(), tmp_path / "out.pcapng"
+    capture = Capturing(net, "left", "-w", str(path), "--count", "7")
+    net.send(roce_frames(20))
+    assert capture.wait() == 0
+    assert len(read([path])[0]) == 7
+    capture = Capturing(net, "left", "-w", str(path), "--duration", "500ms")
+    begin = time.monotonic()
+    net.send(roce_frames(20))
+    assert capture.wait() == 0
+    assert time.monotonic() - begin < 5
+    assert len(read([path])[0]) == 20
+
+
+def test_counting_only(network):
+    net = network()
+    capture = Capturing(net, "left", "--count", "5")
+    net.send(roce_frames(5))
+    assert capture.wait() == 0
+    assert "5 packets captured of 5 RoCE packets, 0 lost" in capture.said
+
+
+def test_filter_is_in_the_file(network, tmp_path, need_tool):
+    net, path = network(), tmp_path / "out.pcapng"
+    capture = Capturing(net, "left", "-w", str(path), "--filter", "psn < 10")
+    net.send(roce_frames(30) + [ethernet(ipv4(udp(bytes(60), dport=4793)))] * 3)
+    assert capture.end() == 0
+    assert len(read([path])[0]) == 10
+    assert "20 filtered out, 3 packets of Ultra Ethernet seen, not captured" in capture.said
+    info = subprocess.run([need_tool("capinfos"), str(path)], check=True, capture_output=True)
+    assert b"filter: psn < 10" in info.stdout
+
+
+def test_losses_are_in_the_file(network, tmp_path):
+    net, path = network(), tmp_path / "out.pcapng"
+    capture = Capturing(net, "left", "-w", str(path), "--ring", "4096")
+    net.send(roce_frames(6000))
+    assert capture.end() == 0
+    frames, taps = read([path])
+    dropped = taps[1].dropped
+    assert dropped is not None and dropped > 0
+    assert len(frames) + dropped == 6000
+    assert f"{dropped} lost because the ring was full" in capture.said
+
+
+def test_rotation_by_size(network, tmp_path):
+    net, path = network(), tmp_path / "out.pcapng"
+    # A small ring wakes the program often, so that the files are not all one.
+    arguments = ("--rotate-size", "20kB", "--ring", "32KiB")
+    capture = Capturing(net, "left", "-w", str(path), *arguments)
+    for start in range(0, 600, 50):
+        net.send([roce(psn) for psn in range(start, start + 50)])
+        time.sleep(0.02)
+    assert capture.end() == 0
+    files = sorted(tmp_path.iterdir())
+    assert len(files) >= 3
+    assert all(re.fullmatch(r"out_\d{5}_\d{14}\.pcapng", file.name) for file in files)
+    assert all(file.stat().st_size > 20_000 for file in files[:-1])
+    frames, taps = read(files)
+    assert frames == [frame[:96] for frame in roce_frames(600)]
+    assert sum(tap.dropped or 0 for tap in taps.items) == 0
+
+
+def test_rotation_by_time_keeps_the_newest(network, tmp_path):
+    net, path = network(), tmp_path / "out.pcapng"
+    arguments = ("--rotate-every", "200ms", "--files", "2", "--duration", "1100ms")
+    capture = Capturing(net, "left", "-w", str(path), *arguments)
+    assert capture.wait() == 0
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert [name[:9] for name in names] == ["out_00005", "out_00006"]
+
+
+def test_full_disk_keeps_what_is_written(network, tmp_path):
+    net = network()
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=True)
+    try:
+        path = disk / "out.pcapng"
+        capture = Capturing(net, "left", "-w", str(path))
+        net.send(roce_frames(3000))
+        assert capture.wait() == 1
+        assert "no room left for" in capture.said
+        assert "readable" in capture.said
+        assert "Traceback" not in capture.said
+        frames, taps = read([path])
+        assert 300 < len(frames) < 500
+        assert frames == [frame[:96] for frame in roce_frames(len(frames))]
+        assert taps[1].dropped == 0  # the counters found room
+        written = int(re.search(r"(\d+) packets written", capture.said).group(1))
+        assert written == len(frames)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_full_device(network):
+    net = network()
+    done = subprocess.run(
+        [*COMMAND, "--netns", net.name, "left", "-w", "/dev/full"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert done.returncode == 1
+    assert "no room left for /dev/full" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_folder_that_does_not_exist(network, tmp_path):
+    net = network()
+    done = run_failing(net, "left", "-w", str(tmp_path / "no" / "out.pcapng"))
+    assert done.returncode == 1
+    assert "no such file or directory" in done.stderr
+
+
+def run_failing(net: Network, *arguments: str, prefix: tuple[str, ...] = ()):
+    return subprocess.run(
+        [*prefix, *COMMAND, "--netns", net.name, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+
+
+@pytest.mark.parametrize("missing", ["bpf,-perfmon,-sys_admin", "net_admin", "sys_admin"])
+def test_missing_capabilities_are_named(network, missing, need_tool):
+    prefix = (need_tool("setpriv"), f"--bounding-set=-{missing}")
+    done = run_failing(network(), "left", prefix=prefix)
+    assert done.returncode == 3
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1
+    for name in missing.replace("-", "").split(","):
+        assert f"CAP_{name.upper()}" in lines[0]
+    assert "run with sudo" in lines[0]
+
+
+def test_the_three_capabilities_are_enough(network, need_tool):
+    """Without CAP_SYS_ADMIN, inside the namespace."""
+    net = network()
+    drop = ",".join(f"-{name}" for name in ("sys_admin", "sys_resource", "net_raw", "sys_ptrace"))
+    done = subprocess.run(
+        [
+            *("ip", "netns", "exec", net.name, need_tool("setpriv"), f"--bounding-set={drop}"),
+            *(*COMMAND, "left", "--duration", "100ms"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "0 packets captured" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "what"),
+    [
+        (("nowhere0",), 3, "there is no interface nowhere0"),
+        (("left", "--ring", "lots"), 2, "is not a size"),
+        (("left", "--files", "3"), 2, "--files takes"),
+        (("left", "--rotate-size", "1MB"), 2, "rotation needs a file"),
+        (("left", "--count", "0"), 2, "--count"),
+        (("left", "--snaplen", "20"), 2, "snap length"),
+        (("left", "--filter", "psn =="), 2, "filter"),
+        (("left", "--filter", "payload > 5"), 2, "the kernel cannot tell payload"),
+        (("left", "--hook", "kprobe"), 2, "--hook"),
+        (("left", "--ports", "70000"), 2, "UDP ports"),
+        ((), 2, "IFACE"),
+    ],
+)
+def test_mistakes_are_one_line(network, arguments, code, what):
+    done = run_failing(network(), *arguments)
+    assert done.returncode == code, done.stderr
+    assert what in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_nothing_can_be_written_but_the_file(network, need_tool, checkout):
+    """A read-only installation, temporary folder and home."""
+    net = network()
+    home = Path.home()
+    inside = (
+        f"for folder in {checkout} {home} /tmp /var /usr; do mount --bind $folder $folder"
+        " && mount -o remount,bind,ro $folder || exit 99; done;"
+        f" {' '.join(COMMAND)} left --duration 100ms -w -"
+    )
+    command = ["ip", "netns", "exec", net.name, need_tool("unshare"), "-m", "sh", "-c", inside]
+    done = subprocess.run(command, capture_output=True, timeout=60, cwd="/")
+    assert done.returncode == 0, done.stderr
+    assert b"0 packets written" in done.stderr
+    assert done.stdout.startswith(b"\n\r\r\n")
+
+
+def test_wakeups_are_few(network):
+    """An idle capture sleeps: it takes little processor time."""
+    net = network()
+    capture = Capturing(net, "left")
+    ticks = ctypes.CDLL(None).sysconf(2)
+
+    def used() -> float:
+        fields = Path(f"/proc/{capture.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / ticks
+
+    before = used()
+    time.sleep(1)
+    share = used() - before
+    capture.end()
+    assert share < 0.15

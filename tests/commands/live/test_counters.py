@@ -1,0 +1,90 @@
+"""`rocescope capture --counters` as users run it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from counted import Counted, packet, traffic
+
+from rocescope.report.files import encode
+
+
+def run(net: Any, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "rocescope", "capture", "--counters", net.interface("left")]
+    process = subprocess.Popen(
+        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert "counting on" in process.stderr.readline()
+    return process
+
+
+def test_interface_goes_away(network):
+    net = network()
+    process = run(net)
+    net.send([packet(1)])
+    net.ip("link", "del", "left")
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "all interfaces have gone" in err and "1 packets counted" in err
+
+
+def test_command_writes_json(network, tmp_path):
+    net = network()
+    process = run(net, "--format", "json", "--interval", "300ms")
+    net.send(traffic())
+    time.sleep(0.7)
+    process.send_signal(2)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 0
+    results = [json.loads(line) for line in out.splitlines()]
+    assert len(results) >= 3
+    assert sum(flow["packets"] for flow in results[-1]["flows"]) == len(traffic())
+    assert re.search(rf"{len(traffic())} packets counted, 0 of them lost", err)
+    file = tmp_path / "counters.json"
+    process = run(net, "-w", str(file), "--duration", "300ms")
+    net.send([packet(1)])
+    assert process.communicate(timeout=20)[0] == ""
+    assert json.loads(file.read_text())["flows"][0]["packets"] == 1
+
+
+def test_command_prints_a_report(network):
+    net = network()
+    process = run(net, "--duration", "500ms")
+    net.send(traffic())
+    out, _ = process.communicate(timeout=20)
+    assert "6 flows" in out or "3 flows carry data" in out
+    assert "0x000013" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--counters", "--ring", "1MiB"], "leave --ring away"),
+        (["--counters", "--count", "5"], "leave --count away"),
+        (["--counters", "--sample", "5"], "leave --sample away"),
+        (["--counters", "-w", "x.json", "--format", "table"], "writes JSON to a file"),
+        (["--interval", "1s"], "--interval goes with --counters"),
+        (["--max-flows", "100"], "--max-flows goes with --counters"),
+    ],
+)
+def test_options_that_make_no_sense(arguments, message):
+    command = [sys.executable, "-m", "rocescope", "capture", "lo", *arguments]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_every_format_takes_it(network):
+    net = network()
+    with Counted(net) as counted:
+        net.send(traffic())
+    for name in ("json", "csv", "parquet", "arrow"):
+        assert encode(counted.analysis, name)

@@ -1,0 +1,204 @@
+"""Real captures inside every mirror and tunnel give the flows and figures of the plain ones."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from pathlib import Path
+
+import msgspec
+import pytest
+from captures import DATA
+from encapsulations import (
+    WRAPPERS,
+    counter_sample,
+    erspan2,
+    erspan3,
+    ethernet,
+    expanded_sample,
+    flow_sample,
+    gre,
+    ipv4,
+    raw_header,
+    sflow,
+    udp,
+)
+from factories import Frame, write_pcap
+
+from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
+from rocescope.analyzer.decode.sessions import MAX_SESSIONS
+from rocescope.analyzer.results.analysis import Analysis, Flow
+from rocescope.analyzer.results.taps import Sampling, UltraEthernet
+
+TUNNELS = ("ip_in_ip", "mpls", "gre_ip", "mpls_pseudowire", "mpls_ethernet", "mpls_in_ip")
+"""These belong to the frame on the wire: only here it grows."""
+
+
+def frames_of(name: str, limit: int = 1 << 30) -> list[Frame]:
+    (path,) = (p for p in DATA.glob(f"{name}*") if ".json" not in p.name)
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    assert struct.unpack_from("<I", data)[0] == 0xA1B23C4D
+    at, frames = 24, []
+    while at < len(data) and len(frames) < limit:
+        seconds, fraction, held, wire = struct.unpack_from("<IIII", data, at)
+        frames.append(Frame(seconds * 10**9 + fraction, data[at + 16 : at + 16 + held], wire))
+        at += 16 + held
+    return frames
+
+
+def analysed(tmp_path: Path, frames: list[Frame], **options: object) -> Analysis:
+    path = write_pcap(tmp_path / "mirror.pcap", frames)
+    return analyze([str(path)], AnalyzeOptions(**options))  # type: ignore[arg-type]
+
+
+def figures(flow: Flow, sizes: bool = True) -> dict[str, object]:
+    """Everything about a flow but where it was seen."""
+    values = msgspec.to_builtins(flow)
+    for name in ("taps", "spraying", *(() if sizes else ("wire_bytes", "paths", "activity_bytes"))):
+        del values[name]
+    if not sizes:
+        del values["recovery"]["rewound_bytes"]
+    return values
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Frame], list[Flow]]:
+    frames = [f for f in frames_of("i03_write_reorder5")[:1500] if f.data[23] == 17]
+    return frames, analysed(tmp_path_factory.mktemp("plain"), frames).flows
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_the_same_flows_and_figures(
+    name: str, plain: tuple[list[Frame], list[Flow]], tmp_path: Path
+) -> None:
+    frames, flows = plain
+    wrap = WRAPPERS[name]
+    around = len(wrap(frames[0].data)) - len(frames[0].data)
+    wrapped = [Frame(f.time_ns, wrap(f.data), f.wire_bytes + around) for f in frames]
+    found = analysed(tmp_path, wrapped)
+    sizes = name not in (*TUNNELS, "field", "ipv6_ethernet")
+    assert [figures(f, sizes) for f in found.flows] == [figures(f, sizes) for f in flows]
+    assert any(f.reordered_packets for f in found.flows)
+    assert found.captures[0].frames == len(frames)
+    assert not found.captures[0].undecodable_frames
+    assert set(found.captures[0].encapsulations.values()) == {len(frames)}
+
+
+def test_sessions_are_taps_with_readable_names(tmp_path: Path) -> None:
+    """Both directions of a mirrored port, a second session, and the host's own traffic."""
+    frames = frames_of("c10_rping_ipv4")
+    wrapped = []
+    for i, frame in enumerate(frames):
+        mirrored = erspan3(frame.data, 5, egress=bool(i & 1)) if i % 4 else erspan2(frame.data, 9)
+        data = ethernet(0x0800, ipv4(47, mirrored)) if i >= 10 else frame.data
+        wrapped.append(Frame(frame.time_ns, data))
+    found = analysed(tmp_path, wrapped)
+    taps = {tap.name: tap.roce_packets for tap in found.captures[0].taps}
+    assert set(taps) == {
+        "mirror.pcap",
+        "erspan 9 from 192.0.2.1",
+        "erspan 5 ingress from 192.0.2.1",
+        "erspan 5 egress from 192.0.2.1",
+    }
+    assert sum(taps.values()) == found.captures[0].roce_packets == len(frames)
+    assert sum(n for flow in found.flows for n in flow.taps.values()) == len(frames)
+
+
+def test_a_packet_mirrored_at_two_places_counts_once(
+    plain: tuple[list[Frame], list[Flow]], tmp_path: Path
+) -> None:
+    frames, flows = plain
+    wrapped = []
+    for frame in frames:
+        for session in (1, 2):
+            data = ethernet(0x0800, ipv4(47, erspan2(frame.data, session)))
+            wrapped.append(Frame(frame.time_ns + session, data))
+    found = analysed(tmp_path, wrapped).flows
+    assert [f.packets for f in found] == [f.packets for f in flows]
+    assert [f.tap_copies for f in found] == [f.packets for f in flows]
+    for name in ("reordered_packets", "missing_packets", "duplicate_packets"):
+        assert [getattr(f, name) for f in found] == [getattr(f, name) for f in flows]
+
+
+def test_copies_in_one_session_are_dropped_when_asked(
+    plain: tuple[list[Frame], list[Flow]], tmp_path: Path
+) -> None:
+    frames, flows = plain
+    wrapped = []
+    for frame in frames:
+        data = ethernet(0x0800, ipv4(47, erspan2(frame.data)))
+        wrapped += [Frame(frame.time_ns, data), Frame(frame.time_ns + 700, data)]
+    kept = analysed(tmp_path, wrapped, mirror=MirrorOptions(drop_duplicates_ns=1000))
+    assert [figures(f) for f in kept.flows] == [figures(f) for f in flows]
+    assert f"{len(frames)} packets repeat" in " ".join(kept.warnings)
+    found = analysed(tmp_path, wrapped).flows
+    assert sum(f.duplicate_packets or 0 for f in found) > len(frames) // 2
+
+
+def test_no_capture_can_make_more_taps_than_there_may_be(tmp_path: Path) -> None:
+    frame = frames_of("c10_rping_ipv4", 1)[0]
+    keyed = [ethernet(0x0800, ipv4(47, gre(0x6558, frame.data, key=k))) for k in range(400)]
+    found = analysed(tmp_path, [Frame(frame.time_ns + i, data) for i, data in enumerate(keyed)])
+    taps = found.captures[0].taps
+    assert len(taps) == MAX_SESSIONS + 2
+    assert taps[-1].name == "further mirror sessions in mirror.pcap"
+    assert taps[-1].frames == 400 - MAX_SESSIONS
+    assert any("more than 256 mirror sessions" in line for line in found.warnings)
+
+
+def sampled(frames: list[Frame], rate: int) -> list[Frame]:
+    """Every 8th frame, three to a datagram."""
+    picked, wrapped = frames[::8], []
+    for i in range(0, len(picked), 3):
+        group = picked[i : i + 3]
+        records = [raw_header(f.data, 128, f.wire_bytes) for f in group]
+        samples = [flow_sample(*records[:2], rate=rate), counter_sample()]
+        samples += [expanded_sample(r, rate=rate, port=7, way=(7, 9)) for r in records[2:]]
+        data = ethernet(0x0800, ipv4(17, udp(6343, sflow(*samples))))
+        wrapped.append(Frame(group[0].time_ns, data))
+    return wrapped
+
+
+def test_samples_are_estimates(plain: tuple[list[Frame], list[Flow]], tmp_path: Path) -> None:
+    frames, _ = plain
+    found = analysed(tmp_path, sampled(frames, 8))
+    picked = frames[::8]
+    capture = found.captures[0]
+    assert capture.roce_packets == len(picked) and capture.encapsulations == {"sFlow": len(picked)}
+    (tap,) = (tap for tap in capture.taps if tap.roce_packets)
+    assert tap.name == "sflow interface 7 ingress from 198.51.100.4"
+    assert tap.sampling == Sampling(
+        one_in=8.0,
+        estimated_packets=8 * len(picked),
+        estimated_wire_bytes=8 * sum(f.wire_bytes for f in picked),
+        error_percent=pytest.approx(100 / len(picked) ** 0.5),
+    )
+    for flow in found.flows:
+        assert flow.missing_packets is flow.reordered_packets is flow.reordering is None
+        assert flow.messages is flow.message_statistics.count is flow.sequence_restarts is None
+        assert flow.latency.request_to_ack_ns is None
+        assert flow.notes[0].startswith("sampled 1 in 8: messages, loss")
+        assert flow.sampling.estimated_packets == 8 * flow.packets
+    assert not [e for e in found.events if e.kind in ("rewind", "sequence_restart")]
+    assert any("samples, 1 in 8" in line for line in found.warnings)
+
+
+def test_ultra_ethernet_is_counted(tmp_path: Path) -> None:
+    def request(kind: int, psn: int, sport: int) -> bytes:
+        pds = struct.pack(">HHIHH", kind << 11, 0, psn, 1, 2)
+        return ethernet(0x0800, ipv4(17, udp(4793, pds, sport)))
+
+    uet = [request(2, 5, 100), request(2, 9, 101), request(13, 3, 100), request(7, 77, 50)]
+    frames = frames_of("c10_rping_ipv4", 20)
+    frames += [Frame(frames[-1].time_ns, data) for data in uet]
+    found = analysed(tmp_path, frames).captures[0]
+    assert found.ultra_ethernet == UltraEthernet(
+        packets=4,
+        wire_bytes=sum(map(len, uet)),
+        by_type={"RUD request": 2, "ACK": 1, "RUD_CC request": 1},
+        entropy_values=3,
+        lowest_psn=3,
+        highest_psn=9,
+    )
+    assert found.contents["Ultra Ethernet"] == 4

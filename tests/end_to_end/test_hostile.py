@@ -1,0 +1,203 @@
+"""Odd inputs, closed streams, signals: one clear line and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from factories import Frame, pcap_bytes
+
+from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.errors import RocescopeError
+
+TIME_NS = 1_700_000_000_000_000_000
+NOBODY = 65534
+
+
+def packet(psn: int, qp: int = 0x12, source: int = 1) -> bytes:
+    bth = struct.pack(">BBHII", 4, 0, 0xFFFF, qp, psn & 0xFFFFFF) + bytes(20)
+    udp = struct.pack(">HHHH", 50000, 4791, 8 + len(bth), 0) + bth
+    ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), psn & 0xFFFF, 0x4000, 64, 17, 0)
+    hosts = struct.pack(">II", 0x0A000000 + source, 0x0B000001)
+    return bytes(12) + b"\x08\x00" + ip + hosts + udp
+
+
+def capture(count: int, step_ns: int = 1000, **options: Any) -> bytes:
+    return pcap_bytes((Frame(TIME_NS + i * step_ns, packet(i)) for i in range(count)), **options)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.pcap"
+    path.write_bytes(capture(20))
+    return path
+
+
+ANALYZE = ("analyze", "--progress", "none")
+"""A first run would also say on standard error that it compiles."""
+
+
+def run(*arguments: object, **settings: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "rocescope", *map(str, arguments)]
+    settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | settings
+    return subprocess.run(command, timeout=120, check=False, **settings)
+
+
+def shell(line: str) -> subprocess.CompletedProcess[str]:
+    line = line.replace("rocescope analyze", f"{sys.executable} -m rocescope {' '.join(ANALYZE)}")
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120)
+
+
+def one_line(text: str) -> str:
+    assert text.startswith("rocescope: ") and text.count("\n") == 1, text
+    assert "internal error" not in text
+    return text
+
+
+ARP = bytes(12) + b"\x08\x06" + bytes(46)
+HEADER_CLAIMING_2_GB = struct.pack("<IIII", 1, 0, 0x7FFFFFFF, 0x7FFFFFFF)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty (0 bytes)"),
+        (b"\x7fELF" + bytes(60), "it is a program (ELF)"),
+        (b'{"flows": []}', "it is JSON text"),
+        (pcap_bytes([]), "no frame in it"),
+        (pcap_bytes([]) + HEADER_CLAIMING_2_GB + bytes(99), "impossible record at byte 24"),
+        (pcap_bytes([Frame(TIME_NS, ARP)] * 3), "3 ARP"),
+        (pcap_bytes([Frame(TIME_NS, b"x")], link_type=247), "native InfiniBand capture"),
+        (pcap_bytes([Frame(TIME_NS, b"", 0)] * 9), "9 truncated in the link header"),
+    ],
+)
+def test_files_that_hold_no_roce(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "x.pcap"
+    path.write_bytes(content)
+    done = run(*ANALYZE, path)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert message in one_line(done.stderr)
+
+
+def test_paths_that_are_no_file(tmp_path: Path) -> None:
+    for path, message in ((tmp_path, "is a directory"), (tmp_path / "missing", "no such file")):
+        done = run(*ANALYZE, path)
+        assert (done.returncode, done.stdout) == (4, "")
+        assert message in one_line(done.stderr)
+
+
+@pytest.mark.usefixtures("root")
+def test_a_file_of_somebody_else(small: Path) -> None:
+    small.chmod(0o600)
+    code = (
+        "import os, sys, rocescope.analyzer.analysis.analyze; from rocescope import cli;"
+        f"os.seteuid({NOBODY}); sys.exit(cli.run([*{ANALYZE}, sys.argv[1]]))"
+    )
+    command = [sys.executable, "-c", code, str(small)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "permission denied" in one_line(done.stderr)
+
+
+def test_standard_streams_that_are_full_or_closed(small: Path) -> None:
+    for options in ("", "--format json", "--format csv"):
+        done = shell(f"rocescope analyze {small} {options} > /dev/full")
+        assert done.returncode == 1
+        assert "cannot write standard output: no space left" in one_line(done.stderr)
+    assert shell(f"rocescope analyze {small} >&-").stderr == ""
+    done = shell(f"rocescope analyze {small}.missing 2>&-")
+    assert (done.returncode, done.stdout) == (4, "")
+    done = shell("rocescope analyze - <&-")
+    assert done.returncode == 4
+    assert "standard input is closed" in one_line(done.stderr)
+    done = shell("rocescope analyze - </dev/null")
+    assert done.returncode == 4
+    assert "standard input is empty" in one_line(done.stderr)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_in_the_middle(data: Path, unbuffered: str) -> None:
+    """PYTHONUNBUFFERED makes writes partial: what is left must not be taken for written."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rocescope", *ANALYZE, "--window", "10us", "--format", "json"]
+        + [str(data / "c40_rc_oddities_ipv4.atB.pcap")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
+    assert process.stdout and process.stderr
+    assert process.stdout.read(100)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(60) == 141
+
+
+def test_a_pipe_and_standard_input_are_captures(small: Path) -> None:
+    for line in (f"cat {small} | rocescope analyze -", f"rocescope analyze <(cat {small})"):
+        done = shell(line)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "20 RoCE packets" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM)]
+)
+def test_signals_in_the_middle(small: Path, number: signal.Signals, code: int) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rocescope", "analyze", "--follow", str(small)]
+        + ["--format", "csv", "--progress", "json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr
+    while '"packets": 20' not in process.stderr.readline():
+        pass
+    began = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert time.monotonic() - began < 20
+    assert "Traceback" not in err
+    if number == signal.SIGINT:
+        assert len(out.splitlines()) == 2
+        assert "interrupted" not in err
+
+
+def test_clocks_that_jump_by_years(tmp_path: Path) -> None:
+    path = tmp_path / "x.pcap"
+    year = 365 * 86_400 * 10**9
+    frames = [Frame((i % 3) * 20 * year + i * 1000, packet(i)) for i in range(300)]
+    path.write_bytes(pcap_bytes(frames))
+    began = time.process_time()
+    analysis = analyze([str(path)], AnalyzeOptions(window_ns=1))
+    assert time.process_time() - began < 20  # kernels may compile
+    assert sum(analysis.series.packets) == 300 == sum(f.packets for f in analysis.flows)
+    assert analysis.captures[0].out_of_order_frames == 100 - 1
+
+
+def test_three_hundred_taps(tmp_path: Path, small: Path) -> None:
+    paths = [tmp_path / f"tap{i}.pcap" for i in range(300)]
+    for path in paths:
+        shutil.copy(small, path)
+    analysis = analyze([str(path) for path in paths], AnalyzeOptions(path_by="tap"))
+    assert len(analysis.captures) == 300
+    (flow,) = analysis.flows
+    assert (flow.packets, flow.tap_copies) == (20, 20 * 299)
+    assert set(flow.taps.values()) == {20}
+
+
+def test_too_many_flows_end_with_advice(tmp_path: Path) -> None:
+    path = tmp_path / "x.pcap"
+    path.write_bytes(pcap_bytes(Frame(TIME_NS + i, packet(0, source=i)) for i in range(50)))
+    with pytest.raises(RocescopeError, match="more than 40 flows after 50 packets.*--filter"):
+        analyze([str(path)], AnalyzeOptions(max_flows=40))
+    assert len(analyze([str(path)], AnalyzeOptions(max_flows=50)).flows) == 50

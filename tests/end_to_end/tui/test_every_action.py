@@ -1,0 +1,199 @@
+"""Every action of the registry is done by its key, on every screen it belongs to.
+
+One app over real captures of four links; `CHANGES` says what each action must change. An
+action that is not in it, or that changes nothing, fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from captures import data
+from textual.widgets import Input
+from tui_driver import press, settled
+
+from rocescope.tui.actions import ACTIONS
+from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui.screens import packets
+from rocescope.tui.session.session import Session
+from rocescope.tui.widgets.grid import Grid
+
+TAPS = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
+FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
+MODES = {
+    name: str(number)
+    for number, name in enumerate(
+        ("qps", "paths", "reorder", "recovery", "packets", "events", "replay", "fabric", "doctor"),
+        1,
+    )
+}
+
+
+def prompt(app):
+    """The dialogue in front, by its class, with the text that stands in it."""
+    fields = app.screen.query(Input)
+    return type(app.screen).__name__, fields.first().value if fields else None
+
+
+def grid(name):
+    def look(app):
+        found = app.screen.query_one(f"#{name}", Grid)
+        return found.sorted_by, found.descending, found.cursor
+
+    return look
+
+
+def own(*names):
+    """Attributes of the screen in front."""
+    return lambda app: [getattr(app.screen, name) for name in names]
+
+
+def of_app(*names):
+    return lambda app: [getattr(app, name) for name in names]
+
+
+def where(app):
+    focused = app.focused.id if app.focused is not None else None
+    return app.current_mode, focused
+
+
+def replaying(app):
+    view = app.replays.view
+    return app.replays.running, list(view.strategies), list(view.failed), list(view.sweeps)
+
+
+def marks(app):
+    return dict(app.session.marks.flows), dict(app.session.marks.packets)
+
+
+def window(app):
+    return app.session.window
+
+
+def copied(app):
+    return app.clipboard
+
+
+def panes(app):
+    return len(app.screen.query(".aside"))
+
+
+CHANGES = {
+    "deeper": (where, []),
+    "back": (where, ["2"]),
+    "filter": (prompt, []),
+    "sort": (grid("flows"), []),
+    "sort_back": (grid("flows"), []),
+    "reverse": (grid("flows"), []),
+    "everything": (of_app("everything"), []),
+    "path_key": (of_app("path_key"), []),
+    "measure": (own("_measure"), []),
+    "rows": (own("_rows"), []),
+    "view": (own("_view"), []),
+    "next_late": (grid("packets"), []),
+    "previous_late": (grid("packets"), ["n"]),
+    "odd_only": (own("_odd_only", "_late"), []),
+    "wireshark": (copied, []),
+    "run": (replaying, []),
+    "run_packets": (replaying, []),
+    "draw_seeds": (replaying, []),
+    "fabric": (prompt, []),
+    "pick": (lambda app: set(app.picked), []),
+    "best_seed": (replaying, []),
+    "worst_seed": (replaying, []),
+    "stop": (lambda app: app.replays._stopping.is_set(), [lambda app: long_replay(app)]),
+    "production": (prompt, []),
+    "mark": (marks, []),
+    "comment": (prompt, []),
+    "compare": (prompt, ["home", "m", "j", "m"]),
+    "freeze": (of_app("frozen"), []),
+    "earlier": (window, []),
+    "later": (window, []),
+    "shorter": (window, []),
+    "longer": (window, ["{", "{"]),
+    "go_to_time": (prompt, []),
+    "larger": (panes, []),
+    "smaller": (panes, ["plus"]),
+    "export": (prompt, []),
+    "copy_filter": (copied, []),
+    "copy_command": (copied, []),
+    "open_file": (prompt, []),
+    "watch": (prompt, []),
+    "halt": (lambda app: app.session._generation, []),
+    "jump": (prompt, []),
+    "command_palette": (prompt, []),
+    "help": (prompt, []),
+    "quit": (lambda app: app._exit, []),
+    **{f"go('{mode}')": (where, ["1" if mode != "qps" else "2"]) for mode in MODES},
+}
+"""By action: what must be another afterwards, and the keys before it."""
+LOADED = {"run", "run_packets", "draw_seeds", "best_seed", "worst_seed", "stop"}
+"""They begin or end a replay: the next one waits for its end."""
+
+
+def drawn(app):
+    app.replays.set_fabric(FABRIC)
+    app.replays.run(["ecmp", "static"])
+    app.replays.wait(60)
+    app.replays.sweep(["linux"], 100)
+    app.replays.wait(60)
+    app.screen.redraw()
+
+
+def long_replay(app):
+    app.replays.sweep(["linux"], 1_000_000)
+
+
+def as_before(app):
+    """No dialogue, no mark, no window, nothing running."""
+    while len(app.screen_stack) > 1:
+        app.pop_screen()
+    app.replays.stop()
+    app.session.marks.flows.clear()
+    app.session.marks.packets.clear()
+    app.session.set_window(None)
+    app.copy_to_clipboard("")
+    app.frozen = False
+    if hasattr(app.screen, "action_smaller"):
+        app.screen.action_smaller()
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Without waiting for tshark, and on a host without a desktop."""
+    monkeypatch.setattr(packets, "dissect", lambda *_: [])
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+
+
+def test_every_action_changes_what_it_says(quick):
+    undone = []
+    actions = sorted(ACTIONS, key=lambda action: action.name == "quit")  # the last one
+
+    async def run():
+        app = RocescopeApp(Session.open([str(path) for path in TAPS]))
+        async with app.run_test(size=(120, 40)) as pilot:
+            await settled(app, pilot)
+            # The flow with the most late packets first, so that each screen has something.
+            app.screen.query_one("#flows", Grid).sorted_by = "late"
+            await press(app, pilot, ["7", drawn, "1", "j", "k"])
+            for action in actions:
+                look, before = CHANGES[action.name]
+                for screen in action.screens or ("qps",):
+                    await press(app, pilot, [as_before, MODES[screen], *before])
+                    was = look(app)
+                    key = action.keys.split(",")[0]
+                    await pilot.press(key)
+                    await pilot.pause()
+                    if action.name not in LOADED:
+                        await settled(app, pilot)
+                    if look(app) == was:
+                        undone.append((action.name, screen, was))
+
+    asyncio.run(run())
+    assert not undone
+
+
+def test_no_action_is_without_a_test():
+    assert set(CHANGES) == {action.name for action in ACTIONS}

@@ -1,0 +1,250 @@
+"""Every screen in every state at three sizes, as text: `tests/golden/screens`, one file a state.
+
+`pytest --snapshot-update` with this file makes them anew: look at what changed.
+Runs of empty lines and of one character are counted, so that a change is a short difference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import replace
+
+import pytest
+from captures import data
+from factories import pcap_bytes, some_frames
+from generate import write
+from tui_driver import Still, press, settled, text_of
+
+from rocescope.tui.actions import SCREENS
+from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui.screens import packets
+from rocescope.tui.session.packets.dissect import dissect
+from rocescope.tui.session.session import Session
+from rocescope.tui.session.snapshot import Snapshot, SourceState
+
+pytestmark = pytest.mark.usefixtures("the_same_everywhere")
+
+SIZES = ((80, 24), (120, 40), (200, 60))
+NAMES = [name for name, _ in SCREENS]
+EVERY = "".join(str(number) for number, _ in enumerate(SCREENS, 1))
+I03 = [data("i03_write_reorder5_AtoB")]
+TAPS = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
+FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
+
+
+def compact(lines):
+    """Lines without what says nothing: ends, repeated characters, empty lines."""
+    short = [re.sub(r"([─═])\1{9,}", lambda run: f"{run[1]}*{len(run[0])}", x) for x in lines]
+    short = [re.sub(r" {12,}", lambda run: f" _{len(run[0])}_ ", x.rstrip()) for x in short]
+    return re.sub(
+        r"(?:(?<=\n)\n){2,}", lambda run: f"({len(run[0])} empty lines)\n", "\n".join(short)
+    )
+
+
+def colours(app):
+    """Every colour on the screen that is no grey."""
+    strips = app.screen._compositor.render_strips()
+    styles = [segment.style for strip in strips for segment in strip if segment.style]
+    found = [colour for style in styles for colour in (style.color, style.bgcolor) if colour]
+    shown = {colour.get_truecolor() for colour in found if not colour.is_default}
+    return {colour for colour in shown if len(set(colour)) > 1}
+
+
+def visit(session, keys, before=(), sizes=SIZES, look=None):
+    """(screen, size, lines) after each of the keys, at every size; one app for all."""
+    seen = []
+
+    async def run():
+        app = RocescopeApp(session)
+        async with app.run_test(size=sizes[0]) as pilot:
+            await settled(app, pilot)
+            # The record of the flow is there once a screen has drawn it.
+            await press(app, pilot, ["3", "1", *before])
+            for size in sizes:
+                await pilot.resize_terminal(*size)
+                for key in keys:
+                    await press(app, pilot, [key])
+                    seen.append((app.current_mode, size, text_of(app)))
+                    if look is not None:
+                        look(app)
+
+    asyncio.run(run())
+    for name, (width, height), lines in seen:
+        assert len(lines) == height and all(len(line) <= width for line in lines), name
+        assert "? help" in lines[-1] and "q quit" in lines[-1], (name, lines[-1])
+    return seen
+
+
+def shown(seen):
+    return "\n".join(f"== {name} {x}x{y}\n{compact(lines)}" for name, (x, y), lines in seen) + "\n"
+
+
+def some_queue_pairs(folder, connections):
+    path = folder / f"{connections}.pcap"
+    with path.open("wb") as file:
+        write(file, packets=900 if connections < 100 else 30_000, connections=connections)
+    return Session.open([str(path)])
+
+
+def without_roce(folder):
+    path = folder / "empty.pcap"
+    path.write_bytes(pcap_bytes(some_frames(3)))
+    return Session.open([str(path)])
+
+
+def a_replay_under_way(app):
+    app.replays.set_fabric(FABRIC)
+    app.replays._tell(
+        running="700 seeds of linux", done=0.7, strategies={}, failed={"assign": "no"}
+    )
+    app.screen.redraw()
+
+
+def a_replay_that_ended(app):
+    app.replays.set_fabric(FABRIC)
+    app.replays.production = 7
+    app.replays.run(["ecmp", "ecmp-qpn", "subflow", "static"])
+    app.replays.wait(60)
+    app.replays.sweep(["linux"], 1000)
+    app.replays.wait(60)
+    app.screen.redraw()
+
+
+@pytest.fixture(scope="module")
+def capture():
+    """What a real capture with losses and reordering shows."""
+    session = Session.open([str(path) for path in I03])
+    session.start()
+    session.wait(60)
+    yield session
+    session.close()
+
+
+LIVE = SourceState(
+    "eth2,eth3",
+    "live",
+    frames=27_500,
+    packets=27_459,
+    dropped=1_234,
+    packets_per_second=3_211_000.0,
+    bits_per_second=311.8e9,
+    tap_names=("eth2 in", "eth2 out"),
+)
+
+
+STATES = {
+    "capture": (lambda folder, of: Session.open([str(p) for p in I03]), EVERY, ()),
+    "taps": (lambda folder, of: Session.open([str(p) for p in TAPS]), "12", ("p",)),
+    "empty": (lambda folder, of: without_roce(folder), EVERY, ()),
+    "one-queue-pair": (lambda folder, of: some_queue_pairs(folder, 1), "123459", ()),
+    "150-queue-pairs": (lambda folder, of: some_queue_pairs(folder, 150), "126", ()),
+    "10000-queue-pairs": (lambda folder, of: some_queue_pairs(folder, 5_000), "12", ()),
+    "live-with-drops": (lambda folder, of: Still(LIVE, of.snapshot(), of), EVERY, ()),
+    "live-that-died": (
+        lambda folder, of: Still(
+            replace(LIVE, running=False, error="eth2 has disappeared"), of.snapshot(), of
+        ),
+        "19",
+        (),
+    ),
+    "no-such-file": (lambda folder, of: Session.open(["/nowhere/x.pcap"]), EVERY, ()),
+    "compiling": (
+        lambda folder, of: Still(SourceState("a.pcap", "capture", compiling=True)),
+        "1",
+        (),
+    ),
+    "replaying": (
+        lambda folder, of: some_queue_pairs(folder, 2),
+        "78",
+        ("7", a_replay_under_way, "1"),
+    ),
+    "replayed": (
+        lambda folder, of: Session.open([str(p) for p in TAPS]),
+        "785",
+        ("7", a_replay_that_ended, "1"),
+    ),
+}
+SAYS = {
+    "empty": "No RoCE packet in 3 frames",
+    "one-queue-pair": "The one flow keeps to one source port",
+    "150-queue-pairs": "75 of 150 flows use one source port only",
+    "live-with-drops": "● 1,234 dropped",
+    "live-that-died": "● eth2 has disappeared",
+    "no-such-file": "no such file",
+    "compiling": "once per machine",
+    "replaying": "700 seeds of linux",
+}
+"""What must be read on the first screen of a state at every size."""
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_state(state, tmp_path, golden, capture):
+    make, keys, before = STATES[state]
+    seen = visit(make(tmp_path, capture), keys, before)
+    for name, size, lines in seen:
+        if name == seen[0][0]:
+            assert SAYS.get(state, "") in " ".join(line.strip() for line in lines), size
+    golden(f"tests/golden/screens/{state}.txt", shown(seen))
+
+
+def test_without_colour_everything_is_still_said(monkeypatch, golden, capture):
+    """The same text, every state of trust and every glyph; no colour but greys."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    found = set()
+    seen = visit(
+        Session.open([str(p) for p in I03]), EVERY, look=lambda app: found.update(colours(app))
+    )
+    assert not found
+    golden("tests/golden/screens/capture.txt", shown(seen))
+    seen = visit(
+        Session.open([str(p) for p in TAPS]),
+        "12",
+        ("p",),
+        look=lambda app: found.update(colours(app)),
+    )
+    assert not found
+    golden("tests/golden/screens/taps.txt", shown(seen))
+    assert any("##" in line and "--" in line for *_, lines in seen for line in lines)
+
+
+def test_colours_are_seen_where_they_may_be():
+    """Else the test above proves nothing."""
+    found = set()
+    visit(
+        Session.open([str(p) for p in TAPS]),
+        "2",
+        ("p",),
+        SIZES[:1],
+        lambda app: found.update(colours(app)),
+    )
+    assert len(found) > 3
+
+
+def test_a_missing_tshark_is_said_where_its_dissection_would_be(monkeypatch):
+    monkeypatch.setattr(packets, "dissect", dissect)
+    monkeypatch.setenv("PATH", "/nowhere")
+    seen = visit(Session.open([str(p) for p in I03]), "5")
+    for *_, lines in seen:
+        assert any("tshark is not installed" in line for line in lines)
+
+
+def test_nothing_is_lost_where_there_is_hardly_a_screen(capture):
+    """Sizes that nobody works at; every screen stands, and comes back."""
+
+    async def run():
+        app = RocescopeApp(Still(capture.snapshot().source, capture.snapshot(), capture))
+        async with app.run_test(size=(40, 10)) as pilot:
+            await settled(app, pilot)
+            for size in ((40, 10), (20, 5), (1, 1), (300, 100)):
+                await pilot.resize_terminal(*size)
+                await press(app, pilot, EVERY)
+            return text_of(app)
+
+    lines = asyncio.run(run())
+    assert len(lines) == 100 and "rocescope" in lines[0]
+
+
+def test_a_snapshot_that_says_nothing_at_all():
+    seen = visit(Still(SourceState("", "capture"), Snapshot(SourceState("", ""))), EVERY)
+    assert {name for name, *_ in seen} == set(NAMES)

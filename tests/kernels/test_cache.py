@@ -1,0 +1,86 @@
+"""Machine code is kept where only its user can write, and under keys that miss nothing."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+from rocescope.kernels import cache as kernel_cache
+
+
+def test_old_folders_of_others_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NUMBA_CACHE_DIR may be any folder: only our own part of it is cleaned."""
+    theirs, ours = tmp_path / "project", tmp_path / "rocescope" / "0123"
+    for folder in (theirs, ours):
+        folder.mkdir(parents=True)
+        os.utime(folder, (0, 0))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    base = kernel_cache.cache_base.__wrapped__()
+    assert base == str(tmp_path / "rocescope")
+    kernel_cache.remove_unused(base)
+    assert theirs.exists() and not ours.exists()
+
+
+def test_machine_code_is_never_taken_from_a_folder_others_can_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own = kernel_cache.temporary_base()
+    assert os.stat(own).st_mode & 0o777 == 0o700
+    assert kernel_cache.temporary_base() == own
+    os.chmod(own, 0o777)
+    other = kernel_cache.temporary_base()
+    assert other != own and os.stat(other).st_mode & 0o777 == 0o700
+
+
+def function_of(path: Path, source: str) -> FunctionType:
+    """The function `f` of a file."""
+    path.write_text(source)
+    names: dict[str, Any] = {"__name__": path.stem}
+    exec(compile(source, str(path), "exec"), names)
+    function: FunctionType = names["f"]
+    return function
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("LIMIT = 3", "LIMIT = 4"),
+        ("import numpy as np\nTABLE = np.arange(3)", "import numpy as np\nTABLE = np.ones(3)"),
+        ("PORTS = (1, 2)", "PORTS = (2, 1)"),
+        (
+            "from collections import namedtuple\nState = namedtuple('State', 'a b')",
+            "from collections import namedtuple\nState = namedtuple('State', 'b a')",
+        ),
+        ("from enum import IntEnum\nO = IntEnum('O', 'A B')", "from enum import IntEnum\nO = 1"),
+    ],
+)
+def test_what_another_file_defines_decides_about_the_key(
+    tmp_path: Path, one: str, other: str
+) -> None:
+    """The file of the kernel is the same: it imports what differs."""
+    keys = []
+    for number, definition in enumerate((one, other, one)):
+        names: dict[str, Any] = {}
+        exec(definition, names)
+        path = tmp_path / f"kernels{number}.py"
+        function = function_of(path, "def f(): return 0\n")
+        function.__globals__.update(names)
+        keys.append(kernel_cache.module_digest(function))
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_the_file_and_the_name_decide_about_the_key(tmp_path: Path) -> None:
+    one = function_of(tmp_path / "a.py", "def f(): return 0\n")
+    other = function_of(tmp_path / "b.py", "def f(): return 1\n")
+    named = function_of(tmp_path / "c.py", "def f(): return 0\n")
+    named.__qualname__ = "g"
+    keys = {kernel_cache.key_of(f, kernel_cache.module_digest(f)) for f in (one, other, named)}
+    assert len(keys) == 3

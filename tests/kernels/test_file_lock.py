@@ -1,0 +1,83 @@
+"""Processes exclude each other; nobody waits for the dead, for ever, or for what cannot be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rocescope.kernels.file_lock import process_lock
+
+HOLDER = """
+import os, sys, time
+from rocescope.kernels.file_lock import process_lock
+with process_lock(sys.argv[1], 5):
+    if os.fork():
+        print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+def holder(path: Path, seconds: float) -> subprocess.Popen[str]:
+    """A process that has the lock; its child shares the open file."""
+    command = [sys.executable, "-c", HOLDER, str(path), str(seconds)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_lock_is_waited_for_until_its_holder_is_done(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "lock"
+    with holder(path, 0.5) as process:
+        with process_lock(str(path), 0.0) as held:
+            assert not held
+        with process_lock(str(path), 30.0) as held:
+            assert held
+        process.wait()
+
+
+def test_a_killed_holder_has_no_lock(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    command = HOLDER.replace("if os.fork():", "if True:")
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, str(path), "60"], stdout=subprocess.PIPE
+    )
+    with process:
+        assert process.stdout is not None and process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        began = time.monotonic()
+        with process_lock(str(path), 30.0) as held:
+            assert held
+        assert time.monotonic() - began < 10
+
+
+def test_threads_exclude_each_other(tmp_path: Path) -> None:
+    inside = most = 0
+
+    def enter(_: int) -> None:
+        nonlocal inside, most
+        with process_lock(str(tmp_path / "lock"), 30.0) as held:
+            assert held
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0.001)
+            inside -= 1
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(enter, range(12)))
+    assert most == 1
+
+
+def test_where_nothing_can_be_written_there_is_no_lock_and_no_waiting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    began = time.monotonic()
+    for path in ("/proc/none/lock", tmp_path / "file" / "lock", tmp_path / "link"):
+        with process_lock(str(path), 30.0) as held:
+            assert not held
+    assert time.monotonic() - began < 10
+    assert not os.path.exists(tmp_path / "elsewhere")

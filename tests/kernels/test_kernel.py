@@ -1,0 +1,172 @@
+"""Kernels are cached on disk; from there they run without numba, and do exactly the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+MODULE = """
+import numpy as np
+from rocescope.kernels.kernel import inlined, kernel, subkernel
+
+@inlined
+def element(values, index):
+    return values[index]
+
+@subkernel
+def pass_on(values, index):
+    return element(values, index)
+
+@kernel
+def outer(values, index):
+    return pass_on(values, index)
+
+print(outer(np.arange(3), 2))
+outer(np.arange(3), 3)
+"""
+
+
+@pytest.mark.parametrize("first", ["0", "1"])
+def test_bounds_are_checked_when_asked_whatever_is_cached(tmp_path: Path, first: str) -> None:
+    module = tmp_path / "kernels.py"
+    module.write_text(MODULE)
+
+    def run(checked: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"ROCESCOPE_BOUNDSCHECK": checked}
+        environment["NUMBA_CACHE_DIR"] = str(tmp_path / "cache")
+        command = [sys.executable, str(module)]
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    second = "1" if first == "0" else "0"
+    for checked in (first, second, first):
+        done = run(checked)
+        assert done.stdout == "2\n"
+        assert ("IndexError" in done.stderr) == (checked == "1")
+    assert list((tmp_path / "cache").rglob("*.nbi"))
+
+
+CALLS = """
+import sys
+import numpy as np
+from typing import NamedTuple
+from rocescope.kernels.kernel import kernel, subkernel
+
+class State(NamedTuple):
+    counts: np.ndarray
+    last: np.ndarray
+
+@subkernel
+def halved(value, by):
+    return value // by
+
+@kernel
+def note(state, values, by):
+    for i in range(len(values)):
+        state.counts[halved(values[i], by) & 3] += 1
+        state.last[0] = values[i]
+    return len(values), state.last[0]
+
+@kernel
+def double(values):
+    for i in range(len(values)):
+        values[i] += values[i]
+
+@kernel
+def sums(values):
+    return values + values
+
+state = State(np.zeros(4, np.int64), np.zeros(1, np.int64))
+print(note(state, np.arange(9), 2), state)
+for values in (np.arange(3), np.arange(3.0), np.arange(6.0)[::2]):
+    double(values)
+    print(values)
+print("numba" in sys.modules, file=sys.stderr)
+try:
+    note(state, np.arange(9), 0)  # numba makes the exception
+except ZeroDivisionError as error:
+    print(repr(error))
+print(sums(np.arange(3)))  # new arrays need numba
+"""
+
+
+def test_a_later_run_does_the_same_without_numba(tmp_path: Path) -> None:
+    module = tmp_path / "kernels.py"
+    module.write_text(CALLS)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run() -> tuple[str, str]:
+        command = [sys.executable, str(module)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+        return done.stdout, done.stderr.strip()
+
+    compiled = run()
+    assert "ZeroDivisionError" in compiled[0]
+    assert run() == (compiled[0], "False")
+
+    images = sorted((tmp_path / "cache").rglob("*.code"))
+    assert len(images) == 4
+    for image, content in zip(images, (b"", b"damaged", images[0].read_bytes()[:-1]), strict=False):
+        image.write_bytes(content)
+    assert run() == (compiled[0], "True")  # from numba's own cache
+    assert run() == (compiled[0], "False")
+
+
+def test_an_analysis_is_the_same_without_images(checkout: Path) -> None:
+    """NUMBA_OPT=3 says what numba does anyway, but it has its say only where numba runs."""
+    capture = str(checkout / "tests" / "data" / "c10_rping_ipv4.atB.pcap")
+    command = [sys.executable, "-m", "rocescope", "analyze", "--format", "json", capture]
+    outputs = [
+        subprocess.run(command, capture_output=True, env=os.environ | told, check=True).stdout
+        for told in ({}, {"NUMBA_OPT": "3"}, {})
+    ]
+    assert outputs[0] == outputs[1] == outputs[2]
+
+
+TOGETHER = """
+import sys, time
+import numpy as np
+from rocescope.kernels.kernel import kernel
+
+@kernel
+def total(values):
+    result = 0
+    for value in values:
+        result += value
+    return result
+
+while time.time() < float(sys.argv[1]):
+    pass
+print(total(np.arange(5)), "numba" in sys.modules and total.compiled.stats.cache_misses.total())
+"""
+
+
+def together(folder: Path, told: dict[str, str]) -> list[str]:
+    """What two processes print that call a kernel at the same moment: its compilations, too."""
+    module = folder / "kernels.py"
+    module.write_text(TOGETHER)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache")} | told
+    command = [sys.executable, str(module), str(time.time() + 0.7)]
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(2)
+    ]
+    return sorted(process.communicate()[0].strip() for process in processes)
+
+
+def test_processes_that_start_together_compile_a_kernel_once(tmp_path: Path) -> None:
+    assert together(tmp_path, {}) == ["10 1", "10 False"]  # the other one loads the image
+    (folder,) = (tmp_path / "cache" / "rocescope").iterdir()
+    shutil.rmtree(folder)
+    (folder / "lock").mkdir(parents=True)
+    assert together(tmp_path, {}) == ["10 1", "10 1"]  # without a lock each compiles all the same
+
+
+def test_a_kernel_without_images_is_compiled_once_too(tmp_path: Path) -> None:
+    """NUMBA_OPT=3 says what numba does anyway, but then its own cache is all there is."""
+    assert together(tmp_path, {"NUMBA_OPT": "3"}) == ["10 0", "10 1"]

@@ -1,0 +1,167 @@
+"""Comparisons on the packet engine: same on any number of threads, interrupted, from captures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+import pytest
+
+from rocescope.cli import run as cli
+from rocescope.replay.compare.packets import Load, replay_packets
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.drivers.runner import run_open_loop
+from rocescope.replay.packets.many import run_many
+from rocescope.replay.packets.model.model import Model
+from rocescope.replay.packets.offers.collectives import collective
+from rocescope.replay.packets.offers.offered import workload_of
+from rocescope.replay.packets.received.received import received_flows, received_table
+from rocescope.replay.strategies.registry import parse_packet_strategy
+
+CLOS = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns")
+MODEL = Model()
+
+
+def permutations(run: int) -> Load:
+    return Load(collective("permutation", CLOS, MODEL, 1 << 16, run))
+
+
+def test_same_result_on_any_number_of_threads() -> None:
+    strategies = [parse_packet_strategy(name) for name in ("switch-random", "ofan", "jsq", "ecmp")]
+    one, two = (
+        replay_packets(permutations, CLOS, strategies, MODEL, ["p"], runs=4, threads=threads)
+        for threads in (1, 3)
+    )
+    assert one == two
+    assert [s.packets.runs for s in one[0].strategies if s.packets] == [4] * 4
+
+
+def test_an_interrupt_leaves_what_is_finished() -> None:
+    stopped, begun = [], Event()
+
+    def run(case: int, stop: Event) -> int:
+        if case == 1:
+            begun.set()
+            stopped.append(stop.wait(20))
+        else:
+            begun.wait(20)
+        return case
+
+    results = run_many([0, 1], run, 2)
+    assert next(results) == (0, 0)
+    results.close()  # type: ignore[attr-defined]
+    assert stopped == [True]
+
+    def told(_what: str, _done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    strategies = [parse_packet_strategy("ofan")]
+    result, complete = replay_packets(
+        permutations, CLOS, strategies, MODEL, ["p"], runs=2, threads=1, progress=told
+    )
+    assert not complete and "interrupted: 0 of 2" in result.warnings[-1]
+
+
+def test_reordering_of_received_packets_by_hand() -> None:
+    load = collective("permutation", CLOS, MODEL, 1 << 18, 1)
+    spray = parse_packet_strategy("switch-random")
+    result = run_open_loop(load, CLOS, spray, MODEL, 1, keep_arrivals=True)
+    table = received_table(load, result)
+    assert len(table) == int(load.packet_start[-1]) and (np.diff(table.time_ns) >= 0).all()
+    by_hand = 0
+    for flow in range(len(load.src)):  # RFC 4737: below the next expected one
+        psn = table.psn[table.dest_qp == 0x100 + flow].astype(int)
+        most = np.maximum.accumulate(psn)
+        by_hand += int(np.count_nonzero(psn < most))
+    flows = received_flows(load, result, CLOS)
+    assert by_hand > 0
+    assert sum(flow.reordered_packets or 0 for flow in flows) == by_hand
+    assert all(flow.missing_packets == 0 for flow in flows)
+
+
+def test_loads_by_time_add_up_and_change_nothing() -> None:
+    load, spray = permutations(3).workload, parse_packet_strategy("switch-random")
+    plain = run_open_loop(load, CLOS, spray, MODEL, 1)
+    binned = run_open_loop(load, CLOS, spray, MODEL, 1, load_bin_ps=700_001)
+    assert binned.completed_ps.tolist() == plain.completed_ps.tolist()
+    assert binned.loads is not None and plain.completion_ps is not None
+    assert binned.loads.sum(0).tolist() == plain.link_bytes.tolist()
+    assert binned.load_bin_ps == 700_001
+    assert (binned.loads.max(0) <= 700_001 // 80 + 1).all()  # 80 ps per byte
+    assert plain.completion_ps // 700_001 - 2 <= len(binned.loads)
+
+
+def test_stretches_of_a_long_run_are_joined() -> None:
+    load, spray = permutations(3).workload, parse_packet_strategy("jsq")
+    fine = run_open_loop(load, CLOS, spray, MODEL, 1, load_bin_ps=100_000)
+    finest = run_open_loop(load, CLOS, spray, MODEL, 1, load_bin_ps=12_500)
+    assert fine.loads is not None and finest.loads is not None and finest.load_bin_ps == 100_000
+    assert fine.loads.tolist() == finest.loads.tolist()
+
+
+def test_loads_over_time_by_hand() -> None:
+    load = workload_of(np.array([0]), np.array([1]), np.array([2 * 4096]), None, MODEL)  # type: ignore[arg-type]
+    spray = parse_packet_strategy("switch-random")
+    found = run_open_loop(load, CLOS, spray, MODEL, 1, load_bin_ps=500_000, keep_sent=True)
+    # 4160 B take 332.8 ns at 100 Gb/s; two stretches of 500 ns hold 6,250 B and the rest.
+    sends = CLOS.attachments.access_link[0, 0]
+    assert found.loads is not None and found.loads[:2, sends].tolist() == [6250, 2070]
+    assert found.sent_ps is not None and found.sent_ps.tolist() == [0, 332_800]
+
+
+@pytest.mark.parametrize("name", ["ofan", "reps"])
+def test_peaks_are_told_of_both_drivers_and_stay_below_the_rate(name: str) -> None:
+    strategies = [parse_packet_strategy(name)]
+    result, _ = replay_packets(permutations, CLOS, strategies, MODEL, ["p"])
+    peaks = [layer.over_time for layer in result.strategies[0].layers]
+    assert peaks and all(one is not None and 0 < one.peak_utilisation <= 1.001 for one in peaks)
+
+
+SPEC = "leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns"
+
+
+def test_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = [
+        "replay",
+        "--pattern",
+        "permutation:message-size=64KiB",
+        "--fabric",
+        SPEC,
+        "--runs",
+        "2",
+    ]
+    out = tmp_path / "result.json"
+    assert cli([*words, "-s", "ofan", "-s", "ecmp", "-o", str(out)]) == 0
+    result = json.loads(out.read_text())
+    ofan = result["strategies"][0]
+    assert ofan["completion_time_ns"] >= ofan["lower_bound_ns"] > 0
+    assert ofan["packets"]["completed_runs"] == 2 and ofan["packets"]["dropped"] == 0
+    assert ofan["max_queue_packets"] >= 1
+    series = [link["wire_bytes_over_time"] for link in ofan["links"]]
+    stretch_ns = ofan["packets"]["load_stretch_ns"]
+    assert [sum(loads) for loads in series] == [link["wire_bytes"] for link in ofan["links"]]
+    assert max(map(max, series)) <= stretch_ns * 12.5 + 1  # 100 Gb/s
+    assert len({len(loads) for loads in series}) == 1 and len(series[0]) * stretch_ns > 5_243
+    assert cli([*words, "-s", "ofan", "--model", "buffer=10kB,ecn=4kB+8kB,ack-every=4"]) == 0
+    text = capsys.readouterr().out
+    assert "ofan" in text and "leaf-spine" in text
+
+    pcap, report = tmp_path / "received.pcap", tmp_path / "received.json"
+    assert cli([*words, "-s", "switch-random", "--received", str(pcap), "-o", str(out)]) == 0
+    assert cli(["analyze", str(pcap), "-o", str(report)]) == 0
+    order = json.loads(out.read_text())["strategies"][0]["packets"]["received"]
+    flows = json.loads(report.read_text())["flows"]
+    assert sum(flow["packets"] for flow in flows) == order["packets"] == 8 * 16
+    assert sum(flow["reordered_packets"] for flow in flows) == order["reordered_packets"] > 0
+    capsys.readouterr()
+    for wrong, told in (
+        (["--model", "buffer=1B"], "holds no packet"),
+        (["--model", "bufer=1kB"], "it has mtu"),
+        (["--model", "offer=later"], "captured"),
+        (["--runs", "0"], "--runs"),
+        (["--window", "1ms"], "--window"),
+    ):
+        assert cli([*words, "-s", "ofan", *wrong]) == 2
+        assert told in capsys.readouterr().err

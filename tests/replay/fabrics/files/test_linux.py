@@ -1,0 +1,130 @@
+"""Tables of Linux routers as their own tools printed them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from fabric_walking import hops, next_nodes
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.flows.checks.fabric_check import check_fabric
+
+
+@pytest.fixture
+def tables(data, tmp_path):
+    """A copy of the tables of one real router (iproute2 6.1 on Linux 6.18)."""
+    return shutil.copytree(data / "linux_router", tmp_path / "tables")
+
+
+def routes_of(lines):
+    """The text of `ip route` as `ip -j route` prints it."""
+    routes = []
+    for line in lines:
+        words = line.split()
+        if words[0] == "nexthop":
+            hop = {"gateway": words[2], "dev": words[4], "weight": int(words[6]), "flags": []}
+            routes[-1].setdefault("nexthops", []).append(hop)
+            continue
+        names = {"via": "gateway", "dev": "dev", "scope": "scope", "src": "prefsrc"}
+        found = {names[k]: words[words.index(k) + 1] for k in names if k in words}
+        routes.append({"dst": words[0], **found, "flags": []})
+    return routes
+
+
+def test_a_real_leaf_spine(data, tmp_path):
+    topology = json.loads((data / "leafspine/r01_clean_write/topology.json").read_text())
+    file = tmp_path / "routers.json"
+    file.write_text(json.dumps({
+        name: {
+            "route": routes_of(lines),
+            "route6": routes_of(topology["routes6"][name]),
+            "sysctl": "\n".join(topology["sysctl"][name]),
+        }
+        for name, lines in topology["routes"].items()
+    }, indent=1))  # fmt: skip
+    fabric = parse_fabric(f"linux:{file},rate=10G")
+    assert fabric.nodes.names[:6] == ("leaf1", "leaf2", "spine1", "spine2", "spine3", "spine4")
+    hosts = {name: node for name, node in topology["nodes"].items() if "ipv4" in node}
+    links = {link["a"]: f"{link['b']}:{link['b_if']}" for link in topology["links"]}
+    for name, node in hosts.items():
+        for address in (node["ipv4"], node["ipv6"]):
+            assert fabric.host_name(fabric.host_of(address)) == links[name]
+    for leaf, far in (("leaf1", "leaf2:tapH3"), ("leaf2", "leaf1:tapH2")):
+        assert next_nodes(fabric, leaf, far) == ["spine1", "spine2", "spine3", "spine4"]
+    assert next_nodes(fabric, "spine3", "leaf2:tapH4") == ["leaf2"]
+    settings = fabric.hash_settings[0]
+    assert (settings.model, settings.seed, settings.extra["policy"]) == ("linux", 305419896, 1)
+    assert check_fabric(fabric).is_sound
+
+
+def test_weights_nexthop_groups_and_resilient_buckets(tables):
+    fabric = parse_fabric(f"linux:{tables}")
+    one, two = "via 172.16.1.1", "via 172.16.2.1"
+    assert hops(fabric, "router", "10.2.0.0/16") == [(two, 3), (one, 1)]  # group 2,3/1,1
+    assert hops(fabric, "router", "10.4.0.0/16") == [(one, 1), (two, 4)]
+    assert hops(fabric, "router", "10.3.0.0/16") == [(one, 1), (two, 1)]
+    assert "10.9.0.0/16" not in fabric.nodes.names  # a blackhole
+    host = fabric.host_of("10.3.7.7")
+    group = int(fabric.forwarding.group_of[0, fabric.attachments.edge[host]])
+    # `ip nexthop bucket show` listed four buckets of nexthop 2, then four of nexthop 1.
+    assert fabric.forwarding.buckets[group].tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
+    assert fabric.host_name(fabric.host_of("10.1.1.77")) == "router:h1"
+    assert fabric.host_name(fabric.host_of("10.4.0.1")) == "10.4.0.0/16"
+
+
+def test_dead_next_hops_are_left_out(tables):
+    file = tables / "router.route.json"
+    entries = json.loads(file.read_text())
+    (route,) = [e for e in entries if e["dst"] == "10.4.0.0/16"]
+    route["nexthops"][0]["flags"] = ["dead", "linkdown"]
+    file.write_text(json.dumps(entries))
+    assert hops(parse_fabric(f"linux:{tables}"), "router", "10.4.0.0/16") == [("via 172.16.2.1", 4)]
+    route["nexthops"][0]["flags"] = ["linkdown"]
+    file.write_text(json.dumps(entries))
+    assert len(hops(parse_fabric(f"linux:{tables}"), "router", "10.4.0.0/16")) == 2
+    with (tables / "router.sysctl").open("a") as sysctl:
+        sysctl.write("net.ipv4.conf.all.ignore_routes_with_linkdown = 1\n")
+    assert len(hops(parse_fabric(f"linux:{tables}"), "router", "10.4.0.0/16")) == 1
+
+
+def test_links_down_leave_the_groups_of_tables(tables):
+    fabric = parse_fabric(f"linux:{tables},down=router>via 172.16.1.1")
+    assert hops(fabric, "router", "10.2.0.0/16") == [("via 172.16.2.1", 3)]
+    assert not fabric.routed
+
+
+@pytest.mark.parametrize(
+    "table, text, message",
+    [
+        ("route", '[{"dev": "up1"}]', "route.json:1: .* it has no dst"),
+        ("route", '[\n{"dst": "10.2.0.0/99", "dev": "up1"}]', "route.json:2: '10.2.0.0/99' is not"),
+        ("route", '[\n\n{"dst": "10.2.0.0/16"}]', "route.json:3: the route has no next hop"),
+        ("route", "{}{}", "route.json:1: not YAML"),
+        ("route", '[{"dst": "10.2.0.0/16", "gateway": "here"}]', "'here' is not an address"),
+        ("nexthop", '[{"id": 10, "group": [{"id": 7}]}]', "there is no nexthop 7"),
+        ("nexthop", '[{"group": []}]', "nexthop.json:1: not an entry"),
+        ("bucket", '[{"id": 11, "bucket": {"index": 1, "nhid": 1}}]', "buckets .* incomplete"),
+        ("sysctl", "net.ipv4.fib_multipath_hash_seed = x", "router.sysctl:1: .* not a number: 'x'"),
+    ],
+)
+def test_mistakes_are_named_with_their_line(table, text, message, tables):
+    suffix = "" if table == "sysctl" else ".json"
+    (tables / f"router.{table}{suffix}").write_text(text)
+    with pytest.raises(UsageError, match=message):
+        parse_fabric(f"linux:{tables}")
+
+
+def test_a_next_hop_that_leads_nowhere(tables):
+    file = tables / "router.route.json"
+    entries = [e for e in json.loads(file.read_text()) if e["dst"] != "172.16.2.0/31"]
+    file.write_text(json.dumps(entries))
+    with pytest.raises(UsageError, match="next hop 172.16.2.1 on up2 of router is on no connected"):
+        parse_fabric(f"linux:{tables}")
+
+
+def test_an_empty_folder(tmp_path):
+    with pytest.raises(UsageError, match="no NAME.route.json; save `ip -j route`"):
+        parse_fabric(f"linux:{tmp_path}")

@@ -1,0 +1,286 @@
+"""Fabrics in files: YAML, containerlab, GraphML; mistakes are named with file and line."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from fabric_walking import hops, next_nodes
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.replay.fabrics.files.convert import json_bytes, yaml_bytes
+from rocescope.replay.fabrics.files.graphml import graphml_bytes
+from rocescope.replay.fabrics.parse import parse_fabric
+
+LAB = """\
+name: lab
+defaults: {rate: 400G, delay: 500ns}
+hash: {model: crc32, seed: 7}
+nodes:
+  leaf1: {hash: {model: linux, seed: 0x10, policy: 1}}
+  leaf2:
+  spine1:
+  spine2: {plane: 1}
+  host1: {kind: host, addresses: [10.0.1.10, "fd00::1"]}
+  host2: {kind: host}
+links:
+  - [host1, leaf1]
+  - {a: host2, b: leaf2}
+  - {a: leaf1, b: spine1, rate: 100G, delay: 1us, count: 2}
+  - [leaf1, spine2]
+  - [leaf2, spine2]
+  - {a: leaf2, b: spine1, rate: 1.6T}
+"""
+
+
+@pytest.fixture
+def parse(tmp_path):
+    """Parse a text as a file."""
+
+    def parsed(text, name="lab.yaml", options=""):
+        file = tmp_path / name
+        file.write_text(text)
+        return parse_fabric(f"{file}{options}")
+
+    return parsed
+
+
+def test_a_yaml_fabric(parse):
+    fabric = parse(LAB)
+    assert fabric.name == "lab"
+    assert fabric.nodes.tier.tolist() == [1, 1, 2, 2, 0, 0]
+    assert fabric.nodes.plane.tolist() == [0, 0, 0, 1, -1, -1]
+    # The order of links is that of ports: leaf2 has spine2 first.
+    assert next_nodes(fabric, "leaf1", "host2") == ["spine1", "spine1", "spine2"]
+    assert next_nodes(fabric, "leaf2", "host1") == ["spine2", "spine1"]
+    rate = {fabric.link_name(i): int(r) for i, r in enumerate(fabric.links.rate_bits_per_second)}
+    assert (rate["leaf1>spine1#2"], rate["spine1>leaf2"], rate["host1>leaf1"]) == (
+        100 * 10**9, 1600 * 10**9, 400 * 10**9,
+    )  # fmt: skip
+    assert fabric.links.delay_ns[fabric.find_links("leaf1-spine1")].tolist() == [1000] * 4
+    assert [s.model for s in fabric.hash_settings] == ["linux", "crc32", "crc32", "crc32"]
+    assert fabric.hash_settings[0].seed == 16 and fabric.hash_settings[1].seed == 7
+    assert fabric.host_of("fd00::1") == 0 and fabric.host_of("10.0.0.2") == 1
+
+
+def test_links_down_and_slow(parse):
+    fabric = parse(LAB + "down: [leaf1-spine1#2]\nslow: {leaf1>spine2: 50G}\n")
+    assert next_nodes(fabric, "leaf1", "host2") == ["spine1", "spine2"]
+    assert fabric.links.rate_bits_per_second[fabric.find_links("leaf1>spine2")] == 50 * 10**9
+    fabric = parse(LAB.replace("count: 2", "count: 2, up: false"), options=",slow=leaf2-spine2:1G")
+    assert next_nodes(fabric, "leaf1", "host2") == ["spine2"]
+    assert set(fabric.links.rate_bits_per_second[fabric.find_links("leaf2-spine2")]) == {10**9}
+
+
+def test_given_routes(parse):
+    routes = (
+        "routes: {leaf1: {host2: [spine2, {via: spine1#2, weight: 3}]}, spine1: {leaf2: [leaf1]}}\n"
+    )
+    fabric = parse(LAB + routes)
+    assert hops(fabric, "leaf1", "host2") == [("spine2", 1), ("spine1", 3)]
+    assert hops(fabric, "spine1", "host2") == [("leaf1", 1)]
+    assert hops(fabric, "leaf2", "host1") == [("spine2", 1), ("spine1", 1)]
+    assert hops(fabric.down(["leaf1-spine2"]), "leaf1", "host2") == [("spine1", 3)]
+
+
+def test_a_spec_as_the_base(parse):
+    fabric = parse(
+        "fabric: leaf-spine:leaves=2,spines=2,hosts=1\nhash: {model: crc16-ccitt}\n"
+        "nodes: {leaf2: {hash: {model: crc32, seed: 3}}}\ndown: [leaf1-spine1]\n"
+    )
+    assert [s.model for s in fabric.hash_settings] == ["crc16-ccitt", "crc32", *["crc16-ccitt"] * 2]
+    assert next_nodes(fabric, "leaf1", "host2") == ["spine2"]
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("[leaf1, spine2]", "[leaf1, spine9]", r"lab.yaml:15: there is no node 'spine9'"),
+        ("[leaf1, spine2]", "[leaf1]", r"lab.yaml:15: a link has two ends"),
+        ("[leaf1, spine2]", "leaf1-spine2", r"lab.yaml:15: expected a, b"),
+        ("rate: 100G", "rate: fast", r"lab.yaml:14: rate 'fast' is not a rate"),
+        ("delay: 1us", "delay: 1", r"lab.yaml:14: delay '1' has no unit"),
+        ("count: 2", "count: 0", r"lab.yaml:14: count must be 1 to"),
+        ("count: 2", "colour: red", r"lab.yaml:14: unknown key 'colour'"),
+        ("count: 2", "up: maybe", r"lab.yaml:14: up must be true or false"),
+        ("model: crc32", "model: md5", r"lab.yaml:3: unknown hash 'md5'"),
+        ("seed: 7", "seed: -7", r"lab.yaml:3: seed must be 0 to"),
+        ("seed: 7", "sed: 7", r"lab.yaml:3: .*sed"),
+        ("defaults:", "default:", r"lab.yaml:2: unknown key 'default'"),
+        ("spine2: {plane: 1}", "spine2: {plan: 1}", r"lab.yaml:8: unknown key 'plan'"),
+        (
+            "spine2: {plane: 1}",
+            "spine2: {kind: router}",
+            r"lab.yaml:8: kind must be host or switch",
+        ),
+        ("spine2: {plane: 1}", "spine1:", r"lab.yaml:8: 'spine1' is given twice"),
+        ("10.0.1.10", "10.0.1", r"lab.yaml:9: '10.0.1' is not an address"),
+        (
+            "host2: {kind: host}",
+            "host2: {kind: host, addresses: [10.0.1.10]}",
+            "host1 and host2 have",
+        ),
+        ("[host1, leaf1]", "[host1, host2]", "host1 and host2 are both hosts"),
+        ("[leaf1, spine2]", "[leaf1, leaf1]", "leaf1 is wired to itself"),
+        ("{a: host2, b: leaf2}", "{a: host1, b: leaf1}", "host1 has 2 cables to leaf1"),
+        ("links:", "cables:", r"unknown key 'cables'"),
+        ("name: lab", "name: [lab", r"lab.yaml:\d+: not YAML"),
+        ("name: lab", "down: [leaf1-leaf2]", r"lab.yaml:1: there is no link leaf1-leaf2"),
+        ("name: lab", "slow: {leaf1-spine1: 1X}", r"lab.yaml:1: rate '1X' is not a rate"),
+        (
+            "name: lab",
+            "routes: {leaf1: {host2: [leaf2]}}",
+            r"lab.yaml:1: leaf1 has no link to 'leaf2'",
+        ),
+        ("name: lab", "routes: {leaf1: {host2: []}}", r"lab.yaml:1: the route has no next hop"),
+        ("name: lab", "routes: {leaf7: {host2: [x]}}", r"lab.yaml:1: there is no switch 'leaf7'"),
+    ],
+)
+def test_mistakes_in_yaml(old, new, message, parse):
+    assert old in LAB
+    with pytest.raises(UsageError, match=message) as error:
+        parse(LAB.replace(old, new))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "3", "[]", "a: b", "nodes: {a: }", "\t", "\x00", "&a [*a]"])
+def test_what_is_no_fabric(text, parse):
+    with pytest.raises(UsageError, match=r"lab\.yaml"):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 1000, "- " * 1000 + "a"])
+def test_a_document_too_deep_for_the_stack(text, parse):
+    with pytest.raises(UsageError, match="lab.yaml:1: nested more than 100 levels deep"):
+        parse(text)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_fabric_or_an_error(tmp_path_factory, text):
+    file = tmp_path_factory.getbasetemp() / "any.yaml"
+    file.write_text(LAB[: len(text) * 3] + text, "utf-8", errors="replace")
+    try:
+        parse_fabric(str(file))
+    except UsageError as error:
+        assert "any.yaml" in str(error)
+
+
+CLAB = """\
+name: srl02
+topology:
+  kinds: {nokia_srlinux: {image: ghcr.io/nokia/srlinux}}
+  nodes:
+    leaf1: {kind: nokia_srlinux}
+    leaf2: {kind: nokia_srlinux, group: leaf}
+    spine1: {kind: nokia_srlinux, labels: {tier: spine}}
+    client1: {kind: linux}
+    gpu: {kind: linux, group: server}
+  links:
+    - endpoints: ["leaf1:e1-49", "spine1:e1-1"]
+    - endpoints: ["leaf2:e1-49", "spine1:e1-2"]
+    - endpoints: ["client1:eth1", "leaf1:e1-1"]
+    - endpoints: ["gpu:eth1", "leaf2:e1-1"]
+    - endpoints: ["leaf1:e1-9", "host:leaf1-e9"]
+"""
+
+
+def test_containerlab(parse):
+    fabric = parse(CLAB, "srl02.clab.yml", ",rate=25G,down=leaf2-spine1")
+    assert fabric.nodes.names == ("leaf1", "leaf2", "spine1", "client1", "gpu")
+    assert fabric.nodes.tier.tolist() == [1, 1, 2, 0, 0]
+    assert set(fabric.links.rate_bits_per_second.tolist()) == {25 * 10**9}
+    assert next_nodes(fabric, "leaf1", "gpu") == []
+    assert next_nodes(parse(CLAB, "x.yml"), "leaf1", "gpu") == ["spine1"]
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("leaf1:e1-49", "leaf7:e1-49", r"clab.yml:11: there is no node 'leaf7'"),
+        ('"leaf1:e1-49", ', "", r"clab.yml:11: a link has two endpoints"),
+        ("endpoints", "ends", r"clab.yml:11: a link needs endpoints"),
+        ("  links:", "  wires:", r"clab.yml:\d+: the topology has no links"),
+    ],
+)
+def test_mistakes_in_containerlab(old, new, message, parse):
+    with pytest.raises(UsageError, match=message):
+        parse(CLAB.replace(old, new, 1), "x.clab.yml")
+
+
+def test_containerlab_without_hosts(parse):
+    with pytest.raises(UsageError, match="no node is a host: give hosts the group 'host'"):
+        parse(CLAB.replace("client1", "a").replace("gpu", "b").replace("server", "x"))
+
+
+SPECS = (
+    "leaf-spine:leaves=3,spines=2,hosts=2,uplinks=2,down=leaf1-spine2#2,slow=leaf2>spine1:50G",
+    "leaf-spine:leaves=3,spines=2,hosts=2,down=leaf1>spine2+host1",
+    "fat-tree:k=4,down=spine3",
+    "multi-plane:planes=2,leaves=2,spines=2,hosts=2",
+    "rail:rails=2,servers=2,pods=2,spines=3,delay=2us",
+)
+
+
+def same(a, b):
+    """Whether two fabrics are alike but for their names."""
+    assert a.nodes.names == b.nodes.names
+    for x, y in zip((*a.nodes[1:], *a.links), (*b.nodes[1:], *b.links), strict=True):
+        assert x.tolist() == y.tolist()
+    for x, y in zip(a.attachments, b.attachments, strict=True):
+        assert x.tolist() == y.tolist()
+    for s in range(a.switches):
+        for edge in range(a.forwarding.group_of.shape[1]):
+            assert [v.tolist() for v in a.group(s, edge)] == [v.tolist() for v in b.group(s, edge)]
+    assert a.hash_settings == b.hash_settings
+    assert a.layers == b.layers
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("write, suffix", [(yaml_bytes, "yaml"), (json_bytes, "json")])
+def test_written_and_read_again(spec, write, suffix, tmp_path):
+    fabric = parse_fabric(spec)
+    file = tmp_path / f"f.{suffix}"
+    file.write_bytes(write(fabric))
+    same(parse_fabric(str(file)), fabric)
+
+
+def test_routes_and_hash_settings_are_written_too(parse, tmp_path):
+    fabric = parse(LAB + "routes: {leaf1: {host2: [spine2, {via: spine1#2, weight: 3}]}}\n")
+    file = tmp_path / "again.yaml"
+    file.write_bytes(yaml_bytes(fabric))
+    again = parse_fabric(str(file))
+    same(again, fabric)
+    assert str(again.address_of(0)) == "10.0.1.10" and not again.routed
+
+
+@pytest.mark.parametrize("spec", [SPECS[0].split(",slow")[0], *SPECS[2:]])
+def test_graphml_is_what_networkx_reads(spec, tmp_path):
+    fabric = parse_fabric(spec)
+    file = tmp_path / "f.graphml"
+    file.write_bytes(graphml_bytes(fabric))
+    graph = nx.read_graphml(file)
+    assert set(graph.nodes) == set(fabric.nodes.names)
+    assert graph.number_of_edges() == len(fabric.links.source) // 2
+    again = parse_fabric(str(file))
+    assert again.nodes.names == fabric.nodes.names
+    assert again.nodes.tier.tolist() == fabric.nodes.tier.tolist()
+    assert np.count_nonzero(again.links.up) == np.count_nonzero(fabric.links.up)
+    for switch in fabric.nodes.names[: fabric.switches]:
+        for host in fabric.nodes.names[fabric.switches :]:
+            if fabric.attachments.edge[fabric.nodes.names.index(host) - fabric.switches] >= 0:
+                assert next_nodes(again, switch, host) == next_nodes(fabric, switch, host)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("<graphml>", r"f.graphml:1: not GraphML"),
+        ("", r"f.graphml:1: not GraphML"),
+        ("<html></html>", "f.graphml: "),
+    ],
+)
+def test_mistakes_in_graphml(text, message, parse):
+    with pytest.raises(UsageError, match=message):
+        parse(text, "f.graphml")

@@ -1,0 +1,117 @@
+"""Loads of links by hand, over all and window by window."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import replay_traffic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.flows.loads import Placement, evenness, link_loads, most_at_once, over_time
+from rocescope.replay.flows.spread import even_loads
+
+FABRIC = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=4")
+
+
+def test_flows_and_bytes_per_link() -> None:
+    traffic = replay_traffic.traffic(FABRIC, [0, 1, 2], [4, 5, 6], [100, 10, 1])
+    links = np.array([[0, 3, -1], [1, 3, 5], [0, 3, 5]], np.int32)
+    loads = link_loads(Placement(links, np.array([False, False, True])), traffic, 7)
+    assert loads.flows.tolist() == [1, 1, 0, 2, 0, 1, 0]
+    assert loads.wire_bytes.tolist() == [100, 10, 0, 110, 0, 10, 0]
+
+
+def test_evenness_by_hand() -> None:
+    carried, rates = np.array([60, 20, 0, 0]), np.full(4, 400)
+    even = evenness(np.array([3, 1, 0, 0]), carried, rates, np.full(4, 20.0))
+    # mean 1: deviations 2, 0, 1, 1; of bytes, mean 20: 2, 0, 1, 1.
+    assert even.fim_flows == pytest.approx(100) and even.fim_bytes == pytest.approx(100)
+    assert even.max_over_mean == pytest.approx(3)
+    assert (even.flows, even.wire_bytes, even.idle_links) == (4, 80, 2)
+    assert even.fim_flows_best == 0
+
+
+def test_links_of_other_rates_have_other_shares() -> None:
+    fair = np.array([3_000.0, 1_000.0])
+    even = evenness(np.array([3, 1]), np.array([3_000, 1_000]), np.array([300, 100]), fair)
+    assert even.fim_bytes == pytest.approx(0) and even.max_over_mean == pytest.approx(1)
+    carried, rates = np.array([1 << 40, 1 << 40]), np.array([4 * 10**11] * 2)
+    huge = evenness(np.array([1, 1]), carried, rates, carried.astype(np.float64))
+    assert huge.max_over_mean == pytest.approx(1)
+
+
+def test_flows_that_never_meet_do_not_collide() -> None:
+    # Two units on link 3 of the layer (3, 4), in different windows: each window has one.
+    links = np.array([[3], [3]], np.int32)
+    placement = Placement(links, np.zeros(2, np.bool_))
+    apart = replay_traffic.traffic(FABRIC, [0, 1], [4, 5], windows=[(0, 0, 50), (1, 9, 50)])
+    together = replay_traffic.traffic(FABRIC, [0, 1], [4, 5], windows=[(0, 0, 50), (1, 0, 50)])
+    layer, rates = np.array([3, 4]), np.array([1, 1])
+    assert apart.windows is not None and together.windows is not None
+    assert most_at_once(placement, apart.windows, 3) == 1
+    assert most_at_once(placement, together.windows, 3) == 2
+    assert most_at_once(placement, together.windows, 4) == 0
+    found = over_time(placement, apart.windows, layer, rates)
+    assert found is not None
+    assert (found.windows, found.peak_bytes, found.peak_link) == (2, 50, 0)
+    assert found.fim_bytes == pytest.approx(100) and found.max_over_mean == pytest.approx(2)
+
+
+def test_alternating_links_are_even_over_all_but_not_at_any_time() -> None:
+    placement = Placement(np.array([[3], [4]], np.int32), np.zeros(2, np.bool_))
+    traffic = replay_traffic.traffic(
+        FABRIC, [0, 1], [4, 5], windows=[(0, 0, 50), (1, 1, 40), (1, 2, 10)]
+    )
+    assert traffic.windows is not None
+    found = over_time(placement, traffic.windows, np.array([3, 4]), np.array([1, 1]))
+    assert found is not None and found.windows == 3
+    assert found.fim_bytes == pytest.approx(100)
+
+
+@given(st.integers(0), st.integers(1, 40))
+def test_windows_against_plain_sums(seed: int, rows: int) -> None:
+    rng = np.random.default_rng(seed)
+    cells = {(int(u), int(w)): int(b) for u, w, b in rng.integers([0, 0, 1], [5, 6, 99], (rows, 3))}
+    traffic = replay_traffic.traffic(
+        FABRIC, [0] * 5, [4] * 5, windows=[(u, w, b) for (u, w), b in cells.items()]
+    )
+    links = rng.integers(0, 3, (5, 2)).astype(np.int32)
+    placement = Placement(links, np.array([False] * 4 + [True]))
+    layer, rates = np.array([0, 1, 2]), np.array([1, 2, 1])
+    total, deviation, largest, windows, peak = 0, 0.0, 0.0, 0, 0
+    for window in range(6):
+        loads = np.zeros(3)
+        for (u, w), b in cells.items():
+            if w == window and u < 4:
+                for link in links[u]:
+                    loads[link] += b
+        if loads.any():
+            share = loads / (loads.sum() * rates / 4)
+            total += loads.sum()
+            deviation += loads.sum() * abs(share - 1).mean()
+            largest += loads.sum() * share.max()
+            windows, peak = windows + 1, max(peak, loads.max())
+    assert traffic.windows is not None
+    found = over_time(placement, traffic.windows, layer, rates)
+    if not total:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.windows, found.peak_bytes) == (windows, peak)
+    assert found.fim_bytes == pytest.approx(100 * deviation / total)
+    assert found.max_over_mean == pytest.approx(largest / total)
+
+
+def test_even_loads_of_a_fat_tree_by_hand() -> None:
+    fabric = parse_fabric("fat-tree:k=4")
+    # Host 0 to host 1 (same leaf), host 2 (same pod) and host 15 (another pod), 16 bytes each.
+    traffic = replay_traffic.traffic(fabric, [0, 0, 0], [1, 2, 15], 16)
+    loads = even_loads(traffic, fabric, traffic.wire_bytes)
+    named = {fabric.link_name(i): loads[i] for i in np.flatnonzero(loads)}
+    assert named["host1>leaf1"] == 48 and named["leaf1>host2"] == 16
+    assert named["leaf1>spine1"] == named["leaf1>spine2"] == 16
+    assert named["spine1>leaf2"] == 8 and named["spine1>core1"] == 4
+    assert named["core4>spine8"] == 4 and named["spine8>leaf8"] == 8
+    assert sum(1 for name in named if name.startswith("core")) == 4

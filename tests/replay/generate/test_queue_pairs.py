@@ -1,0 +1,85 @@
+"""Queue pairs: numbers, ports, splitting of messages, impossible values."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.replay.generate.from_pattern import generate
+from rocescope.replay.generate.patterns.demands import Settings
+from rocescope.replay.generate.queue_pairs import Sending, linux_source_port
+
+SETTINGS = Settings(
+    hosts=8, message_bytes=10_000, messages=2, flows=20, fan_in=None, load=0.5,
+    rate_bits_per_second=10**11,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "local, remote, port",
+    [(0x11, 0x12, 49458), (211, 212, 61118), (0x1000, 0x1001, 53264), (0xABCDEF, 0x123456, 50120)],
+)
+def test_source_ports_of_the_linux_kernel(local, remote, port):
+    a, b = np.array([local]), np.array([remote])
+    assert linux_source_port(a, b).tolist() == linux_source_port(b, a).tolist() == [port]
+
+
+def test_a_queue_pair_number_is_used_once_on_a_host():
+    pairs = generate("all-to-all", SETTINGS, Sending(qps=4))
+    ends = Counter(
+        [*zip(pairs.src, pairs.src_qp, strict=True), *zip(pairs.dst, pairs.dst_qp, strict=True)]
+    )
+    assert set(ends.values()) == {1} and len(ends) == 2 * 8 * 7 * 4
+
+
+def test_a_message_is_split_over_queue_pairs():
+    pairs = generate("incast", SETTINGS._replace(message_bytes=10_001, fan_in=1), Sending(qps=3))
+    assert pairs.message_bytes.tolist() == [3334, 3334, 3333]
+    assert pairs.packets.tolist() == [1, 1, 1]
+
+
+def test_hosts_send_at_their_rate():
+    sending = Sending(qps=2, path_mtu=4096, rate_bits_per_second=400 * 10**9)
+    pairs = generate("permutation", SETTINGS._replace(message_bytes=1 << 20), sending)
+    # 4096 bytes of payload and 58 of headers take 83 ns; two queue pairs share the link.
+    assert set(pairs.interval_ns.tolist()) == {2 * 83}
+
+
+def test_the_same_seed_gives_the_same_traffic():
+    first, again, other = (generate("random", SETTINGS, seed=s) for s in (5, 5, 6))
+    assert all(
+        np.array_equal(getattr(first, name), getattr(again, name))
+        for name in ("src", "dst", "src_qp", "dst_qp", "first_psn", "port", "start_ns")
+    )
+    assert not np.array_equal(first.src, other.src)
+
+
+@pytest.mark.parametrize(
+    "settings, sending, message",
+    [
+        ({}, {"path_mtu": 1500}, "--mtu must be one of 256, 512"),
+        ({}, {"qps": 0}, "--qps must be 1 to"),
+        ({}, {"qps": 5000}, "--qps must be 1 to"),
+        ({}, {"entropy_values": 0}, "--spray must be 1 to"),
+        ({}, {"entropy_values": 20_000}, "--spray must be 1 to"),
+        ({"message_bytes": 3}, {"qps": 4}, "cannot be split over 4 QPs"),
+        ({"message_bytes": 1 << 32}, {}, "larger than RoCE allows"),
+        ({"message_bytes": 0}, {}, "--message-size, --messages and --flows"),
+        ({"messages": 0}, {}, "must be 1 or more"),
+        ({"messages": 1 << 50}, {}, "packets are more than"),
+        ({"flows": 1 << 40}, {}, "--flows must be at most"),
+        ({"hosts": 1}, {}, "--hosts must be 2 to"),
+        ({"hosts": 1 << 25}, {}, "--hosts must be 2 to"),
+    ],
+)
+def test_impossible_values_are_named(settings, sending, message):
+    with pytest.raises(UsageError, match=message):
+        generate("permutation", SETTINGS._replace(**settings), Sending()._replace(**sending))
+
+
+def test_too_many_queue_pairs():
+    with pytest.raises(UsageError, match="queue pairs are more than"):
+        generate("all-to-all", SETTINGS._replace(hosts=4096), Sending(qps=2))

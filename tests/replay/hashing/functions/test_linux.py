@@ -1,0 +1,132 @@
+"""Linux's multipath hash against a plain twin, and against captures of a real fabric."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from ipaddress import ip_address
+
+import dpkt
+import numpy as np
+import pytest
+from hash_keys import SEEDS, some_keys
+from hypothesis import given
+from hypothesis import strategies as st
+from siphash_twin import siphash24
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.replay.hashing import HashSettings, bind, equal_cost
+from rocescope.replay.hashing.keys import packet_keys
+
+FIELDS = {"src": 1, "dst": 2, "protocol": 4, "label": 8, "sport": 16, "dport": 32}
+
+
+def jhash_2words(a: int) -> int:
+    """Linux jhash_2words(a, 0, 0), in plain integers."""
+    state = [0xDEADBEEF + 8 + a, 0xDEADBEEF + 8, 0xDEADBEEF + 8]
+    for step, k in enumerate((14, 11, 25, 16, 4, 14, 24)):
+        x, y = (2 + step) % 3, (1 + step) % 3
+        word = state[y] % (1 << 32)
+        state[x] = (state[x] ^ word) - (word << k | word >> (32 - k)) % (1 << 32)
+        state[x] %= 1 << 32
+    return state[2]
+
+
+def multipath_hash(keys, i: int, policy: int, mask: int, seed: int) -> int:
+    """fib_multipath_hash of one forwarded packet, from the bytes of its key."""
+    six = bool(keys.ipv6[i])
+    if policy == 1:
+        mask = 0x37
+    elif policy in (0, 2):
+        mask = 0x0F if six else 0x03
+    if not mask:
+        h = 0
+    else:
+        size = 16 if six else 4
+
+        def chosen(name: str, value: bytes) -> bytes:
+            return value if mask & FIELDS[name] else bytes(len(value))
+
+        src = chosen("src", keys.src[i, 16 - size :].tobytes())
+        dst = chosen("dst", keys.dst[i, 16 - size :].tobytes())
+        backwards = (lambda b: b) if six else (lambda b: b[::-1])
+        if backwards(dst) < backwards(src):
+            src, dst = dst, src
+        sport = chosen("sport", int(keys.sport[i]).to_bytes(2, "big"))
+        dport = chosen("dport", int(keys.dport[i]).to_bytes(2, "big"))
+        if dport[::-1] < sport[::-1]:
+            sport, dport = dport, sport
+        order = "big" if policy == 0 else "little"
+        label = chosen("label", int(keys.flow_label[i] if six else 0).to_bytes(4, order))
+        protocol = chosen("protocol", bytes([keys.protocol[i]]))
+        key = bytes(2) + protocol + bytes(1) + label + bytes(16 + 4) + sport + dport + bytes(4)
+        key += src + dst + bytes(4)
+        assert len(key) == (72 if six else 48)
+        h = siphash24(key, seed << 32 | seed, seed << 32 | seed) % (1 << 32) or 1
+    return (jhash_2words(h or 1) if policy == 3 else h) >> 1
+
+
+@given(
+    SEEDS,
+    SEEDS,
+    st.sampled_from([0, 4, 6]),
+    st.integers(0, 3),
+    st.integers(0, 63),
+    st.integers(0, 9),
+)
+def test_every_policy_is_the_twin(seed, other, family, policy, fields, number):
+    keys = some_keys(12, family, number)
+    settings = HashSettings("linux", extra={"policy": policy, "fields": fields})
+    bound = bind(keys, settings)
+    expected = [
+        [multipath_hash(keys, i, policy, fields, s) for i in range(12)] for s in (seed, other)
+    ]
+    assert bound.values([seed, other]).tolist() == expected
+    which = np.arange(12)[None] % 2
+    each = [expected[i % 2][i] for i in range(12)]
+    assert bound.values_at([seed, other], which).tolist() == [each]
+
+
+def test_both_directions_hash_alike():
+    keys = some_keys(200, 0)
+    back = keys._replace(src=keys.dst, dst=keys.src, sport=keys.dport, dport=keys.sport)
+    settings = HashSettings()
+    np.testing.assert_array_equal(
+        bind(keys, settings).values([1, 2]), bind(back, settings).values([1, 2])
+    )
+
+
+@pytest.mark.parametrize("extra", [{"policy": 4}, {"policy": "x"}, {"fields": 64}, {"seed": 1}])
+def test_settings_the_kernel_does_not_have(extra):
+    with pytest.raises(UsageError):
+        bind(some_keys(1), HashSettings(extra={"policy": 3, **extra}))
+
+
+def test_captures_of_a_real_fabric(data):
+    """31,200 packets of 48 queue pairs, both ways: every one is on the predicted uplink."""
+    folder = data / "leafspine" / "r01_clean_write"
+    leaf = json.loads((folder / "topology.json").read_text())["sysctl"]["leaf1"]
+    seed = int(re.search(r"hash_seed = (\d+)", " ".join(leaf))[1])
+    spines = range(1, 5)
+    placed = [
+        (*flow, spine - 1) for spine in spines for flow in flows(folder / f"leaf1-spine{spine}")
+    ]
+    src, dst, sport, dport, qp, spine = zip(*placed, strict=True)
+    assert len(placed) == 31_200
+    assert len(set(placed)) == len({flow[:5] for flow in placed}) == 96
+    keys = packet_keys(src, dst, sport, dport, dest_qp=qp)
+    predicted = bind(keys, HashSettings()).choose(seed, equal_cost(4))[0]
+    assert predicted.tolist() == list(spine)
+
+
+def flows(name):
+    """(src, dst, sport, dport, destination QP) of every RoCE packet of a capture."""
+    with gzip.open(f"{name}.pcap.gz") as file:
+        for _, frame in dpkt.pcap.Reader(file):
+            ip = dpkt.ethernet.Ethernet(frame).data
+            if isinstance(ip, dpkt.ip.IP) and isinstance(ip.data, dpkt.udp.UDP):
+                udp = ip.data
+                if udp.dport == 4791:
+                    qp = int.from_bytes(udp.data[5:8], "big")
+                    yield str(ip_address(ip.src)), str(ip_address(ip.dst)), udp.sport, 4791, qp

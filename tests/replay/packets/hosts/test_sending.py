@@ -1,0 +1,152 @@
+"""What hosts keep to while they send: usable EVs alone, MPR, timeouts that double, marks echoed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocescope.kernels.kernel import Int, subkernel
+from rocescope.replay.fabrics.fabric import Fabric
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.drivers.event_driven import FeedbackResult, run_event_driven
+from rocescope.replay.packets.failures import Failures, LinkEvent, flapping, outage
+from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.model import labels as host
+from rocescope.replay.packets.model.labels import EvState, host_functions
+from rocescope.replay.packets.model.model import MARKED, Model, Workload
+from rocescope.replay.packets.model.rules import Rules
+from rocescope.replay.packets.offers.offered import workload_of
+from rocescope.replay.strategies.hosts import mrc_labels as mrc
+from rocescope.replay.strategies.registry import parse_packet_strategy
+
+US = 1_000_000
+PLANES = parse_fabric("multi-plane:planes=2,leaves=2,spines=4,hosts=2,rate=100G,delay=500ns")
+PATH = parse_fabric("leaf-spine:leaves=2,spines=1,hosts=2,rate=100G,delay=5us")
+_BAD_SENT, _MARKS_HEARD = 14, 15  # columns of EvState.rows that no strategy uses
+
+
+@subkernel
+def _watched_select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
+    ev = mrc.select(state, flow, free_ports, now_ps)
+    if ev >= 0 and np.int64(state.table[flow, ev]) & np.int64(3) != mrc.GOOD:
+        state.rows[flow, _BAD_SENT] += 1
+    return ev
+
+
+@subkernel
+def _watched_feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
+    if what == host.MARKED:
+        state.rows[flow, _MARKS_HEARD] += 1
+    return mrc.feedback(state, flow, ev, what, now_ps)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """MRC that counts."""
+
+    denied: tuple[int, ...] = ()
+    name: str = "watched"
+
+    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
+        rules = parse_packet_strategy("mrc:evs=4").rules(workload, fabric, seed)
+        state, _ = mrc.mrc(len(workload.src), seed, 2, 4, 4, 1, 20 * US, 2, self.denied)
+        functions = host_functions(_watched_select, _watched_feedback, mrc.wake)
+        return replace(rules, hosts=(state, functions))
+
+
+def run(
+    pairs: list[tuple[int, int]],
+    packets: int,
+    fabric: Fabric,
+    strategy: Any,
+    transport: Transport,
+    model: Model | None = None,
+    failures: Failures | None = None,
+    until_ps: int = 10**10,
+) -> FeedbackResult:
+    model = model or Model()
+    src, dst = np.array(pairs).T
+    size = np.full(len(src), packets * model.payload_bytes)
+    load = workload_of(src, dst, size, None, model)  # type: ignore[arg-type]
+    return run_event_driven(
+        load, fabric, strategy, model, 1, transport=transport, failures=failures,
+        until_ps=until_ps, keep_arrivals=True,
+    )  # fmt: skip
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 1 << 30), st.booleans())
+def test_no_packet_is_sent_by_an_ev_that_is_not_good(seed: int, trims: bool) -> None:
+    rng = np.random.default_rng(seed)
+    inner = np.flatnonzero((PLANES.links.source < 12) & (PLANES.links.target < 12))
+    bad, lossy = (int(i) for i in rng.choice(inner, 2, replace=False))
+    events = (
+        *flapping([bad], 5 * US, 80 * US, 20 * US, 15 * US),
+        LinkEvent(0, lossy, "lossy", 0.1),
+    )
+    denied = int(rng.integers(8))
+    model = Model(
+        buffer_bytes=40_000, trim_bytes=64 if trims else None,
+        ecn_low_bytes=5_000, ecn_high_bytes=20_000,
+    )  # fmt: skip
+    transport = Transport(recovery="sack", reordering_packets=64, rto_ps=30 * US)
+    pairs = [(0, 2), (1, 2), (2, 0), (3, 1)]
+    result = run(pairs, 300, PLANES, Watched((denied,)), transport, model, Failures(events))
+    assert (result.engine.completed_ps >= 0).all() and result.evs is not None
+    assert result.sent_again > 0 and not result.evs.rows[:, _BAD_SENT].any()
+    up = PLANES.find_links(
+        f"plane{denied % 2 + 1}.leaf1>plane{denied % 2 + 1}.spine{denied // 2 + 1}"
+    )
+    assert not result.engine.link_bytes[up].any()  # nor its ACKs, which come back by the same path
+
+
+def test_one_mark_since_the_last_ack_is_echoed() -> None:
+    model = Model(ack_every=64, ecn_low_bytes=8_000, ecn_high_bytes=60_000)
+    pairs = [(src, dst) for src in (0, 1, 3) for dst in [2] * 4]
+    result = run(pairs, 8, PLANES, Watched(), Transport(), model)
+    flags = result.engine.arrived_flags
+    assert flags is not None and result.evs is not None
+    marked = (flags & (MARKED >> 56) != 0).reshape(len(pairs), 8)  # one ACK per message
+    assert 0 < marked[:, -1].sum() < marked.any(1).sum()
+    assert result.evs.rows[:, _MARKS_HEARD].tolist() == marked.any(1).astype(int).tolist()
+
+
+def test_mpr_limits_what_is_under_way() -> None:
+    one = parse_packet_strategy("host-spray")
+    free, held = (
+        run([(0, 2)], 40, PATH, one, Transport(mpr_packets=mpr)).engine.completion_ps
+        for mpr in (0, 4)
+    )
+    assert free is not None and held is not None
+    round_trip = 8 * 5 * US + 4 * 332_800 + 4 * 5_120  # the first packet and its ACK alone
+    assert free == round_trip + 39 * 332_800
+    # Every round trip starts with four packets: ten of them, and the last ends three packets later.
+    assert held == 10 * round_trip + 3 * 332_800
+
+
+def test_timeouts_double_after_the_linear_ones() -> None:
+    dead = Failures(outage(["leaf1-spine1"], 0))
+    one = parse_packet_strategy("host-spray")
+    for recovery in ("sack", "go-back-n"):
+        counts = [
+            run(
+                [(0, 2)], 1, PATH, one,
+                Transport(recovery=recovery, rto_ps=10 * US, linear_retries=linear),
+                failures=dead, until_ps=1005 * US,
+            ).timeouts
+            for linear in (2, 1000)
+        ]  # fmt: skip
+        assert counts == [8, 100]  # at 10, 20, 30, 50, 90, 170, 330, 650 us
+
+
+def test_losses_of_a_fifth_end_under_dcqcn() -> None:
+    model = Model(buffer_bytes=100_000, ecn_low_bytes=20_000, ecn_high_bytes=20_000)
+    lossy = Failures((LinkEvent(0, "leaf1-spine1", "lossy", 0.2),))
+    one = parse_packet_strategy("host-spray")
+    transport = Transport(recovery="go-back-n", congestion="dcqcn", rto_ps=100 * US)
+    result = run([(0, 2), (1, 2), (3, 2)], 500, PATH, one, transport, model, lossy, 10**11)
+    assert (result.engine.completed_ps >= 0).all()

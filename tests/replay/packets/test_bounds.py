@@ -1,0 +1,113 @@
+"""Lower bounds against the paper's figure, and against runs that nothing disturbs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.bounds import bounds, permutation_bound_ps
+from rocescope.replay.packets.drivers.event_driven import run_event_driven
+from rocescope.replay.packets.drivers.runner import run_open_loop
+from rocescope.replay.packets.hosts.parameters import Transport
+from rocescope.replay.packets.model.model import Model, Workload
+from rocescope.replay.packets.offers.offered import workload_of
+from rocescope.replay.strategies.registry import parse_packet_strategy
+from rocescope.replay.traffic.traffic import ON_RECEIVED
+
+TREE = parse_fabric("fat-tree:k=4,rate=800G,delay=500ns")
+
+
+def messages(ends: list[tuple[int, int]], size: int, model: Model, **columns: object) -> Workload:
+    src, dst = (np.array(side) for side in zip(*ends, strict=True))
+    return workload_of(src, dst, np.full(len(ends), size), None, model, **columns)  # type: ignore[arg-type]
+
+
+def test_the_papers_permutation() -> None:
+    # arXiv 2507.21372, appendix B: 256 packets of 4096 + 62 B, ACKs of 64 B, gaps of 20 B,
+    # 800 Gb/s, 6 links of 0.5 us; the figure is checked in the notes on the paper.
+    assert permutation_bound_ps(256, 41_580, 640, 200, 3_000_000, 6) == 17_056_740
+
+
+def test_bound_of_a_permutation_is_met_where_nobody_shares_a_link() -> None:
+    model = Model()
+    one_leaf = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=2,rate=800G,delay=500ns")
+    load = messages([(0, 2), (2, 0), (1, 3), (3, 1)], 1 << 20, model)
+    bound = bounds(load, one_leaf, model)
+    assert bound.kind == "data and ACKs of a host"
+    static = parse_packet_strategy("switch-rr:reshuffle=0")
+    found = run_open_loop(load, one_leaf, static, model).completion_ps
+    # ACKs and data meet at other moments than in the ideal order: less than two packets later.
+    assert found is not None and 0 <= found - bound.completion_ps < 2 * 41_600
+
+
+def test_one_message_alone_takes_its_bound() -> None:
+    for size, every in ((1, 1), (8192, 1), (102_400, 3)):
+        model = Model(gap_bytes=20, ack_every=every)
+        load = messages([(0, 15)], size, model)
+        result = run_open_loop(load, TREE, parse_packet_strategy("switch-random"), model)
+        assert bounds(load, TREE, model).message_ps.tolist() == result.completed_ps.tolist()
+
+
+def test_chain_by_receipt_takes_its_bound_and_the_acks_that_go_first() -> None:
+    model = Model()
+    after, on = np.array([-1, 0, 1]), np.full(3, ON_RECEIVED)
+    load = messages(
+        [(0, 5), (5, 9), (9, 0)], 8192, model, after=after, on=on, release_ps=np.array([7, 5, 3])
+    )
+    result = run_open_loop(load, TREE, parse_packet_strategy("switch-random"), model)
+    assert result.completion_ps is not None
+    late = result.completion_ps - bounds(load, TREE, model).completion_ps
+    assert late == (640 - 5) + (640 - 3)  # each answer waits for the ACK of what it answers
+
+
+def test_incast_is_bound_by_the_receiver_and_nothing_is_below_its_bound() -> None:
+    model = Model()
+    load = messages([(s, 15) for s in range(12)], 50_000, model)
+    bound = bounds(load, TREE, model)
+    found = run_open_loop(load, TREE, parse_packet_strategy("host-dr"), model).completion_ps
+    assert bound.kind == "transmission of the busiest host"
+    assert found is not None and bound.completion_ps <= found < 1.02 * bound.completion_ps
+
+
+def test_all_to_all_counts_the_acks_too() -> None:
+    model = Model()
+    ends = [(s, (s + shift) % 16) for shift in range(1, 16) for s in range(16)]
+    load = messages(ends, 40 * 4096, model)
+    bound = bounds(load, TREE, model).completion_ps
+    # 600 packets and almost as many ACKs a host, then the shortest way (2 links) and back.
+    assert 600 * 41_600 + 500 * 640 < bound < 600 * 42_240 + 2 * (1_000_000 + 2 * 41_600)
+    found = run_open_loop(load, TREE, parse_packet_strategy("ofan"), model).completion_ps
+    assert found is not None and bound <= found < 1.2 * bound
+
+
+def test_a_message_over_all_ports_takes_its_bound() -> None:
+    planes = parse_fabric("multi-plane:planes=4,leaves=2,spines=2,hosts=2,rate=100G,delay=500ns")
+    model = Model()
+    for packets in (1, 3, 4, 5, 9):
+        load = messages([(0, 3)], packets * 4096, model)
+        found = run_open_loop(load, planes, parse_packet_strategy("host-spray"), model)
+        bound = bounds(load, planes, model)
+        # A packet takes 332.8 ns per link; the ports send in rounds of four.
+        rounds = -(-packets // 4) - 1
+        assert found.completion_ps == 4_000_000 + rounds * 332_800 + 4 * (332_800 + 5_120)
+        least = max(0, packets - 4) * 332_800 // 4  # without knowing that packets go in rounds
+        assert bound.completion_ps == found.completion_ps - rounds * 332_800 + least
+
+
+def test_hosts_below_line_rate_meet_their_own_bound() -> None:
+    """Half the rate: a packet of 832 B takes 8,320 ps at 800 Gb/s, and leaves every 16,640 ps."""
+    model = Model(payload_bytes=768, ack_every=1)
+    alone = messages([(0, 15)], 768 * 40, model)
+    crossed = messages([(0, 15), (15, 0)], 768 * 40, model)
+    last = 39 * 2 * 8_320 + 12 * 500_000 + 6 * (8_320 + 640)
+    for load in (alone, crossed):
+        found = run_event_driven(
+            load,
+            TREE,
+            parse_packet_strategy("switch-random"),
+            model,
+            transport=Transport(rate_share=0.5),
+        ).engine
+        bound = bounds(load, TREE, model, 0.5).completion_ps
+        assert bound == last and bound > bounds(load, TREE, model).completion_ps
+        assert found.completion_ps is not None and 0 <= found.completion_ps - last <= 640

@@ -1,0 +1,64 @@
+"""The search among 2^32 seeds against the hash itself, which is compared with a real kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import replay_traffic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.hashing import Group, HashSettings, bind
+from rocescope.replay.hashing.functions.linux import LinuxHash
+from rocescope.replay.hashing.keys import PacketKeys, packet_keys
+from rocescope.replay.hashing.seeding import SeedRange
+from rocescope.replay.seeds.search import search_linux
+
+FABRIC = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=8")
+
+
+def ipv6_keys(n: int, seed: int) -> PacketKeys:
+    rng = np.random.default_rng(seed)
+    ends = [[f"fd00::{x:x}" for x in rng.integers(1, 999, n)] for _ in range(2)]
+    return packet_keys(ends[0], ends[1], rng.integers(49152, 65536, n))
+
+
+@pytest.mark.parametrize("weights", [[1, 1], [1, 1, 1], [3, 1, 4, 1], [1, 0, 1]])
+@pytest.mark.parametrize("ipv6", [False, True])
+@given(seed=st.integers(0, (1 << 32) - 1), n=st.integers(1, 12), policy=st.sampled_from([0, 1]))
+def test_finds_all_that_fit_and_nothing_else(
+    weights: list[int], ipv6: bool, seed: int, n: int, policy: int
+) -> None:
+    keys = ipv6_keys(n, seed) if ipv6 else replay_traffic.random_traffic(FABRIC, n, seed).keys
+    settings, group = HashSettings("linux", extra={"policy": policy}), Group(np.array(weights))
+    bound = bind(keys, settings)
+    assert isinstance(bound, LinuxHash)
+    link = bound.choose([seed], group)[0].astype(np.int32)
+    first = max(0, min(seed - 1500, (1 << 32) - 3000))
+    span = SeedRange(first, first + 3000)
+    seeds = np.arange(span.first, span.end, dtype=np.uint64)
+    expected = seeds[(bound.choose(seeds, group) == link).all(1)]
+    found = search_linux(bound, group, link, span, None)
+    assert found.seeds.tolist() == expected.tolist()
+    assert (found.number, found.searched) == (len(expected), 3000)
+    assert seed in found.seeds
+
+
+def test_a_link_that_is_never_chosen_fits_nothing() -> None:
+    bound = bind(replay_traffic.random_traffic(FABRIC, 3).keys, HashSettings("linux"))
+    assert isinstance(bound, LinuxHash)
+    group, link = Group(np.array([1, 0, 1])), np.array([0, 1, 2], np.int32)
+    assert search_linux(bound, group, link, SeedRange(0, 5000), None).number == 0
+
+
+def test_progress_comes_to_the_end() -> None:
+    bound = bind(replay_traffic.random_traffic(FABRIC, 9).keys, HashSettings("linux"))
+    assert isinstance(bound, LinuxHash)
+    told: list[tuple[int, int]] = []
+    link = np.zeros(9, np.int32)
+    search_linux(
+        bound, Group(np.ones(4, np.int64)), link, SeedRange(5, 100_000),
+        lambda done, total: told.append((done, total)),
+    )  # fmt: skip
+    assert told[-1] == (99_995, 99_995)

@@ -1,0 +1,73 @@
+"""JSON, CSV and their schema against hand-made results and golden files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import factories_results as factories
+import jsonschema
+import msgspec
+import pytest
+
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.report.files import encode
+from rocescope.report.files.flowtable import flow_columns
+from rocescope.report.files.text import json_schema
+
+
+@pytest.fixture(scope="module")
+def golden(checkout: Path) -> Path:
+    return checkout / "tests" / "golden"
+
+
+def test_json_is_as_it_was(golden: Path) -> None:
+    """Regenerate with `python tests/golden/write.py` after a deliberate change."""
+    expected = json.loads((golden / "analysis.json").read_text())
+    assert json.loads(encode(factories.analysis(), "json")) == expected
+
+
+def test_csv_is_as_it_was(golden: Path) -> None:
+    assert encode(factories.analysis(), "csv") == (golden / "flows.csv").read_bytes()
+
+
+def test_json_comes_back_as_the_same_records() -> None:
+    for analysis in (factories.analysis(), factories.doubtful_analysis()):
+        assert msgspec.json.decode(encode(analysis, "json"), type=Analysis) == analysis
+
+
+@pytest.mark.parametrize(
+    "analysis",
+    [factories.analysis(), factories.clean_analysis(), factories.doubtful_analysis()],
+    ids=["analysis", "clean", "doubtful"],
+)
+def test_json_matches_the_schema(analysis: Analysis) -> None:
+    text = encode(analysis, "json")
+    assert text.startswith(b'{"schema_version":"1.') and text.endswith(b"}\n")
+    jsonschema.validate(json.loads(text), json_schema())
+
+
+def test_unknown_is_null_and_empty_never_zero() -> None:
+    analysis = factories.analysis(flows=[factories.ack_flow(0, 5)])
+    flow = json.loads(encode(analysis, "json"))["flows"][0]
+    assert flow["reordered_packets"] is None and flow["missing_packets"] == 0
+    (row,) = csv.DictReader(io.StringIO(encode(analysis, "csv").decode()))
+    assert row["reordered_packets"] == "" and row["missing_packets"] == "0"
+    assert row["reordering_ratio"] == "" and row["owner_pid"] == ""
+
+
+def test_columns_are_flow_scalars_then_nested_ones() -> None:
+    columns = {column.name: column for column in flow_columns()}
+    assert len(columns) == len(flow_columns())
+    flow = factories.lossy_flow(7)
+    values = {name: column.value(flow) for name, column in columns.items()}
+    assert values["id"] == 7
+    assert values["recovery_rewinds"] == 99
+    assert values["recovery_gap_to_nak_ns_p50"] == 3_500
+    assert values["recovery_gap_to_nak_ns_max"] == 60_000
+    assert values["latency_read_to_first_response_ns_p99"] is None
+    assert columns["recovery_gap_to_nak_ns_p50"].unit == "ns"
+    assert columns["wire_bytes"].unit == "bytes"
+    assert "opcodes" not in columns and "paths" not in columns

@@ -1,0 +1,39 @@
+"""The report's section on owners."""
+
+from __future__ import annotations
+
+import io
+
+from factories_results import analysis, flow
+
+from rocescope.analyzer.results.analysis import Owner
+from rocescope.report.terminal.report import print_report
+
+
+def report(**changes) -> str:
+    sink = io.StringIO()
+    print_report(analysis(**changes), sink)
+    return sink.getvalue()
+
+
+def test_owners_have_a_section():
+    flows = [
+        flow(0, 10, owner=Owner(71, "python3", 5, "source")),
+        flow(1, 20, owner=Owner(71, "python3", 5, "destination")),
+        flow(2, 30, owner=Owner(72, "ib_write_bw", None)),
+        flow(3, 40),
+    ]
+    section = report(flows=flows).partition("OWNERS\n")[2].splitlines()
+    assert section[0] == "3 of 4 flows belong to 2 processes of this host."
+    cells = [line.split()[-4:] for line in section[1:5]]
+    assert cells == [
+        ["command", "PID", "rank", "end"],
+        ["ib_write_bw", "72", "-", "destination"],
+        ["python3", "71", "5", "destination"],
+        ["python3", "71", "5", "source"],
+    ]
+
+
+def test_without_owners_there_is_none():
+    assert "OWNERS" not in report(flows=[flow(0, 10)])
+    assert "RDMA PORTS" not in report(flows=[flow(0, 10)])

@@ -1,0 +1,115 @@
+"""The report as it is printed, at several widths and on poor terminals."""
+
+from __future__ import annotations
+
+import io
+import runpy
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import factories_results as factories
+import pytest
+
+from rocescope.report.terminal.report import print_report
+
+
+@pytest.fixture(scope="module")
+def writer(checkout: Path) -> dict[str, Any]:
+    return runpy.run_path(str(checkout / "tests" / "golden" / "write.py"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "report-80.txt",
+        "report-140.txt",
+        "report-ascii-80.txt",
+        "report-clean-80.txt",
+        "report-doubtful-80.txt",
+    ],
+)
+def test_report_is_as_it_was(checkout: Path, writer: dict[str, Any], name: str) -> None:
+    """Regenerate with `python tests/golden/write.py` after a deliberate change, and read it."""
+    analysis, width, encoding = writer["REPORTS"][name]
+    text = writer["report_text"](analysis, width, encoding)
+    assert text == (checkout / "tests" / "golden" / name).read_text()
+    assert max(map(len, text.splitlines())) <= width
+    if encoding == "ascii":
+        assert text.isascii()
+    assert not any(unicodedata.east_asian_width(c) in "WF" for c in text)
+
+
+def printed(**options: Any) -> str:
+    stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    print_report(options.pop("analysis", factories.analysis()), stream, **options)
+    stream.seek(0)
+    return stream.read()
+
+
+def test_doubts_come_first() -> None:
+    lines = printed(analysis=factories.doubtful_analysis()).splitlines()
+    assert lines[1] == "▲ the capture lost 1,234 frames itself"
+
+
+def test_top_cuts_tables_and_says_so() -> None:
+    text = printed(top=2)
+    flows = text.partition("FLOWS")[2].partition("SPRAYING")[0]
+    assert flows.count("0x00") == 2 and "and 4 flows more (--top)" in flows
+
+
+def test_sort_keeps_the_given_order() -> None:
+    analysis = factories.analysis(flows=list(reversed(factories.analysis().flows)))
+    flows = printed(analysis=analysis, sort=True).partition("FLOWS")[2].partition("SPRAYING")[0]
+    assert [line[0] for line in flows.splitlines() if "0x00" in line] == list("543210")
+
+
+def test_unknown_is_a_question_mark_with_a_reason() -> None:
+    flow = factories.flow(0, 640, goodput_bits_per_second=None, notes=["seen for one packet only"])
+    text = printed(analysis=factories.analysis(flows=[flow]))
+    (row,) = (line for line in text.splitlines() if "0x0011ac  RC" in line)
+    assert row.endswith(" ?")
+    assert "? cannot be told from this capture\n#0: seen for one packet only" in text
+
+
+def test_color_only_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    assert "\x1b[" not in printed()
+    assert "\x1b[31m● 6,400" in printed(color="always")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[31m● 6,400" in printed()
+    assert "\x1b[" not in printed(color="never")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[31m" not in printed()
+    assert "\x1b[31m● 6,400" in printed(color="always")
+
+
+def test_empty_and_huge_values_fit() -> None:
+    huge = factories.flow(123_456, 10**15, src="2001:db8:1111:2222:3333:4444:5555:6666")
+    for analysis in (factories.analysis(flows=[]), factories.analysis(flows=[huge])):
+        assert max(map(len, printed(analysis=analysis).splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", [60, 72, 110, 120, 130])
+def test_columns_that_do_not_fit_are_left_out_whole(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = printed().splitlines()
+    flows = [line for line in lines if "0x00" in line and "--filter" not in line]
+    assert len(flows) > 10 and max(map(len, flows)) <= width
+    assert not any("…" in line.replace("2001:db…7::1:16", "") for line in flows)
+
+
+def test_the_first_line_says_what_a_filter_left_and_what_are_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    half = factories.capture(roce_packets=300, frames=300)
+    flow = factories.flow(0, 100, tap_copies=100)
+    text = printed(analysis=factories.analysis(captures=[half], flows=[flow]))
+    first = text.splitlines()[0]
+    assert "200 of 300 RoCE packets (100 seen before at another tap) in 1.00 s" in first
+    none = printed(analysis=factories.analysis(captures=[half], flows=[], warnings=["filter"]))
+    assert "0 of 300 RoCE packets" in none and "No RoCE packet passes the filter." in none

@@ -1,0 +1,216 @@
+"""The sentences: right numbers, right words, and never a claim about what is unknown."""
+
+from __future__ import annotations
+
+import factories_results as factories
+import pytest
+
+from rocescope.report.words import verdicts
+
+
+def test_clean_capture() -> None:
+    analysis = factories.clean_analysis()
+    assert verdicts.is_orderly(analysis)
+    assert verdicts.trust(analysis) == "Nothing was lost or undecodable in the capture itself."
+    assert verdicts.spraying(analysis) == "The flow that carries data keeps to one source port."
+    assert verdicts.reordering(analysis) == "No packet arrived out of order."
+    assert verdicts.loss(analysis) == "No packet was lost, sent again or doubled."
+    assert verdicts.congestion(analysis) == "No packet was marked CE and no CNP was sent."
+
+
+def test_a_capture_that_does_not_count_its_drops_claims_nothing_about_them() -> None:
+    capture = factories.capture(taps=[factories.tap("leaf1", 100, dropped=None)])
+    assert verdicts.trust(factories.analysis(captures=[capture])) == (
+        "Nothing was damaged or undecodable in the capture itself; "
+        "it does not tell whether it dropped frames."
+    )
+
+
+def test_spraying_names_how_many_spray_and_what_the_others_carry() -> None:
+    flows = [factories.sprayed_flow(i, 30_000) for i in range(3)]
+    flows += [factories.flow(i, 20_000) for i in range(3, 8)]
+    flows.append(factories.ack_flow(8, 10**6))  # carries no data, so it does not count
+    # 5 * 20,000 of 3 * 30,000 + 5 * 20,000 packets of one size
+    assert verdicts.spraying(factories.analysis(flows=flows)) == (
+        "3 of 8 flows spray over 8 source ports (width 8.0); "
+        "5 use one path and carry 52.6 % of the bytes."
+    )
+
+
+def test_spraying_by_tap_speaks_of_taps() -> None:
+    flow = factories.sprayed_flow(0)
+    by_tap = factories.spraying([factories.path("leaf1", 40_000, 0.5)] * 2, 2.0)
+    taps = factories.msgspec.structs.replace(by_tap, path_by="tap")
+    flow = factories.msgspec.structs.replace(
+        flow, paths=taps.paths, spraying=[*flow.spraying, taps], spraying_width=2.0
+    )
+    text = verdicts.spraying(factories.analysis(flows=[flow]))
+    assert text == "1 of 1 flow sprays over 2 taps (width 2.0)."
+
+
+def test_a_flow_that_leaves_its_path_for_good_moves_and_does_not_spray() -> None:
+    start, later = factories.START_NS, factories.START_NS + 250_000_000
+    replace = factories.msgspec.structs.replace
+    halves = [factories.path("spine2", 50, 0.5), factories.path("spine3", 50, 0.5)]
+    halves[1] = replace(halves[1], first_time_ns=later)
+    record = replace(factories.spraying(halves, 2.0), path_by="tap", switches=1)
+    moved = factories.flow(0, 100, paths=halves, spraying=[record], spraying_width=2.0)
+    assert halves[0].first_time_ns == start
+    both = factories.analysis(flows=[moved, factories.flow(1, 100)])
+    text = "None of 2 flows sprays: 1 moved to another tap (after 250 ms), 1 kept to one tap."
+    assert verdicts.spraying(both) == text
+    back = replace(moved, spraying=[replace(record, switches=2)])
+    assert verdicts.spraying(factories.analysis(flows=[back])) == (
+        "1 of 1 flow sprays over 2 taps (width 2.0)."
+    )
+
+
+def test_spraying_that_only_the_taps_show_is_not_passed_over() -> None:
+    replace = factories.msgspec.structs.replace
+    flow = factories.flow(0, 100)
+    taps = factories.spraying([factories.path("spine2", 50, 0.5)] * 2, 2.0)
+    by_tap = replace(taps, path_by="tap")
+    flow = replace(flow, spraying=[*flow.spraying, by_tap])
+    assert verdicts.spraying(factories.analysis(flows=[flow])) == (
+        "The flow that carries data keeps to one source port. "
+        "But 1 flow sprays over several taps: add --path-by tap."
+    )
+    moved = replace(flow, spraying=[*flow.spraying[:-1], replace(by_tap, switches=1)])
+    text = verdicts.spraying(factories.analysis(flows=[flow, moved]))
+    assert text.endswith(
+        "But 1 flow sprays over several taps and 1 flow moved to another tap: add --path-by tap."
+    )
+
+
+def test_a_window_longer_than_the_capture_gives_no_rate() -> None:
+    replace = factories.msgspec.structs.replace
+    one = replace(factories.series(1), window_ns=10**9)
+    assert "busiest" in verdicts.overview(factories.analysis())
+    assert "busiest" not in verdicts.overview(factories.analysis(series=one))
+
+
+def test_icrc_is_told_where_it_was_asked_for() -> None:
+    assert verdicts.icrc(factories.analysis()) is None
+    assert verdicts.icrc(factories.doubtful_analysis()) == (
+        "ICRC: 100 right, 2 wrong, 142,706 packets not captured whole."
+    )
+
+
+def test_reordering_names_the_path_and_the_buffer() -> None:
+    assert verdicts.reordering(factories.analysis()) == (
+        "6,400 of 138,636 packets (4.6 %) arrived late, in 1 of 4 flows, all of them over "
+        "source port 50007. To put them in order a receiver must hold 12 packets (12.3 kB)."
+    )
+
+
+def test_unknown_order_is_not_good_order() -> None:
+    unknown = factories.flow(1, 100, reordered_packets=None, reordering=None, missing_packets=None)
+    analysis = factories.analysis(flows=[factories.flow(0, 100), unknown])
+    assert not verdicts.is_orderly(analysis)
+    assert verdicts.reordering(analysis) == (
+        "No packet arrived out of order. The order of 1 flow is unknown."
+    )
+    assert verdicts.loss(analysis) == (
+        "No packet was lost, sent again or doubled. Loss in 1 flow cannot be told."
+    )
+    alone = factories.analysis(flows=[unknown])
+    assert verdicts.reordering(alone) == "No flow has an order that could be judged."
+
+
+def test_loss_tells_its_kinds_apart() -> None:
+    assert verdicts.loss(factories.analysis()) == (
+        "2,100 packets were sent again in 1 of 4 flows; "
+        "100 packets lost before the tap and recovered; "
+        "3 packets never came (2 of them acknowledged: most likely lost by the capture); "
+        "4 packets doubled by the network; 98 NAKs and 2 RNR NAKs; "
+        "the slowest resend came after 537 ms of silence."
+    )
+
+
+def test_loss_beyond_the_tap_is_not_called_loss_before_it() -> None:
+    flow = factories.flow(0, 100, retransmitted_packets=7)
+    assert verdicts.loss(factories.analysis(flows=[flow])) == (
+        "7 packets were sent again in 1 of 1 flow, though none of them was lost before the tap."
+    )
+
+
+def test_fatal_naks_are_named() -> None:
+    flow = factories.flow(0, 100)
+    kinds = {"PSN sequence error": 1, "remote access error": 2}
+    recovery = factories.msgspec.structs.replace(flow.recovery, naks=kinds)
+    flow = factories.msgspec.structs.replace(flow, recovery=recovery)
+    analysis = factories.analysis(flows=[flow, factories.ack_flow(1, 5, naks=3)])
+    assert verdicts.loss(analysis) == "3 NAKs (2 remote access error, 1 PSN sequence error)."
+
+
+def test_several_taps_are_judged_at_the_first() -> None:
+    analysis = factories.analysis(flows=[factories.flow(0, 100, tap_copies=100)])
+    assert verdicts.reordering(analysis) == (
+        "No packet arrived out of order. A packet is judged at the tap that saw it first; "
+        "to see what reached the receiver, analyse the tap next to it alone."
+    )
+
+
+@pytest.mark.parametrize("field", ["naks", "rnr_naks"])
+def test_a_nak_alone_is_not_good_order(field: str) -> None:
+    analysis = factories.analysis(
+        flows=[factories.flow(0, 100), factories.ack_flow(1, 5, **{field: 1})]
+    )
+    assert not verdicts.is_orderly(analysis)
+    assert "1 " in verdicts.loss(analysis)
+
+
+def test_congestion() -> None:
+    assert verdicts.congestion(factories.doubtful_analysis()) == (
+        "400 of 142,808 ECN-capable packets (0.28 %) were marked CE; 918 CNPs; "
+        "77 pause frames (9.20 ms paused). Data travels with DSCP 0 and 26; 1 flow mixes them."
+    )
+    flow = factories.flow(0, 100)
+    never = factories.msgspec.structs.replace(flow.congestion, ecn_capable_packets=0)
+    flow = factories.msgspec.structs.replace(flow, congestion=never)
+    assert verdicts.congestion(factories.analysis(flows=[flow])) == (
+        "No packet was ECN-capable, so no switch could mark congestion and no CNP was sent."
+    )
+
+
+def test_imbalance_stands_beside_chance() -> None:
+    assert verdicts.imbalance(factories.imbalance()) == (
+        "leaf1 uplinks: the busiest of 4 paths (leaf1-spine0) carries 1.60 times its fair "
+        "share; FIM of 48 flows 30.0 %, ideal hashing would give 23.4 %."
+    )
+
+
+def test_latency_without_the_other_direction() -> None:
+    flow = factories.flow(0, 6_400)
+    none = factories.msgspec.structs.replace(flow.message_statistics, completion_ns=None)
+    flow = factories.msgspec.structs.replace(
+        flow, message_statistics=none, latency=factories.Latency(None, None)
+    )
+    assert verdicts.latency(factories.analysis(flows=[flow])) == (
+        "100 messages of 64 KiB; when they completed is unknown without the other direction."
+    )
+
+
+def test_messages_nobody_acknowledged_are_counted() -> None:
+    flow = factories.flow(0, 6_400, connection=1)  # 100 messages, all acknowledged
+    done = flow.message_statistics.completion_ns
+    assert done is not None
+    assert "never" not in verdicts.latency(factories.analysis(flows=[flow]))
+    fewer = factories.msgspec.structs.replace(
+        flow.message_statistics,
+        completion_ns=factories.msgspec.structs.replace(done, count=done.count - 8),
+    )
+    flow = factories.msgspec.structs.replace(flow, message_statistics=fewer)
+    assert "completion p50 60.0 us (p99 up to 120 us), 8 never acknowledged;" in verdicts.latency(
+        factories.analysis(flows=[flow])
+    )
+
+
+def test_datagrams_have_no_order_to_break() -> None:
+    datagrams = factories.flow(1, 100, transport="UD", reordered_packets=None, missing_packets=None)
+    both = factories.analysis(flows=[factories.flow(0, 100), datagrams])
+    assert verdicts.is_orderly(both)
+    assert verdicts.reordering(both) == "No packet arrived out of order."
+    alone = factories.analysis(flows=[datagrams])
+    assert not verdicts.is_orderly(alone)
+    assert verdicts.loss(alone) == "No flow has a sequence in which losses would show."

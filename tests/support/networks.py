@@ -1,0 +1,46 @@
+"""Real links for the probes: veth pairs in network namespaces of their own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+if TYPE_CHECKING:
+    from network import Network
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def live_capture(unavailable: Callable[[str], NoReturn]) -> None:
+    """Skips the test where probes cannot be attached; fails it where they have to be."""
+    from rocescope.analyzer.errors import CaptureError
+    from rocescope.probes.program.bcc_module import import_bcc
+    from rocescope.probes.rights import privileges
+
+    try:
+        privileges.check(["some"])
+        import_bcc()
+        subprocess.run(["ip", "-V"], check=True, capture_output=True)
+    except (CaptureError, OSError) as error:
+        unavailable(str(error))
+
+
+@pytest.fixture
+def network(live_capture: None) -> Iterator[Callable[..., Network]]:
+    """`network(mtu=1500)` is a new namespace with the linked interfaces `left` and `right`."""
+    from network import Network
+
+    with ExitStack() as stack:
+
+        def make(**options: int) -> Network:
+            name = f"rstest{os.getpid()}n{next(_NUMBERS)}"
+            return stack.enter_context(Network(name, **options))
+
+        yield make

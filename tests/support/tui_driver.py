@@ -1,0 +1,132 @@
+"""Drives the real app without a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from textual.app import App
+from textual.widgets import Input
+
+from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui.session.session import Session
+from rocescope.tui.session.snapshot import Snapshot
+
+UNHURRIED = {*"123456789", "enter", "escape", "l", "n", "N"}
+"""Keys after which workers must have ended before the next one."""
+
+
+def typed(text):
+    """Put text into the prompt at once."""
+
+    def put(app):
+        field = app.screen.query_one(Input)
+        field.value = text
+        field.cursor_position = len(text)
+
+    return put
+
+
+async def settled(app, pilot):
+    """Wait until the capture is read, workers have ended and the last snapshot is drawn."""
+    for _ in range(3000):
+        await pilot.pause(0.005)
+        quiet = all(w.is_finished for w in app.workers)
+        ended = not app.session.running and not app.snapshot.source.running
+        drawn = app._next is None  # a snapshot waits until a key is painted
+        if quiet and drawn and (ended or isinstance(app.session, Still)):
+            break
+    await pilot.pause()
+
+
+async def press(app, pilot, keys):
+    """Press keys; one may also be a function of the app, called in its place."""
+    for key in keys:
+        if callable(key):
+            key(app)
+        else:
+            await pilot.press(key)
+        await pilot.pause()
+        if callable(key) or key in UNHURRIED:
+            await settled(app, pilot)
+
+
+def drive(paths, keys=(), size=(120, 40), look=None, settings=None, session=None):
+    """Press keys in an app over these captures; what `look(app)` returns at the end.
+
+    A key may also be a function of the app, called in its place.
+    """
+
+    async def run():
+        app = RocescopeApp(session or Session.open([str(p) for p in paths]), settings)
+        async with app.run_test(size=size) as pilot:
+            await settled(app, pilot)
+            await press(app, pilot, keys)
+            await settled(app, pilot)
+            return look(app) if look else None
+
+    return asyncio.run(run())
+
+
+class Still(Session):
+    """A session that stands in a state that is hard to reach."""
+
+    def __init__(self, source, seen=None, of=None):
+        super().__init__(lambda keep: None, source.name, source.kind)
+        self._of = of
+        self._still = replace(seen or Snapshot(source), source=source)
+
+    def start(self):
+        pass
+
+    def snapshot(self):
+        return self._still
+
+    def focus(self):
+        """The record of the chosen flow, by the session that the snapshot is of."""
+        if self._of is not None:
+            self._of.selected = self.selected
+        return self._of and self._of.focus()
+
+
+class _One(App[None]):
+    def __init__(self, widget):
+        super().__init__()
+        self.widget = widget
+
+    def compose(self):
+        yield self.widget
+
+
+def in_app(widget, width, look):
+    """What `look()` returns while one widget is all there is on a narrow or wide screen."""
+
+    async def run():
+        async with _One(widget).run_test(size=(width, 5)) as pilot:
+            await pilot.pause()
+            return look()
+
+    return asyncio.run(run())
+
+
+def text_of(app):
+    """The screen as lines of text."""
+    screen = app.screen
+    width, height = app.size
+    lines = [[" "] * width for _ in range(height)]
+    for y, strip in enumerate(screen._compositor.render_strips()):
+        text = strip.text
+        lines[y] = text
+    return [line if isinstance(line, str) else "".join(line) for line in lines]
+
+
+def svg_of(app):
+    """The screen as a picture."""
+    return app.export_screenshot(title="")
+
+
+def written(path: Path) -> bytes:
+    """A file, which must be there."""
+    assert path.exists(), path
+    return path.read_bytes()

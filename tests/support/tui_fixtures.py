@@ -1,0 +1,35 @@
+"""What the tests of screens share."""
+
+from __future__ import annotations
+
+import pytest
+
+_DISSECTION = [
+    ("INFINIBAND", 0, 42, 54),
+    ("Opcode: Reliable Connection (RC) - RDMA WRITE Middle (7)", 1, 42, 43),
+    ("Destination Queue Pair: 0x00002d", 1, 47, 50),
+]
+
+
+@pytest.fixture
+def golden(checkout, pytestconfig):
+    """`golden("docs/screens/qps.svg", text)`: is that what the file holds?"""
+
+    def compare(name, text):
+        path = checkout / name
+        if pytestconfig.getoption("update_snapshots"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert text == path.read_text(), f"{name} is another: --snapshot-update, then look at it"
+
+    return compare
+
+
+@pytest.fixture
+def the_same_everywhere(monkeypatch):
+    """Neither tshark's version nor this machine's tools may show."""
+    from rocescope.tui.screens import doctor, packets
+    from rocescope.tui.session.packets.dissect import Line
+
+    monkeypatch.setattr(packets, "dissect", lambda *_: [Line(*line) for line in _DISSECTION])
+    monkeypatch.setattr(doctor, "tool_findings", lambda: [])

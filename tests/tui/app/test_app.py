@@ -1,0 +1,407 @@
+"""The app driven by keys: every screen, every action, and what must not break it."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import subprocess
+import sys
+
+import msgspec
+from captures import data
+from factories import pcap_bytes, some_frames
+from textual import events
+from textual.widgets import Input
+from tui_driver import drive, settled, text_of, typed
+
+from rocescope.tui.actions import ACTIONS, SCREENS
+from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui.screens import registry
+from rocescope.tui.screens.packets import PacketsScreen
+from rocescope.tui.session.session import Session
+from rocescope.tui.session.snapshot import FlowKey
+from rocescope.tui.settings import Settings
+
+I03 = [data("i03_write_reorder5_AtoB")]
+READY = [name for name, _ in SCREENS if name in registry.SCREENS]
+NUMBERS = [str([name for name, _ in SCREENS].index(name) + 1) for name in READY]
+
+
+def screen(app):
+    return "\n".join(text_of(app))
+
+
+def test_the_first_screen_answers_first():
+    lines = drive(I03, look=text_of)
+    assert "i03_write_reorder5" in lines[0] and "paths inferred" in lines[0]
+    assert "No flow sprays: each of 4 flows keeps to one source port" in lines[2]
+    assert sum("10.0.0.1" in line for line in lines) == 4  # the other four only acknowledge
+
+
+def test_one_cursor_through_all_screens():
+    seen = []
+    drive(
+        I03,
+        ["j", "j", lambda a: seen.append(a.session.selected), "2", "3", "5"],
+        look=lambda app: seen.append(app.session.selected),
+    )
+    assert seen[0] == seen[1]
+    assert "0x00002c" in screen_of_flow(seen[0])
+
+
+def screen_of_flow(key: FlowKey) -> str:
+    return f"0x{key.qp:06x}"
+
+
+def test_enter_goes_deeper_and_escape_comes_back():
+    modes = []
+    note = lambda app: modes.append(app.current_mode)  # noqa: E731
+    drive(I03, ["2", "enter", note, "enter", note, "escape", note, "escape", note, "escape", note])
+    assert modes == ["reorder", "packets", "reorder", "paths", "qps"]
+
+
+def test_sorting_by_key_and_by_heading():
+    def late(app):
+        grid = app.screen.query_one("#flows")
+        return [app.screen._order.tolist(), grid.sorted_by, grid.descending]
+
+    _, by, _ = drive(I03, ["s"], look=late)
+    assert by == "packets"
+    down, _, _ = drive(I03, ["s"], look=late)
+    up, _, descending = drive(I03, ["s", "S"], look=late)
+    assert up == down[::-1] and not descending
+
+
+def test_filter_prompt_completes_and_explains():
+    def explained(app):
+        return str(app.screen.query_one("#prompt-title").render())
+
+    assert "late" in drive(I03, ["slash", typed("la")], look=explained)
+    assert "takes a number" in drive(I03, ["slash", typed("late>x")], look=explained)
+    assert "at once" in drive(I03, ["slash", typed("late>3")], look=explained)
+    assert "again" in drive(I03, ["slash", typed("cnp or psn==3")], look=explained)
+    shown = drive(
+        I03,
+        ["slash", typed("lat"), "tab", "greater_than_sign", "5", "percent_sign", "enter"],
+        look=lambda app: (app.visible_count, app.session.filter_text),
+    )
+    assert shown == (2, "late >5%")
+
+
+def test_a_wrong_filter_stays_in_the_prompt():
+    lines = drive(I03, ["slash", typed("late>x"), "enter"], look=text_of)
+    assert any("takes a number" in line for line in lines)
+
+
+def test_acknowledging_flows_on_request():
+    assert drive(I03, ["a"], look=lambda app: app.visible_count) == 8
+
+
+def test_freeze_holds_the_screen():
+    def look(app):
+        before = app.snapshot
+        app.show_called = False
+        app.session.set_filter("")
+        return app.frozen, before is app.snapshot, "frozen" in text_of(app)[0]
+
+    assert drive(I03, ["space"], look=look) == (True, True, True)
+    assert drive(I03, ["space", "space"], look=lambda app: app.frozen) is False
+
+
+def test_time_window_keys():
+    def packets(app):
+        return app.snapshot.source.packets, app.session.window
+
+    everything, none = drive(I03, look=packets)
+    half, window = drive(I03, ["{"], look=packets)
+    later, moved = drive(I03, ["{", "]"], look=packets)
+    back, gone = drive(I03, ["{", "}"], look=packets)
+    assert none is None and gone is None and back == everything
+    assert 0 < half < everything and 0 < later < everything
+    assert moved[1] - moved[0] == window[1] - window[0] and moved[0] > window[0]
+
+
+def test_marks_comments_and_comparison():
+    shown = drive(I03, ["m", "j", "m", "c"], look=screen)
+    assert "0x00002d" in shown and "0x00002b" in shown and "Sent again" in shown
+    lines = drive(I03, ["semicolon", typed("slow one"), "enter"], look=text_of)
+    assert any("; slow one" in line for line in lines)
+    assert any(line[:2] == "▌*" for line in lines)
+
+
+def test_packets_next_odd_and_odd_only():
+    def row(app):
+        screen = app.screen
+        return screen.query_one("#packets").cursor, len(screen.packets), screen.packets
+
+    first, total, packets = drive(I03, ["5"], look=row)
+    second, _, _ = drive(I03, ["5", "n"], look=row)
+    back, _, _ = drive(I03, ["5", "n", "N"], look=row)
+    assert packets.is_odd()[first] and second > first and back == first
+    cursor, odd, only = drive(I03, ["5", "l"], look=row)
+    assert cursor == 0 and only.is_odd().all() and odd < total
+
+
+def test_a_bucket_leads_to_its_packets():
+    def shown(app):
+        return app.screen.packets.extent.tolist(), text_of(app)[2]
+
+    extents, sentence = drive(I03, ["3", "j", "j", "enter"], look=shown)
+    assert extents and all(4 <= extent <= 7 for extent in extents)
+    assert "packets of extent 4-7 (l shows all)" in sentence
+    everything, _ = drive(I03, ["3", "j", "j", "enter", "l"], look=shown)
+    assert len(everything) > len(extents)
+
+
+def test_a_packet_for_wireshark(monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    command = shlex.split(drive(I03, ["5", "w"], look=lambda app: app.clipboard))
+    assert command[:3] == ["tshark", "-r", str(I03[0])] and command[4].startswith("frame.number")
+
+
+def test_one_pane_and_all_panes():
+    def panes(app):
+        return {w.id for w in app.screen.query("#packets, #panes, #why") if w.region.area}
+
+    assert drive(I03, ["5", "plus"], look=panes) == {"packets"}
+    assert drive(I03, ["5", "plus", "underscore"], look=panes) == {"packets", "panes", "why"}
+
+
+def test_reading_is_stopped_and_begun_again():
+    before, after = [], []
+    look = lambda to: lambda app: to.append(app.snapshot.source.packets)  # noqa: E731
+    drive(I03, [look(before), "X", look(after)])
+    assert before == after and before[0] > 0
+    assert drive(I03, ["X", "X"], look=lambda app: app.session.running) is False
+
+
+def toasts(app):
+    return [note.message for note in app._notifications]
+
+
+def test_interfaces_that_are_not_there_become_one_line():
+    (said,) = drive(I03, ["ctrl+n", typed("nosuchif0 > x.pcapng"), "enter"], look=toasts)
+    assert "nosuchif0" in said or "root" in said
+
+
+def test_replay_from_inside_to_the_flows_of_a_link():
+    def replayed(app):
+        app.replays.set_fabric("leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns")
+        app.replays.production = 7
+        app.replays.run(["ecmp", "static"])
+        app.replays.wait(60)
+        app.replays.sweep(["crc32"], 100)
+        app.replays.wait(60)
+        app.screen.redraw()
+
+    taps = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
+    lines = drive(taps, ["7", replayed], look=text_of)
+    assert any("seed 7 of crc32" in line and "worse than" in line for line in lines)
+    assert any("pure chance" in line for line in lines) and any("▲" in line for line in lines)
+    lines = drive(taps, ["7", replayed, "8", "tab", "j"], look=text_of)
+    assert any("FLOWS ON spine3>leaf2" in line for line in lines)
+    modes = []
+    drive(
+        taps, ["7", replayed, "8", "tab", "enter", "enter", lambda a: modes.append(a.current_mode)]
+    )
+    assert modes == ["packets"]
+    lines = drive(taps, ["7", replayed, "2", "p", "p"], look=text_of)
+    assert "paths predicted" in lines[0] and "Path leaf1>spine" in lines[2]
+    lines = drive(taps, ["7", replayed, "1", "5"], look=text_of)
+    assert any("linux(its policy's fields, seed 0x" in line for line in lines)
+
+
+def test_dissection_and_bytes(need_tool):
+    need_tool("tshark")
+    shown = drive(I03, ["5", "tab", "j", "j"], look=screen)
+    assert "INFINIBAND" in shown and "Base Transport Header" in shown
+    assert "0000" in shown and "[" in shown
+
+
+def test_an_event_leads_to_its_packet():
+    def look(app):
+        packets = app.screen.packets
+        number = int(packets.table.frame_number[app.screen.query_one("#packets").cursor])
+        return number, app.snapshot.events[3].frame_number
+
+    got, wanted = drive(I03, ["6", "j", "j", "j", "enter"], look=look)
+    assert got == wanted
+
+
+def test_keys_of_a_burst_are_for_nobody_while_a_prompt_leaves():
+    def burst(*keys):
+        def send(app):
+            for key in keys:
+                app.post_message(events.Key(key, "\r" if key == "enter" else key[:1]))
+
+        return send
+
+    keys = ["semicolon", typed("x"), burst("enter", "enter"), "ctrl+o", burst("a", "a")]
+    keys += ["ctrl+o", burst("escape", "escape"), "question_mark", burst("escape", "escape"), "4"]
+    mode, comments = drive(
+        I03, keys, look=lambda app: (app.current_mode, list(app.session.marks.flows.values()))
+    )
+    assert (mode, comments) == ("recovery", ["x"])
+
+
+def test_what_a_filter_leaves_is_shown_with_its_own_record():
+    def look(app):
+        flow = app.snapshot.find(app.session.selected)
+        told = app.record.retransmitted_packets, app.record.dest_qp
+        return told, int(app.snapshot.flows.retransmitted[flow]), screen(app).splitlines()[2]
+
+    for before in (["j", "j"], ["G"], ["j", "3"]):
+        to_filter = [*before, "slash", typed("qp == 0x2c"), "enter"]
+        told, resent, _ = drive(I03, to_filter, look=look)
+        assert told == (resent, 0x2C)
+        told, resent, sentence = drive(I03, [*to_filter, "4"], look=look)
+        assert told == (resent, 0x2C)
+        assert "0x00002c" in sentence and f"{resent:,} packets sent again" in sentence
+
+
+def test_the_first_sentence_tells_all_troubles():
+    assert "443 marked CE" in drive([data("i13_write_ecn_ce2_AtoB")], look=screen)
+    assert "201 doubled by the network" in drive([data("i04_write_duplicate1_AtoB")], look=screen)
+    taps = [data(f"leafspine/r09_packet_spray_h1/leaf2-spine{n}") for n in (1, 2, 3, 4)]
+    assert "But 4 flows spray over several taps: p." in drive(taps, size=(200, 40), look=screen)
+    assert "14 records are out of time order" in drive(I03, ["9"], look=screen)
+
+
+def test_a_mark_is_no_comment():
+    def mark(app):
+        packets = app.screen.packets
+        return list(app.session.marks.packets.values()), len(packets)
+
+    said, _ = drive(I03, ["5", "m"], look=mark)
+    assert said == ["marked"]
+    glyph = lambda app: (grid := app.screen.query_one("#packets"))._mark(grid.cursor)  # noqa: E731
+    assert drive(I03, ["5", "m"], look=glyph) == "*"
+    assert drive(I03, ["5", "semicolon", typed("odd"), "enter"], look=glyph) == ";"
+    said, _ = drive(I03, ["5", "m", "semicolon", *"odd", "enter"], look=mark)
+    assert said == ["odd"]
+
+
+def test_without_a_terminal_there_is_one_line():
+    done = subprocess.run(
+        [sys.executable, "-m", "rocescope", "tui", str(I03[0])],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.count("\n") == 1 and "needs a terminal" in done.stderr
+
+
+def test_help_lists_every_action_of_the_screen():
+    shown = drive(I03, ["question_mark"], (100, 70), look=screen)
+    for action in ACTIONS:
+        if not action.screens or "qps" in action.screens:
+            assert action.help in shown, action.name
+
+
+def test_palette_runs_actions():
+    assert drive(I03, ["colon", typed("freeze"), "enter"], look=lambda app: app.frozen) is True
+
+
+def test_jump_mode():
+    focused = drive(I03, ["5", "ctrl+o", "s"], look=lambda app: app.focused.id)
+    assert focused == "fields"
+
+
+def test_open_another_file():
+    other = str(data("c05_rc_atomic_fetchadd"))
+    name = drive(I03, ["ctrl+f", typed(other), "enter"], look=lambda app: app.snapshot.source.name)
+    assert name == "c05_rc_atomic_fetchadd.atB.pcap"
+
+
+def test_file_names_are_completed(tmp_path):
+    for name in ("leaf1-spine1.pcap", "leaf1-spine2.pcap", "other.pcap"):
+        (tmp_path / name).touch()
+    (tmp_path / "captures").mkdir()
+
+    def line(app):
+        return app.screen.query_one(Input).value
+
+    assert drive(I03, ["ctrl+f", typed(f"a.pcap {tmp_path}/le"), "tab"], look=line) == (
+        f"a.pcap {tmp_path}/leaf1-spine"
+    )
+    assert drive(I03, ["ctrl+f", typed(f"{tmp_path}/c"), "tab"], look=line) == (
+        f"{tmp_path}/captures/"
+    )
+    assert drive(I03, ["ctrl+f", typed("/nowhere/x"), "tab"], look=line) == "/nowhere/x"
+
+
+def test_keys_and_theme_from_the_settings():
+    settings = Settings(theme="nord", keys={"freeze": "f"})
+    frozen, theme = drive(I03, ["f"], settings=settings, look=lambda a: (a.frozen, a.theme))
+    assert (frozen, theme) == (True, "nord")
+
+
+def test_columns_from_the_settings():
+    settings = Settings(columns={"qps": ["qp", "late", "activity"]})
+    lines = drive(I03, [], (80, 24), text_of, settings=settings)
+    assert lines[5].split() == ["QP", "LATE", "%", "BYTES", "OVER", "TIME"]
+    assert "8.63" in "".join(lines[6:10])
+
+
+def test_mouse():
+    async def run():
+        app = RocescopeApp(Session.open([str(p) for p in I03]))
+        async with app.run_test(size=(120, 40)) as pilot:
+            await settled(app, pilot)
+            await pilot.click("#flows", offset=(30, 3))
+            row = app.screen.query_one("#flows").cursor
+            await pilot.click("#flows", offset=(44, 0))
+            by = app.screen.query_one("#flows").sorted_by
+            await pilot.click("#tabs", offset=(12, 0))
+            await settled(app, pilot)
+            return row, by, app.current_mode
+
+    row, by, mode = asyncio.run(run())
+    assert row == 2
+    assert by == "packets"
+    assert mode == "paths"
+
+
+ALL_KEYS = ["j", "enter", "escape", "m", "s", "v", "r", "o", "p", "n", "l", "a", "G", "k"]
+
+
+def test_nothing_panics_without_packets(tmp_path):
+    empty = tmp_path / "empty.pcap"
+    empty.write_bytes(pcap_bytes(some_frames(3)))
+    keys = [key for number in NUMBERS for key in (number, *ALL_KEYS)]
+    lines = drive([empty], [*keys, "1"], (80, 24), text_of)
+    assert "No RoCE packet in 3 frames" in lines[2]
+
+
+def test_nothing_panics_when_the_file_is_not_there():
+    keys = [key for number in NUMBERS for key in (number, *ALL_KEYS)]
+    lines = drive(["/nowhere/x.pcap"], keys, (80, 24), text_of)
+    assert "no such file" in lines[0]
+
+
+def test_a_capture_that_vanishes_while_its_packets_are_shown(tmp_path):
+    copy = tmp_path / "copy.pcap"
+    copy.write_bytes(data("c05_rc_atomic_fetchadd").read_bytes())
+    lines = drive([copy], ["5", lambda _: copy.unlink(), "j"], look=text_of)
+    assert any("gone" in line for line in lines)
+
+
+def test_resizing_while_running():
+    async def run():
+        app = RocescopeApp(Session.open([str(p) for p in I03]))
+        async with app.run_test(size=(120, 40)) as pilot:
+            await settled(app, pilot)
+            for size in ((20, 5), (300, 100), (80, 24), (1, 1), (120, 40)):
+                await pilot.resize_terminal(*size)
+                await pilot.pause()
+            return isinstance(app.screen, PacketsScreen), text_of(app)
+
+    _, lines = asyncio.run(run())
+    assert "QP" in "".join(lines)
+
+
+def test_settings_are_plain_data():
+    assert msgspec.to_builtins(Settings())["refresh_hz"] == 4.0

@@ -1,0 +1,97 @@
+"""What the screens show, as files and on the clipboard."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from captures import data
+from tui_driver import drive, text_of, typed
+
+from rocescope.analyzer.errors import RocescopeError
+from rocescope.tui.session.export import save
+from rocescope.tui.session.packets.export import PacketExport
+from rocescope.tui.session.packets.flow_pass import Wanted
+from rocescope.tui.session.session import Session
+from rocescope.tui.session.snapshot import FlowKey
+
+I03 = [data("i03_write_reorder5_AtoB")]
+
+
+def screen(app):
+    return "\n".join(text_of(app))
+
+
+def toasts(app):
+    return [note.message for note in app._notifications]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".parquet", ".csv", ".svg", ".html", ".pcapng"])
+def test_export(tmp_path, monkeypatch, suffix):
+    monkeypatch.chdir(tmp_path)
+    drive(I03, ["5", "e", typed(f"out{suffix}"), "enter"])
+    out = (tmp_path / f"out{suffix}").read_bytes()
+    begins = {".parquet": b"PAR1", ".svg": b"<svg", ".pcapng": b"\x0a\x0d\x0d\x0a"}
+    begins[".html"] = b"<!doctype html>"
+    assert out.startswith(begins.get(suffix, b""))
+    if suffix == ".json":
+        assert len(json.loads(out)["flows"]) == 8
+
+
+def test_packets_are_exported_from_any_screen(tmp_path, monkeypatch):
+    """With what was said about the flow; those of the flow under the cursor."""
+    monkeypatch.chdir(tmp_path)
+    drive(I03, ["semicolon", typed("slow one"), "enter", "6", "e", typed("a.pcapng"), "enter"])
+    content = (tmp_path / "a.pcapng").read_bytes()
+    assert b"marked: slow one" in content and b"gap: 38 missing" in content
+
+
+def test_a_file_that_is_there_is_replaced_only_when_asked_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    there = tmp_path / "a.json"
+    there.write_text("mine")
+    to_there = ["e", typed("a.json"), "enter"]
+    assert "there already" in drive(I03, to_there, look=screen) and there.read_text() == "mine"
+    drive(I03, [*to_there, "escape"])
+    assert there.read_text() == "mine"
+    drive(I03, [*to_there, typed("b.json"), "enter"])
+    assert there.read_text() == "mine" and json.loads((tmp_path / "b.json").read_text())
+    drive(I03, [*to_there, "enter"])
+    assert json.loads(there.read_text())
+
+
+def test_exports_that_cannot_be_say_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    copy = tmp_path / "own.pcapng"
+    copy.write_bytes(I03[0].read_bytes())
+    before = copy.read_bytes()
+    (said,) = drive([copy], ["e", typed("own.pcapng"), "enter"], look=toasts)
+    assert "name another file" in said and copy.read_bytes() == before
+    (said,) = drive(I03, ["e", typed("no/x.svg"), "enter"], look=toasts)
+    assert "there is no folder no" in said
+    (said,) = drive(I03, ["e", typed("/dev/full/x.json"), "enter"], look=toasts)
+    assert "there is no folder" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["own.pcapng"]
+
+
+def test_copying():
+    assert "infiniband.bth.destqp == 0x00002d" in drive(I03, ["y"], look=lambda a: a.clipboard)
+    assert drive(I03, ["Y"], look=lambda a: a.clipboard).startswith("rocescope analyze ")
+
+
+def test_an_export_that_is_stopped_leaves_nothing(tmp_path):
+    session = Session.open([str(I03[0])])
+    export = PacketExport(session, [FlowKey("10.0.0.1", "10.0.0.2", 0x2D)], Wanted())
+    export.stop()
+    with pytest.raises(RocescopeError, match="nothing saved"):
+        save(tmp_path / "x.pcapng", export.write)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_export_has_no_part_in_the_end_of_the_session(tmp_path, monkeypatch):
+    """Else X, which then waited for all packets, could not stop reading."""
+    monkeypatch.chdir(tmp_path)
+    to_file = ["e", typed("a.pcapng"), "enter"]
+    look = lambda app: (app.session._at_close, app._exports)  # noqa: E731
+    assert drive(I03, to_file, look=look) == ([], [])
+    assert (tmp_path / "a.pcapng").stat().st_size > 100_000

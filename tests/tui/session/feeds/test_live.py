@@ -1,0 +1,166 @@
+"""The terminal UI on live probes: traffic over a real veth pair, seen and counted exactly."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from jobs import HERE, THERE, Job, frame
+from network import roce, roce_frames
+from tui_driver import text_of
+
+from rocescope.analyzer.errors import RocescopeError
+from rocescope.probes.live import LiveOptions
+from rocescope.probes.rights import dropping
+from rocescope.probes.rights.dropping import READING, WATCHING, WRITING
+from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui.session.feeds.live import open_live
+
+
+def link_ids():
+    texts = []
+    for path in Path("/proc/self/fdinfo").iterdir():
+        with suppress(FileNotFoundError):
+            texts.append(path.read_text())
+    return {int(n) for text in texts for n in re.findall(r"^link_id:\s*(\d+)", text, re.M)}
+
+
+def live_app(net):
+    session = open_live([net.interface("right")], LiveOptions(ring_bytes=1 << 20))
+    return RocescopeApp(session)
+
+
+async def until(pilot, condition):
+    for _ in range(400):
+        await pilot.pause(0.05)
+        if condition():
+            return
+    pytest.fail("it did not come")
+
+
+def test_packets_appear_while_they_come_and_the_freeze_holds(network):
+    async def run():
+        net = network()
+        app = live_app(net)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: app.snapshot.source.dropped == 0)
+            assert "Waiting for the first RoCE packet" in text_of(app)[2]
+            net.send(roce_frames(500))
+            await until(pilot, lambda: app.snapshot.source.packets == 500)
+            assert app.snapshot.flows.packets.tolist() == [500]
+            assert "live" in text_of(app)[0] and "dropped 0" in text_of(app)[0]
+            await pilot.press("space")
+            net.send([roce(psn) for psn in range(500, 700)])
+            await pilot.pause(1.0)
+            assert app.snapshot.source.packets == 500
+            await pilot.press("space")
+            await until(pilot, lambda: app.snapshot.source.packets == 700)
+            assert app.snapshot.flows.late.tolist() == [0]
+            analysis = app.session.analysis()
+            assert analysis.flows[0].packets == 700
+            assert analysis.captures[0].taps[0].dropped_frames == 0
+            for key in ("2", "3", "4", "5", "6", "9", "1"):
+                await pilot.press(key)
+                await pilot.pause()
+        assert not app.session.running
+
+    asyncio.run(run())
+
+
+def test_a_vanished_interface_is_said_on_line_1(network):
+    async def run():
+        net = network()
+        app = live_app(net)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: app.snapshot.source.dropped == 0)
+            net.send(roce_frames(10))
+            await until(pilot, lambda: app.snapshot.source.packets == 10)
+            net.ip("link", "del", "left")
+            await until(pilot, lambda: "disappeared" in text_of(app)[0])
+            assert len(app.snapshot.flows) == 1
+
+    asyncio.run(run())
+
+
+def test_an_unknown_interface_becomes_one_line():
+    session = open_live(["nosuchif0"])
+    session.start()
+    session.wait(20)
+    error = session.snapshot().source.error
+    assert error and "\n" not in error
+    with pytest.raises(RocescopeError):
+        session.analysis()
+
+
+def test_flows_know_their_owners_and_a_filter_leaves_the_probes_in_place(network):
+    net = network()
+    net.ip("addr", "add", f"{HERE}/24", "dev", "left")
+    session = open_live([net.interface("left")], LiveOptions(ring_bytes=1 << 20))
+    job = Job(5)
+
+    def seen(packets):
+        for _ in range(200):
+            shown = session.snapshot()
+            if shown.source.packets == packets and (shown.owners or not packets):
+                return shown
+            time.sleep(0.05)
+        pytest.fail(f"{packets} packets and their owner did not come: {shown.source}")
+
+    try:
+        session.start()
+        for _ in range(400):
+            if session.snapshot().source.dropped == 0:
+                break
+            time.sleep(0.05)
+        job.connect(0x21, 0x51)
+        for psn in range(20):
+            net.send([frame(HERE, THERE, 0x51, psn, 0x04)], "left")
+        owner = seen(20).owners[0]
+        assert (owner.pid, owner.rank, owner.end) == (job.pid, 5, "source")
+        assert session.analysis().flows[0].owner == owner
+        links = link_ids()
+        assert session.set_filter("psn > 30")
+        seen(0)
+        for psn in range(25, 40):
+            net.send([frame(HERE, THERE, 0x51, psn, 0x04)], "left")
+        assert seen(9).owners[0] == owner
+        assert link_ids() == links
+        session.halt()
+        assert not session.running
+        assert len(session.snapshot().flows) == 1
+        assert not link_ids() & links
+    finally:
+        session.close()
+        job.kill()
+
+
+def test_privileges_are_given_up_before_the_screen_comes(network):
+    net = network()
+    code = f"""
+import re, sys
+from rocescope.probes.live import LiveOptions
+from rocescope.tui.session.feeds.live import open_live
+session = open_live(["{net.interface("left")}"], LiveOptions(ring_bytes=1 << 20), attach_now=True)
+session.start()
+while session.snapshot().source.dropped is None:
+    pass
+import pathlib
+for task in pathlib.Path("/proc/self/task").iterdir():
+    print(re.search(r"CapEff:\\s*(\\w+)", (task / "status").read_text())[1])
+session.close()
+"""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    held = {int(line, 16) for line in done.stdout.split()}
+    names = READING + WATCHING + WRITING
+    assert held == {sum(1 << dropping._NUMBERS[name] for name in names)}

@@ -1,0 +1,234 @@
+"""Replays of real captures in the terminal UI, against the command line's own engine."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from captures import data
+from tui_driver import drive, press, settled, text_of
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.replay.strategies.registry import STRATEGIES
+from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui.screens.fabric import packets_sentence
+from rocescope.tui.screens.replay import sentence, shown_columns
+from rocescope.tui.session.replays.replays import SEEDS, Replays, ReplayView, fitting_fabric
+from rocescope.tui.session.session import Session
+from rocescope.tui.widgets.strip import Axis, strip
+
+TAPS = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
+I03 = [data("i03_write_reorder5_AtoB")]
+FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
+
+
+def replays():
+    made = Replays([str(p) for p in TAPS])
+    made.set_fabric(FABRIC)
+    return made
+
+
+def test_every_strategy_of_the_registry_runs_or_says_why():
+    made = replays()
+    made.run(["ecmp", "static", "nonsense"])
+    made.wait(60)
+    view = made.view
+    assert set(view.strategies) == {"ecmp", "static"} and "nonsense" in view.failed["nonsense"]
+    assert not view.running and not view.error and view.flows == 72
+    carried = {
+        layer: sum(link.wire_bytes for link in view.strategies["ecmp"].links if link.layer == layer)
+        for layer in ("leaf-spine", "spine-leaf", "host-leaf", "leaf-host")
+    }
+    assert len(set(carried.values())) == 1  # every byte crosses every layer once
+    assert view.strategies["static"].max_over_mean < view.strategies["ecmp"].max_over_mean
+
+
+def test_what_nobody_expected_is_said_on_the_screen(monkeypatch):
+    """Else a traceback is printed over it."""
+
+    def fails(*_, **__):
+        raise TypeError("sent_messages() missing\n1 required argument")
+
+    monkeypatch.setattr("rocescope.tui.session.replays.replays.traffic_from_capture", fails)
+    made = replays()
+    made.run(["ecmp"])
+    made.wait(60)
+    assert made.view.error == "TypeError: sent_messages() missing 1 required argument"
+    assert sentence(made.view).startswith("Stopped: TypeError")
+
+
+def test_sweeps_hold_what_was_asked_for():
+    made = replays()
+    made.sweep(["crc32"], 250)
+    made.wait(60)
+    sweep = made.view.sweeps["crc32"]
+    assert sweep.seeds == [0, 250, 250]
+    d = sweep.distribution
+    assert 1 <= d.min <= d.quantiles["p50"] <= d.max
+
+
+def test_nonsense_fabrics_are_refused():
+    with pytest.raises(UsageError):
+        Replays([]).set_fabric("spline:leaves=2")
+
+
+def test_missing_captures_become_one_line():
+    made = Replays(["/nowhere/x.pcap"])
+    made.set_fabric(FABRIC)
+    made.run(["ecmp"])
+    made.wait(20)
+    assert "no such file" in made.view.error
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 5, 64, 200])
+def test_a_fabric_that_fits(hosts):
+    made = Replays([])
+    made.set_fabric(fitting_fabric(hosts))
+    assert made._fabric.hosts >= hosts
+
+
+def test_the_screens_show_strategies_and_links():
+    def finish(app):
+        app.replays.wait(60)
+        app.screen.redraw()
+
+    shown = []
+    drive(
+        TAPS,
+        [
+            "7",
+            lambda app: app.replays.set_fabric(FABRIC),
+            lambda app: app.replays.run(["ecmp", "static"]),
+            finish,
+            lambda app: shown.append("\n".join(text_of(app))),
+            "p",
+            "j",
+            "enter",
+            lambda app: shown.append("\n".join(text_of(app))),
+        ],
+    )
+    assert "times the fair share, static only 1." in shown[0] and "0.77x" in shown[0]
+    assert "static minus ecmp" in shown[1] and "leaf-spine" in shown[1]
+    assert all(name in STRATEGIES for name in ("ecmp", "static"))
+
+
+def test_a_strip_shows_where_values_lie():
+    axis = Axis(1.0, 2.0, 41)
+    quantiles = {"p5": 1.2, "p25": 1.3, "p50": 1.5, "p75": 1.7, "p95": 1.8}
+    line = strip(axis, 1.1, 1.9, quantiles, {"▲": 1.0})
+    assert len(line) == 41
+    assert line.index("├") == 4 and line.index("┤") == 36
+    assert line.index("█") == 20 and line[0] == "▲"
+    assert line[8] == "▒" and line[12] == "▓" and line[28] == "▓" and line[32] == "▒"
+    assert strip(axis, 1.5, 1.5, dict.fromkeys(quantiles, 1.5)).count("█") == 1
+
+
+def test_packets_stop_inside_a_strategy(monkeypatch):
+    monkeypatch.setattr("rocescope.replay.packets.drivers.runner.HOPS_AT_ONCE", 50)
+
+    class Impatient(Replays):
+        def _tell(self, **changes):
+            super()._tell(**changes)
+            if self.view.running.startswith("ecmp") and self.view.done > 0:
+                seen.append(self.view.done)
+                self._stopping.set()
+
+    seen = []
+    made = Impatient([str(p) for p in TAPS])
+    made.set_fabric(FABRIC)
+    made.by_packets(["ecmp", "static"])
+    made.wait(120)
+    view = made.view
+    assert not view.strategies and not view.failed and not view.error and not view.running
+    assert 0 < seen[0] < 0.5 and len(seen) == 1  # in the middle of the first
+
+
+def test_packet_by_packet():
+    made = replays()
+    made.by_packets(["switch-rr", "nosuch"])
+    made.wait(120)
+    result = made.view.strategies["switch-rr by packet"]
+    assert result.completion_time_ns >= result.lower_bound_ns > 0
+    assert result.max_queue_packets > 0 and result.packets.received.packets > 0
+    assert "no strategy" in made.view.failed["nosuch by packet"]
+    shown = [column.key for column in shown_columns(made.view)]
+    assert {"done", "time", "queue", "order"} <= set(shown)
+    text = packets_sentence("switch-rr by packet", result)
+    assert "; done in " in text and "times the lower bound" in text
+    assert text.startswith("switch-rr by packet: leaf1>spine3 carries 1.03 times its fair share")
+    assert f"{result.max_queue_packets:,} packet" in text and "% late" in text
+    factor = result.completion_time_ns / result.lower_bound_ns
+    told = f"packet by packet switch-rr is done first, in {factor:.2f} times the lower bound"
+    assert told in sentence(made.view)
+
+
+def screen_7(view, size=(80, 24)):
+    """Screen 7 as it shows a state of the replays."""
+
+    def put(app):
+        app.replays.set_fabric(FABRIC)
+        app.replays.view = view
+        app.screen.redraw()
+
+    return drive(I03, ["7", put], size, look=lambda app: ("\n".join(text_of(app)), app.strategy))
+
+
+def test_what_was_asked_for_last_is_seen_while_it_is_pending():
+    made = replays()
+    made.run(["ecmp", "static", "assign", "wcmp", "subflow"])
+    made.wait(60)
+    asked = tuple(f"{name} by packet" for name in ("ecmp", "static", "reps"))
+    running = replace(made.view, running="ecmp, packet by packet", done=0.2, asked=asked)
+    assert running.rows[:4] == [*asked, "ecmp"] and running.pending == list(asked)
+    text, strategy = screen_7(running)
+    lines = text.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("▌"))
+    assert "ecmp ▪" in lines[first] and "running" in lines[first]
+    assert "static ▪" in lines[first + 1] and "waiting" in lines[first + 1]
+    assert "?" not in "".join(lines[first : first + 8]) and "ecmp, packet by packet" in text
+    assert strategy == asked[0]
+    ended = replace(running, running="")  # stopped: nothing is pending any more
+    assert ended.rows == ["ecmp", "static", "assign", "wcmp", "subflow"] and not ended.pending
+
+
+def test_the_end_of_a_replay_is_drawn():
+    """Nobody presses a key, and a file that is read tells nothing either."""
+    shown = []
+
+    async def run():
+        app = RocescopeApp(Session.open([str(p) for p in I03]))
+        async with app.run_test(size=(80, 24)) as pilot:
+            await settled(app, pilot)
+            await press(app, pilot, ["7"])
+            app.replays.set_fabric(FABRIC)
+            app.replays._tell(running="250 seeds of linux", done=0.1)
+            await pilot.pause(0.6)
+            shown.append("\n".join(text_of(app)))
+            app.replays._tell(running="", done=0.0)
+            await pilot.pause(0.6)
+            shown.append("\n".join(text_of(app)))
+
+    asyncio.run(run())
+    assert "250 seeds of linux" in shown[0] and "250 seeds of linux" not in shown[1]
+
+
+def test_as_many_seeds_as_the_screen_says():
+    text, _ = screen_7(ReplayView("", "order"))
+    assert f"draws {SEEDS:,} hash seeds" in text
+    assert Replays([]).sweep.__defaults__[1] == SEEDS
+
+
+def test_the_explanation_of_a_path_follows_the_replay():
+    """Back on screen 5 after a replay; the cursor has not moved."""
+
+    def ecmp(app):
+        app.replays.set_fabric("leaf-spine:leaves=2,spines=4,hosts=1")
+        app.replays.run(["ecmp"])
+        app.replays.wait(60)
+
+    shown = []
+    keep = lambda app: shown.append("\n".join(text_of(app)))  # noqa: E731
+    drive(I03, ["5", keep, "7", ecmp, "5", keep])
+    assert "a replay (7) predicts it" in shown[0]
+    assert "a replay (7) predicts it" not in shown[1] and "linux(" in shown[1]

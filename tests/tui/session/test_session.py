@@ -1,0 +1,304 @@
+"""The headless session against the facts known independently of the captures."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from captures import data, truth
+
+from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.errors import UsageError
+from rocescope.commands.replay.generate_mrc import generate_mrc
+from rocescope.report.words import human
+from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui.screens.qps import COLUMNS, flow_cells
+from rocescope.tui.session.feeds.feeds import STOPPED_EARLY
+from rocescope.tui.session.session import Session
+from rocescope.tui.session.snapshot import UNKNOWN, FlowKey
+
+
+def whole(*names, **options):
+    session = Session.open([str(data(n)) for n in names], AnalyzeOptions(**options))
+    session.start()
+    assert session.wait(120)
+    return session, session.snapshot()
+
+
+def spine_taps():
+    return sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
+
+
+def test_flows_are_those_of_the_independent_parser():
+    _, facts = truth("c16_rc_write_bidir")
+    session, snapshot = whole("c16_rc_write_bidir")
+    packets = snapshot.flows.packets.tolist()
+    found = {snapshot.key(f): packets[f] for f in range(len(packets))}
+    streams = facts["captures"]["atB"]["streams"]
+    assert found == {FlowKey(s["src"], s["dst"], s["dest_qp"]): s["packets"] for s in streams}
+    session.close()
+
+
+def test_columns_agree_with_the_analysis():
+    session, snapshot = whole("i01_write_loss0.5_AtoB.atB")
+    analysis = analyze([str(data("i01_write_loss0.5_AtoB.atB"))], AnalyzeOptions())
+    flows = snapshot.flows
+    assert len(flows) == len(analysis.flows)
+    for f, flow in enumerate(analysis.flows):
+        assert snapshot.key(f) == FlowKey(flow.src, flow.dst, flow.dest_qp)
+        known = {
+            "late": flow.reordered_packets,
+            "retransmitted": flow.retransmitted_packets,
+            "recovered": flow.recovered_packets,
+            "missing": flow.missing_packets,
+            "duplicates": flow.duplicate_packets,
+            "packets": flow.packets,
+            "wire_bytes": flow.wire_bytes,
+            "rewinds": flow.recovery.rewinds,
+            "naks": sum(flow.recovery.naks.values()),
+        }
+        for name, value in known.items():
+            got = int(getattr(flows, name)[f])
+            assert got == (UNKNOWN if value is None else value), (name, flow.id)
+        assert snapshot.paths["entropy"].width[f] == pytest.approx(flow.spraying_width)
+        assert snapshot.activity[:, f].sum() == flow.wire_bytes
+    assert sum(snapshot.timeline["retransmitted_packets"]) == sum(
+        flow.retransmitted_packets or 0 for flow in analysis.flows
+    )
+    session.close()
+
+
+def test_a_capture_that_is_not_read_to_its_end_says_so(tmp_path):
+    path = tmp_path / "long.pcap"
+    whole = data("c10_rping_ipv4.atB").read_bytes()
+    path.write_bytes(whole[:24] + whole[24:] * (20_000_000 // len(whole)))
+    session = Session.open([str(path)])
+    begin = session._make_feed
+
+    def stopped(keep):
+        feed = begin(keep)
+        feed.stop()  # the batch under way is still measured
+        return feed
+
+    session._make_feed = stopped
+    session.start()
+    assert session.wait(60)
+    source = session.snapshot().source
+    session.close()
+    assert (
+        0 < source.packets
+        and source.stopped_early
+        and source.progress < 1
+        and STOPPED_EARLY in source.warnings
+    )
+
+
+def test_lost_and_missing_mean_what_they_mean_in_the_report():
+    paths = [str(p) for p in spine_taps()]
+    session = Session.open(paths)
+    session.start()
+    assert session.wait(60)
+    snapshot = session.snapshot()
+    places = [[column.key for column in COLUMNS].index(key) for key in ("lost", "missing")]
+    flows = analyze(paths, AnalyzeOptions()).flows
+    assert any(flow.recovered_packets for flow in flows)
+    for f, flow in enumerate(flows):
+        cells = flow_cells(snapshot, snapshot.paths["entropy"], f)
+        shown = [cells[place][0] for place in places]
+        assert shown == [human.count(flow.recovered_packets), human.count(flow.missing_packets)]
+    session.set_filter("lost > 0")
+    assert session.passing(snapshot).tolist() == [bool(flow.recovered_packets) for flow in flows]
+    session.close()
+
+
+def test_widths_by_tap_agree_with_the_analysis():
+    paths = [str(p) for p in spine_taps()]
+    session = Session.open(paths)
+    session.start()
+    assert session.wait(120)
+    by_tap = session.snapshot().paths["tap"]
+    analysis = analyze(paths, AnalyzeOptions(path_by="tap"))
+    sprayed = [f for f in analysis.flows if f.spraying_width > 2 and f.request_packets]
+    assert len(sprayed) == 4  # the queue pairs of the host whose packets are sprayed
+    for flow in sprayed:
+        assert by_tap.width[flow.id] == pytest.approx(flow.spraying_width)
+        names = [by_tap.name(int(k)) for k in by_tap.key[by_tap.of(flow.id)]]
+        assert sorted(names) == sorted(share.path for share in flow.paths)
+    assert not by_tap.inferred
+    session.close()
+
+
+def test_a_flow_filter_picks_rows_at_once():
+    session, snapshot = whole("i03_write_reorder5_AtoB")
+    assert session.set_filter("late > 5% and src == 10.0.0.0/24") is False
+    mask = session.passing(snapshot)
+    share = snapshot.flows.late / np.maximum(snapshot.flows.arrivals, 1)
+    assert mask.tolist() == (share > 0.05).tolist()
+    assert 0 < mask.sum() < len(mask)
+    session.close()
+
+
+def test_a_packet_filter_reads_again():
+    session, before = whole("i03_write_reorder5_AtoB")
+    assert session.set_filter("opcode == RC_ACK") is True
+    assert session.wait(60)
+    after = session.snapshot()
+    _, facts = truth("i03_write_reorder5_AtoB")
+    acks = facts["captures"]["atB"]["opcodes"]["RC_ACK"]
+    assert after.source.packets == int(after.flows.packets.sum()) == acks
+    assert not after.carries_data().any()
+    assert session.set_filter("") is True
+    assert session.wait(60)
+    assert session.snapshot().source.packets == before.source.packets
+    session.close()
+
+
+def test_a_time_window_reads_only_its_packets():
+    session, before = whole("i03_write_reorder5_AtoB")
+    low, high = session.whole()
+    middle = low + (high - low) // 2
+    session.set_window((low, middle))
+    assert session.wait(60)
+    first = session.snapshot().source.packets
+    session.set_window((middle + 1, high))
+    assert session.wait(60)
+    assert first + session.snapshot().source.packets == before.source.packets
+    assert session.whole() == (low, high)
+    session.close()
+
+
+def test_the_selected_flow_has_its_whole_record():
+    session, snapshot = whole("i03_write_reorder5_AtoB")
+    session.selected = snapshot.key(2)
+    assert session.focus().packets == int(snapshot.flows.packets[2])
+    session.selected = FlowKey("192.0.2.1", "192.0.2.2", 1)
+    assert session.focus() is None
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda p: p.unlink(), "No such file"),
+        (lambda p: p.write_bytes(b""), "empty"),
+        (lambda p: p.write_bytes(b"hello world, no capture"), "not a pcap"),
+    ],
+)
+def test_bad_captures_become_one_line(tmp_path, make, says):
+    path = tmp_path / "bad.pcap"
+    path.write_bytes(b"x")
+    make(path)
+    session = Session.open([str(path)])
+    session.start()
+    session.wait(20)
+    source = session.snapshot().source
+    assert says.lower() in source.error.lower()
+    assert "\n" not in source.error
+    session.close()
+
+
+@pytest.mark.parametrize(
+    "text", ["late >", "late > x", "src > 10.0.0.1", "late > 1% and psn == 3", "foo == 3"]
+)
+def test_nonsense_is_refused(text):
+    session = Session.open(["nowhere.pcap"])
+    with pytest.raises(UsageError):
+        session.set_filter(text)
+    assert session.filter_text == ""
+
+
+def test_the_session_needs_no_textual():
+    code = (
+        "import rocescope.tui.session.session, sys;"
+        " print(*(m in sys.modules for m in ('textual', 'rich')))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False", "False"]
+
+
+def test_events_of_mrc_are_those_of_the_analysis(tmp_path):
+    path = tmp_path / "mrc.pcap"
+    generate_mrc(output=path, messages=2, trim=0.01)
+    session = Session.open([str(path)])
+    session.start()
+    assert session.wait(120)
+    shown = [(e.time_ns, e.kind, e.text) for e in session.snapshot().events]
+    session.stop()
+    whole = analyze([str(path)], AnalyzeOptions()).events
+    assert ("mrc_nack" in {e.kind for e in whole}) and shown == [
+        (e.time_ns, e.kind, e.text) for e in whole
+    ]
+
+
+def test_screens_leave_time_to_probes_that_are_behind(monkeypatch):
+    session = Session(lambda keep: None, "eth0", "live")
+    assert not session.hurried
+    behind = [0.0]
+    session._feed = SimpleNamespace(backlog=lambda: behind[0])
+    app, made = RocescopeApp(session), []
+    monkeypatch.setattr(app, "request_snapshot", lambda: made.append(1))
+    for share, waited, snapshots in ((0.0, 0.3, 1), (0.5, 0.3, 0), (0.5, 1.1, 1), (1.1, 0.9, 0)):
+        behind[0], app._built_at = share, time.monotonic() - waited
+        made.clear()
+        app._tick()
+        assert len(made) == snapshots, (share, waited)
+
+
+def test_a_session_that_starts_anew_before_it_has_a_feed_reads_once():
+    opened, go = [], threading.Event()
+
+    class Endless:
+        """Packets that never end, as those of probes."""
+
+        def __init__(self):
+            opened.append(self)
+            self.reads, self.stopped = 0, threading.Event()
+            if len(opened) == 1:
+                go.wait(10)
+
+        def read(self):
+            self.reads += 1
+            self.stopped.wait(30)
+
+        def stop(self):
+            self.stopped.set()
+
+        def close(self):
+            self.stopped.set()
+
+    session = Session(lambda keep: Endless(), "eth0", "live")
+    session.start()
+    threading.Timer(0.2, go.set).start()
+    session.start()  # waits for the first reader, which must not begin
+    while len(opened) < 2 or not opened[1].reads:
+        time.sleep(0.01)
+    assert opened[0].reads == 0 and opened[1].reads == 1
+    session.close()
+
+
+def test_what_was_seen_before_stays_until_the_new_window_is_read_and_goes_then():
+    session = Session.open([str(data("i03_write_reorder5_AtoB"))])
+    session.start()
+    assert session.wait(60)
+    every = session.snapshot().events
+    begin, looked = session._make_feed, threading.Event()
+
+    def later(keep):
+        looked.wait(20)
+        return begin(keep)
+
+    session._make_feed = later
+    start, end = session.whole()
+    window = (start + (end - start) // 4, start + (end - start) * 3 // 4)
+    session.set_window(window)
+    assert session.snapshot().events == every
+    looked.set()
+    assert session.wait(60)
+    times = [event.time_ns for event in session.snapshot().events]
+    assert times and window[0] <= min(times) and max(times) <= window[1]
+    session.close()

@@ -1,0 +1,1 @@
+"""The application: wires the session to the screens."""

@@ -1,0 +1,82 @@
+"""The command palette: every action of the registry by its help text."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from ..actions import ACTIONS, Action, actions_of, shown_key
+from ..screens.registry import SCREENS
+
+if TYPE_CHECKING:
+    from .app import RocescopeApp
+
+_WORDS, _HERE = 1000.0, 500.0
+"""Beyond any score for scattered letters: all words occur; and it works on the screen in front."""
+
+
+class _Command(NamedTuple):
+    action: Action
+    screen: str
+    """Where it works when that is another screen than the one in front, else empty."""
+
+    @property
+    def title(self) -> str:
+        key = shown_key(self.action)
+        if self.screen:
+            key = f"{list(SCREENS).index(self.screen) + 1} {key}"
+        return f"{self.action.help}  ({key})"
+
+    @property
+    def text(self) -> str:
+        """What is searched."""
+        return f"{self.action.help} {self.action.label}"
+
+
+class ActionCommands(Provider):
+    """Actions that work on the screen in front; those of others when their words are searched."""
+
+    def _here(self) -> Iterator[_Command]:
+        app = cast("RocescopeApp", self.app)
+        yield from (_Command(action, "") for action in actions_of(app.current_mode))
+
+    def _elsewhere(self) -> Iterator[_Command]:
+        app = cast("RocescopeApp", self.app)
+        for action in ACTIONS:
+            if action.screens and app.current_mode not in action.screens:
+                yield _Command(action, action.screens[0])
+
+    async def discover(self) -> Hits:
+        for command in self._here():
+            yield DiscoveryHit(command.title, self._running(command))
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for command in (*self._here(), *self._elsewhere()):
+            score = matcher.match(command.text)
+            if _has_words(command.text, query):
+                score += _WORDS + (0 if command.screen else _HERE)
+            elif command.screen:
+                continue  # too many have the letters somewhere
+            if score > 0:
+                yield Hit(score, matcher.highlight(command.title), self._running(command))
+
+    def _running(self, command: _Command) -> Callable[[], Awaitable[None]]:
+        return partial(self._run, command)
+
+    async def _run(self, command: _Command) -> None:
+        app = cast("RocescopeApp", self.app)
+        if command.screen:
+            app.action_go(command.screen)
+            app.call_after_refresh(app.run_action, command.action.target)
+        else:
+            await app.run_action(command.action.target)
+
+
+def _has_words(text: str, query: str) -> bool:
+    """Whether every word of the query begins a word of the text."""
+    words = text.casefold().replace("(", " ").split()
+    return all(any(w.startswith(part) for w in words) for part in query.casefold().split())

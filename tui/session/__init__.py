@@ -1,0 +1,1 @@
+"""The headless heart of the terminal UI."""

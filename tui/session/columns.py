@@ -1,0 +1,151 @@
+"""From the engine's arrays to the columns of a snapshot: no Python object per flow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.measures.series import SERIES_COLUMNS
+from ...analyzer.summary.summarize import PARTIAL_VIEW_SHARE
+from .snapshot import UNKNOWN, FlowBins, FlowColumns, PathColumns, Timeline
+
+if TYPE_CHECKING:
+    from ...analyzer.measures.paths.spraying import PathUsage, UsageRecords
+    from ...analyzer.measures.series import Activity, Totals
+    from ...analyzer.track.tracker import FlowTracker
+
+MAX_TIMELINE = 240
+"""Most windows of a snapshot's time line; neighbours are added up to fit."""
+
+_LEVELS = 8
+
+
+def flow_columns(tracker: FlowTracker) -> FlowColumns:
+    """The columns of all flows, copied: call it while the engine stands still."""
+    count = len(tracker)
+    flows = tracker.flows
+    streams = tracker.state.streams[: 2 * count].reshape(count, 2)
+
+    def both(name: str) -> NDArray[np.int64]:
+        column: NDArray[np.int64] = streams[name].sum(axis=1, dtype=np.int64)
+        return column
+
+    started = streams["started"].any(axis=1)
+    new = both("new_packets")
+    missing = both("missing") + both("missing_evicted")
+    partly_seen = missing > PARTIAL_VIEW_SHARE * (missing + new)
+    peer = flows["peer"].copy()
+    cnps = np.where(peer >= 0, flows["cnps"][np.maximum(peer, 0)], UNKNOWN)
+    first, last = flows["first_time"].copy(), flows["last_time"].copy()
+    duration = np.maximum(last - first, 1)
+    judged = started & ~partly_seen
+    return FlowColumns(
+        src=flows["src"].copy(),
+        dst=flows["dst"].copy(),
+        qp=flows["dest_qp"].copy(),
+        transport=flows["transport"].copy(),
+        peer=peer,
+        path_mtu=flows["path_mtu"].astype(np.int64),
+        packets=flows["packets"].copy(),
+        wire_bytes=flows["wire_bytes"].copy(),
+        data_packets=flows["request_packets"] + flows["response_packets"],
+        ack_packets=flows["ack_packets"].copy(),
+        first_ns=first,
+        last_ns=last,
+        arrivals=both("arrivals"),
+        late=np.where(judged, both("reordered"), UNKNOWN),
+        max_extent=streams["max_extent"].max(axis=1) if count else np.zeros(0, np.int64),
+        retransmitted=np.where(started, both("retransmitted") + both("recovered"), UNKNOWN),
+        recovered=np.where(started, both("recovered"), UNKNOWN),
+        duplicates=np.where(started, both("duplicates"), UNKNOWN),
+        missing=np.where(judged, missing, UNKNOWN),
+        rewinds=flows["rewinds"].copy(),
+        naks=flows["nak_codes"].sum(axis=1, dtype=np.int64),
+        rnr_naks=flows["rnr_received"].astype(np.int64),
+        cnps=cnps.astype(np.int64),
+        ecn_marked=flows["ecn_marked"].copy(),
+        rate=np.where(last > first, flows["wire_bytes"] * 8e9 / duration, 0.0),
+    )
+
+
+def flow_bins(activity: Activity | None, flows: int) -> FlowBins:
+    """What each flow has in each bin of time, copied: call it while the engine stands still."""
+    if activity is None:
+        return FlowBins()
+    values = activity.values()[:, :flows].astype(np.uint32)
+    return FlowBins(activity.start_ns, activity.bin_ns, values)
+
+
+def usage_copy(usage: PathUsage) -> UsageRecords:
+    """The records of all paths, copied: call it while the engine stands still."""
+    records = usage.records()
+    return records._replace(paths=records.paths.copy())
+
+
+def path_columns(by: str, records: UsageRecords, flows: int) -> PathColumns:
+    """Paths by flow and key: of data packets, or of ACKs where a flow has no data.
+
+    Of the levels (hop limits) of a flow the one whose bytes spread widest counts,
+    of equals the one with the most bytes.
+    """
+    paths, flow = records.paths, records.flow
+    has_data = np.zeros(flows, np.bool_)
+    has_data[flow[records.data]] = True
+    own = records.data | ~has_data[flow]
+    own[own] &= flow[own] < flows
+    paths, flow, level = paths[own], flow[own], records.level[own]
+    group = flow * _LEVELS + level
+    if by == "tap":
+        wide, weights = widths(group, _weights(paths), flows * _LEVELS)
+        # Widths are compared roughly, so that noise does not decide between levels.
+        score = np.round(wide, 1).reshape(flows, _LEVELS) * 1e18
+        best = np.argmax(score + weights.reshape(flows, _LEVELS), axis=1)
+        chosen = level == best[flow]
+        paths, flow = paths[chosen], flow[chosen]
+    order = np.lexsort((paths["key"], flow))
+    paths, flow = paths[order], flow[order]
+    width, _ = widths(flow, _weights(paths), flows)
+    return PathColumns(
+        by=by,
+        starts=np.searchsorted(flow, np.arange(flows + 1)),
+        key=np.ascontiguousarray(paths["key"]),
+        packets=np.ascontiguousarray(paths["packets"]),
+        wire_bytes=np.ascontiguousarray(paths["wire_bytes"]),
+        late=np.ascontiguousarray(paths["late"]),
+        marked=np.ascontiguousarray(paths["marked"]),
+        width=width,
+    )
+
+
+def _weights(paths: NDArray[Any]) -> NDArray[np.float64]:
+    weights: NDArray[np.float64] = paths["wire_bytes"].astype(np.float64)
+    return weights
+
+
+def widths(
+    group: NDArray[np.int64], weights: NDArray[np.float64], groups: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """exp(entropy of the weights) and sum of the weights per group; 0 for empty ones."""
+    total = np.bincount(group, weights, groups).astype(np.float64)
+    share = weights / np.maximum(total[group], 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.where(share > 0, -share * np.log(share), 0.0)
+    width: NDArray[np.float64] = np.exp(np.bincount(group, part, groups))
+    width[total == 0] = 0.0
+    return width, total
+
+
+def timeline(totals: Totals) -> Timeline:
+    """The totals in at most MAX_TIMELINE windows."""
+    values = totals.values()
+    if not len(values):
+        return Timeline()
+    together = -(-len(values) // MAX_TIMELINE)
+    sums = np.add.reduceat(values, np.arange(0, len(values), together), axis=0)
+    return Timeline(
+        start_ns=totals.start_ns,
+        window_ns=totals.window_ns * together,
+        columns={name: sums[:, i] for i, name in enumerate(SERIES_COLUMNS)},
+    )

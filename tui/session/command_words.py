@@ -1,0 +1,58 @@
+"""What a session shows, in words for other programs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from ...analyzer.analysis.analyze import AnalyzeOptions
+from ...analyzer.decode.decoder import ROCE_UDP_PORT
+from ...analyzer.decode.multipath.srv6 import UsidFormat
+from ...analyzer.summary.mrc import PlaneBy
+from ...report.words.human import queue_pair
+from .snapshot import FlowKey
+
+
+def wireshark_filter(key: FlowKey) -> str:
+    """The display filter that shows a flow in Wireshark or tshark."""
+    ip = "ipv6" if ":" in key.src else "ip"
+    return (
+        f"{ip}.src == {key.src} && {ip}.dst == {key.dst}"
+        f" && infiniband.bth.destqp == {queue_pair(key.qp)}"
+    )
+
+
+def analyze_command(
+    paths: Sequence[str], interfaces: Sequence[str], options: AnalyzeOptions, key: FlowKey | None
+) -> str:
+    """The command that reports a flow, or all of them; of interfaces where there are no paths."""
+    parts = [options.filter or ""]
+    if key is not None:
+        parts.append(f"src == {key.src} and dst == {key.dst} and qp == {queue_pair(key.qp)}")
+    words = ["rocescope", "analyze", *(paths or ("--live", *interfaces)), *reading_words(options)]
+    keep = " and ".join(filter(None, parts))
+    return shlex.join([*words, "--filter", keep] if keep else words)
+
+
+def reading_words(options: AnalyzeOptions) -> list[str]:
+    """How files are read, the filter apart; nothing of what is so by default."""
+    words = ["--concat"] * options.concat
+    for port in options.udp_ports:
+        words += ["--udp-port", str(port)] if port != ROCE_UDP_PORT else []
+    if options.plane_by != PlaneBy():
+        words += ["--plane-by", str(options.plane_by)]
+    if options.usid != UsidFormat():
+        words += ["--usid", f"{options.usid.block_bits}:{options.usid.usid_bits}"]
+    if options.flow_label != "auto":
+        words += ["--flow-label", options.flow_label]
+    for dscp in options.trimmed_dscps:
+        words += ["--trimmed-dscp", str(dscp)]
+    mirror = options.mirror
+    if mirror is not None:
+        if mirror.clock != "capture":
+            words += ["--clock", mirror.clock]
+        if mirror.format is not None:
+            words += ["--mirror-format", mirror.format]
+        if mirror.drop_duplicates_ns is not None:
+            words += ["--drop-duplicates", f"{mirror.drop_duplicates_ns}ns"]
+    return words

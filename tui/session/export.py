@@ -1,0 +1,72 @@
+"""What is on the screen, as files: tables, pictures, everything."""
+
+from __future__ import annotations
+
+import html
+import io
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from ...analyzer.errors import RocescopeError
+from .session import Session
+
+
+def save(path: Path, write: Callable[[BinaryIO], object]) -> Path:
+    """Write a whole file or none: under a temporary name first. RocescopeError says why not."""
+    if not path.parent.is_dir():
+        raise RocescopeError(f"there is no folder {path.parent}; name one that is there")
+    if path.is_dir():
+        raise RocescopeError("is a folder; name a file in it")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                write(file)
+            os.chmod(name, 0o644)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise RocescopeError(f"{(error.strerror or str(error)).lower()}; nothing saved") from error
+    return path
+
+
+def analysis_file(session: Session, suffix: str) -> bytes:
+    """Everything as `.json`, `.parquet`, `.csv` or `.arrow`."""
+    from ...report.files import encode
+
+    analysis = session.analysis()
+    return encode(analysis, suffix.removeprefix("."))
+
+
+def html_page(session: Session, picture: str) -> bytes:
+    """One page without scripts: the screen as it is, and the report of `rocescope analyze`."""
+    from rich.console import Console
+
+    from ...report.terminal.report import print_report
+
+    text = io.StringIO()
+    print_report(session.analysis(), text, color="never")
+    console = Console(file=io.StringIO(), record=True, width=110, highlight=False)
+    console.print(text.getvalue(), markup=False)
+    report = console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+    title = html.escape(session.name)
+    style = "body{background:#10141a;color:#d7dde5;margin:2em}svg{max-width:100%}"
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        f"<style>{style}</style><h1>{title}</h1>{picture}{report}</html>\n"
+    ).encode()
+
+
+FORMATS: dict[str, str] = {
+    ".pcapng": "packets with comments: as shown, or of the marked flows, or of the chosen one",
+    ".json": "everything, for programs",
+    ".parquet": "one row per flow",
+    ".csv": "one row per flow",
+    ".svg": "this screen as a picture",
+    ".html": "this screen and the report, for a browser",
+}

@@ -1,0 +1,172 @@
+"""Where a session's packets come from: captures or live probes, behind one small interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Protocol
+
+from ....analyzer.analysis.analyze import AnalyzeOptions, Run, open_run
+from ....analyzer.analysis.fair_lock import FairLock
+from ....analyzer.analysis.progress import Progress
+from ....analyzer.capture.concat import ConcatenatedCapture
+from ....analyzer.capture.source import Capture
+from ....analyzer.decode.multipath.srv6 import SegmentLists
+from ....analyzer.measures.late_activity import LateActivity
+from ....analyzer.measures.measuring import Measuring
+from ....analyzer.measures.series import Totals
+from ....analyzer.results.analysis import Analysis, Owner
+from ....analyzer.wire.endpoints import Endpoints
+from ....analyzer.wire.frames import Taps
+from ....probes.rights.priority import lower_own
+from ....report.words.human import counted
+from ..snapshot import SourceState
+
+STOPPED_EARLY = "reading was stopped: what comes later is not counted (X reads everything)"
+_FINEST_WINDOW_NS, _MOST_WINDOWS = 10_000, 8192
+
+
+def measure_for_screens(measuring: Measuring) -> None:
+    """Have measured what only screens show; before the first packet.
+
+    Late packets over time, and totals over time in windows that tell the bursts of a
+    capture of milliseconds apart and grow with it: always finer than a screen's columns.
+    """
+    measuring.late = LateActivity()
+    measuring.totals = Totals(_FINEST_WINDOW_NS, _MOST_WINDOWS)
+
+
+class Feed(Protocol):
+    """Packets on their way into measures; `lock` stops it for a moment."""
+
+    kind: str
+    lock: FairLock
+    measuring: Measuring
+    endpoints: Endpoints
+    taps: Taps
+
+    @property
+    def owners(self) -> dict[int, Owner]:
+        """By flow index: the process that owns its queue pair, where that is known."""
+
+    @property
+    def segments(self) -> SegmentLists:
+        """The SRv6 segment lists that path evidence numbers."""
+
+    def read(self) -> None:
+        """Take in everything; returns at the end or after `stop`."""
+
+    def stop(self) -> None:
+        """Let `read` end soon; from any thread."""
+
+    def backlog(self) -> float:
+        """How near packets are to being lost because they are not measured in time, 0 to 1."""
+
+    def state(self) -> SourceState:
+        """What is known of the source now, rates apart."""
+
+    def analysis(self) -> Analysis:
+        """The whole result so far; the lock must be held."""
+
+    def close(self) -> None:
+        """Release files and probes."""
+
+
+class CaptureFeed:
+    """Capture files."""
+
+    kind = "capture"
+
+    def __init__(self, paths: Sequence[str], options: AnalyzeOptions) -> None:
+        self._stack = ExitStack()
+        self._progress: Progress | None = None
+        self._complete = False
+        self._name = paths[0].rpartition("/")[2] if len(paths) == 1 else f"{len(paths)} captures"
+        self._run: Run = self._stack.enter_context(open_run(paths, options, self._tell))
+        self.lock = self._run.lock
+        self.measuring = self._run.measuring
+        measure_for_screens(self.measuring)
+        self.endpoints = self._run.endpoints
+        self.taps = self._run.taps
+        self._owners: dict[int, Owner] = {}
+        self._owned = (0, 0)
+
+    @property
+    def segments(self) -> SegmentLists:
+        """The SRv6 segment lists of all captures."""
+        return self._run.segments or SegmentLists()
+
+    @property
+    def owners(self) -> dict[int, Owner]:
+        """What the captures' comments say of the flows so far; the lock must be held."""
+        comments = sum(len(source.capture.owner_comments) for source in self._run.sources)
+        known = (comments, len(self.measuring.tracker) if comments else 0)
+        if known != self._owned:
+            self._owned, self._owners = known, self._run.owners()
+        return self._owners
+
+    def read(self) -> None:
+        """Read all captures to their ends."""
+        lower_own()
+        self._complete = self._run.read()
+
+    def stop(self) -> None:
+        """End reading early."""
+        self._run.stop()
+
+    def end_following(self) -> None:
+        """Read a growing file to the end that it has now, and no further."""
+        self._run.end_following()
+
+    def backlog(self) -> float:
+        """A file waits."""
+        return 0.0
+
+    def state(self) -> SourceState:
+        """Counts of the captures so far."""
+        captures = [source.capture for source in self._run.sources]
+        progress = self._progress
+        done = sum(capture.bytes_read for capture in captures)
+        total = progress.bytes_total if progress else None
+        stopped_early = self._run.interrupted and (total is None or done < total)
+        drops = [tap.dropped for tap in self.taps.items]
+        known = [d for d in drops if d is not None]
+        undecodable = sum(
+            sum(source.decoder.counters.undecodable().values()) for source in self._run.sources
+        )
+        return SourceState(
+            name=self._name,
+            kind=self.kind,
+            compiling=progress is not None and progress.compiling,
+            frames=sum(capture.frames for capture in captures),
+            packets=self._run.packets,
+            bytes_done=done,
+            bytes_total=total,
+            dropped=sum(known) if known else None,
+            truncated=sum(capture.truncated_frames for capture in captures),
+            undecodable=undecodable,
+            warnings=(*_warnings(captures), *([STOPPED_EARLY] if stopped_early else [])),
+            tap_names=tuple(tap.name for tap in self.taps.items),
+            stopped_early=stopped_early,
+        )
+
+    def analysis(self) -> Analysis:
+        """The analysis as `rocescope analyze` makes it."""
+        return self._run.result(self._complete)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._stack.close()
+
+    def _tell(self, progress: Progress) -> None:
+        self._progress = progress
+
+
+def _warnings(captures: Sequence[Capture | ConcatenatedCapture]) -> Iterator[str]:
+    """What readers must know of the captures, a line each."""
+    for capture in captures:
+        yield from capture.warnings
+        # Several captures are merged by time, which puts such records right.
+        if capture.out_of_order_frames and len(captures) == 1:
+            records = counted(capture.out_of_order_frames, "record is", "records are")
+            yield f"{records} out of time order: some of the reordering may be the capture's own"

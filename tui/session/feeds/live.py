@@ -1,0 +1,169 @@
+"""Live probes as the packets of a session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from ....analyzer.analysis.fair_lock import FairLock
+from ....analyzer.analysis.prefetch import Prefetched
+from ....analyzer.decode.headers.cm import CmMessage
+from ....analyzer.decode.multipath.srv6 import SegmentLists
+from ....analyzer.errors import UnreadableInput
+from ....analyzer.filtering import compile_filter
+from ....analyzer.measures.measuring import Measuring
+from ....analyzer.measures.series import DEFAULT_WINDOW_NS
+from ....analyzer.results.analysis import Analysis, Owner
+from ....analyzer.summary.conclude import conclude
+from ....analyzer.wire.packets import PacketTable
+from ....probes.live import LiveOptions
+from ....probes.live_analysis import capture_summary, warm_up
+from ....probes.live_probes import LiveProbes
+from ....probes.rights.priority import lower_own, raise_own
+from ..session import Session
+from ..snapshot import SourceState
+from .feeds import Feed, measure_for_screens
+from .heap import give_back_freed, give_back_large_arrays
+
+EXPECTED_FLOWS = 16_384
+"""So many may come at once without the time that growing for them takes."""
+POLL_S = 0.02
+"""The rings hold far more than arrives in this time; fewer, larger batches cost less."""
+AHEAD_PACKETS = 1 << 20
+"""That may wait to be measured (100 MB), beside what is in the rings: while room is made for
+thousands of flows, columns are copied for the screens, or others have the processor, nothing
+is lost."""
+
+
+def open_live(
+    interfaces: Sequence[str],
+    options: LiveOptions | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    attach_now: bool = False,
+) -> Session:
+    """A session on interfaces of this host; probes are attached when it starts.
+
+    attach_now: they are attached here already, and then privileges are given up, of
+    this thread and those it starts later: probes that were taken away do not come back.
+    This thread draws from then on, so it is raised as long as it may be.
+    """
+    give_back_large_arrays()
+    chosen = options or LiveOptions()
+    probes = LiveProbes(interfaces, chosen)
+
+    def make(keep: str | None) -> Feed:
+        nonlocal probes
+        if probes.ended and not attach_now:
+            probes = LiveProbes(interfaces, chosen)
+        feed = LiveFeed(probes, keep)
+        session.on_close(probes.end)
+        return feed
+
+    session = Session(make, ",".join(interfaces), "live", (), clock)
+    session.on_close(probes.end)
+    if attach_now:
+        warm_up(DEFAULT_WINDOW_NS)
+        raise_own()
+        probes.begin(drop=True)
+        session.start()  # rings fill from now on: they are emptied while screens are made
+    return session
+
+
+class LiveFeed:
+    """What probes see from now on; a packet filter is applied behind them."""
+
+    kind = "live"
+
+    def __init__(self, probes: LiveProbes, keep: str | None) -> None:
+        self.lock = FairLock()
+        self.endpoints, self.taps = probes.endpoints, probes.taps
+        warm_up(DEFAULT_WINDOW_NS)
+        self.measuring = Measuring(DEFAULT_WINDOW_NS, many_taps=True)
+        measure_for_screens(self.measuring)
+        self.measuring.tracker.expect(EXPECTED_FLOWS)
+        self.owners: dict[int, Owner] = {}
+        """By flow index: the process of this host that owns its queue pair."""
+        self._keep = compile_filter(keep) if keep else None
+        self._packets = 0
+        self._ahead: Prefetched[tuple[PacketTable, list[CmMessage]]] | None = None
+        probes.begin()
+        give_back_freed()
+        self._probes, self._source = probes, probes.source
+        self._name = ",".join(interface.label for interface in self._source.interfaces)
+        self._source.resume()
+
+    @property
+    def segments(self) -> SegmentLists:
+        """The SRv6 segment lists seen so far."""
+        return self._source.decoder.segments
+
+    def read(self) -> None:
+        """Take in what the probes see until `stop`."""
+        raise_own()
+        with self._probes.reading():
+            self._read()
+
+    def _read(self) -> None:
+        self._ahead = Prefetched(
+            self._tables, lambda: None, AHEAD_PACKETS, lambda taken: len(taken[0])
+        )
+        for table, cm in self._ahead:
+            lower_own()  # only who empties the rings, by now started, must not wait
+            if len(table) or cm:
+                with self.lock:
+                    self.measuring.update(table, cm)
+                    self._packets += len(table)
+            with self.lock:
+                found = self._probes.owners(self.measuring.tracker)
+            if found is not None:
+                self.owners = found
+
+    def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:
+        """What comes in, in a thread that only empties the rings and decodes."""
+        for table in self._source.tables(POLL_S):
+            if self._keep is not None and len(table):
+                table = table.take(self._keep.mask(table, self.endpoints, self.taps))
+            yield table, self._source.decoder.take_cm_messages()
+
+    def stop(self) -> None:
+        """End reading; the probes stay until the session is closed."""
+        self._source.pause()
+
+    def backlog(self) -> float:
+        """How much of the room for packets that wait to be measured is taken."""
+        return self._ahead.backlog if self._ahead is not None else 0.0
+
+    def state(self) -> SourceState:
+        """Counters of the probes so far."""
+        loss = self._source.loss()
+        gone = [interface.label for interface in self._source.gone()]
+        return SourceState(
+            name=self._name,
+            kind=self.kind,
+            error=f"{', '.join(gone)} has disappeared" if gone else "",
+            frames=loss.seen,
+            packets=self._packets,
+            dropped=loss.ring_full,
+            undecodable=sum(self._source.decoder.counters.undecodable().values()),
+            tap_names=tuple(tap.name for tap in self.taps.items),
+        )
+
+    def analysis(self) -> Analysis:
+        """What the probes saw, as the result of an analysis."""
+        if not self._packets:
+            raise UnreadableInput(f"{self._name}: no RoCE packet has come yet")
+        self._source.state_losses()
+        return conclude(
+            self.measuring,
+            self.endpoints,
+            self.taps,
+            [capture_summary(self._source, self.measuring)],
+            path_by="entropy",
+            complete=False,
+            filtered=self._keep is not None or self._source.options.filter is not None,
+            segments=self._source.decoder.segments,
+            owners=self.owners,
+        )
+
+    def close(self) -> None:
+        """Nothing to release: the probes end with the session."""

@@ -1,0 +1,185 @@
+"""A live session that is recorded: probes write a pcapng, the session reads behind them.
+
+Between probes and screens lies the file, not a buffer in memory: however long the screens
+take, no packet is lost to them, and packets, time windows and replays work as on a capture.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from .... import __version__
+from ....analyzer.analysis.analyze import AnalyzeOptions
+from ....analyzer.errors import RocescopeError
+from ....probes.files.capture_files import CaptureFiles
+from ....probes.files.pcapng_writer import interface_description, section_header
+from ....probes.live import LiveOptions, LiveSource
+from ....probes.owners.comments import OwnerComments
+from ....probes.owners.watch import OwnerWatch
+from ....probes.rights.dropping import WATCHING, WRITING, drop_privileges
+from ....probes.rights.priority import allow, raise_own
+from ..session import Session
+from ..snapshot import SourceState
+from .feeds import CaptureFeed, Feed
+
+POLL_S = 0.05
+
+
+class Recording:
+    """Probes and the file they fill, in a thread of its own; it outlives the feeds that read it."""
+
+    def __init__(self, interfaces: Sequence[str], options: LiveOptions, path: Path) -> None:
+        self.path = path
+        self.error = ""
+        self._source = LiveSource(interfaces, options, to_blocks=True)
+        self._owners: OwnerComments | None = None
+        self._stack = ExitStack()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether packets are still written."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the file has all it will ever have."""
+        return self._thread is not None and not self._thread.is_alive()
+
+    def begin(self, drop: bool = False) -> None:
+        """Attach the probes and begin to write; the first call counts. Errors as `LiveSource`.
+
+        drop: give up the privileges of this thread that are not needed from then on.
+        """
+        if self._thread is not None:
+            return
+        try:
+            self._source.check()
+            self._watch_owners()  # takes a second, in which rings would overflow
+            allow()
+            self._stack.enter_context(self._source)
+        except BaseException:
+            self._stack.close()
+            raise
+        if drop:  # before a thread starts, which would keep them
+            drop_privileges(self._source.privileges() + WRITING + WATCHING)
+        taps = self._source.taps.items[self._source.first_tap :]
+        name = self._source.options.filter
+        described = b"".join(interface_description(tap, name) for tap in taps)
+
+        def head(comments: Sequence[str]) -> bytes:
+            system = " ".join(os.uname()[:3:2])
+            return section_header(f"rocescope {__version__}", system, list(comments)) + described
+
+        known = self._owners.new() if self._owners is not None else []
+        files = CaptureFiles(self.path, head, self._source.loss_by_tap, comments=known)
+        self._thread = threading.Thread(
+            target=self._write, args=(files,), name="rocescope-recording", daemon=True
+        )
+        self._thread.start()
+
+    def _write(self, files: CaptureFiles) -> None:
+        raise_own()
+        try:
+            for blocks in self._source.blocks(POLL_S):
+                files.write(blocks)
+                self._tell_owners(files)
+        except (RocescopeError, OSError) as error:
+            self.error = str(error)
+        finally:
+            self._source.finish()
+            self._tell_owners(files, at_once=True)
+            files.close()
+
+    def _watch_owners(self) -> None:
+        namespaces = {interface.namespace for interface in self._source.interfaces}
+        try:
+            watch = self._stack.enter_context(OwnerWatch({None, *namespaces}))
+            watch.update()
+        except Exception:  # owners stay unknown: no reason not to record
+            return
+        self._owners = OwnerComments(watch)
+
+    def _tell_owners(self, files: CaptureFiles, at_once: bool = False) -> None:
+        if self._owners is not None:
+            files.comment(self._owners.new(at_once))
+
+    def state(self, seen: SourceState) -> SourceState:
+        """What is known of the probes, beside what was read of the file."""
+        loss = self._source.loss()
+        gone = [interface.label for interface in self._source.gone()]
+        return replace(
+            seen,
+            name=",".join(interface.label for interface in self._source.interfaces),
+            kind="live",
+            error=self.error or (f"{', '.join(gone)} has disappeared" if gone else ""),
+            dropped=loss.ring_full,
+            recording=self.path.name if self.running else "",
+        )
+
+    def stop(self) -> None:
+        """Take the probes away; the file is complete then."""
+        self._source.stop()
+        if self._thread is not None:
+            self._thread.join()
+        self._stack.close()
+
+
+class RecordedFeed(CaptureFeed):
+    """Reads the file that a recording fills, to its end when that has ended."""
+
+    kind = "live"
+
+    def __init__(self, recording: Recording, options: AnalyzeOptions) -> None:
+        recording.begin()
+        follow = not recording.ended
+        super().__init__([str(recording.path)], replace(options, follow=follow))
+        self._recording, self._follows = recording, follow
+
+    def read(self) -> None:
+        """Every packet that was or will be written, unless `stop` comes before."""
+        if self._follows:
+            threading.Thread(target=self._end, name="rocescope-end", daemon=True).start()
+        super().read()
+
+    def _end(self) -> None:
+        while self._recording.running:
+            time.sleep(POLL_S)
+        self.end_following()
+
+    def state(self) -> SourceState:
+        """Counts of what was read, and what the probes lost."""
+        return self._recording.state(super().state())
+
+
+def open_recorded(
+    interfaces: Sequence[str],
+    options: LiveOptions | None,
+    path: Path,
+    clock: Callable[[], float] = time.monotonic,
+    attach_now: bool = False,
+) -> Session:
+    """A session on interfaces of this host that is recorded in a pcapng file.
+
+    attach_now: as for `open_live`.
+    """
+    chosen = options or LiveOptions()
+    recording = Recording(interfaces, chosen, path)
+    reading = AnalyzeOptions(udp_ports=chosen.udp_ports)
+    if attach_now:
+        raise_own()
+        recording.begin(drop=True)
+
+    def make(keep: str | None) -> Feed:
+        return RecordedFeed(recording, replace(reading, filter=keep))
+
+    session = Session(make, ",".join(interfaces), "live", (str(path),), clock)
+    session.options = reading
+    session.on_close(recording.stop)
+    return session

@@ -1,0 +1,252 @@
+"""Filters over the columns of the flows: `late > 1% and src == 10.0.1.0/24`, or just `10.0.1`.
+
+The notation is that of the packet filter. A filter that names only what belongs
+to a flow picks rows of the table at once; one that names packet fields needs
+another pass over the packets. Plain words are searched for in addresses and QPNs.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.errors import UsageError
+from ...analyzer.filtering.fields import FIELDS
+from ...analyzer.filtering.grammar import (
+    Comparison,
+    Junction,
+    Membership,
+    Negation,
+    Node,
+    Presence,
+    Text,
+    parse,
+)
+from ...analyzer.wire.opcodes import TRANSPORT_NAMES
+from ...report.words.human import queue_pair
+from .snapshot import UNKNOWN, Snapshot, SourceState
+
+Mask: TypeAlias = NDArray[np.bool_]
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_NUMBER = re.compile(r"(0x[0-9a-fA-F]+)|(\d+(?:\.\d*)?)([kMG%]?)")
+_SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "%": 0.01}
+
+
+@dataclass(frozen=True, slots=True)
+class FlowField:
+    """A number every flow has."""
+
+    values: Callable[[Snapshot], NDArray[Any]]
+    meaning: str
+    of: Callable[[Snapshot], NDArray[Any]] | None = None
+    """What a value in percent is a share of."""
+
+
+def _count(name: str, meaning: str, of: str | None = None) -> FlowField:
+    return FlowField(
+        lambda s: getattr(s.flows, name),
+        meaning,
+        None if of is None else lambda s: getattr(s.flows, of),
+    )
+
+
+def _of_mrc(name: str, meaning: str) -> FlowField:
+    def values(snapshot: Snapshot) -> NDArray[Any]:
+        if snapshot.mrc is None:
+            return np.full(len(snapshot.flows), UNKNOWN)
+        found: NDArray[Any] = getattr(snapshot.mrc, name)
+        return found
+
+    return FlowField(values, f"of MRC: {meaning}")
+
+
+FLOW_FIELDS: dict[str, FlowField] = {
+    "qp": _count("qp", "destination QP"),
+    "packets": _count("packets", "packets of the flow"),
+    "bytes": _count("wire_bytes", "bytes on the wire"),
+    "rate": _count("rate", "bits per second, as in rate > 10G"),
+    "late": _count("late", "packets that came late, or their share: late > 1%", "arrivals"),
+    "extent": _count("max_extent", "largest reordering extent, packets"),
+    "resent": _count("retransmitted", "packets sent again", "arrivals"),
+    "lost": _count("recovered", "packets lost before the tap, then sent again", "arrivals"),
+    "missing": _count("missing", "PSNs never seen", "arrivals"),
+    "doubled": _count("duplicates", "packets doubled by the network", "arrivals"),
+    "naks": _count("naks", "NAKs the flow caused"),
+    "rnrs": _count("rnr_naks", "RNR NAKs the flow caused"),
+    "cnps": _count("cnps", "CNPs its sender got"),
+    "ce": _count("ecn_marked", "packets marked CE", "packets"),
+    "paths": FlowField(lambda s: s.paths["entropy"].seen(), "UDP source ports used"),
+    "width": FlowField(lambda s: s.paths["entropy"].width, "spraying width"),
+    "evs": _of_mrc("values", "entropy values it sends with"),
+    "out": _of_mrc("fell_out", "entropy values that fell out of use"),
+    "planes": _of_mrc("planes", "planes it uses"),
+    "rtx": _of_mrc("resends", "packets with the RTX bit"),
+    "nacks": _of_mrc("nacks", "NACKs of its receiver"),
+    "trim": _of_mrc("trimmed", "trimmed packets"),
+    "skip": _of_mrc("skips", "SACKs with SKIP_ONCE or ALWAYS_SKIP"),
+    "sack": _of_mrc("depth", "PSNs that a SACK reached beyond its cumulative one"),
+}
+_ADDRESSES = {"src": ("src",), "dst": ("dst",), "addr": ("src", "dst")}
+_OF_FLOWS = {*FLOW_FIELDS, *_ADDRESSES, "transport"}
+
+
+def is_plain(text: str) -> bool:
+    """Whether the filter is a word to search for, not an expression."""
+    if text in FIELDS or text.lower() in FLOW_FIELDS:
+        return False
+    return re.fullmatch(r"[\w.:/-]+", text) is not None
+
+
+def needs_packets(text: str) -> bool:
+    """Whether the filter must see packets. UsageError for what is no filter."""
+    if is_plain(text):
+        return False
+    names = {name.text.lower() for name in _names(parse(text))}
+    foreign = names - _OF_FLOWS
+    if not foreign:
+        return False
+    own = sorted(name for name in names if name in FLOW_FIELDS and name not in FIELDS)
+    if own:
+        raise UsageError(
+            f"filter: {own[0]} belongs to flows and {min(foreign)} to packets: use one kind at once"
+        )
+    return True
+
+
+class FlowFilter:
+    """Picks flows; `text` is what the user wrote. UsageError for what is no filter of flows."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.strip()
+        self._node = None if not self.text or is_plain(self.text) else parse(self.text)
+        if self._node is not None:
+            self._check(self._node)
+
+    def mask(self, snapshot: Snapshot) -> Mask:
+        """Which flows pass, bool of their number."""
+        if not self.text:
+            return np.ones(len(snapshot.flows), np.bool_)
+        if self._node is None:
+            return _search(self.text.lower(), snapshot)
+        return _mask(self._node, snapshot)
+
+    def _check(self, node: Node) -> None:
+        """Values are read once without flows, so that mistakes show at once."""
+        _mask(node, Snapshot(SourceState("", "")))
+
+
+def _names(node: Node) -> Iterator[Text]:
+    match node:
+        case Presence(field) | Comparison(field, _, _) | Membership(field, _):
+            yield field
+        case Negation(operand):
+            yield from _names(operand)
+        case Junction(_, operands):
+            for operand in operands:
+                yield from _names(operand)
+
+
+def _mask(node: Node, snapshot: Snapshot) -> Mask:
+    match node:
+        case Junction(conjunction, operands):
+            masks = [_mask(operand, snapshot) for operand in operands]
+            return ~_any([~mask for mask in masks]) if conjunction else _any(masks)
+        case Negation(operand):
+            return ~_mask(operand, snapshot)
+        case Comparison(field, symbol, value):
+            return _compared(field, symbol, value, snapshot)
+        case Membership(field, ranges):
+            return _any([_between(field, a, b, snapshot) for a, b in ranges])
+        case Presence(field):
+            known = FLOW_FIELDS.get(field.text.lower())
+            if known is None:
+                raise UsageError(f"filter: compare {field.text} with something, as {field.text} ==")
+            return np.asarray(known.values(snapshot) > 0)
+
+
+def _any(masks: list[Mask]) -> Mask:
+    result: Mask = np.logical_or.reduce(masks)
+    return result
+
+
+def _compared(field: Text, symbol: str, value: Text, snapshot: Snapshot) -> Mask:
+    name = field.text.lower()
+    if name in _ADDRESSES or name == "transport":
+        if symbol not in ("==", "!="):
+            raise UsageError(f"filter: {name} has no order; use ==, != or in {{...}}")
+        hit = _equal(name, value, snapshot)
+        return hit if symbol == "==" else ~hit
+    values, limit = _number(name, value, snapshot)
+    return np.asarray(_OPERATORS[symbol](values, limit) & _known(name, snapshot))
+
+
+def _between(field: Text, low: Text, high: Text, snapshot: Snapshot) -> Mask:
+    name = field.text.lower()
+    if name in _ADDRESSES or name == "transport":
+        return _equal(name, low, snapshot)
+    values, first = _number(name, low, snapshot)
+    _, last = _number(name, high, snapshot)
+    return np.asarray((values >= first) & (values <= last) & _known(name, snapshot))
+
+
+def _known(name: str, snapshot: Snapshot) -> Mask:
+    return np.asarray(FLOW_FIELDS[name].values(snapshot) >= 0)
+
+
+def _number(name: str, value: Text, snapshot: Snapshot) -> tuple[NDArray[Any], float]:
+    """The values to compare, shares when `value` is in percent, and the number."""
+    found = _NUMBER.fullmatch(value.text)
+    if not found:
+        raise UsageError(f"filter: {name} takes a number (10, 5k, 1%, 0x11), not {value.text!r}")
+    values = FLOW_FIELDS[name].values(snapshot)
+    if found[1]:
+        return values, int(found[1], 16)
+    if found[3] == "%":
+        of = FLOW_FIELDS[name].of
+        if of is None:
+            raise UsageError(f"filter: {name} is not a share, leave the % out")
+        values = values / np.maximum(of(snapshot), 1)
+    return values, float(found[2]) * _SCALES[found[3]]
+
+
+def _equal(name: str, value: Text, snapshot: Snapshot) -> Mask:
+    flows = snapshot.flows
+    if name == "transport":
+        wanted = value.text.upper()
+        if wanted not in TRANSPORT_NAMES:
+            raise UsageError(f"filter: transport is one of {', '.join(TRANSPORT_NAMES[:6])}")
+        return np.asarray(flows.transport == TRANSPORT_NAMES.index(wanted))
+    try:
+        network = ip_network(value.text, strict=False)
+    except ValueError:
+        raise UsageError(f"filter: {value.text!r} is not an address or a network") from None
+    known = map(ip_address, snapshot.addresses)
+    inside = np.array([a.version == network.version and a in network for a in known], np.bool_)
+    hits = [inside[getattr(flows, column)] for column in _ADDRESSES[name]]
+    return _any(hits)
+
+
+def _search(word: str, snapshot: Snapshot) -> Mask:
+    flows = snapshot.flows
+    hit = np.array([word in text for text in snapshot.addresses], np.bool_)
+    mask: Mask = np.zeros(len(flows), np.bool_)
+    if len(hit):
+        mask = hit[flows.src] | hit[flows.dst]
+    numbers, where = np.unique(flows.qp, return_inverse=True)
+    named = np.array([word in queue_pair(int(n)) for n in numbers], np.bool_)
+    return mask | named[where] if len(named) else mask

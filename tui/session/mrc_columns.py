@@ -1,0 +1,163 @@
+"""MRC for the screens: columns by flow, paths by plane, and its events."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.measures.measuring import Measuring
+from ...analyzer.measures.mrc import state as st
+from ...analyzer.measures.mrc.measure import MrcMeasure
+from ...analyzer.results.analysis import Event
+from ...analyzer.statistics.histogram import MAX
+from ...analyzer.summary.mrc import MrcSummary
+from ...analyzer.summary.summarize import Summary
+from .columns import widths
+from .snapshot import UNKNOWN, MrcColumns, MrcPlaneState, PathColumns
+
+_FLOW_COLUMNS = (
+    "values", "fell_out", "planes", "resends", "trimmed", "nacks", "skips", "depth"
+)  # fmt: skip
+_SHARE_OF_TIME = 20
+"""All is made anew; of many flows again only after so many times what it took."""
+
+
+class MrcView:
+    """What the screens know of MRC, renewed as packets come."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.columns: MrcColumns | None = None
+        self.planes: PathColumns | None = None
+        """None where nothing tells planes apart."""
+        self._packets = 0
+        self._due = 0.0
+
+    def update(self, measuring: Measuring, running: bool, make: Callable[[], Summary]) -> None:
+        """Look at what has come; the engine must stand still."""
+        began, packets = time.monotonic(), measuring.mrc.packets
+        if packets == self._packets or (running and began < self._due):
+            return
+        self._packets = packets
+        whole = make()
+        if whole.mrc is not None:
+            self.events = whole.mrc_events()
+            peer = measuring.tracker.flows["peer"].copy()
+            self.columns, self.planes = _columns(measuring.mrc, whole.mrc, peer)
+        now = time.monotonic()
+        self._due = now + _SHARE_OF_TIME * (now - began)
+
+    def of(self, flows: int) -> tuple[MrcColumns | None, PathColumns | None]:
+        """Columns and planes with an entry for each flow, also of those that came since."""
+        columns, planes = self.columns, self.planes
+        if columns is not None and len(columns.values) < flows:
+            longer: dict[str, Any] = {
+                name: _padded(getattr(columns, name), flows, UNKNOWN) for name in _FLOW_COLUMNS
+            }
+            columns = replace(columns, **longer)
+        if planes is not None and len(planes.width) < flows:
+            planes = replace(
+                planes,
+                starts=_padded(planes.starts, flows + 1, int(planes.starts[-1])),
+                width=_padded(planes.width, flows, 0),
+            )
+        return columns, planes
+
+
+def _padded(values: NDArray[Any], length: int, fill: int) -> NDArray[Any]:
+    return np.concatenate([values, np.full(length - len(values), fill, values.dtype)])
+
+
+def _columns(
+    measure: MrcMeasure, summary: MrcSummary, peer: NDArray[np.int32]
+) -> tuple[MrcColumns, PathColumns | None]:
+    """peer: of each flow, -1 while it is not known."""
+    flows = len(peer)
+    records = measure.flows(flows)
+    sends = records["packets"] > 0
+    sent, plane, names = summary.sent()
+    flow = sent["lane"] // st.LANES
+    values = np.bincount(flow, minlength=flows)
+    out, out_of_plane, may_be = (
+        np.zeros(flows, np.int64),
+        Counter[str | None](),
+        Counter[str | None](),
+    )
+    for f in np.flatnonzero(sends).tolist():
+        for one in summary.retirements(f):
+            out[f] += one.certain
+            if not one.certain:
+                may_be[one.plane] += 1
+            elif one.returned_time_ns is None:
+                out_of_plane[one.plane] += 1
+    answers = records[np.maximum(peer, 0)]
+    heard = sends & (peer >= 0) & ((answers["sacks"] > 0) | answers["nacks"].any(axis=1))
+
+    def of_sender(values: NDArray[Any]) -> NDArray[np.int64]:
+        return np.where(sends, values, UNKNOWN).astype(np.int64)
+
+    def of_answers(values: NDArray[Any]) -> NDArray[np.int64]:
+        return np.where(heard, values, UNKNOWN).astype(np.int64)
+
+    known = plane >= 0
+    by_plane = _by_plane(sent[known], flow[known], plane[known], flows, names)
+    states = [
+        MrcPlaneState(name, int((plane == i).sum()), out_of_plane[name], may_be[name])
+        for i, name in enumerate(names)
+    ]
+    columns = MrcColumns(
+        values=of_sender(values),
+        fell_out=of_sender(out),
+        planes=of_sender(by_plane.seen() if names else np.full(flows, UNKNOWN)),
+        resends=of_sender(records["resends"]),
+        trimmed=of_sender(records["trimmed"]),
+        nacks=of_answers(answers["nacks"].sum(axis=1)),
+        skips=of_answers(answers["skips"] + answers["always_skips"]),
+        depth=of_answers(_largest(measure, st.OOO_DEPTH, flows)[np.maximum(peer, 0)]),
+        plane_states=tuple(states),
+        plane_by=summary.plane_by,
+        outages=tuple(summary.outages),
+    )
+    return columns, by_plane if names else None
+
+
+def _largest(measure: MrcMeasure, kind: int, flows: int) -> NDArray[np.int64]:
+    """The largest value each flow observed of a kind, 0 without any."""
+    pool, found = measure.histograms.arrays, np.zeros(flows, np.int64)
+    row = pool.row[:flows, kind]
+    found[: len(row)] = np.where(row >= 0, pool.stats[np.maximum(row, 0), MAX], 0)
+    return found
+
+
+def _by_plane(
+    sent: NDArray[Any],
+    flow: NDArray[np.int64],
+    plane: NDArray[np.int64],
+    flows: int,
+    names: list[str],
+) -> PathColumns:
+    """What each flow sent on each plane; late ones are those that were sent again."""
+    codes, of = np.unique(flow * max(1, len(names)) + plane, return_inverse=True)
+    owner = codes // max(1, len(names))
+
+    def total(column: str) -> NDArray[np.int64]:
+        return np.bincount(of, sent[column], len(codes)).astype(np.int64)
+
+    wire_bytes = total("wire_bytes")
+    return PathColumns(
+        by="plane",
+        starts=np.searchsorted(owner, np.arange(flows + 1)),
+        key=codes % max(1, len(names)),
+        packets=total("packets"),
+        wire_bytes=wire_bytes,
+        late=total("lost"),
+        marked=total("marked"),
+        width=widths(owner, wire_bytes.astype(np.float64), flows)[0],
+        name=lambda key: names[key],
+    )

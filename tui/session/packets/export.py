@@ -1,0 +1,102 @@
+"""Packets of flows as a pcapng, with what is known and was said of them as comments."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+from .... import __version__
+from ....analyzer.errors import RocescopeError
+from ....analyzer.wire.frames import Tap
+from ....probes.files.pcapng_writer import interface_description, section_header
+from ..session import Session
+from ..snapshot import FlowKey
+from .flow_pass import Chunk, FlowPass, Wanted, link_type
+from .packets import notes_of
+
+_ENHANCED_PACKET = 6
+_COMMENT = 1
+
+
+class PacketExport:
+    """All packets of some flows, written while they are found."""
+
+    def __init__(self, session: Session, keys: Sequence[FlowKey], wanted: Wanted) -> None:
+        self.packets = 0
+        """Written so far."""
+        self._session, self._keys = session, keys
+        self._pass = FlowPass(session.paths, keys, wanted, session.packet_options())
+        self._interfaces: dict[tuple[int, int], int] = {}
+        """Numbers of those described so far, by tap and link type."""
+
+    def stop(self) -> None:
+        """Let `write` end with an error; from any thread."""
+        self._pass.stop()
+
+    @property
+    def progress(self) -> float:
+        """0 to 1, by bytes read."""
+        return self._pass.progress
+
+    def write(self, file: BinaryIO) -> None:
+        """Findings, marks and comments are packet comments; those on flows stand in the head.
+
+        RocescopeError as when opening captures and after `stop`, OSError when one is gone or
+        `file` is full.
+        """
+        file.write(section_header(f"rocescope {__version__}", os.uname().sysname, self._about()))
+        with self._pass as found:
+            for chunk in found.chunks():
+                for block in self._blocks(chunk):
+                    file.write(block)
+        if self._pass.stopped:
+            raise RocescopeError("ended before all packets were found; nothing saved")
+
+    def _about(self) -> list[str]:
+        lines = []
+        for key in self._keys:
+            lines.append(f"flow {self._session.wireshark_filter(key)}")
+            said = self._session.marks.flows.get(key)
+            if said is not None:
+                lines.append(f"marked: {said}" if said else "marked")
+        return lines
+
+    def _blocks(self, chunk: Chunk) -> Iterator[bytes]:
+        table, taps = chunk.table, self._pass.taps
+        for row, note in enumerate(notes_of(chunk, taps)):
+            number, link = int(table.tap[row]), link_type(taps, table, row)
+            tap = taps[number]
+            interface = self._interfaces.get((number, link))
+            if interface is None:
+                interface = self._interfaces[number, link] = len(self._interfaces)
+                same = Tap(tap.name, link, tap.snap_length, tap.speed_bits_per_second)
+                yield interface_description(same, None)
+            said = self._session.marks.packets.get((tap.name, int(table.frame_number[row])))
+            yield commented_packet(
+                interface,
+                int(table.time_ns[row]),
+                self._pass.frames.of(table, row),
+                int(table.wire_bytes[row]),
+                [text for text in (note, said) if text],
+            )
+            self.packets += 1
+        self._pass.frames.forget(table, chunk.verdict >= 0)
+
+
+def commented_packet(
+    interface: int, time_ns: int, frame: bytes, wire_bytes: int, comments: list[str]
+) -> bytes:
+    """An enhanced packet block (draft-ietf-opsawg-pcapng 4.3) with opt_comment options."""
+    options = b""
+    for comment in comments:
+        text = comment.encode()[:65_000]
+        options += struct.pack("<HH", _COMMENT, len(text)) + text + bytes(-len(text) % 4)
+    options = options + bytes(4) if options else b""
+    head = struct.pack(
+        "<IIIII", interface, time_ns >> 32, time_ns & 0xFFFFFFFF, len(frame), wire_bytes
+    )
+    body = head + frame + bytes(-len(frame) % 4) + options
+    total = len(body) + 12
+    return struct.pack("<II", _ENHANCED_PACKET, total) + body + struct.pack("<I", total)

@@ -1,0 +1,292 @@
+"""One pass over the captures for the packets of some flows, however many these are.
+
+Packets are judged as the analysis judges them: read with the same options, filtered
+before they are tracked.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....analyzer.analysis.analyze import AnalyzeOptions, open_sources
+from ....analyzer.capture.concat import ConcatenatedCapture, Part
+from ....analyzer.capture.source import Capture
+from ....analyzer.decode.merge import merge_tables
+from ....analyzer.decode.multipath.srv6 import SegmentLists
+from ....analyzer.decode.sources import Source
+from ....analyzer.filtering import compile_filter
+from ....analyzer.track import batch as verdicts
+from ....analyzer.track.tracker import FlowTracker
+from ....analyzer.wire.endpoints import Endpoints
+from ....analyzer.wire.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6, Taps
+from ....analyzer.wire.packets import IPV6, PacketTable
+from ..snapshot import FlowKey
+
+PSN_MASK = 0xFFFFFF
+NORMAL = np.array([verdicts.NOT_SEQUENCED, verdicts.IN_ORDER, verdicts.TAP_COPY], np.uint8)
+"""Verdicts of packets that are simply the next ones."""
+JUDGED = np.dtype([("due", "i8"), ("extent", "i8"), ("late_ns", "i8")])
+"""What the order of PSNs says of a packet; -1 where it says nothing."""
+_NEW = (verdicts.IN_ORDER, verdicts.AHEAD, verdicts.RESTARTED)
+_FIRST_COPIES = (
+    verdicts.IN_ORDER,
+    verdicts.AHEAD,
+    verdicts.REORDERED,
+    verdicts.OVERTAKEN,
+)
+_JUMPS = 4096
+
+
+class Late(NamedTuple):
+    """Late packets of one bucket of a histogram: `low` to `high`, both inclusive."""
+
+    measure: str
+    """`extent` or `late_ns`."""
+    low: int
+    high: int
+
+    def holds(self, judged: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Which packets are in it."""
+        values = judged[self.measure]
+        inside: NDArray[np.bool_] = (values >= self.low) & (values <= self.high) & (values >= 0)
+        return inside
+
+
+class Wanted(NamedTuple):
+    """Which packets of the flows."""
+
+    odd_only: bool = False
+    """Only those that are not simply the next ones."""
+    late: Late | None = None
+    window: tuple[int, int] | None = None
+    """Only of this time, ns since the epoch."""
+
+
+EVERY = Wanted()
+
+
+class Chunk(NamedTuple):
+    """Some packets in the order of time."""
+
+    table: PacketTable
+    verdict: NDArray[np.uint8]
+    judged: NDArray[np.void]
+
+
+@dataclass(slots=True)
+class FrameBytes:
+    """Where the captured bytes of packets are."""
+
+    stored: dict[tuple[int, int, int], bytes] = field(default_factory=dict)
+    """Those of compressed captures: by tap, frame number and place in the file."""
+    files: dict[int, list[Part]] = field(default_factory=dict)
+    """By tap: the files and the number of the first frame in each."""
+
+    def of(self, table: PacketTable, row: int) -> bytes:
+        """The captured bytes of a packet. OSError when the capture is gone."""
+        known = self.stored.get(_place(table, row))
+        if known is not None:
+            return known
+        path, _ = self.file_of(int(table.tap[row]), int(table.frame_number[row]))
+        with open(path, "rb") as file:
+            return os.pread(
+                file.fileno(), int(table.captured_bytes[row]), int(table.file_offset[row])
+            )
+
+    def file_of(self, tap: int, frame_number: int) -> tuple[str, int]:
+        """The file that holds a frame, and the frame's number in it. KeyError for no such tap."""
+        parts = self.files[tap]
+        part = [part for part in parts if part.first_frame_number <= frame_number][-1]
+        return part.path, frame_number - part.first_frame_number + 1
+
+    def forget(self, table: PacketTable, gone: NDArray[np.bool_]) -> None:
+        """These packets are not asked for any more."""
+        for row in np.flatnonzero(gone).tolist() if self.stored else ():
+            self.stored.pop(_place(table, row), None)
+
+
+def _place(table: PacketTable, row: int) -> tuple[int, int, int]:
+    return int(table.tap[row]), int(table.frame_number[row]), int(table.file_offset[row])
+
+
+def link_type(taps: Taps, table: PacketTable, row: int) -> int:
+    """LINKTYPE_ of a packet's bytes: IP for those in a tunnel without an Ethernet header.
+
+    Ethernet headers with any number of tags end two bytes behind a multiple of four.
+    """
+    own = taps[int(table.tap[row])].link_type
+    if own != LINKTYPE_ETHERNET or table.bth_offset[row] % 4:
+        return own
+    return LINKTYPE_IPV6 if table.decode_flags[row] & IPV6 else LINKTYPE_IPV4
+
+
+class FlowPass:
+    """A context manager; `stop` ends it early from another thread."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        keys: Sequence[FlowKey],
+        wanted: Wanted = EVERY,
+        options: AnalyzeOptions | None = None,
+    ) -> None:
+        """options: as those of the analysis; its filter is applied to packets before they
+        are tracked."""
+        self.taps, self.frames = Taps(), FrameBytes()
+        self._paths, self._wanted = paths, wanted
+        self._options = replace(options or AnalyzeOptions(), follow=False)
+        self._endpoints = Endpoints()
+        self._flows = [
+            (self._endpoints.add(key.src), self._endpoints.add(key.dst), key.qp) for key in keys
+        ]
+        self._stack = ExitStack()
+        self._sources: list[Source] = []
+        self._stopped = threading.Event()
+
+    def __enter__(self) -> Self:
+        """RocescopeError as when opening captures."""
+        self._sources = self._stack.enter_context(
+            open_sources(self._paths, self._options, self._endpoints, self.taps, SegmentLists())
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def stop(self) -> None:
+        """Let `chunks` end."""
+        self._stopped.set()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether not all that is wanted was found."""
+        return self._stopped.is_set()
+
+    @property
+    def progress(self) -> float:
+        """0 to 1, by bytes read."""
+        captures = [source.capture for source in self._sources]
+        read = sum(capture.bytes_read for capture in captures)
+        return read / max(1, sum(capture.total_bytes or 0 for capture in captures))
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The packets that are wanted; their bytes are known until they are forgotten."""
+        text = self._options.filter
+        keep = compile_filter(text) if text else None
+        tracker = FlowTracker()
+        orders = [_Order() for _ in self._flows]
+        for table in merge_tables([self._tables(source) for source in self._sources]):
+            if self._stopped.is_set():
+                return
+            if keep is not None:
+                passing = keep.mask(table, self._endpoints, self.taps)
+                self.frames.forget(table, ~passing)
+                table = table.take(passing)
+            verdict = tracker.update(table).verdict
+            judged = np.full(len(table), -1, JUDGED)
+            mine = np.zeros(len(table), np.bool_)
+            for flow, order in zip(self._flows, orders, strict=True):
+                own = _of_flow(table, flow)
+                judged[own] = order.of(table.psn[own], table.time_ns[own], verdict[own])
+                mine |= own
+            mine &= self._is_wanted(table, verdict, judged)
+            self.frames.forget(table, ~mine)
+            if mine.any():
+                yield Chunk(table.take(mine), verdict[mine], judged[mine])
+
+    def _is_wanted(
+        self, table: PacketTable, verdict: NDArray[np.uint8], judged: NDArray[np.void]
+    ) -> NDArray[np.bool_]:
+        wanted = self._wanted
+        found = ~np.isin(verdict, NORMAL) if wanted.odd_only else np.ones(len(table), np.bool_)
+        if wanted.late is not None:
+            found &= wanted.late.holds(judged)
+        if wanted.window is not None:
+            found &= (table.time_ns >= wanted.window[0]) & (table.time_ns <= wanted.window[1])
+        return found
+
+    def _tables(self, source: Source) -> Iterator[PacketTable]:
+        """The packets of a capture in the order of their own clocks."""
+        tables, mirrors = self._between_hosts(source), source.decoder.mirrors
+        return tables if mirrors is None else mirrors.ordered(tables)
+
+    def _between_hosts(self, source: Source) -> Iterator[PacketTable]:
+        """Both directions between them; the frames of compressed captures are stored."""
+        pairs = {(src, dst) for src, dst, _ in self._flows}
+        pairs |= {(dst, src) for src, dst in pairs}
+        parts = _parts(source.capture)
+        for frames in source.capture.batches():
+            table = source.decoder.decode(frames)
+            between = np.zeros(len(table), np.bool_)
+            for src, dst in pairs:
+                between |= (table.src == src) & (table.dst == dst)
+            if source.capture.compression is not None:
+                mine = np.zeros(len(table), np.bool_)
+                for flow in self._flows:
+                    mine |= _of_flow(table, flow)
+                for row in np.flatnonzero(mine).tolist():
+                    begin = int(table.file_offset[row]) - frames.base_offset
+                    end = begin + int(table.captured_bytes[row])
+                    self.frames.stored[_place(table, row)] = frames.data[begin:end].tobytes()
+            table = table.take(between)
+            for tap in np.unique(table.tap).tolist():
+                self.frames.files.setdefault(tap, parts)
+            yield table
+
+
+def _of_flow(table: PacketTable, flow: tuple[int, int, int]) -> NDArray[np.bool_]:
+    src, dst, qp = flow
+    own: NDArray[np.bool_] = (table.src == src) & (table.dst == dst) & (table.dest_qp == qp)
+    return own
+
+
+def _parts(capture: Capture | ConcatenatedCapture) -> list[Part]:
+    """Its files; those of a series come up while it is read."""
+    return capture.parts if isinstance(capture, ConcatenatedCapture) else [Part(capture.path, 1)]
+
+
+class _Order:
+    """Per packet: the PSN that was due, and how late a late one is.
+
+    Extent and late time refer to the first arrival with a higher PSN, the packet that
+    jumped over this one (RFC 4737, 4.2 and 4.3); first copies are counted.
+    """
+
+    def __init__(self) -> None:
+        self._next = -1
+        self._arrivals = 0
+        self._jumps: deque[tuple[int, int, int, int]] = deque(maxlen=_JUMPS)
+        """First PSN jumped over, how many, when as an arrival and as a time."""
+
+    def of(
+        self, psn: NDArray[np.uint32], time_ns: NDArray[np.int64], verdict: NDArray[np.uint8]
+    ) -> NDArray[np.void]:
+        """JUDGED[n]."""
+        judged = np.full(len(psn), -1, JUDGED)
+        due, extent, late = judged["due"], judged["extent"], judged["late_ns"]
+        rows = zip(psn.tolist(), time_ns.tolist(), verdict.tolist(), strict=True)
+        for i, (number, time, kind) in enumerate(rows):
+            if kind in (verdicts.NOT_SEQUENCED, verdicts.TAP_COPY):
+                continue
+            due[i] = number if kind == verdicts.IN_ORDER or self._next < 0 else self._next
+            if kind == verdicts.AHEAD and self._next >= 0:
+                jumped = (number - self._next) & PSN_MASK
+                self._jumps.append((self._next, jumped, self._arrivals, time))
+            elif kind == verdicts.REORDERED:
+                for first, length, arrival, since in reversed(self._jumps):
+                    if (number - first) & PSN_MASK < length:
+                        extent[i], late[i] = self._arrivals - arrival, time - since
+                        break
+            if kind in _NEW:
+                self._next = (number + 1) & PSN_MASK
+            self._arrivals += kind in _FIRST_COPIES
+        return judged

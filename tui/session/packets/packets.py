@@ -1,0 +1,189 @@
+"""The packets of one flow for the screen, found by a pass over the captures; bounded in number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....analyzer.analysis.analyze import AnalyzeOptions
+from ....analyzer.track import batch as verdicts
+from ....analyzer.wire.frames import Taps
+from ....analyzer.wire.packets import PacketTable
+from ....report.words import human
+from ..snapshot import FlowKey
+from .flow_pass import (
+    EVERY,
+    JUDGED,
+    NORMAL,
+    PSN_MASK,
+    Chunk,
+    FlowPass,
+    FrameBytes,
+    Wanted,
+    link_type,
+)
+
+LIMIT = 5_000
+"""Packets shown at once."""
+_HALF = 1 << 23
+
+
+@dataclass(frozen=True, slots=True)
+class Packets:
+    """Packets of one flow, in the order of time."""
+
+    key: FlowKey
+    table: PacketTable
+    verdict: NDArray[np.uint8]
+    expected: NDArray[np.int64]
+    """The PSN that was due; -1 where there is none."""
+    extent: NDArray[np.int64]
+    """Reordering extent of late packets (RFC 4737), else -1."""
+    notes: list[str]
+    taps: Taps
+    frames: FrameBytes
+    more: bool = False
+    """There are more packets than these."""
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def frame(self, row: int) -> bytes:
+        """The captured bytes of a packet. OSError when the capture is gone."""
+        return self.frames.of(self.table, row)
+
+    def file_of(self, row: int) -> tuple[str, int] | None:
+        """The capture file that holds a packet, and its frame's number there."""
+        tap = int(self.table.tap[row])
+        if tap not in self.frames.files:
+            return None
+        return self.frames.file_of(tap, int(self.table.frame_number[row]))
+
+    def link_type(self, row: int) -> int:
+        """LINKTYPE_ of what `frame` gives."""
+        return link_type(self.taps, self.table, row)
+
+    def is_odd(self) -> NDArray[np.bool_]:
+        """Per packet: not simply the next one."""
+        return ~np.isin(self.verdict, NORMAL)
+
+    def row_of(self, frame_number: int) -> int:
+        """The row of a frame, or of the first one after it."""
+        later = np.flatnonzero(self.table.frame_number >= frame_number)
+        return int(later[0]) if len(later) else max(0, len(self) - 1)
+
+
+class PacketScan:
+    """The first packets that are wanted, or those around a frame."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        key: FlowKey,
+        wanted: Wanted = EVERY,
+        options: AnalyzeOptions | None = None,
+        *,
+        around: int | None = None,
+        limit: int = LIMIT,
+    ) -> None:
+        self._key, self._around, self._limit = key, around, limit
+        self._pass = FlowPass(paths, [key], wanted, options)
+
+    def stop(self) -> None:
+        """Let `run` return what it has; from any thread."""
+        self._pass.stop()
+
+    @property
+    def progress(self) -> float:
+        """0 to 1, by bytes read."""
+        return self._pass.progress
+
+    def run(self) -> Packets:
+        """Read until enough packets are found. RocescopeError as when opening captures."""
+        chunks: list[Chunk] = []
+        kept, reached, more = 0, self._around is None, False
+        with self._pass as found:
+            for chunk in found.chunks():
+                chunks.append(chunk)
+                kept += len(chunk.table)
+                reached = reached or bool((chunk.table.frame_number >= (self._around or 0)).any())
+                if reached and kept >= self._limit:
+                    more = True
+                    break
+                while kept - len(chunks[0].table) > self._limit // 2 and not reached:
+                    gone = chunks.pop(0).table
+                    found.frames.forget(gone, np.ones(len(gone), np.bool_))
+                    kept -= len(gone)
+                    more = True
+        table, verdict, judged = _joined(chunks)
+        if len(table) > self._limit:
+            more = True
+            span = self._span(table.frame_number)
+            outside = np.ones(len(table), np.bool_)
+            outside[span] = False
+            found.frames.forget(table, outside)
+            table, verdict, judged = table.slice(span.start, span.stop), verdict[span], judged[span]
+        return Packets(
+            key=self._key,
+            table=table,
+            verdict=verdict,
+            expected=judged["due"],
+            extent=judged["extent"],
+            notes=notes_of(Chunk(table, verdict, judged), found.taps),
+            taps=found.taps,
+            frames=found.frames,
+            more=more,
+        )
+
+    def _span(self, numbers: NDArray[np.int64]) -> slice:
+        """The rows to show: the first ones, or those around the wanted frame."""
+        begin = 0
+        if self._around is not None:
+            wanted = int(np.argmax(numbers >= self._around))
+            begin = max(0, min(wanted - self._limit // 2, len(numbers) - self._limit))
+        return slice(begin, begin + self._limit)
+
+
+def _joined(chunks: list[Chunk]) -> Chunk:
+    if not chunks:
+        return Chunk(PacketTable.zeros(0), np.zeros(0, np.uint8), np.zeros(0, JUDGED))
+    tables, verdict, judged = zip(*chunks, strict=True)
+    return Chunk(
+        PacketTable.concatenate(list(tables)), np.concatenate(verdict), np.concatenate(judged)
+    )
+
+
+def notes_of(chunk: Chunk, taps: Taps) -> list[str]:
+    """What is odd about each packet, in words."""
+    notes = []
+    table, verdict, judged = chunk
+    columns: Any = zip(
+        table.psn.tolist(), verdict.tolist(), judged.tolist(), table.tap.tolist(), strict=True
+    )
+    for psn, kind, (wanted, extent, late_ns), tap in columns:
+        note = ""
+        distance = (psn - wanted + _HALF & PSN_MASK) - _HALF
+        if kind == verdicts.AHEAD:
+            note = f"gap: {distance} missing" if wanted >= 0 else "gap"
+        elif kind == verdicts.REORDERED:
+            note = f"late by {-distance}"
+            if extent >= 0:
+                note += f", extent {extent}, {human.duration(late_ns)}"
+        elif kind == verdicts.RECOVERED:
+            note = "sent again, the first was lost"
+        elif kind == verdicts.RETRANSMITTED:
+            note = "sent again, was here before"
+        elif kind in (verdicts.DUPLICATE, verdicts.MIRROR_DUPLICATE):
+            note = "doubled by the " + ("network" if kind == verdicts.DUPLICATE else "mirror")
+        elif kind == verdicts.OVERTAKEN:
+            note = "the first one, late: sent again meanwhile"
+        elif kind == verdicts.TAP_COPY:
+            note = f"copy at {taps[tap].name}"
+        elif kind == verdicts.RESTARTED:
+            note = "the sequence begins anew"
+        notes.append(note)
+    return notes

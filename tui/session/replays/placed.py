@@ -1,0 +1,270 @@
+"""Where a replayed strategy put each flow: asked by link, by packet and by path. No screen here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from ipaddress import IPv6Address, ip_address
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....analyzer.errors import RocescopeError
+from ....analyzer.key_values import parse_options
+from ....replay.fabrics.fabric import Fabric
+from ....replay.fabrics.switch_hashing import switch_hashing
+from ....replay.flows.fair_share import by_capacity
+from ....replay.hashing import Group, HashSettings, bind
+from ....replay.hashing.models import MODELS
+from ....replay.strategies.registry import Outcome, Strategy
+from ....replay.traffic.traffic import Traffic
+from ..columns import widths
+from ..snapshot import FlowKey, PathColumns, Snapshot
+
+_LABEL_SHIFT = 16
+"""The entropy key of a path: flow label << 16 | UDP source port."""
+_NOWHERE = -1
+
+
+class Noted:
+    """A strategy that remembers what it placed."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+        self.outcome: Outcome | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._strategy, name)
+
+    def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
+        """As the strategy does."""
+        self.outcome = self._strategy.place(traffic, fabric)
+        return self.outcome
+
+
+class OnLink(NamedTuple):
+    """One unit of traffic on a link."""
+
+    key: FlowKey
+    entropy: int
+    wire_bytes: int
+    packets: int
+
+
+class Placed:
+    """The ways of all units under one strategy, named as the user asked for it."""
+
+    def __init__(self, text: str, outcome: Outcome, fabric: Fabric) -> None:
+        self.text = text
+        self._outcome, self._fabric = outcome, fabric
+        self._columns: tuple[Snapshot | None, PathColumns] = (None, PathColumns.none("fabric"))
+
+    @cached_property
+    def _links(self) -> dict[str, int]:
+        return {self._fabric.link_name(i): i for i in range(len(self._fabric.links.source))}
+
+    @cached_property
+    def _units(self) -> dict[tuple[str, str, int, int], int]:
+        """Unit by source, destination, queue pair and entropy key."""
+        keys = self._outcome.traffic.keys
+        entropy = (keys.flow_label.astype(np.int64) << _LABEL_SHIFT) | keys.sport
+        known: dict[bytes, str] = {}
+        columns = (keys.src, keys.dst, keys.dest_qp.tolist(), entropy.tolist())
+        return {
+            (_text(src, known), _text(dst, known), qp, value): unit
+            for unit, (src, dst, qp, value) in enumerate(zip(*columns, strict=True))
+        }
+
+    def on_link(self, name: str) -> list[OnLink]:
+        """Who uses a link, the heaviest first."""
+        link = self._links.get(name, _NOWHERE)
+        placement, traffic = self._outcome.placement, self._outcome.traffic
+        here = np.flatnonzero((placement.links == link).any(1) & ~placement.dropped)
+        here = here[np.argsort(-traffic.wire_bytes[here], kind="stable")]
+        wanted = set(here.tolist())
+        named = {unit: key for key, unit in self._units.items() if unit in wanted}
+        return [
+            OnLink(
+                FlowKey(*named[unit][:3]),
+                named[unit][3],
+                int(traffic.wire_bytes[unit]),
+                int(traffic.packets[unit]),
+            )
+            for unit in here.tolist()
+            if unit in named
+        ]
+
+    def way(self, key: FlowKey, entropy: int) -> list[str]:
+        """The links a packet takes; empty when the fabric does not know it."""
+        unit = self._units.get((*key, entropy))
+        return [] if unit is None else [self._fabric.link_name(i) for i in self._way(unit)]
+
+    def _way(self, unit: int) -> list[int]:
+        placement = self._outcome.placement
+        if placement.dropped[unit]:
+            return []
+        return [link for link in placement.links[unit].tolist() if link >= 0]
+
+    def why(self, key: FlowKey, entropy: int) -> list[str]:
+        """A line per choice on the way: which hash of which fields gave which link."""
+        unit = self._units.get((*key, entropy))
+        if unit is None:
+            return ["The fabric of screen 7 has no host with these addresses."]
+        way = self._way(unit)
+        if not way:
+            return [f"{self.text} finds no way for it."]
+        settings = self._settings()
+        edge = self._edge(way[-1])
+        lines = []
+        for link in way:
+            switch = int(self._fabric.links.source[link])
+            if switch >= self._fabric.switches:
+                continue  # a host: nothing is chosen
+            members, weights = self._fabric.group(switch, edge)
+            if len(members) > 1 and link in members:
+                group = int(self._fabric.forwarding.group_of[switch, edge])
+                buckets = self._fabric.forwarding.buckets.get(group)
+                lines.append(
+                    self._choice(unit, switch, link, members, Group(weights, buckets), settings)
+                )
+        return lines or ["No switch on its way has a choice."]
+
+    def _choice(
+        self,
+        unit: int,
+        switch: int,
+        link: int,
+        members: NDArray[np.int32],
+        group: Group,
+        settings: Sequence[HashSettings] | None,
+    ) -> str:
+        name = self._fabric.link_name(link)
+        place = members.tolist().index(link)
+        if settings is None:
+            return f"{name}: {self.text} puts it on the {place + 1}. of {len(members)} links"
+        own = settings[switch]
+        try:
+            bound = bind(self._outcome.traffic.keys.take(np.array([unit])), own)
+            value = int(bound.values([own.seed])[0, 0])
+            chosen = int(bound.choose([own.seed], group)[0, 0])
+        except RocescopeError as error:
+            return f"{name}: {error}"
+        if chosen != place:  # a hash of the ingress port, say
+            return f"{name}: the {place + 1}. of {len(members)} links by {own.model}"
+        fields = "its policy's fields" if own.model == "linux" else own.field_set
+        digits = MODELS[own.model].bits // 4
+        return (
+            f"{name}: {own.model}({fields}, seed 0x{own.seed:x}) = 0x{value:0{digits}x}"
+            f", {bound.reduction} {len(members)} -> {place}"
+        )
+
+    def _settings(self) -> Sequence[HashSettings] | None:
+        """How the switches hash; None for strategies that do not."""
+        name, _, options = self.text.partition(":")
+        if name != "ecmp":
+            return None
+        return switch_hashing(self._fabric, parse_options(options, name), name).settings
+
+    def _edge(self, last: int) -> int:
+        host = int(self._fabric.links.target[last]) - self._fabric.switches
+        return int(self._fabric.attachments.edge[host])
+
+    def path_columns(self, snapshot: Snapshot) -> PathColumns:
+        """Every flow's bytes by the fabric link that its hash chooses first, and by those it could.
+
+        What was counted by entropy value is added up by link, so late and marked packets
+        are known too; values that were not replayed are left out.
+        """
+        if self._columns[0] is not snapshot:
+            self._columns = (snapshot, self._by_link(snapshot))
+        return self._columns[1]
+
+    def _by_link(self, snapshot: Snapshot) -> PathColumns:
+        paths, flows = snapshot.paths["entropy"], len(snapshot.flows)
+        flow = np.repeat(np.arange(flows), paths.seen())
+        names = [snapshot.key(f) for f in range(flows)]
+        rows = zip(flow.tolist(), paths.key.tolist(), strict=True)
+        units = [self._units.get((*names[f], value), _NOWHERE) for f, value in rows]
+        unit = np.array(units, np.int64)
+        link = np.where(unit >= 0, self._first_choice[unit], _NOWHERE)
+        known = np.flatnonzero(link >= 0)
+        links = len(self._fabric.links.source)
+        of, could, part = self._choices(unit[known], link[known])
+        used = flow[known] * links + link[known]
+        possible = flow[known][of] * links + could
+        code, where = np.unique(np.concatenate([used, possible]), return_inverse=True)
+        sums = {
+            name: np.bincount(where[: len(known)], getattr(paths, name)[known], len(code)).astype(
+                np.int64
+            )
+            for name in ("packets", "wire_bytes", "late", "marked")
+        }
+        shares = np.concatenate([np.zeros(len(known)), paths.wire_bytes[known][of] * part])
+        owner = code // links
+        return PathColumns(
+            by="fabric",
+            starts=np.searchsorted(owner, np.arange(flows + 1)),
+            key=code % links,
+            width=widths(owner, sums["wire_bytes"].astype(np.float64), flows)[0],
+            name=self._fabric.link_name,
+            fair=np.bincount(where, shares, len(code)).astype(np.float64),
+            **sums,
+        )
+
+    def _choices(
+        self, unit: NDArray[np.int64], link: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """(row, link, share) of every link that each row's unit could take in place of its own.
+
+        A switch shares its traffic evenly over a group, as `fair_share` does; a link of no group
+        has no other beside it.
+        """
+        fabric = self._even
+        forwarding, switch = fabric.forwarding, fabric.links.source[link].astype(np.int64)
+        edge = fabric.attachments.edge[self._outcome.traffic.dst_host[unit]]
+        inside = switch < fabric.switches
+        group = np.where(inside, forwarding.group_of[np.where(inside, switch, 0), edge], _NOWHERE)
+        start, sizes = forwarding.group_start, np.diff(forwarding.group_start)
+        size = np.where(group >= 0, sizes[np.maximum(group, 0)], 0)
+        row = np.repeat(np.arange(len(link)), size)
+        place = np.arange(len(row)) - np.repeat(np.cumsum(size) - size, size) + start[group[row]]
+        could, weight = forwarding.group_links[place], forwarding.group_weights[place]
+        known = np.bincount(row, could == link[row], len(link)) > 0
+        mine = known[row] & (weight > 0)
+        row, could, weight = row[mine], could[mine].astype(np.int64), weight[mine]
+        alone = np.flatnonzero(~known)
+        part = weight / np.bincount(row, weight, len(link))[row]
+        return (
+            np.concatenate([row, alone]),
+            np.concatenate([could, link[alone]]),
+            np.concatenate([part, np.ones(len(alone))]),
+        )
+
+    @cached_property
+    def _even(self) -> Fabric:
+        return by_capacity(self._fabric)
+
+    @cached_property
+    def _first_choice(self) -> NDArray[np.int64]:
+        """Per unit: its first link that a switch chose among several, else its first one."""
+        forwarding = self._fabric.forwarding
+        sizes = np.diff(forwarding.group_start)
+        chosen = np.zeros(len(self._fabric.links.source), np.bool_)
+        chosen[forwarding.group_links[np.repeat(sizes > 1, sizes)]] = True
+        links = self._outcome.placement.links
+        if not links.shape[1]:
+            return np.full(len(links), _NOWHERE, np.int64)
+        by_choice = (links >= 0) & chosen[np.maximum(links, 0)]
+        first = np.argmax(by_choice, axis=1)
+        found: NDArray[np.int64] = links[np.arange(len(links)), first].astype(np.int64)
+        found[self._outcome.placement.dropped] = _NOWHERE
+        return found
+
+
+def _text(packed: NDArray[np.uint8], known: dict[bytes, str]) -> str:
+    raw = packed.tobytes()
+    if raw not in known:
+        address = IPv6Address(raw)
+        known[raw] = str(address.ipv4_mapped or ip_address(raw))
+    return known[raw]

@@ -1,0 +1,200 @@
+"""The first line of each screen: one sentence that answers, from the columns of a snapshot."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.results.analysis import Flow
+from ...report.words import human
+from ...report.words.verdicts import PATH_WORDS, SPRAYS_FROM_WIDTH
+from .snapshot import UNKNOWN, PathColumns, Snapshot
+
+_WAY = {
+    "entropy": "source port",
+    "tap": "tap",
+    "srv6": "segment list",
+    "plane": "plane",
+    "fabric": "predicted link",
+}
+_LITTLE = 1e-9
+"""Of a fair share: what is left of it when it is all of one flow."""
+
+
+def nothing(snapshot: Snapshot) -> str | None:
+    """Why there is nothing to see; None where there is."""
+    source = snapshot.source
+    if source.error:
+        return f"Stopped: {source.error}"
+    if len(snapshot.flows):
+        return None
+    if source.compiling:
+        return "Kernels are being compiled; this happens once per machine and takes some seconds."
+    if source.running:
+        return "Waiting for the first RoCE packet."
+    return f"No RoCE packet in {human.counted(source.frames, 'frame')}."
+
+
+def queue_pairs(
+    snapshot: Snapshot, paths: PathColumns, passing: NDArray[np.bool_] | None = None
+) -> str:
+    """How many flows use one path only and what they carry; then what went wrong.
+
+    passing: which flows are spoken of; all without it.
+    """
+    if why := nothing(snapshot):
+        return why
+    flows, data = snapshot.flows, snapshot.carries_data()
+    if passing is None:
+        passing = np.ones(len(flows), np.bool_)
+    data = data & passing
+    count = int(data.sum())
+    if not passing.any():
+        return "No flow passes."
+    if not count:
+        return f"{human.counted(len(flows), 'flow')}, none of them carries data."
+    way = _WAY[paths.by]
+    narrow = data & (paths.width < SPRAYS_FROM_WIDTH)
+    everything = int(flows.wire_bytes[data].sum())
+    share = int(flows.wire_bytes[narrow].sum()) / everything if everything else 0.0
+    single = int(narrow.sum())
+    if single == count:
+        text = f"No flow sprays: each of {human.counted(count, 'flow')} keeps to one {way}"
+        if count == 1:
+            text = f"The one flow keeps to one {way}"
+    elif single:
+        uses, carry = ("uses", "carries") if single == 1 else ("use", "carry")
+        text = f"{single} of {count} flows {uses} one {way} only and {carry} "
+        text += f"{human.percent(share)} of the bytes"
+    else:
+        text = f"All {human.counted(count, 'flow')} spray, median width "
+        text += f"{float(np.median(paths.width[data])):.1f}"
+
+    def told(*columns: tuple[NDArray[np.int64], str]) -> list[str]:
+        totals = ((int(values[passing & (values > 0)].sum()), word) for values, word in columns)
+        return [f"{human.count(total)} {word}" for total, word in totals if total]
+
+    troubles = told(
+        (flows.late, "late"), (flows.retransmitted, "sent again"), (flows.missing, "missing")
+    )
+    others = told((flows.duplicates, "doubled by the network"), (flows.ecn_marked, "marked CE"))
+    happened = (troubles or ["nothing late or lost"]) + others
+    return f"{text}; {', '.join(happened)}.{_by_tap(snapshot, paths, data)}"
+
+
+def _by_tap(snapshot: Snapshot, paths: PathColumns, data: NDArray[np.bool_]) -> str:
+    """What taps tell about flows whose path key shows nothing."""
+    taps = snapshot.paths.get("tap")
+    if taps is None or paths.by != "entropy" or snapshot.source.kind == "live":
+        return ""
+    spread = int(
+        (data & (taps.width >= SPRAYS_FROM_WIDTH) & (paths.width < SPRAYS_FROM_WIDTH)).sum()
+    )
+    if not spread:
+        return ""
+    return f" But {human.counted(spread, 'flow sprays', 'flows spray')} over several taps: p."
+
+
+def busiest(loads: NDArray[np.float64], fair: NDArray[np.float64]) -> int:
+    """The path with the largest load, of equals the one the farthest over its fair share."""
+    return int(np.lexsort((fair, -loads))[0])
+
+
+def busiest_path(
+    names: list[str],
+    loads: NDArray[np.float64],
+    fair: NDArray[np.float64],
+    heaviest: tuple[str, float, float],
+) -> str:
+    """The busiest path over its fair share, and what it would carry without its heaviest flow.
+
+    fair: the load of each path if every flow were split evenly.
+    heaviest: a flow's name, its load on the busiest path, and its part of that path's fair share.
+    """
+    if not len(loads) or not loads.sum():
+        return "Nothing was carried."
+    if len(loads) == 1:
+        return f"Everything took one path, {names[0]}."
+    top = busiest(loads, fair)
+    times = loads[top] / fair[top]
+    text = f"Path {names[top]} carries {times:.2f} times its fair share"
+    name, load, even = heaviest
+    if times > 1.2 and load and fair[top] - even > _LITTLE * fair[top]:
+        rest = (loads[top] - load) / (fair[top] - even)
+        text += f"; without {name} it would carry {rest:.2f} times"
+    return f"{text}."
+
+
+def reordering(flow: Flow | None) -> str:
+    """What a receiver must hold."""
+    if flow is None:
+        return "Choose a flow on screen 1."
+    if flow.reordered_packets is None:
+        return flow.notes[0] if flow.notes else "The order of its packets is unknown."
+    record = flow.reordering
+    if not flow.reordered_packets or record is None:
+        return "Every packet of this flow arrived in order."
+    text = f"{human.percent(record.ratio)} of the packets arrive late"
+    held, size = record.held_packets, record.byte_offset
+    if held:
+        text += "; to put 99 % of them in order a receiver must hold "
+        text += human.counted(round(held.p99), "packet")
+        text += f" ({human.size(size.p99)})" if size else ""
+        text += f", {held.max:.0f} for all" if held.max > held.p99 else ""
+    return f"{text}."
+
+
+def marks(flow: Flow, cnps: int) -> str:
+    """What a network that lost nothing says of congestion, behind a sentence's first part.
+
+    cnps: that asked this flow to slow down, UNKNOWN where its other direction is not known.
+    """
+    told = []
+    if flow.ecn_marked_packets:
+        of = human.counted(flow.packets, "packet")
+        told.append(f"{human.count(flow.ecn_marked_packets)} of {of} marked CE")
+    if cnps > 0:
+        told.append(f"{human.counted(cnps, 'CNP')} came back")
+    return f"; {', '.join(told)}" if told else ""
+
+
+def recovery(flow: Flow | None, cnps: int = UNKNOWN) -> str:
+    """What was lost and how long recovery took; where nothing was, congestion. cnps: as `marks`."""
+    if flow is None:
+        return "Choose a flow on screen 1."
+    again = flow.retransmitted_packets
+    if again is None:
+        return flow.notes[0] if flow.notes else "It has no sequence to show losses."
+    if not again and not flow.missing_packets:
+        return f"Nothing was lost or sent again{marks(flow, cnps)}."
+    parts = []
+    if again:
+        text = f"{human.counted(again, 'packet')} sent again"
+        if flow.recovery.rewinds:
+            text += f" in {human.counted(flow.recovery.rewinds, 'rewind')}"
+        if flow.recovered_packets:
+            text += f" for {human.count(flow.recovered_packets)} lost before this tap"
+        parts.append(text)
+    if flow.missing_packets:
+        parts.append(f"{human.count(flow.missing_packets)} never seen")
+    wait = flow.recovery.nak_to_resend_ns or flow.recovery.timeout_ns
+    if wait and wait.count:
+        kind = "NAK" if flow.recovery.nak_to_resend_ns else "timeout"
+        parts.append(f"{kind} to resend p99 {human.duration(wait.p99)}")
+    return f"{'; '.join(parts)}."
+
+
+def own_paths(paths: PathColumns, flows: NDArray[np.int64]) -> str:
+    """How many paths flows use that have few of them in common."""
+    shown = np.zeros(len(paths.starts) - 1, np.bool_)
+    shown[flows] = True
+    used = np.repeat(shown, paths.seen()) & (paths.packets > 0)
+    keys, flow = paths.key[used], np.repeat(np.arange(len(shown)), paths.seen())[used]
+    seen = np.unique(flow, return_counts=True)[1]
+    if not len(seen):
+        return "No flow passes."
+    word, (low, high) = PATH_WORDS[paths.by], (int(seen.min()), int(seen.max()))
+    each = human.counted(high, word) if low == high else f"{low} to {human.counted(high, word)}"
+    uses = f"{human.counted(len(seen), 'flow uses', 'flows use')} {each}"
+    everything = human.count(len(np.unique(keys)))
+    return f"{uses} each, {everything} in all: columns are parts of each flow's own list."

@@ -1,0 +1,425 @@
+"""The headless heart of the terminal UI: data, filter, selection and marks. It knows no screen.
+
+A feed (captures, live probes) is read in a thread of its own; `snapshot` may be
+called from another thread at any time and returns frozen columns. Screens draw
+these and change the session through its methods.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.analysis.analyze import AnalyzeOptions
+from ...analyzer.errors import RocescopeError
+from ...analyzer.measures.paths.spraying import entropy_name
+from ...analyzer.results.analysis import Analysis, Flow
+from ...analyzer.summary.summarize import Summary
+from .columns import flow_bins, flow_columns, path_columns, timeline, usage_copy
+from .command_words import analyze_command, wireshark_filter
+from .feeds.feeds import CaptureFeed, Feed
+from .history import STEP_NS, History, as_then, between
+from .marks import Marks
+from .snapshot import FlowKey, Snapshot, SourceState
+from .taken import Taken
+
+if TYPE_CHECKING:
+    from .flow_filter import FlowFilter
+
+CLOSING_S = 3.0
+HURRIED_FROM = 0.25
+"""Share of the room for packets that wait to be measured."""
+LONGEST_NS = 60_000_000_000
+"""Of the windows of a live session."""
+
+MakeFeed = Callable[[str | None], Feed]
+"""Opens a feed that lets only packets through that pass a filter."""
+
+
+class Session:
+    """One source of packets and what the user does with it."""
+
+    def __init__(
+        self,
+        make_feed: MakeFeed,
+        name: str,
+        kind: str,
+        paths: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.paths = tuple(paths)
+        self.marks = Marks()
+        self.selected: FlowKey | None = None
+        self.filter: FlowFilter | None = None
+        self.packet_filter = ""
+        self.window: tuple[int, int] | None = None
+        """Only packets of this time, ns since the epoch; None for all."""
+        self._make_feed = make_feed
+        self._clock = clock
+        self._feed: Feed | None = None
+        self._thread: threading.Thread | None = None
+        self.options = AnalyzeOptions()
+        """How packets in files are read."""
+        self.name, self.kind = name, kind
+        self._source = SourceState(name, kind)
+        self._error = ""
+        self._taken = Taken()
+        self._whole: tuple[int, int] | None = None
+        self._generation = 0
+        self._at_close: list[Callable[[], None]] = []
+        self.history = History()
+        """Of a live session."""
+        self.looking_at: int | None = None
+        """In a live session: the moment that is looked at, ns since the epoch; None for now."""
+        self.until_now = False
+        """Whether `focus` told of more than the moment that is looked at."""
+        self._keep_record = False
+        self.length_ns: int | None = None
+        """In a live session: only packets of this time before that moment; None for all."""
+
+    @classmethod
+    def open(
+        cls,
+        paths: Sequence[str],
+        options: AnalyzeOptions | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Session:
+        """A session on capture files; `start` begins to read them."""
+        base = options or AnalyzeOptions()
+
+        def make(keep: str | None) -> Feed:
+            together = " and ".join(f"({t})" for t in (base.filter, keep) if t)
+            return CaptureFeed(paths, replace(base, filter=together or None))
+
+        name = paths[0].rpartition("/")[2] if len(paths) == 1 else f"{len(paths)} captures"
+        session = cls(make, name, "capture", paths, clock)
+        session.options = base
+        return session
+
+    # --- reading -------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin, or begin anew after the packet filter or the time window changed."""
+        self.stop()
+        self._error, self.looking_at = "", None
+        thread = threading.Thread(
+            target=self._read, args=(self._generation,), name="rocescope-session", daemon=True
+        )
+        self._thread = thread
+        thread.start()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """End reading, waiting at most so many seconds; what was seen stays."""
+        self._generation += 1  # a reader that has no feed yet does not begin
+        thread, feed = self._thread, self._feed
+        if feed is not None and thread is not None and thread.is_alive():
+            feed.stop()
+        if thread is not None:
+            thread.join(timeout)
+            if not thread.is_alive():
+                self._thread = None
+
+    def close(self) -> None:
+        """End reading and release files and probes.
+
+        Kernels that are being compiled are not waited for; the thread is a daemon.
+        """
+        self.stop(CLOSING_S)
+        if self._feed is not None and not self.running:
+            self._feed.close()
+            self._feed = None
+        self._finish()
+
+    def halt(self) -> None:
+        """Take the probes away, or end reading; what was seen stays.
+
+        What the probes saw until then is read to its end; a second call does not wait for it.
+        """
+        if self._at_close:
+            self._finish()
+            self.wait()
+        self.stop()
+
+    def _finish(self) -> None:
+        while self._at_close:
+            self._at_close.pop()()
+
+    def on_close(self, work: Callable[[], None]) -> None:
+        """Have something done when the session is closed or its probes are taken away."""
+        self._at_close.append(work)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until everything is read; False when that took too long."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+        return not self.running
+
+    @property
+    def running(self) -> bool:
+        """Whether packets still come in."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def hurried(self) -> bool:
+        """Whether packets come faster than they are measured: screens then leave it more time."""
+        return self._feed is not None and self._feed.backlog() > HURRIED_FROM
+
+    def _read(self, generation: int) -> None:
+        try:
+            feed = self._make_feed(self._keep())
+            if self._feed is not None:
+                self._feed.close()
+            self._feed = feed
+            if generation == self._generation:
+                feed.read()
+        except RocescopeError as error:
+            self._error = str(error)
+        except Exception as error:  # a vanished file, a dying probe: the screens must stand
+            self._error = f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+    def _keep(self) -> str | None:
+        parts = [f"({self.packet_filter})"] if self.packet_filter else []
+        if self.window is not None:
+            low, high = (f"{t // 10**9}.{t % 10**9:09d}" for t in self.window)
+            parts.append(f"frame.time_epoch in {{{low}..{high}}}")
+        return " and ".join(parts) or None
+
+    # --- what the user sets ---------------------------------------------------
+
+    def set_filter(self, text: str) -> bool:
+        """Filter flows or packets; True when packets are read again. UsageError for nonsense."""
+        from .flow_filter import FlowFilter, needs_packets  # loads a grammar
+
+        text = text.strip()
+        if text and needs_packets(text):
+            from ...analyzer.filtering import compile_filter
+
+            compile_filter(text)
+            again = text != self.packet_filter
+            self.packet_filter, self.filter = text, None
+        else:
+            self.filter = FlowFilter(text) if text else None
+            again = bool(self.packet_filter)
+            self.packet_filter = ""
+        if again:
+            self.start()
+        return again
+
+    @property
+    def filter_text(self) -> str:
+        """The filter in force."""
+        return self.packet_filter or (self.filter.text if self.filter else "")
+
+    def packet_options(self) -> AnalyzeOptions:
+        """How packets are read for other passes over the files: those that the filters let through.
+
+        The time window is not among them: what is late is told by the packets before it.
+        """
+        texts = (self.options.filter, self.packet_filter)
+        together = " and ".join(f"({text})" for text in texts if text)
+        return replace(self.options, filter=together or None)
+
+    def passing(self, snapshot: Snapshot) -> NDArray[np.bool_]:
+        """Which flows of a snapshot pass the filter of flows."""
+        if self.filter is None:
+            return np.ones(len(snapshot.flows), np.bool_)
+        return self.filter.mask(snapshot)
+
+    def set_window(self, window: tuple[int, int] | None) -> None:
+        """Look at the packets of a span of time only."""
+        if window != self.window:
+            self.window = window
+            self.start()
+
+    def whole(self) -> tuple[int, int] | None:
+        """The span of time of everything, as far as it was read."""
+        return self._whole
+
+    # --- the past of a live session -----------------------------------------------
+
+    def step(self, way: int) -> bool:
+        """Look at an earlier (-1) or later (1) moment, a tenth of the window or a second away.
+
+        The latest moment is now, where time goes on. False when there is nothing further.
+        """
+        span = self.history.span()
+        if span is None or (way > 0 and self.looking_at is None):
+            return False
+        step = max(STEP_NS, (self.length_ns or 0) // 10)
+        at = (span[1] if self.looking_at is None else self.looking_at) + way * step
+        if way < 0 and at < span[0]:
+            return False
+        self.look_at(at)
+        return True
+
+    def look_at(self, time_ns: int) -> None:
+        """Look at a moment, as far as it is kept; times to come are now."""
+        span = self.history.span()
+        if span is not None:
+            self.looking_at = None if time_ns >= span[1] else max(span[0], time_ns)
+
+    def scale(self, by: float) -> None:
+        """Shorter or longer windows: from everything to the last minute, half of it, ..."""
+        if self.length_ns is None:
+            self.length_ns = LONGEST_NS if by < 1 else None
+        else:
+            length = max(STEP_NS, int(self.length_ns * by))
+            self.length_ns = length if length <= LONGEST_NS else None
+
+    # --- what there is to see ---------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """What is looked at: everything as it is now, or a moment of a live session's past."""
+        now = self._snapshot()
+        if self.kind != "live":
+            return now
+        if len(now.flows):
+            self._keep_record = self.history.add(now) or self._keep_record
+        shown = now
+        if self.looking_at is not None:
+            kept = self.history.at(self.looking_at)
+            shown = as_then(kept, now) if kept is not None else now
+        if self.length_ns is not None:
+            earlier = self.history.before(shown.end_ns - self.length_ns)
+            shown = between(shown, earlier)
+        if self.looking_at is None:
+            return shown
+        return replace(
+            shown,
+            source=replace(now.source, behind_ns=max(1, now.end_ns - shown.end_ns)),
+        )
+
+    def _snapshot(self) -> Snapshot:
+        """Everything as it is now; the engine waits only while columns are copied."""
+        running, feed = self.running, self._feed
+        if feed is None:
+            return Snapshot(replace(self._source, running=running, error=self._error))
+        if feed is not self._taken.feed:
+            self._taken = Taken(feed)
+            self.history.clear()
+        taken = self._taken
+        with feed.lock:
+            m = feed.measuring
+            source = feed.state()
+            flows = flow_columns(m.tracker)
+            usage = {"entropy": usage_copy(m.entropy)}
+            if m.many_taps:
+                usage["tap"] = usage_copy(m.taps)
+            by_segments = usage_copy(m.srv6)
+            if len(by_segments.paths):
+                usage["srv6"] = by_segments
+            activity = m.activity.values()[:, : len(flows)].copy()
+            bin_ns, line = m.activity.bin_ns, timeline(m.totals)
+            activity_start_ns = m.activity.start_ns
+            late = flow_bins(m.late, len(flows))
+            addresses = tuple(feed.endpoints.texts())
+            owners = feed.owners
+            omitted = taken.update(feed, running, self._summary)
+        names = source.tap_names
+        paths = {by: path_columns(by, records, len(flows)) for by, records in usage.items()}
+        paths["entropy"] = replace(paths["entropy"], name=entropy_name)
+        if "tap" in paths:
+            paths["tap"] = replace(paths["tap"], name=lambda key: names[key])
+        if "srv6" in paths:
+            paths["srv6"] = replace(paths["srv6"], name=feed.segments.name)
+        start = int(flows.first_ns.min()) if len(flows) else 0
+        end = int(flows.last_ns.max()) if len(flows) else 0
+        if self.window is None and end:
+            self._whole = (start, end)
+        mrc_columns, planes = taken.mrc.of(len(flows))
+        if planes is not None:
+            paths["plane"] = planes
+        rates = taken.rates.of(
+            replace(source, running=running), flows.wire_bytes, (start, end), self._clock()
+        )
+        if rates.by_flow is not None:
+            flows = replace(flows, rate=rates.by_flow)
+        return Snapshot(
+            source=replace(
+                source,
+                running=running,
+                compiling=source.compiling and running,
+                error=self._error or source.error,
+                packets_per_second=rates.packets_per_second,
+                bits_per_second=rates.bits_per_second,
+            ),
+            addresses=addresses,
+            flows=flows,
+            paths=paths,
+            activity=activity,
+            activity_bin_ns=bin_ns,
+            activity_start_ns=activity_start_ns,
+            late=late,
+            timeline=line,
+            events=taken.events(),
+            events_omitted=omitted,
+            owners=owners,
+            mrc=mrc_columns,
+            start_ns=start,
+            end_ns=end,
+        )
+
+    def analysis(self) -> Analysis:
+        """The whole result so far, for export. RocescopeError when there is none."""
+        feed = self._feed
+        if feed is None:
+            raise RocescopeError(self._error or "nothing was read yet")
+        with feed.lock:
+            return feed.analysis()
+
+    def focus(self) -> Flow | None:
+        """The whole record of the selected flow; None when it is not there.
+
+        In a live session's past that of then, where that was kept, else `until_now`.
+        """
+        key, moment = self.selected, self.looking_at
+        if key is None:
+            return None
+        if moment is not None and (kept := self.history.record(moment, key)) is not None:
+            self.until_now = False
+            return kept
+        record = self._record(key)
+        self.until_now = moment is not None
+        if self._keep_record and record is not None:
+            self._keep_record = False
+            self.history.add_record(key, record)
+        return record
+
+    def _record(self, key: FlowKey) -> Flow | None:
+        """Everything about a flow so far."""
+        feed = self._feed
+        if feed is None:
+            return None
+        with feed.lock:
+            src, dst = feed.endpoints.index_of(key.src), feed.endpoints.index_of(key.dst)
+            if src is None or dst is None:
+                return None
+            found = feed.measuring.tracker.find([(src, dst, key.qp)])
+            return self._summary(feed).flow(*found.values()) if found else None
+
+    def _summary(self, feed: Feed) -> Summary:
+        return Summary(
+            feed.measuring,
+            feed.endpoints,
+            feed.taps,
+            "entropy",
+            in_passing=True,
+            segments=feed.segments,
+            plane_by=self.options.plane_by,
+        )
+
+    # --- the way out -------------------------------------------------------------
+
+    def wireshark_filter(self, key: FlowKey) -> str:
+        """The display filter that shows a flow in Wireshark or tshark."""
+        return wireshark_filter(key)
+
+    def command_line(self, key: FlowKey | None) -> str:
+        """The rocescope command that reports the same."""
+        return analyze_command(self.paths, self.name.split(","), self.packet_options(), key)

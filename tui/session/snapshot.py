@@ -1,0 +1,267 @@
+"""What the screens draw: frozen columns, one entry per flow, with nothing of the engine in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...analyzer.results.analysis import Event, Owner
+from ...analyzer.results.mrc import MrcPortOutage
+
+I64 = NDArray[np.int64]
+UNKNOWN = -1
+"""In a column of counts: this capture cannot tell."""
+
+
+class FlowKey(NamedTuple):
+    """What identifies a flow from one snapshot to the next, whatever its index."""
+
+    src: str
+    dst: str
+    qp: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """Where the data comes from and how far it can be trusted."""
+
+    name: str
+    kind: str
+    """`capture`, `live` or `replay`."""
+    running: bool = True
+    compiling: bool = False
+    error: str = ""
+    """Why reading ended early, one line."""
+    frames: int = 0
+    packets: int = 0
+    bytes_done: int = 0
+    bytes_total: int | None = None
+    dropped: int | None = None
+    """Frames lost by the capture itself; None when it does not say."""
+    truncated: int = 0
+    undecodable: int = 0
+    packets_per_second: float | None = None
+    bits_per_second: float | None = None
+    warnings: tuple[str, ...] = ()
+    tap_names: tuple[str, ...] = ()
+    stopped_early: bool = False
+    """Somebody ended the reading of what has an end."""
+    recording: str = ""
+    """The file that is being written, empty when none is."""
+    behind_ns: int = 0
+    """How long ago this was, in a live session; 0 for now."""
+
+    @property
+    def progress(self) -> float | None:
+        """0 to 1; None when the end is unknown."""
+        if not self.bytes_total:
+            return None
+        return min(1.0, self.bytes_done / self.bytes_total)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowColumns:
+    """One entry per flow; UNKNOWN where a count cannot be known."""
+
+    src: NDArray[np.uint32]
+    dst: NDArray[np.uint32]
+    qp: NDArray[np.uint32]
+    transport: NDArray[np.uint8]
+    peer: NDArray[np.int32]
+    path_mtu: I64
+    packets: I64
+    wire_bytes: I64
+    data_packets: I64
+    ack_packets: I64
+    first_ns: I64
+    last_ns: I64
+    arrivals: I64
+    late: I64
+    max_extent: I64
+    retransmitted: I64
+    recovered: I64
+    duplicates: I64
+    missing: I64
+    rewinds: I64
+    naks: I64
+    rnr_naks: I64
+    cnps: I64
+    ecn_marked: I64
+    rate: NDArray[np.float64]
+    """Bits per second: of the last second when live, else over the flow's life."""
+
+    def __len__(self) -> int:
+        return len(self.qp)
+
+    @classmethod
+    def none(cls) -> FlowColumns:
+        """No flow."""
+        kinds = {"src": "u4", "dst": "u4", "qp": "u4", "transport": "u1", "peer": "i4"}
+        kinds["rate"] = "f8"
+        return cls(*(np.zeros(0, kinds.get(f.name, "i8")) for f in fields(cls)))
+
+
+@dataclass(frozen=True, slots=True)
+class PathColumns:
+    """What each path of each flow carried: the paths of flow f are rows starts[f]:starts[f+1]."""
+
+    by: str
+    """`entropy`, `tap`, `srv6`, `plane` (of MRC) or `fabric`."""
+    starts: I64
+    key: I64
+    packets: I64
+    wire_bytes: I64
+    late: I64
+    marked: I64
+    width: NDArray[np.float64]
+    """Per flow: exp(entropy of bytes over paths), 0 without packets."""
+    name: Callable[[int], str] = str
+    """The text for a key."""
+    fair: NDArray[np.float64] | None = None
+    """Bytes of each row if each flow were split evenly over the paths it could use; rows of paths
+    that it does not use are there too. None where only paths in use are known."""
+
+    @property
+    def inferred(self) -> bool:
+        """Whether the key only hints at the real path."""
+        return self.by in ("entropy", "plane")
+
+    @property
+    def trust(self) -> str:
+        """How far the key is the real path: `inferred`, `predicted` or `known`."""
+        if self.inferred:
+            return "inferred"
+        return "predicted" if self.by == "fabric" else "known"
+
+    def seen(self) -> I64:
+        """Paths per flow."""
+        return np.diff(self.starts)
+
+    def of(self, flow: int) -> slice:
+        """The rows of one flow."""
+        if flow + 1 >= len(self.starts):
+            return slice(0, 0)
+        return slice(int(self.starts[flow]), int(self.starts[flow + 1]))
+
+    @classmethod
+    def none(cls, by: str = "entropy") -> PathColumns:
+        """No path."""
+        empty = np.zeros(0, np.int64)
+        return cls(by, np.zeros(1, np.int64), empty, empty, empty, empty, empty, np.zeros(0))
+
+
+@dataclass(frozen=True, slots=True)
+class MrcPlaneState:
+    """One plane of MRC and how many entropy values of all flows use it."""
+
+    name: str
+    values: int
+    out_of_use: int
+    """Of these: flows leave them out while they go on sending."""
+    may_be_out: int = 0
+    """Of these: a cause is known, but flows ended before their absence told."""
+
+    @property
+    def is_avoided(self) -> bool:
+        """Whether most of its entropy values are out of use."""
+        return 2 * self.out_of_use > self.values
+
+
+@dataclass(frozen=True, slots=True)
+class MrcColumns:
+    """What flows of MRC have beyond others, one entry per flow; UNKNOWN where nothing tells."""
+
+    values: I64
+    """Entropy values it sent with."""
+    fell_out: I64
+    """Of these, those that fell out of use, for a while or for good."""
+    planes: I64
+    resends: I64
+    """Packets with the RTX bit."""
+    trimmed: I64
+    nacks: I64
+    """That its receiver sent; UNKNOWN when no answer was seen."""
+    skips: I64
+    """SACKs that say SKIP_ONCE or ALWAYS_SKIP."""
+    depth: I64
+    """Most PSNs from the cumulative to the highest in a SACK's bitmap."""
+    plane_states: tuple[MrcPlaneState, ...] = ()
+    plane_by: str = ""
+    """What tells planes apart, a guess; empty when nothing does."""
+    outages: tuple[MrcPortOutage, ...] = ()
+    """Ports that hosts declared unreachable."""
+
+    COUNTS = ("fell_out", "resends", "trimmed", "nacks", "skips")
+    """Columns that only grow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Totals of all flows in equal windows."""
+
+    start_ns: int = 0
+    window_ns: int = 1
+    columns: dict[str, I64] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> I64:
+        return self.columns.get(name, np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class FlowBins:
+    """Counts of each flow in equal bins of time."""
+
+    start_ns: int = 0
+    bin_ns: int = 1
+    values: NDArray[np.uint32] = field(default_factory=lambda: np.zeros((0, 0), np.uint32))
+    """uint32[bins, flows]; flows that came later have no column."""
+
+    def of(self, flow: int) -> list[int]:
+        """One flow's counts, none where there is no column."""
+        known = flow < self.values.shape[1]
+        return self.values[:, flow].tolist() if known else []
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything there is to see at one moment."""
+
+    source: SourceState
+    addresses: tuple[str, ...] = ()
+    flows: FlowColumns = field(default_factory=FlowColumns.none)
+    paths: dict[str, PathColumns] = field(default_factory=lambda: {"entropy": PathColumns.none()})
+    activity: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    """Wire bytes, int64[bins, flows]."""
+    activity_bin_ns: int = 1
+    activity_start_ns: int = 0
+    late: FlowBins = field(default_factory=FlowBins)
+    """Late packets."""
+    timeline: Timeline = field(default_factory=Timeline)
+    events: tuple[Event, ...] = ()
+    events_omitted: int = 0
+    owners: Mapping[int, Owner] = field(default_factory=dict)
+    """By flow: the process of this host that owns its queue pair; live, and where it is known."""
+    mrc: MrcColumns | None = None
+    """None: there is no MRC."""
+    start_ns: int = 0
+    end_ns: int = 0
+
+    def key(self, flow: int) -> FlowKey:
+        """The identity of a flow."""
+        f = self.flows
+        return FlowKey(self.addresses[f.src[flow]], self.addresses[f.dst[flow]], int(f.qp[flow]))
+
+    def find(self, key: FlowKey | None) -> int | None:
+        """The index of a flow, None when it is not there (any more)."""
+        if key is None or not len(self.flows):
+            return None
+        candidates: Any = np.flatnonzero(self.flows.qp == key.qp)
+        return next((int(f) for f in candidates if self.key(int(f)) == key), None)
+
+    def carries_data(self) -> NDArray[np.bool_]:
+        """Per flow: whether it has requests or responses, not only ACKs or CNPs."""
+        return self.flows.data_packets > 0
