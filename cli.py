@@ -86,7 +86,7 @@ def _other_threads() -> list[threading.Thread]:
 
 
 def _run_command(words: list[str]) -> object:
-    from .commands.options.plain_words import plain_call
+    from .commands.plain_words import plain_call
 
     call = plain_call(words)
     if call is not None:

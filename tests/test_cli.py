@@ -23,7 +23,7 @@ import factories_results as factories
 import jsonschema
 import pytest
 
-import rocescope.analyzer
+import rocescope.analyzer.analysis
 from rocescope import cli
 from rocescope.analyzer.analysis.analyze import MAX_FLOWS, AnalyzeOptions
 from rocescope.analyzer.analysis.progress import Progress
@@ -60,7 +60,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     module.analyze = engine.analyze  # type: ignore[attr-defined]
     module.AnalyzeOptions = AnalyzeOptions  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(rocescope.analyzer, "analyze", module, raising=False)
+    monkeypatch.setattr(rocescope.analyzer.analysis, "analyze", module, raising=False)
     return engine
 
 

@@ -7,11 +7,12 @@ Everything else, and every mistake, is left to cyclopts, which explains it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from inspect import CO_VARARGS
 from pathlib import Path
 from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from .table import COMMANDS
 
 QUICK = ("analyze", "check", "export", "live", "recover-seed", "replay", "sweep", "tui")
 """Commands of files or interfaces and options, nothing else."""
@@ -32,8 +33,7 @@ def plain_call(words: Sequence[str]) -> Callable[[], Any] | None:
     """The call that a command line means; None when it is for cyclopts."""
     if not words or words[0] not in QUICK:
         return None
-    name = words[0].replace("-", "_")
-    command = getattr(import_module(f".{name}", __package__), name)
+    command = COMMANDS[words[0]].load()
     try:
         positional, options = arguments_of(command, words[1:])
     except NotPlain:

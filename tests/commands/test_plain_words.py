@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
+from rocescope.commands import plain_words
 from rocescope.commands.app import app, run_words
-from rocescope.commands.options import plain_words
-from rocescope.commands.options.plain_words import QUICK, NotPlain, arguments_of, plain_call
+from rocescope.commands.plain_words import QUICK, NotPlain, arguments_of, plain_call
+from rocescope.commands.table import COMMANDS
 
 WORDS = [
     *("a.pcap", "b", "/dev/stdin", "-", "--", "", "table", "json", "JSON", "xml", "7", "-7", "007"),
@@ -49,8 +50,7 @@ def by_cyclopts(words: list[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(QUICK), st.lists(st.sampled_from(WORDS), max_size=5))
 def test_plain_words_mean_what_cyclopts_says(command: str, words: list[str]) -> None:
-    name = command.replace("-", "_")
-    function = getattr(__import__(f"rocescope.commands.{name}", fromlist=[name]), name)
+    function = COMMANDS[command].load()
     try:
         positional, options = arguments_of(function, words)
     except NotPlain:

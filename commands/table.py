@@ -1,0 +1,153 @@
+"""Which commands there are: where each is, what it does, how it is used. Loads none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+
+class Command(NamedTuple):
+    """A command of the command line."""
+
+    module: str
+    """Under `commands`; the function has the name of the command."""
+    help: str
+    examples: str
+
+    @property
+    def place(self) -> str:
+        """`module:function`."""
+        return f"{__package__}.{self.module}:{self.module.rpartition('.')[2]}"
+
+    def load(self) -> Callable[..., Any]:
+        """The function, with its module."""
+        module, _, name = self.place.partition(":")
+        function: Callable[..., Any] = getattr(import_module(module), name)
+        return function
+
+
+COMMANDS = {
+    "analyze": Command(
+        "analyze",
+        "Report what every queue pair did, in captures or live.",
+        """\
+Examples:
+  rocescope analyze capture.pcap.gz
+  rocescope analyze leaf1-spine*.pcap --path-by tap
+  rocescope analyze capture.pcapng --filter 'ip.src == 10.0.1.0/24 and not cnp'
+  rocescope analyze capture.pcap --format json | jq '.flows[].spraying_width'
+  tcpdump -i eth2 -s 128 -w - udp port 4791 | rocescope analyze -
+  sudo rocescope analyze --live eth2 --duration 1m
+""",
+    ),
+    "capture": Command(
+        "live.capture",
+        "Capture RoCE packets of interfaces into a pcapng file.",
+        """\
+Examples:
+  sudo rocescope capture eth2 -w roce.pcapng
+  sudo rocescope capture eth2 eth3 --hook xdp -w - | rocescope analyze -
+  sudo rocescope capture eth2 -w roce.pcapng --rotate-size 1GB --files 10
+  sudo rocescope capture eth2 -w one.pcapng --filter 'qp == 0x1a2b or cnp' --duration 10s
+""",
+    ),
+    "check": Command(
+        "check",
+        "Check the rules of the protocol, in captures.",
+        """\
+Examples:
+  rocescope check capture.pcap.gz
+  rocescope check sender.pcap receiver.pcap --format json
+  rocescope check capture.pcap --counters before.txt after.txt --host 10.0.0.1
+""",
+    ),
+    "doctor": Command(
+        "live.doctor",
+        "Show what live capture needs of this host and what to install.",
+        """\
+Examples:
+  sudo rocescope doctor
+  rocescope doctor --format json | jq '.checks[] | select(.state != "ok")'
+""",
+    ),
+    "export": Command(
+        "export",
+        "Write one row per RoCE packet to a Parquet or Arrow file.",
+        """\
+Examples:
+  rocescope export capture.pcap -o packets.parquet
+  rocescope export capture.pcap -o acks.arrow --filter 'opcode == RC_ACK'
+""",
+    ),
+    "fabric": Command(
+        "replay.fabric",
+        "Show, check and convert a fabric of switches and hosts.",
+        """\
+Examples:
+  rocescope fabric leaf-spine:leaves=8,spines=16,hosts=16,rate=800G
+  rocescope fabric fat-tree:k=8,down=leaf1-spine2
+  rocescope fabric multi-plane:planes=8,leaves=512,spines=256,hosts=256,rate=100G
+  rocescope fabric my-fabric.yaml --format json
+  rocescope fabric leaf-spine:leaves=4 --to yaml -o my-fabric.yaml
+""",
+    ),
+    "live": Command(
+        "live.live",
+        "Watch interfaces in the terminal UI, by eBPF.",
+        """\
+Examples:
+  sudo rocescope live eth2
+  sudo rocescope live eth2 eth3 --hook xdp
+""",
+    ),
+    "tui": Command(
+        "tui",
+        "Look at captures in the terminal UI.",
+        """\
+Examples:
+  rocescope tui capture.pcap.gz
+  rocescope tui leaf1-spine*.pcap
+  rocescope tui capture.pcapng --filter 'ip.src == 10.0.1.0/24'
+""",
+    ),
+    "recover-seed": Command(
+        "replay.recover_seed",
+        "Find a switch's hash, fields and seed from captures of its parallel links.",
+        """\
+Examples:
+  rocescope recover-seed up1.pcap up2.pcap up3.pcap up4.pcap
+  rocescope recover-seed leaf1-spine*.pcap --from 10.1.0.0/16 --format json
+  rocescope recover-seed up1.pcap up2.pcap --hash jenkins --fields 5-tuple+qpn
+""",
+    ),
+    "replay": Command(
+        "replay.replay",
+        "Place traffic on a fabric by several strategies.",
+        """\
+Examples:
+  rocescope replay hosts.pcap --fabric leaf-spine:leaves=4,spines=4 --map order
+  rocescope replay h1.pcap h2.pcap --fabric lab.yaml -s ecmp:hash=crc32 -s assign
+  rocescope replay --pattern permutation:qps=4 --fabric fat-tree:k=8 -s ecmp
+""",
+    ),
+    "schema": Command(
+        "schema",
+        "Print the JSON Schema of the results of a command.",
+        """\
+Examples:
+  rocescope schema > rocescope.schema.json
+  rocescope schema sweep > sweep.schema.json
+""",
+    ),
+    "sweep": Command(
+        "replay.sweep",
+        "Show how imbalance is distributed over hash seeds.",
+        """\
+Examples:
+  rocescope sweep hosts.pcap --fabric lab.yaml --hash crc32 --production 0x1234
+  rocescope sweep hosts.pcap --fabric lab.yaml --map order --seeds 0:100000
+  rocescope sweep --pattern random:qps=4 --fabric fat-tree:k=8 --per-switch equal
+""",
+    ),
+}
