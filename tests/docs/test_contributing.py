@@ -31,7 +31,7 @@ def test_the_example_strategy_runs(
     assert code is not None and len(code[1].splitlines()) <= 40
     file = tmp_path / "two_choices.py"
     file.write_text(code[1])
-    name = "rocescope.replay.strategies.registry.two_choices"
+    name = "rocescope.replay.strategies.switches.two_choices"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
