@@ -1,4 +1,4 @@
-"""The report's section on taps in series: where packets were lost on the way."""
+"""The report's section on taps in series: between which taps packets were lost."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from ..words.human import Glyphs, count, counted, percent
 
 
 def between_taps(hops: Sequence[Hop]) -> str:
-    """Where most packets were lost between two taps, or that none was."""
+    """The two taps between which most packets were lost."""
     lossy = [hop for hop in hops if hop.lost_packets]
     added = sum(hop.added_packets for hop in hops)
-    more = f" {counted(added, 'packet')} came twice." if added else ""
+    more = f" {counted(added, 'packet was', 'packets were')} duplicated." if added else ""
     if not lossy:
-        return f"Every packet that one tap saw came by the next one.{more}"
+        return f"Every packet seen at one tap was seen at the next tap.{more}"
     worst = max(lossy, key=lambda hop: hop.lost_packets)
     text = f"{count(worst.lost_packets)} of {count(worst.packets_before)} packets "
     text += f"({percent(worst.lost_packets / worst.packets_before)}) were lost between "
     text += f"{named(worst.from_taps)} and {named(worst.to_taps)}"
     others = sum(hop.lost_packets for hop in lossy) - worst.lost_packets
     if others:
-        text += f", {count(others)} elsewhere"
+        text += f", {count(others)} between other taps"
     if worst.lost_by_flow:
         flow, packets = next(iter(worst.lost_by_flow.items()))
-        text += f"; most of them, {count(packets)}, of {flow}"
+        text += f"; most of them ({count(packets)}) belong to {flow}"
     return f"{text}.{more}"
 
 
 def hop_table(table: Table, hops: Sequence[Hop], glyphs: Glyphs) -> None:
-    """One row per stretch, those with losses first."""
+    """One row per pair of neighbouring taps, those with losses first."""
     table.add_column("from")
     table.add_column("to")
-    for heading in ("flows", "packets", "lost", "doubled"):
+    for heading in ("flows", "packets", "lost", "duplicated"):
         table.add_column(heading, justify="right", no_wrap=True)
     for hop in sorted(hops, key=lambda hop: -hop.lost_packets):
         lost = Text(count(hop.lost_packets))

@@ -34,7 +34,7 @@ class CheckReport(Report):
         self._views(result)
         if self.unknowns:
             self.console.print()
-            self._say(f"{UNKNOWN} cannot be told from this capture", "dim")
+            self._say(f"{UNKNOWN}: not known from this capture", "dim")
 
     def _views(self, result: Conformance) -> None:
         views = sorted(result.views, key=lambda v: (v.violations, v.resent_packets), reverse=True)
@@ -42,7 +42,7 @@ class CheckReport(Report):
             return
         text = (
             f"{human.counted(len(views), 'view')}, one per tap and direction of a connection;"
-            " the position is where losses show the tap to be."
+            " the position says where the tap is relative to the losses."
         )
         self._section("Taps", text)
         shown = views[: self.top]

@@ -22,19 +22,19 @@ from ..words.human import UNKNOWN, Glyphs
 _POSITIONS = {
     "no_loss": "no loss seen",
     "before_loss": "before a loss",
-    "behind_loss": "behind a loss",
+    "behind_loss": "after a loss",
     "between_losses": "between losses",
 }
 _LATENCIES = (
-    ("NAK generation", "nak_generation_ns", "gap to its NAK"),
-    ("NAK response", "nak_response_ns", "NAK to its PSN sent again"),
-    ("retransmission", "retransmission_ns", "sent to sent again"),
-    ("next delivered", "next_delivered_ns", "lost packet to the one after it"),
+    ("NAK generation", "nak_generation_ns", "PSN gap to its NAK"),
+    ("NAK response", "nak_response_ns", "NAK to the retransmission of its PSN"),
+    ("retransmission", "retransmission_ns", "first transmission to retransmission"),
+    ("next delivered", "next_delivered_ns", "lost packet to the next delivered packet"),
 )
 
 
 def verdict(result: Conformance) -> str:
-    """Whether rules were broken, and how many were judged."""
+    """Which rules are violated, and how many were judged."""
     by = {
         status: [rule for rule in result.rules if rule.status == status]
         for status in ("passed", "violated", "not_judged")
@@ -42,7 +42,7 @@ def verdict(result: Conformance) -> str:
     judged = human.counted(len(by["passed"]), "rule")
     text = f"{judged} passed, {human.counted(len(by['not_judged']), 'rule')} not judged."
     if not by["violated"]:
-        return f"No rule was broken: {text}"
+        return f"No rule is violated: {text}"
     cases = sum(rule.violations for rule in by["violated"])
     names = ", ".join(rule.id for rule in by["violated"])
     return f"{human.counted(cases, 'violation')} of {names}; {text}"
@@ -52,9 +52,9 @@ def rule_table(table: Table, rules: Sequence[RuleResult], glyphs: Glyphs) -> Non
     """One row per rule."""
     table.add_column("", no_wrap=True)
     table.add_column("rule", no_wrap=True)
-    for heading in ("judged", "broken", "undecided"):
+    for heading in ("judged", "violated", "undecided"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("what it says", overflow="fold")
+    table.add_column("requirement", overflow="fold")
     for rule in rules:
         mark = {
             "passed": Text(glyphs.good, "green"),
@@ -84,11 +84,11 @@ def open_questions(rules: Sequence[RuleResult]) -> list[str]:
 def idle_rules(rules: Sequence[RuleResult]) -> str:
     """The rules without any case in this capture."""
     idle = [rule.id for rule in rules if rule.status == "not_judged" and not rule.undecided]
-    return f"not judged, no case in this capture: {', '.join(idle)}" if idle else ""
+    return f"not judged because this capture has no case: {', '.join(idle)}" if idle else ""
 
 
 def violation_lines(violation: Violation, glyphs: Glyphs) -> tuple[str, str]:
-    """What was broken, and where to find it."""
+    """What was violated, and where to find it."""
     head = f"{violation.rule}: {violation.text}"
     flow = f"#{violation.flow} " if violation.flow is not None else ""
     where = f"{flow}{violation.src} {glyphs.arrow} {violation.dst}"
@@ -126,14 +126,14 @@ def view_table(table: Table, views: Sequence[ConformanceView], glyphs: Glyphs) -
     table.add_column("requests of", no_wrap=True)
     table.add_column("tap", no_wrap=True)
     table.add_column("position", no_wrap=True)
-    for heading in ("resent", "rewinds", "broken"):
+    for heading in ("retrans", "rewinds", "violated"):
         table.add_column(heading, justify="right", no_wrap=True)
     for view in views:
         rewinds = ", ".join(f"{n} {name}" for name, n in view.rewinds.items())
         table.add_row(
             "-" if view.flow is None else str(view.flow),
             f"{glyphs.shorten(view.src, 15)} {glyphs.arrow} {glyphs.shorten(view.dst, 15)}",
-            glyphs.shorten(view.tap.rpartition("/")[2], 20),
+            glyphs.shorten(view.tap.rpartition("/")[2], 18),
             _POSITIONS[view.position],
             human.count(view.resent_packets),
             rewinds or "-",
@@ -144,7 +144,7 @@ def view_table(table: Table, views: Sequence[ConformanceView], glyphs: Glyphs) -
 def cnp_table(table: Table, found: CnpConformance) -> None:
     """One row per pacing scope."""
     table.add_column("scope", no_wrap=True)
-    for heading in ("notifiers", "expected", "seen", "differ", "too close", "least spacing"):
+    for heading in ("notifiers", "expected", "seen", "difference", "too close", "min spacing"):
         table.add_column(heading, justify="right", no_wrap=True)
     for scope in found.scopes:
         table.add_row(

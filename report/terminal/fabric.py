@@ -1,4 +1,4 @@
-"""A checked fabric on a terminal: what it is, its tiers and links, and whether it works."""
+"""A checked fabric on a terminal: its tiers, links and tables, and whether it is sound."""
 
 from __future__ import annotations
 
@@ -36,19 +36,21 @@ def print_fabric(
     if report.is_sound:
         console.print(
             Text(
-                f"{glyphs.good} Every host reaches every other, over at most "
-                f"{report.longest_path_links or 0} links; no loops."
+                f"{glyphs.good} Every host reaches every other host over at most "
+                f"{report.longest_path_links or 0} links; there are no loops."
             )
         )
     if report.bisection_bits_per_second is not None:
         console.print(
             Text(
-                f"  One half of the hosts sends {human.rate(report.bisection_bits_per_second)} "
-                f"to the other, {human.percent(report.bisection_ratio)} of what its links carry."
+                f"  Bisection bandwidth: {human.rate(report.bisection_bits_per_second)}, "
+                f"{human.percent(report.bisection_ratio)} of the host links of one half."
             )
         )
     if not report.shortest_paths:
-        console.print(Text("  Routes are given, not computed: links that fail only leave groups."))
+        console.print(
+            Text("  Routes are given, not computed: a failed link only leaves its ECMP groups.")
+        )
     gap = 2
     console.print(Text("\nTIERS", "bold"))
     table = new_table(gap)
@@ -58,7 +60,7 @@ def print_fabric(
     table = new_table(gap)
     _layers(table, report.layers, glyphs.bad)
     console.print(table)
-    console.print(Text("\nTABLES of the switch of a tier that holds most", "bold"))
+    console.print(Text("\nTABLES of the largest switch of each tier", "bold"))
     table = new_table(gap)
     _tables(table, report.tables)
     console.print(table)
@@ -67,16 +69,20 @@ def print_fabric(
         console.print(Text(_paths(report.paths)))
     if report.blast_radii:
         one = report.blast_radii[0]
-        console.print(Text("\nBLAST RADIUS each failing alone", "bold"))
+        console.print(Text("\nBLAST RADIUS of each element failing alone", "bold"))
         table = new_table(1)
         _radii(table, report.blast_radii)
         console.print(table)
         same = {(each.source, each.destination) for each in report.blast_radii}
-        pair = f"{one.source} to {one.destination}" if len(same) == 1 else "a host below to one far"
+        pair = (
+            f"{one.source} to {one.destination}"
+            if len(same) == 1
+            else "a host below to a distant host"
+        )
         console.print(
             Text(
-                "hosts: below it, and cut off by it; capacity lost by the host, and uplinks by "
-                f"the switch, that lose most; paths left from {pair}.",
+                "hosts: below the element; cut off: hosts that lose every path; capacity, uplinks: "
+                f"largest share lost by one host, by one switch; paths left from {pair}.",
                 "dim",
             )
         )

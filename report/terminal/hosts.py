@@ -1,4 +1,4 @@
-"""The report's sections on this host: whose flows they are, what its RDMA ports counted."""
+"""The report's sections on this host: owners of flows, counters of RDMA ports."""
 
 from __future__ import annotations
 
@@ -43,17 +43,19 @@ OWNERS = FlowTable(
     lambda flow: flow.owner is not None,
     lambda flow: flow.wire_bytes,
     _owner_table,
-    "end: whether the process owns the queue pair the flow comes from or goes to",
+    "end: whether the process owns the sending or the receiving queue pair",
 )
 
 
 def rdma_ports(ports: Sequence[RdmaPort]) -> str:
     """Whether anything was counted, and what is unknown."""
     grown = sum(any(_counters(port).values()) for port in ports)
-    text = f"Counters of {grown} of {human.counted(len(ports), 'RDMA port')} grew meanwhile."
+    text = (
+        f"Counters grew on {grown} of {human.counted(len(ports), 'RDMA port')} during the capture."
+    )
     for port in ports:
         if port.restarted:
-            text += f" {port.device}/{port.port}: {', '.join(port.restarted)} went back."
+            text += f" {port.device}/{port.port}: reset of {', '.join(port.restarted)}."
     return text
 
 

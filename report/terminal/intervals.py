@@ -14,7 +14,7 @@ _COLUMNS = (
     ("rate", 10),
     ("flows", 5),
     ("late", 5),
-    ("resent", 6),
+    ("retrans", 7),
     ("missing", 7),
     ("CE", 6),
     ("CNP", 5),
@@ -30,10 +30,10 @@ def interval_lines(interval: LiveInterval) -> list[str]:
     if interval.dropped_frames:
         lost = human.counted(interval.dropped_frames, "packet")
         lines.append(
-            f"the capture itself lost {lost} ({human.count(interval.dropped_frames_total)} in all):"
-            " give a larger --ring"
+            f"the capture dropped {lost} ({human.count(interval.dropped_frames_total)} in total):"
+            " use a larger --ring"
         )
-    lines += [f"interface {name} has gone" for name in interval.interfaces_gone]
+    lines += [f"interface {name} disappeared" for name in interval.interfaces_gone]
     lines.append(
         _line(
             time.strftime("%H:%M:%S", time.localtime(interval.end_time_ns / 1e9)),

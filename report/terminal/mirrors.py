@@ -1,4 +1,4 @@
-"""Where packets were found: mirrors, tunnels and samples, in sentences."""
+"""The report's sentences on mirrors, tunnels and samples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TAPS = 4
 
 
 def mirrors(analysis: Analysis) -> list[str]:
-    """What mirrors, tunnels and samples the packets came in, and what was counted beside them."""
+    """The encapsulations of the packets, estimates from samples, and checks of mirrors."""
     lines = []
     kinds: dict[str, int] = {}
     for capture in analysis.captures:
@@ -21,13 +21,13 @@ def mirrors(analysis: Analysis) -> list[str]:
                 kinds[kind] = kinds.get(kind, 0) + frames
     if kinds:
         found = ", ".join(f"{kind} {human.count(n)}" for kind, n in kinds.items())
-        lines.append(f"Frames found inside mirrors and tunnels: {found}. {_taps(analysis)}")
+        lines.append(f"Encapsulated frames (mirrors and tunnels): {found}. {_taps(analysis)}")
     for tap in _seen(analysis):
         if not isinstance(tap.sampling, UnsetType):
             whole = tap.sampling
             lines.append(
-                f"{tap.name}: about {human.count(whole.estimated_packets)} packets of"
-                f" {human.size(whole.estimated_wire_bytes)} passed (standard error"
+                f"{tap.name}: estimated {human.count(whole.estimated_packets)} packets,"
+                f" {human.size(whole.estimated_wire_bytes)} (standard error"
                 f" {whole.error_percent:.1f} %)"
             )
     for capture in analysis.captures:
@@ -44,11 +44,11 @@ def mirrors(analysis: Analysis) -> list[str]:
     if not isinstance(checks, UnsetType):
         events = ", ".join(f"{human.count(n)} {name}" for name, n in checks.injected.items())
         lines.append(
-            f"Lumina's numbers: {human.count(checks.packets)} packets, {checks.lost_packets} lost"
-            f" by the mirror; injected: {events or 'nothing'}"
+            f"Lumina mirror numbers: {human.count(checks.packets)} packets,"
+            f" {checks.lost_packets} lost by the mirror; injected: {events or 'nothing'}"
         )
         if checks.switch is not None and checks.switch.agrees:
-            lines[-1] += "; the switch counted as many"
+            lines[-1] += "; the switch counters agree"
     return lines
 
 

@@ -1,4 +1,4 @@
-"""The report's section on MRC: planes, entropy values and what receivers said of them."""
+"""The report's section on MRC: planes, entropy values and the answers of receivers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..words.human import Glyphs
 from .tables import FlowTable, add_flow_columns, flow_cells
 
 _ORDERS = {
-    "flow_label_high": "flow label high, UDP source port low",
-    "udp_port_high": "UDP source port high, flow label low",
+    "flow_label_high": "flow label in the high half, UDP source port in the low half",
+    "udp_port_high": "UDP source port in the high half, flow label in the low half",
 }
 _EQUAL = 1.05
-"""Planes whose largest carries at most so many times the mean count as equal."""
+"""Planes count as equal when the largest carries at most this many times the mean."""
 
 
 def _of(flow: Flow) -> MrcFlow | None:
@@ -33,25 +33,25 @@ def _record(flow: Flow) -> MrcFlow:
 
 
 def mrc(analysis: Analysis, whole: Mrc) -> str:
-    """What MRC did, in a few sentences."""
+    """The verdict on MRC."""
     flows = [record for record in map(_of, analysis.flows) if record is not None]
     resent = sum(record.retransmissions for record in flows)
     packets = sum(record.packets for record in flows)
     text = (
-        f"{human.counted(len(flows), 'flow')} of MRC: {human.count(resent)} of"
+        f"{human.counted(len(flows), 'MRC flow')}: {human.count(resent)} of"
         f" {human.count(packets)} packets are retransmissions (RTX bit)"
     )
     trimmed = sum(record.trimmed_packets for record in flows)
-    text += f", {human.count(trimmed)} came trimmed." if trimmed else "."
-    return " ".join([text, _told(flows), _retired(flows), _planes(whole), _order(whole)]).replace(
-        "  ", " "
-    )
+    text += f", {human.count(trimmed)} arrived trimmed." if trimmed else "."
+    return " ".join(
+        [text, _answers(flows), _retired(flows), _planes(whole), _order(whole)]
+    ).replace("  ", " ")
 
 
-def _told(flows: Sequence[MrcFlow]) -> str:
+def _answers(flows: Sequence[MrcFlow]) -> str:
     answers = [record.answers for record in flows if record.answers is not None]
     if not answers:
-        return "No answer of a receiver was seen." if flows else ""
+        return "No SACK or NACK was seen." if flows else ""
     said = []
     for what, n in (
         ("SKIP_ONCE", sum(a.skip_once for a in answers)),
@@ -63,7 +63,7 @@ def _told(flows: Sequence[MrcFlow]) -> str:
         reasons.update(a.nacks)
     said += [f"{human.count(n)} NACK {reason}" for reason, n in reasons.most_common()]
     sacks = human.counted(sum(a.sacks for a in answers), "SACK")
-    text = f"Receivers sent {sacks}" + (f", among the answers {', '.join(said)}." if said else ".")
+    text = f"Receivers sent {sacks}" + (f", with {', '.join(said)}." if said else ".")
     return f"{text} {_windows(answers)}"
 
 
@@ -72,7 +72,7 @@ def _windows(answers: Sequence[MrcAnswers]) -> str:
     depths = [a.out_of_order_depth.max for a in answers if a.out_of_order_depth]
     text = ""
     if depths:
-        text = f"They show packets up to {human.count(int(max(depths)))} PSNs out of order"
+        text = f"Packets were up to {human.count(int(max(depths)))} PSNs out of order"
     uses = [(a.max_window_use, a) for a in answers if a.max_window_use is not None]
     if not uses:
         return f"{text}." if text else ""
@@ -91,13 +91,17 @@ def _retired(flows: Sequence[MrcFlow]) -> str:
     more = len(listed) - len(known)
     if not known:
         values = human.counted(more, "entropy value")
-        return f"{values} may have fallen out of use just before the end."
+        return f"{values} may have been retired just before the end."
     back = sum(one.returned_time_ns is not None for one in known)
     values = human.counted(len(known), "entropy value")
     causes = Counter(one.cause.replace("_", " ") for one in known)
     listed_causes = ", ".join(f"{n} {cause}" for cause, n in causes.most_common())
-    text = f"{values} fell out of use (inferred: {listed_causes}), {human.count(back)} came back."
-    return f"{text} {human.count(more)} more may have, just before the end." if more else text
+    text = f"{values} retired (inferred: {listed_causes}), {human.count(back)} returned."
+    return (
+        f"{text} {human.count(more)} more may have been retired just before the end."
+        if more
+        else text
+    )
 
 
 def _planes(whole: Mrc) -> str:
@@ -108,7 +112,7 @@ def _planes(whole: Mrc) -> str:
     told = f"(by {planes.plane_by}{guess})"
     many = human.counted(len(planes.planes), "plane")
     if planes.max_over_mean <= _EQUAL or len(planes.planes) == 1:
-        return f"{many} {told} carry about the same."
+        return f"{many} {told} carry equal shares, within 5 %."
     worst = max(planes.planes, key=lambda p: p.wire_bytes)
     return f"{many} {told} differ: {worst.plane} carries {planes.max_over_mean:.2f} times the mean."
 
@@ -116,13 +120,13 @@ def _planes(whole: Mrc) -> str:
 def _order(whole: Mrc) -> str:
     order = whole.entropy_order
     if order.order is None:
-        return f"How SACKs write entropy values is not known: {order.reason}."
+        return f"The layout of entropy values in SACKs is unknown: {order.reason}."
     agree = order.flow_label_high if order.order == "flow_label_high" else order.udp_port_high
-    header = ", the label being that of the outer header" if whole.flow_label == "outer" else ""
+    header = " (flow label of the outer header)" if whole.flow_label == "outer" else ""
     seen = order.flow_label_high + order.udp_port_high + order.both + order.neither
     return (
-        f"SACKs write entropy values {_ORDERS[order.order]}{header}"
-        f" ({human.count(agree)} of {human.count(seen)} agree)."
+        f"Entropy values in SACKs hold the {_ORDERS[order.order]}{header}:"
+        f" {human.count(agree)} of {human.count(seen)} agree."
     )
 
 
@@ -139,7 +143,7 @@ def outages(whole: Mrc) -> list[str]:
 
 def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
     add_flow_columns(table)
-    for heading in ("EVs", "out", "RTX", "NACK", "skip", "RTT p50"):
+    for heading in ("EVs", "retired", "RTX", "NACK", "skip", "RTT p50"):
         table.add_column(heading, justify="right", no_wrap=True)
     if wide:
         for heading in ("RTT p99", "depth p99", "window"):
@@ -172,7 +176,7 @@ MRC = FlowTable(
     lambda flow: _of(flow) is not None,
     lambda flow: _record(flow).retransmissions * 1e15 + flow.wire_bytes,
     _flow_table,
-    "EVs: entropy values used; out: of these fell out of use; skip: SKIP_ONCE and ALWAYS_SKIP",
+    "EVs: entropy values used; retired: of these; skip: SKIP_ONCE and ALWAYS_SKIP",
 )
 
 

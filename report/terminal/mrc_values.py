@@ -1,4 +1,4 @@
-"""The report's tables of MRC's entropy values: the most troubled ones, and those out of use."""
+"""The report's tables of MRC's entropy values: those with problems, and the retired ones."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def _trouble(value: MrcEntropyValue) -> int:
 
 
 def troubled(analysis: Analysis) -> list[tuple[Flow, MrcEntropyValue]]:
-    """Entropy values with which something went wrong, the worst first."""
+    """Entropy values with losses, NACKs or skips, the worst first."""
     found = [(flow, value) for flow, value in _values(analysis.flows) if _trouble(value)]
     return sorted(found, key=lambda one: (-_trouble(one[1]), -one[1].wire_bytes))
 
 
 def value_table(table: Table, values: Sequence[tuple[Flow, MrcEntropyValue]]) -> None:
-    """What travelled with each entropy value and what was answered about it."""
+    """Packets with each entropy value and the answers about it."""
     table.add_column("#", no_wrap=True)
     for heading in ("EV", "plane"):
         table.add_column(heading, overflow="fold")
@@ -53,7 +53,7 @@ def value_table(table: Table, values: Sequence[tuple[Flow, MrcEntropyValue]]) ->
 
 
 def retired(analysis: Analysis) -> list[tuple[Flow, MrcRetirement]]:
-    """Entropy values out of use, in order of time."""
+    """Retired entropy values, in order of time."""
     found: list[tuple[Flow, Any]] = [
         (flow, one)
         for flow in analysis.flows
@@ -66,11 +66,11 @@ def retired(analysis: Analysis) -> list[tuple[Flow, MrcRetirement]]:
 def retired_table(
     table: Table, values: Sequence[tuple[Flow, MrcRetirement]], begin_ns: int
 ) -> None:
-    """When each was used last, for how long not, and why; times since `begin_ns`."""
-    for heading in ("last used, s", "back after", "without"):
+    """When each was last used, when it returned, and the cause; times since `begin_ns`."""
+    for heading in ("last used, s", "returned after", "without"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("#", no_wrap=True)
-    for heading in ("EV", "plane", "because of"):
+    for heading in ("EV", "plane", "cause"):
         table.add_column(heading, overflow="fold")
     for flow, one in values:
         back = "-"

@@ -1,4 +1,4 @@
-"""What `recover-seed` found, on a terminal."""
+"""The result of `recover-seed` on a terminal."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def _links(table: Table, switch: SwitchRecovery) -> None:
 
 def _candidates(table: Table, switch: SwitchRecovery) -> None:
     table.add_column("hash", no_wrap=True)
-    table.add_column("of", overflow="fold")
-    for heading in ("seed", "seeds that fit", "by chance", "held back"):
+    table.add_column("fields", overflow="fold")
+    for heading in ("seed", "seeds that fit", "by chance", "validated"):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in switch.candidates:
         fields = one.field_set or ", ".join(f"{k} {v}" for k, v in one.parameters.items())

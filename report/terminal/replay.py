@@ -1,4 +1,4 @@
-"""What `replay` found, on a terminal: the strategies side by side, then each one's worst links."""
+"""The result of `replay` on a terminal: strategies side by side, then the worst links of each."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Page:
         self.console.print(table)
 
     def head(self, traffic: TrafficSummary, fabric: FabricSummary, warnings: list[str]) -> None:
-        """What was replayed where, and what to know before."""
+        """The traffic, the fabric and the warnings."""
         several = f"{len(traffic.sources)} captures"
         name = traffic.sources[0] if len(traffic.sources) == 1 else several
         sprayed = f" ({human.count(traffic.units)} entropy values)"
@@ -117,7 +117,7 @@ def verdict(result: ReplayResult) -> str:
     """Which strategy overloads its fullest link least, in one sentence."""
     known = [one for one in result.strategies if one.max_over_mean]
     if not known:
-        return "No strategy had links to choose from for this traffic."
+        return "No strategy had a choice of links for this traffic."
     best = min(known, key=lambda one: one.max_over_mean or 0)
     worst = max(known, key=lambda one: one.max_over_mean or 0)
     text = (
@@ -125,8 +125,8 @@ def verdict(result: ReplayResult) -> str:
         "fullest link between switches"
     )
     if factor(best.max_over_mean) == factor(worst.max_over_mean):
-        return f"{text}{', and so do the others' if len(known) > 1 else ''}."
-    return f"{text}, {_title(worst)} {factor(worst.max_over_mean)} times."
+        return f"{text}{'; the other strategies do the same' if len(known) > 1 else ''}."
+    return f"{text}; {_title(worst)} puts {factor(worst.max_over_mean)} times."
 
 
 def _title(one: StrategyResult) -> str:
@@ -157,11 +157,11 @@ def _strategy(page: Page, one: StrategyResult, top: int) -> None:
     if one.solver is not None:
         page.say(
             f"Solver: {one.solver.status}; the busiest link is at most "
-            f"{human.percent(one.solver.gap)} above what any assignment can reach.",
+            f"{human.percent(one.solver.gap)} above the optimum.",
             "dim",
         )
     if any(layer.over_time for layer in one.layers):
-        page.say("Window by window, so that flows that never meet do not count:", "dim")
+        page.say("Per window, so that only flows of the same window collide:", "dim")
         page.draw(lambda table: _over_time(table, one.layers))
     if one.worst:
         page.draw(lambda table: _worst(table, one, top))
@@ -169,7 +169,7 @@ def _strategy(page: Page, one: StrategyResult, top: int) -> None:
 
 def _layers(table: Table, layers: list[LayerLoad]) -> None:
     table.add_column("layer", no_wrap=True)
-    for heading in ("links", "idle", "flows", "FIM %", "chance", "best", "FIM % bytes", "x fair"):
+    for heading in ("links", "idle", "flows", "FIM %", "chance", "bound", "FIM % bytes", "x fair"):
         table.add_column(heading, justify="right", no_wrap=True)
     for layer in layers:
         if not layer.choice:
@@ -189,7 +189,7 @@ def _layers(table: Table, layers: list[LayerLoad]) -> None:
 
 def _over_time(table: Table, layers: list[LayerLoad]) -> None:
     table.add_column("layer", no_wrap=True)
-    for heading in ("windows", "FIM % bytes", "max/mean", "peak", "of its rate"):
+    for heading in ("windows", "FIM % bytes", "max/mean", "peak", "utilisation"):
         table.add_column(heading, justify="right", no_wrap=True)
     for layer in layers:
         over = layer.over_time
@@ -207,9 +207,9 @@ def _over_time(table: Table, layers: list[LayerLoad]) -> None:
 def _worst(table: Table, one: StrategyResult, top: int) -> None:
     at_once = any(collision.flows_at_once is not None for collision in one.worst)
     table.add_column("worst links", no_wrap=True)
-    for heading in ("bytes", "x fair", "flows", *(("at once",) if at_once else ())):
+    for heading in ("bytes", "x fair", "flows", *(("concurrent",) if at_once else ())):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("largest flows there", overflow="fold")
+    table.add_column("largest flows on it", overflow="fold")
     for collision in one.worst[:top]:
         largest = ", ".join(
             f"{flow.src}>{flow.dst} {human.queue_pair(flow.dest_qp)}"

@@ -1,4 +1,4 @@
-"""What the packet-level replay found, on a terminal: completion, queues and order by strategy."""
+"""The packet-level replay on a terminal: completion, queues and order by strategy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _NONE = "-"
 _TOLD = ("hash", "k", "by", "evs", "reshuffle", "acks", "gap")
-"""Parameters by which strategies of one name are told apart."""
+"""Parameters that distinguish strategies of one name."""
 
 
 _CONDITIONS = (
@@ -25,12 +25,12 @@ _WIDTH = 40
 """Characters of a load over time."""
 
 _ALIKE = 1.001
-"""Completion times up to this ratio do not tell strategies apart: captured times decide them."""
+"""Completion times within this ratio count as equal: captured times decide them."""
 
 _OFFERS = {
-    "captured": "Offered as captured: every packet at its time, from the first one on.",
-    "pattern": "Offered as fast as possible.",
-    "asap": "Offered as fast as possible: messages wait for others as the capture tells.",
+    "captured": "Offered load: every packet at its captured time.",
+    "pattern": "Offered load: as fast as possible.",
+    "asap": "Offered load: as fast as possible; messages wait for others as in the capture.",
 }
 
 
@@ -51,7 +51,7 @@ def print_packets(page: Page, result: ReplayResult) -> None:
 
 
 def title(one: StrategyResult) -> str:
-    """The name with what tells it from others of that name."""
+    """The name with the parameters that distinguish it."""
     shown = [f"{k}={v}" for k, v in one.parameters.items() if k in _TOLD]
     return f"{one.name} ({', '.join(shown)})" if shown else one.name
 
@@ -59,7 +59,7 @@ def title(one: StrategyResult) -> str:
 def _verdict(known: list[StrategyResult]) -> str:
     done = [one for one in known if one.completion_time_ns]
     if not done:
-        return "No strategy delivered everything."
+        return "No strategy delivered all packets."
     best = min(done, key=lambda one: one.completion_time_ns or 0)
     worst = max(one.completion_time_ns or 0 for one in known)
     assert best.packets is not None and best.completion_time_ns is not None
@@ -68,7 +68,7 @@ def _verdict(known: list[StrategyResult]) -> str:
     text += human.duration(best.completion_time_ns)
     over = best.packets.over_bound_percent
     if over is not None:
-        text += f", {over.mean:.1f} percent over what no load balancing can beat"
+        text += f", {over.mean:.1f} percent over the lower bound"
     if alike:
         queues = {one.name: one.packets.max_queue_packets.mean for one in done if one.packets}
         least = min(queues, key=lambda name: queues[name])
@@ -85,7 +85,7 @@ def _strategies(table: Table, known: list[StrategyResult]) -> None:
     runs = any(one.packets and one.packets.runs > 1 for one in known)
     headings = ["completion", *(("min to max",) if runs else ()), "over bound", "max queue"]
     headings += ["reordered", *(("lost", "trimmed") if lost else ())]
-    for heading in [*headings, *(("again",) if again else ())]:
+    for heading in [*headings, *(("retrans",) if again else ())]:
         table.add_column(heading, justify="right", no_wrap=True)
     for one in known:
         packets = one.packets
@@ -105,7 +105,7 @@ def _strategies(table: Table, known: list[StrategyResult]) -> None:
 
 
 def _lost(packets: PacketReplay) -> int:
-    """By queues, on links that fail, without a way; ACKs too."""
+    """Dropped by queues, lost on failed links or without a route; ACKs included."""
     return packets.dropped + packets.lost_on_links + packets.no_route
 
 
@@ -120,20 +120,20 @@ def _small_print(known: list[StrategyResult]) -> list[str]:
     first = known[0].packets
     assert first is not None
     hops = sum(one.packets.hops for one in known if one.packets)
-    kinds = f"The bound counts {first.bound}." if first.bound else ""
+    kinds = f"The lower bound counts {first.bound}." if first.bound else ""
     runs = [one.packets.runs for one in known if one.packets]
     some = "at most " if min(runs) < max(runs) else ""  # interrupted
     text = f"{some}{human.counted(max(runs), 'run')} each, {human.count(hops)} packet hops."
     text = text[0].upper() + text[1:]
-    lines = [f"{text} {kinds} Queues in packets, mean of the runs; reordered in the first one."]
+    lines = [f"{text} {kinds} Queues in packets, mean of the runs; reordering of the first run."]
     if first.model.get("offer") in _OFFERS:
         lines.append(_OFFERS[first.model["offer"]])
     elif "offer" in first.model:
-        lines.append(f"Offered as {first.model['offer']}.")
+        lines.append(f"Offered load: {first.model['offer']}.")
     told = [f"{key} {first.model[key]}" for key in _CONDITIONS if key in first.model]
     if told != ["recovery none"]:
         lines.append(
-            f"Conditions: {', '.join(told)}. The bound has the same rate and knows no failures."
+            f"Conditions: {', '.join(told)}. The lower bound has the same rate and no failures."
         )
     return lines
 
@@ -176,7 +176,7 @@ def _over_time(table: Table, one: StrategyResult, page: Page) -> None:
     series = {link.name: link.wire_bytes_over_time for link in one.links}
     table.add_column("layer", no_wrap=True)
     table.add_column("busiest link", overflow="fold")
-    table.add_column(f"bytes by {human.duration(one.packets.load_stretch_ns)}", no_wrap=True)
+    table.add_column(f"bytes per {human.duration(one.packets.load_stretch_ns)}", no_wrap=True)
     for layer in one.layers:
         if layer.choice and layer.over_time:
             loads = series.get(layer.over_time.peak_link) or []

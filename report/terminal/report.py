@@ -1,4 +1,4 @@
-"""The report on a terminal: verdicts first, then tables of what matters most."""
+"""The report on a terminal: verdicts first, then the most relevant rows of each table."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def print_report(
 
 
 class _Console(Console):
-    """A console that leaves it to the command line to end when the reader has gone."""
+    """A console that passes a broken pipe on to the command line."""
 
     def on_broken_pipe(self) -> None:
         raise  # rich calls this while it handles the BrokenPipeError
@@ -106,12 +106,12 @@ class Report:
         self.unknowns = False
 
     def print(self) -> None:
-        """Everything, in the order of what a reader must know first."""
+        """Print all sections, the limits of trust first."""
         analysis = self.analysis
         self._captures()
         if not analysis.flows:
             some = any(capture.roce_packets for capture in analysis.captures)
-            self._say("No RoCE packet passes the filter." if some else "No flow was found.")
+            self._say("No RoCE packet passes the filter." if some else "No RoCE flow was found.")
             self._rdma_ports()
             return
         self._section("Flows", verdicts.overview(analysis))
@@ -123,7 +123,7 @@ class Report:
         self._section("Spraying", verdicts.spraying(analysis))
         self._table(SPRAYING)
         if verdicts.is_orderly(analysis):
-            text = "No packet arrived out of order, none was lost, sent again or doubled."
+            text = "No packet was reordered, lost, retransmitted or duplicated."
             text += verdicts.first_taps(analysis)
             self._section("Reordering, loss and recovery", text, True)
         else:
@@ -165,7 +165,7 @@ class Report:
         self._say(verdict)
 
     def _table(self, kind: FlowTable) -> None:
-        """The flows that have something to show, the weightiest first."""
+        """The flows that belong in the table, the largest weight first."""
         flows = [flow for flow in self.analysis.flows if kind.fits(flow)]
         if not flows:
             return
@@ -204,9 +204,9 @@ class Report:
         cells = (column.header, *column.cells)
         return max(Measurement.get(self.console, unlimited, cell).maximum for cell in cells)
 
-    def _more(self, left: int, what: str) -> None:
+    def _more(self, left: int, what: str, plural: str | None = None) -> None:
         if left > 0:
-            self._say(f"and {human.counted(left, what)} more (--top)", "dim", 2)
+            self._say(f"... {human.counted(left, what, plural)} not shown (--top)", "dim", 2)
 
     def _captures(self) -> None:
         analysis = self.analysis
@@ -240,13 +240,13 @@ class Report:
             self._more(len(captures) - self.top, "capture")
 
     def _packets(self, captured: int) -> str:
-        """`1,000 RoCE packets`, less what a filter left out, and how many are copies."""
+        """`1,000 RoCE packets`, without those a filter excluded, and how many are copies."""
         flows = self.analysis.flows
         copies = sum(flow.tap_copies for flow in flows)
         passed = sum(flow.packets for flow in flows) + copies
         text = human.counted(captured, "RoCE packet")
         text = text if passed >= captured else f"{human.count(passed)} of {text}"
-        return f"{text} ({human.count(copies)} seen before at another tap)" if copies else text
+        return f"{text} ({human.count(copies)} already seen at another tap)" if copies else text
 
     def _mrc(self) -> None:
         whole = self.analysis.mrc
@@ -261,19 +261,22 @@ class Report:
         self._entropy_values()
 
     def _entropy_values(self) -> None:
-        """MRC's entropy values with the most trouble, and those that fell out of use."""
+        """MRC's entropy values with the most losses, NACKs and skips, and the retired ones."""
         troubled = mrc_value_tables.troubled(self.analysis)
         shown = max(1, self.top // 2)
         if troubled:
-            self._say("Entropy values with the most losses and complaints:")
+            self._say("Entropy values with the most losses, NACKs and skips:")
             self._draw(lambda table: mrc_value_tables.value_table(table, troubled[:shown]))
             self._more(len(troubled) - shown, "entropy value")
         retired = mrc_value_tables.retired(self.analysis)
         if retired:
-            self._say("Entropy values out of use (causes are inferred; ?: may be out of use):")
+            self._say("Retired entropy values (causes are inferred; ?: possibly retired):")
             begin = first_time_ns(self.analysis)
             self._draw(lambda table: mrc_value_tables.retired_table(table, retired[:shown], begin))
-            self._say("without: packets that the flow sent meanwhile; ?: ended too soon", "dim")
+            self._say(
+                "without: packets the flow sent until the entropy value returned, or until the end",
+                "dim",
+            )
             self._more(len(retired) - shown, "entropy value")
 
     def _planes(self, planes: MrcPlanes) -> None:
@@ -283,7 +286,7 @@ class Report:
     def _imbalance(self) -> None:
         records = sorted(self.analysis.imbalance, key=lambda r: r.max_over_mean, reverse=True)
         if not records:
-            self._section("Imbalance", "No set of parallel paths was seen, nothing to compare.")
+            self._section("Imbalance", "No set of parallel paths was seen.")
             return
         self._section("Imbalance", verdicts.imbalance(records[0]))
         for number, record in enumerate(records[:3]):
@@ -293,7 +296,7 @@ class Report:
                 self._say("The paths are inferred, see --path-by.", "dim")
             self._shares(record)
             self._more(len(record.shares) - self.top, "path")
-        self._more(len(records) - 3, "set of paths")
+        self._more(len(records) - 3, "set of parallel paths", "sets of parallel paths")
 
     def _shares(self, record: Imbalance) -> None:
         width = self.console.width
@@ -304,8 +307,12 @@ class Report:
         if not events:
             return
         seen = len(events) + self.analysis.events_omitted
-        self._section("Events", f"{human.counted(seen, 'event')} worth a look, the first ones are:")
-        self._draw(lambda table: event_table(table, events[: min(self.top, 10)], self.analysis))
+        shown = events[: min(self.top, 10)]
+        text = human.counted(seen, "event")
+        self._section(
+            "Events", f"{text}; the first {len(shown)}:" if len(shown) < seen else f"{text}:"
+        )
+        self._draw(lambda table: event_table(table, shown, self.analysis))
 
     def _conformance(self) -> None:
         result = self.analysis.conformance
@@ -316,7 +323,7 @@ class Report:
         if rules:
             self._draw(lambda table: conformance_tables.rule_table(table, rules, self.glyphs))
         for line in conformance_tables.open_questions(rules):
-            self._say(f"undecided of {line}", "dim")
+            self._say(f"undecided: {line}", "dim")
         for line in filter(None, (conformance_tables.idle_rules(result.rules), *result.notes)):
             self._say(line, "dim")
         for violation in result.violations[: self.top]:
@@ -326,7 +333,7 @@ class Report:
         left = len(result.violations) - min(self.top, len(result.violations))
         self._more(left + result.violations_omitted, "violation")
         if conformance_tables.any_latency(result.latency):
-            self._section("Recovery", "Times as seen at the taps:")
+            self._section("Recovery", "Latencies of loss recovery, measured at the taps:")
             self._draw(lambda table: conformance_tables.latency_table(table, result.latency))
         for found in result.cnp:
             if found.ecn_marked_packets or found.cnps:
@@ -364,7 +371,7 @@ class Report:
             return
         self.console.print()
         if self.unknowns:
-            self._say(f"{UNKNOWN} cannot be told from this capture", "dim")
+            self._say(f"{UNKNOWN}: not known from this capture", "dim")
         for note, ids in list(reasons.items())[: self.top]:
             listed = ", ".join(f"#{id}" for id in ids[:5]) + (", ..." if len(ids) > 5 else "")
             self._say(f"{listed}: {note}", "dim")
@@ -372,17 +379,17 @@ class Report:
     def _next(self) -> None:
         data = verdicts.data_flows(self.analysis)
         options = ["--format json"]
-        goals = "everything, for programs"
+        goals = "all results as JSON"
         if len(data) > 1:
             worst = max(
                 data, key=lambda f: (troubled_packets(f), f.reordered_packets or 0, f.wire_bytes)
             )
             chosen = f"src == {worst.src} and dst == {worst.dst}"
             chosen += f" and qp == {human.queue_pair(worst.dest_qp)}"
-            which = "most troubled" if troubled_packets(worst) else "largest"
-            goals = f"the {which} flow alone, or {goals}"
+            which = "most affected" if troubled_packets(worst) else "largest"
+            goals = f"only the {which} flow, or {goals}"
             options.insert(0, f"--filter '{chosen}'")
         self.console.print()
-        self._say(f"To see {goals}, add:", "dim")
+        self._say(f"To get {goals}, add:", "dim")
         for option in options:
             self.console.print(Text(f"  {option}", "dim"), soft_wrap=True)

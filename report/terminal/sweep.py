@@ -1,4 +1,4 @@
-"""What `sweep` found, on a terminal: what it means, the distribution, the best and worst seeds."""
+"""The result of `sweep` on a terminal: verdict, distribution, best and worst seeds."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def print_sweep(
     page.head(result.traffic, result.fabric, result.warnings)
     first, end, seeds = result.seeds
     page.say(
-        f"{result.hash} ({result.field_set}), {human.counted(seeds, 'seed')} from {first} below "
-        f"{end}, {result.per_switch} ones on the switches; {_UNITS[result.measure]}"
+        f"{result.hash} ({result.field_set}), {human.counted(seeds, 'seed')} of "
+        f"{first}:{end}, {result.per_switch} on the switches; {_UNITS[result.measure]}"
     )
     page.section("Imbalance over seeds", verdict(result))
     for finding in result.findings:
@@ -42,12 +42,12 @@ def print_sweep(
 
 
 def verdict(result: SweepResult) -> str:
-    """Best, median and worst seed beside chance, and where the production seed stands."""
+    """Best, median and worst seed beside chance, and the rank of the production seed."""
     d = result.distribution
     text = (
-        f"In its worst layer the best seed has {_value(d.min)}, the median "
-        f"{_value(d.quantiles['p50'])}, the worst {_value(d.max)}; "
-        f"chance alone gives {chance_text(result.chance)}."
+        f"Imbalance of the worst layer: best seed {_value(d.min)}, median "
+        f"{_value(d.quantiles['p50'])}, worst seed {_value(d.max)}; "
+        f"ideal random hashing gives {chance_text(result.chance)}."
     )
     own = result.production
     if own is not None:
@@ -55,7 +55,7 @@ def verdict(result: SweepResult) -> str:
         text += (
             f" {whose} {_value(own.value)}: {human.count(own.better_seeds)} of "
             f"{human.counted(result.seeds[2], 'seed')} are better, "
-            f"{own.percentile:.1f} % worse."
+            f"{own.percentile:.1f} % are worse."
         )
     return text
 
@@ -66,7 +66,7 @@ def _value(value: float) -> str:
 
 def _layers(table: Table, result: SweepResult) -> None:
     table.add_column("layer", no_wrap=True)
-    for heading in ("links", "used", "best", "p5", "p50", "p95", "worst", "chance", "possible"):
+    for heading in ("links", "used", "best", "p5", "p50", "p95", "worst", "chance", "bound"):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in result.layers:
         d = one.distribution

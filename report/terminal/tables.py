@@ -29,9 +29,9 @@ class FlowTable(NamedTuple):
     """A table with one row per flow."""
 
     fits: Callable[[Flow], object]
-    """Whether a flow has something to show in it."""
+    """Whether a flow belongs in it."""
     weight: Callable[[Flow], float]
-    """What puts a flow to the top."""
+    """Rows are in descending order of this value."""
     fill: Callable[[Table, Sequence[Flow], Glyphs, bool], None]
     """Adds the columns and rows; `True` asks for the extra columns of a wide terminal."""
     legend: str = ""
@@ -72,7 +72,7 @@ def add_flow_columns(table: Table) -> None:
 
 
 def flow_cells(flow: Flow, glyphs: Glyphs, wide: bool) -> list[str | Text]:
-    """Which flow a row is about."""
+    """The cells that identify the flow of a row."""
     return [str(flow.id), _name(flow, glyphs, wide), human.queue_pair(flow.dest_qp)]
 
 
@@ -82,12 +82,12 @@ def _numbers(table: Table, *headings: str) -> None:
 
 
 def _bad(text: str, glyphs: Glyphs, is_bad: object) -> Text:
-    """A number that deserves a look: a mark before it, and red where there is colour."""
+    """A number that shows a problem: a mark before it, and red where there is colour."""
     return Text(f"{glyphs.bad} {text}", "red") if is_bad else Text(text)
 
 
 def _three(record: Quantiles | None, form: object) -> str:
-    """`p50 / p99 / max`, `-` when there was nothing to measure."""
+    """`p50 / p99 / max`, `-` without values."""
     if record is None or not record.count:
         return "-"
     show = form if callable(form) else str
@@ -112,7 +112,7 @@ def capture_table(table: Table, captures: Sequence[CaptureSummary], glyphs: Glyp
 
 
 def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
-    """The flows with their sizes and how busy they were over time."""
+    """The flows with their sizes and their bytes over time."""
     add_flow_columns(table)
     table.add_column("type", no_wrap=True)
     _numbers(table, "packets", "bytes", "goodput")
@@ -169,7 +169,7 @@ def _reordering_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide:
         _numbers(table, "late", "ratio", "max extent", "late by p99")
     else:
         _numbers(table, "late", "ratio", "extent p50 / p99 / max", "late by p50 / p99 / max")
-        _numbers(table, "to hold")
+        _numbers(table, "buffer")
         table.add_column("mostly over", no_wrap=True)
     for flow in flows:
         record = flow.reordering
@@ -194,11 +194,11 @@ def _reordering_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide:
 
 
 def _loss_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
-    """Flows in which packets were lost, sent again or doubled."""
+    """Flows with lost, retransmitted or duplicate packets."""
     add_flow_columns(table)
-    _numbers(table, "again", "lost", "missing", "doubled", "NAKs")
+    _numbers(table, "retrans", "lost", "missing", "dup", "NAKs")
     if wide:
-        _numbers(table, "rewinds", "resent", "NAK to resend p50 / max", "timeout max")
+        _numbers(table, "rewinds", "rewound", "NAK to retrans p50 / max", "timeout max")
     for flow in flows:
         recovery = flow.recovery
         doubled = verdicts.total((flow.duplicate_packets, flow.mirror_duplicates))
@@ -269,11 +269,11 @@ def _latency_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bo
     _numbers(table, "messages", "size")
     _numbers(table, "done p50", "p99")
     if wide:
-        _numbers(table, "request to ACK p50 / p99 / max", "READ to response", "most open")
+        _numbers(table, "request to ACK p50 / p99 / max", "READ to response", "outstanding")
     for flow in flows:
         record = flow.message_statistics
         done = record.completion_ns
-        never = "-" if flow.transport in ("UC", "UD") else UNKNOWN  # nobody acknowledges these
+        never = "-" if flow.transport in ("UC", "UD") else UNKNOWN  # these are not acknowledged
         if verdicts.never_acknowledged(flow):
             never = "never"
         cells = [
@@ -319,7 +319,7 @@ def event_table(table: Table, events: Sequence[Event], analysis: Analysis) -> No
 
 
 def troubled_packets(flow: Flow) -> int:
-    """Packets of a flow with which something went wrong."""
+    """Lost, retransmitted and duplicate packets of a flow."""
     return verdicts.total(
         (
             flow.missing_packets,
@@ -359,7 +359,7 @@ LOSS = FlowTable(
     ),
     troubled_packets,
     _loss_table,
-    "again: sent again; lost: before the tap, recovered; missing: never came",
+    "retrans: retransmitted; lost: before the tap, recovered; missing: never seen",
 )
 CONGESTION = FlowTable(
     lambda flow: flow.ecn_marked_packets or flow.cnps or _mixes_dscp(flow),

@@ -1,4 +1,4 @@
-"""What kinds of events are called on the screens."""
+"""The names of event kinds on the screens."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _PSN = re.compile(r"\b(PSN (?:jumps to )?)(\d+)")
 
 
 def kind_name(kind: str) -> str:
-    """One event of a kind."""
+    """The name of one event of a kind."""
     return _WORDS.get(kind, kind.replace("_", " "))
 
 
 def counted_kind(count: int, kind: str) -> str:
-    """`1 NAK`, `81 NAKs`; kinds that say what happened stay as they are."""
+    """`1 NAK`, `81 NAKs`; kinds such as `EV retired` have no plural."""
     name = kind_name(kind)
     plural = name if kind in ("ev_retired", "ev_returned", "plane_down", "plane_up") else f"{name}s"
     return f"{count:,} {name if count == 1 else plural}"
 
 
 def event_text(event: Event, short: bool = False, room: int | None = None) -> str:
-    """What happened, with PSNs as the packets show them, without what the kind says already.
+    """The text of an event, with hexadecimal PSNs and without the name of its kind.
 
-    short: without the addresses of the flow. Where there is no room, what others need less
-    goes first: those addresses, then what planes have in common and that causes are inferred.
+    short: without the addresses of the flow. A text longer than `room` loses the addresses
+    first, then the common part of plane names and the note that a cause is inferred.
     """
     text = _text(event, short)
     if room is None or len(text) <= room:
@@ -50,7 +50,7 @@ def event_text(event: Event, short: bool = False, room: int | None = None) -> st
 
 
 def _ending(plane: re.Match[str]) -> str:
-    """Of `fcbb:bb00:0200` the digits that tell planes apart."""
+    """The digits of `fcbb:bb00:0200` that distinguish planes."""
     _, colon, last = plane[1].rpartition(":")
     return f" on {'…' if colon else ''}{last}"
 

@@ -47,12 +47,12 @@ def chosen_spraying(flow: Flow) -> Spraying | None:
 
 
 def sprays(flow: Flow) -> bool:
-    """Whether the flow goes back and forth between paths; moving from one to the next is not it."""
+    """Whether the flow alternates between paths; one move to another does not count."""
     return flow.spraying_width >= SPRAYS_FROM_WIDTH and not moves(flow)
 
 
 def moves(flow: Flow) -> bool:
-    """Whether the flow left one path for another and never came back: it was rerouted."""
+    """Whether the flow moved from one path to another for good: it was rerouted."""
     return _moved_on(chosen_spraying(flow))
 
 
@@ -71,10 +71,10 @@ def trust(analysis: Analysis) -> str:
     """The sentence for captures without warnings."""
     if any(tap.dropped_frames is None for capture in analysis.captures for tap in capture.taps):
         return (
-            "Nothing was damaged or undecodable in the capture itself; "
-            "it does not tell whether it dropped frames."
+            "No frame was damaged or undecodable; "
+            "the capture does not say whether it dropped frames."
         )
-    return "Nothing was lost or undecodable in the capture itself."
+    return "The capture dropped no frame; none was damaged or undecodable."
 
 
 def snapped(analysis: Analysis) -> str | None:
@@ -84,8 +84,8 @@ def snapped(analysis: Analysis) -> str | None:
         return None
     everything = sum(capture.frames for capture in analysis.captures)
     return (
-        f"The snap length cut {count(frames)} of {count(everything)} frames; "
-        "sizes come from the IP headers."
+        f"The snap length truncated {count(frames)} of {count(everything)} frames; "
+        "sizes are those of the IP headers."
     )
 
 
@@ -95,8 +95,8 @@ def icrc(analysis: Analysis) -> str | None:
     if not found:
         return None
     right, wrong, cut = (sum(f.get(k, 0) for f in found) for k in ("ok", "bad", "truncated"))
-    text = f"ICRC: {count(right)} right, {count(wrong)} wrong"
-    return f"{text}, {counted(cut, 'packet')} not captured whole." if cut else f"{text}."
+    text = f"ICRC: {count(right)} correct, {count(wrong)} wrong"
+    return f"{text}; {counted(cut, 'packet')} truncated, not verified." if cut else f"{text}."
 
 
 def overview(analysis: Analysis) -> str:
@@ -106,18 +106,18 @@ def overview(analysis: Analysis) -> str:
     text = f"{counted(len(data), 'flow carries', 'flows carry')} data"
     if others:
         text += f", {others} only ACKs or CNPs"
-    text += f"; {counted(len(analysis.connections), 'connection')} paired"
+    text += f"; {counted(len(analysis.connections), 'connection is', 'connections are')} paired"
     peak = max(analysis.series.wire_bytes, default=0) * 8e9 / analysis.series.window_ns
     if peak and len(analysis.series.wire_bytes) > 1:  # else the window is longer than the capture
-        text += f"; the busiest {duration(analysis.series.window_ns)} ran at {rate(peak)}"
+        text += f"; the peak rate over {duration(analysis.series.window_ns)} is {rate(peak)}"
     return f"{text}."
 
 
 def spraying(analysis: Analysis) -> str:
-    """How many flows use several paths, and what share of the bytes does not."""
+    """How many flows use several paths, and the share of bytes on single-path flows."""
     data = data_flows(analysis)
     if not data:
-        return "No flow carries data, so nothing can be said about spraying."
+        return "No flow carries data; spraying is not judged."
     spraying_flows = [flow for flow in data if sprays(flow)]
     moved = [flow for flow in data if moves(flow)]
     word = _path_word(data)
@@ -125,14 +125,14 @@ def spraying(analysis: Analysis) -> str:
     if not spraying_flows:
         others = sum(1 for flow in single if (r := chosen_spraying(flow)) and r.paths_seen > 1)
         if len(data) == 1 and single:
-            text = f"The flow that carries data keeps to one {word}"
+            text = f"The only data flow uses one {word}"
         elif not moved:
-            text = f"None of {len(data)} flows sprays: each keeps to one {word}"
+            text = f"None of {len(data)} flows sprays: each uses one {word}"
         else:
             text = f"None of {counted(len(data), 'flow')} sprays: {_moved(analysis, moved, word)}"
-            text += f", {len(single)} kept to one {word}" if single else ""
+            text += f", {len(single)} used one {word}" if single else ""
         if others:
-            text += f", but {others} used another for a few packets"
+            text += f", but {others} sent a few packets over another {word}"
         return f"{text}.{_by_tap(data)}"
     paths = [record.paths_seen for flow in spraying_flows if (record := chosen_spraying(flow))]
     width = median(flow.spraying_width for flow in spraying_flows)
@@ -150,7 +150,7 @@ def spraying(analysis: Analysis) -> str:
 
 
 def _by_tap(flows: list[Flow]) -> str:
-    """What the taps tell about flows whose chosen path key shows nothing."""
+    """What the taps show of flows that the chosen path key shows on one path."""
     records = [s for f in flows for s in f.spraying if s.path_by == "tap" and s.paths_seen > 1]
     if not records or _path_word(flows) == PATH_WORDS["tap"]:
         return ""
@@ -158,7 +158,7 @@ def _by_tap(flows: list[Flow]) -> str:
     spread = sum(r.width >= SPRAYS_FROM_WIDTH and not _moved_on(r) for r in records)
     found = [counted(spread, "flow sprays", "flows spray") + " over several taps"] if spread else []
     found += [counted(moved, "flow") + " moved to another tap"] if moved else []
-    return f" But {' and '.join(found)}: add --path-by tap." if found else ""
+    return f" But {' and '.join(found)}; add --path-by tap." if found else ""
 
 
 def _moved(analysis: Analysis, flows: list[Flow], word: str) -> str:
@@ -185,7 +185,7 @@ def _median_word(flows: list[Flow]) -> str:
 
 
 def is_orderly(analysis: Analysis) -> bool:
-    """Whether every count of late, lost, resent and doubled packets is known to be 0."""
+    """Whether every count of late, lost, retransmitted and duplicate packets is known to be 0."""
     return (
         bool(sequenced_flows(analysis))
         and all(
@@ -205,12 +205,12 @@ def is_orderly(analysis: Analysis) -> bool:
 
 
 def reordering(analysis: Analysis) -> str:
-    """How many packets came late, in how many flows, and what a receiver must hold."""
+    """How many packets arrived late, in how many flows, and how many a receiver must buffer."""
     data = sequenced_flows(analysis)
     judged = [flow for flow in data if flow.reordered_packets is not None]
     unknown = len(data) - len(judged)
     if not judged:
-        return "No flow has an order that could be judged."
+        return "Packet order cannot be judged in any flow."
     late = [flow for flow in judged if flow.reordered_packets]
     rest = f" The order of {counted(unknown, 'flow')} is unknown." if unknown else ""
     if not late:
@@ -228,9 +228,9 @@ def reordering(analysis: Analysis) -> str:
     packets_held = [r.held_packets.max for r in records if r.held_packets]
     bytes_held = [r.byte_offset.max for r in records if r.byte_offset]
     if packets_held:
-        text += ". To put them in order a receiver must hold "
-        text += counted(int(max(packets_held)), "packet")
+        text += f". A receiver must buffer {counted(int(max(packets_held)), 'packet')}"
         text += f" ({size(max(bytes_held))})" if bytes_held else ""
+        text += " to restore the order"
     return f"{text}.{rest}{first_taps(analysis)}"
 
 
@@ -241,12 +241,12 @@ def first_transmissions(flow: Flow) -> int:
 
 
 def first_taps(analysis: Analysis) -> str:
-    """A warning where taps see the same packets: what happens between two of them is not judged."""
+    """A warning where taps see the same packets: changes between two taps are not judged."""
     if not any(flow.tap_copies for flow in analysis.flows):
         return ""
     return (
-        " A packet is judged at the tap that saw it first; "
-        "to see what reached the receiver, analyse the tap next to it alone."
+        " Each packet is judged at the tap that saw it first; "
+        "to judge the order at the receiver, analyse only the tap next to it."
     )
 
 
@@ -264,10 +264,10 @@ def worst_path(flows: list[Flow]) -> tuple[float, str | None]:
 
 
 def loss(analysis: Analysis) -> str:
-    """What was lost, sent again and doubled."""
+    """Lost, retransmitted and duplicate packets."""
     data = sequenced_flows(analysis)
     if not data:
-        return "No flow has a sequence in which losses would show."
+        return "No flow has sequence numbers that show losses."
     parts = []
     again = total(flow.retransmitted_packets for flow in data)
     lost = total(flow.recovered_packets for flow in data)
@@ -280,20 +280,24 @@ def loss(analysis: Analysis) -> str:
     if again:
         hit = sum(1 for flow in data if flow.retransmitted_packets)
         where = f"in {hit} of {counted(len(data), 'flow')}"
-        text = f"{counted(again, 'packet was', 'packets were')} sent again {where}"
-        text += ", though none of them was lost before the tap" if not lost else ""
+        text = f"{counted(again, 'packet was', 'packets were')} retransmitted {where}"
+        text += ", although none was lost before the tap" if not lost else ""
         parts.append(text)
     if lost:
-        parts.append(f"{counted(lost, 'packet')} lost before the tap and recovered")
+        parts.append(
+            f"{counted(lost, 'packet was', 'packets were')} lost before the tap and recovered"
+        )
     if missing:
-        text = f"{counted(missing, 'packet')} never came"
+        text = f"{counted(missing, 'packet was', 'packets were')} never seen"
         if blind:
-            text += f" ({count(blind)} of them acknowledged: most likely lost by the capture)"
+            text += f" ({count(blind)} of them acknowledged: most likely not captured)"
         parts.append(text)
     if duplicates:
-        parts.append(f"{counted(duplicates, 'packet')} doubled by the network")
+        parts.append(
+            f"{counted(duplicates, 'packet was', 'packets were')} duplicated by the network"
+        )
     if mirrored:
-        parts.append(f"{counted(mirrored, 'packet')} mirrored twice")
+        parts.append(f"{counted(mirrored, 'packet was', 'packets were')} mirrored twice")
     if naks or rnr:
         kinds = [counted(naks, "NAK") + _nak_kinds(data, naks)] if naks else []
         kinds += [counted(rnr, "RNR NAK")] if rnr else []
@@ -301,8 +305,8 @@ def loss(analysis: Analysis) -> str:
     parts += _longest_wait(data)
     if not parts:
         unknown = sum(1 for flow in data if flow.missing_packets is None)
-        rest = f" Loss in {counted(unknown, 'flow')} cannot be told." if unknown else ""
-        return f"No packet was lost, sent again or doubled.{rest}"
+        rest = f" Loss in {counted(unknown, 'flow')} is unknown." if unknown else ""
+        return f"No packet was lost, retransmitted or duplicated.{rest}"
     return f"{'; '.join(parts)}."
 
 
@@ -319,13 +323,13 @@ def _nak_kinds(flows: list[Flow], naks: int) -> str:
 
 
 def _longest_wait(flows: list[Flow]) -> list[str]:
-    """How long the slowest resend was waited for, and whether a NAK had asked for it."""
+    """The longest wait for a retransmission, and whether a NAK or a timeout triggered it."""
     naks = [(r.max, "{} after its NAK") for f in flows if (r := f.recovery.nak_to_resend_ns)]
     silences = [(r.max, "after {} of silence") for f in flows if (r := f.recovery.timeout_ns)]
     if not naks + silences:
         return []
     longest, when = max(naks + silences)
-    return [f"the slowest resend came {when.format(duration(longest))}"]
+    return [f"the slowest retransmission came {when.format(duration(longest))}"]
 
 
 def congestion(analysis: Analysis) -> str:
@@ -344,7 +348,7 @@ def congestion(analysis: Analysis) -> str:
     if cnps:
         text += f"; {counted(cnps, 'CNP')}"
     else:
-        text += " and no CNP was sent"
+        text += "; no CNP was sent"
     pauses = [pause for c in analysis.captures for tap in c.taps for pause in tap.pauses]
     if pauses:
         text += f"; {counted(sum(pause.frames for pause in pauses), 'pause frame')}"
@@ -362,12 +366,12 @@ def dscp_mix(analysis: Analysis) -> str | None:
     if len(used) < 2:
         return None
     listed = ", ".join(map(str, used[:-1])) + f" and {used[-1]}"
-    text = f"Data travels with DSCP {listed}"
+    text = f"Data packets carry DSCP {listed}"
     return f"{text}; {counted(within, 'flow mixes', 'flows mix')} them." if within else f"{text}."
 
 
 def imbalance(record: Imbalance) -> str:
-    """How unevenly one set of parallel paths was used, beside what chance would give."""
+    """The imbalance over one set of parallel paths, beside the value of ideal random hashing."""
     busiest = max(record.shares, key=lambda share: share.share, default=None)
     listed = ", ".join(sorted(share.path for share in record.shares))
     text = f"{record.name.replace(listed, f'{record.paths} parallel taps')}: "
@@ -377,9 +381,9 @@ def imbalance(record: Imbalance) -> str:
         text += f"the busiest of {record.paths} paths carries "
     text += f"{record.max_over_mean:.2f} times its fair share"
     if record.fim_flows_percent is not None:
-        text += f"; FIM of {counted(record.flows, 'flow')} {record.fim_flows_percent:.1f} %"
+        text += f"; FIM of {counted(record.flows, 'flow')}: {record.fim_flows_percent:.1f} %"
         if record.fim_flows_chance_percent is not None:
-            text += f", ideal hashing would give {record.fim_flows_chance_percent:.1f} %"
+            text += f" (ideal hashing: {record.fim_flows_chance_percent:.1f} %)"
     return f"{text}."
 
 
@@ -388,10 +392,10 @@ def latency(analysis: Analysis) -> str:
     data = data_flows(analysis)
     known = [flow.messages for flow in data if flow.messages is not None]
     if data and not known:
-        return "Samples tell nothing about messages and their times."
+        return "Samples cannot show messages or their times."
     messages = sum(known)
     if not messages:
-        return "No message was seen from its first to its last packet."
+        return "No message was captured from its first to its last packet."
     text = counted(messages, "message")
     sizes = _medians(flow.message_statistics.size_bytes for flow in data)
     if sizes:
@@ -407,9 +411,9 @@ def latency(analysis: Analysis) -> str:
         "; READ to first response p50", [flow.latency.read_to_first_response_ns for flow in data]
     )
     if all(flow.transport in ("UC", "UD") for flow in data if flow.messages):
-        text += "; nobody acknowledges these"
+        text += "; UC and UD messages are not acknowledged"
     elif not any(done):
-        text += "; when they completed is unknown without the other direction"
+        text += "; completion is unknown because the other direction was not captured"
     return f"{text}."
 
 

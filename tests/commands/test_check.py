@@ -71,7 +71,7 @@ def run(capsys, *arguments: object) -> tuple[int, str, str]:
 def test_a_capture_that_conforms(capsys) -> None:
     code, out, _ = run(capsys, CLEAN)
     assert code == 0
-    assert "No rule was broken" in out
+    assert "No rule is violated" in out
     assert max(map(len, out.splitlines())) <= 80
 
 

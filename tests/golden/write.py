@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 GOLDEN = Path(__file__).parent
-sys.path.insert(0, str(GOLDEN.parent))
+sys.path.insert(0, str(GOLDEN.parent / "support"))
 
 import factories_results as factories  # noqa: E402
 from rich.console import Console  # noqa: E402

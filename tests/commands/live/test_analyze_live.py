@@ -120,13 +120,13 @@ def test_lines_and_report(network, tmp_path):
     text = live.out.read_text()
     lines, _, report = text.partition("\n\n")
     heading, *rows = lines.splitlines()
-    assert heading.split() == ("time packets/s rate flows late resent missing CE CNP NAK".split())
+    assert heading.split() == ("time packets/s rate flows late retrans missing CE CNP NAK".split())
     # 500 and its PSN 500 that never came, one CE mark, one CNP.
     cells = [re.split(r" {2,}", row.strip()) for row in rows]
     assert [sum(int(row[i].replace(",", "")) for row in cells) for i in (7, 8, 9)] == [1, 1, 0]
     assert cells[-1][6] == "1"
     assert report.startswith(f"{net.interface('left')}: 502 RoCE packets")
-    assert "1 packet never came" in report
+    assert "1 packet was never seen" in report
 
 
 def test_both_ends_of_a_link_count_once(network, tmp_path):

@@ -27,7 +27,7 @@ def test_the_report(run):
     code, out, _ = run("fabric", "leaf-spine:leaves=4,spines=4,hosts=8,oversubscription=2")
     assert code == 0
     assert out.splitlines()[0].endswith("32 hosts, 8 switches")
-    assert "Every host reaches every other, over at most 4 links" in out
+    assert "Every host reaches every other host over at most 4 links" in out
     leaf, tables = [line.split() for line in out.splitlines() if line.startswith("leaf  ")]
     assert tables == ["leaf", "3", "1", "4", "13"]
     assert leaf == ["leaf", "4", "3.20", "Tb/s", "1.60", "Tb/s", "2:1"]

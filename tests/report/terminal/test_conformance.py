@@ -30,8 +30,8 @@ def test_fits_and_says_what_matters(monkeypatch, analysis, columns, encoding) ->
     stream.seek(0)
     text = stream.read()
     assert max(map(len, text.splitlines())) <= int(columns)
-    assert "No rule was broken: 9 rules passed" in text
-    assert "before a loss" in text and "behind a loss" in text
+    assert "No rule is violated: 9 rules passed" in text
+    assert "before a loss" in text and "after a loss" in text
     assert "2 of 2 counters agree" in text  # with the tap on the link of the host
     assert "\x1b" not in text
 

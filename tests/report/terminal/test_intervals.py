@@ -48,7 +48,7 @@ def test_a_heading_from_time_to_time():
         found = interval_lines(msgspec.structs.replace(INTERVAL, interval=number))
         assert len(found) == lines
     assert found[0] == (
-        "    time  packets/s        rate  flows   late  resent  missing      CE    CNP    NAK"
+        "    time  packets/s        rate  flows   late  retrans  missing      CE    CNP    NAK"
     )
     assert len(found[0]) == len(found[1])
 
@@ -58,6 +58,6 @@ def test_losses_of_the_capture_come_first():
         INTERVAL, dropped_frames=1, dropped_frames_total=1200, interfaces_gone=["eth9"]
     )
     assert interval_lines(lossy)[:2] == [
-        "the capture itself lost 1 packet (1,200 in all): give a larger --ring",
-        "interface eth9 has gone",
+        "the capture dropped 1 packet (1,200 in total): use a larger --ring",
+        "interface eth9 disappeared",
     ]

@@ -25,9 +25,9 @@ def test_lines_at_80_columns_hold_the_facts(tmp_path: Path) -> None:
     frames = [Frame(START_NS + i, data) for i, data in enumerate(packets)]
     path = write_pcap(tmp_path / "all.pcap", frames)
     assert mirrors(analyze([str(path)], AnalyzeOptions())) == [
-        "Frames found inside mirrors and tunnels: ERSPAN II 1, sFlow 1. Taps: erspan 12 from"
+        "Encapsulated frames (mirrors and tunnels): ERSPAN II 1, sFlow 1. Taps: erspan 12 from"
         " 192.0.2.1 (1), sflow interface 7 ingress from 198.51.100.4 (1).",
-        "sflow interface 7 ingress from 198.51.100.4: about 1,000 packets of 122 kB passed"
+        "sflow interface 7 ingress from 198.51.100.4: estimated 1,000 packets, 122 kB"
         " (standard error 100.0 %)",
         "Ultra Ethernet, counted but not tracked: 1 RUD request; 54 B, 1 entropy value, PSN 9 to 9",
     ]

@@ -26,11 +26,11 @@ def test_planes_and_feedback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     generate_mrc(output=path, messages=20, trim=0.002, ce=0.01, always_skip=2, fail_plane=2)
     text = section(path, monkeypatch)
     words = " ".join(text.split())
-    assert "2 flows of MRC" in words
+    assert "2 MRC flows" in words
     assert "NACK TRIMMED" in words
     assert "4 ALWAYS_SKIP" in words
     assert "4 planes (by segment:1, a guess, see --plane-by) differ" in words
-    assert "flow label high, UDP source port low" in words
+    assert "flow label in the high half, UDP source port in the low half" in words
     assert "port 2 declared unreachable for 210 us" in words
     assert "fcbb:bb00:0200" in text
     wide = section(path, monkeypatch, 140)

@@ -54,7 +54,7 @@ def test_the_best_strategy_comes_first(compared: ReplayResult) -> None:
     assert verdict(compared).startswith("static (by=round-robin) puts 1.00 times the fair share")
     for heading in ("STRATEGIES", "ECMP (HASH=CRC32, SEED=7)", "STATIC (BY=ROUND-ROBIN)", "ASSIGN"):
         assert f"\n{heading}\n" in text
-    assert "Window by window" in text and "at once" in text
+    assert "Per window" in text and "concurrent" in text
     assert "leaf-host" not in text  # nothing is chosen there
 
 
@@ -62,7 +62,7 @@ def test_equal_strategies_are_told_so(compared: ReplayResult) -> None:
     import msgspec
 
     same = msgspec.structs.replace(compared, strategies=[compared.strategies[1]] * 2)
-    assert verdict(same).endswith("between switches, and so do the others.")
+    assert verdict(same).endswith("between switches; the other strategies do the same.")
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -87,9 +87,9 @@ def test_lines_fit(
 def test_a_sweep_says_what_it_means(swept: SweepResult) -> None:
     text = printed(lambda stream: print_sweep(swept, stream))
     plain = " ".join(text.split())
-    assert "crc32 (5-tuple), 200 seeds from 0 below 200, equal ones on the switches" in plain
+    assert "crc32 (5-tuple), 200 seeds of 0:200, equal on the switches" in plain
     assert "Every seed gives the same imbalance" in plain and "Seed 3 has" in plain
-    assert "chance alone gives" in plain
+    assert "ideal random hashing gives" in plain
     assert "best seeds" in text and "worst seeds" in text
 
 

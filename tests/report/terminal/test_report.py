@@ -55,7 +55,7 @@ def test_doubts_come_first() -> None:
 def test_top_cuts_tables_and_says_so() -> None:
     text = printed(top=2)
     flows = text.partition("FLOWS")[2].partition("SPRAYING")[0]
-    assert flows.count("0x00") == 2 and "and 4 flows more (--top)" in flows
+    assert flows.count("0x00") == 2 and "... 4 flows not shown (--top)" in flows
 
 
 def test_sort_keeps_the_given_order() -> None:
@@ -69,7 +69,7 @@ def test_unknown_is_a_question_mark_with_a_reason() -> None:
     text = printed(analysis=factories.analysis(flows=[flow]))
     (row,) = (line for line in text.splitlines() if "0x0011ac  RC" in line)
     assert row.endswith(" ?")
-    assert "? cannot be told from this capture\n#0: seen for one packet only" in text
+    assert "?: not known from this capture\n#0: seen for one packet only" in text
 
 
 def test_color_only_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,6 +110,6 @@ def test_the_first_line_says_what_a_filter_left_and_what_are_copies(
     flow = factories.flow(0, 100, tap_copies=100)
     text = printed(analysis=factories.analysis(captures=[half], flows=[flow]))
     first = text.splitlines()[0]
-    assert "200 of 300 RoCE packets (100 seen before at another tap) in 1.00 s" in first
+    assert "200 of 300 RoCE packets (100 already seen at another tap) in 1.00 s" in first
     none = printed(analysis=factories.analysis(captures=[half], flows=[], warnings=["filter"]))
     assert "0 of 300 RoCE packets" in none and "No RoCE packet passes the filter." in none

@@ -11,18 +11,19 @@ from rocescope.report.words import verdicts
 def test_clean_capture() -> None:
     analysis = factories.clean_analysis()
     assert verdicts.is_orderly(analysis)
-    assert verdicts.trust(analysis) == "Nothing was lost or undecodable in the capture itself."
-    assert verdicts.spraying(analysis) == "The flow that carries data keeps to one source port."
+    assert (
+        verdicts.trust(analysis) == "The capture dropped no frame; none was damaged or undecodable."
+    )
+    assert verdicts.spraying(analysis) == "The only data flow uses one source port."
     assert verdicts.reordering(analysis) == "No packet arrived out of order."
-    assert verdicts.loss(analysis) == "No packet was lost, sent again or doubled."
-    assert verdicts.congestion(analysis) == "No packet was marked CE and no CNP was sent."
+    assert verdicts.loss(analysis) == "No packet was lost, retransmitted or duplicated."
+    assert verdicts.congestion(analysis) == "No packet was marked CE; no CNP was sent."
 
 
 def test_a_capture_that_does_not_count_its_drops_claims_nothing_about_them() -> None:
     capture = factories.capture(taps=[factories.tap("leaf1", 100, dropped=None)])
     assert verdicts.trust(factories.analysis(captures=[capture])) == (
-        "Nothing was damaged or undecodable in the capture itself; "
-        "it does not tell whether it dropped frames."
+        "No frame was damaged or undecodable; the capture does not say whether it dropped frames."
     )
 
 
@@ -57,7 +58,7 @@ def test_a_flow_that_leaves_its_path_for_good_moves_and_does_not_spray() -> None
     moved = factories.flow(0, 100, paths=halves, spraying=[record], spraying_width=2.0)
     assert halves[0].first_time_ns == start
     both = factories.analysis(flows=[moved, factories.flow(1, 100)])
-    text = "None of 2 flows sprays: 1 moved to another tap (after 250 ms), 1 kept to one tap."
+    text = "None of 2 flows sprays: 1 moved to another tap (after 250 ms), 1 used one tap."
     assert verdicts.spraying(both) == text
     back = replace(moved, spraying=[replace(record, switches=2)])
     assert verdicts.spraying(factories.analysis(flows=[back])) == (
@@ -72,8 +73,8 @@ def test_spraying_that_only_the_taps_show_is_not_passed_over() -> None:
     by_tap = replace(taps, path_by="tap")
     flow = replace(flow, spraying=[*flow.spraying, by_tap])
     assert verdicts.spraying(factories.analysis(flows=[flow])) == (
-        "The flow that carries data keeps to one source port. "
-        "But 1 flow sprays over several taps: add --path-by tap."
+        "The only data flow uses one source port. "
+        "But 1 flow sprays over several taps; add --path-by tap."
     )
     moved = replace(flow, spraying=[*flow.spraying[:-1], replace(by_tap, switches=1)])
     text = verdicts.spraying(factories.analysis(flows=[flow, moved]))
@@ -85,21 +86,21 @@ def test_spraying_that_only_the_taps_show_is_not_passed_over() -> None:
 def test_a_window_longer_than_the_capture_gives_no_rate() -> None:
     replace = factories.msgspec.structs.replace
     one = replace(factories.series(1), window_ns=10**9)
-    assert "busiest" in verdicts.overview(factories.analysis())
-    assert "busiest" not in verdicts.overview(factories.analysis(series=one))
+    assert "peak rate" in verdicts.overview(factories.analysis())
+    assert "peak rate" not in verdicts.overview(factories.analysis(series=one))
 
 
 def test_icrc_is_told_where_it_was_asked_for() -> None:
     assert verdicts.icrc(factories.analysis()) is None
     assert verdicts.icrc(factories.doubtful_analysis()) == (
-        "ICRC: 100 right, 2 wrong, 142,706 packets not captured whole."
+        "ICRC: 100 correct, 2 wrong; 142,706 packets truncated, not verified."
     )
 
 
 def test_reordering_names_the_path_and_the_buffer() -> None:
     assert verdicts.reordering(factories.analysis()) == (
         "6,400 of 138,636 packets (4.6 %) arrived late, in 1 of 4 flows, all of them over "
-        "source port 50007. To put them in order a receiver must hold 12 packets (12.3 kB)."
+        "source port 50007. A receiver must buffer 12 packets (12.3 kB) to restore the order."
     )
 
 
@@ -111,26 +112,26 @@ def test_unknown_order_is_not_good_order() -> None:
         "No packet arrived out of order. The order of 1 flow is unknown."
     )
     assert verdicts.loss(analysis) == (
-        "No packet was lost, sent again or doubled. Loss in 1 flow cannot be told."
+        "No packet was lost, retransmitted or duplicated. Loss in 1 flow is unknown."
     )
     alone = factories.analysis(flows=[unknown])
-    assert verdicts.reordering(alone) == "No flow has an order that could be judged."
+    assert verdicts.reordering(alone) == "Packet order cannot be judged in any flow."
 
 
 def test_loss_tells_its_kinds_apart() -> None:
     assert verdicts.loss(factories.analysis()) == (
-        "2,100 packets were sent again in 1 of 4 flows; "
-        "100 packets lost before the tap and recovered; "
-        "3 packets never came (2 of them acknowledged: most likely lost by the capture); "
-        "4 packets doubled by the network; 98 NAKs and 2 RNR NAKs; "
-        "the slowest resend came after 537 ms of silence."
+        "2,100 packets were retransmitted in 1 of 4 flows; "
+        "100 packets were lost before the tap and recovered; "
+        "3 packets were never seen (2 of them acknowledged: most likely not captured); "
+        "4 packets were duplicated by the network; 98 NAKs and 2 RNR NAKs; "
+        "the slowest retransmission came after 537 ms of silence."
     )
 
 
 def test_loss_beyond_the_tap_is_not_called_loss_before_it() -> None:
     flow = factories.flow(0, 100, retransmitted_packets=7)
     assert verdicts.loss(factories.analysis(flows=[flow])) == (
-        "7 packets were sent again in 1 of 1 flow, though none of them was lost before the tap."
+        "7 packets were retransmitted in 1 of 1 flow, although none was lost before the tap."
     )
 
 
@@ -146,8 +147,8 @@ def test_fatal_naks_are_named() -> None:
 def test_several_taps_are_judged_at_the_first() -> None:
     analysis = factories.analysis(flows=[factories.flow(0, 100, tap_copies=100)])
     assert verdicts.reordering(analysis) == (
-        "No packet arrived out of order. A packet is judged at the tap that saw it first; "
-        "to see what reached the receiver, analyse the tap next to it alone."
+        "No packet arrived out of order. Each packet is judged at the tap that saw it first; "
+        "to judge the order at the receiver, analyse only the tap next to it."
     )
 
 
@@ -163,20 +164,20 @@ def test_a_nak_alone_is_not_good_order(field: str) -> None:
 def test_congestion() -> None:
     assert verdicts.congestion(factories.doubtful_analysis()) == (
         "400 of 142,808 ECN-capable packets (0.28 %) were marked CE; 918 CNPs; "
-        "77 pause frames (9.20 ms paused). Data travels with DSCP 0 and 26; 1 flow mixes them."
+        "77 pause frames (9.20 ms paused). Data packets carry DSCP 0 and 26; 1 flow mixes them."
     )
     flow = factories.flow(0, 100)
     never = factories.msgspec.structs.replace(flow.congestion, ecn_capable_packets=0)
     flow = factories.msgspec.structs.replace(flow, congestion=never)
     assert verdicts.congestion(factories.analysis(flows=[flow])) == (
-        "No packet was ECN-capable, so no switch could mark congestion and no CNP was sent."
+        "No packet was ECN-capable, so no switch could mark congestion; no CNP was sent."
     )
 
 
 def test_imbalance_stands_beside_chance() -> None:
     assert verdicts.imbalance(factories.imbalance()) == (
         "leaf1 uplinks: the busiest of 4 paths (leaf1-spine0) carries 1.60 times its fair "
-        "share; FIM of 48 flows 30.0 %, ideal hashing would give 23.4 %."
+        "share; FIM of 48 flows: 30.0 % (ideal hashing: 23.4 %)."
     )
 
 
@@ -187,7 +188,7 @@ def test_latency_without_the_other_direction() -> None:
         flow, message_statistics=none, latency=factories.Latency(None, None)
     )
     assert verdicts.latency(factories.analysis(flows=[flow])) == (
-        "100 messages of 64 KiB; when they completed is unknown without the other direction."
+        "100 messages of 64 KiB; completion is unknown because the other direction was not captured."
     )
 
 
@@ -213,4 +214,4 @@ def test_datagrams_have_no_order_to_break() -> None:
     assert verdicts.reordering(both) == "No packet arrived out of order."
     alone = factories.analysis(flows=[datagrams])
     assert not verdicts.is_orderly(alone)
-    assert verdicts.loss(alone) == "No flow has a sequence in which losses would show."
+    assert verdicts.loss(alone) == "No flow has sequence numbers that show losses."
