@@ -39,7 +39,7 @@ INTERVAL = LiveInterval(
 def test_one_line():
     (line,) = interval_lines(INTERVAL)
     assert line == (
-        "12:00:05      1,200    960 kb/s      3     11      12       13      14     15     17"
+        "12:00:05      1,200    960 kb/s      3     11       12       13      14     15     17"
     )
 
 

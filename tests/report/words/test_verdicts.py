@@ -79,7 +79,7 @@ def test_spraying_that_only_the_taps_show_is_not_passed_over() -> None:
     moved = replace(flow, spraying=[*flow.spraying[:-1], replace(by_tap, switches=1)])
     text = verdicts.spraying(factories.analysis(flows=[flow, moved]))
     assert text.endswith(
-        "But 1 flow sprays over several taps and 1 flow moved to another tap: add --path-by tap."
+        "But 1 flow sprays over several taps and 1 flow moved to another tap; add --path-by tap."
     )
 
 
