@@ -188,7 +188,8 @@ def test_latency_without_the_other_direction() -> None:
         flow, message_statistics=none, latency=factories.Latency(None, None)
     )
     assert verdicts.latency(factories.analysis(flows=[flow])) == (
-        "100 messages of 64 KiB; completion is unknown because the other direction was not captured."
+        "100 messages of 64 KiB; "
+        "completion is unknown because the other direction was not captured."
     )
 
 
