@@ -1,3 +1,31 @@
-"""rocescope: what every RoCEv2 queue pair did, from packet headers."""
+"""rocescope: what every RoCEv2 queue pair did, from packet headers.
+
+    import rocescope
+
+    result = rocescope.analyze("capture.pcap")
+    result.flows.to_polars()
+
+Nothing is loaded before it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api import Analysis, analyze, live, packets
 
 __version__ = "0.1.0"
+__all__ = ["Analysis", "analyze", "live", "packets"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import api
+
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -44,6 +44,8 @@ class MeasureOptions:
     """End after this many packets."""
     max_flows: int = MAX_FLOWS
     """End when there are more: memory grows with them."""
+    drop_privileges: bool = True
+    """Give up privileges for good once probes are attached; not in a process that goes on."""
     keep_privileges: tuple[str, ...] = ()
     """Capabilities that what follows the capture takes."""
 
@@ -84,11 +86,12 @@ class LiveAnalysis:
             self._watch_owners()  # takes a second, in which rings would overflow
             self._ports = sysfs.read_ports(self._rdma_devices)[0]
             self._stack.enter_context(self.source)
-            drop_privileges(
-                self.source.privileges()
-                + (WATCHING if self._watch is not None else ())
-                + self.options.keep_privileges
-            )
+            if self.options.drop_privileges:
+                drop_privileges(
+                    self.source.privileges()
+                    + (WATCHING if self._watch is not None else ())
+                    + self.options.keep_privileges
+                )
         except BaseException:
             self._stack.close()
             raise

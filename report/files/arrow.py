@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...analyzer.results.analysis import Analysis
-from .flowtable import flow_columns
+from .flowtable import flow_columns, flow_value
 
 _TYPES = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
 
@@ -39,7 +39,7 @@ def flow_arrow(analysis: Analysis) -> Any:
     """The flows as a pyarrow.Table, one row each."""
     schema = flow_schema(analysis)
     columns = [
-        pa.array([column.value(flow) for flow in analysis.flows], field.type)
+        pa.array([flow_value(column, flow) for flow in analysis.flows], field.type)
         for column, field in zip(flow_columns(), schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)

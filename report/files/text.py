@@ -42,14 +42,14 @@ def encode_csv(analysis: Analysis) -> bytes:
     import csv
     import io
 
-    from .flowtable import flow_columns
+    from .flowtable import flow_columns, flow_value
 
     sink = io.StringIO(newline="")
     writer = csv.writer(sink)
     columns = flow_columns()
     writer.writerow(column.name for column in columns)
     for flow in analysis.flows:
-        writer.writerow(_cell(column.value(flow)) for column in columns)
+        writer.writerow(_cell(flow_value(column, flow)) for column in columns)
     return sink.getvalue().encode()
 
 

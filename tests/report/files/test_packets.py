@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rocescope import cli
+from rocescope.report.files import packet_stream
 from rocescope.report.files.packets import packet_schema
 
 CAPTURE = "c40_rc_oddities_ipv4.atB.pcap"
@@ -69,9 +70,7 @@ def test_fields_carry_units_and_meanings(data: Path, tmp_path: Path) -> None:
 def test_one_row_group_per_batch(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import rocescope.commands.export as command
-
-    monkeypatch.setattr(command, "_BATCH_FRAMES", 100)
+    monkeypatch.setattr(packet_stream, "_BATCH_FRAMES", 100)
     output = tmp_path / "packets.parquet"
     cli.run(["export", str(data / CAPTURE), "-o", str(output)])
     metadata = pq.read_metadata(output)

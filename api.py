@@ -1,0 +1,165 @@
+"""What `import rocescope` offers to notebooks and scripts; `__init__.py` loads it on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from html import escape
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .analyzer.analysis.analyze import AnalyzeOptions
+from .analyzer.analysis.analyze import analyze as analyze_files
+from .analyzer.errors import UsageError
+from .analyzer.results.analysis import Analysis as AnalysisRecord
+from .analyzer.results.analysis import CaptureSummary, Connection, Event, Flow, Hop, Imbalance
+from .report.records import Records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .analyzer.results.live import LiveInterval
+    from .report.files.packet_stream import PacketStream
+
+File: TypeAlias = str | PathLike[str]
+
+
+@dataclass(frozen=True, repr=False)
+class Analysis:
+    """The result of an analysis: the record of `rocescope analyze --format json`, and its tables.
+
+    Every sequence gives typed records by index and a table by `to_polars()`, `to_pandas()` or
+    `to_arrow()`.
+    """
+
+    record: AnalysisRecord
+    """Everything; docs/formats.md describes its fields."""
+
+    @property
+    def flows(self) -> Records[Flow]:
+        """One-way packets from one source address to one (destination address, QPN)."""
+        return Records(Flow, self.record.flows)
+
+    @property
+    def connections(self) -> Records[Connection]:
+        """Pairs of flows that belong to one pair of queue pairs."""
+        return Records(Connection, self.record.connections)
+
+    @property
+    def events(self) -> Records[Event]:
+        """What is worth a look, in the order of time."""
+        return Records(Event, self.record.events)
+
+    @property
+    def imbalance(self) -> Records[Imbalance]:
+        """How unevenly each set of parallel paths was used."""
+        return Records(Imbalance, self.record.imbalance)
+
+    @property
+    def hops(self) -> Records[Hop]:
+        """Losses between taps in series."""
+        return Records(Hop, self.record.hops)
+
+    @property
+    def captures(self) -> Records[CaptureSummary]:
+        """What each capture held, and how far it can be trusted."""
+        return Records(CaptureSummary, self.record.captures)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What limits the trust in the results, most important first."""
+        return list(self.record.warnings)
+
+    @property
+    def complete(self) -> bool:
+        """False when the analysis was interrupted."""
+        return self.record.complete
+
+    def to_json(self) -> bytes:
+        """The record as JSON, as `rocescope analyze --format json` writes it."""
+        from .report.files.text import encode_json
+
+        return encode_json(self.record)
+
+    def __repr__(self) -> str:
+        packets = sum(flow.packets for flow in self.record.flows)
+        return f"<Analysis of {packets:,} packets in {len(self.record.flows):,} flows>"
+
+    def _repr_html_(self) -> str:
+        """Warnings first, then the flows; every text is escaped."""
+        warnings = "".join(f"<li>{escape(text)}</li>" for text in self.record.warnings)
+        return f"<p>{escape(repr(self)[1:-1])}</p><ul>{warnings}</ul>{self.flows._repr_html_()}"
+
+
+def analyze(captures: File | Sequence[File], **options: Any) -> Analysis:
+    """Analyse capture files: every flow, its paths, reordering, loss, recovery and congestion.
+
+    captures: one file, or several that are several taps (`concat=True`: a rotated series of one
+    tap). options: fields of `AnalyzeOptions`, such as `filter`, `path_by`, `udp_ports`. Raises
+    UnreadableInput when a file cannot be read, UsageError for wrong options.
+    """
+    paths = [fspath(path) for path in _listed(captures)]
+    return Analysis(analyze_files(paths, _checked(AnalyzeOptions, options)))
+
+
+def packets(
+    captures: File | Sequence[File], columns: Sequence[str] | None = None, **options: Any
+) -> PacketStream:
+    """One row per RoCE packet, read while it is iterated: pyarrow record batches.
+
+    `polars.DataFrame(rocescope.packets(...))` and every other reader of Arrow streams take it
+    as it is. columns: those to keep, in this order; all of them stand in docs/formats.md.
+    options: fields of `PacketOptions`, such as `filter` and `extensions`. Errors as `analyze`.
+    """
+    from .report.files.packet_stream import PacketOptions, PacketStream
+
+    paths = [fspath(path) for path in _listed(captures)]
+    return PacketStream(paths, _checked(PacketOptions, options), columns)
+
+
+def live(
+    *interfaces: str,
+    seconds: float,
+    tell: Callable[[LiveInterval], None] | None = None,
+    **options: Any,
+) -> Analysis:
+    """Analyse interfaces of this host for some seconds, by eBPF; takes the rights of capture.
+
+    tell: takes each interval of one second. options: fields of `LiveOptions`, such as `hook`,
+    `filter`, `namespace`. Raises CaptureError where live capture does not work; `rocescope
+    doctor` says what it needs.
+    """
+    import time
+
+    from .probes.live import LiveOptions
+    from .probes.live_analysis import LiveAnalysis, MeasureOptions
+
+    if seconds <= 0:
+        raise UsageError("seconds must be more than 0")
+    given = _checked(LiveOptions, options)
+    with LiveAnalysis(interfaces, given, MeasureOptions(drop_privileges=False)) as run:
+        end = time.monotonic() + seconds
+
+        def check() -> None:
+            if time.monotonic() >= end:
+                run.source.stop()
+
+        run.run(tell or (lambda _: None), check)
+        return Analysis(run.result())
+
+
+def _listed(captures: File | Sequence[File]) -> list[File]:
+    if isinstance(captures, (str, PathLike)):
+        return [captures]
+    if not captures:
+        raise UsageError("give at least one capture file")
+    return list(captures)
+
+
+def _checked(kind: Any, options: dict[str, Any]) -> Any:
+    """The options as their dataclass; UsageError for a name that it does not have."""
+    known = [field.name for field in fields(kind)]
+    for name in options:
+        if name not in known:
+            raise UsageError(f"there is no option {name!r}; there are {', '.join(known)}")
+    return kind(**options)

@@ -1,0 +1,115 @@
+"""Packets of captures as a stream of Arrow record batches, in memory of one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ...analyzer.analysis.progress import Progress
+from ...analyzer.capture.source import Capture, open_capture
+from ...analyzer.decode.decoder import ROCE_UDP_PORT, Decoder
+from ...analyzer.decode.headers.extensions import decode_extensions
+from ...analyzer.errors import UnreadableInput, UsageError
+from ...analyzer.wire.endpoints import Endpoints
+from ...analyzer.wire.frames import Taps
+from .packets import packet_schema, record_batch
+
+if TYPE_CHECKING:
+    from ...analyzer.filtering import Filter
+
+_BATCH_FRAMES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PacketOptions:
+    """Which packets and columns."""
+
+    filter: str | None = None
+    """Packets that pass; all others are left out."""
+    extensions: bool = False
+    """A column for every field of the extension headers, too."""
+    udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
+    icrc: bool = False
+    """Verify the ICRC of frames captured in full: fills the column icrc_state."""
+
+
+class PacketStream:
+    """The packets of captures, file by file; each iteration reads the files again.
+
+    warnings and damaged_places are those of the last iteration.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        options: PacketOptions,
+        columns: Sequence[str] | None = None,
+        report: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self._paths = paths
+        self._options = options
+        self._report = report
+        self._filter: Filter | None = None
+        if options.filter is not None:
+            from ...analyzer.filtering import compile_filter
+
+            self._filter = compile_filter(options.filter)
+        self.schema: Any = packet_schema(options.extensions)
+        self._columns = columns
+        if columns is not None:
+            for name in columns:
+                if name not in self.schema.names:
+                    raise UsageError(
+                        f"there is no column {name!r}; there are {', '.join(self.schema.names)}"
+                    )
+            self.schema = pa.schema([self.schema.field(name) for name in columns])
+        self.warnings: list[str] = []
+        self.damaged_places = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        """pyarrow.RecordBatch objects; UnreadableInput when there was no RoCE packet at all."""
+        endpoints, taps = Endpoints(), Taps()
+        decoder = Decoder(
+            endpoints, taps, udp_ports=self._options.udp_ports, check_icrc=self._options.icrc
+        )
+        self.warnings, self.damaged_places = [], 0
+        for path in self._paths:
+            with open_capture(path, taps, batch_frames=_BATCH_FRAMES) as capture:
+                yield from self._batches(capture, decoder, endpoints, taps)
+                self.warnings += capture.warnings
+                self.damaged_places += capture.damaged_places
+        if not decoder.counters.roce_packets():
+            found = ", ".join(f"{n} {what}" for what, n in decoder.counters.contents()[:6])
+            raise UnreadableInput(f"no RoCE packet was found; there are: {found or 'no frames'}")
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The batches for any library that reads the Arrow PyCapsule interface."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, iter(self))
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def _batches(
+        self, capture: Capture, decoder: Decoder, endpoints: Endpoints, taps: Taps
+    ) -> Iterator[Any]:
+        for frames in capture.batches():
+            table = decoder.decode(frames)
+            if self._filter is not None:
+                table = table.take(self._filter.mask(table, endpoints, taps))
+            more = None
+            if self._options.extensions:
+                more = decode_extensions(table, frames.data, frames.base_offset)
+            if len(table):
+                batch = record_batch(table, more, endpoints, taps)
+                yield batch if self._columns is None else batch.select(list(self._columns))
+            if self._report:
+                self._report(
+                    Progress(
+                        capture.name,
+                        capture.bytes_read,
+                        capture.total_bytes,
+                        capture.frames,
+                        decoder.counters.roce_packets(),
+                    )
+                )

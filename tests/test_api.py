@@ -1,0 +1,89 @@
+"""`import rocescope` for notebooks and scripts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+from captures import DATA
+from network import roce_frames
+
+import rocescope
+from rocescope import cli
+from rocescope.analyzer.errors import UnreadableInput, UsageError
+
+CAPTURE = DATA / "c40_rc_oddities_ipv4.atB.pcap"
+
+
+def test_importing_loads_nothing_heavy():
+    code = (
+        "import rocescope, sys; print(sorted(m for m in sys.modules if m.startswith('rocescope')))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "['rocescope']"
+
+
+def test_every_name_it_offers_is_there():
+    assert set(rocescope.__all__) <= set(dir(rocescope))
+    for name in rocescope.__all__:
+        assert getattr(rocescope, name) is not None
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = rocescope.no_such_name
+
+
+def test_analyze_gives_what_the_command_gives(capsysbinary):
+    assert cli.run(["analyze", str(CAPTURE), "--format", "json"]) == 0
+    said = json.loads(capsysbinary.readouterr().out)
+    assert json.loads(rocescope.analyze(CAPTURE).to_json()) == said
+
+
+def test_options_are_those_of_the_analysis():
+    some = rocescope.analyze(str(CAPTURE), filter="qp == 0x19b")
+    assert {flow.dest_qp for flow in some.flows} == {0x19B}
+    with pytest.raises(UsageError, match="there is no option 'filtre'"):
+        rocescope.analyze(CAPTURE, filtre="x")
+    with pytest.raises(UsageError, match="at least one capture"):
+        rocescope.analyze([])
+    with pytest.raises(UnreadableInput, match="no-such-file"):
+        rocescope.analyze("no-such-file.pcap")
+
+
+def test_packets_stream_into_polars():
+    frame = pl.DataFrame(rocescope.packets(CAPTURE, columns=["psn", "dest_qp", "src"]))
+    assert frame.columns == ["psn", "dest_qp", "src"]
+    assert frame.height == sum(flow.packets for flow in rocescope.analyze(CAPTURE).flows)
+    few = pl.DataFrame(rocescope.packets([CAPTURE], filter="qp == 0x19b"))
+    assert set(few["dest_qp"]) == {0x19B}
+
+
+def test_packets_come_batch_by_batch_and_again():
+    stream = rocescope.packets(CAPTURE, extensions=True)
+    first = [batch.num_rows for batch in stream]
+    assert first == [batch.num_rows for batch in stream]
+    assert "extensions_present" in stream.schema.names
+    with pytest.raises(UsageError, match="no column 'qpn'"):
+        rocescope.packets(CAPTURE, columns=["qpn"])
+
+
+def test_html_of_a_result_tells_its_warnings():
+    result = rocescope.analyze(CAPTURE)
+    html = result._repr_html_()
+    assert "564 packets" in html
+    assert html.count("<li>") == len(result.warnings)
+
+
+@pytest.mark.usefixtures("root")
+def test_live_in_a_process_that_goes_on(network):
+    there = network()
+    for _ in range(2):  # privileges are kept: a second capture works
+        sent = iter([roce_frames(10)])
+        result = rocescope.live(
+            "left",
+            seconds=3,
+            namespace=there.name,
+            tell=lambda _, sent=sent: there.send(next(sent, []), "right"),
+        )
+        assert sum(flow.packets for flow in result.flows) == 10
