@@ -22,7 +22,7 @@ from rocescope.replay.compare.packets import Load, replay_packets
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.drivers.event_driven import run_event_driven
 from rocescope.replay.packets.drivers.runner import run_open_loop
-from rocescope.replay.packets.failures import Failures, random_cables
+from rocescope.replay.packets.failures.events import Failures, random_cables
 from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.model.model import EngineResult, Model
 from rocescope.replay.packets.offers.collectives import collective

@@ -19,7 +19,13 @@ from plots import log_log_plot
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.drivers.event_driven import FeedbackResult, run_event_driven
-from rocescope.replay.packets.failures import Failures, flapping, plane_loss, port_loss, reboot
+from rocescope.replay.packets.failures.events import (
+    Failures,
+    flapping,
+    plane_loss,
+    port_loss,
+    reboot,
+)
 from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.model.model import Model, Workload
 from rocescope.replay.packets.offers.collectives import collective

@@ -22,7 +22,7 @@ from common import ring
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.drivers.event_driven import FeedbackResult, run_event_driven
-from rocescope.replay.packets.failures import LOSSY, Failures, LinkEvent
+from rocescope.replay.packets.failures.events import LOSSY, Failures, LinkEvent
 from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.many import run_many
 from rocescope.replay.packets.model.model import Model

@@ -20,7 +20,7 @@ from common import FABRICS
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.failures import Failures
+from rocescope.replay.packets.failures.events import Failures
 from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.many import run_many
 from rocescope.replay.packets.model.model import EngineResult, Model, Workload

@@ -11,7 +11,7 @@ from ...analyzer.units import parse_duration, parse_rate
 if TYPE_CHECKING:
     from ...replay.compare.conditions import Conditions
     from ...replay.fabrics.fabric import Fabric
-    from ...replay.packets.failures import Failures, LinkEvent
+    from ...replay.packets.failures.events import Failures, LinkEvent
     from ...replay.packets.hosts.parameters import Transport
 
 _PS = 1000
@@ -75,7 +75,7 @@ def parse_failures(texts: Sequence[str], converge: str, fabric: Fabric, seed: in
 
     UsageError says what is wrong with which.
     """
-    from ...replay.packets.failures import Failures
+    from ...replay.packets.failures.events import Failures
 
     events = tuple(event for text in texts for event in _named(text, fabric, seed))
     if converge == "never":
@@ -95,7 +95,14 @@ def _named(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
 
 def _events(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
     from ...replay.flows.checks.blast_radius import links_of
-    from ...replay.packets.failures import LOSSY, SLOW, LinkEvent, flapping, outage, random_cables
+    from ...replay.packets.failures.events import (
+        LOSSY,
+        SLOW,
+        LinkEvent,
+        flapping,
+        outage,
+        random_cables,
+    )
 
     what, _, times = text.partition("@")
     where, equals, how = what.partition("=")
@@ -141,7 +148,7 @@ def _events(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
 
 def _each_at_its_time(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
     """A share of all cables, each at a time drawn for it."""
-    from ...replay.packets.failures import outage, random_cables
+    from ...replay.packets.failures.events import outage, random_cables
 
     what, _, times = text.partition("@")
     failed = random_cables(fabric, _share(what, f"--fail {text}"), seed)

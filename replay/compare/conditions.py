@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..fabrics.fabric import Fabric
-from ..packets.failures import DOWN, Failures, rho_max
+from ..packets.failures.events import DOWN, Failures
+from ..packets.failures.highest_rate import rho_max
 from ..packets.hosts.parameters import Transport
 from ..packets.model.model import Workload
 

@@ -38,7 +38,8 @@ from ..results.replay import (
     TrafficSummary,
 )
 from ..seeds.sweep import Scores, Sweep, chance_of, sweep
-from ..strategies.registry import Outcome, Strategy
+from ..strategies.base import FlowStrategy
+from ..strategies.placed import Outcome
 from ..traffic.traffic import Traffic
 
 CHANCE_DRAWS = 1000
@@ -50,7 +51,7 @@ _FLOWS_SHOWN = 10
 def replay(
     traffic: Traffic,
     fabric: Fabric,
-    strategies: Sequence[Strategy],
+    strategies: Sequence[FlowStrategy],
     sources: Sequence[str],
     progress: Callable[[str], None] | None = None,
 ) -> ReplayResult:

@@ -18,12 +18,12 @@ from ..flows.fair_share import fair_bytes, split_evenly
 from ..flows.loads import layers_of
 from ..generate.queue_pairs import QueuePairs
 from ..packets.bounds import Bounds, bounds
-from ..packets.failures import Failures
+from ..packets.failures.events import Failures
 from ..packets.hosts.parameters import Transport
 from ..packets.loads import layer_load, loads_over_time, stretch_ps
 from ..packets.many import run_many
 from ..packets.model.model import PS, EngineResult, Model, Workload
-from ..packets.model.rules import PacketStrategy
+from ..packets.model.rules import Strategy
 from ..packets.received.received import received_flows
 from ..packets.run import run_packets
 from ..results.packets import FlowTimes, LayerQueues, PacketReplay, ReceivedOrder, Spread
@@ -105,7 +105,7 @@ class _Offered:
 def replay_packets(
     load: Callable[[int], Load],
     fabric: Fabric,
-    strategies: Sequence[PacketStrategy],
+    strategies: Sequence[Strategy],
     model: Model,
     sources: Sequence[str],
     *,

@@ -8,24 +8,24 @@ from threading import Event
 from ..fabrics.fabric import Fabric
 from .drivers.event_driven import run_event_driven
 from .drivers.runner import run_open_loop
-from .failures import Failures
+from .failures.events import Failures
 from .hosts.parameters import Transport
 from .model.model import EngineResult, Model, Workload
-from .model.rules import PacketStrategy
+from .model.rules import Strategy
 
 
 def needs_events(
-    strategy: PacketStrategy, transport: Transport | None = None, failures: Failures | None = None
+    strategy: Strategy, transport: Transport | None = None, failures: Failures | None = None
 ) -> bool:
     """Whether hosts react to more than the ends of messages, or links change."""
     plain = transport is None or transport == Transport()
-    return not plain or bool(failures and failures.events) or getattr(strategy, "reacts", False)
+    return not plain or bool(failures and failures.events) or strategy.reacts
 
 
 def run_packets(
     workload: Workload,
     fabric: Fabric,
-    strategy: PacketStrategy,
+    strategy: Strategy,
     model: Model,
     seed: int = 0,
     *,

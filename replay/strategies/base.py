@@ -1,48 +1,32 @@
-"""What every strategy is: a rule that gives each unit of traffic its way through a fabric."""
+"""What strategies have in common: those that place whole flows, and the options of all.
+
+What the drivers ask of a strategy is `packets.model.rules.Strategy`.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Protocol
 
 from ...analyzer.errors import UsageError
 from ..fabrics.fabric import Fabric
-from ..flows.loads import Placement
 from ..packets.model.model import Workload
-from ..packets.model.rules import Rules
-from ..results.replay import SolverReport
+from ..packets.model.rules import Rules, Strategy
 from ..traffic.traffic import Traffic
+from .placed import Outcome, placed_rules
 
 
-class Outcome(NamedTuple):
-    """Where the units went."""
+class FlowStrategy(Strategy, Protocol):
+    """A strategy that gives every unit of traffic its whole way."""
 
-    traffic: Traffic
-    """What was placed: a strategy may split flows."""
-    placement: Placement
-    parameters: dict[str, str]
-    """Everything that was chosen, for the report."""
-    solver: SolverReport | None = None
-    notes: tuple[str, ...] = ()
-    origin: NDArray[np.int64] | None = None
-    """int64[placed units], ascending: unit of the given traffic each came from; None: the same."""
-
-
-class Strategy(Protocol):
-    """A strategy with its options."""
-
-    @property
-    def name(self) -> str:
-        """Its standard name."""
-
+    @abstractmethod
     def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
         """Give every unit its way. UsageError when options and fabric do not go together."""
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        """The same for the packets of a workload: `placed_rules` of what `place` gives."""
+        """Packets follow the way that `place` finds for their unit."""
+        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)
 
 
 def known_options(name: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:

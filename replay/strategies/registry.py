@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...analyzer.errors import UsageError
 from ...analyzer.key_values import parse_options
-from ..packets.model.rules import PacketStrategy
-from .base import Outcome, Strategy
+from ..packets.model.rules import Strategy
+from .base import FlowStrategy
 from .flows.assign import Assign
 from .flows.ecmp import Ecmp
 from .flows.ecmp_qpn import EcmpQpn
@@ -33,7 +33,7 @@ from .switches.ofan import Ofan
 from .switches.switch_random import SwitchRandom
 from .switches.switch_rr import SwitchRoundRobin
 
-STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], Strategy]] = {
+STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], FlowStrategy]] = {
     "ecmp": Ecmp,
     "ecmp-qpn": EcmpQpn,
     "wcmp": Wcmp,
@@ -42,7 +42,7 @@ STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], Strategy]] = {
     "assign": Assign,
 }
 
-PACKET_STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], PacketStrategy]] = {
+PACKET_STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], Strategy]] = {
     "host-spray": HostSpray,
     "switch-random": SwitchRandom,
     "switch-rr": SwitchRoundRobin,
@@ -64,7 +64,7 @@ _SAME: Mapping[str, str] = {"optimal": "assign"}
 """Other names of strategies."""
 
 
-def parse_strategy(text: str) -> Strategy:
+def parse_strategy(text: str) -> FlowStrategy:
     """`ecmp`, `ecmp:hash=crc32,seed=7`, ...: a strategy that places whole flows.
 
     UsageError names what is wrong.
@@ -75,7 +75,7 @@ def parse_strategy(text: str) -> Strategy:
     return STRATEGIES[name](options)
 
 
-def parse_packet_strategy(text: str) -> PacketStrategy:
+def parse_packet_strategy(text: str) -> Strategy:
     """`ofan`, `ecmp:hash=crc32`, ...: any strategy, for the packet engine. UsageError as above."""
     name, options = _parts(text)
     if name in PACKET_STRATEGIES:
@@ -101,17 +101,3 @@ def _parts(text: str) -> tuple[str, dict[str, str]]:
         known = ", ".join((*STRATEGIES, *PACKET_STRATEGIES))
         raise UsageError(f"there is no strategy {name!r}; there are {known}")
     return name, parse_options(rest, name)
-
-
-__all__ = [
-    "ALL",
-    "PACKET_STRATEGIES",
-    "STRATEGIES",
-    "Outcome",
-    "PacketStrategy",
-    "Strategy",
-    "expanded",
-    "needs_packets",
-    "parse_packet_strategy",
-    "parse_strategy",
-]

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
 from ...fabrics.fabric import Fabric
-from ..failures import Failures, Scheduled, converged, scheduled
-from ..hosts.congestion import congestion
+from ..failures.events import Failures
+from ..failures.schedule import Scheduled, converged, scheduled
+from ..hosts.congestion.algorithm import Congestion, Line, congestion
+from ..hosts.congestion.registry import ALGORITHMS
 from ..hosts.feedback_state import (
     DATA_LOST,
     DATA_RECEIVED,
@@ -32,14 +34,13 @@ from ..hosts.feedback_state import (
     Feedback,
     new_feedback,
 )
-from ..hosts.oblivious import select_fixed
 from ..hosts.parameters import Transport
 from ..model.aligned import aligned
 from ..model.arrays import FabricArrays, fabric_arrays
-from ..model.labels import EvState, HostFunctions, host_functions, new_state
+from ..model.labels import EvState, HostFunctions, host_functions, new_state, no_selection
 from ..model.model import ACK, NEVER, EngineResult, Model, Workload
 from ..model.round_trip import round_trip_ps
-from ..model.rules import PacketStrategy, Rules
+from ..model.rules import Rules, Strategy
 from ..model.run_state import (
     ACK_HEAD,
     COMPLETED,
@@ -103,7 +104,7 @@ class FeedbackResult:
 def run_event_driven(
     workload: Workload,
     fabric: Fabric,
-    strategy: PacketStrategy,
+    strategy: Strategy,
     model: Model,
     seed: int = 0,
     *,
@@ -123,7 +124,7 @@ def run_event_driven(
     `run_open_loop` takes them. UsageError when the parts do not go together.
     """
     transport = transport or Transport()
-    fixed = failures is None or getattr(strategy, "static_paths", False)
+    fixed = failures is None or strategy.static_paths
     before = [] if failures is None or fixed else failures.known_before()
     # What everyone knows before the start is how the fabric is.
     known = converged(fabric, before) if before else fabric
@@ -131,7 +132,7 @@ def run_event_driven(
     rules = strategy.rules(workload, plan.fabric, seed)
     if rules.fabric is not None:
         plan = scheduled(rules.fabric, failures or Failures(), seed)
-    if rules.static_paths:
+    if strategy.static_paths:
         plan = plan.without_routing()
     if rules.rerouted is not None and len(plan.routes) > 1:
         rules = rules.rerouted(plan.fabric, plan.routes)
@@ -145,7 +146,10 @@ def run_event_driven(
     evs, functions = rules.hosts or _no_selection()
     if rules.hosts is not None and arrays.access.shape[1] > 1 and not rules.any_port:
         raise UsageError(f"{strategy.name}: hosts that choose among ports need any_port")
-    own = _feedback(workload, run, arrays, plan, transport, model, rules, can_lose)
+    control = _congestion(workload, arrays, plan, transport, model)
+    own = _feedback(
+        workload, run, arrays, plan, transport, control, model, strategy, rules, can_lose
+    )
     run, own = _grown_to(run, own, int(own.control[MARGIN]) + len(workload.src))
     base, goal = 0, 0
     if until_ps is None:
@@ -154,7 +158,7 @@ def run_event_driven(
         in_phase = workload.phase == phase
         goal += int(np.count_nonzero(in_phase))
         release(run, workload, np.flatnonzero(in_phase & (workload.after < 0)), base)
-        run, own = _drain(run, own, evs, functions, rules, goal, until_ps, tell, stop)
+        run, own = _drain(run, own, evs, functions, control, rules, goal, until_ps, tell, stop)
         done = run.messages[in_phase, COMPLETED_PS]
         if run.counts[COMPLETED] < goal:
             break
@@ -175,7 +179,7 @@ def _patience_ps(workload: Workload, fabric: Fabric) -> int:
 
 
 def _no_selection() -> tuple[EvState, HostFunctions]:
-    return new_state(1, 1, 0, 1, 1), host_functions(select_fixed)
+    return new_state(1, 1, 0, 1, 1), host_functions(no_selection)
 
 
 def _drain(
@@ -183,6 +187,7 @@ def _drain(
     own: Feedback,
     evs: EvState,
     functions: HostFunctions,
+    control: Congestion,
     rules: Rules,
     goal: int,
     until_ps: int,
@@ -201,6 +206,9 @@ def _drain(
             functions.select,
             functions.feedback,
             functions.wake,
+            control.on_ack,
+            control.on_loss,
+            control.on_send,
             goal,
             until_ps,
             HOPS_AT_ONCE,
@@ -228,13 +236,30 @@ def _grown_to(run: RunState, own: Feedback, slots: int) -> tuple[RunState, Feedb
     return run, own
 
 
+def _congestion(
+    workload: Workload, arrays: FabricArrays, plan: Scheduled, transport: Transport, model: Model
+) -> Congestion:
+    packet = model.payload_bytes + model.header_bytes
+    access = arrays.access[arrays.access >= 0]
+    rates = plan.fabric.links.rate_bits_per_second[access]
+    line = Line(
+        packet,
+        round_trip_ps(plan.fabric, packet, model.ack_bytes),
+        int(rates.max(initial=1)) * arrays.access.shape[1],
+        model.trim_bytes is not None,
+    )
+    return congestion(ALGORITHMS[transport.congestion], len(workload.src), line)
+
+
 def _feedback(
     workload: Workload,
     run: RunState,
     arrays: FabricArrays,
     plan: Scheduled,
     transport: Transport,
+    control: Congestion,
     model: Model,
+    strategy: Strategy,
     rules: Rules,
     can_lose: bool,
 ) -> Feedback:
@@ -246,15 +271,6 @@ def _feedback(
     ahead = int(arrays.delay_ps.max(initial=0)) + int(service.max(initial=0))
     ports = arrays.access.shape[1]
     margin = (ahead // smallest + 4) * ports + 64
-    rate = int(plan.fabric.links.rate_bits_per_second[access].max(initial=1)) * ports
-    control = congestion(
-        transport.congestion_code,
-        len(workload.src),
-        packet,
-        round_trip_ps(plan.fabric, packet, model.ack_bytes),
-        rate,
-        model.trim_bytes is not None,
-    )
     items = 1 + len(run.links) + len(workload.src) + arrays.hosts
     between = int(np.median(service)) // max(1, len(run.links))
     return new_feedback(
@@ -267,7 +283,7 @@ def _feedback(
         plan.changes,
         new_wheel(items, between, ahead),
         rules.hosts is not None,
-        rules.static_paths,
+        strategy.static_paths,
         can_lose,
         margin,
     )

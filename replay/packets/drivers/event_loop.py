@@ -3,7 +3,7 @@
 Links are first in, first out and are served lazily, so each has one event at most: the arrival of
 the first packet on its wire. Bringing a link up to date when something looks at it replaces
 events for departures. Hosts' timers and changes of links are items of the same calendar. Same
-model, queues and rules as the open-loop driver (engine/model.py, engine/queues.py).
+model, queues and rules as the open-loop driver (model/model.py, links/).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from ....kernels.kernel import Int, inlined, kernel, subkernel
 from ...traffic.traffic import ON_RECEIVED
+from ..failures.changes import LINK_DOWN, LINK_LOSS, LINK_RATE, LINK_UP, PEER_PORTS, ROUTES
 from ..hosts.feedback_state import (
     BLOCKED,
     DATA_LOST,
@@ -23,20 +24,14 @@ from ..hosts.feedback_state import (
     EPOCH,
     HOST_ITEMS,
     LAST_LOSS_PS,
-    LINK_DOWN,
-    LINK_LOSS,
-    LINK_RATE,
-    LINK_UP,
     LOSS,
     LOST_ON_LINKS,
     MARGIN,
     NEXT_CHANGE,
     NOW_PS,
     OWNER,
-    PEER_PORTS,
     PROBE,
     RECOVERY,
-    ROUTES,
     STAMP,
     TARGET,
     TIMERS,
@@ -50,6 +45,7 @@ from ..hosts.reacting import on_timer, receive_ack, receive_data
 from ..hosts.recovery import IDEAL, LOSS_HEAD, NEW_PORTS, PEER_MASK
 from ..hosts.sending import serve_nic, unblock
 from ..links.queues import enqueue, free_slot, link_next, new_slot, next_of, serve
+from ..links.route import way_on
 from ..model.arrays import ATTACHED
 from ..model.draws import FAILURE, draw
 from ..model.model import ACK, NEVER, message_of, number_of
@@ -105,6 +101,9 @@ def run_events(
     select: Int,
     feedback: Int,
     wake: Int,
+    on_ack: Int,
+    on_loss: Int,
+    on_send: Int,
     goal: Int,
     until_ps: Int,
     most_hops: Int,
@@ -170,7 +169,7 @@ def run_events(
                 serve(net, link, time + 1)
         if nic >= 0:
             limit = time + 1 if item else time  # changes come before all else
-            serve_nic(net, desk, own, evs, emit, state, select, nic, limit)
+            serve_nic(net, desk, own, evs, emit, state, select, on_send, nic, limit)
         if again:  # once more, after what was due before has been sent
             unblock(own.nics, run.hosts, nic, time)
             schedule(wheel, item, time)
@@ -185,7 +184,7 @@ def run_events(
         if item == 0:
             _change(net, own, run.flows, run.messages, run.access, time)
         elif flow >= 0:
-            slot = on_timer(net, desk, own, evs, feedback, wake, flow, time)
+            slot = on_timer(net, desk, own, evs, feedback, wake, on_loss, flow, time)
             if slot >= 0:
                 out = np.int64(run.access[nic, own.extra[slot, ECHO] % run.access.shape[1]])
         elif slot >= 0:
@@ -198,8 +197,9 @@ def run_events(
             elif slots[slot, KEY] & np.int64(ACK):
                 key, count = slots[slot, KEY], slots[slot, NEXT] >> np.int64(48)
                 finished = receive_ack(
-                    desk, own, evs, feedback, own.ends, counts, key, count, slot, time
-                )
+                    desk, own, evs, feedback, on_ack, on_loss, own.ends, counts, key, count, slot,
+                    time,
+                )  # fmt: skip
                 free_slot(net, slot)
                 slot = np.int64(-1)
             else:
@@ -316,50 +316,22 @@ def _lost(net: Int, own: Int, messages: Int, slot: Int, time: Int) -> None:
 
 @inlined
 def _way_on(run: Int, own: Int, choose: Int, state: Int, switch: Int, slot: Int, time: Int) -> Int:
-    """The link on which a switch sends a packet, -1 for none."""
+    """`way_on` by the routing state in force."""
     meta = run.slots[slot, META]
-    host = meta >> np.int64(32)
-    edge = np.int64(run.host_edge[host])
+    edge = np.int64(run.host_edge[meta >> np.int64(32)])
     group = np.int64(own.routes[own.control[EPOCH], switch, edge]) if edge >= 0 else np.int64(-1)
-    if group >= 0:
-        first = run.group_start[group]
-        size = run.group_start[group + 1] - first
-        member = np.int64(0)
-        if size > 1 or run.settings[SEES_ALL]:
-            if run.settings[READS_QUEUES]:
-                net = Net(
-                    run.links,
-                    run.stats,
-                    run.slots,
-                    run.counts,
-                    run.settings,
-                    run.histogram,
-                    run.loads,
-                )
-                for i in range(first, first + size):
-                    other = np.int64(run.members[i])
-                    if run.links[other, WAITING_PACKETS] > 0 and run.links[other, FREE] <= time:
-                        _bring_up(net, own.wheel, other, time)
-            label = meta & np.int64(0xFFFFFFFF)
-            key = drawn_key(run.slots[slot, KEY], own.extra[slot, STAMP])
-            member = choose(
-                state, run.links, run.members, first, size, switch, edge, key, label, time
+    if group >= 0 and run.settings[READS_QUEUES]:
+        first, end = run.group_start[group], run.group_start[group + 1]
+        if end - first > 1 or run.settings[SEES_ALL]:
+            net = Net(
+                run.links, run.stats, run.slots, run.counts, run.settings, run.histogram, run.loads
             )
-            if member < 0:
-                member = np.int64(0)
-            elif member >= size:  # chosen for the group as it was before links failed
-                member %= size
-        return np.int64(run.members[first + member])
-    if group == ATTACHED:
-        for port in range(run.host_switch.shape[1]):
-            if run.host_switch[host, port] == switch:
-                out = np.int64(run.exits[host, port])
-                if run.settings[SEES_ALL]:
-                    label, none = meta & np.int64(0xFFFFFFFF), np.int64(0)
-                    key = drawn_key(run.slots[slot, KEY], own.extra[slot, STAMP])
-                    choose(state, run.links, run.members, out, none, switch, edge, key, label, time)
-                return out
-    return np.int64(-1)
+            for i in range(first, end):
+                other = np.int64(run.members[i])
+                if run.links[other, WAITING_PACKETS] > 0 and run.links[other, FREE] <= time:
+                    _bring_up(net, own.wheel, other, time)
+    key = drawn_key(run.slots[slot, KEY], own.extra[slot, STAMP])
+    return way_on(run, choose, state, group, switch, edge, meta, key, time)
 
 
 @subkernel

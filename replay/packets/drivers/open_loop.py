@@ -15,7 +15,7 @@ import numpy as np
 from ....kernels.kernel import Int, inlined, kernel, subkernel
 from ..hosts.hosts import receive, serve_host
 from ..links.queues import enqueue, free_slot, next_of, serve
-from ..model.arrays import ATTACHED
+from ..links.route import way_on
 from ..model.model import NEVER
 from ..model.prefetch import prefetch
 from ..model.run_state import (
@@ -123,44 +123,16 @@ def _switch_window(run: Int, choose: Int, state: Int, node: Int, begin: Int, end
 
 @inlined
 def _way_on(run: Int, choose: Int, state: Int, switch: Int, slot: Int, time: Int) -> Int:
-    """The link on which a switch sends a packet, -1 for none."""
+    """`way_on` by the only routing state there is."""
     meta = run.slots[slot, META]
-    host = meta >> np.int64(32)
-    edge = np.int64(run.host_edge[host])
+    edge = np.int64(run.host_edge[meta >> np.int64(32)])
     group = np.int64(run.route[switch, edge]) if edge >= 0 else np.int64(-1)
-    if group >= 0:
-        first = run.group_start[group]
-        size = run.group_start[group + 1] - first
-        member = np.int64(0)
-        if size > 1 or run.settings[SEES_ALL]:
-            if run.settings[READS_QUEUES]:
-                for i in range(first, first + size):
-                    serve(run, np.int64(run.members[i]), time + 1)
-            member = choose(
-                state,
-                run.links,
-                run.members,
-                first,
-                size,
-                switch,
-                edge,
-                run.slots[slot, KEY],
-                meta & np.int64(0xFFFFFFFF),
-                time,
-            )
-            if member < 0 or member >= size:
-                member = np.int64(0)
-        return np.int64(run.members[first + member])
-    if group == ATTACHED:
-        for port in range(run.host_switch.shape[1]):
-            if run.host_switch[host, port] == switch:
-                out = np.int64(run.exits[host, port])
-                if run.settings[SEES_ALL]:
-                    label, none = meta & np.int64(0xFFFFFFFF), np.int64(0)
-                    key = run.slots[slot, KEY]
-                    choose(state, run.links, run.members, out, none, switch, edge, key, label, time)
-                return out
-    return np.int64(-1)
+    if group >= 0 and run.settings[READS_QUEUES]:
+        first, end = run.group_start[group], run.group_start[group + 1]
+        if end - first > 1 or run.settings[SEES_ALL]:
+            for i in range(first, end):
+                serve(run, np.int64(run.members[i]), time + 1)
+    return way_on(run, choose, state, group, switch, edge, meta, run.slots[slot, KEY], time)
 
 
 @subkernel

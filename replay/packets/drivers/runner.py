@@ -14,7 +14,7 @@ from ...fabrics.fabric import Fabric
 from ..links.load_bins import filled
 from ..model.arrays import FabricArrays, fabric_arrays
 from ..model.model import EngineResult, Model, Workload
-from ..model.rules import PacketStrategy, Rules
+from ..model.rules import Rules, Strategy
 from ..model.run_state import (
     CARRIED,
     COMPLETED_PS,
@@ -43,7 +43,7 @@ HOPS_AT_ONCE = 2_000_000
 def run_open_loop(
     workload: Workload,
     fabric: Fabric,
-    strategy: PacketStrategy,
+    strategy: Strategy,
     model: Model,
     seed: int = 0,
     *,
@@ -58,9 +58,12 @@ def run_open_loop(
     keep_arrivals, keep_sent, load_bin_ps: also give `arrived_ps`, `sent_ps` and `loads`, these by
     stretches of this length or, in a long run, of its double and so on; 0 for not.
     tell: called with the packet hops so far. stop: ends the run early when set.
-    UsageError when strategy, fabric and workload do not go together.
+    UsageError when strategy, fabric and workload do not go together, and for a strategy that
+    needs feedback: its hosts would learn nothing here.
     """
     rules = strategy.rules(workload, fabric, seed)
+    if strategy.reacts or rules.hosts is not None:
+        raise UsageError(f"{strategy.name} needs feedback, which the open-loop driver has not")
     where = fabric if rules.fabric is None else rules.fabric
     arrays = fabric_arrays(where)
     check_hosts(workload, arrays, fabric.name)

@@ -13,7 +13,8 @@ from ..model.draws import mixed
 from ..model.model import AGAIN, NUMBER_MASK, Workload, pace_of
 from ..model.run_state import RunState
 from ..model.wheel import Wheel
-from .congestion import Congestion
+from .congestion.algorithm import Congestion
+from .congestion.registry import NONE
 from .parameters import Transport
 from .recovery import new_packets, new_senders
 
@@ -46,11 +47,6 @@ a NIC again that keeps below the line's rate, node at its end."""
 BLOCKED, UP = range(2)
 """Masks of ports: nothing could be sent when they were free; they have a link."""
 
-# changes: rows of (time, what, which, value), by time
-LINK_DOWN, LINK_UP, LINK_RATE, LINK_LOSS, ROUTES, PEER_PORTS = range(6)
-"""LINK_RATE: value is ps per byte, scaled by 2^20. ROUTES: which of the routing states holds.
-PEER_PORTS: everyone learns by which ports (mask) a host can be reached."""
-
 # control
 (
     RECOVERY,
@@ -62,7 +58,7 @@ PEER_PORTS: everyone learns by which ports (mask) a host can be reached."""
     NEXT_CHANGE,
     MARGIN,
     PACE,
-    KIND,
+    CONTROLLED,
     REFLECTS,
     TIMERS,
     HOST_ITEMS,
@@ -72,7 +68,7 @@ PEER_PORTS: everyone learns by which ports (mask) a host can be reached."""
 ) = range(16)
 """Recovery and its parameters; hosts select EVs; packets can be lost; routing state in force; next
 of `changes`; free slots that one event needs at most; sending time of data over its service,
-in 2^-20 (1 << 20: line rate); kind of congestion control; ACKs return by the path of their packet;
+in 2^-20 (1 << 20: line rate); there is congestion control; ACKs return by the path of their packet;
 items of the calendar: 0 the next change, then links, flows' timers from TIMERS on, hosts from
 HOST_ITEMS on; time of the present event; timeouts before they double; most packets beyond the first
 unacknowledged one (0: no limit)."""
@@ -118,7 +114,7 @@ class Feedback(NamedTuple):
     """Arrays of a run with feedback; F flows, N packets, H hosts, L links."""
 
     senders: NDArray[np.int64]
-    """int64[F, SENDER_COLUMNS] (transport/recovery.py)."""
+    """int64[F, SENDER_COLUMNS] (recovery.py)."""
     packets: NDArray[np.int64]
     """int64[N, PACKET_COLUMNS]"""
     log: NDArray[np.int32]
@@ -141,7 +137,7 @@ class Feedback(NamedTuple):
     control: NDArray[np.int64]
     tally: NDArray[np.int64]
     window: NDArray[np.float64]
-    """Congestion control: rows and parameters of transport/congestion.py."""
+    """Congestion control: rows and parameters of congestion/algorithm.py."""
     window_params: NDArray[np.float64]
     wheel: Wheel
 
@@ -180,7 +176,7 @@ def new_feedback(
     control[REFLECTS] = reflects
     control[TIMERS], control[HOST_ITEMS] = 1 + len(run.links), 1 + len(run.links) + flows
     control[PACE] = pace_of(transport.rate_share)
-    control[KIND] = control_of_congestion.kind
+    control[CONTROLLED] = transport.congestion != NONE
     return Feedback(
         senders=new_senders(workload),
         packets=new_packets(total),

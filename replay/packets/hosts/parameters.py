@@ -8,8 +8,8 @@
 | 7 timeouts alike, then doubling | MRC's public API: linear at most 7, then exponential |
 | MPR 1,024 packets | MRC's public API: 8 units of 128 in the examples; no limit by itself |
 | go-back-N | InfiniBand specification, volume 1: one NAK per gap |
-| congestion control NSCC | UET reference simulator, see transport/congestion.py |
-| congestion control DCQCN | paper (SIGCOMM 2015), simplified: see transport/congestion.py |
+| congestion control NSCC | UET reference simulator, see congestion/nscc.py |
+| congestion control DCQCN | paper (SIGCOMM 2015), simplified: see congestion/dcqcn.py |
 """
 
 from __future__ import annotations
@@ -18,18 +18,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from ....analyzer.errors import UsageError
-from . import congestion, recovery
+from . import recovery
+from .congestion.registry import ALGORITHMS, NONE
 
 RECOVERIES: Final = {
     "none": recovery.NO_RECOVERY,
     "ideal": recovery.IDEAL,
     "sack": recovery.SACK,
     "go-back-n": recovery.GO_BACK_N,
-}
-CONTROLS: Final = {
-    "none": congestion.NONE,
-    "nscc": congestion.NSCC,
-    "dcqcn": congestion.DCQCN,
 }
 
 
@@ -39,8 +35,8 @@ class Transport:
 
     recovery: str = "none"
     """none, ideal, sack, go-back-n."""
-    congestion: str = "none"
-    """none (line rate), nscc, dcqcn."""
+    congestion: str = NONE
+    """One of ALGORITHMS; none: line rate."""
     reordering_packets: int = 32
     """SACK: a packet is lost when one sent so many later was acknowledged."""
     rto_ps: int = 70_000_000
@@ -53,7 +49,7 @@ class Transport:
     """Data leaves a NIC at this share of the line's rate (rho_max)."""
 
     def __post_init__(self) -> None:
-        for name, known in (("recovery", RECOVERIES), ("congestion", CONTROLS)):
+        for name, known in (("recovery", RECOVERIES), ("congestion", ALGORITHMS)):
             if getattr(self, name) not in known:
                 raise UsageError(
                     f"{name} must be one of {', '.join(known)}, not {getattr(self, name)}"
@@ -74,7 +70,7 @@ class Transport:
     def described(self) -> dict[str, str]:
         """What matters of it, in the words of `replay --transport`."""
         told = {"recovery": self.recovery}
-        if self.congestion != "none":
+        if self.congestion != NONE:
             told["congestion"] = self.congestion
         if self.recovery == "sack":
             told["reordering"] = str(self.reordering_packets)
@@ -90,10 +86,5 @@ class Transport:
 
     @property
     def recovery_code(self) -> int:
-        """One of the constants of transport/recovery.py."""
+        """One of the constants of recovery.py."""
         return RECOVERIES[self.recovery]
-
-    @property
-    def congestion_code(self) -> int:
-        """One of the constants of transport/congestion.py."""
-        return CONTROLS[self.congestion]

@@ -1,4 +1,4 @@
-"""Hosts that react to what arrives: ACKs, losses and timers. `engine/sending.py` has served their
+"""Hosts that react to what arrives: ACKs, losses and timers. `sending.py` has served their
 NICs up to and with the present before."""
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from ..model.run_state import (
 )
 from ..model.run_state import ACKED as PACKETS_ACKED
 from ..model.wheel import schedule
-from .congestion import on_ack, on_loss
+from .congestion.algorithm import MSS
 from .feedback_state import (
     BLOCKED,
+    CONTROLLED,
     DATA_RECEIVED,
     DEAD,
     DUPLICATES,
     ECHO,
     GIVEN_UP,
     HOST_ITEMS,
-    KIND,
     LINEAR,
     MPR,
     OUT_OF_ORDER,
@@ -122,6 +122,8 @@ def receive_ack(
     own: Int,
     evs: Int,
     feedback: Int,
+    on_ack: Int,
+    on_loss: Int,
     ends: Int,
     counts: Int,
     key: Int,
@@ -192,15 +194,15 @@ def receive_ack(
             if control[SELECTS]:
                 feedback(evs, flow, packets[lost, EV], EV_LOST, time)
             lost = overtaken(senders, packets, flow, control[THRESHOLD])
-    if control[KIND]:
-        mss = np.int64(own.window_params[0])
-        marked = what == EV_MARKED
-        kind, window, params = control[KIND], own.window, own.window_params
+    if control[CONTROLLED]:
+        mss = np.int64(own.window_params[MSS])
+        window, params = own.window, own.window_params
         if newly:
-            on_ack(kind, window, params, flow, newly * mss, time - stamp, marked, time)
+            marked = np.int64(what == EV_MARKED)
+            on_ack(window, params, flow, newly * mss, time - stamp, marked, time)
         if given_up:
-            trimmed = what == EV_TRIMMED
-            on_loss(kind, window, params, flow, given_up * mss, trimmed, time)
+            trimmed = np.int64(what == EV_TRIMMED)
+            on_loss(window, params, flow, given_up * mss, trimmed, time)
     own.tally[GIVEN_UP] += given_up
     if given_up or stirred:
         _send_again(desk, own, flow, time)
@@ -293,7 +295,15 @@ def receive_data(
 
 @subkernel
 def on_timer(
-    net: Int, desk: Int, own: Int, evs: Int, feedback: Int, wake: Int, flow: Int, time: Int
+    net: Int,
+    desk: Int,
+    own: Int,
+    evs: Int,
+    feedback: Int,
+    wake: Int,
+    on_loss: Int,
+    flow: Int,
+    time: Int,
 ) -> Int:
     """A flow's timer is due: losses by time, wishes of the EV selection. A slot that holds a probe
     to send by the port of its EV, or -1."""
@@ -339,9 +349,9 @@ def on_timer(
         if packet >= 0:
             patience = timeout_ps(senders, flow, control[RTO], control[LINEAR])
             due = min(due, packets[packet, SENT_PS] + patience)
-        if control[KIND] and given_up:
-            lost = given_up * np.int64(own.window_params[0])
-            on_loss(control[KIND], own.window, own.window_params, flow, lost, False, time)
+        if control[CONTROLLED] and given_up:
+            lost = given_up * np.int64(own.window_params[MSS])
+            on_loss(own.window, own.window_params, flow, lost, np.int64(0), time)
     own.tally[TIMEOUTS] += timeouts
     if control[SELECTS]:
         if evs.rows[flow, WAKE] <= time:

@@ -13,16 +13,12 @@ last sending, or those to be sent again. Both are threaded through `packets`, so
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, subkernel
 from ..model.aligned import aligned
-
-if TYPE_CHECKING:
-    from ..model.model import Workload
+from ..model.model import Workload
 
 NO_RECOVERY, IDEAL, SACK, GO_BACK_N = range(4)
 

@@ -33,15 +33,15 @@ from ..model.run_state import (
     WAITING_PACKETS,
 )
 from ..model.wheel import schedule
-from .congestion import DCQCN, MSS, NSCC, WINDOW, pace_ps
+from .congestion.algorithm import MSS, WINDOW
 from .feedback_state import (
     BLOCKED,
     CAN_LOSE,
+    CONTROLLED,
     DATA_SENT,
     DEAD,
     ECHO,
     HOST_ITEMS,
-    KIND,
     LINEAR,
     MPR,
     NOW_PS,
@@ -123,7 +123,7 @@ def _next_flow(
         may = senders[flow, NEXT_PS] <= start
         if not may:
             later = min(later, senders[flow, NEXT_PS])
-        elif control[KIND] == NSCC and senders[flow, WAY_PACKETS] > 0:
+        elif control[CONTROLLED] and senders[flow, WAY_PACKETS] > 0:
             way = np.float64(senders[flow, WAY_PACKETS] + 1) * own.window_params[MSS]
             may = way <= own.window[flow, WINDOW]
         if may and control[MPR] and senders[flow, AGAIN_HEAD] < 0:
@@ -155,6 +155,7 @@ def pull(
     emit: Int,
     state: Int,
     select: Int,
+    on_send: Int,
     host: Int,
     port: Int,
     free: Int,
@@ -207,8 +208,9 @@ def pull(
     if control[PACE] != 1 << 20:
         service = service_ps(size, net.links[link, RATE])
         own.wires[link, PACED] = start + ((service * control[PACE]) >> np.int64(20))
-    if control[KIND] == DCQCN:
-        senders[flow, NEXT_PS] = start + pace_ps(own.window, own.window_params, flow, size, start)
+    if control[CONTROLLED]:
+        wait = on_send(own.window, own.window_params, flow, size, start)
+        senders[flow, NEXT_PS] = start + wait
     if control[CAN_LOSE] and control[RECOVERY] >= SACK:
         patience = timeout_ps(senders, flow, control[RTO], control[LINEAR])
         due = max(control[NOW_PS], start + patience)
@@ -225,6 +227,7 @@ def serve_nic(
     emit: Int,
     state: Int,
     select: Int,
+    on_send: Int,
     host: Int,
     limit: Int,
 ) -> None:
@@ -271,7 +274,7 @@ def serve_nic(
                 if other >= 0 and links[other, FREE] <= start and wires[other, PACED] <= start:
                     if links[other, WAITING_PACKETS] == 0 and nics[host, UP] >> p & 1:
                         free |= np.int64(1) << p
-        by = pull(net, desk, own, evs, emit, state, select, host, port, free, start)
+        by = pull(net, desk, own, evs, emit, state, select, on_send, host, port, free, start)
         if by < 0:
             nics[host, BLOCKED] |= free
         elif desk.settings[ANY_PORT]:  # what one port sends may let another one send

@@ -1,33 +1,66 @@
-"""Counter-based random numbers: a draw is a hash of what it is for, so order never matters.
+"""All randomness of strategies, hosts, links and failures.
 
+During a run a random number is a hash of what it is for (`drawn`), so neither the order of events
+nor the number of threads matters. What is drawn before a run comes from `generator`.
 The mixing function is the finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 """
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import numpy as np
 
 from ....kernels.kernel import Int, inlined, kernel
 
-# Purposes: two uses of the same numbers must differ in one.
-SWITCH_PORT, HOST_LABEL, TIE, ECN, SHUFFLE, FAILURE, RECOVERY = range(1, 8)
+SWITCH_PORT, HOST_LABEL, TIE, ECN, SHUFFLE, FAILURE = range(1, 7)
+"""Purposes that several files share; a strategy declares its own with `purpose`."""
+
+
+def purpose(name: str) -> int:
+    """The purpose of this name, a hash of it: two uses of the same numbers differ in their purpose.
+
+    From 2**8 to 2**63 - 1, so that it differs from the shared purposes.
+    """
+    digest = blake2b(name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1 | 1 << 8
+
+
+def generator(*what: int) -> np.random.Generator:
+    """A stream for what is drawn before a run: from a seed, and numbers that say what for."""
+    return np.random.default_rng(what)
 
 
 @inlined
-def mixed(x: Int) -> Int:
-    """uint64 from uint64, a bijection."""
-    x = np.uint64(x) + np.uint64(0x9E3779B97F4A7C15)
+def finalized(x: np.uint64) -> np.uint64:
+    """uint64 from uint64, a bijection that keeps 0."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
 @inlined
-def draw(seed: Int, purpose: Int, what: Int, number: Int) -> Int:
+def mixed(x: Int) -> np.uint64:
+    """uint64 from uint64, a bijection."""
+    return finalized(np.uint64(x) + np.uint64(0x9E3779B97F4A7C15))
+
+
+@inlined
+def draw(seed: Int, purpose: Int, what: Int, number: Int) -> np.uint64:
     """uint64: the number-th draw for `what` (a packet key, a pointer) and this purpose."""
-    x = mixed(np.uint64(seed) ^ (np.uint64(purpose) << np.uint64(56)))
+    use = np.uint64(purpose)
+    x = mixed(np.uint64(seed) ^ (use << np.uint64(56) | use >> np.uint64(8)))
     x = mixed(x ^ np.uint64(what))
     return mixed(x ^ np.uint64(number))
+
+
+@inlined
+def drawn_in_turn(seed: Int, flow: Int, count: Int, n: Int) -> Int:
+    """int64 in 0 .. n-1: the count-th draw of a flow's host, whatever it is for; n <= 2**31."""
+    x = finalized(np.uint64(seed) ^ np.uint64(0x9E3779B97F4A7C15))
+    x = finalized(x + np.uint64(flow) * np.uint64(0x9E3779B97F4A7C15))
+    x = finalized(x + np.uint64(count) * np.uint64(0xD1B54A32D192ED03))
+    return below(x, n)
 
 
 @inlined

@@ -23,6 +23,8 @@ from numba import types
 from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, subkernel
+from .draws import drawn_in_turn
+from .pointer import Pointer
 
 WAKE, DRAWS, OUTSTANDING, OWN = 0, 1, 2, 3
 """Columns of `rows`: when to call `wake` (ps, NEVER), random numbers drawn, packets in flight
@@ -73,22 +75,11 @@ def new_state(
 
 
 @inlined
-def mix(x: np.uint64) -> np.uint64:
-    """The finaliser of splitmix64 (Steele, Lea, Flood 2014)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.uint64(x ^ (x >> np.uint64(31)))
-
-
-@inlined
 def draw(state: EvState, flow: Int, below: Int) -> Int:
     """The flow's next random number, 0 .. below-1; below is at most 2^31."""
     count = state.rows[flow, DRAWS]
     state.rows[flow, DRAWS] = count + 1
-    x = mix(np.uint64(state.params[SEED]) ^ np.uint64(0x9E3779B97F4A7C15))
-    x = mix(x + np.uint64(flow) * np.uint64(0x9E3779B97F4A7C15))
-    x = mix(x + np.uint64(count) * np.uint64(0xD1B54A32D192ED03))
-    return np.int64(((x >> np.uint64(32)) * np.uint64(below)) >> np.uint64(32))
+    return drawn_in_turn(state.params[SEED], flow, count, below)
 
 
 @inlined
@@ -141,23 +132,10 @@ def no_wake(state: EvState, flow: Int, now_ps: Int) -> Int:
     return np.int64(-1)
 
 
-class Pointer(types.WrapperAddressProtocol):  # type: ignore[misc, unused-ignore]
-    """A compiled function as an argument that does not make its caller compile again."""
-
-    def __init__(self, function: Any, signature: Any) -> None:
-        self._function = function
-        self._signature = signature
-        self._address = 0
-
-    def __wrapper_address__(self) -> int:
-        if not self._address:
-            compiled = self._function.compiled.get_compile_result(self._signature)
-            name = compiled.fndesc.llvm_cfunc_wrapper_name
-            self._address = compiled.library.get_pointer_to_function(name)
-        return self._address
-
-    def signature(self) -> Any:
-        return self._signature
+@subkernel
+def no_selection(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
+    """Of strategies that choose no EVs: the drivers do not call it."""
+    return np.int64(-1)
 
 
 class HostFunctions(NamedTuple):
@@ -170,8 +148,6 @@ class HostFunctions(NamedTuple):
 
 def host_functions(select: Any, feedback: Any = no_feedback, wake: Any = no_wake) -> HostFunctions:
     """Pointers to three compiled functions."""
-    import numba.experimental.function_type  # noqa: F401 - teaches numba to type pointers
-
     return HostFunctions(
         Pointer(select, SELECT), Pointer(feedback, FEEDBACK), Pointer(wake, WAKE_UP)
     )

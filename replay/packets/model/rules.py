@@ -5,7 +5,7 @@ get their state as one int64 array that the strategy has built from the fabric.
 
 `choose(state, links, members, first, size, switch, edge, packet, label, time) -> position`
     A switch has `size` > 1 equal-cost links, `members[first : first + size]`, towards the hosts
-    of `edge`. Returns 0 .. size-1; anything else counts as 0. `first` names the group.
+    of `edge`. Returns 0 .. size-1; all else is taken modulo size. `first` names the group.
     `links` are the columns of `LinkColumn`: with `reads_queues`, those of the members are true
     at `time`. `label` is what the host gave. With `sees_all` it is called for every packet at
     every switch: with size 1 without a choice, with size 0 and the link as `first` where the
@@ -19,6 +19,7 @@ get their state as one int64 array that the strategy has built from the fabric.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -95,16 +96,28 @@ class Rules:
     """The same for a run in which routing changes: the fabric has the groups of all routing states,
     int32[states, S, E] tells which holds in each (`failures.Scheduled`). None: the rules serve
     whatever group they are given."""
-    static_paths: bool = False
-    """Labels name links: switches do not route around links that are down."""
 
 
-class PacketStrategy(Protocol):
-    """A strategy that decides packet by packet."""
+class Strategy(Protocol):
+    """What the drivers ask of every strategy, whether it decides packet by packet or places flows.
+
+    Strategies inherit from this class, so each states only what differs from the defaults.
+    """
 
     @property
     def name(self) -> str:
         """Its standard name."""
 
+    @property
+    def reacts(self) -> bool:
+        """Whether hosts learn from what comes back: only the event-driven driver can run it."""
+        return False
+
+    @property
+    def static_paths(self) -> bool:
+        """Whether labels name links: switches do not route around links that are down."""
+        return False
+
+    @abstractmethod
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         """Bind it. UsageError when options, fabric and strategy do not go together."""

@@ -23,19 +23,17 @@ from ....kernels.kernel import kernel
 from ...fabrics.fabric import Fabric
 from ...flows.paths import PathChoices, links_of_paths, path_choices
 from ...flows.placement import finished
-from ...packets.model.model import Workload
-from ...packets.model.rules import Rules
 from ...results.replay import SolverReport
 from ...traffic.traffic import Traffic
-from ..base import Outcome, known_options
-from .placed import placed_rules
+from ..base import FlowStrategy, known_options
+from ..placed import Outcome
 
 MOST_VARIABLES = 50_000
 """Beyond it the solver is left out: it would not get far in any time limit."""
 
 
 @dataclass(frozen=True)
-class Assign:
+class Assign(FlowStrategy):
     """Option: `limit`, the solver's time limit (10s)."""
 
     options: Mapping[str, str]
@@ -50,9 +48,6 @@ class Assign:
         columns = links_of_paths(traffic, fabric, choices, path)
         placement = finished(columns, traffic, fabric)
         return Outcome(traffic, placement, {"limit": text}, report)
-
-    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)
 
 
 class _Classes(NamedTuple):

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from ...fabrics.fabric import Fabric
 from ...fabrics.switch_hashing import switch_hashing
 from ...flows.placement import place
-from ...packets.model.model import Workload
-from ...packets.model.rules import Rules
 from ...traffic.traffic import Traffic
-from ..base import Outcome
-from .placed import placed_rules
+from ..base import FlowStrategy
+from ..placed import Outcome
 
 
 @dataclass(frozen=True)
-class Ecmp:
+class Ecmp(FlowStrategy):
     """Options: see `switch_hashing`."""
 
     options: Mapping[str, str]
@@ -25,6 +23,3 @@ class Ecmp:
     def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
         hashing = switch_hashing(fabric, self.options, self.name)
         return Outcome(traffic, place(traffic, fabric, hashing.settings), hashing.parameters)
-
-    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)

@@ -11,18 +11,16 @@ from dataclasses import dataclass
 
 from ....analyzer.errors import UsageError
 from ...fabrics.fabric import Fabric
-from ...packets.model.model import Workload
-from ...packets.model.rules import Rules
 from ...traffic.traffic import Traffic
-from ..base import Outcome
+from ..base import FlowStrategy
+from ..placed import Outcome
 from .ecmp import Ecmp
-from .placed import placed_rules
 
 DEFAULT_HASH = "crc16-ccitt"
 
 
 @dataclass(frozen=True)
-class EcmpQpn:
+class EcmpQpn(FlowStrategy):
     """Options: those of ecmp, but `fields`."""
 
     options: Mapping[str, str]
@@ -33,6 +31,3 @@ class EcmpQpn:
             raise UsageError("ecmp-qpn hashes 5-tuple+qpn; use ecmp:fields=... for others")
         options = {"hash": DEFAULT_HASH, **self.options, "fields": "5-tuple+qpn"}
         return Ecmp(options, self.name).place(traffic, fabric)
-
-    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)

@@ -19,17 +19,15 @@ from numpy.typing import NDArray
 from ....analyzer.errors import UsageError
 from ...fabrics.fabric import Fabric
 from ...flows.placement import Choose, place_by
-from ...packets.model.model import Workload
-from ...packets.model.rules import Rules
 from ...traffic.traffic import Traffic
-from ..base import Outcome, known_options
-from .placed import placed_rules
+from ..base import FlowStrategy, known_options
+from ..placed import Outcome
 
 BY = ("round-robin", "destination", "source")
 
 
 @dataclass(frozen=True)
-class Static:
+class Static(FlowStrategy):
     """Option: `by`."""
 
     options: Mapping[str, str]
@@ -47,9 +45,6 @@ class Static:
                 traffic.dst_host if by == "destination" else traffic.src_host, fabric
             )
         return Outcome(traffic, place_by(traffic, fabric, choose), {"by": by})
-
-    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)
 
 
 def _by_digits(number: NDArray[np.int32], fabric: Fabric) -> Choose:

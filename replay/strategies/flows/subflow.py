@@ -14,18 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...fabrics.fabric import Fabric
-from ...packets.model.model import Workload
-from ...packets.model.rules import Rules
+from ...packets.model.draws import generator
 from ...traffic.traffic import Traffic, Windows
-from ..base import Outcome, whole_number
+from ..base import FlowStrategy, whole_number
+from ..placed import Outcome
 from .ecmp import Ecmp
-from .placed import placed_rules
 
 _FIRST_PORT = 49_152
 
 
 @dataclass(frozen=True)
-class Subflow:
+class Subflow(FlowStrategy):
     """Options: `k` subflows (4), `draw` (which random ports), and those of ecmp."""
 
     options: Mapping[str, str]
@@ -41,9 +40,6 @@ class Subflow:
             origin=np.repeat(np.arange(len(traffic)), _parts(traffic, k)),
         )
 
-    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)
-
 
 def split(traffic: Traffic, k: int, draw: int = 0) -> Traffic:
     """Every unit as k units; a unit of fewer than k packets as one per packet."""
@@ -51,7 +47,7 @@ def split(traffic: Traffic, k: int, draw: int = 0) -> Traffic:
     rows = np.repeat(np.arange(len(traffic)), parts)
     number = np.arange(len(rows)) - np.repeat(np.cumsum(parts) - parts, parts)
     keys = traffic.keys.take(rows)
-    ports = np.random.default_rng(draw).integers(_FIRST_PORT, 1 << 16, len(rows))
+    ports = generator(draw).integers(_FIRST_PORT, 1 << 16, len(rows))
     keys = keys._replace(
         sport=np.where(number == 0, keys.sport, ports).astype(np.uint16),
         dest_qp=((keys.dest_qp + number) & 0xFFFFFF).astype(np.uint32),

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from ....analyzer.errors import UsageError
 from ...fabrics.fabric import Fabric
 from ...fabrics.weights import with_capacity_weights
-from ...packets.model.model import Workload
-from ...packets.model.rules import Rules
 from ...traffic.traffic import Traffic
-from ..base import Outcome
+from ..base import FlowStrategy
+from ..placed import Outcome
 from .ecmp import Ecmp
-from .placed import placed_rules
 
 
 @dataclass(frozen=True)
-class Wcmp:
+class Wcmp(FlowStrategy):
     """Options: those of ecmp."""
 
     options: Mapping[str, str]
@@ -33,6 +31,3 @@ class Wcmp:
         except RecursionError:
             raise UsageError(f"wcmp: the routes of {fabric.name} form a loop") from None
         return Ecmp(self.options, self.name).place(traffic, weighted)
-
-    def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        return placed_rules(self.place(workload.traffic, fabric), workload, fabric)

@@ -1,31 +1,53 @@
-"""The bitmap balancer of Ultra Ethernet's reference simulator: penalties per entropy value.
+"""The bitmap balancer of the Ultra Ethernet reference simulator: a penalty per entropy value (EV).
 
-Source: ultraethernet/uet-htsim; see transport/bitmap.py.
+EVs are taken in turn, in an order that is permuted anew at every wrap (XOR with a random
+number); an EV with a penalty is passed over, and of these one per packet has its penalty
+lowered. Penalties: ECN mark 1, trimmed 4, timeout 15, at most 15 (ultraethernet/uet-htsim).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+import numpy as np
 
 from ....analyzer.errors import UsageError
+from ....kernels.kernel import Int, subkernel
 from ...fabrics.fabric import Fabric
+from ...packets.model.labels import (
+    EVS,
+    LOST,
+    MARKED,
+    OWN,
+    PORTS,
+    TIMEOUT,
+    TRIMMED,
+    EvState,
+    HostFunctions,
+    draw,
+    host_functions,
+    new_state,
+)
 from ...packets.model.model import Workload
-from ...packets.model.rules import Rules
+from ...packets.model.rules import Rules, Strategy
 from ..base import known_options, whole_number
-from .bitmap_labels import bitmap
 from .host_spray import HostSpray
 
+MARK_PENALTY, TRIM_PENALTY, TIMEOUT_PENALTY, MOST_PENALTY = 1, 4, 15, 15
+POSITION, PERMUTATION = OWN, OWN + 1
+LEAST_EVS: Final = 2
 ENTROPY_VALUES = 256
 
 
 @dataclass(frozen=True)
-class Bitmap:
+class Bitmap(Strategy):
     """Option: `evs`, entropy values, a power of two (256)."""
 
     options: Mapping[str, str]
     name: str = "bitmap"
-    reacts: bool = True
+    reacts: ClassVar[bool] = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         known_options(self.name, self.options, ("evs",))
@@ -35,3 +57,50 @@ class Bitmap:
         base = HostSpray({"evs": str(evs)}).rules(workload, fabric, seed)
         hosts = bitmap(len(workload.src), seed, fabric.ports, evs)
         return replace(base, hosts=hosts, parameters={"evs": str(evs)})
+
+
+@subkernel
+def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
+    """The next EV without a penalty that leaves by a free port; -1 when no EV does."""
+    rows, table = state.rows, state.table
+    evs, ports = state.params[EVS], state.params[PORTS]
+    lowered = False
+    fallback = np.int64(-1)
+    for _ in range(evs):
+        position = rows[flow, POSITION]
+        if position == 0:
+            rows[flow, PERMUTATION] = draw(state, flow, evs)
+        rows[flow, POSITION] = (position + 1) & (evs - 1)
+        ev = position ^ rows[flow, PERMUTATION]
+        free = free_ports >> (ev % ports) & 1
+        if table[flow, ev] > 0:
+            if not lowered:
+                table[flow, ev] -= 1
+                lowered = True
+            if free and fallback < 0:
+                fallback = ev
+        elif free:
+            return ev
+    return fallback
+
+
+@subkernel
+def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
+    """Add the penalty for what happened."""
+    penalty = np.int64(0)
+    if what == MARKED:
+        penalty = np.int64(MARK_PENALTY)
+    elif what == TRIMMED:
+        penalty = np.int64(TRIM_PENALTY)
+    elif what == LOST or what == TIMEOUT:
+        penalty = np.int64(TIMEOUT_PENALTY)
+    if penalty:
+        state.table[flow, ev] = min(
+            np.int64(MOST_PENALTY), np.int64(state.table[flow, ev]) + penalty
+        )
+    return np.int64(0)
+
+
+def bitmap(flows: int, seed: int, ports: int, evs: int) -> tuple[EvState, HostFunctions]:
+    """evs: a power of two."""
+    return new_state(flows, evs, seed, ports, evs), host_functions(select, feedback)

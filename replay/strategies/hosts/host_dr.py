@@ -19,7 +19,7 @@ from ....kernels.kernel import Int
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SHUFFLE, drawn_each
 from ...packets.model.model import ACK, Workload, message_of
-from ...packets.model.rules import Rules, chooser, emitter
+from ...packets.model.rules import Rules, Strategy, chooser, emitter
 from ..base import known_options
 from ..packet_state import state_of
 
@@ -27,7 +27,7 @@ _MOST_PATHS = 1 << 30
 
 
 @dataclass(frozen=True)
-class HostRotation:
+class HostRotation(Strategy):
     """No options."""
 
     options: Mapping[str, str]

@@ -17,7 +17,7 @@ from ....kernels.kernel import Int
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import HOST_LABEL, SWITCH_PORT, drawn
 from ...packets.model.model import ACK, Workload, message_of
-from ...packets.model.rules import Rules, chooser, emitter
+from ...packets.model.rules import Rules, Strategy, chooser, emitter
 from ..base import known_options, whole_number
 from ..packet_state import WITHOUT_FLAGS, state_of
 
@@ -26,7 +26,7 @@ ENTROPY_VALUES = 1 << 16
 
 
 @dataclass(frozen=True)
-class HostSpray:
+class HostSpray(Strategy):
     """Option: `evs`, entropy values to draw from (65,536)."""
 
     options: Mapping[str, str]

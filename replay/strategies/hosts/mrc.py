@@ -1,28 +1,78 @@
 """MRC: queue pairs spray over a set of static paths in all planes and drop the bad ones.
 
-Source: Multipath Reliable Connection 1.0 (OCP, 2026) as read by others, arXiv 2605.04333; see
-transport/mrc.py for the states of entropy values and what is assumed. Paths are source routes
-(SRv6 micro-segments): the entropy value names plane and spine, no switch hashes. ACKs come back
-by the path of the packet they acknowledge (assumed).
+Source: Multipath Reliable Connection 1.0 (OCP, 2026) as read by others, arXiv 2605.04333. Paths
+are source routes (SRv6 micro-segments): an entropy value (EV) names a path, plane = EV modulo
+planes, spine of that plane = EV // planes, and no switch hashes. Every round uses
+every plane once, in an order drawn anew, so planes carry the same bytes; the active EVs of a plane
+are taken in turn, in an order drawn anew after every full turn.
+States and transitions follow the MRC 1.0 specification (9.3.1) as its readers report it:
+
+- GOOD: usable. SKIP: an ECN mark or a trimmed packet; passed over once, then GOOD again, at most
+  one such EV per packet sent (11.2.2). ASSUMED_BAD: a packet was lost without a trim, or the
+  receiver said so; replaced at once by a backup EV of the same plane, never of another, and back
+  to GOOD when probes get through. DENIED: an operator's choice.
+- The set shrinks no further than `least` usable EVs (`ev_min_active`, a quarter in the examples).
+- NIC ports and the peer's port status take whole planes out until they return.
+
+Not public, so assumed here: the probe interval and how many answered probes make an EV GOOD
+again; that planes are used in rounds (a port that is free before the others had their turn waits);
+that ACKs come back by the path of the packet that they acknowledge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar, Final
 
 import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration
-from ....kernels.kernel import Int
+from ....kernels.kernel import Int, inlined, subkernel
 from ...fabrics.fabric import Fabric
+from ...packets.model.draws import generator
+from ...packets.model.labels import (
+    ALWAYS_SKIP,
+    EVS,
+    LOST,
+    MARKED,
+    NEVER,
+    OWN,
+    OWN_PARAMETERS,
+    PORT_MASK,
+    PORTS,
+    PROBE_CLEAN,
+    PROBE_MARKED,
+    TIMEOUT,
+    TRIMMED,
+    WAKE,
+    EvState,
+    HostFunctions,
+    draw,
+    host_functions,
+    new_state,
+)
 from ...packets.model.model import PS, Workload
-from ...packets.model.rules import Rules, chooser, no_label
+from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options, whole_number
 from ..packet_state import state_of
-from .mrc_labels import PROBE_INTERVAL_PS, PROBES_NEEDED, mrc
 
+GOOD, SKIP, ASSUMED_BAD, DENIED = range(4)
+"""States of an EV."""
+USED, REACHABLE, BAD, USABLE, PROBE_AT = range(OWN, OWN + 5)
+"""Planes used in this round, planes by which the peer can be reached (bit masks); EVs that are
+ASSUMED_BAD; active EVs that are not; EV that was probed last."""
+PER_PLANE, LEAST, PROBE_PS, PROBES = range(OWN_PARAMETERS, OWN_PARAMETERS + 4)
+"""Active EVs per plane, fewest usable ones, time between two probes of an EV, answers needed."""
+PROBE_INTERVAL_PS: Final = 100_000_000
+"""100 us (assumed)."""
+PROBES_NEEDED: Final = 3
+"""Answered probes (assumed)."""
+_FIRST_PATHS: Final = 0x4D5243
+"""What `generator` draws for."""
+_STATE, _ANSWERS, _ACTIVE = 3, 2, 16
+"""Bits of an EV's item in the table: its state, answered probes << 2, active."""
 ACTIVE = 128
 """Entropy values in use (paper: 128 to 256)."""
 LEAST_PROBE_PS = 1_000_000
@@ -30,15 +80,15 @@ LEAST_PROBE_PS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Mrc:
+class Mrc(Strategy):
     """Options: `evs`, active entropy values of a queue pair (128, or three quarters of the paths if
     that is less); `least` usable ones (a quarter of evs); `probe`, time between probes of a bad one
     (100us); `probes` that must be answered (3)."""
 
     options: Mapping[str, str]
     name: str = "mrc"
-    reacts: bool = True
-    static_paths: bool = True
+    reacts: ClassVar[bool] = True
+    static_paths: ClassVar[bool] = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         known_options(self.name, self.options, ("evs", "least", "probe", "probes"))
@@ -74,7 +124,6 @@ class Mrc:
                 "probes": str(probes),
             },
             hosts=hosts,
-            static_paths=True,
         )
 
 
@@ -104,3 +153,185 @@ def _by_label(
 ) -> Int:
     """The link that the entropy value names. State: planes."""
     return label // state[0] % size
+
+
+@inlined
+def _state_of(state: EvState, flow: Int, ev: Int) -> Int:
+    return np.int64(state.table[flow, ev]) & _STATE
+
+
+@inlined
+def _set_state(state: EvState, flow: Int, ev: Int, value: Int) -> None:
+    state.table[flow, ev] = (np.int64(state.table[flow, ev]) & _ACTIVE) | value
+
+
+@inlined
+def _slot(state: EvState, plane: Int, n: Int) -> Int:
+    """Where in the table the n-th active EV of a plane is."""
+    return state.params[EVS] + plane * state.params[PER_PLANE] + n
+
+
+@inlined
+def _plane_order(state: EvState, n: Int) -> Int:
+    """Where in the table the n-th plane of a round is."""
+    return state.params[EVS] + state.params[PORTS] * state.params[PER_PLANE] + n
+
+
+@inlined
+def _cursor(state: EvState, plane: Int) -> Int:
+    """Where in the table is which active EV of a plane is next."""
+    return state.params[EVS] + state.params[PORTS] * (state.params[PER_PLANE] + 1) + plane
+
+
+@inlined
+def _shuffle(state: EvState, flow: Int, first: Int, n: Int) -> None:
+    """A new order of n items of the table (Fisher and Yates)."""
+    for i in range(n - 1, 0, -1):
+        other = draw(state, flow, i + 1)
+        kept = state.table[flow, first + i]
+        state.table[flow, first + i] = state.table[flow, first + other]
+        state.table[flow, first + other] = kept
+
+
+@subkernel
+def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
+    """The next GOOD EV of the first free plane that was not used in this round; -1: none."""
+    rows, table, params = state.rows, state.table, state.params
+    planes, per_plane = params[PORTS], params[PER_PLANE]
+    reachable = rows[flow, REACHABLE]
+    if reachable & ~rows[flow, USED] == 0:
+        rows[flow, USED] = 0
+        _shuffle(state, flow, _plane_order(state, 0), planes)
+    wanted = free_ports & reachable & ~rows[flow, USED]
+    restored = np.int64(-1)
+    for n in range(planes):
+        plane = np.int64(table[flow, _plane_order(state, n)])
+        if wanted >> plane & 1 == 0:
+            continue
+        rows[flow, USED] |= np.int64(1) << plane  # also when no EV of it is usable
+        for _ in range(per_plane):
+            cursor = np.int64(table[flow, _cursor(state, plane)])
+            if cursor == 0:
+                _shuffle(state, flow, _slot(state, plane, 0), per_plane)
+            table[flow, _cursor(state, plane)] = cursor + 1 if cursor + 1 < per_plane else 0
+            ev = np.int64(table[flow, _slot(state, plane, cursor)])
+            now = _state_of(state, flow, ev)
+            if now == SKIP and restored < 0:
+                _set_state(state, flow, ev, GOOD)
+                restored = ev
+            elif now == GOOD:
+                return ev
+        if restored >= 0 and restored % planes == plane:
+            return restored
+    return np.int64(-1)
+
+
+@subkernel
+def _assume_bad(state: EvState, flow: Int, ev: Int, now_ps: Int) -> None:
+    """Stop using an EV; a backup of its plane takes its place."""
+    rows, params, table = state.rows, state.params, state.table
+    planes = params[PORTS]
+    paths = params[EVS] // planes
+    plane = ev % planes
+    active = np.int64(table[flow, ev]) & _ACTIVE != 0
+    backup = np.int64(-1)
+    if active:
+        first = draw(state, flow, paths)
+        for i in range(paths):
+            other = (first + i) % paths * planes + plane
+            if np.int64(table[flow, other]) & (_ACTIVE | _STATE) == GOOD:
+                backup = other
+                break
+        if backup < 0 and rows[flow, USABLE] <= params[LEAST]:
+            _set_state(state, flow, ev, SKIP)
+            return
+    _set_state(state, flow, ev, ASSUMED_BAD)
+    rows[flow, BAD] += 1
+    if backup >= 0:
+        for n in range(params[PER_PLANE]):
+            slot = _slot(state, plane, n)
+            if table[flow, slot] == ev:
+                table[flow, slot] = backup
+        table[flow, backup] = _ACTIVE | GOOD
+        table[flow, ev] = ASSUMED_BAD
+    elif active:
+        rows[flow, USABLE] -= 1
+    if rows[flow, WAKE] == NEVER:
+        rows[flow, WAKE] = now_ps + params[PROBE_PS]
+
+
+@subkernel
+def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
+    """The transitions of the specification's figure 5."""
+    rows, params = state.rows, state.params
+    if what == PORT_MASK:
+        rows[flow, REACHABLE] = ev
+        return np.int64(0)
+    now = _state_of(state, flow, ev)
+    if what == MARKED or what == TRIMMED:
+        if now == GOOD:
+            _set_state(state, flow, ev, SKIP)
+    elif what == LOST or what == TIMEOUT or what == ALWAYS_SKIP:
+        if now == GOOD or now == SKIP:
+            _assume_bad(state, flow, ev, now_ps)
+    elif (what == PROBE_CLEAN or what == PROBE_MARKED) and now == ASSUMED_BAD:
+        answers = (np.int64(state.table[flow, ev]) >> _ANSWERS & 3) + 1
+        if answers >= params[PROBES]:
+            active = np.int64(state.table[flow, ev]) & _ACTIVE != 0
+            _set_state(state, flow, ev, SKIP if what == PROBE_MARKED else GOOD)
+            rows[flow, BAD] -= 1
+            if active:
+                rows[flow, USABLE] += 1
+        else:
+            _set_state(state, flow, ev, ASSUMED_BAD | answers << _ANSWERS)
+    return np.int64(0)
+
+
+@subkernel
+def wake(state: EvState, flow: Int, now_ps: Int) -> Int:
+    """The next ASSUMED_BAD EV to probe; each is probed once per interval."""
+    rows, params = state.rows, state.params
+    bad, evs = rows[flow, BAD], params[EVS]
+    rows[flow, WAKE] = NEVER
+    if bad <= 0:
+        return np.int64(-1)
+    rows[flow, WAKE] = now_ps + max(np.int64(1), params[PROBE_PS] // bad)
+    for i in range(1, evs + 1):
+        ev = (rows[flow, PROBE_AT] + i) % evs
+        if _state_of(state, flow, ev) == ASSUMED_BAD:
+            rows[flow, PROBE_AT] = ev
+            return ev
+    return np.int64(-1)
+
+
+def mrc(
+    flows: int,
+    seed: int,
+    planes: int,
+    paths: int,
+    active: int,
+    least: int | None = None,
+    probe_ps: int = PROBE_INTERVAL_PS,
+    probes: int = PROBES_NEEDED,
+    denied: tuple[int, ...] = (),
+) -> tuple[EvState, HostFunctions]:
+    """State of flows over `planes` planes of `paths` paths each.
+
+    active: EVs in use, at most planes * paths and a multiple of planes; the others are backups.
+    least: fewest usable EVs, a quarter of the active ones if not given. probes: 1 to 4.
+    """
+    evs, per_plane = planes * paths, active // planes
+    own = (per_plane, active // 4 if least is None else least, probe_ps, min(probes, 4))
+    state = new_state(flows, evs + active + 2 * planes, seed, planes, evs, own)
+    state.rows[:, REACHABLE] = (1 << planes) - 1
+    state.rows[:, USABLE] = active
+    rng = generator(seed, _FIRST_PATHS)
+    state.table[:, list(denied)] = DENIED
+    state.table[:, evs + active : evs + active + planes] = np.arange(planes)
+    for plane in range(planes):
+        allowed = [p for p in range(paths) if p * planes + plane not in denied]
+        order = rng.permuted(np.tile(np.array(allowed), (flows, 1)), axis=1)
+        chosen = order[:, np.arange(per_plane) % len(allowed)] * planes + plane
+        state.table[:, evs + plane * per_plane : evs + (plane + 1) * per_plane] = chosen
+        np.put_along_axis(state.table, chosen, _ACTIVE | GOOD, 1)
+    return state, host_functions(select, feedback, wake)

@@ -1,34 +1,61 @@
-"""PLB: a host gives its flow a new label when too many packets of a round trip come back marked.
+"""PLB: a flow moves to a new label when too many of its packets come back marked.
 
-Source: Linux (tcp_plb.c, ip-sysctl) and "Flowlet" of arXiv 2507.21372; see transport/plb.py.
+Acknowledgements are counted in rounds of one round-trip time; a round is congested when the
+marked share reaches the threshold; after enough congested rounds in a row the flow draws a new
+label. Source: Linux, tcp_plb.c and ip-sysctl (50 %, 12 rounds, 3 when nothing is in flight,
+a pause of 1 to 2 times 60 s after a timeout). The study of load balancing for AI training
+(arXiv 2507.21372, there "Flowlet") names 40 % and gives no rounds: 1 is assumed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar, Final
 
+import numpy as np
+
+from ....kernels.kernel import Int, subkernel
 from ...fabrics.fabric import Fabric
+from ...packets.model.labels import (
+    ACKED,
+    MARKED,
+    OUTSTANDING,
+    OWN,
+    OWN_PARAMETERS,
+    PORTS,
+    TIMEOUT,
+    EvState,
+    HostFunctions,
+    draw,
+    host_functions,
+    new_state,
+    random_ev,
+)
 from ...packets.model.model import Workload
 from ...packets.model.round_trip import round_trip_ps
-from ...packets.model.rules import Rules
+from ...packets.model.rules import Rules, Strategy
 from ..base import known_options, whole_number
 from .host_spray import HostSpray, on_all_ports
-from .plb_labels import plb
 
+PAUSE_PS: Final = 60_000_000_000_000
+"""60 s; the pause is one to two times that (Linux)."""
+CURRENT, ROUND_END, SEEN, MARKS, CONGESTED, PAUSED_UNTIL = range(OWN, OWN + 6)
+"""EV + 1 (0: none yet), end of the round, packets and marks in it, congested rounds in a row."""
+_PERCENT, _ROUNDS, _IDLE_ROUNDS, _ROUND_PS, _PAUSE = range(OWN_PARAMETERS, OWN_PARAMETERS + 5)
 LABELS = 1 << 20
 """IPv6 flow labels."""
 
 
 @dataclass(frozen=True)
-class Plb:
+class Plb(Strategy):
     """Options: `percent` of marked packets that makes a round congested (40, the study; Linux: 50);
     `rounds` in a row before a new label (1, assumed; Linux: 12), `idle` when nothing is in flight
     (1, assumed; Linux: 3)."""
 
     options: Mapping[str, str]
     name: str = "plb"
-    reacts: bool = True
+    reacts: ClassVar[bool] = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         known_options(self.name, self.options, ("percent", "rounds", "idle"))
@@ -41,3 +68,61 @@ class Plb:
         base = HostSpray({"evs": str(evs)}).rules(workload, fabric, seed)
         parameters = {"percent": str(percent), "rounds": str(rounds), "idle": str(idle)}
         return replace(base, hosts=hosts, parameters=parameters)
+
+
+@subkernel
+def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
+    """The current label; a new one when the flow has been congested long enough."""
+    rows, params = state.rows, state.params
+    congested = rows[flow, CONGESTED]
+    enough = congested >= params[_ROUNDS]
+    if rows[flow, OUTSTANDING] == 0 and congested >= params[_IDLE_ROUNDS]:
+        enough = True
+    if rows[flow, CURRENT] == 0 or (enough and now_ps >= rows[flow, PAUSED_UNTIL]):
+        rows[flow, CURRENT] = random_ev(state, flow, free_ports) + 1
+        rows[flow, CONGESTED] = 0
+    ev = rows[flow, CURRENT] - 1
+    if ev >= 0 and free_ports >> (ev % params[PORTS]) & 1:
+        return ev
+    return np.int64(-1)
+
+
+@subkernel
+def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
+    """Count marks per round; a timeout gives a new label at once, then a pause."""
+    rows, params = state.rows, state.params
+    if what == ACKED or what == MARKED:
+        rows[flow, SEEN] += 1
+        if what == MARKED:
+            rows[flow, MARKS] += 1
+        if now_ps >= rows[flow, ROUND_END]:
+            marked = 100 * rows[flow, MARKS] >= params[_PERCENT] * rows[flow, SEEN]
+            rows[flow, CONGESTED] = rows[flow, CONGESTED] + 1 if marked else 0
+            rows[flow, SEEN] = 0
+            rows[flow, MARKS] = 0
+            rows[flow, ROUND_END] = now_ps + params[_ROUND_PS]
+    elif what == TIMEOUT:
+        rows[flow, CURRENT] = 0
+        rows[flow, CONGESTED] = 0
+        if params[_PAUSE] > 0:
+            thousandths = 1000 + draw(state, flow, 1000)
+            rows[flow, PAUSED_UNTIL] = now_ps + params[_PAUSE] // 1000 * thousandths
+    return np.int64(0)
+
+
+def plb(
+    flows: int,
+    seed: int,
+    ports: int,
+    evs: int,
+    round_ps: int,
+    percent: int = 40,
+    rounds: int = 1,
+    idle_rounds: int = 1,
+    pause_ps: int = PAUSE_PS,
+) -> tuple[EvState, HostFunctions]:
+    """round_ps: one round-trip time without queues."""
+    own = (percent, rounds, idle_rounds, round_ps, pause_ps)
+    state = new_state(flows, 1, seed, ports, evs, own)
+    state.rows[:, ROUND_END] = round_ps
+    return state, host_functions(select, feedback)

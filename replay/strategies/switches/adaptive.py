@@ -19,7 +19,7 @@ from ....kernels.kernel import Int, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, drawn
 from ...packets.model.model import ACK, PS, Workload, queued_bytes
-from ...packets.model.rules import Rules, chooser, no_label
+from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options
 from ..packet_state import WITHOUT_FLAGS, state_of
 from .least import NONE, random_least, room_for_levels
@@ -30,7 +30,7 @@ REFRESH = "100ns"
 
 
 @dataclass(frozen=True)
-class Adaptive:
+class Adaptive(Strategy):
     """Options: `bands`, percent of the buffer (5+10+20); `buffer` (800kB); `refresh` (100ns)."""
 
     options: Mapping[str, str]

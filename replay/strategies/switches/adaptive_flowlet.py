@@ -21,7 +21,7 @@ from ....analyzer.units import parse_duration
 from ....kernels.kernel import Int, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.model import PS, Workload, message_of, queued_bytes
-from ...packets.model.rules import Rules, chooser, no_label
+from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options, whole_number
 from ..packet_state import WITHOUT_FLAGS, state_of
 from .adaptive import band_state, least_band
@@ -38,7 +38,7 @@ _SAMPLES = 64
 
 
 @dataclass(frozen=True)
-class AdaptiveFlowlet:
+class AdaptiveFlowlet(Strategy):
     """Options: `gap` (16us), `table` (4096), `buffer` (800kB); `load` and `queue`, weights (16),
     `exponent` (2), `sample` (16us); with `load=0` those of adaptive in place of them."""
 

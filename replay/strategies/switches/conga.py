@@ -24,7 +24,7 @@ from ...fabrics.fabric import Fabric
 from ...packets.model.arrays import fabric_arrays
 from ...packets.model.draws import SWITCH_PORT, drawn
 from ...packets.model.model import ACK, AGAIN, Workload, message_of, number_of
-from ...packets.model.rules import Rules, chooser, no_label
+from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options
 from ..packet_state import WITHOUT_FLAGS, state_of
 from .flowlet import flowlet_entry, flowlet_options, flowlet_tables
@@ -40,7 +40,7 @@ _VALID = 1 << 22
 
 
 @dataclass(frozen=True)
-class Conga:
+class Conga(Strategy):
     """Options: `gap` (500us), `table`, entries per leaf (4096)."""
 
     options: Mapping[str, str]

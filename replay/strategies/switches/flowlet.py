@@ -19,7 +19,7 @@ from ....kernels.kernel import Int, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, below, draw, mixed
 from ...packets.model.model import ACK, PS, Workload, message_of
-from ...packets.model.rules import Rules, chooser, no_label
+from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options, whole_number
 from ..packet_state import WITHOUT_FLAGS, state_of
 
@@ -29,7 +29,7 @@ TABLE = 4096
 
 
 @dataclass(frozen=True)
-class Flowlet:
+class Flowlet(Strategy):
     """Options: `gap` (1us); `table`, entries per switch (4096)."""
 
     options: Mapping[str, str]

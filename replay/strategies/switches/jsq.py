@@ -19,13 +19,13 @@ from ....kernels.kernel import Int
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, TIE, drawn
 from ...packets.model.model import ACK, Workload, queued_bytes
-from ...packets.model.rules import Rules, chooser, no_label
+from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options
 from ..packet_state import WITHOUT_FLAGS, state_of
 
 
 @dataclass(frozen=True)
-class ShortestQueue:
+class ShortestQueue(Strategy):
     """Options: `ties`, `random` or `first` port (random); `acks`, `random` port or `shortest`
     queue (random)."""
 

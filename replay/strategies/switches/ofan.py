@@ -25,13 +25,13 @@ from ...fabrics.fabric import Fabric, edge_switches
 from ...fabrics.weights import with_path_weights
 from ...packets.model.draws import SHUFFLE, drawn_each
 from ...packets.model.model import ACK, Workload
-from ...packets.model.rules import Rules, chooser, no_label
+from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options
 from ..packet_state import shuffled, state_of
 
 
 @dataclass(frozen=True)
-class Ofan:
+class Ofan(Strategy):
     """No options."""
 
     options: Mapping[str, str]

@@ -15,13 +15,13 @@ from ....kernels.kernel import Int
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, drawn
 from ...packets.model.model import Workload
-from ...packets.model.rules import Rules, chooser, no_label
+from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options
 from ..packet_state import WITHOUT_FLAGS, state_of
 
 
 @dataclass(frozen=True)
-class SwitchRandom:
+class SwitchRandom(Strategy):
     """No options."""
 
     options: Mapping[str, str]

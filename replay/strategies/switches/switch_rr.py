@@ -17,7 +17,7 @@ from ....kernels.kernel import Int
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SHUFFLE, drawn
 from ...packets.model.model import ACK, Workload
-from ...packets.model.rules import Rules, chooser, no_label
+from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options, whole_number
 from ..packet_state import shuffled, state_of
 
@@ -25,7 +25,7 @@ RESHUFFLE_ROUNDS = 5
 
 
 @dataclass(frozen=True)
-class SwitchRoundRobin:
+class SwitchRoundRobin(Strategy):
     """Options: `reshuffle`, rounds after which the order is drawn anew, 0 for never (5);
     `acks`, `shared` or `own` pointer (shared)."""
 

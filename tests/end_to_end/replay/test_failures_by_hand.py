@@ -8,7 +8,7 @@ import pytest
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.drivers.event_driven import FeedbackResult, run_event_driven
-from rocescope.replay.packets.failures import (
+from rocescope.replay.packets.failures.events import (
     LOSSY,
     SLOW,
     Failures,

@@ -199,7 +199,7 @@ def test_whole_flows_load_the_links_that_their_placement_says(spec: str) -> None
 def test_same_seed_same_packets_other_seed_other_packets() -> None:
     load = collective("permutation", CLOS, MODEL, 1 << 16, 1)
     for name in PACKET_STRATEGIES:
-        if getattr(parse_packet_strategy(name), "reacts", False):
+        if parse_packet_strategy(name).reacts:
             continue
         first, again = (run(name, load, CLOS, 5).link_bytes.tolist() for _ in range(2))
         assert first == again, name

@@ -17,7 +17,8 @@ from ....replay.fabrics.switch_hashing import switch_hashing
 from ....replay.flows.fair_share import by_capacity
 from ....replay.hashing import Group, HashSettings, bind
 from ....replay.hashing.models import MODELS
-from ....replay.strategies.registry import Outcome, Strategy
+from ....replay.strategies.base import FlowStrategy
+from ....replay.strategies.placed import Outcome
 from ....replay.traffic.traffic import Traffic
 from ..columns import widths
 from ..snapshot import FlowKey, PathColumns, Snapshot
@@ -30,7 +31,7 @@ _NOWHERE = -1
 class Noted:
     """A strategy that remembers what it placed."""
 
-    def __init__(self, strategy: Strategy) -> None:
+    def __init__(self, strategy: FlowStrategy) -> None:
         self._strategy = strategy
         self.outcome: Outcome | None = None
 

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.hashing.keys import PacketKeys
 from rocescope.replay.packets.drivers.event_driven import FeedbackResult, run_event_driven
 from rocescope.replay.packets.drivers.runner import run_open_loop
-from rocescope.replay.packets.failures import (
+from rocescope.replay.packets.failures.events import (
     SLOW,
     Failures,
     LinkEvent,
@@ -23,9 +25,11 @@ from rocescope.replay.packets.failures import (
 from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.many import run_many
 from rocescope.replay.packets.model.model import Model, Workload
+from rocescope.replay.packets.offers.collectives import both_ways
 from rocescope.replay.packets.offers.offered import workload_of
-from rocescope.replay.strategies.hosts.mrc_labels import ASSUMED_BAD, GOOD
+from rocescope.replay.strategies.hosts.mrc import ASSUMED_BAD, GOOD
 from rocescope.replay.strategies.registry import parse_packet_strategy
+from rocescope.replay.traffic.traffic import Traffic
 
 FABRICS = (
     "leaf-spine:leaves=2,spines=3,hosts=2,rate=100G,delay=40ns",
@@ -40,7 +44,7 @@ PLANES = "multi-plane:planes=4,leaves=2,spines=4,hosts=4,rate=100G,delay=500ns"
 def _load(fabric: Fabric, model: Model, rng: np.random.Generator, packets: int = 12) -> Workload:
     """Messages between random pairs, several of a flow, some after others or a barrier."""
     flows = int(rng.integers(1, 10))
-    ends = [rng.permutation(fabric.hosts)[:2] for _ in range(flows)]
+    ends = np.array([rng.permutation(fabric.hosts)[:2] for _ in range(flows)])
     flow = np.repeat(np.arange(flows), rng.integers(1, 4, flows))
     m = len(flow)
     phase, after, on = rng.integers(0, 2, m), np.full(m, -1), np.zeros(m, int)
@@ -51,10 +55,9 @@ def _load(fabric: Fabric, model: Model, rng: np.random.Generator, packets: int =
         if phase[i] == phase[j] and (chained or ends[flow[j]][0] == ends[flow[i]][0]):
             after[i], on[i] = j, int(chained)
     return workload_of(
-        np.array([a for a, _ in ends]),
-        np.array([b for _, b in ends]),
+        *ends.T,
         rng.integers(1, packets * model.payload_bytes, m),
-        None,  # type: ignore[arg-type]
+        _units(fabric, model, *ends.T),
         model,
         flow=flow,
         release_ps=rng.choice([0, 0, 1, 5_120, 300_000], m),
@@ -62,6 +65,26 @@ def _load(fabric: Fabric, model: Model, rng: np.random.Generator, packets: int =
         on=on,
         phase=phase,
     )
+
+
+def _units(fabric: Fabric, model: Model, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Traffic:
+    """What whole-flow strategies place: data and ACKs of every flow, with header fields."""
+    n = len(src)
+    packed = fabric.addresses.packed(np.arange(fabric.hosts), False)
+    ones = np.ones(n, np.int64)
+    keys = PacketKeys(
+        src=packed[src],
+        dst=packed[dst],
+        ipv6=np.zeros(n, np.bool_),
+        protocol=np.full(n, 17, np.uint8),
+        sport=(0xC000 + 77 * np.arange(n)).astype(np.uint16),
+        dport=np.full(n, 4791, np.uint16),
+        flow_label=np.zeros(n, np.uint32),
+        dest_qp=np.arange(n, dtype=np.uint32),
+    )
+    hosts, flow = (src.astype(np.int32), dst.astype(np.int32)), np.arange(n, dtype=np.int32)
+    data = Traffic(keys, *hosts, flow, 20 * ones, 80_000 * ones, 0 * ones, 0 * ones)
+    return both_ways(data, model)
 
 
 def _permutation(fabric: Fabric, model: Model, packets: int) -> Workload:
@@ -82,6 +105,11 @@ EITHER = (
     "host-spray:evs=5",
     "host-dr",
     "ofan",
+    "ecmp:hash=crc32,seed=3",
+    "wcmp",
+    "subflow:k=3",
+    "static:by=destination",
+    "assign",
 )
 
 

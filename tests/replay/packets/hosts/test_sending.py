@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from hypothesis import given, settings
@@ -13,14 +13,14 @@ from rocescope.kernels.kernel import Int, subkernel
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.drivers.event_driven import FeedbackResult, run_event_driven
-from rocescope.replay.packets.failures import Failures, LinkEvent, flapping, outage
+from rocescope.replay.packets.failures.events import Failures, LinkEvent, flapping, outage
 from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.model import labels as host
 from rocescope.replay.packets.model.labels import EvState, host_functions
 from rocescope.replay.packets.model.model import MARKED, Model, Workload
-from rocescope.replay.packets.model.rules import Rules
+from rocescope.replay.packets.model.rules import Rules, Strategy
 from rocescope.replay.packets.offers.offered import workload_of
-from rocescope.replay.strategies.hosts import mrc_labels as mrc
+from rocescope.replay.strategies.hosts import mrc as mrc
 from rocescope.replay.strategies.registry import parse_packet_strategy
 
 US = 1_000_000
@@ -45,11 +45,13 @@ def _watched_feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int
 
 
 @dataclass(frozen=True)
-class Watched:
+class Watched(Strategy):
     """MRC that counts."""
 
     denied: tuple[int, ...] = ()
     name: str = "watched"
+    reacts: ClassVar[bool] = True
+    static_paths: ClassVar[bool] = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         rules = parse_packet_strategy("mrc:evs=4").rules(workload, fabric, seed)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocescope.replay.packets.model.labels import DRAWS, LOST, MARKED, TIMEOUT, TRIMMED, draw
-from rocescope.replay.strategies.hosts import bitmap_labels as kernels
+from rocescope.replay.strategies.hosts import bitmap as kernels
 
 EVS = 8
 

@@ -14,8 +14,8 @@ from rocescope.replay.packets.model.labels import (
     TRIMMED,
     WAKE,
 )
-from rocescope.replay.strategies.hosts import mrc_labels as kernels
-from rocescope.replay.strategies.hosts.mrc_labels import ASSUMED_BAD, DENIED, GOOD, SKIP
+from rocescope.replay.strategies.hosts import mrc as kernels
+from rocescope.replay.strategies.hosts.mrc import ASSUMED_BAD, DENIED, GOOD, SKIP
 
 PLANES, PATHS, ACTIVE = 4, 8, 16
 ALL = (1 << PLANES) - 1

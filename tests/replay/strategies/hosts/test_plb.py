@@ -1,7 +1,7 @@
 """PLB: rounds, thresholds, pauses, by hand (Linux, tcp_plb.c)."""
 
 from rocescope.replay.packets.model.labels import ACKED, MARKED, OUTSTANDING, TIMEOUT
-from rocescope.replay.strategies.hosts import plb_labels as kernels
+from rocescope.replay.strategies.hosts import plb as kernels
 
 ROUND = 1_000
 

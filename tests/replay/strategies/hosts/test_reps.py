@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocescope.replay.packets.model.labels import ACKED, DRAWS, MARKED, TIMEOUT, draw
-from rocescope.replay.strategies.hosts import reps_labels as kernels
+from rocescope.replay.strategies.hosts import reps as kernels
 
 EVS, SEED, FIRST, FREEZE = 64, 7, 3, 1_000
 

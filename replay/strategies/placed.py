@@ -7,17 +7,34 @@ units says where each came from (`Outcome.origin`); packets take the parts in tu
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.kernel import Int
-from ...fabrics.fabric import Fabric
-from ...flows.loads import Placement
-from ...packets.model.arrays import FabricArrays, fabric_arrays
-from ...packets.model.model import ACK, Workload, message_of, number_of
-from ...packets.model.rules import Rules, chooser, emitter
-from ..base import Outcome
-from ..packet_state import state_of
+from ...kernels.kernel import Int
+from ..fabrics.fabric import Fabric
+from ..flows.loads import Placement
+from ..packets.model.arrays import FabricArrays, fabric_arrays
+from ..packets.model.model import ACK, Workload, message_of, number_of
+from ..packets.model.rules import Rules, chooser, emitter
+from ..results.replay import SolverReport
+from ..traffic.traffic import Traffic
+from .packet_state import state_of
+
+
+class Outcome(NamedTuple):
+    """Where the units went."""
+
+    traffic: Traffic
+    """What was placed: a strategy may split flows."""
+    placement: Placement
+    parameters: dict[str, str]
+    """Everything that was chosen, for the report."""
+    solver: SolverReport | None = None
+    notes: tuple[str, ...] = ()
+    origin: NDArray[np.int64] | None = None
+    """int64[placed units], ascending: unit of the given traffic each came from; None: the same."""
 
 
 def placed_rules(outcome: Outcome, workload: Workload, fabric: Fabric) -> Rules:

@@ -1,0 +1,1 @@
+"""Links that fail while packets are replayed, and how routing follows."""

@@ -1,0 +1,177 @@
+"""Links that fail while packets are replayed, and routing that notices sooner or later.
+
+A switch stops using its own dead links at once. The others learn after the convergence time G:
+0, finite, or never; then every switch weighs its links by the paths behind them (W-ECMP).
+Hosts see nothing of it but marks, trims, losses and timeouts, except for their own ports, whose
+loss their peers are told of (MRC's port status update). Model: arXiv 2507.21372, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....analyzer.errors import UsageError
+from ...fabrics.fabric import Fabric
+from ...fabrics.forwarding import Forwarding, without_links
+from ...fabrics.weights import with_path_weights
+from ..model.arrays import fabric_arrays
+from .changes import LINK_DOWN, LINK_LOSS, LINK_RATE, LINK_UP, PEER_PORTS, ROUTES
+from .events import DOWN, LOSSY, SLOW, UP, Failures
+
+
+class Scheduled(NamedTuple):
+    """Failures as the driver takes them."""
+
+    fabric: Fabric
+    """Its forwarding has the groups of all routing states, one after the other."""
+    routes: NDArray[np.int32]
+    """int32[states, S, E]: like `FabricArrays.route`; state 0 is that before anything failed."""
+    changes: NDArray[np.int64]
+    """int64[changes, 4]: (time, what, which, value) of changes.py, by time."""
+
+    def without_routing(self) -> Scheduled:
+        """Switches with static routes: nobody reacts."""
+        keep = self.changes[:, 1] != ROUTES
+        return self._replace(routes=self.routes[:1], changes=self.changes[keep])
+
+
+def scheduled(fabric: Fabric, failures: Failures, seed: int = 0) -> Scheduled:
+    """Resolve names and compute the routing states. UsageError for links that do not exist."""
+    states = _States(fabric)
+    rows: list[tuple[int, int, int, int]] = []
+    codes = {DOWN: LINK_DOWN, UP: LINK_UP, SLOW: LINK_RATE, LOSSY: LINK_LOSS}
+    turns: list[tuple[int, int, bool]] = []
+    for event in failures.events:
+        for link in _links(fabric, event.link):
+            value = 0
+            if event.what == SLOW:
+                value = round(8e12 * (1 << 20) / event.value)
+            elif event.what == LOSSY:
+                value = min(round(event.value * 2**32), 2**32)
+            else:
+                turns.append((event.time_ps, link, event.what == UP))
+            rows.append((event.time_ps, codes[event.what], link, value))
+    rows += _port_status(fabric, turns)
+    times = {time for time, _, _ in turns}
+    if failures.convergence_ps:
+        times |= {time + failures.convergence_ps for time in times}
+    current = 0
+    for time in sorted(times):
+        now = _up_at(fabric, turns, time)
+        known = failures.convergence_ps
+        before = fabric.links.up if known is None else _up_at(fabric, turns, time - known)
+        state = states.number(before, now)
+        if state != current:
+            rows.append((time, ROUTES, state, 0))
+            current = state
+    changes = np.array(sorted(rows), np.int64).reshape(-1, 4)
+    return states.done(changes)
+
+
+def _links(fabric: Fabric, link: int | str) -> list[int]:
+    if isinstance(link, str):
+        return [int(i) for i in fabric.find_links(link)]
+    if not 0 <= link < len(fabric.links.source):
+        raise UsageError(f"{fabric.name} has no link {link}")
+    return [link]
+
+
+def _up_at(fabric: Fabric, turns: list[tuple[int, int, bool]], time_ps: int) -> NDArray[np.bool_]:
+    up = fabric.links.up.copy()
+    for at, link, state in sorted(turns):
+        if at <= time_ps:
+            up[link] = state
+    return up
+
+
+def _port_status(
+    fabric: Fabric, turns: list[tuple[int, int, bool]]
+) -> list[tuple[int, int, int, int]]:
+    """When peers learn by which ports a host can be reached: after the links' delays (assumed)."""
+    access = fabric.attachments.access_link
+    at = {int(access[h, p]): (h, p) for h, p in np.argwhere(access >= 0).tolist()}
+    whole = (1 << fabric.ports) - 1
+    masks: dict[int, int] = {}
+    tiers = 2 * max(1, int(fabric.nodes.tier.max(initial=1)))
+    later = tiers * int(np.median(fabric.links.delay_ns)) * 1_000
+    rows = []
+    for time, link, up in sorted(turns):
+        if link in at:
+            host, port = at[link]
+            mask = masks.get(host, whole)
+            masks[host] = mask | 1 << port if up else mask & ~(1 << port)
+            rows.append((time + later, PEER_PORTS, host, masks[host]))
+    return rows
+
+
+class _States:
+    """Routing states, each computed once; groups of all of them in one table."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+        self.numbers: dict[bytes, int] = {}
+        self.parts: list[Forwarding] = [fabric.forwarding]
+
+    def number(self, known: NDArray[np.bool_], now: NDArray[np.bool_]) -> int:
+        """State in which the others know `known`, and each switch its own links of `now`."""
+        links = self.fabric.links
+        inner = (links.source < self.fabric.switches) & (links.target < self.fabric.switches)
+        known, now = known | ~inner, now | ~inner
+        if (known >= links.up).all() and (now >= links.up).all():
+            return 0
+        key = known.tobytes() + now.tobytes()
+        if key not in self.numbers:
+            self.numbers[key] = len(self.parts)
+            converged = self.fabric.forwarding
+            if not (known >= links.up).all() and self.fabric.routed:
+                converged = with_path_weights(
+                    self.fabric.with_links(up=known & links.up)
+                ).forwarding
+            self.parts.append(_expanded(without_links(converged, now)))
+        return self.numbers[key]
+
+    def done(self, changes: NDArray[np.int64]) -> Scheduled:
+        routes, starts, first_group, first_link = [], [], 0, 0
+        for part in self.parts:
+            route = fabric_arrays(replace(self.fabric, forwarding=part)).route
+            routes.append(np.where(route >= 0, route + first_group, route).astype(np.int32))
+            starts.append(part.group_start[:-1] + first_link)
+            first_group += len(part.group_start) - 1
+            first_link += len(part.group_links)
+        whole = Forwarding(
+            np.append(np.concatenate(starts), first_link).astype(np.int64),
+            np.concatenate([part.group_links for part in self.parts]),
+            np.concatenate([part.group_weights for part in self.parts]),
+            self.fabric.forwarding.group_of,
+        )
+        return Scheduled(replace(self.fabric, forwarding=whole), np.stack(routes), changes)
+
+
+def converged(fabric: Fabric, links: Iterable[int | str]) -> Fabric:
+    """The fabric after these links went down and all switches know and weigh what is left."""
+    after = fabric.down(links)
+    if not after.routed:
+        return after
+    return replace(after, forwarding=_expanded(with_path_weights(after).forwarding))
+
+
+def _expanded(forwarding: Forwarding) -> Forwarding:
+    """Links of weight w w times, turn by turn (interleaved weighted round robin, paper App. F)."""
+    start, links = [0], []
+    for group in range(len(forwarding.group_start) - 1):
+        part = slice(int(forwarding.group_start[group]), int(forwarding.group_start[group + 1]))
+        members, weights = forwarding.group_links[part], forwarding.group_weights[part]
+        for turn in range(int(weights.max(initial=0))):
+            links.append(members[weights > turn])
+        if not len(members):  # no switch uses it; strategies expect links in every group
+            links.append(np.zeros(1, np.int32))
+        start.append(start[-1] + max(1, int(weights.sum())))
+    flat = np.concatenate([np.zeros(0, np.int32), *links]).astype(np.int32)
+    return Forwarding(
+        np.array(start, np.int64), flat, np.ones(len(flat), np.int64), forwarding.group_of
+    )

@@ -1,0 +1,122 @@
+"""What a congestion control consists of, and its state over all flows.
+
+The drivers call its functions by pointer, so that they are compiled once for all algorithms:
+
+- on_ack(rows, params, flow, acked, rtt_ps, marked, now_ps): `acked` bytes were acknowledged;
+- on_loss(rows, params, flow, lost, trimmed, now_ps): `lost` bytes were trimmed, or given up
+  without a trim;
+- on_send(rows, params, flow, size, now_ps): ps from a packet of `size` bytes that is sent now to
+  the flow's next one, 0 where only the window limits.
+
+A flow also keeps its packets under way within `rows[flow, WINDOW]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from .....kernels.kernel import Int, subkernel
+from ...model.pointer import Pointer
+
+WINDOW, OWN_COLUMNS = 0, 1
+"""Columns of `rows`: bytes that may be under way; an algorithm's own columns follow."""
+COLUMNS: Final = 12
+MSS, OWN_PARAMETERS = 0, 1
+"""Items of `params`: wire bytes of a full packet; an algorithm's own follow."""
+PARAMETERS: Final = 16
+
+_ROWS, _PARAMS, _I = types.float64[:, ::1], types.float64[::1], types.int64
+ON_ACK = types.int64(_ROWS, _PARAMS, _I, _I, _I, _I, _I)
+ON_LOSS = types.int64(_ROWS, _PARAMS, _I, _I, _I, _I)
+ON_SEND = types.int64(_ROWS, _PARAMS, _I, _I, _I)
+
+
+class Line(NamedTuple):
+    """What an algorithm knows of the network before it has sent."""
+
+    mss: int
+    """Wire bytes of a full packet."""
+    base_rtt_ps: int
+    bits_per_second: int
+    trimming: bool
+    """Whether queues trim packets in place of dropping them."""
+
+
+@subkernel
+def ignore_ack(
+    rows: NDArray[np.float64],
+    params: NDArray[np.float64],
+    flow: Int,
+    acked: Int,
+    rtt_ps: Int,
+    marked: Int,
+    now_ps: Int,
+) -> Int:
+    """Of an algorithm that acknowledgements tell nothing."""
+    return np.int64(0)
+
+
+@subkernel
+def ignore_loss(
+    rows: NDArray[np.float64],
+    params: NDArray[np.float64],
+    flow: Int,
+    lost: Int,
+    trimmed: Int,
+    now_ps: Int,
+) -> Int:
+    """Of an algorithm that losses tell nothing."""
+    return np.int64(0)
+
+
+@subkernel
+def at_once(
+    rows: NDArray[np.float64], params: NDArray[np.float64], flow: Int, size: Int, now_ps: Int
+) -> Int:
+    """Of an algorithm without pacing."""
+    return np.int64(0)
+
+
+def leave_open(rows: NDArray[np.float64], params: NDArray[np.float64], line: Line) -> None:
+    """Of an algorithm without state."""
+
+
+class Algorithm(NamedTuple):
+    """The parts of a congestion control."""
+
+    start: Callable[[NDArray[np.float64], NDArray[np.float64], Line], None] = leave_open
+    """Fills in rows (window: no limit) and params (MSS) before the first packet."""
+    on_ack: Any = ignore_ack
+    on_loss: Any = ignore_loss
+    on_send: Any = at_once
+
+
+class Congestion(NamedTuple):
+    """Congestion control of all flows of a run."""
+
+    rows: NDArray[np.float64]
+    """float64[flows, COLUMNS]."""
+    params: NDArray[np.float64]
+    """float64[PARAMETERS]."""
+    on_ack: Pointer
+    on_loss: Pointer
+    on_send: Pointer
+
+
+def congestion(algorithm: Algorithm, flows: int, line: Line) -> Congestion:
+    """The state before the first packet."""
+    rows, params = np.zeros((flows, COLUMNS)), np.zeros(PARAMETERS)
+    rows[:, WINDOW], params[MSS] = np.inf, line.mss
+    algorithm.start(rows, params, line)
+    return Congestion(
+        rows,
+        params,
+        Pointer(algorithm.on_ack, ON_ACK),
+        Pointer(algorithm.on_loss, ON_LOSS),
+        Pointer(algorithm.on_send, ON_SEND),
+    )

@@ -1,0 +1,94 @@
+"""DCQCN (Zhu et al., SIGCOMM 2015), simplified.
+
+It keeps a rate from marks alone; here marks ride on acknowledgements and at most one per interval
+counts as a CNP. Its timers are caught up with whenever a packet is sent or an acknowledgement
+comes, which is when they matter. Left out: its byte counter and hyper increase.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .....kernels.kernel import Int, subkernel
+from .algorithm import OWN_COLUMNS, OWN_PARAMETERS, Algorithm, Line
+
+RATE_PS, ALPHA, TARGET_PS, LAST_CNP, LAST_RAISE, STAGE = range(OWN_COLUMNS, OWN_COLUMNS + 6)
+"""Rate (ps per byte), share of marks, target (ps per byte), times, raises since the last cut."""
+LINE_PS = OWN_PARAMETERS
+"""The line's ps per byte."""
+
+CNP_PS: Final = 50_000_000
+"""At most one cut per 50 us (paper: N = 50 us)."""
+RAISE_PS: Final = 55_000_000
+"""One raise per 55 us (paper: T = 55 us)."""
+DCQCN_G: Final = 1.0 / 256.0
+FAST_STAGES: Final = 5
+RAISE_BITS_PER_SECOND: Final = 40e6
+"""R_AI = 40 Mb/s (paper)."""
+LEAST_BITS_PER_SECOND: Final = 100e6
+"""It sends no slower than at 100 Mb/s (assumed)."""
+
+
+def _start(rows: NDArray[np.float64], params: NDArray[np.float64], line: Line) -> None:
+    params[LINE_PS] = 8e12 / line.bits_per_second
+    rows[:, RATE_PS] = rows[:, TARGET_PS] = params[LINE_PS]
+    rows[:, ALPHA], rows[:, LAST_CNP] = 1.0, -1e18
+
+
+@subkernel
+def on_ack(
+    rows: NDArray[np.float64],
+    params: NDArray[np.float64],
+    flow: Int,
+    acked: Int,
+    rtt_ps: Int,
+    marked: Int,
+    now_ps: Int,
+) -> Int:
+    row = rows[flow]
+    now = np.float64(now_ps)
+    _timers(rows, params, flow, now_ps)
+    if marked and now - row[LAST_CNP] >= CNP_PS:
+        row[TARGET_PS] = row[RATE_PS]
+        slowest = max(params[LINE_PS], 8e12 / LEAST_BITS_PER_SECOND)
+        row[RATE_PS] = min(slowest, row[RATE_PS] / (1.0 - row[ALPHA] / 2.0))
+        row[ALPHA] = (1.0 - DCQCN_G) * row[ALPHA] + DCQCN_G
+        row[LAST_CNP] = now
+        row[LAST_RAISE] = now
+        row[STAGE] = 0.0
+    return np.int64(0)
+
+
+@subkernel
+def on_send(
+    rows: NDArray[np.float64], params: NDArray[np.float64], flow: Int, size: Int, now_ps: Int
+) -> Int:
+    _timers(rows, params, flow, now_ps)
+    return np.int64(np.float64(size) * rows[flow, RATE_PS])
+
+
+@subkernel
+def _timers(rows: NDArray[np.float64], params: NDArray[np.float64], flow: Int, now_ps: Int) -> None:
+    """All raises of the rate, and falls of alpha, that are due by now."""
+    row = rows[flow]
+    now, line = np.float64(now_ps), params[LINE_PS]
+    while row[LAST_RAISE] + RAISE_PS <= now:
+        row[LAST_RAISE] += RAISE_PS
+        if row[RATE_PS] <= line:  # nothing to raise; alpha is of use after a cut only
+            row[LAST_RAISE] = now
+            return
+        row[ALPHA] *= 1.0 - DCQCN_G
+        row[STAGE] += 1.0
+        target = 8e12 / row[TARGET_PS]
+        if row[STAGE] > FAST_STAGES:
+            target += RAISE_BITS_PER_SECOND
+        target = min(target, 8e12 / line)
+        rate = (target + 8e12 / row[RATE_PS]) / 2.0
+        row[TARGET_PS] = 8e12 / target
+        row[RATE_PS] = max(line, 8e12 / rate)
+
+
+DCQCN = Algorithm(_start, on_ack, on_send=on_send)

@@ -1,0 +1,13 @@
+"""Congestion controls by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .algorithm import Algorithm
+from .dcqcn import DCQCN
+from .nscc import NSCC
+
+NONE = "none"
+"""Hosts send at line rate."""
+ALGORITHMS: Mapping[str, Algorithm] = {NONE: Algorithm(), "nscc": NSCC, "dcqcn": DCQCN}

@@ -1,0 +1,52 @@
+"""The link on which a switch sends a packet on, the same in both drivers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....kernels.kernel import Int, inlined
+from ..model.arrays import ATTACHED
+from ..model.run_state import SEES_ALL, RunState
+
+
+@inlined
+def way_on(
+    run: RunState,
+    choose: Int,
+    state: Int,
+    group: Int,
+    switch: Int,
+    edge: Int,
+    meta: Int,
+    key: Int,
+    time: Int,
+) -> Int:
+    """The link out of `group`, or to the host where that is ATTACHED; -1 for none.
+
+    meta: of the packet's slot (destination host << 32 | label). key: what its choices are drawn
+    for. Where the strategy reads queues, the links of the group are served up to and with `time`.
+    A position that a strategy chooses is taken modulo the size of the group: hosts may have
+    chosen it before links failed, in a larger group.
+    """
+    label = meta & np.int64(0xFFFFFFFF)
+    if group >= 0:
+        first = run.group_start[group]
+        size = run.group_start[group + 1] - first
+        member = np.int64(0)
+        if size > 1 or run.settings[SEES_ALL]:
+            member = choose(
+                state, run.links, run.members, first, size, switch, edge, key, label, time
+            )
+            if member < 0 or member >= size:
+                member %= size
+        return np.int64(run.members[first + member])
+    if group == ATTACHED:
+        host = meta >> np.int64(32)
+        for port in range(run.host_switch.shape[1]):
+            if run.host_switch[host, port] == switch:
+                out = np.int64(run.exits[host, port])
+                if run.settings[SEES_ALL]:
+                    none = np.int64(0)
+                    choose(state, run.links, run.members, out, none, switch, edge, key, label, time)
+                return out
+    return np.int64(-1)
