@@ -7,17 +7,25 @@ CAPTURE ?= tests/data/leafspine/r09_packet_spray_h1/leaf2-spine*.pcap.gz --path-
 PACKAGES = analyzer commands kernels probes replay report tui
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-kernel lint format check bench docs clean system-packages
+.PHONY: demo test fuzz reproductions test-kernel lint format check bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-demo: .venv/.installed system-packages ## set up, analyse a bundled real capture, print the report
+demo: .venv/.installed ## set up, analyse a bundled real capture, print the report
+	@.ci/system-packages
 	@.venv/bin/rocescope analyze $(CAPTURE)
 
-test: .venv/.dev system-packages ## run the tests
+test: .venv/.dev ## run the tests
+	@.ci/system-packages tests
 	@.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+
+fuzz: .venv/.dev ## damaged captures through the whole analysis: N=10000, FROM=a number (else random)
+	@PYTHONPATH=tests/support .venv/bin/python -m tests.fuzz.many $(or $(N),10000) $(FROM)
+
+reproductions: .venv/.dev ## published results on the packet engine; fails when a figure leaves its band
+	@.venv/bin/python benchmarks/reproductions/run.py
 
 test-kernel: .venv/.dev ## run the probes' tests (or RUN='...') on another kernel: KERNEL=linux-image-....deb
 	@.venv/bin/python tests/kernels/run.py '$(KERNEL)' $(if $(RUN),'$(RUN)')
@@ -46,9 +54,6 @@ clean: ## remove the environment and all caches
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 		.import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
-
-system-packages: .venv/bin/python
-	@.ci/system-packages
 
 .venv/bin/python:
 	@python=$$(PYTHON='$(PYTHON)' .ci/python) && echo "creating .venv with $$python ..." >&2 && \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -13,10 +14,45 @@ from hypothesis import settings
 
 pytest_plugins = ["networks", "tui_fixtures"]
 
-# Kernels compile on their first call, so an example may take seconds; CI must not be random.
+# Kernels compile on their first call, so an example may take seconds.
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("ROCESCOPE_REQUIRE_TOOLS") else "local")
+settings.load_profile("local")  # `--hypothesis-profile=ci`: the same examples in every run
+
+PACKAGES = {
+    "capinfos": "wireshark-common",
+    "editcap": "wireshark-common",
+    "mergecap": "wireshark-common",
+    "ip": "iproute2",
+    "lz4": "lz4",
+    "mount": "mount",
+    "objdump": "binutils",
+    "readelf": "binutils",
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
+    "xz": "xz-utils",
+    "zstd": "zstd",
+}
+"""Debian packages of the tools whose package has another name."""
+
+
+# A shell starts background jobs with SIGINT ignored, and processes that the tests start would
+# ignore it too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require-tools",
+        action="store_true",
+        help="a test that lacks a tool, a package or a right fails instead of being skipped",
+    )
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write the golden files anew: look at what changed",
+    )
 
 
 @pytest.fixture(scope="session")
@@ -32,15 +68,15 @@ def data(checkout: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def unavailable() -> Callable[[str], NoReturn]:
-    """`unavailable("takes root")` skips the test.
+def unavailable(pytestconfig: pytest.Config) -> Callable[[str], NoReturn]:
+    """`unavailable("needs root")` skips the test.
 
-    With ROCESCOPE_REQUIRE_TOOLS set (as .ci/run does) it fails instead, so that
-    no check is lost unnoticed.
+    With `--require-tools` (as .ci/run has it) the test fails instead, so that no check is lost
+    unnoticed.
     """
 
     def give_up(reason: str) -> NoReturn:
-        if os.environ.get("ROCESCOPE_REQUIRE_TOOLS"):
+        if pytestconfig.getoption("require_tools"):
             pytest.fail(reason)
         pytest.skip(reason)
 
@@ -52,16 +88,42 @@ def need_tool(unavailable: Callable[[str], NoReturn]) -> Callable[[str], str]:
     """`need_tool("tshark")` is its path; a test whose tool is missing is `unavailable`."""
 
     def need(name: str) -> str:
-        return shutil.which(name) or unavailable(f"{name} is not installed")
+        package = PACKAGES.get(name, name)
+        return shutil.which(name) or unavailable(f"needs {name}: apt install {package}")
 
     return need
 
 
 @pytest.fixture(scope="session")
+def libibverbs(unavailable: Callable[[str], NoReturn]) -> str:
+    """The path of the installed libibverbs."""
+    from rocescope.probes.owners.libraries import installed_libraries
+
+    found = installed_libraries()
+    return found[0] if found else unavailable("needs libibverbs: apt install libibverbs1")
+
+
+@pytest.fixture(scope="session")
 def root(unavailable: Callable[[str], NoReturn]) -> None:
-    """For `usefixtures`: the test takes root, to load probes, make networks or be somebody else."""
+    """For `usefixtures`: the test loads probes, makes networks or becomes another user."""
     if os.geteuid() != 0:
-        unavailable("takes root")
+        unavailable("needs root")
+
+
+@pytest.fixture
+def golden(checkout: Path, pytestconfig: pytest.Config) -> Callable[[str, str], None]:
+    """`golden("docs/screens/qps.svg", text)`: the file holds exactly this text."""
+
+    def compare(name: str, text: str) -> None:
+        path = checkout / name
+        if pytestconfig.getoption("update_golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode())
+        assert text == path.read_bytes().decode(), (
+            f"{name} differs: pytest --update-golden, then look at it"
+        )
+
+    return compare
 
 
 _LONGEST_FIRST = (

@@ -402,8 +402,9 @@ def test_filter_and_sample(network):
     assert set(seen.column("dest_qp")) == {0x22}
 
 
-def test_frames_in_flows_out(live_capture):
+def test_frames_in_flows_out(live_capture, need_tool):
     """At the generator's full rate every PSN of every flow is accounted for."""
+    need_tool("ethtool")
     frames = 256_000
     with Link() as link:
         source = LiveSource([f"{link.name}:right"], LiveOptions(hook="tc"))

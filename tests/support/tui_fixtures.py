@@ -12,20 +12,6 @@ _DISSECTION = [
 
 
 @pytest.fixture
-def golden(checkout, pytestconfig):
-    """`golden("docs/screens/qps.svg", text)`: is that what the file holds?"""
-
-    def compare(name, text):
-        path = checkout / name
-        if pytestconfig.getoption("update_snapshots"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        assert text == path.read_text(), f"{name} is another: --snapshot-update, then look at it"
-
-    return compare
-
-
-@pytest.fixture
 def the_same_everywhere(monkeypatch):
     """Neither tshark's version nor this machine's tools may show."""
     from rocescope.tui.screens import doctor, packets

@@ -180,6 +180,7 @@ def test_the_interface_goes_away(network, tmp_path):
     assert analysis["flows"][0]["packets"] == 20
 
 
+@pytest.mark.usefixtures("libibverbs")
 def test_flows_know_their_processes(network, tmp_path):
     net, job = network(), Job(5)
     net.ip("addr", "add", f"{HERE}/24", "dev", "left")

@@ -117,6 +117,7 @@ def test_file_holds_what_was_sent(network, tmp_path, need_tool):
     assert re.search(r"Strict time order: +True", info)
 
 
+@pytest.mark.usefixtures("libibverbs")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_it_in_good_order(network, tmp_path, number):
     net, path = network(), tmp_path / "out.pcapng"

@@ -1,6 +1,6 @@
 """The drawings of every screen that docs/tui.md shows, and states of the source.
 
-`pytest --snapshot-update` with this file makes them anew: look at what changed.
+`pytest --update-golden` with this file writes them anew: look at what changed.
 """
 
 from __future__ import annotations

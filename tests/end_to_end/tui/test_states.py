@@ -1,6 +1,6 @@
 """Every screen in every state at three sizes, as text: `tests/golden/screens`, one file a state.
 
-`pytest --snapshot-update` with this file makes them anew: look at what changed.
+`pytest --update-golden` with this file writes them anew: look at what changed.
 Runs of empty lines and of one character are counted, so that a change is a short difference.
 """
 

@@ -388,7 +388,8 @@ def test_headers_and_counters_agree(network):
     assert ours == {name: theirs[name] for name in ours} and len(ours) == 2
 
 
-def test_nothing_is_lost_at_full_rate(live_capture):
+def test_nothing_is_lost_at_full_rate(live_capture, need_tool):
+    need_tool("ethtool")
     frames = 256_000
     with Link() as link:
         source = CounterSource([f"{link.name}:right"], CounterOptions(hook="tc"))

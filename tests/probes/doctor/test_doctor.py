@@ -32,7 +32,7 @@ def states(text):
     return {check["name"]: check["state"] for check in json.loads(text)["checks"]}
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.usefixtures("root", "libibverbs")
 def test_where_everything_works(need_tool):
     need_tool("tshark")
     done = run("--format", "json")
@@ -45,7 +45,7 @@ def test_where_everything_works(need_tool):
     assert found["tshark"] == "ok"
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.usefixtures("root", "libibverbs")
 @pytest.mark.parametrize("before", [NOBODY, POWERLESS], ids=["nobody", "powerless root"])
 def test_without_privileges(before, need_tool):
     need_tool("setpriv")

@@ -12,7 +12,7 @@ from network import Network, roce_frames
 
 from ...commands.live.test_capture import Capturing, read
 
-pytestmark = pytest.mark.usefixtures("root")
+pytestmark = pytest.mark.usefixtures("root", "libibverbs")
 
 
 def comments(path, capinfos):

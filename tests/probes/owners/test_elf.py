@@ -9,14 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.probes.owners.elf import ElfError, default_function, exported_functions
-from rocescope.probes.owners.libraries import installed_libraries
-
-
-@pytest.fixture(scope="module")
-def libibverbs():
-    found = installed_libraries()
-    assert found, "libibverbs1 is not installed"
-    return found[0]
 
 
 def by_readelf(path):

@@ -25,7 +25,7 @@ GID = "fe80000000000000505400fffe123456"
 AV, PATH_MTU, RQ_PSN, SQ_PSN, DEST_QPN, STATE = 1 << 7, 1 << 8, 1 << 12, 1 << 16, 1 << 20, 1
 TO_RTR = STATE | AV | PATH_MTU | DEST_QPN | RQ_PSN
 
-pytestmark = pytest.mark.usefixtures("root")
+pytestmark = pytest.mark.usefixtures("root", "libibverbs")
 
 
 def call(*commands):

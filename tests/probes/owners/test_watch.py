@@ -17,7 +17,7 @@ from rocescope.probes.owners.addresses import local_addresses
 from rocescope.probes.owners.uprobes import Uprobes
 from rocescope.probes.owners.watch import OwnerWatch
 
-pytestmark = pytest.mark.usefixtures("root")
+pytestmark = pytest.mark.usefixtures("root", "libibverbs")
 
 
 @pytest.fixture

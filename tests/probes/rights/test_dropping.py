@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from jobs import FAKE
 
 pytestmark = pytest.mark.usefixtures("root")
 
@@ -54,16 +55,16 @@ def test_nothing_comes_back():
     ) == [[], 0]
 
 
-def test_watching_queue_pairs_goes_on(checkout):
+@pytest.mark.usefixtures("libibverbs")
+def test_watching_queue_pairs_goes_on():
     """Events come in, ranks of other users' processes are read, new files are watched."""
-    fake = checkout / "tests" / "probes" / "owners" / "fake_verbs.py"
     code = f"""
 from rocescope.probes.owners.queue_pairs import QueuePairs
 from rocescope.probes.owners.uprobes import Uprobes
 with Uprobes() as probes:
     drop_privileges(READING + WATCHING)
     job = subprocess.Popen(
-        [sys.executable, {str(fake)!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        [sys.executable, {str(FAKE)!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={{**os.environ, "RANK": "3"}},
     )
     job.stdin.write('["create", 4242, {{}}]\\n'); job.stdin.flush()

@@ -3,37 +3,48 @@
 from __future__ import annotations
 
 import io
-import runpy
 import unicodedata
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import factories_results as factories
 import pytest
+from rich.console import Console
 
-from rocescope.report.terminal.report import print_report
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.report.terminal.report import Report, print_report
 
 
-@pytest.fixture(scope="module")
-def writer(checkout: Path) -> dict[str, Any]:
-    return runpy.run_path(str(checkout / "tests" / "golden" / "write.py"))
+def report_text(analysis: Analysis, width: int, encoding: str) -> str:
+    """The report as a terminal of this width and encoding shows it, without colours."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding, newline="\n")
+    console = Console(
+        file=stream, width=width, color_system=None, force_terminal=False, highlight=False
+    )
+    Report(analysis, console, 20, False).print()
+    stream.seek(0)
+    return stream.read()
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "make", "width", "encoding"),
     [
-        "report-80.txt",
-        "report-140.txt",
-        "report-ascii-80.txt",
-        "report-clean-80.txt",
-        "report-doubtful-80.txt",
+        ("report-80", factories.analysis, 80, "utf-8"),
+        ("report-140", factories.analysis, 140, "utf-8"),
+        ("report-ascii-80", factories.analysis, 80, "ascii"),
+        ("report-clean-80", factories.clean_analysis, 80, "utf-8"),
+        ("report-doubtful-80", factories.doubtful_analysis, 80, "utf-8"),
     ],
 )
-def test_report_is_as_it_was(checkout: Path, writer: dict[str, Any], name: str) -> None:
-    """Regenerate with `python tests/golden/write.py` after a deliberate change, and read it."""
-    analysis, width, encoding = writer["REPORTS"][name]
-    text = writer["report_text"](analysis, width, encoding)
-    assert text == (checkout / "tests" / "golden" / name).read_text()
+def test_report_is_as_it_was(
+    golden: Callable[[str, str], None],
+    name: str,
+    make: Callable[[], Analysis],
+    width: int,
+    encoding: str,
+) -> None:
+    text = report_text(make(), width, encoding)
+    golden(f"tests/golden/{name}.txt", text)
     assert max(map(len, text.splitlines())) <= width
     if encoding == "ascii":
         assert text.isascii()

@@ -99,6 +99,7 @@ def test_an_unknown_interface_becomes_one_line():
         session.analysis()
 
 
+@pytest.mark.usefixtures("libibverbs")
 def test_flows_know_their_owners_and_a_filter_leaves_the_probes_in_place(network):
     net = network()
     net.ip("addr", "add", f"{HERE}/24", "dev", "left")

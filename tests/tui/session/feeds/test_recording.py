@@ -93,6 +93,7 @@ def test_all_that_was_recorded_is_read_when_it_ends_and_again(network, tmp_path)
     asyncio.run(run())
 
 
+@pytest.mark.usefixtures("libibverbs")
 def test_a_recording_names_owners(network, tmp_path):
     path, net = tmp_path / "record.pcapng", network()
     job = Job(5)
