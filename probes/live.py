@@ -13,12 +13,13 @@ from typing import Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..analyzer.decode.decoder import ROCE_UDP_PORT, Decoder
+from ..analyzer.decode.decoder import Decoder
 from ..analyzer.decode.merge import merge_tables
 from ..analyzer.errors import CaptureError, UsageError
 from ..analyzer.wire.endpoints import Endpoints
 from ..analyzer.wire.frames import LINKTYPE_ETHERNET, FrameBatch, Tap, Taps
 from ..analyzer.wire.packets import I64, PacketTable
+from ..analyzer.wire.ports import ROCE_UDP_PORT
 from . import bpf
 from .files.blocks import Blocks
 from .hooks.attach import Attachment, Hook, attach, directions_of, privileges_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..capture.concat import ConcatenatedCapture, concatenated
 from ..capture.source import Capture, open_capture
-from ..decode.decoder import ROCE_UDP_PORT, Decoder
+from ..decode.decoder import Decoder
 from ..decode.headers.cm import CmMessage
 from ..decode.merge import MergeCounts, merge_tables
 from ..decode.mirrors.restore import MirrorOptions, Mirrors
@@ -32,6 +32,7 @@ from ..summary.trust import capture_summary, contents_text
 from ..wire.endpoints import Endpoints
 from ..wire.frames import Taps
 from ..wire.packets import PacketTable
+from ..wire.ports import ROCE_UDP_PORT
 from .fair_lock import FairLock
 from .owners import owners_in
 from .prefetch import Prefetched

@@ -12,6 +12,7 @@ from ..errors import UsageError
 from ..wire.endpoints import Endpoints
 from ..wire.frames import FrameBatch, Taps
 from ..wire.packets import I64, PacketTable
+from ..wire.ports import ROCE_UDP_PORT
 from .columns import ColumnPool, table_of
 from .counters import DecodeCounters
 from .headers.cm import CmMessage, cm_messages
@@ -27,8 +28,6 @@ from .tunnels.unwrapper import Unwrapper
 
 if TYPE_CHECKING:
     from .mirrors.restore import Mirrors
-
-ROCE_UDP_PORT = 4791
 
 
 class Decoder:

@@ -21,8 +21,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analyzer.decode.decoder import ROCE_UDP_PORT
 from ...analyzer.errors import CaptureError, UsageError
+from ...analyzer.wire.ports import ROCE_UDP_PORT
 from .. import bpf
 from ..clock import WallClock
 from ..hooks.attach import Attachment, Direction, Hook, attach, directions_of, privileges_of

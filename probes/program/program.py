@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ...analyzer.decode.multipath.mrc import MRC_UDP_PORT
 from ...analyzer.errors import CaptureError
+from ...analyzer.wire.ports import ROCE_UDP_PORT
 from .. import bpf
 from ..rings.ring import CHUNK_BYTES, WIDE_SNAP
 from ..rings.rings import RingMaps
@@ -30,7 +31,7 @@ class ProgramOptions:
 
     snap_bytes: int = 96
     """Bytes kept of each frame; a multiple of 8, at most WIDE_SNAP."""
-    udp_ports: tuple[int, ...] = (4791,)
+    udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
     mirror: bool = True
     """Look for RoCE inside GRE, ERSPAN, VXLAN, Geneve and MPLS too."""
     condition: str = "1"

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analyzer.decode.decoder import ROCE_UDP_PORT
 from ...analyzer.errors import UsageError
+from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ...kernels.kernel import kernel
 from ..fabrics.addressing import MAX_HOSTS, AddressPlan
 from ..hashing.keys import PacketKeys

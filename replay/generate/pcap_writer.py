@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analyzer.decode.decoder import ROCE_UDP_PORT
 from ...analyzer.decode.headers.icrc import SCRATCH_BYTES, icrc
+from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ...kernels.kernel import inlined, kernel
 from ..fabrics.addressing import AddressPlan
 from .queue_pairs import AETH, BTH, ETHERNET, ICRC, IPV4, IPV6, RETH, UDP, QueuePairs

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...analyzer.decode.decoder import ROCE_UDP_PORT
 from ...analyzer.errors import UsageError
+from ...analyzer.wire.ports import ROCE_UDP_PORT
 
 _UDP = 17
 _MAPPED = bytes(10) + b"\xff\xff"

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.capture.source import open_capture
-from ...analyzer.decode.decoder import ROCE_UDP_PORT, Decoder
+from ...analyzer.decode.decoder import Decoder
 from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.wire.endpoints import Endpoints
 from ...analyzer.wire.frames import Taps
 from ...analyzer.wire.packets import IPV6, ROCE_V1, PacketTable
+from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ..hashing.keys import PacketKeys, addresses
 
 _BATCH_FRAMES = 1 << 16

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...analyzer.analysis.prefetch import Prefetched
 from ...analyzer.capture.concat import concatenated
 from ...analyzer.capture.source import Capture, open_capture
-from ...analyzer.decode.decoder import ROCE_UDP_PORT, Decoder
+from ...analyzer.decode.decoder import Decoder
 from ...analyzer.decode.merge import merge_tables
 from ...analyzer.errors import UnreadableInput
 from ...analyzer.filtering import compile_filter
@@ -22,6 +22,7 @@ from ...analyzer.track.tracker import FlowTracker
 from ...analyzer.wire.endpoints import Endpoints
 from ...analyzer.wire.frames import Taps
 from ...analyzer.wire.packets import PacketTable
+from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ..fabrics.fabric import Fabric
 from ..fabrics.mapping import map_hosts
 from ..hashing.keys import PacketKeys, addresses

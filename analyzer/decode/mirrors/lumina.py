@@ -24,10 +24,10 @@ from ....kernels.kernel import Int, kernel
 from ...results.taps import MirrorChecks, SwitchCheck, UndeliveredPackets
 from ...wire.frames import LINKTYPE_ETHERNET, Tap, Taps
 from ...wire.packets import I64, U8, U32, PacketTable
+from ...wire.ports import ROCE_UDP_PORT
 from ..headers.load import be16, be32
 
 LAST_NUMBER = 0x7FFF_FFFF
-ROCE_PORT = 4791
 DROP, MARK, CORRUPT = 1, 2, 3
 EVENTS: Final = {DROP: "drop", MARK: "ecn_mark", CORRUPT: "bit_error"}
 OTHER_EVENT = "unknown"
@@ -102,10 +102,10 @@ class LuminaMirror:
         begin = table.file_offset - base_offset
         time_ns, numbers = np.empty(len(table), np.int64), np.empty(len(table), np.int64)
         read_marks(data, begin, time_ns, numbers)
-        rewritten = (table.udp_dport != ROCE_PORT) & (table.udp_dport != 0)
+        rewritten = (table.udp_dport != ROCE_UDP_PORT) & (table.udp_dport != 0)
         at = (begin + table.bth_offset)[rewritten]
         table.udp_sport[rewritten] = _number(data[at[:, None] + np.array([-2, -1])])
-        table.udp_dport[rewritten] = ROCE_PORT
+        table.udp_dport[rewritten] = ROCE_UDP_PORT
         event = table.hop_limit.copy()
         table.hop_limit[:] = 0  # the packet's own is not known
         table.traffic_class[(event == MARK) & (table.traffic_class & _CE != 0)] |= _CE

@@ -9,6 +9,8 @@ import struct
 import zlib
 from dataclasses import dataclass
 
+from ....analyzer.wire.ports import ROCE_UDP_PORT
+
 WRITE_FIRST, WRITE_MIDDLE, WRITE_LAST, WRITE_ONLY = 0xC6, 0xC7, 0xC8, 0xCA
 ACK, ENDPOINT_REQUEST, ENDPOINT_RESPONSE, SACK, NACK, PROBE = 0xD1, 0xD8, 0xD9, 0xDC, 0xDD, 0xDE
 ENDPOINT_QP = 2
@@ -27,7 +29,7 @@ class Format:
     timestamps: bool = True
     label_high: bool = True
     """The flow label is the high half of an entropy value that SACKs and NACKs reflect."""
-    port: int = 4791
+    port: int = ROCE_UDP_PORT
     snap: int = 160
     """Bytes kept of every frame, 0 for whole ones."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ....analyzer.decode.decoder import ROCE_UDP_PORT
 from ....analyzer.measures.measuring import Measuring
 from ....analyzer.results.analysis import Flow
 from ....analyzer.summary.summarize import Summary
 from ....analyzer.wire.endpoints import Endpoints
 from ....analyzer.wire.frames import Tap, Taps
 from ....analyzer.wire.packets import PacketTable
+from ....analyzer.wire.ports import ROCE_UDP_PORT
 from ...fabrics.fabric import Fabric
 from ...generate.pcap_writer import START_NS
 from ...generate.schedule import Packets

@@ -7,7 +7,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ....analyzer.decode.decoder import ROCE_UDP_PORT
+from ....analyzer.wire.ports import ROCE_UDP_PORT
 from ...generate.pcap_writer import DSCP_ECT0, file_header
 from ...generate.queue_pairs import BTH, ETHERNET, ICRC, IPV4, IPV6, UDP
 from ...hashing.keys import PacketKeys
