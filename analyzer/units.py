@@ -10,7 +10,7 @@ _DURATION_NS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 10**9,
 _DURATION_NS |= {"min": 60 * 10**9, "h": 3600 * 10**9}
 _RATE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SIZE = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
-_SIZE |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+_SIZE |= {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _LARGEST = 1 << 50
 _NUMBER_UNIT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Zµ/]*)\s*")
 
@@ -71,14 +71,17 @@ def parse_rate(text: str, option: str) -> int:
 
 
 def parse_size(text: str, option: str) -> int:
-    """Bytes in `text`, such as `4096`, `64KiB`, `1MB`; UsageError names `option`."""
+    """Bytes in `text`, such as `4096`, `64KiB`, `64K`, `1MB`; UsageError names `option`.
+
+    K, M and G alone are powers of 1024, as in Linux tools.
+    """
     parts = _split(text)
     if parts and parts[1].lower() in _SIZE:
         size = _scaled(parts[0], _SIZE[parts[1].lower()])
         if 0 < size <= _LARGEST:
             return size
         if size > 0:
-            raise UsageError(f"{option} is more than any message has, for example {option} 1MiB")
+            raise UsageError(f"{option} is too large, for example {option} 1MiB")
         raise UsageError(f"{option} must be more than 0, for example {option} 1MiB")
     raise UsageError(
         f"{option} {text!r} is not a size; write bytes, or a number and kB, MB, GB, KiB, MiB "

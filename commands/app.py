@@ -31,7 +31,12 @@ app = App(
 )
 app["--help"].group = app["--version"].group = "Options"
 for _name, _command in COMMANDS.items():
-    app.command(_command.place, name=_name, help=_command.help, help_epilogue=_command.examples)
+    app.command(
+        _command.place,
+        name=_name,
+        help=f"{_command.help}\n\n{_command.note}".strip(),
+        help_epilogue=_command.examples,
+    )
 app.command(
     "rocescope.commands.replay.generate:application",
     name="generate",

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration
 from .options.endings import exit_code
-from .options.inputs import STANDARD_OUTPUT, check_inputs, input_name
+from .options.inputs import check_inputs, input_name
 from .options.mirrors import mirror_options
-from .options.output import write_results
+from .options.output import OUTPUT, Format, Output
 from .options.parameter import Parameter
-from .options.progress import ProgressAs, shown
-from .options.result_output import ColorWhen, Format, chosen_format, write_table
+from .options.progress import shown
+from .options.reading import PORTS, Ports
 
 if TYPE_CHECKING:
     from ..analyzer.results.analysis import Analysis
@@ -31,14 +31,11 @@ def check(
     same_port: Annotated[list[str] | None, Parameter(negative="")] = None,
     reaction: str = "1s",
     concat: Annotated[bool, Parameter(show_default=False)] = False,
-    udp_port: Annotated[list[int] | None, Parameter(negative="")] = None,
+    ports: Annotated[Ports, Parameter(name="*")] = PORTS,
     mirror_format: Literal["lumina"] | None = None,
     switch_counters: Path | None = None,
-    format: Annotated[Format | None, Parameter(alias="-f")] = None,
-    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    to: Annotated[Output, Parameter(name="*")] = OUTPUT,
     top: int = 20,
-    progress: ProgressAs = "auto",
-    color: ColorWhen = "auto",
 ) -> int:
     """Check the rules of the protocol, see docs/conformance.md.
 
@@ -62,24 +59,14 @@ def check(
         The longest that a sender may take to react to an answer, queues included.
     concat
         The files are one rotated capture; else each is a vantage point (tap).
-    udp_port
-        Count this UDP destination port as RoCE besides 4791; may be repeated.
     mirror_format
         Mirrors that write into the packets' own headers: lumina.
     switch_counters
         With --mirror-format lumina: what its switch counted (switch_state_snapshot.yml).
-    format
-        Report for people (table), everything (json), or one row per violation (csv ...).
-    output
-        Write to this file; its suffix decides the format unless --format is given.
     top
         Rows of each table of the report.
-    progress
-        Progress on standard error: auto shows a bar on a terminal.
-    color
-        Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
     """
-    chosen = chosen_format(format, output)
+    to.chosen()
     if top < 1:
         raise UsageError("--top must be 1 or more")
     check_inputs(files)
@@ -97,7 +84,7 @@ def check(
         saved = HostCounters(host, growth(*counters))
     options = engine.AnalyzeOptions(
         concat=concat,
-        udp_ports=(4791, *(udp_port or ())),
+        udp_ports=ports.udp_ports,
         mirror=mirror_options("capture", mirror_format, None, switch_counters),
         conformance=ConformanceOptions(
             cnp_interval_ns=parse_duration(cnp_interval, "--cnp-interval"),
@@ -108,23 +95,24 @@ def check(
             at_hosts=tuple(map(parse_at_host, at_host or ())),
         ),
     )
-    with shown(progress) as report:
+    with shown(to.progress) as report:
         analysis = engine.analyze([input_name(path) for path in files], options, report)
-    _write(analysis, chosen, None if output == STANDARD_OUTPUT else output, top, color)
+    _write(analysis, to, top)
     code = exit_code(analysis)
     if code == 0 and analysis.conformance and not analysis.conformance.conformant:
         return _VIOLATED
     return code
 
 
-def _write(
-    analysis: Analysis, format: Format, output: Path | None, top: int, color: ColorWhen
-) -> None:
-    if format == "table":
+def _write(analysis: Analysis, to: Output, top: int) -> None:
+    def table(file: TextIO) -> None:
         from ..report.terminal.conformance import print_check
 
-        write_table(output, lambda file: print_check(analysis, file, top, color))
-        return
-    from ..report.files.check import check_of, encode_check
+        print_check(analysis, file, top, to.color)
 
-    write_results(encode_check(check_of(analysis), format), output)
+    def encoded(format: Format) -> bytes:
+        from ..report.files.check import check_of, encode_check
+
+        return encode_check(check_of(analysis), format)
+
+    to.write(table, encoded)

@@ -11,6 +11,7 @@ from .options.inputs import check_inputs, input_name
 from .options.output import whole_file
 from .options.parameter import Parameter
 from .options.progress import ProgressAs, shown
+from .options.reading import SELECTION, Selection
 
 _FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 
@@ -19,8 +20,7 @@ def export(
     *files: Annotated[Path, Parameter(required=True, name="FILE")],
     output: Annotated[Path, Parameter(alias="-o")],
     extensions: Annotated[bool, Parameter(show_default=False)] = False,
-    filter: str | None = None,
-    udp_port: Annotated[list[int] | None, Parameter(negative="")] = None,
+    selection: Annotated[Selection, Parameter(name="*")] = SELECTION,
     icrc: Annotated[bool, Parameter(show_default=False)] = False,
     progress: ProgressAs = "auto",
 ) -> int:
@@ -34,10 +34,6 @@ def export(
         The file to write: .parquet, .arrow or .feather.
     extensions
         Add a column for every field of the extension headers.
-    filter
-        Export only packets that pass, see analyze.
-    udp_port
-        Count this UDP destination port as RoCE besides 4791; may be repeated.
     icrc
         Verify the invariant CRC: fills the column icrc_state.
     progress
@@ -51,7 +47,7 @@ def export(
     from ..report.files.packet_stream import PacketOptions, PacketStream
     from ..report.files.packets import batch_writer
 
-    options = PacketOptions(filter, extensions, (4791, *(udp_port or ())), icrc)
+    options = PacketOptions(selection.filter, extensions, selection.udp_ports, icrc)
     with (
         shown(progress) as report,
         whole_file(output) as file,

@@ -27,6 +27,8 @@ class Option(NamedTuple):
 
     argument: str
     kind: Any
+    group: str = ""
+    """The argument that the option is a field of."""
 
 
 def plain_call(words: Sequence[str]) -> Callable[[], Any] | None:
@@ -45,15 +47,15 @@ def arguments_of(
     command: Callable[..., Any], words: Sequence[str]
 ) -> tuple[list[Any], dict[str, Any]]:
     """Positional and keyword arguments of a command. Raises NotPlain."""
-    hints = {name: _plain(hint) for name, hint in get_type_hints(command, None, None, True).items()}
     code = command.__code__
     if code.co_argcount or not code.co_flags & CO_VARARGS:
         raise NotPlain
+    hints = _hints(command)
     names = code.co_varnames[: code.co_kwonlyargcount + 1]
-    table = dict(_options(hints, names[:-1]))
+    table = dict(options_of(command))
     kind, declared = hints[names[-1]]
     positional: list[Any] = []
-    options: dict[str, Any] = {}
+    given: dict[Option, Any] = {}
     rest = iter(words)
     for word in rest:
         if not word.startswith("-"):
@@ -61,14 +63,15 @@ def arguments_of(
             continue
         name, equals, value = word.partition("=")
         option = table.get(name)
-        if option is None or option.argument in options:
+        if option is None or option in given:
             raise NotPlain
         if option.kind is bool:
             if equals:
                 raise NotPlain
-            options[option.argument] = True
+            given[option] = True
         else:
-            options[option.argument] = _value(option.kind, value if equals else next(rest, ""))
+            given[option] = _value(option.kind, value if equals else next(rest, ""))
+    options = _arguments(given, hints)
     required = set(names[:-1]) - set(command.__kwdefaults__ or ())
     if required - set(options) or (getattr(declared, "required", False) and not positional):
         raise NotPlain
@@ -86,14 +89,39 @@ def _plain(hint: Any) -> tuple[Any, Any]:
     return hint, declared
 
 
-def _options(
-    hints: dict[str, tuple[Any, Any]], arguments: Sequence[str]
-) -> Iterator[tuple[str, Option]]:
-    for argument in arguments:
+def _hints(owner: Any) -> dict[str, tuple[Any, Any]]:
+    return {name: _plain(hint) for name, hint in get_type_hints(owner, None, None, True).items()}
+
+
+def options_of(command: Callable[..., Any]) -> Iterator[tuple[str, Option]]:
+    """Every name of every option of a command, those of its groups too."""
+    code = command.__code__
+    first = code.co_argcount
+    hints = _hints(command)
+    for argument in code.co_varnames[first : first + code.co_kwonlyargcount]:
         kind, declared = hints[argument]
-        names = _words(declared, "name") or ("--" + argument.replace("_", "-"),)
-        for name in (*names, *_words(declared, "alias")):
-            yield name, Option(argument, kind)
+        if "*" in _words(declared, "name"):
+            for field, hint in _hints(kind).items():
+                yield from _named(field, hint, argument)
+        else:
+            yield from _named(argument, hints[argument])
+
+
+def _named(argument: str, hint: tuple[Any, Any], group: str = "") -> Iterator[tuple[str, Option]]:
+    kind, declared = hint
+    names = _words(declared, "name") or ("--" + argument.replace("_", "-"),)
+    for name in (*names, *_words(declared, "alias")):
+        yield name, Option(argument, kind, group)
+
+
+def _arguments(given: dict[Option, Any], hints: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
+    """The arguments of a command; options of a group become one."""
+    arguments: dict[str, Any] = {}
+    groups: dict[str, dict[str, Any]] = {}
+    for option, value in given.items():
+        of = groups.setdefault(option.group, {}) if option.group else arguments
+        of[option.argument] = value
+    return arguments | {group: hints[group][0](**values) for group, values in groups.items()}
 
 
 def _words(declared: Any, field: str) -> tuple[str, ...]:

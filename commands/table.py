@@ -14,6 +14,8 @@ class Command(NamedTuple):
     """Under `commands`; the function has the name of the command."""
     help: str
     examples: str
+    note: str = ""
+    """What the help adds to the one line."""
 
     @property
     def place(self) -> str:
@@ -40,6 +42,7 @@ Examples:
   tcpdump -i eth2 -s 128 -w - udp port 4791 | rocescope analyze -
   sudo rocescope analyze --live eth2 --duration 1m
 """,
+        "csv, parquet and arrow hold one row per flow.",
     ),
     "capture": Command(
         "live.capture",
@@ -51,6 +54,7 @@ Examples:
   sudo rocescope capture eth2 -w roce.pcapng --rotate-size 1GB --files 10
   sudo rocescope capture eth2 -w one.pcapng --filter 'qp == 0x1a2b or cnp' --duration 10s
 """,
+        "The kernel checks --filter.",
     ),
     "check": Command(
         "check",
@@ -61,6 +65,7 @@ Examples:
   rocescope check sender.pcap receiver.pcap --format json
   rocescope check capture.pcap --counters before.txt after.txt --host 10.0.0.1
 """,
+        "csv, parquet and arrow hold one row per violation.",
     ),
     "doctor": Command(
         "live.doctor",
@@ -100,6 +105,7 @@ Examples:
   sudo rocescope live eth2
   sudo rocescope live eth2 eth3 --hook xdp
 """,
+        "The kernel checks --filter.",
     ),
     "tui": Command(
         "tui",
@@ -120,6 +126,7 @@ Examples:
   rocescope recover-seed leaf1-spine*.pcap --from 10.1.0.0/16 --format json
   rocescope recover-seed up1.pcap up2.pcap --hash jenkins --fields 5-tuple+qpn
 """,
+        "csv, parquet and arrow hold one row per candidate.",
     ),
     "replay": Command(
         "replay.replay",
@@ -130,6 +137,7 @@ Examples:
   rocescope replay h1.pcap h2.pcap --fabric lab.yaml -s ecmp:hash=crc32 -s assign
   rocescope replay --pattern permutation:qps=4 --fabric fat-tree:k=8 -s ecmp
 """,
+        "csv, parquet and arrow hold one row per link.",
     ),
     "schema": Command(
         "schema",
@@ -149,5 +157,6 @@ Examples:
   rocescope sweep hosts.pcap --fabric lab.yaml --map order --seeds 0:100000
   rocescope sweep --pattern random:qps=4 --fabric fat-tree:k=8 --per-switch equal
 """,
+        "csv, parquet and arrow hold one row per histogram bin.",
     ),
 }

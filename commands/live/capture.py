@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -12,44 +11,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
-from ...analyzer.units import parse_duration
+from ...analyzer.units import parse_duration, parse_size
+from ..options.capturing import CAPTURING, UNTIL, Capturing, Until
+from ..options.inputs import STANDARD_OUTPUT
 from ..options.parameter import Parameter
+from ..options.reading import SELECTION, Selection
 from .capturing import Ending, ended_by_signals, owner_watch, say, say_owners_unknown, say_what
 
 if TYPE_CHECKING:
     from ...probes.files.capture_files import CaptureFiles, Rotation
-    from ...probes.hooks.attach import Hook
     from ...probes.live import LiveSource
     from ...probes.owners.watch import OwnerWatch
 
-_STANDARD_OUTPUT = Path("/dev/stdout")
 _POLL_S = 0.2
 """Full rings wake us; so this is only how old the newest packet in the file may be."""
-_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
-_UNITS |= {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
-_SIZE = re.compile(r"(\d+) *([kKmMgG]?(?:i?[bB])?)")
 
 
 def capture(
     *interfaces: Annotated[str, Parameter(required=True, name="IFACE")],
     write: Annotated[Path | None, Parameter(alias="-w")] = None,
-    duration: str | None = None,
-    count: Annotated[int | None, Parameter(alias="-c")] = None,
-    snaplen: Annotated[int, Parameter(alias="-s")] = 96,
-    ring: str | None = None,
-    filter: str | None = None,
-    netns: str | None = None,
-    hook: Literal["tc", "xdp", "xdp-generic", "clsact"] = "tc",
-    ports: Annotated[list[int] | None, Parameter(negative="", consume_multiple=True)] = None,
+    until: Annotated[Until, Parameter(name="*")] = UNTIL,
+    selection: Annotated[Selection, Parameter(name="*")] = SELECTION,
+    capturing: Annotated[Capturing, Parameter(name="*")] = CAPTURING,
     sample: int = 1,
     rotate_size: str | None = None,
     rotate_every: str | None = None,
     files: int | None = None,
-    no_owners: bool = False,
-    counters: Annotated[bool, Parameter(negative="")] = False,
-    interval: str | None = None,
-    max_flows: int | None = None,
-    format: Annotated[Literal["table", "json"] | None, Parameter(alias="-f")] = None,
+    no_owners: Annotated[bool, Parameter(show_default=False)] = False,
+    counters: Annotated[bool, Parameter(show_default=False)] = False,
+    interval: Annotated[str | None, Parameter(group="With --counters")] = None,
+    max_flows: Annotated[int | None, Parameter(group="With --counters")] = None,
+    format: Annotated[
+        Literal["table", "json"] | None, Parameter(alias="-f", group="With --counters")
+    ] = None,
 ) -> int:
     """Capture RoCE packets into a pcapng file, or count them in the kernel.
 
@@ -60,22 +54,6 @@ def capture(
     write
         The pcapng to write; - is standard output. Without it packets are only counted.
         With --counters the JSON to write.
-    duration
-        Stop after this time, for example 10s.
-    count
-        Stop after this many packets.
-    snaplen
-        Bytes kept of each frame; encapsulated frames keep 256.
-    ring
-        Size of the buffer between kernel and program for each CPU, for example 64MiB.
-    filter
-        Capture only packets that pass a filter in Wireshark's notation, checked in the kernel.
-    netns
-        Network namespace of the interfaces: a name of `ip netns`, a path, or pid:N.
-    hook
-        tc sees both directions; xdp only what arrives, at the highest rates.
-    ports
-        UDP destination ports that carry RoCE, 4791 unless given.
     sample
         Keep one packet in this many of each flow.
     rotate_size
@@ -89,49 +67,49 @@ def capture(
     counters
         Only count, per flow and UDP source port; the kernel hands over no packets.
     interval
-        With --counters: report at this interval too, not only at the end.
+        Report at this interval too, not only at the end.
     max_flows
-        With --counters: flows times UDP source ports that each processor has room for.
+        Flows times UDP source ports that each processor has room for.
     format
-        With --counters: report for people (table), or everything (json).
+        Report for people (table), or everything (json).
     """
     if counters:
+        from ...probes.counters.counters import CounterOptions
+        from .counters import Counting
+
         _refuse(
             "--counters keeps no packets: leave {} away",
-            **{"--count": count, "--ring": ring, "--rotate-size": rotate_size},
+            **{"--count": until.count, "--ring": capturing.ring, "--rotate-size": rotate_size},
             **{"--rotate-every": rotate_every, "--files": files},
-            **{"--snaplen": snaplen != 96, "--sample": sample != 1},
+            **{"--snaplen": capturing.snaplen != CAPTURING.snaplen, "--sample": sample != 1},
         )
-        return _count(
-            interfaces, write, duration, interval, format, hook, netns, max_flows, ports, filter
+        options = CounterOptions(
+            hook=capturing.hook,
+            namespace=capturing.netns,
+            max_flows=max_flows,
+            udp_ports=selection.udp_ports,
+            filter=selection.filter,
         )
+        every = parse_duration(interval, "--interval") / 1e9 if interval else None
+        counting = Counting(interfaces, options, format, write, until.seconds, every)
+        with ended_by_signals(counting):
+            return counting.run()
     _refuse(
         "{} goes with --counters",
         **{"--interval": interval, "--max-flows": max_flows, "--format": format},
     )
     from ...probes.files.capture_files import Rotation
-    from ...probes.live import LiveOptions, LiveSource
+    from ...probes.live import LiveSource
     from ...probes.rights.dropping import WATCHING, WRITING, drop_privileges
 
-    if count is not None and count < 1:
-        raise UsageError("--count takes a number of packets, at least 1")
     rotation = Rotation(
-        _bytes(rotate_size, "--rotate-size") if rotate_size else None,
+        parse_size(rotate_size, "--rotate-size") if rotate_size else None,
         parse_duration(rotate_every, "--rotate-every") / 1e9 if rotate_every else None,
         files,
     )
     _check_output(write, rotation)
-    options = LiveOptions(
-        hook=hook,
-        namespace=netns,
-        snap_bytes=snaplen,
-        ring_bytes=_bytes(ring, "--ring") if ring else None,
-        udp_ports=tuple(ports or (4791,)),
-        sample=sample,
-        filter=filter,
-    )
-    seconds = parse_duration(duration, "--duration") / 1e9 if duration else None
-    source = LiveSource(interfaces, options, to_blocks=True)
+    seconds = until.seconds
+    source = LiveSource(interfaces, capturing.options(selection, sample), to_blocks=True)
     with ended_by_signals(source), ExitStack() as stack:
         stack.enter_context(source)
         watch = None
@@ -144,47 +122,13 @@ def capture(
         )
         say_what(source)
         say_owners_unknown(watch.reasons if watch is not None else ())
-        return _Capture(source, write, rotation, seconds, count, watch).run()
+        return _Capture(source, write, rotation, seconds, until.count, watch).run()
 
 
 def _refuse(why: str, **options: object) -> None:
     for option, value in options.items():
         if value not in (None, False):
             raise UsageError(why.format(option))
-
-
-def _count(
-    interfaces: Sequence[str],
-    write: Path | None,
-    duration: str | None,
-    interval: str | None,
-    format: Literal["table", "json"] | None,
-    hook: Hook,
-    netns: str | None,
-    max_flows: int | None,
-    ports: list[int] | None,
-    filter: str | None,
-) -> int:
-    from ...probes.counters.counters import CounterOptions
-    from .counters import Counting
-
-    options = CounterOptions(
-        hook=hook,
-        namespace=netns,
-        max_flows=max_flows,
-        udp_ports=tuple(ports or (4791,)),
-        filter=filter,
-    )
-    counting = Counting(
-        interfaces,
-        options,
-        format,
-        write,
-        parse_duration(duration, "--duration") / 1e9 if duration else None,
-        parse_duration(interval, "--interval") / 1e9 if interval else None,
-    )
-    with ended_by_signals(counting):
-        return counting.run()
 
 
 class _Capture:
@@ -287,19 +231,8 @@ def _files(
         application = f"rocescope {version('rocescope')}"
         return section_header(application, system, [*comments, *more]) + interfaces
 
-    path = None if write == _STANDARD_OUTPUT else write
+    path = None if write == STANDARD_OUTPUT else write
     return CaptureFiles(path, head, source.loss_by_tap, rotation, owners)
-
-
-def _bytes(text: str, option: str) -> int:
-    """Bytes in `text`, such as 64MiB or 1GB; UsageError names `option`."""
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise UsageError(
-            f"{option} {text!r} is not a size; write bytes, kB, MB, GB, KiB, MiB or GiB,"
-            f" for example {option} 64MiB"
-        )
-    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 def _check_output(write: Path | None, rotation: Rotation) -> None:
@@ -307,7 +240,7 @@ def _check_output(write: Path | None, rotation: Rotation) -> None:
         raise UsageError("--files takes a number from 1 on, with --rotate-size or --rotate-every")
     if write is None and rotation.rotates:
         raise UsageError("rotation needs a file to write: -w FILE")
-    if write == _STANDARD_OUTPUT:
+    if write == STANDARD_OUTPUT:
         if rotation.rotates:
             raise UsageError("standard output cannot be rotated: -w FILE")
         if sys.stdout.isatty():

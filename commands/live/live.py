@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
+from ..options.capturing import CAPTURING, Capturing
 from ..options.inputs import check_terminal
 from ..options.parameter import Parameter
+from ..options.reading import SELECTION, Selection
 from .capturing import said_if_slow
 
 
 def live(
     *interfaces: Annotated[str, Parameter(required=True, name="IFACE")],
-    filter: str | None = None,
-    netns: str | None = None,
-    hook: Literal["tc", "xdp", "xdp-generic", "clsact"] = "tc",
-    ports: Annotated[list[int] | None, Parameter(negative="", consume_multiple=True)] = None,
+    selection: Annotated[Selection, Parameter(name="*")] = SELECTION,
+    capturing: Annotated[Capturing, Parameter(name="*")] = CAPTURING,
     sample: int = 1,
     record: Path | None = None,
 ) -> int:
@@ -25,14 +25,6 @@ def live(
     ----------
     interfaces
         Interfaces, as NETNS:IFACE where they are in another network namespace.
-    filter
-        Only packets that pass a filter in Wireshark's notation, checked in the kernel.
-    netns
-        Network namespace of the interfaces: a name of `ip netns`, a path, or pid:N.
-    hook
-        tc sees both directions; xdp only what arrives, at the highest rates.
-    ports
-        UDP destination ports that carry RoCE, 4791 unless given.
     sample
         Keep one packet in this many of each flow.
     record
@@ -40,20 +32,17 @@ def live(
         work while it goes on.
     """
     from ...probes.hooks.interfaces import find_interfaces
-    from ...probes.live import LiveOptions
     from ...probes.rights import privileges
     from ...tui.app.app import RocescopeApp
     from ...tui.session.feeds.live import open_live
     from ...tui.session.feeds.recording import open_recorded
     from ...tui.settings import load
 
-    options = LiveOptions(
-        hook=hook, namespace=netns, udp_ports=tuple(ports or (4791,)), sample=sample, filter=filter
-    )
+    options = capturing.options(selection, sample)
     settings = load()
     # What is wrong with rights and names is said before the screen is taken over.
-    privileges.check([netns, *(name.rpartition(":")[0] for name in interfaces)])
-    find_interfaces(list(interfaces), netns)
+    privileges.check([capturing.netns, *(name.rpartition(":")[0] for name in interfaces)])
+    find_interfaces(list(interfaces), capturing.netns)
     check_terminal()
     with said_if_slow("still preparing: the first run on a machine compiles its kernels"):
         session = (

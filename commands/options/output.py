@@ -2,14 +2,96 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO, Literal, TextIO, TypeAlias
 
-from ...analyzer.errors import RocescopeError
+from ...analyzer.errors import RocescopeError, UsageError
+from .inputs import STANDARD_OUTPUT
+from .parameter import Parameter
+from .progress import ProgressAs
+
+Format: TypeAlias = Literal["table", "json", "csv", "parquet", "arrow"]
+ColorWhen: TypeAlias = Literal["auto", "always", "never"]
+_SUFFIXES: dict[str, Format] = {
+    ".json": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".txt": "table",
+}
+_BINARY = ("parquet", "arrow")
+
+
+@dataclass(frozen=True)
+class Output:
+    """How a command prints its results.
+
+    Parameters
+    ----------
+    format
+        Report for people (table), everything (json), or rows for other tools (csv, parquet, arrow).
+    output
+        Write to this file; its suffix decides the format unless --format is given.
+    progress
+        Progress on standard error: auto shows a bar on a terminal.
+    color
+        Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
+    """
+
+    format: Annotated[Format | None, Parameter(alias="-f")] = None
+    output: Annotated[Path | None, Parameter(alias="-o")] = None
+    progress: ProgressAs = "auto"
+    color: ColorWhen = "auto"
+
+    @property
+    def file(self) -> Path | None:
+        """The file to write; None is standard output."""
+        return None if self.output == STANDARD_OUTPUT else self.output
+
+    def chosen(self) -> Format:
+        """The format. UsageError where neither option tells, or for binary data on a terminal."""
+        if self.format is not None:
+            if self.format in _BINARY and self.file is None and sys.stdout.isatty():
+                raise UsageError(f"--format {self.format} is not text: give -o FILE or redirect it")
+            return self.format
+        if self.file is None:
+            return "table"
+        suffix = self.file.suffix.lower()
+        if suffix not in _SUFFIXES:
+            raise UsageError(
+                f"the suffix of {self.file} does not tell a format: "
+                "give --format table, json, csv, parquet or arrow"
+            )
+        return _SUFFIXES[suffix]
+
+    def write(
+        self,
+        table: Callable[[TextIO], None],
+        encode: Callable[[Format], bytes],
+        warnings: Sequence[str] = (),
+    ) -> None:
+        """Let `table` print for people, or write what `encode` makes of the other formats.
+
+        warnings go to standard error where the format is a table of rows, which cannot hold them.
+        """
+        format = self.chosen()
+        if format == "table":
+            write_table(table, self.file)
+            return
+        write_results(encode(format), self.file)
+        if format != "json":
+            for warning in warnings:
+                print(f"rocescope: {warning}", file=sys.stderr)
+
+
+OUTPUT = Output()
 
 
 @contextmanager
@@ -73,3 +155,14 @@ def write_results(data: bytes, output: Path | None) -> None:
     while rest:  # with PYTHONUNBUFFERED a write may take only a part
         rest = rest[sys.stdout.buffer.write(rest) :]
     sys.stdout.buffer.flush()
+
+
+def write_table(table: Callable[[TextIO], None], output: Path | None) -> None:
+    """Let `table` print to a file that appears whole, or to standard output."""
+    if output is None:
+        table(sys.stdout)
+        return
+    with whole_file(output) as file:
+        text = io.TextIOWrapper(file, "utf-8", write_through=True)
+        table(text)
+        text.detach()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,3 +18,12 @@ def Parameter(**options: Any) -> Any:
     from cyclopts import Parameter as Real
 
     return Real(**options)
+
+
+def changed(group: Any, usual: Any) -> list[str]:
+    """The options that differ between two instances of a group, as they are typed."""
+    return [
+        "--" + field.name.replace("_", "-")
+        for field in fields(group)
+        if getattr(group, field.name) != getattr(usual, field.name)
+    ]

@@ -1,53 +1,113 @@
-"""Options on how captures are read, common to `analyze` and `tui`."""
+"""Options on how packets are chosen and captures are read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
+from ...analyzer.wire.ports import ROCE_UDP_PORT
 from .mirrors import mirror_options
+from .parameter import Parameter
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ...analyzer.analysis.analyze import AnalyzeOptions
 
 
-def reading_options(
-    files: int,
-    *,
-    filter: str | None,
-    concat: bool,
-    follow: bool,
-    udp_port: Sequence[int] | None,
-    plane_by: str,
-    usid: str,
-    flow_label: Literal["auto", "inner", "outer"],
-    trimmed_dscp: Sequence[int] | None,
-    clock: Literal["capture", "hardware"],
-    mirror_format: Literal["lumina"] | None,
-    drop_duplicates: str | None,
-    switch_counters: Path | None = None,
-) -> AnalyzeOptions:
-    """UsageError for what makes no sense, before a file is opened. files: their number."""
-    if follow and (files > 1 or concat):
-        raise UsageError("--follow reads one growing file, without --concat")
-    from ...analyzer.analysis.analyze import AnalyzeOptions
-    from ...analyzer.decode.multipath.srv6 import parse_usid_format
-    from ...analyzer.summary.mrc import parse_plane_by
+@dataclass(frozen=True)
+class Ports:
+    """What counts as RoCE.
 
-    if filter is not None:
-        from ...analyzer.filtering import compile_filter
+    Parameters
+    ----------
+    udp_port
+        Count this UDP destination port as RoCE besides 4791; may be repeated.
+    """
 
-        compile_filter(filter)
-    return AnalyzeOptions(
-        filter=filter,
-        concat=concat,
-        follow=follow,
-        udp_ports=(4791, *(udp_port or ())),
-        plane_by=parse_plane_by(plane_by),
-        usid=parse_usid_format(usid),
-        flow_label=flow_label,
-        trimmed_dscps=tuple(trimmed_dscp or ()),
-        mirror=mirror_options(clock, mirror_format, drop_duplicates, switch_counters),
-    )
+    udp_port: Annotated[list[int] | None, Parameter(negative="")] = None
+
+    @property
+    def udp_ports(self) -> tuple[int, ...]:
+        """All UDP destination ports that carry RoCE."""
+        return (ROCE_UDP_PORT, *(self.udp_port or ()))
+
+
+@dataclass(frozen=True)
+class Selection(Ports):
+    """Which packets count.
+
+    Parameters
+    ----------
+    filter
+        Only packets that pass a filter in Wireshark's notation, see docs/filter.md.
+    """
+
+    filter: str | None = None
+
+
+@dataclass(frozen=True)
+class Reading(Selection):
+    """How captures are read.
+
+    Parameters
+    ----------
+    concat
+        The files are one rotated capture; else each is a vantage point (tap).
+    follow
+        Wait for more at the end of a growing file; Ctrl-C ends it.
+    plane_by
+        What tells planes of MRC apart: auto, tap, segment:N (SRv6) or ev:SHIFT:BITS.
+    usid
+        Bits of the block and of each uSID in SRv6 addresses.
+    flow_label
+        Of MRC in SRv6: auto asks SACKs whether the outer header's counts where the inner one is 0.
+    trimmed_dscp
+        DSCP that marks trimmed packets of MRC; may be repeated.
+    clock
+        Where times come from; hardware: the timestamps of mirrors (ERSPAN III, Arista).
+    mirror_format
+        Mirrors that write into the packets' own headers: lumina.
+    drop_duplicates
+        Drop packets that repeat one of at most this time before, such as 20us.
+    """
+
+    concat: Annotated[bool, Parameter(show_default=False)] = False
+    follow: Annotated[bool, Parameter(show_default=False)] = False
+    plane_by: str = "auto"
+    usid: str = "32:16"
+    flow_label: Literal["auto", "inner", "outer"] = "auto"
+    trimmed_dscp: Annotated[list[int] | None, Parameter(negative="")] = None
+    clock: Literal["capture", "hardware"] = "capture"
+    mirror_format: Literal["lumina"] | None = None
+    drop_duplicates: str | None = None
+
+    def options(self, files: int, switch_counters: Path | None = None) -> AnalyzeOptions:
+        """UsageError for what makes no sense, before a file is opened. files: their number."""
+        if self.follow and (files > 1 or self.concat):
+            raise UsageError("--follow reads one growing file, without --concat")
+        from ...analyzer.analysis.analyze import AnalyzeOptions
+        from ...analyzer.decode.multipath.srv6 import parse_usid_format
+        from ...analyzer.summary.mrc import parse_plane_by
+
+        if self.filter is not None:
+            from ...analyzer.filtering import compile_filter
+
+            compile_filter(self.filter)
+        return AnalyzeOptions(
+            filter=self.filter,
+            concat=self.concat,
+            follow=self.follow,
+            udp_ports=self.udp_ports,
+            plane_by=parse_plane_by(self.plane_by),
+            usid=parse_usid_format(self.usid),
+            flow_label=self.flow_label,
+            trimmed_dscps=tuple(self.trimmed_dscp or ()),
+            mirror=mirror_options(
+                self.clock, self.mirror_format, self.drop_duplicates, switch_counters
+            ),
+        )
+
+
+PORTS, SELECTION, READING = Ports(), Selection(), Reading()

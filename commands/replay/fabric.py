@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 from ...analyzer.errors import UsageError
 from ..options.inputs import STANDARD_OUTPUT
-from ..options.output import whole_file, write_results
+from ..options.output import ColorWhen, write_results, write_table
 from ..options.parameter import Parameter
 
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".graphml": "graphml"}
@@ -20,7 +19,7 @@ def fabric(
     to: Literal["yaml", "graphml", "json"] | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     format: Annotated[Literal["table", "json"], Parameter(alias="-f")] = "table",
-    color: Literal["auto", "always", "never"] = "auto",
+    color: ColorWhen = "auto",
     paths: str | None = None,
     blast_radius: str | None = None,
 ) -> int:
@@ -81,17 +80,8 @@ def fabric(
         import msgspec
 
         write_results(msgspec.json.format(msgspec.json.encode(report)) + b"\n", output)
-    elif output is None:
-        from ...report.terminal.fabric import print_fabric
-
-        print_fabric(report, sys.stdout, color)
     else:
-        import io
-
         from ...report.terminal.fabric import print_fabric
 
-        with whole_file(output) as file:
-            text = io.TextIOWrapper(file, "utf-8", write_through=True)
-            print_fabric(report, text, color)
-            text.detach()
+        write_table(lambda file: print_fabric(report, file, color), output)
     return 0 if report.is_sound else 1

@@ -21,7 +21,7 @@ EXAMPLES = """\
 Examples:
   rocescope generate permutation -o traffic.pcap --hosts 128 --qps 4
   rocescope generate all-to-all -o traffic.pcap --fabric fat-tree:k=4 --message-size 64KiB
-  rocescope generate incast -o traffic.pcap --fan-in 8 --spray 16 --snap 0
+  rocescope generate incast -o traffic.pcap --fan-in 8 --spray 16 --snaplen 0
   rocescope generate mrc -o mrc.pcap --loss 0.001 --fail-plane 2
 """
 MRC_EXAMPLES = """\
@@ -51,7 +51,7 @@ def generate(
     flows: int = 100,
     fan_in: int | None = None,
     load: float = 0.5,
-    snap: int = 128,
+    snaplen: Annotated[int, Parameter(alias="-s")] = 128,
     mirror: str | None = None,
     seed: int = 1,
     progress: ProgressAs = "auto",
@@ -92,7 +92,7 @@ def generate(
         Senders of incast; all other hosts unless given.
     load
         Mean load that trace-like offers, from 0 to 1.
-    snap
+    snaplen
         Bytes kept of every frame; 0 writes payload and invariant CRC too.
     mirror
         Put frames into a mirror's headers: gre, erspan1, erspan2, erspan3, vxlan or geneve, with
@@ -104,8 +104,8 @@ def generate(
     """
     if operation not in ("write", "send"):
         raise UsageError(f"--operation must be write or send, not {operation!r}")
-    if snap and not _LONGEST_HEADERS <= snap <= 65535:
-        raise UsageError(f"--snap must be 0 or {_LONGEST_HEADERS} to 65535, not {snap}")
+    if snaplen and not _LONGEST_HEADERS <= snaplen <= 65535:
+        raise UsageError(f"--snaplen must be 0 or {_LONGEST_HEADERS} to 65535, not {snaplen}")
     if seed < 0:
         raise UsageError("--seed must be 0 or more")
     rate_bits_per_second = parse_rate(rate, "--rate")
@@ -149,7 +149,7 @@ def generate(
         seed,
     )
     with whole_file(output) as file, _shown(progress, pairs.total_packets) as report:
-        written = write_pcap(mirrored(file, mirror), pairs, plan, snap, report)
+        written = write_pcap(mirrored(file, mirror), pairs, plan, snaplen, report)
     if output != STANDARD_OUTPUT:
         print(
             f"rocescope: {output}: {written:,} packets of {len(pairs):,} queue pairs; "

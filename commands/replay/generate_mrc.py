@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from ...analyzer.errors import UsageError
 from ...analyzer.units import parse_duration, parse_rate, parse_size
+from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ..options.inputs import STANDARD_OUTPUT
 from ..options.output import whole_file
 
@@ -44,8 +45,8 @@ def generate_mrc(
     no_timestamps: Annotated[bool, Parameter(show_default=False)] = False,
     ipv4: Annotated[bool, Parameter(show_default=False)] = False,
     entropy_order: Literal["flow-label-high", "udp-port-high"] = "flow-label-high",
-    port: int = 4791,
-    snap: int = 160,
+    udp_port: int = ROCE_UDP_PORT,
+    snaplen: Annotated[int, Parameter(alias="-s")] = 160,
     mirror: str | None = None,
     seed: int = 1,
 ) -> int:
@@ -95,9 +96,9 @@ def generate_mrc(
         IPv4 in place of IPv6; entropy values have no flow label then.
     entropy_order
         Half of the entropy values in SACKs and NACKs that holds the flow label.
-    port
-        UDP destination port, 4791 or 4971.
-    snap
+    udp_port
+        UDP destination port of the packets, 4791 or 4971.
+    snaplen
         Bytes kept of every frame; 0 writes payload and invariant CRC too.
     mirror
         Put frames into a mirror's headers, see rocescope generate.
@@ -119,10 +120,10 @@ def generate_mrc(
         raise UsageError(f"--always-skip must be 0 to {evs // 8}, an eighth of --evs")
     if mtu not in (256, 512, 1024, 2048, 4096):
         raise UsageError(f"--mtu must be 256, 512, 1024, 2048 or 4096, not {mtu}")
-    if snap and not _SHORTEST_SNAP <= snap <= 65535:
-        raise UsageError(f"--snap must be 0 or {_SHORTEST_SNAP} to 65535, not {snap}")
-    if not 0 < port < 65536 or seed < 0:
-        raise UsageError("--port must be 1 to 65535 and --seed 0 or more")
+    if snaplen and not _SHORTEST_SNAP <= snaplen <= 65535:
+        raise UsageError(f"--snaplen must be 0 or {_SHORTEST_SNAP} to 65535, not {snaplen}")
+    if not 0 < udp_port < 65536 or seed < 0:
+        raise UsageError("--udp-port must be 1 to 65535 and --seed 0 or more")
     message_bytes = parse_size(message_size, "--message-size")
     if hosts * qps * messages * -(-message_bytes // mtu) > _MAX_PACKETS:
         raise UsageError(
@@ -158,14 +159,14 @@ def generate_mrc(
             srv6=not no_srv6,
             timestamps=not no_timestamps,
             label_high=entropy_order == "flow-label-high",
-            port=port,
-            snap=snap,
+            port=udp_port,
+            snap=snaplen,
         ),
     )
     written = 0
     with whole_file(output) as whole:
         file = mirrored(whole, mirror)
-        head = (0xA1B23C4D, 2, 4, 0, 0, snap or 262_144, _ETHERNET)
+        head = (0xA1B23C4D, 2, 4, 0, 0, snaplen or 262_144, _ETHERNET)
         file.write(struct.pack("<IHHiIII", *head))
         for time_ns, data, wire in traffic.captured():
             seconds, rest = divmod(time_ns, 1_000_000_000)

@@ -7,10 +7,11 @@ from typing import Annotated
 
 from ...analyzer.errors import UsageError
 from ..options.inputs import check_inputs, input_name
+from ..options.output import OUTPUT, Output
 from ..options.parameter import Parameter
-from ..options.progress import ProgressAs, shown
-from ..options.result_output import ColorWhen, Format, chosen_format, write_result
+from ..options.progress import shown
 from ..options.steps import steps_shown
+from .results import write_result
 from .sweep import parse_seeds
 
 _NOTHING_FITS = 1
@@ -23,10 +24,7 @@ def recover_seed(
     weights: str | None = None,
     from_: Annotated[list[str] | None, Parameter(name="--from", negative="")] = None,
     seeds: str = "0:0x100000000",
-    format: Annotated[Format | None, Parameter(alias="-f")] = None,
-    output: Annotated[Path | None, Parameter(alias="-o")] = None,
-    progress: ProgressAs = "auto",
-    color: ColorWhen = "auto",
+    to: Annotated[Output, Parameter(name="*")] = OUTPUT,
 ) -> int:
     """Find the hash, fields and seed that put every flow on the link where it was seen.
 
@@ -44,16 +42,8 @@ def recover_seed(
         Only flows from this subnet: those of one switch. May be repeated.
     seeds
         FIRST:END; all 2^32 unless given.
-    format
-        Report for people (table), everything (json), or one row per candidate (csv ...).
-    output
-        Write to this file; its suffix decides the format unless --format is given.
-    progress
-        Progress on standard error: auto shows a bar on a terminal.
-    color
-        Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
     """
-    chosen = chosen_format(format, output)
+    to.chosen()
     check_inputs(files)
     span = parse_seeds(seeds)
 
@@ -65,7 +55,7 @@ def recover_seed(
         raise UsageError("--seeds of recover-seed has no step")
     group = None if weights is None else parse_weights(weights)
     names = [input_name(path) for path in files]
-    with shown(progress) as report:
+    with shown(to.progress) as report:
 
         def read(done: int, total: int | None) -> None:
             if report is not None:
@@ -74,11 +64,11 @@ def recover_seed(
         seen = read_taps(names, read)
     wanted = Wanted(hash, fields, group, span)
     chosen_flows = [from_subnets(seen, from_)] if from_ else directions(seen)
-    with steps_shown(progress) as tell:
+    with steps_shown(to.progress) as tell:
         result = recover_all(chosen_flows, wanted, names, tell)
 
     from ...report.terminal.recover import print_recovery
 
-    write_result(result, chosen, output, lambda file: print_recovery(result, file, color))
+    write_result(result, to, lambda file: print_recovery(result, file, to.color))
     found = any(is_explained(c) for switch in result.switches for c in switch.candidates)
     return 0 if found else _NOTHING_FITS

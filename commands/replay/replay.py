@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ...analyzer.errors import UsageError
+from ..options.output import OUTPUT, Output
 from ..options.parameter import Parameter
-from ..options.progress import ProgressAs
-from ..options.result_output import ColorWhen, Format, chosen_format, write_result
 from ..options.steps import steps_shown
 from .packet_options import by_packets
+from .results import write_result
 from .traffic_source import Source
 
 if TYPE_CHECKING:
@@ -34,11 +34,8 @@ def replay(
     runs: int = 1,
     seed: int = 1,
     received: Path | None = None,
-    format: Annotated[Format | None, Parameter(alias="-f")] = None,
-    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    to: Annotated[Output, Parameter(name="*")] = OUTPUT,
     top: int = 5,
-    progress: ProgressAs = "auto",
-    color: ColorWhen = "auto",
 ) -> int:
     """Place captured or generated traffic on a fabric by several strategies.
 
@@ -80,18 +77,10 @@ def replay(
         The first seed of the packet engine.
     received
         Write the data packets as the first strategy delivered them, as a pcap.
-    format
-        Report for people (table), everything (json), or one row per link (csv ...).
-    output
-        Write to this file; its suffix decides the format unless --format is given.
     top
         Worst links and flows in the report.
-    progress
-        Progress on standard error: auto shows a bar on a terminal.
-    color
-        Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
     """
-    chosen = chosen_format(format, output)
+    to.chosen()
     if top < 1:
         raise UsageError("--top must be 1 or more")
 
@@ -111,17 +100,17 @@ def replay(
             model or "",
             runs,
             seed,
-            progress,
+            to.progress,
             received,
             transport,
             fail or (),
             converge,
         )
-        _write(result, chosen, output, top, color)
+        _write(result, to, top)
         return 0 if complete else 130
     strategies = [parse_strategy(text) for text in expanded(wanted, packets=False)]
-    traffic = source.read(where, progress)
-    with steps_shown(progress) as tell:
+    traffic = source.read(where, to.progress)
+    with steps_shown(to.progress) as tell:
         done = 0
 
         def begun(name: str) -> None:
@@ -132,13 +121,11 @@ def replay(
 
         result = engine(traffic, where, strategies, source.names, begun)
 
-    _write(result, chosen, output, top, color)
+    _write(result, to, top)
     return 0
 
 
-def _write(
-    result: ReplayResult, chosen: Format, output: Path | None, top: int, color: ColorWhen
-) -> None:
+def _write(result: ReplayResult, to: Output, top: int) -> None:
     from ...report.terminal.replay import print_replay
 
-    write_result(result, chosen, output, lambda file: print_replay(result, file, top, color))
+    write_result(result, to, lambda file: print_replay(result, file, top, to.color))

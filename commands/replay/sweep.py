@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
+from ..options.output import OUTPUT, Output
 from ..options.parameter import Parameter
-from ..options.progress import ProgressAs
-from ..options.result_output import ColorWhen, Format, chosen_format, write_result
 from ..options.steps import steps_shown
+from .results import write_result
 from .traffic_source import Source
 
 if TYPE_CHECKING:
@@ -32,10 +32,7 @@ def sweep(
     map: str = "exact",
     filter: str | None = None,
     concat: Annotated[bool, Parameter(show_default=False)] = False,
-    format: Annotated[Format | None, Parameter(alias="-f")] = None,
-    output: Annotated[Path | None, Parameter(alias="-o")] = None,
-    progress: ProgressAs = "auto",
-    color: ColorWhen = "auto",
+    to: Annotated[Output, Parameter(name="*")] = OUTPUT,
 ) -> int:
     """Show how imbalance is distributed over hash seeds, and the best and worst of them.
 
@@ -67,16 +64,8 @@ def sweep(
         Only packets that pass, see docs/filter.md.
     concat
         The files are one rotated capture; else each is a vantage point (tap).
-    format
-        Report for people (table), everything (json), or one row per histogram bin (csv ...).
-    output
-        Write to this file; its suffix decides the format unless --format is given.
-    progress
-        Progress on standard error: auto shows a bar on a terminal.
-    color
-        Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
     """
-    chosen = chosen_format(format, output)
+    to.chosen()
     span = parse_seeds(seeds)
     own = None if production is None else parse_seed(production, "--production")
 
@@ -91,8 +80,8 @@ def sweep(
     options |= {k: v for k, v in (("hash", hash), ("fields", fields)) if v is not None}
     where = parse_fabric(fabric)
     source = Source(files, pattern, map, filter, concat)
-    traffic = source.read(where, progress)
-    with steps_shown(progress) as tell:
+    traffic = source.read(where, to.progress)
+    with steps_shown(to.progress) as tell:
 
         def swept(done: int, total: int) -> None:
             if tell is not None:
@@ -104,7 +93,7 @@ def sweep(
 
     from ...report.terminal.sweep import print_sweep
 
-    write_result(result, chosen, output, lambda file: print_sweep(result, file, color))
+    write_result(result, to, lambda file: print_sweep(result, file, to.color))
     return 0
 
 

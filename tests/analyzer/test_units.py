@@ -57,13 +57,19 @@ def test_bad_rates_name_the_option(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("4096", 4096), ("64KiB", 65_536), ("1MB", 1_000_000), ("1.5 MiB", 1_572_864)],
+    [
+        ("4096", 4096),
+        ("64KiB", 65_536),
+        ("1MB", 1_000_000),
+        ("64M", 64 << 20),
+        ("1.5 MiB", 1_572_864),
+    ],
 )
 def test_sizes(text: str, size: int) -> None:
     assert parse_size(text, "--message-size") == size
 
 
-@pytest.mark.parametrize("text", ["", "KiB", "0", "2g", "-1", "1e6", "1 Mb/s", "9999999999GiB"])
+@pytest.mark.parametrize("text", ["", "KiB", "0", "2t", "-1", "1e6", "1 Mb/s", "9999999999GiB"])
 def test_bad_sizes_name_the_option(text: str) -> None:
     with pytest.raises(UsageError, match="^--message-size .*for example"):
         parse_size(text, "--message-size")

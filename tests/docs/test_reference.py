@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from rocescope.commands.check import check
 from rocescope.commands.export import export
 from rocescope.commands.live.capture import capture
 from rocescope.commands.live.live import live
+from rocescope.commands.plain_words import options_of
 from rocescope.commands.replay.fabric import fabric
 from rocescope.commands.replay.generate import generate
 from rocescope.commands.tui import tui
@@ -26,9 +26,8 @@ def test_every_option_is_in_the_reference(checkout: Path, command: object) -> No
     assert callable(command)
     section = page.partition(f"## {command.__name__}\n")[2].partition("\n## ")[0]
     named = set(re.findall(r"`--([a-z0-9-]+)`", section))
-    parameters = inspect.signature(command).parameters.values()
-    options = {p.name.replace("_", "-") for p in parameters if p.kind == p.KEYWORD_ONLY}
-    assert named == options
+    options = {name for name, _ in options_of(command) if name.startswith("--")}
+    assert named == {name.removeprefix("--") for name in options}
 
 
 def test_every_field_is_in_the_reference(checkout: Path) -> None:

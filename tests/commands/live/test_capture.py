@@ -349,7 +349,7 @@ def test_the_three_capabilities_are_enough(network, need_tool):
         (("left", "--filter", "psn =="), 2, "filter"),
         (("left", "--filter", "payload > 5"), 2, "the kernel cannot tell payload"),
         (("left", "--hook", "kprobe"), 2, "--hook"),
-        (("left", "--ports", "70000"), 2, "UDP ports"),
+        (("left", "--udp-port", "70000"), 2, "UDP ports"),
         ((), 2, "IFACE"),
     ],
 )

@@ -80,7 +80,7 @@ def test_help_on_parameters(run):
         (("fabric", "fat-tree:k=4", "-o", "x.doc"), "suffix of x.doc tells no format"),
         (("generate", "star", "-o", "x.pcap"), "no pattern 'star'"),
         (("generate", "random", "-o", "x.pcap", "--hosts", "1"), "--hosts must be 2 to"),
-        (("generate", "random", "-o", "x.pcap", "--snap", "20"), "--snap must be 0 or 90"),
+        (("generate", "random", "-o", "x.pcap", "--snaplen", "20"), "--snaplen must be 0 or 90"),
         (("generate", "random", "-o", "x.pcap", "--message-size", "big"), "--message-size 'big'"),
         (("generate", "random", "-o", "x.pcap", "--rate", "1"), "--rate '1' has no unit"),
         (("generate", "random", "-o", "x.pcap", "--seed", "-1"), "--seed must be 0 or more"),
@@ -102,7 +102,7 @@ def test_generate_writes_what_analyze_reads(run, tmp_path):
     file = tmp_path / "g.pcap"
     code, out, err = run(
         "generate", "permutation", "-o", file, "--fabric", "leaf-spine:leaves=2,hosts=4",
-        "--qps", 2, "--spray", 4, "--message-size", "64KiB", "--snap", 0,
+        "--qps", 2, "--spray", 4, "--message-size", "64KiB", "--snaplen", 0,
     )  # fmt: skip
     assert code == 0 and out == ""
     # 8 hosts x 2 queue pairs x 4 messages of 8 packets and an ACK
