@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from ...analyzer.analysis.progress import Progress
 from ...analyzer.capture.source import Capture, open_capture
-from ...analyzer.decode.decoder import ROCE_UDP_PORT, Decoder
+from ...analyzer.decode.decoder import Decoder
 from ...analyzer.decode.headers.extensions import decode_extensions
 from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.wire.endpoints import Endpoints
 from ...analyzer.wire.frames import Taps
+from ...analyzer.wire.ports import ROCE_UDP_PORT
 from .packets import packet_schema, record_batch
 
 if TYPE_CHECKING:
