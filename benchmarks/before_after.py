@@ -23,13 +23,13 @@ ROUNDS = 21
 
 def decode(package: str) -> Callable[[str], float]:
     """CPU seconds of decoding alone, by the package of that name."""
-    modules = ("capture.source", "decode.decoder", "endpoints", "frames")
-    source, decoder, endpoints, frames = (import_module(f"{package}.analyzer.{m}") for m in modules)
+    modules = ("capture.source", "decode.decoder", "wire.registry")
+    source, decoder, registry = (import_module(f"{package}.analyzer.{m}") for m in modules)
 
     def run(path: str) -> float:
-        taps, spent = frames.Taps(), 0.0
-        with source.open_capture(path, taps, batch_frames=1 << 16) as capture:
-            decode = decoder.Decoder(endpoints.Endpoints(), taps).decode
+        known, spent = registry.Registry(), 0.0
+        with source.open_capture(path, known.taps, batch_frames=1 << 16) as capture:
+            decode = decoder.Decoder(known).decode
             for batch in capture.batches():
                 began = process_time()
                 decode(batch)
@@ -41,7 +41,7 @@ def decode(package: str) -> Callable[[str], float]:
 
 def analyze(package: str) -> Callable[[str], float]:
     """CPU seconds of the whole analysis."""
-    module = import_module(f"{package}.analyzer.analyze")
+    module = import_module(f"{package}.analyzer.analysis.analyze")
 
     def run(path: str) -> float:
         began = process_time()

@@ -12,15 +12,16 @@ from time import perf_counter, process_time
 
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import Taps
+from rocescope.analyzer.wire.registry import Registry
 
 
 def decode(path: Path) -> int:
     """Decode every frame of the capture; the number of RoCE packets."""
-    taps = Taps()
-    decoder = Decoder(Endpoints(), taps)
-    return sum(len(decoder.decode(frames)) for frames in open_capture(path, taps).batches())
+    registry = Registry()
+    decoder = Decoder(registry)
+    return sum(
+        len(decoder.decode(frames)) for frames in open_capture(path, registry.taps).batches()
+    )
 
 
 def main() -> None:

@@ -22,8 +22,8 @@ from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.decode.mirrors.restore import MirrorOptions, Mirrors
-from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import Taps
+from rocescope.analyzer.wire.registry import Registry
+from rocescope.analyzer.wire.taps import Taps
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 import encapsulations as enc  # noqa: E402
@@ -122,7 +122,7 @@ def write(path: Path, packets: int, wrap: Callable[[bytes], bytes]) -> None:
 def decode_seconds(path: str, mirror: MirrorOptions | None) -> float:
     taps, spent = Taps(), 0.0
     with open_capture(path, taps, batch_frames=1 << 16) as capture:
-        decoder = Decoder(Endpoints(), taps, mirrors=Mirrors(mirror, taps) if mirror else None)
+        decoder = Decoder(Registry(taps=taps), mirrors=Mirrors(mirror, taps) if mirror else None)
         for frames in capture.batches():
             began = time.process_time()
             decoder.decode(frames)

@@ -19,8 +19,9 @@ from collections.abc import Callable
 from probes_generator import frame
 
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET, Tap, Taps
+from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
+from rocescope.analyzer.wire.registry import Registry
+from rocescope.analyzer.wire.taps import Tap, Taps
 from rocescope.probes import bpf
 from rocescope.probes.counters.layout import COUNTERS, ORDER_BYTES, TALLY, WAYS
 from rocescope.probes.counters.program import CounterMaps, counter_source, opcode_map
@@ -167,7 +168,7 @@ def drain_rates(bench: Bench) -> None:
     """Million records a second: scanned in place, and decoded into packet tables."""
     taps = Taps()
     taps.add(Tap("bench", LINKTYPE_ETHERNET))
-    decoder = Decoder(Endpoints(), taps)
+    decoder = Decoder(Registry(taps=taps))
 
     def fill() -> Drain:
         bench.empty_rings()

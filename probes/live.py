@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from ..analyzer.decode.decoder import Decoder
 from ..analyzer.decode.merge import merge_tables
 from ..analyzer.errors import CaptureError, UsageError
-from ..analyzer.wire.endpoints import Endpoints
-from ..analyzer.wire.frames import LINKTYPE_ETHERNET, FrameBatch, Tap, Taps
+from ..analyzer.wire.frames import LINKTYPE_ETHERNET, FrameBatch
 from ..analyzer.wire.packets import I64, PacketTable
 from ..analyzer.wire.ports import ROCE_UDP_PORT
+from ..analyzer.wire.registry import Registry
+from ..analyzer.wire.taps import Tap
 from . import bpf
 from .files.blocks import Blocks
 from .hooks.attach import Attachment, Hook, attach, directions_of, privileges_of
@@ -69,7 +70,7 @@ class LiveOptions:
 class LiveSource:
     """Live capture on some interfaces; a context manager.
 
-    `taps` has one tap per interface and direction. Open it, then iterate either
+    `registry` has one tap per interface and direction. Open it, then iterate either
     `frames()` or `tables()` in one thread; `stop()` may be called from any other
     thread or a signal handler and ends the iteration after everything that was
     captured has been handed on. `loss()` is exact then.
@@ -82,16 +83,14 @@ class LiveSource:
         interfaces: Sequence[str],
         options: LiveOptions | None = None,
         *,
-        endpoints: Endpoints | None = None,
-        taps: Taps | None = None,
+        registry: Registry | None = None,
         to_blocks: bool = False,
     ) -> None:
         self.options = _checked(options or LiveOptions())
-        self.taps = Taps() if taps is None else taps
-        self.endpoints = Endpoints() if endpoints is None else endpoints
+        self.registry = registry or Registry()
         self.attachments: list[Attachment] = []
         self.interfaces: list[Interface] = []
-        self.first_tap = len(self.taps)
+        self.first_tap = len(self.registry.taps)
         """The first tap of this source; the others follow."""
         self.snapped_frames = 0
         """Frames in `tables()` of which only the first bytes were kept."""
@@ -136,10 +135,10 @@ class LiveSource:
             for direction in directions_of(options.hook)
         ]
         for interface, direction in self._directions:
-            self.taps.add(_tap(interface, direction, options))
-        self._tap_frames = np.zeros(len(self.taps), np.int64)
+            self.registry.taps.add(_tap(interface, direction, options))
+        self._tap_frames = np.zeros(len(self.registry.taps), np.int64)
         self.decoder = Decoder(
-            self.endpoints, self.taps, udp_ports=options.udp_ports, check_icrc=options.check_icrc
+            self.registry, udp_ports=options.udp_ports, check_icrc=options.check_icrc
         )
         self._cpus = bpf.online_cpus()
         rings = self._create_rings()
@@ -291,11 +290,13 @@ class LiveSource:
 
     def _count(self, frames: I64) -> None:
         for tap, number in enumerate(frames.tolist(), self.first_tap):
-            self.taps[tap].frames += number
+            self.registry.taps[tap].frames += number
 
     def state_losses(self) -> None:
         """Let the taps say what they lost, as those of a capture file do."""
-        own = self.taps.items[self.first_tap :][: len(self._directions)]  # mirror sessions follow
+        own = self.registry.taps.items[self.first_tap :][
+            : len(self._directions)
+        ]  # mirror sessions follow
         for tap, loss in zip(own, self.loss_by_tap(), strict=True):
             tap.dropped = loss.ring_full
 

@@ -20,9 +20,8 @@ from ..analyzer.results.analysis import Analysis, CaptureSummary, Owner, RdmaPor
 from ..analyzer.results.live import LiveInterval
 from ..analyzer.summary.conclude import MAX_FLOWS, conclude
 from ..analyzer.summary.trust import tap_summary, ultra_ethernet
-from ..analyzer.wire.endpoints import Endpoints
-from ..analyzer.wire.frames import Taps
 from ..analyzer.wire.packets import PacketTable
+from ..analyzer.wire.registry import Registry
 from . import sysfs
 from .live import LiveOptions, LiveSource
 from .loss import Loss
@@ -64,8 +63,8 @@ class LiveAnalysis:
         options: MeasureOptions | None = None,
         rdma_devices: Path = sysfs.DEVICES,
     ) -> None:
-        self.endpoints, self.taps = Endpoints(), Taps()
-        self.source = LiveSource(interfaces, live, endpoints=self.endpoints, taps=self.taps)
+        self.registry = Registry()
+        self.source = LiveSource(interfaces, live, registry=self.registry)
         self.options = options or MeasureOptions()
         self.measuring = Measuring(self.options.window_ns, many_taps=True)
         self.reasons: list[str] = []
@@ -178,18 +177,16 @@ class LiveAnalysis:
         if self._watch is not None:
             watch = self._watch
             self._guarded(
-                lambda: owners.update(watch.owners(self.measuring.tracker, self.endpoints))
+                lambda: owners.update(watch.owners(self.measuring.tracker, self.registry.endpoints))
             )
         analysis = conclude(
             self.measuring,
-            self.endpoints,
-            self.taps,
+            self.registry,
             [capture_summary(self.source, self.measuring, self._warnings())],
             path_by=self.options.path_by,
             complete=True,
             filtered=self.source.options.filter is not None,
             owners=owners,
-            segments=self.source.decoder.segments,
         )
         grown = sysfs.growth(self._ports, sysfs.read_ports(self._rdma_devices)[0])
         if not grown:
@@ -240,10 +237,10 @@ def capture_summary(
     source: LiveSource, measuring: Measuring, warnings: Sequence[str] = ()
 ) -> CaptureSummary:
     """What came from a live source, and what did not."""
-    counters, flows, taps = source.decoder.counters, measuring.tracker.flows, source.taps
+    counters, flows, registry = source.decoder.counters, measuring.tracker.flows, source.registry
     first = int(flows["first_time"].min()) if len(flows) else None
     last = int(flows["last_time"].max()) if len(flows) else None
-    series = measuring.totals.series([tap.name for tap in taps.items])
+    series = measuring.totals.series(registry.tap_names)
     return CaptureSummary(
         name=",".join(interface.label for interface in source.interfaces),
         format="live",
@@ -259,7 +256,7 @@ def capture_summary(
         later_fragments=counters.later_fragments(),
         icrc=None,
         contents={name: n for name, n in counters.contents() if name != "RoCE"},
-        taps=[tap_summary(counters, taps, i, series) for i in range(len(taps))],
+        taps=[tap_summary(counters, registry.taps, i, series) for i in range(len(registry.taps))],
         warnings=[*warnings, *source.decoder.warnings("the capture")],
         encapsulations=counters.tunnels() or UNSET,
         ultra_ethernet=ultra_ethernet(counters),

@@ -14,8 +14,7 @@ from contextlib import ExitStack, contextmanager
 from ..analyzer.errors import CaptureError
 from ..analyzer.results.analysis import Owner
 from ..analyzer.track.tracker import FlowTracker
-from ..analyzer.wire.endpoints import Endpoints
-from ..analyzer.wire.frames import Taps
+from ..analyzer.wire.registry import Registry
 from .live import LiveOptions, LiveSource
 from .owners.watch import OwnerWatch
 from .rights.dropping import WATCHING, WRITING, drop_privileges
@@ -30,8 +29,8 @@ class LiveProbes:
     """A live source and what tells the owners of queue pairs, attached once."""
 
     def __init__(self, interfaces: Sequence[str], options: LiveOptions) -> None:
-        self.endpoints, self.taps = Endpoints(), Taps()
-        self.source = LiveSource(interfaces, options, endpoints=self.endpoints, taps=self.taps)
+        self.registry = Registry()
+        self.source = LiveSource(interfaces, options, registry=self.registry)
         self.reasons: list[str] = []
         """What limits the knowledge of owners."""
         self._watch: OwnerWatch | None = None
@@ -85,7 +84,7 @@ class LiveProbes:
                 return None
             self._watch.update()
             if len(self._watch.queue_pairs):
-                found = self._watch.owners(tracker, self.endpoints)
+                found = self._watch.owners(tracker, self.registry.endpoints)
         except Exception as error:  # it ends what is known of owners, not the capture
             self._watch = None
             self.reasons.append(f"{type(error).__name__}: {error}")

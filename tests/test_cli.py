@@ -28,9 +28,9 @@ from rocescope import cli
 from rocescope.analyzer.analysis.analyze import MAX_FLOWS, AnalyzeOptions
 from rocescope.analyzer.analysis.progress import Progress
 from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
-from rocescope.analyzer.decode.multipath.srv6 import UsidFormat
 from rocescope.analyzer.errors import CaptureError, UnreadableInput, UsageError
 from rocescope.analyzer.summary.mrc import PlaneBy
+from rocescope.analyzer.wire.segments import UsidFormat
 from rocescope.tui.session.command_words import reading_words
 
 

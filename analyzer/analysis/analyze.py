@@ -18,7 +18,6 @@ from ..decode.headers.cm import CmMessage
 from ..decode.merge import MergeCounts, merge_tables
 from ..decode.mirrors.restore import MirrorOptions, Mirrors
 from ..decode.multipath.flow_labels import FlowLabelOf
-from ..decode.multipath.srv6 import SegmentLists, UsidFormat
 from ..decode.sources import Source
 from ..errors import RocescopeError, UnreadableInput, UsageError
 from ..measures.conformance.options import ConformanceOptions
@@ -29,10 +28,11 @@ from ..summary.conclude import MAX_FLOWS, conclude
 from ..summary.mirror_checks import with_checks
 from ..summary.mrc import PlaneBy, with_outer_labels
 from ..summary.trust import capture_summary, contents_text
-from ..wire.endpoints import Endpoints
-from ..wire.frames import Taps
 from ..wire.packets import PacketTable
 from ..wire.ports import ROCE_UDP_PORT
+from ..wire.registry import Registry
+from ..wire.segments import SegmentLists, UsidFormat
+from ..wire.taps import Taps
 from .fair_lock import FairLock
 from .owners import owners_in
 from .prefetch import Prefetched
@@ -115,34 +115,28 @@ def open_run(
         packet_filter = compile_filter(options.filter)
     if options.follow and len(paths) > 1:
         raise UsageError("--follow takes one file: analyse the others without it")
-    endpoints, taps, segments = Endpoints(), Taps(), SegmentLists(options.usid)
-    with open_sources(paths, options, endpoints, taps, segments) as sources:
-        yield Run(sources, endpoints, taps, packet_filter, options, progress, segments)
+    registry = Registry(segments=SegmentLists(options.usid))
+    with open_sources(paths, options, registry) as sources:
+        yield Run(sources, registry, packet_filter, options, progress)
 
 
 @contextmanager
 def open_sources(
-    paths: Sequence[str],
-    options: AnalyzeOptions,
-    endpoints: Endpoints,
-    taps: Taps,
-    segments: SegmentLists,
+    paths: Sequence[str], options: AnalyzeOptions, registry: Registry
 ) -> Iterator[list[Source]]:
     """The captures, each with a decoder as the options want it; errors as `analyze`."""
     with ExitStack() as stack:
         sources = []
-        for capture in _open(paths, taps, options):
+        for capture in _open(paths, registry.taps, options):
             stack.enter_context(capture)
             decoder = Decoder(
-                endpoints,
-                taps,
+                registry,
                 udp_ports=options.udp_ports,
                 trimmed_dscps=options.trimmed_dscps,
                 flow_label=options.flow_label,
-                segments=segments,
                 check_icrc=options.icrc,
                 link_bits_per_second=options.link_rate_bits_per_second,
-                mirrors=Mirrors(options.mirror, taps) if options.mirror else None,
+                mirrors=Mirrors(options.mirror, registry.taps) if options.mirror else None,
             )
             sources.append(Source(capture, decoder))
         yield sources
@@ -161,37 +155,33 @@ def _open(
 class Run:
     """One analysis while it goes on.
 
-    `read` works in one thread; others may look at `measuring`, `endpoints`,
-    `taps` and `sources` while they hold `lock`, and may `stop` it.
+    `read` works in one thread; others may look at `measuring`,
+    `registry` and `sources` while they hold `lock`, and may `stop` it.
     """
 
     def __init__(
         self,
         sources: list[Source],
-        endpoints: Endpoints,
-        taps: Taps,
+        registry: Registry,
         packet_filter: Filter | None,
         options: AnalyzeOptions,
         progress: Callable[[Progress], None] | None,
-        segments: SegmentLists | None = None,
     ) -> None:
         self.sources = sources
-        self.segments = segments
-        self.endpoints = endpoints
-        self.taps = taps
+        self.registry = registry
         self.lock = FairLock()
         self._filter = packet_filter
         self._options = options
         self._tell = progress
         self._merge = MergeCounts()
-        many_taps = len(taps) > 1 or any(s.capture.format != "pcap" for s in sources)
+        many_taps = len(registry.taps) > 1 or any(s.capture.format != "pcap" for s in sources)
         conformance = options.conformance
         if conformance is not None:
-            conformance = replace(conformance, interface_of=taps.interface)
+            conformance = replace(conformance, interface_of=registry.taps.interface)
         if conformance is not None and conformance.same_port:
-            conformance = replace(conformance, address_of=endpoints.text)
+            conformance = replace(conformance, address_of=registry.endpoints.text)
         self.measuring = Measuring(options.window_ns, many_taps, conformance)
-        self.measuring.tracker.see_taps(len(taps))  # not only when each has a packet
+        self.measuring.tracker.see_taps(len(registry.taps))  # not only when each has a packet
         self._began = time.monotonic()
         self._told = 0.0
         self.packets = 0
@@ -217,9 +207,9 @@ class Run:
         """What was found so far."""
         if not any(source.capture.frames for source in self.sources):
             raise UnreadableInput(_nothing_read(self.sources))
-        series = self.measuring.totals.series([tap.name for tap in self.taps.items])
+        series = self.measuring.totals.series(self.registry.tap_names)
         captures = [
-            capture_summary(source, self.taps, series, self._options.icrc)
+            capture_summary(source, self.registry.taps, series, self._options.icrc)
             for source in self.sources
         ]
         if complete and not any(capture.roce_packets for capture in captures):
@@ -230,14 +220,12 @@ class Run:
             )
         analysis = conclude(
             self.measuring,
-            self.endpoints,
-            self.taps,
+            self.registry,
             captures,
             path_by=self._options.path_by,
             complete=complete,
             filtered=self._filter is not None,
             merge=self._merge,
-            segments=self.segments,
             plane_by=self._options.plane_by,
             owners=self.owners(),
         )
@@ -246,7 +234,7 @@ class Run:
         return with_checks(
             analysis,
             [source.decoder.mirrors for source in self.sources],
-            self.endpoints.texts(),
+            self.registry.endpoints.texts(),
             self._options.mirror,
         )
 
@@ -255,7 +243,7 @@ class Run:
         return owners_in(
             (line for source in self.sources for line in source.capture.owner_comments),
             self.measuring.tracker,
-            self.endpoints,
+            self.registry.endpoints,
         )
 
     def _too_many_flows(self) -> str:
@@ -271,7 +259,7 @@ class Run:
     def _keep(self, table: PacketTable) -> PacketTable:
         if self._filter is None:
             return table
-        return table.take(self._filter.mask(table, self.endpoints, self.taps))
+        return table.take(self._filter.mask(table, self.registry))
 
     @property
     def interrupted(self) -> bool:

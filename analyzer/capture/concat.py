@@ -10,7 +10,8 @@ from typing import Literal, Self, TypeVar
 
 from ...kernels.named import NamedTuple
 from ..errors import UsageError
-from ..wire.frames import FrameBatch, Taps
+from ..wire.frames import FrameBatch
+from ..wire.taps import Taps
 from .pcapng import SharedTaps
 from .source import Capture, open_capture
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ...kernels.kernel import inlined, kernel
 from ...kernels.named import NamedTuple
-from ..wire.frames import Tap, Taps
 from ..wire.packets import I64, U16, U32
+from ..wire.taps import Tap, Taps
 from . import linktypes
 from .framing import (
     BATCH_FULL,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UnreadableInput
-from ..wire.frames import Tap, Taps
+from ..wire.taps import Tap, Taps
 from . import linktypes
 from .framing import BLOCK, DAMAGED, NEED, NEED_BYTES, POSITION, UNTIMED, Columns, Framing
 from .pcapng_walk import (

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from ..errors import UnreadableInput, UsageError
-from ..wire.frames import FrameBatch, Tap, Taps
+from ..wire.frames import FrameBatch
+from ..wire.taps import Tap, Taps
 from . import linktypes, pcap, pcapng
 from .bytestream import RawStream
 from .framing import Framing

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import UsageError
-from ..wire.endpoints import Endpoints
-from ..wire.frames import FrameBatch, Taps
+from ..wire.frames import FrameBatch
 from ..wire.packets import I64, PacketTable
 from ..wire.ports import ROCE_UDP_PORT
+from ..wire.registry import Registry
 from .columns import ColumnPool, table_of
 from .counters import DecodeCounters
 from .headers.cm import CmMessage, cm_messages
 from .multipath.flow_labels import FlowLabelOf, FlowLabels
 from .multipath.mrc import MRC_UDP_PORT, mrc_rows
-from .multipath.srv6 import SegmentLists
+from .multipath.srv6 import number_paths
 from .rows import ANY_ROCE, ONLY_MRC, decode_rows
 from .sessions import MAX_SESSIONS
 from .tunnels.encapsulation import room_for, rows_of
@@ -38,24 +38,21 @@ class Decoder:
     flow_label: whether MRC packets without one have that of the IPv6 header around them.
     check_icrc: verify the ICRC of packets captured in full (fills `icrc_state`).
     link_bits_per_second: rate for the pause times of taps that do not state theirs.
-    segments: where segment lists of SRv6 get their numbers. mirrors: undoes what mirrors do.
+    mirrors: undoes what mirrors do.
     """
 
     def __init__(
         self,
-        endpoints: Endpoints,
-        taps: Taps,
+        registry: Registry,
         *,
         udp_ports: Sequence[int] = (ROCE_UDP_PORT,),
         trimmed_dscps: Sequence[int] = (),
         flow_label: FlowLabelOf = "auto",
         check_icrc: bool = False,
         link_bits_per_second: int | None = None,
-        segments: SegmentLists | None = None,
         mirrors: Mirrors | None = None,
     ) -> None:
-        self._endpoints = endpoints
-        self._taps = taps
+        self.registry = registry
         self._roce_ports = np.zeros(65536, np.uint8)
         self._roce_ports[MRC_UDP_PORT] = ONLY_MRC
         for port in udp_ports:
@@ -71,10 +68,9 @@ class Decoder:
         self._check_icrc = check_icrc
         self._default_rate = link_bits_per_second or 0
         self._pool = ColumnPool()
-        self._unwrapper = Unwrapper(taps, self._roce_ports)
+        self._unwrapper = Unwrapper(registry.taps, self._roce_ports)
         self._encapsulated = False
         self.mirrors = mirrors
-        self.segments = SegmentLists() if segments is None else segments
         self._cm: list[CmMessage] = []
         self.counters = DecodeCounters()
 
@@ -85,7 +81,7 @@ class Decoder:
         all views of its columns are gone: keep the table as long as you like,
         also in another thread, but take no raw pointers from it.
         """
-        if len(frames) and int(frames.tap.max()) >= len(self._taps):
+        if len(frames) and int(frames.tap.max()) >= len(self.registry.taps):
             raise ValueError("a frame names a tap that is not registered")
         data = frames.data.view()
         data.flags.writeable = False  # one type, hence one compiled kernel, for every source
@@ -125,7 +121,8 @@ class Decoder:
             if used & WITH_VLAN:
                 np.bitwise_or(table.vlan, inner.vlan, out=table.vlan)
             if used & WITH_OUTER_IPV6 and len(table):
-                self.segments.number(
+                number_paths(
+                    self.registry.segments,
                     frames.data,
                     inner.outer_ipv6,
                     inner.offset,
@@ -135,7 +132,7 @@ class Decoder:
                 if self.counters.mrc_packets() > mrc_packets:
                     self.flow_labels.see(table, frames.data, inner.outer_ipv6)
             if used & WITH_RATE:
-                note_samples(table, inner.rate, self._taps)
+                note_samples(table, inner.rate, self.registry.taps)
             tables.append(self._restored(frames, inner.stamp, table))
         self._encapsulated = self.counters.encapsulated() > encapsulated
         return tables
@@ -148,7 +145,9 @@ class Decoder:
 
     def _rows(self, frames: FrameBatch, look_inside: bool) -> tuple[PacketTable, int]:
         """The rows of a batch, and the frame before which they end: it may be encapsulated."""
-        rates = [tap.speed_bits_per_second or self._default_rate for tap in self._taps.items]
+        rates = [
+            tap.speed_bits_per_second or self._default_rate for tap in self.registry.taps.items
+        ]
         self.counters.set_rates(np.array(rates, np.int64))
         columns = self._pool.take(len(frames))
         done = rows = 0
@@ -169,12 +168,12 @@ class Decoder:
                 self._check_icrc,
                 look_inside,
                 columns,
-                self._endpoints.arrays,
+                self.registry.endpoints.arrays,
                 self.counters.arrays,
             )
             if wrapped or done == len(frames):
                 return table_of(columns, rows), done
-            self._endpoints.grow()
+            self.registry.endpoints.grow()
 
     def warm_up(self, nothing: FrameBatch) -> None:
         """Compile or load all machine code before frames come; `nothing` has none."""

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from ...kernels.kernel import Int, inlined, subkernel
 from ..wire.endpoints import IPV4_MAPPED
-from ..wire.frames import LINKTYPE_ETHERNET, Tap, Taps
+from ..wire.frames import LINKTYPE_ETHERNET
 from ..wire.packets import I64
+from ..wire.taps import Tap, Taps
 
 MAX_SESSIONS = 256
 """Tables of taps against taps grow with the square of this."""

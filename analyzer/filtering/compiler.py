@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
-from ..wire.endpoints import IPV4_MAPPED, Endpoints
-from ..wire.frames import Taps
+from ..wire.endpoints import IPV4_MAPPED
 from ..wire.opcodes import opcode_name
 from ..wire.packets import PacketTable
+from ..wire.registry import Registry
+from ..wire.taps import Taps
 from .fields import FIELDS, Field, Kind, Mask
 from .grammar import Comparison, Junction, Membership, Negation, Node, Presence, Text, parse
 
@@ -39,8 +40,7 @@ class _Rows:
     """What a test is evaluated on."""
 
     table: PacketTable
-    endpoints: Endpoints
-    taps: Taps
+    registry: Registry
 
 
 _Test: TypeAlias = Callable[[_Rows], Mask]
@@ -57,9 +57,9 @@ class Filter:
         except RecursionError:
             raise UsageError("filter: it is nested too deeply") from None
 
-    def mask(self, table: PacketTable, endpoints: Endpoints, taps: Taps) -> Mask:
+    def mask(self, table: PacketTable, registry: Registry) -> Mask:
         """Which rows of `table` pass, bool of its length."""
-        return self._test(_Rows(table, endpoints, taps))
+        return self._test(_Rows(table, registry))
 
 
 def compile_filter(text: str) -> Filter:
@@ -140,7 +140,7 @@ def _range(field: Field, low: Text, high: Text) -> _Match:
             wanted = _named(field, low)
             return lambda column, rows: column == wanted
         case Kind.TAP if not _NUMBER.fullmatch(low.text):
-            return lambda column, rows: _tap_names(low, rows.taps)[column]
+            return lambda column, rows: _tap_names(low, rows.registry.taps)[column]
     exact = _ordered(field, low)
     return lambda column, rows: column == exact
 
@@ -225,7 +225,7 @@ def _in_network(value: Text) -> _Match:
     low, low_mask = np.uint64(address & _MASK64), np.uint64(mask & _MASK64)
 
     def matches(column: NDArray[Any], rows: _Rows) -> Mask:
-        arrays, count = rows.endpoints.arrays, len(rows.endpoints)
+        arrays, count = rows.registry.endpoints.arrays, len(rows.registry.endpoints)
         inside = (arrays.high[:count] & high_mask) == high
         inside &= (arrays.low[:count] & low_mask) == low
         hits: Mask = inside[column]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,9 +13,8 @@ from ..track.acknowledging import acknowledging
 from ..track.connections import CmPairs
 from ..track.merge import merge_trackers
 from ..track.tracker import FlowTracker
-from ..wire.endpoints import Endpoints
-from ..wire.frames import SampledFrames, Taps
 from ..wire.packets import PacketTable
+from ..wire.registry import NumberMaps
 from .conformance.options import ConformanceOptions
 from .congestion import CongestionMeasure
 from .idle import Idle
@@ -85,20 +83,12 @@ class Measuring:
         if self.conformance is not None:
             self.conformance.update(batch, self.tracker.flows)
 
-    def merge(
-        self,
-        other: Measuring,
-        endpoint_map: NDArray[np.uint32],
-        tap_map: NDArray[np.uint16],
-        path_map: NDArray[np.uint32] | None = None,
-    ) -> NDArray[np.int32]:
+    def merge(self, other: Measuring, maps: NumberMaps) -> NDArray[np.int32]:
         """Add a later part of the same capture, measured apart; it is not changed.
 
         For example the files of a rotated series on several machines. Both were made with
-        the same window and the same `many_taps`. Its endpoint i is our
-        `endpoint_map[i]` and its tap i our `tap_map[i]` (`endpoints_joined`, `taps_joined`);
-        its path evidence i is our `path_map[i]` if given (`SegmentLists.joined`);
-        result: its flow i is our flow `result[i]`. Parts without a host pair in common give
+        the same window and the same `many_taps`. maps: of `Registry.joined`; result: its
+        flow i is our flow `result[i]`. Parts without a host pair in common give
         exactly what the whole gives, whatever their times; so do parts that are cut cleanly.
         For what that means, and what is judged apart at other seams, see
         `track.merge.merge_trackers`; messages that go on across the seam are incomplete in
@@ -106,6 +96,7 @@ class Measuring:
         may be merged and more packets taken in; merging closes the messages, the
         requests and the windows of RFC 5236 that are open in flows of both parts.
         """
+        endpoint_map, tap_map, path_map = maps
         flow_map = merge_trackers(self.tracker, other.tracker, endpoint_map, tap_map)
         self.cm.merge(other.cm, endpoint_map, tap_map)
         self.many_taps = self.many_taps or other.many_taps
@@ -130,32 +121,3 @@ def _conformance(options: ConformanceOptions, many_taps: bool) -> Conformance:
     from .conformance.taps import Conformance  # its kernels take time to load: only on demand
 
     return Conformance(options, many_taps)
-
-
-def endpoints_joined(ours: Endpoints, theirs: Endpoints) -> NDArray[np.uint32]:
-    """Add the addresses of a part to ours; its endpoint i is our result[i]."""
-    return np.array([ours.add(text) for text in theirs.texts()], np.uint32)
-
-
-def taps_joined(ours: Taps, theirs: Taps) -> NDArray[np.uint16]:
-    """Add the taps of a part to ours; its tap i is our result[i].
-
-    Taps of one name and link type are one; their frames and stated drops add up.
-    """
-    known = {(tap.name, tap.link_type): index for index, tap in enumerate(ours.items)}
-    result: list[int] = []
-    for tap in theirs.items:
-        index = known.get((tap.name, tap.link_type))
-        if index is None:
-            index = known[tap.name, tap.link_type] = ours.add(
-                replace(tap, carrier=None if tap.carrier is None else result[tap.carrier])
-            )
-        else:
-            mine = ours[index]
-            mine.frames += tap.frames
-            if tap.dropped is not None:
-                mine.dropped = (mine.dropped or 0) + tap.dropped
-            if tap.sampled is not None:
-                mine.sampled = (mine.sampled or SampledFrames()) + tap.sampled
-        result.append(index)
-    return np.array(result, np.uint16)

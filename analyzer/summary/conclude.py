@@ -8,11 +8,9 @@ from msgspec import UNSET
 
 from ... import __version__
 from ..decode.merge import MergeCounts
-from ..decode.multipath.srv6 import SegmentLists
 from ..measures.measuring import Measuring
 from ..results.analysis import Analysis, CaptureSummary, Owner
-from ..wire.endpoints import Endpoints
-from ..wire.frames import Taps
+from ..wire.registry import Registry
 from .conformance import conformance
 from .mrc import PlaneBy
 from .summarize import Summary
@@ -25,8 +23,7 @@ MAX_FLOWS = 100_000
 
 def conclude(
     measuring: Measuring,
-    endpoints: Endpoints,
-    taps: Taps,
+    registry: Registry,
     captures: Sequence[CaptureSummary],
     *,
     path_by: str,
@@ -34,18 +31,15 @@ def conclude(
     filtered: bool,
     merge: MergeCounts | None = None,
     owners: Mapping[int, Owner] | None = None,
-    segments: SegmentLists | None = None,
     plane_by: PlaneBy | None = None,
 ) -> Analysis:
     """The result; `captures` say what the packets came from and how far they can be trusted.
 
     filtered: packets were left out before they were tracked. merge: what happened when
-    several captures were merged. owners: processes by flow index. segments: what the
-    path evidence of the packets means. plane_by: what tells the planes of MRC apart.
+    several captures were merged. owners: processes by flow index.
+    plane_by: what tells the planes of MRC apart.
     """
-    summary = Summary(
-        measuring, endpoints, taps, path_by, owners, segments=segments, plane_by=plane_by
-    )
+    summary = Summary(measuring, registry, path_by, owners, plane_by=plane_by)
     flows = summary.flows()
     checks = measuring.conformance
     events, omitted = summary.events(MAX_EVENTS_REPORTED)
@@ -59,7 +53,7 @@ def conclude(
         hops=summary.hops(),
         events=events,
         events_omitted=omitted,
-        series=measuring.totals.series([tap.name for tap in taps.items]),
+        series=measuring.totals.series(registry.tap_names),
         warnings=warnings_of(
             captures,
             flows,
@@ -68,9 +62,7 @@ def conclude(
             filtered,
             measuring.packets_before_taps if measuring.many_taps else 0,
         ),
-        conformance=UNSET
-        if checks is None
-        else conformance(checks, measuring.tracker, endpoints, taps),
+        conformance=UNSET if checks is None else conformance(checks, measuring.tracker, registry),
         mrc=UNSET if summary.mrc is None else summary.mrc.whole(),
         segment_lists=summary.segment_lists() or UNSET,
     )

@@ -49,8 +49,7 @@ from ..results.conformance import (
 )
 from ..statistics.histogram import HistogramPool
 from ..track.tracker import FlowTracker
-from ..wire.endpoints import Endpoints
-from ..wire.frames import Taps
+from ..wire.registry import Registry
 from .cnp_pacing import cnp_conformance
 
 _NEEDS_ORDER = np.array([bool(kind.needs & IN_SENDING_ORDER) for kind in KINDS])
@@ -119,9 +118,10 @@ def _beyond_chance(s: Any, broken: NDArray[np.int64]) -> NDArray[np.bool_]:
 class Names:
     """Addresses, taps and flow ids of the analysis."""
 
-    def __init__(self, tracker: FlowTracker, endpoints: Endpoints, taps: Taps) -> None:
+    def __init__(self, tracker: FlowTracker, registry: Registry) -> None:
         flows = tracker.flows
-        self.addresses = endpoints.texts()
+        taps = registry.taps
+        self.addresses = registry.endpoints.texts()
         self.taps = [taps.interface_name(tap) for tap in range(len(taps))]
         columns = (flows[name].tolist() for name in ("src", "dst", "dest_qp"))
         self.ids = {key: index for index, key in enumerate(zip(*columns, strict=True))}
@@ -140,11 +140,10 @@ class Names:
 def conformance(
     checks: Checks,
     tracker: FlowTracker,
-    endpoints: Endpoints,
-    taps: Taps,
+    registry: Registry,
 ) -> Conformance:
     """The result of all taps; `tracker` is that of the analysis, whose flows give the ids."""
-    names = Names(tracker, endpoints, taps)
+    names = Names(tracker, registry)
     seen = sorted(checks.taps.items())
     named = {tap: names.taps[tap] for tap, _ in seen}
     next_to = hosts_at_taps(checks.options.at_hosts, names.addresses, named)

@@ -12,7 +12,6 @@ from msgspec import UnsetType, structs
 from numpy.typing import NDArray
 
 from ..decode.multipath.mrc import MPR_UNIT, NACK_REASONS, RCVD_BYTES_UNIT, TIMESTAMP_NS
-from ..decode.multipath.srv6 import SegmentLists
 from ..errors import UsageError
 from ..measures.measuring import Measuring
 from ..measures.mrc import state as st
@@ -31,6 +30,7 @@ from ..results.mrc import (
     MrcRetirement,
 )
 from ..statistics.shares import jain
+from ..wire.registry import Registry
 from .mrc_retirements import retirements, silences
 
 MAX_VALUES_LISTED = 512
@@ -115,16 +115,14 @@ class MrcSummary:
     def __init__(
         self,
         measuring: Measuring,
-        addresses: list[str],
-        tap_names: list[str],
-        segments: SegmentLists,
+        registry: Registry,
         plane_by: PlaneBy,
     ) -> None:
         self._m = measuring.mrc
         self._tracker = measuring.tracker
-        self._addresses = addresses
-        self._tap_names = tap_names
-        self._segments = segments
+        self._addresses = registry.endpoints.texts()
+        self._tap_names = registry.tap_names
+        self._segments = registry.segments
         self._order, self._no_order = self._m.entropy_order()
         evs = self._m.all_evs()
         self._evs = evs[np.argsort(evs["lane"], kind="stable")]

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from ..results.analysis import Flow
 from ..results.taps import Sampling
-from ..wire.frames import SampledFrames, Taps
+from ..wire.taps import SampledFrames, Taps
 
 PSN_EVENTS = ("rewind", "sequence_restart")
 """Kinds of events that gaps between samples would feign."""

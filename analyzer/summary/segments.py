@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..decode.multipath.srv6 import SegmentLists
 from ..measures.paths.spraying import PathUsage
 from ..results.mrc import SegmentList
+from ..wire.segments import SegmentLists
 
 MAX_LISTED = 256
 

@@ -11,7 +11,6 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from ..decode.headers.cm import GENERAL_SERVICES_QP, CmMessage
-from ..decode.multipath.srv6 import SegmentLists
 from ..measures.congestion import dscp_outliers
 from ..measures.measuring import Measuring
 from ..measures.paths.hops import hops
@@ -32,9 +31,8 @@ from ..results.mrc import SegmentList
 from ..statistics.density import MAX_THRESHOLD
 from ..track import state as st
 from ..track.connections import service_name, settle
-from ..wire.endpoints import Endpoints
-from ..wire.frames import Taps
 from ..wire.opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name
+from ..wire.registry import Registry
 from .mrc import MrcSummary, PlaneBy, unknowns
 from .sampling import PSN_EVENTS, as_sampled, sampled_taps
 from .segments import segment_lists
@@ -54,18 +52,16 @@ class Summary:
     def __init__(
         self,
         measuring: Measuring,
-        endpoints: Endpoints,
-        taps: Taps,
+        registry: Registry,
         path_by: str,
         owners: Mapping[int, Owner] | None = None,
         in_passing: bool = False,
         *,
-        segments: SegmentLists | None = None,
         plane_by: PlaneBy | None = None,
     ) -> None:
         self._m = measuring
-        self._addresses = endpoints.texts()
-        self._tap_names = [tap.name for tap in taps.items]
+        self._addresses = registry.endpoints.texts()
+        self._tap_names = registry.tap_names
         self._path_by = path_by
         self._owners = owners or {}
         self._connection_of: dict[int, int] = {}
@@ -75,13 +71,11 @@ class Summary:
             settle(measuring.tracker, measuring.cm)
             self._connection_of, self.connections = self._connections()
             self._dscp_findings = self._odd_dscps()
-        self._sampled = sampled_taps(taps)
-        self._segments = SegmentLists() if segments is None else segments
+        self._sampled = sampled_taps(registry.taps)
+        self._segments = registry.segments
         self.mrc: MrcSummary | None = None
         if measuring.mrc.packets:
-            self.mrc = MrcSummary(
-                measuring, self._addresses, self._tap_names, self._segments, plane_by or PlaneBy()
-            )
+            self.mrc = MrcSummary(measuring, registry, plane_by or PlaneBy())
 
     def flows(self) -> list[Flow]:
         """All flows in order of their first packet."""

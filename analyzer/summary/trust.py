@@ -13,7 +13,7 @@ from ..decode.merge import MergeCounts
 from ..decode.sources import Source
 from ..results.analysis import CaptureSummary, Flow, Pause, Series, TapSummary
 from ..results.taps import Sampling, UltraEthernet
-from ..wire.frames import Taps
+from ..wire.taps import Taps
 from .sampling import tap_sampling
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...kernels.kernel import inlined, kernel
 from ...kernels.named import NamedTuple
 from ..errors import UsageError
+from .packets import U32
 from .salt import salt
 
 IPV4_MAPPED = 0xFFFF << 32
@@ -167,6 +168,10 @@ class Endpoints:
         texts = [*known, *map(self.text, range(len(known), len(self)))]
         self._texts = texts
         return texts.copy()
+
+    def joined(self, other: Endpoints) -> U32:
+        """Add the addresses of a part of the same analysis; its endpoint i is our result[i]."""
+        return np.array([self.add(text) for text in other.texts()], np.uint32)
 
     def __len__(self) -> int:
         return int(self._arrays.used[0])

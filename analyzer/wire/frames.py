@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,88 +55,3 @@ class FrameBatch:
 
     def __len__(self) -> int:
         return len(self.offset)
-
-
-@dataclass(frozen=True, slots=True)
-class SampledFrames:
-    """RoCE packets of a tap that are samples of more (sFlow)."""
-
-    frames: int = 0
-    rates: int = 0
-    """Sum of the sampling rates (one in so many) of all samples: the estimated packets."""
-    wire_bytes: int = 0
-    """Wire bytes of each times its rate: the estimated bytes."""
-
-    def __add__(self, other: SampledFrames) -> SampledFrames:
-        return SampledFrames(
-            self.frames + other.frames,
-            self.rates + other.rates,
-            self.wire_bytes + other.wire_bytes,
-        )
-
-
-@dataclass(slots=True)
-class Tap:
-    """One vantage point: a capture file, a pcapng interface, a mirror session, a probe."""
-
-    name: str
-    link_type: int
-    snap_length: int | None = None
-    """Longest frame the capture keeps, bytes; None when unlimited or unknown."""
-    speed_bits_per_second: int | None = None
-    """Link rate, when the capture states it (pcapng if_speed)."""
-    frames: int = 0
-    dropped: int | None = None
-    """Frames the capture itself says it lost (pcapng interface statistics); None if not stated."""
-    carrier: int | None = None
-    """Of a mirror session: index of the tap whose frames carry it."""
-    sampled: SampledFrames | None = None
-    """Set when what the tap saw are samples."""
-
-
-@dataclass(slots=True)
-class Taps:
-    """All vantage points of an analysis; a tap's index is its identity in every table."""
-
-    items: list[Tap] = field(default_factory=list)
-
-    def add(self, tap: Tap) -> int:
-        """Register a tap and return its index (at most 65,536)."""
-        if len(self.items) > np.iinfo(np.uint16).max:
-            raise ValueError("more than 65,536 taps in one analysis")
-        self.items.append(tap)
-        return len(self.items) - 1
-
-    def carrier(self, index: int) -> Tap:
-        """The file, interface or probe that a tap's frames came from: itself, but for sessions."""
-        carrier = self.items[index].carrier
-        return self.items[index if carrier is None else carrier]
-
-    def interface(self, index: int) -> int:
-        """The tap that stands for both directions of a probed interface, "eth0 in" and "eth0 out".
-
-        Any other tap stands for itself.
-        """
-        base = self._both_directions(index)
-        names = (f"{base} in", f"{base} out")
-        found = (i for i, tap in enumerate(self.items) if tap.name in names)
-        return index if base is None else min(found)
-
-    def interface_name(self, index: int) -> str:
-        """What the tap that stands for an interface is called: "eth0"."""
-        return self._both_directions(index) or self.items[index].name
-
-    def _both_directions(self, index: int) -> str | None:
-        """The interface of a tap, where its other direction is a tap too."""
-        name = self.items[index].name
-        base, _, direction = name.rpartition(" ")
-        other = {"in": "out", "out": "in"}.get(direction)
-        if other is None or not any(tap.name == f"{base} {other}" for tap in self.items):
-            return None
-        return base
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, index: int) -> Tap:
-        return self.items[index]

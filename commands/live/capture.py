@@ -224,7 +224,7 @@ def _files(
         comments.append(f"filter: {options.filter}")
     if options.sample > 1:
         comments.append(f"sample: one packet in {options.sample}")
-    taps = source.taps.items[source.first_tap :]
+    taps = source.registry.taps.items[source.first_tap :]
     interfaces = b"".join(interface_description(tap, options.filter) for tap in taps)
 
     def head(more: Sequence[str]) -> bytes:

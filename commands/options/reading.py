@@ -88,8 +88,8 @@ class Reading(Selection):
         if self.follow and (files > 1 or self.concat):
             raise UsageError("--follow reads one growing file, without --concat")
         from ...analyzer.analysis.analyze import AnalyzeOptions
-        from ...analyzer.decode.multipath.srv6 import parse_usid_format
         from ...analyzer.summary.mrc import parse_plane_by
+        from ...analyzer.wire.segments import parse_usid_format
 
         if self.filter is not None:
             from ...analyzer.filtering import compile_filter

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...analyzer.wire.frames import Tap
+from ...analyzer.wire.taps import Tap
 
 SECTION_HEADER, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, ENHANCED_PACKET = (
     0x0A0D0D0A,

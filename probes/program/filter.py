@@ -24,9 +24,8 @@ from ...analyzer.filtering.grammar import (
     Text,
     parse,
 )
-from ...analyzer.wire.endpoints import Endpoints
-from ...analyzer.wire.frames import Taps
 from ...analyzer.wire.packets import PacketTable
+from ...analyzer.wire.registry import Registry
 
 _IPV4, _ROCE_V1 = "(p)->ipv4", "!(p)->dport"
 _IPV6 = f"(!{_IPV4} && !({_ROCE_V1}))"
@@ -201,7 +200,7 @@ def _opcode_set(node: Node) -> str:
     """Ask the analyzer which of the 256 opcodes pass; the answer is the expression."""
     table = PacketTable.zeros(256)
     table.opcode[:] = np.arange(256)
-    passing = compile_filter(_written(node)).mask(table, Endpoints(), Taps())
+    passing = compile_filter(_written(node)).mask(table, Registry())
     words = np.packbits(passing, bitorder="little").view("<u8")
     tests = [
         f"((p)->bth[0] >> 6 == {index} && ({int(word):#x}ull >> ((p)->bth[0] & 63) & 1))"

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from ...analyzer.capture.source import open_capture
 from ...analyzer.decode.decoder import Decoder
 from ...analyzer.errors import UnreadableInput, UsageError
-from ...analyzer.wire.endpoints import Endpoints
-from ...analyzer.wire.frames import Taps
 from ...analyzer.wire.packets import IPV6, ROCE_V1, PacketTable
 from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...analyzer.wire.registry import Registry
 from ..hashing.keys import PacketKeys, addresses
 
 _BATCH_FRAMES = 1 << 16
@@ -57,26 +56,26 @@ def read_taps(
     """The flows of captures, each of one link. UnreadableInput when there are none,
     UsageError for fewer than two taps. progress is told bytes read and bytes in all."""
     with ExitStack() as stack:
-        taps, endpoints = Taps(), Endpoints()
+        registry = Registry()
         captures = [
-            stack.enter_context(open_capture(path, taps, batch_frames=_BATCH_FRAMES))
+            stack.enter_context(open_capture(path, registry.taps, batch_frames=_BATCH_FRAMES))
             for path in paths
         ]
         totals = [capture.total_bytes for capture in captures]
         total = None if None in totals else sum(t or 0 for t in totals)
         rows = []
         for capture in captures:
-            decoder = Decoder(endpoints, taps, udp_ports=(ROCE_UDP_PORT,))
+            decoder = Decoder(registry, udp_ports=(ROCE_UDP_PORT,))
             for frames in capture.batches():
                 rows.append(_distinct(_columns(decoder.decode(frames))))
                 if progress is not None:
                     progress(sum(c.bytes_read for c in captures), total)
-        if len(taps) < 2:
+        if len(registry.taps) < 2:
             raise UsageError("one link shows no choice: give a capture of each parallel link")
         merged = _distinct(np.concatenate([np.zeros((0, len(_FIELDS)), np.uint32), *rows]))
         if not len(merged):
             raise UnreadableInput(f"no RoCE packet in {', '.join(paths)}")
-        return _seen(merged, endpoints, tuple(tap.name for tap in taps.items))
+        return _seen(merged, registry)
 
 
 def _columns(table: PacketTable) -> NDArray[np.uint32]:
@@ -108,16 +107,16 @@ def _distinct(rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return distinct
 
 
-def _seen(rows: NDArray[np.uint32], endpoints: Endpoints, links: tuple[str, ...]) -> Seen:
+def _seen(rows: NDArray[np.uint32], registry: Registry) -> Seen:
     """Flows from rows sorted by all fields but the last; a flow's taps are neighbours."""
     flow = rows[:, :-2]
     first = np.flatnonzero(np.append(True, (flow[1:] != flow[:-1]).any(1)))
     taps = np.diff(np.append(first, len(rows)))
-    texts = endpoints.texts()
+    texts = registry.endpoints.texts()
     packed = addresses(texts)
     src, dst, sport, dport, label, qp, ipv6, tap, hops = rows[first].T
     return Seen(
-        links=links,
+        links=tuple(registry.tap_names),
         keys=PacketKeys(
             packed[src],
             packed[dst],

@@ -20,9 +20,10 @@ from ...analyzer.measures.messages.measure import MessageStatistics
 from ...analyzer.track.batch import TrackedBatch
 from ...analyzer.track.tracker import FlowTracker
 from ...analyzer.wire.endpoints import Endpoints
-from ...analyzer.wire.frames import Taps
 from ...analyzer.wire.packets import PacketTable
 from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...analyzer.wire.registry import Registry
+from ...analyzer.wire.taps import Taps
 from ..fabrics.fabric import Fabric
 from ..fabrics.mapping import map_hosts
 from ..hashing.keys import PacketKeys, addresses
@@ -56,15 +57,15 @@ def traffic_from_capture(
     RoCE packet, UsageError for options that make no sense.
     """
     with ExitStack() as stack:
-        taps, endpoints = Taps(), Endpoints()
-        captures = [stack.enter_context(capture) for capture in _open(paths, taps, concat)]
+        registry = Registry()
+        captures = [stack.enter_context(capture) for capture in _open(paths, registry.taps, concat)]
         keep = compile_filter(filter) if filter else None
 
         def tables(capture: Capture) -> Iterator[PacketTable]:
-            decoder = Decoder(endpoints, taps, udp_ports=udp_ports)
+            decoder = Decoder(registry, udp_ports=udp_ports)
             for frames in capture.batches():
                 table = decoder.decode(frames)
-                yield table if keep is None else table.take(keep.mask(table, endpoints, taps))
+                yield table if keep is None else table.take(keep.mask(table, registry))
 
         def report() -> None:
             if progress is not None:
@@ -78,7 +79,7 @@ def traffic_from_capture(
         if not len(counter.units):
             raise UnreadableInput(f"no RoCE packet in {', '.join(paths)}")
         sent = None if loop is None else loop.messages(tracker, counter)
-        traffic = _traffic(tracker, counter, endpoints, fabric, mapping, sent)
+        traffic = _traffic(tracker, counter, registry.endpoints, fabric, mapping, sent)
         return replace(traffic, warnings=tuple(w for c in captures for w in c.warnings))
 
 

@@ -13,9 +13,8 @@ from ...analyzer.capture.source import Capture, open_capture
 from ...analyzer.decode.decoder import Decoder
 from ...analyzer.decode.headers.extensions import decode_extensions
 from ...analyzer.errors import UnreadableInput, UsageError
-from ...analyzer.wire.endpoints import Endpoints
-from ...analyzer.wire.frames import Taps
 from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...analyzer.wire.registry import Registry
 from .packets import packet_schema, record_batch
 
 if TYPE_CHECKING:
@@ -72,14 +71,13 @@ class PacketStream:
 
     def __iter__(self) -> Iterator[Any]:
         """pyarrow.RecordBatch objects; UnreadableInput when there was no RoCE packet at all."""
-        endpoints, taps = Endpoints(), Taps()
-        decoder = Decoder(
-            endpoints, taps, udp_ports=self._options.udp_ports, check_icrc=self._options.icrc
-        )
+        options = self._options
+        decoder = Decoder(Registry(), udp_ports=options.udp_ports, check_icrc=options.icrc)
+        taps = decoder.registry.taps
         self.warnings, self.damaged_places = [], 0
         for path in self._paths:
             with open_capture(path, taps, batch_frames=_BATCH_FRAMES) as capture:
-                yield from self._batches(capture, decoder, endpoints, taps)
+                yield from self._batches(capture, decoder)
                 self.warnings += capture.warnings
                 self.damaged_places += capture.damaged_places
         if not decoder.counters.roce_packets():
@@ -91,18 +89,16 @@ class PacketStream:
         reader = pa.RecordBatchReader.from_batches(self.schema, iter(self))
         return reader.__arrow_c_stream__(requested_schema)
 
-    def _batches(
-        self, capture: Capture, decoder: Decoder, endpoints: Endpoints, taps: Taps
-    ) -> Iterator[Any]:
+    def _batches(self, capture: Capture, decoder: Decoder) -> Iterator[Any]:
         for frames in capture.batches():
             table = decoder.decode(frames)
             if self._filter is not None:
-                table = table.take(self._filter.mask(table, endpoints, taps))
+                table = table.take(self._filter.mask(table, decoder.registry))
             more = None
             if self._options.extensions:
                 more = decode_extensions(table, frames.data, frames.base_offset)
             if len(table):
-                batch = record_batch(table, more, endpoints, taps)
+                batch = record_batch(table, more, decoder.registry)
                 yield batch if self._columns is None else batch.select(list(self._columns))
             if self._report:
                 self._report(

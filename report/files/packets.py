@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 from ... import __version__
 from ...analyzer.decode.headers.extensions import ExtensionTable
 from ...analyzer.decode.multipath.mrc import MRC_COLUMNS
-from ...analyzer.wire.endpoints import Endpoints
-from ...analyzer.wire.frames import Taps
 from ...analyzer.wire.packets import COLUMNS, PacketTable
+from ...analyzer.wire.registry import Registry
 
 _TEXT_COLUMNS = {
     "src": "source address",
@@ -60,12 +59,10 @@ def _field(name: str, kind: Any, unit: str, meaning: str) -> Any:
     return pa.field(name, kind, nullable=False, metadata={"unit": unit, "meaning": meaning})
 
 
-def record_batch(
-    table: PacketTable, extensions: ExtensionTable | None, endpoints: Endpoints, taps: Taps
-) -> Any:
+def record_batch(table: PacketTable, extensions: ExtensionTable | None, registry: Registry) -> Any:
     """The rows of a table as a pyarrow.RecordBatch of `packet_schema`."""
-    addresses = pa.array(endpoints.texts(), pa.string())
-    tap_names = pa.array([tap.name for tap in taps.items], pa.string())
+    addresses = pa.array(registry.endpoints.texts(), pa.string())
+    tap_names = pa.array(registry.tap_names, pa.string())
     texts = {"src": addresses, "dst": addresses, "tap": tap_names}
     arrays = []
     for name, values in table.columns():

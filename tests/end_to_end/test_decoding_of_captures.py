@@ -71,7 +71,7 @@ def test_streams(data: Path, name: str) -> None:
     facts = facts_of(data, name)
     dec = decoder()
     table = dec.decode(read_pcap(data / f"{name}.atB{CAPTURES[name]}"))
-    texts = dec._endpoints.texts()
+    texts = dec.registry.endpoints.texts()
     streams: Counter[tuple[str, str, int]] = Counter()
     ports: dict[tuple[str, str, int], set[int]] = {}
     for src, dst, dest_qp, sport in zip(

@@ -156,7 +156,7 @@ def test_real_captures(path: Path, need_tool: Callable[[str], str], tmp_path: Pa
         subprocess.run(command, check=True, capture_output=True)
     table = dec.decode(read_pcap(path))
     assert len(table) > 100
-    compare_every_packet(table, dec._endpoints.texts(), expected)
+    compare_every_packet(table, dec.registry.endpoints.texts(), expected)
 
 
 def bth(opcode: int, psn: int = 0xABCDEF, flags: int = 0x80, dest_qp: int = 0x123456) -> bytes:
@@ -177,7 +177,7 @@ def check_crafted(
     write_pcap(path, packets, link_type)
     dec = decoder()
     table = dec.decode(batch(packets, link_type=link_type))
-    compare_every_packet(table, dec._endpoints.texts(), tshark(tool, path))
+    compare_every_packet(table, dec.registry.endpoints.texts(), tshark(tool, path))
     return table
 
 

@@ -102,7 +102,7 @@ def test_fields_and_sessions(tmp_path: Path, need_tool: Callable[[str], str]) ->
         inside = len(TAGGED) if "100" in seen["vlan.id"] else len(INNER)
         assert int(table.vlan[i]) == (100 if "100" in seen["vlan.id"] else 0), name
         assert int(table.payload_bytes[i]) == 64
-        tap = decode._taps[int(table.tap[i])].name
+        tap = decode.registry.taps[int(table.tap[i])].name
         if name in TAPS:
             source = (seen["ipv6.src"] if seen["ipv6.src"] != [""] else seen["ip.src"])[0]
             fields = {key.replace(".", "_"): value[0] for key, value in seen.items()}

@@ -17,9 +17,9 @@ import pytest
 from msgspec import UNSET
 
 from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
-from rocescope.analyzer.decode.multipath.srv6 import parse_usid_format
 from rocescope.analyzer.errors import RocescopeError
 from rocescope.analyzer.results.analysis import Analysis, Flow
+from rocescope.analyzer.wire.segments import parse_usid_format
 
 MACS = "0c42a1000001 0c42a1000002"
 H1, H2 = "0a010101", "0a010202"  # 10.1.1.1, 10.1.2.2

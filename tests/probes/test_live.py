@@ -57,13 +57,13 @@ def test_both_directions_are_taps_of_their_own(network, hook):
     with watch([net.interface("left")], hook=hook) as seen:
         net.send(roce_frames(50), "left")
         net.send([roce(psn) for psn in range(1000, 1030)], "right")
-    assert [tap.name for tap in seen.source.taps.items] == [
+    assert [tap.name for tap in seen.source.registry.taps.items] == [
         net.interface("left") + " in",
         net.interface("left") + " out",
     ]
     assert seen.column("psn", IN) == list(range(1000, 1030))
     assert seen.column("psn", OUT) == list(range(50))
-    assert [tap.frames for tap in seen.source.taps.items] == [30, 50]
+    assert [tap.frames for tap in seen.source.registry.taps.items] == [30, 50]
     assert [loss.exported for loss in seen.source.loss_by_tap()] == [30, 50]
 
 
@@ -386,7 +386,7 @@ def test_ipv6_live(network):
         net.send(sent)
     assert seen.column("psn") == list(range(100))
     assert set(seen.column("flow_label")) == {0x12345}
-    assert set(seen.source.endpoints.texts()) == {"fd00::1", "fd00::2"}
+    assert set(seen.source.registry.endpoints.texts()) == {"fd00::1", "fd00::2"}
 
 
 def test_filter_and_sample(network):
@@ -415,12 +415,12 @@ def test_frames_in_flows_out(live_capture, need_tool):
             for table in source.tables():
                 measuring.update(table, source.decoder.take_cm_messages())
             sender.join()
-        summary = Summary(measuring, source.endpoints, source.taps, "entropy")
+        summary = Summary(measuring, source.registry, "entropy")
         flows = summary.flows()
     loss = source.loss()
     assert loss.seen >= loss.matched == frames
     assert loss.exported + loss.ring_full == frames
-    assert [tap.dropped for tap in source.taps.items] == [loss.ring_full, 0]
+    assert [tap.dropped for tap in source.registry.taps.items] == [loss.ring_full, 0]
     assert len(flows) == FLOWS
     assert sum(flow.packets for flow in flows) == loss.exported
     if not loss.ring_full:

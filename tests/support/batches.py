@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET, FrameBatch, Tap, Taps
+from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET, FrameBatch
 from rocescope.analyzer.wire.packets import PacketTable
+from rocescope.analyzer.wire.registry import Registry
+from rocescope.analyzer.wire.taps import Tap
 
 T0 = 1_700_000_000_000_000_000
 
@@ -70,10 +71,10 @@ def write_pcap(path: Path, frames: Sequence[bytes], link_type: int) -> None:
 
 def decoder(taps: int = 1, *, speed: int | None = None, **options: object) -> Decoder:
     """A decoder with its own endpoints and so many taps."""
-    all_taps = Taps()
+    registry = Registry()
     for i in range(taps):
-        all_taps.add(Tap(f"tap{i}", LINKTYPE_ETHERNET, speed_bits_per_second=speed))
-    return Decoder(Endpoints(), all_taps, **options)  # type: ignore[arg-type]
+        registry.taps.add(Tap(f"tap{i}", LINKTYPE_ETHERNET, speed_bits_per_second=speed))
+    return Decoder(registry, **options)  # type: ignore[arg-type]
 
 
 def decode(frames: Sequence[bytes], **options: object) -> PacketTable:

@@ -13,8 +13,7 @@ from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.decode.merge import merge_tables
 from rocescope.analyzer.track.connections import CmPairs, settle
 from rocescope.analyzer.track.tracker import FlowTracker
-from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import Taps
+from rocescope.analyzer.wire.registry import Registry
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -37,10 +36,11 @@ class Tracked:
     """A tracker that has seen whole captures."""
 
     def __init__(self, paths, batch_frames=1 << 16):
-        self.endpoints, taps = Endpoints(), Taps()
+        registry = Registry()
+        self.endpoints = registry.endpoints
         self.tracker, self.cm = FlowTracker(), CmPairs()
-        captures = [open_capture(str(p), taps, batch_frames=batch_frames) for p in paths]
-        decoders = [Decoder(self.endpoints, taps) for _ in captures]
+        captures = [open_capture(str(p), registry.taps, batch_frames=batch_frames) for p in paths]
+        decoders = [Decoder(registry) for _ in captures]
         sources = [
             (d.decode(frames) for frames in c.batches())
             for c, d in zip(captures, decoders, strict=True)

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 
 from ...analyzer.analysis.analyze import AnalyzeOptions
-from ...analyzer.decode.multipath.srv6 import UsidFormat
 from ...analyzer.summary.mrc import PlaneBy
 from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...analyzer.wire.segments import UsidFormat
 from ...report.words.human import queue_pair
 from .snapshot import FlowKey
 

@@ -318,7 +318,7 @@ class Session:
             bin_ns, line = m.activity.bin_ns, timeline(m.totals)
             activity_start_ns = m.activity.start_ns
             late = flow_bins(m.late, len(flows))
-            addresses = tuple(feed.endpoints.texts())
+            addresses = tuple(feed.registry.endpoints.texts())
             owners = feed.owners
             omitted = taken.update(feed, running, self._summary)
         names = source.tap_names
@@ -327,7 +327,7 @@ class Session:
         if "tap" in paths:
             paths["tap"] = replace(paths["tap"], name=lambda key: names[key])
         if "srv6" in paths:
-            paths["srv6"] = replace(paths["srv6"], name=feed.segments.name)
+            paths["srv6"] = replace(paths["srv6"], name=feed.registry.segments.name)
         start = int(flows.first_ns.min()) if len(flows) else 0
         end = int(flows.last_ns.max()) if len(flows) else 0
         if self.window is None and end:
@@ -397,7 +397,10 @@ class Session:
         if feed is None:
             return None
         with feed.lock:
-            src, dst = feed.endpoints.index_of(key.src), feed.endpoints.index_of(key.dst)
+            src, dst = (
+                feed.registry.endpoints.index_of(key.src),
+                feed.registry.endpoints.index_of(key.dst),
+            )
             if src is None or dst is None:
                 return None
             found = feed.measuring.tracker.find([(src, dst, key.qp)])
@@ -406,11 +409,9 @@ class Session:
     def _summary(self, feed: Feed) -> Summary:
         return Summary(
             feed.measuring,
-            feed.endpoints,
-            feed.taps,
+            feed.registry,
             "entropy",
             in_passing=True,
-            segments=feed.segments,
             plane_by=self.options.plane_by,
         )
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from ....kernels.kernel import Int, inlined, kernel
-from ...wire.frames import Taps
 from ...wire.packets import I64, U8, U16, PacketTable
+from ...wire.taps import Taps
 from ..headers.load import be16, be32, byte
 from ..tunnels.headers import arista_timestamp
 from ..tunnels.walk import ARISTA_STAMP

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, kernel
 from ...results.taps import MirrorChecks, SwitchCheck, UndeliveredPackets
-from ...wire.frames import LINKTYPE_ETHERNET, Tap, Taps
+from ...wire.frames import LINKTYPE_ETHERNET
 from ...wire.packets import I64, U8, U32, PacketTable
 from ...wire.ports import ROCE_UDP_PORT
+from ...wire.taps import Tap, Taps
 from ..headers.load import be16, be32
 
 LAST_NUMBER = 0x7FFF_FFFF

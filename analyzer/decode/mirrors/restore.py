@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...errors import RocescopeError
-from ...wire.frames import FrameBatch, Taps
+from ...wire.frames import FrameBatch
 from ...wire.packets import I64, PacketTable
+from ...wire.taps import Taps
 from ..time_order import OrderCounts, in_time_order
 from .duplicates import Duplicates
 from .hardware_clock import HardwareClock

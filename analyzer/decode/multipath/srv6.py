@@ -3,64 +3,31 @@
 A packet inside IPv6 names its path in the outer destination address, a carrier of
 compressed segments (uSIDs): a locator block, then one uSID per hop. Each hop shifts its
 own uSID out and zeros in, so a tap sees what is left. A segment routing header (SRH) may
-hold further segments. Each different list is interned once, like an address; its number
-is the packet's `path_evidence`.
+hold further segments. The number of the list (`wire.segments`) is the packet's
+`path_evidence`.
 
-Sources: RFC 8754 (SRH), RFC 9800 (compressed SIDs), F3216: 32-bit block, 16-bit uSIDs.
+Sources: RFC 8754 (SRH), RFC 9800 (compressed SIDs).
 """
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, kernel
-from ....kernels.named import NamedTuple
-from ...errors import UsageError
-from ...wire.endpoints import EndpointArrays, Endpoints, has_room, intern
+from ...wire.endpoints import has_room, intern
 from ...wire.packets import I64, U8, U32
+from ...wire.segments import OTHER, SegmentArrays, SegmentLists
 from ..headers.link_and_ip import DESTINATION_OPTIONS, HOP_BY_HOP, MAX_EXTENSION_HEADERS, ROUTING
 from ..headers.load import be64, byte
 
 U64: TypeAlias = NDArray[np.uint64]
 
-MAX_PATHS = 1 << 16
-"""Different segment lists that have a number of their own; all further ones share `OTHER`."""
-OTHER = MAX_PATHS + 1
 _MAX_SEGMENTS = 16
 _RECENT_BITS = 9
 _SEGMENT_ROUTING = 4
-
-
-class UsidFormat(NamedTuple):
-    """How a carrier is cut."""
-
-    block_bits: int = 32
-    usid_bits: int = 16
-
-
-def parse_usid_format(text: str) -> UsidFormat:
-    """`32:16`: bits of the locator block and of a uSID, whole bytes; UsageError says what else."""
-    parts = text.split(":")
-    if len(parts) == 2 and all(part.isdecimal() for part in parts):
-        block, usid = map(int, parts)
-        if 8 <= block <= 96 and usid in (8, 16, 24, 32) and block % 8 == 0:
-            return UsidFormat(block, usid)
-    raise UsageError(
-        f"{text!r} is no uSID format: give bits of block and uSID, multiples of 8, such as 32:16"
-    )
-
-
-class SegmentArrays(NamedTuple):
-    """The interned segment lists as kernels see them."""
-
-    segments: EndpointArrays
-    """Carriers and other SIDs, 128 bits each."""
-    lists: EndpointArrays
-    """A list is (number of the list before it, index of its last segment); numbers from 1."""
 
 
 @inlined
@@ -146,8 +113,8 @@ def _number_paths(
     outer_ipv6: I64,
     begin: I64,
     captured: U32,
-    block_bits: Int,
-    usid_bits: Int,
+    block_bits: int,
+    usid_bits: int,
     arrays: SegmentArrays,
     out: U32,
 ) -> None:
@@ -158,86 +125,14 @@ def _number_paths(
         out[u] = _path_of(data, outer_ipv6[u], end, block_bits, usid_bits, arrays, recent)
 
 
-class SegmentLists:
-    """The segment lists seen so far, numbered from 1; one thread at a time may add."""
+def number_paths(
+    lists: SegmentLists, data: U8, outer_ipv6: I64, begin: I64, captured: U32, out: U32
+) -> None:
+    """Give each packet the number of its segment list: what `path_evidence` holds.
 
-    def __init__(self, usid: UsidFormat | None = None) -> None:
-        self.usid = usid or UsidFormat()
-        self._segments = Endpoints()
-        self._lists = Endpoints()
-
-    def __len__(self) -> int:
-        return len(self._lists)
-
-    def number(self, data: U8, outer_ipv6: I64, begin: I64, captured: U32, out: U32) -> None:
-        """Give each packet the number of its segment list: what `path_evidence` holds.
-
-        outer_ipv6: position in `data` of the outermost IPv6 header, -1 without one;
-        begin, captured: where what it carries begins and how much of that is captured.
-        """
-        # A list adds at most as many segments as there may be; room for all is made before.
-        while min(len(self._lists) + _MAX_SEGMENTS * len(out), MAX_PATHS) > self._room():
-            self._segments.grow()
-            self._lists.grow()
-        arrays = SegmentArrays(self._segments.arrays, self._lists.arrays)
-        _number_paths(data, outer_ipv6, begin, captured, *self.usid, arrays, out)
-
-    def _room(self) -> int:
-        return min(len(self._segments.arrays.high), len(self._lists.arrays.high))
-
-    def add(self, segments: tuple[int, ...]) -> int:
-        """The number of a list of 128-bit segments, made when new."""
-        number = 0
-        for segment in segments:
-            if self._room() < MAX_PATHS and len(self._lists) + 1 > self._room() // 2:
-                self._segments.grow()
-                self._lists.grow()
-            index = self._segments.add(str(IPv6Address(segment)))
-            number = self._lists.add(str(IPv6Address(number << 64 | index))) + 1
-        return number
-
-    def segments(self, number: int) -> tuple[int, ...]:
-        """The 128-bit segments of a list, the active one first."""
-        found: list[int] = []
-        while number:
-            entry = self._lists.packed(number - 1)
-            found.append(self._segments.packed(entry & (1 << 64) - 1))
-            number = entry >> 64
-        return tuple(reversed(found))
-
-    def usids(self, carrier: int) -> tuple[str, list[str], int]:
-        """(block, uSIDs left, empty places behind them) of a carrier."""
-        block_bits, usid_bits = self.usid
-        digits = f"{carrier:032x}"
-        head = digits[: block_bits // 4]
-        block = ":".join(f"{int(head[i : i + 4], 16):x}" for i in range(0, len(head), 4))
-        step = usid_bits // 4
-        places = range(len(head), len(digits) - step + 1, step)
-        usids = [digits[i : i + step] for i in places]
-        left = len(usids)
-        while left and not int(usids[left - 1], 16):
-            left -= 1
-        return block, usids[:left], len(usids) - left
-
-    def name(self, number: int) -> str:
-        """`fcbb:bb00:0101:0201:f001`: block and uSIDs left; further segments behind ` > `."""
-        if number == OTHER:
-            return "other"
-        if not number:
-            return "no segments"
-        if number > len(self):
-            return f"segment list {number}"
-        parts = []
-        for segment in self.segments(number):
-            block, usids, _ = self.usids(segment)
-            parts.append(":".join([block, *usids]))
-        return " > ".join(parts)
-
-    def names(self) -> list[str]:
-        """The name of every number from 0 on."""
-        return [self.name(number) for number in range(len(self) + 1)]
-
-    def joined(self, other: SegmentLists) -> U32:
-        """Add the lists of a part of the same capture; its number i is our result[i]."""
-        numbers = [0, *(self.add(other.segments(n + 1)) for n in range(len(other)))]
-        return np.array(numbers, np.uint32)
+    outer_ipv6: position in `data` of the outermost IPv6 header, -1 without one;
+    begin, captured: where what it carries begins and how much of that is captured.
+    """
+    # A packet adds at most _MAX_SEGMENTS segments and lists; room for all is made before.
+    lists.make_room(_MAX_SEGMENTS * len(out))
+    _number_paths(data, outer_ipv6, begin, captured, *lists.usid, lists.arrays, out)

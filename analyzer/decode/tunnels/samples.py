@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ....kernels.kernel import subkernel
-from ...wire.frames import SampledFrames, Taps
 from ...wire.packets import I64, U16, U32, PacketTable
+from ...wire.taps import SampledFrames, Taps
 
 
 def note_samples(table: PacketTable, rate: U32, taps: Taps) -> None:

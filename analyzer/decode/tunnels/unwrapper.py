@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...wire.frames import FrameBatch, Taps
+from ...wire.frames import FrameBatch
 from ...wire.packets import U8
+from ...wire.taps import Taps
 from ..counters import DecodeCounters
 from ..sessions import Sessions
 from .encapsulation import Inner, part_of, room_for, unwrap_frames

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from ....analyzer.measures.measuring import Measuring
 from ....analyzer.results.analysis import Flow
 from ....analyzer.summary.summarize import Summary
-from ....analyzer.wire.endpoints import Endpoints
-from ....analyzer.wire.frames import Tap, Taps
 from ....analyzer.wire.packets import PacketTable
 from ....analyzer.wire.ports import ROCE_UDP_PORT
+from ....analyzer.wire.registry import Registry
+from ....analyzer.wire.taps import Tap
 from ...fabrics.fabric import Fabric
 from ...generate.pcap_writer import START_NS
 from ...generate.schedule import Packets
@@ -80,10 +80,10 @@ def received_packets(workload: Workload, result: EngineResult) -> Packets:
 
 def received_flows(workload: Workload, result: EngineResult, fabric: Fabric) -> list[Flow]:
     """What the analyzer says of the received packets."""
-    endpoints, taps = Endpoints(), Taps()
+    registry = Registry()
     for host in range(fabric.hosts):
-        endpoints.add(str(fabric.address_of(host)))
-    taps.add(Tap("replay", 1))
+        registry.endpoints.add(str(fabric.address_of(host)))
+    registry.taps.add(Tap("replay", 1))
     measuring = Measuring(1_000_000, False)
     measuring.update(received_table(workload, result))
-    return Summary(measuring, endpoints, taps, "entropy").flows()
+    return Summary(measuring, registry, "entropy").flows()

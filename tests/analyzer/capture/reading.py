@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocescope.analyzer.capture.source import Capture, open_capture
-from rocescope.analyzer.wire.frames import FrameBatch, Taps
+from rocescope.analyzer.wire.frames import FrameBatch
+from rocescope.analyzer.wire.taps import Taps
 
 
 class Row(NamedTuple):

@@ -18,7 +18,7 @@ from factories import (
 
 from rocescope.analyzer.capture.concat import Part, concatenated
 from rocescope.analyzer.errors import UnreadableInput, UsageError
-from rocescope.analyzer.wire.frames import Taps
+from rocescope.analyzer.wire.taps import Taps
 
 from .reading import rows_of
 

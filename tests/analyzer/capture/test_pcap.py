@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from rocescope.analyzer.capture import pcap
 from rocescope.analyzer.capture.framing import Counts
 from rocescope.analyzer.capture.window import Window
-from rocescope.analyzer.wire.frames import Taps
+from rocescope.analyzer.wire.taps import Taps
 
 from . import twin
 from .reading import Bites, Row, read, rows_of

@@ -20,7 +20,8 @@ from rocescope.analyzer.capture.framing import Counts
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.capture.window import Window
 from rocescope.analyzer.errors import UnreadableInput
-from rocescope.analyzer.wire.frames import FrameBatch, Taps
+from rocescope.analyzer.wire.frames import FrameBatch
+from rocescope.analyzer.wire.taps import Taps
 
 from . import twin
 from .reading import Bites, Row, read, rows_of

@@ -30,7 +30,7 @@ from factories import (
 from rocescope.analyzer.capture import bytestream
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.errors import UnreadableInput, UsageError
-from rocescope.analyzer.wire.frames import Tap, Taps
+from rocescope.analyzer.wire.taps import Tap, Taps
 
 from .reading import read, rows_of
 
@@ -289,7 +289,7 @@ def test_a_decompression_bomb_needs_no_memory(tmp_path: Path, kind: str) -> None
     code = (
         "import resource, sys\n"
         "from rocescope.analyzer.capture.source import open_capture\n"
-        "from rocescope.analyzer.wire.frames import Taps\n"
+        "from rocescope.analyzer.wire.taps import Taps\n"
         "used = []\n"
         "for path in sys.argv[1:]:\n"
         "    with open_capture(path, Taps()) as capture:\n"
@@ -315,7 +315,7 @@ def test_closing_early_ends_the_thread(tmp_path: Path) -> None:
 def test_standard_input(tmp_path: Path, squeeze: Callable[[bytes], bytes]) -> None:
     code = (
         "from rocescope.analyzer.capture.source import open_capture\n"
-        "from rocescope.analyzer.wire.frames import Taps\n"
+        "from rocescope.analyzer.wire.taps import Taps\n"
         "taps = Taps()\n"
         "with open_capture('-', taps) as c:\n"
         "    print(sum(map(len, c.batches())), c.name, c.total_bytes, c.bytes_read, c.warnings)\n"

@@ -12,7 +12,8 @@ from factories import START_NS, Frame, pcap_bytes
 
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.capture.window import MIN_WINDOW_BYTES, Window
-from rocescope.analyzer.wire.frames import FrameBatch, Taps
+from rocescope.analyzer.wire.frames import FrameBatch
+from rocescope.analyzer.wire.taps import Taps
 
 from .reading import Bites
 
@@ -80,7 +81,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     code = (
         "import resource, sys\n"
         "from rocescope.analyzer.capture.source import open_capture\n"
-        "from rocescope.analyzer.wire.frames import Taps\n"
+        "from rocescope.analyzer.wire.taps import Taps\n"
         "used = []\n"
         "for path in sys.argv[1:]:\n"
         "    with open_capture(path, Taps()) as capture:\n"

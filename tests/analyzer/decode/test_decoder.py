@@ -11,8 +11,9 @@ from batches import batch, decode, decoder
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import Tap, Taps
 from rocescope.analyzer.wire.packets import LENGTH_MISMATCH
+from rocescope.analyzer.wire.registry import Registry
+from rocescope.analyzer.wire.taps import Tap, Taps
 
 
 def frame(
@@ -105,7 +106,7 @@ def test_counts_per_tap() -> None:
 def test_taps_may_be_added_between_batches() -> None:
     taps = Taps()
     taps.add(Tap("a", 1))
-    dec = Decoder(Endpoints(), taps)
+    dec = Decoder(Registry(taps=taps))
     dec.decode(batch([frame()]))
     with pytest.raises(ValueError, match="tap"):
         dec.decode(batch([frame()], tap=1))
@@ -115,17 +116,14 @@ def test_taps_may_be_added_between_batches() -> None:
 
 
 def test_more_addresses_than_the_table_has_room_for() -> None:
-    endpoints = Endpoints(capacity=4)
-    taps = Taps()
-    taps.add(Tap("a", 1))
+    registry = Registry(Endpoints(capacity=4))
+    registry.taps.add(Tap("a", 1))
     n = 5000
-    table = Decoder(endpoints, taps).decode(
-        batch([frame(i, source=0x0B000000 + i) for i in range(n)])
-    )
+    table = Decoder(registry).decode(batch([frame(i, source=0x0B000000 + i) for i in range(n)]))
     assert table.psn.tolist() == list(range(n))
     assert table.src.tolist() == [0, *range(2, n + 1)]
     assert table.dst.tolist() == [1] * n
-    assert endpoints.text(n) == "11.0.19.135"
+    assert registry.endpoints.text(n) == "11.0.19.135"
 
 
 def test_snapped_frames_take_lengths_from_the_ip_header() -> None:

@@ -45,7 +45,7 @@ def compare(frames: Frames, check_icrc: bool = True) -> None:
         for row in twin.seen.rows[before:]:
             expected.append(row | {"time_ns": T0 + i, "frame_number": i + 1, "file_offset": at})
         at += len(data)
-    texts = dec._endpoints.texts()
+    texts = dec.registry.endpoints.texts()
     for c in COLUMNS:
         got = getattr(table, c.name).tolist()
         if c.name in ("src", "dst"):
@@ -120,7 +120,9 @@ import numpy as np
 from rocescope.analyzer.decode.headers.load import be32
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import FrameBatch, Tap, Taps
+from rocescope.analyzer.wire.frames import FrameBatch
+from rocescope.analyzer.wire.taps import Tap, Taps
+from rocescope.analyzer.wire.registry import Registry
 
 def past_end(data):
     return be32(data, 3)
@@ -137,7 +139,7 @@ for size in (0, 6):
 corpus = np.load(sys.argv[1])
 taps = Taps()
 taps.add(Tap("x", 1))
-decoder = Decoder(Endpoints(), taps, check_icrc=True)
+decoder = Decoder(Registry(taps=taps), check_icrc=True)
 rows = 0
 buffer, offset = corpus["buffer"], corpus["offset"]
 for i in range(len(offset) - 1):

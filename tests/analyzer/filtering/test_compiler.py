@@ -15,9 +15,10 @@ import pytest
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.filtering import compile_filter
-from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import FrameBatch, Tap, Taps
+from rocescope.analyzer.wire.frames import FrameBatch
 from rocescope.analyzer.wire.packets import PacketTable
+from rocescope.analyzer.wire.registry import Registry
+from rocescope.analyzer.wire.taps import Tap
 
 ODDITIES = "c40_rc_oddities_ipv4.atB.pcap"
 VLAN = "c23_rc_write_vlan100.atB.pcap.gz"
@@ -25,7 +26,7 @@ IPV6 = "c15_rc_write_ipv6_gid.atB.pcap.gz"
 
 
 @cache
-def packets_of(capture: Path) -> tuple[PacketTable, Endpoints, Taps]:
+def packets_of(capture: Path) -> tuple[PacketTable, Registry]:
     """The packet table of a capture that dpkt reads."""
     opener = gzip.open if capture.suffix == ".gz" else open
     with opener(capture, "rb") as file:
@@ -34,8 +35,8 @@ def packets_of(capture: Path) -> tuple[PacketTable, Endpoints, Taps]:
     lengths = np.array([len(frame) for _, frame in records], np.uint32)
     data = np.frombuffer(b"".join(frame for _, frame in records), np.uint8)
     ends = np.cumsum(lengths, dtype=np.int64)
-    taps, endpoints = Taps(), Endpoints()
-    taps.add(Tap(capture.name, 1))
+    registry = Registry()
+    registry.taps.add(Tap(capture.name, 1))
     frames = FrameBatch(
         data=data,
         offset=ends - lengths,
@@ -47,12 +48,12 @@ def packets_of(capture: Path) -> tuple[PacketTable, Endpoints, Taps]:
         first_frame_number=1,
         base_offset=0,
     )
-    return Decoder(endpoints, taps).decode(frames), endpoints, taps
+    return Decoder(registry).decode(frames), registry
 
 
 def frames_passing(capture: Path, text: str) -> list[int]:
-    table, endpoints, taps = packets_of(capture)
-    mask = compile_filter(text).mask(table, endpoints, taps)
+    table, registry = packets_of(capture)
+    mask = compile_filter(text).mask(table, registry)
     assert mask.dtype == np.bool_ and len(mask) == len(table)
     return table.frame_number[mask].tolist()
 
@@ -151,7 +152,7 @@ def test_taps_by_name_and_number(data: Path) -> None:
 
 def test_empty_table_gives_an_empty_mask() -> None:
     mask = compile_filter("src == 10.0.0.0/8 or tap == x or opcode == WRITE").mask(
-        PacketTable.empty(0), Endpoints(), Taps()
+        PacketTable.empty(0), Registry()
     )
     assert mask.tolist() == []
 

@@ -6,8 +6,7 @@ import pytest
 from batches import decode
 
 from rocescope.analyzer.filtering import compile_filter
-from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import Taps
+from rocescope.analyzer.wire.registry import Registry
 
 from ..decode.multipath.test_mrc import (
     ACK,
@@ -43,5 +42,5 @@ PACKETS = [WRITE_FIRST, WRITE_MIDDLE_TS, ACK, SACK, NACK, PROBE, OTHER_VENDOR]
 )
 def test_fields(text: str, expected: list[int]) -> None:
     table = decode([frame(packet) for packet in PACKETS])
-    mask = compile_filter(text).mask(table, Endpoints(), Taps())
+    mask = compile_filter(text).mask(table, Registry())
     assert mask.nonzero()[0].tolist() == expected

@@ -12,12 +12,13 @@ from traffic import ACK, READ_FIRST, READ_LAST, READ_MIDDLE, READ_REQUEST, WRITE
 
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.measures.measuring import Measuring, endpoints_joined, taps_joined
+from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.summary.summarize import Summary
 from rocescope.analyzer.track.psn.answers import rdma_udp_sport
-from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET, Tap, Taps
+from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
 from rocescope.analyzer.wire.packets import ACK_REQUEST, PacketTable
+from rocescope.analyzer.wire.registry import Registry
+from rocescope.analyzer.wire.taps import Tap
 
 WINDOW_NS = 100_000
 START_NS = 1_700_000_000_000_000_000
@@ -27,26 +28,25 @@ class Part:
     """A part of a capture with its own numbers for addresses and taps."""
 
     def __init__(self, table: PacketTable, addresses: list[str], taps: list[str]) -> None:
-        self.endpoints, self.taps = Endpoints(), Taps()
+        self.registry = Registry()
         self.measuring = Measuring(WINDOW_NS, many_taps=len(taps) > 1)
         own = table.take(np.arange(len(table)))
         for column in ("src", "dst"):
             values = getattr(own, column)
-            values[:] = [self.endpoints.add(addresses[v]) for v in values.tolist()]
+            values[:] = [self.registry.endpoints.add(addresses[v]) for v in values.tolist()]
         seen = list(dict.fromkeys(own.tap.tolist()))
         for tap in seen:
-            self.taps.add(Tap(taps[tap], LINKTYPE_ETHERNET))
+            self.registry.taps.add(Tap(taps[tap], LINKTYPE_ETHERNET))
         own.tap[:] = [seen.index(t) for t in own.tap.tolist()]
         self.measuring.update(own)
 
     def merge(self, other: Part) -> Part:
-        endpoint_map = endpoints_joined(self.endpoints, other.endpoints)
-        self.measuring.merge(other.measuring, endpoint_map, taps_joined(self.taps, other.taps))
+        self.measuring.merge(other.measuring, self.registry.joined(other.registry))
         return self
 
     def results(self) -> object:
         """All that is reported, flows by their names; taps and connections likewise."""
-        summary = Summary(self.measuring, self.endpoints, self.taps, "entropy")
+        summary = Summary(self.measuring, self.registry, "entropy")
         flows = [msgspec.to_builtins(flow) for flow in summary.flows()]
         key = [(f["src"], f["dst"], f["dest_qp"]) for f in flows]
         for flow in flows:
@@ -63,7 +63,7 @@ class Part:
                  (key[connection.flows[1]], found.pop("b"), found.pop("b_qp"))]
             )  # fmt: skip
             connections.append((sides, found | {"flows": None}))
-        names = [tap.name for tap in self.taps.items]
+        names = self.registry.tap_names
         series = msgspec.to_builtins(self.measuring.totals.series(names))
         series["tap_wire_bytes"] = dict(sorted(series["tap_wire_bytes"].items()))
         events = sorted((e.time_ns, e.kind, str(e.tap), e.text) for e in summary.events(1000)[0])
@@ -298,12 +298,12 @@ def test_packets_lost_at_the_seam_count_as_nothing():
 
 @pytest.mark.parametrize("name", ["c40", "i03", "i01_write_loss0.5_AtoB.atB", "c04"])
 def test_real_captures_cut_in_two_conserve_everything_countable(name):
-    endpoints, taps = Endpoints(), Taps()
-    decoder = Decoder(endpoints, taps)
-    with open_capture(str(data(name)), taps) as capture:
+    registry = Registry()
+    decoder = Decoder(registry)
+    with open_capture(str(data(name)), registry.taps) as capture:
         tables = [decoder.decode(frames) for frames in capture.batches()]
     table = PacketTable.concatenate(tables)
-    addresses, cut = endpoints.texts(), 5 * len(table) // 9
+    addresses, cut = registry.endpoints.texts(), 5 * len(table) // 9
     whole, one, two = (
         Part(part, addresses, ["x"])
         for part in (table, table.slice(0, cut), table.slice(cut, len(table)))

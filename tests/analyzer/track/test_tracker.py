@@ -7,8 +7,8 @@ from captures import data
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.track.tracker import FlowTracker
-from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import Taps
+from rocescope.analyzer.wire.registry import Registry
+from rocescope.analyzer.wire.taps import Taps
 
 
 def test_expected_flows_are_tracked_as_others_and_nothing_grows_for_them():
@@ -17,7 +17,7 @@ def test_expected_flows_are_tracked_as_others_and_nothing_grows_for_them():
     room = expecting.state
     verdicts = []
     with open_capture(str(data("i01_write_loss0.5_AtoB.atB")), taps) as capture:
-        decoder = Decoder(Endpoints(), taps)
+        decoder = Decoder(Registry(taps=taps))
         for frames in capture.batches():
             table = decoder.decode(frames)
             verdicts.append((plain.update(table).verdict, expecting.update(table).verdict))

@@ -19,7 +19,7 @@ from network import Network, ethernet, ipv4, roce, roce_frames, udp
 
 from rocescope.analyzer.capture.concat import concatenated
 from rocescope.analyzer.capture.source import open_capture
-from rocescope.analyzer.wire.frames import Taps
+from rocescope.analyzer.wire.taps import Taps
 from rocescope.probes import bpf
 
 COMMAND = [sys.executable, "-m", "rocescope", "capture"]

@@ -26,7 +26,7 @@ def test_sessions_are_taps_beside_the_interface(network):
     with Watched(source) as seen:
         net.send([*sent, roce(60)])
     assert seen.column("psn") == list(range(61))
-    names = [tap.name for tap in source.taps.items]
+    names = [tap.name for tap in source.registry.taps.items]
     assert names[1:] == ["erspan 12 ingress from 2001:db8::1", "erspan 9 from 192.0.2.1"]
     inner = len(roce(1, payload_bytes=300))
     assert set(seen.column("wire_bytes", 1)) == {inner + 4}  # with the tag inside
@@ -34,7 +34,7 @@ def test_sessions_are_taps_beside_the_interface(network):
     assert set(seen.column("vlan", 1)) == {100}
     assert seen.column("psn", 0) == [*range(2, 60, 3), 60]
     source.state_losses()
-    assert [tap.dropped for tap in source.taps.items] == [0, None, None]
+    assert [tap.dropped for tap in source.registry.taps.items] == [0, None, None]
     assert source.decoder.counters.frames() == source.loss().exported == 61
 
 

@@ -24,7 +24,7 @@ def check_by_probes(fabric: LeafSpine, leaf: int, keys: PacketKeys, group: Group
         fabric.uplinks_taken(leaf, keys)
     out = {
         tap: fabric.uplinks.index(item.name.split(":")[1].removesuffix(" out"))
-        for tap, item in enumerate(source.taps.items)
+        for tap, item in enumerate(source.registry.taps.items)
         if item.name.endswith(" out")
     }
     assert (source.loss().ring_full, sorted(out.values())) == (0, [0, 1, 2, 3])

@@ -12,8 +12,7 @@ from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.measures.late_activity import LateActivity
 from rocescope.analyzer.measures.measuring import Measuring
-from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import Taps
+from rocescope.analyzer.wire.registry import Registry
 from rocescope.tui.session.history import History
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshot import SourceState
@@ -23,11 +22,10 @@ ROWS = 2_000
 CONNECTIONS = 50
 
 
-def batches(path, endpoints):
+def batches(path, registry):
     """Packets as probes would give them: a few at a time."""
-    taps = Taps()
-    with open_capture(str(path), taps) as capture:
-        decoder = Decoder(endpoints, taps)
+    with open_capture(str(path), registry.taps) as capture:
+        decoder = Decoder(registry)
         for frames in capture.batches():
             table = decoder.decode(frames)
             for begin in range(0, len(table), ROWS):
@@ -38,23 +36,21 @@ def test_a_longer_session_takes_no_more_memory(tmp_path):
     path = tmp_path / "long.pcap"
     with path.open("wb") as file:
         write(file, 200_000, CONNECTIONS)
-    endpoints, measuring = Endpoints(), Measuring(10_000_000, many_taps=True)
+    registry, measuring = Registry(), Measuring(10_000_000, many_taps=True)
     measuring.late = LateActivity()
     session = Session(lambda keep: None, "eth0", "live")
     session.history = History(BUDGET)
     session._feed = SimpleNamespace(
         lock=FairLock(),
         measuring=measuring,
-        endpoints=endpoints,
-        taps=Taps(),
+        registry=registry,
         owners={},
-        segments=None,
         state=lambda: SourceState("eth0", "live"),
     )
     taken = []
     tracemalloc.start()
     try:
-        for number, table in enumerate(batches(path, endpoints)):
+        for number, table in enumerate(batches(path, registry)):
             table.time_ns[:] += number * 2_000_000_000  # as if each came seconds later
             measuring.update(table)
             session.snapshot()

@@ -365,7 +365,7 @@ def test_headers_and_counters_agree(network):
     measuring = Measuring(1_000_000, True)
     for table in seen.tables:
         measuring.update(table)
-    summary = Summary(measuring, live.endpoints, live.taps, "entropy")
+    summary = Summary(measuring, live.registry, "entropy")
     flows = summary.flows()
     assert len(flows) == len(counted.analysis.flows) == 6
 

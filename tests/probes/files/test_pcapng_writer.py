@@ -10,7 +10,8 @@ from hand_made import HandMadeRing
 from network import roce
 
 from rocescope.analyzer.capture.source import open_capture
-from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET, Tap, Taps
+from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
+from rocescope.analyzer.wire.taps import Tap, Taps
 from rocescope.probes.files.pcapng_writer import (
     InterfaceStatistics,
     interface_description,

@@ -45,8 +45,8 @@ def test_flows_know_their_processes(jobs, tmp_path):
             measuring = Measuring(1_000_000, many_taps=True)
             for table in seen.tables:
                 measuring.update(table)
-            owners = watch.owners(measuring.tracker, source.endpoints)
-            summary = Summary(measuring, source.endpoints, source.taps, "entropy", owners)
+            owners = watch.owners(measuring.tracker, source.registry.endpoints)
+            summary = Summary(measuring, source.registry, "entropy", owners)
     flows = {(f.src, f.dst, f.dest_qp): f for f in summary.flows()}
     owned = {key: (f.owner.pid, f.owner.rank, f.owner.end) for key, f in flows.items() if f.owner}
     one, other = jobs

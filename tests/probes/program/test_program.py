@@ -291,7 +291,7 @@ def test_filter_in_the_kernel_is_the_analyzers(live_capture, text):
     dec = decoder()
     table = dec.decode(batch(FILTERED))
     assert len(table) == len(FILTERED)
-    wanted = compile_filter(text).mask(table, dec._endpoints, dec._taps).tolist()
+    wanted = compile_filter(text).mask(table, dec.registry).tolist()
     with ProbeRuns(condition=c_condition(text)) as probe:
         assert [probe.run(frame) is not None for frame in FILTERED] == wanted
         loss = probe.loss()

@@ -11,13 +11,11 @@ from ....analyzer.analysis.fair_lock import FairLock
 from ....analyzer.analysis.progress import Progress
 from ....analyzer.capture.concat import ConcatenatedCapture
 from ....analyzer.capture.source import Capture
-from ....analyzer.decode.multipath.srv6 import SegmentLists
 from ....analyzer.measures.late_activity import LateActivity
 from ....analyzer.measures.measuring import Measuring
 from ....analyzer.measures.series import Totals
 from ....analyzer.results.analysis import Analysis, Owner
-from ....analyzer.wire.endpoints import Endpoints
-from ....analyzer.wire.frames import Taps
+from ....analyzer.wire.registry import Registry
 from ....probes.rights.priority import lower_own
 from ....report.words.human import counted
 from ..snapshot import SourceState
@@ -42,16 +40,11 @@ class Feed(Protocol):
     kind: str
     lock: FairLock
     measuring: Measuring
-    endpoints: Endpoints
-    taps: Taps
+    registry: Registry
 
     @property
     def owners(self) -> dict[int, Owner]:
         """By flow index: the process that owns its queue pair, where that is known."""
-
-    @property
-    def segments(self) -> SegmentLists:
-        """The SRv6 segment lists that path evidence numbers."""
 
     def read(self) -> None:
         """Take in everything; returns at the end or after `stop`."""
@@ -86,15 +79,9 @@ class CaptureFeed:
         self.lock = self._run.lock
         self.measuring = self._run.measuring
         measure_for_screens(self.measuring)
-        self.endpoints = self._run.endpoints
-        self.taps = self._run.taps
+        self.registry = self._run.registry
         self._owners: dict[int, Owner] = {}
         self._owned = (0, 0)
-
-    @property
-    def segments(self) -> SegmentLists:
-        """The SRv6 segment lists of all captures."""
-        return self._run.segments or SegmentLists()
 
     @property
     def owners(self) -> dict[int, Owner]:
@@ -129,7 +116,7 @@ class CaptureFeed:
         done = sum(capture.bytes_read for capture in captures)
         total = progress.bytes_total if progress else None
         stopped_early = self._run.interrupted and (total is None or done < total)
-        drops = [tap.dropped for tap in self.taps.items]
+        drops = [tap.dropped for tap in self.registry.taps.items]
         known = [d for d in drops if d is not None]
         undecodable = sum(
             sum(source.decoder.counters.undecodable().values()) for source in self._run.sources
@@ -146,7 +133,7 @@ class CaptureFeed:
             truncated=sum(capture.truncated_frames for capture in captures),
             undecodable=undecodable,
             warnings=(*_warnings(captures), *([STOPPED_EARLY] if stopped_early else [])),
-            tap_names=tuple(tap.name for tap in self.taps.items),
+            tap_names=tuple(self.registry.tap_names),
             stopped_early=stopped_early,
         )
 

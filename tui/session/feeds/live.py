@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from ....analyzer.analysis.fair_lock import FairLock
 from ....analyzer.analysis.prefetch import Prefetched
 from ....analyzer.decode.headers.cm import CmMessage
-from ....analyzer.decode.multipath.srv6 import SegmentLists
 from ....analyzer.errors import UnreadableInput
 from ....analyzer.filtering import compile_filter
 from ....analyzer.measures.measuring import Measuring
@@ -76,7 +75,7 @@ class LiveFeed:
 
     def __init__(self, probes: LiveProbes, keep: str | None) -> None:
         self.lock = FairLock()
-        self.endpoints, self.taps = probes.endpoints, probes.taps
+        self.registry = probes.registry
         warm_up(DEFAULT_WINDOW_NS)
         self.measuring = Measuring(DEFAULT_WINDOW_NS, many_taps=True)
         measure_for_screens(self.measuring)
@@ -91,11 +90,6 @@ class LiveFeed:
         self._probes, self._source = probes, probes.source
         self._name = ",".join(interface.label for interface in self._source.interfaces)
         self._source.resume()
-
-    @property
-    def segments(self) -> SegmentLists:
-        """The SRv6 segment lists seen so far."""
-        return self._source.decoder.segments
 
     def read(self) -> None:
         """Take in what the probes see until `stop`."""
@@ -122,7 +116,7 @@ class LiveFeed:
         """What comes in, in a thread that only empties the rings and decodes."""
         for table in self._source.tables(POLL_S):
             if self._keep is not None and len(table):
-                table = table.take(self._keep.mask(table, self.endpoints, self.taps))
+                table = table.take(self._keep.mask(table, self.registry))
             yield table, self._source.decoder.take_cm_messages()
 
     def stop(self) -> None:
@@ -145,7 +139,7 @@ class LiveFeed:
             packets=self._packets,
             dropped=loss.ring_full,
             undecodable=sum(self._source.decoder.counters.undecodable().values()),
-            tap_names=tuple(tap.name for tap in self.taps.items),
+            tap_names=tuple(self.registry.tap_names),
         )
 
     def analysis(self) -> Analysis:
@@ -155,13 +149,11 @@ class LiveFeed:
         self._source.state_losses()
         return conclude(
             self.measuring,
-            self.endpoints,
-            self.taps,
+            self.registry,
             [capture_summary(self._source, self.measuring)],
             path_by="entropy",
             complete=False,
             filtered=self._keep is not None or self._source.options.filter is not None,
-            segments=self._source.decoder.segments,
             owners=self.owners,
         )
 

@@ -69,7 +69,7 @@ class Recording:
             raise
         if drop:  # before a thread starts, which would keep them
             drop_privileges(self._source.privileges() + WRITING + WATCHING)
-        taps = self._source.taps.items[self._source.first_tap :]
+        taps = self._source.registry.taps.items[self._source.first_tap :]
         name = self._source.options.filter
         described = b"".join(interface_description(tap, name) for tap in taps)
 

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from .... import __version__
 from ....analyzer.errors import RocescopeError
-from ....analyzer.wire.frames import Tap
+from ....analyzer.wire.taps import Tap
 from ....probes.files.pcapng_writer import interface_description, section_header
 from ..session import Session
 from ..snapshot import FlowKey
@@ -64,7 +64,7 @@ class PacketExport:
         return lines
 
     def _blocks(self, chunk: Chunk) -> Iterator[bytes]:
-        table, taps = chunk.table, self._pass.taps
+        table, taps = chunk.table, self._pass.registry.taps
         for row, note in enumerate(notes_of(chunk, taps)):
             number, link = int(table.tap[row]), link_type(taps, table, row)
             tap = taps[number]

@@ -21,14 +21,14 @@ from ....analyzer.analysis.analyze import AnalyzeOptions, open_sources
 from ....analyzer.capture.concat import ConcatenatedCapture, Part
 from ....analyzer.capture.source import Capture
 from ....analyzer.decode.merge import merge_tables
-from ....analyzer.decode.multipath.srv6 import SegmentLists
 from ....analyzer.decode.sources import Source
 from ....analyzer.filtering import compile_filter
 from ....analyzer.track import batch as verdicts
 from ....analyzer.track.tracker import FlowTracker
-from ....analyzer.wire.endpoints import Endpoints
-from ....analyzer.wire.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6, Taps
+from ....analyzer.wire.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6
 from ....analyzer.wire.packets import IPV6, PacketTable
+from ....analyzer.wire.registry import Registry
+from ....analyzer.wire.taps import Taps
 from ..snapshot import FlowKey
 
 PSN_MASK = 0xFFFFFF
@@ -141,13 +141,11 @@ class FlowPass:
     ) -> None:
         """options: as those of the analysis; its filter is applied to packets before they
         are tracked."""
-        self.taps, self.frames = Taps(), FrameBytes()
+        self.registry, self.frames = Registry(), FrameBytes()
         self._paths, self._wanted = paths, wanted
         self._options = replace(options or AnalyzeOptions(), follow=False)
-        self._endpoints = Endpoints()
-        self._flows = [
-            (self._endpoints.add(key.src), self._endpoints.add(key.dst), key.qp) for key in keys
-        ]
+        endpoints = self.registry.endpoints
+        self._flows = [(endpoints.add(key.src), endpoints.add(key.dst), key.qp) for key in keys]
         self._stack = ExitStack()
         self._sources: list[Source] = []
         self._stopped = threading.Event()
@@ -155,7 +153,7 @@ class FlowPass:
     def __enter__(self) -> Self:
         """RocescopeError as when opening captures."""
         self._sources = self._stack.enter_context(
-            open_sources(self._paths, self._options, self._endpoints, self.taps, SegmentLists())
+            open_sources(self._paths, self._options, self.registry)
         )
         return self
 
@@ -188,7 +186,7 @@ class FlowPass:
             if self._stopped.is_set():
                 return
             if keep is not None:
-                passing = keep.mask(table, self._endpoints, self.taps)
+                passing = keep.mask(table, self.registry)
                 self.frames.forget(table, ~passing)
                 table = table.take(passing)
             verdict = tracker.update(table).verdict

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ....analyzer.analysis.analyze import AnalyzeOptions
 from ....analyzer.track import batch as verdicts
-from ....analyzer.wire.frames import Taps
 from ....analyzer.wire.packets import PacketTable
+from ....analyzer.wire.taps import Taps
 from ....report.words import human
 from ..snapshot import FlowKey
 from .flow_pass import (
@@ -133,8 +133,8 @@ class PacketScan:
             verdict=verdict,
             expected=judged["due"],
             extent=judged["extent"],
-            notes=notes_of(Chunk(table, verdict, judged), found.taps),
-            taps=found.taps,
+            notes=notes_of(Chunk(table, verdict, judged), found.registry.taps),
+            taps=found.registry.taps,
             frames=found.frames,
             more=more,
         )

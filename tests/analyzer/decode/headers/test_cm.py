@@ -21,7 +21,7 @@ def messages_of(path: Path) -> tuple[list[CmMessage], list[str]]:
     dec.decode(read_pcap(path))
     messages = dec.take_cm_messages()
     assert dec.take_cm_messages() == []
-    return messages, dec._endpoints.texts()
+    return messages, dec.registry.endpoints.texts()
 
 
 @pytest.mark.parametrize(

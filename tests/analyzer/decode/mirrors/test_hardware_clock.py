@@ -14,7 +14,8 @@ from factories import START_NS, Frame, write_pcap
 from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
 from rocescope.analyzer.decode.mirrors.restore import MirrorOptions, Mirrors
 from rocescope.analyzer.errors import RocescopeError
-from rocescope.analyzer.wire.frames import Tap, Taps
+from rocescope.analyzer.wire.registry import Registry
+from rocescope.analyzer.wire.taps import Tap, Taps
 
 from ..test_decoder import frame as roce
 
@@ -24,11 +25,10 @@ SECOND = 10**9
 def times(frames: list[bytes], capture_ns: list[int], size: int = 1 << 16) -> list[int]:
     """The times after decoding with the hardware clock, in batches of `size`."""
     from rocescope.analyzer.decode.decoder import Decoder
-    from rocescope.analyzer.wire.endpoints import Endpoints
 
     taps = Taps()
     taps.add(Tap("file", 1))
-    decoder = Decoder(Endpoints(), taps, mirrors=Mirrors(MirrorOptions(clock="hardware"), taps))
+    decoder = Decoder(Registry(taps=taps), mirrors=Mirrors(MirrorOptions(clock="hardware"), taps))
     found: list[int] = []
     for i in range(0, len(frames), size):
         part = batch(frames[i : i + size], time_ns=capture_ns[i : i + size])

@@ -19,7 +19,8 @@ from rocescope.analyzer.decode import sessions as ses
 from rocescope.analyzer.decode.counters import DecodeCounters
 from rocescope.analyzer.decode.tunnels.encapsulation import Inner
 from rocescope.analyzer.decode.tunnels.unwrapper import Unwrapper
-from rocescope.analyzer.wire.frames import FrameBatch, Tap, Taps
+from rocescope.analyzer.wire.frames import FrameBatch
+from rocescope.analyzer.wire.taps import Tap, Taps
 
 from ..test_decoder import frame as roce
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from rocescope.analyzer.decode.counters import DecodeCounters
 from rocescope.analyzer.decode.tunnels import patterns as pt
 from rocescope.analyzer.decode.tunnels.unwrapper import Unwrapper
-from rocescope.analyzer.wire.frames import FrameBatch, Tap, Taps
+from rocescope.analyzer.wire.frames import FrameBatch
+from rocescope.analyzer.wire.taps import Tap, Taps
 
 from ..test_decoder import frame as roce
 from .test_encapsulation import PORTS, compare

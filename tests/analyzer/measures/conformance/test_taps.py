@@ -10,30 +10,29 @@ from traffic import packets
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions
-from rocescope.analyzer.measures.measuring import Measuring, endpoints_joined, taps_joined
+from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.summary.conformance import conformance
-from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import Taps
+from rocescope.analyzer.wire.registry import Registry
 
 WINDOW_NS = 100_000_000
 FILES = [DATA / f"i01_write_loss0.5_AtoB.at{host}.pcap.gz" for host in "AB"]
 
 
 def measured(paths, many_taps):
-    """(Measuring, its endpoints, its taps) of captures read one after the other."""
-    endpoints, taps = Endpoints(), Taps()
+    """(Measuring, its registry) of captures read one after the other."""
+    registry = Registry()
     measuring = Measuring(WINDOW_NS, many_taps, ConformanceOptions())
     for path in paths:
-        capture = open_capture(str(path), taps)
-        decoder = Decoder(endpoints, taps)
+        capture = open_capture(str(path), registry.taps)
+        decoder = Decoder(registry)
         for frames in capture.batches():
             measuring.update(decoder.decode(frames), decoder.take_cm_messages())
-    return measuring, endpoints, taps
+    return measuring, registry
 
 
-def summed(measuring, endpoints, taps):
+def summed(measuring, registry):
     """What every rule counted, and the CE marks per tap."""
-    found = conformance(measuring.conformance, measuring.tracker, endpoints, taps)
+    found = conformance(measuring.conformance, measuring.tracker, registry)
     rules = [(rule.id, rule.judged, rule.undecided, rule.reasons) for rule in found.rules]
     return rules, found.latency, [cnp.scopes for cnp in found.cnp]
 
@@ -42,8 +41,8 @@ def test_parts_of_one_tap_add_up() -> None:
     parts = [FILES[1], DATA / "i13_write_ecn_ce2_AtoB.atB.pcap.gz"]
     alone = [summed(*measured([path], False)) for path in parts]
     ours, theirs = (measured([path], False) for path in parts)
-    maps = endpoints_joined(ours[1], theirs[1]), np.zeros(1, np.uint16)
-    ours[0].merge(theirs[0], *maps)
+    maps = ours[1].joined(theirs[1])._replace(taps=np.zeros(1, np.uint16))
+    ours[0].merge(theirs[0], maps)
     rules, latency, scopes = summed(*ours)
     for together, one, other in zip(rules, alone[0][0], alone[1][0], strict=True):
         assert together[1:3] == (one[1] + other[1], one[2] + other[2])
@@ -54,8 +53,7 @@ def test_parts_of_one_tap_add_up() -> None:
 def test_taps_of_parts_stay_apart() -> None:
     whole = summed(*measured(FILES, True))
     ours, theirs = (measured([path], True) for path in FILES)
-    maps = endpoints_joined(ours[1], theirs[1]), taps_joined(ours[2], theirs[2])
-    ours[0].merge(theirs[0], *maps)
+    ours[0].merge(theirs[0], ours[1].joined(theirs[1]))
     assert summed(*ours) == whole
 
 

@@ -24,8 +24,7 @@ from rocescope.analyzer.measures.paths.tapsets import (
 )
 from rocescope.analyzer.track.batch import TAP_COPY
 from rocescope.analyzer.track.tracker import FlowTracker
-from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import Taps
+from rocescope.analyzer.wire.registry import Registry
 
 H1, H2, H3, H4 = range(4)
 
@@ -145,11 +144,11 @@ def test_links_of_a_real_leaf(data):
     """Four links of one leaf; H1 is sprayed over them, the other hosts are hashed."""
     links = [f"leaf2-spine{n}.pcap.gz" for n in range(1, 5)]
     paths = [data / "leafspine" / "r09_packet_spray_h1" / link for link in links]
-    taps, endpoints, tracker = Taps(), Endpoints(), FlowTracker()
+    registry, tracker = Registry(), FlowTracker()
 
     def tables(path):
-        decoder = Decoder(endpoints, taps)
-        for frames in open_capture(str(path), taps).batches():
+        decoder = Decoder(registry)
+        for frames in open_capture(str(path), registry.taps).batches():
             yield decoder.decode(frames)
 
     usage = PathUsage("tap")
@@ -161,8 +160,8 @@ def test_links_of_a_real_leaf(data):
         flows["src"],
         flows["dst"],
         tracker.state.copies,
-        [tap.name for tap in taps.items],
-        endpoints.texts(),
+        registry.tap_names,
+        registry.endpoints.texts(),
     )
     assert len(found) == 2
     per_link = [read_with_dpkt(path) for path in paths]

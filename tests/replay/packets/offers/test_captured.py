@@ -15,8 +15,7 @@ from captures import DATA
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.wire.endpoints import Endpoints
-from rocescope.analyzer.wire.frames import Taps
+from rocescope.analyzer.wire.registry import Registry
 from rocescope.cli import run as cli
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.flows.loads import link_loads
@@ -37,13 +36,13 @@ CLOS = parse_fabric(SPEC)
 
 def seen(path: str) -> dict[tuple[str, str, int], np.ndarray]:
     """Time and bytes of data packets in the order of the capture, by source, destination and QP."""
-    taps, endpoints = Taps(), Endpoints()
+    registry = Registry()
     rows: dict[tuple[str, str, int], list[tuple[int, int]]] = {}
-    with open_capture(path, taps) as capture:
-        decoder = Decoder(endpoints, taps)
+    with open_capture(path, registry.taps) as capture:
+        decoder = Decoder(registry)
         for frames in capture.batches():
             table = decoder.decode(frames)
-            names = endpoints.texts()
+            names = registry.endpoints.texts()
             for i in np.flatnonzero(table.opcode != 0x11):
                 key = names[table.src[i]], names[table.dst[i]], int(table.dest_qp[i])
                 rows.setdefault(key, []).append((int(table.time_ns[i]), int(table.wire_bytes[i])))
