@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .version import VERSION as __version__
+
 if TYPE_CHECKING:
     from .api import Analysis, analyze, live, packets
 
-__version__ = "0.1.0"
 __all__ = ["Analysis", "analyze", "live", "packets"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cyclopts import App, CycloptsError, Parameter
 
-from .. import __version__
+from ..version import VERSION
 from ..analyzer.errors import UsageError
 from .table import COMMANDS
 
@@ -22,7 +22,7 @@ app = App(
     help="Show what every queue pair of a RoCEv2 capture did: paths, reordering, loss, congestion.",
     help_epilogue=EPILOGUE,
     help_format="plaintext",
-    version=__version__,
+    version=VERSION,
     exit_on_error=False,
     print_error=False,
     suppress_keyboard_interrupt=False,

@@ -29,6 +29,7 @@ class Records(Sequence[R], Generic[R]):
 
     def __init__(self, kind: type[R], records: Sequence[R]) -> None:
         self._kind = kind
+        self._columns = record_columns(kind)
         self._records = records
 
     def __len__(self) -> int:
@@ -53,7 +54,7 @@ class Records(Sequence[R], Generic[R]):
         """A pyarrow.Table; the metadata of each field holds its unit and meaning."""
         import pyarrow as pa
 
-        columns = record_columns(self._kind)
+        columns = self._columns
         schema = pa.schema(
             pa.field(c.name, _arrow_type(c), metadata={"unit": c.unit, "meaning": c.meaning})
             for c in columns
@@ -82,13 +83,13 @@ class Records(Sequence[R], Generic[R]):
 
     def _repr_html_(self) -> str:
         """The first rows and columns; every text is escaped, names come from packets."""
-        columns = record_columns(self._kind)[:_SHOWN_COLUMNS]
+        columns = self._columns[:_SHOWN_COLUMNS]
         head = "".join(f"<th title='{escape(c.meaning)}'>{escape(c.name)}</th>" for c in columns)
         rows = "".join(
             "<tr>" + "".join(f"<td>{_cell(c.value(record))}</td>" for c in columns) + "</tr>"
             for record in self._records[:_SHOWN_ROWS]
         )
-        hidden = len(record_columns(self._kind)) - len(columns)
+        hidden = len(self._columns) - len(columns)
         more = f" and {hidden} more columns: to_polars() has all" if hidden else ""
         said = f"{min(len(self), _SHOWN_ROWS)} of {len(self)} rows{more}"
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table><p>{said}</p>"

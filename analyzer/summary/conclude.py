@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 
-from ... import __version__
+from ...version import VERSION
 from ..decode.merge import MergeCounts
 from ..measures.measuring import Measuring
 from ..results.analysis import Analysis, CaptureSummary, Owner
@@ -44,7 +44,7 @@ def conclude(
     checks = measuring.conformance
     events, omitted = summary.events(MAX_EVENTS_REPORTED)
     return Analysis(
-        version=__version__,
+        version=VERSION,
         complete=complete,
         captures=list(captures),
         flows=flows,

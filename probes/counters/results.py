@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ... import __version__
+from ...version import VERSION
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
 from ...analyzer.results.analysis import Analysis, CaptureSummary, Flow, Series, TapSummary
 from ...analyzer.wire.frames import LINKTYPE_ETHERNET
@@ -17,7 +17,7 @@ def analysis_of(source: CounterSource, reading: Reading, complete: bool = True) 
     names = [f"{interface.label} {direction}" for interface, direction in source.taps]
     flows, imbalance = flows_of(reading, names)
     return Analysis(
-        version=__version__,
+        version=VERSION,
         complete=complete,
         captures=[_capture(source, reading, names, flows)],
         flows=flows,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import __version__
+from ...version import VERSION
 from ...analyzer.errors import UsageError
 from ..fabrics.fabric import Fabric
 from ..flows.fair_share import fair_bytes, split_evenly
@@ -63,7 +63,7 @@ def replay(
             progress(strategy.name)
         results.append(_result(strategy.name, strategy.place(traffic, fabric), fabric))
     return ReplayResult(
-        version=__version__,
+        version=VERSION,
         traffic=traffic_summary(traffic, sources),
         fabric=fabric_summary(fabric),
         strategies=results,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import __version__
+from ...version import VERSION
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import compiling
 from ..fabrics.fabric import Fabric
@@ -210,7 +210,7 @@ def replay_packets(
         warnings.append(f"interrupted: {finished} of {len(cases)} runs are finished and shown")
     return (
         ReplayResult(
-            version=__version__,
+            version=VERSION,
             traffic=_traffic(base, sources),
             fabric=fabric_summary(fabric),
             strategies=[

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ... import __version__
+from ...version import VERSION
 from ...analyzer.errors import UsageError
 from ..fabrics.fabric import Fabric
 from ..fabrics.switch_hashing import fields_of, switch_hashing
@@ -56,7 +56,7 @@ def sweep_result(
         for i, name in enumerate(scores.names)
     ]
     return SweepResult(
-        version=__version__,
+        version=VERSION,
         traffic=traffic_summary(traffic, sources),
         fabric=fabric_summary(fabric),
         hash=", ".join(sorted({one.model for one in hashing.settings})),

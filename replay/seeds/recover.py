@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import __version__
+from ...version import VERSION
 from ...analyzer.errors import UsageError
 from ..hashing import MODELS, Group, HashModel, HashSettings, LinearHash, bind
 from ..hashing.functions.linux import LinuxHash
@@ -380,7 +380,7 @@ def recover_all(
             "ran; they are left out"
         )
     return RecoverResult(
-        version=__version__,
+        version=VERSION,
         sources=list(sources),
         switches=switches,
         tried=tried,

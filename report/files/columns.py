@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -51,7 +50,6 @@ class RecordColumn(NamedTuple):
         return float(value) if self.kind is float and not self.many else value
 
 
-@cache
 def record_columns(kind: type) -> tuple[RecordColumn, ...]:
     """The columns of a record type, in the order of the declarations."""
     return tuple(_columns_of(kind, ()))

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ... import __version__
+from ...version import VERSION
 from ...analyzer.decode.headers.extensions import ExtensionTable
 from ...analyzer.decode.multipath.mrc import MRC_COLUMNS
 from ...analyzer.wire.packets import COLUMNS, PacketTable
@@ -52,7 +52,7 @@ def packet_schema(extensions: bool = False) -> Any:
             kind = pa.from_numpy_dtype(np.dtype(column.dtype))
             meaning = f"MRC: {column.meaning}" + (f" [{column.source}]" if column.source else "")
             fields.append(_field(f"mrc_{column.name}", kind, column.unit, meaning))
-    return pa.schema(fields, metadata={"rocescope.version": __version__})
+    return pa.schema(fields, metadata={"rocescope.version": VERSION})
 
 
 def _field(name: str, kind: Any, unit: str, meaning: str) -> Any:

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from .... import __version__
+from ....version import VERSION
 from ....analyzer.analysis.analyze import AnalyzeOptions
 from ....analyzer.errors import RocescopeError
 from ....probes.files.capture_files import CaptureFiles
@@ -75,7 +75,7 @@ class Recording:
 
         def head(comments: Sequence[str]) -> bytes:
             system = " ".join(os.uname()[:3:2])
-            return section_header(f"rocescope {__version__}", system, list(comments)) + described
+            return section_header(f"rocescope {VERSION}", system, list(comments)) + described
 
         known = self._owners.new() if self._owners is not None else []
         files = CaptureFiles(self.path, head, self._source.loss_by_tap, comments=known)

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from .... import __version__
+from ....version import VERSION
 from ....analyzer.errors import RocescopeError
 from ....analyzer.wire.taps import Tap
 from ....probes.files.pcapng_writer import interface_description, section_header
@@ -46,7 +46,7 @@ class PacketExport:
         RocescopeError as when opening captures and after `stop`, OSError when one is gone or
         `file` is full.
         """
-        file.write(section_header(f"rocescope {__version__}", os.uname().sysname, self._about()))
+        file.write(section_header(f"rocescope {VERSION}", os.uname().sysname, self._about()))
         with self._pass as found:
             for chunk in found.chunks():
                 for block in self._blocks(chunk):
