@@ -17,11 +17,12 @@ from .version import VERSION as __version__
 if TYPE_CHECKING:
     from .api import Analysis, analyze, live, packets
 
-__all__ = ["Analysis", "analyze", "live", "packets"]
+_API = ("Analysis", "analyze", "live", "packets")
+__all__ = ["Analysis", "__version__", "analyze", "live", "packets"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _API:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import api
 
@@ -29,4 +30,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return __all__

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cyclopts import App, CycloptsError, Parameter
 
-from ..version import VERSION
 from ..analyzer.errors import UsageError
+from ..version import VERSION
 from .table import COMMANDS
 
 EPILOGUE = """\

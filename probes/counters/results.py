@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...version import VERSION
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
 from ...analyzer.results.analysis import Analysis, CaptureSummary, Flow, Series, TapSummary
 from ...analyzer.wire.frames import LINKTYPE_ETHERNET
+from ...version import VERSION
 from .counters import CounterSource, Reading
 from .flows import flows_of
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...version import VERSION
 from ...analyzer.errors import UsageError
+from ...version import VERSION
 from ..fabrics.fabric import Fabric
 from ..flows.fair_share import fair_bytes, split_evenly
 from ..flows.loads import (

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...version import VERSION
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import compiling
+from ...version import VERSION
 from ..fabrics.fabric import Fabric
 from ..flows.fair_share import fair_bytes, split_evenly
 from ..flows.loads import layers_of

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ...version import VERSION
 from ...analyzer.errors import UsageError
+from ...version import VERSION
 from ..fabrics.fabric import Fabric
 from ..fabrics.switch_hashing import fields_of, switch_hashing
 from ..flows.placement import Walk

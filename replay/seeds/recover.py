@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...version import VERSION
 from ...analyzer.errors import UsageError
+from ...version import VERSION
 from ..hashing import MODELS, Group, HashModel, HashSettings, LinearHash, bind
 from ..hashing.functions.linux import LinuxHash
 from ..hashing.keys import PacketKeys, fields_matrix, parse_field_set

@@ -1,16 +1,17 @@
-"""The examples of the notebook page run on an exported capture and give what tshark counts."""
+"""The examples of the notebook page run on captures and give what tshark counts."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 NAKS, MARKS = "c40_rc_oddities_ipv4.atB.pcap", "i13_write_ecn_ce2_AtoB.atB.pcap.gz"
 
@@ -22,28 +23,21 @@ def capture(request: pytest.FixtureRequest, data: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def exported(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with packets.parquet, as the page assumes."""
-    folder = tmp_path_factory.mktemp("notebook")
-    command = [sys.executable, "-m", "rocescope", "export", str(capture)]
-    subprocess.run([*command, "-o", str(folder / "packets.parquet")], check=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def names(checkout: Path, exported: Path) -> dict[str, Any]:
+def names(
+    checkout: Path, capture: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     """The variables left by all code blocks of the page, run in order like a notebook."""
+    folder = tmp_path_factory.mktemp("notebook")
+    (folder / "capture.pcap").symlink_to(capture)
     blocks = re.findall(
         r"```python\n(.*?)```", (checkout / "docs/notebooks.md").read_text(), re.DOTALL
     )
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     variables: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(exported)
+        patch.chdir(folder)
         for block in blocks:
             exec(block, variables)
-        for name in ("naks", "silences"):  # relations are lazy and read the file when asked
-            variables[name] = variables[name].fetchall()
     return variables
 
 
@@ -56,6 +50,29 @@ def tshark_rows(capture: Path, need_tool: Callable[[str], str]) -> list[list[str
     arguments += ["-e", "infiniband.aeth.syndrome"]
     lines = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
     return [line.split("\t") for line in lines.splitlines()]
+
+
+def test_results(capture: Path, names: dict[str, Any]) -> None:
+    assert names["worst"]["retransmitted_packets"][0] == max(
+        flow.retransmitted_packets or 0 for flow in names["result"].flows
+    )
+
+
+def test_the_notebook_runs(checkout: Path, capture: Path, tmp_path: Path) -> None:
+    notebook = nbformat.read(checkout / "docs/first-look.ipynb", as_version=4)
+    (tmp_path / "capture.pcap").symlink_to(capture)
+    done = NotebookClient(
+        notebook, timeout=300, resources={"metadata": {"path": tmp_path}}
+    ).execute()
+    shown = [
+        output["data"]
+        for cell in done.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if "data" in output
+    ]
+    assert len(shown) == 4
+    assert "<table>" in shown[0]["text/html"]
 
 
 def test_bytes_per_flow(names: dict[str, Any], tshark_rows: list[list[str]]) -> None:
@@ -80,14 +97,14 @@ def test_naks_by_code(capture: Path, names: dict[str, Any], tshark_rows: list[li
         if syndrome and int(syndrome, 0) & 0x60 == 0x60:
             expected[int(syndrome, 0)] += 1
     found: Counter[int] = Counter()
-    for *_, syndrome, packets in names["naks"]:
+    for *_, syndrome, packets in names["naks"].fetchall():
         found[syndrome] += packets
     assert found == expected
     assert sum(found.values()) == (39 if NAKS == capture.name else 0)
 
 
 def test_silences(names: dict[str, Any]) -> None:
-    longest = [row[-1] for row in names["silences"]]
+    longest = [row[-1] for row in names["silences"].fetchall()]
     assert 8 <= len(longest) <= 10
     assert longest == sorted(longest, reverse=True)
     assert all(gap > 0 for gap in longest)

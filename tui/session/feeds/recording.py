@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from ....version import VERSION
 from ....analyzer.analysis.analyze import AnalyzeOptions
 from ....analyzer.errors import RocescopeError
 from ....probes.files.capture_files import CaptureFiles
@@ -24,6 +23,7 @@ from ....probes.owners.comments import OwnerComments
 from ....probes.owners.watch import OwnerWatch
 from ....probes.rights.dropping import WATCHING, WRITING, drop_privileges
 from ....probes.rights.priority import allow, raise_own
+from ....version import VERSION
 from ..session import Session
 from ..snapshot import SourceState
 from .feeds import CaptureFeed, Feed

@@ -7,10 +7,10 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from ....version import VERSION
 from ....analyzer.errors import RocescopeError
 from ....analyzer.wire.taps import Tap
 from ....probes.files.pcapng_writer import interface_description, section_header
+from ....version import VERSION
 from ..session import Session
 from ..snapshot import FlowKey
 from .flow_pass import Chunk, FlowPass, Wanted, link_type
