@@ -8,8 +8,8 @@ from html import escape
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .analyzer.analysis.analyze import AnalyzeOptions
 from .analyzer.analysis.analyze import analyze as analyze_files
+from .analyzer.analysis.options import AnalyzeOptions
 from .analyzer.errors import UsageError
 from .analyzer.results.analysis import Analysis as AnalysisRecord
 from .analyzer.results.analysis import CaptureSummary, Connection, Event, Flow, Hop, Imbalance

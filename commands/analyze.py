@@ -87,10 +87,11 @@ def analyze(
     options = reading.options(len(files), switch_counters)
     window_ns = parse_duration(window, "--window")
     rate = parse_rate(link_rate, "--link-rate") if link_rate else None
+    flow_order = None
     if sort:
-        from ..report.files.flowtable import flow_column
+        from ..report.files.flowtable import flow_order_by
 
-        flow_column(sort)
+        flow_order = flow_order_by(sort)
     if live:
         analysis, code = analyze_live(
             [str(path) for path in files],
@@ -100,9 +101,10 @@ def analyze(
             path_by=path_by,
             window_ns=window_ns,
             interval_ns=parse_duration(interval or "1s", "--interval"),
+            flow_order=flow_order,
             writes_file=to.file is not None,
         )
-        _write(analysis, to, top or 20, sort)
+        _write(analysis, to, top or 20, sort is not None)
         return code
 
     from ..analyzer.analysis import analyze as engine
@@ -114,12 +116,13 @@ def analyze(
         window_ns=window_ns,
         icrc=icrc,
         link_rate_bits_per_second=rate,
+        flow_order=flow_order,
         conformance=ConformanceOptions() if conformance else None,
     )
     paths = [input_name(path) for path in files]
     with shown(to.progress) as report:
         analysis = engine.analyze(paths, options, report)
-    _write(analysis, to, top or 20, sort)
+    _write(analysis, to, top or 20, sort is not None)
     return exit_code(analysis)
 
 
@@ -134,16 +137,11 @@ def _only_files(
         raise UsageError(f"{given[0]} is for capture files, not for --live")
 
 
-def _write(analysis: Analysis, to: Output, top: int, sort: str | None) -> None:
-    if sort:
-        from ..report.files.flowtable import sort_flows
-
-        analysis = sort_flows(analysis, sort)
-
+def _write(analysis: Analysis, to: Output, top: int, sorted_flows: bool) -> None:
     def table(file: TextIO) -> None:
         from ..report.terminal.report import print_report
 
-        print_report(analysis, file, top=top, sort=sort is not None, color=to.color)
+        print_report(analysis, file, top=top, sort=sorted_flows, color=to.color)
 
     def encoded(format: Format) -> bytes:
         from ..report.files import encode

@@ -74,6 +74,7 @@ def check(
         raise UsageError("--counters and --host belong together: give the host's address too")
 
     from ..analyzer.analysis import analyze as engine
+    from ..analyzer.analysis.options import AnalyzeOptions
     from ..analyzer.measures.conformance.hosts import parse_at_host, parse_same_port
     from ..analyzer.measures.conformance.options import ConformanceOptions, HostCounters
 
@@ -82,7 +83,7 @@ def check(
         from ..analyzer.measures.conformance.counters.files import growth
 
         saved = HostCounters(host, growth(*counters))
-    options = engine.AnalyzeOptions(
+    options = AnalyzeOptions(
         concat=concat,
         udp_ports=ports.udp_ports,
         mirror=mirror_options("capture", mirror_format, None, switch_counters),

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
-import msgspec
 import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from ..analyzer.measures.series import DEFAULT_WINDOW_NS
 from ..analyzer.results.analysis import Analysis, CaptureSummary, Owner, RdmaPort
 from ..analyzer.results.live import LiveInterval
 from ..analyzer.summary.conclude import MAX_FLOWS, conclude
+from ..analyzer.summary.options import FlowOrder, PathBy
 from ..analyzer.summary.trust import tap_summary, ultra_ethernet
 from ..analyzer.wire.packets import PacketTable
 from ..analyzer.wire.registry import Registry
@@ -36,13 +36,15 @@ POLL_S = 0.02
 class MeasureOptions:
     """What is made of the packets."""
 
-    path_by: Literal["entropy", "tap", "srv6"] = "entropy"
+    path_by: PathBy = "entropy"
     window_ns: int = DEFAULT_WINDOW_NS
     interval_ns: int = 1_000_000_000
     count: int | None = None
     """End after this many packets."""
     max_flows: int = MAX_FLOWS
     """End when there are more: memory grows with them."""
+    flow_order: FlowOrder | None = None
+    """Order of the flows in the result; that of their first packets unless given."""
     drop_privileges: bool = True
     """Give up privileges for good once probes are attached; not in a process that goes on."""
     keep_privileges: tuple[str, ...] = ()
@@ -179,7 +181,8 @@ class LiveAnalysis:
             self._guarded(
                 lambda: owners.update(watch.owners(self.measuring.tracker, self.registry.endpoints))
             )
-        analysis = conclude(
+        grown = sysfs.growth(self._ports, sysfs.read_ports(self._rdma_devices)[0])
+        return conclude(
             self.measuring,
             self.registry,
             [capture_summary(self.source, self.measuring, self._warnings())],
@@ -187,12 +190,11 @@ class LiveAnalysis:
             complete=True,
             filtered=self.source.options.filter is not None,
             owners=owners,
+            rdma_ports=[
+                RdmaPort(p.device, p.port, p.counters, p.hw_counters, p.restarted) for p in grown
+            ],
+            flow_order=self.options.flow_order,
         )
-        grown = sysfs.growth(self._ports, sysfs.read_ports(self._rdma_devices)[0])
-        if not grown:
-            return analysis
-        ports = [RdmaPort(p.device, p.port, p.counters, p.hw_counters, p.restarted) for p in grown]
-        return msgspec.structs.replace(analysis, rdma_ports=ports)
 
     def _warnings(self) -> list[str]:
         loss = self.source.loss()

@@ -21,15 +21,17 @@ from typing import Any
 
 import factories_results as factories
 import jsonschema
+import msgspec
 import pytest
 
 import rocescope.analyzer.analysis
 from rocescope import cli
-from rocescope.analyzer.analysis.analyze import MAX_FLOWS, AnalyzeOptions
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.analysis.progress import Progress
 from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
 from rocescope.analyzer.errors import CaptureError, UnreadableInput, UsageError
-from rocescope.analyzer.summary.mrc import PlaneBy
+from rocescope.analyzer.summary.conclude import MAX_FLOWS
+from rocescope.analyzer.summary.options import PlaneBy
 from rocescope.analyzer.wire.segments import UsidFormat
 from rocescope.tui.session.command_words import reading_words
 
@@ -50,6 +52,9 @@ class Engine:
             progress(Progress("x.pcap", 50, 100, 9, 8, compiling=self.compiling))
         if isinstance(self.outcome, BaseException):
             raise self.outcome
+        if options.flow_order is not None:
+            flows = options.flow_order(self.outcome.flows)
+            return msgspec.structs.replace(self.outcome, flows=flows)
         return self.outcome
 
 
@@ -58,7 +63,6 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     engine = Engine(factories.analysis())
     module = types.ModuleType("rocescope.analyzer.analysis.analyze")
     module.analyze = engine.analyze  # type: ignore[attr-defined]
-    module.AnalyzeOptions = AnalyzeOptions  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(rocescope.analyzer.analysis, "analyze", module, raising=False)
     return engine
@@ -134,6 +138,7 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
         "mirror": None,
         "conformance": None,
         "max_flows": MAX_FLOWS,
+        "flow_order": None,
     }
 
 

@@ -9,10 +9,12 @@ from msgspec import UNSET
 from ...version import VERSION
 from ..decode.merge import MergeCounts
 from ..measures.measuring import Measuring
-from ..results.analysis import Analysis, CaptureSummary, Owner
+from ..results.analysis import Analysis, CaptureSummary, Owner, RdmaPort
+from ..results.taps import MirrorChecks
 from ..wire.registry import Registry
 from .conformance import conformance
-from .mrc import PlaneBy
+from .mirror_checks import mirror_warnings
+from .options import FlowOrder, PathBy, PlaneBy
 from .summarize import Summary
 from .trust import warnings_of
 
@@ -26,43 +28,56 @@ def conclude(
     registry: Registry,
     captures: Sequence[CaptureSummary],
     *,
-    path_by: str,
+    path_by: PathBy,
     complete: bool,
     filtered: bool,
     merge: MergeCounts | None = None,
     owners: Mapping[int, Owner] | None = None,
     plane_by: PlaneBy | None = None,
+    outer_labels: bool = False,
+    mirror: MirrorChecks | None = None,
+    rdma_ports: Sequence[RdmaPort] = (),
+    flow_order: FlowOrder | None = None,
 ) -> Analysis:
     """The result; `captures` say what the packets came from and how far they can be trusted.
 
     filtered: packets were left out before they were tracked. merge: what happened when
-    several captures were merged. owners: processes by flow index.
-    plane_by: what tells the planes of MRC apart.
+    several captures were merged. owners: processes by flow index. plane_by: what tells the
+    planes of MRC apart. outer_labels: entropy values have the flow label of the outer header.
+    mirror: integrity of a mirror that numbers its packets, whose losses are told first.
+    rdma_ports: growth of the counters of this host's ports. flow_order: that of `flows`, by
+    their first packet unless given.
     """
     summary = Summary(measuring, registry, path_by, owners, plane_by=plane_by)
     flows = summary.flows()
     checks = measuring.conformance
     events, omitted = summary.events(MAX_EVENTS_REPORTED)
+    warnings = [] if mirror is None else mirror_warnings(mirror)
+    warnings += warnings_of(
+        captures,
+        flows,
+        merge or MergeCounts(),
+        complete,
+        filtered,
+        measuring.packets_before_taps if measuring.many_taps else 0,
+    )
     return Analysis(
         version=VERSION,
         complete=complete,
         captures=list(captures),
-        flows=flows,
+        flows=flows if flow_order is None else flow_order(flows),
         connections=summary.connections,
         imbalance=summary.imbalance(),
         hops=summary.hops(),
         events=events,
         events_omitted=omitted,
         series=measuring.totals.series(registry.tap_names),
-        warnings=warnings_of(
-            captures,
-            flows,
-            merge or MergeCounts(),
-            complete,
-            filtered,
-            measuring.packets_before_taps if measuring.many_taps else 0,
-        ),
-        conformance=UNSET if checks is None else conformance(checks, measuring.tracker, registry),
-        mrc=UNSET if summary.mrc is None else summary.mrc.whole(),
+        warnings=warnings,
+        rdma_ports=list(rdma_ports) or UNSET,
+        conformance=UNSET
+        if checks is None
+        else conformance(checks, measuring.tracker, registry, mirror),
+        mrc=UNSET if summary.mrc is None else summary.mrc.whole(outer_labels),
+        mirror_checks=UNSET if mirror is None else mirror,
         segment_lists=summary.segment_lists() or UNSET,
     )

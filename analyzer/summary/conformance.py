@@ -1,4 +1,4 @@
-"""From the states of all taps to the records of results_conformance.py."""
+"""From the states of all taps to the records of results/conformance.py."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ from ..results.conformance import (
     RuleResult,
     Violation,
 )
+from ..results.taps import MirrorChecks
 from ..statistics.histogram import HistogramPool
 from ..track.tracker import FlowTracker
 from ..wire.registry import Registry
@@ -141,8 +142,12 @@ def conformance(
     checks: Checks,
     tracker: FlowTracker,
     registry: Registry,
+    mirror: MirrorChecks | None = None,
 ) -> Conformance:
-    """The result of all taps; `tracker` is that of the analysis, whose flows give the ids."""
+    """The result of all taps; `tracker` is that of the analysis, whose flows give the ids.
+
+    mirror: what a mirroring switch damaged on purpose.
+    """
     names = Names(tracker, registry)
     seen = sorted(checks.taps.items())
     named = {tap: names.taps[tap] for tap, _ in seen}
@@ -165,20 +170,26 @@ def conformance(
         violations_omitted=broken - len(violations),
         latency=_latency(pool, 0),
         cnp=[cnp_conformance(view.one.cnp, names.taps[view.tap]) for view in views],
-        counters=_counters(checks, views, names),
+        counters=_counters(checks, views, names, mirror),
         views=[record for view in views for record in _records(view, names)],
         notes=[*_notes(views, names), *_discards(checks)],
     )
 
 
-def _counters(checks: Checks, views: Sequence[_View], names: Names) -> list[CounterCheck]:
-    if checks.options.counters is None or not views:
+def _counters(
+    checks: Checks, views: Sequence[_View], names: Names, mirror: MirrorChecks | None
+) -> list[CounterCheck]:
+    counters = checks.options.counters
+    if counters is None or not views:
         return []
+    damaged = None
+    if mirror is not None:
+        damaged = sum(u.bit_errors for u in mirror.undelivered if u.dst == counters.host)
     taps = [
         TapCounts(names.taps[view.tap], view.flows, view.book.states[: view.n], view.opcodes)
         for view in views
     ]
-    return check_counters(checks.options.counters, taps, names.addresses)
+    return check_counters(counters, taps, names.addresses, damaged)
 
 
 def _discards(checks: Checks) -> list[str]:

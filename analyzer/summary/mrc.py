@@ -1,75 +1,36 @@
-"""From the MRC measure to the records of results_mrc.py."""
+"""From the MRC measure to the records of results/mrc.py."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
-from msgspec import UnsetType, structs
 from numpy.typing import NDArray
 
 from ..decode.multipath.mrc import MPR_UNIT, NACK_REASONS, RCVD_BYTES_UNIT, TIMESTAMP_NS
-from ..errors import UsageError
 from ..measures.measuring import Measuring
 from ..measures.mrc import state as st
 from ..measures.mrc.measure import LABEL_HIGH, sent_key
 from ..measures.paths.pathtable import OTHER
-from ..results.analysis import Analysis, Event, Quantiles
+from ..results.analysis import Event, Quantiles
 from ..results.mrc import (
     Mrc,
     MrcAnswers,
     MrcEntropyOrder,
     MrcEntropyValue,
     MrcFlow,
-    MrcPlane,
-    MrcPlanes,
     MrcPortOutage,
     MrcRetirement,
 )
-from ..statistics.shares import jain
-from ..wire.registry import Registry
 from .mrc_retirements import retirements, silences
+from .names import Names
+from .options import PlaneBy
+from .planes import NO_PLANES, Planes
 
 MAX_VALUES_LISTED = 512
 MAX_RETIREMENTS_LISTED = 512
-NO_PLANES = (
-    "neither SRv6 segments nor several taps tell planes apart; say what does with --plane-by"
-)
-
-
-class PlaneBy(NamedTuple):
-    """What tells the planes apart."""
-
-    kind: Literal["auto", "segment", "tap", "ev"] = "auto"
-    number: int = 1
-    """segment: which uSID, from 1; ev: the lowest bit."""
-    bits: int = 0
-
-    def __str__(self) -> str:
-        if self.kind == "segment":
-            return f"segment:{self.number}"
-        return f"ev:{self.number}:{self.bits}" if self.kind == "ev" else self.kind
-
-
-def parse_plane_by(text: str) -> PlaneBy:
-    """`auto`, `tap`, `segment:N` or `ev:SHIFT:BITS`; UsageError otherwise."""
-    kind, *rest = text.split(":")
-    if all(part.isdecimal() for part in rest):
-        numbers = [int(part) for part in rest]
-        if kind == "auto" and not rest:
-            return PlaneBy()
-        if kind == "tap" and not rest:
-            return PlaneBy("tap")
-        if kind == "segment" and len(rest) == 1 and 1 <= numbers[0] <= 15:
-            return PlaneBy("segment", numbers[0])
-        if kind == "ev" and len(rest) == 2 and numbers[1] and sum(numbers) <= 32:
-            return PlaneBy("ev", *numbers)
-    raise UsageError(
-        f"--plane-by is auto, tap, segment:N (a uSID, from 1) or ev:SHIFT:BITS, not {text!r}"
-    )
 
 
 def unknowns(flow: MrcFlow) -> list[str]:
@@ -91,13 +52,6 @@ def unknowns(flow: MrcFlow) -> list[str]:
     return lines
 
 
-def with_outer_labels(analysis: Analysis) -> Analysis:
-    """The result, saying that entropy values have the flow label of the outer header."""
-    if isinstance(analysis.mrc, UnsetType):
-        return analysis
-    return structs.replace(analysis, mrc=structs.replace(analysis.mrc, flow_label="outer"))
-
-
 def ev_name(key: int) -> str:
     """`49152/0x12ab`: UDP source port, and flow label bits unless they are 0; or `other`."""
     if key == OTHER:
@@ -106,28 +60,23 @@ def ev_name(key: int) -> str:
     return f"{key & 0xFFFF}/0x{label:04x}" if label else str(key)
 
 
-PlaneOf: TypeAlias = Callable[[Any], str | None]
-
-
 class MrcSummary:
     """Makes the records; one use per result, when the flows are paired."""
 
     def __init__(
         self,
         measuring: Measuring,
-        registry: Registry,
+        names: Names,
         plane_by: PlaneBy,
     ) -> None:
         self._m = measuring.mrc
         self._tracker = measuring.tracker
-        self._addresses = registry.endpoints.texts()
-        self._tap_names = registry.tap_names
-        self._segments = registry.segments
+        self._names = names
         self._order, self._no_order = self._m.entropy_order()
         evs = self._m.all_evs()
         self._evs = evs[np.argsort(evs["lane"], kind="stable")]
         self._lanes = np.ascontiguousarray(self._evs["lane"])
-        self._plane_by, self._inferred = self._choose(plane_by)
+        self.planes = Planes(self._sent, names, plane_by)
         self._retired: dict[int, list[MrcRetirement]] = {}
 
     def flow(self, f: int) -> MrcFlow | None:
@@ -156,21 +105,37 @@ class MrcSummary:
                 self._value(ev, told, heard, trips is not None)
                 for ev in largest[:MAX_VALUES_LISTED]
             ],
-            planes=self._planes(sent),
+            planes=self.planes.loads(sent),
             retirements=self.retirements(f),
             answers=self._answers(peer, answers, trips) if heard else None,
         )
 
-    def whole(self) -> Mrc:
-        """MRC in the capture as a whole."""
+    @property
+    def _sent(self) -> NDArray[Any]:
+        """The records of the entropy values that flows sent with, by flow."""
+        sent: NDArray[Any] = self._evs[self._lanes % st.LANES == st.SENT]
+        return sent
+
+    def sent(self) -> tuple[NDArray[Any], NDArray[np.int64], list[str]]:
+        """The entropy values that flows sent with, by flow: their records, for each the index
+        of its plane (-1: not known), and the names of the planes.
+        """
+        return self._sent, *self.planes.numbered()
+
+    def whole(self, outer_labels: bool) -> Mrc:
+        """MRC in the capture as a whole.
+
+        outer_labels: entropy values have the flow label of the outer header.
+        """
         label, port, both, neither = self._m.votes
-        planes = self._planes(self._evs[self._lanes % st.LANES == st.SENT])
+        planes = self.planes.loads(self._sent)
         return Mrc(
             packets=self._m.packets,
             entropy_order=MrcEntropyOrder(self._order, self._no_order, label, port, both, neither),
             planes=planes,
             planes_unknown_because=None if planes else NO_PLANES,
             outages=self.outages,
+            flow_label="outer" if outer_labels else "inner",
         )
 
     def _hears(self, peer: int) -> bool:
@@ -199,8 +164,8 @@ class MrcSummary:
         evidence = int(ev["evidence"])
         return MrcEntropyValue(
             ev=ev_name(int(ev["key"])),
-            plane=self._plane(ev),
-            path=self._segments.name(evidence) if evidence else None,
+            plane=self.planes.of(ev),
+            path=self._names.segments.name(evidence) if evidence else None,
             packets=int(ev["packets"]),
             wire_bytes=int(ev["wire_bytes"]),
             ecn_marked_packets=int(ev["marked"]),
@@ -242,94 +207,6 @@ class MrcSummary:
             max_window_use=in_flight.max / psn_range if psn_range and in_flight else None,
         )
 
-    # --- planes -----------------------------------------------------------------
-
-    def _choose(self, asked: PlaneBy) -> tuple[PlaneBy | None, bool]:
-        """What tells planes apart, and whether that is a guess."""
-        if asked.kind != "auto":
-            return asked, False
-        sent = self._evs[self._lanes % st.LANES == st.SENT]
-        if len(sent) and sent["evidence"].any():
-            return PlaneBy("segment", 1), True
-        if len(np.unique(sent["tap"])) > 1:
-            return PlaneBy("tap"), True
-        return None, True
-
-    def _plane(self, ev: Any) -> str | None:
-        by = self._plane_by
-        if by is None or int(ev["key"]) == OTHER:
-            return None
-        if by.kind == "tap":
-            return self._tap_names[int(ev["tap"])]
-        if by.kind == "ev":
-            return str(int(ev["key"]) >> by.number & (1 << by.bits) - 1)
-        return self._segment_name(int(ev["evidence"]))
-
-    def sent(self) -> tuple[NDArray[Any], NDArray[np.int64], list[str]]:
-        """The entropy values that flows sent with, by flow: their records, for each the index
-        of its plane (-1: not known), and the names of the planes.
-        """
-        sent = self._evs[self._lanes % st.LANES == st.SENT]
-        by = self._plane_by
-        if by is None or not len(sent):
-            return sent, np.full(len(sent), -1, np.int64), []
-        column = {"tap": "tap", "ev": "key"}.get(by.kind, "evidence")
-        _, one, of = np.unique(sent[column], return_index=True, return_inverse=True)
-        named = [self._plane(sent[i]) for i in one.tolist()]
-        names = sorted({name for name in named if name is not None})
-        numbers = np.array([-1 if n is None else names.index(n) for n in named], np.int64)
-        planes = numbers[of]
-        planes[sent["key"] == OTHER] = -1
-        return sent, planes, names
-
-    @property
-    def plane_by(self) -> str:
-        """What tells planes apart; empty when nothing does."""
-        return str(self._plane_by) if self._plane_by is not None else ""
-
-    def _segment_name(self, evidence: int) -> str | None:
-        assert self._plane_by is not None
-        if not 0 < evidence <= len(self._segments):
-            return None
-        if evidence not in self._segment_names:
-            block, usids, _ = self._segments.usids(self._segments.segments(evidence)[0])
-            at = self._plane_by.number - 1
-            name = f"{block}:{usids[at]}" if at < len(usids) else None
-            self._segment_names[evidence] = name
-        return self._segment_names[evidence]
-
-    @cached_property
-    def _segment_names(self) -> dict[int, str | None]:
-        return {}
-
-    def _planes(self, evs: NDArray[Any]) -> MrcPlanes | None:
-        carried: Counter[str] = Counter()
-        packets: Counter[str] = Counter()
-        values: Counter[str] = Counter()
-        for ev in evs:
-            plane = self._plane(ev)
-            if plane is None:
-                continue
-            carried[plane] += int(ev["wire_bytes"])
-            packets[plane] += int(ev["packets"])
-            values[plane] += 1
-        total = carried.total()
-        if not total:
-            return None
-        loads = np.array(list(carried.values()), np.int64)
-        return MrcPlanes(
-            plane_by=str(self._plane_by),
-            inferred=self._inferred,
-            planes=[
-                MrcPlane(name, values[name], packets[name], carried[name], carried[name] / total)
-                for name in sorted(carried)
-            ],
-            jain=jain(loads),
-            max_over_mean=float(loads.max() / loads.mean()),
-        )
-
-    # --- what happened when ---------------------------------------------------------
-
     @cached_property
     def outages(self) -> list[MrcPortOutage]:
         """Ports that hosts declared unreachable, in order of time.
@@ -350,7 +227,7 @@ class MrcSummary:
                     down[key] = change.time_ns
         lines = [*found, *((since, *key, None) for key, since in down.items())]
         return [
-            MrcPortOutage(self._addresses[host], port + 1, since, until)
+            MrcPortOutage(self._names.addresses[host], port + 1, since, until)
             for since, host, port, until in sorted(lines, key=lambda line: line[:3])
         ]
 
@@ -368,9 +245,9 @@ class MrcSummary:
             return []
         trips = self._m.histograms.quantiles(peer, st.ROUND_TRIP) if peer >= 0 else None
         records = {int(ev["key"]): ev for ev in sent}
-        planes = {key: self._plane(ev) for key, ev in records.items()}
+        planes = {key: self.planes.of(ev) for key, ev in records.items()}
         span = int(sent["last_ns"].max() - sent["first_ns"].min())
-        ends = {self._addresses[int(self._tracker.flows[f][end])] for end in ("src", "dst")}
+        ends = {self._names.addresses[int(self._tracker.flows[f][end])] for end in ("src", "dst")}
         found = retirements(
             silences(self._m.log(), f, packets, sent),
             len(sent),
@@ -397,11 +274,10 @@ class MrcSummary:
         log = self._m.log()
         return frozenset(log["flow"][log["kind"] == st.LOG_RETURNED].tolist())
 
-    def events(self, flow_name: Callable[[int], str]) -> list[Event]:
+    def events(self) -> list[Event]:
         """NACKs, retired and returned entropy values, ports down and up."""
-        found = [
-            self._nack(entry, flow_name) for entry in self._m.log() if entry["kind"] == st.LOG_NACK
-        ]
+        flow_name = self._names.flow
+        found = [self._nack(entry) for entry in self._m.log() if entry["kind"] == st.LOG_NACK]
         for f in range(len(self._tracker)):
             record = self._m.flow(f)
             if record is None or not record["packets"]:
@@ -426,7 +302,7 @@ class MrcSummary:
                 found.append(_event(outage.up_time_ns, "plane_up", None, f"{text} reachable again"))
         return found
 
-    def _nack(self, entry: Any, flow_name: Callable[[int], str]) -> Event:
+    def _nack(self, entry: Any) -> Event:
         reason = int(entry["value"])
         ev = int(entry["key"])
         named = ev_name(sent_key(ev, self._order or LABEL_HIGH))
@@ -435,8 +311,8 @@ class MrcSummary:
             kind="mrc_nack",
             flow=int(entry["flow"]),
             frame_number=int(entry["frame_number"]),
-            tap=self._tap_names[int(entry["tap"])],
-            text=f"{flow_name(int(entry['flow']))}: MRC NACK,"
+            tap=self._names.taps[int(entry["tap"])],
+            text=f"{self._names.flow(int(entry['flow']))}: MRC NACK,"
             f" {NACK_REASONS.get(reason, f'reason 0x{reason:02x}')}, PSN {int(entry['psn'])},"
             f" entropy value {named}",
         )

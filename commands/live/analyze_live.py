@@ -13,6 +13,7 @@ from .capturing import Ending, ended_by_signals, said_if_slow, say, say_owners_u
 if TYPE_CHECKING:
     from ...analyzer.results.analysis import Analysis
     from ...analyzer.results.live import LiveInterval
+    from ...analyzer.summary.options import FlowOrder
     from ...probes.live import LiveOptions
 
 
@@ -25,6 +26,7 @@ def analyze_live(
     path_by: Literal["entropy", "tap", "srv6"],
     window_ns: int,
     interval_ns: int,
+    flow_order: FlowOrder | None,
     writes_file: bool,
 ) -> tuple[Analysis, int]:
     """Analyse interfaces until something ends it, printing the intervals; with the exit code."""
@@ -37,6 +39,7 @@ def analyze_live(
         window_ns=window_ns,
         interval_ns=interval_ns,
         count=until.count,
+        flow_order=flow_order,
         keep_privileges=WRITING if writes_file else (),
     )
     analysis = LiveAnalysis(interfaces, live, options)

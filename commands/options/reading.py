@@ -13,7 +13,7 @@ from .parameter import Parameter
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ...analyzer.analysis.analyze import AnalyzeOptions
+    from ...analyzer.analysis.options import AnalyzeOptions
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class Reading(Selection):
         """UsageError for what makes no sense, before a file is opened. files: their number."""
         if self.follow and (files > 1 or self.concat):
             raise UsageError("--follow reads one growing file, without --concat")
-        from ...analyzer.analysis.analyze import AnalyzeOptions
-        from ...analyzer.summary.mrc import parse_plane_by
+        from ...analyzer.analysis.options import AnalyzeOptions
+        from ...analyzer.summary.options import parse_plane_by
         from ...analyzer.wire.segments import parse_usid_format
 
         if self.filter is not None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import msgspec
-
 from ...analyzer.errors import UsageError
-from ...analyzer.results.analysis import Analysis, Flow
+from ...analyzer.results.analysis import Flow
+from ...analyzer.summary.options import FlowOrder
 from .columns import RecordColumn, record_columns
 
 
@@ -40,13 +39,17 @@ def flow_column(name: str) -> RecordColumn:
     return columns[name]
 
 
-def sort_flows(analysis: Analysis, name: str) -> Analysis:
-    """The analysis with its flows in the order of a column, unknown values last.
+def flow_order_by(name: str) -> FlowOrder:
+    """The order of a column, unknown values last; errors as `flow_column`.
 
     Numbers come largest first, text in alphabetical order.
     """
     column = flow_column(name)
-    known = [flow for flow in analysis.flows if flow_value(column, flow) is not None]
-    unknown = [flow for flow in analysis.flows if flow_value(column, flow) is None]
-    known.sort(key=lambda flow: flow_value(column, flow), reverse=column.kind is not str)
-    return msgspec.structs.replace(analysis, flows=known + unknown)
+
+    def ordered(flows: list[Flow]) -> list[Flow]:
+        known = [flow for flow in flows if flow_value(column, flow) is not None]
+        unknown = [flow for flow in flows if flow_value(column, flow) is None]
+        known.sort(key=lambda flow: flow_value(column, flow), reverse=column.kind is not str)
+        return known + unknown
+
+    return ordered

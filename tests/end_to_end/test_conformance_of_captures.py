@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from captures import DATA, data, truth
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions, HostCounters
 
 HOSTS = {"A": "10.0.0.1", "B": "10.0.0.2"}

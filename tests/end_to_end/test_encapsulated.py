@@ -25,7 +25,8 @@ from encapsulations import (
 )
 from factories import Frame, write_pcap
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
 from rocescope.analyzer.decode.sessions import MAX_SESSIONS
 from rocescope.analyzer.results.analysis import Analysis, Flow

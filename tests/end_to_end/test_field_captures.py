@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import RocescopeError
 from rocescope.analyzer.results.analysis import Analysis, Flow
 from rocescope.analyzer.wire.segments import parse_usid_format

@@ -8,7 +8,8 @@ Beside: what ib_write_bw printed of itself, and what rxe0 counted meanwhile.
 import pytest
 from captures import DATA
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions, HostCounters
 
 CAPTURE = DATA / "h01_rxe_at_the_host.pcapng.gz"

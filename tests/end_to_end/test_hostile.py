@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from factories import Frame, pcap_bytes
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import RocescopeError
 
 TIME_NS = 1_700_000_000_000_000_000

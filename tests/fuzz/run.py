@@ -22,7 +22,8 @@ import msgspec
 import numpy as np
 from factories import Frame, pcap_bytes
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.decode.merge import merge_tables
@@ -115,7 +116,7 @@ def check(frames, decoder, measuring, summary, taps, rows, wire, payload):
     summary.events(100)
     summary.segment_lists()
     if summary.mrc is not None:
-        summary.mrc.whole()
+        summary.mrc.whole(outer_labels=False)
     if rows % 4 == 0:
         summary.imbalance()
     assert sum(f.packets + f.tap_copies for f in flows) == rows

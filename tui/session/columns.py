@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.measures.series import SERIES_COLUMNS
-from ...analyzer.summary.summarize import PARTIAL_VIEW_SHARE
+from ...analyzer.summary.flows import PARTIAL_VIEW_SHARE
 from .snapshot import UNKNOWN, FlowBins, FlowColumns, PathColumns, Timeline
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from ...analyzer.analysis.analyze import AnalyzeOptions
-from ...analyzer.summary.mrc import PlaneBy
+from ...analyzer.analysis.options import AnalyzeOptions
+from ...analyzer.summary.options import PlaneBy
 from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ...analyzer.wire.segments import UsidFormat
 from ...report.words.human import queue_pair

@@ -121,7 +121,7 @@ def _columns(
         skips=of_answers(answers["skips"] + answers["always_skips"]),
         depth=of_answers(_largest(measure, st.OOO_DEPTH, flows)[np.maximum(peer, 0)]),
         plane_states=tuple(states),
-        plane_by=summary.plane_by,
+        plane_by=summary.planes.by,
         outages=tuple(summary.outages),
     )
     return columns, by_plane if names else None

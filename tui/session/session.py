@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analyzer.analysis.analyze import AnalyzeOptions
+from ...analyzer.analysis.options import AnalyzeOptions
 from ...analyzer.errors import RocescopeError
 from ...analyzer.measures.paths.spraying import entropy_name
 from ...analyzer.results.analysis import Analysis, Flow

@@ -10,8 +10,10 @@ import pytest
 from captures import DATA, data, truth
 from factories import Frame, write_pcap
 
-from rocescope.analyzer.analysis import analyze as engine
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis import run as engine
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.analysis.run import open_run
 from rocescope.analyzer.errors import UnreadableInput, UsageError
 from rocescope.analyzer.measures.paths.imbalance import expected_fim
 
@@ -178,7 +180,7 @@ def test_what_was_decoded_before_an_interrupt_is_counted(taps, monkeypatch):
     """Bytes and packets are conserved in the part that was read, too."""
     monkeypatch.setattr(engine, "BATCH_FRAMES", 50)
     names = [str(data(f"i01_write_loss0.5_AtoB.at{tap}")) for tap in taps]
-    with engine.open_run(names, AnalyzeOptions()) as interrupted:
+    with open_run(names, AnalyzeOptions()) as interrupted:
         interrupted._tell = lambda progress: interrupted.stop() if progress.packets else None
         assert not interrupted.read()
         analysis = interrupted.result(False)
@@ -219,5 +221,5 @@ def test_most_packets_late_is_not_most_packets_unseen(tmp_path):
 
 def test_all_taps_are_known_before_the_first_packet():
     names = [str(data(f"i01_write_loss0.5_AtoB.at{tap}")) for tap in "AB"]
-    with engine.open_run(names, AnalyzeOptions()) as two:
+    with open_run(names, AnalyzeOptions()) as two:
         assert two.measuring.tracker.state.copies.shape == (2, 2)

@@ -5,7 +5,8 @@ import struct
 
 import pytest
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 
 FLOWS = (
     ("10.0.0.1", "10.0.0.2", 0x51),

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis, Flow
 from rocescope.analyzer.results.mrc import MrcFlow
 from rocescope.commands.replay.generate_mrc import generate_mrc

@@ -11,9 +11,10 @@ import pytest
 from captures import data
 from tui_driver import drive, svg_of, text_of
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.results.mrc import MrcFlow
-from rocescope.analyzer.summary.mrc import parse_plane_by
+from rocescope.analyzer.summary.options import parse_plane_by
 from rocescope.commands.replay.generate_mrc import generate_mrc
 from rocescope.tui.screens import packets as packets_screen
 from rocescope.tui.screens.mrc_planes import plane_line

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import UsageError
 from rocescope.cli import run
 from rocescope.replay.generate.craft import outer_headers

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.all import IP, Ether
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.replay.fabrics.addressing import AddressPlan
 from rocescope.replay.generate.from_pattern import generate
 from rocescope.replay.generate.patterns import PATTERNS

@@ -7,7 +7,8 @@ import io
 import pytest
 from captures import DATA
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions, HostCounters
 from rocescope.report.terminal.conformance import print_check
 from rocescope.report.terminal.report import print_report

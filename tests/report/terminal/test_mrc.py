@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.commands.replay.generate_mrc import generate_mrc
 from rocescope.report.terminal.report import print_report
 

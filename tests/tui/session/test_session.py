@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from captures import data, truth
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import UsageError
 from rocescope.commands.replay.generate_mrc import generate_mrc
 from rocescope.report.words import human

@@ -9,7 +9,8 @@ import numpy as np
 from captures import data
 from tui_driver import drive, text_of, typed
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Event
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.shown_events import sentence, shown_events

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
-from ....analyzer.analysis.analyze import AnalyzeOptions, Run, open_run
 from ....analyzer.analysis.fair_lock import FairLock
+from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.analysis.progress import Progress
+from ....analyzer.analysis.run import Run, open_run
 from ....analyzer.capture.concat import ConcatenatedCapture
 from ....analyzer.capture.source import Capture
 from ....analyzer.measures.late_activity import LateActivity

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from ....analyzer.analysis.analyze import AnalyzeOptions
+from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.errors import RocescopeError
 from ....probes.files.capture_files import CaptureFiles
 from ....probes.files.pcapng_writer import interface_description, section_header

@@ -17,7 +17,8 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ....analyzer.analysis.analyze import AnalyzeOptions, open_sources
+from ....analyzer.analysis.options import AnalyzeOptions
+from ....analyzer.analysis.run import open_sources
 from ....analyzer.capture.concat import ConcatenatedCapture, Part
 from ....analyzer.capture.source import Capture
 from ....analyzer.decode.merge import merge_tables

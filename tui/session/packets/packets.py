@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....analyzer.analysis.analyze import AnalyzeOptions
+from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.track import batch as verdicts
 from ....analyzer.wire.packets import PacketTable
 from ....analyzer.wire.taps import Taps

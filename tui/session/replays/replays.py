@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ....analyzer.analysis.analyze import AnalyzeOptions
+from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.errors import RocescopeError
 from ....probes.rights.priority import lower_own
 from ....replay.compare.flows import mapped, replay

@@ -35,12 +35,16 @@ class TapCounts(NamedTuple):
 
 
 def check_counters(
-    counters: HostCounters, taps: Sequence[TapCounts], addresses: Sequence[str]
+    counters: HostCounters,
+    taps: Sequence[TapCounts],
+    addresses: Sequence[str],
+    damaged: int | None = None,
 ) -> list[CounterCheck]:
     """Every counter with a meaning here, beside the tap that agrees with most of them.
 
     That is the tap next to the host, if any is: others see what is lost on the way. Of taps
-    that agree alike it is the one with most of the host's packets. UsageError when no packet
+    that agree alike it is the one with most of the host's packets. damaged: packets to the
+    host that a mirroring switch damaged; None when nothing tells. UsageError when no packet
     of the capture is the host's.
     """
     host = endpoint_of(counters.host, addresses, "--host")
@@ -51,6 +55,8 @@ def check_counters(
     checks = []
     for tap in sorted(seen, key=lambda tap: -_packets_of(tap, host)):
         captured = _captured(tap, host)
+        if damaged is not None:
+            captured[names.DAMAGED_RECEIVED] = damaged
         checks.append([_beside(counters.host, tap.tap, *one, captured) for one in known])
     return max(checks, key=lambda found: sum(one.agrees is True for one in found))
 
@@ -107,7 +113,7 @@ def _beside(host: str, tap: str, name: str, grew: int, captured: dict[str, int])
     text = ""
     if seen is None:
         text = names.AS_DAMAGED
-    elif seen != grew:
+    elif seen != grew and counter.quantity != names.DAMAGED_RECEIVED:
         if counter.quantity in _JUDGED:
             text = names.AS_JUDGED
         else:

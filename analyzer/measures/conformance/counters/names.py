@@ -98,7 +98,3 @@ COUNTERS: Final = {
     "rx_roce_only_pkts": Counter("bnxt_re", PACKETS_RECEIVED, "RoCE packets received"),
     "tx_roce_only_pkts": Counter("bnxt_re", PACKETS_SENT, "RoCE packets sent"),
 }
-
-DAMAGED_COUNTERS: Final = frozenset(
-    name for name, counter in COUNTERS.items() if counter.quantity == DAMAGED_RECEIVED
-)

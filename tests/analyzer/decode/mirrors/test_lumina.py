@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from factories import START_NS, Frame, write_pcap
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
 from rocescope.analyzer.results.analysis import Analysis
 

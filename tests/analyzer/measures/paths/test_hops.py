@@ -7,7 +7,8 @@ from functools import cache
 import pytest
 from captures import DATA, data, truth
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 
 
 @cache

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.results.analysis import Analysis, Flow
 from rocescope.analyzer.results.mrc import MrcFlow
-from rocescope.analyzer.summary.mrc import parse_plane_by
+from rocescope.analyzer.summary.options import parse_plane_by
 from rocescope.commands.replay.generate_mrc import generate_mrc
 from rocescope.replay.generate.mrc import frames as frames
 from rocescope.replay.generate.mrc.frames import Format, Way

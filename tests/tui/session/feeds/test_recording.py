@@ -14,7 +14,8 @@ from network import roce, roce_frames
 from real_terminal import terminals
 from tui_driver import text_of
 
-from rocescope.analyzer.analysis.analyze import AnalyzeOptions, analyze
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.probes.live import LiveOptions
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.session.feeds.recording import open_recorded

@@ -1,0 +1,278 @@
+"""One analysis of captures while it goes on: read, decoded, tracked and measured."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from ..capture.concat import ConcatenatedCapture, concatenated
+from ..capture.source import Capture, open_capture
+from ..decode.decoder import Decoder
+from ..decode.headers.cm import CmMessage
+from ..decode.merge import MergeCounts, merge_tables
+from ..decode.mirrors.restore import Mirrors
+from ..decode.sources import Source
+from ..errors import RocescopeError, UnreadableInput, UsageError
+from ..measures.measuring import Measuring
+from ..results.analysis import Analysis, Owner
+from ..summary.conclude import conclude
+from ..summary.mirror_checks import checks_of
+from ..summary.trust import capture_summary, contents_text
+from ..wire.packets import PacketTable
+from ..wire.registry import Registry
+from ..wire.segments import SegmentLists
+from ..wire.taps import Taps
+from .fair_lock import FairLock
+from .options import AnalyzeOptions
+from .owners import owners_in
+from .prefetch import Prefetched
+from .progress import Progress
+
+if TYPE_CHECKING:
+    from ..filtering import Filter
+
+BATCH_FRAMES = 1 << 14
+"""Large enough to make Python's share small; larger ones only touch more fresh memory."""
+
+_PROGRESS_EVERY_S = 0.1
+_COMPILING_AFTER_S = 1.0
+
+
+@contextmanager
+def open_run(
+    paths: Sequence[str],
+    options: AnalyzeOptions,
+    progress: Callable[[Progress], None] | None = None,
+) -> Iterator[Run]:
+    """Open captures for an analysis that others watch while it goes on; errors as `analyze`."""
+    packet_filter = None
+    if options.filter:
+        from ..filtering import compile_filter  # the grammar's library takes a while to load
+
+        packet_filter = compile_filter(options.filter)
+    if options.follow and len(paths) > 1:
+        raise UsageError("--follow takes one file: analyse the others without it")
+    registry = Registry(segments=SegmentLists(options.usid))
+    with open_sources(paths, options, registry) as sources:
+        yield Run(sources, registry, packet_filter, options, progress)
+
+
+@contextmanager
+def open_sources(
+    paths: Sequence[str], options: AnalyzeOptions, registry: Registry
+) -> Iterator[list[Source]]:
+    """The captures, each with a decoder as the options want it; errors as `analyze`."""
+    with ExitStack() as stack:
+        sources = []
+        for capture in _open(paths, registry.taps, options):
+            stack.enter_context(capture)
+            decoder = Decoder(
+                registry,
+                udp_ports=options.udp_ports,
+                trimmed_dscps=options.trimmed_dscps,
+                flow_label=options.flow_label,
+                check_icrc=options.icrc,
+                link_bits_per_second=options.link_rate_bits_per_second,
+                mirrors=Mirrors(options.mirror, registry.taps) if options.mirror else None,
+            )
+            sources.append(Source(capture, decoder))
+        yield sources
+
+
+def _open(
+    paths: Sequence[str], taps: Taps, options: AnalyzeOptions
+) -> Iterator[Capture | ConcatenatedCapture]:
+    if options.concat:
+        yield concatenated(paths, taps, batch_frames=BATCH_FRAMES)
+        return
+    for path in paths:
+        yield open_capture(path, taps, batch_frames=BATCH_FRAMES, follow=options.follow)
+
+
+class Run:
+    """One analysis while it goes on.
+
+    `read` works in one thread; others may look at `measuring`,
+    `registry` and `sources` while they hold `lock`, and may `stop` it.
+    """
+
+    def __init__(
+        self,
+        sources: list[Source],
+        registry: Registry,
+        packet_filter: Filter | None,
+        options: AnalyzeOptions,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self.sources = sources
+        self.registry = registry
+        self.lock = FairLock()
+        self._filter = packet_filter
+        self._options = options
+        self._tell = progress
+        self._merge = MergeCounts()
+        many_taps = len(registry.taps) > 1 or any(s.capture.format != "pcap" for s in sources)
+        conformance = options.conformance
+        if conformance is not None:
+            conformance = replace(conformance, interface_of=registry.taps.interface)
+        if conformance is not None and conformance.same_port:
+            conformance = replace(conformance, address_of=registry.endpoints.text)
+        self.measuring = Measuring(options.window_ns, many_taps, conformance)
+        self.measuring.tracker.see_taps(len(registry.taps))  # not only when each has a packet
+        self._began = time.monotonic()
+        self._told = 0.0
+        self.packets = 0
+        self._batches = 0
+        self._interrupted = threading.Event()
+        self._decoded = Prefetched(self._tables, self._report)
+
+    def read(self) -> bool:
+        """Read, decode and track everything; False when interrupted."""
+        with _interrupts(self._interrupted, self._stop_reading):
+            for table, cm in self._decoded:
+                with self.lock:
+                    self.measuring.update(table, cm)
+                    self.packets += len(table)
+                self._batches += 1
+                if len(self.measuring.tracker) > self._options.max_flows:
+                    raise RocescopeError(self._too_many_flows())
+                self._report()
+        self._report(last=True)
+        return not self._interrupted.is_set()
+
+    def result(self, complete: bool) -> Analysis:
+        """What was found so far."""
+        if not any(source.capture.frames for source in self.sources):
+            raise UnreadableInput(_nothing_read(self.sources))
+        series = self.measuring.totals.series(self.registry.tap_names)
+        captures = [
+            capture_summary(source, self.registry.taps, series, self._options.icrc)
+            for source in self.sources
+        ]
+        if complete and not any(capture.roce_packets for capture in captures):
+            found = "; ".join(f"{c.name}: {contents_text(c)}" for c in captures)
+            raise UnreadableInput(
+                f"no RoCE packet in {len(captures)} capture(s), they hold: {found}"
+                " (RoCE on another UDP port? see --udp-port)"
+            )
+        mirrors = [source.decoder.mirrors for source in self.sources]
+        asked = self._options.mirror
+        return conclude(
+            self.measuring,
+            self.registry,
+            captures,
+            path_by=self._options.path_by,
+            complete=complete,
+            filtered=self._filter is not None,
+            merge=self._merge,
+            owners=self.owners(),
+            plane_by=self._options.plane_by,
+            outer_labels=any(source.decoder.flow_labels.outer for source in self.sources),
+            mirror=checks_of(
+                [mirror for mirror in mirrors if mirror is not None],
+                self.registry.endpoints.texts(),
+                None if asked is None else asked.switch_counters,
+            ),
+            flow_order=self._options.flow_order,
+        )
+
+    def owners(self) -> dict[int, Owner]:
+        """Processes by flow index, as the comments of the captures name them."""
+        return owners_in(
+            (line for source in self.sources for line in source.capture.owner_comments),
+            self.measuring.tracker,
+            self.registry.endpoints,
+        )
+
+    def _too_many_flows(self) -> str:
+        return (
+            f"more than {self._options.max_flows} flows after {self.packets} packets: analyse a"
+            " part of them, for example with --filter 'ip.addr == 10.0.0.0/28'"
+        )
+
+    def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:
+        for table in merge_tables([s.tables(self._keep) for s in self.sources], self._merge):
+            yield table, [m for s in self.sources for m in s.decoder.take_cm_messages()]
+
+    def _keep(self, table: PacketTable) -> PacketTable:
+        if self._filter is None:
+            return table
+        return table.take(self._filter.mask(table, self.registry))
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether `read` ended, or will, before everything was read."""
+        return self._interrupted.is_set()
+
+    def stop(self) -> None:
+        """Let `read` end after the batches that are decoded already; from any thread."""
+        self._interrupted.set()
+        self._stop_reading()
+
+    def end_following(self) -> None:
+        """Let `read` go on to the end of what a followed file holds now; from any thread."""
+        for source in self.sources:
+            source.capture.stop()
+
+    def _stop_reading(self) -> None:
+        for source in self.sources:
+            source.stopped = True
+            source.capture.stop()
+        self._decoded.finish()
+
+    def _report(self, last: bool = False) -> None:
+        now = time.monotonic()
+        if self._tell is None or (now - self._told < _PROGRESS_EVERY_S and not last):
+            return
+        self._told = now
+        captures = [source.capture for source in self.sources]
+        totals = [capture.total_bytes for capture in captures]
+        read = sum(capture.bytes_read for capture in captures)
+        current = next((c for c in captures if c.bytes_read < (c.total_bytes or 0)), captures[-1])
+        self._tell(
+            Progress(
+                path=current.name,
+                bytes_done=read,
+                bytes_total=None
+                if self._options.follow or None in totals
+                else sum(t for t in totals if t is not None),
+                frames=sum(capture.frames for capture in captures),
+                packets=self.packets,
+                compiling=not last
+                and self._batches == 0
+                and read > 0
+                and now - self._began > _COMPILING_AFTER_S,
+            )
+        )
+
+
+@contextmanager
+def _interrupts(flag: threading.Event, stop: Callable[[], None]) -> Iterator[None]:
+    """Turn the first SIGINT into a flag: no batch is left half counted. A second one raises."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_interrupt(_number: int, _frame: FrameType | None) -> None:
+        if flag.is_set():
+            raise KeyboardInterrupt
+        flag.set()
+        stop()
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _nothing_read(sources: list[Source]) -> str:
+    names = ", ".join(source.capture.name for source in sources)
+    why = [warning for source in sources for warning in source.capture.warnings]
+    return f"{names}: no frame in it" + (f" ({why[0]})" if why else "")

@@ -1,0 +1,232 @@
+"""One flow with everything that was measured of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET
+from numpy.typing import NDArray
+
+from ..measures.measuring import Measuring
+from ..measures.paths.tapsets import tap_places
+from ..results.analysis import Flow, Owner, Recovery, Reordering
+from ..statistics.density import MAX_THRESHOLD
+from ..track import state as st
+from ..wire.opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name
+from .mrc import MrcSummary, unknowns
+from .names import Names
+from .options import PathBy
+from .sampling import as_sampled
+
+PARTIAL_VIEW_SHARE = 0.2
+"""With more than this share of the PSNs never seen, the tap is taken to see a part of the paths."""
+
+
+class FlowSummary:
+    """Makes the records of flows.
+
+    connection_of, owners: connection number and process by flow index. sampled: of
+    `sampled_taps`. mrc: None when there is no MRC.
+    """
+
+    def __init__(
+        self,
+        measuring: Measuring,
+        names: Names,
+        path_by: PathBy,
+        connection_of: Mapping[int, int],
+        owners: Mapping[int, Owner],
+        sampled: Mapping[str, float],
+        mrc: MrcSummary | None,
+    ) -> None:
+        self._m = measuring
+        self._names = names
+        self._path_by = path_by
+        self._connection_of = connection_of
+        self._owners = owners
+        self._sampled = sampled
+        self._mrc = mrc
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """Which taps are parallel, see `tap_places`."""
+        m, flows = self._m, self._m.tracker.flows
+        copies = m.tracker.state.copies
+        return tap_places(m.taps, flows["src"], flows["dst"], copies, len(self._names.taps))
+
+    def flow(self, f: int) -> Flow:
+        """Everything about one flow."""
+        m, t = self._m, self._m.tracker
+        record: Any = t.flows[f]
+        requests, responses = t.stream(f, st.REQUESTS), t.stream(f, st.RESPONSES)
+        sequenced = bool(requests["started"] or responses["started"])
+        notes: list[str] = []
+        missing = acknowledged = None
+        if not sequenced:
+            only_acks = record["ack_packets"] == record["packets"]
+            what = "only ACKs were seen: they have" if only_acks else "datagrams and CNPs have"
+            if TRANSPORT_NAMES[record["transport"]] == "MRC" and not only_acks:
+                what = "only control packets were seen: they have"
+            notes.append(f"{what} no PSN order in which reordering or loss would show")
+        if sequenced:
+            missing, acknowledged = (
+                sum(pair)
+                for pair in zip(t.missing(f, st.REQUESTS), t.missing(f, st.RESPONSES), strict=True)
+            )
+            seen = sum(
+                int(stream[name])
+                for stream in (requests, responses)
+                for name in ("new_packets", "reordered", "recovered")
+            )
+            if missing > PARTIAL_VIEW_SHARE * (missing + seen):
+                notes.append(
+                    f"{missing} PSNs were never seen here: this tap seems to see only a part of"
+                    " the flow's paths, so nobody can tell what was lost"
+                )
+                missing = acknowledged = None
+        entropy = m.entropy.spraying(f)
+        by_tap = m.taps.spraying(f, self._names.tap, self.places) if m.many_taps else None
+        by_segments = m.srv6.spraying(f, self._names.segments.name)
+        spraying = [s for s in (entropy, by_tap, by_segments) if s is not None]
+        chosen = next((s for s in spraying if s.path_by == self._path_by), entropy)
+        messages = m.messages.messages(f)
+        untracked = m.messages.untracked(f)
+        if untracked:
+            notes.append(
+                f"{untracked} requests were outstanding beyond those watched: they are left out of"
+                " the completion times"
+            )
+
+        def count(field: str) -> int | None:
+            return int(requests[field] + responses[field]) if sequenced else None
+
+        mrc = self._mrc.flow(f) if self._mrc else None
+        if mrc is not None:
+            notes += unknowns(mrc)
+        recovered = count("recovered")
+        retransmitted = count("retransmitted")
+        summary = Flow(
+            id=f,
+            src=self._names.addresses[record["src"]],
+            dst=self._names.addresses[record["dst"]],
+            dest_qp=int(record["dest_qp"]),
+            transport=TRANSPORT_NAMES[record["transport"]],
+            connection=self._connection_of.get(f),
+            first_time_ns=int(record["first_time"]),
+            last_time_ns=int(record["last_time"]),
+            packets=int(record["packets"]),
+            wire_bytes=int(record["wire_bytes"]),
+            payload_bytes=int(record["payload_bytes"]),
+            request_packets=int(record["request_packets"]),
+            response_packets=int(record["response_packets"]),
+            ack_packets=int(record["ack_packets"]),
+            opcodes={
+                opcode_name(int(op)): int(t.opcodes[f, op]) for op in np.flatnonzero(t.opcodes[f])
+            },
+            path_mtu=int(record["path_mtu"]) or None,
+            messages=messages.count,
+            reordered_packets=count("reordered"),
+            retransmitted_packets=None
+            if recovered is None or retransmitted is None
+            else recovered + retransmitted,
+            recovered_packets=recovered,
+            duplicate_packets=count("duplicates"),
+            mirror_duplicates=count("mirror_duplicates"),
+            tap_copies=int(record["tap_copies"]),
+            missing_packets=missing,
+            capture_loss_suspected_packets=acknowledged,
+            sequence_restarts=int(requests["restarts"] + responses["restarts"]),
+            naks=int(record["naks"]),
+            rnr_naks=int(record["rnr_naks"]),
+            cnps=int(record["cnps"]),
+            ecn_marked_packets=int(record["ecn_marked"]),
+            entropy_values=m.entropy.paths_seen(f),
+            spraying_width=chosen.width if chosen else 1.0,
+            paths=chosen.paths if chosen else [],
+            spraying=spraying,
+            reordering=self._reordering(f, requests, responses),
+            recovery=self._recovery(f, record),
+            message_statistics=messages,
+            latency=m.messages.latency(f),
+            congestion=m.congestion.congestion(f),
+            idle_gaps=m.idle.gaps(f),
+            goodput_bits_per_second=m.messages.goodput_bits_per_second(f),
+            activity_bytes=m.activity.of(f),
+            activity_bin_ns=m.activity.bin_ns,
+            taps=self._seen_at(f, record),
+            owner=self._owners.get(f),
+            notes=notes,
+            mrc=mrc or UNSET,
+        )
+        return as_sampled(summary, self._sampled)
+
+    def _seen_at(self, f: int, record: Any) -> dict[str, int]:
+        if not self._m.many_taps:
+            return {self._names.taps[0]: int(record["packets"])}
+        seen = {self._names.taps[tap]: n for tap, n in self._m.taps.packets_by_key(f).items()}
+        earlier = int(record["packets"] + record["tap_copies"]) - sum(seen.values())
+        if earlier:  # all were at the first tap until another one appeared
+            seen = {self._names.taps[0]: seen.pop(self._names.taps[0], 0) + earlier, **seen}
+        return seen
+
+    def _reordering(self, f: int, requests: Any, responses: Any) -> Reordering | None:
+        """RFC metrics over both streams of the flow; None without PSNs of its own."""
+        unique = int(requests["arrivals"] + responses["arrivals"])
+        if unique == 0:
+            return None
+        h, d = self._m.tracker.histograms, self._m.tracker.densities
+        n_counts = requests["n_counts"] + responses["n_counts"]
+        n_reordering = np.cumsum(n_counts[::-1])[::-1]  # a 3-reordered packet is 1- and 2- too
+        return Reordering(
+            ratio=int(requests["reordered"] + responses["reordered"]) / unique,
+            max_extent=int(max(requests["max_extent"], responses["max_extent"])),
+            extent_packets=h.quantiles(f, st.EXTENT),
+            extent_histogram=h.bins(f, st.EXTENT),
+            late_time_ns=h.quantiles(f, st.LATE_TIME),
+            late_time_histogram=h.bins(f, st.LATE_TIME),
+            held_packets=h.quantiles(f, st.HELD_PACKETS),
+            byte_offset=h.quantiles(f, st.BYTE_OFFSET),
+            gap_packets=h.quantiles(f, st.GAP_PACKETS),
+            gap_time_ns=h.quantiles(f, st.GAP_TIME),
+            n_reordering=[int(n) for n in n_reordering if n],
+            max_n_reordering=int(max(requests["max_n"], responses["max_n"])),
+            runs=int(requests["runs"] + responses["runs"]),
+            run_packets=int(requests["run_packets"] + responses["run_packets"]),
+            run_packets_squared=int(
+                requests["run_packets_squared"] + responses["run_packets_squared"]
+            ),
+            displacement_threshold=MAX_THRESHOLD,
+            density=_sum(d.density(f, st.REQUESTS), d.density(f, st.RESPONSES)),
+            buffer_density=_sum(
+                d.buffer_density(f, st.REQUESTS), d.buffer_density(f, st.RESPONSES)
+            ),
+        )
+
+    def _recovery(self, f: int, record: Any) -> Recovery:
+        h = self._m.tracker.histograms
+        codes = {
+            NAK_NAMES.get(0x60 | code, "other"): int(n)
+            for code, n in enumerate(record["nak_codes"])
+            if n
+        }
+        return Recovery(
+            naks=codes,
+            rnr_naks=int(record["rnr_received"]),
+            retransmitted_by={
+                name: int(n)
+                for name, n in zip(st.TRIGGER_NAMES, record["retransmitted_by"], strict=True)
+                if n
+            },
+            rewinds=int(record["rewinds"]),
+            rewound_bytes=int(record["rewound_bytes"]),
+            gap_to_nak_ns=h.quantiles(f, st.GAP_TO_NAK),
+            nak_to_resend_ns=h.quantiles(f, st.NAK_TO_RESEND),
+            timeout_ns=h.quantiles(f, st.TIMEOUT),
+        )
+
+
+def _sum(one: dict[int, int], other: dict[int, int]) -> dict[int, int]:
+    return {k: one.get(k, 0) + other.get(k, 0) for k in sorted({*one, *other})}

@@ -1,0 +1,46 @@
+"""How results are made of the measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias
+
+from ..errors import UsageError
+from ..results.analysis import Flow
+
+PathBy: TypeAlias = Literal["entropy", "tap", "srv6"]
+"""What tells the paths of a flow apart."""
+FlowOrder: TypeAlias = Callable[[list[Flow]], list[Flow]]
+"""Gives the flows of a result in another order."""
+
+
+class PlaneBy(NamedTuple):
+    """What tells the planes of MRC apart."""
+
+    kind: Literal["auto", "segment", "tap", "ev"] = "auto"
+    number: int = 1
+    """segment: which uSID, from 1; ev: the lowest bit."""
+    bits: int = 0
+
+    def __str__(self) -> str:
+        if self.kind == "segment":
+            return f"segment:{self.number}"
+        return f"ev:{self.number}:{self.bits}" if self.kind == "ev" else self.kind
+
+
+def parse_plane_by(text: str) -> PlaneBy:
+    """`auto`, `tap`, `segment:N` or `ev:SHIFT:BITS`; UsageError otherwise."""
+    kind, *rest = text.split(":")
+    if all(part.isdecimal() for part in rest):
+        numbers = [int(part) for part in rest]
+        if kind == "auto" and not rest:
+            return PlaneBy()
+        if kind == "tap" and not rest:
+            return PlaneBy("tap")
+        if kind == "segment" and len(rest) == 1 and 1 <= numbers[0] <= 15:
+            return PlaneBy("segment", numbers[0])
+        if kind == "ev" and len(rest) == 2 and numbers[1] and sum(numbers) <= 32:
+            return PlaneBy("ev", *numbers)
+    raise UsageError(
+        f"--plane-by is auto, tap, segment:N (a uSID, from 1) or ev:SHIFT:BITS, not {text!r}"
+    )
