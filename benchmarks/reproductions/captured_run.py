@@ -13,9 +13,8 @@ import argparse
 import time
 from pathlib import Path
 
-from rocescope.commands.replay.packet_options import by_packets
-from rocescope.commands.replay.traffic_source import Source
-from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.compare.prepared import PreparedReplay
+from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.results.replay import ReplayResult, StrategyResult
 
 RUN = Path(__file__).resolve().parents[2] / "tests" / "data" / "leafspine" / "r01_clean_write"
@@ -36,9 +35,15 @@ def main() -> None:
     begin, rows = time.perf_counter(), {}
     results = []
     for title, spec, offer in COLUMNS:
-        source = Source(files, None, map="order")
-        fabric = parse_fabric(spec)
-        found, _ = by_packets(source, fabric, ["all"], f"offer={offer}", 1, 1, "none", None)
+        request = ReplayRequest(
+            spec,
+            ("all",),
+            tuple(map(str, files)),
+            map="order",
+            packets=True,
+            model=f"offer={offer}",
+        )
+        found, _ = PreparedReplay(request).by_packets(request.strategies)
         results.append(found)
         rows.update({one.name: None for one in found.strategies})
         print(f"{title}: {spec}")

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ...analyzer.errors import UsageError
-from ..options.output import OUTPUT, Output
+from ..options.inputs import check_inputs, input_name
+from ..options.output import OUTPUT, Output, whole_file
 from ..options.parameter import Parameter
 from ..options.steps import steps_shown
-from .packet_options import by_packets
+from .reading import read_traffic
 from .results import write_result
-from .traffic_source import Source
 
 if TYPE_CHECKING:
+    from ...replay.compare.packets import Load
+    from ...replay.compare.prepared import PreparedReplay
+    from ...replay.packets.model.model import EngineResult
     from ...replay.results.replay import ReplayResult
+
+KEPT_BYTES = 128
+"""Of every frame in a pcap of received packets: all headers, as `generate` keeps them."""
 
 
 def replay(
@@ -84,45 +91,59 @@ def replay(
     if top < 1:
         raise UsageError("--top must be 1 or more")
 
-    from ...replay.compare.flows import replay as engine
-    from ...replay.fabrics.parse import parse_fabric
-    from ...replay.strategies.registry import expanded, needs_packets, parse_strategy
+    from ...replay.compare.prepared import PreparedReplay
+    from ...replay.compare.request import DEFAULT_STRATEGIES, ReplayRequest
 
-    wanted = strategy or ["ecmp", "assign"]
-    where = parse_fabric(fabric)
-    source = Source(files, pattern, map, filter, concat, window)
-    by_packet = packets or bool(model or transport or fail or received) or runs != 1
-    if by_packet or any(needs_packets(text) for text in wanted):
-        result, complete = by_packets(
-            source,
-            where,
-            wanted,
-            model or "",
-            runs,
-            seed,
-            to.progress,
-            received,
-            transport,
-            fail or (),
-            converge,
+    check_inputs(files)
+    prepared = PreparedReplay(
+        ReplayRequest(
+            fabric,
+            tuple(strategy or DEFAULT_STRATEGIES),
+            tuple(input_name(path) for path in files),
+            pattern or "",
+            map,
+            filter,
+            concat,
+            window=window or "",
+            packets=packets or received is not None,
+            model=model or "",
+            transport=transport or "",
+            fail=tuple(fail or ()),
+            converge=converge,
+            runs=runs,
+            seed=seed,
         )
+    )
+    if prepared.request.by_packet:
+        read_traffic(prepared, to.progress, messages=True)
+        with steps_shown(to.progress) as tell:
+            result, complete = prepared.by_packets(
+                prepared.request.strategies,
+                tell,
+                None if received is None else partial(_write_received, received, prepared),
+            )
         _write(result, to, top)
         return 0 if complete else 130
-    strategies = [parse_strategy(text) for text in expanded(wanted, packets=False)]
-    traffic = source.read(where, to.progress)
+    strategies = prepared.parsed()
+    read_traffic(prepared, to.progress)
     with steps_shown(to.progress) as tell:
-        done = 0
-
-        def begun(name: str) -> None:
-            nonlocal done
-            if tell is not None:
-                tell(name, done, len(strategies))
-            done += 1
-
-        result = engine(traffic, where, strategies, source.names, begun)
-
+        result = prepared.place(strategies, tell)
     _write(result, to, top)
     return 0
+
+
+def _write_received(file: Path, prepared: PreparedReplay, load: Load, result: EngineResult) -> None:
+    """The data packets of a run as they arrived, as a pcap."""
+    from ...replay.generate.pcap_writer import write_pcap
+    from ...replay.packets.received.received import received_packets
+    from ...replay.packets.received.received_pcap import write_received
+
+    with whole_file(file) as out:
+        if load.pairs is None:
+            write_received(out, load.workload, result)
+            return
+        packets = received_packets(load.workload, result)
+        write_pcap(out, load.pairs, prepared.fabric.addresses, KEPT_BYTES, None, [packets])
 
 
 def _write(result: ReplayResult, to: Output, top: int) -> None:

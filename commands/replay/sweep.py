@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
+from ..options.inputs import check_inputs, input_name
 from ..options.output import OUTPUT, Output
 from ..options.parameter import Parameter
 from ..options.steps import steps_shown
+from .reading import read_traffic
 from .results import write_result
-from .traffic_source import Source
 
 if TYPE_CHECKING:
     from ...replay.hashing.seeding import SeedRange
@@ -70,17 +71,20 @@ def sweep(
     own = None if production is None else parse_seed(production, "--production")
 
     from ...analyzer.key_values import parse_options
+    from ...replay.compare.prepared import PreparedReplay
+    from ...replay.compare.request import ReplayRequest
     from ...replay.compare.seeds import sweep_result
-    from ...replay.fabrics.parse import parse_fabric
 
     options = parse_options(",".join(option or ()), "--option")
     for key in ("seed", "per-switch", "hash", "fields"):
         if key in options:
             raise UsageError(f"--option {key}: use --{key if key != 'seed' else 'seeds'}")
     options |= {k: v for k, v in (("hash", hash), ("fields", fields)) if v is not None}
-    where = parse_fabric(fabric)
-    source = Source(files, pattern, map, filter, concat)
-    traffic = source.read(where, to.progress)
+    check_inputs(files)
+    sources = tuple(input_name(path) for path in files)
+    request = ReplayRequest(fabric, (), sources, pattern or "", map, filter, concat)
+    prepared = PreparedReplay(request)
+    traffic = read_traffic(prepared, to.progress)
     with steps_shown(to.progress) as tell:
 
         def swept(done: int, total: int) -> None:
@@ -88,7 +92,15 @@ def sweep(
                 tell("seeds", done, total)
 
         result = sweep_result(
-            traffic, where, options, span, per_switch, measure, own, source.names, swept
+            traffic,
+            prepared.fabric,
+            options,
+            span,
+            per_switch,
+            measure,
+            own,
+            request.sources,
+            swept,
         )
 
     from ...report.terminal.sweep import print_sweep

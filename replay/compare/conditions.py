@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from ...analyzer.errors import UsageError
 from ..fabrics.fabric import Fabric
 from ..packets.failures.events import DOWN, Failures
 from ..packets.failures.highest_rate import rho_max
 from ..packets.hosts.parameters import Transport
 from ..packets.model.model import Workload
+from .specs.failures import parse_failures
+from .specs.transport import RHO_MAX, parse_transport
+from .specs.words import NEVER
 
 
 @dataclass(frozen=True)
@@ -40,10 +44,28 @@ class Conditions:
         """Everything that was chosen, in the words of the options; recovery always."""
         told = self.transport.described()
         if self.at_rho_max:
-            told["rate"] = "rho-max"
+            told["rate"] = RHO_MAX
         if self.told:
             told["fail"] = " ".join(self.told)
         if self.failures is not None:
             g = self.failures(0).convergence_ps
-            told["converge"] = "never" if g is None else f"{g / 1e6:g}us" if g else "0"
+            told["converge"] = NEVER if g is None else f"{g / 1e6:g}us" if g else "0"
         return told
+
+
+def parse_conditions(
+    transport: str, fail: Sequence[str], converge: str, fabric: Fabric
+) -> Conditions:
+    """Of all runs, from the three options. UsageError names what is wrong with which."""
+    # What fails costs packets: without recovery no run would complete.
+    sending = parse_transport(transport or ("recovery=ideal" if fail else ""))
+    if not fail:
+        if converge != NEVER:
+            raise UsageError("--converge says when switches learn of failures; add --fail")
+        return Conditions(sending, f"rate={RHO_MAX}" in transport)
+
+    def failures(seed: int) -> Failures:
+        return parse_failures(fail, converge, fabric, seed)
+
+    failures(0)  # so that mistakes are told before captures are read
+    return Conditions(sending, f"rate={RHO_MAX}" in transport, failures, tuple(fail))

@@ -24,18 +24,16 @@ from ..flows.placement import Walk
 from ..flows.spread import even_loads
 from ..hashing import HashSettings
 from ..hashing.seeding import SeedRange
+from ..results.base import Chance, FabricSummary, TrafficSummary
 from ..results.replay import (
-    Chance,
     CollidingFlow,
     Collision,
     DeviceLoad,
-    FabricSummary,
     LayerLoad,
     LayerOverTime,
     LinkLoad,
     ReplayResult,
     StrategyResult,
-    TrafficSummary,
 )
 from ..seeds.sweep import Scores, Sweep, chance_of, sweep
 from ..strategies.base import FlowStrategy

@@ -26,8 +26,9 @@ from ..packets.model.model import PS, EngineResult, Model, Workload
 from ..packets.model.rules import Strategy
 from ..packets.received.received import received_flows
 from ..packets.run import run_packets
+from ..results.base import TrafficSummary
 from ..results.packets import FlowTimes, LayerQueues, PacketReplay, ReceivedOrder, Spread
-from ..results.replay import LinkLoad, ReplayResult, StrategyResult, TrafficSummary
+from ..results.replay import LinkLoad, ReplayResult, StrategyResult
 from .conditions import Conditions
 from .flows import fabric_summary
 

@@ -12,7 +12,7 @@ from ..fabrics.fabric import Fabric
 from ..fabrics.switch_hashing import fields_of, switch_hashing
 from ..flows.placement import Walk
 from ..hashing.seeding import PerSwitch, SeedRange, switch_seeds
-from ..results.replay import Production, SweepLayer, SweepResult
+from ..results.sweep import Production, SweepLayer, SweepResult
 from ..seeds.explain import findings
 from ..seeds.sweep import Measure, Scores, Sweep, chance_of, sweep
 from ..traffic.traffic import Traffic

@@ -14,8 +14,8 @@ from ..fabrics.addressing import MAX_HOSTS, AddressPlan
 from ..hashing.keys import PacketKeys
 from ..traffic.traffic import Traffic, Windows
 from ..traffic.window_cells import WindowCells
-from .patterns import pattern
 from .patterns.demands import Settings
+from .patterns.registry import pattern
 from .pcap_writer import START_NS
 from .queue_pairs import AETH, RETH, QueuePairs, Sending, queue_pairs
 from .schedule import packets_in_order

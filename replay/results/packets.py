@@ -1,4 +1,4 @@
-"""What the packet-level replay found, beside the records of `results.py`."""
+"""What the packet-level replay found, beside the records of `replay.py`."""
 
 from __future__ import annotations
 

@@ -1,56 +1,13 @@
-"""What replay, sweep and recover-seed find: immutable records with a versioned schema.
-
-Field names are those of the JSON output. Sizes are bytes on the wire, times
-nanoseconds. A value that cannot be known is None, and a note says why.
-"""
+"""What `replay` finds."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
+from .base import SCHEMA_VERSION, Chance, FabricSummary, Record, TrafficSummary
 from .packets import PacketReplay
-
-SCHEMA_VERSION = "1.1"
-
-
-class Record(msgspec.Struct, frozen=True):
-    """Base of all result records."""
-
-
-class TrafficSummary(Record, frozen=True, kw_only=True):
-    """What was replayed."""
-
-    sources: Annotated[list[str], Meta(description="the captures, or the pattern generated")]
-    flows: Annotated[int, Meta(description="one-way flows")]
-    units: Annotated[
-        int, Meta(description="what is placed: a flow, or one entropy value of a sprayed flow")
-    ]
-    packets: int
-    wire_bytes: int
-    hosts: Annotated[int, Meta(description="hosts that send or receive")]
-    window_ns: Annotated[int | None, Meta(description="None: loads are not resolved in time")]
-
-
-class FabricSummary(Record, frozen=True, kw_only=True):
-    """Where it was replayed."""
-
-    spec: str
-    hosts: int
-    switches: int
-    links: Annotated[int, Meta(description="one-way links that are up")]
-    links_down: int
-
-
-class Chance(Record, frozen=True, kw_only=True):
-    """What ideal random hashing gives for the same traffic on the same fabric."""
-
-    mean: float
-    p05: float
-    p95: float
-    draws: int
 
 
 class LayerOverTime(Record, frozen=True, kw_only=True):
@@ -196,125 +153,4 @@ class ReplayResult(Record, frozen=True, kw_only=True):
     traffic: TrafficSummary
     fabric: FabricSummary
     strategies: list[StrategyResult]
-    warnings: list[str]
-
-
-class Bin(Record, frozen=True, kw_only=True):
-    """Values in [low, high)."""
-
-    low: float
-    high: float
-    count: int
-
-
-class Distribution(Record, frozen=True, kw_only=True):
-    """One measure over all seeds."""
-
-    min: float
-    mean: float
-    max: float
-    quantiles: Annotated[
-        dict[str, float], Meta(description="p1, p5, p10, p25, p50, p75, p90, p95, p99")
-    ]
-    resolution: Annotated[float, Meta(description="quantiles are exact to this")]
-    histogram: list[Bin]
-    distinct: Annotated[
-        int | None, Meta(description="different values; None: more than are counted")
-    ]
-
-
-class SeedValue(Record, frozen=True, kw_only=True):
-    """A seed and its imbalance."""
-
-    seed: int
-    value: float
-
-
-class Production(Record, frozen=True, kw_only=True):
-    """Where the seed in use stands among all others."""
-
-    seed: Annotated[int | None, Meta(description="None: the fabric's own, one per switch")]
-    value: float
-    better_seeds: Annotated[int, Meta(description="seeds with a smaller value")]
-    equal_seeds: Annotated[int, Meta(description="seeds with the same value")]
-    percentile: Annotated[float, Meta(description="share of the seeds that are worse, percent")]
-
-
-class SweepLayer(Record, frozen=True, kw_only=True):
-    """The distribution for one layer and direction."""
-
-    layer: str
-    links: int
-    distribution: Distribution
-    chance: Chance
-    best_percent: Annotated[
-        float | None, Meta(description="FIM of flows that no placement can beat; None for bytes")
-    ]
-    used_links: Annotated[float, Meta(description="share of links that carry traffic, mean")]
-    used_links_chance: float
-
-
-class SweepResult(Record, frozen=True, kw_only=True):
-    """The result of `sweep`."""
-
-    schema_version: str = SCHEMA_VERSION
-    version: str
-    traffic: TrafficSummary
-    fabric: FabricSummary
-    hash: Annotated[str, Meta(description="model of the switches")]
-    field_set: str
-    seeds: Annotated[list[int], Meta(description="first, last (exclusive), number evaluated")]
-    per_switch: Annotated[str, Meta(description="equal or different seeds on the switches")]
-    measure: Annotated[str, Meta(description="fim-flows, fim-bytes (percent) or max-over-mean")]
-    distribution: Annotated[Distribution, Meta(description="of the worst layer of each seed")]
-    chance: Chance
-    best: list[SeedValue]
-    worst: list[SeedValue]
-    production: Production | None
-    layers: list[SweepLayer]
-    findings: list[str]
-    warnings: list[str]
-
-
-class Candidate(Record, frozen=True, kw_only=True):
-    """A hash function, field set and seed that explains the placements."""
-
-    hash: str
-    field_set: str
-    parameters: dict[str, str]
-    seed: Annotated[int | None, Meta(description="the smallest seed that fits; None: no seed")]
-    seeds: Annotated[list[int], Meta(description="seeds that fit, the first ones")]
-    seeds_that_fit: Annotated[int, Meta(description="of the seeds searched")]
-    seeds_searched: int
-    expected_by_chance: Annotated[
-        float, Meta(description="seeds that would fit if the function were another one")
-    ]
-    fitted_flows: int
-    validated_flows: Annotated[int, Meta(description="held-back flows it predicts")]
-    held_back_flows: int
-    note: str = ""
-
-
-class SwitchRecovery(Record, frozen=True, kw_only=True):
-    """The choices of one switch over the tapped links."""
-
-    direction: Annotated[str, Meta(description="whose packets were looked at")]
-    links: list[str]
-    flows: Annotated[int, Meta(description="flows seen on exactly one of the links")]
-    flows_on_several_links: Annotated[
-        int, Meta(description="sprayed or moved while captured; not used")
-    ]
-    flows_per_link: list[int]
-    candidates: list[Candidate]
-    conclusion: str
-
-
-class RecoverResult(Record, frozen=True, kw_only=True):
-    """The result of `recover-seed`."""
-
-    schema_version: str = SCHEMA_VERSION
-    version: str
-    sources: list[str]
-    switches: list[SwitchRecovery]
-    tried: Annotated[list[str], Meta(description="hash functions and field sets tried")]
     warnings: list[str]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..hashing import HashSettings
 from ..hashing.seeding import PerSwitch
-from ..results.replay import SweepLayer
+from ..results.sweep import SweepLayer
 
 _FEW = 64
 _IDLE = 0.9

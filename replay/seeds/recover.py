@@ -22,7 +22,7 @@ from ..hashing import MODELS, Group, HashModel, HashSettings, LinearHash, bind
 from ..hashing.functions.linux import LinuxHash
 from ..hashing.keys import PacketKeys, fields_matrix, parse_field_set
 from ..hashing.seeding import SeedRange
-from ..results.replay import Candidate, RecoverResult, SwitchRecovery
+from ..results.recover import Candidate, RecoverResult, SwitchRecovery
 from .gf2 import AffineMap
 from .search import Fit, fitting, search_any, search_linear, search_linux, search_masks
 from .tapped import Direction, Seen

@@ -21,7 +21,8 @@ from ..flows.loads import layers_of
 from ..flows.placement import Walk
 from ..flows.spread import even_loads
 from ..hashing.seeding import PerSwitch, SeedRange, switch_seeds
-from ..results.replay import Chance, SeedValue
+from ..results.base import Chance
+from ..results.sweep import SeedValue
 from ..traffic.traffic import Traffic
 from .chunks import cores, in_chunks
 from .tally import Extremes, Tally

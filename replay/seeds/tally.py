@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..results.replay import Bin, Distribution, SeedValue
+from ..results.sweep import Bin, Distribution, SeedValue
 
 _BINS = 20_000
 _SHOWN_BINS = 40

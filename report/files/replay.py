@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ...replay.results.replay import RecoverResult, ReplayResult, SweepResult
+from ...replay.results.recover import RecoverResult
+from ...replay.results.replay import ReplayResult
+from ...replay.results.sweep import SweepResult
 
 Result = ReplayResult | SweepResult | RecoverResult
 

@@ -6,7 +6,7 @@ from typing import Literal, TextIO
 
 from rich.table import Table
 
-from ...replay.results.replay import RecoverResult, SwitchRecovery
+from ...replay.results.recover import RecoverResult, SwitchRecovery
 from ...replay.seeds.recover import is_explained
 from ..words import human
 from .replay import NONE, Page

@@ -10,14 +10,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from ...replay.results.replay import (
-    Chance,
-    FabricSummary,
-    LayerLoad,
-    ReplayResult,
-    StrategyResult,
-    TrafficSummary,
-)
+from ...replay.results.base import Chance, FabricSummary, TrafficSummary
+from ...replay.results.replay import LayerLoad, ReplayResult, StrategyResult
 from ..words import human
 from ..words.human import ASCII, UNICODE
 from .report import console_for

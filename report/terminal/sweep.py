@@ -7,7 +7,7 @@ from typing import Literal, TextIO
 from rich.table import Table
 from rich.text import Text
 
-from ...replay.results.replay import Bin, SeedValue, SweepResult
+from ...replay.results.sweep import Bin, SeedValue, SweepResult
 from ..words import human
 from ..words.human import Glyphs
 from .replay import NONE, Page, chance_text

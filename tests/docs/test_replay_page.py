@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rocescope.analyzer.measures.paths.imbalance import expected_fim
-from rocescope.commands.replay.traffic_source import Source
 from rocescope.replay.compare.flows import replay
 from rocescope.replay.compare.seeds import sweep_result
+from rocescope.replay.compare.specs.pattern import generated
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.seeding import SeedRange
 from rocescope.replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, parse_strategy
@@ -24,7 +24,7 @@ def test_the_example_has_the_numbers_that_come_out(checkout: Path) -> None:
     for spec, pattern, cells in rows:
         flows, ecmp, chance, static, assign = (cell.strip() for cell in cells.split("|"))
         fabric = parse_fabric(spec)
-        traffic = Source((), pattern).read(fabric, "none")
+        traffic = generated(pattern, fabric, None)
         layer = sweep_result(
             traffic, fabric, {}, SeedRange(0, 10_000), "different", "fim-flows", None, []
         ).layers[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from textwrap import wrap
 
 from rich.text import Text
@@ -47,7 +48,8 @@ COLUMNS = (
 _NONE: Cell = ("-", "dim")
 NOTHING_YET = """r  runs every strategy on a fabric that fits the hosts:
    {fabric}
-f  names your own fabric: leaf-spine:, fat-tree:, multi-plane: or a YAML file
+f  names your own fabric: leaf-spine:, fat-tree:, multi-plane: or a YAML file,
+   and what else differs: --pattern, --model, --transport, --fail
 d  draws {seeds:,} hash seeds and shows how the imbalance is distributed
 R  replays packet by packet: completion times, queues, late packets"""
 
@@ -116,7 +118,8 @@ class ReplayScreen(RoceScreen):
 
     def _sweeps(self, view: ReplayView) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")
-        text.append(f" hosts by {view.mapping} on {view.fabric or 'no fabric yet'}", "dim")
+        fabric = view.fabric or "no fabric yet"
+        text.append(f" hosts by {view.mapping} on {fabric} {view.options}".rstrip(), "dim")
         if view.running:
             text.append(f"\n {human.UNICODE.bar(view.done, 20):<20} {view.running}", "bold")
         # What was asked for last comes first: not all of it fits into a small terminal.
@@ -207,19 +210,20 @@ class ReplayScreen(RoceScreen):
         def keep(text: str | None) -> None:
             if not text:
                 return
-            spec, _, mapping = text.partition(" ")
             try:
-                replays.set_fabric(spec, mapping.strip() or "order")
+                replays.set_words(text)
             except RocescopeError as error:
                 self.notify(str(error), severity="error", markup=False)
                 return
             self.action_run()
 
-        before = replays.view.fabric or fitting_fabric(4)
+        request = replays.request
+        before = request if request.fabric else replace(request, fabric=fitting_fabric(4))
         self.app.push_screen(
             TextPrompt(
-                "fabric and host map (order, exact, subnets, FILE)",
-                f"{before} {replays.view.mapping}",
+                "fabric, host map (order, exact, subnets, FILE), --pattern --model --transport "
+                "--fail --converge",
+                before.words,
             ),
             keep,
         )

@@ -200,3 +200,26 @@ def test_parameters_of_the_packet_engine(
     assert cli.run(["replay", *PATTERN, *FABRIC, "--packets", *options]) == 2
     out, err = capsys.readouterr()
     assert not out and words in err and len(err.splitlines()) == 1
+
+
+def test_a_run_with_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    fabric = "leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns"
+    words = ["replay", "--pattern", "permutation:message-size=256KiB", "--fabric", fabric]
+    both = []
+    for more in (["--fail", "spine1@10us"], ["--fail", "spine1@10us", "--transport", "rto=70us"]):
+        assert cli.run([*words, "-s", "host-spray", *more, "--format", "json"]) == 0
+        both += json.loads(capsys.readouterr().out)["strategies"]
+    recovered, lost = both
+    assert recovered["completion_time_ns"] and recovered["packets"]["model"]["recovery"] == "ideal"
+    assert recovered["packets"]["sent_again"] > 0 == lost["packets"]["sent_again"]
+    assert cli.run([*words, "-s", "switch-rr", "--fail", "25%@0", "--converge", "0",
+                    "--transport", "recovery=ideal,rate=rho-max"]) == 0  # fmt: skip
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Conditions: recovery ideal" in text and "rate rho-max, fail 25%@0, converge 0" in text
+    words[-1] = fabric.replace("leaves=2", "leaves=3")
+    uneven = ["--fail", "leaf1-spine1@0", "--converge", "0"]
+    assert cli.run([*words, "-s", "host-dr", *uneven]) == 2
+    assert "same number of uplinks" in capsys.readouterr().err
+    assert cli.run([*words, "-s", "jsq", "--converge", "0"]) == 2
+    assert "add --fail" in capsys.readouterr().err
+    assert lost["completion_time_ns"] is None and "nothing recovers" in lost["notes"][-1]

@@ -19,8 +19,8 @@ from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.replay.fabrics.addressing import AddressPlan
 from rocescope.replay.generate.from_pattern import generate
-from rocescope.replay.generate.patterns import PATTERNS
 from rocescope.replay.generate.patterns.demands import Settings
+from rocescope.replay.generate.patterns.registry import PATTERNS
 from rocescope.replay.generate.pcap_writer import START_NS, write_pcap
 from rocescope.replay.generate.queue_pairs import Sending
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.replay.generate.from_pattern import generate
-from rocescope.replay.generate.patterns import PATTERNS
 from rocescope.replay.generate.patterns.demands import Settings
+from rocescope.replay.generate.patterns.registry import PATTERNS
 from rocescope.replay.generate.queue_pairs import Sending
 from rocescope.replay.generate.schedule import packets_in_order
 

@@ -9,7 +9,7 @@ from rocescope.analyzer.errors import UsageError
 from rocescope.replay.hashing import Group, HashSettings, bind
 from rocescope.replay.hashing.keys import packet_keys
 from rocescope.replay.hashing.seeding import SeedRange
-from rocescope.replay.results.replay import Candidate
+from rocescope.replay.results.recover import Candidate
 from rocescope.replay.seeds.recover import (
     Wanted,
     is_explained,

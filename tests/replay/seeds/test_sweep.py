@@ -16,7 +16,7 @@ from rocescope.replay.flows.loads import link_loads
 from rocescope.replay.flows.placement import Walk, place
 from rocescope.replay.hashing import HashSettings
 from rocescope.replay.hashing.seeding import PerSwitch, SeedRange, switch_seeds
-from rocescope.replay.results.replay import SweepResult
+from rocescope.replay.results.sweep import SweepResult
 from rocescope.replay.seeds.sweep import Measure, Scores, sweep
 
 TREE = parse_fabric("fat-tree:k=4")

@@ -11,8 +11,8 @@ import pytest
 from rocescope.analyzer.errors import UnreadableInput
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.generate.from_pattern import generate, offered_traffic
-from rocescope.replay.generate.patterns import PATTERNS
 from rocescope.replay.generate.patterns.demands import Settings
+from rocescope.replay.generate.patterns.registry import PATTERNS
 from rocescope.replay.generate.pcap_writer import write_pcap
 from rocescope.replay.generate.queue_pairs import Sending
 from rocescope.replay.traffic.observed import traffic_from_capture

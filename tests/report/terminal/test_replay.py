@@ -12,7 +12,8 @@ from rocescope.replay.compare.flows import replay
 from rocescope.replay.compare.seeds import sweep_result
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.seeding import SeedRange
-from rocescope.replay.results.replay import ReplayResult, SweepResult
+from rocescope.replay.results.replay import ReplayResult
+from rocescope.replay.results.sweep import SweepResult
 from rocescope.replay.seeds.recover import Wanted, recover_all
 from rocescope.replay.strategies.registry import parse_strategy
 from rocescope.report.terminal.recover import print_recovery

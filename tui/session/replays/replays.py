@@ -13,20 +13,14 @@ from dataclasses import dataclass, field, replace
 from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.errors import RocescopeError
 from ....probes.rights.priority import lower_own
-from ....replay.compare.flows import mapped, replay
+from ....replay.compare.prepared import PreparedReplay
+from ....replay.compare.request import ReplayRequest, with_words
 from ....replay.compare.seeds import sweep_result
-from ....replay.fabrics.fabric import Fabric
-from ....replay.fabrics.parse import parse_fabric
+from ....replay.compare.specs.words import ASAP
 from ....replay.hashing.seeding import SeedRange
-from ....replay.results.replay import LinkLoad, StrategyResult, SweepResult
-from ....replay.strategies.registry import (
-    PACKET_STRATEGIES,
-    STRATEGIES,
-    parse_packet_strategy,
-    parse_strategy,
-)
-from ....replay.traffic.observed import traffic_from_capture
-from ....replay.traffic.traffic import Traffic
+from ....replay.results.replay import LinkLoad, StrategyResult
+from ....replay.results.sweep import SweepResult
+from ....replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, parse_strategy
 from .placed import Noted, Placed
 
 HASHES = ("linux", "crc32", "toeplitz")
@@ -45,6 +39,8 @@ class ReplayView:
 
     fabric: str
     mapping: str
+    options: str = ""
+    """Pattern, model, transport and failures, as on the command line."""
     running: str = ""
     """What is going on, empty when nothing is."""
     done: float = 0.0
@@ -90,9 +86,19 @@ class Replays:
         """Where the strategies that ran put the flows."""
         self.production: int | None = None
         """The seed the switches use; None for what the fabric says."""
-        self._paths, self._options = paths, options or AnalyzeOptions()
-        self._fabric: Fabric | None = None
-        self._traffic: Traffic | None = None
+        reading = options or AnalyzeOptions()
+        # Messages are offered as fast as links take them, so that completion times compare.
+        self.request = ReplayRequest(
+            "",
+            (),
+            tuple(paths),
+            map="order",
+            filter=reading.filter,
+            concat=reading.concat,
+            udp_ports=tuple(reading.udp_ports),
+            offer=ASAP,
+        )
+        self._prepared: PreparedReplay | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -104,29 +110,45 @@ class Replays:
 
     def set_fabric(self, spec: str, mapping: str = "order") -> None:
         """Replay on this fabric. UsageError for what is none."""
-        self._fabric = parse_fabric(spec)
+        self._set(replace(self.request, fabric=spec, map=mapping))
+
+    def set_words(self, text: str) -> None:
+        """`FABRIC [MAP] [--pattern P] [--model M] [--transport T] [--fail F]... [--converge G]`.
+
+        UsageError for what the command line would refuse.
+        """
+        self._set(with_words(self.request, text))
+
+    def _set(self, request: ReplayRequest) -> None:
+        asked = request
+        if request.pattern:  # its hosts are those of the fabric
+            asked = replace(request, captures=(), map="exact", filter=None, concat=False)
+        self._prepared = PreparedReplay(asked)
+        self.request = request
         self.stop()
-        self._traffic = None
         self.placed = {}
-        self.view = ReplayView(spec, mapping)
+        self.view = ReplayView(request.fabric, request.map, request.options)
 
     def run(self, strategies: Sequence[str] | None = None) -> None:
-        """Place the traffic by these strategies, all known ones unless given."""
+        """Place the traffic by these strategies, all known ones unless given.
+
+        Packet by packet where a model, a transport or failures are set.
+        """
+        if self.request.by_packet:
+            self.by_packets(strategies)
+            return
         names = list(strategies) if strategies is not None else list(STRATEGIES)
-        self._begin(lambda: self._run(names), asked=tuple(names), asked_seeds=False)
+        self._begin(lambda it: self._run(it, names), asked=tuple(names), asked_seeds=False)
 
     def by_packets(self, strategies: Sequence[str] | None = None) -> None:
-        """Replay packet by packet: all strategies of the registries unless given.
-
-        Messages are offered as fast as links take them, so that completion times compare.
-        """
+        """Replay packet by packet: all strategies of the registries unless given."""
         names = list(strategies) if strategies is not None else [*STRATEGIES, *PACKET_STRATEGIES]
         asked = tuple(f"{name}{BY_PACKET}" for name in names)
-        self._begin(lambda: self._by_packets(names), asked=asked, asked_seeds=False)
+        self._begin(lambda it: self._by_packets(it, names), asked=asked, asked_seeds=False)
 
     def sweep(self, hashes: Sequence[str] = HASHES, seeds: int = SEEDS) -> None:
         """Measure the imbalance of many seeds."""
-        self._begin(lambda: self._sweep(list(hashes), seeds), asked_seeds=True)
+        self._begin(lambda it: self._sweep(it, list(hashes), seeds), asked_seeds=True)
 
     def stop(self, wait: bool = True) -> None:
         """End after the strategy or the seeds that are under way; packets stop at once."""
@@ -141,17 +163,23 @@ class Replays:
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def _begin(self, work: object, **changes: object) -> None:
-        if self._fabric is None or self.running or not callable(work):
+    def _begin(self, work: Callable[[PreparedReplay], None], **changes: object) -> None:
+        prepared = self._prepared
+        if prepared is None or self.running:
             return
         self._stopping.clear()
-        self._tell(running="reading the capture", done=0.0, error="", **changes)
+        self._tell(running="reading the traffic", done=0.0, error="", **changes)
+
+        def read(done: int, total: int | None) -> None:
+            self._tell(done=done / total if total else 0.0)
 
         def go() -> None:
             lower_own()
             try:
-                if self._read():
-                    work()
+                traffic = prepared.read(read, messages=True)
+                self._tell(flows=len(traffic))
+                if not self._stopping.is_set():
+                    work(prepared)
             except (RocescopeError, OSError, ValueError, MemoryError) as error:
                 self._tell(error=" ".join(str(error).split()))
             except Exception as error:  # a traceback would be printed over the screen
@@ -162,65 +190,31 @@ class Replays:
         self._thread = threading.Thread(target=go, name="rocescope-replay", daemon=True)
         self._thread.start()
 
-    def _read(self) -> bool:
-        if self._fabric is None:
-            return False
-        if self._traffic is None:
-            self._traffic = traffic_from_capture(
-                self._paths,
-                self._fabric,
-                self.view.mapping,
-                filter=self._options.filter,
-                concat=self._options.concat,
-                udp_ports=self._options.udp_ports,
-                messages=True,
-                progress=lambda done, total: self._tell(done=done / total if total else 0.0),
-            )
-            self._tell(flows=len(self._traffic))
-        return not self._stopping.is_set()
-
-    def _run(self, names: list[str]) -> None:
+    def _run(self, prepared: PreparedReplay, names: list[str]) -> None:
         for number, name in enumerate(names):
-            if self._stopping.is_set() or self._traffic is None or self._fabric is None:
+            if self._stopping.is_set():
                 return
             self._tell(running=name, done=number / len(names))
             try:
                 strategy = Noted(parse_strategy(name))
-                result = replay(self._traffic, self._fabric, [strategy], self._paths)
+                result = prepared.place([strategy])
             except RocescopeError as error:
                 self._tell(failed=self.view.failed | {name: str(error)})
                 continue
             strategies = self.view.strategies | {name: result.strategies[0]}
-            if strategy.outcome is not None:
-                self.placed[name] = Placed(name, strategy.outcome, self._fabric)
+            if strategy.outcome is not None and not prepared.request.pattern:
+                self.placed[name] = Placed(name, strategy.outcome, prepared.fabric)
             self._tell(strategies=strategies, warnings=tuple(result.warnings))
 
-    def _by_packets(self, names: list[str]) -> None:
-        # The packet engine takes a second to load, which screens must not wait for.
-        from ....replay.compare.packets import Load, replay_packets
-        from ....replay.packets.model.model import Model
-        from ....replay.packets.offers.captured import captured
-
-        assert self._traffic is not None and self._fabric is not None
-        traffic, warnings = mapped(self._traffic, self._fabric)
-        model = Model()
-        workload, notes = captured(traffic, model, as_captured=False)
-        load = Load(workload, (*warnings, *notes), offered="asap")
+    def _by_packets(self, prepared: PreparedReplay, names: list[str]) -> None:
         for number, name in enumerate(names):
             if self._stopping.is_set():
                 return
             self._tell(running=f"{name}, packet by packet", done=number / len(names))
             shown = f"{name}{BY_PACKET}"
             try:
-                chosen = [parse_packet_strategy(name)]
-                result, _ = replay_packets(
-                    lambda _run: load,
-                    self._fabric,
-                    chosen,
-                    model,
-                    self._paths,
-                    progress=self._follow(number / len(names), 1 / len(names)),
-                )
+                follow = self._follow(number / len(names), 1 / len(names))
+                result, _ = prepared.by_packets([name], follow)
             except _Stopped:
                 return
             except RocescopeError as error:
@@ -239,23 +233,23 @@ class Replays:
 
         return follow
 
-    def _sweep(self, hashes: list[str], seeds: int) -> None:
+    def _sweep(self, prepared: PreparedReplay, hashes: list[str], seeds: int) -> None:
         for name in hashes:
             end = 0
             while end < seeds:
-                if self._stopping.is_set() or self._traffic is None or self._fabric is None:
+                if self._stopping.is_set():
                     return
                 end = min(max(_FIRST_SEEDS, 2 * end), seeds)
                 self._tell(running=f"{end:,} seeds of {name}", done=end / seeds)
                 result = sweep_result(
-                    self._traffic,
-                    self._fabric,
+                    prepared.read(messages=True),
+                    prepared.fabric,
                     {"hash": name},
                     SeedRange(0, end, 1),
                     "different",
                     "max-over-mean",
                     self.production,
-                    self._paths,
+                    prepared.request.sources,
                 )
                 self._tell(sweeps=self.view.sweeps | {name: result})
 

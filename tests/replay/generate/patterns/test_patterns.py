@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.generate.patterns import PATTERNS, pattern
 from rocescope.replay.generate.patterns.demands import Settings
+from rocescope.replay.generate.patterns.registry import PATTERNS, pattern
 
 SETTINGS = Settings(
     hosts=16, message_bytes=1 << 20, messages=3, flows=1000, fan_in=None, load=0.5,

@@ -50,7 +50,7 @@ def test_what_nobody_expected_is_said_on_the_screen(monkeypatch):
     def fails(*_, **__):
         raise TypeError("sent_messages() missing\n1 required argument")
 
-    monkeypatch.setattr("rocescope.tui.session.replays.replays.traffic_from_capture", fails)
+    monkeypatch.setattr("rocescope.replay.compare.prepared.traffic_from_capture", fails)
     made = replays()
     made.run(["ecmp"])
     made.wait(60)
@@ -70,7 +70,7 @@ def test_sweeps_hold_what_was_asked_for():
 
 def test_nonsense_fabrics_are_refused():
     with pytest.raises(UsageError):
-        Replays([]).set_fabric("spline:leaves=2")
+        Replays(["x.pcap"]).set_fabric("spline:leaves=2")
 
 
 def test_missing_captures_become_one_line():
@@ -83,9 +83,9 @@ def test_missing_captures_become_one_line():
 
 @pytest.mark.parametrize("hosts", [1, 2, 5, 64, 200])
 def test_a_fabric_that_fits(hosts):
-    made = Replays([])
+    made = Replays(["x.pcap"])
     made.set_fabric(fitting_fabric(hosts))
-    assert made._fabric.hosts >= hosts
+    assert made._prepared.fabric.hosts >= hosts
 
 
 def test_the_screens_show_strategies_and_links():
@@ -161,6 +161,29 @@ def test_packet_by_packet():
     factor = result.completion_time_ns / result.lower_bound_ns
     told = f"packet by packet switch-rr is done first, in {factor:.2f} times the lower bound"
     assert told in sentence(made.view)
+
+
+def test_a_pattern_under_failures():
+    """The words of the command line; whole flows know no failures, so packets are replayed."""
+    made = Replays(["/nowhere/x.pcap"])
+    words = f"{FABRIC} --pattern permutation --fail spine1@10us --model buffer=200kB,trim=64"
+    made.set_words(words)
+    assert made.view.options == "--pattern permutation " + words[words.index("--model") :] + (
+        " --fail spine1@10us"
+    )
+    made.run(["ecmp", "host-spray"])
+    made.wait(120)
+    view = made.view
+    assert not view.error and list(view.strategies) == ["ecmp by packet", "host-spray by packet"]
+    packets = view.strategies["host-spray by packet"].packets
+    assert packets.model["fail"] == "spine1@10us" and packets.model["recovery"] == "ideal"
+    assert packets.model["trim_bytes"] == "64" and packets.model["offer"] == "pattern"
+    made.set_words(f"{FABRIC} order")  # the capture again
+    made.run(["ecmp"])
+    made.wait(20)
+    assert "no such file" in made.view.error and not made.view.options
+    with pytest.raises(UsageError, match="there is no option --fial"):
+        made.set_words(f"{FABRIC} --fial 1%")
 
 
 def screen_7(view, size=(80, 24)):

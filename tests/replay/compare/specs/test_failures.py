@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 
-from rocescope import cli
 from rocescope.analyzer.errors import UsageError
-from rocescope.commands.replay.failure_options import parse_failures, parse_transport
+from rocescope.replay.compare.specs.failures import parse_failures
 from rocescope.replay.fabrics.parse import parse_fabric
 
 PLANES = parse_fabric("multi-plane:planes=2,leaves=2,spines=2,hosts=2,rate=100G")
@@ -69,14 +67,6 @@ def test_switches_planes_and_a_share_of_all_cables() -> None:
     assert parse_failures(["plane1"], "never", PLANES, 1).convergence_ps is None
 
 
-def test_transport() -> None:
-    found = parse_transport("recovery=sack,congestion=nscc,reordering=6,rto=50us,rate=90%")
-    assert (found.recovery, found.congestion, found.reordering_packets) == ("sack", "nscc", 6)
-    assert (found.rto_ps, found.rate_share) == (50 * US, 0.9)
-    found = parse_transport("mpr=1024,linear=3,rate=rho-max")
-    assert (found.mpr_packets, found.linear_retries, found.rate_share) == (1024, 3, 1.0)
-
-
 @pytest.mark.parametrize(
     "text",
     ["plane3", "plane1.spine1@2us..1us", "plane1.spine1@1us..", "plane1.spine1=fast", "101%",
@@ -100,42 +90,3 @@ def test_failures_that_make_no_sense(text: str) -> None:
 def test_mistakes_are_told_with_an_example(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=f"^--fail {re.escape(text)}: .*{words}"):
         parse_failures([text], "never", PLANES, 1)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("recovery=magic", "recovery must be one of none, ideal, sack, go-back-n"),
-        ("rto=1h", "rto must be"),
-        ("rate=0%", "rate must be"),
-        ("reordering=0", "reordering must be"),
-        ("mpr=9999999", "mpr must be"),
-        ("window=3", "--transport has no 'window'"),
-    ],
-)
-def test_transport_names_the_parameter(text: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        parse_transport(text)
-
-
-def test_a_run_with_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    fabric = "leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns"
-    words = ["replay", "--pattern", "permutation:message-size=256KiB", "--fabric", fabric]
-    both = []
-    for more in (["--fail", "spine1@10us"], ["--fail", "spine1@10us", "--transport", "rto=70us"]):
-        assert cli.run([*words, "-s", "host-spray", *more, "--format", "json"]) == 0
-        both += json.loads(capsys.readouterr().out)["strategies"]
-    recovered, lost = both
-    assert recovered["completion_time_ns"] and recovered["packets"]["model"]["recovery"] == "ideal"
-    assert recovered["packets"]["sent_again"] > 0 == lost["packets"]["sent_again"]
-    assert cli.run([*words, "-s", "switch-rr", "--fail", "25%@0", "--converge", "0",
-                    "--transport", "recovery=ideal,rate=rho-max"]) == 0  # fmt: skip
-    text = " ".join(capsys.readouterr().out.split())
-    assert "Conditions: recovery ideal" in text and "rate rho-max, fail 25%@0, converge 0" in text
-    words[-1] = fabric.replace("leaves=2", "leaves=3")
-    uneven = ["--fail", "leaf1-spine1@0", "--converge", "0"]
-    assert cli.run([*words, "-s", "host-dr", *uneven]) == 2
-    assert "same number of uplinks" in capsys.readouterr().err
-    assert cli.run([*words, "-s", "jsq", "--converge", "0"]) == 2
-    assert "add --fail" in capsys.readouterr().err
-    assert lost["completion_time_ns"] is None and "nothing recovers" in lost["notes"][-1]

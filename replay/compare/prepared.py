@@ -1,0 +1,171 @@
+"""A request for a replay, checked, with its traffic: what command line and terminal UI run.
+
+The packet engine is imported where it is needed: it takes half a second to load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from ...analyzer.errors import UsageError
+from ...analyzer.filtering import compile_filter
+from ...analyzer.units import parse_duration
+from ..fabrics.parse import parse_fabric
+from ..results.replay import ReplayResult
+from ..strategies.base import FlowStrategy
+from ..strategies.registry import ALL, expanded, parse_packet_strategy, parse_strategy
+from ..traffic.observed import traffic_from_capture
+from ..traffic.traffic import Traffic
+from .flows import mapped, replay
+from .request import ReplayRequest
+from .specs.words import ASAP, CAPTURED
+
+if TYPE_CHECKING:
+    from ..packets.model.model import EngineResult, Model
+    from .conditions import Conditions
+    from .packets import Load
+
+Tell: TypeAlias = Callable[[str, int, int], None]
+"""Told what is done, the steps done and the steps in all."""
+
+
+class PreparedReplay:
+    """Replays one traffic on one fabric, by any strategies."""
+
+    def __init__(self, request: ReplayRequest) -> None:
+        """UsageError names what is wrong with which option."""
+        self.request = request
+        self.fabric = parse_fabric(request.fabric)
+        if bool(request.captures) == bool(request.pattern):
+            raise UsageError("give captures, or --pattern for traffic without a capture")
+        if request.pattern and (request.map != "exact" or request.filter or request.concat):
+            raise UsageError("--map, --filter and --concat are for captures")
+        self._window_ns = parse_duration(request.window, "--window") if request.window else None
+        if request.filter is not None:
+            compile_filter(request.filter)
+        self._traffic: tuple[bool, Traffic] | None = None
+        if request.by_packet:
+            self._packet_parts  # noqa: B018 - mistakes are told before captures are read
+
+    @cached_property
+    def _packet_parts(self) -> tuple[Model, bool, Conditions]:
+        """(model, whether captured packets come at their times, conditions) for the engine."""
+        from .conditions import parse_conditions
+        from .packets import check_runs
+        from .specs.model import parse_model
+
+        request = self.request
+        check_runs(request.runs)
+        if not 0 <= request.seed < 1 << 48:
+            raise UsageError(f"--seed must be 0 to 2^48 - 1, not {request.seed}")
+        model, as_captured = parse_model(request.model, request.offer)
+        conditions = parse_conditions(
+            request.transport, request.fail, request.converge, self.fabric
+        )
+        if request.pattern and "offer=" in request.model:
+            raise UsageError("--model: offer is for captures; patterns go as fast as possible")
+        if request.window and request.pattern:
+            raise UsageError("--window is for captures and for whole flows, not with --packets")
+        if request.window and not as_captured:
+            raise UsageError("--window is for packets at their times, not for offer=asap")
+        return model, as_captured, conditions
+
+    def read(
+        self,
+        progress: Callable[[int, int | None], None] | None = None,
+        *,
+        messages: bool = False,
+    ) -> Traffic:
+        """The traffic, read once; messages: one by one, in place of windows.
+
+        progress: told the bytes of captures that were read, and those there are.
+        """
+        if self._traffic is None or messages > self._traffic[0]:
+            self._traffic = messages, self._read(progress, messages)
+        return self._traffic[1]
+
+    def _read(self, progress: Callable[[int, int | None], None] | None, messages: bool) -> Traffic:
+        request = self.request
+        if request.pattern:
+            from .specs.pattern import generated
+
+            return generated(request.pattern, self.fabric, self._window_ns)
+        return traffic_from_capture(
+            request.captures,
+            self.fabric,
+            request.map,
+            window_ns=None if messages else self._window_ns,
+            filter=request.filter,
+            concat=request.concat,
+            udp_ports=request.udp_ports,
+            messages=messages,
+            progress=progress,
+        )
+
+    def parsed(self) -> list[FlowStrategy]:
+        """The strategies of the request, which place whole flows."""
+        return [parse_strategy(text) for text in expanded(self.request.strategies, packets=False)]
+
+    def place(
+        self, strategies: Sequence[FlowStrategy], progress: Tell | None = None
+    ) -> ReplayResult:
+        """Whole flows by these strategies."""
+        done = 0
+
+        def begun(name: str) -> None:
+            nonlocal done
+            if progress is not None:
+                progress(name, done, len(strategies))
+            done += 1
+
+        return replay(self.read(), self.fabric, strategies, self.request.sources, begun)
+
+    def by_packets(
+        self,
+        strategies: Sequence[str],
+        progress: Tell | None = None,
+        first: Callable[[Load, EngineResult], None] | None = None,
+    ) -> tuple[ReplayResult, bool]:
+        """Packet by packet by these strategies; see `replay_packets`."""
+        from .packets import replay_packets
+
+        request = self.request
+        model, as_captured, conditions = self._packet_parts
+        return replay_packets(
+            self._loads(model, as_captured),
+            self.fabric,
+            [parse_packet_strategy(text) for text in expanded(strategies, packets=True)],
+            model,
+            request.sources,
+            runs=request.runs,
+            seed=request.seed,
+            progress=progress,
+            first=first,
+            conditions=conditions,
+            leave_out=ALL in strategies,
+        )
+
+    def _loads(self, model: Model, as_captured: bool) -> Callable[[int], Load]:
+        """What is offered in run r: the pattern with its seed + r, or the capture."""
+        from ..packets.offers.captured import captured
+        from .packets import Load
+        from .specs.pattern import offered
+
+        request = self.request
+        if request.pattern:
+
+            def load(run: int) -> Load:
+                workload, pairs = offered(request.pattern, self.fabric, model, run)
+                return Load(workload, pairs=pairs, offered="pattern")
+
+            return load
+        traffic, warnings = mapped(self.read(messages=True), self.fabric)
+        workload, notes = captured(
+            traffic, model, as_captured=as_captured, window_ns=self._window_ns
+        )
+        told = CAPTURED if as_captured else ASAP
+        if request.window:
+            told = f"{CAPTURED}, by windows of {request.window}"
+        return lambda _run: Load(workload, (*warnings, *notes), offered=told)

@@ -1,0 +1,111 @@
+"""What is asked of a replay, as texts: the same on the command line and in the terminal UI."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from ...analyzer.errors import UsageError
+from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ..strategies.registry import needs_packets
+from .specs.words import CAPTURED, NEVER
+
+DEFAULT_STRATEGIES = ("ecmp", "assign")
+_WORDS = ("pattern", "model", "transport", "fail", "converge")
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """Options of `rocescope replay`, which docs/replay.md describes. Nothing is checked yet."""
+
+    fabric: str
+    strategies: tuple[str, ...] = DEFAULT_STRATEGIES
+    captures: tuple[str, ...] = ()
+    """Files, unless there is a pattern."""
+    pattern: str = ""
+    map: str = "exact"
+    filter: str | None = None
+    concat: bool = False
+    udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
+    window: str = ""
+    packets: bool = False
+    """Packet by packet even where nothing else asks for it."""
+    model: str = ""
+    transport: str = ""
+    offer: str = CAPTURED
+    """When captured packets are offered, unless the model says so: CAPTURED or ASAP."""
+    fail: tuple[str, ...] = ()
+    converge: str = NEVER
+    runs: int = 1
+    seed: int = 1
+
+    @property
+    def by_packet(self) -> bool:
+        """Whether anything that is asked for needs the packet engine."""
+        asked = self.packets or self.model or self.transport or self.fail or self.runs != 1
+        return bool(asked) or any(needs_packets(text) for text in self.strategies)
+
+    @property
+    def sources(self) -> list[str]:
+        """What is replayed, for the report."""
+        return [self.pattern] if self.pattern else list(self.captures)
+
+    @property
+    def options(self) -> str:
+        """Pattern, model, transport and failures where they are not the default."""
+        told = []
+        for name in _WORDS:
+            value = getattr(self, name)
+            if value != _DEFAULTS[name]:
+                values = value if isinstance(value, tuple) else (value,)
+                told += [f"--{name} {shlex.quote(one)}" for one in values]
+        return " ".join(told)
+
+    @property
+    def words(self) -> str:
+        """What `with_words` takes: fabric, host map, options."""
+        return f"{shlex.quote(self.fabric)} {shlex.quote(self.map)} {self.options}".rstrip()
+
+
+_DEFAULTS = {field.name: field.default for field in fields(ReplayRequest)}
+
+
+def with_words(before: ReplayRequest, text: str) -> ReplayRequest:
+    """`FABRIC [MAP] [--pattern P] [--fail F]...`: the request with these and no other options.
+
+    UsageError for an option that it does not have, or that lacks its value.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{text}: {error}") from None
+    places, options = _sorted_out(words)
+    if not 1 <= len(places) <= 2:
+        raise UsageError("give a fabric, and a host map if it is not that of before")
+    changes: dict[str, object] = {name: _DEFAULTS[name] for name in _WORDS}
+    for name, values in options.items():
+        if len(values) > 1 and name != "fail":
+            raise UsageError(f"--{name} is given twice")
+        changes[name] = tuple(values) if name == "fail" else values[0]
+    changes |= dict(zip(("fabric", "map"), places, strict=False))
+    return replace(before, **changes)  # type: ignore[arg-type]
+
+
+def _sorted_out(words: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """(words that belong to no option, values by option)."""
+    places: list[str] = []
+    options: dict[str, list[str]] = {}
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("--"):
+            places.append(word)
+            continue
+        name, equals, value = word.removeprefix("--").partition("=")
+        if name not in _WORDS:
+            raise UsageError(f"there is no option {word}; there are --{', --'.join(_WORDS)}")
+        found = value if equals else next(rest, None)
+        if not found:
+            raise UsageError(f"--{name} needs a value")
+        options.setdefault(name, []).append(found)
+    return places, options

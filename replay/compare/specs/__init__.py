@@ -1,0 +1,1 @@
+"""What the options of a replay say: patterns, models, transports and failures as texts."""

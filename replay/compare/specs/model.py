@@ -1,0 +1,69 @@
+"""`--model`: packets and queues, and when captured packets are offered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....analyzer.errors import UsageError
+from ....analyzer.key_values import parse_options
+from ....analyzer.units import parse_size
+from ...packets.model.model import Model
+from .words import ASAP, CAPTURED
+
+_SIZES = {
+    "mtu": "payload_bytes",
+    "header": "header_bytes",
+    "ack": "ack_bytes",
+    "gap": "gap_bytes",
+    "buffer": "buffer_bytes",
+    "trim": "trim_bytes",
+}
+KEYS = (*_SIZES, "ack-every", "ecn", "offer")
+
+
+def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
+    """(model, whether captured traffic is offered at its times) from `buffer=800kB,ecn=80kB+320kB`.
+
+    offer: unless the text says so. UsageError names the key and what it takes.
+    """
+    options = parse_options(text, "--model")
+    for key in options:
+        if key not in KEYS:
+            raise UsageError(f"--model has no {key!r}; it has {', '.join(KEYS)}")
+    values: dict[str, Any] = {}
+    for key, field in _SIZES.items():
+        if key in options:
+            where = f"--model: {key}"
+            values[field] = 0 if options[key] == "0" else parse_size(options[key], where)
+    if "ack-every" in options:
+        number = options["ack-every"]
+        if not number.isascii() or not number.isdecimal():
+            raise UsageError(f"--model: ack-every={number} is not a whole number")
+        values["ack_every"] = int(number)
+    if "ecn" in options:
+        low, plus, high = options["ecn"].partition("+")
+        values["ecn_low_bytes"] = parse_size(low, "--model: ecn")
+        values["ecn_high_bytes"] = (
+            parse_size(high, "--model: ecn") if plus else parse_size(low, "--model: ecn")
+        )
+    offer = options.get("offer", offer)
+    if offer not in (CAPTURED, ASAP):
+        raise UsageError(f"--model: offer={offer}: use captured (times of the capture) or asap")
+    try:
+        model = Model(**values)
+    except UsageError as error:
+        raise UsageError(_with_keys(str(error))) from None
+    if model.trim_bytes is not None:
+        packet = model.payload_bytes + model.header_bytes
+        if model.buffer_bytes is None:
+            raise UsageError("--model: trim needs buffer: queues without a limit trim nothing")
+        if model.trim_bytes >= packet:
+            raise UsageError(f"--model: trim must be less than a packet of {packet:,} B")
+    return model, offer == CAPTURED
+
+
+def _with_keys(text: str) -> str:
+    """What is wrong with a model, in the words of the option."""
+    for key, field in {**_SIZES, "ack-every": "ack_every"}.items():
+        text = text.replace(field, key)
+    return f"--model: {text}"

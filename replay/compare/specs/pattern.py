@@ -1,0 +1,80 @@
+"""`--pattern`: generated traffic in place of captures."""
+
+from __future__ import annotations
+
+from ....analyzer.errors import UsageError
+from ....analyzer.key_values import parse_options
+from ....analyzer.units import parse_size
+from ...fabrics.fabric import Fabric
+from ...generate.from_pattern import generate, offered_traffic
+from ...generate.patterns.demands import Settings
+from ...generate.queue_pairs import QueuePairs, Sending
+from ...packets.model.model import Model, Workload
+from ...packets.offers.collectives import ITERATED, from_queue_pairs
+from ...traffic.traffic import Traffic
+
+_COUNTS = ("hosts", "qps", "messages", "spray", "flows", "fan-in", "seed")
+
+
+def generated(spec: str, fabric: Fabric, window_ns: int | None) -> Traffic:
+    """`permutation:qps=4,message-size=1MiB` on the hosts of the fabric."""
+    pairs, acks = pairs_of(spec, fabric)
+    traffic = offered_traffic(pairs, fabric.addresses, window_ns)
+    # Flow 2i is the data of pair i, flow 2i+1 its ACKs.
+    return traffic if acks else traffic.take(traffic.flow % 2 == 0)
+
+
+def offered(spec: str, fabric: Fabric, model: Model, more_seed: int) -> tuple[Workload, QueuePairs]:
+    """The same for the packet engine: one message of each pair unless the pattern says more."""
+    name, _, rest = spec.partition(":")
+    if "messages=" not in rest:
+        rest = f"{rest},messages=1"
+    pairs, _ = pairs_of(f"{name}:{rest}", fabric, more_seed, model.payload_bytes)
+    return from_queue_pairs(pairs, fabric, model, name in ITERATED), pairs
+
+
+def pairs_of(
+    spec: str, fabric: Fabric, more_seed: int = 0, path_mtu: int = 4096
+) -> tuple[QueuePairs, bool]:
+    """(queue pairs, whether ACKs are wanted)."""
+    name, _, rest = spec.partition(":")
+    options = parse_options(rest, f"--pattern {name}")
+    for key in options:
+        if key not in (*_COUNTS, "message-size", "acks"):
+            known = ", ".join((*_COUNTS, "message-size", "acks"))
+            raise UsageError(f"--pattern {name} has no option {key!r}; it has {known}")
+
+    def number(key: str, default: int) -> int:
+        text = options.get(key, str(default))
+        if not text.isascii() or not text.isdecimal():
+            raise UsageError(f"--pattern {name}: {key}={text} is not a whole number")
+        return int(text)
+
+    hosts = number("hosts", fabric.hosts)
+    if hosts > fabric.hosts:
+        raise UsageError(f"--pattern {name}: {hosts} hosts, but the fabric has {fabric.hosts}")
+    rate = int(fabric.links.rate_bits_per_second.max())
+    size = parse_size(options.get("message-size", "1MiB"), f"--pattern {name}: message-size")
+    pairs = generate(
+        name,
+        Settings(
+            hosts=hosts,
+            message_bytes=size,
+            messages=number("messages", 4),
+            flows=number("flows", 100),
+            fan_in=number("fan-in", 0) or None,
+            load=0.5,
+            rate_bits_per_second=rate,
+        ),
+        Sending(
+            qps=number("qps", 1),
+            entropy_values=number("spray", 1),
+            rate_bits_per_second=rate,
+            path_mtu=path_mtu,
+        ),
+        number("seed", 1) + more_seed,
+    )
+    acks = options.get("acks", "yes")
+    if acks not in ("yes", "no"):
+        raise UsageError(f"--pattern {name}: acks={acks}: use yes or no")
+    return pairs, acks == "yes"

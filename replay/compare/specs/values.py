@@ -1,0 +1,26 @@
+"""Times and shares in options."""
+
+from __future__ import annotations
+
+from ....analyzer.errors import UsageError
+from ....analyzer.units import parse_duration
+from ...packets.model.model import PS
+
+
+def time_ps(text: str, option: str) -> int:
+    """`50us` or `0` in ps; UsageError names the option."""
+    try:
+        return 0 if text == "0" else parse_duration(text, option) * PS
+    except UsageError:
+        raise UsageError(f"{option}: {text!r} is not a time; write it like 50us") from None
+
+
+def share(text: str, option: str) -> float:
+    """`1%` as 0.01; UsageError names the option."""
+    try:
+        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else -1.0
+    except ValueError:
+        share = -1.0
+    if not 0.0 <= share <= 1.0:
+        raise UsageError(f"{option}: {text!r} is not a share; write it like 1%")
+    return share

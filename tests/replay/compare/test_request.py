@@ -1,0 +1,55 @@
+"""What is asked of a replay, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.replay.compare.request import ReplayRequest, with_words
+
+PLAIN = ReplayRequest("fat-tree:k=4", captures=("a.pcap",), map="order")
+
+
+def test_words_say_all_that_can_be_changed() -> None:
+    text = (
+        "fat-tree:k=8 exact --fail 1% --transport recovery=sack --fail=leaf1-spine1@0 --converge 0"
+    )
+    found = with_words(PLAIN, text)
+    assert found == replace(
+        PLAIN,
+        fabric="fat-tree:k=8",
+        map="exact",
+        fail=("1%", "leaf1-spine1@0"),
+        transport="recovery=sack",
+        converge="0",
+    )
+    assert with_words(PLAIN, found.words) == found
+    assert found.options.count("--fail") == 2 and "--pattern" not in found.options
+    assert with_words(found, "fat-tree:k=4 order") == PLAIN  # options do not stay
+    spaces = replace(PLAIN, fabric="my fabric.yaml")
+    assert with_words(PLAIN, spaces.words) == spaces
+
+
+def test_what_needs_the_packet_engine() -> None:
+    assert not PLAIN.by_packet
+    for change in ({"fail": ("1%",)}, {"model": "buffer=1MB"}, {"runs": 2}, {"packets": True}):
+        assert replace(PLAIN, **change).by_packet  # type: ignore[arg-type]
+    assert replace(PLAIN, strategies=("ecmp", "jsq:acks=shortest")).by_packet
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "give a fabric"),
+        ("a b c", "give a fabric"),
+        ("a --fail", "--fail needs a value"),
+        ("a --runs 3", "there is no option --runs; there are --pattern, --model"),
+        ("a --model x --model y", "--model is given twice"),
+        ("a 'b", "No closing quotation"),
+    ],
+)
+def test_words_that_make_no_sense(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        with_words(PLAIN, text)
