@@ -1,0 +1,224 @@
+"""Every command of README and docs runs as written, and prints the output on the page."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from network import Network, roce_frames
+from pages import CHECKOUT, Block, blocks, commands, demo, missing, pages, run, working_folder
+from real_terminal import terminals
+
+SPINES = "tests/data/leafspine/r01_clean_write/leaf1-spine{}.pcap.gz"
+FILES = {
+    "capture.pcap": "tests/data/c10_rping_ipv4.atB.pcap",
+    "capture.pcap.gz": "tests/data/c05_rc_atomic_fetchadd.atB.pcap",
+    "capture.pcapng": "tests/data/h01_rxe_at_the_host.pcapng.gz",
+    "hosts.pcap": "tests/data/c16_rc_write_bidir.atB.pcap.gz",
+    "sender.pcap": "tests/data/i01_write_loss0.5_AtoB.atA.pcap.gz",
+    "receiver.pcap": "tests/data/i01_write_loss0.5_AtoB.atB.pcap.gz",
+    **{f"leaf1-spine{n}.pcap": SPINES.format(n) for n in range(1, 5)},
+}
+"""Names of the reader's own files on the pages, and the bundled captures that stand for them."""
+COUNTERS = {"before.txt": "duplicate_request 1\n", "after.txt": "duplicate_request 1\n"}
+"""Counters of a host, saved before and after a capture in which they did not grow."""
+
+NOT_RUN = {
+    "make test": "runs this test",
+    "make check": "runs this test",
+    "make format": "changes the checkout",
+    "make bench": "takes many minutes",
+    "make test-kernel": "takes a kernel package",
+    "make docs": "tests/docs/test_formats.py and this file hold its results",
+    "make fuzz": "takes many minutes",
+    "make reproductions": "takes many minutes",
+    "pipx install": "tests/test_packaging.py installs the wheel",
+    "tcpdump -i eth1": "a mirror port",
+    "ip ": "routers: tests/end_to_end/replay/test_linux_router.py reads their tables",
+    "sysctl": "routers: tests/end_to_end/replay/test_linux_router.py reads their tables",
+    "rocescope fabric linux:": "routers: tests/end_to_end/replay/test_linux_router.py",
+    "rocescope check requester.pcap": "Lumina's files: tests/end_to_end/test_lumina.py",
+    "tail ": "reads what the command before it wrote until it was interrupted",
+}
+"""Beginnings of command lines that do not run here, and why."""
+SUBSTITUTED = {
+    "rocescope recover-seed": "rocescope recover-seed --seeds 0x12340000:0x12350000",
+}
+"""What runs in place of parts of a command line: all 2^32 seeds take a minute of processor time."""
+LIVE_SECONDS = 5
+"""Live commands without an end, or with one of a minute, are interrupted after this time."""
+EXIT_CODES = {"rocescope check capture.pcap --counters": (0, 1), "rocescope doctor": (0, 3)}
+"""Allowed exit codes other than 0, by the beginning of the command line."""
+
+SHELL = [block for page in pages() for block in blocks(page) if block.language == "sh"]
+
+
+def _is_live(command: str) -> bool:
+    return command.startswith("sudo ") or "-i eth2" in command
+
+
+def _is_screen(command: str) -> bool:
+    return re.search(r"rocescope (tui|live) ", command) is not None
+
+
+def _reason(command: str) -> str | None:
+    return next((why for start, why in NOT_RUN.items() if command.startswith(start)), None)
+
+
+def _ids(block: Block) -> str:
+    return f"{block.page}: {block.text.splitlines()[0]}"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Any]]:
+    """The working folder of a page, in which its commands find what earlier ones wrote."""
+    made: dict[str, tuple[Path, Any]] = {}
+
+    def folder_of(page: str) -> tuple[Path, Any]:
+        if page not in made:
+            folder = tmp_path_factory.mktemp("page")
+            environment = working_folder(folder)
+            for name, capture in FILES.items():
+                (folder / name).symlink_to(CHECKOUT / capture)
+            for name, text in COUNTERS.items():
+                (folder / name).write_text(text)
+            made[page] = folder, environment
+        return made[page]
+
+    return folder_of
+
+
+@contextmanager
+def traffic() -> Iterator[Network]:
+    """A namespace with eth2 and eth3 in it, and RoCE packets on both."""
+    with Network("rocescope-pages") as network:
+        for name, other in (("left", "eth2"), ("right", "eth3")):
+            network.ip("link", "set", name, "name", other)
+        done = threading.Event()
+
+        def send() -> None:
+            for first in itertools.count(0, 100):
+                network.send(roce_frames(first + 100)[first:], "eth2")
+                if done.wait(0.1):
+                    return
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        try:
+            yield network
+        finally:
+            done.set()
+            thread.join()
+
+
+_RUN: set[str] = set()
+"""Command lines that ran already, on whatever page: without an output to compare once is enough."""
+
+
+@pytest.mark.parametrize("block", SHELL, ids=_ids)
+def test_commands_run_as_written(
+    block: Block,
+    folders: Callable[[str], tuple[Path, Any]],
+    request: pytest.FixtureRequest,
+    need_tool: Callable[[str], str],
+) -> None:
+    folder, environment = folders(block.page)
+    printed = ""
+    for command in commands(block):
+        if _reason(command) or (block.output is None and command in _RUN and " -o " not in command):
+            continue
+        _RUN.add(command)
+        for tool in ("jq", "tcpdump"):
+            if f"{tool} " in command:
+                need_tool(tool)
+        line = demo() if command == "make demo" else command
+        for part, other in SUBSTITUTED.items():
+            line = line.replace(part, other)
+        if _is_live(command):
+            request.getfixturevalue("live_capture")
+            with traffic() as network:
+                inside = f"ip netns exec {network.name} bash -o pipefail -c {shlex.quote(line)}"
+                if _is_screen(command):
+                    _look(inside, folder, environment, need_tool)
+                    continue
+                inside = f"timeout --preserve-status -s INT {LIVE_SECONDS} {inside}"
+                done = run(inside, folder, environment)
+        elif _is_screen(command):
+            _look(line, folder, environment, need_tool)
+            continue
+        else:
+            done = run(line, folder, environment)
+        ends = (0, 130) if _is_live(command) else (0,)
+        allowed = next((c for start, c in EXIT_CODES.items() if command.startswith(start)), ends)
+        assert done.returncode in allowed, f"{line}\n{done.stderr}"
+        printed = done.stdout
+    if block.output is not None:
+        assert missing(block.output, printed) is None, printed
+
+
+def _look(
+    line: str, folder: Path, environment: dict[str, str], need_tool: Callable[[str], str]
+) -> None:
+    """The terminal UI comes up and ends by its key."""
+    need_tool("tmux")
+    place = folder / "terminal"
+    place.mkdir(exist_ok=True)
+    path = f"PATH={environment['PATH']}"
+    with terminals(place) as terminal:
+        window = terminal(["env", "-C", str(folder), path, "bash", "-c", line], 110, 32)
+        window.wait("q quit")
+        window.keys("q")
+        window.wait("exit code 0")
+    shutil.rmtree(place)
+
+
+def test_outputs_follow_commands() -> None:
+    """Each `text` block with an output is that of the `sh` block before it."""
+    for page in ("README.md", "docs/tutorial.md"):
+        shown = (CHECKOUT / page).read_text().count("```text\n")
+        assert shown == sum(block.output is not None for block in SHELL if block.page == page) > 0
+
+
+@pytest.mark.parametrize(
+    ("shown", "lacks"),
+    [
+        ("a\nb\n", None),
+        ("a\n", "a"),
+        ("...\nb\n", None),
+        ("...\na\n...\n", None),
+        ("b\n...\na\n", "a"),
+        ("...\nc\n", "c"),
+    ],
+)
+def test_missing(shown: str, lacks: str | None) -> None:
+    assert missing(shown, "a\nb  \n") == lacks
+
+
+def _named_files(page: Path) -> Iterator[str]:
+    """What a page names in backticks or links to that looks like a file or folder of ours."""
+    text = page.read_text()
+    rooms = {path.name for path in CHECKOUT.iterdir() if path.is_dir() and path.name[0] != "."}
+    for name in re.findall(r"`([\w./-]+)`", text):
+        if name.partition("/")[0] in rooms and "/" in name and "your_" not in name:
+            yield name
+        elif re.fullmatch(r"[\w-]+\.(py|bpf\.c|bpf\.h|tcss)", name):
+            yield f"**/{name}"
+    for name in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
+        yield str(page.parent.relative_to(CHECKOUT) / name)
+
+
+@pytest.mark.parametrize(
+    "page", [*pages(), CHECKOUT / "CHANGELOG.md"], ids=lambda page: str(page.relative_to(CHECKOUT))
+)
+def test_named_files_exist(page: Path) -> None:
+    invented = {"**/two_choices.py"}  # the example of CONTRIBUTING.md
+    for name in set(_named_files(page)) - invented:
+        assert next(CHECKOUT.glob(name.rstrip("/")), None), f"{page.name} names {name}"
