@@ -69,12 +69,12 @@ def working_folder(folder: Path) -> dict[str, str]:
 
 
 def demo() -> str:
-    """The command line that `make demo` ends with, after the set-up."""
+    """The last command line of `make demo`, after the set-up."""
     found = subprocess.run(
-        ["make", "-s", "-n", "-o", ".venv/.installed", "-o", "system-packages", "demo"],
+        ["make", "-s", "-n", "-o", ".venv/.installed", "demo"],
         cwd=CHECKOUT, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return found.stdout.replace(".venv/bin/", "").strip()
+    return found.stdout.splitlines()[-1].replace(".venv/bin/", "").strip()
 
 
 def run(
