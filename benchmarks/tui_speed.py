@@ -125,17 +125,17 @@ async def use(session: Session, rounds: int, live: bool) -> dict[str, Any]:
     began = time.perf_counter()
     result: dict[str, Any] = {}
     async with app.run_test(size=SIZE) as pilot:
-        while not app.snapshot.source.packets and time.perf_counter() - began < 120:
+        while not app.view.snapshot.source.packets and time.perf_counter() - began < 120:
             await asyncio.sleep(0.01)
         result["first_s"] = time.perf_counter() - began
         if not live:
-            while app.session.running or app.snapshot.source.running:
+            while app.view.session.running or app.view.snapshot.source.running:
                 await asyncio.sleep(0.05)
         else:
             await asyncio.sleep(SETTLE_S)
-        result["dropped_at_start"] = app.snapshot.source.dropped
+        result["dropped_at_start"] = app.view.snapshot.source.dropped
         await pilot.pause()
-        cpu, paints, packets = thread_cpu(), app.paints, app.snapshot.source.packets
+        cpu, paints, packets = thread_cpu(), app.paints, app.view.snapshot.source.packets
         start = time.perf_counter()
         await asyncio.sleep(WATCH_S)
         idle = time.perf_counter() - start
@@ -153,9 +153,9 @@ async def use(session: Session, rounds: int, live: bool) -> dict[str, Any]:
         spent = time.perf_counter() - begin
         end = thread_cpu()
         result["pressing"] = {part: (end[part] - now.get(part, 0)) / spent for part in end}
-        source = app.snapshot.source
+        source = app.view.snapshot.source
         result["pps"] = (source.packets - packets) / (time.perf_counter() - start)
-        result["flows"] = len(app.snapshot.flows)
+        result["flows"] = len(app.view.snapshot.flows)
         result["dropped"], result["frames"] = source.dropped, source.frames
         result["took"], result["computed"] = took, app.computed
         result["unhindered"] = app.unhindered
@@ -208,9 +208,9 @@ async def watch_opening(path: str) -> dict[str, Any]:
     app = Watched(Session.open([path]))
     shown: list[tuple[float, int]] = []
     async with app.run_test(size=SIZE):
-        while app.session.running or app.snapshot.source.running:
+        while app.view.session.running or app.view.snapshot.source.running:
             await asyncio.sleep(0.02)
-            packets = app.snapshot.source.packets
+            packets = app.view.snapshot.source.packets
             if packets and (not shown or packets != shown[-1][1]):
                 shown.append((time.perf_counter() - began, packets))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

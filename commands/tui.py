@@ -33,6 +33,7 @@ def tui(
 
     app = RocescopeApp(Session.open([str(path) for path in files], options), load())
     app.run()
-    if app.snapshot.source.error and not len(app.snapshot.flows):
-        raise UnreadableInput(app.snapshot.source.error)
+    shown = app.view.snapshot
+    if shown.source.error and not len(shown.flows):
+        raise UnreadableInput(shown.source.error)
     return app.return_code or 0

@@ -20,6 +20,7 @@ from platformdirs import user_config_path
 
 from ..analyzer.errors import UsageError
 from .actions import ACTIONS
+from .flow_columns import COLUMNS
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,8 +59,6 @@ def load(path: Path | None = None) -> Settings:
 
 
 def _check_columns(path: Path, settings: Settings) -> None:
-    from .screens.qps import COLUMNS
-
     known = [column.key for column in COLUMNS]
     for screen, names in settings.columns.items():
         if screen != "qps":

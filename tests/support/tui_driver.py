@@ -33,9 +33,9 @@ async def settled(app, pilot):
     for _ in range(3000):
         await pilot.pause(0.005)
         quiet = all(w.is_finished for w in app.workers)
-        ended = not app.session.running and not app.snapshot.source.running
-        drawn = app._next is None  # a snapshot waits until a key is painted
-        if quiet and drawn and (ended or isinstance(app.session, Still)):
+        ended = not app.view.session.running and not app.view.snapshot.source.running
+        drawn = app.snapshots.waiting is None  # a snapshot waits until a key is painted
+        if quiet and drawn and (ended or isinstance(app.view.session, Still)):
             break
     await pilot.pause()
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from ..actions import ACTIONS, Action, actions_of, shown_key
+from ..host import Host
 from ..screens.registry import SCREENS
-
-if TYPE_CHECKING:
-    from .app import RocescopeApp
 
 _WORDS, _HERE = 1000.0, 500.0
 """Beyond any score for scattered letters: all words occur; and it works on the screen in front."""
@@ -40,11 +38,11 @@ class ActionCommands(Provider):
     """Actions that work on the screen in front; those of others when their words are searched."""
 
     def _here(self) -> Iterator[_Command]:
-        app = cast("RocescopeApp", self.app)
+        app = self.app
         yield from (_Command(action, "") for action in actions_of(app.current_mode))
 
     def _elsewhere(self) -> Iterator[_Command]:
-        app = cast("RocescopeApp", self.app)
+        app = self.app
         for action in ACTIONS:
             if action.screens and app.current_mode not in action.screens:
                 yield _Command(action, action.screens[0])
@@ -68,9 +66,9 @@ class ActionCommands(Provider):
         return partial(self._run, command)
 
     async def _run(self, command: _Command) -> None:
-        app = cast("RocescopeApp", self.app)
+        app = cast(Host, self.app)
         if command.screen:
-            app.action_go(command.screen)
+            app.go(command.screen)
             app.call_after_refresh(app.run_action, command.action.target)
         else:
             await app.run_action(command.action.target)

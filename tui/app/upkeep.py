@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from time import monotonic
 
-from textual import work
-
-from .session_app import SessionApp
+from ..host import Host
 
 QUIET_S = 0.15
 """So long after a key somebody may press another one."""
@@ -18,30 +17,30 @@ THOROUGH_EVERY = 60
 """Of so many times that, once everywhere."""
 
 
-class Upkeep(SessionApp):
+class Upkeep:
     """Keeps work away from keys."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.key_at = 0.0
-        """When the last key came."""
+    def __init__(self, host: Host, make_screen: Callable[[str], None]) -> None:
+        """make_screen: makes one that was not visited yet."""
+        self._host, self._view = host, host.view
+        self._make_screen = make_screen
         self._unvisited: list[str] = []
         self._tidied_at, self._tidied = 0.0, 0
 
-    def begin_upkeep(self, screens: list[str]) -> None:
+    def begin(self, screens: list[str]) -> None:
         """Prepare these screens; from now on garbage is looked for here only."""
         self._unvisited = screens
-        self._preparing = self.set_interval(PREPARE_EVERY_S, self._prepare)
+        self._preparing = self._host.set_interval(PREPARE_EVERY_S, self._prepare)
         gc.disable()
-        self.set_interval(TIDY_EVERY_S, self._tidy)
+        self._host.set_interval(TIDY_EVERY_S, self._tidy)
 
-    def end_upkeep(self) -> None:
+    def end(self) -> None:
         """Garbage is looked for as ever."""
         gc.enable()
         gc.unfreeze()
 
     def _quiet(self) -> bool:
-        return monotonic() - self.key_at >= QUIET_S
+        return monotonic() - self._host.key_at >= QUIET_S
 
     def _tidy(self) -> None:
         """Look for garbage: Python does so while lines are made, for a seventh of a paint."""
@@ -53,18 +52,16 @@ class Upkeep(SessionApp):
 
     def _prepare(self) -> None:
         """Make one of the screens that were not visited yet: their first visit is quick then."""
-        ending = bool(self._batch_count)
-        if ending or not len(self.snapshot.flows) or not self._quiet():
+        if not len(self._view.snapshot.flows) or not self._quiet():
             return
         if self._unvisited:
-            mode = self._unvisited.pop(0)
-            if mode not in self._screen_stacks:
-                self._init_mode(mode)
+            self._make_screen(self._unvisited.pop(0))
         else:
             self._preparing.stop()
-            self._load_the_rest()
+            self._host.run_worker(
+                self._load_the_rest, thread=True, group="prepare", exit_on_error=False
+            )
 
-    @work(thread=True, group="prepare", exit_on_error=False)
     def _load_the_rest(self) -> None:
         """Load what filters and replays need, which takes a second that no key must wait."""
         from ..screens import filter_prompt  # noqa: F401

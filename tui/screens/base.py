@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from rich.text import Text
 from textual import events
@@ -15,14 +15,13 @@ from textual.widgets import Static
 
 from ...report.words import human
 from ..actions import ACTIONS, Action, actions_of, bindings, shown_key
+from ..host import Host
 from ..session import sentences
 from ..session.shown_events import shown_events
 from ..session.snapshot import FlowKey, Snapshot
+from ..view_state import ViewState
 from ..widgets.topbar import Tabs, TopBar
-
-if TYPE_CHECKING:
-    from ..app.app import RocescopeApp
-
+from .prompts import TextPrompt
 
 UNTIL_NOW, SINCE_THE_BEGINNING = " (until now)", " (since the beginning)"
 """Behind what is not of the moment or of the window that is looked at, in a live session."""
@@ -105,9 +104,14 @@ class RoceScreen(Screen[None]):
         raise NotImplementedError
 
     @property
-    def roce(self) -> RocescopeApp:
-        """The app with its own type."""
-        return cast("RocescopeApp", self.app)
+    def host(self) -> Host:
+        """The app as screens know it."""
+        return cast(Host, self.app)
+
+    @property
+    def view(self) -> ViewState:
+        """What is shown."""
+        return self.host.view
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         # Styles change with the theme alone, and Textual applies that when a screen comes back;
@@ -122,19 +126,19 @@ class RoceScreen(Screen[None]):
     @property
     def can_draw(self) -> bool:
         """Whether its widgets are there, and not yet or no longer only the screen."""
-        here = self.is_attached and self in self.roce.screen_stack
+        here = self.is_attached and self in self.app.screen_stack
         return here and bool(self.query(Hints))  # the last of them
 
     def redraw(self) -> None:
         """Show the app's snapshot."""
-        app = self.roce
         if not self.can_draw:
             return
-        snapshot = app.snapshot
-        window = app.window_text()
-        self.query_one(TopBar).show(snapshot, app.paths(), app.frozen, window, app.session.name)
-        events = shown_events(snapshot, app.session.passing(snapshot))
-        counts = {"qps": int(app.visible_count), "events": len(events)}
+        view = self.view
+        snapshot, session = view.snapshot, view.session
+        top = self.query_one(TopBar)
+        top.show(snapshot, view.paths(), view.frozen, view.window_text(), session.name)
+        events = shown_events(snapshot, session.passing(snapshot))
+        counts = {"qps": view.visible_count, "events": len(events)}
         self.query_one(Tabs).show(self.name_, counts)
         self.query_one(Hints).show(self.name_)
         sentence = self.draw(snapshot)
@@ -142,10 +146,43 @@ class RoceScreen(Screen[None]):
             self._sentence = sentence
             verdict = self.query_one(Verdict)
             text, width = Text(sentence, "bold", overflow="ellipsis"), verdict.size.width
-            shape = width, len(text.wrap(app.console, max(1, width)))
+            shape = width, len(text.wrap(self.app.console, max(1, width)))
             # Live sentences change four times a second; only another height costs a layout.
             verdict.update(text, layout=shape != self._shape)
             self._shape = shape
+
+    def action_everything(self) -> None:
+        """Show or hide flows without data."""
+        self.view.everything = not self.view.everything
+        self.redraw()
+
+    def action_path_key(self) -> None:
+        """The next way to tell paths apart."""
+        if not self.view.next_path_key():
+            self.notify("Source ports alone tell paths apart here; a replay (7) predicts links")
+        self.redraw()
+
+    def action_mark(self) -> None:
+        """Mark the selected flow."""
+        session = self.view.session
+        if session.selected is not None:
+            session.marks.toggle(session.selected)
+            self.redraw()
+
+    def action_comment(self) -> None:
+        """Ask for a comment on the selected flow."""
+        session = self.view.session
+        key = session.selected
+        if key is None:
+            return
+
+        def keep(text: str | None) -> None:
+            if text is not None:
+                session.marks.flows[key] = text
+                self.redraw()
+
+        before = session.marks.flows.get(key, "")
+        self.app.push_screen(TextPrompt("comment on this flow", before), keep)
 
     def action_larger(self) -> None:
         """Only the pane with the focus."""
@@ -170,14 +207,14 @@ class RoceScreen(Screen[None]):
 
     def start_ns(self, snapshot: Snapshot) -> int:
         """Where times begin: at the start of everything, whatever the time window is."""
-        whole = self.roce.session.whole()
+        whole = self.view.session.whole()
         return whole[0] if whole is not None else snapshot.start_ns
 
     def no_flow(self, snapshot: Snapshot) -> str:
         """The sentence of a screen about one flow where none is chosen, or not yet read."""
         if why := sentences.nothing(snapshot):
             return why
-        key = self.roce.session.selected
+        key = self.view.session.selected
         if key is None:
             return "Choose a flow on screen 1."
         if snapshot.find(key) is None:
@@ -186,7 +223,7 @@ class RoceScreen(Screen[None]):
 
     def what_next(self, snapshot: Snapshot) -> str:
         """What to do where there is nothing to see; lines for an empty table."""
-        session, source = self.roce.session, snapshot.source
+        session, source = self.view.session, snapshot.source
         others = "^f opens a capture, ^n watches interfaces of this host"
         if session.filter_text:
             return f"nothing passes the filter {session.filter_text}\n\n/  changes it"
@@ -202,15 +239,14 @@ class RoceScreen(Screen[None]):
 
     def flow_title(self) -> str:
         """The selected flow, as a heading of what its record tells."""
-        app = self.roce
-        key = app.session.selected
+        key = self.view.session.selected
         if key is None:
             return "no flow chosen"
         return flow_name(key) + self.record_span()
 
     def record_span(self) -> str:
         """What the record of the selected flow holds beyond the snapshot."""
-        session = self.roce.session
+        session = self.view.session
         if session.until_now:
             return UNTIL_NOW
         return SINCE_THE_BEGINNING if session.length_ns is not None else ""

@@ -10,9 +10,11 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from ...report.words import human
+from ..flow_columns import COLUMNS
+from ..host import Host
 from ..session.snapshot import PathColumns, Snapshot
+from .flow_row import flow_cells
 from .prompts import Asking
-from .qps import COLUMNS, flow_cells
 
 MOST = 4
 _WORDS = {
@@ -54,3 +56,13 @@ class CompareScreen(Asking[None]):
             row = [Text(value, "bold" if differ else "dim") for value in values]
             table.add_row(_WORDS.get(column.key, column.title.capitalize()), *row)
         return table
+
+
+def compare_marked(host: Host) -> None:
+    """Show the marked flows side by side."""
+    view = host.view
+    marked = [f for f in map(view.snapshot.find, view.session.marks.flows) if f is not None]
+    if len(marked) < 2:
+        host.notify("Mark two flows with m, then compare them with c")
+        return
+    host.push_screen(CompareScreen(view.snapshot, view.paths(), marked))

@@ -54,7 +54,7 @@ class EventsScreen(RoceScreen):
         yield Grid(EVENT_COLUMNS, id="list")
 
     def draw(self, snapshot: Snapshot) -> str:
-        session = self.roce.session
+        session = self.view.session
         self._events = shown_events(snapshot, session.passing(snapshot))
         start = self.start_ns(snapshot)
         grid = self.query_one("#list", Grid)
@@ -76,8 +76,8 @@ class EventsScreen(RoceScreen):
     def _moved(self, event: Grid.Moved) -> None:
         if event.row < len(self._events):
             flow = self._events[event.row].flow
-            if flow is not None and flow < len(self.roce.snapshot.flows):
-                self.post_message(FlowSelected(self.roce.snapshot.key(flow)))
+            if flow is not None and flow < len(self.view.snapshot.flows):
+                self.post_message(FlowSelected(self.view.snapshot.key(flow)))
 
     def on_grid_chosen(self) -> None:
         self.action_deeper()
@@ -85,8 +85,8 @@ class EventsScreen(RoceScreen):
     def action_deeper(self) -> None:
         grid = self.query_one("#list", Grid)
         if grid.cursor < len(self._events):
-            self.roce.show_frame(self._events[grid.cursor].frame_number)
-        self.roce.go_deeper("packets")
+            self.view.wanted_frame = self._events[grid.cursor].frame_number
+        self.host.go("packets")
 
 
 def event_cells(event: Event, start_ns: int, room: int, short: bool) -> Sequence[Cell]:

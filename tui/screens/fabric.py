@@ -63,10 +63,12 @@ class FabricScreen(RoceScreen):
             yield Grid(_ON_IT, id="on-link")
 
     def draw(self, snapshot: Snapshot) -> str:
-        app = self.roce
-        view = app.replays.view
+        shown = self.view
+        view = shown.replays.view
         chosen = (
-            app.strategy if app.strategy in view.strategies else next(iter(view.strategies), None)
+            shown.strategy
+            if shown.strategy in view.strategies
+            else next(iter(view.strategies), None)
         )
         self._chosen = chosen or ""
         grid, below = self.query_one("#links", Grid), self.query_one("#collisions", Grid)
@@ -81,7 +83,7 @@ class FabricScreen(RoceScreen):
             self._show_flows()
             return why or "No strategy has run yet: r on screen 7."
         result = view.strategies[chosen]
-        against = next((n for n in app.picked if n in view.strategies and n != chosen), None)
+        against = next((n for n in shown.picked if n in view.strategies and n != chosen), None)
         base = view.strategies[against] if against else None
         rows = link_rows(result, base, self.size.width - _FROM - 4)
         legend = " ".join(f"{heat(ratio)[0].strip()} {word}" for ratio, word in LEGEND)
@@ -110,7 +112,7 @@ class FabricScreen(RoceScreen):
     def _show_flows(self) -> None:
         """Who uses the link under the cursor."""
         at, grid = self.query_one("#collisions", Grid).cursor, self.query_one("#on-link", Grid)
-        placed = self.roce.replays.placed.get(self._chosen)
+        placed = self.view.replays.placed.get(self._chosen)
         link = self._links[at] if at < len(self._links) else None
         self._on_it = placed.on_link(link.name) if placed is not None and link is not None else []
         name = f"FLOWS ON {link.name}" if link is not None else "FLOW"
@@ -138,9 +140,8 @@ class FabricScreen(RoceScreen):
         if not grid.has_focus:
             grid.focus()
         elif grid.cursor < len(self._on_it):
-            self.roce.session.selected = self._on_it[grid.cursor].key
-            self.roce.chosen = True
-            self.roce.go_deeper("packets")
+            self.view.select(self._on_it[grid.cursor].key, by_user=True)
+            self.host.go("packets")
 
 
 def times_fair(link: LinkLoad, result: StrategyResult) -> str:

@@ -1,4 +1,4 @@
-"""Columns of screen 1 that only MRC has; they are there where the capture has it."""
+"""Cells of the columns of screen 1 that only MRC has."""
 
 from __future__ import annotations
 
@@ -8,22 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...report.words import human
+from ..flow_columns import MRC_COLUMNS
 from ..session.snapshot import UNKNOWN, MrcColumns
-from ..widgets.grid_columns import Cell, GridColumn
-
-MRC_COLUMNS = (
-    GridColumn("evs", "EVs", 4, True, 2),
-    GridColumn("out", "OUT", 4, True, 6),
-    GridColumn("planes", "PLANES", 6, True, 3),
-    GridColumn("rtx", "RTX", 6, True, 1),
-    GridColumn("nacks", "NACK", 5, True, 1),
-    GridColumn("trim", "TRIM", 5, True, 5),
-    GridColumn("skip", "SKIP", 6, True, 4),
-    GridColumn("depth", "SACK", 5, True, 3),
-)
-"""Entropy values, those that fell out of use, planes, packets with the RTX bit, NACKs, trimmed
-packets, SKIP_ONCE and ALWAYS_SKIP, and the most PSNs that a SACK reaches beyond its cumulative
-one."""
+from ..widgets.grid_columns import Cell
 
 MRC_VALUES: dict[str, Callable[[MrcColumns], NDArray[np.int64]]] = {
     "evs": lambda m: m.values,

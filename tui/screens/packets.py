@@ -107,20 +107,20 @@ class PacketsScreen(RoceScreen):
     def draw(self, snapshot: Snapshot) -> str:
         self.set_class(self.size.width < NARROW, "narrow")
         self._show_bytes()
-        app = self.roce
-        key = app.session.selected
-        window = app.packet_window()
-        if app.wanted_late is not None:
-            self._late, app.wanted_late = app.wanted_late, None
+        shown = self.view
+        key = shown.session.selected
+        window = shown.packet_window()
+        if (late := shown.take_late()) is not None:
+            self._late = late
         elif self._wanted is not None and key != self._wanted[0]:
             self._late = None
-        wanted = (key, self._odd_only, self._late, window, app.session.packet_filter)
-        moved = app.wanted_frame is not None
-        if key is not None and (wanted != self._wanted or moved) and app.session.paths:
+        wanted = (key, self._odd_only, self._late, window, shown.session.packet_filter)
+        moved = shown.wanted_frame is not None
+        if key is not None and (wanted != self._wanted or moved) and shown.session.paths:
             self._wanted = wanted
-            self._start(key, app.wanted_frame)
+            self._start(key, shown.take_frame())
         grid = self.query_one("#packets", Grid)
-        if not app.session.paths:
+        if not shown.session.paths:
             grid.empty = RECORDING
             grid.show(0, lambda row: ())
             return "Packets are read from files: this session is not recorded."
@@ -134,7 +134,7 @@ class PacketsScreen(RoceScreen):
             grid.show(0, lambda row: ())
             return self._error or f"{flow_name(key)}: reading its packets."
         packets = self.packets
-        marks = app.session.marks.packets
+        marks = shown.session.marks.packets
         grid.empty = "no packet of this flow in the time window" if window else "no packet"
         start = self.start_ns(snapshot)
         grid.set_columns(fitted_columns(packets, start))
@@ -143,7 +143,7 @@ class PacketsScreen(RoceScreen):
             lambda row: packet_cells(packets, row, start),
             lambda row: _GLYPHS.get(marks.get(_place(packets, row)), ";"),
         )
-        if app.placed() is not self._explained and (row := self._row()) is not None:
+        if shown.placed() is not self._explained and (row := self._row()) is not None:
             self._explain(packets, row)
         return f"{flow_name(key)}: {self._sentence_of(packets)}."
 
@@ -162,18 +162,18 @@ class PacketsScreen(RoceScreen):
     def _start(self, key: FlowKey, frame: int | None) -> None:
         if self._scan is not None:
             self._scan.stop()
-        session = self.roce.session
+        session = self.view.session
         self._scan = PacketScan(
             session.paths, key, self.wanted(), session.packet_options(), around=frame
         )
-        self._around, self.roce.wanted_frame = frame, None
+        self._around = frame
         self.packets, self._error = None, ""
         self._read(self._scan)
 
     def wanted(self) -> Wanted:
         """Which packets of the flow are shown."""
         late = self._late[0] if self._late else None
-        return Wanted(self._odd_only, late, self.roce.packet_window())
+        return Wanted(self._odd_only, late, self.view.packet_window())
 
     @work(thread=True, exclusive=True, group="scan", exit_on_error=False)
     def _read(self, scan: PacketScan) -> None:
@@ -229,7 +229,7 @@ class PacketsScreen(RoceScreen):
         """Why it took the path it took, as far as a replay knows the switches."""
         table = packets.table
         port, label = int(table.udp_sport[row]), int(table.flow_label[row])
-        placed = self._explained = self.roce.placed()
+        placed = self._explained = self.view.placed()
         text = Text(f" source port {port}", "bold", no_wrap=True, overflow="ellipsis")
         if label:
             text.append(f", flow label 0x{label:05x}")
@@ -255,7 +255,7 @@ class PacketsScreen(RoceScreen):
         if command[0] == "wireshark":
             self._open_viewer(command)
         else:
-            self.roce.copy(shlex.join(command))
+            self.host.copy(shlex.join(command))
 
     @work(thread=True, group="viewer", exit_on_error=False)
     def _open_viewer(self, command: list[str]) -> None:
@@ -334,7 +334,7 @@ class PacketsScreen(RoceScreen):
     def action_comment(self) -> None:
         row = self._row()
         if row is not None and self.packets is not None:
-            said = self.roce.session.marks.packets.get(_place(self.packets, row))
+            said = self.view.session.marks.packets.get(_place(self.packets, row))
             before = "" if said in (None, MARKED) else said
             self.app.push_screen(TextPrompt("comment on this packet", before), self._keep_comment)
 
@@ -342,7 +342,7 @@ class PacketsScreen(RoceScreen):
         row = self._row()
         if row is None or self.packets is None or text is None:
             return
-        marks, place = self.roce.session.marks.packets, _place(self.packets, row)
+        marks, place = self.view.session.marks.packets, _place(self.packets, row)
         if not text or marks.get(place) == text:
             marks.pop(place, None)
         else:

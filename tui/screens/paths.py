@@ -33,6 +33,7 @@ from ..session.snapshot import Snapshot
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, own_bindings
+from .compare import compare_marked
 from .mrc_planes import plane_line
 
 _BY = {
@@ -64,12 +65,12 @@ class PathsScreen(RoceScreen):
         yield Static(id="legend")
 
     def draw(self, snapshot: Snapshot) -> str:
-        app = self.roce
-        paths = app.paths()
+        shown = self.view
+        paths = shown.paths()
         wide = self.size.width
         name = 42 if wide >= 110 else 34 if wide >= 90 else 30
         room = max(4 * SMALL_CELL, wide - name - _BESIDE - 4)
-        flows, most = app.shown_flows(), room // SMALL_CELL
+        flows, most = shown.shown_flows(), room // SMALL_CELL
         matrix = path_matrix(snapshot, paths, flows, self._rows, self._measure, most)
         self._matrix = matrix
         names = _stems(matrix.labels)
@@ -89,7 +90,7 @@ class PathsScreen(RoceScreen):
         )
         grid.empty = self.what_next(snapshot)
         grid.show(len(matrix.first_flow), lambda row: self._cells(matrix, row))
-        at = snapshot.find(app.session.selected)
+        at = snapshot.find(shown.session.selected)
         where = np.flatnonzero(matrix.first_flow == (-1 if at is None else at))
         if len(where):
             grid.put_cursor(int(where[0]))
@@ -121,7 +122,7 @@ class PathsScreen(RoceScreen):
         spread = width(loads) if total else 0.0
         of = int(np.count_nonzero(fair)) if total else len(loads)
         if matrix.by_place and self._rows == "QP":
-            flow, paths = int(matrix.first_flow[row]), self.roce.paths()
+            flow, paths = int(matrix.first_flow[row]), self.view.paths()
             spread, of = float(paths.width[flow]), int(paths.seen()[flow])
         return (
             matrix.name(row),
@@ -165,13 +166,13 @@ class PathsScreen(RoceScreen):
     def _moved(self, event: Grid.Moved) -> None:
         if self._matrix is not None and event.row < len(self._matrix.first_flow):
             flow = int(self._matrix.first_flow[event.row])
-            self.post_message(FlowSelected(self.roce.snapshot.key(flow)))
+            self.post_message(FlowSelected(self.view.snapshot.key(flow)))
 
     def on_grid_chosen(self) -> None:
         self.action_deeper()
 
     def action_deeper(self) -> None:
-        self.roce.go_deeper("reorder")
+        self.host.go("reorder")
 
     def action_measure(self) -> None:
         self._measure = MEASURES[(MEASURES.index(self._measure) + 1) % len(MEASURES)]
@@ -181,20 +182,8 @@ class PathsScreen(RoceScreen):
         self._rows = ROWS[(ROWS.index(self._rows) + 1) % len(ROWS)]
         self.redraw()
 
-    def action_path_key(self) -> None:
-        self.roce.next_path_key()
-
-    def action_everything(self) -> None:
-        self.roce.toggle_everything()
-
-    def action_mark(self) -> None:
-        self.roce.toggle_mark()
-
-    def action_comment(self) -> None:
-        self.roce.comment_flow()
-
     def action_compare(self) -> None:
-        self.roce.compare()
+        compare_marked(self.host)
 
 
 def _header(matrix: Matrix, names: list[str], cell: int) -> str:

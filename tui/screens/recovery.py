@@ -47,13 +47,13 @@ class RecoveryScreen(RoceScreen):
         yield grid
 
     def draw(self, snapshot: Snapshot) -> str:
-        flow = self.roce.record
+        flow = self.view.record
         self.query_one("#times", Static).update(self._times(snapshot))
         left, right = self.query_one("#left", Static), self.query_one("#right", Static)
         grid = self.query_one("#events", Grid)
         small, mrc = self.size.height < TALL, mrc_of(flow)
         self.set_class(small, "small")
-        at = snapshot.find(self.roce.session.selected)
+        at = snapshot.find(self.view.session.selected)
         cnps = int(snapshot.flows.cnps[at]) if at is not None else UNKNOWN
         if flow is None:
             left.update("")
@@ -103,17 +103,11 @@ class RecoveryScreen(RoceScreen):
             bytes_ = key == "wire_bytes"
             text = human.size(total) if bytes_ else human.count(total)
             lines.append(strip_line(name, spread, text, "cyan" if bytes_ else "bold yellow"))
-        lines += flow_lines(snapshot, self.roce.session.selected, self.size.width - 1, True)
+        lines += flow_lines(snapshot, self.view.session.selected, self.size.width - 1, True)
         return Text("\n").join(lines)
 
     def action_deeper(self) -> None:
-        self.roce.go_deeper("packets")
-
-    def action_mark(self) -> None:
-        self.roce.toggle_mark()
-
-    def action_comment(self) -> None:
-        self.roce.comment_flow()
+        self.host.go("packets")
 
 
 def _counts(flow: Flow, cnps: int) -> list[tuple[str, str]]:

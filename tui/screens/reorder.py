@@ -49,7 +49,7 @@ class ReorderScreen(RoceScreen):
         yield Static(id="below")
 
     def draw(self, snapshot: Snapshot) -> str:
-        flow = self.roce.record
+        flow = self.view.record
         left, right = self.query_one("#left", Static), self.query_one("#right", Static)
         below = self.query_one("#below", Static)
         record = flow.reordering if flow is not None else None
@@ -144,8 +144,8 @@ class ReorderScreen(RoceScreen):
         line, axis = snapshot.timeline, Axis.of(snapshot, self.size.width - 2)
         values = axis.spread(line["reordered_packets"].tolist(), line.start_ns, line.window_ns)
         everyone = human.count(int(line["reordered_packets"].sum()))
-        lines = flow_lines(snapshot, self.roce.session.selected, self.size.width - 2)
-        at = snapshot.find(self.roce.session.selected)
+        lines = flow_lines(snapshot, self.view.session.selected, self.size.width - 2)
+        at = snapshot.find(self.view.session.selected)
         if at is not None:
             lines.append(late_line(snapshot, at, self.size.width - 2))
         lines.append(strip_line("late, all flows", values, everyone, "bold yellow"))
@@ -177,14 +177,8 @@ class ReorderScreen(RoceScreen):
             grid, bars = self.query_one(f"#{name}", Grid), self._buckets[name]
             if grid.has_focus and self._with_buckets and grid.cursor < len(bars):
                 bar = bars[grid.cursor]
-                self.roce.wanted_late = Late(measure, *bar.span), f"{word} {bar.label}"
-        self.roce.go_deeper("packets")
-
-    def action_mark(self) -> None:
-        self.roce.toggle_mark()
-
-    def action_comment(self) -> None:
-        self.roce.comment_flow()
+                self.view.wanted_late = Late(measure, *bar.span), f"{word} {bar.label}"
+        self.host.go("packets")
 
 
 def bucket_cells(bars: Sequence[Bar], room: int, row: int) -> Sequence[Cell]:

@@ -76,10 +76,10 @@ class ReplayScreen(RoceScreen):
 
     def _while_running(self) -> None:
         """Show how far it is, and its end; on other screens what it found."""
-        view, before = self.roce.replays.view, self._drawn
+        view, before = self.view.replays.view, self._drawn
         if view is before:
             return
-        stack = reversed(self.roce.screen_stack)
+        stack = reversed(self.app.screen_stack)
         front = next((screen for screen in stack if isinstance(screen, RoceScreen)), None)
         found = before is None or view.strategies is not before.strategies
         if front is not None and (front is self or found or not view.running):
@@ -87,13 +87,13 @@ class ReplayScreen(RoceScreen):
             front.redraw()
 
     def draw(self, snapshot: Snapshot) -> str:
-        app = self.roce
+        shown = self.view
         grid = self.query_one("#strategies", Grid)
-        if not app.session.paths:
+        if not shown.session.paths:
             grid.empty = RECORDING
             grid.show(0, lambda row: ())
             return "A replay reads files: this session is not recorded."
-        view = app.replays.view
+        view = shown.replays.view
         self._rows = view.rows
         why = sentences.nothing(snapshot)
         hosts = len(set(snapshot.flows.src.tolist()) | set(snapshot.flows.dst.tolist()))
@@ -107,12 +107,12 @@ class ReplayScreen(RoceScreen):
             lambda row: strategy_cells(
                 view, self._rows[row], grid.columns, grid.width_of("bar") or 14
             ),
-            lambda row: "*" if self._rows[row] in app.picked else " ",
+            lambda row: "*" if self._rows[row] in shown.picked else " ",
         )
         if view.asked != self._asked:  # what was asked for is what is looked at
             self._asked = view.asked
             grid.put_cursor(0)
-            app.strategy = self._chosen()
+            shown.strategy = self._chosen()
         self.query_one("#sweeps", Static).update(self._sweeps(view))
         return why or sentence(view)
 
@@ -169,43 +169,43 @@ class ReplayScreen(RoceScreen):
 
     @on(Grid.Moved, "#strategies")
     def _moved(self) -> None:
-        self.roce.strategy = self._chosen()
+        self.view.strategy = self._chosen()
 
     def action_run(self) -> None:
         if self._ready():
-            self.roce.replays.run()
+            self.view.replays.run()
             self.redraw()
 
     def action_run_packets(self) -> None:
         if self._ready():
-            self.roce.replays.by_packets()
+            self.view.replays.by_packets()
             self.redraw()
 
     def action_draw_seeds(self) -> None:
         if self._ready():
-            self.roce.replays.sweep()
+            self.view.replays.sweep()
             self.redraw()
 
     def action_stop(self) -> None:
-        self.roce.replays.stop(wait=False)
+        self.view.replays.stop(wait=False)
         self.redraw()
 
     def _ready(self) -> bool:
         """Name a fabric that fits when none was named."""
-        app = self.roce
-        if not app.session.paths:
+        shown = self.view
+        if not shown.session.paths:
             return False
-        if not app.replays.view.fabric:
-            flows = app.snapshot.flows
+        if not shown.replays.view.fabric:
+            flows = shown.snapshot.flows
             hosts = len(set(flows.src.tolist()) | set(flows.dst.tolist()))
             if not hosts:
                 self.notify("Nothing to replay")
                 return False
-            app.replays.set_fabric(fitting_fabric(hosts))
+            shown.replays.set_fabric(fitting_fabric(hosts))
         return True
 
     def action_fabric(self) -> None:
-        replays = self.roce.replays
+        replays = self.view.replays
 
         def keep(text: str | None) -> None:
             if not text:
@@ -229,7 +229,7 @@ class ReplayScreen(RoceScreen):
         )
 
     def action_production(self) -> None:
-        replays = self.roce.replays
+        replays = self.view.replays
 
         def keep(text: str | None) -> None:
             if text is None:
@@ -249,7 +249,7 @@ class ReplayScreen(RoceScreen):
     def action_pick(self) -> None:
         name = self._chosen()
         if name is not None:
-            self.roce.picked ^= {name}
+            self.view.picked ^= {name}
             self.redraw()
 
     def action_best_seed(self) -> None:
@@ -260,7 +260,7 @@ class ReplayScreen(RoceScreen):
 
     def _seed_of(self, which: str) -> None:
         """Run the best or worst seed of each sweep as a strategy of its own."""
-        view = self.roce.replays.view
+        view = self.view.replays.view
         names = [
             f"ecmp:hash={name},seed={getattr(sweep, which)[0].seed}"
             for name, sweep in view.sweeps.items()
@@ -269,15 +269,15 @@ class ReplayScreen(RoceScreen):
         if not names:
             self.notify("Draw seeds first (d)")
             return
-        self.roce.replays.run(names)
+        self.view.replays.run(names)
         self.redraw()
 
     def on_grid_chosen(self) -> None:
         self.action_deeper()
 
     def action_deeper(self) -> None:
-        self.roce.strategy = self._chosen()
-        self.roce.go_deeper("fabric")
+        self.view.strategy = self._chosen()
+        self.host.go("fabric")
 
 
 def chance_line(view: ReplayView) -> Text:

@@ -38,20 +38,20 @@ def test_mrc_looks_live_as_it_does_in_a_capture(mirror, network, tmp_path):
         session = open_live([net.interface("right")], LiveOptions())
         app = RocescopeApp(session)
         async with app.run_test(size=(160, 30)) as pilot:
-            while app.snapshot.source.dropped is None:
+            while app.view.snapshot.source.dropped is None:
                 await pilot.pause(0.05)
             for begin in range(0, len(frames), 200):
                 net.send(frames[begin : begin + 200])
                 await pilot.pause(0.01)
             for _ in range(400):
                 await pilot.pause(0.05)
-                mrc = app.snapshot.mrc
-                if mrc is not None and app.snapshot.source.packets == len(frames):
+                mrc = app.view.snapshot.mrc
+                if mrc is not None and app.view.snapshot.source.packets == len(frames):
                     if int(mrc.resends.sum()) > 0:
                         break
             session.halt()  # everything is looked at once more then
             snapshot = session.snapshot()
-            app.show(snapshot, session.focus())
+            app.snapshots.show(snapshot, session.focus())
             await pilot.pause()
             shown = {"1": text_of(app)}
             for key in ("2", "4"):

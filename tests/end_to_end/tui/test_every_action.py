@@ -49,8 +49,8 @@ def own(*names):
     return lambda app: [getattr(app.screen, name) for name in names]
 
 
-def of_app(*names):
-    return lambda app: [getattr(app, name) for name in names]
+def of_view(*names):
+    return lambda app: [getattr(app.view, name) for name in names]
 
 
 def where(app):
@@ -59,16 +59,16 @@ def where(app):
 
 
 def replaying(app):
-    view = app.replays.view
-    return app.replays.running, list(view.strategies), list(view.failed), list(view.sweeps)
+    view = app.view.replays.view
+    return app.view.replays.running, list(view.strategies), list(view.failed), list(view.sweeps)
 
 
 def marks(app):
-    return dict(app.session.marks.flows), dict(app.session.marks.packets)
+    return dict(app.view.session.marks.flows), dict(app.view.session.marks.packets)
 
 
 def window(app):
-    return app.session.window
+    return app.view.session.window
 
 
 def copied(app):
@@ -86,8 +86,8 @@ CHANGES = {
     "sort": (grid("flows"), []),
     "sort_back": (grid("flows"), []),
     "reverse": (grid("flows"), []),
-    "everything": (of_app("everything"), []),
-    "path_key": (of_app("path_key"), []),
+    "everything": (of_view("everything"), []),
+    "path_key": (of_view("path_key"), []),
     "measure": (own("_measure"), []),
     "rows": (own("_rows"), []),
     "view": (own("_view"), []),
@@ -99,15 +99,15 @@ CHANGES = {
     "run_packets": (replaying, []),
     "draw_seeds": (replaying, []),
     "fabric": (prompt, []),
-    "pick": (lambda app: set(app.picked), []),
+    "pick": (lambda app: set(app.view.picked), []),
     "best_seed": (replaying, []),
     "worst_seed": (replaying, []),
-    "stop": (lambda app: app.replays._stopping.is_set(), [lambda app: long_replay(app)]),
+    "stop": (lambda app: app.view.replays._stopping.is_set(), [lambda app: long_replay(app)]),
     "production": (prompt, []),
     "mark": (marks, []),
     "comment": (prompt, []),
     "compare": (prompt, ["home", "m", "j", "m"]),
-    "freeze": (of_app("frozen"), []),
+    "freeze": (of_view("frozen"), []),
     "earlier": (window, []),
     "later": (window, []),
     "shorter": (window, []),
@@ -120,7 +120,7 @@ CHANGES = {
     "copy_command": (copied, []),
     "open_file": (prompt, []),
     "watch": (prompt, []),
-    "halt": (lambda app: app.session._generation, []),
+    "halt": (lambda app: app.view.session._generation, []),
     "jump": (prompt, []),
     "command_palette": (prompt, []),
     "help": (prompt, []),
@@ -133,28 +133,28 @@ LOADED = {"run", "run_packets", "draw_seeds", "best_seed", "worst_seed", "stop"}
 
 
 def drawn(app):
-    app.replays.set_fabric(FABRIC)
-    app.replays.run(["ecmp", "static"])
-    app.replays.wait(60)
-    app.replays.sweep(["linux"], 100)
-    app.replays.wait(60)
+    app.view.replays.set_fabric(FABRIC)
+    app.view.replays.run(["ecmp", "static"])
+    app.view.replays.wait(60)
+    app.view.replays.sweep(["linux"], 100)
+    app.view.replays.wait(60)
     app.screen.redraw()
 
 
 def long_replay(app):
-    app.replays.sweep(["linux"], 1_000_000)
+    app.view.replays.sweep(["linux"], 1_000_000)
 
 
 def as_before(app):
     """No dialogue, no mark, no window, nothing running."""
     while len(app.screen_stack) > 1:
         app.pop_screen()
-    app.replays.stop()
-    app.session.marks.flows.clear()
-    app.session.marks.packets.clear()
-    app.session.set_window(None)
+    app.view.replays.stop()
+    app.view.session.marks.flows.clear()
+    app.view.session.marks.packets.clear()
+    app.view.session.set_window(None)
     app.copy_to_clipboard("")
-    app.frozen = False
+    app.view.frozen = False
     if hasattr(app.screen, "action_smaller"):
         app.screen.action_smaller()
 

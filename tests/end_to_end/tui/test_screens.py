@@ -23,12 +23,12 @@ pytestmark = pytest.mark.usefixtures("the_same_everywhere")
 
 
 def replayed(app):
-    app.replays.set_fabric(FABRIC)
-    app.replays.production = 7
-    app.replays.run(["ecmp", "ecmp-qpn", "subflow", "static"])
-    app.replays.wait(60)
-    app.replays.sweep(["linux", "crc32"], 1000)
-    app.replays.wait(60)
+    app.view.replays.set_fabric(FABRIC)
+    app.view.replays.production = 7
+    app.view.replays.run(["ecmp", "ecmp-qpn", "subflow", "static"])
+    app.view.replays.wait(60)
+    app.view.replays.sweep(["linux", "crc32"], 1000)
+    app.view.replays.wait(60)
     app.screen.redraw()
 
 

@@ -94,20 +94,20 @@ def without_roce(folder):
 
 
 def a_replay_under_way(app):
-    app.replays.set_fabric(FABRIC)
-    app.replays._tell(
+    app.view.replays.set_fabric(FABRIC)
+    app.view.replays._tell(
         running="700 seeds of linux", done=0.7, strategies={}, failed={"assign": "no"}
     )
     app.screen.redraw()
 
 
 def a_replay_that_ended(app):
-    app.replays.set_fabric(FABRIC)
-    app.replays.production = 7
-    app.replays.run(["ecmp", "ecmp-qpn", "subflow", "static"])
-    app.replays.wait(60)
-    app.replays.sweep(["linux"], 1000)
-    app.replays.wait(60)
+    app.view.replays.set_fabric(FABRIC)
+    app.view.replays.production = 7
+    app.view.replays.run(["ecmp", "ecmp-qpn", "subflow", "static"])
+    app.view.replays.wait(60)
+    app.view.replays.sweep(["linux"], 1000)
+    app.view.replays.wait(60)
     app.screen.redraw()
 
 

@@ -42,8 +42,8 @@ def test_one_cursor_through_all_screens():
     seen = []
     drive(
         I03,
-        ["j", "j", lambda a: seen.append(a.session.selected), "2", "3", "5"],
-        look=lambda app: seen.append(app.session.selected),
+        ["j", "j", lambda a: seen.append(a.view.session.selected), "2", "3", "5"],
+        look=lambda app: seen.append(app.view.session.selected),
     )
     assert seen[0] == seen[1]
     assert "0x00002c" in screen_of_flow(seen[0])
@@ -83,7 +83,7 @@ def test_filter_prompt_completes_and_explains():
     shown = drive(
         I03,
         ["slash", typed("lat"), "tab", "greater_than_sign", "5", "percent_sign", "enter"],
-        look=lambda app: (app.visible_count, app.session.filter_text),
+        look=lambda app: (app.view.visible_count, app.view.session.filter_text),
     )
     assert shown == (2, "late >5%")
 
@@ -94,23 +94,22 @@ def test_a_wrong_filter_stays_in_the_prompt():
 
 
 def test_acknowledging_flows_on_request():
-    assert drive(I03, ["a"], look=lambda app: app.visible_count) == 8
+    assert drive(I03, ["a"], look=lambda app: app.view.visible_count) == 8
 
 
 def test_freeze_holds_the_screen():
     def look(app):
-        before = app.snapshot
-        app.show_called = False
-        app.session.set_filter("")
-        return app.frozen, before is app.snapshot, "frozen" in text_of(app)[0]
+        before = app.view.snapshot
+        app.view.session.set_filter("")
+        return app.view.frozen, before is app.view.snapshot, "frozen" in text_of(app)[0]
 
     assert drive(I03, ["space"], look=look) == (True, True, True)
-    assert drive(I03, ["space", "space"], look=lambda app: app.frozen) is False
+    assert drive(I03, ["space", "space"], look=lambda app: app.view.frozen) is False
 
 
 def test_time_window_keys():
     def packets(app):
-        return app.snapshot.source.packets, app.session.window
+        return app.view.snapshot.source.packets, app.view.session.window
 
     everything, none = drive(I03, look=packets)
     half, window = drive(I03, ["{"], look=packets)
@@ -170,10 +169,10 @@ def test_one_pane_and_all_panes():
 
 def test_reading_is_stopped_and_begun_again():
     before, after = [], []
-    look = lambda to: lambda app: to.append(app.snapshot.source.packets)  # noqa: E731
+    look = lambda to: lambda app: to.append(app.view.snapshot.source.packets)  # noqa: E731
     drive(I03, [look(before), "X", look(after)])
     assert before == after and before[0] > 0
-    assert drive(I03, ["X", "X"], look=lambda app: app.session.running) is False
+    assert drive(I03, ["X", "X"], look=lambda app: app.view.session.running) is False
 
 
 def toasts(app):
@@ -187,12 +186,12 @@ def test_interfaces_that_are_not_there_become_one_line():
 
 def test_replay_from_inside_to_the_flows_of_a_link():
     def replayed(app):
-        app.replays.set_fabric("leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns")
-        app.replays.production = 7
-        app.replays.run(["ecmp", "static"])
-        app.replays.wait(60)
-        app.replays.sweep(["crc32"], 100)
-        app.replays.wait(60)
+        app.view.replays.set_fabric("leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns")
+        app.view.replays.production = 7
+        app.view.replays.run(["ecmp", "static"])
+        app.view.replays.wait(60)
+        app.view.replays.sweep(["crc32"], 100)
+        app.view.replays.wait(60)
         app.screen.redraw()
 
     taps = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
@@ -223,7 +222,7 @@ def test_an_event_leads_to_its_packet():
     def look(app):
         packets = app.screen.packets
         number = int(packets.table.frame_number[app.screen.query_one("#packets").cursor])
-        return number, app.snapshot.events[3].frame_number
+        return number, app.view.snapshot.events[3].frame_number
 
     got, wanted = drive(I03, ["6", "j", "j", "j", "enter"], look=look)
     assert got == wanted
@@ -240,16 +239,16 @@ def test_keys_of_a_burst_are_for_nobody_while_a_prompt_leaves():
     keys = ["semicolon", typed("x"), burst("enter", "enter"), "ctrl+o", burst("a", "a")]
     keys += ["ctrl+o", burst("escape", "escape"), "question_mark", burst("escape", "escape"), "4"]
     mode, comments = drive(
-        I03, keys, look=lambda app: (app.current_mode, list(app.session.marks.flows.values()))
+        I03, keys, look=lambda app: (app.current_mode, list(app.view.session.marks.flows.values()))
     )
     assert (mode, comments) == ("recovery", ["x"])
 
 
 def test_what_a_filter_leaves_is_shown_with_its_own_record():
     def look(app):
-        flow = app.snapshot.find(app.session.selected)
-        told = app.record.retransmitted_packets, app.record.dest_qp
-        return told, int(app.snapshot.flows.retransmitted[flow]), screen(app).splitlines()[2]
+        flow = app.view.snapshot.find(app.view.session.selected)
+        told = app.view.record.retransmitted_packets, app.view.record.dest_qp
+        return told, int(app.view.snapshot.flows.retransmitted[flow]), screen(app).splitlines()[2]
 
     for before in (["j", "j"], ["G"], ["j", "3"]):
         to_filter = [*before, "slash", typed("qp == 0x2c"), "enter"]
@@ -271,7 +270,7 @@ def test_the_first_sentence_tells_all_troubles():
 def test_a_mark_is_no_comment():
     def mark(app):
         packets = app.screen.packets
-        return list(app.session.marks.packets.values()), len(packets)
+        return list(app.view.session.marks.packets.values()), len(packets)
 
     said, _ = drive(I03, ["5", "m"], look=mark)
     assert said == ["marked"]
@@ -302,7 +301,7 @@ def test_help_lists_every_action_of_the_screen():
 
 
 def test_palette_runs_actions():
-    assert drive(I03, ["colon", typed("freeze"), "enter"], look=lambda app: app.frozen) is True
+    assert drive(I03, ["colon", typed("freeze"), "enter"], look=lambda app: app.view.frozen) is True
 
 
 def test_jump_mode():
@@ -312,7 +311,9 @@ def test_jump_mode():
 
 def test_open_another_file():
     other = str(data("c05_rc_atomic_fetchadd"))
-    name = drive(I03, ["ctrl+f", typed(other), "enter"], look=lambda app: app.snapshot.source.name)
+    name = drive(
+        I03, ["ctrl+f", typed(other), "enter"], look=lambda app: app.view.snapshot.source.name
+    )
     assert name == "c05_rc_atomic_fetchadd.atB.pcap"
 
 
@@ -335,7 +336,7 @@ def test_file_names_are_completed(tmp_path):
 
 def test_keys_and_theme_from_the_settings():
     settings = Settings(theme="nord", keys={"freeze": "f"})
-    frozen, theme = drive(I03, ["f"], settings=settings, look=lambda a: (a.frozen, a.theme))
+    frozen, theme = drive(I03, ["f"], settings=settings, look=lambda a: (a.view.frozen, a.theme))
     assert (frozen, theme) == (True, "nord")
 
 

@@ -92,6 +92,6 @@ def test_an_export_has_no_part_in_the_end_of_the_session(tmp_path, monkeypatch):
     """Else X, which then waited for all packets, could not stop reading."""
     monkeypatch.chdir(tmp_path)
     to_file = ["e", typed("a.pcapng"), "enter"]
-    look = lambda app: (app.session._at_close, app._exports)  # noqa: E731
+    look = lambda app: (app.view.session._at_close, app.exports.under_way)  # noqa: E731
     assert drive(I03, to_file, look=look) == ([], [])
     assert (tmp_path / "a.pcapng").stat().st_size > 100_000

@@ -37,8 +37,8 @@ def test_words_in_any_order():
 
 def test_a_command_of_another_screen_goes_there():
     def look(app):
-        app.replays.stop()
-        return app.current_mode, app.replays.view.fabric
+        app.view.replays.stop()
+        return app.current_mode, app.view.replays.view.fabric
 
     mode, fabric = drive(I03, ["colon", typed("measure many"), "enter"], look=look)
     assert mode == "replay" and fabric.startswith("leaf-spine:")

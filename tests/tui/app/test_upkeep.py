@@ -14,7 +14,8 @@ from tui_driver import settled
 
 from rocescope.probes.rights.priority import NICE
 from rocescope.tui.app import upkeep as upkeep
-from rocescope.tui.app.app import PAINT_S, RocescopeApp
+from rocescope.tui.app.app import RocescopeApp
+from rocescope.tui.app.snapshots import PAINT_S
 from rocescope.tui.app.upkeep import QUIET_S
 from rocescope.tui.messages import SnapshotReady
 from rocescope.tui.session.session import Session
@@ -27,17 +28,17 @@ def test_a_snapshot_is_drawn_after_the_key_that_came_before_it():
         app = RocescopeApp(Session.open([str(I03[0])]))
         async with app.run_test() as pilot:
             await settled(app, pilot)
-            shown = app.snapshot
+            shown = app.view.snapshot
             older, newer = (replace(shown, events_omitted=n) for n in (1, 2))
             app.key_at = monotonic()
-            app.on_snapshot_ready(SnapshotReady(older, app.record))
-            app.on_snapshot_ready(SnapshotReady(newer, app.record))
-            assert app.snapshot is shown
+            app.on_snapshot_ready(SnapshotReady(older, app.view.record))
+            app.on_snapshot_ready(SnapshotReady(newer, app.view.record))
+            assert app.view.snapshot is shown
             await asyncio.sleep(2 * PAINT_S)
-            assert app.snapshot is newer
+            assert app.view.snapshot is newer
             await asyncio.sleep(PAINT_S)
-            app.on_snapshot_ready(SnapshotReady(older, app.record))
-            assert app.snapshot is older
+            app.on_snapshot_ready(SnapshotReady(older, app.view.record))
+            assert app.view.snapshot is older
 
     asyncio.run(run())
 

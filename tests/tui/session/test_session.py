@@ -18,7 +18,8 @@ from rocescope.analyzer.errors import UsageError
 from rocescope.commands.replay.generate_mrc import generate_mrc
 from rocescope.report.words import human
 from rocescope.tui.app.app import RocescopeApp
-from rocescope.tui.screens.qps import COLUMNS, flow_cells
+from rocescope.tui.flow_columns import COLUMNS
+from rocescope.tui.screens.flow_row import flow_cells
 from rocescope.tui.session.feeds.feeds import STOPPED_EARLY
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshot import UNKNOWN, FlowKey
@@ -244,9 +245,9 @@ def test_screens_leave_time_to_probes_that_are_behind(monkeypatch):
     app, made = RocescopeApp(session), []
     monkeypatch.setattr(app, "request_snapshot", lambda: made.append(1))
     for share, waited, snapshots in ((0.0, 0.3, 1), (0.5, 0.3, 0), (0.5, 1.1, 1), (1.1, 0.9, 0)):
-        behind[0], app._built_at = share, time.monotonic() - waited
+        behind[0], app.snapshots.built_at = share, time.monotonic() - waited
         made.clear()
-        app._tick()
+        app.snapshots.tick()
         assert len(made) == snapshots, (share, waited)
 
 

@@ -50,26 +50,26 @@ def test_packets_appear_while_they_come_and_the_freeze_holds(network):
         net = network()
         app = live_app(net)
         async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: app.snapshot.source.dropped == 0)
+            await until(pilot, lambda: app.view.snapshot.source.dropped == 0)
             assert "Waiting for the first RoCE packet" in text_of(app)[2]
             net.send(roce_frames(500))
-            await until(pilot, lambda: app.snapshot.source.packets == 500)
-            assert app.snapshot.flows.packets.tolist() == [500]
+            await until(pilot, lambda: app.view.snapshot.source.packets == 500)
+            assert app.view.snapshot.flows.packets.tolist() == [500]
             assert "live" in text_of(app)[0] and "dropped 0" in text_of(app)[0]
             await pilot.press("space")
             net.send([roce(psn) for psn in range(500, 700)])
             await pilot.pause(1.0)
-            assert app.snapshot.source.packets == 500
+            assert app.view.snapshot.source.packets == 500
             await pilot.press("space")
-            await until(pilot, lambda: app.snapshot.source.packets == 700)
-            assert app.snapshot.flows.late.tolist() == [0]
-            analysis = app.session.analysis()
+            await until(pilot, lambda: app.view.snapshot.source.packets == 700)
+            assert app.view.snapshot.flows.late.tolist() == [0]
+            analysis = app.view.session.analysis()
             assert analysis.flows[0].packets == 700
             assert analysis.captures[0].taps[0].dropped_frames == 0
             for key in ("2", "3", "4", "5", "6", "9", "1"):
                 await pilot.press(key)
                 await pilot.pause()
-        assert not app.session.running
+        assert not app.view.session.running
 
     asyncio.run(run())
 
@@ -79,12 +79,12 @@ def test_a_vanished_interface_is_said_on_line_1(network):
         net = network()
         app = live_app(net)
         async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: app.snapshot.source.dropped == 0)
+            await until(pilot, lambda: app.view.snapshot.source.dropped == 0)
             net.send(roce_frames(10))
-            await until(pilot, lambda: app.snapshot.source.packets == 10)
+            await until(pilot, lambda: app.view.snapshot.source.packets == 10)
             net.ip("link", "del", "left")
             await until(pilot, lambda: "disappeared" in text_of(app)[0])
-            assert len(app.snapshot.flows) == 1
+            assert len(app.view.snapshot.flows) == 1
 
     asyncio.run(run())
 

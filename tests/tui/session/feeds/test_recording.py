@@ -37,26 +37,26 @@ def test_a_recorded_session_goes_back_while_it_goes_on(network, tmp_path, need_t
         session = open_recorded([net.interface("right")], LiveOptions(ring_bytes=1 << 20), path)
         app = RocescopeApp(session)
         async with app.run_test(size=(120, 30)) as pilot:
-            await until(pilot, lambda: app.snapshot.source.dropped == 0)
+            await until(pilot, lambda: app.view.snapshot.source.dropped == 0)
             net.send(roce_frames(300))
-            await until(pilot, lambda: app.snapshot.source.packets == 300)
+            await until(pilot, lambda: app.view.snapshot.source.packets == 300)
             assert "rec record.pcapng" in text_of(app)[0]
             await pilot.pause(1.2)
             net.send([roce(psn) for psn in range(300, 500)])
-            await until(pilot, lambda: app.snapshot.source.packets == 500)
+            await until(pilot, lambda: app.view.snapshot.source.packets == 500)
             await pilot.press("left_square_bracket")
-            await until(pilot, lambda: app.snapshot.flows.packets.tolist() == [300])
+            await until(pilot, lambda: app.view.snapshot.flows.packets.tolist() == [300])
             assert "behind live by" in text_of(app)[0]
             net.send([roce(psn) for psn in range(500, 600)])  # it goes on meanwhile
             await pilot.press("5")
             await until(pilot, lambda: app.screen.packets is not None)
             assert len(app.screen.packets) == 300
             await pilot.press("1", "right_square_bracket")
-            await until(pilot, lambda: app.snapshot.flows.packets.tolist() == [600])
+            await until(pilot, lambda: app.view.snapshot.flows.packets.tolist() == [600])
             assert "behind" not in text_of(app)[0]
             await pilot.press("X")
-            await until(pilot, lambda: not app.snapshot.source.running)
-            assert app.snapshot.flows.packets.tolist() == [600]
+            await until(pilot, lambda: not app.view.snapshot.source.running)
+            assert app.view.snapshot.flows.packets.tolist() == [600]
 
     asyncio.run(run())
     tool = need_tool("tshark")
@@ -74,22 +74,22 @@ def test_all_that_was_recorded_is_read_when_it_ends_and_again(network, tmp_path)
         session = open_recorded([net.interface("right")], LiveOptions(ring_bytes=1 << 24), path)
         app = RocescopeApp(session)
         async with app.run_test(size=(120, 30)) as pilot:
-            await until(pilot, lambda: app.snapshot.source.dropped == 0)
+            await until(pilot, lambda: app.view.snapshot.source.dropped == 0)
             net.send(roce_frames(2_000))
-            await until(pilot, lambda: app.snapshot.source.packets == 2_000)
+            await until(pilot, lambda: app.view.snapshot.source.packets == 2_000)
             net.send(roce(psn) for psn in range(2_000, 40_000))
-            source = app.snapshot.source
+            source = app.view.snapshot.source
             for _ in range(3):
                 await pilot.press("X")
-                await until(pilot, lambda before=source: app.snapshot.source is not before)
-                await until(pilot, lambda: not app.session.running)
-                await until(pilot, lambda: not app.snapshot.source.running)
-                shown, source = app.snapshot, app.snapshot.source
+                await until(pilot, lambda before=source: app.view.snapshot.source is not before)
+                await until(pilot, lambda: not app.view.session.running)
+                await until(pilot, lambda: not app.view.snapshot.source.running)
+                shown, source = app.view.snapshot, app.view.snapshot.source
                 assert shown.flows.packets.tolist() == [40_000]
                 seconds = (shown.end_ns - shown.start_ns) / 1e9
                 assert source.packets_per_second == pytest.approx(40_000 / seconds)
                 assert "stopped" in text_of(app)[0] and "nothing late" in text_of(app)[2]
-            assert app.session.analysis().complete
+            assert app.view.session.analysis().complete
 
     asyncio.run(run())
 
@@ -103,10 +103,10 @@ def test_a_recording_names_owners(network, tmp_path):
         session = open_recorded([net.interface("left")], LiveOptions(ring_bytes=1 << 20), path)
         app = RocescopeApp(session)
         async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: app.snapshot.source.dropped == 0)
+            await until(pilot, lambda: app.view.snapshot.source.dropped == 0)
             job.connect(0x21, 0x51)
             net.send([frame(HERE, THERE, 0x51, psn, 0x04) for psn in range(20)])
-            await until(pilot, lambda: app.snapshot.owners)
+            await until(pilot, lambda: app.view.snapshot.owners)
             await until(pilot, lambda: f"pid {job.pid}, rank 5 (source)" in "".join(text_of(app)))
 
     try:
@@ -124,12 +124,12 @@ def test_a_recorded_session_whose_interface_vanishes_stands(network, tmp_path):
         session = open_recorded([net.interface("right")], LiveOptions(ring_bytes=1 << 20), path)
         app = RocescopeApp(session)
         async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: app.snapshot.source.dropped == 0)
+            await until(pilot, lambda: app.view.snapshot.source.dropped == 0)
             net.send(roce_frames(10))
-            await until(pilot, lambda: app.snapshot.source.packets == 10)
+            await until(pilot, lambda: app.view.snapshot.source.packets == 10)
             net.ip("link", "del", "left")
             await until(pilot, lambda: "disappeared" in text_of(app)[0])
-            assert len(app.snapshot.flows) == 1
+            assert len(app.view.snapshot.flows) == 1
 
     asyncio.run(run())
 

@@ -107,9 +107,9 @@ ONE_PAIR = "leaf-spine:leaves=2,spines=4,hosts=1,rate=100G,delay=500ns"
 
 
 def i03_replayed(app):
-    app.replays.set_fabric(ONE_PAIR)
-    app.replays.run(["ecmp", "static"])
-    app.replays.wait(60)
+    app.view.replays.set_fabric(ONE_PAIR)
+    app.view.replays.run(["ecmp", "static"])
+    app.view.replays.wait(60)
     app.screen.redraw()
 
 
@@ -121,7 +121,7 @@ def test_all_screens_and_the_command_say_the_same_of_a_link():
         return lambda app: shown.update({name: " ".join(" ".join(text_of(app)).split())})
 
     keys = ["7", i03_replayed, keep(7), "8", keep(8), "2", "p", keep(2)]
-    result = drive(I03, keys, look=lambda app: app.replays.view.strategies["ecmp"])
+    result = drive(I03, keys, look=lambda app: app.view.replays.view.strategies["ecmp"])
     command = io.StringIO()
     parsed = parse_fabric(ONE_PAIR)
     traffic = traffic_from_capture(I03, parsed, "order")

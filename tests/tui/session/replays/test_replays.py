@@ -90,7 +90,7 @@ def test_a_fabric_that_fits(hosts):
 
 def test_the_screens_show_strategies_and_links():
     def finish(app):
-        app.replays.wait(60)
+        app.view.replays.wait(60)
         app.screen.redraw()
 
     shown = []
@@ -98,8 +98,8 @@ def test_the_screens_show_strategies_and_links():
         TAPS,
         [
             "7",
-            lambda app: app.replays.set_fabric(FABRIC),
-            lambda app: app.replays.run(["ecmp", "static"]),
+            lambda app: app.view.replays.set_fabric(FABRIC),
+            lambda app: app.view.replays.run(["ecmp", "static"]),
             finish,
             lambda app: shown.append("\n".join(text_of(app))),
             "p",
@@ -190,11 +190,13 @@ def screen_7(view, size=(80, 24)):
     """Screen 7 as it shows a state of the replays."""
 
     def put(app):
-        app.replays.set_fabric(FABRIC)
-        app.replays.view = view
+        app.view.replays.set_fabric(FABRIC)
+        app.view.replays.view = view
         app.screen.redraw()
 
-    return drive(I03, ["7", put], size, look=lambda app: ("\n".join(text_of(app)), app.strategy))
+    return drive(
+        I03, ["7", put], size, look=lambda app: ("\n".join(text_of(app)), app.view.strategy)
+    )
 
 
 def test_what_was_asked_for_last_is_seen_while_it_is_pending():
@@ -224,11 +226,11 @@ def test_the_end_of_a_replay_is_drawn():
         async with app.run_test(size=(80, 24)) as pilot:
             await settled(app, pilot)
             await press(app, pilot, ["7"])
-            app.replays.set_fabric(FABRIC)
-            app.replays._tell(running="250 seeds of linux", done=0.1)
+            app.view.replays.set_fabric(FABRIC)
+            app.view.replays._tell(running="250 seeds of linux", done=0.1)
             await pilot.pause(0.6)
             shown.append("\n".join(text_of(app)))
-            app.replays._tell(running="", done=0.0)
+            app.view.replays._tell(running="", done=0.0)
             await pilot.pause(0.6)
             shown.append("\n".join(text_of(app)))
 
@@ -246,9 +248,9 @@ def test_the_explanation_of_a_path_follows_the_replay():
     """Back on screen 5 after a replay; the cursor has not moved."""
 
     def ecmp(app):
-        app.replays.set_fabric("leaf-spine:leaves=2,spines=4,hosts=1")
-        app.replays.run(["ecmp"])
-        app.replays.wait(60)
+        app.view.replays.set_fabric("leaf-spine:leaves=2,spines=4,hosts=1")
+        app.view.replays.run(["ecmp"])
+        app.view.replays.wait(60)
 
     shown = []
     keep = lambda app: shown.append("\n".join(text_of(app)))  # noqa: E731

@@ -5,27 +5,30 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from textual import work
-
 from ...analyzer.errors import RocescopeError
+from ..host import Host
 from ..screens.prompts import PathPrompt, TextPrompt
 from ..session.session import Session
-from .session_app import SessionApp
 
 
-class SourceActions(SessionApp):
+class Sources:
     """Opens captures and probes, and stops them."""
 
-    def action_open_file(self) -> None:
-        self.push_screen(PathPrompt("open captures, separated by spaces"), self._open)
+    def __init__(self, host: Host) -> None:
+        self._host, self._view = host, host.view
+
+    def ask_captures(self) -> None:
+        """Open captures that the user names."""
+        self._host.push_screen(PathPrompt("open captures, separated by spaces"), self._open)
 
     def _open(self, names: str | None) -> None:
         if names:
             paths = [str(Path(name).expanduser()) for name in _words(names)]
-            self.change_session(Session.open(paths))
+            self._host.change_session(Session.open(paths))
 
-    def action_watch(self) -> None:
-        self.push_screen(
+    def ask_interfaces(self) -> None:
+        """Watch interfaces that the user names."""
+        self._host.push_screen(
             TextPrompt("watch interfaces, `eth2 eth3 > FILE` records them"), self._watch
         )
 
@@ -35,22 +38,22 @@ class SourceActions(SessionApp):
         names, _, file = text.partition(">")
         interfaces = _words(names)
         try:
-            self.change_session(live_session(interfaces, file.strip()))
+            self._host.change_session(live_session(interfaces, file.strip()))
         except RocescopeError as error:
-            self.notify(str(error), severity="error", markup=False)
+            self._host.notify(str(error), severity="error", markup=False)
 
-    def action_halt(self) -> None:
-        if self.session.running:
-            self._halt()
+    def halt_or_start(self) -> None:
+        """Stop or start the probes, or reading the capture."""
+        if self._view.session.running:
+            self._host.run_worker(self._halt, thread=True, group="halt", exit_on_error=False)
         else:
-            self.session.start()
-            self.request_snapshot()
+            self._view.session.start()
+            self._host.request_snapshot()
 
-    @work(thread=True, group="halt", exit_on_error=False)
     def _halt(self) -> None:
         """In a thread: what is in the rings is still taken in."""
-        self.session.halt()
-        self.call_from_thread(self.request_snapshot)
+        self._view.session.halt()
+        self._host.call_from_thread(self._host.request_snapshot)
 
 
 def live_session(interfaces: list[str], file: str = "") -> Session:

@@ -1,0 +1,143 @@
+"""The ways out: files of what is on the screen, and what goes to the clipboard."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...analyzer.errors import RocescopeError
+from ...report.words import human
+from ..host import Host
+from ..screens.prompts import TextPrompt
+from ..session.export import FORMATS, analysis_file, html_page, save
+
+if TYPE_CHECKING:
+    from ..session.packets.export import PacketExport
+
+NO_FILE = "Packets are in files: record (^n) to save some"
+PICTURES = (".svg", ".html")
+TELL_AFTER_S = 1.5
+"""An export that takes longer tells how far it is."""
+
+
+class Exports:
+    """Saves and copies."""
+
+    def __init__(self, host: Host) -> None:
+        self._host, self._view = host, host.view
+        self.under_way: list[PacketExport] = []
+        """Exports of packets that are being written."""
+
+    def ask(self) -> None:
+        """Save to a file that the user names."""
+        names = ", ".join(FORMATS)
+        stem = self._view.session.name.split(".")[0] or "rocescope"
+        self._host.push_screen(TextPrompt(f"save as {names}", f"{stem}-view.pcapng"), self._export)
+
+    def _export(self, name: str | None, replaces: str = "") -> None:
+        """replaces: the name of a file that is there already and may go."""
+        if not name:
+            return
+        path = Path(name).expanduser()
+        there = path.is_file()
+        if there and any(os.path.exists(p) and path.samefile(p) for p in self._view.session.paths):
+            self._host.notify(
+                f"{path} is what you look at: name another file", severity="error", markup=False
+            )
+        elif there and name != replaces:
+            asked = TextPrompt(f"{path.name} is there already, to be replaced", name)
+            self._host.push_screen(asked, lambda again: self._export(again, name))
+        elif path.suffix in PICTURES:
+            self._host.clear_notifications()  # they lie over the screen
+            self._host.call_after_refresh(self._export_picture, path)
+        else:
+            self._export_data(path)
+
+    def _export_picture(self, path: Path) -> None:
+        picture = self._host.export_screenshot()
+        if path.suffix == ".svg":
+            self._save(path, picture.encode)
+        else:
+            session = self._view.session
+            self._in_thread(lambda: self._save(path, lambda: html_page(session, picture)))
+
+    def _export_data(self, path: Path) -> None:
+        if path.suffix == ".pcapng":
+            self._export_packets(path)
+        elif path.suffix in FORMATS:
+            session = self._view.session
+            make = partial(analysis_file, session, path.suffix)
+            self._in_thread(lambda: self._save(path, make))
+        else:
+            self._host.notify(f"the suffix is one of {', '.join(FORMATS)}", severity="error")
+
+    def _export_packets(self, path: Path) -> None:
+        """What the packets screen shows, else the marked flows, else the chosen one."""
+        from ..screens.packets import PacketsScreen
+        from ..session.packets.export import PacketExport
+        from ..session.packets.flow_pass import Wanted
+
+        session = self._view.session
+        if not session.paths:
+            self._host.notify(NO_FILE, severity="warning")
+            return
+        screen = next((s for s in self._host.screen_stack if isinstance(s, PacketsScreen)), None)
+        wanted = Wanted(window=self._view.packet_window()) if screen is None else screen.wanted()
+        chosen = [session.selected] if session.selected is not None else []
+        keys = chosen if screen is not None else list(session.marks.flows) or chosen
+        if not keys:
+            self._host.notify("Choose a flow first (1)", severity="warning")
+            return
+        export = PacketExport(session, keys, wanted)
+        self._in_thread(lambda: self._write_packets(path, export))
+
+    def _write_packets(self, path: Path, export: PacketExport) -> None:
+        """Write in a thread; what takes long says so."""
+
+        def tell() -> None:
+            self._host.notify(f"{path}: {export.progress:.0%} of the captures read", markup=False)
+
+        late = threading.Timer(TELL_AFTER_S, tell)
+        late.start()
+        self.under_way.append(export)
+        try:
+            save(path, export.write)
+        except RocescopeError as error:
+            self._host.notify(f"{path}: {error}", severity="error", markup=False)
+        else:
+            size, what = human.size(path.stat().st_size), human.counted(export.packets, "packet")
+            self._host.notify(f"{path}, {what}, {size}", title="saved", markup=False)
+        finally:
+            late.cancel()
+            self.under_way.remove(export)
+
+    def stop(self) -> None:
+        """Leave without the files that are not whole yet."""
+        for export in list(self.under_way):
+            export.stop()
+
+    def _in_thread(self, work: Callable[[], None]) -> None:
+        """A large analysis takes a while."""
+        self._host.run_worker(work, thread=True, group="export", exit_on_error=False)
+
+    def _save(self, path: Path, make: Callable[[], bytes]) -> None:
+        try:
+            data = make()
+            save(path, lambda file: file.write(data))
+        except RocescopeError as error:
+            self._host.notify(f"{path}: {error}", severity="error", markup=False)
+            return
+        self._host.notify(f"{path}, {human.size(len(data))}", title="saved", markup=False)
+
+    def copy_filter(self) -> None:
+        """Copy the Wireshark filter of the selected flow."""
+        if self._view.session.selected is not None:
+            self._host.copy(self._view.session.wireshark_filter(self._view.session.selected))
+
+    def copy_command(self) -> None:
+        """Copy the command line that reports what is looked at."""
+        self._host.copy(self._view.session.command_line(self._view.session.selected))

@@ -1,0 +1,46 @@
+"""Columns of the table of flows on screen 1."""
+
+from __future__ import annotations
+
+from .widgets.grid_columns import GridColumn
+
+FEW_BARS, MAX_BARS, MANY_BARS = 8, 16, 64
+"""Bars of a flow's paths where there is little room, some and much."""
+LONG_LINE = 60
+"""Most columns of a sparkline."""
+
+COLUMNS = (
+    GridColumn("src", "SOURCE", 10, grows=True, ends=True),
+    GridColumn("dst", "DESTINATION", 11, grows=True, ends=True),
+    GridColumn("qp", "QP", 8),
+    GridColumn("transport", "TYPE", 4, priority=9),
+    GridColumn("rate", "b/s", 7, True),
+    GridColumn("packets", "PACKETS", 8, True, 5),
+    GridColumn("bytes", "BYTES", 7, True, 7),
+    GridColumn("paths", "PATHS", 5, True, 6),
+    GridColumn("width", "WIDTH", 7, True),
+    GridColumn("spray", "SPRAY (bar=path)", MAX_BARS, priority=2, grows=True),
+    GridColumn("late", "LATE %", 6, True),
+    GridColumn("extent", "EXT", 5, True, 4),
+    GridColumn("resent", "RESENT", 6, True, 1),
+    GridColumn("lost", "LOST", 5, True, 6),
+    GridColumn("missing", "MISSING", 7, True, 7),
+    GridColumn("naks", "NAK", 4, True, 3),
+    GridColumn("cnps", "CNP", 5, True, 4),
+    GridColumn("ce", "CE %", 6, True, 8),
+    GridColumn("activity", "BYTES OVER TIME", 16, priority=10, grows=True, most=LONG_LINE),
+)
+
+MRC_COLUMNS = (
+    GridColumn("evs", "EVs", 4, True, 2),
+    GridColumn("out", "OUT", 4, True, 6),
+    GridColumn("planes", "PLANES", 6, True, 3),
+    GridColumn("rtx", "RTX", 6, True, 1),
+    GridColumn("nacks", "NACK", 5, True, 1),
+    GridColumn("trim", "TRIM", 5, True, 5),
+    GridColumn("skip", "SKIP", 6, True, 4),
+    GridColumn("depth", "SACK", 5, True, 3),
+)
+"""Entropy values, those that fell out of use, planes, packets with the RTX bit, NACKs, trimmed
+packets, SKIP_ONCE and ALWAYS_SKIP, and the most PSNs that a SACK reaches beyond its cumulative
+one."""

@@ -1,0 +1,99 @@
+"""The cells of one flow, and the line of its paths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.text import Text
+
+from ...analyzer.wire.opcodes import TRANSPORT_NAMES
+from ...report.words import human
+from ...report.words.human import UNICODE
+from ..flow_columns import MAX_BARS
+from ..session.snapshot import UNKNOWN, PathColumns, Snapshot
+from ..widgets.grid_columns import Cell
+
+
+def count(value: int) -> str:
+    """A count, `?` where this capture cannot tell."""
+    return human.UNKNOWN if value == UNKNOWN else human.count(value)
+
+
+def path_line(paths: PathColumns, f: int) -> Text:
+    """The flow's busiest paths, with what each of its paths would carry if all were used alike."""
+    rows = paths.of(f)
+    loads = paths.wire_bytes[rows]
+    text = Text(f"{'its paths':>16} ", "dim", no_wrap=True, overflow="ellipsis")
+    if not len(loads) or not loads.sum():
+        return text.append("none")
+    for row in np.argsort(-loads, kind="stable")[:6]:
+        text.append(f"{paths.name(int(paths.key[rows][row]))} ", "bold not dim")
+        text.append(f"{human.percent(loads[row] / loads.sum())}  ", "not dim")
+    if len(loads) > 6:
+        text.append(f"and {len(loads) - 6} more  ")
+    return text.append(f"fair {human.percent(1 / len(loads))}, {paths.trust}")
+
+
+def flow_cells(
+    snapshot: Snapshot, paths: PathColumns, f: int, bars: int = MAX_BARS, line: int = MAX_BARS
+) -> Sequence[Cell]:
+    """One row, in the order of COLUMNS; `bars` and `line`: how wide spray and sparkline are."""
+    flows = snapshot.flows
+    rows = paths.of(f)
+    seen = rows.stop - rows.start
+    late, arrivals = int(flows.late[f]), int(flows.arrivals[f])
+    naks = int(flows.naks[f] + flows.rnr_naks[f])
+    ce = int(flows.ecn_marked[f])
+    width = float(paths.width[f]) if f < len(paths.width) else 0.0
+    activity: Cell = ""
+    if f < snapshot.activity.shape[1] if snapshot.activity.ndim == 2 else False:
+        activity = (UNICODE.sparkline(snapshot.activity[:, f].tolist(), line), "accent")
+    return (
+        snapshot.addresses[flows.src[f]],
+        snapshot.addresses[flows.dst[f]],
+        human.queue_pair(int(flows.qp[f])),
+        TRANSPORT_NAMES[flows.transport[f]],
+        human.rate(float(flows.rate[f])).removesuffix("b/s").rstrip() or "0",
+        human.count(int(flows.packets[f])),
+        human.size(int(flows.wire_bytes[f])).removesuffix("B").rstrip(),
+        str(seen),
+        f"{width:.1f}/{seen}",
+        (spray(paths, f, bars), "accent"),
+        share(late, arrivals),
+        bad(int(flows.max_extent[f]) if late > 0 else late),
+        bad(int(flows.retransmitted[f])),
+        bad(int(flows.recovered[f])),
+        bad(int(flows.missing[f])),
+        bad(naks),
+        bad(int(flows.cnps[f])),
+        share(ce, int(flows.packets[f])),
+        activity,
+    )
+
+
+def bad(value: int) -> Cell:
+    """A count that should be 0."""
+    return (count(value), "bad") if value > 0 else (count(value), "dim")
+
+
+def share(part: int, of: int) -> Cell:
+    """A share in percent that should be 0."""
+    if part == UNKNOWN:
+        return (human.UNKNOWN, "dim")
+    if part == 0:
+        return ("0", "dim")
+    percent = 100 * part / max(of, 1)
+    return (f"{percent:.2f}" if percent >= 0.01 else "<0.01", "bad" if percent >= 1 else "warn")
+
+
+def spray(paths: PathColumns, f: int, bars: int = MAX_BARS) -> str:
+    """One bar per path in the order of their keys, height relative to the busiest."""
+    rows = paths.of(f)
+    loads = paths.wire_bytes[rows]
+    if len(loads) > bars:  # neighbours are added up
+        edges = np.arange(bars) * len(loads) // bars
+        loads = np.add.reduceat(loads, edges)
+    if not len(loads):
+        return ""
+    return UNICODE.columns(loads.tolist()).replace(" ", "·")

@@ -1,0 +1,174 @@
+"""What is shown: the source, its snapshot, the flow, path key, filter and strategy looked at.
+
+Screens read it; keys change it by its methods. It knows nothing of Textual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..analyzer.results.analysis import Flow
+from ..report.words import human
+from .session.session import Session
+from .session.snapshot import FlowKey, PathColumns, Snapshot, SourceState
+from .session.windowing import Span
+
+if TYPE_CHECKING:
+    from .session.packets.flow_pass import Late
+    from .session.replays.placed import Placed
+    from .session.replays.replays import Replays
+
+
+@dataclass(eq=False)
+class ViewState:
+    """What the terminal UI shows of one session."""
+
+    session: Session
+    columns: Sequence[str] = ()
+    """Columns of the table of flows that the user wants; empty for all."""
+    snapshot: Snapshot = field(init=False)
+    frozen: bool = False
+    chosen: bool = False
+    """Whether the user put the cursor on a flow."""
+    path_key: str = "entropy"
+    everything: bool = False
+    """Whether flows that carry no data are shown too."""
+    strategy: str | None = None
+    """The replayed strategy whose links are shown."""
+    picked: set[str] = field(default_factory=set)
+    """Strategies to compare with."""
+    wanted_frame: int | None = None
+    """Frame number that the packets screen is to put its cursor on."""
+    wanted_late: tuple[Late, str] | None = None
+    """Late packets that the packets screen is to show, and what they are called."""
+    _record: Flow | None = None
+    _replays: Replays | None = None
+
+    def __post_init__(self) -> None:
+        self.snapshot = Snapshot(SourceState(self.session.name, self.session.kind))
+
+    def begin(self, session: Session) -> None:
+        """Look at something else."""
+        self.end()
+        self.session, self._record = session, None
+        self._replays, self.strategy, self.picked = None, None, set()
+        self.frozen = self.chosen = False
+        self.snapshot = Snapshot(SourceState(session.name, session.kind))
+
+    def end(self) -> None:
+        """Close the session and stop its replays."""
+        self.session.close()
+        if self._replays is not None:
+            self._replays.stop()
+
+    @property
+    def record(self) -> Flow | None:
+        """Everything about the selected flow; None while it is read."""
+        return self._record if self.is_selected(self._record) else None
+
+    def put_record(self, record: Flow | None) -> bool:
+        """Take the record of a flow; whether it differs from the one before."""
+        changed, self._record = record != self._record, record
+        return changed
+
+    def is_selected(self, record: Flow | None) -> bool:
+        """Whether a record is that of the selected flow, as far as there is one."""
+        key = self.session.selected
+        if record is None or key is None:
+            return True
+        return (record.src, record.dst, record.dest_qp) == (key.src, key.dst, key.qp)
+
+    def select(self, key: FlowKey, by_user: bool = False) -> bool:
+        """Put the cursor on a flow; whether it was on another."""
+        changed = self.session.selected != key
+        self.session.selected = key
+        self.chosen = self.chosen or by_user
+        return changed
+
+    def select_passing(self) -> bool:
+        """Put the cursor on the busiest flow that passes, where its own does not."""
+        shown = self.shown_flows()
+        if not len(shown) or self.snapshot.find(self.session.selected) in shown:
+            return False
+        busiest = shown[np.argmax(self.snapshot.flows.wire_bytes[shown])]
+        return self.select(self.snapshot.key(int(busiest)))
+
+    def shown_flows(self) -> NDArray[np.int64]:
+        """Flows that pass the filter; those without data only if asked for."""
+        mask = self.session.passing(self.snapshot)
+        if not self.everything:
+            data = self.snapshot.carries_data()
+            if data.any():
+                mask = mask & data
+        return np.flatnonzero(mask)
+
+    @property
+    def visible_count(self) -> int:
+        """How many flows are shown."""
+        return len(self.shown_flows())
+
+    def paths(self) -> PathColumns:
+        """The paths by the chosen key."""
+        if self.path_key == "fabric" and (placed := self.placed()) is not None:
+            return placed.path_columns(self.snapshot)
+        return self.snapshot.paths.get(self.path_key) or self.snapshot.paths["entropy"]
+
+    def next_path_key(self) -> bool:
+        """Tell paths apart by the next key; False where there is one alone."""
+        keys = list(self.snapshot.paths) + (["fabric"] if self.placed() is not None else [])
+        now = keys.index(self.path_key) if self.path_key in keys else 0
+        self.path_key = keys[(now + 1) % len(keys)]
+        return len(keys) > 1
+
+    @property
+    def replays(self) -> Replays:
+        """The replays of the session's captures; made when first asked for."""
+        if self._replays is None:
+            from .session.replays.replays import Replays  # loads the replay engine
+
+            self._replays = Replays(self.session.paths, self.session.options)
+        return self._replays
+
+    def placed(self) -> Placed | None:
+        """Where the strategy under the cursor of the replay screen put the flows."""
+        if self._replays is None:
+            return None
+        found = self._replays.placed
+        return found.get(self.strategy or "") or next(iter(found.values()), None)
+
+    def take_frame(self) -> int | None:
+        """The frame to put the cursor on, once."""
+        frame, self.wanted_frame = self.wanted_frame, None
+        return frame
+
+    def take_late(self) -> tuple[Late, str] | None:
+        """The late packets to show, once."""
+        late, self.wanted_late = self.wanted_late, None
+        return late
+
+    def window_text(self) -> str:
+        """The time window, from the start of the capture; how long it is in a live session."""
+        session = self.session
+        if session.kind == "live":
+            length = session.length_ns
+            return "" if length is None else f"last {human.duration(length)}"
+        window, whole = session.window, session.whole()
+        if window is None or whole is None:
+            return ""
+        low, high = (human.duration(max(0, t - whole[0])) for t in window)
+        return f"{low} to {high}"
+
+    def packet_window(self) -> Span | None:
+        """The time whose packets are shown."""
+        session, snapshot = self.session, self.snapshot
+        if session.kind != "live":
+            return session.window
+        if session.looking_at is None:  # else it would move on while it is looked at
+            return None
+        start = snapshot.start_ns if session.length_ns is not None else 0
+        return (start, snapshot.end_ns)
