@@ -40,8 +40,7 @@ from textual._compositor import CompositorUpdate
 import rocescope.tui
 from rocescope.probes.live import LiveOptions
 from rocescope.tui.app.app import RocescopeApp
-from rocescope.tui.session.feeds.live import open_live
-from rocescope.tui.session.feeds.recording import open_recorded
+from rocescope.tui.session.opening import open_live, open_recorded
 from rocescope.tui.session.session import Session
 
 SIZE = (160, 50)

@@ -33,7 +33,7 @@ from rocescope.analyzer.errors import CaptureError, UnreadableInput, UsageError
 from rocescope.analyzer.summary.conclude import MAX_FLOWS
 from rocescope.analyzer.summary.options import PlaneBy
 from rocescope.analyzer.wire.segments import UsidFormat
-from rocescope.tui.session.command_words import reading_words
+from rocescope.tui.session.words.command_words import reading_words
 
 
 @dataclass

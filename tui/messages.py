@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.message import Message
 
 from ..analyzer.results.analysis import Flow
-from .session.snapshot import FlowKey, Snapshot
+from .session.snapshots.snapshot import FlowKey, Snapshot
 
 
 class SnapshotReady(Message, bubble=False):

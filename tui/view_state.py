@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..analyzer.results.analysis import Flow
 from ..report.words import human
 from .session.session import Session
-from .session.snapshot import FlowKey, PathColumns, Snapshot, SourceState
+from .session.snapshots.snapshot import FlowKey, PathColumns, Snapshot, SourceState
 from .session.windowing import Span
 
 if TYPE_CHECKING:

@@ -34,8 +34,7 @@ def live(
     from ...probes.hooks.interfaces import find_interfaces
     from ...probes.rights import privileges
     from ...tui.app.app import RocescopeApp
-    from ...tui.session.feeds.live import open_live
-    from ...tui.session.feeds.recording import open_recorded
+    from ...tui.session.opening import open_live, open_recorded
     from ...tui.settings import load
 
     options = capturing.options(selection, sample)

@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshot import Snapshot
+from rocescope.tui.session.snapshots.snapshot import Snapshot
 
 UNHURRIED = {*"123456789", "enter", "escape", "l", "n", "N"}
 """Keys after which workers must have ended before the next one."""

@@ -9,7 +9,7 @@ from textual.timer import Timer
 from ...analyzer.results.analysis import Flow
 from ..host import Host
 from ..messages import FocusReady, SnapshotReady
-from ..session.snapshot import Snapshot
+from ..session.snapshots.snapshot import Snapshot
 from .upkeep import QUIET_S
 
 LONGEST_WAIT_S = 0.6

@@ -60,8 +60,7 @@ def live_session(interfaces: list[str], file: str = "") -> Session:
     """A session on interfaces. CaptureError or UsageError when they or the rights are missing."""
     from ...probes.hooks.interfaces import find_interfaces
     from ...probes.rights import privileges
-    from ..session.feeds.live import open_live
-    from ..session.feeds.recording import open_recorded
+    from ..session.opening import open_live, open_recorded
 
     privileges.check([name.rpartition(":")[0] for name in interfaces])
     find_interfaces(interfaces, None)

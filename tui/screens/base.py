@@ -16,9 +16,9 @@ from textual.widgets import Static
 from ...report.words import human
 from ..actions import ACTIONS, Action, actions_of, bindings, shown_key
 from ..host import Host
-from ..session import sentences
-from ..session.shown_events import shown_events
-from ..session.snapshot import FlowKey, Snapshot
+from ..session.snapshots.snapshot import FlowKey, Snapshot
+from ..session.words import sentences
+from ..session.words.shown_events import shown_events
 from ..view_state import ViewState
 from ..widgets.topbar import Tabs, TopBar
 from .prompts import TextPrompt

@@ -12,7 +12,7 @@ from textual.widgets import Static
 from ...report.words import human
 from ..flow_columns import COLUMNS
 from ..host import Host
-from ..session.snapshot import PathColumns, Snapshot
+from ..session.snapshots.snapshot import PathColumns, Snapshot
 from .flow_row import flow_cells
 from .prompts import Asking
 

@@ -14,7 +14,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from ...report.words import human
-from ..session.snapshot import Snapshot
+from ..session.snapshots.snapshot import Snapshot
 from ..settings import settings_path
 from .base import RoceScreen, own_bindings
 

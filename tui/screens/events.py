@@ -11,8 +11,8 @@ from ...analyzer.results.analysis import Event
 from ...report.words import human
 from ...report.words.events import event_text, kind_name
 from ..messages import FlowSelected
-from ..session.shown_events import sentence, shown_events
-from ..session.snapshot import Snapshot
+from ..session.snapshots.snapshot import Snapshot
+from ..session.words.shown_events import sentence, shown_events
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, own_bindings

@@ -11,11 +11,11 @@ from textual.containers import Horizontal
 from ...replay.results.replay import LinkLoad, StrategyResult
 from ...report.words import human
 from ..messages import FlowSelected
-from ..session import sentences
-from ..session.matrix import LEGEND, NUMBER_CELL, heat, heat_cell
 from ..session.replays.placed import OnLink
 from ..session.replays.replays import BY_PACKET, limiting_link
-from ..session.snapshot import Snapshot
+from ..session.snapshots.matrix import LEGEND, NUMBER_CELL, heat, heat_cell
+from ..session.snapshots.snapshot import Snapshot
+from ..session.words import sentences
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, flow_name, own_bindings

@@ -11,7 +11,7 @@ from ...analyzer.wire.opcodes import TRANSPORT_NAMES
 from ...report.words import human
 from ...report.words.human import UNICODE
 from ..flow_columns import MAX_BARS
-from ..session.snapshot import UNKNOWN, PathColumns, Snapshot
+from ..session.snapshots.snapshot import UNKNOWN, PathColumns, Snapshot
 from ..widgets.grid_columns import Cell
 
 

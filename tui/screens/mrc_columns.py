@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...report.words import human
 from ..flow_columns import MRC_COLUMNS
-from ..session.snapshot import UNKNOWN, MrcColumns
+from ..session.snapshots.snapshot import UNKNOWN, MrcColumns
 from ..widgets.grid_columns import Cell
 
 MRC_VALUES: dict[str, Callable[[MrcColumns], NDArray[np.int64]]] = {

@@ -8,7 +8,7 @@ from os.path import commonprefix
 from rich.text import Text
 
 from ...report.words import human
-from ..session.snapshot import MrcColumns, MrcPlaneState
+from ..session.snapshots.snapshot import MrcColumns, MrcPlaneState
 
 
 def plane_line(mrc: MrcColumns, start_ns: int) -> Text:

@@ -25,7 +25,7 @@ from ..session.packets.flow_pass import Late, Wanted
 from ..session.packets.mrc_lines import OURS, mrc_lines
 from ..session.packets.packets import Packets, PacketScan
 from ..session.replays.placed import Placed
-from ..session.snapshot import FlowKey, Snapshot
+from ..session.snapshots.snapshot import FlowKey, Snapshot
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, flow_name, own_bindings

@@ -17,8 +17,7 @@ from ...analyzer.statistics.shares import jain, width
 from ...report.words import human
 from ...report.words.verdicts import SPRAYS_FROM_WIDTH
 from ..messages import FlowSelected
-from ..session import sentences
-from ..session.matrix import (
+from ..session.snapshots.matrix import (
     LEGEND,
     MEASURES,
     ROWS,
@@ -29,7 +28,8 @@ from ..session.matrix import (
     heat_cell,
     path_matrix,
 )
-from ..session.snapshot import Snapshot
+from ..session.snapshots.snapshot import Snapshot
+from ..session.words import sentences
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, own_bindings

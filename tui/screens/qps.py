@@ -17,8 +17,8 @@ from ...report.words import human
 from ...report.words.human import UNICODE
 from ..flow_columns import COLUMNS, FEW_BARS, LONG_LINE, MANY_BARS, MAX_BARS, MRC_COLUMNS
 from ..messages import FlowSelected
-from ..session import sentences
-from ..session.snapshot import UNKNOWN, PathColumns, Snapshot
+from ..session.snapshots.snapshot import UNKNOWN, PathColumns, Snapshot
+from ..session.words import sentences
 from ..widgets.flow_lines import flow_lines, late_line
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn

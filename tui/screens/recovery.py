@@ -11,8 +11,8 @@ from textual.widgets import Static
 
 from ...analyzer.results.analysis import Flow, Quantiles
 from ...report.words import human
-from ..session import sentences
-from ..session.snapshot import UNKNOWN, Snapshot
+from ..session.snapshots.snapshot import UNKNOWN, Snapshot
+from ..session.words import sentences
 from ..widgets.bars import Bar, bar_lines
 from ..widgets.flow_lines import Axis, flow_lines, strip_line
 from ..widgets.grid import Grid

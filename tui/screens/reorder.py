@@ -13,9 +13,9 @@ from textual.widgets import Static
 from ...analyzer.results.analysis import Flow, HistogramBin, Quantiles, Reordering
 from ...report.words import human
 from ...report.words.human import UNICODE
-from ..session import sentences
 from ..session.packets.flow_pass import Late
-from ..session.snapshot import Snapshot
+from ..session.snapshots.snapshot import Snapshot
+from ..session.words import sentences
 from ..widgets.bars import Bar, bar_lines
 from ..widgets.flow_lines import Axis, flow_lines, late_line, strip_line
 from ..widgets.grid import Grid

@@ -14,7 +14,6 @@ from textual.widgets import Static
 from ...analyzer.errors import RocescopeError
 from ...replay.results.replay import StrategyResult
 from ...report.words import human
-from ..session import sentences
 from ..session.replays.replays import (
     BY_PACKET,
     SEEDS,
@@ -23,7 +22,8 @@ from ..session.replays.replays import (
     fitting_fabric,
     limiting_link,
 )
-from ..session.snapshot import Snapshot
+from ..session.snapshots.snapshot import Snapshot
+from ..session.words import sentences
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from ..widgets.strip import Axis, strip

@@ -31,7 +31,7 @@ from ...analyzer.filtering.grammar import (
 )
 from ...analyzer.wire.opcodes import TRANSPORT_NAMES
 from ...report.words.human import queue_pair
-from .snapshot import UNKNOWN, Snapshot, SourceState
+from .snapshots.snapshot import UNKNOWN, Snapshot, SourceState
 
 Mask: TypeAlias = NDArray[np.bool_]
 

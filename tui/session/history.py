@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.results.analysis import Flow
-from .columns import widths
-from .snapshot import (
+from .snapshots.columns import widths
+from .snapshots.snapshot import (
     UNKNOWN,
     FlowBins,
     FlowColumns,

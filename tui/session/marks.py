@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .snapshot import FlowKey
+from .snapshots.snapshot import FlowKey
 
 
 @dataclass

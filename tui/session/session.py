@@ -21,13 +21,13 @@ from ...analyzer.errors import RocescopeError
 from ...analyzer.measures.paths.spraying import entropy_name
 from ...analyzer.results.analysis import Analysis, Flow
 from ...analyzer.summary.summarize import Summary
-from .columns import flow_bins, flow_columns, path_columns, timeline, usage_copy
-from .command_words import analyze_command, wireshark_filter
 from .feeds.feeds import CaptureFeed, Feed
 from .history import STEP_NS, History, as_then, between
 from .marks import Marks
-from .snapshot import FlowKey, Snapshot, SourceState
+from .snapshots.columns import flow_bins, flow_columns, path_columns, timeline, usage_copy
+from .snapshots.snapshot import FlowKey, Snapshot, SourceState
 from .taken import Taken
+from .words.command_words import analyze_command, wireshark_filter
 
 if TYPE_CHECKING:
     from .flow_filter import FlowFilter

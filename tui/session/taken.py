@@ -9,8 +9,8 @@ from ...analyzer.results.analysis import Event
 from ...analyzer.summary.summarize import Summary
 from ...analyzer.track import state as st
 from .feeds.feeds import Feed
-from .mrc_columns import MrcView
-from .rates import RateMeter
+from .snapshots.mrc_columns import MrcView
+from .snapshots.rates import RateMeter
 
 
 class Taken:

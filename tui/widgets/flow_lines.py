@@ -12,7 +12,7 @@ from ...analyzer.results.analysis import Event
 from ...report.words import human
 from ...report.words.events import counted_kind
 from ...report.words.human import UNICODE
-from ..session.snapshot import UNKNOWN, FlowKey, Snapshot
+from ..session.snapshots.snapshot import UNKNOWN, FlowKey, Snapshot
 
 LABEL = 16
 

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from ...report.words import human
 from ..actions import SCREENS
-from ..session.snapshot import PathColumns, Snapshot, SourceState
+from ..session.snapshots.snapshot import PathColumns, Snapshot, SourceState
 
 
 class Part(NamedTuple):

@@ -12,8 +12,8 @@ from tui_driver import text_of
 from rocescope.commands.replay.generate_mrc import generate_mrc
 from rocescope.probes.live import LiveOptions
 from rocescope.tui.app.app import RocescopeApp
-from rocescope.tui.session.feeds.live import open_live
-from rocescope.tui.session.snapshot import FlowKey
+from rocescope.tui.session.opening import open_live
+from rocescope.tui.session.snapshots.snapshot import FlowKey
 
 
 def frames_of(path):

@@ -15,7 +15,7 @@ from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.tui.session.history import History
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshot import SourceState
+from rocescope.tui.session.snapshots.snapshot import SourceState
 
 BUDGET = 1 << 20
 ROWS = 2_000

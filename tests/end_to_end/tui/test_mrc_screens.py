@@ -22,7 +22,7 @@ from rocescope.tui.session.flow_filter import FlowFilter
 from rocescope.tui.session.packets.mrc_lines import mrc_lines
 from rocescope.tui.session.packets.packets import PacketScan
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshot import UNKNOWN, FlowKey
+from rocescope.tui.session.snapshots.snapshot import UNKNOWN, FlowKey
 
 
 @pytest.fixture(scope="module")

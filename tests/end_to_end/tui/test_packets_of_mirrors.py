@@ -18,7 +18,7 @@ from rocescope.tui.session.packets.export import PacketExport
 from rocescope.tui.session.packets.flow_pass import Wanted
 from rocescope.tui.session.packets.packets import PacketScan
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshot import FlowKey
+from rocescope.tui.session.snapshots.snapshot import FlowKey
 
 from ..test_encapsulated import frames_of
 

@@ -14,7 +14,7 @@ from tui_driver import Still, drive, svg_of, text_of
 
 from rocescope.commands.replay.generate_mrc import generate_mrc
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshot import SourceState
+from rocescope.tui.session.snapshots.snapshot import SourceState
 
 I03 = [data("i03_write_reorder5_AtoB")]
 TAPS = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))

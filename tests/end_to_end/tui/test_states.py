@@ -21,7 +21,7 @@ from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.screens import packets
 from rocescope.tui.session.packets.dissect import dissect
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshot import Snapshot, SourceState
+from rocescope.tui.session.snapshots.snapshot import Snapshot, SourceState
 
 pytestmark = pytest.mark.usefixtures("the_same_everywhere")
 

@@ -19,7 +19,7 @@ from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.screens import registry
 from rocescope.tui.screens.packets import PacketsScreen
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshot import FlowKey
+from rocescope.tui.session.snapshots.snapshot import FlowKey
 from rocescope.tui.settings import Settings
 
 I03 = [data("i03_write_reorder5_AtoB")]

@@ -13,7 +13,7 @@ from rocescope.tui.session.export import save
 from rocescope.tui.session.packets.export import PacketExport
 from rocescope.tui.session.packets.flow_pass import Wanted
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshot import FlowKey
+from rocescope.tui.session.snapshots.snapshot import FlowKey
 
 I03 = [data("i03_write_reorder5_AtoB")]
 

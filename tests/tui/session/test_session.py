@@ -22,7 +22,7 @@ from rocescope.tui.flow_columns import COLUMNS
 from rocescope.tui.screens.flow_row import flow_cells
 from rocescope.tui.session.feeds.feeds import STOPPED_EARLY
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshot import UNKNOWN, FlowKey
+from rocescope.tui.session.snapshots.snapshot import UNKNOWN, FlowKey
 
 
 def whole(*names, **options):

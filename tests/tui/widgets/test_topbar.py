@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tui_driver import in_app
 
-from rocescope.tui.session.snapshot import PathColumns, Snapshot, SourceState
+from rocescope.tui.session.snapshots.snapshot import PathColumns, Snapshot, SourceState
 from rocescope.tui.widgets.topbar import TopBar
 
 SOURCE = SourceState(

@@ -19,7 +19,7 @@ from ....analyzer.results.analysis import Analysis, Owner
 from ....analyzer.wire.registry import Registry
 from ....probes.rights.priority import lower_own
 from ....report.words.human import counted
-from ..snapshot import SourceState
+from ..snapshots.snapshot import SourceState
 
 STOPPED_EARLY = "reading was stopped: what comes later is not counted (X reads everything)"
 _FINEST_WINDOW_NS, _MOST_WINDOWS = 10_000, 8192

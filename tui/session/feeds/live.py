@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 from ....analyzer.analysis.fair_lock import FairLock
 from ....analyzer.analysis.prefetch import Prefetched
@@ -15,14 +14,12 @@ from ....analyzer.measures.series import DEFAULT_WINDOW_NS
 from ....analyzer.results.analysis import Analysis, Owner
 from ....analyzer.summary.conclude import conclude
 from ....analyzer.wire.packets import PacketTable
-from ....probes.live import LiveOptions
 from ....probes.live_analysis import capture_summary, warm_up
 from ....probes.live_probes import LiveProbes
 from ....probes.rights.priority import lower_own, raise_own
-from ..session import Session
-from ..snapshot import SourceState
-from .feeds import Feed, measure_for_screens
-from .heap import give_back_freed, give_back_large_arrays
+from ..snapshots.snapshot import SourceState
+from .feeds import measure_for_screens
+from .heap import give_back_freed
 
 EXPECTED_FLOWS = 16_384
 """So many may come at once without the time that growing for them takes."""
@@ -32,40 +29,6 @@ AHEAD_PACKETS = 1 << 20
 """That may wait to be measured (100 MB), beside what is in the rings: while room is made for
 thousands of flows, columns are copied for the screens, or others have the processor, nothing
 is lost."""
-
-
-def open_live(
-    interfaces: Sequence[str],
-    options: LiveOptions | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    attach_now: bool = False,
-) -> Session:
-    """A session on interfaces of this host; probes are attached when it starts.
-
-    attach_now: they are attached here already, and then privileges are given up, of
-    this thread and those it starts later: probes that were taken away do not come back.
-    This thread draws from then on, so it is raised as long as it may be.
-    """
-    give_back_large_arrays()
-    chosen = options or LiveOptions()
-    probes = LiveProbes(interfaces, chosen)
-
-    def make(keep: str | None) -> Feed:
-        nonlocal probes
-        if probes.ended and not attach_now:
-            probes = LiveProbes(interfaces, chosen)
-        feed = LiveFeed(probes, keep)
-        session.on_close(probes.end)
-        return feed
-
-    session = Session(make, ",".join(interfaces), "live", (), clock)
-    session.on_close(probes.end)
-    if attach_now:
-        warm_up(DEFAULT_WINDOW_NS)
-        raise_own()
-        probes.begin(drop=True)
-        session.start()  # rings fill from now on: they are emptied while screens are made
-    return session
 
 
 class LiveFeed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +24,8 @@ from ....probes.owners.watch import OwnerWatch
 from ....probes.rights.dropping import WATCHING, WRITING, drop_privileges
 from ....probes.rights.priority import allow, raise_own
 from ....version import VERSION
-from ..session import Session
-from ..snapshot import SourceState
-from .feeds import CaptureFeed, Feed
+from ..snapshots.snapshot import SourceState
+from .feeds import CaptureFeed
 
 POLL_S = 0.05
 
@@ -156,30 +155,3 @@ class RecordedFeed(CaptureFeed):
     def state(self) -> SourceState:
         """Counts of what was read, and what the probes lost."""
         return self._recording.state(super().state())
-
-
-def open_recorded(
-    interfaces: Sequence[str],
-    options: LiveOptions | None,
-    path: Path,
-    clock: Callable[[], float] = time.monotonic,
-    attach_now: bool = False,
-) -> Session:
-    """A session on interfaces of this host that is recorded in a pcapng file.
-
-    attach_now: as for `open_live`.
-    """
-    chosen = options or LiveOptions()
-    recording = Recording(interfaces, chosen, path)
-    reading = AnalyzeOptions(udp_ports=chosen.udp_ports)
-    if attach_now:
-        raise_own()
-        recording.begin(drop=True)
-
-    def make(keep: str | None) -> Feed:
-        return RecordedFeed(recording, replace(reading, filter=keep))
-
-    session = Session(make, ",".join(interfaces), "live", (str(path),), clock)
-    session.options = reading
-    session.on_close(recording.stop)
-    return session

@@ -12,7 +12,7 @@ from ....analyzer.wire.taps import Tap
 from ....probes.files.pcapng_writer import interface_description, section_header
 from ....version import VERSION
 from ..session import Session
-from ..snapshot import FlowKey
+from ..snapshots.snapshot import FlowKey
 from .flow_pass import Chunk, FlowPass, Wanted, link_type
 from .packets import notes_of
 

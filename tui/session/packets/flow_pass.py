@@ -30,7 +30,7 @@ from ....analyzer.wire.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_
 from ....analyzer.wire.packets import IPV6, PacketTable
 from ....analyzer.wire.registry import Registry
 from ....analyzer.wire.taps import Taps
-from ..snapshot import FlowKey
+from ..snapshots.snapshot import FlowKey
 
 PSN_MASK = 0xFFFFFF
 NORMAL = np.array([verdicts.NOT_SEQUENCED, verdicts.IN_ORDER, verdicts.TAP_COPY], np.uint8)

@@ -14,7 +14,7 @@ from ....analyzer.track import batch as verdicts
 from ....analyzer.wire.packets import PacketTable
 from ....analyzer.wire.taps import Taps
 from ....report.words import human
-from ..snapshot import FlowKey
+from ..snapshots.snapshot import FlowKey
 from .flow_pass import (
     EVERY,
     JUDGED,

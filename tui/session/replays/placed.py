@@ -20,8 +20,8 @@ from ....replay.hashing.models import MODELS
 from ....replay.strategies.base import FlowStrategy
 from ....replay.strategies.placed import Outcome
 from ....replay.traffic.traffic import Traffic
-from ..columns import widths
-from ..snapshot import FlowKey, PathColumns, Snapshot
+from ..snapshots.columns import widths
+from ..snapshots.snapshot import FlowKey, PathColumns, Snapshot
 
 _LABEL_SHIFT = 16
 """The entropy key of a path: flow label << 16 | UDP source port."""

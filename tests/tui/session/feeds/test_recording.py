@@ -18,7 +18,7 @@ from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.probes.live import LiveOptions
 from rocescope.tui.app.app import RocescopeApp
-from rocescope.tui.session.feeds.recording import open_recorded
+from rocescope.tui.session.opening import open_recorded
 
 
 async def until(pilot, condition):

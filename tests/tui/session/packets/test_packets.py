@@ -23,7 +23,7 @@ from rocescope.tui.session.packets.export import PacketExport, commented_packet
 from rocescope.tui.session.packets.flow_pass import Late, Wanted
 from rocescope.tui.session.packets.packets import PacketScan
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.snapshot import FlowKey
+from rocescope.tui.session.snapshots.snapshot import FlowKey
 
 KEY = FlowKey("10.0.0.1", "10.0.0.2", 0x2D)
 I03 = "i03_write_reorder5_AtoB"

@@ -15,9 +15,9 @@ from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.strategies.registry import parse_strategy
 from rocescope.replay.traffic.observed import traffic_from_capture
 from rocescope.report.terminal.replay import print_replay
-from rocescope.tui.session.matrix import ROWS, path_matrix
 from rocescope.tui.session.replays.replays import Replays
 from rocescope.tui.session.session import Session
+from rocescope.tui.session.snapshots.matrix import ROWS, path_matrix
 
 TAPS = [
     str(path)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analyzer.results.analysis import Event, Owner
-from ...analyzer.results.mrc import MrcPortOutage
+from ....analyzer.results.analysis import Event, Owner
+from ....analyzer.results.mrc import MrcPortOutage
 
 I64 = NDArray[np.int64]
 UNKNOWN = -1

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analyzer.measures.measuring import Measuring
-from ...analyzer.measures.mrc import state as st
-from ...analyzer.measures.mrc.measure import MrcMeasure
-from ...analyzer.results.analysis import Event
-from ...analyzer.statistics.histogram import MAX
-from ...analyzer.summary.mrc import MrcSummary
-from ...analyzer.summary.summarize import Summary
+from ....analyzer.measures.measuring import Measuring
+from ....analyzer.measures.mrc import state as st
+from ....analyzer.measures.mrc.measure import MrcMeasure
+from ....analyzer.results.analysis import Event
+from ....analyzer.statistics.histogram import MAX
+from ....analyzer.summary.mrc import MrcSummary
+from ....analyzer.summary.summarize import Summary
 from .columns import widths
 from .snapshot import UNKNOWN, MrcColumns, MrcPlaneState, PathColumns
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rocescope.tui.session.rates import RateMeter
-from rocescope.tui.session.snapshot import SourceState
+from rocescope.tui.session.snapshots.rates import RateMeter
+from rocescope.tui.session.snapshots.snapshot import SourceState
 
 EVERY_NS = 1_000_000
 """A thousand packets a second, of 100 bytes, of which one flow has every fourth."""

@@ -13,7 +13,7 @@ from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Event
 from rocescope.tui.session.session import Session
-from rocescope.tui.session.shown_events import sentence, shown_events
+from rocescope.tui.session.words.shown_events import sentence, shown_events
 
 CAPTURE = data("i03_write_reorder5_AtoB")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from ...analyzer.analysis.options import AnalyzeOptions
-from ...analyzer.summary.options import PlaneBy
-from ...analyzer.wire.ports import ROCE_UDP_PORT
-from ...analyzer.wire.segments import UsidFormat
-from ...report.words.human import queue_pair
-from .snapshot import FlowKey
+from ....analyzer.analysis.options import AnalyzeOptions
+from ....analyzer.summary.options import PlaneBy
+from ....analyzer.wire.ports import ROCE_UDP_PORT
+from ....analyzer.wire.segments import UsidFormat
+from ....report.words.human import queue_pair
+from ..snapshots.snapshot import FlowKey
 
 
 def wireshark_filter(key: FlowKey) -> str:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analyzer.measures.series import SERIES_COLUMNS
-from ...analyzer.summary.flows import PARTIAL_VIEW_SHARE
+from ....analyzer.measures.series import SERIES_COLUMNS
+from ....analyzer.summary.flows import PARTIAL_VIEW_SHARE
 from .snapshot import UNKNOWN, FlowBins, FlowColumns, PathColumns, Timeline
 
 if TYPE_CHECKING:
-    from ...analyzer.measures.paths.spraying import PathUsage, UsageRecords
-    from ...analyzer.measures.series import Activity, Totals
-    from ...analyzer.track.tracker import FlowTracker
+    from ....analyzer.measures.paths.spraying import PathUsage, UsageRecords
+    from ....analyzer.measures.series import Activity, Totals
+    from ....analyzer.track.tracker import FlowTracker
 
 MAX_TIMELINE = 240
 """Most windows of a snapshot's time line; neighbours are added up to fit."""

@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analyzer.results.analysis import Event
-from ...report.words import human
-from ...report.words.events import counted_kind
+from ....analyzer.results.analysis import Event
+from ....report.words import human
+from ....report.words.events import counted_kind
+from ..snapshots.snapshot import Snapshot
 from . import sentences
-from .snapshot import Snapshot
 
 
 def shown_events(snapshot: Snapshot, passing: NDArray[np.bool_]) -> tuple[Event, ...]:

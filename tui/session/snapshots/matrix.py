@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...report.words import human
+from ....report.words import human
 from .snapshot import PathColumns, Snapshot
 
 Rows = Literal["QP", "pair", "host"]

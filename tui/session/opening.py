@@ -1,0 +1,81 @@
+"""Sessions on interfaces of this host, with a recording or without."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ...analyzer.analysis.options import AnalyzeOptions
+from ...analyzer.measures.series import DEFAULT_WINDOW_NS
+from ...probes.live import LiveOptions
+from ...probes.live_analysis import warm_up
+from ...probes.live_probes import LiveProbes
+from ...probes.rights.priority import raise_own
+from .feeds.feeds import Feed
+from .feeds.heap import give_back_large_arrays
+from .feeds.live import LiveFeed
+from .feeds.recording import RecordedFeed, Recording
+from .session import Session
+
+
+def open_live(
+    interfaces: Sequence[str],
+    options: LiveOptions | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    attach_now: bool = False,
+) -> Session:
+    """A session on interfaces of this host; probes are attached when it starts.
+
+    attach_now: they are attached here already, and then privileges are given up, of
+    this thread and those it starts later: probes that were taken away do not come back.
+    This thread draws from then on, so it is raised as long as it may be.
+    """
+    give_back_large_arrays()
+    chosen = options or LiveOptions()
+    probes = LiveProbes(interfaces, chosen)
+
+    def make(keep: str | None) -> Feed:
+        nonlocal probes
+        if probes.ended and not attach_now:
+            probes = LiveProbes(interfaces, chosen)
+        feed = LiveFeed(probes, keep)
+        session.on_close(probes.end)
+        return feed
+
+    session = Session(make, ",".join(interfaces), "live", (), clock)
+    session.on_close(probes.end)
+    if attach_now:
+        warm_up(DEFAULT_WINDOW_NS)
+        raise_own()
+        probes.begin(drop=True)
+        session.start()  # rings fill from now on: they are emptied while screens are made
+    return session
+
+
+def open_recorded(
+    interfaces: Sequence[str],
+    options: LiveOptions | None,
+    path: Path,
+    clock: Callable[[], float] = time.monotonic,
+    attach_now: bool = False,
+) -> Session:
+    """A session on interfaces of this host that is recorded in a pcapng file.
+
+    attach_now: as for `open_live`.
+    """
+    chosen = options or LiveOptions()
+    recording = Recording(interfaces, chosen, path)
+    reading = AnalyzeOptions(udp_ports=chosen.udp_ports)
+    if attach_now:
+        raise_own()
+        recording.begin(drop=True)
+
+    def make(keep: str | None) -> Feed:
+        return RecordedFeed(recording, replace(reading, filter=keep))
+
+    session = Session(make, ",".join(interfaces), "live", (str(path),), clock)
+    session.options = reading
+    session.on_close(recording.stop)
+    return session

@@ -1,0 +1,1 @@
+"""What a session shows, in words for people and for other programs."""
