@@ -11,11 +11,25 @@ import pytest
 HEAVY = ("numpy", "numba", "pyarrow", "rich", "textual", "scapy", "pyshark", "dpkt")
 
 
+def all_modules_after(statement: str) -> set[str]:
+    """Modules loaded once a fresh interpreter has run `statement`."""
+    code = f"{statement}\nimport sys\nprint(*sys.modules, file=sys.stderr)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(run.stderr.split())
+
+
 def modules_after(statement: str) -> set[str]:
     """Top-level modules loaded once a fresh interpreter has run `statement`."""
-    code = f"{statement}\nimport sys\nprint(*[name for name in sys.modules if '.' not in name])"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(run.stdout.split())
+    return {name for name in all_modules_after(statement) if "." not in name}
+
+
+@pytest.mark.parametrize("format", ["table", "json", "csv"])
+def test_a_report_loads_nothing_of_the_terminal_ui(checkout: Path, format: str) -> None:
+    capture = checkout / "tests" / "data" / "c10_rping_ipv4.atB.pcap"
+    words = ["analyze", str(capture), "--format", format]
+    loaded = all_modules_after(f"import rocescope.cli\nassert rocescope.cli.run({words}) == 0")
+    assert "rocescope.analyzer.analysis.analyze" in loaded
+    assert not {name for name in loaded if name.startswith("rocescope.tui")}
 
 
 @pytest.mark.parametrize("module", ["rocescope", "rocescope.cli"])
