@@ -5,9 +5,10 @@
 CAPTURE ?= tests/data/leafspine/r09_packet_spray_h1/leaf2-spine*.pcap.gz --path-by tap --top 8
 # Bytecode, as pip makes it of a wheel: some environments keep Python from writing it.
 PACKAGES = analyzer commands kernels probes replay report tui
+WORKERS = -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test fuzz reproductions test-kernel lint format check bench docs clean
+.PHONY: demo test thorough fuzz reproductions test-kernel lint format check bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -19,7 +20,11 @@ demo: .venv/.installed ## set up, analyse a bundled real capture, print the repo
 
 test: .venv/.dev ## run the tests
 	@.ci/system-packages tests
-	@.venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+	@.venv/bin/python -m pytest -m 'not thorough' $(WORKERS)
+
+thorough: .venv/.dev ## run the tests that are too slow for `make test`
+	@.ci/system-packages tests
+	@.venv/bin/python -m pytest -m thorough $(WORKERS)
 
 fuzz: .venv/.dev ## damaged captures through the whole analysis: N=10000, FROM=a number (else random)
 	@PYTHONPATH=tests/support .venv/bin/python -m tests.fuzz.many $(or $(N),10000) $(FROM)

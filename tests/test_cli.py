@@ -12,7 +12,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
@@ -320,19 +319,17 @@ def start(*arguments: str, **settings: Any) -> subprocess.Popen[str]:
     )
 
 
-def test_help_and_version_start_quickly_and_load_nothing_heavy() -> None:
+def test_help_and_version_load_nothing_heavy() -> None:
     heavy = "numpy numba pyarrow textual lark msgspec rocescope.analyzer.wire.packets".split()
     code = (
         "import sys; from rocescope import cli; code = cli.run([sys.argv[1]]);"
         f"print([m for m in {heavy!r} if m in sys.modules], file=sys.stderr); sys.exit(code)"
     )
     for option, expected in (("--help", "analyze"), ("--version", "0.")):
-        begin = time.monotonic()
         command = [sys.executable, "-c", code, option]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert expected in done.stdout
         assert done.stderr == "[]\n"
-        assert time.monotonic() - begin < 3  # 0.15 s on a quiet machine
 
 
 @pytest.mark.parametrize(

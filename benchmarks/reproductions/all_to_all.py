@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 
+from bands import Bands
 from common import FABRICS, Case, run_all
 from reactive import BUFFER, Run, run_reactive
 
@@ -38,15 +39,18 @@ def main() -> None:
     names = (*PACKETS, *BEHIND)
     results = run_all([Case("ft128", name, "all-to-all", size, 1) for name in names])
     results += run_reactive([Run("plb", MARKING, load, where, 1, Transport(recovery="ideal"))])
-    over = {}
+    bands, over = Bands(), {}
     for name, result in zip((*names, "plb"), results, strict=True):
         over[name] = 100 * ((result.completion_ps or 0) / bound.completion_ps - 1)
-        within = "" if name not in PACKETS or over[name] <= 1 else "  NOT within 1 percent"
+        if name in PACKETS:
+            bands.within(f"{name}: percent over the bound", over[name], 0, 1)
         most = int(result.link_max_packets.max())
-        print(f"{name:14} +{over[name]:6.2f} %  largest queue {most:5} packets{within}")
+        print(f"{name:14} +{over[name]:6.2f} %  largest queue {most:5} packets")
     behind = [max(over[name] for name in PACKETS), over["plb"], over["subflow"], over["ecmp"]]
     same = behind == sorted(behind)
     print(f"packets, plb, subflow, ecmp: {'the same' if same else 'another'} order as in the paper")
+    bands.holds("packets, plb, subflow, ecmp: the order of the paper", same)
+    bands.end()
 
 
 if __name__ == "__main__":

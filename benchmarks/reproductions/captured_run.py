@@ -13,14 +13,18 @@ import argparse
 import time
 from pathlib import Path
 
+from bands import Bands
+
 from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.results.replay import ReplayResult, StrategyResult
 
 RUN = Path(__file__).resolve().parents[2] / "tests" / "data" / "leafspine" / "r01_clean_write"
+BUNDLED = sorted(RUN.glob("H*.pcap.xz"))
 SLOW = "leaf-spine:leaves=2,spines=4,hosts=2,rate=1G,oversubscription=1"
 TIGHT = "leaf-spine:leaves=2,spines=4,hosts=2,oversubscription=1"
 PLANES = "multi-plane:planes=4,leaves=2,spines=4,hosts=2,rate=100G,oversubscription=1"
+PACKETS = ("host-spray", "switch-random", "switch-rr", "jsq", "adaptive", "host-dr", "ofan", "reps")
 COLUMNS = (
     ("as fast as possible", TIGHT, "asap"),
     ("on four planes", PLANES, "asap"),
@@ -31,7 +35,7 @@ COLUMNS = (
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("captures", nargs="*", type=Path)
-    files = parser.parse_args().captures or sorted(RUN.glob("H*.pcap.xz"))
+    files = parser.parse_args().captures or BUNDLED
     begin, rows = time.perf_counter(), {}
     results = []
     for title, spec, offer in COLUMNS:
@@ -67,6 +71,20 @@ def main() -> None:
             if warning.startswith("left out: "):
                 print(f"- {title}: {warning.removeprefix('left out: ')}")
     print(f"\n{time.perf_counter() - begin:.0f} s")
+    if files == BUNDLED:
+        check(results[0])
+
+
+def check(found: ReplayResult) -> None:
+    """Packet schemes on one plane are alike and near the bound, whole flows are not."""
+    bands, over = Bands(), {}
+    for one in found.strategies:
+        over[one.name] = (one.completion_time_ns or 0) / (one.lower_bound_ns or 1)
+    sprayed = [over[name] for name in PACKETS]
+    bands.within("packet schemes: slowest over fastest", max(sprayed) / min(sprayed), 1, 1.01)
+    bands.within("packet schemes: slowest over the bound", max(sprayed), 1, 1.07)
+    bands.within("ecmp over the bound", over["ecmp"], 1.2, 1.6)
+    bands.end()
 
 
 def cells(found: ReplayResult, name: str) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from bands import Bands
 from common import FABRICS
 from plots import log_log_plot
 from reactive import BUFFER, Run, run_reactive
@@ -61,6 +62,13 @@ def main() -> None:
     by_name = dict(zip(NAMES, over[1].reshape(len(NAMES), -1).tolist(), strict=True))
     for name, row in by_name.items():
         print(f"{name:12}" + "".join(f"{value:9.3f}" for value in row))
+    bands = Bands()
+    for at, us in enumerate(CONVERGENCE_US[:2]):
+        alike = [row[at] for row in by_name.values()]
+        bands.within(f"G = {us} us: worst over best", max(alike) / min(alike), 1, 1.06)
+    best_switch = min(by_name[name][-1] for name in SWITCHES)
+    never = by_name[ADAPTIVE_HOST][-1] / best_switch
+    bands.within("never converged: adaptive hosts over the best switches", never, 0, 0.8)
     for at in (0, -1):
         best = min(SWITCHES, key=lambda name: by_name[name][at])
         print(
@@ -75,6 +83,11 @@ def main() -> None:
     print(f"{'':12}" + "".join(f"{share:9.1%}" for share in SHARES))
     for name, row in zip(NAMES, rows, strict=True):
         print(f"{name:12}" + "".join(f"{value:9.3f}" for value in row))
+    for share, column in list(zip(SHARES, rows.T, strict=True))[1:]:
+        bands.within(
+            f"G = 0, {share:.1%} down: worst over best", column.max() / column.min(), 1, 1.06
+        )
+    bands.end()
 
 
 def _completions(

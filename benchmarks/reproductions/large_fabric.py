@@ -9,10 +9,13 @@ follows from them by arithmetic, without being printed there.
 
 from __future__ import annotations
 
+import re
 import resource
 import sys
 import time
 from typing import NamedTuple
+
+from bands import Bands
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
@@ -136,6 +139,18 @@ def rows() -> list[Row]:
     ]
 
 
+def numbers(text: str) -> list[float]:
+    return [float(n.replace(",", "")) for n in re.findall(r"\d[\d,]*\.?\d*", text)]
+
+
+def check(bands: Bands, row: Row) -> None:
+    """Rounded as they are, the published figures are met within 5 percent, and 0 exactly."""
+    theirs = numbers(row.theirs)
+    ours = numbers(row.ours)[-len(theirs) :]
+    for one, other in zip(theirs, ours, strict=True):
+        bands.within(row.figure, other, 0.95 * one, 1.05 * one)
+
+
 def left(one: BlastRadius) -> str:
     return f"{one.paths_before - one.paths_after:,} of {one.paths_before:,}"
 
@@ -147,7 +162,9 @@ def below(one: BlastRadius) -> str:
 def main() -> None:
     begin, busy = time.perf_counter(), time.process_time()
     print(f"{'figure':48} {'published':>18} {'':7} {'counted':>22}")
+    bands = Bands()
     for row in rows():
+        check(bands, row)
         print(f"{row.figure:48} {row.theirs:>18} {row.source:7} {row.ours:>22}")
     scale = 1 << 20 if sys.platform == "darwin" else 1 << 10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale
@@ -155,6 +172,7 @@ def main() -> None:
         f"\nthree fabrics in {time.process_time() - busy:.0f} s of one core "
         f"({time.perf_counter() - begin:.0f} s by the clock), {peak:,.0f} MiB at most"
     )
+    bands.end()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import argparse
 from typing import NamedTuple
 
 import numpy as np
+from bands import Bands
 from plots import log_log_plot
 
 from rocescope.replay.fabrics.fabric import Fabric
@@ -108,7 +109,8 @@ def main() -> None:
         print(_line(case.name, done[case.name]))
     print(_line(roce.name, alone))
     print("uneven: packets by the busiest plane over the idlest, worst queue pair")
-    _print_claims(done, alone, options.steps)
+    bands = Bands()
+    _print_claims(bands, done, alone, options.steps)
     most = done[f"{PATHS} EVs, all well"].completion_us
     above = [100 * (done[f"{n} EVs, all well"].completion_us / most - 1) for n in FEWER_EVS]
     log_log_plot(
@@ -117,6 +119,7 @@ def main() -> None:
         ("entropy values per queue pair", "percent above"),
         [("all well", FEWER_EVS, above)],
     )
+    bands.end()
 
 
 def _run(case: Case, fabric: Fabric, load: Workload) -> Outcome:
@@ -154,7 +157,7 @@ def _line(name: str, done: Outcome) -> str:
     )
 
 
-def _print_claims(done: dict[str, Outcome], roce: Outcome, steps: int) -> None:
+def _print_claims(bands: Bands, done: dict[str, Outcome], roce: Outcome, steps: int) -> None:
     """The paper's words beside what was measured, and what had to be assumed."""
     well, reboots, flap = done["all well"], done["spine reboots"], done["2 cables flap"]
     few = done["8 EVs, spine reboots"].result, done["32 EVs, spine reboots"].result
@@ -163,6 +166,16 @@ def _print_claims(done: dict[str, Outcome], roce: Outcome, steps: int) -> None:
     most = done[f"{PATHS} EVs, all well"].completion_us
     share = [done[f"{n} EVs, all well"].completion_us / most for n in (8, 32, 64, 96)]
     idle = roce.completion_us / well.completion_us
+    bands.within("planes uneven, all ports up", well.uneven_packets, 0, 0)
+    bands.within("planes uneven while a spine reboots", reboots.uneven_packets, 0, 1)
+    bands.within("us until a dead path is out of use", max(last), 0, 50)
+    hold_us = reboots.completion_us - well.completion_us
+    bands.within("us that the reboot costs: about one timeout", hold_us, 0, 60)
+    bands.within("plane lost: later steps", plane.last_us / well.usual_us, 1.0, 1.15)
+    bands.within("port lost: later steps", port.last_us / well.usual_us, 1.0, 1.15)
+    bands.within("96 entropy values over all", share[-1], 1.0, 1.1)
+    bands.holds("fewer entropy values take longer", share == sorted(share, reverse=True))
+    bands.within("single-path RoCE over MRC", idle, 8, 30)
     rows = (
         ("bytes of planes, all ports up", "equal [paper]",
          f"within {well.uneven_packets} packets of {steps * 32}"),

@@ -17,6 +17,7 @@ from threading import Event
 from typing import NamedTuple
 
 import numpy as np
+from bands import Bands
 from common import ring
 
 from rocescope.replay.fabrics.fabric import Fabric
@@ -47,6 +48,10 @@ ROCE_MODEL = Model(ecn_low_bytes=2 * WHOLE_BDP // 10, ecn_high_bytes=8 * WHOLE_B
 """Lossless as with PFC, which never has to pause here."""
 STEPS = {1: 16, 4: 8, 16: 4}
 """Steps of the ring by their size in MiB."""
+BANDS = {0.0: (0.94, 1.0), 0.001: (0.85, 1.0), 0.01: (0.3, 0.9)}
+"""MRC, by losses: share of the line rate for the largest steps."""
+BANDS_OF_ROCE = {0.001: (0.45, 0.65), 0.01: (0.0, 0.4)}
+"""RoCE, by losses: tolerable for large messages, and unusable."""
 EXAMPLE_RTO_PS = 262_000_000
 """The timeout of the examples of MRC's public API (the default is not public)."""
 
@@ -90,13 +95,20 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=2)
     seeds = range(1, parser.parse_args().seeds + 1)
+    bands = Bands()
     print("Nothing lost, steps of 4 MiB in 16 slices: share of the line rate")
     print(f"{'':40}{''.join(f'{qps:5} QP' for qps in (1, 2, 4, 8, 16))}")
     for shape in (SPARE, TIGHT):
         print("{} leaves, {} spines, {} hosts each".format(*shape))
-        _print_row("  MRC", [Case(_mrc(), 1, 4, 16, shape=shape)], seeds)
+        (mrc,) = _print_row("  MRC", [Case(_mrc(), 1, 4, 16, shape=shape)], seeds)
         for name, how in (("  RoCE", ROCE), ("  RoCE with DCQCN", DCQCN)):
-            _print_row(name, [Case(how, n, 4, 16, shape=shape) for n in (1, 2, 4, 8, 16)], seeds)
+            roce = _print_row(
+                name, [Case(how, n, 4, 16, shape=shape) for n in (1, 2, 4, 8, 16)], seeds
+            )
+            bands.holds("1 queue pair of MRC is worth 16 of RoCE", mrc >= roce[-1] - 0.01)
+            if shape == SPARE:
+                bands.within(f"{name.strip()}: 1 queue pair over 16", roce[0] / roce[-1], 0.3, 0.6)
+                bands.within(f"{name.strip()}: 8 queue pairs over 16", roce[-2] / roce[-1], 0.95, 1)
     print("paper: RoCE with 1 QP about half of what is possible, little gain past 8 QPs;")
     print("       MRC with 1 QP more than RoCE with 16\n")
 
@@ -113,15 +125,27 @@ def main() -> None:
         ("MRC, 16 slices, 0.1 % lost", whole, 16, 0.001, "about line rate if large"),
         ("MRC, 16 slices, 1 % lost", whole, 16, 0.01, ""),
     ):
-        _print_row(name, [Case(how, 1, mib, slices, loss) for mib in sizes], seeds, paper)
+        row = [Case(how, 1, mib, slices, loss) for mib in sizes]
+        shares = _print_row(name, row, seeds, paper)
+        bands.holds(f"{name}: large steps do best", shares == sorted(shares))
+        if how == whole and paper:
+            least, most = BANDS[loss]
+            bands.within(f"{name}: best share", shares[-1], least, most)
     for loss, paper in ((0.001, "tolerable if large"), (0.01, "unusable")):
         row = [Case(DCQCN, 16, mib, 16, loss) for mib in sizes]
-        _print_row(f"RoCE with DCQCN, 16 QP, {loss:.1%} lost", row, seeds, paper)
+        name = f"RoCE with DCQCN, 16 QP, {loss:.1%} lost"
+        shares = _print_row(name, row, seeds, paper)
+        bands.within(f"{name}: best share", shares[-1], *BANDS_OF_ROCE[loss])
+    bands.end()
 
 
-def _print_row(name: str, cases: Sequence[Case], seeds: Sequence[int], paper: str = "") -> None:
+def _print_row(
+    name: str, cases: Sequence[Case], seeds: Sequence[int], paper: str = ""
+) -> list[float]:
+    """The shares printed."""
     shares = _shares(cases, seeds)
     print(f"{name:40}{''.join(f'{share:8.1%}' for share in shares)}  {paper}".rstrip())
+    return shares
 
 
 def _shares(cases: Sequence[Case], seeds: Sequence[int]) -> list[float]:

@@ -14,6 +14,7 @@ import argparse
 from collections.abc import Sequence
 
 import numpy as np
+from bands import Bands
 from common import Case, run_all
 from plots import log_log_plot
 
@@ -45,19 +46,23 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=3)
     seeds = range(1, parser.parse_args().seeds + 1)
+    bands = Bands()
     _print_head("data alone, hosts in random phases")
     alone = {}
     for name, (family, exponent) in FAMILY.items():
         alone[name] = _largest(name, seeds, DATA_ALONE, PACKET_PS)
-        _print_row(name, alone[name], f"theory: {family}, {exponent:g}")
+        found = _print_row(name, alone[name], f"theory: {family}, {exponent:g}")
+        bands.within(f"{name}: exponent of data alone", found, exponent - 0.05, exponent + 0.05)
     _plot("queue_families", "Largest queue, data alone, 128 hosts", alone)
     _print_head("an ACK for every packet, hosts in step")
     acknowledged = {}
     for name, reference in REFERENCE.items():
         acknowledged[name] = _largest(name, seeds, Model(), 0)
-        _print_row(name, acknowledged[name], FAMILY[name][0])
-        _print_row("", reference, "reference")
+        found = _print_row(name, acknowledged[name], FAMILY[name][0])
+        theirs = _print_row("", reference, "reference")
+        bands.within(f"{name}: exponent with ACKs", found, theirs - 0.12, theirs + 0.12)
     _plot("queue_growth", "Largest queue, ACKs for all packets, 128 hosts", acknowledged)
+    bands.end()
 
 
 def _largest(name: str, seeds: Sequence[int], model: Model, phases_ps: int) -> list[float]:
@@ -76,11 +81,13 @@ def _print_head(title: str) -> None:
     print(f"{'largest queue in packets':31}{''.join(f'{p:7}' for p in PACKETS)} exponent")
 
 
-def _print_row(name: str, values: Sequence[float], note: str) -> None:
+def _print_row(name: str, values: Sequence[float], note: str) -> float:
+    """The fitted exponent."""
     fitted = float(np.polyfit(np.log(PACKETS), np.log(values), 1)[0])
     print(
         f"{name:31}{''.join(f'{v:7.0f}' for v in values)}    {round(fitted, 2) + 0.0:.2f}  {note}"
     )
+    return fitted
 
 
 def _plot(name: str, title: str, lines: dict[str, list[float]]) -> None:

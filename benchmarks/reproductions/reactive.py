@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from threading import Event
 from typing import NamedTuple
 
+from bands import Bands
 from common import FABRICS
 
 from rocescope.replay.fabrics.fabric import Fabric
@@ -39,6 +40,8 @@ REFERENCE_US = {
 }
 FLOWLETS = (("1us", False), ("100us", False), ("5us", True), ("20us", True))
 """Gaps of flowlets, and whether buffers are finite."""
+NEAR, FASTER = (0.92, 1.08), (0.75, 1.0)
+"""Bands over the reference: flowlets with short gaps and losses are faster, see the docs."""
 
 
 class Run(NamedTuple):
@@ -99,15 +102,23 @@ def main() -> None:
         ]
         return [(result.completion_ps or 0) / 1e6 for result in run_reactive(runs)]
 
+    bands = Bands()
+
+    def check(what: str, own: list[float], reference: float, band: tuple[float, float]) -> None:
+        print(_line(what, own, reference))
+        bands.within(f"{what}: over the reference", sum(own) / len(own) / reference, *band)
+
     print("2 MB permutation, 192-packet buffers: completion in us")
     print(f"{'':34}{'min':>8}{'mean':>8}{'max':>8}{'reference':>11}  off by")
     for name, reference in REFERENCE_US.items():
-        print(_line(name, times(name, marking if name == "reps" else finite), reference))
+        own = times(name, marking if name == "reps" else finite)
+        check(name, own, reference, FASTER if name.startswith("adaptive-flowlet") else NEAR)
     print("\nthe last with other gaps and buffers")
     for gap, is_finite in FLOWLETS:
         own = times(f"adaptive-flowlet:gap={gap},load=0", finite if is_finite else Model())
         buffers = "192-packet buffers" if is_finite else "lossless"
-        print(_line(f"gap {gap}, {buffers}", own, FLOWLETS_US))
+        check(f"gap {gap}, {buffers}", own, FLOWLETS_US, FASTER if gap == "5us" else NEAR)
+    bands.end()
 
 
 def _line(name: str, times: Sequence[float], reference: float) -> str:

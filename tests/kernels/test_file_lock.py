@@ -10,6 +10,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from rocescope.kernels.file_lock import process_lock
 
 HOLDER = """
@@ -49,10 +51,8 @@ def test_a_killed_holder_has_no_lock(tmp_path: Path) -> None:
     with process:
         assert process.stdout is not None and process.stdout.readline()
         process.send_signal(signal.SIGKILL)
-        began = time.monotonic()
         with process_lock(str(path), 30.0) as held:
             assert held
-        assert time.monotonic() - began < 10
 
 
 def test_threads_exclude_each_other(tmp_path: Path) -> None:
@@ -72,12 +72,13 @@ def test_threads_exclude_each_other(tmp_path: Path) -> None:
     assert most == 1
 
 
-def test_where_nothing_can_be_written_there_is_no_lock_and_no_waiting(tmp_path: Path) -> None:
+def test_where_nothing_can_be_written_there_is_no_lock_and_no_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    began = time.monotonic()
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it waits"))
     for path in ("/proc/none/lock", tmp_path / "file" / "lock", tmp_path / "link"):
         with process_lock(str(path), 30.0) as held:
             assert not held
-    assert time.monotonic() - began < 10
     assert not os.path.exists(tmp_path / "elsewhere")

@@ -191,10 +191,8 @@ def test_count_and_duration(network, tmp_path):
     assert capture.wait() == 0
     assert len(read([path])[0]) == 7
     capture = Capturing(net, "left", "-w", str(path), "--duration", "500ms")
-    begin = time.monotonic()
     net.send(roce_frames(20))
     assert capture.wait() == 0
-    assert time.monotonic() - begin < 5
     assert len(read([path])[0]) == 20
 
 
