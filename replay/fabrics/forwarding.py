@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import kernel
+from ...kernels.kernel import Int, kernel
 
 
 class Forwarding(NamedTuple):
@@ -134,24 +134,24 @@ def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
 
 @kernel
 def _paths(
-    out_links: Any,
-    out_target: Any,
-    out_start: Any,
-    in_source: Any,
-    in_start: Any,
-    edge_switches: Any,
-    edge: Any,
-    room_groups: Any,
-    room_links: Any,
-    distance: Any,
-    queue: Any,
-    group_of: Any,
-    state: Any,
-    start: Any,
-    links: Any,
-    owner: Any,
-    slots: Any,
-) -> Any:
+    out_links: NDArray[np.int32],
+    out_target: NDArray[np.int32],
+    out_start: NDArray[np.int64],
+    in_source: NDArray[np.int32],
+    in_start: NDArray[np.int64],
+    edge_switches: NDArray[np.int32],
+    edge: Int,
+    room_groups: Int,
+    room_links: Int,
+    distance: NDArray[np.int16],
+    queue: NDArray[np.int32],
+    group_of: NDArray[np.int32],
+    state: NDArray[np.int64],
+    start: NDArray[np.int64],
+    links: NDArray[np.int32],
+    owner: NDArray[np.int32],
+    slots: NDArray[np.int32],
+) -> Int:
     """Fill `group_of` edge by edge; returns the first edge for which there may be no room."""
     switches, edges = group_of.shape
     while (
@@ -189,17 +189,17 @@ def _paths(
 
 @kernel
 def _group(
-    s: Any,
-    out_links: Any,
-    out_target: Any,
-    out_start: Any,
-    distance: Any,
-    state: Any,
-    start: Any,
-    links: Any,
-    owner: Any,
-    slots: Any,
-) -> Any:
+    s: Int,
+    out_links: NDArray[np.int32],
+    out_target: NDArray[np.int32],
+    out_start: NDArray[np.int64],
+    distance: NDArray[np.int16],
+    state: NDArray[np.int64],
+    start: NDArray[np.int64],
+    links: NDArray[np.int32],
+    owner: NDArray[np.int32],
+    slots: NDArray[np.int32],
+) -> Int:
     """The group of a switch's links that lead one hop closer, a known one if it is the same."""
     at = state[1]
     size = 0
@@ -237,7 +237,13 @@ def _group(
 
 
 @kernel
-def _refill(slots: Any, start: Any, links: Any, owner: Any, state: Any) -> None:
+def _refill(
+    slots: NDArray[np.int32],
+    start: NDArray[np.int64],
+    links: NDArray[np.int32],
+    owner: NDArray[np.int32],
+    state: NDArray[np.int64],
+) -> None:
     """Put the known groups into a larger hash table."""
     mask = np.uint64(len(slots) - 1)
     for group in range(state[0]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,14 +156,14 @@ def _units(pairs: QueuePairs) -> _Units:
 
 @kernel
 def _fill(
-    first: Any,
-    messages: Any,
-    message_bytes: Any,
-    packets: Any,
-    start_ns: Any,
-    interval_ns: Any,
-    period_ns: Any,
-    settings: Any,
+    first: NDArray[np.int64],
+    messages: NDArray[np.int64],
+    message_bytes: NDArray[np.int64],
+    packets: NDArray[np.int64],
+    start_ns: NDArray[np.int64],
+    interval_ns: NDArray[np.int64],
+    period_ns: NDArray[np.int64],
+    settings: NDArray[np.int64],
     units: _Units,
 ) -> None:
     """Sum up the packets of every entropy value without walking them one by one."""

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import inlined, kernel
+from ...kernels.kernel import Int, inlined, kernel
 from .outer import Outer
 
 _FILE_HEADER = 24
@@ -64,14 +64,14 @@ class MirroredFile(io.RawIOBase):
 
 
 @inlined
-def _set(out: Any, at: Any, size: Any, value: Any) -> None:
+def _set(out: NDArray[np.uint8], at: Int, size: Int, value: Int) -> None:
     """`value` in network byte order."""
     for i in range(size):
         out[at + i] = np.uint8((value >> (8 * (size - 1 - i))) & 0xFF)
 
 
 @inlined
-def _word(data: Any, at: Any) -> Any:
+def _word(data: NDArray[np.uint8], at: Int) -> Int:
     """Four bytes in the byte order of the file."""
     return (
         np.int64(data[at])
@@ -82,13 +82,13 @@ def _word(data: Any, at: Any) -> Any:
 
 
 @inlined
-def _set_word(data: Any, at: Any, value: Any) -> None:
+def _set_word(data: NDArray[np.uint8], at: Int, value: Int) -> None:
     for i in range(4):
         data[at + i] = np.uint8((value >> (8 * i)) & 0xFF)
 
 
 @kernel
-def count(records: Any) -> Any:
+def count(records: NDArray[np.uint8]) -> Int:
     """Frames in whole pcap records."""
     at = frames = 0
     while at + _RECORD_HEADER <= len(records):
@@ -98,7 +98,7 @@ def count(records: Any) -> Any:
 
 
 @kernel
-def wrap(records: Any, outer: Outer, first: Any, out: Any) -> Any:
+def wrap(records: NDArray[np.uint8], outer: Outer, first: Int, out: NDArray[np.uint8]) -> Int:
     """Put the outer headers around every frame; gives (bytes used of `out`, frames).
 
     records: whole pcap records; out: as long as they are and the headers once per record.

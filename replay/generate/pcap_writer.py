@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.decode.headers.icrc import SCRATCH_BYTES, icrc
 from ...analyzer.wire.ports import ROCE_UDP_PORT
-from ...kernels.kernel import inlined, kernel
+from ...kernels.kernel import Int, inlined, kernel
 from ..fabrics.addressing import AddressPlan
 from .queue_pairs import AETH, BTH, ETHERNET, ICRC, IPV4, IPV6, RETH, UDP, QueuePairs
 from .schedule import Packets, packets_in_order
@@ -114,14 +114,14 @@ def file_header(snap: int) -> bytes:
 
 
 @inlined
-def _put(frame: Any, at: Any, size: Any, value: Any) -> None:
+def _put(frame: NDArray[np.uint8], at: Int, size: Int, value: Int) -> None:
     """`value` in network byte order."""
     for i in range(size):
         frame[at + i] = np.uint8((value >> (8 * (size - 1 - i))) & 0xFF)
 
 
 @inlined
-def _put_record(out: Any, at: Any, value: Any) -> None:
+def _put_record(out: NDArray[np.uint8], at: Int, value: Int) -> None:
     """Four bytes in the byte order of the file."""
     for i in range(4):
         out[at + i] = np.uint8((value >> (8 * i)) & 0xFF)
@@ -129,8 +129,13 @@ def _put_record(out: Any, at: Any, value: Any) -> None:
 
 @kernel
 def lay_out(
-    packets: Packets, start_ns: Any, layout: _Layout, frame: Any, scratch: Any, out: Any
-) -> Any:
+    packets: Packets,
+    start_ns: Int,
+    layout: _Layout,
+    frame: NDArray[np.uint8],
+    scratch: NDArray[np.uint8],
+    out: NDArray[np.uint8],
+) -> Int:
     """Write record headers and frames into `out`; returns the bytes used.
 
     out: uint8[rows * (16 + bytes kept)] at least. frame: uint8[longest frame].

@@ -16,7 +16,7 @@ from ...kernels.kernel import Int
 from ..fabrics.fabric import Fabric
 from ..flows.loads import Placement
 from ..packets.model.arrays import FabricArrays, fabric_arrays
-from ..packets.model.model import ACK, Workload, message_of, number_of
+from ..packets.model.model import ACK, Ints, Workload, message_of, number_of
 from ..packets.model.rules import Rules, chooser, emitter
 from ..results.replay import SolverReport
 from ..traffic.traffic import Traffic
@@ -86,7 +86,7 @@ def _choices(
 
 
 @emitter
-def _emit(state: Int, links: Int, host: Int, link: Int, packet: Int, time: Int) -> Int:
+def _emit(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int) -> Int:
     """State: units of data, choices of a row, packets with a unit of their own; flow and first
     number of every message, first row of every unit, choices of every row, first packet of every
     message, unit of every packet."""
@@ -108,9 +108,9 @@ def _emit(state: Int, links: Int, host: Int, link: Int, packet: Int, time: Int) 
 
 @chooser
 def _choose(
-    state: Int,
-    links: Int,
-    members: Int,
+    state: Ints,
+    links: Ints,
+    members: NDArray[np.int32],
     first: Int,
     size: Int,
     switch: Int,

@@ -28,7 +28,7 @@ from ...analyzer.wire.opcodes import (
     SEQUENCED,
     opcode_name,
 )
-from ...kernels.kernel import kernel
+from ...kernels.kernel import Int, kernel
 
 MOST_LOGGED = 1 << 22
 """Messages kept, about 40 bytes each."""
@@ -156,18 +156,18 @@ def _longer(log: NDArray[np.void], most: int) -> NDArray[np.void]:
 
 @kernel
 def _log_rows(
-    flow: Any,
-    verdict: Any,
-    opcode: Any,
-    wire_bytes: Any,
-    time_ns: Any,
-    unit: Any,
-    row: Any,
-    open_: Any,
-    log: Any,
-    packets: Any,
-    used: Any,
-) -> Any:
+    flow: NDArray[Any],
+    verdict: NDArray[Any],
+    opcode: NDArray[Any],
+    wire_bytes: NDArray[Any],
+    time_ns: NDArray[Any],
+    unit: NDArray[Any],
+    row: Int,
+    open_: NDArray[Any],
+    log: NDArray[np.void],
+    packets: NDArray[np.void],
+    used: NDArray[np.int64],
+) -> Int:
     """Log rows from `row` on; returns the row for which there is no room.
 
     len(open_) >= KINDS * flows known to the tracker. No packets are logged when `packets` is empty.

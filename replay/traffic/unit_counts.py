@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...analyzer.track.batch import MIRROR_DUPLICATE, TAP_COPY
 from ...analyzer.wire.packets import PacketTable
-from ...kernels.kernel import kernel
+from ...kernels.kernel import Int, kernel
 from .traffic import Windows
 from .window_cells import WindowCells
 
@@ -88,7 +88,9 @@ class UnitCounter:
 
 
 @kernel
-def _slot(flow: Any, sport: Any, dport: Any, label: Any, units: Any, slots: Any) -> Any:
+def _slot(
+    flow: Int, sport: Int, dport: Int, label: Int, units: NDArray[np.void], slots: NDArray[np.int32]
+) -> Int:
     """The slot of a unit: taken by it, or free."""
     h = np.uint64(flow) * np.uint64(0x9E3779B97F4A7C15)
     h ^= np.uint64(sport) << np.uint64(40) | np.uint64(dport) << np.uint64(20) | np.uint64(label)
@@ -112,19 +114,19 @@ def _slot(flow: Any, sport: Any, dport: Any, label: Any, units: Any, slots: Any)
 
 @kernel
 def _count(
-    sport: Any,
-    dport: Any,
-    label: Any,
-    wire_bytes: Any,
-    time_ns: Any,
-    flow: Any,
-    verdict: Any,
-    row: Any,
-    unit_of_row: Any,
-    units: Any,
-    slots: Any,
-    used: Any,
-) -> Any:
+    sport: NDArray[Any],
+    dport: NDArray[Any],
+    label: NDArray[Any],
+    wire_bytes: NDArray[Any],
+    time_ns: NDArray[Any],
+    flow: NDArray[Any],
+    verdict: NDArray[Any],
+    row: Int,
+    unit_of_row: NDArray[Any],
+    units: NDArray[np.void],
+    slots: NDArray[np.int32],
+    used: NDArray[np.int64],
+) -> Int:
     """Count rows from `row` on; returns the row for which there may be no room."""
     while row < len(flow):
         if used[0] >= len(units):
@@ -137,7 +139,7 @@ def _count(
         time = time_ns[row]
         if slots[slot] < 0:
             slots[slot] = used[0]
-            unit = units[used[0]]
+            unit: Any = units[used[0]]
             used[0] += 1
             unit.flow = flow[row]
             unit.sport = sport[row]
@@ -156,7 +158,7 @@ def _count(
 
 
 @kernel
-def _rehash(units: Any, slots: Any, used: Any) -> None:
+def _rehash(units: NDArray[np.void], slots: NDArray[np.int32], used: NDArray[np.int64]) -> None:
     for i in range(used[0]):
         unit = units[i]
         slots[_slot(unit.flow, unit.sport, unit.dport, unit.flow_label, units, slots)] = i

@@ -220,11 +220,7 @@ class ReplayScreen(RoceScreen):
         request = replays.request
         before = request if request.fabric else replace(request, fabric=fitting_fabric(4))
         self.app.push_screen(
-            TextPrompt(
-                "fabric, host map (order, exact, subnets, FILE), --pattern --model --transport "
-                "--fail --converge",
-                before.words,
-            ),
+            TextPrompt("fabric, map, --pattern --model --transport --fail", before.words),
             keep,
         )
 

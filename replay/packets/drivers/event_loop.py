@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, kernel, subkernel
 from ...traffic.traffic import ON_RECEIVED
 from ..failures.changes import LINK_DOWN, LINK_LOSS, LINK_RATE, LINK_UP, PEER_PORTS, ROUTES
+from ..hosts.congestion.algorithm import OnAck, OnLoss, OnSend
 from ..hosts.feedback_state import (
     BLOCKED,
     DATA_LOST,
@@ -36,8 +38,7 @@ from ..hosts.feedback_state import (
     TARGET,
     TIMERS,
     UP,
-    Desk,
-    Net,
+    Feedback,
     drawn_key,
 )
 from ..hosts.hosts import release_successors
@@ -48,8 +49,10 @@ from ..links.queues import enqueue, free_slot, link_next, new_slot, next_of, ser
 from ..links.route import way_on
 from ..model.arrays import ATTACHED
 from ..model.draws import FAILURE, draw
-from ..model.model import ACK, NEVER, message_of, number_of
+from ..model.labels import EvState, OnFeedback, OnWake, Select
+from ..model.model import ACK, NEVER, Ints, message_of, number_of
 from ..model.prefetch import prefetch
+from ..model.rules import Choose, Emit
 from ..model.run_state import (
     ACK_HEAD,
     ACK_TAIL,
@@ -83,8 +86,11 @@ from ..model.run_state import (
     WAITING_PACKETS,
     WIRE_HEAD,
     WIRE_TAIL,
+    Desk,
+    Net,
+    RunState,
 )
-from ..model.wheel import AT, COUNT, ITEM_MASK, MANY, next_event, schedule
+from ..model.wheel import AT, COUNT, ITEM_MASK, MANY, Wheel, next_event, schedule
 
 DONE, MORE, GROW = range(3)
 """Nothing is due or the goal is reached; stopped at a limit; slots may not suffice."""
@@ -92,18 +98,18 @@ DONE, MORE, GROW = range(3)
 
 @kernel
 def run_events(
-    run: Int,
-    own: Int,
-    evs: Int,
-    choose: Int,
-    emit: Int,
-    state: Int,
-    select: Int,
-    feedback: Int,
-    wake: Int,
-    on_ack: Int,
-    on_loss: Int,
-    on_send: Int,
+    run: RunState,
+    own: Feedback,
+    evs: EvState,
+    choose: Choose,
+    emit: Emit,
+    state: Ints,
+    select: Select,
+    feedback: OnFeedback,
+    wake: OnWake,
+    on_ack: OnAck,
+    on_loss: OnLoss,
+    on_send: OnSend,
     goal: Int,
     until_ps: Int,
     most_hops: Int,
@@ -241,7 +247,7 @@ def run_events(
 
 
 @inlined
-def _fetch_next(run: Int, own: Int, switches: Int) -> None:
+def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
     """Let the processor fetch what the next events need: MANY links and packets exceed its caches.
 
     First the link, then the packet on it, then what that leads to: the packet behind it, the link
@@ -284,7 +290,7 @@ def _fetch_next(run: Int, own: Int, switches: Int) -> None:
 
 
 @inlined
-def _fails(own: Int, slots: Int, seed: Int, link: Int, slot: Int, time: Int) -> Any:
+def _fails(own: Feedback, slots: Ints, seed: Int, link: Int, slot: Int, time: Int) -> Any:
     """A lossy link loses this packet."""
     chance = own.wires[link, LOSS]
     if chance == 0:
@@ -294,7 +300,7 @@ def _fails(own: Int, slots: Int, seed: Int, link: Int, slot: Int, time: Int) -> 
 
 
 @subkernel
-def _lost(net: Int, own: Int, messages: Int, slot: Int, time: Int) -> None:
+def _lost(net: Net, own: Feedback, messages: Ints, slot: Int, time: Int) -> None:
     """A packet is gone and its slot, just freed, still says which. With the ideal code the sender
     will know at once: by the timer of the flow, so that its NIC is served before."""
     key = net.slots[slot, KEY]
@@ -315,7 +321,9 @@ def _lost(net: Int, own: Int, messages: Int, slot: Int, time: Int) -> None:
 
 
 @inlined
-def _way_on(run: Int, own: Int, choose: Int, state: Int, switch: Int, slot: Int, time: Int) -> Int:
+def _way_on(
+    run: RunState, own: Feedback, choose: Choose, state: Ints, switch: Int, slot: Int, time: Int
+) -> Int:
     """`way_on` by the routing state in force."""
     meta = run.slots[slot, META]
     edge = np.int64(run.host_edge[meta >> np.int64(32)])
@@ -335,7 +343,7 @@ def _way_on(run: Int, own: Int, choose: Int, state: Int, switch: Int, slot: Int,
 
 
 @subkernel
-def _bring_up(net: Int, wheel: Int, link: Int, time: Int) -> None:
+def _bring_up(net: Net, wheel: Wheel, link: Int, time: Int) -> None:
     """Serve a link up to and with a time."""
     serve(net, link, time + 1)
     if net.links[link, HEAD_TIME] != NEVER:
@@ -343,7 +351,7 @@ def _bring_up(net: Int, wheel: Int, link: Int, time: Int) -> None:
 
 
 @inlined
-def _owner_of_change(own: Int) -> Int:
+def _owner_of_change(own: Feedback) -> Int:
     """The host whose NIC the next change concerns, -1 for none."""
     at = own.control[NEXT_CHANGE]
     if own.changes[at, 1] >= ROUTES:
@@ -352,7 +360,9 @@ def _owner_of_change(own: Int) -> Int:
 
 
 @subkernel
-def _change(net: Int, own: Int, flows: Int, messages: Int, access: Int, time: Int) -> None:
+def _change(
+    net: Net, own: Feedback, flows: Ints, messages: Ints, access: NDArray[np.int32], time: Int
+) -> None:
     """The next change of a link or of routing takes effect."""
     control, changes = own.control, own.changes
     at = control[NEXT_CHANGE]
@@ -394,7 +404,7 @@ def _change(net: Int, own: Int, flows: Int, messages: Int, access: Int, time: In
 
 
 @inlined
-def _cut(net: Int, own: Int, messages: Int, link: Int, time: Int) -> None:
+def _cut(net: Net, own: Feedback, messages: Ints, link: Int, time: Int) -> None:
     """What waits for a link is lost, and what is in service; what is on the wire still arrives."""
     links = net.links
     if links[link, FREE] > time and links[link, HEAD_TIME] != NEVER:

@@ -16,8 +16,9 @@ from ....kernels.kernel import Int, inlined, kernel, subkernel
 from ..hosts.hosts import receive, serve_host
 from ..links.queues import enqueue, free_slot, next_of, serve
 from ..links.route import way_on
-from ..model.model import NEVER
+from ..model.model import NEVER, Ints
 from ..model.prefetch import prefetch
+from ..model.rules import Choose, Emit
 from ..model.run_state import (
     CLOCK,
     FREE_SLOTS,
@@ -38,6 +39,7 @@ from ..model.run_state import (
     WAITING_PACKETS,
     WINDOW_PS,
     WIRE_HEAD,
+    RunState,
 )
 
 DONE, MORE, GROW = range(3)
@@ -48,7 +50,7 @@ _NEXT_MASK = 0xFFFFFFFF
 
 
 @inlined
-def _fill_tree(run: Int, node: Int, begin: Int, end: Int) -> Int:
+def _fill_tree(run: RunState, node: Int, begin: Int, end: Int) -> Int:
     """Put the first arrival of every in-link into a winner tree; returns its number of leaves.
 
     A leaf is (time - begin) << 16 | position of the link; inner nodes hold the smaller of two.
@@ -77,7 +79,9 @@ def _fill_tree(run: Int, node: Int, begin: Int, end: Int) -> Int:
 
 
 @inlined
-def _take_arrival(run: Int, link: Int, position: Int, leaves: Int, begin: Int, end: Int) -> Int:
+def _take_arrival(
+    run: RunState, link: Int, position: Int, leaves: Int, begin: Int, end: Int
+) -> Int:
     """Take the first packet off a wire and bring the tree up to date; returns its slot."""
     tree, links, slots = run.tree, run.links, run.slots
     slot = links[link, WIRE_HEAD]
@@ -99,7 +103,9 @@ def _take_arrival(run: Int, link: Int, position: Int, leaves: Int, begin: Int, e
 
 
 @subkernel
-def _switch_window(run: Int, choose: Int, state: Int, node: Int, begin: Int, end: Int) -> None:
+def _switch_window(
+    run: RunState, choose: Choose, state: Ints, node: Int, begin: Int, end: Int
+) -> None:
     """All that arrives at a switch in a window, and all that its links begin to serve in it."""
     tree, links = run.tree, run.links
     first = run.in_start[node]
@@ -122,7 +128,7 @@ def _switch_window(run: Int, choose: Int, state: Int, node: Int, begin: Int, end
 
 
 @inlined
-def _way_on(run: Int, choose: Int, state: Int, switch: Int, slot: Int, time: Int) -> Int:
+def _way_on(run: RunState, choose: Choose, state: Ints, switch: Int, slot: Int, time: Int) -> Int:
     """`way_on` by the only routing state there is."""
     meta = run.slots[slot, META]
     edge = np.int64(run.host_edge[meta >> np.int64(32)])
@@ -136,7 +142,7 @@ def _way_on(run: Int, choose: Int, state: Int, switch: Int, slot: Int, time: Int
 
 
 @subkernel
-def _host_window(run: Int, emit: Int, state: Int, host: Int, begin: Int, end: Int) -> None:
+def _host_window(run: RunState, emit: Emit, state: Ints, host: Int, begin: Int, end: Int) -> None:
     """All that arrives at a host in a window, and all that its ports begin to send in it."""
     tree = run.tree
     node = run.route.shape[0] + host
@@ -153,7 +159,7 @@ def _host_window(run: Int, emit: Int, state: Int, host: Int, begin: Int, end: In
 
 
 @subkernel
-def _next_release(run: Int) -> Int:
+def _next_release(run: RunState) -> Int:
     """When something happens without a packet under way: the next release, NEVER if none."""
     found = np.int64(NEVER)
     for ring in range(run.rings.shape[0]):
@@ -167,7 +173,7 @@ def _next_release(run: Int) -> Int:
 
 
 @kernel
-def run_windows(run: Int, choose: Int, emit: Int, state: Int, most_hops: Int) -> Int:
+def run_windows(run: RunState, choose: Choose, emit: Emit, state: Ints, most_hops: Int) -> Int:
     """Advance by about `most_hops` hops. Returns DONE, MORE or GROW."""
     counts, settings = run.counts, run.settings
     stop_hops = counts[HOPS] + most_hops

@@ -84,32 +84,6 @@ LAST_LOSS_PS = 12
 TALLY = 13
 
 
-class Net(NamedTuple):
-    """Those arrays of `RunState` that packets in the network need: fewer arguments to hand on."""
-
-    links: NDArray[np.int64]
-    stats: NDArray[np.int64]
-    slots: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    settings: NDArray[np.int64]
-    histogram: NDArray[np.int64]
-    loads: NDArray[np.int64]
-
-
-class Desk(NamedTuple):
-    """Those arrays of `RunState` that messages and turns need."""
-
-    hosts: NDArray[np.int64]
-    rings: NDArray[np.int64]
-    flows: NDArray[np.int64]
-    messages: NDArray[np.int64]
-    settings: NDArray[np.int64]
-    access: NDArray[np.int32]
-    sent_ps: NDArray[np.int64]
-    due_ps: NDArray[np.int64]
-    wire: NDArray[np.int32]
-
-
 class Feedback(NamedTuple):
     """Arrays of a run with feedback; F flows, N packets, H hosts, L links."""
 

@@ -9,7 +9,8 @@ import numpy as np
 from ....kernels.kernel import Int, inlined
 from ...traffic.traffic import ON_ACKED, ON_RECEIVED
 from ..links.queues import enqueue, free_slot, new_slot, size_of, start_service, take_waiting
-from ..model.model import ACK, NEVER, TRIMMED, message_of, number_of, packet_key
+from ..model.model import ACK, NEVER, TRIMMED, Ints, message_of, number_of, packet_key
+from ..model.rules import Emit
 from ..model.run_state import (
     ACK_BYTES,
     ACK_EVERY,
@@ -48,13 +49,15 @@ from ..model.run_state import (
     STARTED_PS,
     UNACKED,
     WAITING_PACKETS,
+    Messages,
+    RunState,
 )
 
 _FLAG_SHIFT = 56
 
 
 @inlined
-def join_ring(run: Int, flow: Int) -> None:
+def join_ring(run: Messages, flow: Int) -> None:
     """A flow has something to send: it joins at the end."""
     ring = run.flows[flow, RING]
     run.flows[flow, RING_NEXT] = -1
@@ -67,7 +70,7 @@ def join_ring(run: Int, flow: Int) -> None:
 
 
 @inlined
-def release_first(run: Int, host: Int) -> None:
+def release_first(run: Messages, host: Int) -> None:
     """The first pending message of a host may be sent from now on."""
     message = run.hosts[host, PENDING]
     run.hosts[host, PENDING] = run.messages[message, PENDING_NEXT]
@@ -79,7 +82,7 @@ def release_first(run: Int, host: Int) -> None:
 
 
 @inlined
-def add_pending(run: Int, host: Int, message: Int, time: Int) -> None:
+def add_pending(run: Messages, host: Int, message: Int, time: Int) -> None:
     """A message will be released at a time; behind those of the same time."""
     messages = run.messages
     messages[message, RELEASE] = time
@@ -94,7 +97,7 @@ def add_pending(run: Int, host: Int, message: Int, time: Int) -> None:
 
 
 @inlined
-def data_bytes(run: Int, message: Int, number: Int) -> Int:
+def data_bytes(run: Messages, message: Int, number: Int) -> Int:
     """Wire size of a data packet."""
     messages = run.messages
     if len(run.wire):
@@ -105,7 +108,7 @@ def data_bytes(run: Int, message: Int, number: Int) -> Int:
 
 
 @inlined
-def waits_for_its_time(run: Int, host: Int, message: Int, number: Int, time: Int) -> Any:
+def waits_for_its_time(run: Messages, host: Int, message: Int, number: Int, time: Int) -> Any:
     """Whether the next packet of a message is due later; then the message is pending again."""
     if len(run.due_ps) == 0:
         return False
@@ -118,7 +121,9 @@ def waits_for_its_time(run: Int, host: Int, message: Int, number: Int, time: Int
 
 
 @inlined
-def pull(run: Int, emit: Int, state: Int, host: Int, link: Int, ring: Int, time: Int) -> None:
+def pull(
+    run: RunState, emit: Emit, state: Ints, host: Int, link: Int, ring: Int, time: Int
+) -> None:
     """The flow whose turn it is sends its next packet over an access link that is free."""
     flows, messages = run.flows, run.messages
     flow = run.rings[ring, RING_HEAD]
@@ -150,14 +155,14 @@ def pull(run: Int, emit: Int, state: Int, host: Int, link: Int, ring: Int, time:
 
 
 @inlined
-def ring_of(run: Int, host: Int, port: Int) -> Int:
+def ring_of(run: Messages, host: Int, port: Int) -> Int:
     """The ring that a port takes its packets from."""
     first = host * run.access.shape[1]
     return first if run.settings[ANY_PORT] else first + port
 
 
 @inlined
-def serve_host(run: Int, emit: Int, state: Int, host: Int, limit: Int) -> None:
+def serve_host(run: RunState, emit: Emit, state: Ints, host: Int, limit: Int) -> None:
     """All that a host's NIC ports begin before `limit`, and releases before it."""
     ports = run.access.shape[1]
     links, messages = run.links, run.messages
@@ -192,7 +197,9 @@ def serve_host(run: Int, emit: Int, state: Int, host: Int, limit: Int) -> None:
 
 
 @inlined
-def receive(run: Int, emit: Int, state: Int, host: Int, came_by: Int, slot: Int, time: Int) -> None:
+def receive(
+    run: RunState, emit: Emit, state: Ints, host: Int, came_by: Int, slot: Int, time: Int
+) -> None:
     """A packet arrives at a host that is served up to and with `time`."""
     messages = run.messages
     key = run.slots[slot, KEY]
@@ -237,7 +244,7 @@ def receive(run: Int, emit: Int, state: Int, host: Int, came_by: Int, slot: Int,
 
 
 @inlined
-def release_successors(run: Int, host: Int, end: Int, time: Int) -> None:
+def release_successors(run: RunState, host: Int, end: Int, time: Int) -> None:
     """A message is done at one of its ends: those that waited for it get their time."""
     for i in range(run.next_start[end], run.next_start[end + 1]):
         successor = np.int64(run.next_message[i])

@@ -4,6 +4,7 @@ NICs up to and with the present before."""
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, subkernel
 from ...traffic.traffic import ON_ACKED
@@ -11,10 +12,11 @@ from ..links.queues import free_slot, link_next, new_slot, next_of
 from ..model.labels import ACKED as EV_ACKED
 from ..model.labels import LOST as EV_LOST
 from ..model.labels import MARKED as EV_MARKED
-from ..model.labels import PORT_MASK, PROBE_CLEAN, PROBE_MARKED, WAKE
+from ..model.labels import PORT_MASK, PROBE_CLEAN, PROBE_MARKED, WAKE, EvState, OnFeedback, OnWake
 from ..model.labels import TIMEOUT as EV_TIMEOUT
 from ..model.labels import TRIMMED as EV_TRIMMED
-from ..model.model import ACK, MARKED, NEVER, TRIMMED, message_of, number_of, packet_key
+from ..model.model import ACK, MARKED, NEVER, TRIMMED, Ints, message_of, number_of, packet_key
+from ..model.rules import Emit
 from ..model.run_state import (
     ACK_BYTES,
     ACK_EVERY,
@@ -36,10 +38,12 @@ from ..model.run_state import (
     SRC,
     TIME,
     UNACKED,
+    Desk,
+    Net,
 )
 from ..model.run_state import ACKED as PACKETS_ACKED
 from ..model.wheel import schedule
-from .congestion.algorithm import MSS
+from .congestion.algorithm import MSS, OnAck, OnLoss
 from .feedback_state import (
     BLOCKED,
     CONTROLLED,
@@ -66,6 +70,7 @@ from .feedback_state import (
     TRIMMED_RECEIVED,
     TRIMS_SEEN,
     UP,
+    Feedback,
     drawn_key,
 )
 from .hosts import join_ring
@@ -107,7 +112,7 @@ _LABEL = 0xFFFFFFFF
 
 
 @inlined
-def _send_again(desk: Int, own: Int, flow: Int, time: Int) -> None:
+def _send_again(desk: Desk, own: Feedback, flow: Int, time: Int) -> None:
     """A flow has packets to send again, or more room: its host may send at once."""
     if desk.flows[flow, IN_RING] == 0:
         join_ring(desk, flow)
@@ -118,14 +123,14 @@ def _send_again(desk: Int, own: Int, flow: Int, time: Int) -> None:
 
 @subkernel
 def receive_ack(
-    desk: Int,
-    own: Int,
-    evs: Int,
-    feedback: Int,
-    on_ack: Int,
-    on_loss: Int,
-    ends: Int,
-    counts: Int,
+    desk: Desk,
+    own: Feedback,
+    evs: EvState,
+    feedback: OnFeedback,
+    on_ack: OnAck,
+    on_loss: OnLoss,
+    ends: Ints,
+    counts: Ints,
     key: Int,
     count: Int,
     slot: Int,
@@ -213,13 +218,13 @@ def receive_ack(
 
 @subkernel
 def receive_data(
-    net: Int,
-    desk: Int,
-    own: Int,
-    arrived_ps: Int,
-    arrived_flags: Int,
-    emit: Int,
-    state: Int,
+    net: Net,
+    desk: Desk,
+    own: Feedback,
+    arrived_ps: Ints,
+    arrived_flags: NDArray[np.uint8],
+    emit: Emit,
+    state: Ints,
     host: Int,
     back: Int,
     slot: Int,
@@ -295,13 +300,13 @@ def receive_data(
 
 @subkernel
 def on_timer(
-    net: Int,
-    desk: Int,
-    own: Int,
-    evs: Int,
-    feedback: Int,
-    wake: Int,
-    on_loss: Int,
+    net: Net,
+    desk: Desk,
+    own: Feedback,
+    evs: EvState,
+    feedback: OnFeedback,
+    wake: OnWake,
+    on_loss: OnLoss,
     flow: Int,
     time: Int,
 ) -> Int:
@@ -367,7 +372,7 @@ def on_timer(
 
 
 @inlined
-def _new_losses(net: Int, desk: Int, own: Int, flow: Int, time: Int) -> Int:
+def _new_losses(net: Net, desk: Desk, own: Feedback, flow: Int, time: Int) -> Int:
     """Packets that the network has lost just now: with the ideal code their sender knows at once,
     but the selection of EVs learns of it no sooner than by its timeout. How many."""
     senders, packets, count = own.senders, own.packets, np.int64(0)
@@ -397,7 +402,7 @@ def _new_losses(net: Int, desk: Int, own: Int, flow: Int, time: Int) -> Int:
 
 
 @inlined
-def _probe(net: Int, desk: Int, own: Int, flow: Int, ev: Int, time: Int) -> Int:
+def _probe(net: Net, desk: Desk, own: Feedback, flow: Int, ev: Int, time: Int) -> Int:
     """A small packet of the data class for the path of an EV."""
     key = packet_key(desk.flows[flow, END] - 1, 0) | np.int64(PROBE)
     meta = (desk.flows[flow, DST] << np.int64(32)) | (ev & np.int64(_LABEL))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, subkernel
 from ..model.aligned import aligned
-from ..model.model import Workload
+from ..model.model import Ints, Workload
 
 NO_RECOVERY, IDEAL, SACK, GO_BACK_N = range(4)
 
@@ -85,9 +85,7 @@ def new_packets(total: int) -> NDArray[np.int64]:
 
 
 @inlined
-def _append(
-    senders: NDArray[np.int64], packets: NDArray[np.int64], flow: Int, packet: Int, head: Int
-) -> None:
+def _append(senders: Ints, packets: Ints, flow: Int, packet: Int, head: Int) -> None:
     """To the end of the list that begins at column `head`."""
     last = senders[flow, head + 1]
     packets[packet, PREV] = last
@@ -100,9 +98,7 @@ def _append(
 
 
 @inlined
-def _unlink(
-    senders: NDArray[np.int64], packets: NDArray[np.int64], flow: Int, packet: Int, head: Int
-) -> None:
+def _unlink(senders: Ints, packets: Ints, flow: Int, packet: Int, head: Int) -> None:
     before, after = packets[packet, PREV], packets[packet, AFTER]
     if before < 0:
         senders[flow, head] = after
@@ -115,14 +111,7 @@ def _unlink(
 
 
 @inlined
-def now_under_way(
-    senders: NDArray[np.int64],
-    packets: NDArray[np.int64],
-    flow: Int,
-    packet: Int,
-    ev: Int,
-    time: Int,
-) -> None:
+def now_under_way(senders: Ints, packets: Ints, flow: Int, packet: Int, ev: Int, time: Int) -> None:
     """A packet that is UNSENT or AGAIN_DUE is sent."""
     if packets[packet, STATE] == AGAIN_DUE:
         _unlink(senders, packets, flow, packet, AGAIN_HEAD)
@@ -136,9 +125,7 @@ def now_under_way(
 
 
 @inlined
-def now_done(
-    senders: NDArray[np.int64], packets: NDArray[np.int64], flow: Int, packet: Int
-) -> None:
+def now_done(senders: Ints, packets: Ints, flow: Int, packet: Int) -> None:
     """A packet was acknowledged for the first time."""
     if packets[packet, STATE] == UNDER_WAY:
         _unlink(senders, packets, flow, packet, WAY_HEAD)
@@ -150,9 +137,7 @@ def now_done(
 
 
 @inlined
-def now_lost(
-    senders: NDArray[np.int64], packets: NDArray[np.int64], flow: Int, packet: Int
-) -> None:
+def now_lost(senders: Ints, packets: Ints, flow: Int, packet: Int) -> None:
     """A packet under way must be sent again, after those that wait for that already."""
     _unlink(senders, packets, flow, packet, WAY_HEAD)
     senders[flow, WAY_PACKETS] -= 1
@@ -161,9 +146,7 @@ def now_lost(
 
 
 @inlined
-def overtaken(
-    senders: NDArray[np.int64], packets: NDArray[np.int64], flow: Int, threshold: Int
-) -> Int:
+def overtaken(senders: Ints, packets: Ints, flow: Int, threshold: Int) -> Int:
     """The packet under way that SACK gives up first, -1 for none."""
     packet = senders[flow, WAY_HEAD]
     if packet >= 0 and packets[packet, TX] + threshold <= senders[flow, HIGHEST_TX]:
@@ -172,14 +155,14 @@ def overtaken(
 
 
 @inlined
-def timeout_ps(senders: NDArray[np.int64], flow: Int, rto_ps: Int, linear: Int) -> Int:
+def timeout_ps(senders: Ints, flow: Int, rto_ps: Int, linear: Int) -> Int:
     """A flow's timeout: it doubles with every one after `linear` in a row, up to 2^16-fold."""
     more = min(max(np.int64(0), senders[flow, RETRIES] - linear), np.int64(16))
     return min(rto_ps << more, np.int64(10**13))
 
 
 @subkernel
-def go_back(senders: NDArray[np.int64], packets: NDArray[np.int64], flow: Int, packet: Int) -> Int:
+def go_back(senders: Ints, packets: Ints, flow: Int, packet: Int) -> Int:
     """All under way from this packet on go out again, before what waits already; how many."""
     count = np.int64(0)
     last = senders[flow, WAY_TAIL]

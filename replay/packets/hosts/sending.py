@@ -8,8 +8,9 @@ import numpy as np
 
 from ....kernels.kernel import Int, inlined
 from ..links.queues import new_slot, size_of, start_service, take_waiting
-from ..model.labels import OUTSTANDING
-from ..model.model import AGAIN, NEVER, packet_key, service_ps
+from ..model.labels import OUTSTANDING, EvState, Select
+from ..model.model import AGAIN, NEVER, Ints, packet_key, service_ps
+from ..model.rules import Emit
 from ..model.run_state import (
     ANY_PORT,
     CURSOR,
@@ -31,9 +32,11 @@ from ..model.run_state import (
     SIZE,
     STARTED_PS,
     WAITING_PACKETS,
+    Desk,
+    Net,
 )
 from ..model.wheel import schedule
-from .congestion.algorithm import MSS, WINDOW
+from .congestion.algorithm import MSS, WINDOW, OnSend
 from .feedback_state import (
     BLOCKED,
     CAN_LOSE,
@@ -54,6 +57,7 @@ from .feedback_state import (
     STAMP,
     TIMERS,
     UP,
+    Feedback,
     drawn_key,
 )
 from .hosts import data_bytes, join_ring, release_first, ring_of, waits_for_its_time
@@ -72,14 +76,14 @@ _LABEL = 0xFFFFFFFF
 
 
 @inlined
-def unblock(nics: Int, hosts: Int, host: Int, time: Int) -> None:
+def unblock(nics: Ints, hosts: Ints, host: Int, time: Int) -> None:
     """Let a host's ports try again from now on."""
     nics[host, BLOCKED] = 0
     hosts[host, NOW] = max(hosts[host, NOW], time)
 
 
 @inlined
-def _take_turn(rings: Int, flows: Int, ring: Int) -> Int:
+def _take_turn(rings: Ints, flows: Ints, ring: Int) -> Int:
     """The first flow of a ring, taken out of it; -1 when it is empty."""
     flow = rings[ring, RING_HEAD]
     if flow >= 0:
@@ -92,7 +96,7 @@ def _take_turn(rings: Int, flows: Int, ring: Int) -> Int:
 
 
 @inlined
-def _has_more(senders: Int, flows: Int, messages: Int, flow: Int) -> Any:
+def _has_more(senders: Ints, flows: Ints, messages: Ints, flow: Int) -> Any:
     """The flow could send if its window allowed."""
     if senders[flow, AGAIN_HEAD] >= 0:
         return True
@@ -102,7 +106,14 @@ def _has_more(senders: Int, flows: Int, messages: Int, flow: Int) -> Any:
 
 @inlined
 def _next_flow(
-    desk: Int, own: Int, evs: Int, select: Int, host: Int, port: Int, free: Int, start: Int
+    desk: Desk,
+    own: Feedback,
+    evs: EvState,
+    select: Select,
+    host: Int,
+    port: Int,
+    free: Int,
+    start: Int,
 ) -> tuple[Int, Int, Int]:
     """(flow, EV, port) of the next packet from a ring; flow -1 when none can send.
 
@@ -148,14 +159,14 @@ def _next_flow(
 
 @inlined
 def pull(
-    net: Int,
-    desk: Int,
-    own: Int,
-    evs: Int,
-    emit: Int,
-    state: Int,
-    select: Int,
-    on_send: Int,
+    net: Net,
+    desk: Desk,
+    own: Feedback,
+    evs: EvState,
+    emit: Emit,
+    state: Ints,
+    select: Select,
+    on_send: OnSend,
     host: Int,
     port: Int,
     free: Int,
@@ -220,14 +231,14 @@ def pull(
 
 @inlined
 def serve_nic(
-    net: Int,
-    desk: Int,
-    own: Int,
-    evs: Int,
-    emit: Int,
-    state: Int,
-    select: Int,
-    on_send: Int,
+    net: Net,
+    desk: Desk,
+    own: Feedback,
+    evs: EvState,
+    emit: Emit,
+    state: Ints,
+    select: Select,
+    on_send: OnSend,
     host: Int,
     limit: Int,
 ) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, subkernel
+from ..model.model import Ints
 from ..model.run_state import LOAD_BIN_PS
 
 
@@ -19,7 +20,7 @@ def filled(loads: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 @subkernel
-def add_load(loads: Int, counts: Int, link: Int, size: Int, start: Int, service: Int) -> None:
+def add_load(loads: Ints, counts: Ints, link: Int, size: Int, start: Int, service: Int) -> None:
     """`size` bytes, at most 65,535, that are served from `start` on for so many ps.
 
     Byte boundaries are rounded at the same times whatever the stretches are, so the order of
@@ -39,7 +40,7 @@ def add_load(loads: Int, counts: Int, link: Int, size: Int, start: Int, service:
 
 
 @subkernel
-def _join(loads: Int, counts: Int) -> None:
+def _join(loads: Ints, counts: Ints) -> None:
     """Two stretches become one."""
     half = len(loads) // 2
     for at in range(len(loads)):

@@ -6,7 +6,7 @@ import numpy as np
 
 from ....kernels.kernel import Int, inlined
 from ..model.draws import ECN, draw
-from ..model.model import ACK, MARKED, NEVER, TRIMMED, service_ps
+from ..model.model import ACK, MARKED, NEVER, TRIMMED, Ints, service_ps
 from ..model.run_state import (
     ACK_HEAD,
     ACK_TAIL,
@@ -47,6 +47,7 @@ from ..model.run_state import (
     WAITING_PACKETS,
     WIRE_HEAD,
     WIRE_TAIL,
+    Network,
 )
 from .load_bins import add_load
 
@@ -55,26 +56,26 @@ _SIZE_MASK = 0xFFFF
 
 
 @inlined
-def next_of(slots: Int, slot: Int) -> Int:
+def next_of(slots: Ints, slot: Int) -> Int:
     """The slot after this one in its list, -1 behind the last."""
     following = slots[slot, NEXT] & np.int64(_NEXT_MASK)
     return np.int64(-1) if following == np.int64(NO_SLOT) else following
 
 
 @inlined
-def size_of(slots: Int, slot: Int) -> Int:
+def size_of(slots: Ints, slot: Int) -> Int:
     """Bytes of a packet."""
     return (slots[slot, NEXT] >> np.int64(32)) & np.int64(_SIZE_MASK)
 
 
 @inlined
-def link_next(slots: Int, slot: Int, following: Int) -> None:
+def link_next(slots: Ints, slot: Int, following: Int) -> None:
     """Make `following` (a slot) the one after this."""
     slots[slot, NEXT] = (slots[slot, NEXT] & ~np.int64(_NEXT_MASK)) | following
 
 
 @inlined
-def free_slot(run: Int, slot: Int) -> None:
+def free_slot(run: Network, slot: Int) -> None:
     """The packet has left the network."""
     run.slots[slot, NEXT] = run.counts[FREE_SLOT]
     run.counts[FREE_SLOT] = slot
@@ -83,7 +84,7 @@ def free_slot(run: Int, slot: Int) -> None:
 
 
 @inlined
-def new_slot(run: Int, key: Int, meta: Int, size: Int) -> Int:
+def new_slot(run: Network, key: Int, meta: Int, size: Int) -> Int:
     """A packet enters the network. The driver has made sure that a slot is free."""
     counts = run.counts
     slot = counts[FREE_SLOT]
@@ -97,7 +98,7 @@ def new_slot(run: Int, key: Int, meta: Int, size: Int) -> Int:
 
 
 @inlined
-def start_service(run: Int, link: Int, slot: Int, size: Int, start: Int) -> None:
+def start_service(run: Network, link: Int, slot: Int, size: Int, start: Int) -> None:
     """Serve a packet from `start` on and put it onto the wire."""
     links, slots = run.links, run.slots
     rate = links[link, RATE]
@@ -124,7 +125,7 @@ def start_service(run: Int, link: Int, slot: Int, size: Int, start: Int) -> None
 
 
 @inlined
-def take_waiting(run: Int, link: Int, start: Int) -> Int:
+def take_waiting(run: Network, link: Int, start: Int) -> Int:
     """Take the next waiting packet, ACKs first; the link has WAITING_PACKETS > 0."""
     links, slots = run.links, run.slots
     slot = links[link, ACK_HEAD]
@@ -141,7 +142,7 @@ def take_waiting(run: Int, link: Int, start: Int) -> Int:
 
 
 @inlined
-def mark(run: Int, link: Int, slot: Int, queued: Int) -> None:
+def mark(run: Network, link: Int, slot: Int, queued: Int) -> None:
     """ECN for a data packet whose service starts with so many bytes queued, its own too."""
     low = run.settings[ECN_LOW]
     if queued > low:
@@ -155,7 +156,7 @@ def mark(run: Int, link: Int, slot: Int, queued: Int) -> None:
 
 
 @inlined
-def serve(run: Int, link: Int, limit: Int) -> None:
+def serve(run: Network, link: Int, limit: Int) -> None:
     """Start the service of all waiting packets whose turn comes before `limit`."""
     links = run.links
     while links[link, WAITING_PACKETS] > 0 and links[link, FREE] < limit:
@@ -165,7 +166,7 @@ def serve(run: Int, link: Int, limit: Int) -> None:
 
 
 @inlined
-def enqueue(run: Int, link: Int, slot: Int, time: Int) -> None:
+def enqueue(run: Network, link: Int, slot: Int, time: Int) -> None:
     """A packet comes to a link that is served up to and with `time`."""
     links, slots, stats = run.links, run.slots, run.stats
     key, size = slots[slot, KEY], size_of(slots, slot)

@@ -6,14 +6,16 @@ import numpy as np
 
 from ....kernels.kernel import Int, inlined
 from ..model.arrays import ATTACHED
+from ..model.model import Ints
+from ..model.rules import Choose
 from ..model.run_state import SEES_ALL, RunState
 
 
 @inlined
 def way_on(
     run: RunState,
-    choose: Int,
-    state: Int,
+    choose: Choose,
+    state: Ints,
     group: Int,
     switch: Int,
     edge: Int,

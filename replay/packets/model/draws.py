@@ -10,6 +10,7 @@ from __future__ import annotations
 from hashlib import blake2b
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, kernel
 
@@ -64,7 +65,7 @@ def drawn_in_turn(seed: Int, flow: Int, count: Int, n: Int) -> Int:
 
 
 @inlined
-def below(random: Int, n: Int) -> Int:
+def below(random: np.uint64, n: Int) -> Int:
     """int64 in 0 .. n-1 from the upper half of a draw; n < 2**31."""
     return np.int64(((random >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
@@ -76,7 +77,13 @@ def drawn(seed: Int, purpose: Int, what: Int, number: Int, n: Int) -> Int:
 
 
 @kernel
-def shuffle_each(seed: Int, purpose: Int, what: Int, start: Int, order: Int) -> None:
+def shuffle_each(
+    seed: Int,
+    purpose: Int,
+    what: NDArray[np.int64],
+    start: NDArray[np.int64],
+    order: NDArray[np.int64],
+) -> None:
     """order[start[i] : start[i + 1]] becomes 0 .. n-1 in an order drawn for what[i].
 
     Fisher's and Yates' shuffle. what: int64[m], start: int64[m + 1], order: int64[start[m]].
@@ -93,7 +100,14 @@ def shuffle_each(seed: Int, purpose: Int, what: Int, start: Int, order: Int) -> 
 
 
 @kernel
-def drawn_each(seed: Int, purpose: Int, what: Int, number: Int, n: Int, out: Int) -> None:
+def drawn_each(
+    seed: Int,
+    purpose: Int,
+    what: NDArray[np.int64],
+    number: Int,
+    n: NDArray[np.int64],
+    out: NDArray[np.int64],
+) -> None:
     """out[i] = drawn(seed, purpose, what[i], number, n[i]); int64 arrays of one length."""
     for i in range(len(what)):
         out[i] = drawn(seed, purpose, what[i], number, n[i])

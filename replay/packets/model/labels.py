@@ -16,7 +16,8 @@ flows are served does not matter.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numba import types
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, subkernel
 from .draws import drawn_in_turn
-from .pointer import Pointer
+from .pointer import pointer_to
 
 WAKE, DRAWS, OUTSTANDING, OWN = 0, 1, 2, 3
 """Columns of `rows`: when to call `wake` (ps, NEVER), random numbers drawn, packets in flight
@@ -60,6 +61,9 @@ STATE_TYPE: Any = types.NamedTuple(  # type: ignore[no-untyped-call, unused-igno
 SELECT = types.int64(STATE_TYPE, types.int64, types.int64, types.int64)
 FEEDBACK = types.int64(STATE_TYPE, types.int64, types.int64, types.int64, types.int64)
 WAKE_UP = types.int64(STATE_TYPE, types.int64, types.int64)
+Select: TypeAlias = Callable[[EvState, Int, Int, Int], Int]
+OnFeedback: TypeAlias = Callable[[EvState, Int, Int, Int, Int], Int]
+OnWake: TypeAlias = Callable[[EvState, Int, Int], Int]
 
 
 def new_state(
@@ -141,13 +145,15 @@ def no_selection(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int
 class HostFunctions(NamedTuple):
     """A strategy of hosts as the driver takes it."""
 
-    select: Pointer
-    feedback: Pointer
-    wake: Pointer
+    select: Select
+    feedback: OnFeedback
+    wake: OnWake
 
 
-def host_functions(select: Any, feedback: Any = no_feedback, wake: Any = no_wake) -> HostFunctions:
+def host_functions(
+    select: Select, feedback: OnFeedback = no_feedback, wake: OnWake = no_wake
+) -> HostFunctions:
     """Pointers to three compiled functions."""
     return HostFunctions(
-        Pointer(select, SELECT), Pointer(feedback, FEEDBACK), Pointer(wake, WAKE_UP)
+        pointer_to(select, SELECT), pointer_to(feedback, FEEDBACK), pointer_to(wake, WAKE_UP)
     )

@@ -47,7 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,9 @@ from numpy.typing import NDArray
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Int, inlined
 from ...traffic.traffic import Traffic
+
+Ints: TypeAlias = NDArray[np.int64]
+"""An array of a kernel; whoever makes it says its shape."""
 
 PS = 1_000
 """Picoseconds of a nanosecond."""
@@ -247,13 +250,13 @@ LINK_COLUMNS = 16
 
 
 @inlined
-def queued_packets(links: Int, link: Int, time: Int) -> Int:
+def queued_packets(links: Ints, link: Int, time: Int) -> Int:
     """Queue of a link at a time: the packets waiting and the one in service."""
     return links[link, 3] + (1 if links[link, 0] > time else 0)
 
 
 @inlined
-def queued_bytes(links: Int, link: Int, time: Int) -> Int:
+def queued_bytes(links: Ints, link: Int, time: Int) -> Int:
     """Queue of a link in bytes, both classes, with the whole packet in service."""
     waiting = links[link, 1] + links[link, 2]
     return waiting + (links[link, 4] if links[link, 0] > time else 0)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from numba import types
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-class Pointer(types.WrapperAddressProtocol):  # type: ignore[misc, unused-ignore]
-    """A `subkernel` of a fixed numba signature that kernels call by its address.
 
-    Kernels can call the same function directly too, unlike those of `kernel.callback`.
-    """
+class _Pointer(types.WrapperAddressProtocol):  # type: ignore[misc, unused-ignore]
+    """Numba takes it for a function of its signature; compiled when it is first called."""
 
     def __init__(self, function: Any, signature: Any) -> None:
         import numba.experimental.function_type  # noqa: F401 - teaches numba to type pointers
@@ -29,3 +29,11 @@ class Pointer(types.WrapperAddressProtocol):  # type: ignore[misc, unused-ignore
 
     def signature(self) -> Any:
         return self._signature
+
+
+def pointer_to(function: F, signature: Any) -> F:
+    """A `subkernel` for kernels to call by its address, with this numba signature.
+
+    Kernels can call the same function directly too, unlike those of `kernel.callback`.
+    """
+    return cast(F, _Pointer(function, signature))

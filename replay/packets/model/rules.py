@@ -22,7 +22,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numba import types
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from ....kernels.kernel import Int, callback
 from ...fabrics.fabric import Fabric
 from .labels import EvState, HostFunctions
-from .model import Workload
+from .model import Ints, Workload
 
 _STATE = types.int64[::1]
 _LINKS = types.int64[:, ::1]
@@ -40,28 +40,45 @@ _I = types.int64
 CHOOSE = types.int64(_STATE, _LINKS, _MEMBERS, _I, _I, _I, _I, _I, _I, _I)
 EMIT = types.int64(_STATE, _LINKS, _I, _I, _I, _I)
 
+Choose: TypeAlias = Callable[
+    [
+        Ints,
+        Ints,
+        NDArray[np.int32],
+        Int,
+        Int,
+        Int,
+        Int,
+        Int,
+        Int,
+        Int,
+    ],
+    Int,
+]
+Emit: TypeAlias = Callable[[Ints, Ints, Int, Int, Int, Int], Int]
 
-def chooser(function: Callable[..., Any]) -> Callable[[], Any]:
+
+def chooser(function: Choose) -> Callable[[], Choose]:
     """Declares a `choose` function; calling the result gives its compiled pointer."""
     return callback(CHOOSE)(function)
 
 
-def emitter(function: Callable[..., Any]) -> Callable[[], Any]:
+def emitter(function: Emit) -> Callable[[], Emit]:
     """Declares an `emit` function; calling the result gives its compiled pointer."""
     return callback(EMIT)(function)
 
 
 @emitter
-def no_label(state: Int, links: Int, host: Int, link: Int, packet: Int, time: Int) -> Int:
+def no_label(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int) -> Int:
     """For strategies in which hosts decide nothing."""
     return 0
 
 
 @chooser
 def first_member(
-    state: Int,
-    links: Int,
-    members: Int,
+    state: Ints,
+    links: Ints,
+    members: NDArray[np.int32],
     first: Int,
     size: Int,
     switch: Int,
@@ -78,8 +95,8 @@ def first_member(
 class Rules:
     """A strategy bound to a fabric, a workload and a seed. `state` is changed by a run."""
 
-    choose: Any
-    emit: Any
+    choose: Choose
+    emit: Emit
     state: NDArray[np.int64]
     reads_queues: bool = False
     sees_all: bool = False

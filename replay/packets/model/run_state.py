@@ -3,7 +3,7 @@ flows, messages. Columns are constants of this file; rows of links and packets f
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,6 +117,38 @@ class RunState(NamedTuple):
     in_links: NDArray[np.int32]
     out_start: NDArray[np.int64]
     out_links: NDArray[np.int32]
+
+
+class Net(NamedTuple):
+    """Those arrays of `RunState` that packets in the network need: fewer arguments to hand on."""
+
+    links: NDArray[np.int64]
+    stats: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    settings: NDArray[np.int64]
+    histogram: NDArray[np.int64]
+    loads: NDArray[np.int64]
+
+
+class Desk(NamedTuple):
+    """Those arrays of `RunState` that messages and turns need."""
+
+    hosts: NDArray[np.int64]
+    rings: NDArray[np.int64]
+    flows: NDArray[np.int64]
+    messages: NDArray[np.int64]
+    settings: NDArray[np.int64]
+    access: NDArray[np.int32]
+    sent_ps: NDArray[np.int64]
+    due_ps: NDArray[np.int64]
+    wire: NDArray[np.int32]
+
+
+Network: TypeAlias = RunState | Net
+"""All that a function about packets in the network needs."""
+Messages: TypeAlias = RunState | Desk
+"""All that a function about messages and turns needs."""
 
 
 def new_run(

@@ -23,6 +23,7 @@ from ....kernels.kernel import kernel
 from ...fabrics.fabric import Fabric
 from ...flows.paths import PathChoices, links_of_paths, path_choices
 from ...flows.placement import finished
+from ...packets.model.model import Ints
 from ...results.replay import SolverReport
 from ...traffic.traffic import Traffic
 from ..base import FlowStrategy, known_options
@@ -121,14 +122,14 @@ def _greedy(traffic: Traffic, fabric: Fabric, choices: PathChoices) -> NDArray[n
 
 @kernel
 def _greedy_paths(
-    order: NDArray[np.int64],
+    order: Ints,
     pair: NDArray[np.int32],
-    first: NDArray[np.int64],
+    first: Ints,
     links: NDArray[np.int32],
-    wire_bytes: NDArray[np.int64],
+    wire_bytes: Ints,
     per_byte: NDArray[np.float64],
     busy: NDArray[np.float64],
-    path: NDArray[np.int64],
+    path: Ints,
 ) -> None:
     for unit in order:
         if pair[unit] < 0:

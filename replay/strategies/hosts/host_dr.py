@@ -18,7 +18,7 @@ from ....analyzer.errors import UsageError
 from ....kernels.kernel import Int
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SHUFFLE, drawn_each
-from ...packets.model.model import ACK, Workload, message_of
+from ...packets.model.model import ACK, Ints, Workload, message_of
 from ...packets.model.rules import Rules, Strategy, chooser, emitter
 from ..base import known_options
 from ..packet_state import state_of
@@ -96,7 +96,7 @@ def paths_of(
 
 
 @emitter
-def _emit(state: Int, links: Int, host: Int, link: Int, packet: Int, time: Int) -> Int:
+def _emit(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int) -> Int:
     """State: pairs; pair of every message, paths by kind and pair, next path likewise, digits."""
     kind = np.int64(1) if packet & np.int64(ACK) else np.int64(0)
     at = kind * state[0] + state[state[1] + message_of(packet)]
@@ -108,9 +108,9 @@ def _emit(state: Int, links: Int, host: Int, link: Int, packet: Int, time: Int) 
 
 @chooser
 def _choose(
-    state: Int,
-    links: Int,
-    members: Int,
+    state: Ints,
+    links: Ints,
+    members: NDArray[np.int32],
     first: Int,
     size: Int,
     switch: Int,

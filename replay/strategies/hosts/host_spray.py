@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Int
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import HOST_LABEL, SWITCH_PORT, drawn
-from ...packets.model.model import ACK, Workload, message_of
+from ...packets.model.model import ACK, Ints, Workload, message_of
 from ...packets.model.rules import Rules, Strategy, chooser, emitter
 from ..base import known_options, whole_number
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -52,15 +53,15 @@ def on_all_ports(name: str, evs: int, fabric: Fabric) -> int:
 
 
 @emitter
-def _emit(state: Int, links: Int, host: Int, link: Int, packet: Int, time: Int) -> Int:
+def _emit(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int) -> Int:
     return drawn(state[0], HOST_LABEL, packet & np.int64(WITHOUT_FLAGS), 0, state[1])
 
 
 @chooser
 def hash_label(
-    state: Int,
-    links: Int,
-    members: Int,
+    state: Ints,
+    links: Ints,
+    members: NDArray[np.int32],
     first: Int,
     size: Int,
     switch: Int,

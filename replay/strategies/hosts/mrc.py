@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration
@@ -53,7 +54,7 @@ from ...packets.model.labels import (
     host_functions,
     new_state,
 )
-from ...packets.model.model import PS, Workload
+from ...packets.model.model import PS, Ints, Workload
 from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options, whole_number
 from ..packet_state import state_of
@@ -140,9 +141,9 @@ def _paths(name: str, fabric: Fabric) -> int:
 
 @chooser
 def _by_label(
-    state: Int,
-    links: Int,
-    members: Int,
+    state: Ints,
+    links: Ints,
+    members: NDArray[np.int32],
     first: Int,
     size: Int,
     switch: Int,

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration, parse_size
 from ....kernels.kernel import Int, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, drawn
-from ...packets.model.model import ACK, PS, Workload, queued_bytes
+from ...packets.model.model import ACK, PS, Ints, Workload, queued_bytes
 from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -67,7 +68,14 @@ def band_state(
 
 @inlined
 def least_band(
-    state: Int, links: Int, members: Int, first: Int, size: Int, switch: Int, what: Int, time: Int
+    state: Ints,
+    links: Ints,
+    members: NDArray[np.int32],
+    first: Int,
+    size: Int,
+    switch: Int,
+    what: Int,
+    time: Int,
 ) -> Int:
     """A random position among those of the lowest band; levels are as old as `refresh` allows.
 
@@ -90,9 +98,9 @@ def least_band(
 
 @chooser
 def _choose(
-    state: Int,
-    links: Int,
-    members: Int,
+    state: Ints,
+    links: Ints,
+    members: NDArray[np.int32],
     first: Int,
     size: Int,
     switch: Int,

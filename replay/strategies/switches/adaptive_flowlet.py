@@ -15,12 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration
 from ....kernels.kernel import Int, inlined
 from ...fabrics.fabric import Fabric
-from ...packets.model.model import PS, Workload, message_of, queued_bytes
+from ...packets.model.model import PS, Ints, Workload, message_of, queued_bytes
 from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options, whole_number
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -85,7 +86,7 @@ class AdaptiveFlowlet(Strategy):
 
 
 @inlined
-def quality(state: Int, links: Int, link: Int, time: Int) -> Int:
+def quality(state: Ints, links: Ints, link: Int, time: Int) -> Int:
     """Band of a port, 0 the best to 7.
 
     State: numbers from 8 on, of links bytes per sample at their rate from 12 on, and from 13 on
@@ -109,9 +110,9 @@ def quality(state: Int, links: Int, link: Int, time: Int) -> Int:
 
 @chooser
 def _choose(
-    state: Int,
-    links: Int,
-    members: Int,
+    state: Ints,
+    links: Ints,
+    members: NDArray[np.int32],
     first: Int,
     size: Int,
     switch: Int,

@@ -17,13 +17,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Int, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.arrays import fabric_arrays
 from ...packets.model.draws import SWITCH_PORT, drawn
-from ...packets.model.model import ACK, AGAIN, Workload, message_of, number_of
+from ...packets.model.model import ACK, AGAIN, Ints, Workload, message_of, number_of
 from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -110,7 +111,7 @@ room for the levels of a group."""
 
 
 @inlined
-def level(state: Int, link: Int, time: Int, add: Int) -> Int:
+def level(state: Ints, link: Int, time: Int, add: Int) -> Int:
     """Congestion of a link, 0 to 7, after `add` more bytes."""
     at, period = state[SENT] + 2 * link, time // np.int64(_PERIOD_PS)
     sent, periods = state[at], min(period - state[at + 1], np.int64(400))
@@ -122,7 +123,14 @@ def level(state: Int, link: Int, time: Int, add: Int) -> Int:
 
 @inlined
 def _best(
-    state: Int, members: Int, first: Int, size: Int, pair: Int, before: Int, what: Int, time: Int
+    state: Ints,
+    members: NDArray[np.int32],
+    first: Int,
+    size: Int,
+    pair: Int,
+    before: Int,
+    what: Int,
+    time: Int,
 ) -> Int:
     """Position of the least congested way to a leaf; on ties `before` (or NONE) or a random one."""
     leaf_metrics = state[TO_LEAF] + pair * state[MOST]
@@ -134,9 +142,9 @@ def _best(
 
 @chooser
 def _choose(
-    state: Int,
-    links: Int,
-    members: Int,
+    state: Ints,
+    links: Ints,
+    members: NDArray[np.int32],
     first: Int,
     size: Int,
     switch: Int,

@@ -18,7 +18,7 @@ from ....analyzer.units import parse_duration
 from ....kernels.kernel import Int, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, below, draw, mixed
-from ...packets.model.model import ACK, PS, Workload, message_of
+from ...packets.model.model import ACK, PS, Ints, Workload, message_of
 from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options, whole_number
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -64,9 +64,9 @@ def flowlet_entry(packet: Int, flow: Int, switch: Int, table: Int) -> Int:
 
 @chooser
 def _choose(
-    state: Int,
-    links: Int,
-    members: Int,
+    state: Ints,
+    links: Ints,
+    members: NDArray[np.int32],
     first: Int,
     size: Int,
     switch: Int,

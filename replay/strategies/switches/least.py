@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from ....kernels.kernel import Int, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import TIE, drawn
+from ...packets.model.model import Ints
 
 NONE = -1
 """No port is to be kept."""
@@ -20,7 +21,7 @@ def room_for_levels(fabric: Fabric) -> NDArray[np.int64]:
 
 @inlined
 def random_least(
-    state: Int, levels: Int, size: Int, seed: Int, what: Int, where: Int, kept: Int
+    state: Ints, levels: Int, size: Int, seed: Int, what: Int, where: Int, kept: Int
 ) -> Int:
     """Position of the least of `size` >= 1 levels that begin at state[levels].
 

@@ -24,7 +24,7 @@ from ....kernels.kernel import Int
 from ...fabrics.fabric import Fabric, edge_switches
 from ...fabrics.weights import with_path_weights
 from ...packets.model.draws import SHUFFLE, drawn_each
-from ...packets.model.model import ACK, Workload
+from ...packets.model.model import ACK, Ints, Workload
 from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options
 from ..packet_state import shuffled, state_of
@@ -212,9 +212,9 @@ def _parts(
 
 @chooser
 def _choose(
-    state: Int,
-    links: Int,
-    members: Int,
+    state: Ints,
+    links: Ints,
+    members: NDArray[np.int32],
     first: Int,
     size: Int,
     switch: Int,
@@ -236,9 +236,9 @@ def _choose(
 
 @chooser
 def _choose_rerouted(
-    state: Int,
-    links: Int,
-    members: Int,
+    state: Ints,
+    links: Ints,
+    members: NDArray[np.int32],
     first: Int,
     size: Int,
     switch: Int,

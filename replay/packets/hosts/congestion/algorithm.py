@@ -14,14 +14,14 @@ A flow also keeps its packets under way within `rows[flow, WINDOW]`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
 from .....kernels.kernel import Int, subkernel
-from ...model.pointer import Pointer
+from ...model.pointer import pointer_to
 
 WINDOW, OWN_COLUMNS = 0, 1
 """Columns of `rows`: bytes that may be under way; an algorithm's own columns follow."""
@@ -34,6 +34,11 @@ _ROWS, _PARAMS, _I = types.float64[:, ::1], types.float64[::1], types.int64
 ON_ACK = types.int64(_ROWS, _PARAMS, _I, _I, _I, _I, _I)
 ON_LOSS = types.int64(_ROWS, _PARAMS, _I, _I, _I, _I)
 ON_SEND = types.int64(_ROWS, _PARAMS, _I, _I, _I)
+
+_F = NDArray[np.float64]
+OnAck: TypeAlias = Callable[[_F, _F, Int, Int, Int, Int, Int], Int]
+OnLoss: TypeAlias = Callable[[_F, _F, Int, Int, Int, Int], Int]
+OnSend: TypeAlias = Callable[[_F, _F, Int, Int, Int], Int]
 
 
 class Line(NamedTuple):
@@ -91,9 +96,9 @@ class Algorithm(NamedTuple):
 
     start: Callable[[NDArray[np.float64], NDArray[np.float64], Line], None] = leave_open
     """Fills in rows (window: no limit) and params (MSS) before the first packet."""
-    on_ack: Any = ignore_ack
-    on_loss: Any = ignore_loss
-    on_send: Any = at_once
+    on_ack: OnAck = ignore_ack
+    on_loss: OnLoss = ignore_loss
+    on_send: OnSend = at_once
 
 
 class Congestion(NamedTuple):
@@ -103,9 +108,9 @@ class Congestion(NamedTuple):
     """float64[flows, COLUMNS]."""
     params: NDArray[np.float64]
     """float64[PARAMETERS]."""
-    on_ack: Pointer
-    on_loss: Pointer
-    on_send: Pointer
+    on_ack: OnAck
+    on_loss: OnLoss
+    on_send: OnSend
 
 
 def congestion(algorithm: Algorithm, flows: int, line: Line) -> Congestion:
@@ -116,7 +121,7 @@ def congestion(algorithm: Algorithm, flows: int, line: Line) -> Congestion:
     return Congestion(
         rows,
         params,
-        Pointer(algorithm.on_ack, ON_ACK),
-        Pointer(algorithm.on_loss, ON_LOSS),
-        Pointer(algorithm.on_send, ON_SEND),
+        pointer_to(algorithm.on_ack, ON_ACK),
+        pointer_to(algorithm.on_loss, ON_LOSS),
+        pointer_to(algorithm.on_send, ON_SEND),
     )
