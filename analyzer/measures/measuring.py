@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..decode.headers.cm import CmMessage
-from ..track.acknowledging import acknowledging
 from ..track.connections import CmPairs
 from ..track.merge import merge_trackers
+from ..track.mrc_answers import with_answers
 from ..track.tracker import FlowTracker
 from ..wire.packets import PacketTable
 from ..wire.registry import NumberMaps
@@ -62,7 +62,7 @@ class Measuring:
         self.many_taps = self.many_taps or bool(len(table) and table.tap.max())
         if not len(table):
             return
-        batch = self.tracker.update(acknowledging(table))
+        batch = self.tracker.update(with_answers(table))
         self.totals.update(batch)
         self.activity.update(batch)
         if self.late is not None:

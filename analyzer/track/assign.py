@@ -51,7 +51,7 @@ def _pair_of(state: Any, pair_slots: Any, src: Int, dst: Int) -> Int:
 
 @subkernel
 def _new_flow(
-    state: Any, pair_slots: Any, src: Int, dst: Int, dest_qp: Int, time: Int, ipv6: Int
+    state: Any, pair_slots: Any, src: Int, dst: Int, dest_qp: Int, time: Int, no_ids: Int
 ) -> Int:
     index = state.used[USED_FLOWS]
     state.used[USED_FLOWS] += 1
@@ -62,7 +62,7 @@ def _new_flow(
     flow.recent = _EMPTY
     flow.first_time = time
     flow.last_time = time
-    flow.ipv6 = ipv6
+    flow.no_ids = no_ids
     pair = _pair_of(state, pair_slots, src, dst)
     direction = 0 if src <= dst else 1
     flow.pair = pair

@@ -94,7 +94,7 @@ def _flow_map(
         np.ascontiguousarray(flows["dest_qp"]),
         nothing,
         np.zeros(len(flows), np.uint32),
-        np.ascontiguousarray(flows["ipv6"]),
+        np.ascontiguousarray(flows["no_ids"]),
         np.ascontiguousarray(flows["first_time"]),
     )
     ours, pairs = mine.state.pairs, theirs.state.pairs

@@ -25,7 +25,7 @@ FLOW = np.dtype(
         ("evidence", "u1"),  # EVIDENCE_ bits of the peer
         ("transport", "u1"),  # top three bits of the first sequenced opcode, else of the first
         ("has_transport", "u1"),
-        ("ipv6", "u1"),
+        ("no_ids", "u1"),  # its IPv4 identifications tell nothing: IPv6, or MRC
         ("udp_sport", "u2"),  # of its latest packet
         ("path_mtu", "u2"),  # largest First or Middle payload, 0 while unknown
         # the IPv4 identification: does it tell transmissions apart?
@@ -190,11 +190,14 @@ EMPTY, SEEN, MISSING, SKIPPED = range(4)
 SLOT = np.dtype(
     [
         ("psn", "u4"),
-        ("ip_id", "u2"),  # of the latest transmission; missing: of the packet that jumped
+        # Of the latest transmission, where missing of the packet that jumped: its IPv4
+        # identification; of MRC its UDP source port, since a resend takes another path.
+        ("sent_id", "u2"),
         ("state", "u1"),
         ("hop_limit", "u1"),
         ("bytes", "u4"),  # payload
         ("tap", "u2"),  # that saw the latest transmission first
+        ("rtx", "u1"),  # the latest transmission has the RTX bit of MRC
         ("recovered", "u1"),  # no original came yet: `arrival` and `time` are those of the jump
         ("taps", "u8"),  # bit set of taps that saw it; tap 63 and above share a bit
         ("arrival", "i8"),  # missing: index of the packet that jumped

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,14 @@ class Columns(NamedTuple):
     udp_sport: NDArray[np.uint16]
     opcode: NDArray[np.uint8]
     bth_flags: NDArray[np.uint32]
-    psn: NDArray[np.uint32]
+    subject_psn: NDArray[np.uint32]
     aeth: NDArray[np.uint32]
     dma_length: NDArray[np.uint32]
+    fingerprint: NDArray[np.uint32]
+    """Empty where the table has none."""
+
+
+_NO_FINGERPRINTS: Final = np.zeros(0, np.uint32)
 
 
 class FlowTracker:
@@ -95,6 +100,8 @@ class FlowTracker:
             table.time_ns,
         )
         columns = Columns(*(getattr(table, name) for name in Columns._fields))
+        if table.fingerprint is None:
+            columns = columns._replace(fingerprint=_NO_FINGERPRINTS)
         row = 0
         while row < len(table):
             row = walk(

@@ -14,7 +14,6 @@ from ..wire.opcodes import (
     BEGINS,
     MARKS_RESENDS,
     MRC,
-    MRC_ACK,
     MRC_FIRST,
     OPCODE_CLASS,
     READ_REQUEST,
@@ -96,15 +95,6 @@ def _note_id(flow: Any, verdict: Int, ip_id: Int, overtaken: bool) -> None:
         flow.last_id = ip_id
 
 
-@inlined
-def _transmission(udp_sport: Int, bth_flags: Int) -> Int:
-    """What tells two transmissions of one PSN of an MRC flow apart: its RTX bit and path.
-
-    Bit 0 is the RTX bit; a retransmission takes another entropy value (MRC 1.0, NACK).
-    """
-    return ((udp_sport << 1) & 0xFFFF) | (1 if bth_flags & RTX else 0)
-
-
 @subkernel
 def walk(
     state: Any,
@@ -131,7 +121,7 @@ def walk(
         flow = state.flows[f]
         opcode = np.int64(table.opcode[i])
         bits = np.int64(OPCODE_CLASS[opcode])
-        psn = np.int64(table.psn[i])
+        psn = np.int64(table.subject_psn[i])
         time = table.time_ns[i]
         ip_id = np.int64(table.ip_id[i])
         hop_limit = np.int64(table.hop_limit[i])
@@ -140,10 +130,12 @@ def walk(
         payload = np.int64(table.payload_bytes[i])
         flow.udp_sport = table.udp_sport[i]
         is_mrc = opcode >= MRC_FIRST and TRANSPORT_OF[opcode] == MRC
+        sent_id, rtx = ip_id, 0
         if is_mrc:
-            flow.ipv6 = 1  # its identifications, if any, count for nothing
-            if bits & MARKS_RESENDS:
-                ip_id = _transmission(np.int64(flow.udp_sport), np.int64(table.bth_flags[i]))
+            flow.no_ids = 1
+            if bits & MARKS_RESENDS:  # a resend takes another entropy value (MRC 1.0, NACK)
+                sent_id = np.int64(flow.udp_sport)
+                rtx = 1 if np.int64(table.bth_flags[i]) & RTX else 0
         if bits & SEQUENCED and not bits & ACKNOWLEDGE:
             which = RESPONSES if bits & RESPONSE_DATA else REQUESTS
             if not flow.has_transport:
@@ -151,7 +143,7 @@ def walk(
                 flow.transport = TRANSPORT_OF[opcode]
             verdict = judge(
                 state, histograms, densities, f, which, psn, bits,
-                np.int64(table.dma_length[i]), ip_id, hop_limit, payload, tap, time,
+                np.int64(table.dma_length[i]), sent_id, rtx, hop_limit, payload, tap, time,
             )  # fmt: skip
             overtaken = dates_transmissions(flow) and id_distance(ip_id, np.int64(flow.last_id)) < 0
             if which == REQUESTS:
@@ -187,8 +179,8 @@ def walk(
                 _record(state, EVENT_RESTART, f, time, table.frame_number[i], tap, psn, 0)
         else:
             identity = psn
-            if is_mrc and opcode != MRC_ACK:  # answers repeat PSNs, see `acknowledging`
-                identity ^= np.int64(table.aeth[i])
+            if is_mrc and len(table.fingerprint) > 0:  # answers repeat PSNs
+                identity ^= np.int64(table.fingerprint[i])
             verdict = judge_unordered(state, flow, identity, opcode, ip_id, hop_limit, tap)
             if bits & ACKNOWLEDGE and verdict == NOT_SEQUENCED:  # a NAK mirrored twice is one
                 aeth = np.int64(table.aeth[i])

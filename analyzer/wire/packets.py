@@ -39,6 +39,12 @@ def column(dtype: type[np.generic], unit: str, meaning: str) -> Any:
     return field(metadata={"dtype": np.dtype(dtype), "unit": unit, "meaning": meaning})
 
 
+def derived(dtype: type[np.generic], unit: str, meaning: str) -> Any:
+    """A column made of others for tracking, never exported; None in tables without such rows."""
+    about = {"dtype": np.dtype(dtype), "unit": unit, "meaning": meaning}
+    return field(default=None, metadata=about)
+
+
 # Bits of the `decode_flags` column.
 IPV6 = 0x01  # the network header is IPv6 (or the GRH of RoCEv1)
 ROCE_V1 = 0x02  # EtherType 0x8915 with a GRH, no UDP
@@ -62,7 +68,9 @@ class PacketTable:
     byte order.
     """
 
-    time_ns: I64 = column(np.int64, "ns", "capture time since the Unix epoch")
+    time_ns: I64 = column(
+        np.int64, "ns", "time since the Unix epoch: of capture, or of the mirror's stamp if asked"
+    )
     frame_number: I64 = column(np.int64, "", "number of the frame in its capture, from 1")
     file_offset: I64 = column(
         np.int64, "bytes", "where the frame's bytes begin in the uncompressed capture"
@@ -96,18 +104,30 @@ class PacketTable:
     aeth: U32 = column(np.uint32, "", "AETH: syndrome << 24 | message sequence number")
     dma_length: U32 = column(np.uint32, "bytes", "RETH DMA length: size of the whole message")
     src_qp: U32 = column(np.uint32, "", "DETH source QP number")
-    path_evidence: U32 = column(
-        np.uint32, "", "index of the path evidence (segment list, mirror session), 0 for none"
-    )
+    path_evidence: U32 = column(np.uint32, "", "number of the SRv6 segment list, 0 for none")
     icrc_state: U8 = column(
         np.uint8, "", "0 not checked, 1 good, 2 bad, 3 frame too short to check"
     )
     mrc: NDArray[np.void] | None = None
     """No column: the MRC packets among the rows, `decode.mrc.MRC_ROW` in ascending order of
     their `row`; None when there are none."""
+    answered_psn: U32 | None = derived(
+        np.uint32, "", "PSN that a SACK or NACK of MRC is about; of other packets `psn`"
+    )
+    fingerprint: U32 | None = derived(
+        np.uint32,
+        "",
+        "24-bit hash of what an answer of MRC tells: by it copies of one at several taps differ"
+        " from other answers with its PSN; 0 for other packets",
+    )
 
     def __len__(self) -> int:
         return len(self.time_ns)
+
+    @property
+    def subject_psn(self) -> U32:
+        """PSN that each packet is about: the acknowledged one of answers of MRC, else its own."""
+        return self.psn if self.answered_psn is None else self.answered_psn
 
     def columns(self) -> Iterator[tuple[str, NDArray[Any]]]:
         """(name, array) of every column, in declaration order."""
@@ -131,8 +151,7 @@ class PacketTable:
             first, last = np.searchsorted(mrc["row"], (start, max(start, stop)))
             mrc = mrc[first:last].copy()
             mrc["row"] -= start
-        columns: list[Any] = [a[start:stop] for _, a in self.columns()]
-        return type(self)(*[*columns, _some(mrc)])
+        return self._picked(slice(start, stop), mrc)
 
     def take(self, rows: NDArray[Any]) -> Self:
         """The rows an index or boolean array picks, copied."""
@@ -143,12 +162,17 @@ class PacketTable:
             record = record_of_row[rows]
             mrc = mrc[record[record >= 0]]
             mrc["row"] = np.flatnonzero(record >= 0)
-        columns: list[Any] = [a[rows] for _, a in self.columns()]
-        return type(self)(*[*columns, _some(mrc)])
+        return self._picked(rows, mrc)
+
+    def _picked(self, rows: Any, mrc: NDArray[np.void] | None) -> Self:
+        values: list[Any] = [a[rows] for _, a in self.columns()]
+        values.append(None if mrc is None or not len(mrc) else mrc)
+        values += [None if (a := getattr(self, c.name)) is None else a[rows] for c in DERIVED]
+        return type(self)(*values)
 
     @classmethod
     def concatenate(cls, tables: list[PacketTable]) -> Self:
-        """All rows of `tables`, in that order, copied."""
+        """All rows of `tables`, in that order, copied; without derived columns."""
         columns: list[Any] = [np.concatenate([getattr(t, c.name) for t in tables]) for c in COLUMNS]
         return cls(*[*columns, joined_mrc(tables)])
 
@@ -164,14 +188,10 @@ def joined_mrc(tables: Sequence[PacketTable]) -> NDArray[np.void] | None:
     return np.concatenate(parts) if parts else None
 
 
-def _some(mrc: NDArray[np.void] | None) -> NDArray[np.void] | None:
-    return None if mrc is None or not len(mrc) else mrc
-
-
-COLUMNS: tuple[Column, ...] = tuple(
-    Column(f.name, f.metadata["dtype"], f.metadata["unit"], f.metadata["meaning"])
-    for f in fields(PacketTable)
-    if f.metadata
+_DECLARED = [f for f in fields(PacketTable) if f.metadata]
+COLUMNS, DERIVED = (
+    tuple(Column(f.name, **f.metadata) for f in _DECLARED if (f.default is None) == made)
+    for made in (False, True)
 )
 
 # Masks for `bth_flags`.

@@ -264,7 +264,7 @@ class MessageStatistics:
             batch.peer,
             t.time_ns,
             t.opcode,
-            t.psn,
+            t.subject_psn,
             t.payload_bytes,
             t.bth_flags,
             t.aeth,

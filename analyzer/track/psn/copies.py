@@ -106,7 +106,7 @@ def judge_unordered(
         flow.loose_id = ip_id
     _note_id(flow, psn, ip_id)
     same, different = np.int64(flow.loose_ids_same), np.int64(flow.loose_ids_different)
-    constant = bool(flow.ipv6 != 0 or same * 16 > different)
+    constant = bool(flow.no_ids != 0 or same * 16 > different)
     bit = tap_bit(tap)
     ways = 1 << _WAYS_BITS if len(state.copies) > 1 else 1
     first = _first_of_place(flow, constant, psn, ip_id, ways)

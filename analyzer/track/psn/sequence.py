@@ -78,21 +78,21 @@ slowest of a fabric's paths holds of one flow."""
 def dates_transmissions(flow: Any) -> bool:
     """True when the flow's IPv4 identifications move forward, so that they date transmissions."""
     others = flow.ids_other + flow.ids_same
-    return bool(flow.ipv6 == 0 and flow.ids_ascending >= 8 and flow.ids_ascending > 16 * others)
+    return bool(flow.no_ids == 0 and flow.ids_ascending >= 8 and flow.ids_ascending > 16 * others)
 
 
 @inlined
-def _sent_just_before(flow: Any, ip_id: Int, other: Int) -> bool:
+def _sent_just_before(flow: Any, sent_id: Int, other: Int) -> bool:
     """A likely guess while a young flow has too few identifications to be sure."""
-    no_evidence_against = flow.ipv6 == 0 and flow.ids_other + flow.ids_same == 0
-    return bool(no_evidence_against and -_NEAR_IDS <= id_distance(ip_id, other) < 0)
+    no_evidence_against = flow.no_ids == 0 and flow.ids_other + flow.ids_same == 0
+    return bool(no_evidence_against and -_NEAR_IDS <= id_distance(sent_id, other) < 0)
 
 
 @inlined
 def tells_transmissions_apart(flow: Any) -> bool:
     """True when different packets of the flow are known to carry different identifications."""
     same, different = np.int64(flow.ids_same), np.int64(flow.ids_ascending) + flow.ids_other
-    return bool(flow.ipv6 == 0 and different > 0 and same * 16 <= different)
+    return bool(flow.no_ids == 0 and different > 0 and same * 16 <= different)
 
 
 @inlined
@@ -129,7 +129,8 @@ def _start(
     psn: Int,
     bits: Int,
     dma_length: Int,
-    ip_id: Int,
+    sent_id: Int,
+    rtx: Int,
     hop_limit: Int,
     payload: Int,
     tap: Int,
@@ -145,17 +146,19 @@ def _start(
         stream.floor_arrival = -1
     stream.started = 1
     stream.start_psn = psn
-    stream.start_id = ip_id
+    stream.start_id = sent_id
     stream.start_time = time
     stream.start_arrival = stream.arrivals
     stream.start_dense = stream.next_dense
     open_gap(
         state, flow, stream, psn_add(psn, -SKIPPED_KEPT), SKIPPED_KEPT, SKIPPED,
-        stream.arrivals, time, ip_id, stream.next_dense - SKIPPED_KEPT,
+        stream.arrivals, time, sent_id, stream.next_dense - SKIPPED_KEPT,
     )  # fmt: skip
     at = claim(state, flow, stream, psn)
     index = note_in_order(stream)
-    write_seen(state, at, psn, ip_id, hop_limit, payload, tap, index, time, stream.next_dense)
+    write_seen(
+        state, at, psn, sent_id, rtx, hop_limit, payload, tap, index, time, stream.next_dense
+    )
     advance(state, flow, stream, psn, bits, dma_length)
 
 
@@ -172,7 +175,7 @@ def _skip_before_the_start(state: Any, flow: Any, stream: Any, psn: Int) -> None
     slot = state.slots[claim(state, flow, stream, psn)]
     slot.psn = psn
     slot.state = SKIPPED
-    slot.ip_id = stream.start_id
+    slot.sent_id = stream.start_id
     slot.arrival = stream.start_arrival
     slot.time = stream.start_time
     slot.dense = stream.start_dense - psn_distance(np.int64(stream.start_psn), psn)
@@ -188,17 +191,23 @@ def judge(
     psn: Int,
     bits: Int,
     dma_length: Int,
-    ip_id: Int,
+    sent_id: Int,
+    rtx: Int,
     hop_limit: Int,
     payload: Int,
     tap: Int,
     time: Int,
 ) -> Int:
-    """Verdict on one sequenced packet of flow `f` in stream `which`; moves the stream on."""
+    """Verdict on one sequenced packet of flow `f` in stream `which`; moves the stream on.
+
+    sent_id, rtx: what tells transmissions of one PSN apart, see state.SLOT.
+    """
     flow = state.flows[f]
     stream = state.streams[2 * f + which]
     if not stream.started:
-        _start(state, flow, stream, psn, bits, dma_length, ip_id, hop_limit, payload, tap, time)
+        _start(
+            state, flow, stream, psn, bits, dma_length, sent_id, rtx, hop_limit, payload, tap, time
+        )
         density_push(densities, 2 * f + which, stream.next_dense - 1)
         stream.new_packets += 1
         return IN_ORDER
@@ -210,12 +219,12 @@ def judge(
     if 0 <= distance < RESTART_DISTANCE and not _is_noise(stream, distance):
         verdict = IN_ORDER
         if distance > 0:
-            verdict = _jump(state, flow, stream, which, distance, bits, ip_id, time)
+            verdict = _jump(state, flow, stream, which, distance, bits, sent_id, time)
         at = claim(state, flow, stream, psn)
         dense = stream.next_dense
         density_push(densities, 2 * f + which, dense)
         index = note_in_order(stream)
-        write_seen(state, at, psn, ip_id, hop_limit, payload, tap, index, time, dense)
+        write_seen(state, at, psn, sent_id, rtx, hop_limit, payload, tap, index, time, dense)
         advance(state, flow, stream, psn, bits, dma_length)
         stream.new_packets += 1
         return verdict
@@ -229,19 +238,19 @@ def judge(
         at = slot_of(stream, psn)
         if state.slots[at].state == SEEN:
             return _seen_again(
-                state, histograms, densities, f, flow, stream, which, at, psn, bits, ip_id,
-                hop_limit, tap, time,
+                state, histograms, densities, f, flow, stream, which, at, psn, bits, sent_id,
+                rtx, hop_limit, tap, time,
             )  # fmt: skip
         return _fill(
-            state, histograms, densities, f, flow, stream, which, at, psn, bits, ip_id, hop_limit,
-            payload, tap, time,
+            state, histograms, densities, f, flow, stream, which, at, psn, bits, sent_id, rtx,
+            hop_limit, payload, tap, time,
         )  # fmt: skip
     if -RESTART_DISTANCE < distance < 0:
-        return _older_than_the_window(state, flow, stream, ip_id)
+        return _older_than_the_window(state, flow, stream, sent_id)
 
     stream.restarts += 1
     stream.next_dense += 1 << 20  # far enough to look like nothing that came before
-    _start(state, flow, stream, psn, bits, dma_length, ip_id, hop_limit, payload, tap, time)
+    _start(state, flow, stream, psn, bits, dma_length, sent_id, rtx, hop_limit, payload, tap, time)
     density_push(densities, 2 * f + which, stream.next_dense - 1)
     stream.new_packets += 1
     return RESTARTED
@@ -249,7 +258,14 @@ def judge(
 
 @subkernel
 def _jump(
-    state: Any, flow: Any, stream: Any, which: Int, distance: Int, bits: Int, ip_id: Int, time: Int
+    state: Any,
+    flow: Any,
+    stream: Any,
+    which: Int,
+    distance: Int,
+    bits: Int,
+    sent_id: Int,
+    time: Int,
 ) -> Int:
     """Pass over `distance` PSNs; returns AHEAD when at least one of them must exist."""
     first, dense = stream.next, stream.next_dense
@@ -257,11 +273,13 @@ def _jump(
     if not _gap_is_certain(state, flow, stream, which, bits):
         missing = 1 if stream.mid_message else 0
     if missing > 0:
-        open_gap(state, flow, stream, first, missing, MISSING, stream.arrivals, time, ip_id, dense)
+        open_gap(
+            state, flow, stream, first, missing, MISSING, stream.arrivals, time, sent_id, dense
+        )
     kept = min(distance - missing, SKIPPED_KEPT)
     open_gap(
         state, flow, stream, psn_add(first, distance - kept), kept, SKIPPED,
-        stream.arrivals, time, ip_id, dense + distance - kept,
+        stream.arrivals, time, sent_id, dense + distance - kept,
     )  # fmt: skip
     stream.next_dense += distance
     return AHEAD if missing > 0 else IN_ORDER
@@ -279,7 +297,8 @@ def _fill(
     at: Int,
     psn: Int,
     bits: Int,
-    ip_id: Int,
+    sent_id: Int,
+    rtx: Int,
     hop_limit: Int,
     payload: Int,
     tap: Int,
@@ -293,16 +312,18 @@ def _fill(
     dense = slot.dense
     age = time - slot.time
     if bits & MARKS_RESENDS:
-        resent = bool(ip_id & 1)  # see walk._transmission
+        resent = rtx != 0
     elif dates_transmissions(flow) and age <= IDS_DATE_WITHIN_NS:
-        resent = id_distance(ip_id, slot.ip_id) > 0
-    elif _sent_just_before(flow, ip_id, slot.ip_id):
+        resent = id_distance(sent_id, slot.sent_id) > 0
+    elif _sent_just_before(flow, sent_id, slot.sent_id):
         resent = False
     else:
         resent = age > RESEND_AFTER_NS or expects_again(flow, which, psn)
     if resent and flow.transport != UC:  # which never sends anything again
         jump, jump_time = slot.arrival, slot.time
-        write_seen(state, at, psn, ip_id, hop_limit, payload, tap, stream.arrivals, time, dense)
+        write_seen(
+            state, at, psn, sent_id, rtx, hop_limit, payload, tap, stream.arrivals, time, dense
+        )
         if was_missing:
             if bits & MARKS_RESENDS or dates_transmissions(flow):
                 slot.recovered, slot.arrival, slot.time = 1, jump, jump_time
@@ -312,7 +333,7 @@ def _fill(
         return RETRANSMITTED
     density_push(densities, 2 * f + which, dense)
     index = note_late(state, histograms, f, stream, at, time)
-    write_seen(state, at, psn, ip_id, hop_limit, payload, tap, index, time, dense)
+    write_seen(state, at, psn, sent_id, rtx, hop_limit, payload, tap, index, time, dense)
     return REORDERED
 
 
@@ -328,7 +349,8 @@ def _seen_again(
     at: Int,
     psn: Int,
     bits: Int,
-    ip_id: Int,
+    sent_id: Int,
+    rtx: Int,
     hop_limit: Int,
     tap: Int,
     time: Int,
@@ -336,16 +358,16 @@ def _seen_again(
     """A PSN seen before: a copy by tap, mirror or network, or sent again by its source?
 
     Different identifications are different transmissions; equal ones are the same if the
-    flow's packets are known to differ. Those of MRC are made of the path and the RTX bit.
+    flow's packets are known to differ. Transmissions of MRC differ by path or RTX bit.
     """
     slot = state.slots[at]
     bit = tap_bit(tap)
     new_here = slot.taps & bit == np.uint64(0) or (tap >= 63 and tap != slot.tap)
-    if bits & MARKS_RESENDS:  # see walk._transmission
-        earlier = bool(slot.ip_id & 1 and not ip_id & 1)
+    if bits & MARKS_RESENDS:
+        earlier = slot.rtx != 0 and rtx == 0
     else:
-        earlier = dates_transmissions(flow) and id_distance(ip_id, slot.ip_id) < 0
-    if ip_id != slot.ip_id:
+        earlier = dates_transmissions(flow) and id_distance(sent_id, slot.sent_id) < 0
+    if sent_id != slot.sent_id or rtx != slot.rtx:
         same = False
         # Only taps in series see copies. On parallel paths an earlier transmission
         # may have been overtaken by a later one.
@@ -357,7 +379,7 @@ def _seen_again(
     elif hop_limit != slot.hop_limit:
         same = time - slot.time <= RESEND_AFTER_NS
     else:
-        behind = psn_add(psn, 1) == stream.next or (flow.ipv6 == 0 and flow.ids_same == 0)
+        behind = psn_add(psn, 1) == stream.next or (flow.no_ids == 0 and flow.ids_same == 0)
         same = behind and time - slot.time < TWIN_WITHIN_NS and not expects_again(flow, which, psn)
     if same and new_here:
         note_copy(state, slot.tap, tap)
@@ -378,7 +400,8 @@ def _seen_again(
         note_late(state, histograms, f, stream, at, time)
         slot.recovered = 0
         return OVERTAKEN
-    slot.ip_id = ip_id
+    slot.sent_id = sent_id
+    slot.rtx = rtx
     slot.hop_limit = hop_limit
     slot.tap = tap
     slot.taps = bit
@@ -387,10 +410,10 @@ def _seen_again(
 
 
 @inlined
-def _older_than_the_window(state: Any, flow: Any, stream: Any, ip_id: Int) -> Int:
+def _older_than_the_window(state: Any, flow: Any, stream: Any, sent_id: Int) -> Int:
     """A PSN whose slot is gone. Missing ones keep theirs: it was seen, or is before the start."""
     if len(state.copies) > 1 and dates_transmissions(flow):
-        if id_distance(ip_id, flow.last_id) < 0:  # sent before what already came: a slower tap
+        if id_distance(sent_id, flow.last_id) < 0:  # sent before what already came: a slower tap
             return TAP_COPY
     stream.retransmitted += 1
     return RETRANSMITTED

@@ -158,7 +158,8 @@ def write_seen(
     state: Any,
     at: Int,
     psn: Int,
-    ip_id: Int,
+    sent_id: Int,
+    rtx: Int,
     hop_limit: Int,
     payload: Int,
     tap: Int,
@@ -170,7 +171,8 @@ def write_seen(
     slot = state.slots[at]
     slot.psn = psn
     slot.state = SEEN
-    slot.ip_id = ip_id
+    slot.sent_id = sent_id
+    slot.rtx = rtx
     slot.hop_limit = hop_limit
     slot.bytes = payload
     slot.tap = tap
@@ -191,7 +193,7 @@ def open_gap(
     slot_state: Int,
     arrival: Int,
     time: Int,
-    ip_id: Int,
+    sent_id: Int,
     dense: Int,
 ) -> None:
     """Record `count` PSNs from `first` on as MISSING or SKIPPED, and the packet that jumped."""
@@ -200,7 +202,7 @@ def open_gap(
         slot = state.slots[claim(state, flow, stream, psn)]
         slot.psn = psn
         slot.state = slot_state
-        slot.ip_id = ip_id
+        slot.sent_id = sent_id
         slot.arrival = arrival
         slot.time = time
         slot.dense = dense + k

@@ -10,7 +10,6 @@ from traffic import START_NS, packets, track
 
 from rocescope.analyzer.decode.multipath.mrc import MRC_ROW, NETH, SETH
 from rocescope.analyzer.track import state
-from rocescope.analyzer.track.acknowledging import acknowledging
 from rocescope.analyzer.track.batch import (
     AHEAD,
     DUPLICATE,
@@ -22,6 +21,7 @@ from rocescope.analyzer.track.batch import (
     RETRANSMITTED,
     TAP_COPY,
 )
+from rocescope.analyzer.track.mrc_answers import with_answers
 from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.packets import IPV6, RTX
 
@@ -152,12 +152,14 @@ def answers(rows):
 
 def test_a_sack_acknowledges_by_the_psn_of_its_seth():
     table = answers([{"opcode": SACK, "psn": 7, "entropy": 1}, {"opcode": NACK, "psn": 9}])
-    told = acknowledging(table)
-    assert told.psn.tolist() == [7, 9]
-    assert table.psn.tolist() == [0xABC, 0xABC]  # the packet table stays as it is
-    assert (told.aeth >> 24).tolist() == [0, 0]
+    told = with_answers(table)
+    assert told.subject_psn.tolist() == [7, 9]
+    assert told.psn is table.psn and told.aeth is table.aeth  # columns hold what they say
+    assert told.psn.tolist() == [0xABC, 0xABC]
+    assert told.take(np.array([1])).subject_psn.tolist() == [9]
+    assert told.slice(1, 2).fingerprint.tolist() == told.fingerprint[1:].tolist()
     plain = packets([{"psn": 1}])
-    assert acknowledging(plain) is plain
+    assert with_answers(plain) is plain
 
 
 def test_equal_sacks_at_two_taps_are_copies_and_different_ones_are_not():
@@ -168,5 +170,5 @@ def test_equal_sacks_at_two_taps_are_copies_and_different_ones_are_not():
         {"opcode": SACK, "psn": 7, "entropy": 1, "sack_bitmap": 1, "tap": 1},
     ]
     tracker = FlowTracker(taps=2)
-    found = tracker.update(acknowledging(answers(rows))).verdict.tolist()
+    found = tracker.update(with_answers(answers(rows))).verdict.tolist()
     assert found == [NOT_SEQUENCED, TAP_COPY, NOT_SEQUENCED, NOT_SEQUENCED]

@@ -1,8 +1,8 @@
-"""The answers of MRC, told to the tracker and the measures in the words of RC.
+"""The answers of MRC as the tracker and the measures take them: like ACKs of RC.
 
 A SACK acknowledges by the PSN in its SETH; what its BTH.PSN holds is not settled
-(docs/mrc.md). Behind this the cumulative PSN is the PSN of the packet, as that of an ACK is,
-so that pairing, message completion and loss work for both.
+(docs/mrc.md). The derived columns say which PSN an answer is about and tell answers apart, so
+that pairing, message completion and loss work as for RC.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ _TOLD: Final = (
 """What is told in one packet and not in the next, as far as taps on its way see the same."""
 
 
-def acknowledging(table: PacketTable) -> PacketTable:
-    """The table with the PSN that each SACK and NACK is about in its PSN column.
+def with_answers(table: PacketTable) -> PacketTable:
+    """The table with its derived columns; tables without answers of MRC are handed through.
 
-    SACKs, NACKs, probes and endpoint messages repeat PSNs, so their `aeth`, which they do not
-    have, holds 24 bits of a fingerprint: by it copies of one at several taps are told from
-    different ones. Its syndrome bits are 0, a positive acknowledgement. Tables without MRC are
-    handed through.
+    SACKs, NACKs, probes and endpoint messages repeat PSNs: their fingerprint tells copies of
+    one at several taps from different ones.
     """
     mrc = table.mrc
     if mrc is None:
@@ -40,8 +38,8 @@ def acknowledging(table: PacketTable) -> PacketTable:
     for name in _TOLD:
         mixed = (mixed ^ told[name].astype(np.int64).view(np.uint64)) * _MIX
         mixed ^= mixed >> np.uint64(29)
-    psn, aeth = table.psn.copy(), table.aeth.copy()
+    answered_psn, fingerprint = table.psn.copy(), np.zeros(len(table), np.uint32)
     answers = told[told["present"] & (SETH | NETH) != 0]
-    psn[answers["row"]] = answers["psn"]
-    aeth[told["row"]] = (mixed >> np.uint64(40)).astype(np.uint32)
-    return replace(table, psn=psn, aeth=aeth)
+    answered_psn[answers["row"]] = answers["psn"]
+    fingerprint[told["row"]] = (mixed >> np.uint64(40)).astype(np.uint32)
+    return replace(table, answered_psn=answered_psn, fingerprint=fingerprint)
