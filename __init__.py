@@ -15,10 +15,21 @@ from typing import TYPE_CHECKING, Any
 from .version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from .api import Analysis, analyze, live, packets
+    from .api import Analysis, Fabric, Replay, analyze, fabric, live, packets, replay
 
-_API = ("Analysis", "analyze", "live", "packets")
-__all__ = ["Analysis", "__version__", "analyze", "live", "packets"]
+_API = ("Analysis", "Fabric", "Replay", "analyze", "fabric", "live", "packets", "replay")
+"""What `api` holds; importing it also lets the package `replay` be called."""
+__all__ = [
+    "Analysis",
+    "Fabric",
+    "Replay",
+    "__version__",
+    "analyze",
+    "fabric",
+    "live",
+    "packets",
+    "replay",
+]
 
 
 def __getattr__(name: str) -> Any:

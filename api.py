@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from os import PathLike, fspath
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .analyzer.analysis.analyze import analyze as analyze_files
@@ -13,6 +15,10 @@ from .analyzer.analysis.options import AnalyzeOptions
 from .analyzer.errors import UsageError
 from .analyzer.results.analysis import Analysis as AnalysisRecord
 from .analyzer.results.analysis import CaptureSummary, Connection, Event, Flow, Hop, Imbalance
+from .replay.compare.request import DEFAULT_STRATEGIES, ReplayRequest
+from .replay.fabrics.fabric import Fabric
+from .replay.fabrics.parse import parse_fabric
+from .replay.results.replay import LinkLoad, ReplayResult, StrategyResult
 from .report.records import Records
 
 if TYPE_CHECKING:
@@ -146,6 +152,81 @@ def live(
 
         run.run(tell or (lambda _: None), check)
         return Analysis(run.result())
+
+
+@dataclass(frozen=True, repr=False)
+class Replay:
+    """What strategies did with the same traffic on the same fabric."""
+
+    record: ReplayResult
+    """Everything; docs/replay.md describes its fields."""
+
+    @property
+    def strategies(self) -> Records[StrategyResult]:
+        """One record per strategy: completion time, imbalance, fullest link, queues."""
+        return Records(StrategyResult, self.record.strategies)
+
+    def links(self, strategy: str) -> Records[LinkLoad]:
+        """Loads of the links under a strategy; UsageError when it was not replayed."""
+        for one in self.record.strategies:
+            if one.name == strategy:
+                return Records(LinkLoad, one.links)
+        names = ", ".join(one.name for one in self.record.strategies)
+        raise UsageError(f"{strategy} was not replayed; there are {names}")
+
+    def to_json(self) -> bytes:
+        """The record as JSON, as `rocescope replay --format json` writes it."""
+        from .report.files.replay import encode
+
+        return encode(self.record, "json")
+
+    def __repr__(self) -> str:
+        return f"<Replay by {', '.join(one.name for one in self.record.strategies)}>"
+
+    def _repr_html_(self) -> str:
+        """The strategies; every text is escaped."""
+        return self.strategies._repr_html_()
+
+
+def replay(
+    captures: File | Sequence[File] = (),
+    *,
+    fabric: str,
+    strategies: Sequence[str] = DEFAULT_STRATEGIES,
+    **options: Any,
+) -> Replay:
+    """Place traffic on a fabric by several strategies, as `rocescope replay` does.
+
+    Give captures, or `pattern="permutation:qps=4"`. fabric: a spec or a file, as for `fabric`.
+    options: fields of `ReplayRequest`, such as `map`, `packets`, `model`, `fail`. Raises
+    UsageError for what does not fit together, UnreadableInput for captures.
+    """
+    from .replay.compare.prepared import PreparedReplay
+
+    paths = () if captures == () else tuple(fspath(path) for path in _listed(captures))
+    given = {**options, "fabric": fabric, "strategies": tuple(strategies), "captures": paths}
+    prepared = PreparedReplay(_checked(ReplayRequest, given))
+    if prepared.request.by_packet:
+        return Replay(prepared.by_packets(prepared.request.strategies)[0])
+    return Replay(prepared.place(prepared.parsed()))
+
+
+class _Replaying(ModuleType):
+    """The package `rocescope.replay`, which is also the function `replay` of this module."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Replay:
+        return replay(*arguments, **options)
+
+
+sys.modules[f"{__package__}.replay"].__class__ = _Replaying
+
+
+def fabric(spec: str) -> Fabric:
+    """The fabric that a spec such as `leaf-spine:leaves=4,spines=8,hosts=8` or a file describes.
+
+    UsageError names what is wrong, for files with the line.
+    """
+    return parse_fabric(spec)
 
 
 def _listed(captures: File | Sequence[File]) -> list[File]:

@@ -73,6 +73,34 @@ def test_html_of_a_result_tells_its_warnings():
     assert html.count("<li>") == len(result.warnings)
 
 
+FABRIC = "leaf-spine:leaves=2,spines=4,hosts=4"
+
+
+def test_replay_gives_what_the_command_gives(capsysbinary):
+    words = ["replay", "--pattern", "permutation:qps=2", "--fabric", FABRIC, "--format", "json"]
+    assert cli.run(words) == 0
+    said = json.loads(capsysbinary.readouterr().out)
+    found = rocescope.replay(pattern="permutation:qps=2", fabric=FABRIC)
+    assert json.loads(found.to_json()) == said
+    frame = found.links("ecmp").to_polars()
+    assert frame["wire_bytes"].sum() == sum(link.wire_bytes for link in found.links("ecmp"))
+    with pytest.raises(UsageError, match="jsq was not replayed"):
+        found.links("jsq")
+
+
+def test_replay_by_packets():
+    found = rocescope.replay(pattern="permutation", fabric=FABRIC, strategies=["jsq"])
+    assert found.strategies[0].completion_time_ns >= found.strategies[0].lower_bound_ns
+    with pytest.raises(UsageError, match="give captures, or --pattern"):
+        rocescope.replay(fabric=FABRIC)
+
+
+def test_a_fabric():
+    assert rocescope.fabric(FABRIC).name == FABRIC
+    with pytest.raises(UsageError, match="is no fabric"):
+        rocescope.fabric("torus")
+
+
 @pytest.mark.usefixtures("root")
 def test_live_in_a_process_that_goes_on(network):
     there = network()
