@@ -16,7 +16,7 @@ from .analyzer.errors import UsageError
 from .analyzer.results.analysis import Analysis as AnalysisRecord
 from .analyzer.results.analysis import CaptureSummary, Connection, Event, Flow, Hop, Imbalance
 from .replay.compare.request import DEFAULT_STRATEGIES, ReplayRequest
-from .replay.fabrics.fabric import Fabric
+from .replay.fabrics.fabric import Fabric as Fabric
 from .replay.fabrics.parse import parse_fabric
 from .replay.results.replay import LinkLoad, ReplayResult, StrategyResult
 from .report.records import Records

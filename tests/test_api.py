@@ -81,7 +81,10 @@ def test_replay_gives_what_the_command_gives(capsysbinary):
     assert cli.run(words) == 0
     said = json.loads(capsysbinary.readouterr().out)
     found = rocescope.replay(pattern="permutation:qps=2", fabric=FABRIC)
-    assert json.loads(found.to_json()) == said
+    same = json.loads(found.to_json())
+    for one in (said, same):  # how long the solver took is the only thing that differs
+        one["strategies"][1]["solver"].pop("seconds")
+    assert same == said
     frame = found.links("ecmp").to_polars()
     assert frame["wire_bytes"].sum() == sum(link.wire_bytes for link in found.links("ecmp"))
     with pytest.raises(UsageError, match="jsq was not replayed"):
