@@ -22,12 +22,13 @@ FILES = {
     "capture.pcap": "tests/data/c10_rping_ipv4.atB.pcap",
     "capture.pcap.gz": "tests/data/c05_rc_atomic_fetchadd.atB.pcap",
     "capture.pcapng": "tests/data/h01_rxe_at_the_host.pcapng.gz",
-    "hosts.pcap": "tests/data/c16_rc_write_bidir.atB.pcap.gz",
     "sender.pcap": "tests/data/i01_write_loss0.5_AtoB.atA.pcap.gz",
     "receiver.pcap": "tests/data/i01_write_loss0.5_AtoB.atB.pcap.gz",
     **{f"leaf1-spine{n}.pcap": SPINES.format(n) for n in range(1, 5)},
 }
 """Names of the reader's own files on the pages, and the bundled captures that stand for them."""
+MANY_HOSTS = "rocescope generate permutation --hosts 32 --messages 1 -o hosts.pcap"
+"""Makes the capture of a whole fabric that no bundled one is."""
 COUNTERS = {"before.txt": "duplicate_request 1\n", "after.txt": "duplicate_request 1\n"}
 """Counters of a host, saved before and after a capture in which they did not grow."""
 
@@ -90,6 +91,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[P
                 (folder / name).symlink_to(CHECKOUT / capture)
             for name, text in COUNTERS.items():
                 (folder / name).write_text(text)
+            if "hosts.pcap" in (CHECKOUT / page).read_text():
+                run(MANY_HOSTS, folder, environment)
             made[page] = folder, environment
         return made[page]
 
@@ -222,3 +225,12 @@ def test_named_files_exist(page: Path) -> None:
     invented = {"**/two_choices.py"}  # the example of CONTRIBUTING.md
     for name in set(_named_files(page)) - invented:
         assert next(CHECKOUT.glob(name.rstrip("/")), None), f"{page.name} names {name}"
+
+
+def test_links_to_sections_exist() -> None:
+    for page in pages():
+        for name, anchor in re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", page.read_text()):
+            other = page.parent / name if name else page
+            titles = re.findall(r"^#+ (.+)$", other.read_text(), re.MULTILINE)
+            anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert anchor in anchors, f"{page.name} links to {name}#{anchor}"
