@@ -14,7 +14,10 @@ from .analyzer.analysis.analyze import analyze as analyze_files
 from .analyzer.analysis.options import AnalyzeOptions
 from .analyzer.errors import UsageError
 from .analyzer.results.analysis import Analysis as AnalysisRecord
-from .analyzer.results.analysis import CaptureSummary, Connection, Event, Flow, Hop, Imbalance
+from .analyzer.results.captures import CaptureSummary
+from .analyzer.results.events import Event
+from .analyzer.results.flow import Connection, Flow
+from .analyzer.results.paths import Hop, Imbalance
 from .replay.compare.request import DEFAULT_STRATEGIES, ReplayRequest
 from .replay.fabrics.fabric import Fabric as Fabric
 from .replay.fabrics.parse import parse_fabric

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from ..analyzer.measures.measuring import Measuring
 from ..analyzer.measures.series import DEFAULT_WINDOW_NS
-from ..analyzer.results.analysis import Analysis, CaptureSummary, Owner, RdmaPort
-from ..analyzer.results.live import LiveInterval
+from ..analyzer.results.analysis import Analysis
+from ..analyzer.results.captures import CaptureSummary
+from ..analyzer.results.flow import Owner
+from ..analyzer.results.live import LiveInterval, RdmaPort
 from ..analyzer.summary.conclude import MAX_FLOWS, conclude
 from ..analyzer.summary.options import FlowOrder, PathBy
 from ..analyzer.summary.trust import tap_summary, ultra_ethernet

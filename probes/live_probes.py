@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from ..analyzer.errors import CaptureError
-from ..analyzer.results.analysis import Owner
+from ..analyzer.results.flow import Owner
 from ..analyzer.track.tracker import FlowTracker
 from ..analyzer.wire.registry import Registry
 from .live import LiveOptions, LiveSource

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.message import Message
 
-from ..analyzer.results.analysis import Flow
+from ..analyzer.results.flow import Flow
 from .session.snapshots.snapshot import FlowKey, Snapshot
 
 

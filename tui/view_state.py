@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..analyzer.results.analysis import Flow
+from ..analyzer.results.flow import Flow
 from ..report.words import human
 from .session.session import Session
 from .session.snapshots.snapshot import FlowKey, PathColumns, Snapshot, SourceState

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..results.analysis import Owner
+from ..results.flow import Owner
 from ..track.state import EVIDENCE_HOST_PROBE
 from ..track.tracker import FlowTracker
 from ..wire.endpoints import Endpoints

@@ -20,7 +20,8 @@ from ..decode.mirrors.restore import Mirrors
 from ..decode.sources import Source
 from ..errors import RocescopeError, UnreadableInput, UsageError
 from ..measures.measuring import Measuring
-from ..results.analysis import Analysis, Owner
+from ..results.analysis import Analysis
+from ..results.flow import Owner
 from ..summary.conclude import conclude
 from ..summary.mirror_checks import checks_of
 from ..summary.trust import capture_summary, contents_text

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from ...kernels.kernel import kernel
 from ...kernels.named import NamedTuple
-from ..results.analysis import Congestion, Quantiles
+from ..results.base import Quantiles
+from ..results.flow import Congestion
 from ..statistics.histogram import HistogramPool, Histograms, observe
 from ..track.batch import TAP_COPY, TrackedBatch
 

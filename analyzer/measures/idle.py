@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.kernel import kernel
-from ..results.analysis import IdleGaps
+from ..results.flow import IdleGaps
 from ..track.batch import TrackedBatch
 
 LIMITS_NS: Final = (10_000, 50_000, 100_000, 500_000)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.kernel import kernel
-from ..results.analysis import Series
+from ..results.series import Series
 from ..statistics.windows import FIRST, LAST, ORIGIN, WIDTH, WindowedSums, same_window
 from ..track.batch import (
     DUPLICATE,

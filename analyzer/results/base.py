@@ -20,3 +20,11 @@ class Quantiles(Record, frozen=True):
     p99: float
     p999: float
     max: float
+
+
+class HistogramBin(Record, frozen=True):
+    """Values in [low, high)."""
+
+    low: int
+    high: int
+    count: int

@@ -6,8 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from .analysis import SCHEMA_VERSION, CaptureSummary
+from .analysis import SCHEMA_VERSION
 from .base import Record
+from .captures import CaptureSummary
 from .conformance import Conformance
 
 

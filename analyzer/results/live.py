@@ -1,4 +1,4 @@
-"""The record of one interval of a live analysis."""
+"""Results of live analyses only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from .analysis import Record
+from .base import Record
 
 
 class LiveInterval(Record, frozen=True, kw_only=True):
@@ -40,3 +40,18 @@ class LiveInterval(Record, frozen=True, kw_only=True):
     naks: int
     rnr_naks: int
     interfaces_gone: Annotated[list[str], Meta(description="interfaces that have disappeared")]
+
+
+class RdmaPort(Record, frozen=True):
+    """By how much the counters of one RDMA port of this host grew during a live analysis."""
+
+    device: str
+    port: int
+    counters: Annotated[
+        dict[str, int],
+        Meta(description="as the kernel names them; port_*_data count words of four bytes"),
+    ]
+    hw_counters: Annotated[dict[str, int], Meta(description="those of the adapter's driver")]
+    restarted: Annotated[
+        list[str], Meta(description="set to 0 by somebody meanwhile: their growth is unknown")
+    ]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...kernels.kernel import inlined
 from ...kernels.named import NamedTuple
-from ..results.analysis import HistogramBin, Quantiles
+from ..results.base import HistogramBin, Quantiles
 
 SUB_BUCKET_BITS = 4
 BUCKETS = ((62 - SUB_BUCKET_BITS) << SUB_BUCKET_BITS) + (2 << SUB_BUCKET_BITS)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.named import NamedTuple
-from ..results.analysis import PathShare
+from ..results.paths import PathShare
 
 LISTED_PATHS = 64
 """Longest list of paths in a result, the line for the rest included."""

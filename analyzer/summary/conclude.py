@@ -9,8 +9,10 @@ from msgspec import UNSET
 from ...version import VERSION
 from ..decode.merge import MergeCounts
 from ..measures.measuring import Measuring
-from ..results.analysis import Analysis, CaptureSummary, Owner, RdmaPort
-from ..results.taps import MirrorChecks
+from ..results.analysis import Analysis
+from ..results.captures import CaptureSummary, MirrorChecks
+from ..results.flow import Owner
+from ..results.live import RdmaPort
 from ..wire.registry import Registry
 from .conformance import conformance
 from .mirror_checks import mirror_warnings

@@ -39,6 +39,7 @@ from ..measures.conformance.state import (
 )
 from ..measures.conformance.taps import Conformance as Checks
 from ..measures.conformance.taps import TapConformance
+from ..results.captures import MirrorChecks
 from ..results.conformance import (
     Conformance,
     ConformanceView,
@@ -47,7 +48,6 @@ from ..results.conformance import (
     RuleResult,
     Violation,
 )
-from ..results.taps import MirrorChecks
 from ..statistics.histogram import HistogramPool
 from ..track.tracker import FlowTracker
 from ..wire.registry import Registry

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..measures.measuring import Measuring
-from ..results.analysis import Connection
+from ..results.flow import Connection
 from ..track import state as st
 from ..track.connections import service_name
 from ..track.tracker import FlowTracker

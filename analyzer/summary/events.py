@@ -10,7 +10,7 @@ import numpy as np
 from ..decode.headers.cm import GENERAL_SERVICES_QP, CmMessage
 from ..measures.congestion import dscp_outliers
 from ..measures.measuring import Measuring
-from ..results.analysis import Event
+from ..results.events import Event
 from ..track import state as st
 from ..track.connections import service_name
 from ..wire.opcodes import NAK_NAMES

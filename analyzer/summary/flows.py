@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from ..measures.measuring import Measuring
 from ..measures.paths.tapsets import tap_places
-from ..results.analysis import Flow, Owner, Recovery, Reordering
+from ..results.flow import (
+    Flow,
+    Owner,
+    Recovery,
+    Reordering,
+)
 from ..statistics.density import MAX_THRESHOLD
 from ..track import state as st
 from ..wire.opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..decode.mirrors.lumina import OTHER_EVENT, mirror_checks
 from ..decode.mirrors.restore import Mirrors
 from ..decode.mirrors.switch_counters import SwitchCounters, check_switch
-from ..results.taps import MirrorChecks
+from ..results.captures import MirrorChecks
 
 
 def checks_of(

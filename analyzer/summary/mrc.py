@@ -14,7 +14,8 @@ from ..measures.measuring import Measuring
 from ..measures.mrc import state as st
 from ..measures.mrc.measure import LABEL_HIGH, sent_key
 from ..measures.paths.pathtable import OTHER
-from ..results.analysis import Event, Quantiles
+from ..results.base import Quantiles
+from ..results.events import Event
 from ..results.mrc import (
     Mrc,
     MrcAnswers,

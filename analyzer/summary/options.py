@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..errors import UsageError
-from ..results.analysis import Flow
+from ..results.flow import Flow
 
 PathBy: TypeAlias = Literal["entropy", "tap", "srv6"]
 """What tells the paths of a flow apart."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import structs
 
-from ..results.analysis import Flow
-from ..results.taps import Sampling
+from ..results.captures import Sampling
+from ..results.flow import Flow
 from ..wire.taps import SampledFrames, Taps
 
 PSN_EVENTS = ("rewind", "sequence_restart")

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from ..measures.measuring import Measuring
 from ..measures.paths.hops import hops
 from ..measures.paths.tapsets import entropy_imbalances, tap_imbalances
-from ..results.analysis import Connection, Event, Flow, Hop, Imbalance, Owner
+from ..results.events import Event
+from ..results.flow import Connection, Flow, Owner
 from ..results.mrc import SegmentList
+from ..results.paths import Hop, Imbalance
 from ..track.connections import settle
 from ..wire.registry import Registry
 from .connections import connections

@@ -11,8 +11,9 @@ from msgspec import UNSET, UnsetType
 from ..decode.headers.uet import TYPE_NAMES
 from ..decode.merge import MergeCounts
 from ..decode.sources import Source
-from ..results.analysis import CaptureSummary, Flow, Pause, Series, TapSummary
-from ..results.taps import Sampling, UltraEthernet
+from ..results.captures import CaptureSummary, Pause, Sampling, TapSummary, UltraEthernet
+from ..results.flow import Flow
+from ..results.series import Series
 from ..wire.taps import Taps
 from .sampling import tap_sampling
 

@@ -14,16 +14,15 @@ from numpy.typing import NDArray
 from ...analyzer.measures.paths.imbalance import imbalance_of
 from ...analyzer.measures.paths.tapsets import LISTED_FLOWS, SPRAYED_WIDTH
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
-from ...analyzer.results.analysis import (
+from ...analyzer.results.flow import (
     Congestion,
     Flow,
     IdleGaps,
-    Imbalance,
     Latency,
     Messages,
     Recovery,
-    Spraying,
 )
+from ...analyzer.results.paths import Imbalance, Spraying
 from ...analyzer.statistics.shares import Carried, jain, path_shares, width
 from ...analyzer.wire.opcodes import CNP, RC, TRANSPORT_NAMES, UC, XRC
 from .counters import Reading

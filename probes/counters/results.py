@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
-from ...analyzer.results.analysis import Analysis, CaptureSummary, Flow, Series, TapSummary
+from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.captures import CaptureSummary, TapSummary
+from ...analyzer.results.flow import Flow
+from ...analyzer.results.series import Series
 from ...analyzer.wire.frames import LINKTYPE_ETHERNET
 from ...version import VERSION
 from .counters import CounterSource, Reading

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from ...analyzer.results.analysis import Record
+from ...analyzer.results.base import Record
 
 SUDO: Final = "run with sudo"
 NO_OWNERS: Final = "the processes that own queue pairs are not named, or fewer of them"

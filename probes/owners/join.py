@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ...analyzer.results.analysis import Owner
+from ...analyzer.results.flow import Owner
 from ...analyzer.track.state import EVIDENCE_HOST_PROBE
 from ...analyzer.track.tracker import FlowTracker
 from ...analyzer.wire.endpoints import Endpoints

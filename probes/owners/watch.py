@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import TracebackType
 
 from ...analyzer.errors import CaptureError
-from ...analyzer.results.analysis import Owner
+from ...analyzer.results.flow import Owner
 from ...analyzer.track.tracker import FlowTracker
 from ...analyzer.wire.endpoints import Endpoints
 from ..hooks.namespaces import in_namespace

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from ...analyzer.errors import UsageError
-from ...analyzer.results.analysis import Flow
+from ...analyzer.results.flow import Flow
 from ...analyzer.summary.options import FlowOrder
 from .columns import RecordColumn, record_columns
 

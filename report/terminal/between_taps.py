@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.results.analysis import Hop
+from ...analyzer.results.paths import Hop
 from ..words.human import Glyphs, count, counted, percent
 
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from ...analyzer.results.analysis import Analysis, Flow, RdmaPort
+from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.flow import Flow
+from ...analyzer.results.live import RdmaPort
 from ..words import human
 from ..words.human import Glyphs
 from .tables import FlowTable, add_flow_columns, flow_cells

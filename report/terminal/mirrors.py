@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import UnsetType
 
-from ...analyzer.results.analysis import Analysis, TapSummary
+from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.captures import TapSummary
 from ..words import human
 
 _TAPS = 4

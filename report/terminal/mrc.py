@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from msgspec import UnsetType
 from rich.table import Table
 
-from ...analyzer.results.analysis import Analysis, Flow
+from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.flow import Flow
 from ...analyzer.results.mrc import Mrc, MrcAnswers, MrcFlow, MrcPlanes
 from ..words import human
 from ..words.human import Glyphs

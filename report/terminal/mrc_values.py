@@ -8,7 +8,8 @@ from typing import Any
 from msgspec import UnsetType
 from rich.table import Table
 
-from ...analyzer.results.analysis import Analysis, Flow
+from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.flow import Flow
 from ...analyzer.results.mrc import MrcEntropyValue, MrcRetirement
 from ..words import human
 

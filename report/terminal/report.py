@@ -13,9 +13,10 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-from ...analyzer.results.analysis import Analysis, Imbalance
+from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.conformance import Conformance
 from ...analyzer.results.mrc import MrcPlanes
+from ...analyzer.results.paths import Imbalance
 from ..words import human, verdicts
 from ..words.human import ASCII, UNICODE, UNKNOWN
 from . import (

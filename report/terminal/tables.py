@@ -8,15 +8,12 @@ from typing import NamedTuple
 from rich.table import Column, Table
 from rich.text import Text
 
-from ...analyzer.results.analysis import (
-    Analysis,
-    CaptureSummary,
-    Event,
-    Flow,
-    Imbalance,
-    PathShare,
-    Quantiles,
-)
+from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.base import Quantiles
+from ...analyzer.results.captures import CaptureSummary
+from ...analyzer.results.events import Event
+from ...analyzer.results.flow import Flow
+from ...analyzer.results.paths import Imbalance, PathShare
 from ..words import human, verdicts
 from ..words.human import UNKNOWN, Glyphs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...analyzer.results.analysis import Event
+from ...analyzer.results.events import Event
 
 _WORDS = {
     "nak": "NAK",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...analyzer.results.analysis import Owner
+    from ...analyzer.results.flow import Owner
 
 UNKNOWN = "?"
 _DECIMAL = ("", "k", "M", "G", "T", "P")

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import median
 
-from ...analyzer.results.analysis import Analysis, Flow, Imbalance, PathShare, Quantiles, Spraying
+from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.base import Quantiles
+from ...analyzer.results.flow import Flow
+from ...analyzer.results.paths import Imbalance, PathShare, Spraying
 from .human import count, counted, duration, message_size, percent, rate, size, span
 
 SPRAYS_FROM_WIDTH = 1.5

@@ -29,8 +29,9 @@ from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
 from rocescope.analyzer.decode.sessions import MAX_SESSIONS
-from rocescope.analyzer.results.analysis import Analysis, Flow
-from rocescope.analyzer.results.taps import Sampling, UltraEthernet
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.results.captures import Sampling, UltraEthernet
+from rocescope.analyzer.results.flow import Flow
 
 TUNNELS = ("ip_in_ip", "mpls", "gre_ip", "mpls_pseudowire", "mpls_ethernet", "mpls_in_ip")
 """These belong to the frame on the wire: only here it grows."""

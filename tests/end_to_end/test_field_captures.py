@@ -19,7 +19,8 @@ from msgspec import UNSET
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import RocescopeError
-from rocescope.analyzer.results.analysis import Analysis, Flow
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.results.flow import Flow
 from rocescope.analyzer.wire.segments import parse_usid_format
 
 MACS = "0c42a1000001 0c42a1000002"

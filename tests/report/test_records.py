@@ -68,6 +68,6 @@ def test_html_is_escaped_and_bounded(result):
 
 
 def rocescope_event(text):
-    from rocescope.analyzer.results.analysis import Event
+    from rocescope.analyzer.results.events import Event
 
     return Event(time_ns=1, kind="nak", flow=None, frame_number=None, tap=None, text=text)

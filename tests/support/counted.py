@@ -6,7 +6,8 @@ from typing import Any, Self
 
 from network import bth, ethernet, ipv4, udp
 
-from rocescope.analyzer.results.analysis import Analysis, Flow
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.results.flow import Flow
 from rocescope.probes.counters.counters import CounterOptions, CounterSource
 from rocescope.probes.counters.results import analysis_of
 

@@ -10,27 +10,22 @@ from typing import Any
 
 import msgspec
 
-from rocescope.analyzer.results.analysis import (
-    Analysis,
-    CaptureSummary,
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.results.base import HistogramBin, Quantiles
+from rocescope.analyzer.results.captures import CaptureSummary, Pause, TapSummary
+from rocescope.analyzer.results.events import Event
+from rocescope.analyzer.results.flow import (
     Congestion,
     Connection,
-    Event,
     Flow,
-    HistogramBin,
     IdleGaps,
-    Imbalance,
     Latency,
     Messages,
-    PathShare,
-    Pause,
-    Quantiles,
     Recovery,
     Reordering,
-    Series,
-    Spraying,
-    TapSummary,
 )
+from rocescope.analyzer.results.paths import Imbalance, PathShare, Spraying
+from rocescope.analyzer.results.series import Series
 
 START_NS = 1_700_000_000_000_000_000
 SECOND = 10**9

@@ -6,7 +6,7 @@ from time import monotonic
 
 from textual.timer import Timer
 
-from ...analyzer.results.analysis import Flow
+from ...analyzer.results.flow import Flow
 from ..host import Host
 from ..messages import FocusReady, SnapshotReady
 from ..session.snapshots.snapshot import Snapshot

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual import on
 from textual.app import ComposeResult
 
-from ...analyzer.results.analysis import Event
+from ...analyzer.results.events import Event
 from ...report.words import human
 from ...report.words.events import event_text, kind_name
 from ..messages import FlowSelected

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from msgspec import UnsetType
 
-from ...analyzer.results.analysis import Flow, Quantiles
+from ...analyzer.results.base import Quantiles
+from ...analyzer.results.flow import Flow
 from ...analyzer.results.mrc import MrcFlow, MrcRetirement
 from ...report.words import human
 from ..widgets.bars import Bar

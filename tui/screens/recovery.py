@@ -9,7 +9,8 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from ...analyzer.results.analysis import Flow, Quantiles
+from ...analyzer.results.base import Quantiles
+from ...analyzer.results.flow import Flow
 from ...report.words import human
 from ..session.snapshots.snapshot import UNKNOWN, Snapshot
 from ..session.words import sentences

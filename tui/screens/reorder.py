@@ -10,7 +10,8 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from ...analyzer.results.analysis import Flow, HistogramBin, Quantiles, Reordering
+from ...analyzer.results.base import HistogramBin, Quantiles
+from ...analyzer.results.flow import Flow, Reordering
 from ...report.words import human
 from ...report.words.human import UNICODE
 from ..session.packets.flow_pass import Late

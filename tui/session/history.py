@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ...analyzer.results.analysis import Flow
+from ...analyzer.results.flow import Flow
 from .snapshots.columns import widths
 from .snapshots.snapshot import (
     UNKNOWN,

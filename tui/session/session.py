@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from ...analyzer.analysis.options import AnalyzeOptions
 from ...analyzer.errors import RocescopeError
 from ...analyzer.measures.paths.spraying import entropy_name
-from ...analyzer.results.analysis import Analysis, Flow
+from ...analyzer.results.analysis import Analysis
+from ...analyzer.results.flow import Flow
 from ...analyzer.summary.summarize import Summary
 from .feeds.feeds import CaptureFeed, Feed
 from .history import STEP_NS, History, as_then, between

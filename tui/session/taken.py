@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import attrgetter
 
-from ...analyzer.results.analysis import Event
+from ...analyzer.results.events import Event
 from ...analyzer.summary.summarize import Summary
 from ...analyzer.track import state as st
 from .feeds.feeds import Feed

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from rich.text import Text
 
-from ...analyzer.results.analysis import Event
+from ...analyzer.results.events import Event
 from ...report.words import human
 from ...report.words.events import counted_kind
 from ...report.words.human import UNICODE

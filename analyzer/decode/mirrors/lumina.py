@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, kernel
-from ...results.taps import MirrorChecks, SwitchCheck, UndeliveredPackets
+from ...results.captures import MirrorChecks, SwitchCheck, UndeliveredPackets
 from ...wire.frames import LINKTYPE_ETHERNET
 from ...wire.packets import I64, U8, U32, PacketTable
 from ...wire.ports import ROCE_UDP_PORT

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UnreadableInput
-from ...results.taps import SwitchCheck
+from ...results.captures import SwitchCheck
 
 _MAX_BYTES = 1 << 20
 _EXPECTED = "counter with ingress and egress, each a list of port: packets"

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.kernel import inlined, subkernel
-from ...results.analysis import Latency, Messages
+from ...results.flow import Latency, Messages
 from ...statistics.histogram import HistogramPool, observe
 from ...track.batch import (
     AHEAD,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...results.analysis import Hop
+from ...results.paths import Hop
 from .spraying import PathUsage
 
 FLOWS_NAMED = 5

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...results.analysis import Imbalance
+from ...results.paths import Imbalance
 from ...statistics.shares import Carried, jain, path_shares
 
 

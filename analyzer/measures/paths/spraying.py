@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.named import NamedTuple
-from ...results.analysis import PathShare, Quantiles, Spraying
+from ...results.base import Quantiles
+from ...results.paths import PathShare, Spraying
 from ...statistics.shares import Carried, carried, jain, path_shares, together, width
 from ...track.batch import TrackedBatch
 from ...wire.opcodes import ACKNOWLEDGE, CNP, MARKS_RESENDS, MRC, OPCODE_CLASS, TRANSPORT_OF

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...results.analysis import Imbalance
+from ...results.paths import Imbalance
 from ...statistics.shares import NOTHING, carried, together, width
 from .imbalance import imbalance_of
 from .spraying import PathUsage, UsageRecords

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....analyzer.measures.measuring import Measuring
-from ....analyzer.results.analysis import Flow
+from ....analyzer.results.flow import Flow
 from ....analyzer.summary.summarize import Summary
 from ....analyzer.wire.packets import PacketTable
 from ....analyzer.wire.ports import ROCE_UDP_PORT

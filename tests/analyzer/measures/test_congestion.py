@@ -18,7 +18,8 @@ from tracked_batches import (
 )
 
 from rocescope.analyzer.measures.congestion import CongestionMeasure, DscpFinding, dscp_outliers
-from rocescope.analyzer.results.analysis import Congestion, Quantiles
+from rocescope.analyzer.results.base import Quantiles
+from rocescope.analyzer.results.flow import Congestion
 from rocescope.analyzer.track.batch import TAP_COPY
 
 

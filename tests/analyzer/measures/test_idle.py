@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tracked_batches import CUTS, START_NS, parts, renumbered, tracked, updated
 
 from rocescope.analyzer.measures.idle import Idle
-from rocescope.analyzer.results.analysis import IdleGaps
+from rocescope.analyzer.results.flow import IdleGaps
 
 
 def test_known_gaps():

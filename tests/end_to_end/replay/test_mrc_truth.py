@@ -13,7 +13,8 @@ import pytest
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.results.analysis import Analysis, Flow
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.results.flow import Flow
 from rocescope.analyzer.results.mrc import MrcFlow
 from rocescope.commands.replay.generate_mrc import generate_mrc
 

@@ -29,7 +29,7 @@ from probes_generator import FLOWS, Link
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.measures.measuring import Measuring
-from rocescope.analyzer.results.analysis import Flow
+from rocescope.analyzer.results.flow import Flow
 from rocescope.analyzer.summary.summarize import Summary
 from rocescope.probes.counters.counters import CounterOptions, CounterSource, default_max_flows
 from rocescope.probes.counters.layout import COUNTERS, ORDER_BYTES, TALLY, by_key

@@ -6,7 +6,7 @@ import io
 
 from factories_results import analysis, flow
 
-from rocescope.analyzer.results.analysis import Owner
+from rocescope.analyzer.results.flow import Owner
 from rocescope.report.terminal.report import print_report
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocescope.analyzer.results.analysis import Event
+from rocescope.analyzer.results.events import Event
 from rocescope.report.words.events import counted_kind, event_text
 
 

@@ -15,7 +15,8 @@ from ....analyzer.capture.source import Capture
 from ....analyzer.measures.late_activity import LateActivity
 from ....analyzer.measures.measuring import Measuring
 from ....analyzer.measures.series import Totals
-from ....analyzer.results.analysis import Analysis, Owner
+from ....analyzer.results.analysis import Analysis
+from ....analyzer.results.flow import Owner
 from ....analyzer.wire.registry import Registry
 from ....probes.rights.priority import lower_own
 from ....report.words.human import counted

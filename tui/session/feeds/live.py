@@ -11,7 +11,8 @@ from ....analyzer.errors import UnreadableInput
 from ....analyzer.filtering import compile_filter
 from ....analyzer.measures.measuring import Measuring
 from ....analyzer.measures.series import DEFAULT_WINDOW_NS
-from ....analyzer.results.analysis import Analysis, Owner
+from ....analyzer.results.analysis import Analysis
+from ....analyzer.results.flow import Owner
 from ....analyzer.summary.conclude import conclude
 from ....analyzer.wire.packets import PacketTable
 from ....probes.live_analysis import capture_summary, warm_up

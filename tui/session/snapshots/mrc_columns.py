@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ....analyzer.measures.measuring import Measuring
 from ....analyzer.measures.mrc import state as st
 from ....analyzer.measures.mrc.measure import MrcMeasure
-from ....analyzer.results.analysis import Event
+from ....analyzer.results.events import Event
 from ....analyzer.statistics.histogram import MAX
 from ....analyzer.summary.mrc import MrcSummary
 from ....analyzer.summary.summarize import Summary

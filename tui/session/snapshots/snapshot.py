@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ....analyzer.results.analysis import Event, Owner
+from ....analyzer.results.events import Event
+from ....analyzer.results.flow import Owner
 from ....analyzer.results.mrc import MrcPortOutage
 
 I64 = NDArray[np.int64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ....analyzer.results.analysis import Flow
+from ....analyzer.results.flow import Flow
 from ....report.words import human
 from ....report.words.verdicts import PATH_WORDS, SPRAYS_FROM_WIDTH
 from ..snapshots.snapshot import UNKNOWN, PathColumns, Snapshot

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from ....analyzer.results.analysis import Event
+from ....analyzer.results.events import Event
 from ....report.words import human
 from ....report.words.events import counted_kind
 from ..snapshots.snapshot import Snapshot

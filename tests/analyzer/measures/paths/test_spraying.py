@@ -24,7 +24,8 @@ from tracked_batches import (
 
 from rocescope.analyzer.measures.paths import pathtable
 from rocescope.analyzer.measures.paths.spraying import PathUsage
-from rocescope.analyzer.results.analysis import PathShare, Quantiles, Spraying
+from rocescope.analyzer.results.base import Quantiles
+from rocescope.analyzer.results.paths import PathShare, Spraying
 from rocescope.analyzer.track.batch import OVERTAKEN, REORDERED, TAP_COPY
 from rocescope.analyzer.wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS
 

@@ -12,7 +12,8 @@ from msgspec import UNSET
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.results.analysis import Analysis, Flow
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.results.flow import Flow
 from rocescope.analyzer.results.mrc import MrcFlow
 from rocescope.analyzer.summary.options import parse_plane_by
 from rocescope.commands.replay.generate_mrc import generate_mrc

@@ -1,10 +1,10 @@
-"""Result records of mirrors: what was sampled, encapsulated or injected on the way to a tap."""
+"""What captures and taps held: trust, samples, mirrors that number packets."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from .base import Record
 
@@ -29,6 +29,67 @@ class UltraEthernet(Record, frozen=True):
     entropy_values: Annotated[int, Meta(description="different UDP source ports")]
     lowest_psn: Annotated[int | None, Meta(description="of RUD and ROD requests; None without any")]
     highest_psn: int | None
+
+
+class Pause(Record, frozen=True):
+    """PFC (IEEE 802.1Qbb) or global pause (802.3x) frames of one priority at one tap."""
+
+    priority: Annotated[int | None, Meta(description="0 to 7; None for global pause")]
+    frames: int
+    resume_frames: Annotated[int, Meta(description="frames with a pause time of 0 (XON)")]
+    quanta: Annotated[int, Meta(description="sum of the pause times, in units of 512 bit times")]
+    paused_ns: Annotated[
+        float | None,
+        Meta(description="time paused; None when the link rate is unknown (see --link-rate)"),
+    ]
+
+
+class TapSummary(Record, frozen=True):
+    """One vantage point: a file, a pcapng interface, a mirror session or a probe."""
+
+    name: str
+    link_type: int
+    frames: int
+    roce_packets: int
+    wire_bytes: Annotated[int, Meta(description="bytes of RoCE frames on the wire")]
+    dropped_frames: Annotated[
+        int | None, Meta(description="lost by the capture itself; None when it does not say")
+    ]
+    speed_bits_per_second: int | None
+    pauses: list[Pause]
+    sampling: Annotated[Sampling | UnsetType, Meta(description="only of samples (sFlow)")] = UNSET
+
+
+class CaptureSummary(Record, frozen=True):
+    """One capture file or stream, and how far it can be trusted."""
+
+    name: str
+    format: str
+    compression: str | None
+    frames: int
+    roce_packets: int
+    first_time_ns: int | None
+    last_time_ns: int | None
+    duration_ns: int | None
+    snapped_frames: Annotated[int, Meta(description="frames cut by the snap length")]
+    out_of_order_frames: Annotated[
+        int, Meta(description="records whose time lies before that of the record before them")
+    ]
+    undecodable_frames: dict[str, int]
+    later_fragments: int
+    icrc: Annotated[
+        dict[str, int] | None, Meta(description="ok, bad, truncated; None if not asked")
+    ]
+    contents: Annotated[dict[str, int], Meta(description="frames that are not RoCE, by kind")]
+    taps: list[TapSummary]
+    warnings: list[str]
+    damaged_places: Annotated[
+        int, Meta(description="places that could not be read: cut short, corrupt")
+    ] = 0
+    encapsulations: Annotated[
+        dict[str, int] | UnsetType, Meta(description="frames found in mirrors and tunnels, by kind")
+    ] = UNSET
+    ultra_ethernet: Annotated[UltraEthernet | UnsetType, Meta(description="only if any")] = UNSET
 
 
 class SwitchCheck(Record, frozen=True):

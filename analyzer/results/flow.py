@@ -1,0 +1,221 @@
+"""Flows and connections, with all that was measured of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, UnsetType
+
+from .base import HistogramBin, Quantiles, Record
+from .captures import Sampling
+from .mrc import MrcFlow
+from .paths import PathShare, Spraying
+
+
+class Reordering(Record, frozen=True):
+    """RFC 4737 and RFC 5236 metrics over the packets that carry a PSN of this flow's own."""
+
+    ratio: Annotated[float, Meta(description="reordered packets / unique packets (RFC 4737 3.3)")]
+    max_extent: Annotated[int, Meta(description="packets (RFC 4737 4.2)")]
+    extent_packets: Quantiles | None
+    extent_histogram: list[HistogramBin]
+    late_time_ns: Annotated[Quantiles | None, Meta(description="RFC 4737 4.3")]
+    late_time_histogram: list[HistogramBin]
+    held_packets: Annotated[
+        Quantiles | None,
+        Meta(description="packets with higher PSNs a receiver must hold while it waits"),
+    ]
+    byte_offset: Annotated[
+        Quantiles | None, Meta(description="bytes a receiver must hold (RFC 4737 4.4)")
+    ]
+    gap_packets: Annotated[
+        Quantiles | None, Meta(description="between reordering discontinuities (RFC 4737 4.5)")
+    ]
+    gap_time_ns: Quantiles | None
+    n_reordering: Annotated[
+        list[int],
+        Meta(description="packets that are n-reordered, for n = 1, 2, ... (RFC 4737 5.4)"),
+    ]
+    max_n_reordering: int
+    runs: Annotated[int, Meta(description="reordering-free runs (RFC 4737 4.6)")]
+    run_packets: Annotated[int, Meta(description="packets in those runs")]
+    run_packets_squared: Annotated[int, Meta(description="sum of the squared run lengths")]
+    displacement_threshold: int
+    density: Annotated[
+        dict[int, int], Meta(description="packets per displacement, early < 0 < late (RFC 5236 RD)")
+    ]
+    buffer_density: Annotated[
+        dict[int, int], Meta(description="arrivals per receive-buffer occupancy (RFC 5236 RBD)")
+    ]
+
+
+class Recovery(Record, frozen=True):
+    """Losses and what was done about them."""
+
+    naks: Annotated[
+        dict[str, int], Meta(description="NAKs that named this flow's packets, by code")
+    ]
+    rnr_naks: Annotated[int | None, Meta(description="None of counters")]
+    retransmitted_by: Annotated[
+        dict[str, int],
+        Meta(description="retransmitted packets by trigger: nak, rnr, timeout, implied, unknown"),
+    ]
+    rewinds: Annotated[
+        int | None,
+        Meta(description="times the sender went back to an earlier PSN; None of counters"),
+    ]
+    rewound_bytes: Annotated[
+        int | None, Meta(description="wire bytes sent again; None of counters")
+    ]
+    gap_to_nak_ns: Annotated[Quantiles | None, Meta(description="gap seen to its NAK seen")]
+    nak_to_resend_ns: Annotated[
+        Quantiles | None, Meta(description="NAK to the first packet resent")
+    ]
+    timeout_ns: Annotated[
+        Quantiles | None, Meta(description="silence before a resend that no NAK asked for")
+    ]
+
+
+class Messages(Record, frozen=True):
+    """Messages: a First..Last or Only; a READ request with its responses."""
+
+    count: int | None
+    incomplete: Annotated[
+        int | None, Meta(description="begun but never ended, or the reverse; None of counters")
+    ]
+    size_bytes: Quantiles | None
+    duration_ns: Annotated[Quantiles | None, Meta(description="first packet to last packet")]
+    completion_ns: Annotated[
+        Quantiles | None, Meta(description="first packet to its ACK or last response")
+    ]
+    max_outstanding: Annotated[
+        int | None, Meta(description="messages begun and not yet acknowledged")
+    ]
+
+
+class Latency(Record, frozen=True):
+    """Times between this flow's packets and the answers of the other side, as seen at the tap."""
+
+    request_to_ack_ns: Quantiles | None
+    read_to_first_response_ns: Quantiles | None
+
+
+class Congestion(Record, frozen=True):
+    """ECN and CNP."""
+
+    ecn_capable_packets: int
+    ecn_marked_packets: Annotated[int, Meta(description="CE")]
+    cnps: Annotated[int, Meta(description="congestion notification packets this flow sent")]
+    cnp_spacing_ns: Quantiles | None
+    dscp: Annotated[dict[int, int], Meta(description="packets per DSCP, CNPs apart")]
+
+
+class IdleGaps(Record, frozen=True):
+    """Gaps between consecutive packets of a flow: where flowlet switching could act."""
+
+    over_10us: int
+    over_50us: int
+    over_100us: int
+    over_500us: int
+    max_ns: int
+
+
+class Owner(Record, frozen=True):
+    """The process that owns a queue pair."""
+
+    pid: int
+    command: str
+    rank: Annotated[int | None, Meta(description="in its MPI, Slurm or torchrun job")]
+    end: Annotated[
+        str, Meta(description="which end of the flow it is: its destination or its source")
+    ] = "destination"
+
+
+class Flow(Record, frozen=True, kw_only=True):
+    """One-way packets from one source address to one (destination address, destination QPN)."""
+
+    id: int
+    src: str
+    dst: str
+    dest_qp: int
+    transport: str
+    connection: Annotated[int | None, Meta(description="id of its connection; None while unknown")]
+    first_time_ns: int
+    last_time_ns: int
+    packets: Annotated[int, Meta(description="without copies at other taps (tap_copies)")]
+    wire_bytes: int
+    payload_bytes: int
+    request_packets: int
+    response_packets: Annotated[int, Meta(description="READ responses and atomic ACKs")]
+    ack_packets: Annotated[int, Meta(description="ACKs and NAKs")]
+    opcodes: dict[str, int]
+    path_mtu: Annotated[
+        int | None, Meta(description="inferred; None when no First or Middle packet was seen")
+    ]
+    messages: Annotated[int | None, Meta(description="None of samples")]
+    reordered_packets: Annotated[
+        int | None, Meta(description="original transmissions that came late")
+    ]
+    retransmitted_packets: Annotated[
+        int | None, Meta(description="sent again, seen here once or more before or not")
+    ]
+    recovered_packets: Annotated[
+        int | None,
+        Meta(description="retransmitted, the original never came here: lost before the tap"),
+    ]
+    duplicate_packets: Annotated[
+        int | None, Meta(description="the same transmission twice: network")
+    ]
+    mirror_duplicates: Annotated[
+        int | None, Meta(description="the same transmission mirrored at two hops")
+    ]
+    tap_copies: Annotated[int, Meta(description="copies of packets already counted at another tap")]
+    missing_packets: Annotated[int | None, Meta(description="PSNs never seen by the end")]
+    capture_loss_suspected_packets: Annotated[
+        int | None,
+        Meta(description="of the missing: acknowledged by the peer, so they arrived there"),
+    ]
+    sequence_restarts: int | None
+    naks: Annotated[int, Meta(description="NAKs this flow carried (PSN error and others, not RNR)")]
+    rnr_naks: Annotated[int, Meta(description="RNR NAKs this flow carried")]
+    cnps: int
+    ecn_marked_packets: int
+    entropy_values: Annotated[int, Meta(description="different UDP source ports")]
+    spraying_width: float
+    paths: Annotated[list[PathShare], Meta(description="by the chosen path key")]
+    spraying: list[Spraying]
+    reordering: Reordering | None
+    recovery: Recovery
+    message_statistics: Messages
+    latency: Latency
+    congestion: Congestion
+    idle_gaps: IdleGaps
+    goodput_bits_per_second: float | None
+    activity_bytes: Annotated[
+        list[int], Meta(description="wire bytes in equal time bins over the whole capture")
+    ]
+    activity_bin_ns: int
+    taps: Annotated[dict[str, int], Meta(description="packets seen at each tap, copies included")]
+    owner: Owner | None = None
+    notes: list[str] = []
+    mrc: Annotated[MrcFlow | UnsetType, Meta(description="only of flows that send MRC")] = UNSET
+    sampling: Annotated[Sampling | UnsetType, Meta(description="only of samples (sFlow)")] = UNSET
+
+
+class Connection(Record, frozen=True):
+    """Two flows of one pair of queue pairs."""
+
+    id: int
+    flows: Annotated[list[int], Meta(description="ids of the two flows")]
+    a: str
+    a_qp: int
+    b: str
+    b_qp: int
+    transport: str
+    evidence: Annotated[
+        list[str],
+        Meta(description="cm, ack_psn, read_response_psn, nak_psn, udp_source_port, host_probe"),
+    ]
+    path_mtu: int | None
+    service: Annotated[str | None, Meta(description="RDMA-CM service, when CM messages were seen")]
+    read_responses_missing: int | None

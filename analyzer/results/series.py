@@ -1,0 +1,28 @@
+"""Totals over time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from .base import Record
+
+
+class Series(Record, frozen=True):
+    """Totals in fixed windows; all lists are equally long."""
+
+    window_ns: int
+    start_ns: int
+    packets: list[int]
+    wire_bytes: list[int]
+    payload_bytes: list[int]
+    reordered_packets: list[int]
+    retransmitted_packets: list[int]
+    duplicate_packets: list[int]
+    ecn_marked_packets: list[int]
+    cnps: list[int]
+    naks: list[int]
+    tap_wire_bytes: Annotated[
+        dict[str, list[int]], Meta(description="bytes per tap; empty for one tap")
+    ]
