@@ -53,8 +53,9 @@ bench: .venv/.dev ## measure speed and memory beside the usual tools
 	.venv/bin/python benchmarks/hashing.py
 	.venv/bin/python benchmarks/replay.py
 
-docs: .venv/.dev ## write the field tables of docs/formats.md and the outputs of commands on pages
+docs: .venv/.dev ## write the field tables of docs/formats.md, the man page and the outputs of commands on pages
 	.venv/bin/python docs/generate.py
+	.venv/bin/python docs/man.py
 	.venv/bin/python tests/support/pages.py README.md docs/*.md
 
 clean: ## remove the environment and all caches

@@ -67,6 +67,17 @@ Examples:
 """,
         "csv, parquet and arrow hold one row per violation.",
     ),
+    "completion": Command(
+        "completion",
+        "Print the completion script of bash, zsh or fish.",
+        """\
+Examples:
+  rocescope completion bash > ~/.local/share/bash-completion/completions/rocescope
+  rocescope completion zsh > "${fpath[1]}/_cyclopts_rocescope"
+  rocescope completion fish > ~/.config/fish/completions/rocescope.fish
+""",
+        "Start a new shell afterwards.",
+    ),
     "doctor": Command(
         "live.doctor",
         "Show what live capture needs of this host and what to install.",

@@ -15,6 +15,7 @@ _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".graphml": "grap
 
 def fabric(
     spec: Annotated[str, Parameter(name="SPEC")],
+    /,
     *,
     to: Literal["yaml", "graphml", "json"] | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,

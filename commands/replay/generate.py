@@ -35,6 +35,7 @@ _REPORT_EVERY_S = 0.2
 
 def generate(
     pattern: Annotated[str, Parameter(name="PATTERN")],
+    /,
     *,
     output: Annotated[Path, Parameter(alias="-o")],
     hosts: int | None = None,
