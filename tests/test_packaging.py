@@ -13,6 +13,8 @@ import pytest
 
 import rocescope
 
+ROOT_MODULES = {"__init__.py", "__main__.py", "api.py", "cli.py", "version.py"}
+MAN_PAGE = "docs/rocescope.1"
 NOT_PACKAGED = {"tests", "benchmarks", "docs", "build", "dist"}
 
 
@@ -45,16 +47,14 @@ def folders_with_code(checkout: Path) -> set[str]:
 
 def test_root_holds_exactly_the_root_package(checkout: Path) -> None:
     # Every other module at the root would land in the wheel.
-    assert {path.name for path in checkout.glob("*.py")} == {"__init__.py", "__main__.py", "cli.py"}
+    assert {path.name for path in checkout.glob("*.py")} == ROOT_MODULES
 
 
 def test_packages_list_equals_the_tree(checkout: Path, pyproject: dict[str, Any]) -> None:
     # A package that is not listed works in an editable install and is missing from the wheel.
     setuptools = pyproject["tool"]["setuptools"]
     assert set(setuptools["packages"]) == folders_with_code(checkout)
-    for package, folder in setuptools["package-dir"].items():
-        assert folder == ("/".join(package.split(".")[1:]) or "."), package
-    assert set(setuptools["package-dir"]) == set(setuptools["packages"])
+    assert setuptools["package-dir"] == {"rocescope": "."}
 
 
 def test_every_package_folder_has_an_init(checkout: Path) -> None:
@@ -80,9 +80,7 @@ def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = tmp_path_factory.mktemp("wheel")
     source = work / "source"
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "py.typed", "__init__.py"):
-        (source / name).write_bytes((checkout / name).read_bytes())
-    for name in ("__main__.py", "cli.py"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "py.typed", *ROOT_MODULES):
         (source / name).write_bytes((checkout / name).read_bytes())
     for root in package_roots(checkout):
         for path in root.rglob("*"):
@@ -90,6 +88,8 @@ def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
                 target = source / path.relative_to(checkout)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(path.read_bytes())
+    (source / "docs").mkdir()
+    (source / MAN_PAGE).write_bytes((checkout / MAN_PAGE).read_bytes())
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index"]
     subprocess.run(
         [*command, "--no-build-isolation", "--wheel-dir", str(work), str(source)], check=True
@@ -101,8 +101,10 @@ def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheel_holds_the_whole_package_and_nothing_else(checkout: Path, wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    expected = {f"rocescope/{name}" for name in ("__init__.py", "__main__.py", "cli.py")}
+    expected = {f"rocescope/{name}" for name in ROOT_MODULES}
     expected.add("rocescope/py.typed")
+    data = f"rocescope-{rocescope.__version__}.data/data"
+    expected.add(f"{data}/share/man/man1/rocescope.1")
     for root in package_roots(checkout):
         for pattern in ("*.py", "*.c", "*.h", "*.tcss"):
             for path in root.rglob(pattern):

@@ -23,4 +23,4 @@ def test_man_has_nothing_to_say_against_it(checkout: Path, need_tool: Callable[[
     command = [need_tool("groff"), "-man", "-Tutf8", "-ww", checkout / "docs" / "rocescope.1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and not done.stderr
-    assert "--udp-port" in done.stdout.replace("\b", "")
+    assert "Examples:" in done.stdout
