@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import UNSET, UnsetType
 
+from ..decode.counters import DecodeCounters
 from ..decode.headers.uet import TYPE_NAMES
 from ..decode.merge import MergeCounts
 from ..decode.sources import Source
@@ -16,9 +16,6 @@ from ..results.flow import Flow
 from ..results.series import Series
 from ..wire.taps import Taps
 from .sampling import tap_sampling
-
-if TYPE_CHECKING:
-    from ..decode.counters import DecodeCounters
 
 
 def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> CaptureSummary:
