@@ -30,7 +30,7 @@ fuzz: .venv/.dev ## damaged captures through the whole analysis: N=10000, FROM=a
 	@PYTHONPATH=tests/support .venv/bin/python -m tests.fuzz.many $(or $(N),10000) $(FROM)
 
 reproductions: .venv/.dev ## published results on the packet engine; fails when a figure leaves its band
-	@.venv/bin/python benchmarks/reproductions/run.py
+	@.venv/bin/python benchmarks/reproductions/run_all.py
 
 test-kernel: .venv/.dev ## run the probes' tests (or RUN='...') on another kernel: KERNEL=linux-image-....deb
 	@.venv/bin/python tests/kernels/run.py '$(KERNEL)' $(if $(RUN),'$(RUN)')
@@ -39,6 +39,7 @@ lint: .venv/.dev ## ruff, mypy, import-linter, and that the tests mirror the sou
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/mypy --config-file tests/mypy.ini
 	.venv/bin/lint-imports
 	.venv/bin/python tests/mirror.py
 

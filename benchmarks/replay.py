@@ -77,7 +77,7 @@ def random_traffic(fabric: Fabric, flows: int = FLOWS) -> Traffic:
     )
     hosts = [ends.astype(np.int32) for ends in (src, dst)]
     number = np.arange(flows, dtype=np.int32)
-    return Traffic(keys, *hosts, number, zeros + 1, zeros + 4096, zeros, zeros)
+    return Traffic(keys, *hosts, number, zeros + 1, zeros + 4096, zeros, zeros)  # type: ignore[call-arg]
 
 
 class Took(NamedTuple):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import fcntl
+import inspect
 import json
 import os
 import pty
@@ -37,7 +38,6 @@ from probes_generator import Link
 from textual import events
 from textual._compositor import CompositorUpdate
 
-import rocescope.tui
 from rocescope.probes.live import LiveOptions
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.session.opening import open_live, open_recorded
@@ -56,7 +56,7 @@ KEYS_EVERY_S = 0.15
 class Watched(RocescopeApp):
     """The app, every paint noted and encoded as for a terminal."""
 
-    CSS_PATH = Path(rocescope.tui.app.__file__).with_name("app.tcss")
+    CSS_PATH = Path(inspect.getfile(RocescopeApp)).with_name("app.tcss")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)

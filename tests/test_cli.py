@@ -379,8 +379,8 @@ def test_interrupt_prints_the_report_so_far(growing: Path, follow: bool) -> None
     process = start("analyze", *what, *options, stdin=subprocess.PIPE)
     assert process.stdout and process.stderr and process.stdin
     if not follow:
-        process.stdin.buffer.write(growing.read_bytes())
-        process.stdin.buffer.flush()
+        process.stdin.buffer.write(growing.read_bytes())  # type: ignore[attr-defined]
+        process.stdin.buffer.flush()  # type: ignore[attr-defined]
     packets = 0
     while packets < 564:
         packets = json.loads(process.stderr.readline())["packets"]

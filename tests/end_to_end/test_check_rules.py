@@ -135,7 +135,7 @@ CASES: list[tuple[str, Trace, tuple[str, int, int | None, int]]] = [
         begun().write(2).read(3, 4096).response(3, 0x0D).read(4, 1024, at=9000),
         ("read-again", 6, None, 4),
     ),
-    ("CNP again", begun().write(2, ecn=3).cnp().cnp(), ("cnp-interval", 5, None, None)),
+    ("CNP again", begun().write(2, ecn=3).cnp().cnp(), ("cnp-interval", 5, None, None)),  # type: ignore[list-item]
 ]  # fmt: skip
 
 

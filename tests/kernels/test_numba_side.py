@@ -13,13 +13,15 @@ import numba
 from rocescope.kernels.kernel import kernel
 from rocescope.kernels.numba_side import compiler_lock, dispatcher
 
+config: Any = numba.config
+
 
 def same(value: int) -> int:
     return value
 
 
 def test_threads_do_not_mix_up_their_cache_folders(tmp_path: Path) -> None:
-    before = numba.config.CACHE_DIR
+    before = config.CACHE_DIR
 
     def made(number: int) -> Any:
         return dispatcher(same, {"cache": True}, str(tmp_path / str(number)))
@@ -28,12 +30,13 @@ def test_threads_do_not_mix_up_their_cache_folders(tmp_path: Path) -> None:
         found = list(pool.map(made, range(400)))
     folders = [Path(compiled.stats.cache_path).parent.name for compiled in found]
     assert folders == [str(number) for number in range(400)]
-    assert before == numba.config.CACHE_DIR
+    assert before == config.CACHE_DIR
 
 
 def test_who_compiles_does_not_wait_for_who_waits_for_the_compiler() -> None:
     """A kernel that is being compiled asks for those it calls, whatever other threads do."""
-    waiting, asked = kernel(same), kernel(same)
+    waiting: Any = kernel(same)
+    asked: Any = kernel(same)
 
     def compiles() -> None:
         with compiler_lock:

@@ -410,7 +410,12 @@ def test_frames_in_flows_out(live_capture, need_tool):
         source = LiveSource([f"{link.name}:right"], LiveOptions(hook="tc"))
         measuring = Measuring(window_ns=10**8, many_taps=False)
         with source:
-            sender = threading.Thread(target=lambda: (link.send(frames), source.stop()))
+
+            def send():
+                link.send(frames)
+                source.stop()
+
+            sender = threading.Thread(target=send)
             sender.start()
             for table in source.tables():
                 measuring.update(table, source.decoder.take_cm_messages())

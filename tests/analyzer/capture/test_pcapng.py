@@ -203,7 +203,7 @@ def test_stopping_early_still_tells_what_was_skipped(tmp_path: Path) -> None:
     with open_capture(str(path), Taps(), batch_frames=2) as capture:
         batches = capture.batches()
         next(batches)
-        batches.close()
+        batches.close()  # type: ignore[attr-defined]
     assert [line[:19] for line in capture.warnings] == ["x: 1 frames skipped"]
 
 

@@ -33,7 +33,7 @@ def twin(rows, flow):
     times = [r["time_ns"] for r in rows if r["flow"] == flow]
     gaps = [b - a for a, b in zip(times[:-1], times[1:], strict=True)]
     over = [sum(g > limit * 1000 for g in gaps) for limit in (10, 50, 100, 500)]
-    return IdleGaps(*over, max([0, *gaps]))
+    return IdleGaps(*over, max([0, *gaps]))  # type: ignore[call-arg]
 
 
 @given(rows, CUTS, st.integers(0, 50))

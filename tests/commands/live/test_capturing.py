@@ -72,7 +72,7 @@ def test_the_source_is_told_when_the_time_is_over(monkeypatch):
     monkeypatch.setattr("rocescope.commands.live.capturing.time.monotonic", lambda: 100.0)
     source = Source("a")
     Ending(source, 20)
-    assert source.ends == 120
+    assert source.ends == 120  # type: ignore[attr-defined]
 
 
 def test_it_ends_when_every_interface_has_gone(capsys, monkeypatch):

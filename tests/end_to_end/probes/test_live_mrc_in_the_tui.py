@@ -29,7 +29,13 @@ def frames_of(path):
 def test_mrc_looks_live_as_it_does_in_a_capture(mirror, network, tmp_path):
     path, told = tmp_path / "mrc.pcap", tmp_path / "mrc.json"
     generate_mrc(
-        output=path, truth=told, mtu=1024, message_size="128KiB", trim=0.01, snap=0, mirror=mirror
+        output=path,
+        truth=told,
+        mtu=1024,
+        message_size="128KiB",
+        trim=0.01,
+        snaplen=0,
+        mirror=mirror,
     )
     truth, frames = json.loads(told.read_text()), frames_of(path)
 

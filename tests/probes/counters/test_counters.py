@@ -380,8 +380,8 @@ def test_headers_and_counters_agree(network):
             (flow.congestion.ecn_capable_packets, flow.spraying_width, paths),
         )
 
-    for ours, theirs in zip(counted.analysis.flows, flows, strict=True):
-        assert common(ours) == common(theirs)
+    for one, other in zip(counted.analysis.flows, flows, strict=True):
+        assert common(one) == common(other)
     assert sum(flow.reordered_packets or 0 for flow in flows) > 50
     ours = {i.name: (i.paths, i.wire_bytes, i.jain) for i in counted.analysis.imbalance}
     theirs = {i.name: (i.paths, i.wire_bytes, i.jain) for i in summary.imbalance()}

@@ -21,6 +21,7 @@ from rocescope.tui.screens.packets import PacketsScreen
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.snapshot import FlowKey
 from rocescope.tui.settings import Settings
+from rocescope.tui.widgets.grid import Grid
 
 I03 = [data("i03_write_reorder5_AtoB")]
 READY = [name for name, _ in SCREENS if name in registry.SCREENS]
@@ -353,9 +354,9 @@ def test_mouse():
         async with app.run_test(size=(120, 40)) as pilot:
             await settled(app, pilot)
             await pilot.click("#flows", offset=(30, 3))
-            row = app.screen.query_one("#flows").cursor
+            row = app.screen.query_one("#flows", Grid).cursor
             await pilot.click("#flows", offset=(44, 0))
-            by = app.screen.query_one("#flows").sorted_by
+            by = app.screen.query_one("#flows", Grid).sorted_by
             await pilot.click("#tabs", offset=(12, 0))
             await settled(app, pilot)
             return row, by, app.current_mode

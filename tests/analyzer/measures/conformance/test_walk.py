@@ -61,7 +61,7 @@ def test_before_the_loss_every_rewind_is_judged(seed) -> None:
     ],
 )
 def test_planted_faults_are_found(fault, losses, kind) -> None:
-    rows = Connection(1, 0xFFFFC0, 1200, *losses, 0, fault).run()
+    rows = Connection(1, 0xFFFFC0, 1200, *losses, 0, fault).run()  # type: ignore[call-arg]
     assert standing(judged(rows)).get(kind)
 
 

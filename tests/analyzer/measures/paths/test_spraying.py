@@ -58,7 +58,7 @@ def test_exact_values_of_a_sprayed_flow():
         jain=pytest.approx(36 / (2 * (16 + 4))),
         switches=2,
         switches_per_second=pytest.approx(2 / 3e-6),
-        path_lifetime_ns=Quantiles(
+        path_lifetime_ns=Quantiles(  # type: ignore[call-arg]
             2, 1000, 2000, 2000, *(pytest.approx(1000 + 2000 * q) for q in (0.9, 0.99, 0.999)), 3000
         ),
         paths=[

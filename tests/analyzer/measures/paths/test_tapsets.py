@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import ipaddress
 from collections import defaultdict
+from typing import Any
 
 import dpkt
 import numpy as np
@@ -126,7 +127,7 @@ def test_entropy_values_of_a_sprayed_flow():
 
 def read_with_dpkt(path):
     """Packets, wire bytes and data-carrying flows per source address, without our code."""
-    found = defaultdict(lambda: [0, 0, set()])
+    found: dict[str, list[Any]] = defaultdict(lambda: [0, 0, set()])
     with gzip.open(path, "rb") as file:
         for _, frame in dpkt.pcap.Reader(file):
             ethernet_type, protocol = frame[12:14], frame[23]

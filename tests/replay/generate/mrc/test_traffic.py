@@ -209,7 +209,7 @@ def test_nothing_wrong_on_a_clean_capture(tmp_path: Path) -> None:
 def test_the_same_seed_gives_the_same_file(tmp_path: Path) -> None:
     first, second = tmp_path / "1.pcap", tmp_path / "2.pcap"
     for path in (first, second):
-        generate_mrc(output=path, loss=0.01, messages=1, ipv4=True, snap=0, message_size="64KiB")
+        generate_mrc(output=path, loss=0.01, messages=1, ipv4=True, snaplen=0, message_size="64KiB")
     assert first.read_bytes() == second.read_bytes()
     analysis = analysed(first, icrc=True)
     icrc = analysis.captures[0].icrc

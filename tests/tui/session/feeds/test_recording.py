@@ -49,8 +49,8 @@ def test_a_recorded_session_goes_back_while_it_goes_on(network, tmp_path, need_t
             assert "behind live by" in text_of(app)[0]
             net.send([roce(psn) for psn in range(500, 600)])  # it goes on meanwhile
             await pilot.press("5")
-            await until(pilot, lambda: app.screen.packets is not None)
-            assert len(app.screen.packets) == 300
+            await until(pilot, lambda: app.screen.packets is not None)  # type: ignore[attr-defined]
+            assert len(app.screen.packets) == 300  # type: ignore[attr-defined]
             await pilot.press("1", "right_square_bracket")
             await until(pilot, lambda: app.view.snapshot.flows.packets.tolist() == [600])
             assert "behind" not in text_of(app)[0]

@@ -183,7 +183,7 @@ def test_a_packet_block_without_comments_has_no_options():
 
 def test_saving_leaves_nothing_behind_on_failure(tmp_path):
     with pytest.raises(TypeError):
-        save(tmp_path / "x.json", lambda file: file.write("text"))
+        save(tmp_path / "x.json", lambda file: file.write("text"))  # type: ignore[call-overload]
     assert list(tmp_path.iterdir()) == []
 
 
