@@ -10,15 +10,16 @@ Nothing is loaded before it is used.
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from . import replay
 from .version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from .api import Analysis, Fabric, Replay, analyze, fabric, live, packets, replay
+    from .api import Analysis, Fabric, Replay, analyze, fabric, live, packets
 
-_API = ("Analysis", "Fabric", "Replay", "analyze", "fabric", "live", "packets", "replay")
-"""What `api` holds; importing it also lets the package `replay` be called."""
+_API = ("Analysis", "Fabric", "Replay", "analyze", "fabric", "live", "packets")
 __all__ = [
     "Analysis",
     "Fabric",
@@ -38,6 +39,18 @@ def __getattr__(name: str) -> Any:
     from . import api
 
     return getattr(api, name)
+
+
+class _Room(ModuleType):
+    """The room `rocescope.replay`, which is also the function of that name in the public API."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Replay:
+        from . import api
+
+        return api.replay(*arguments, **options)
+
+
+replay.__class__ = _Room
 
 
 def __dir__() -> list[str]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from os import PathLike, fspath
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .analyzer.analysis.analyze import analyze as analyze_files
@@ -212,16 +210,6 @@ def replay(
     if prepared.request.by_packet:
         return Replay(prepared.by_packets(prepared.request.strategies)[0])
     return Replay(prepared.place(prepared.parsed()))
-
-
-class _Replaying(ModuleType):
-    """The package `rocescope.replay`, which is also the function `replay` of this module."""
-
-    def __call__(self, *arguments: Any, **options: Any) -> Replay:
-        return replay(*arguments, **options)
-
-
-sys.modules[f"{__package__}.replay"].__class__ = _Replaying
 
 
 def fabric(spec: str) -> Fabric:
