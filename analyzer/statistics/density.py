@@ -80,7 +80,7 @@ class DensityArrays(NamedTuple):
 
 
 @inlined
-def density_push(arrays: Any, stream: int, number: int) -> None:
+def density_push(arrays: DensityArrays, stream: int, number: int) -> None:
     """Count the arrival of the first copy of `number` (int64, never wrapping) of a stream.
 
     A stream is 2 * flow + space. Numbers are consecutive when nothing is missing; they may
@@ -95,7 +95,7 @@ def density_push(arrays: Any, stream: int, number: int) -> None:
 
 
 @subkernel
-def _push_slowly(arrays: Any, stream: int, number: int) -> None:
+def _push_slowly(arrays: DensityArrays, stream: int, number: int) -> None:
     s = arrays.state[stream]
     size = arrays.threshold + 1
     if s.disordered == 0:
@@ -121,7 +121,7 @@ def _push_slowly(arrays: Any, stream: int, number: int) -> None:
 
 
 @subkernel
-def density_finish(arrays: Any, stream: int) -> None:
+def density_finish(arrays: DensityArrays, stream: int) -> None:
     """End a stream: count what is still in its windows; a new stream may follow."""
     s = arrays.state[stream]
     if s.disordered == 0:
@@ -144,7 +144,7 @@ def _in_order(q: Any, size: int) -> bool:
 
 
 @subkernel
-def _make_windows(arrays: Any, s: Any) -> None:
+def _make_windows(arrays: DensityArrays, s: Any) -> None:
     """Write the imagined window of consecutive numbers into both queues."""
     if s.slot == 0:
         arrays.used[0] += 1

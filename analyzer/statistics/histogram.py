@@ -9,7 +9,6 @@ parts of a capture merge into those of the whole.
 from __future__ import annotations
 
 import mmap
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +64,7 @@ def bucket_bounds(bucket: int) -> tuple[int, int]:
 
 
 @inlined
-def observe(histograms: Any, flow: int, kind: int, value: int) -> None:
+def observe(histograms: Histograms, flow: int, kind: int, value: int) -> None:
     """Count one value (a negative one, from a clock step, counts as 0)."""
     row = histograms.row[flow, kind]
     if row < 0:

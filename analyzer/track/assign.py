@@ -29,7 +29,7 @@ def _mixed(a: Int, b: Int, c: Int) -> Int:
 
 
 @inlined
-def _pair_of(state: Any, pair_slots: Any, src: Int, dst: Int) -> Int:
+def _pair_of(state: State, pair_slots: Any, src: Int, dst: Int) -> Int:
     """Index of the host pair, made when new."""
     low, high = min(src, dst), max(src, dst)
     mask = len(pair_slots) - 1
@@ -51,7 +51,7 @@ def _pair_of(state: Any, pair_slots: Any, src: Int, dst: Int) -> Int:
 
 @subkernel
 def _new_flow(
-    state: Any, pair_slots: Any, src: Int, dst: Int, dest_qp: Int, time: Int, no_ids: Int
+    state: State, pair_slots: Any, src: Int, dst: Int, dest_qp: Int, time: Int, no_ids: Int
 ) -> Int:
     index = state.used[USED_FLOWS]
     state.used[USED_FLOWS] += 1

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.named import NamedTuple
+from ..wire.record import Record, Records
 
 # --- per flow ---------------------------------------------------------------
 
@@ -281,16 +282,28 @@ MAX_EVENTS = 10_000
 HISTOGRAM_KINDS = 9
 
 
+class FlowRecord(Record):
+    """An element of `State.flows`."""
+
+
+class StreamRecord(Record):
+    """An element of `State.streams`."""
+
+
+class SlotRecord(Record):
+    """An element of `State.slots`."""
+
+
 class State(NamedTuple):
     """Arrays of the tracker; `used` counts what is handed out of each."""
 
-    flows: NDArray[np.void]
-    pairs: NDArray[np.void]
-    streams: NDArray[np.void]
+    flows: Records
+    pairs: Records
+    streams: Records
     """STREAM[2 * flows]: 2 * flow + REQUESTS or RESPONSES."""
-    slots: NDArray[np.void]
-    recents: NDArray[np.void]
-    events: NDArray[np.void]
+    slots: Records
+    recents: Records
+    events: Records
     copies: NDArray[np.int64]
     """int64[taps, taps]: packets first seen at one tap, then at another."""
     used: NDArray[np.int64]

@@ -8,36 +8,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.named import NamedTuple
 from ..statistics.density import Densities
 from ..statistics.histogram import HistogramPool
 from ..wire.packets import PacketTable
 from . import state as st
 from .assign import assign, rebuild_slots
 from .batch import TrackedBatch
-from .walk import RECENTS_AHEAD, SLOTS_AHEAD, walk
-
-
-class Columns(NamedTuple):
-    """The columns of a packet table that the walk reads."""
-
-    time_ns: NDArray[np.int64]
-    frame_number: NDArray[np.int64]
-    wire_bytes: NDArray[np.uint32]
-    payload_bytes: NDArray[np.uint32]
-    tap: NDArray[np.uint16]
-    ip_id: NDArray[np.uint16]
-    traffic_class: NDArray[np.uint8]
-    hop_limit: NDArray[np.uint8]
-    udp_sport: NDArray[np.uint16]
-    opcode: NDArray[np.uint8]
-    bth_flags: NDArray[np.uint32]
-    subject_psn: NDArray[np.uint32]
-    aeth: NDArray[np.uint32]
-    dma_length: NDArray[np.uint32]
-    fingerprint: NDArray[np.uint32]
-    """Empty where the table has none."""
-
+from .walk import RECENTS_AHEAD, SLOTS_AHEAD, Columns, walk
 
 _NO_FINGERPRINTS: Final = np.zeros(0, np.uint32)
 
@@ -79,7 +56,8 @@ class FlowTracker:
     @property
     def flows(self) -> NDArray[np.void]:
         """FLOW records of the known flows, a view."""
-        return self.state.flows[: len(self)]
+        flows: NDArray[np.void] = self.state.flows[: len(self)]
+        return flows
 
     def stream(self, flow: int, which: int) -> Any:
         """The STREAM record of a flow's REQUESTS or RESPONSES."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.kernel import Int, inlined, subkernel
+from ...kernels.named import NamedTuple
+from ..statistics.density import DensityArrays
+from ..statistics.histogram import Histograms
 from ..wire.opcodes import (
     ACKNOWLEDGE,
     ATOMIC,
@@ -43,6 +44,8 @@ from .state import (
     USED_EVENTS,
     USED_RECENTS,
     USED_SLOTS,
+    FlowRecord,
+    State,
 )
 
 SLOTS_AHEAD = 4 * MAX_WINDOW
@@ -51,13 +54,35 @@ SLOTS_AHEAD = 4 * MAX_WINDOW
 RECENTS_AHEAD = 2 << MAX_RECENT_BITS
 """Free recent entries one packet can need at most, likewise."""
 
+
+class Columns(NamedTuple):
+    """The columns of a packet table that the walk reads."""
+
+    time_ns: NDArray[np.int64]
+    frame_number: NDArray[np.int64]
+    wire_bytes: NDArray[np.uint32]
+    payload_bytes: NDArray[np.uint32]
+    tap: NDArray[np.uint16]
+    ip_id: NDArray[np.uint16]
+    traffic_class: NDArray[np.uint8]
+    hop_limit: NDArray[np.uint8]
+    udp_sport: NDArray[np.uint16]
+    opcode: NDArray[np.uint8]
+    bth_flags: NDArray[np.uint32]
+    subject_psn: NDArray[np.uint32]
+    aeth: NDArray[np.uint32]
+    dma_length: NDArray[np.uint32]
+    fingerprint: NDArray[np.uint32]
+    """Empty where the table has none."""
+
+
 _CE = 3
 _CNP_OPCODE = 0x81
 
 
 @inlined
 def _record(
-    state: Any, kind: Int, f: Int, time: Int, frame_number: Int, tap: Int, psn: Int, value: Int
+    state: State, kind: Int, f: Int, time: Int, frame_number: Int, tap: Int, psn: Int, value: Int
 ) -> None:
     """Keep an event for the report; beyond MAX_EVENTS it is only counted."""
     if state.used[USED_EVENTS] >= MAX_EVENTS:
@@ -75,7 +100,7 @@ def _record(
 
 
 @inlined
-def _note_id(flow: Any, verdict: Int, ip_id: Int, overtaken: bool) -> None:
+def _note_id(flow: FlowRecord, verdict: Int, ip_id: Int, overtaken: bool) -> None:
     """Learn whether the flow's IPv4 identifications move forward (see sequence.py).
 
     Only the newest packets count: late ones and duplicates say nothing about the counter.
@@ -97,10 +122,10 @@ def _note_id(flow: Any, verdict: Int, ip_id: Int, overtaken: bool) -> None:
 
 @subkernel
 def walk(
-    state: Any,
-    histograms: Any,
-    densities: Any,
-    table: Any,
+    state: State,
+    histograms: Histograms,
+    densities: DensityArrays,
+    table: Columns,
     opcodes: NDArray[np.int64],
     start: Int,
     flow_of_row: NDArray[np.int32],

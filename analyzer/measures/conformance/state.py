@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ....kernels.kernel import Int, inlined, subkernel
 from ....kernels.named import NamedTuple
 from ...statistics.histogram import HistogramPool, Histograms
+from ...wire.record import Record, Records
 from .rule_list import KINDS, REASONS, RULES
 
 GAPS = 4
@@ -170,13 +171,17 @@ _ADDED = (
 """Fields of REQUESTER that count."""
 
 
+class RequesterRecord(Record):
+    """An element of `Book.states`."""
+
+
 class Book(NamedTuple):
     """Everything the kernels write to; one row per flow."""
 
-    states: NDArray[np.void]
-    times: NDArray[np.void]
+    states: Records
+    times: Records
     """TIME[flows, TIMES]; rows are handed out on first use."""
-    reads: NDArray[np.void]
+    reads: Records
     """READ[flows, READS], likewise."""
     ok: NDArray[np.int64]
     """int64[flows, rules]: cases that keep the rule."""
@@ -184,7 +189,7 @@ class Book(NamedTuple):
     """int64[flows, kinds]: cases that break it."""
     undecided: NDArray[np.int32]
     """int32[flows, rules, reasons]: cases that cannot be judged."""
-    violations: NDArray[np.void]
+    violations: Records
     used: NDArray[np.int64]
     """int64[5]: violations kept, rings of times, rings of READs, answers without a peer, and
     as a setting the time that a sender may take to react."""
@@ -271,20 +276,20 @@ def _longer(array: NDArray[Any], length: int, used: int) -> NDArray[Any]:
 
 
 @inlined
-def keeps(book: Any, f: Int, rule: Int) -> None:
+def keeps(book: Book, f: Int, rule: Int) -> None:
     """One case that keeps a rule."""
     book.ok[f, rule] += 1
 
 
 @inlined
-def leaves_open(book: Any, f: Int, rule: Int, reason: Int) -> None:
+def leaves_open(book: Book, f: Int, rule: Int, reason: Int) -> None:
     """One case of a rule that this tap cannot judge."""
     book.undecided[f, rule, reason] += 1
 
 
 @subkernel
 def breaks(
-    book: Any,
+    book: Book,
     f: Int,
     kind: Int,
     tap: Int,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,7 +37,7 @@ from .rules.ack_requests import asks_for_answer
 from .rules.reads import asks, asks_again, learn_path_mtu, reserves, responds
 from .rules.requester import after_fatal, arrives, sends_again, sends_new, start
 from .rules.responder import answers
-from .state import UNPAIRED
+from .state import UNPAIRED, Book
 
 
 class Columns(NamedTuple):
@@ -60,8 +58,8 @@ class Columns(NamedTuple):
 
 @subkernel
 def walk(
-    book: Any,
-    columns: Any,
+    book: Book,
+    columns: Columns,
     flow: NDArray[np.int32],
     verdict: NDArray[np.uint8],
     peer: NDArray[np.int32],
@@ -106,7 +104,7 @@ def walk(
 
 @inlined
 def _request(
-    book: Any,
+    book: Book,
     f: Int,
     peer: Int,
     bits: Int,

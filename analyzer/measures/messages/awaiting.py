@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.kernel import inlined, subkernel
-from ...statistics.histogram import observe
+from ...statistics.histogram import Histograms, observe
 from ...wire.psn import psn_distance
 
 _int: Any = np.int64  # to mypy, numpy's integers are no int
@@ -130,7 +130,7 @@ def sent_again(rings: Any, s: Any, psn: int) -> None:
 @subkernel
 def answered(
     rings: Any,
-    histograms: Any,
+    histograms: Histograms,
     s: Any,
     flow: int,
     psn: int,
@@ -185,7 +185,7 @@ def answered(
 
 @inlined
 def _complete(
-    histograms: Any, s: Any, flow: int, entry: Any, time: int, surely_first: bool
+    histograms: Histograms, s: Any, flow: int, entry: Any, time: int, surely_first: bool
 ) -> None:
     if entry.wants & WATCHED or surely_first:
         observe(histograms, flow, COMPLETED, time - entry.begun)

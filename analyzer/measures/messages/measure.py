@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ....kernels.kernel import inlined, subkernel
 from ...results.flow import Latency, Messages
-from ...statistics.histogram import HistogramPool, observe
+from ...statistics.histogram import HistogramPool, Histograms, observe
 from ...track.batch import (
     AHEAD,
     IN_ORDER,
@@ -72,7 +72,7 @@ from .awaiting import (
     wait,
 )
 from .pieces import begin, continues, extend, place, set_aside
-from .state import add, adopt, close, copied, empty, grown
+from .state import MessageArrays, add, adopt, close, copied, empty, grown
 
 _int: Any = np.int64  # to mypy, numpy's integers are no int
 
@@ -86,8 +86,8 @@ _ATOMIC_BYTES: Final = 8
 
 @subkernel
 def _update(
-    arrays: Any,
-    histograms: Any,
+    arrays: MessageArrays,
+    histograms: Histograms,
     flow: NDArray[np.int32],
     verdict: NDArray[np.uint8],
     peer: NDArray[np.int32],
@@ -181,7 +181,9 @@ def _goodput(s: Any, payload: int, time: int) -> None:
 
 
 @inlined
-def _acknowledge(arrays: Any, histograms: Any, f: int, number: int, aeth: int, time: int) -> None:
+def _acknowledge(
+    arrays: MessageArrays, histograms: Histograms, f: int, number: int, aeth: int, time: int
+) -> None:
     """An ACK covers its PSN; a NAK or RNR NAK names the first one it does not cover."""
     s = arrays.state[f]
     kind = (aeth >> 24) & SYNDROME_KIND_MASK
@@ -196,8 +198,8 @@ def _acknowledge(arrays: Any, histograms: Any, f: int, number: int, aeth: int, t
 
 @inlined
 def _assemble(
-    arrays: Any,
-    histograms: Any,
+    arrays: MessageArrays,
+    histograms: Histograms,
     s: Any,
     f: int,
     bits: int,

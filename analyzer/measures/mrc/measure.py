@@ -158,11 +158,13 @@ class MrcMeasure:
 
     def all_evs(self) -> NDArray[Any]:
         """All mrc_state.EV records."""
-        return self._state.evs[: int(self._state.used[0])]
+        evs: NDArray[Any] = self._state.evs[: int(self._state.used[0])]
+        return evs
 
     def log(self) -> NDArray[Any]:
         """NACKs and returns of entropy values, mrc_state.LOG in the order they were seen."""
-        return self._state.log[: int(self._state.counts[st.USED_LOG])]
+        log: NDArray[Any] = self._state.log[: int(self._state.counts[st.USED_LOG])]
+        return log
 
     @property
     def omitted(self) -> int:

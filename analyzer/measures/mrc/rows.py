@@ -49,6 +49,9 @@ from .state import (
     TOLD,
     USED_LOG,
     USED_RINGS,
+    Columns,
+    FlowRecord,
+    State,
 )
 
 _CE = 3
@@ -74,7 +77,7 @@ def reason_index(reason: Int) -> Int:
 
 @inlined
 def _note(
-    state: Any, kind: Int, f: Int, table: Any, row: Int, key: Int, psn: Int, value: Int,
+    state: State, kind: Int, f: Int, table: Columns, row: Int, key: Int, psn: Int, value: Int,
     without: Int, lost_ns: Int,
 ) -> None:  # fmt: skip
     if state.counts[USED_LOG] >= MAX_LOG:
@@ -95,7 +98,7 @@ def _note(
 
 
 @inlined
-def _may_be_caused(state: Any, peer: Int, since: Int, time: Int) -> bool:
+def _may_be_caused(state: State, peer: Int, since: Int, time: Int) -> bool:
     """Whether ALWAYS_SKIP or a port status update may be why a value was left out since then."""
     before = since - (time - since)
     said = peer >= 0 and state.flows[peer].last_always_skip_ns >= before
@@ -103,7 +106,7 @@ def _may_be_caused(state: Any, peer: Int, since: Int, time: Int) -> bool:
 
 
 @inlined
-def _ring_of(state: Any, flow: Any) -> Int:
+def _ring_of(state: State, flow: FlowRecord) -> Int:
     """The ring of a flow that sends, handed out if there is one; -1 without."""
     if flow.ring == 0:
         if state.counts[USED_RINGS] >= min(MAX_RINGS, len(state.ring_psn)):
@@ -114,7 +117,7 @@ def _ring_of(state: Any, flow: Any) -> Int:
 
 
 @inlined
-def _is_short(table: Any, row: Int, path_mtu: Int) -> bool:
+def _is_short(table: Columns, row: Int, path_mtu: Int) -> bool:
     """Whether a WRITE has less payload than its place in the message asks for.
 
     What is left for a Last follows from DMALen, be it the length of the whole operation or
@@ -131,9 +134,9 @@ def _is_short(table: Any, row: Int, path_mtu: Int) -> bool:
 
 @inlined
 def _sent(
-    state: Any,
+    state: State,
     mrc: Any,
-    table: Any,
+    table: Columns,
     row: Int,
     f: Int,
     peer: Int,
@@ -199,7 +202,7 @@ def _sent(
 
 
 @inlined
-def _round_trip(state: Any, mrc: Any, f: Int, peer: Int, found: Int, time: Int) -> None:
+def _round_trip(state: State, mrc: Any, f: Int, peer: Int, found: Int, time: Int) -> None:
     """Time from the packet's passage to its answer's, by the timestamp the answer reflects."""
     if peer < 0 or not state.flows[peer].has_clock:
         return
@@ -218,7 +221,7 @@ def _round_trip(state: Any, mrc: Any, f: Int, peer: Int, found: Int, time: Int) 
 
 
 @inlined
-def _vote(state: Any, peer: Int, psn: Int, entropy: Int) -> None:
+def _vote(state: State, peer: Int, psn: Int, entropy: Int) -> None:
     """Compare the entropy of a SACK with that of the packet it is about."""
     ring = np.int64(state.flows[peer].ring) - 1
     if ring < 0 or state.ring_psn[ring, psn & (RING - 1)] != psn:
@@ -245,7 +248,7 @@ def _depth(bitmap: Any, sack_offset: Int) -> Int:
 
 
 @inlined
-def _sacked(state: Any, mrc: Any, f: Int, peer: Int, found: Int, time: Int) -> None:
+def _sacked(state: State, mrc: Any, f: Int, peer: Int, found: Int, time: Int) -> None:
     """A SACK that flow `f` carries about flow `peer` (-1 while unknown)."""
     flow, ev = state.flows[f], state.evs[found]
     flow.sacks += 1
@@ -286,7 +289,9 @@ def _sacked(state: Any, mrc: Any, f: Int, peer: Int, found: Int, time: Int) -> N
 
 
 @inlined
-def _refused(state: Any, mrc: Any, table: Any, row: Int, f: Int, peer: Int, found: Int) -> None:
+def _refused(
+    state: State, mrc: Any, table: Columns, row: Int, f: Int, peer: Int, found: Int
+) -> None:
     """A NACK that flow `f` carries."""
     psn = np.int64(mrc.psn)
     state.flows[f].nacks[reason_index(np.int64(mrc.reason))] += 1
@@ -305,12 +310,12 @@ def _refused(state: Any, mrc: Any, table: Any, row: Int, f: Int, peer: Int, foun
 def count_rows(
     start: Int,
     mrc: NDArray[np.void],
-    table: Any,
+    table: Columns,
     flow_of_row: NDArray[np.int32],
     verdict: NDArray[np.uint8],
     peer_of_flow: NDArray[np.int32],
     path_mtu: NDArray[np.int64],
-    state: Any,
+    state: State,
 ) -> Int:
     """Count MRC packets from `start` on; the one before which it stops for want of room.
 

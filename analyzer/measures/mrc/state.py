@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ....kernels.named import NamedTuple
 from ...statistics.histogram import Histograms
+from ...wire.record import Record, Records
 
 SENT, TOLD = range(2)
 """Lanes of a flow: entropy values its own packets travelled with, and those its SACKs and NACKs
@@ -114,12 +115,16 @@ HISTOGRAMS = 3
 LABEL_HIGH, PORT_HIGH, BOTH, NEITHER = range(4)
 
 
+class FlowRecord(Record):
+    """An element of `State.flows`."""
+
+
 class State(NamedTuple):
     """The arrays as the kernel sees them."""
 
-    flows: NDArray[np.void]
-    evs: NDArray[np.void]
-    lanes: NDArray[np.void]
+    flows: Records
+    evs: Records
+    lanes: Records
     slots: NDArray[np.int32]
     used: NDArray[np.int64]
     """int64[1]: records of `evs` in use."""
@@ -128,7 +133,7 @@ class State(NamedTuple):
     """int32[rings, RING]: PSN, -1 for none."""
     ring_ev: NDArray[np.uint32]
     ring_nacked: NDArray[np.uint8]
-    log: NDArray[np.void]
+    log: Records
     counts: NDArray[np.int64]
     """int64[N_COUNTS], indexed by the constants below."""
     votes: NDArray[np.int64]

@@ -8,12 +8,10 @@ from both QP numbers.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....kernels.kernel import Int, inlined, subkernel
-from ...statistics.histogram import observe
+from ...statistics.histogram import Histograms, observe
 from ...wire.opcodes import ACKNOWLEDGE, SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
 from ...wire.psn import psn_add, psn_distance
 from ..state import (
@@ -31,6 +29,7 @@ from ..state import (
     NAK_PSN,
     NAK_RNR,
     REQUESTS,
+    State,
 )
 from .rewind import await_resend, forget_answers
 from .window import holds, slot_of
@@ -66,7 +65,7 @@ def rdma_udp_sport(qp_a: Int, qp_b: Int) -> Int:
 
 
 @inlined
-def _was_sent(state: Any, f: Int, psn: Int) -> bool:
+def _was_sent(state: State, f: Int, psn: Int) -> bool:
     """True when flow `f` can have sent a request with this PSN lately."""
     stream = state.streams[2 * f + REQUESTS]
     if not stream.started:
@@ -76,7 +75,7 @@ def _was_sent(state: Any, f: Int, psn: Int) -> bool:
 
 
 @inlined
-def _may_have_sent(state: Any, f: Int, psn: Int) -> bool:
+def _may_have_sent(state: State, f: Int, psn: Int) -> bool:
     """False when flow `f` passed over this PSN as far as its window tells: a READ reserved it."""
     stream = state.streams[2 * f + REQUESTS]
     size = 1 << np.int64(stream.window_bits)
@@ -84,7 +83,7 @@ def _may_have_sent(state: Any, f: Int, psn: Int) -> bool:
 
 
 @subkernel
-def _part(state: Any, f: Int) -> None:
+def _part(state: State, f: Int) -> None:
     """Dissolve the pair of flow `f`; both look for a partner again."""
     peer = np.int64(state.flows[f].peer)
     for one in (np.int64(f), peer):
@@ -101,7 +100,7 @@ def _part(state: Any, f: Int) -> None:
 
 
 @subkernel
-def _look_for_peer(state: Any, f: Int, psn: Int) -> None:
+def _look_for_peer(state: State, f: Int, psn: Int) -> None:
     """One more hint, PSN `psn`, at whom flow `f` answers; pairs them when it is certain enough."""
     flow = state.flows[f]
     seen = max(0, state.used[CANDIDATES_SEEN] - _CANDIDATES_PER_ANSWER)
@@ -146,7 +145,7 @@ def _look_for_peer(state: Any, f: Int, psn: Int) -> None:
 
 @subkernel
 def hear_answer(
-    state: Any, histograms: Any, f: Int, bits: Int, aeth: Int, psn: Int, time: Int
+    state: State, histograms: Histograms, f: Int, bits: Int, aeth: Int, psn: Int, time: Int
 ) -> Int:
     """Take in an ACK, NAK or first response that flow `f` carries.
 
@@ -196,7 +195,7 @@ def hear_answer(
 
 
 @subkernel
-def _hear_nak(state: Any, histograms: Any, f: Int, code: Int, psn: Int, time: Int) -> None:
+def _hear_nak(state: State, histograms: Histograms, f: Int, code: Int, psn: Int, time: Int) -> None:
     """Flow `f` is told that the receiver misses `psn` (or cannot serve it)."""
     flow = state.flows[f]
     flow.nak_codes[min(code, 7)] += 1

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....kernels.kernel import Int, inlined, subkernel
 from ...wire.psn import PSN_BITS, PSN_MASK
 from ..batch import DUPLICATE, MIRROR_DUPLICATE, NOT_SEQUENCED, TAP_COPY
-from ..state import FIRST_RECENT_BITS, MAX_RECENT_BITS, MAX_RECENTS, USED_RECENTS
+from ..state import FIRST_RECENT_BITS, MAX_RECENT_BITS, MAX_RECENTS, USED_RECENTS, FlowRecord, State
 from .window import note_copy, tap_bit
 
 _WAYS_BITS = 3
@@ -18,7 +16,7 @@ packets on their way between two taps may coincide. With one tap each place keep
 
 
 @inlined
-def _note_id(flow: Any, psn: Int, ip_id: Int) -> None:
+def _note_id(flow: FlowRecord, psn: Int, ip_id: Int) -> None:
     """Learn whether different ACKs and datagrams carry different IPv4 identifications."""
     if psn != flow.loose_psn:  # certainly another packet
         if ip_id == flow.loose_id:
@@ -30,7 +28,7 @@ def _note_id(flow: Any, psn: Int, ip_id: Int) -> None:
 
 
 @inlined
-def _first_of_place(flow: Any, constant: bool, psn: Int, ip_id: Int, ways: Int) -> Int:
+def _first_of_place(flow: FlowRecord, constant: bool, psn: Int, ip_id: Int, ways: Int) -> Int:
     """The first entry where this packet is kept, among `ways` of them.
 
     Identifications count up, so packets on their way between two taps do not meet there. PSNs
@@ -46,7 +44,7 @@ def _first_of_place(flow: Any, constant: bool, psn: Int, ip_id: Int, ways: Int) 
 
 
 @subkernel
-def _new_table(state: Any, flow: Any, bits: Int) -> Int:
+def _new_table(state: State, flow: FlowRecord, bits: Int) -> Int:
     """Room for 2^bits recent packets of a flow; its former table, -1 for none.
 
     The caller has checked that the pool holds it.
@@ -61,7 +59,7 @@ def _new_table(state: Any, flow: Any, bits: Int) -> Int:
 
 
 @subkernel
-def _make_room(state: Any, flow: Any, constant: bool, first: Int, ways: Int) -> bool:
+def _make_room(state: State, flow: FlowRecord, constant: bool, first: Int, ways: Int) -> bool:
     """Double a flow's table if the place at `first` is full and its oldest packet still awaited.
 
     It is while not all taps have seen it: which of them are in series nobody knows.
@@ -91,7 +89,7 @@ def _make_room(state: Any, flow: Any, constant: bool, first: Int, ways: Int) -> 
 
 @subkernel
 def judge_unordered(
-    state: Any, flow: Any, psn: Int, opcode: Int, ip_id: Int, hop_limit: Int, tap: Int
+    state: State, flow: FlowRecord, psn: Int, opcode: Int, ip_id: Int, hop_limit: Int, tap: Int
 ) -> Int:
     """Verdict on a packet whose order cannot be judged: new, or the same one once more.
 

@@ -7,16 +7,24 @@ packet which jumped over i's PSN, and the slot of a missing PSN remembers it.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....kernels.kernel import Int, inlined, subkernel
-from ...statistics.histogram import observe
-from ..state import BYTE_OFFSET, EXTENT, GAP_PACKETS, GAP_TIME, HELD_PACKETS, LATE_TIME, STACK
+from ...statistics.histogram import Histograms, observe
+from ..state import (
+    BYTE_OFFSET,
+    EXTENT,
+    GAP_PACKETS,
+    GAP_TIME,
+    HELD_PACKETS,
+    LATE_TIME,
+    STACK,
+    State,
+    StreamRecord,
+)
 from .window import held_beyond
 
 
 @inlined
-def note_in_order(stream: Any) -> Int:
+def note_in_order(stream: StreamRecord) -> Int:
     """Count an in-order arrival; returns its index."""
     index = stream.arrivals
     stream.arrivals += 1
@@ -25,7 +33,9 @@ def note_in_order(stream: Any) -> Int:
 
 
 @subkernel
-def note_late(state: Any, histograms: Any, flow: Int, stream: Any, at: Int, time: Int) -> Int:
+def note_late(
+    state: State, histograms: Histograms, flow: Int, stream: StreamRecord, at: Int, time: Int
+) -> Int:
     """Count a late arrival whose missing slot is `at`; returns its index.
 
     Extent (section 4.2), late time (4.3), byte offset (4.4), gaps between
@@ -70,7 +80,7 @@ def note_late(state: Any, histograms: Any, flow: Int, stream: Any, at: Int, time
 
 
 @inlined
-def _latest_lower(stream: Any, dense: Int, jump: Int) -> Int:
+def _latest_lower(stream: StreamRecord, dense: Int, jump: Int) -> Int:
     """Index of the latest earlier arrival with a lower number.
 
     Arrivals before `jump` are all lower; from `jump` on only other late
@@ -88,7 +98,7 @@ def _latest_lower(stream: Any, dense: Int, jump: Int) -> Int:
 
 
 @inlined
-def _push_late(stream: Any, dense: Int, index: Int) -> None:
+def _push_late(stream: StreamRecord, dense: Int, index: Int) -> None:
     if stream.late_depth == STACK:
         stream.floor_dense = stream.late_dense[0]
         stream.floor_arrival = stream.late_arrival[0]

@@ -6,13 +6,12 @@ behind a READ is a guess, and what comes instead is accepted.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....kernels.kernel import Int, inlined
 from ...wire.opcodes import FULL, READ_REQUEST
 from ...wire.psn import psn_add, psn_distance
+from ..state import FlowRecord, State, StreamRecord
 
 _SMALLEST_PATH_MTU = 256
 _LARGEST_PATH_MTU = 4096
@@ -25,7 +24,7 @@ def reserved_psns(length: Int, path_mtu: Int) -> Int:
 
 
 @inlined
-def path_mtu_of(state: Any, flow: Any) -> Int:
+def path_mtu_of(state: State, flow: FlowRecord) -> Int:
     """The connection's path MTU; 0 while unknown. Other connections of the hosts prove nothing."""
     if flow.path_mtu > 0:
         return np.int64(flow.path_mtu)
@@ -35,7 +34,7 @@ def path_mtu_of(state: Any, flow: Any) -> Int:
 
 
 @inlined
-def responses_of(state: Any, flow: Any, bits: Int, dma_length: Int) -> Int:
+def responses_of(state: State, flow: FlowRecord, bits: Int, dma_length: Int) -> Int:
     """PSNs that the responses to a READ or atomic take, as far as is known."""
     path_mtu = path_mtu_of(state, flow)
     if path_mtu == 0:
@@ -46,7 +45,9 @@ def responses_of(state: Any, flow: Any, bits: Int, dma_length: Int) -> Int:
 
 
 @inlined
-def advance(state: Any, flow: Any, stream: Any, psn: Int, bits: Int, dma_length: Int) -> None:
+def advance(
+    state: State, flow: FlowRecord, stream: StreamRecord, psn: Int, bits: Int, dma_length: Int
+) -> None:
     """Move the next expected PSN behind a packet that is the newest of its stream."""
     stream.mid_message = 1 if bits & FULL else 0
     stream.read_pending = 0
@@ -62,7 +63,9 @@ def advance(state: Any, flow: Any, stream: Any, psn: Int, bits: Int, dma_length:
 
 
 @inlined
-def resolve_read(state: Any, flow: Any, stream: Any, psn: Int, bits: Int, dma_length: Int) -> None:
+def resolve_read(
+    state: State, flow: FlowRecord, stream: StreamRecord, psn: Int, bits: Int, dma_length: Int
+) -> None:
     """After a READ of unknown path MTU `next` was a guess: accept what comes instead.
 
     Behind it any PSN is, without the path MTU nothing says that one is missing. Before it only

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....kernels.kernel import Int, inlined, subkernel
-from ...statistics.histogram import observe
+from ...statistics.histogram import Histograms, observe
 from ...wire.psn import psn_add, psn_distance
 from ..state import (
     BY_IMPLIED,
@@ -22,6 +20,8 @@ from ..state import (
     REQUESTS,
     RESPONSES,
     TIMEOUT,
+    FlowRecord,
+    State,
 )
 from .window import holds
 
@@ -32,7 +32,7 @@ SILENCE_NS = 100_000
 
 
 @inlined
-def await_resend(flow: Any, kind: Int, psn: Int, time: Int) -> None:
+def await_resend(flow: FlowRecord, kind: Int, psn: Int, time: Int) -> None:
     """Remember a NAK (NAK_PSN or NAK_RNR) until the sender acts on it; repeated it is the same."""
     for known in range(NAKS_KEPT):
         if flow.nak_kind[known] == kind and flow.nak_psn[known] == psn:
@@ -45,7 +45,7 @@ def await_resend(flow: Any, kind: Int, psn: Int, time: Int) -> None:
 
 
 @inlined
-def asked_for(flow: Any, psn: Int) -> Int:
+def asked_for(flow: FlowRecord, psn: Int) -> Int:
     """Which remembered NAK a resend of `psn` answers, -1 if none.
 
     One that names this PSN, or else the nearest before it: what was sent
@@ -61,7 +61,7 @@ def asked_for(flow: Any, psn: Int) -> Int:
 
 
 @inlined
-def forget_answers(flow: Any) -> None:
+def forget_answers(flow: FlowRecord) -> None:
     """Drop what the other side has told about a sequence that is over."""
     flow.acked = 0
     flow.in_rewind = 0
@@ -70,7 +70,7 @@ def forget_answers(flow: Any) -> None:
 
 
 @inlined
-def expects_again(flow: Any, which: Int, psn: Int) -> bool:
+def expects_again(flow: FlowRecord, which: Int, psn: Int) -> bool:
     """True when a packet with this PSN, in stream `which`, is likely to be sent again now."""
     if which == REQUESTS:
         return bool(flow.in_rewind != 0 or asked_for(flow, psn) >= 0)
@@ -78,7 +78,7 @@ def expects_again(flow: Any, which: Int, psn: Int) -> bool:
 
 
 @inlined
-def ask_again(responder: Any, psn: Int, count: Int, begins: bool) -> None:
+def ask_again(responder: FlowRecord, psn: Int, count: Int, begins: bool) -> None:
     """A request with `count` responses from `psn` on is repeated: `responder` sends them again."""
     known = np.int64(responder.asked_count)
     offset = psn_distance(psn, np.int64(responder.asked_psn))
@@ -90,7 +90,7 @@ def ask_again(responder: Any, psn: Int, count: Int, begins: bool) -> None:
 
 
 @inlined
-def asks_at_a_gap(state: Any, f: Int, flow: Any, psn: Int, time: Int) -> bool:
+def asks_at_a_gap(state: State, f: Int, flow: FlowRecord, psn: Int, time: Int) -> bool:
     """True when a READ asked for again answers a gap in its responses: an implied NAK.
 
     The responses show it: they go on beyond `psn`. Whose they are is unknown while the flow
@@ -107,9 +107,9 @@ def asks_at_a_gap(state: Any, f: Int, flow: Any, psn: Int, time: Int) -> bool:
 
 @subkernel
 def note_resend(
-    histograms: Any,
+    histograms: Histograms,
     f: Int,
-    flow: Any,
+    flow: FlowRecord,
     psn: Int,
     wire_bytes: Int,
     time: Int,

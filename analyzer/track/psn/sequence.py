@@ -6,12 +6,11 @@ READ responses and atomic ACKs, which carry PSNs of the other side's requests.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....kernels.kernel import Int, inlined, subkernel
-from ...statistics.density import density_push
+from ...statistics.density import DensityArrays, density_push
+from ...statistics.histogram import Histograms
 from ...wire.opcodes import BEGINS, MARKS_RESENDS, UC
 from ...wire.psn import id_distance, psn_add, psn_distance
 from ..batch import (
@@ -35,6 +34,9 @@ from ..state import (
     SEEN,
     SKIPPED,
     WIDE_GAP,
+    FlowRecord,
+    State,
+    StreamRecord,
 )
 from .reordering import note_in_order, note_late
 from .reserved import advance, resolve_read
@@ -75,28 +77,30 @@ slowest of a fabric's paths holds of one flow."""
 
 
 @inlined
-def dates_transmissions(flow: Any) -> bool:
+def dates_transmissions(flow: FlowRecord) -> bool:
     """True when the flow's IPv4 identifications move forward, so that they date transmissions."""
     others = flow.ids_other + flow.ids_same
     return bool(flow.no_ids == 0 and flow.ids_ascending >= 8 and flow.ids_ascending > 16 * others)
 
 
 @inlined
-def _sent_just_before(flow: Any, sent_id: Int, other: Int) -> bool:
+def _sent_just_before(flow: FlowRecord, sent_id: Int, other: Int) -> bool:
     """A likely guess while a young flow has too few identifications to be sure."""
     no_evidence_against = flow.no_ids == 0 and flow.ids_other + flow.ids_same == 0
     return bool(no_evidence_against and -_NEAR_IDS <= id_distance(sent_id, other) < 0)
 
 
 @inlined
-def tells_transmissions_apart(flow: Any) -> bool:
+def tells_transmissions_apart(flow: FlowRecord) -> bool:
     """True when different packets of the flow are known to carry different identifications."""
     same, different = np.int64(flow.ids_same), np.int64(flow.ids_ascending) + flow.ids_other
     return bool(flow.no_ids == 0 and different > 0 and same * 16 <= different)
 
 
 @inlined
-def _gap_is_certain(state: Any, flow: Any, stream: Any, which: Int, bits: Int) -> bool:
+def _gap_is_certain(
+    state: State, flow: FlowRecord, stream: StreamRecord, which: Int, bits: Int
+) -> bool:
     """True when every PSN between the expected and the present packet must exist in this stream.
 
     Requests are consecutive. Responses are consecutive within one READ; between
@@ -113,7 +117,7 @@ def _gap_is_certain(state: Any, flow: Any, stream: Any, which: Int, bits: Int) -
 
 
 @inlined
-def _is_noise(stream: Any, distance: Int) -> bool:
+def _is_noise(stream: StreamRecord, distance: Int) -> bool:
     """True for a wide gap in a stream that has hardly anything but gaps."""
     if distance < WIDE_GAP:
         return False
@@ -123,9 +127,9 @@ def _is_noise(stream: Any, distance: Int) -> bool:
 
 @subkernel
 def _start(
-    state: Any,
-    flow: Any,
-    stream: Any,
+    state: State,
+    flow: FlowRecord,
+    stream: StreamRecord,
     psn: Int,
     bits: Int,
     dma_length: Int,
@@ -163,14 +167,14 @@ def _start(
 
 
 @inlined
-def _is_before_the_start(stream: Any, psn: Int, time: Int) -> bool:
+def _is_before_the_start(stream: StreamRecord, psn: Int, time: Int) -> bool:
     """True for a PSN below the first one that may have been on a slower path."""
     steps = psn_distance(np.int64(stream.start_psn), psn)
     return bool(0 < steps <= _START_REACH and time - stream.start_time <= RESEND_AFTER_NS)
 
 
 @subkernel
-def _skip_before_the_start(state: Any, flow: Any, stream: Any, psn: Int) -> None:
+def _skip_before_the_start(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> None:
     """Note a PSN below the first one as passed over by the first packet."""
     slot = state.slots[claim(state, flow, stream, psn)]
     slot.psn = psn
@@ -183,9 +187,9 @@ def _skip_before_the_start(state: Any, flow: Any, stream: Any, psn: Int) -> None
 
 @inlined
 def judge(
-    state: Any,
-    histograms: Any,
-    densities: Any,
+    state: State,
+    histograms: Histograms,
+    densities: DensityArrays,
     f: Int,
     which: Int,
     psn: Int,
@@ -258,9 +262,9 @@ def judge(
 
 @subkernel
 def _jump(
-    state: Any,
-    flow: Any,
-    stream: Any,
+    state: State,
+    flow: FlowRecord,
+    stream: StreamRecord,
     which: Int,
     distance: Int,
     bits: Int,
@@ -287,12 +291,12 @@ def _jump(
 
 @subkernel
 def _fill(
-    state: Any,
-    histograms: Any,
-    densities: Any,
+    state: State,
+    histograms: Histograms,
+    densities: DensityArrays,
     f: Int,
-    flow: Any,
-    stream: Any,
+    flow: FlowRecord,
+    stream: StreamRecord,
     which: Int,
     at: Int,
     psn: Int,
@@ -339,12 +343,12 @@ def _fill(
 
 @subkernel
 def _seen_again(
-    state: Any,
-    histograms: Any,
-    densities: Any,
+    state: State,
+    histograms: Histograms,
+    densities: DensityArrays,
     f: Int,
-    flow: Any,
-    stream: Any,
+    flow: FlowRecord,
+    stream: StreamRecord,
     which: Int,
     at: Int,
     psn: Int,
@@ -410,7 +414,9 @@ def _seen_again(
 
 
 @inlined
-def _older_than_the_window(state: Any, flow: Any, stream: Any, sent_id: Int) -> Int:
+def _older_than_the_window(
+    state: State, flow: FlowRecord, stream: StreamRecord, sent_id: Int
+) -> Int:
     """A PSN whose slot is gone. Missing ones keep theirs: it was seen, or is before the start."""
     if len(state.copies) > 1 and dates_transmissions(flow):
         if id_distance(sent_id, flow.last_id) < 0:  # sent before what already came: a slower tap

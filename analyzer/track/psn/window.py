@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....kernels.kernel import Int, inlined, subkernel
@@ -18,17 +16,21 @@ from ..state import (
     MISSING,
     SEEN,
     USED_SLOTS,
+    FlowRecord,
+    SlotRecord,
+    State,
+    StreamRecord,
 )
 
 
 @inlined
-def slot_of(stream: Any, psn: Int) -> Int:
+def slot_of(stream: StreamRecord, psn: Int) -> Int:
     """Where a PSN's slot is; whether it is there, `state.slots[..].psn == psn` tells."""
     return np.int64(stream.window) + (psn & ((1 << np.int64(stream.window_bits)) - 1))
 
 
 @inlined
-def holds(state: Any, stream: Any, psn: Int) -> bool:
+def holds(state: State, stream: StreamRecord, psn: Int) -> bool:
     """True when the window still knows this PSN."""
     if stream.window_bits == 0:
         return False
@@ -37,7 +39,7 @@ def holds(state: Any, stream: Any, psn: Int) -> bool:
 
 
 @subkernel
-def _new_window(state: Any, stream: Any, bits: Int) -> None:
+def _new_window(state: State, stream: StreamRecord, bits: Int) -> None:
     """Move the stream to a fresh window of 2^bits slots, with the slots that it had.
 
     The caller has checked that the pool holds them.
@@ -56,7 +58,7 @@ def _new_window(state: Any, stream: Any, bits: Int) -> None:
 
 
 @subkernel
-def _widen_window(state: Any, stream: Any) -> None:
+def _widen_window(state: State, stream: StreamRecord) -> None:
     """Double the window inside the room it has had before: a slot stays or moves up."""
     size = 1 << np.int64(stream.window_bits)
     for i in range(stream.window, stream.window + size):
@@ -69,7 +71,7 @@ def _widen_window(state: Any, stream: Any) -> None:
 
 
 @subkernel
-def _is_awaited(state: Any, slot: Any, bits: Int) -> bool:
+def _is_awaited(state: State, slot: SlotRecord, bits: Int) -> bool:
     """Whether a packet was seen at one tap only, of which the next one in series may be late.
 
     For its sake a window of 2^bits slots may grow, up to half of all slots there may be.
@@ -84,14 +86,14 @@ def _is_awaited(state: Any, slot: Any, bits: Int) -> bool:
 
 
 @inlined
-def note_copy(state: Any, first_tap: Int, tap: Int) -> None:
+def note_copy(state: State, first_tap: Int, tap: Int) -> None:
     """Count a packet that was first seen at one tap and now comes at another."""
     state.copies[first_tap, tap] += 1
     state.used[FOLLOWED_TAPS] |= np.int64(1) << np.int64(min(first_tap, 62))
 
 
 @inlined
-def claim(state: Any, flow: Any, stream: Any, psn: Int) -> Int:
+def claim(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> Int:
     """The slot where `psn` may be written; makes the window larger before a missing PSN is lost."""
     if stream.window_bits == 0:
         _new_window(state, stream, state.used[FIRST_WINDOW])
@@ -113,7 +115,7 @@ def claim(state: Any, flow: Any, stream: Any, psn: Int) -> Int:
 
 
 @subkernel
-def reach(state: Any, stream: Any, psn: Int) -> bool:
+def reach(state: State, stream: StreamRecord, psn: Int) -> bool:
     """Widen the window until a PSN before `next` is inside; False when it may not grow so far."""
     span = psn_distance(np.int64(stream.next), psn)
     while span > 1 << np.int64(stream.window_bits):
@@ -128,7 +130,7 @@ def reach(state: Any, stream: Any, psn: Int) -> bool:
 
 
 @inlined
-def _give_up(flow: Any, stream: Any, slot: Any) -> None:
+def _give_up(flow: FlowRecord, stream: StreamRecord, slot: SlotRecord) -> None:
     """Count a missing PSN that will not be waited for any longer."""
     stream.missing -= 1
     stream.missing_evicted += 1
@@ -137,7 +139,7 @@ def _give_up(flow: Any, stream: Any, slot: Any) -> None:
 
 
 @subkernel
-def forget_missing(state: Any, flow: Any, stream: Any) -> None:
+def forget_missing(state: State, flow: FlowRecord, stream: StreamRecord) -> None:
     """Give up all missing PSNs and empty the window: another sequence begins.
 
     It begins with a small window again, so that clearing it costs no more than what was
@@ -155,7 +157,7 @@ def forget_missing(state: Any, flow: Any, stream: Any) -> None:
 
 @inlined
 def write_seen(
-    state: Any,
+    state: State,
     at: Int,
     psn: Int,
     sent_id: Int,
@@ -185,9 +187,9 @@ def write_seen(
 
 @subkernel
 def open_gap(
-    state: Any,
-    flow: Any,
-    stream: Any,
+    state: State,
+    flow: FlowRecord,
+    stream: StreamRecord,
     first: Int,
     count: Int,
     slot_state: Int,
@@ -211,7 +213,7 @@ def open_gap(
 
 
 @subkernel
-def held_beyond(state: Any, stream: Any, psn: Int) -> tuple[Int, Int]:
+def held_beyond(state: State, stream: StreamRecord, psn: Int) -> tuple[Int, Int]:
     """Packets and payload bytes seen with higher PSNs: what a receiver holds waiting for `psn`.
 
     While `psn` has a slot no packet beyond it has lost its own, so this is

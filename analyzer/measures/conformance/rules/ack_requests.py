@@ -7,18 +7,16 @@ elsewhere the request may have been lost behind the tap, or the answer before it
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .....kernels.kernel import Int, inlined, subkernel
 from ....wire.psn import psn_distance
 from ..rule_list import NO_ANSWER
-from ..state import REACTION_NS, breaks
+from ..state import REACTION_NS, Book, RequesterRecord, breaks
 
 
 @inlined
-def asks_for_answer(s: Any, psn: Int, time: Int, frame: Int) -> None:
+def asks_for_answer(s: RequesterRecord, psn: Int, time: Int, frame: Int) -> None:
     """A request that came in order asks for an ACK."""
     s.ask_last_psn = psn
     s.ask_last_time = time
@@ -28,7 +26,7 @@ def asks_for_answer(s: Any, psn: Int, time: Int, frame: Int) -> None:
 
 
 @inlined
-def _watch(s: Any) -> None:
+def _watch(s: RequesterRecord) -> None:
     """From now on the one to be answered is the latest that asked."""
     s.ask_open = 1
     s.ask_psn = s.ask_last_psn
@@ -38,7 +36,7 @@ def _watch(s: Any) -> None:
 
 
 @inlined
-def asks_for_answer_again(book: Any, s: Any, psn: Int, time: Int, frame: Int) -> None:
+def asks_for_answer_again(book: Book, s: RequesterRecord, psn: Int, time: Int, frame: Int) -> None:
     """A request is sent again: is it the one that was not answered for so long?"""
     if not s.ask_open or psn != s.ask_psn or s.ask_again_frame != 0:
         return
@@ -49,7 +47,7 @@ def asks_for_answer_again(book: Any, s: Any, psn: Int, time: Int, frame: Int) ->
 
 
 @subkernel
-def gets_answer(book: Any, f: Int, s: Any, through: Int, tap: Int) -> None:
+def gets_answer(book: Book, f: Int, s: RequesterRecord, through: Int, tap: Int) -> None:
     """All requests before PSN `through` have been answered."""
     if not s.ask_open or psn_distance(through, np.int64(s.ask_psn)) <= 0:
         return

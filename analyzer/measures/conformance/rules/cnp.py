@@ -54,7 +54,7 @@ class Columns(NamedTuple):
 
 
 @inlined
-def _is_nak(columns: Any, row: Int) -> bool:
+def _is_nak(columns: Columns, row: Int) -> bool:
     """Whether a row is a NAK for a lost packet."""
     syndrome = np.int64(columns.aeth[row]) >> 24
     return bool(
@@ -92,7 +92,7 @@ def pace(
     keys: NDArray[np.int32],
     interval: Int,
     for_nak: bool,
-    columns: Any,
+    columns: Columns,
     flow: NDArray[np.int32],
     verdict: NDArray[np.uint8],
     peer: NDArray[np.int32],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .....kernels.kernel import Int, inlined, subkernel
@@ -24,7 +22,7 @@ from ..rule_list import (
     TOO_MANY_READS,
     UNSEEN,
 )
-from ..state import READS, USED_READS, breaks, keeps, leaves_open
+from ..state import READS, USED_READS, Book, RequesterRecord, breaks, keeps, leaves_open
 from .responder import acknowledge
 
 _ANY_PATH_MTU = 256
@@ -32,7 +30,7 @@ _ANY_PATH_MTU = 256
 
 
 @inlined
-def reserves(s: Any, dma_length: Int) -> Int:
+def reserves(s: RequesterRecord, dma_length: Int) -> Int:
     """PSNs that a READ of `dma_length` bytes (an atomic: 0) reserves; 0 when unknown."""
     if dma_length <= _ANY_PATH_MTU:
         return np.int64(1)
@@ -42,7 +40,7 @@ def reserves(s: Any, dma_length: Int) -> Int:
 
 
 @subkernel
-def asks(book: Any, s: Any, psn: Int, dma_length: Int) -> None:
+def asks(book: Book, s: RequesterRecord, psn: Int, dma_length: Int) -> None:
     """A READ or atomic is asked for the first time."""
     if s.reads == 0:
         book.used[USED_READS] += 1
@@ -57,7 +55,7 @@ def asks(book: Any, s: Any, psn: Int, dma_length: Int) -> None:
 
 
 @subkernel
-def _find(book: Any, s: Any, psn: Int) -> Int:
+def _find(book: Book, s: RequesterRecord, psn: Int) -> Int:
     """The kept READ that reserved `psn`; -1 none, -2 its length is unknown."""
     if s.reads == 0:
         return -1
@@ -76,7 +74,14 @@ def _find(book: Any, s: Any, psn: Int) -> Int:
 
 @subkernel
 def asks_again(
-    book: Any, f: Int, s: Any, psn: Int, dma_length: Int, tap: Int, time: Int, frame: Int
+    book: Book,
+    f: Int,
+    s: RequesterRecord,
+    psn: Int,
+    dma_length: Int,
+    tap: Int,
+    time: Int,
+    frame: Int,
 ) -> None:
     """A READ or atomic is asked for again, whole or from some response on."""
     at = _find(book, s, psn)
@@ -100,7 +105,15 @@ def asks_again(
 
 @subkernel
 def responds(
-    book: Any, f: Int, s: Any, bits: Int, verdict: Int, psn: Int, tap: Int, time: Int, frame: Int
+    book: Book,
+    f: Int,
+    s: RequesterRecord,
+    bits: Int,
+    verdict: Int,
+    psn: Int,
+    tap: Int,
+    time: Int,
+    frame: Int,
 ) -> None:
     """A READ response or atomic ACK for flow `f`."""
     s.answers += 1
@@ -145,7 +158,7 @@ def responds(
 
 
 @inlined
-def learn_path_mtu(s: Any, bits: Int, payload: Int) -> None:
+def learn_path_mtu(s: RequesterRecord, bits: Int, payload: Int) -> None:
     """First and Middle packets are as long as the path MTU."""
     if bits & FULL and payload > s.path_mtu:
         s.path_mtu = payload

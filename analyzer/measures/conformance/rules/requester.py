@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .....kernels.kernel import Int, inlined, subkernel
@@ -39,6 +37,8 @@ from ..state import (
     RETRANSMISSION,
     TIMES,
     USED_TIMES,
+    Book,
+    RequesterRecord,
     breaks,
     keeps,
     leaves_open,
@@ -47,7 +47,7 @@ from .ack_requests import asks_for_answer_again
 
 
 @subkernel
-def sent_at(book: Any, s: Any, psn: Int) -> Int:
+def sent_at(book: Book, s: RequesterRecord, psn: Int) -> Int:
     """When the tap saw a PSN sent for the first time, -1 when that is not known any more."""
     if s.times == 0:
         return np.int64(-1)
@@ -56,7 +56,7 @@ def sent_at(book: Any, s: Any, psn: Int) -> Int:
 
 
 @inlined
-def _note_time(book: Any, s: Any, psn: Int, time: Int) -> None:
+def _note_time(book: Book, s: RequesterRecord, psn: Int, time: Int) -> None:
     if s.times == 0:
         book.used[USED_TIMES] += 1
         s.times = book.used[USED_TIMES]
@@ -67,7 +67,9 @@ def _note_time(book: Any, s: Any, psn: Int, time: Int) -> None:
 
 
 @subkernel
-def _goes_out_again(book: Any, f: Int, s: Any, psn: Int, time: Int, begins: bool) -> None:
+def _goes_out_again(
+    book: Book, f: Int, s: RequesterRecord, psn: Int, time: Int, begins: bool
+) -> None:
     """Note another transmission of a PSN; with it sending may go back."""
     sent = sent_at(book, s, psn)
     if sent < 0:
@@ -82,7 +84,7 @@ def _goes_out_again(book: Any, f: Int, s: Any, psn: Int, time: Int, begins: bool
 
 
 @subkernel
-def start(s: Any, psn: Int) -> None:
+def start(s: RequesterRecord, psn: Int) -> None:
     """A sequence begins: what was known of another one says nothing about it."""
     s.started = 1
     s.acked = 0
@@ -111,7 +113,7 @@ def start(s: Any, psn: Int) -> None:
 
 
 @subkernel
-def _asked_for(s: Any, psn: Int) -> Int:
+def _asked_for(s: RequesterRecord, psn: Int) -> Int:
     """The NAK not yet acted on that names `psn`, -1 if there is none."""
     for i in range(GAPS):
         if s.nak_waits[i] and s.nak_waits_psn[i] == psn:
@@ -121,7 +123,7 @@ def _asked_for(s: Any, psn: Int) -> Int:
 
 @subkernel
 def _goes_back(
-    book: Any, f: Int, s: Any, psn: Int, is_read: bool, tap: Int, time: Int, frame: Int
+    book: Book, f: Int, s: RequesterRecord, psn: Int, is_read: bool, tap: Int, time: Int, frame: Int
 ) -> None:
     """The sender goes back to `psn`: may it begin there, and why does it?
 
@@ -163,9 +165,9 @@ def _goes_back(
 
 @subkernel
 def sends_again(
-    book: Any,
+    book: Book,
     f: Int,
-    s: Any,
+    s: RequesterRecord,
     psn: Int,
     count: Int,
     is_read: bool,
@@ -206,7 +208,9 @@ def sends_again(
 
 
 @subkernel
-def _leaves_out(book: Any, f: Int, s: Any, psn: Int, tap: Int, time: Int, frame: Int) -> None:
+def _leaves_out(
+    book: Book, f: Int, s: RequesterRecord, psn: Int, tap: Int, time: Int, frame: Int
+) -> None:
     """`psn` follows on a smaller PSN that was sent again; what lies between is left out."""
     if psn_distance(psn, np.int64(s.unacked)) <= 0:
         keeps(book, f, REWIND_ORDER)  # all of it has been answered meanwhile
@@ -219,7 +223,15 @@ def _leaves_out(book: Any, f: Int, s: Any, psn: Int, tap: Int, time: Int, frame:
 
 @inlined
 def sends_new(
-    book: Any, f: Int, s: Any, psn: Int, count: Int, is_read: bool, tap: Int, time: Int, frame: Int
+    book: Book,
+    f: Int,
+    s: RequesterRecord,
+    psn: Int,
+    count: Int,
+    is_read: bool,
+    tap: Int,
+    time: Int,
+    frame: Int,
 ) -> None:
     """A request is sent for the first time, as far as the tap has seen."""
     if s.resending:
@@ -244,7 +256,9 @@ def sends_new(
 
 
 @subkernel
-def after_fatal(book: Any, f: Int, s: Any, psn: Int, tap: Int, time: Int, frame: Int) -> None:
+def after_fatal(
+    book: Book, f: Int, s: RequesterRecord, psn: Int, tap: Int, time: Int, frame: Int
+) -> None:
     """A request behind a NAK that ends the connection."""
     late = time - s.fatal_time
     if late > book.used[REACTION_NS]:
@@ -254,7 +268,7 @@ def after_fatal(book: Any, f: Int, s: Any, psn: Int, tap: Int, time: Int, frame:
 
 
 @inlined
-def arrives(s: Any, psn: Int, count: Int, in_order: bool, time: Int) -> None:
+def arrives(s: RequesterRecord, psn: Int, count: Int, in_order: bool, time: Int) -> None:
     """What a go-back-N receiver at the tap makes of a request: it takes only the expected one."""
     distance = psn_distance(psn, np.int64(s.arrived))
     if s.loose and in_order and distance > 0:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .....kernels.kernel import Int, subkernel
@@ -27,7 +25,16 @@ from ..rule_list import (
     OVERTAKEN,
     UNSEEN,
 )
-from ..state import GAPS, NAK_GENERATION, REACTION_NS, breaks, keeps, leaves_open
+from ..state import (
+    GAPS,
+    NAK_GENERATION,
+    REACTION_NS,
+    Book,
+    RequesterRecord,
+    breaks,
+    keeps,
+    leaves_open,
+)
 from .ack_requests import gets_answer
 
 RNR_TIMER_NS = np.array(
@@ -42,13 +49,13 @@ RNR_TIMER_NS = np.array(
 
 
 @subkernel
-def _answered(book: Any, f: Int, s: Any) -> None:
+def _answered(book: Book, f: Int, s: RequesterRecord) -> None:
     book.ok[f, ACK_REQUEST] += s.asked
     s.asked = 0
 
 
 @subkernel
-def acknowledge(book: Any, f: Int, s: Any, through: Int, tap: Int) -> None:
+def acknowledge(book: Book, f: Int, s: RequesterRecord, through: Int, tap: Int) -> None:
     """All requests before PSN `through` have been answered."""
     gets_answer(book, f, s, through, tap)
     if not s.acked or psn_distance(through, np.int64(s.unacked)) > 0:
@@ -65,7 +72,7 @@ def acknowledge(book: Any, f: Int, s: Any, through: Int, tap: Int) -> None:
 
 
 @subkernel
-def _may_be_overtaken(book: Any, s: Any, ip_id: Int, has_ids: bool, time: Int) -> bool:
+def _may_be_overtaken(book: Book, s: RequesterRecord, ip_id: Int, has_ids: bool, time: Int) -> bool:
     """True when an answer may have been sent before the latest one, and come late.
 
     Identifications say it where they differ; without them only answers that came close
@@ -78,9 +85,9 @@ def _may_be_overtaken(book: Any, s: Any, ip_id: Int, has_ids: bool, time: Int) -
 
 @subkernel
 def answers(
-    book: Any,
+    book: Book,
     f: Int,
-    s: Any,
+    s: RequesterRecord,
     psn: Int,
     aeth: Int,
     ip_id: Int,
@@ -158,7 +165,9 @@ def answers(
 
 
 @subkernel
-def _names_a_loss(book: Any, f: Int, s: Any, psn: Int, tap: Int, time: Int, frame: Int) -> None:
+def _names_a_loss(
+    book: Book, f: Int, s: RequesterRecord, psn: Int, tap: Int, time: Int, frame: Int
+) -> None:
     """A NAK for a PSN sequence error: is it the PSN that must be named, and for the first time?"""
     if s.nak_open and psn == s.nak_psn:
         breaks(book, f, NAK_REPEATED, tap, time, frame, s.nak_frame, psn, psn, 0)
@@ -205,9 +214,9 @@ def _names_a_loss(book: Any, f: Int, s: Any, psn: Int, tap: Int, time: Int, fram
 
 @subkernel
 def _counts_messages(
-    book: Any,
+    book: Book,
     f: Int,
-    s: Any,
+    s: RequesterRecord,
     psn: Int,
     through: Int,
     msn: Int,
