@@ -1,13 +1,12 @@
-"""Wireshark's dissection of one frame, through pyshark and tshark."""
+"""Wireshark's dissection of one frame, as tshark writes it in PDML."""
 
 from __future__ import annotations
 
-import asyncio
 import struct
-import tempfile
-from pathlib import Path
+import subprocess
 from shutil import which
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from xml.etree import ElementTree
 
 
 class Line(NamedTuple):
@@ -26,27 +25,23 @@ def dissect(frame: bytes, wire_bytes: int, link_type: int, time_ns: int) -> list
     Runs tshark, which takes about half a second: call it from a worker thread.
     What goes wrong becomes the text of the only line.
     """
-    if which("tshark") is None:
+    tshark = which("tshark")
+    if tshark is None:
         lines = ("tshark is not installed", "apt install tshark shows all fields")
         return [Line(lines[0], 0, 0, 0), Line(lines[1], 1, 0, 0)]
-    import pyshark
-
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
+    command = [tshark, "-n", "-r", "-", "-T", "pdml"]
     try:
-        with tempfile.TemporaryDirectory(prefix="rocescope-") as folder:
-            path = Path(folder) / "frame.pcap"
-            path.write_bytes(_pcap(frame, wire_bytes, link_type, time_ns))
-            capture = pyshark.FileCapture(str(path), eventloop=loop, keep_packets=True)
-            try:
-                return list(_lines(capture[0]))
-            finally:
-                capture.close()
-    except Exception as error:  # pyshark raises what it likes; the screen must stand
-        return [Line(f"tshark failed: {type(error).__name__}: {error}", 0, 0, 0)]
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
+        done = subprocess.run(
+            command,
+            input=_pcap(frame, wire_bytes, link_type, time_ns),
+            capture_output=True,
+            check=True,
+        )
+        return _lines(ElementTree.fromstring(done.stdout))
+    except subprocess.CalledProcessError as error:
+        return [Line(f"tshark failed: {error.stderr.decode(errors='replace').strip()}", 0, 0, 0)]
+    except (OSError, ElementTree.ParseError) as error:
+        return [Line(f"tshark failed: {error}", 0, 0, 0)]
 
 
 def _pcap(frame: bytes, wire_bytes: int, link_type: int, time_ns: int) -> bytes:
@@ -56,29 +51,25 @@ def _pcap(frame: bytes, wire_bytes: int, link_type: int, time_ns: int) -> bytes:
     return header + record + frame
 
 
-def _lines(packet: Any) -> list[Line]:
+def _lines(document: ElementTree.Element) -> list[Line]:
+    """The layers of the only packet of a PDML document, and their fields."""
     lines = []
-    for layer in packet.layers:
-        fields = [field for container in layer._all_fields.values() for field in container.fields]
+    for layer in document.findall("packet/proto"):
+        name = layer.get("name", "")
+        if name in ("geninfo", "frame"):  # about the file
+            continue
+        fields = layer.findall(".//field")
         spans = [_span(field) for field in fields]
         begin = min((s for s in spans if s[1] > s[0]), default=(0, 0))[0]
         end = max((s[1] for s in spans), default=0)
-        lines.append(Line(_title(layer, fields), 0, begin, end))
+        lines.append(Line(layer.get("showname") or name.upper(), 0, begin, end))
         for field, (first, last) in zip(fields, spans, strict=True):
-            text = field.showname or f"{field.name}: {field.show}"
-            if not field.hide and field.name and text:
+            text = field.get("showname") or f"{field.get('name')}: {field.get('show')}"
+            if field.get("name") and field.get("hide") != "yes":
                 lines.append(Line(text, 1, first, last))
     return lines
 
 
-def _title(layer: Any, fields: list[Any]) -> str:
-    whole = next((f.showname for f in fields if not f.name or f.name == layer.layer_name), None)
-    return str(whole or layer.layer_name.upper())
-
-
-def _span(field: Any) -> tuple[int, int]:
-    try:
-        begin, size = int(field.pos), int(field.size)
-    except (TypeError, ValueError):
-        return 0, 0
+def _span(field: ElementTree.Element) -> tuple[int, int]:
+    begin, size = int(field.get("pos", 0)), int(field.get("size", 0))
     return begin, begin + size
