@@ -8,11 +8,12 @@ from pathlib import Path
 
 import dpkt
 import pytest
-from factories import TIME_NS, Frame, pcap_bytes
+from factories import Frame, pcap_bytes
 
 from rocescope.tui.session.packets.dissect import dissect
 
 ETHERNET = 1
+TIME_NS = 1_700_000_000_000_000_000
 
 
 def by_pyshark(path: Path) -> list[tuple[str, int, int]]:
