@@ -118,6 +118,11 @@ class ViewState:
             return placed.path_columns(self.snapshot)
         return self.snapshot.paths.get(self.path_key) or self.snapshot.paths["entropy"]
 
+    def prepare(self, snapshot: Snapshot) -> None:
+        """Compute, in the thread that made a snapshot, what drawing it needs beside its columns."""
+        if self.path_key == "fabric" and not self.frozen and (placed := self.placed()) is not None:
+            placed.path_columns(snapshot)
+
     def next_path_key(self) -> bool:
         """Tell paths apart by the next key; False where there is one alone."""
         keys = list(self.snapshot.paths) + (["fabric"] if self.placed() is not None else [])

@@ -78,7 +78,7 @@ def capture(
         from .counters import Counting
 
         _refuse(
-            "--counters keeps no packets: leave {} away",
+            "--counters keeps no packets and cannot be combined with {}",
             **{"--count": until.count, "--ring": capturing.ring, "--rotate-size": rotate_size},
             **{"--rotate-every": rotate_every, "--files": files},
             **{"--snaplen": capturing.snaplen != CAPTURING.snaplen, "--sample": sample != 1},

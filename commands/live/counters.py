@@ -40,7 +40,9 @@ class Counting:
         self._write = write if to_file else None
         self._format = format or ("table" if write is None else "json")
         if to_file and self._format != "json":
-            raise UsageError("--counters writes JSON to a file: leave --format away")
+            raise UsageError(
+                "--counters writes JSON to a file: --format cannot be combined with -w"
+            )
         self._seconds, self._interval = seconds, interval
         self._stopping = threading.Event()
 

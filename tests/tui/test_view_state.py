@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from captures import data
@@ -71,6 +72,20 @@ def test_source_ports_alone_are_one_path_key(view):
     assert not view.next_path_key() and view.path_key == "entropy"
     view.path_key = "srv6"  # of a capture looked at before
     assert view.paths() is view.snapshot.paths["entropy"]
+
+
+def test_links_are_computed_before_a_snapshot_is_drawn(view):
+    computed = []
+    placed = SimpleNamespace(path_columns=computed.append)
+    view._replays = SimpleNamespace(placed={"ecmp": placed}, stop=lambda: None)
+    view.prepare(view.snapshot)
+    assert not computed
+    view.path_key = "fabric"
+    view.prepare(view.snapshot)
+    assert computed == [view.snapshot]
+    view.frozen = True  # another snapshot is drawn
+    view.prepare(view.snapshot)
+    assert len(computed) == 1
 
 
 def test_what_packets_are_wanted_is_said_once(view):

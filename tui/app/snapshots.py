@@ -74,6 +74,7 @@ class Snapshots:
         session = self._view.session
         try:
             snapshot, record = session.snapshot(), session.focus()
+            self._view.prepare(snapshot)
         finally:
             self._building = False
         self._host.post_message(SnapshotReady(snapshot, record))

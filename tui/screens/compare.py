@@ -22,7 +22,7 @@ _WORDS = {
     "rate": "Rate, b/s",
     "spray": "Spray (bar=path)",
     "extent": "Extent",
-    "resent": "Sent again",
+    "resent": "Retransmitted",
     "naks": "NAKs",
     "cnps": "CNPs",
     "ce": "CE %",

@@ -74,10 +74,10 @@ def mrc_sentence(record: MrcFlow, marked: str = "") -> str:
     """
     again, known = record.retransmissions, _known(record)
     if not again and not record.retirements and not record.trimmed_packets:
-        return f"Nothing was lost, trimmed or sent again{marked}."
+        return f"Nothing was lost, trimmed or retransmitted{marked}."
     parts = []
     if again:
-        text = f"{human.counted(again, 'packet')} sent again (RTX)"
+        text = f"{human.counted(again, 'packet')} retransmitted (RTX)"
         if record.retransmissions_after_nack:
             text += f", {human.count(record.retransmissions_after_nack)} after a NACK"
         parts.append(text)

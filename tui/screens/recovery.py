@@ -24,7 +24,7 @@ from .mrc_recovery import lost_by_value, mrc_causes, mrc_counts, mrc_of, mrc_sen
 TALL = 36
 """From this height on causes are drawn as bars."""
 _LINES = (
-    ("sent again", "retransmitted_packets"),
+    ("retransmitted", "retransmitted_packets"),
     ("late", "reordered_packets"),
     ("NAKs", "naks"),
     ("CE marks", "ecn_marked_packets"),
@@ -64,7 +64,7 @@ class RecoveryScreen(RoceScreen):
             right.update(_lines(mrc_causes(mrc, snapshot.start_ns) if mrc else _causes(flow)))
         else:
             causes = [Bar(k, n) for k, n in flow.recovery.retransmitted_by.items()]
-            bars, title = (causes, "sent again because of")
+            bars, title = (causes, "retransmitted because of")
             rows = _counts(flow, cnps) + _causes(flow)[1:]
             if mrc is not None:
                 bars, title = lost_by_value(mrc), "packets lost by entropy value"
@@ -117,7 +117,7 @@ def _counts(flow: Flow, cnps: int) -> list[tuple[str, str]]:
     share = again / flow.packets if again is not None and flow.packets else None
     marked = flow.ecn_marked_packets
     return [
-        ("sent again", f"{human.count(again)} ({human.percent(share)})"),
+        ("retransmitted", f"{human.count(again)} ({human.percent(share)})"),
         ("lost before tap", human.count(flow.recovered_packets)),
         ("never seen", human.count(flow.missing_packets)),
         ("rewinds", f"{flow.recovery.rewinds}, {human.size(flow.recovery.rewound_bytes)}"),

@@ -66,9 +66,9 @@ def test_command_prints_a_report(network):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--counters", "--ring", "1MiB"], "leave --ring away"),
-        (["--counters", "--count", "5"], "leave --count away"),
-        (["--counters", "--sample", "5"], "leave --sample away"),
+        (["--counters", "--ring", "1MiB"], "cannot be combined with --ring"),
+        (["--counters", "--count", "5"], "cannot be combined with --count"),
+        (["--counters", "--sample", "5"], "cannot be combined with --sample"),
         (["--counters", "-w", "x.json", "--format", "table"], "writes JSON to a file"),
         (["--interval", "1s"], "--interval goes with --counters"),
         (["--max-flows", "100"], "--max-flows goes with --counters"),

@@ -170,7 +170,7 @@ def test_screens_of_mrc(made):
     assert f"{told['outages'][0]['host']} port 2 ▲ up, was down at" in legend
     assert "inferred by plane" in lines[-3] and "Path " in lines[2]
     lines = drive([path], ["4"], (120, 40), text_of)
-    retired = f"{flow['retransmissions']} packets sent again (RTX)"
+    retired = f"{flow['retransmissions']} packets retransmitted (RTX)"
     assert retired in lines[2]
     assert judged(made[0], flow["dest_qp"]) in " ".join(" ".join(lines[2:4]).split())
     assert any("NACKs TRIMMED 3" in line for line in lines)

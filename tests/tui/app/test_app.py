@@ -123,7 +123,7 @@ def test_time_window_keys():
 
 def test_marks_comments_and_comparison():
     shown = drive(I03, ["m", "j", "m", "c"], look=screen)
-    assert "0x00002d" in shown and "0x00002b" in shown and "Sent again" in shown
+    assert "0x00002d" in shown and "0x00002b" in shown and "Retransmitted" in shown
     lines = drive(I03, ["semicolon", typed("slow one"), "enter"], look=text_of)
     assert any("; slow one" in line for line in lines)
     assert any(line[:2] == "▌*" for line in lines)
@@ -257,7 +257,7 @@ def test_what_a_filter_leaves_is_shown_with_its_own_record():
         assert told == (resent, 0x2C)
         told, resent, sentence = drive(I03, [*to_filter, "4"], look=look)
         assert told == (resent, 0x2C)
-        assert "0x00002c" in sentence and f"{resent:,} packets sent again" in sentence
+        assert "0x00002c" in sentence and f"{resent:,} packets retransmitted" in sentence
 
 
 def test_the_first_sentence_tells_all_troubles():

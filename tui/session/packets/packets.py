@@ -174,13 +174,13 @@ def notes_of(chunk: Chunk, taps: Taps) -> list[str]:
             if extent >= 0:
                 note += f", extent {extent}, {human.duration(late_ns)}"
         elif kind == verdicts.RECOVERED:
-            note = "sent again, the first was lost"
+            note = "retransmitted, the first was lost"
         elif kind == verdicts.RETRANSMITTED:
-            note = "sent again, was here before"
+            note = "retransmitted, was here before"
         elif kind in (verdicts.DUPLICATE, verdicts.MIRROR_DUPLICATE):
             note = "doubled by the " + ("network" if kind == verdicts.DUPLICATE else "mirror")
         elif kind == verdicts.OVERTAKEN:
-            note = "the first one, late: sent again meanwhile"
+            note = "the first one, late: retransmitted meanwhile"
         elif kind == verdicts.TAP_COPY:
             note = f"copy at {taps[tap].name}"
         elif kind == verdicts.RESTARTED:

@@ -75,7 +75,7 @@ def queue_pairs(
         return [f"{human.count(total)} {word}" for total, word in totals if total]
 
     troubles = told(
-        (flows.late, "late"), (flows.retransmitted, "sent again"), (flows.missing, "missing")
+        (flows.late, "late"), (flows.retransmitted, "retransmitted"), (flows.missing, "missing")
     )
     others = told((flows.duplicates, "doubled by the network"), (flows.ecn_marked, "marked CE"))
     happened = (troubles or ["nothing late or lost"]) + others
@@ -166,10 +166,10 @@ def recovery(flow: Flow | None, cnps: int = UNKNOWN) -> str:
     if again is None:
         return flow.notes[0] if flow.notes else "It has no sequence to show losses."
     if not again and not flow.missing_packets:
-        return f"Nothing was lost or sent again{marks(flow, cnps)}."
+        return f"Nothing was lost or retransmitted{marks(flow, cnps)}."
     parts = []
     if again:
-        text = f"{human.counted(again, 'packet')} sent again"
+        text = f"{human.counted(again, 'packet')} retransmitted"
         if flow.recovery.rewinds:
             text += f" in {human.counted(flow.recovery.rewinds, 'rewind')}"
         if flow.recovered_packets:
