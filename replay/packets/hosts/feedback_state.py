@@ -13,8 +13,8 @@ from ..model.draws import mixed
 from ..model.model import AGAIN, NUMBER_MASK, Workload, pace_of
 from ..model.run_state import RunState
 from ..model.wheel import Wheel
-from .congestion.algorithm import Congestion
-from .congestion.registry import NONE
+from .congestion.algorithm import Congestion, at_once
+from .congestion.registry import ALGORITHMS, NONE
 from .parameters import Transport
 from .recovery import new_packets, new_senders
 
@@ -65,14 +65,15 @@ BLOCKED, UP = range(2)
     NOW_PS,
     LINEAR,
     MPR,
-) = range(16)
+    PACED_FLOWS,
+) = range(17)
 """Recovery and its parameters; hosts select EVs; packets can be lost; routing state in force; next
 of `changes`; free slots that one event needs at most; sending time of data over its service,
 in 2^-20 (1 << 20: line rate); there is congestion control; ACKs return by the path of their packet;
 items of the calendar: 0 the next change, then links, flows' timers from TIMERS on, hosts from
 HOST_ITEMS on; time of the present event; timeouts before they double; most packets beyond the first
-unacknowledged one (0: no limit)."""
-CONTROL = 16
+unacknowledged one (0: no limit); congestion control paces."""
+CONTROL = 17
 
 # tally
 SENT_AGAIN, GIVEN_UP, TIMEOUTS, TRIMS_SEEN, PROBES_SENT, LOST_ON_LINKS, DUPLICATES, OUT_OF_ORDER = (
@@ -151,6 +152,7 @@ def new_feedback(
     control[TIMERS], control[HOST_ITEMS] = 1 + len(run.links), 1 + len(run.links) + flows
     control[PACE] = pace_of(transport.rate_share)
     control[CONTROLLED] = transport.congestion != NONE
+    control[PACED_FLOWS] = ALGORITHMS[transport.congestion].on_send is not at_once
     return Feedback(
         senders=new_senders(workload),
         packets=new_packets(total),

@@ -50,6 +50,7 @@ from .feedback_state import (
     NOW_PS,
     PACE,
     PACED,
+    PACED_FLOWS,
     RECOVERY,
     RTO,
     SELECTS,
@@ -219,7 +220,7 @@ def pull(
     if control[PACE] != 1 << 20:
         service = service_ps(size, net.links[link, RATE])
         own.wires[link, PACED] = start + ((service * control[PACE]) >> np.int64(20))
-    if control[CONTROLLED]:
+    if control[PACED_FLOWS]:
         wait = on_send(own.window, own.window_params, flow, size, start)
         senders[flow, NEXT_PS] = start + wait
     if control[CAN_LOSE] and control[RECOVERY] >= SACK:
