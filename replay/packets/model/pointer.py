@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from numba import types
@@ -36,4 +37,10 @@ def pointer_to(function: F, signature: Any) -> F:
 
     Kernels can call the same function directly too, unlike those of `kernel.callback`.
     """
-    return cast(F, _Pointer(function, signature))
+    return cast(F, _pointer(function, signature))
+
+
+@cache
+def _pointer(function: Any, signature: Any) -> _Pointer:
+    """Made once: to look up an address takes milliseconds, as long as thousands of packets."""
+    return _Pointer(function, signature)
