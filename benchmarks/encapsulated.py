@@ -27,7 +27,7 @@ from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Taps
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-import encapsulations as enc  # noqa: E402
+import encapsulations as enc
 
 ROUNDS = 7
 PAYLOAD = 1024

@@ -28,7 +28,7 @@ from rocescope.replay.hashing.functions.toeplitz import MICROSOFT_KEY
 from rocescope.replay.hashing.keys import PacketKeys, fields_matrix, packet_keys
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "support"))
-from siphash_twin import siphash24  # noqa: E402
+from siphash_twin import siphash24
 
 FLOWS = 1000
 MEMBERS = 16

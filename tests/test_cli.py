@@ -368,7 +368,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, data: Path) -> None:
 def growing(tmp_path: Path, data: Path) -> Iterator[Path]:
     path = tmp_path / "growing.pcap"
     path.write_bytes((data / "c40_rc_oddities_ipv4.atB.pcap").read_bytes())
-    yield path
+    return path
 
 
 @pytest.mark.parametrize("follow", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -112,5 +113,5 @@ def in_parallel(rows: int, units: int, work: Callable[[int, int], None]) -> None
         return
     edges = [rows * t // threads for t in range(threads + 1)]
     with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(work, a, b) for a, b in zip(edges, edges[1:], strict=False)]:
+        for done in [pool.submit(work, a, b) for a, b in itertools.pairwise(edges)]:
             done.result()

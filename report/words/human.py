@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -134,7 +135,7 @@ class Glyphs:
         if len(values) <= width:
             return self.columns(values)
         edges = [i * len(values) // width for i in range(width + 1)]
-        means = [sum(values[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)]
+        means = [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
         return self.columns(means)
 
     def bar(self, share: float, width: int) -> str:

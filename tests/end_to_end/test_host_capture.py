@@ -16,9 +16,14 @@ CAPTURE = DATA / "h01_rxe_at_the_host.pcapng.gz"
 HERE, THERE = "10.0.0.1", "10.0.0.2"
 WRITE_QP, PING_QP = 0x11, 0x12  # the devices number alike: both ends have the same
 COUNTED = {
-    **{"completer_retry_err": 1, "duplicate_request": 0, "out_of_seq_request": 0},
-    **{"rcvd_pkts": 139, "rcvd_rnr_err": 0, "rcvd_seq_err": 0},
-    **{"send_rnr_err": 0, "sent_pkts": 840},
+    "completer_retry_err": 1,
+    "duplicate_request": 0,
+    "out_of_seq_request": 0,
+    "rcvd_pkts": 139,
+    "rcvd_rnr_err": 0,
+    "rcvd_seq_err": 0,
+    "send_rnr_err": 0,
+    "sent_pkts": 840,
 }
 
 

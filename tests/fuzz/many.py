@@ -5,6 +5,7 @@ Mutant n is always the same bytes. Without FIRST the first number is random; it 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -38,7 +39,7 @@ def fuzz(count: int, first: int, workers: int) -> Counter[str]:
     met: Counter[str] = Counter()
     alone = min(ALONE, count)
     cuts = [first + alone + (count - alone) * i // workers for i in range(workers + 1)]
-    shares = [(a, b - a) for a, b in zip(cuts, cuts[1:], strict=False) if b > a]
+    shares = [(a, b - a) for a, b in itertools.pairwise(cuts) if b > a]
     for parts in ([(first, alone)], shares):
         processes = [_start(*part) for part in parts]
         for process in processes:

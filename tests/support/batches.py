@@ -65,8 +65,10 @@ def write_pcap(path: Path, frames: Sequence[bytes], link_type: int) -> None:
     """A nanosecond capture of `frames`, for tshark."""
     with open(path, "wb") as f:
         f.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, link_type))
-        for i, frame in enumerate(frames):
-            f.write(struct.pack("<IIII", 1_700_000_000, i, len(frame), len(frame)) + frame)
+        f.writelines(
+            struct.pack("<IIII", 1_700_000_000, i, len(frame), len(frame)) + frame
+            for i, frame in enumerate(frames)
+        )
 
 
 def decoder(taps: int = 1, *, speed: int | None = None, **options: object) -> Decoder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -62,7 +63,7 @@ def judged(rows, options=None, cuts=(), paired=True):
     if paired and len(tracker) == 2:
         tracker.pair(0, 1, EVIDENCE_CM)
     edges = [0, *sorted(c for c in set(cuts) if 0 < c < len(table)), len(table)]
-    for a, b in zip(edges[:-1], edges[1:], strict=True):
+    for a, b in itertools.pairwise(edges):
         one.update(tracker.update(table.slice(a, b)), tracker.flows)
     return one
 

@@ -184,7 +184,7 @@ class Twin:
             if len(content) < 2:
                 return NotRoce(outcomes.TRUNCATED_PAUSE)
             opcode = number(content[:2])
-            if opcode == 1 and len(content) < 4 or opcode == 0x101 and len(content) < 20:
+            if (opcode == 1 and len(content) < 4) or (opcode == 0x101 and len(content) < 20):
                 return NotRoce(outcomes.TRUNCATED_PAUSE)
             timers = {}
             if opcode == 1:
@@ -283,7 +283,7 @@ class Twin:
             udp_length = number(udp[4:6])
             if udp_length < 20:
                 raise NotRoce(outcomes.BAD_LENGTH)
-            if udp_length < length or udp_length > length and not fragment:
+            if udp_length < length or (udp_length > length and not fragment):
                 flags |= packets.LENGTH_MISMATCH
             length = (udp_length if fragment else min(length, udp_length)) - 8
             packet = udp[8:]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -50,7 +52,7 @@ def part(batch, start, stop):
 def parts(batch, cuts):
     """The batch cut before each row number in `cuts`."""
     edges = [0, *sorted(c for c in cuts if c <= len(batch)), len(batch)]
-    return [part(batch, a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [part(batch, a, b) for a, b in itertools.pairwise(edges)]
 
 
 def renumbered(batch, start):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from rocescope.analyzer.wire.packets import HAS_AETH, HAS_RETH, PacketTable
@@ -53,7 +55,7 @@ def packets(rows):
 def batches(table, cuts):
     """The table cut before each row in `cuts`."""
     edges = [0, *sorted(c for c in set(cuts) if 0 < c < len(table)), len(table)]
-    return [table.slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [table.slice(a, b) for a, b in itertools.pairwise(edges)]
 
 
 def track(tracker, table, cuts=()):

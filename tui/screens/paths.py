@@ -215,6 +215,6 @@ def _stems(labels: list[str]) -> list[str]:
 
 def _digits(label: str) -> str:
     """The last number in a path's name, else its last letters."""
-    stem = label.split(".")[0]
+    stem = label.split(".", maxsplit=1)[0]
     numbers = re.findall(r"\d+", stem)
     return numbers[-1] if numbers else stem[-2:]

@@ -303,7 +303,7 @@ def sentence(view: ReplayView) -> str:
     if view.error:
         return f"Stopped: {view.error}"
     links, packets, seeds = _of_links(view), _of_packets(view), _of_seeds(view)
-    if view.sweeps and view.asked_seeds or not packets:
+    if (view.sweeps and view.asked_seeds) or not packets:
         more = seeds
     else:
         more = packets

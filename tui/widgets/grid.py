@@ -310,8 +310,7 @@ class Grid(ScrollView, can_focus=True):
         return _line(segments, self._needed(), width, style)
 
     def _style(self, name: str, foreground: bool = False) -> Style:
-        style = self.get_component_rich_style(f"grid--{name}", partial=foreground)
-        return style
+        return self.get_component_rich_style(f"grid--{name}", partial=foreground)
 
     def _filtered(self, style: Style) -> Style:
         """The style as the terminal gets it: without colours where it shall have none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
@@ -44,7 +45,7 @@ def hops(
     before: dict[tuple[int, int], dict[int, tuple[int, int]]] = defaultdict(dict)
     for flow, passed in seen.items():
         order = sorted(passed, key=lambda place: passed[place][1])
-        for near, far in zip(order[:-1], order[1:], strict=True):
+        for near, far in itertools.pairwise(order):
             before[near, far][flow] = (passed[near][0], passed[far][0])
     found = [
         Hop(

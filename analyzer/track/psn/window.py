@@ -100,7 +100,7 @@ def claim(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> Int
     while True:
         at = slot_of(stream, psn)
         old = state.slots[at]
-        if old.state != MISSING and state.used[FOLLOWED_TAPS] == 0 or old.psn == psn:
+        if (old.state != MISSING and state.used[FOLLOWED_TAPS] == 0) or old.psn == psn:
             return at
         bits = np.int64(stream.window_bits)
         if old.state != MISSING and not _is_awaited(state, old, bits):

@@ -118,6 +118,6 @@ def _times(when: str, text: str, seed: int, number: int = 0) -> tuple[int, int |
             raise UsageError(f"{where}: write FROM..TO or FROM+LENGTH, with a length above 0")
         return begin_ps, begin_ps + time_ps(length, where)
     end_ps = time_ps(end, where) if end else None
-    if dots and end_ps is None or end_ps is not None and end_ps <= begin_ps:
+    if (dots and end_ps is None) or (end_ps is not None and end_ps <= begin_ps):
         raise UsageError(f"{where}: write FROM..TO, for example 100us..250us")
     return begin_ps, end_ps

@@ -121,7 +121,7 @@ def _sysctl(text: str, where: str) -> dict[str, str]:
     values = {}
     for number, line in enumerate(text.splitlines(), 1):
         key, equals, value = (part.strip() for part in line.partition("="))
-        if not equals or "multipath" not in key and "linkdown" not in key:
+        if not equals or ("multipath" not in key and "linkdown" not in key):
             continue
         try:
             int(value, 0)

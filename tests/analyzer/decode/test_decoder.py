@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 
 import numpy as np
@@ -175,5 +176,5 @@ def test_columns_lie_apart_and_are_aligned() -> None:
         assert array.ctypes.data % array.dtype.itemsize == 0
         spans.append((array.ctypes.data, array.ctypes.data + array.nbytes))
     spans.sort()
-    assert all(stop <= begin for (_, stop), (begin, _) in zip(spans, spans[1:], strict=False))
+    assert all(stop <= begin for (_, stop), (begin, _) in itertools.pairwise(spans))
     assert np.ptp([len(a) for _, a in table.columns()]) == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,7 +76,7 @@ def twin(batch, flow):
         else:
             d = int(batch.table.traffic_class[i]) // 4
             dscp[d] = dscp.get(d, 0) + 1
-    gaps = [max(b - a, 0) for a, b in zip(times, times[1:], strict=False)]
+    gaps = [max(b - a, 0) for a, b in itertools.pairwise(times)]
     return capable, marked, cnps, dscp, gaps
 
 

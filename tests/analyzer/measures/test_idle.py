@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +33,7 @@ rows = st.lists(st.tuples(st.integers(0, 3), steps), max_size=50).map(
 
 def twin(rows, flow):
     times = [r["time_ns"] for r in rows if r["flow"] == flow]
-    gaps = [b - a for a, b in zip(times[:-1], times[1:], strict=True)]
+    gaps = [b - a for a, b in itertools.pairwise(times)]
     over = [sum(g > limit * 1000 for g in gaps) for limit in (10, 50, 100, 500)]
     return IdleGaps(*over, max([0, *gaps]))  # type: ignore[call-arg]
 

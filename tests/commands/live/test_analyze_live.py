@@ -216,7 +216,7 @@ ANALYZE = {"CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"}
 
 
 @pytest.mark.parametrize(
-    "command, arguments, kept",
+    ("command", "arguments", "kept"),
     [
         ("analyze", [], ANALYZE),
         ("analyze", ["-o", "report.txt"], ANALYZE | {"CAP_DAC_OVERRIDE"}),
@@ -246,7 +246,7 @@ def test_only_what_is_needed_is_kept(network, tmp_path, command, arguments, kept
 
 
 @pytest.mark.parametrize(
-    "arguments, why",
+    ("arguments", "why"),
     [
         (["a.pcap", "--interval", "1s"], "--interval is for --live: rocescope analyze --live"),
         (["a.pcap", "--count", "1"], "--count is for --live"),

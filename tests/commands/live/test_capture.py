@@ -56,7 +56,9 @@ class Capturing:
         for path in Path(f"/proc/{self.process.pid}/fdinfo").iterdir():
             with suppress(FileNotFoundError):  # closed meanwhile
                 texts.append(path.read_text())
-        return [int(n) for text in texts for n in re.findall(r"^link_id:\s*(\d+)", text, re.M)]
+        return [
+            int(n) for text in texts for n in re.findall(r"^link_id:\s*(\d+)", text, re.MULTILINE)
+        ]
 
 
 def link_exists(number: int) -> bool:

@@ -74,7 +74,7 @@ def test_help_on_parameters(run):
 
 
 @pytest.mark.parametrize(
-    "arguments, message",
+    ("arguments", "message"),
     [
         (("fabric", "leaf-spine:leaves=x"), "leaves 'x' is not a whole number"),
         (("fabric", "fat-tree:k=4", "-o", "x.doc"), "suffix of x.doc tells no format"),

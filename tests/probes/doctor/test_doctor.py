@@ -108,7 +108,7 @@ def test_old_kernel(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "error, held, found",
+    ("error", "held", "found"),
     [
         (1, 0, "no permission to try"),
         (1, -1, "refused although the capabilities are there: EPERM"),
@@ -137,8 +137,8 @@ def test_no_tcx(monkeypatch):
 
 
 def test_no_libibverbs(monkeypatch):
-    monkeypatch.setattr(check_software, "all_libraries", lambda: [])
-    monkeypatch.setattr(check_hooks, "all_libraries", lambda: [])
+    monkeypatch.setattr(check_software, "all_libraries", list)
+    monkeypatch.setattr(check_hooks, "all_libraries", list)
     assert check_software.libibverbs().found == "not installed"
     assert check_hooks.uprobes().found == "not tried: no libibverbs"
 

@@ -50,7 +50,7 @@ def joined(name, pairs, addresses, tmp_path):
 
 @pytest.mark.parametrize("host", ["A", "B"])
 @pytest.mark.parametrize(
-    "name, qps, command",
+    ("name", "qps", "command"),
     [
         ("n05_rc_write_lat_timeouts", [169], "ib_write_lat"),
         ("i01_write_loss0.5_AtoB", [34, 35, 36, 37], "ib_write_bw"),

@@ -124,7 +124,7 @@ def test_the_kernels_table(sysfs):
 
 
 @pytest.mark.parametrize(
-    "text, rows, reason",
+    ("text", "rows", "reason"),
     [
         ("", 0, None),
         ("[]", 0, None),

@@ -27,7 +27,7 @@ def sleeper(**environment):
 
 
 @pytest.mark.parametrize(
-    "environment, expected",
+    ("environment", "expected"),
     [
         ({"RANK": "12", "LOCAL_RANK": "4"}, Rank(12, 4, "RANK")),
         (

@@ -25,7 +25,7 @@ def run(code):
 
 
 @pytest.mark.parametrize(
-    "keep, numbers",
+    ("keep", "numbers"),
     [
         ("READING", {39}),
         ("READING + WATCHING", {39, 38, 19, 2}),

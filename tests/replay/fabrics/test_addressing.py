@@ -18,7 +18,7 @@ PLAN = AddressPlan(
 
 
 @pytest.mark.parametrize(
-    "host, ipv4, ipv6",
+    ("host", "ipv4", "ipv6"),
     [
         (0, "10.0.0.1", "fd10::1"),
         (1, "192.168.0.7", "fd00::7"),

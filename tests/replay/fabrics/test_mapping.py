@@ -41,7 +41,7 @@ def test_a_file_names_hosts_and_leaves(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    ("text", "message"),
     [
         ("10.0.0.1: host1\n10.0.0.2: hostX\n", r"hosts.yaml:2: .* no host or leaf 'hostX'"),
         ("10.0.0.1: host1\nten: host2\n", r"hosts.yaml:2: 'ten' is not an address or subnet"),

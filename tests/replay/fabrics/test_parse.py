@@ -59,7 +59,7 @@ def test_rail_wires_the_same_nic_of_every_server_to_one_leaf():
 
 
 @pytest.mark.parametrize(
-    "options, uplink",
+    ("options", "uplink"),
     [
         ("hosts=8,spines=4,oversubscription=2", 400),  # 8 x 400 / (2 x 4)
         ("hosts=8,spines=4,uplinks=2,oversubscription=1", 400),
@@ -72,7 +72,7 @@ def test_uplink_rates(options, uplink):
 
 
 @pytest.mark.parametrize(
-    "spec, message",
+    ("spec", "message"),
     [
         ("leaf-spine:leaves=0", "leaves must be 1 to"),
         ("leaf-spine:leaves=-1", "leaves '-1' is not a whole number"),

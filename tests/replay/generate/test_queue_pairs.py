@@ -19,7 +19,7 @@ SETTINGS = Settings(
 
 
 @pytest.mark.parametrize(
-    "local, remote, port",
+    ("local", "remote", "port"),
     [(0x11, 0x12, 49458), (211, 212, 61118), (0x1000, 0x1001, 53264), (0xABCDEF, 0x123456, 50120)],
 )
 def test_source_ports_of_the_linux_kernel(local, remote, port):
@@ -58,7 +58,7 @@ def test_the_same_seed_gives_the_same_traffic():
 
 
 @pytest.mark.parametrize(
-    "settings, sending, message",
+    ("settings", "sending", "message"),
     [
         ({}, {"path_mtu": 1500}, "--mtu must be one of 256, 512"),
         ({}, {"qps": 0}, "--qps must be 1 to"),

@@ -49,8 +49,7 @@ class PacketExport:
         file.write(section_header(f"rocescope {VERSION}", os.uname().sysname, self._about()))
         with self._pass as found:
             for chunk in found.chunks():
-                for block in self._blocks(chunk):
-                    file.write(block)
+                file.writelines(self._blocks(chunk))
         if self._pass.stopped:
             raise RocescopeError("ended before all packets were found; nothing saved")
 

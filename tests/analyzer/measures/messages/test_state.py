@@ -56,7 +56,7 @@ def conversations(draw):
             rows.append(ack(psn - 1, at + 140, syndrome=draw(st.sampled_from([0x1F, 0x60, 0x20]))))
     delays = draw(st.lists(st.sampled_from([0, 0, 0, 170, 450]), min_size=80, max_size=80))
     rows = [r | {"time_ns": r["time_ns"] + d} for r, d in zip(rows, delays, strict=False)]
-    rows = [r for r in rows if not draw(st.integers(0, 9)) == 9]
+    rows = [r for r in rows if draw(st.integers(0, 9)) != 9]
     for r in draw(st.lists(st.sampled_from(rows), max_size=3)) if rows else []:
         again = draw(st.sampled_from([RETRANSMITTED, DUPLICATE]))
         if r["verdict"] != NOT_SEQUENCED:

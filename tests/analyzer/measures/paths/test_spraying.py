@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, defaultdict
 
@@ -197,7 +198,7 @@ def twin(batch, key):
         )
         for k, rows in seen.items()
     }
-    switches = {k: sum(a != b for a, b in zip(v, v[1:], strict=False)) for k, v in order.items()}
+    switches = {k: sum(a != b for a, b in itertools.pairwise(v)) for k, v in order.items()}
     return paths, switches
 
 

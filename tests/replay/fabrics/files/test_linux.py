@@ -97,7 +97,7 @@ def test_links_down_leave_the_groups_of_tables(tables):
 
 
 @pytest.mark.parametrize(
-    "table, text, message",
+    ("table", "text", "message"),
     [
         ("route", '[{"dev": "up1"}]', "route.json:1: .* it has no dst"),
         ("route", '[\n{"dst": "10.2.0.0/99", "dev": "up1"}]', "route.json:2: '10.2.0.0/99' is not"),

@@ -95,7 +95,7 @@ def test_a_spec_as_the_base(parse):
 
 
 @pytest.mark.parametrize(
-    "old, new, message",
+    ("old", "new", "message"),
     [
         ("[leaf1, spine2]", "[leaf1, spine9]", r"lab.yaml:15: there is no node 'spine9'"),
         ("[leaf1, spine2]", "[leaf1]", r"lab.yaml:15: a link has two ends"),
@@ -196,7 +196,7 @@ def test_containerlab(parse):
 
 
 @pytest.mark.parametrize(
-    "old, new, message",
+    ("old", "new", "message"),
     [
         ("leaf1:e1-49", "leaf7:e1-49", r"clab.yml:11: there is no node 'leaf7'"),
         ('"leaf1:e1-49", ', "", r"clab.yml:11: a link has two endpoints"),
@@ -238,7 +238,7 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize("write, suffix", [(yaml_bytes, "yaml"), (json_bytes, "json")])
+@pytest.mark.parametrize(("write", "suffix"), [(yaml_bytes, "yaml"), (json_bytes, "json")])
 def test_written_and_read_again(spec, write, suffix, tmp_path):
     fabric = parse_fabric(spec)
     file = tmp_path / f"f.{suffix}"
@@ -274,7 +274,7 @@ def test_graphml_is_what_networkx_reads(spec, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    ("text", "message"),
     [
         ("<graphml>", r"f.graphml:1: not GraphML"),
         ("", r"f.graphml:1: not GraphML"),

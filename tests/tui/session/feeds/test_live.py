@@ -29,7 +29,7 @@ def link_ids():
     for path in Path("/proc/self/fdinfo").iterdir():
         with suppress(FileNotFoundError):
             texts.append(path.read_text())
-    return {int(n) for text in texts for n in re.findall(r"^link_id:\s*(\d+)", text, re.M)}
+    return {int(n) for text in texts for n in re.findall(r"^link_id:\s*(\d+)", text, re.MULTILINE)}
 
 
 def live_app(net):
