@@ -170,4 +170,13 @@ Examples:
 """,
         "csv, parquet and arrow hold one row per histogram bin.",
     ),
+    "warm-up": Command(
+        "warm_up",
+        "Compile what other commands need, on all cores.",
+        """\
+Examples:
+  rocescope warm-up
+  rocescope warm-up --for analyze --for tui
+""",
+    ),
 }

@@ -6,6 +6,7 @@ import contextlib
 import enum
 import os
 import stat
+import sys
 import time
 import types
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+
+from ..version import VERSION
 
 try:
     from _blake2 import blake2b  # hashlib loads OpenSSL, which takes longer than all our digests
@@ -29,19 +32,20 @@ _KEY_BYTES = 12
 
 
 @cache
-def cache_base() -> str:
+def cache_base() -> str | None:
     """The folder for all machine code: our own, in NUMBA_CACHE_DIR when that is set.
 
-    Where nothing can be written, the code goes to a temporary folder.
+    Where nothing can be written, and where others can write, the code goes to a temporary
+    folder; None where that cannot be either.
     """
     chosen = os.environ.get("NUMBA_CACHE_DIR")
-    base = os.path.join(chosen, "rocescope") if chosen else _user_cache()
-    try:
-        os.makedirs(base, exist_ok=True)
-        if os.access(base, os.W_OK):
+    base = os.path.realpath(os.path.join(chosen, "rocescope") if chosen else _user_cache())
+    with contextlib.suppress(OSError):
+        reason = _made_unsafe(base)
+        if reason is None and os.access(base, os.W_OK):
             return base
-    except OSError:
-        pass
+        if reason is not None:
+            print(f"rocescope: compiled kernels are not kept in {base}: {reason}", file=sys.stderr)
     return temporary_base()
 
 
@@ -51,18 +55,42 @@ def _user_cache() -> str:
     return os.path.join(user_cache_dir("rocescope"), "kernels")
 
 
-def temporary_base() -> str:
-    """A folder that nobody else can write to: what lies in it will be executed."""
+def temporary_base() -> str | None:
+    """A temporary folder for machine code, the same one every time if possible."""
     import tempfile
 
-    base = os.path.join(tempfile.gettempdir(), f"rocescope-{os.getuid()}")
     with contextlib.suppress(OSError):
-        os.makedirs(base, mode=0o700, exist_ok=True)
-        found = os.lstat(base)
-        writable_by_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not writable_by_others:
-            return base
-    return tempfile.mkdtemp(prefix="rocescope-")
+        for parent in map(os.path.realpath, (tempfile.gettempdir(), "/tmp")):
+            base = os.path.join(parent, f"rocescope-{os.geteuid()}")
+            if _made_unsafe(base) is None:
+                return base
+            if _made_unsafe(parent, sticky=True) is None:
+                return tempfile.mkdtemp(prefix="rocescope-", dir=parent)
+    return None
+
+
+def _made_unsafe(folder: str, sticky: bool = False) -> str | None:
+    """Who else could put code into a folder, so that it would run as us; None: nobody.
+
+    What is missing of the path, which is free of links, is made. Whoever can write to any folder
+    above can exchange this one; `sticky` folders such as /tmp keep what is in them for its owner.
+    Raises OSError where the folder cannot be made.
+    """
+    names = folder.rstrip("/").split("/")
+    for depth in range(1, len(names) + 1):
+        path = "/".join(names[:depth]) or "/"
+        with contextlib.suppress(FileExistsError):
+            if not os.path.lexists(path):
+                os.mkdir(path, 0o700)
+        found = os.lstat(path)
+        if not stat.S_ISDIR(found.st_mode):
+            return f"{path} is no folder"
+        if found.st_uid not in (0, os.geteuid()):
+            return f"{path} belongs to another user (NUMBA_CACHE_DIR chooses another folder)"
+        kept = found.st_mode & stat.S_ISVTX and (sticky or path != folder)
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not kept:
+            return f"others can write to {path} (chmod go-w)"
+    return None
 
 
 def remove_unused(base: str) -> None:
@@ -76,8 +104,11 @@ def remove_unused(base: str) -> None:
 
 
 def key_of(function: Callable[..., Any], module: bytes) -> str:
-    """A digest of all that goes into the machine code of a function, `module_digest` included."""
-    digest = blake2b(module, digest_size=_KEY_BYTES)
+    """A digest of all that goes into the machine code of a function, `module_digest` included.
+
+    The version counts too: two releases never share code, whatever a digest may miss.
+    """
+    digest = blake2b(module + VERSION.encode(), digest_size=_KEY_BYTES)
     digest.update(function.__qualname__.encode())
     return digest.hexdigest()
 

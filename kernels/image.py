@@ -2,8 +2,8 @@
 
 Loading numba takes longer than a small analysis. What it makes of a kernel, however,
 is a C function for CPython that needs no more than the addresses of some functions
-in CPython and in numba's extension modules. So its object code is linked once into
-an image; a later process only puts the image into memory and the addresses into it.
+in CPython and in numba's extension modules. So its object code is kept as an image, and
+a later process lets LLVM's own linker (llvmlite, which numba compiles with) put it into memory.
 
 How such functions are called is numba's own affair: `host` makes sure that an image
 meets the very versions that it was made with. Where anything is unusual there is no
@@ -16,7 +16,6 @@ import builtins
 import contextlib
 import ctypes
 import marshal
-import mmap
 import os
 import sys
 import zlib
@@ -24,6 +23,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
 from importlib.util import find_spec, module_from_spec
+from itertools import count
 from types import ModuleType
 from typing import Any
 
@@ -33,7 +33,6 @@ from .cache import BOUNDS_CHECK
 from .named import NamedTuple
 
 _CHECKSUM_BYTES = 4
-_WORD_BYTES = 8
 _PROCESSOR_WORDS = (b"vendor", b"cpu family", b"model", b"flags", b"Features", b"CPU ")
 """Beginnings of the lines of /proc/cpuinfo that tell what a processor can do."""
 
@@ -49,24 +48,17 @@ def host() -> str:
     return f"{versions} {processor.decode(errors='replace')}"
 
 
-SELF, ENVIRONMENT, EXTERNAL = 0, 1, 2
-"""Bases of an address: the image, the environment object, the first of `externals`."""
-
-
 class Image(NamedTuple):
-    """Machine code of one function; bytes and numbers only, so that it can be stored."""
+    """Object code of one function; bytes and strings only, so that it can be stored."""
 
     code: bytes
-    entry: int
-    """Where the function begins in `code`."""
+    """A relocatable object file, as the compiler made it."""
+    entry: str
+    """Symbol of the function."""
     externals: tuple[str, ...]
-    """Functions and objects elsewhere that the code refers to."""
-    places: bytes
-    """int64[n]: where in `code` an address belongs, eight bytes each."""
-    bases: bytes
-    """int64[n]: what it is relative to, SELF, ENVIRONMENT or EXTERNAL + index."""
-    addends: bytes
-    """int64[n]: what is added to the base."""
+    """Names in it that may be numba's functions and Python's exceptions."""
+    environments: tuple[str, ...]
+    """Symbols of the variables that point to the Python side of the function and its helpers."""
 
 
 @cache
@@ -88,66 +80,74 @@ def save(image: Image, path: str) -> None:
 
 def load(path: str, function: Callable[..., Any]) -> Callable[..., Any] | None:
     """The machine code of a function as a callable; None when none is there that is sound."""
-    try:
+    with contextlib.suppress(Exception):  # whatever is wrong, numba does without an image
         with open(path, "rb", buffering=0) as file:
             content = file.read()
         data = content[_CHECKSUM_BYTES:]
-        if zlib.crc32(data) != int.from_bytes(content[:_CHECKSUM_BYTES], "little"):
-            return None
-        return callable_of(Image(*marshal.loads(data)), function)
-    except (OSError, EOFError, ValueError, TypeError, LookupError, AttributeError, ImportError):
-        return None
+        if zlib.crc32(data) == int.from_bytes(content[:_CHECKSUM_BYTES], "little"):
+            return callable_of(Image(*marshal.loads(data)), function)
+    return None
 
 
 def callable_of(image: Image, function: Callable[..., Any]) -> Callable[..., Any]:
     """Put an image into memory for executing; `function` is what it was compiled from.
 
-    Raises LookupError for an external that is not known here, OSError when memory
-    must not be executed.
+    Raises RuntimeError for what cannot be linked, such as with a name that is not known here.
     """
     bind = _extension("_dynfunc")
     environment = bind.Environment(function.__globals__)
-    memory = mmap.mmap(-1, len(image.code), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    code = np.frombuffer(memory, np.uint8)
-    code[:] = np.frombuffer(image.code, np.uint8)
-    begin = code.__array_interface__["data"][0]
-
-    bases = np.array([begin, id(environment), *map(_address, image.externals)], np.uint64)
-    words = bases[np.frombuffer(image.bases, np.int64)]
-    words += np.frombuffer(image.addends, np.uint64)
-    places = np.frombuffer(image.places, np.int64)
-    each = places[:, np.newaxis] + np.arange(_WORD_BYTES)
-    code[each] = words.view(np.uint8).reshape(-1, _WORD_BYTES)
-
-    if _libc().mprotect(ctypes.c_void_p(begin), len(memory), mmap.PROT_READ | mmap.PROT_EXEC):
-        raise OSError(ctypes.get_errno(), "memory must not be executed")
+    llvm, linker = _linker()
+    library = llvm.JITLibraryBuilder().add_object_img(image.code).add_current_process()
+    for symbol in image.externals:
+        address = _address(symbol)
+        if address is not None:
+            library.import_symbol(symbol, address)
+    for symbol in (image.entry, *image.environments):
+        library.export_symbol(symbol)
+    linked = library.link(linker, f"{function.__name__} {next(_numbers)}")
+    for symbol in image.environments:
+        ctypes.c_void_p.from_address(linked[symbol]).value = id(environment)
     # A thread may be inside the code while the interpreter ends: it is never unmapped.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(linked))
     module = sys.modules[function.__module__]
     made: Callable[..., Any] = bind.make_function(
-        module, function.__name__, "", begin + image.entry, environment, (memory, environment)
+        module, function.__name__, "", linked[image.entry], environment, (environment,)
     )
     return made
 
 
-@cache
-def _address(name: str) -> int:
-    """Where a name of object code leads, as numba.core.base tells LLVM. LookupError: nowhere."""
-    if name.startswith("numba_"):
-        return int(_helpers("_helperlib")[name.removeprefix("numba_")])
-    if name.startswith("NRT_"):
-        return int(_runtime()[name.removeprefix("NRT_")])
-    if name.startswith("PyExc_"):
-        return id(vars(builtins)[name.removeprefix("PyExc_")])
-    for library in (ctypes.pythonapi, _libc()):
-        with contextlib.suppress(ValueError):
-            return ctypes.addressof(ctypes.c_byte.in_dll(library, name))
-    raise LookupError(name)
+_numbers = count()
+"""Makes the names of libraries differ, as the linker wants."""
 
 
 @cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+def _linker() -> tuple[Any, Any]:
+    """LLVM and its linker, which tells of mistakes where LLVM's older one crashes."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    linker = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(linker))  # it owns all code
+    return llvm, linker
+
+
+def _address(name: str) -> int | None:
+    """Where an external leads, as numba.core.base tells LLVM; None: nowhere outside."""
+    kind, _, rest = name.partition("_")
+    if kind == "PyExc":
+        return id(vars(builtins)[rest]) if rest in vars(builtins) else None
+    addresses: dict[str, int] = _runtime() if kind == "NRT" else _extension("_helperlib").c_helpers
+    return addresses.get(rest)
+
+
+@cache
+def _runtime() -> dict[str, int]:
+    """The functions of numba's memory management, set up as numba does it."""
+    runtime = _extension("core.runtime._nrt_python")
+    runtime.memsys_use_cpython_allocator()
+    addresses: dict[str, int] = runtime.c_helpers
+    return addresses
 
 
 @cache
@@ -164,21 +164,9 @@ def _numba_version() -> str:
         return file.read()
 
 
-def _helpers(name: str) -> dict[str, int]:
-    helpers: dict[str, int] = _extension(name).c_helpers
-    return helpers
-
-
-@cache
-def _runtime() -> dict[str, int]:
-    """The functions of numba's memory management, set up as numba does it."""
-    _extension("core.runtime._nrt_python").memsys_use_cpython_allocator()
-    return _helpers("core.runtime._nrt_python")
-
-
 @cache
 def _extension(name: str) -> Any:
-    """An extension module of numba's, without the package around it. ImportError."""
+    """An extension module of numba's, without the package around it."""
     full_name = f"numba.{name}"
     known: ModuleType | None = sys.modules.get(full_name)
     if known is not None:

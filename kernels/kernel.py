@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache, cached_property
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -68,22 +68,32 @@ def callback(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]
     return declared
 
 
-def _folder_of(function: Callable[..., Any], module: bytes) -> str:
-    return os.path.join(cache_base(), key_of(function, module))
+def _folder_of(function: Callable[..., Any], module: bytes) -> str | None:
+    """The folder for a function's machine code; None where none can be kept."""
+    base = cache_base()
+    return base and os.path.join(base, key_of(function, module))
 
 
-_PATIENCE_S = 60.0
-"""Longest wait for another process that compiles the same kernel: most take a few seconds."""
+_PATIENCE_S = 180.0
+"""Longest wait for another process that compiles the same kernel: minutes on a busy machine."""
 
 
-def _alone(folder: str) -> AbstractContextManager[bool]:
+def _alone(folder: str | None) -> AbstractContextManager[bool]:
     """One process fills the folder of a kernel, so that the others find the machine code there.
 
     Taken before the lock of numba's compiler, never within: two threads would wait for each other.
     """
     from .file_lock import process_lock
 
+    if folder is None:
+        return nullcontext(False)
     return process_lock(os.path.join(folder, "lock"), _PATIENCE_S)
+
+
+def worth_compiling_elsewhere(function: Callable[..., Any]) -> bool:
+    """Whether a kernel was never compiled here, and another process can leave it for this one."""
+    folder = cast(Kernel, function).folder
+    return folder is not None and not os.path.isdir(folder)
 
 
 compiling: list[str] = []
@@ -119,7 +129,7 @@ class Kernel:
             return found
         compiling.append(self.__name__)
         try:
-            with _alone(self._folder):
+            with _alone(self.folder):
                 found = machine_code.load(path, self.__wrapped__) if path else None
                 if found is not None:  # made by the process that had the lock
                     return found
@@ -131,14 +141,16 @@ class Kernel:
 
     def _image_path(self, shape: Shape) -> str | None:
         """Where the machine code for such a call is kept; None when it cannot be."""
-        text = text_of(shape)
-        if text is None or not machine_code.usable():
-            return None
-        name = digest_of(f"{machine_code.host()} {text}".encode())
-        return os.path.join(self._folder, f"{name}.code")
+        with suppress(Exception):  # whatever is wrong, numba does without an image
+            text = text_of(shape)
+            if text is not None and self.folder is not None and machine_code.usable():
+                name = digest_of(f"{machine_code.host()} {text}".encode())
+                return os.path.join(self.folder, f"{name}.code")
+        return None
 
     @cached_property
-    def _folder(self) -> str:
+    def folder(self) -> str | None:
+        """Where its machine code is kept, once there is any; None where none can be."""
         return _folder_of(self.__wrapped__, self._module)
 
     @property
@@ -162,6 +174,6 @@ class Kernel:
             with compiler_lock:
                 found = self._dispatchers.get(within)
                 if found is None:
-                    found = dispatcher(self.__wrapped__, options, self._folder)
+                    found = dispatcher(self.__wrapped__, options, self.folder)
                     self._dispatchers[within] = found
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,26 +14,32 @@ from numba.core.runtime.nrt import rtsys
 from . import image as machine_code
 from .cache import cache_base, remove_unused
 from .image import Image
-from .link import Unsupported, link
 
 compiler_lock: Any = global_compiler_lock
 """Numba's own: one thread compiles at a time."""
 
-remove_unused(cache_base())
+_base = cache_base()
+if _base is not None:
+    remove_unused(_base)
 
 
-def dispatcher(function: Callable[..., Any], options: dict[str, Any], folder: str) -> Any:
-    """What numba makes of a function; its own cache is in `folder`."""
+def dispatcher(function: Callable[..., Any], options: dict[str, Any], folder: str | None) -> Any:
+    """What numba makes of a function; its own cache is in `folder`, if any."""
+    if folder is None:
+        return numba.njit(**options | {"cache": False})(function)
     compiled = _with_cache(function, numba.njit(**options), folder)
     _load_at_once(compiled)
     return compiled
 
 
 def pointer_to(
-    function: Callable[..., Any], signature: Any, options: dict[str, Any], folder: str
+    function: Callable[..., Any], signature: Any, options: dict[str, Any], folder: str | None
 ) -> Any:
     """A function of a numba signature as kernels take it for an argument."""
-    return _with_cache(function, numba.cfunc(signature, **options), folder)
+    if folder is not None:
+        with contextlib.suppress(Exception):  # of its cache, else the same comes out below
+            return _with_cache(function, numba.cfunc(signature, **options), folder)
+    return numba.cfunc(signature, **options | {"cache": False})(function)
 
 
 def _with_cache(function: Callable[..., Any], compiler: Callable[..., Any], folder: str) -> Any:
@@ -64,19 +71,26 @@ def compiled_for(compiled: Any, arguments: tuple[Any, ...], path: str | None) ->
 
 
 def _image(compiled: Any, types: tuple[Any, ...]) -> Image:
-    """The image of what numba compiled for these types. Raises Unsupported."""
+    """The image of what numba compiled for these types. ValueError: there can be none."""
     result = compiled.overloads[types]
     environments = result.referenced_envs
     if environments is None:
         environments = result._find_referenced_environments()
-    if result.reload_init or any(e.consts for e in (*environments, result.environment)):
-        raise Unsupported("it refers to objects of this process")
+    environments = {*environments, result.environment}
+    if result.reload_init or any(environment.consts for environment in environments):
+        raise ValueError("it refers to objects of this process")
     library = result.library
     code = library._compiled_object
     if code is None:  # loaded, so it is in numba's cache
         store = compiled._cache
         code = store._cache_file.load(store._index_key(types, library.codegen))[0][2][0]
-    return link(code, result.fndesc.llvm_cpython_wrapper_name)
+    externals = {name.decode() for name in re.findall(rb"\b(?:numba|NRT|PyExc)_\w+", code)}
+    return Image(
+        code,
+        result.fndesc.llvm_cpython_wrapper_name,
+        tuple(externals),
+        tuple(environment.env_name for environment in environments),
+    )
 
 
 def _load_at_once(compiled: Any) -> None:
@@ -84,12 +98,13 @@ def _load_at_once(compiled: Any) -> None:
 
     Numba prepares its compiler before it looks into the cache, which takes
     longer than a small analysis. Code that cannot be loaded, whatever the
-    reason, is compiled anew.
+    reason, is compiled anew; code that cannot be stored is compiled every time.
     """
     store = getattr(compiled, "_cache", None)
     load = getattr(store, "_load_overload", None)
     if store is None or load is None:
         return
+    save = store.save_overload
 
     def load_overload(signature: Any, context: Any) -> Any:
         try:
@@ -97,8 +112,15 @@ def _load_at_once(compiled: Any) -> None:
             found = load(signature, context)
         except Exception:
             found = None
+            with contextlib.suppress(Exception):
+                store.flush()  # a damaged index keeps numba from storing, too
         if found is None:
             context.refresh()
         return found
 
+    def save_overload(signature: Any, data: Any) -> None:
+        with contextlib.suppress(Exception):
+            save(signature, data)
+
     store.load_overload = load_overload
+    store.save_overload = save_overload

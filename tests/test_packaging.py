@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -70,7 +71,7 @@ def test_every_dependency_has_an_exact_version(checkout: Path, pyproject: dict[s
     }
     project = pyproject["project"]
     wanted = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
-    names = {name.partition(">")[0].partition("[")[0].lower() for name in wanted} - {"rocescope"}
+    names = {re.split("[<>[]", name)[0].lower() for name in wanted} - {"rocescope"}
     assert names <= pinned
 
 
@@ -126,3 +127,12 @@ def test_wheel_says_how_to_start_it_and_its_licence(wheel: Path) -> None:
 
 def test_the_package_and_its_metadata_name_one_version(pyproject: dict[str, Any]) -> None:
     assert rocescope.__version__ == pyproject["project"]["version"]
+
+
+def test_numba_is_bounded_by_the_release_that_was_tested(
+    checkout: Path, pyproject: dict[str, Any]
+) -> None:
+    """Kernels are loaded by what numba does inside, which every release of it may change."""
+    pins = (line.partition("==") for line in (checkout / "constraints.txt").open())
+    ((major, minor),) = [pin.split(".")[:2] for name, _, pin in pins if name == "numba"]
+    assert f"numba<{major}.{int(minor) + 1}" in pyproject["project"]["dependencies"]

@@ -29,6 +29,7 @@ from ..wire.packets import PacketTable
 from ..wire.registry import Registry
 from ..wire.segments import SegmentLists
 from ..wire.taps import Taps
+from .ahead import compiled_ahead
 from .fair_lock import FairLock
 from .options import AnalyzeOptions
 from .owners import owners_in
@@ -60,7 +61,7 @@ def open_run(
     if options.follow and len(paths) > 1:
         raise UsageError("--follow takes one file: analyse the others without it")
     registry = Registry(segments=SegmentLists(options.usid))
-    with open_sources(paths, options, registry) as sources:
+    with open_sources(paths, options, registry) as sources, compiled_ahead():
         yield Run(sources, registry, packet_filter, options, progress)
 
 

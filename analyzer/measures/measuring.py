@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..decode.headers.cm import CmMessage
+from ..track.batch import TrackedBatch
 from ..track.connections import CmPairs
 from ..track.merge import merge_trackers
 from ..track.mrc_answers import with_answers
@@ -62,7 +63,10 @@ class Measuring:
         self.many_taps = self.many_taps or bool(len(table) and table.tap.max())
         if not len(table):
             return
-        batch = self.tracker.update(with_answers(table))
+        self.measure(self.tracker.update(with_answers(table)))
+
+    def measure(self, batch: TrackedBatch) -> None:
+        """Update all measures from a tracked batch."""
         self.totals.update(batch)
         self.activity.update(batch)
         if self.late is not None:
@@ -78,7 +82,7 @@ class Measuring:
         self.messages.update(batch)
         self.idle.update(batch)
         self.congestion.update(batch)
-        if table.mrc is not None:
+        if batch.table.mrc is not None:
             self.mrc.update(batch, self.tracker.flows["path_mtu"])
         if self.conformance is not None:
             self.conformance.update(batch, self.tracker.flows)

@@ -33,11 +33,73 @@ def test_machine_code_is_never_taken_from_a_folder_others_can_write_to(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     own = kernel_cache.temporary_base()
-    assert os.stat(own).st_mode & 0o777 == 0o700
+    assert own is not None and os.stat(own).st_mode & 0o777 == 0o700
     assert kernel_cache.temporary_base() == own
     os.chmod(own, 0o777)
     other = kernel_cache.temporary_base()
-    assert other != own and os.stat(other).st_mode & 0o777 == 0o700
+    assert other is not None and other != own and os.stat(other).st_mode & 0o777 == 0o700
+
+
+def base_in(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[str | None, str]:
+    """The folder for machine code when `folder` is chosen, and what is said about it."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder))
+    return kernel_cache.cache_base.__wrapped__(), capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o1777])
+def test_a_cache_that_others_can_write_to_is_refused_in_one_line(
+    tmp_path: Path, mode: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache = tmp_path / "rocescope"
+    assert base_in(tmp_path, monkeypatch, capsys) == (str(cache), "")
+    cache.chmod(mode)
+    base, said = base_in(tmp_path, monkeypatch, capsys)
+    assert base == kernel_cache.temporary_base() and base != str(cache)
+    assert said.count("\n") == 1 and f"others can write to {cache} (" in said
+
+
+def test_every_folder_above_the_cache_counts_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who can write to it can exchange what is below, but for sticky folders such as /tmp."""
+    above = tmp_path / "above"
+    above.mkdir()
+    above.chmod(0o1777)
+    assert base_in(above / "home", monkeypatch, capsys)[0] == str(above / "home" / "rocescope")
+    above.chmod(0o777)
+    base, said = base_in(above / "home", monkeypatch, capsys)
+    assert not str(base).startswith(str(above)) and f"others can write to {above} (" in said
+    (tmp_path / "link").symlink_to(above)
+    assert f"others can write to {above} (" in base_in(tmp_path / "link", monkeypatch, capsys)[1]
+    assert base_in(above / "new", monkeypatch, capsys)[0] == base
+    assert not (above / "new").exists()  # nothing is made where it would not be used
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("foreign", ["home", "home/rocescope"])
+def test_root_uses_no_cache_of_another_user(
+    tmp_path: Path,
+    foreign: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "home" / "rocescope").mkdir(parents=True)
+    os.chown(tmp_path / foreign, 1000, 1000)
+    base, said = base_in(tmp_path / "home", monkeypatch, capsys)
+    assert not str(base).startswith(str(tmp_path / "home"))
+    assert f"{tmp_path / foreign} belongs to another user" in said and said.count("\n") == 1
+
+
+@pytest.mark.usefixtures("root")
+def test_no_temporary_folder_of_another_user_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TMPDIR may be a user's own folder, and it survives some ways to become root."""
+    os.chown(tmp_path, 1000, 1000)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert not str(kernel_cache.temporary_base()).startswith(str(tmp_path))
 
 
 def function_of(path: Path, source: str) -> FunctionType:
@@ -84,3 +146,9 @@ def test_the_file_and_the_name_decide_about_the_key(tmp_path: Path) -> None:
     named.__qualname__ = "g"
     keys = {kernel_cache.key_of(f, kernel_cache.module_digest(f)) for f in (one, other, named)}
     assert len(keys) == 3
+
+
+def test_the_version_decides_about_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = kernel_cache.key_of(base_in, b"module")
+    monkeypatch.setattr(kernel_cache, "__version__", "0.0.0")
+    assert kernel_cache.key_of(base_in, b"module") != before

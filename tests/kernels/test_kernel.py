@@ -117,6 +117,44 @@ def test_a_later_run_does_the_same_without_numba(tmp_path: Path) -> None:
     assert run() == (compiled[0], "False")
 
 
+FAILURES = {
+    "a missing version file": "machine_code._numba_folder = lambda: '/nowhere'",
+    "a moved extension": "machine_code.EXTENSION_SUFFIXES = []",
+    "no LLVM": "machine_code._linker = lambda: 1 / 0",
+    "odd names": "machine_code._address = lambda name: None",
+    "an unknown processor": "machine_code.host = lambda: 1 / 0",
+    "no cache at all": "kernel.cache_base = lambda: None",
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+def test_whatever_fails_while_loading_numba_does_the_same(tmp_path: Path, failure: str) -> None:
+    module = tmp_path / "kernels.py"
+    module.write_text(CALLS)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run(code: str) -> tuple[str, str]:
+        code = f"import runpy\n{code}\nrunpy.run_path({str(module)!r}, run_name='__main__')"
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+        return done.stdout, done.stderr.strip()
+
+    compiled = run("")
+    assert run("") == (compiled[0], "False")
+    imports = "from rocescope.analyzer import kernel, machine_code"
+    assert run(f"{imports}\n{failure}") == (compiled[0], "True")
+
+
+@pytest.mark.parametrize("damaged", ["nbi", "nbc"])
+def test_what_is_damaged_in_the_cache_of_numba_is_compiled_anew(
+    tmp_path: Path, damaged: str
+) -> None:
+    assert together(tmp_path, {"NUMBA_OPT": "3"}) == ["10 0", "10 1"]  # without images
+    (path,) = (tmp_path / "cache").rglob(f"*.{damaged}")
+    path.write_bytes(path.read_bytes()[:-9])
+    assert together(tmp_path, {"NUMBA_OPT": "3"}) == ["10 0", "10 1"]
+
+
 def test_an_analysis_is_the_same_without_images(checkout: Path) -> None:
     """NUMBA_OPT=3 says what numba does anyway, but it has its say only where numba runs."""
     capture = str(checkout / "tests" / "data" / "c10_rping_ipv4.atB.pcap")

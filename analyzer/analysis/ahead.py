@@ -1,0 +1,79 @@
+"""The slowest kernels of an analysis, each compiled by a process of its own.
+
+Numba compiles one kernel at a time per process. On a fresh machine the kernels of the
+tracker take half of all that time, those of the measures most of the rest; neither has to wait
+for the first packets: rows of zeros have the types of all. The lock of each kernel sees to it that
+the analysis, when it comes to one, waits for the machine code and does not compile it again.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+import numpy as np
+
+from ...kernels.kernel import worth_compiling_elsewhere
+from ..measures.measuring import Measuring
+from ..measures.series import DEFAULT_WINDOW_NS
+from ..track.batch import IN_ORDER, TrackedBatch
+from ..track.state import REQUESTS
+from ..track.tracker import FlowTracker
+from ..track.walk import walk
+from ..wire.packets import PacketTable
+
+
+def tracking() -> None:
+    """Call the kernels of the tracker, and the one that only reordering needs."""
+    tracker = FlowTracker()
+    table = PacketTable.zeros(4)
+    table.psn[:] = 0, 2, 1, 3
+    tracker.update(table)
+    tracker.densities.density(0, REQUESTS)
+
+
+def measuring() -> None:
+    """Call the kernels of the measures that every analysis has."""
+    batch = TrackedBatch(
+        PacketTable.zeros(1),
+        np.zeros(1, np.int32),
+        np.full(1, IN_ORDER, np.uint8),
+        np.full(1, -1, np.int32),
+        1,
+    )
+    Measuring(DEFAULT_WINDOW_NS, many_taps=False).measure(batch)
+
+
+PARTS: tuple[Callable[[], None], ...] = (tracking, measuring)
+
+
+@contextmanager
+def compiled_ahead() -> Iterator[None]:
+    """Let other processes compile meanwhile what is not compiled yet, given a second core."""
+    with ExitStack() as stack:
+        if worth_compiling_elsewhere(walk) and len(os.sched_getaffinity(0)) > 1:
+            for part in PARTS:
+                with suppress(OSError):  # it is only to save time
+                    process = stack.enter_context(_process(part))
+                    stack.callback(process.kill)
+        yield
+
+
+def _process(part: Callable[[], None]) -> subprocess.Popen[bytes]:
+    quiet = subprocess.DEVNULL  # what is wrong is said by the analysis
+    return subprocess.Popen(
+        in_python(call_of(part)), stdin=quiet, stdout=quiet, stderr=quiet, process_group=0
+    )
+
+
+def call_of(part: Callable[[], None]) -> str:
+    """A statement that calls a part in another process."""
+    return f"from {part.__module__} import {part.__name__}; {part.__name__}()"
+
+
+def in_python(code: str) -> list[str]:
+    """The command that runs statements in another Python, which finds what this one finds."""
+    return [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}"]

@@ -1,0 +1,120 @@
+"""`rocescope warm-up`: machine code made before it is needed, on all cores."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Annotated, Literal, TypeAlias
+
+from ..analyzer.analysis.ahead import PARTS, call_of, in_python
+from ..analyzer.errors import RocescopeError
+from ..kernels.cache import cache_base
+from .options.parameter import Parameter
+from .options.progress import ProgressAs
+from .options.steps import steps_shown
+
+Use: TypeAlias = Literal["analyze", "check", "live", "replay", "sweep", "tui"]
+USES: tuple[Use, ...] = ("analyze", "check", "live", "replay", "sweep", "tui")
+
+_PATTERN = "--pattern permutation:message-size=4KiB"
+_FABRIC = "--fabric leaf-spine:leaves=2,spines=2,hosts=2"
+_LINES: dict[Use, tuple[str, ...]] = {
+    "analyze": ("analyze plain", "analyze plain other", "analyze mrc", "analyze blocks"),
+    "check": ("check plain other", "check mrc"),
+    "replay": tuple(
+        f"replay {_PATTERN} {_FABRIC} {how}"
+        for how in ("", "--packets -s all", "-s ecmp --transport recovery=go-back-n")
+    ),
+    "sweep": (f"sweep {_PATTERN} {_FABRIC} --seeds 0:100",),
+}
+"""Command lines that call the kernels of a use; some words stand for small captures."""
+_CAPTURES = {
+    "plain": "permutation --hosts 2 --messages 1 --message-size 4KiB",
+    "other": "permutation --hosts 2 --messages 1 --message-size 4KiB --seed 2",
+    "mrc": "mrc --messages 1 --message-size 1MiB --loss 0.05 --trim 0.05",
+}
+
+
+def warm_up(
+    *,
+    for_: Annotated[list[Use] | None, Parameter(name="--for", negative="")] = None,
+    progress: ProgressAs = "auto",
+) -> int:
+    """Compile what later commands need, on all cores; what is compiled already is only loaded.
+
+    Parameters
+    ----------
+    for_
+        Compile only for this command; may be repeated.
+    progress
+        Progress on standard error: auto shows a bar on a terminal.
+    """
+    base = cache_base()
+    if base is None:
+        raise RocescopeError("nowhere to keep compiled kernels: choose a folder: NUMBA_CACHE_DIR=")
+    cores = len(os.sched_getaffinity(0))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        steps_shown(progress) as tell,
+        ThreadPoolExecutor(cores) as pool,
+    ):
+        captures = {name: os.path.join(folder, f"{name}.pcap") for name in _CAPTURES}
+        # Whatever is asked for begins with these, and they take longest.
+        work = [pool.submit(_run, call_of(part)) for part in PARTS]
+        writing = [
+            pool.submit(_run, _command(f"generate {how} -o {captures[name]}"))
+            for name, how in _CAPTURES.items()
+        ]
+        for capture in writing:
+            capture.result()
+        captures["blocks"] = os.path.join(folder, "blocks.pcapng")
+        with open(captures["plain"], "rb") as pcap, open(captures["blocks"], "wb") as pcapng:
+            pcapng.write(_pcapng(pcap.read()))
+        work += [pool.submit(_run, code) for code in _codes(for_ or list(USES), captures)]
+        for done, one in enumerate(as_completed(work)):
+            one.result()
+            if tell is not None:
+                tell("compiling kernels", done + 1, len(work))
+    print(f"compiled kernels are kept in {base}")
+    return 0
+
+
+def _codes(uses: list[Use], captures: dict[str, str]) -> Iterator[str]:
+    """Statements for Python that make what is needed for these uses."""
+    if "live" in uses:
+        yield (
+            "from rocescope.probes.live_analysis import warm_up, DEFAULT_WINDOW_NS; "
+            "warm_up(DEFAULT_WINDOW_NS)"
+        )
+    lines = {line: None for use in uses for line in _LINES.get(use, _LINES["analyze"])}
+    for line in lines:
+        words = " ".join(captures.get(word, word) for word in line.split())
+        yield _command(f"{words} --format json --progress none -o {os.devnull}")
+
+
+def _pcapng(pcap: bytes) -> bytes:
+    """The first packet of a pcap as a pcapng, whose blocks are read by kernels of their own."""
+    from ..analyzer.wire.frames import LINKTYPE_ETHERNET, Tap
+    from ..probes.files.pcapng_writer import interface_description, section_header
+
+    (length,) = struct.unpack_from("<I", pcap, 24 + 8)
+    frame = pcap[24 + 16 : 24 + 16 + length] + bytes(-length % 4)
+    total = struct.pack("<I", 32 + len(frame))
+    packet = struct.pack("<I", 6) + total + struct.pack("<5I", 0, 0, 0, length, length)
+    tap = interface_description(Tap("eth0", LINKTYPE_ETHERNET), None)
+    return section_header("", "", ()) + tap + packet + frame + total
+
+
+def _command(line: str) -> str:
+    return f"from rocescope.cli import main; main({line.split()!r})"
+
+
+def _run(code: str) -> None:
+    done = subprocess.run(in_python(code), capture_output=True, text=True)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise RocescopeError(said[-1].removeprefix("rocescope: "))

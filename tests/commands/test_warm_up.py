@@ -1,0 +1,55 @@
+"""After a warm-up nothing is compiled any more; what cannot be kept is said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocescope import cli
+from rocescope.commands import warm_up
+
+
+def test_after_a_warm_up_an_analysis_compiles_nothing(checkout: Path, tmp_path: Path) -> None:
+    """Captures that were not made by it: READs, retransmissions, pcapng of a host."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def run(code: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    words = ["warm-up", "--for", "analyze", "--progress", "none"]
+    said = run(f"from rocescope.cli import main; main({words})")
+    assert said == f"compiled kernels are kept in {tmp_path / 'rocescope'}\n"
+    data = checkout / "tests" / "data"
+    for name in (
+        "c10_rping_ipv4.atB.pcap",
+        "i01_write_loss0.5_AtoB.atB.pcap.gz",
+        "h01_rxe_at_the_host.pcapng.gz",
+    ):
+        words = ["analyze", str(data / name), "-o", "/dev/null", "-f", "json"]
+        code = f"import sys, rocescope.cli as c; print(c.run({words}), 'numba' in sys.modules)"
+        assert run(code) == "0 False\n", name
+
+
+def test_a_part_that_fails_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(warm_up, "PARTS", ())
+    monkeypatch.setattr(warm_up, "_CAPTURES", {"plain": "no-such-pattern"})
+    assert cli.run(["warm-up", "--progress", "none"]) == 1
+    assert "no-such-pattern" in capsys.readouterr().err
+
+
+def test_nowhere_to_keep_code_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(warm_up, "cache_base", lambda: None)
+    assert cli.run(["warm-up"]) == 1
+    assert "NUMBA_CACHE_DIR" in capsys.readouterr().err
