@@ -98,7 +98,8 @@ def _codes(uses: list[Use], captures: dict[str, str]) -> Iterator[str]:
 
 def _pcapng(pcap: bytes) -> bytes:
     """The first packet of a pcap as a pcapng, whose blocks are read by kernels of their own."""
-    from ..analyzer.wire.frames import LINKTYPE_ETHERNET, Tap
+    from ..analyzer.wire.frames import LINKTYPE_ETHERNET
+    from ..analyzer.wire.taps import Tap
     from ..probes.files.pcapng_writer import interface_description, section_header
 
     (length,) = struct.unpack_from("<I", pcap, 24 + 8)

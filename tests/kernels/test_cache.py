@@ -150,5 +150,5 @@ def test_the_file_and_the_name_decide_about_the_key(tmp_path: Path) -> None:
 
 def test_the_version_decides_about_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     before = kernel_cache.key_of(base_in, b"module")
-    monkeypatch.setattr(kernel_cache, "__version__", "0.0.0")
+    monkeypatch.setattr(kernel_cache, "VERSION", "0.0.0")
     assert kernel_cache.key_of(base_in, b"module") != before

@@ -141,7 +141,7 @@ def test_whatever_fails_while_loading_numba_does_the_same(tmp_path: Path, failur
 
     compiled = run("")
     assert run("") == (compiled[0], "False")
-    imports = "from rocescope.analyzer import kernel, machine_code"
+    imports = "from rocescope.kernels import kernel, image as machine_code"
     assert run(f"{imports}\n{failure}") == (compiled[0], "True")
 
 
