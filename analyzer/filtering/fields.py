@@ -1,8 +1,8 @@
-"""What a filter can ask for: every field, where its value lies and when it is present.
+"""The fields of the filter language: their columns and when they are present.
 
-Names are Wireshark's where Wireshark has one (`infiniband.bth.psn`), plus short
-ones of our own. As in Wireshark a field that a packet does not have compares
-false, and the bare name of a field asks whether it is present.
+Names are those of Wireshark where it has the field (`infiniband.bth.psn`), plus short names. As in
+Wireshark, a comparison with an absent field is false, and the bare name of a field tests whether it
+is present.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Field:
     name: str
     kind: Kind
     values: tuple[Values, ...]
-    """Columns, or what is computed from them; two for fields such as `ip.addr` that occur twice."""
+    """Columns or values computed from them; two for fields that occur twice, such as `ip.addr`."""
     present: Presence
     meaning: str
     bits: int = 0
@@ -163,7 +163,7 @@ def _of_mrc(name: str) -> Values:
 
 
 def _has_mrc(headers: int) -> Presence:
-    """Whether one of these MRC headers could be read; with 0 any MRC packet counts."""
+    """Whether one of these MRC headers was decoded; 0: every MRC packet."""
 
     def present(table: PacketTable) -> Mask:
         found = np.zeros(len(table), np.bool_)
@@ -200,7 +200,9 @@ TRANSPORTS = TRANSPORT_NAMES
 ICRC_STATES = ("unchecked", "good", "bad", "truncated")
 
 _WIRESHARK = (
-    _number("frame.number", 63, _column("frame_number"), "number in its capture, from 1", _always),
+    _number(
+        "frame.number", 63, _column("frame_number"), "frame number in the capture, from 1", _always
+    ),
     _number("frame.len", 32, _column("wire_bytes"), "bytes on the wire", _always),
     _number("frame.cap_len", 32, _column("captured_bytes"), "bytes captured", _always),
     Field("frame.time_epoch", Kind.TIME, (_column("time_ns"),), _always, "seconds since 1970"),
@@ -284,20 +286,28 @@ _OWN = (
     _presence("rnr", _acknowledges(SYNDROME_RNR_NAK), "an RNR NAK"),
     _presence("cnp", _is_cnp, "a congestion notification packet"),
     _presence("mrc", _is_mrc, "a packet of MRC"),
-    _presence("mrc.rtx", lambda t: _is_mrc(t) & (t.bth_flags & RTX != 0), "MRC: sent again"),
+    _presence(
+        "mrc.rtx", lambda t: _is_mrc(t) & (t.bth_flags & RTX != 0), "MRC: retransmission (RTX bit)"
+    ),
     _presence("mrc.trimmed", lambda t: _of_mrc("trimmed")(t) != 0, "MRC: payload trimmed off"),
     _number(
         "mrc.ev", 32, _of_mrc("ev"), "MRC: entropy value, flow label << 16 | port", _has_mrc(0)
     ),
     _number("mrc.msn", 16, _of_mrc("msn"), "MRC: message sequence number", _has_mrc(METH)),
-    _number("mrc.entropy", 32, _of_mrc("entropy"), "MRC: entropy reflected", _has_mrc(SETH | NETH)),
+    _number("mrc.entropy", 32, _of_mrc("entropy"), "MRC: reflected entropy", _has_mrc(SETH | NETH)),
     _number("mrc.skip", 2, _of_mrc("feedback"), "MRC: 1 SKIP_ONCE, 2 ALWAYS_SKIP", _has_mrc(SETH)),
     _number("mrc.nack", 8, _of_mrc("reason"), "MRC: reason of a NACK", _has_mrc(NETH)),
-    _number("mrc.ooo", 15, _of_mrc("ooo_count"), "MRC: packets held", _has_mrc(CC_STATE)),
+    _number(
+        "mrc.ooo",
+        15,
+        _of_mrc("ooo_count"),
+        "MRC: packets received out of order",
+        _has_mrc(CC_STATE),
+    ),
     _presence("fecn", lambda t: (t.bth_flags & FECN) != 0, "FECN bit of the BTH"),
     _presence("becn", lambda t: (t.bth_flags & BECN) != 0, "BECN bit of the BTH"),
-    _presence("fragment", _flag(FIRST_FRAGMENT), "a first IP fragment"),
-    _presence("snapped", _flag(SNAPPED), "the capture cut the headers"),
+    _presence("fragment", _flag(FIRST_FRAGMENT), "the first IP fragment"),
+    _presence("snapped", _flag(SNAPPED), "headers truncated by the capture"),
     _presence("ipv6", _is_ipv6, "IPv6"),
     _presence("rocev1", _flag(ROCE_V1), "RoCEv1"),
 )

@@ -1,8 +1,8 @@
 """The result of an analysis: immutable records with a versioned schema.
 
 Field names are those of the JSON output. Times are nanoseconds since the Unix
-epoch, sizes bytes. A value that this capture cannot give is None, and `notes`
-or the field's own text say why; a number is never made up.
+epoch, sizes bytes. A value that the capture cannot give is None; `notes` or the description of the
+field gives the reason. No number is ever made up.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ class Analysis(Record, frozen=True, kw_only=True):
     connections: list[Connection]
     imbalance: list[Imbalance]
     hops: Annotated[
-        list[Hop], Meta(description="losses between taps in series; empty when none are")
+        list[Hop], Meta(description="losses between taps in series; empty without such taps")
     ]
     events: list[Event]
     events_omitted: int
     series: Series
     warnings: Annotated[
-        list[str], Meta(description="what limits trust in these results, first things first")
+        list[str], Meta(description="what limits trust in these results, most important first")
     ]
     rdma_ports: Annotated[
         list[RdmaPort] | UnsetType,
-        Meta(description="only of a live analysis on a host with RDMA devices"),
+        Meta(description="only in a live analysis on a host with RDMA devices"),
     ] = UNSET
     conformance: Annotated[Conformance | UnsetType, Meta(description="only with --conformance")] = (
         UNSET
     )
-    mrc: Annotated[Mrc | UnsetType, Meta(description="only when there is MRC")] = UNSET
+    mrc: Annotated[Mrc | UnsetType, Meta(description="only when the capture holds MRC")] = UNSET
     mirror_checks: Annotated[
         MirrorChecks | UnsetType, Meta(description="only with --mirror-format lumina")
     ] = UNSET
     segment_lists: Annotated[
-        list[SegmentList] | UnsetType, Meta(description="only when there is SRv6; bounded")
+        list[SegmentList] | UnsetType, Meta(description="only when the capture holds SRv6; bounded")
     ] = UNSET

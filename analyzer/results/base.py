@@ -1,4 +1,4 @@
-"""What all result records are made of."""
+"""Base types of all result records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Quantiles(Record, frozen=True):
-    """A distribution in a few numbers; all in the unit of the field that holds it."""
+    """Summary of a distribution; values have the unit of the field that holds it."""
 
     count: int
     min: float

@@ -1,4 +1,4 @@
-"""What captures and taps held: trust, samples, mirrors that number packets."""
+"""Contents of captures and taps, and how far they can be trusted."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .base import Record
 
 
 class Sampling(Record, frozen=True):
-    """What a sample (sFlow) says about the whole: estimates, never counts."""
+    """Estimates of the total traffic from samples (sFlow)."""
 
-    one_in: Annotated[float, Meta(description="one frame in so many was sampled, on average")]
+    one_in: Annotated[float, Meta(description="mean sampling rate: one in N frames")]
     estimated_packets: Annotated[int, Meta(description="sampled packets times the sampling rate")]
     estimated_wire_bytes: int
     error_percent: Annotated[
@@ -27,7 +27,9 @@ class UltraEthernet(Record, frozen=True):
     wire_bytes: int
     by_type: Annotated[dict[str, int], Meta(description="packets by type of the delivery sublayer")]
     entropy_values: Annotated[int, Meta(description="different UDP source ports")]
-    lowest_psn: Annotated[int | None, Meta(description="of RUD and ROD requests; None without any")]
+    lowest_psn: Annotated[
+        int | None, Meta(description="of RUD and ROD requests; None without them")
+    ]
     highest_psn: int | None
 
 
@@ -53,15 +55,15 @@ class TapSummary(Record, frozen=True):
     roce_packets: int
     wire_bytes: Annotated[int, Meta(description="bytes of RoCE frames on the wire")]
     dropped_frames: Annotated[
-        int | None, Meta(description="lost by the capture itself; None when it does not say")
+        int | None, Meta(description="frames dropped by the capture itself; None when not stated")
     ]
     speed_bits_per_second: int | None
     pauses: list[Pause]
-    sampling: Annotated[Sampling | UnsetType, Meta(description="only of samples (sFlow)")] = UNSET
+    sampling: Annotated[Sampling | UnsetType, Meta(description="only for samples (sFlow)")] = UNSET
 
 
 class CaptureSummary(Record, frozen=True):
-    """One capture file or stream, and how far it can be trusted."""
+    """One capture file or stream: contents and quality."""
 
     name: str
     format: str
@@ -73,18 +75,18 @@ class CaptureSummary(Record, frozen=True):
     duration_ns: int | None
     snapped_frames: Annotated[int, Meta(description="frames cut by the snap length")]
     out_of_order_frames: Annotated[
-        int, Meta(description="records whose time lies before that of the record before them")
+        int, Meta(description="records with a time below that of the previous record")
     ]
     undecodable_frames: dict[str, int]
     later_fragments: int
     icrc: Annotated[
-        dict[str, int] | None, Meta(description="ok, bad, truncated; None if not asked")
+        dict[str, int] | None, Meta(description="ok, bad, truncated; None unless checked")
     ]
     contents: Annotated[dict[str, int], Meta(description="frames that are not RoCE, by kind")]
     taps: list[TapSummary]
     warnings: list[str]
     damaged_places: Annotated[
-        int, Meta(description="places that could not be read: cut short, corrupt")
+        int, Meta(description="places that could not be read: truncated or corrupt")
     ] = 0
     encapsulations: Annotated[
         dict[str, int] | UnsetType, Meta(description="frames found in mirrors and tunnels, by kind")
@@ -93,17 +95,17 @@ class CaptureSummary(Record, frozen=True):
 
 
 class SwitchCheck(Record, frozen=True):
-    """Packets that a mirroring switch counted, beside those captured."""
+    """Packet counters of a mirroring switch compared with the capture."""
 
-    mirror_ports: Annotated[list[str], Meta(description="that send and never receive")]
-    received_packets: Annotated[int, Meta(description="at all ports")]
-    mirrored_packets: Annotated[int, Meta(description="sent at the mirrors' ports")]
+    mirror_ports: Annotated[list[str], Meta(description="ports that send and never receive")]
+    received_packets: Annotated[int, Meta(description="sum over all ports")]
+    mirrored_packets: Annotated[int, Meta(description="sent at the mirror ports")]
     captured_packets: int
     agrees: Annotated[bool, Meta(description="all three are equal")]
 
 
 class UndeliveredPackets(Record, frozen=True):
-    """Packets of a flow that the switch kept from their receiver on purpose."""
+    """Packets of a flow that the switch dropped or corrupted on purpose."""
 
     src: str
     dst: str
@@ -116,15 +118,19 @@ class MirrorChecks(Record, frozen=True):
     """Integrity of a Lumina mirror, which numbers every packet and stamps it in hardware."""
 
     packets: int
-    lost_packets: Annotated[int, Meta(description="numbers that are missing: lost by the mirror")]
-    gaps: Annotated[int, Meta(description="places where numbers are missing, per file")]
-    out_of_order_packets: Annotated[int, Meta(description="numbers below the one before")]
+    lost_packets: Annotated[
+        int, Meta(description="missing mirror numbers: packets lost by the mirror")
+    ]
+    gaps: Annotated[int, Meta(description="gaps in the mirror numbers, per file")]
+    out_of_order_packets: Annotated[int, Meta(description="mirror numbers below the previous one")]
     times_backwards: Annotated[
-        int, Meta(description="stamps more than 50 ns below the one before, per file")
+        int, Meta(description="timestamps more than 50 ns below the previous one, per file")
     ]
     direction_times_backwards: Annotated[
         int,
-        Meta(description="stamps below the one before of the same sender, by number, per file"),
+        Meta(
+            description="timestamps below the previous one of the same sender, by number, per file"
+        ),
     ]
     injected: Annotated[dict[str, int], Meta(description="packets by injected event")]
     undelivered: list[UndeliveredPackets]

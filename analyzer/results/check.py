@@ -21,5 +21,5 @@ class Check(Record, frozen=True, kw_only=True):
     captures: list[CaptureSummary]
     conformance: Conformance
     warnings: Annotated[
-        list[str], Meta(description="what limits trust in these results, first things first")
+        list[str], Meta(description="what limits trust in these results, most important first")
     ]

@@ -10,50 +10,54 @@ from .base import Quantiles, Record
 
 
 class Violation(Record, frozen=True):
-    """One case in which a rule was broken."""
+    """One violation of a rule."""
 
     rule: Annotated[str, Meta(description="id of the rule")]
     text: str
-    source: Annotated[str, Meta(description="where the rule is written")]
-    certainty: Annotated[str, Meta(description="how surely the rule is stated there")]
-    flow: Annotated[int | None, Meta(description="id of the flow whose sender or peer broke it")]
+    source: Annotated[str, Meta(description="document and section of the rule")]
+    certainty: Annotated[str, Meta(description="how reliably the source states the rule")]
+    flow: Annotated[
+        int | None, Meta(description="id of the flow whose sender or peer violated the rule")
+    ]
     src: str
     dst: str
     dest_qp: int
     tap: str
     time_ns: int
-    frame_number: Annotated[int, Meta(description="of the packet that breaks it, at its tap")]
+    frame_number: Annotated[int, Meta(description="frame of the violating packet, at its tap")]
     related_frame: Annotated[
-        int | None, Meta(description="frame at the same tap that it contradicts")
+        int | None, Meta(description="earlier frame at the same tap that the packet contradicts")
     ]
     psn: int | None
     expected_psn: int | None
 
 
 class RuleResult(Record, frozen=True):
-    """What became of one rule, over all connections and taps."""
+    """Result of one rule, over all connections and taps."""
 
     id: str
     title: str
-    side: Annotated[str, Meta(description="requester or responder: whose behaviour it is about")]
+    side: Annotated[
+        str, Meta(description="the side that the rule applies to: requester or responder")
+    ]
     source: str
     certainty: str
-    needs: Annotated[str, Meta(description="what a capture must show for a verdict")]
+    needs: Annotated[str, Meta(description="what the capture must contain for a verdict")]
     status: Annotated[str, Meta(description="passed, violated or not_judged")]
     judged: Annotated[int, Meta(description="cases with a verdict")]
     violations: int
-    undecided: Annotated[int, Meta(description="cases that this capture cannot judge")]
-    reasons: Annotated[dict[str, int], Meta(description="why cases are undecided")]
+    undecided: Annotated[int, Meta(description="cases without a verdict")]
+    reasons: Annotated[dict[str, int], Meta(description="undecided cases by reason")]
 
 
 class RecoveryLatency(Record, frozen=True):
-    """Times of loss recovery as seen at the taps; None where no case could be timed."""
+    """Times of loss recovery as seen at the taps; None without a timed case."""
 
     nak_generation_ns: Annotated[
-        Quantiles | None, Meta(description="first packet behind a gap to the NAK for it")
+        Quantiles | None, Meta(description="first packet after a gap to the NAK for the gap")
     ]
     nak_response_ns: Annotated[
-        Quantiles | None, Meta(description="NAK to the PSN that it names, sent again")
+        Quantiles | None, Meta(description="NAK to the retransmission of the PSN it names")
     ]
     retransmission_ns: Annotated[
         Quantiles | None,
@@ -61,7 +65,7 @@ class RecoveryLatency(Record, frozen=True):
     ]
     next_delivered_ns: Annotated[
         Quantiles | None,
-        Meta(description="a packet that is sent again to the packet after it, both sent first"),
+        Meta(description="first transmission of a lost packet to that of the next packet"),
     ]
 
 
@@ -76,7 +80,7 @@ class ConformanceView(Record, frozen=True):
     position: Annotated[
         str,
         Meta(
-            description="where losses show the tap to be: before_loss (near the sender),"
+            description="where the tap is, judged by losses: before_loss (near the sender),"
             " behind_loss (near the receiver), between_losses, or no_loss"
         ),
     ]
@@ -95,10 +99,12 @@ class CnpScope(Record, frozen=True):
     """CNPs counted in one pacing scope."""
 
     scope: Annotated[str, Meta(description="port, ip_pair, destination or queue_pair")]
-    notifiers: Annotated[int, Meta(description="ports, pairs ... with marks or CNPs")]
-    expected_cnps: Annotated[int, Meta(description="that the marks should have caused")]
+    notifiers: Annotated[
+        int, Meta(description="ports, pairs, destinations or queue pairs with CE marks or CNPs")
+    ]
+    expected_cnps: Annotated[int, Meta(description="CNPs that the CE marks should have caused")]
     difference: Annotated[int, Meta(description="sum of |expected - seen| over the notifiers")]
-    too_close: Annotated[int, Meta(description="CNPs sooner than the minimum interval")]
+    too_close: Annotated[int, Meta(description="CNPs earlier than the minimum interval")]
     least_spacing_ns: int | None
 
 
@@ -111,33 +117,34 @@ class CnpConformance(Record, frozen=True):
     cnps: int
     scopes: list[CnpScope]
     explained_by: Annotated[
-        list[str], Meta(description="scopes that explain the CNPs best; empty: none can be told")
+        list[str], Meta(description="scopes that explain the CNPs best; empty when unknown")
     ]
     text: str
 
 
 class CounterCheck(Record, frozen=True):
-    """One counter of a host beside what the capture holds of the same."""
+    """One counter of a host compared with the capture."""
 
     host: str
     tap: str
     counter: str
     driver: str
     grew_by: int
-    captured: Annotated[int | None, Meta(description="None when no tap can tell")]
+    captured: Annotated[int | None, Meta(description="None when no tap can see it")]
     agrees: bool | None
     meaning: str
-    text: Annotated[str, Meta(description="why they may differ")]
+    text: Annotated[str, Meta(description="possible reasons for a difference")]
 
 
 class Conformance(Record, frozen=True):
-    """Whether the queue pairs keep the rules, as far as the capture shows it."""
+    """Whether the queue pairs follow the rules, as far as the capture shows."""
 
-    conformant: Annotated[bool, Meta(description="no rule was seen to be broken")]
+    conformant: Annotated[bool, Meta(description="no violation was seen")]
     rules: list[RuleResult]
     violations: list[Violation]
     violations_omitted: Annotated[
-        int, Meta(description="more of the same kinds by the same flows, counted only")
+        int,
+        Meta(description="further violations of the same kinds by the same flows: only counted"),
     ]
     latency: RecoveryLatency
     cnp: list[CnpConformance]

@@ -6,7 +6,7 @@ from .base import Record
 
 
 class Event(Record, frozen=True):
-    """Something worth a look, with where to find it."""
+    """A notable event and its place in the capture."""
 
     time_ns: int
     kind: str

@@ -1,4 +1,4 @@
-"""Flows and connections, with all that was measured of them."""
+"""Flows and connections with all their measurements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .paths import PathShare, Spraying
 
 
 class Reordering(Record, frozen=True):
-    """RFC 4737 and RFC 5236 metrics over the packets that carry a PSN of this flow's own."""
+    """RFC 4737 and RFC 5236 metrics over the packets with a PSN in this flow's own sequence."""
 
     ratio: Annotated[float, Meta(description="reordered packets / unique packets (RFC 4737 3.3)")]
     max_extent: Annotated[int, Meta(description="packets (RFC 4737 4.2)")]
@@ -23,13 +23,14 @@ class Reordering(Record, frozen=True):
     late_time_histogram: list[HistogramBin]
     held_packets: Annotated[
         Quantiles | None,
-        Meta(description="packets with higher PSNs a receiver must hold while it waits"),
+        Meta(description="packets with higher PSNs that a receiver must buffer"),
     ]
     byte_offset: Annotated[
-        Quantiles | None, Meta(description="bytes a receiver must hold (RFC 4737 4.4)")
+        Quantiles | None, Meta(description="bytes that a receiver must buffer (RFC 4737 4.4)")
     ]
     gap_packets: Annotated[
-        Quantiles | None, Meta(description="between reordering discontinuities (RFC 4737 4.5)")
+        Quantiles | None,
+        Meta(description="packets between reordering discontinuities (RFC 4737 4.5)"),
     ]
     gap_time_ns: Quantiles | None
     n_reordering: Annotated[
@@ -50,29 +51,31 @@ class Reordering(Record, frozen=True):
 
 
 class Recovery(Record, frozen=True):
-    """Losses and what was done about them."""
+    """Losses and their recovery."""
 
     naks: Annotated[
-        dict[str, int], Meta(description="NAKs that named this flow's packets, by code")
+        dict[str, int], Meta(description="NAKs received for this flow's packets, by code")
     ]
-    rnr_naks: Annotated[int | None, Meta(description="None of counters")]
+    rnr_naks: Annotated[int | None, Meta(description="None for counters")]
     retransmitted_by: Annotated[
         dict[str, int],
         Meta(description="retransmitted packets by trigger: nak, rnr, timeout, implied, unknown"),
     ]
     rewinds: Annotated[
         int | None,
-        Meta(description="times the sender went back to an earlier PSN; None of counters"),
+        Meta(description="times the sender went back to an earlier PSN; None for counters"),
     ]
     rewound_bytes: Annotated[
-        int | None, Meta(description="wire bytes sent again; None of counters")
+        int | None, Meta(description="wire bytes retransmitted; None for counters")
     ]
-    gap_to_nak_ns: Annotated[Quantiles | None, Meta(description="gap seen to its NAK seen")]
+    gap_to_nak_ns: Annotated[
+        Quantiles | None, Meta(description="first packet after a gap to the NAK for the gap")
+    ]
     nak_to_resend_ns: Annotated[
-        Quantiles | None, Meta(description="NAK to the first packet resent")
+        Quantiles | None, Meta(description="NAK to the first retransmitted packet")
     ]
     timeout_ns: Annotated[
-        Quantiles | None, Meta(description="silence before a resend that no NAK asked for")
+        Quantiles | None, Meta(description="silence before a retransmission without a NAK")
     ]
 
 
@@ -81,7 +84,8 @@ class Messages(Record, frozen=True):
 
     count: int | None
     incomplete: Annotated[
-        int | None, Meta(description="begun but never ended, or the reverse; None of counters")
+        int | None,
+        Meta(description="messages without their first or last packet; None for counters"),
     ]
     size_bytes: Quantiles | None
     duration_ns: Annotated[Quantiles | None, Meta(description="first packet to last packet")]
@@ -89,12 +93,12 @@ class Messages(Record, frozen=True):
         Quantiles | None, Meta(description="first packet to its ACK or last response")
     ]
     max_outstanding: Annotated[
-        int | None, Meta(description="messages begun and not yet acknowledged")
+        int | None, Meta(description="most messages started and not yet acknowledged")
     ]
 
 
 class Latency(Record, frozen=True):
-    """Times between this flow's packets and the answers of the other side, as seen at the tap."""
+    """Times from this flow's packets to the responses of the peer, as seen at the tap."""
 
     request_to_ack_ns: Quantiles | None
     read_to_first_response_ns: Quantiles | None
@@ -107,7 +111,7 @@ class Congestion(Record, frozen=True):
     ecn_marked_packets: Annotated[int, Meta(description="CE")]
     cnps: Annotated[int, Meta(description="congestion notification packets this flow sent")]
     cnp_spacing_ns: Quantiles | None
-    dscp: Annotated[dict[int, int], Meta(description="packets per DSCP, CNPs apart")]
+    dscp: Annotated[dict[int, int], Meta(description="packets per DSCP, without CNPs")]
 
 
 class IdleGaps(Record, frozen=True):
@@ -127,7 +131,7 @@ class Owner(Record, frozen=True):
     command: str
     rank: Annotated[int | None, Meta(description="in its MPI, Slurm or torchrun job")]
     end: Annotated[
-        str, Meta(description="which end of the flow it is: its destination or its source")
+        str, Meta(description="the end of the flow that the process owns: destination or source")
     ] = "destination"
 
 
@@ -139,7 +143,7 @@ class Flow(Record, frozen=True, kw_only=True):
     dst: str
     dest_qp: int
     transport: str
-    connection: Annotated[int | None, Meta(description="id of its connection; None while unknown")]
+    connection: Annotated[int | None, Meta(description="id of its connection; None when unknown")]
     first_time_ns: int
     last_time_ns: int
     packets: Annotated[int, Meta(description="without copies at other taps (tap_copies)")]
@@ -152,28 +156,28 @@ class Flow(Record, frozen=True, kw_only=True):
     path_mtu: Annotated[
         int | None, Meta(description="inferred; None when no First or Middle packet was seen")
     ]
-    messages: Annotated[int | None, Meta(description="None of samples")]
+    messages: Annotated[int | None, Meta(description="None for samples")]
     reordered_packets: Annotated[
-        int | None, Meta(description="original transmissions that came late")
+        int | None, Meta(description="original transmissions that arrived late")
     ]
     retransmitted_packets: Annotated[
-        int | None, Meta(description="sent again, seen here once or more before or not")
+        int | None, Meta(description="retransmissions, whether or not the original was seen")
     ]
     recovered_packets: Annotated[
         int | None,
-        Meta(description="retransmitted, the original never came here: lost before the tap"),
+        Meta(description="retransmissions of packets that were lost before the tap"),
     ]
     duplicate_packets: Annotated[
-        int | None, Meta(description="the same transmission twice: network")
+        int | None, Meta(description="one transmission seen twice: duplicated by the network")
     ]
     mirror_duplicates: Annotated[
-        int | None, Meta(description="the same transmission mirrored at two hops")
+        int | None, Meta(description="one transmission mirrored at two hops")
     ]
     tap_copies: Annotated[int, Meta(description="copies of packets already counted at another tap")]
     missing_packets: Annotated[int | None, Meta(description="PSNs never seen by the end")]
     capture_loss_suspected_packets: Annotated[
         int | None,
-        Meta(description="of the missing: acknowledged by the peer, so they arrived there"),
+        Meta(description="missing packets that the peer acknowledged: they arrived there"),
     ]
     sequence_restarts: int | None
     naks: Annotated[int, Meta(description="NAKs this flow carried (PSN error and others, not RNR)")]
@@ -182,7 +186,7 @@ class Flow(Record, frozen=True, kw_only=True):
     ecn_marked_packets: int
     entropy_values: Annotated[int, Meta(description="different UDP source ports")]
     spraying_width: float
-    paths: Annotated[list[PathShare], Meta(description="by the chosen path key")]
+    paths: Annotated[list[PathShare], Meta(description="paths by the chosen path key")]
     spraying: list[Spraying]
     reordering: Reordering | None
     recovery: Recovery
@@ -198,8 +202,8 @@ class Flow(Record, frozen=True, kw_only=True):
     taps: Annotated[dict[str, int], Meta(description="packets seen at each tap, copies included")]
     owner: Owner | None = None
     notes: list[str] = []
-    mrc: Annotated[MrcFlow | UnsetType, Meta(description="only of flows that send MRC")] = UNSET
-    sampling: Annotated[Sampling | UnsetType, Meta(description="only of samples (sFlow)")] = UNSET
+    mrc: Annotated[MrcFlow | UnsetType, Meta(description="only for flows that send MRC")] = UNSET
+    sampling: Annotated[Sampling | UnsetType, Meta(description="only for samples (sFlow)")] = UNSET
 
 
 class Connection(Record, frozen=True):

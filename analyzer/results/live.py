@@ -10,7 +10,7 @@ from .base import Record
 
 
 class LiveInterval(Record, frozen=True, kw_only=True):
-    """What came in one interval. A line without `interval` is the Analysis of everything."""
+    """Traffic of one interval. A line without `interval` is the Analysis of the whole run."""
 
     interval: Annotated[int, Meta(description="number of the interval, from 1")]
     end_time_ns: int
@@ -18,22 +18,24 @@ class LiveInterval(Record, frozen=True, kw_only=True):
     dropped_frames: Annotated[
         int, Meta(description="packets lost in this interval because a ring was full")
     ]
-    dropped_frames_total: Annotated[int, Meta(description="the same since the beginning")]
+    dropped_frames_total: Annotated[int, Meta(description="packets lost since the start")]
     too_short_frames: Annotated[int, Meta(description="frames too short to read")]
     merged_frames: Annotated[
         int, Meta(description="several packets in one frame, made by the kernel (GRO or GSO)")
     ]
-    frames: Annotated[int, Meta(description="frames of any kind that passed the probes")]
-    packets: Annotated[int, Meta(description="RoCE packets, each once however many taps saw it")]
+    frames: Annotated[int, Meta(description="frames of any kind seen by the probes")]
+    packets: Annotated[
+        int, Meta(description="RoCE packets; a packet seen at several taps counts once")
+    ]
     wire_bytes: int
     packets_per_second: float
     bits_per_second: float
-    flows: Annotated[int, Meta(description="with packets in this interval")]
-    flows_total: Annotated[int, Meta(description="since the beginning")]
+    flows: Annotated[int, Meta(description="flows with packets in this interval")]
+    flows_total: Annotated[int, Meta(description="flows since the start")]
     reordered_packets: int
     retransmitted_packets: int
     missing_packets_total: Annotated[
-        int, Meta(description="PSNs that were never seen by the end of this interval")
+        int, Meta(description="PSNs not seen by the end of this interval")
     ]
     ecn_marked_packets: int
     cnps: int
@@ -43,15 +45,15 @@ class LiveInterval(Record, frozen=True, kw_only=True):
 
 
 class RdmaPort(Record, frozen=True):
-    """By how much the counters of one RDMA port of this host grew during a live analysis."""
+    """Growth of the counters of one RDMA port of this host during a live analysis."""
 
     device: str
     port: int
     counters: Annotated[
         dict[str, int],
-        Meta(description="as the kernel names them; port_*_data count words of four bytes"),
+        Meta(description="names as in the kernel; port_*_data count words of four bytes"),
     ]
-    hw_counters: Annotated[dict[str, int], Meta(description="those of the adapter's driver")]
+    hw_counters: Annotated[dict[str, int], Meta(description="counters of the adapter's driver")]
     restarted: Annotated[
-        list[str], Meta(description="set to 0 by somebody meanwhile: their growth is unknown")
+        list[str], Meta(description="counters reset during the analysis: their growth is unknown")
     ]

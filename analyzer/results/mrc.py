@@ -10,7 +10,7 @@ from .base import Quantiles, Record
 
 
 class MrcEntropyValue(Record, frozen=True):
-    """One entropy value (EV) of a flow: what travelled with it and what came back about it."""
+    """One entropy value (EV) of a flow: its packets and the feedback about it."""
 
     ev: Annotated[str, Meta(description="UDP source port/flow label bits 15..0")]
     plane: Annotated[str | None, Meta(description="see plane_by")]
@@ -18,15 +18,17 @@ class MrcEntropyValue(Record, frozen=True):
     packets: int
     wire_bytes: int
     ecn_marked_packets: int
-    retransmissions: Annotated[int, Meta(description="retransmissions that travelled with it")]
-    lost_packets: Annotated[int, Meta(description="packets with it that were sent again later")]
+    retransmissions: Annotated[int, Meta(description="retransmissions sent with this EV")]
+    lost_packets: Annotated[
+        int, Meta(description="packets with this EV that were retransmitted later")
+    ]
     trimmed_packets: int
-    skip_once: Annotated[int | None, Meta(description="SACKs that say SKIP_ONCE (CE) of it")]
-    always_skip: Annotated[int | None, Meta(description="SACKs that say ALWAYS_SKIP of it")]
+    skip_once: Annotated[int | None, Meta(description="SACKs with SKIP_ONCE (CE) for this EV")]
+    always_skip: Annotated[int | None, Meta(description="SACKs with ALWAYS_SKIP for this EV")]
     nacks: int | None
     round_trips: Annotated[
         int | None,
-        Meta(description="answers with a reflected timestamp; None where no time can be told"),
+        Meta(description="responses with a reflected timestamp; None without usable timestamps"),
     ]
     round_trip_min_ns: int | None
     round_trip_mean_ns: float | None
@@ -36,27 +38,30 @@ class MrcEntropyValue(Record, frozen=True):
 
 
 class MrcRetirement(Record, frozen=True):
-    """An entropy value that a flow left out for long while it went on sending."""
+    """An entropy value that a flow stopped using while it continued to send."""
 
     ev: str
     plane: str | None
-    retired_time_ns: Annotated[int, Meta(description="of the last packet that used it")]
-    returned_time_ns: Annotated[int | None, Meta(description="None: not seen again")]
+    retired_time_ns: Annotated[int, Meta(description="last packet with this EV")]
+    returned_time_ns: Annotated[
+        int | None, Meta(description="next packet with this EV; None when there is none")
+    ]
     cause: Annotated[
         str, Meta(description="always_skip, port_down, loss or unknown: inferred from the capture")
     ]
     cause_time_ns: Annotated[
-        int | None, Meta(description="of the SACK, port status update or retransmission that told")
+        int | None,
+        Meta(description="SACK, port status update or retransmission that shows the cause"),
     ]
-    packets_without: Annotated[int, Meta(description="that the flow sent meanwhile")]
+    packets_without: Annotated[int, Meta(description="packets sent without this EV")]
     certain: Annotated[
         bool,
-        Meta(description="False: the cause is known, but the flow ended before its absence told"),
+        Meta(description="False: the flow ended too early to confirm the retirement"),
     ]
 
 
 class MrcPlane(Record, frozen=True):
-    """What one plane carried of one direction."""
+    """Traffic of one direction on one plane."""
 
     plane: str
     entropy_values: int
@@ -66,17 +71,17 @@ class MrcPlane(Record, frozen=True):
 
 
 class MrcPlanes(Record, frozen=True):
-    """How bytes spread over the planes. The sender means them to be equal."""
+    """Distribution of bytes over the planes. The sender aims at equal shares."""
 
     plane_by: Annotated[str, Meta(description="segment:N, tap or ev:SHIFT:BITS")]
-    inferred: Annotated[bool, Meta(description="True when nobody said that this tells planes")]
+    inferred: Annotated[bool, Meta(description="True when plane_by was not given with --plane-by")]
     planes: list[MrcPlane]
     jain: float
     max_over_mean: float
 
 
 class MrcAnswers(Record, frozen=True):
-    """What the receiver of a flow told its sender."""
+    """Feedback from the receiver of a flow to its sender."""
 
     sacks: int
     probe_responses: int
@@ -85,27 +90,27 @@ class MrcAnswers(Record, frozen=True):
     nacks: Annotated[dict[str, int], Meta(description="reliability NACKs by reason")]
     out_of_order_depth: Annotated[
         Quantiles | None,
-        Meta(description="PSNs from the cumulative to the highest of each SACK's bitmap"),
+        Meta(description="PSNs from the cumulative PSN to the highest in the bitmap of each SACK"),
     ]
     max_out_of_order_packets: Annotated[int, Meta(description="largest CC_STATE ooo_count")]
     round_trip_ns: Annotated[
         Quantiles | None,
         Meta(
-            description="packet passes the tap until its answer does, by reflected timestamps;"
-            " None without timestamps or with the tap at the receiver"
+            description="packet at the tap to its response at the tap, by reflected timestamps;"
+            " None without timestamps or when the tap is at the receiver"
         ),
     ]
     received_bytes: Annotated[
-        int | None, Meta(description="growth of the receiver's counter, units of 256 bytes")
+        int | None, Meta(description="growth of the receiver's counter; resolution 256 bytes")
     ]
     in_flight_packets: Annotated[
-        Quantiles | None, Meta(description="PSNs sent beyond the cumulative one, at each SACK")
+        Quantiles | None, Meta(description="PSNs sent beyond the cumulative PSN, at each SACK")
     ]
     psn_range_packets: Annotated[
         int | None, Meta(description="maximum PSN range; None unless SACKs state it")
     ]
     max_window_use: Annotated[
-        float | None, Meta(description="most PSNs in flight over the maximum PSN range")
+        float | None, Meta(description="most PSNs in flight divided by the maximum PSN range")
     ]
 
 
@@ -121,10 +126,10 @@ class MrcFlow(Record, frozen=True):
     values: Annotated[
         list[MrcEntropyValue], Meta(description="largest first; bounded, see entropy_values")
     ]
-    planes: Annotated[MrcPlanes | None, Meta(description="None: nothing tells planes apart")]
+    planes: Annotated[MrcPlanes | None, Meta(description="None when the planes are unknown")]
     retirements: list[MrcRetirement]
     answers: Annotated[
-        MrcAnswers | None, Meta(description="None: no answer was seen, or not known whose")
+        MrcAnswers | None, Meta(description="None when no response was seen or its flow is unknown")
     ]
 
 
@@ -132,28 +137,32 @@ class MrcPortOutage(Record, frozen=True):
     """A port (plane) that a host declared unreachable."""
 
     host: str
-    port: Annotated[int, Meta(description="from 1: bit 0 of the mask is taken as port 1")]
-    down_time_ns: Annotated[int, Meta(description="of the first update that says so")]
-    up_time_ns: Annotated[int | None, Meta(description="None: not up again in this capture")]
+    port: Annotated[int, Meta(description="from 1: bit 0 of the mask is port 1")]
+    down_time_ns: Annotated[
+        int, Meta(description="time of the first update that declares the port down")
+    ]
+    up_time_ns: Annotated[
+        int | None, Meta(description="None when the port stays down in this capture")
+    ]
 
 
 class MrcEntropyOrder(Record, frozen=True):
-    """Which half of the 32-bit entropy of SACKs and NACKs is the UDP source port."""
+    """Position of the UDP source port in the 32-bit entropy of SACKs and NACKs."""
 
     order: Annotated[
-        str | None, Meta(description="flow_label_high, udp_port_high; None: cannot be told")
+        str | None, Meta(description="flow_label_high, udp_port_high; None when unknown")
     ]
-    reason: Annotated[str | None, Meta(description="why it cannot be told")]
+    reason: Annotated[str | None, Meta(description="why the order is unknown")]
     flow_label_high: Annotated[
-        int, Meta(description="SACKs that agree with their packet if the flow label is high")
+        int, Meta(description="SACKs that match their packet with the flow label in the upper half")
     ]
     udp_port_high: int
-    both: Annotated[int, Meta(description="the halves are equal")]
+    both: Annotated[int, Meta(description="SACKs with equal halves")]
     neither: int
 
 
 class Mrc(Record, frozen=True):
-    """MRC in a capture as a whole."""
+    """MRC traffic of the whole capture."""
 
     packets: int
     entropy_order: MrcEntropyOrder
@@ -162,17 +171,20 @@ class Mrc(Record, frozen=True):
     outages: list[MrcPortOutage]
     flow_label: Annotated[
         str,
-        Meta(description="header of the entropy values' flow label: inner; outer where that is 0"),
+        Meta(description="IPv6 header of the EV's flow label: inner; outer if the inner one is 0"),
     ] = "inner"
 
 
 class SegmentList(Record, frozen=True):
-    """The SRv6 segments that packets had before them at a tap."""
+    """The remaining SRv6 segments of packets at a tap."""
 
     path: str
     segments: Annotated[list[list[str]], Meta(description="uSIDs of each carrier or SID")]
     empty_places: Annotated[
-        int, Meta(description="zeros behind the first carrier's uSIDs: at most so many hops done")
+        int,
+        Meta(
+            description="zero uSIDs after those of the first carrier: upper limit of the hops done"
+        ),
     ]
     packets: int
     wire_bytes: int

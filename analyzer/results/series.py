@@ -10,7 +10,7 @@ from .base import Record
 
 
 class Series(Record, frozen=True):
-    """Totals in fixed windows; all lists are equally long."""
+    """Totals in fixed windows; all lists have the same length."""
 
     window_ns: int
     start_ns: int
@@ -24,5 +24,5 @@ class Series(Record, frozen=True):
     cnps: list[int]
     naks: list[int]
     tap_wire_bytes: Annotated[
-        dict[str, list[int]], Meta(description="bytes per tap; empty for one tap")
+        dict[str, list[int]], Meta(description="wire bytes per tap; empty for a single tap")
     ]

@@ -1,13 +1,12 @@
-"""The rules that are checked, their sources, and what can make a case undecidable.
+"""The rules, their sources, and the reasons that leave a case undecided.
 
-Section numbers are meant as those of the InfiniBand Architecture Specification, volume 1. Of it
-only annex A17 (RoCEv2) was read; the rest is from knowledge of the standard. Some sections are
-named with the same subject by others: 9.7.5.1.2 by a maintainer of rxe (it says that any response
-acknowledges all smaller PSNs), 9.7.5.2.2 "NAK codes" by one of mlx5, 9.7.5.2.8 with table 45 and
-9.7.6.1.3 with C9-140 by Mellanox' headers, 9.9.2.4.2 in changes to rxe and hns (requests after an
-error). 9.7.3.1, 9.7.4.1.2, 9.7.5.1.1, 9.7.5.1.4, 9.7.6.1.1 and 9.7.7.1 nobody was found to name.
-Where another source was read that says the same it is named too: MindShare, "InfiniBand Network
-Architecture" (2002).
+Section numbers refer to the InfiniBand Architecture Specification, volume 1. Only annex A17
+(RoCEv2) was read; the rest is from knowledge of the standard. Other sources cite some sections for
+the same subject: a maintainer of rxe 9.7.5.1.2 (any response acknowledges all smaller PSNs), a
+maintainer of mlx5 9.7.5.2.2 "NAK codes", Mellanox headers 9.7.5.2.8 with table 45 and 9.7.6.1.3
+with C9-140, changes to rxe and hns 9.9.2.4.2 (requests after an error). No citation was found for
+9.7.3.1, 9.7.4.1.2, 9.7.5.1.1, 9.7.5.1.4, 9.7.6.1.1 and 9.7.7.1. MindShare, "InfiniBand Network
+Architecture" (2002), is named where it states the same rule.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from ....kernels.named import NamedTuple
 REQUESTER, RESPONDER = "requester", "responder"
 
 STANDARD = "from knowledge of the standard, text not checked"
-NAMED = "others name the section for this, text not checked"
+NAMED = "other sources cite this section, text not checked"
 READ = "read in the text of the annex"
-CONFIRMED = "says MindShare; section number of the standard not checked"
+CONFIRMED = "stated by MindShare; section number of the standard not checked"
 VENDOR = "vendor documentation; the standard leaves it open"
 
 
@@ -31,17 +30,17 @@ class Rule(NamedTuple):
     id: str
     title: str
     side: str
-    """Whose behaviour it is about."""
+    """The side that the rule applies to."""
     source: str
     certainty: str
     needs: str
-    """What a capture must show for a verdict."""
+    """What the capture must contain for a verdict."""
 
 
 RULES: Final = (
     Rule(
         "nak-once",
-        "one NAK per lost packet: none again for a PSN that has not come since",
+        "one NAK per lost packet: no second NAK for a PSN that is still missing",
         RESPONDER,
         "IBTA 9.7.5.2.2 (NAK codes); MindShare ch. 17",
         CONFIRMED,
@@ -69,11 +68,11 @@ RULES: Final = (
         RESPONDER,
         "IBTA 9.7.5.1.2 (coalesced acknowledge messages)",
         NAMED,
-        "answers in the order in which they were sent",
+        "responses in the order in which they were sent",
     ),
     Rule(
         "ack-sent",
-        "no answer names a PSN that was never sent",
+        "no response names a PSN that was never sent",
         RESPONDER,
         "IBTA 9.7.5.1.1, 9.7.6.1.1",
         STANDARD,
@@ -81,15 +80,15 @@ RULES: Final = (
     ),
     Rule(
         "ack-request",
-        "a request that asks for an ACK (AckReq) is answered",
+        "a request with AckReq is acknowledged",
         RESPONDER,
         "IBTA 9.7.5.1.2, 9.7.6.1.3 (lost acknowledge messages and timeouts)",
         NAMED,
-        "both directions; for a missing answer a tap next to the receiver (--at-host)",
+        "both directions; for a missing ACK a tap next to the receiver (--at-host)",
     ),
     Rule(
         "msn",
-        "the MSN counts the messages that were completed",
+        "the MSN counts the completed messages",
         RESPONDER,
         "IBTA 9.7.7.1; MindShare ch. 17",
         CONFIRMED,
@@ -97,7 +96,7 @@ RULES: Final = (
     ),
     Rule(
         "rewind-start",
-        "sending goes back to the PSN of the NAK, or to the first unacknowledged one",
+        "retransmission starts at the PSN of the NAK or at the first unacknowledged PSN",
         REQUESTER,
         "IBTA 9.7.6.1.1, 9.7.6.1.3",
         STANDARD,
@@ -105,7 +104,7 @@ RULES: Final = (
     ),
     Rule(
         "rewind-order",
-        "what is sent again is sent in order, and nothing unacknowledged is left out",
+        "packets are retransmitted in order, and no unacknowledged packet is skipped",
         REQUESTER,
         "IBTA 9.7.3.1, 9.7.6.1.1",
         STANDARD,
@@ -137,7 +136,7 @@ RULES: Final = (
     ),
     Rule(
         "read-order",
-        "READ responses come in order, and again only when asked for again",
+        "READ responses arrive in order and are repeated only on a repeated READ request",
         RESPONDER,
         "IBTA 9.7.5.1.4",
         STANDARD,
@@ -145,7 +144,7 @@ RULES: Final = (
     ),
     Rule(
         "read-again",
-        "a READ asked for again lies in the first one and ends where that ended",
+        "a repeated READ request lies within the original and has the same end",
         REQUESTER,
         "IBTA 9.7.6.1.1 (implied NAK)",
         STANDARD,
@@ -157,11 +156,11 @@ RULES: Final = (
         RESPONDER,
         "IBTA annex A17.9.3 (RoCEv2 congestion management), CA17-44",
         READ,
-        "a tap behind the switch that marks",
+        "a tap after the switch that marks",
     ),
     Rule(
         "cnp-interval",
-        "CNPs keep their minimum interval in at least one pacing scope",
+        "CNPs keep the minimum interval in at least one pacing scope",
         RESPONDER,
         "NVIDIA: min_time_between_cnps (DCQCN notification point)",
         VENDOR,
@@ -187,16 +186,16 @@ RULES: Final = (
     CNP_INTERVAL,
 ) = range(len(RULES))
 
-# What a tap must not have seen for a verdict to stand, as evidence of its whole flow.
+# Conditions on the whole flow under which a verdict stands.
 ANYWHERE = 0
 IN_SENDING_ORDER = 1
 """Nothing of the flow was lost or reordered before the tap."""
 ALL_SEEN = 2
-"""No answer covered a PSN that the tap never saw."""
+"""No response covered a PSN that the tap never saw."""
 AT_RECEIVER = 8
-"""The tap is next to the receiver of the requests, says its user, and shows no loss behind it."""
+"""The user declares the tap to be next to the receiver, and no loss after it is seen."""
 ALL_SENT = 7
-"""The first two, and more was left out than losses before the tap can explain (see conclude.py)."""
+"""The first two, and losses before the tap cannot explain all skipped packets (see conclude.py)."""
 
 
 class Kind(NamedTuple):
@@ -209,31 +208,43 @@ class Kind(NamedTuple):
 
 
 KINDS: Final = (
-    Kind(NAK_ONCE, ANYWHERE, "NAK for PSN {psn} again, though it has not come since the first"),
-    Kind(NAK_PSN, ALL_SEEN, "NAK for PSN {psn}, but {expected} is the first that did not arrive"),
-    Kind(NAK_CAUSE, ALL_SEEN, "NAK for PSN {psn}, but no packet beyond it was sent"),
+    Kind(
+        NAK_ONCE, ANYWHERE, "repeated NAK for PSN {psn}, which is still missing since the first NAK"
+    ),
+    Kind(NAK_PSN, ALL_SEEN, "NAK for PSN {psn}, but the first missing PSN is {expected}"),
+    Kind(NAK_CAUSE, ALL_SEEN, "NAK for PSN {psn}, but no later packet was sent"),
     Kind(ACK_ORDER, ANYWHERE, "ACK of PSN {psn} after PSN {expected} was acknowledged"),
     Kind(ACK_ORDER, ANYWHERE, "NAK for PSN {psn} after PSN {expected} was acknowledged"),
-    Kind(ACK_SENT, ALL_SEEN, "PSN {psn} answered before it was sent; {expected} was to come next"),
+    Kind(
+        ACK_SENT, ALL_SEEN, "response for PSN {psn} before it was sent; the next PSN is {expected}"
+    ),
     Kind(
         ACK_REQUEST,
         AT_RECEIVER,
-        "PSN {psn} asked for an ACK; none came in {value} ns, until it was sent again",
+        "PSN {psn} with AckReq got no ACK in {value} ns until its retransmission",
     ),
-    Kind(MSN, ALL_SEEN, "MSN {value} with PSN {psn}, {expected_value} messages had ended"),
+    Kind(MSN, ALL_SEEN, "MSN {value} with PSN {psn}, but {expected_value} messages were complete"),
     Kind(
-        REWIND_START, IN_SENDING_ORDER, "sent again from PSN {psn} after {expected}, as a NAK asked"
+        REWIND_START,
+        IN_SENDING_ORDER,
+        "retransmits from PSN {psn}, though a NAK acknowledged all PSNs before {expected}",
     ),
-    Kind(REWIND_START, ALL_SENT, "sent again from PSN {psn}, but {expected} was lost"),
-    Kind(REWIND_ORDER, ALL_SENT, "PSN {psn} follows, but {expected} was to be sent again first"),
+    Kind(REWIND_START, ALL_SENT, "retransmits from PSN {psn}, but {expected} was lost"),
+    Kind(REWIND_ORDER, ALL_SENT, "PSN {psn} sent, but {expected} must be retransmitted first"),
     Kind(FATAL_NAK, ANYWHERE, "PSN {psn} sent {value} ns after the NAK that ended the connection"),
-    Kind(RNR_WAIT, ANYWHERE, "PSN {psn} sent again after {value} ns, RNR timer {expected_value}"),
-    Kind(READ_RANGE, ALL_SEEN, "READ response with PSN {psn}, which no READ asked for"),
-    Kind(READ_RANGE, ALL_SEEN, "READ response with PSN {psn} is first or last at a wrong place"),
-    Kind(READ_ORDER, ALL_SEEN, "READ response with PSN {psn} again, nobody asked for it again"),
-    Kind(READ_AGAIN, ALL_SEEN, "READ again from PSN {psn} does not end before PSN {expected}"),
+    Kind(
+        RNR_WAIT, ANYWHERE, "PSN {psn} retransmitted after {value} ns, RNR timer {expected_value}"
+    ),
+    Kind(READ_RANGE, ALL_SEEN, "READ response with PSN {psn}, which no READ requested"),
+    Kind(
+        READ_RANGE,
+        ALL_SEEN,
+        "READ response with PSN {psn} has a First or Last opcode at the wrong position",
+    ),
+    Kind(READ_ORDER, ALL_SEEN, "repeated READ response with PSN {psn} without a repeated request"),
+    Kind(READ_AGAIN, ALL_SEEN, "repeated READ from PSN {psn} does not end before PSN {expected}"),
     Kind(CNP_CAUSE, ANYWHERE, "CNP, but no packet of this queue pair was CE-marked before"),
-    Kind(CNP_INTERVAL, ANYWHERE, "CNP {value} ns after the one before, in every pacing scope"),
+    Kind(CNP_INTERVAL, ANYWHERE, "CNP {value} ns after the previous one, in every pacing scope"),
 )
 (
     NAK_REPEATED,
@@ -261,12 +272,12 @@ REASONS: Final = (
     "packets were lost between the tap and the receiver",
     "packets may have been lost or reordered before the tap",
     "the tap does not see all packets of the connection",
-    "the answers may have overtaken each other on their way",
-    "the answer may not have reached the sender yet",
+    "the responses may have overtaken each other",
+    "the response may not have reached the sender yet",
     "the path MTU is unknown",
-    "lost behind the tap or not answered, both look the same",
-    "no CE mark at this tap: it may lie before the switch that marks",
-    "more READs were outstanding than are kept",
+    "lost after the tap or not acknowledged: the capture cannot distinguish them",
+    "no CE mark at this tap: the tap may be before the switch that marks",
+    "more READs were outstanding than are tracked",
 )
 (
     LOSS_BEHIND,
