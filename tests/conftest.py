@@ -134,9 +134,16 @@ _LONGEST_FIRST = (
 )
 
 
+_BOUNDS_CHECKED = (
+    "test_never_reads_outside_a_frame",
+    "test_random_and_damaged_captures_with_bounds_checks",
+)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With several workers (`pytest -n`) the tests of a file share one, and so do all that load BPF
-    programs or make routers: they count what the whole machine has loaded.
+    programs or make routers: they count what the whole machine has loaded. Tests of kernels with
+    bounds checks have one worker, too: it compiles them once, and no other one waits.
 
     The longest files begin first, so that no worker is left with them at the end.
     """
@@ -146,7 +153,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         path = item.path.as_posix()
         needs = getattr(item, "fixturenames", ())
         alone = "live_capture" in needs or "/probes/" in path or path.endswith("_router.py")
-        item.add_marker(pytest.mark.xdist_group("machine" if alone else path))
+        bounds = "/fuzz/" in path or item.name in _BOUNDS_CHECKED
+        group = "bounds" if bounds else "machine" if alone else path
+        item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=lambda item: _turn(item.path.as_posix()))
 
 

@@ -7,6 +7,7 @@ after two seconds, `recover-seed` tries fewer seeds, and the reader's own files 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shlex
 import shutil
@@ -113,7 +114,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 @contextmanager
 def traffic() -> Iterator[Network]:
     """A namespace with eth2 and eth3 in it, and RoCE packets on both."""
-    with Network("rocescope-pages") as network:
+    with Network(f"rspages{os.getpid()}") as network:
         for name, other in (("left", "eth2"), ("right", "eth3")):
             network.ip("link", "set", name, "name", other)
         done = threading.Event()

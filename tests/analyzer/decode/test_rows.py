@@ -171,7 +171,6 @@ def test_never_reads_outside_a_frame(tmp_path: Path, data: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     twin = Twin()
