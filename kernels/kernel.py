@@ -8,14 +8,18 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache, cached_property
 from typing import Any, TypeAlias, TypeVar, cast
 
+import numpy as np
+
 from . import image as machine_code
 from .cache import BOUNDS_CHECK, cache_base, digest_of, key_of, module_digest
 from .shape import Shape, shape_of, text_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-Int: TypeAlias = Any
+Int: TypeAlias = int | np.integer[Any]
 """An integer inside a kernel, Python's or numpy's: numba infers which."""
+Bool: TypeAlias = bool | np.bool_
+"""A truth value inside a kernel."""
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": BOUNDS_CHECK}
 

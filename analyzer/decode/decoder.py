@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...kernels.kernel import Int
 from ..errors import UsageError
 from ..wire.frames import FrameBatch
 from ..wire.packets import I64, PacketTable
@@ -150,7 +151,9 @@ class Decoder:
         ]
         self.counters.set_rates(np.array(rates, np.int64))
         columns = self._pool.take(len(frames))
-        done = rows = 0
+        done: Int = 0
+        rows: Int = 0
+        wrapped: Int
         while True:
             done, rows, wrapped = decode_rows(
                 frames.data,
@@ -172,7 +175,7 @@ class Decoder:
                 self.counters.arrays,
             )
             if wrapped or done == len(frames):
-                return table_of(columns, rows), done
+                return table_of(columns, int(rows)), int(done)
             self.registry.endpoints.grow()
 
     def warm_up(self, nothing: FrameBatch) -> None:

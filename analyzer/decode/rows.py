@@ -171,7 +171,7 @@ def decode_rows(
         else:
             if look_inside and may_carry_frames(ethertype, 0, 0):
                 return _stop_at(i, row, tags, t, note)
-            kind = outcomes.OTHER_ETHERTYPE
+            kind: Int = outcomes.OTHER_ETHERTYPE
             if ethertype == ETHERTYPE_MAC_CONTROL:
                 kind = pause_frame(data, ip, end, time_ns[u], counters.pause[t], counters.rates[t])
             outcome[t, np.uint64(kind)] += 1
@@ -184,23 +184,23 @@ def decode_rows(
             outcome[t, np.uint64(-protocol)] += 1
             continue
 
-        flags = 0
-        sport = 0
-        dport = 0
+        flags: Int = 0
+        sport: Int = 0
+        dport: Int = 0
         if ethertype == ETHERTYPE_ROCE_V1:
             if protocol != PROTOCOL_IB or at - ip != 40:
                 outcome[t, outcomes.OTHER_ETHERTYPE] += 1
                 counters.ethertypes[ethertype] += 1
                 continue
             flags = IPV6 | ROCE_V1
-            bth = at
+            bth: Int = at
             if stop - bth < BTH_BYTES:
                 outcome[t, outcomes.BAD_LENGTH] += 1
                 continue
             if end - bth < BTH_BYTES:
                 outcome[t, outcomes.TRUNCATED_BTH] += 1
                 continue
-            packet_stop = stop
+            packet_stop: Int = stop
             note[t, outcomes.ROCE_V1_PACKETS] += 1
         else:
             if protocol != PROTOCOL_UDP:
@@ -275,17 +275,17 @@ def decode_rows(
         if header_end > end:
             flags |= SNAPPED
             note[t, outcomes.SNAPPED_HEADERS] += 1
-        aeth = 0
+        aeth: Int = 0
         position = (layout >> 8) & 0xFF
         if position != 0 and bth + position + 4 <= readable:
             aeth = be32(data, bth + position)
             flags |= HAS_AETH
-        dma_length = 0
+        dma_length: Int = 0
         position = (layout >> 16) & 0xFF
         if position != 0 and bth + position + 16 <= readable:
             dma_length = be32(data, bth + position + 12)
             flags |= HAS_RETH
-        src_qp = 0
+        src_qp: Int = 0
         position = layout >> 24
         if position != 0 and bth + position + 8 <= readable:
             src_qp = be32(data, bth + position + 4) & 0xFFFFFF
@@ -300,7 +300,7 @@ def decode_rows(
             flags |= LENGTH_MISMATCH
         if flags & LENGTH_MISMATCH:
             note[t, outcomes.LENGTH_MISMATCHES] += 1
-        state = ICRC_UNCHECKED
+        state: Int = ICRC_UNCHECKED
         if check_icrc:
             state = _icrc_state(data, ip, bth, end, packet_stop, version, fragment, scratch)
         note[t, np.uint64(state)] += 1

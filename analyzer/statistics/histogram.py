@@ -13,7 +13,7 @@ import mmap
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import inlined
+from ...kernels.kernel import Int, inlined
 from ...kernels.named import NamedTuple
 from ..results.base import HistogramBin, Quantiles
 
@@ -41,7 +41,7 @@ class Histograms(NamedTuple):
 
 
 @inlined
-def bucket_of(value: int) -> int:
+def bucket_of(value: Int) -> Int:
     """The bucket of a value >= 0."""
     if value < (2 << SUB_BUCKET_BITS):
         return value
@@ -64,7 +64,7 @@ def bucket_bounds(bucket: int) -> tuple[int, int]:
 
 
 @inlined
-def observe(histograms: Histograms, flow: int, kind: int, value: int) -> None:
+def observe(histograms: Histograms, flow: Int, kind: Int, value: Int) -> None:
     """Count one value (a negative one, from a clock step, counts as 0)."""
     row = histograms.row[flow, kind]
     if row < 0:

@@ -92,7 +92,7 @@ def assign(
     must grow first. First and Middle packets carry exactly one path MTU.
     """
     mask = len(flow_slots) - 1
-    last = np.int64(_EMPTY)
+    last: Int = np.int64(_EMPTY)
     last_src = last_dst = last_qp = np.int64(-1)
     room = min(len(state.flows), len(flow_slots) // 2)
     for i in range(start, len(src)):

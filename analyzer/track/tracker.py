@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.kernel import Int
 from ..statistics.density import Densities
 from ..statistics.histogram import HistogramPool
 from ..wire.packets import PacketTable
@@ -80,7 +81,7 @@ class FlowTracker:
         columns = Columns(*(getattr(table, name) for name in Columns._fields))
         if table.fingerprint is None:
             columns = columns._replace(fingerprint=_NO_FINGERPRINTS)
-        row = 0
+        row: Int = 0
         while row < len(table):
             row = walk(
                 self.state,
@@ -123,6 +124,7 @@ class FlowTracker:
         time_ns: NDArray[np.int64],
     ) -> NDArray[np.int32]:
         """The flow of each row of these columns, made when new."""
+        row: Int
         flow, row = np.empty(len(src), np.int32), 0
         while row < len(src):
             row = assign(

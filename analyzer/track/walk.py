@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import Int, inlined, subkernel
+from ...kernels.kernel import Bool, Int, inlined, subkernel
 from ...kernels.named import NamedTuple
 from ..statistics.density import DensityArrays
 from ..statistics.histogram import Histograms
@@ -100,7 +100,7 @@ def _record(
 
 
 @inlined
-def _note_id(flow: FlowRecord, verdict: Int, ip_id: Int, overtaken: bool) -> None:
+def _note_id(flow: FlowRecord, verdict: Int, ip_id: Int, overtaken: Bool) -> None:
     """Learn whether the flow's IPv4 identifications move forward (see sequence.py).
 
     Only the newest packets count: late ones and duplicates say nothing about the counter.

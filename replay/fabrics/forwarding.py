@@ -52,7 +52,7 @@ def shortest_paths(
     links = np.empty(4096, np.int32)
     slots = np.full(4096, -1, np.int32)
     owner = np.empty(1024, np.int32)
-    edge = 0
+    edge: Int = 0
     # One edge adds at most one group per switch, of at most all its links.
     room_groups, room_links = switches + 1, len(between) + 1
     while edge < edges:

@@ -98,7 +98,9 @@ def count(records: NDArray[np.uint8]) -> Int:
 
 
 @kernel
-def wrap(records: NDArray[np.uint8], outer: Outer, first: Int, out: NDArray[np.uint8]) -> Int:
+def wrap(
+    records: NDArray[np.uint8], outer: Outer, first: Int, out: NDArray[np.uint8]
+) -> tuple[int, int]:
     """Put the outer headers around every frame; gives (bytes used of `out`, frames).
 
     records: whole pcap records; out: as long as they are and the headers once per record.

@@ -81,7 +81,7 @@ def fitting(
     seeds: NDArray[np.uint64],
 ) -> NDArray[np.bool_]:
     """bool[seeds, n]: which flows each seed puts on the link where they were seen."""
-    return bind(keys, settings).choose(seeds, group) == link  # type: ignore[no-any-return]
+    return bind(keys, settings).choose(seeds, group) == link
 
 
 def search_linux(

@@ -117,6 +117,7 @@ class MessageLog:
             longer = np.full(2 * KINDS * batch.n_flows, -1, np.int64)
             longer[: len(self._open)] = self._open
             self._open = longer
+        row: Int
         row, table = 0, batch.table
         while row < len(table) and not self.full:
             row = _log_rows(

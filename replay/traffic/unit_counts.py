@@ -52,7 +52,7 @@ class UnitCounter:
         Returns the unit of each row, -1 for copies.
         """
         unit = np.empty(len(table), np.int32)
-        row = 0
+        row: Int = 0
         while row < len(table):
             row = _count(
                 table.udp_sport,

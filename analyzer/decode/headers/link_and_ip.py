@@ -97,7 +97,7 @@ def link_layer(data: U8, at: Int, end: Int, link_type: Int) -> tuple[Int, Int, I
         return -BAD_IP_HEADER, at, 0, 0
     else:
         return -UNKNOWN_LINK_TYPE, at, 0, 0
-    vlan = 0
+    vlan: Int = 0
     tags = 0
     while _is_vlan(ethertype):
         if tags == MAX_VLAN_TAGS:

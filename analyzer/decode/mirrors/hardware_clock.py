@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, inlined, kernel
+from ....kernels.kernel import Bool, Int, inlined, kernel
 from ...wire.packets import I64, U8, U16, PacketTable
 from ...wire.taps import Taps
 from ..headers.load import be16, be32, byte
@@ -38,7 +38,8 @@ def _of_erspan(data: U8, at: Int) -> tuple[Int, Int, Int]:
     """
     stamp, last = be32(data, at + 4), be16(data, at + 10)
     unit = (last >> 1) & 3
-    platform, extra = -1, 0
+    platform: Int = -1
+    extra: Int = 0
     if last & 1:
         platform = byte(data, at + 12) >> 2
         extra = be32(data, at + 16)
@@ -67,7 +68,7 @@ def _nearest(value: Int, period: Int, expected: Int) -> Int:
 
 
 @inlined
-def _place(value: Int, period: Int, of_day: bool, capture: Int, clock: I64) -> Int:
+def _place(value: Int, period: Int, of_day: Bool, capture: Int, clock: I64) -> Int:
     """The stamp as a time since the epoch, by what is known of its tap's clock.
 
     It is never more than a day from the capture time, whatever a stamp claims.
@@ -106,10 +107,11 @@ def set_times(data: U8, stamp: I64, tap: U16, time_ns: I64, clocks: I64) -> None
         if at & ARISTA_STAMP:
             at ^= ARISTA_STAMP
             _, seconds, nanoseconds = arista_timestamp(data, at, at + 14)
-            value = seconds * _SECOND + nanoseconds
-            period = 0 if be16(data, at + 2) == 0x10 else 65536 * _SECOND
-            of_day = True
+            value: Int = seconds * _SECOND + nanoseconds
+            period: Int = 0 if be16(data, at + 2) == 0x10 else 65536 * _SECOND
+            of_day: Bool = True
         else:
+            unit: Int
             value, period, unit = _of_erspan(data, at)
             if unit < 0:
                 clock[UNSTAMPED] += 1

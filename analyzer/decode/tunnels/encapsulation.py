@@ -177,7 +177,8 @@ def _sampled_frames(
     payload, depth, seen = w[AT] + UDP_BYTES, w[DEPTH], w[SEEN] | (1 << ses.SFLOW)
     stop = min(w[STOP], w[AT] + be16(data, w[AT] + 4))
     end = min(w[END], stop)
-    rows = used = samples = 0
+    rows = samples = 0
+    used: Int = 0
     c = np.uint64(carrier)
     found = open_datagram(data, x, payload, end, stop)
     if found == sflow.NOT_SFLOW:
@@ -269,7 +270,7 @@ def unwrap_frames(
     row = first_row
     x = np.zeros(sflow.N_FIELDS, np.int64)
     last = np.uint64(state[pt.LAST])
-    used = 0
+    used: Int = 0
     outcome, note = counters.outcomes, counters.notes
     done = len(offset)
     for i in range(first_frame, len(offset)):

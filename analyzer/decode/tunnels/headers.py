@@ -63,7 +63,7 @@ def gre(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int, Int]:
     at += 4
     if flags & GRE_CHECKSUM:
         at += 4
-    key = 0
+    key: Int = 0
     if flags & GRE_KEY:
         if end - at < 4:
             return -TRUNCATED_TUNNEL, protocol, flags, 0

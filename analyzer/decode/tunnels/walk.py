@@ -197,6 +197,7 @@ def _enter(w: I64, at: Int, link_type: Int, mirrored: Int) -> None:
 @inlined
 def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
     end = w[END]
+    inner: Int
     inner, protocol, flags, key = gre(data, at, end)
     if inner <= 0:
         return inner
@@ -223,7 +224,7 @@ def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
         w[CUT] = cut
         if header > 0:
             w[STAMP] = ERSPAN_3_STAMP | header
-        link_type = LINKTYPE_ETHERNET
+        link_type: Int = LINKTYPE_ETHERNET
         if is_ip:
             link_type = LINKTYPE_RAW
         _enter(w, frame, link_type, 1)
@@ -276,7 +277,7 @@ def _through_ip(
     """One step into an IP packet: STEPPED, else how the walk ends (NOT_OURS: here)."""
     w[END] = min(w[END], stop)
     w[STOP] = min(w[STOP], stop)
-    port = 0
+    port: Int = 0
     if protocol == PROTOCOL_UDP and w[END] - at >= UDP_BYTES:
         port = be16(data, at + 2)
     roce = ports[np.uint64(port)] != 0
@@ -289,8 +290,8 @@ def _through_ip(
         or protocol == PROTOCOL_ETHERNET
         or protocol == PROTOCOL_MPLS
     ):
-        link_type = LINKTYPE_ETHERNET
-        inner = at
+        link_type: Int = LINKTYPE_ETHERNET
+        inner: Int = at
         if protocol == PROTOCOL_IPV4:
             link_type = LINKTYPE_IPV4
         elif protocol == PROTOCOL_IPV6:
@@ -332,7 +333,7 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
             w[VLAN_AT] = ip - 4 if tags > 0 else -1
         _met(w, _link_step(w[LINK]), w[BEGIN])
         _met(w, _network_step(ethertype), ip)
-        step = NOT_OURS
+        step: Int = NOT_OURS
         stop = w[END]
         if ethertype == ETHERTYPE_IPV4 or ethertype == ETHERTYPE_IPV6:
             version = 4

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.kernel import inlined, subkernel
+from ....kernels.kernel import Int, inlined, subkernel
 from ...statistics.histogram import Histograms, observe
 from ...wire.psn import psn_distance
 
@@ -66,7 +66,7 @@ def begin_message(s: Any) -> None:
 
 
 @subkernel
-def wait(rings: Any, used: Any, s: Any, psn: int, wants: int, sent: int, begun: int) -> None:
+def wait(rings: Any, used: Any, s: Any, psn: Int, wants: Int, sent: Int, begun: Int) -> None:
     """Put a request in the ring, or add a message's end to a packet that waits already."""
     if s.covers and wants & LAST_RESPONSE == 0 and psn_distance(psn, _int(s.covered)) <= 0:
         if wants & COMPLETION and wants & WATCHED:  # seen behind its own answer: at another tap
@@ -108,7 +108,7 @@ def wait(rings: Any, used: Any, s: Any, psn: int, wants: int, sent: int, begun: 
 
 
 @inlined
-def _drop(s: Any, psn: int, wants: int) -> None:
+def _drop(s: Any, psn: Int, wants: Int) -> None:
     if wants & COMPLETION and wants & WATCHED:
         s.untracked += 1
         s.dropped += 1
@@ -116,7 +116,7 @@ def _drop(s: Any, psn: int, wants: int) -> None:
 
 
 @subkernel
-def sent_again(rings: Any, s: Any, psn: int) -> None:
+def sent_again(rings: Any, s: Any, psn: Int) -> None:
     """A request was sent again: which transmission an answer means is unknown (Karn's rule)."""
     if s.ring == 0:
         return
@@ -132,13 +132,13 @@ def answered(
     rings: Any,
     histograms: Histograms,
     s: Any,
-    flow: int,
-    psn: int,
+    flow: Int,
+    psn: Int,
     response: bool,
     begins: bool,
     ends: bool,
     exact: bool,
-    time: int,
+    time: Int,
 ) -> None:
     """An answer covers all requests of `flow` up to `psn`.
 
@@ -185,7 +185,7 @@ def answered(
 
 @inlined
 def _complete(
-    histograms: Histograms, s: Any, flow: int, entry: Any, time: int, surely_first: bool
+    histograms: Histograms, s: Any, flow: Int, entry: Any, time: Int, surely_first: bool
 ) -> None:
     if entry.wants & WATCHED or surely_first:
         observe(histograms, flow, COMPLETED, time - entry.begun)

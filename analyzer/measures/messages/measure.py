@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.kernel import inlined, subkernel
+from ....kernels.kernel import Int, inlined, subkernel
 from ...results.flow import Latency, Messages
 from ...statistics.histogram import HistogramPool, Histograms, observe
 from ...track.batch import (
@@ -182,7 +182,7 @@ def _goodput(s: Any, payload: int, time: int) -> None:
 
 @inlined
 def _acknowledge(
-    arrays: MessageArrays, histograms: Histograms, f: int, number: int, aeth: int, time: int
+    arrays: MessageArrays, histograms: Histograms, f: int, number: Int, aeth: int, time: int
 ) -> None:
     """An ACK covers its PSN; a NAK or RNR NAK names the first one it does not cover."""
     s = arrays.state[f]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.kernel import kernel
+from ....kernels.kernel import Int, kernel
 from ....kernels.named import NamedTuple
 from ...decode.multipath.mrc import ERTH, PORT_STATUS_UPDATE
 from ...statistics.histogram import HistogramPool
@@ -70,7 +70,7 @@ class MrcMeasure:
         self.packets += len(mrc)
         self._grow_flows(batch.n_flows)
         columns = st.Columns(*(getattr(batch.table, name) for name in st.Columns._fields))
-        row = 0
+        row: Int = 0
         while row < len(mrc):
             self._reserve(int(self._state.used[0]) + 2)
             row = count_rows(

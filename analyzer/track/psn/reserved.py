@@ -51,7 +51,7 @@ def advance(
     """Move the next expected PSN behind a packet that is the newest of its stream."""
     stream.mid_message = 1 if bits & FULL else 0
     stream.read_pending = 0
-    count = np.int64(1)
+    count: Int = np.int64(1)
     if bits & READ_REQUEST:
         count = responses_of(state, flow, bits, dma_length)
         if dma_length > _SMALLEST_PATH_MTU and path_mtu_of(state, flow) == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, inlined, subkernel
+from ....kernels.kernel import Bool, Int, inlined, subkernel
 from ...statistics.histogram import Histograms, observe
 from ...wire.psn import psn_add, psn_distance
 from ..state import (
@@ -51,6 +51,7 @@ def asked_for(flow: FlowRecord, psn: Int) -> Int:
     One that names this PSN, or else the nearest before it: what was sent
     first in answer to that NAK may have been lost before the tap.
     """
+    nearest: Int
     best, nearest = -1, np.int64(_LOST_RESENDS)
     for at in range(NAKS_KEPT):
         if flow.nak_kind[at] != NAK_NONE:
@@ -78,7 +79,7 @@ def expects_again(flow: FlowRecord, which: Int, psn: Int) -> bool:
 
 
 @inlined
-def ask_again(responder: FlowRecord, psn: Int, count: Int, begins: bool) -> None:
+def ask_again(responder: FlowRecord, psn: Int, count: Int, begins: Bool) -> None:
     """A request with `count` responses from `psn` on is repeated: `responder` sends them again."""
     known = np.int64(responder.asked_count)
     offset = psn_distance(psn, np.int64(responder.asked_psn))
@@ -113,9 +114,9 @@ def note_resend(
     psn: Int,
     wire_bytes: Int,
     time: Int,
-    implied: bool,
-    late: bool,
-) -> bool:
+    implied: Bool,
+    late: Bool,
+) -> Bool:
     """Count one request sent again; True when the sender has just gone back.
 
     `implied`: see `asks_at_a_gap`. `late`: the resent packet itself was overtaken by what

@@ -221,7 +221,7 @@ def judge(
         resolve_read(state, flow, stream, psn, bits, dma_length)
         distance = psn_distance(psn, stream.next)
     if 0 <= distance < RESTART_DISTANCE and not _is_noise(stream, distance):
-        verdict = IN_ORDER
+        verdict: Int = IN_ORDER
         if distance > 0:
             verdict = _jump(state, flow, stream, which, distance, bits, sent_id, time)
         at = claim(state, flow, stream, psn)

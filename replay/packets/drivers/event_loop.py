@@ -150,10 +150,13 @@ def run_events(
 
         # What the event is about: a change, a link with the packet that arrives, a flow's timer.
         # `nic` is the host that is concerned.
-        link, slot, node, flow = np.int64(-1), np.int64(-1), np.int64(-1), np.int64(-1)
+        link: Int = np.int64(-1)
+        slot: Int = np.int64(-1)
+        node: Int = np.int64(-1)
+        flow: Int = np.int64(-1)
         again = False
         if item == 0:
-            nic = _owner_of_change(own)
+            nic: Int = _owner_of_change(own)
         elif item >= host_items:
             nic = item - host_items
             again = own.nics[nic, BLOCKED] != 0
@@ -186,7 +189,9 @@ def run_events(
                 schedule(wheel, item, max(time, links[link, FREE]))
 
         # The packet to send on, and the link for that.
-        out, finished = np.int64(-1), np.int64(0)
+        finished: Int
+        out: Int = np.int64(-1)
+        finished = np.int64(0)
         if item == 0:
             _change(net, own, run.flows, run.messages, run.access, time)
         elif flow >= 0:

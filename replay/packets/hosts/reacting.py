@@ -236,7 +236,7 @@ def receive_data(
     key = slots[slot, KEY]
     message = message_of(key)
     flow = messages[message, FLOW]
-    complete = np.int64(-1)
+    complete: Int = np.int64(-1)
     if key & np.int64(TRIMMED):
         acknowledge = own.control[RECOVERY] != NO_RECOVERY
         own.tally[TRIMMED_RECEIVED] += 1
@@ -313,6 +313,7 @@ def on_timer(
     """A flow's timer is due: losses by time, wishes of the EV selection. A slot that holds a probe
     to send by the port of its EV, or -1."""
     control, senders, packets = own.control, own.senders, own.packets
+    probe: Int
     given_up, timeouts, probe = np.int64(0), np.int64(0), np.int64(-1)
     due, stirred = np.int64(NEVER), False
     if control[SELECTS] and senders[flow, NEW_PORTS]:

@@ -123,6 +123,7 @@ def _next_flow(
     """
     control, senders = own.control, own.senders
     ring = ring_of(desk, host, port)
+    begun: Int
     begun, later = np.int64(-1), np.int64(NEVER)
     while True:
         flow = _take_turn(desk.rings, desk.flows, ring)

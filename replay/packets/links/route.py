@@ -34,7 +34,7 @@ def way_on(
     if group >= 0:
         first = run.group_start[group]
         size = run.group_start[group + 1] - first
-        member = np.int64(0)
+        member: Int = np.int64(0)
         if size > 1 or run.settings[SEES_ALL]:
             member = choose(
                 state, run.links, run.members, first, size, switch, edge, key, label, time

@@ -175,7 +175,7 @@ def _choose(
     added = np.int64(0) if is_ack else state[state[BYTES] + message]
     what = packet & np.int64(WITHOUT_FLAGS)
     if switch != state[state[LEAF] + source]:  # a spine
-        position = np.int64(0)
+        position: Int = np.int64(0)
         if size > 1:
             position = drawn(state[SEED], SWITCH_PORT, what, switch, size)
         here = level(state, np.int64(members[first + position]), time, added)

@@ -62,7 +62,9 @@ def _choose(
     what = packet & np.int64(WITHOUT_FLAGS)
     if state[2] and packet & np.int64(ACK):
         return drawn(state[0], SWITCH_PORT, what, switch, size)
-    best, equal, chosen = np.int64(1 << 62), np.int64(0), np.int64(0)
+    best: Int = np.int64(1 << 62)
+    equal: Int = np.int64(0)
+    chosen: Int = np.int64(0)
     for i in range(size):
         queued = queued_bytes(links, np.int64(members[first + i]), time)
         if queued < best:
