@@ -95,7 +95,7 @@ TROUBLED = {"messages": 8, "loss": 0.003, "trim": 0.003, "ce": 0.02, "always_ski
     ("options", "at_receiver"),
     [
         ({"seed": 3}, False),
-        ({"tap": "receiver", "no_srv6": True, "port": 4971}, True),
+        ({"tap": "receiver", "no_srv6": True, "udp_port": 4971}, True),
         ({"entropy_order": "udp-port-high", "tap": "receiver"}, True),
         ({"entropy_order": "udp-port-high", "no_timestamps": True, "qps": 2}, False),
     ],
@@ -228,8 +228,8 @@ def test_the_same_seed_gives_the_same_file(tmp_path: Path) -> None:
         {"fail_plane": 9},
         {"always_skip": 30},
         {"mtu": 1000},
-        {"snap": 50},
-        {"port": 0},
+        {"snaplen": 50},
+        {"udp_port": 0},
         {"messages": 1 << 30},
     ],
 )
