@@ -1,4 +1,4 @@
-"""What `import rocescope` offers to notebooks and scripts; `__init__.py` loads it on first use."""
+"""The public API for notebooks and scripts; `__init__.py` loads it on first use."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ File: TypeAlias = str | PathLike[str]
 class Analysis:
     """The result of an analysis: the record of `rocescope analyze --format json`, and its tables.
 
-    Every sequence gives typed records by index and a table by `to_polars()`, `to_pandas()` or
+    Every sequence has typed records by index, and a table by `to_polars()`, `to_pandas()` or
     `to_arrow()`.
     """
 
     record: AnalysisRecord
-    """Everything; docs/formats.md describes its fields."""
+    """The whole result; docs/formats.md describes its fields."""
 
     @property
     def flows(self) -> Records[Flow]:
@@ -49,17 +49,17 @@ class Analysis:
 
     @property
     def connections(self) -> Records[Connection]:
-        """Pairs of flows that belong to one pair of queue pairs."""
+        """The two flows of each pair of queue pairs."""
         return Records(Connection, self.record.connections)
 
     @property
     def events(self) -> Records[Event]:
-        """What is worth a look, in the order of time."""
+        """NAKs, rewinds, restarts and other events, in order of time."""
         return Records(Event, self.record.events)
 
     @property
     def imbalance(self) -> Records[Imbalance]:
-        """How unevenly each set of parallel paths was used."""
+        """Imbalance of each set of parallel paths."""
         return Records(Imbalance, self.record.imbalance)
 
     @property
@@ -69,12 +69,12 @@ class Analysis:
 
     @property
     def captures(self) -> Records[CaptureSummary]:
-        """What each capture held, and how far it can be trusted."""
+        """Counts of each capture file, and its limits of trust."""
         return Records(CaptureSummary, self.record.captures)
 
     @property
     def warnings(self) -> list[str]:
-        """What limits the trust in the results, most important first."""
+        """Limits of trust in the results, the most important first."""
         return list(self.record.warnings)
 
     @property
@@ -101,9 +101,9 @@ class Analysis:
 def analyze(captures: File | Sequence[File], **options: Any) -> Analysis:
     """Analyse capture files: every flow, its paths, reordering, loss, recovery and congestion.
 
-    captures: one file, or several that are several taps (`concat=True`: a rotated series of one
+    captures: one file, or several files of several taps (`concat=True`: a rotated series of one
     tap). options: fields of `AnalyzeOptions`, such as `filter`, `path_by`, `udp_ports`. Raises
-    UnreadableInput when a file cannot be read, UsageError for wrong options.
+    UnreadableInput if a file cannot be read, UsageError for wrong options.
     """
     paths = [fspath(path) for path in _listed(captures)]
     return Analysis(analyze_files(paths, _checked(AnalyzeOptions, options)))
@@ -112,10 +112,10 @@ def analyze(captures: File | Sequence[File], **options: Any) -> Analysis:
 def packets(
     captures: File | Sequence[File], columns: Sequence[str] | None = None, **options: Any
 ) -> PacketStream:
-    """One row per RoCE packet, read while it is iterated: pyarrow record batches.
+    """One row per RoCE packet, read during the iteration: pyarrow record batches.
 
-    `polars.DataFrame(rocescope.packets(...))` and every other reader of Arrow streams take it
-    as it is. columns: those to keep, in this order; all of them stand in docs/formats.md.
+    `polars.DataFrame(rocescope.packets(...))` and every other reader of Arrow streams accept
+    it. columns: the columns to keep, in this order; docs/formats.md lists all of them.
     options: fields of `PacketOptions`, such as `filter` and `extensions`. Errors as `analyze`.
     """
     from .report.files.packet_stream import PacketOptions, PacketStream
@@ -130,11 +130,11 @@ def live(
     tell: Callable[[LiveInterval], None] | None = None,
     **options: Any,
 ) -> Analysis:
-    """Analyse interfaces of this host for some seconds, by eBPF; takes the rights of capture.
+    """Analyse interfaces of this host for `seconds`, by eBPF; needs the privileges of capture.
 
-    tell: takes each interval of one second. options: fields of `LiveOptions`, such as `hook`,
-    `filter`, `namespace`. Raises CaptureError where live capture does not work; `rocescope
-    doctor` says what it needs.
+    tell: called with each interval of one second. options: fields of `LiveOptions`, such as
+    `hook`, `filter`, `namespace`. Raises CaptureError if live capture does not work; `rocescope
+    doctor` lists what is missing.
     """
     import time
 
@@ -157,10 +157,10 @@ def live(
 
 @dataclass(frozen=True, repr=False)
 class Replay:
-    """What strategies did with the same traffic on the same fabric."""
+    """Results of several strategies for the same traffic on the same fabric."""
 
     record: ReplayResult
-    """Everything; docs/replay.md describes its fields."""
+    """The whole result; docs/replay.md describes its fields."""
 
     @property
     def strategies(self) -> Records[StrategyResult]:
@@ -168,12 +168,12 @@ class Replay:
         return Records(StrategyResult, self.record.strategies)
 
     def links(self, strategy: str) -> Records[LinkLoad]:
-        """Loads of the links under a strategy; UsageError when it was not replayed."""
+        """Loads of the links with a strategy; UsageError if it was not replayed."""
         for one in self.record.strategies:
             if one.name == strategy:
                 return Records(LinkLoad, one.links)
         names = ", ".join(one.name for one in self.record.strategies)
-        raise UsageError(f"{strategy} was not replayed; there are {names}")
+        raise UsageError(f"{strategy} was not replayed; replayed strategies: {names}")
 
     def to_json(self) -> bytes:
         """The record as JSON, as `rocescope replay --format json` writes it."""
@@ -198,9 +198,9 @@ def replay(
 ) -> Replay:
     """Place traffic on a fabric by several strategies, as `rocescope replay` does.
 
-    Give captures, or `pattern="permutation:qps=4"`. fabric: a spec or a file, as for `fabric`.
+    Pass captures, or `pattern="permutation:qps=4"`. fabric: a spec or a file, as for `fabric`.
     options: fields of `ReplayRequest`, such as `map`, `packets`, `model`, `fail`. Raises
-    UsageError for what does not fit together, UnreadableInput for captures.
+    UsageError for wrong or conflicting options, UnreadableInput if a capture cannot be read.
     """
     from .replay.compare.prepared import PreparedReplay
 
@@ -213,9 +213,9 @@ def replay(
 
 
 def fabric(spec: str) -> Fabric:
-    """The fabric that a spec such as `leaf-spine:leaves=4,spines=8,hosts=8` or a file describes.
+    """The fabric of a spec such as `leaf-spine:leaves=4,spines=8,hosts=8`, or of a file.
 
-    UsageError names what is wrong, for files with the line.
+    UsageError names the mistake, for files with the line.
     """
     return parse_fabric(spec)
 
@@ -229,9 +229,9 @@ def _listed(captures: File | Sequence[File]) -> list[File]:
 
 
 def _checked(kind: Any, options: dict[str, Any]) -> Any:
-    """The options as their dataclass; UsageError for a name that it does not have."""
+    """The options as their dataclass; UsageError for an unknown name."""
     known = [field.name for field in fields(kind)]
     for name in options:
         if name not in known:
-            raise UsageError(f"there is no option {name!r}; there are {', '.join(known)}")
+            raise UsageError(f"there is no option {name!r}; options are {', '.join(known)}")
     return kind(**options)

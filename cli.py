@@ -1,6 +1,6 @@
-"""The command line: finds the command, runs it, and turns every end into an exit code.
+"""The command line: finds the command, runs it, and turns every outcome into an exit code.
 
-Nothing heavy is imported here; each command's module is loaded when it runs.
+No heavy import here: the module of a command is loaded when the command runs.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _OUTPUTS = ("-o", "--output", "-w", "--write")
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EAGAIN)
-"""What writing standard output fails with; anything else came from elsewhere."""
+"""Errors of writing standard output; any other error has another cause."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and leave the process with its exit code."""
     # Loading the libraries makes hundreds of thousands of objects, hardly any of them garbage.
     gc.set_threshold(100_000, 20, 20)
-    # Else numpy's linear algebra, which nothing here needs, starts a thread for every core.
+    # Keeps numpy's linear algebra, which is not used, from starting a thread for every core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _leave(run(list(sys.argv[1:] if arguments is None else arguments)))
 
@@ -67,7 +67,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process without taking apart what the system takes back as a whole.
+    """End the process without freeing its objects one by one.
 
     That would take a quarter of the time of a small analysis.
     """
@@ -97,20 +97,20 @@ def _run_command(words: list[str]) -> object:
 
 
 def _open_closed_streams() -> None:
-    """Make standard output and error that the caller has closed (`>&-`) lead nowhere."""
+    """Redirect standard output and error to /dev/null if the caller has closed them (`>&-`)."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))
 
 
 def _abandon_output() -> None:
-    """Nothing more can be written; Python would complain once more when it flushes at exit."""
+    """Redirect standard output, so that Python's flush at exit does not fail again."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _standard_streams(arguments: list[str]) -> list[str]:
-    """`-` as the file it stands for; the parser would take it for an option."""
+    """`-` as the path of standard input or output; the parser would read it as an option."""
     before = ["", *arguments]
     return [
         word if word != "-" else "/dev/stdout" if previous in _OUTPUTS else "/dev/stdin"

@@ -95,7 +95,7 @@ KINDS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def write(path: Path, packets: int, wrap: Callable[[bytes], bytes]) -> None:
-    """A pcap file of so many packets, cut behind HELD bytes of their payload."""
+    """A pcap file of N packets, truncated after HELD bytes of payload."""
     whole = [wrap(plain(i)) for i in range(FLOWS)]
     size = len(whole[0])
     held = size if wrap is sflow else size - NOT_HELD

@@ -4,7 +4,7 @@ An evaluation is one flow under one seed, down to the chosen member of a group o
 16 next hops. Both sides run in turn on one thread and are measured in CPU time of
 that thread, so other load on the machine counts little; the ratio is the median of
 the ratios of the rounds. Every peer's members are compared with ours. A CRC and Toeplitz
-are linear in the seed, so ours costs one XOR per evaluation; the peers hash anew.
+are linear in the seed, so rocescope needs one XOR per evaluation; the peers compute the whole hash.
 """
 
 from __future__ import annotations

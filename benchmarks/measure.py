@@ -66,6 +66,6 @@ def median(costs: Sequence[Cost]) -> Cost:
 def alternately(
     times: int, first: Callable[[], Cost], second: Callable[[], Cost]
 ) -> tuple[list[Cost], list[Cost]]:
-    """Run both in turn, so that what disturbs the machine disturbs both alike."""
+    """Run both in turn, so that disturbances of the machine affect both equally."""
     pairs = [(first(), second()) for _ in range(times)]
     return [a for a, _ in pairs], [b for _, b in pairs]

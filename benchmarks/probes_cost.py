@@ -103,7 +103,7 @@ int varied(struct xdp_md *ctx)
 
 
 class CounterBench:
-    """The counting probe on frames of one or many queue pairs, with maps of its own."""
+    """The counting probe on frames of one or many queue pairs, with its own maps."""
 
     def __init__(self) -> None:
         cpus = bpf.possible_cpus()
@@ -126,7 +126,7 @@ class CounterBench:
 
 
 def counter_costs() -> None:
-    """Counting, beside what it takes to make the frames differ."""
+    """Counting, and the cost of making the frames differ."""
     counters = CounterBench()
     programs = {
         _EMPTY: empty_program(bpf.PROG_XDP),

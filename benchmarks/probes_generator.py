@@ -108,11 +108,11 @@ class Link:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     def ip(self, *arguments: str) -> str:
-        """What `ip` says inside the namespace."""
+        """Output of `ip` inside the namespace."""
         return self._run("ip", "-n", self.name, *arguments)
 
     def send(self, frames: int, size: int = 128) -> Sent:
-        """Send so many frames out of `left`, PSNs from 0 on in every flow."""
+        """Send N frames out of `left`, PSNs from 0 on in every flow."""
         bpf.update(self._state, bytes(4), bytes(4))
         data = frame(size)
 

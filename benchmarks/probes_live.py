@@ -95,7 +95,7 @@ def _tables_report(text: str) -> tuple[int, int]:
 
 
 def consume(interface: str, hook: str, frames: int) -> None:
-    """Decode until interrupted; say whether every PSN came exactly once."""
+    """Decode until interrupted; returns whether every PSN arrived exactly once."""
     seen = np.zeros((FLOWS, frames // FLOWS + 1), np.uint8)
     packets = 0
     with LiveSource([interface], LiveOptions(hook=hook)) as source:

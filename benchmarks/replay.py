@@ -189,7 +189,7 @@ def recovery(full: bool) -> None:
 
 
 def figure(what: str, value: str, good: bool | None = None) -> None:
-    """One line of the report; `good` tells whether a limit is kept."""
+    """One line of the report; `good`: whether a limit is met."""
     verdict = "" if good is None else "ok" if good else "MISSED"
     print(f"{what:82} {value:>18}  {verdict}", flush=True)
 

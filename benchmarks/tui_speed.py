@@ -5,10 +5,10 @@ Drives the real app without a terminal, every paint encoded for one:
     python benchmarks/tui_speed.py capture     10,000 flows in a capture that was read
     sudo python benchmarks/tui_speed.py live   10,000 flows from the generator in the kernel
     sudo python benchmarks/tui_speed.py losses   frames the probes lose with screens and without
-    python benchmarks/tui_speed.py open        20 million packets: what shows while they are read
+    python benchmarks/tui_speed.py open        20 million packets: the screens during the read
     python benchmarks/tui_speed.py start       seconds from the command to its flows on a terminal
 
-The app runs in a process of its own, with the generator in another one.
+The app and the generator run in two separate processes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SETTLE_S, WATCH_S = 2.0, 5.0
 PACED_EVERY_S = 0.05
 STARTS = 5
 KEYS_EVERY_S = 0.15
-"""Seven keys a second, as somebody does who leans on the cursor key now and then."""
+"""Seven keys per second, like a user who sometimes holds a cursor key."""
 
 
 class Watched(RocescopeApp):
@@ -108,7 +108,7 @@ def own_times() -> tuple[float, float]:
 
 
 def thread_cpu() -> dict[str, float]:
-    """Processor seconds of the threads of this process by what they do."""
+    """Processor seconds of the threads of this process by task."""
     names = {thread.native_id: thread.name for thread in threading.enumerate()}
     spent: dict[str, float] = {}
     for task in Path("/proc/self/task").iterdir():
@@ -119,7 +119,7 @@ def thread_cpu() -> dict[str, float]:
 
 
 async def use(session: Session, rounds: int, live: bool) -> dict[str, Any]:
-    """Open the app on a session and press keys; what was measured."""
+    """Open the app on a session and press keys; returns the measurements."""
     app = Watched(session)
     began = time.perf_counter()
     result: dict[str, Any] = {}
@@ -165,7 +165,7 @@ async def use(session: Session, rounds: int, live: bool) -> dict[str, Any]:
 
 
 def run_headless(session: Session, rounds: int) -> dict[str, Any]:
-    """The session alone for as long as `use` takes: what probes lose without a user interface."""
+    """The session alone for the duration of `use`: probe losses without a user interface."""
     while not session.snapshot().source.packets:
         time.sleep(0.05)
     time.sleep(SETTLE_S)
@@ -218,7 +218,7 @@ async def watch_opening(path: str) -> dict[str, Any]:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value below which a share of the values lies."""
+    """The quantile of the values at a share."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -270,7 +270,7 @@ def outcome(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 class Load:
-    """The generator, sending all the time as fast as it can, or at most so many frames a second."""
+    """The generator, which sends as fast as it can, or at most N frames per second."""
 
     def __init__(self, link: Link, rate: float | None) -> None:
         self._link, self._rate = link, rate
@@ -302,7 +302,7 @@ def live(options: argparse.Namespace) -> None:
 
 
 def on_probes(link: Link, options: argparse.Namespace, screens: bool) -> subprocess.Popen[str]:
-    """A session on probes in a process of its own."""
+    """A session on probes in a separate process."""
     arguments = ["use-live", f"{link.name}:right", "--rounds", str(options.rounds)]
     arguments += ["--record"] * options.record + ["--headless"] * (not screens)
     return child(arguments)
@@ -333,7 +333,7 @@ _WITH = {True: "with screens", False: "without screens"}
 
 
 def start(path: str, rounds: int) -> None:
-    """Time the command itself, on a terminal of its own."""
+    """Time the command itself, on its own terminal."""
     for _ in range(rounds):
         first, flows, cpu = start_once([sys.executable, "-m", "rocescope", "tui", path])
         print(f"first paint {first:.2f} s, flows {flows:.2f} s, {cpu:.2f} s of processor time")

@@ -1,7 +1,7 @@
 """The bpf(2) system call, as far as the probes need it.
 
 Attribute layouts: include/uapi/linux/bpf.h. Every function raises OSError with
-the kernel's errno; what it means to a user is said by the caller.
+the kernel's errno; the caller explains it to the user.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LOG_BYTES = 1 << 20
 
 
 class VerifierError(OSError):
-    """A program the kernel's verifier refused; `log` is what it said."""
+    """A program that the kernel's verifier rejected; `log` is the verifier's log."""
 
     def __init__(self, errno: int, log: str) -> None:
         super().__init__(errno, os.strerror(errno))
@@ -107,7 +107,7 @@ def update(map_fd: int, key: bytes, value: bytes) -> None:
 
 
 def lookup(map_fd: int, key: bytes, value_bytes: int) -> bytes:
-    """The value of a key; of a per-CPU map, those of all possible CPUs."""
+    """The value of a key; for a per-CPU map the values of all possible CPUs."""
     key_buffer, value_buffer = _buffer(key), ctypes.create_string_buffer(value_bytes)
     call(
         _MAP_LOOKUP,
@@ -117,7 +117,7 @@ def lookup(map_fd: int, key: bytes, value_bytes: int) -> bytes:
 
 
 def take(map_fd: int, value_bytes: int) -> bytes | None:
-    """The oldest value of a queue, which loses it; None when it is empty."""
+    """Remove and return the oldest value of a queue; None if it is empty."""
     value_buffer = ctypes.create_string_buffer(value_bytes)
     attributes = struct.pack("I4xQQQ", map_fd, 0, _address(value_buffer), 0)
     try:
@@ -132,7 +132,7 @@ def take(map_fd: int, value_bytes: int) -> bytes | None:
 def load_program(
     kind: int, instructions: bytes, *, name: str, flags: int = 0, attach_type: int = 0
 ) -> int:
-    """A loaded program's file descriptor; VerifierError when it is refused."""
+    """The file descriptor of a loaded program; VerifierError if it is rejected."""
     code = _buffer(instructions)
     license_text = _buffer(b"Dual MIT/GPL\0")
 
@@ -156,7 +156,7 @@ def load_program(
     try:
         return call(_PROG_LOAD, attributes(0, 0))
     except OSError as error:
-        # The log is big and slow to write, so it is asked for only when something is wrong.
+        # The log is large and slow to write, so it is requested only after an error.
         text = ctypes.create_string_buffer(_LOG_BYTES)
         try:
             return call(_PROG_LOAD, attributes(_address(text), _LOG_BYTES))
@@ -172,7 +172,7 @@ def create_link(program: int, ifindex: int, attach_type: int, flags: int = 0) ->
 
 @dataclass(frozen=True, slots=True)
 class TestRun:
-    """What BPF_PROG_TEST_RUN measured."""
+    """The result of BPF_PROG_TEST_RUN."""
 
     result: int
     nanoseconds: int
@@ -215,19 +215,19 @@ def test_run(
 
 
 def object_info(fd: int, size: int = 256) -> bytes:
-    """What the kernel tells about a map, program or link."""
+    """The kernel's information about a map, program or link."""
     info = ctypes.create_string_buffer(size)
     call(_OBJ_GET_INFO_BY_FD, struct.pack("IIQ", fd, size, _address(info)))
     return info.raw
 
 
 def possible_cpus() -> int:
-    """How many CPUs the kernel keeps per-CPU values for."""
+    """Number of CPUs with per-CPU values in the kernel."""
     return _cpus("possible")[-1] + 1
 
 
 def online_cpus() -> list[int]:
-    """Numbers of the CPUs that run."""
+    """Numbers of the online CPUs."""
     return _cpus("online")
 
 

@@ -12,20 +12,20 @@ _STEP_NS = 200_000
 class WallClock:
     """The offset between the two clocks.
 
-    Both clocks run at the same, disciplined rate; their distance changes only
-    when the wall clock is set. So the offset is measured well once and taken
-    anew when a check, once a second, shows that it was a step: times within a
-    capture never wander against each other.
+    Both clocks run at the same, disciplined rate; their offset changes only
+    when the wall clock is set. So the offset is measured precisely once, and
+    again only after a check, once per second, detects a step: times within a
+    capture do not drift.
     """
 
     def __init__(self) -> None:
         self.offset_ns, self._uncertainty_ns = measure()
         self._checked_ns = time.monotonic_ns()
         self.steps = 0
-        """How often the wall clock was set during the capture."""
+        """Number of steps of the wall clock during the capture."""
 
     def check(self) -> None:
-        """Look for a step, at most once a second."""
+        """Check for a step, at most once per second."""
         now = time.monotonic_ns()
         if now - self._checked_ns < _CHECK_EVERY_NS:
             return
@@ -38,7 +38,7 @@ class WallClock:
 
 
 def measure() -> tuple[int, int]:
-    """(wall - monotonic, half the width of the reading) in ns: the tightest of some readings."""
+    """(wall - monotonic, half the width of the reading) in ns: the best of several readings."""
     best = (0, 1 << 62)
     for _ in range(_PAIRS):
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)

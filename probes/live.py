@@ -1,4 +1,4 @@
-"""Live capture: probes attached, rings drained, frames and packet tables in order of time."""
+"""Live capture: attached probes, drained rings, frames and packet tables in order of time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .rings.rings import Rings
 from .rings.wakeups import Wakeups
 
 POLL_S = 0.02
-"""The rings wake us when they fill; fewer, larger batches cost less."""
+"""Poll interval. Rings wake the reader before they fill; fewer, larger batches cost less."""
 _T = TypeVar("_T")
 _MIB = 1 << 20
 _ALL_RINGS_BYTES = 512 * _MIB
@@ -48,7 +48,7 @@ _STATE_LOSSES_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """How to capture."""
+    """Options of the capture."""
 
     hook: Hook = "tc"
     namespace: str | None = None
@@ -59,23 +59,23 @@ class LiveOptions:
     """Size of each CPU's ring (rounded up to a power of two); None: 64 MiB, less on many CPUs."""
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
     mirror: bool = True
-    """Look for RoCE inside GRE, ERSPAN, VXLAN, Geneve and MPLS too."""
+    """Also search GRE, ERSPAN, VXLAN, Geneve and MPLS for RoCE."""
     filter: str | None = None
-    """Which packets to export, in the language of the analyzer's filters."""
+    """Packets to export, as a filter of the analyzer."""
     sample: int = 1
-    """Keep one packet in so many of each flow."""
+    """Keep one packet in N of each flow."""
     check_icrc: bool = False
 
 
 class LiveSource:
     """Live capture on some interfaces; a context manager.
 
-    `registry` has one tap per interface and direction. Open it, then iterate either
+    `registry` has one tap per interface and direction. Enter it, then iterate either
     `frames()` or `tables()` in one thread; `stop()` may be called from any other
-    thread or a signal handler and ends the iteration after everything that was
-    captured has been handed on. `loss()` is exact then.
+    thread or a signal handler, and ends the iteration after all captured frames. `loss()`
+    is exact then.
 
-    to_blocks: `blocks()` is to be iterated instead, and nothing is decoded.
+    to_blocks: iterate `blocks()` instead; frames are not decoded.
     """
 
     def __init__(
@@ -93,14 +93,14 @@ class LiveSource:
         self.first_tap = len(self.registry.taps)
         """The first tap of this source; the others follow."""
         self.snapped_frames = 0
-        """Frames in `tables()` of which only the first bytes were kept."""
+        """Truncated frames in `tables()`."""
         self._to_blocks = to_blocks
         self._blocks: PacketBlocks | None = None
         self._gone: list[Interface] = []
         self._names = list(interfaces)
         self._stack = ExitStack()
         self.ends: float | None = None
-        """When to stop by itself, in seconds of time.monotonic()."""
+        """When to stop, in seconds of time.monotonic()."""
         self._stopping, self._paused = threading.Event(), threading.Event()
         self._wakeups: Wakeups | None = None
         self._rings: Rings | None = None
@@ -117,7 +117,7 @@ class LiveSource:
         self._stack.close()
 
     def check(self) -> None:
-        """CaptureError or UsageError when this host, process or the interfaces do not allow it."""
+        """CaptureError or UsageError if the host, privileges or interfaces do not allow it."""
         if not self._names:
             raise UsageError("name the interfaces to capture on")
         namespaces = [self.options.namespace, *(n.rpartition(":")[0] for n in self._names)]
@@ -185,17 +185,17 @@ class LiveSource:
 
     def _detach(self) -> None:
         self._gone = self.gone()
-        for attachment in reversed(self.attachments):  # what was made first goes last
+        for attachment in reversed(self.attachments):  # in reverse order of creation
             attachment.close()
 
     def pause(self) -> None:
-        """End the iteration with the probes in place: after `resume` another one goes on."""
+        """End the iteration but keep the probes; after `resume` a new iteration continues."""
         self._paused.set()
         if self._wakeups is not None:
             self._wakeups.stop()
 
     def resume(self) -> None:
-        """Let a new iteration begin after `pause`; what came in between is in the rings."""
+        """Allow a new iteration after `pause`; packets since then are in the rings."""
         self._paused.clear()
         if self._wakeups is not None and not self._stopping.is_set():
             self._wakeups.resume()
@@ -206,30 +206,30 @@ class LiveSource:
             wakeups.close()
 
     def stop(self) -> None:
-        """End the capture: detach, hand on what is in the rings, end the iteration."""
+        """End the capture: detach, pass on the contents of the rings, end the iteration."""
         self._stopping.set()
         if self._wakeups is not None:
             self._wakeups.stop()
 
     def polls(self, poll_s: float = POLL_S) -> Iterator[list[FrameBatch]]:
-        """What came in since the poll before, one batch per CPU with frames, each in order of time.
+        """Frames since the last poll, one batch per CPU with frames, each in order of time.
 
-        No frame of a later poll is older. The batches lie in the rings and are
-        gone when the next poll is asked for. An empty list says that time has passed.
+        No frame of a later poll is older. The batches are in the rings and are valid until
+        the next poll. An empty list means that the poll interval has passed.
         """
         return self._polled(self._gather, poll_s)
 
     def blocks(self, poll_s: float = POLL_S, limit: int | None = None) -> Iterator[Blocks]:
         """The same as packet blocks of a pcapng, at most `limit` of them, in order of time.
 
-        The source must have been made with `to_blocks`.
+        The source must have been created with `to_blocks`.
         """
         if self._blocks is None:
-            raise ValueError("this source was not made to lay out blocks")
+            raise ValueError("this source was created without to_blocks")
         return self._polled(self._lay_out(self._blocks, limit), poll_s)
 
     def _polled(self, take: Callable[[bool], _T], poll_s: float) -> Iterator[_T]:
-        """What `take` gives, again and again until `stop`, and then what is left in the rings."""
+        """Results of `take` until `stop`, then the rest of the rings."""
         stated = time.monotonic()
         while not self._stopping.is_set():
             taken = take(False)
@@ -243,7 +243,7 @@ class LiveSource:
             if not self._drain.more:
                 self._wait(poll_s)
         self._detach()
-        # Programs may still be running after they are detached.
+        # Programs may still run after they are detached.
         deadline = time.monotonic() + _SETTLE_S
         while True:
             before = self._drain.frames
@@ -293,7 +293,7 @@ class LiveSource:
             self.registry.taps[tap].frames += number
 
     def state_losses(self) -> None:
-        """Let the taps say what they lost, as those of a capture file do."""
+        """Set the losses of the taps, as in a capture file."""
         own = self.registry.taps.items[self.first_tap :][
             : len(self._directions)
         ]  # mirror sessions follow
@@ -301,19 +301,19 @@ class LiveSource:
             tap.dropped = loss.ring_full
 
     def finish(self) -> None:
-        """Detach and throw away what is left in the rings: `loss()` is final then."""
+        """Detach and discard the rest of the rings: `loss()` is final then."""
         self.stop()
         blocks = self._blocks
         for _ in self._polled(self._gather if blocks is None else self._lay_out(blocks, None), 0):
             pass
 
     def frames(self, poll_s: float = POLL_S) -> Iterator[FrameBatch]:
-        """The batches of all polls, CPU after CPU; each is gone when the next is asked for."""
+        """The batches of all polls, CPU by CPU; each is valid until the next one."""
         for batches in self.polls(poll_s):
             yield from batches
 
     def tables(self, poll_s: float = POLL_S) -> Iterator[PacketTable]:
-        """Packet tables in order of time, an empty one when nothing came in for `poll_s`."""
+        """Packet tables in order of time; an empty one after `poll_s` without packets."""
         for batches in self.polls(poll_s):
             for batch in batches:
                 self.snapped_frames += int(np.count_nonzero(batch.captured < batch.wire))
@@ -325,7 +325,7 @@ class LiveSource:
             )
 
     def loss(self) -> Loss:
-        """What became of all frames so far."""
+        """Counts of all frames so far."""
         return total(self.loss_by_tap_and_cpu())
 
     def loss_by_tap(self) -> list[Loss]:
@@ -333,34 +333,34 @@ class LiveSource:
         return [total(row) for row in self.loss_by_tap_and_cpu()]
 
     def loss_by_tap_and_cpu(self) -> NDArray[np.void]:
-        """LOSS[taps, cpus]; after the capture the last counters."""
+        """LOSS[taps, cpus]; after the capture the final counters."""
         if self._rings is None:
             return np.zeros((0, 0), LOSS)
         return self._rings.loss()[self.first_tap :][: len(self._directions)]
 
     def gone(self) -> list[Interface]:
-        """Interfaces that have disappeared since the capture began."""
+        """Interfaces that have disappeared since the start."""
         missing = self._gone + [a.interface for a in self.attachments if a.gone()]
         return [interface for interface in self.interfaces if interface in missing]
 
     def privileges(self) -> tuple[str, ...]:
-        """Capabilities it takes to go on and to end once everything is attached."""
+        """Capabilities that are still needed after everything is attached."""
         return privileges_of(self.attachments)
 
     @property
     def clock_steps(self) -> int:
-        """How often the wall clock was set during the capture."""
+        """Number of steps of the wall clock during the capture."""
         return self._drain.clock.steps
 
 
 def default_ring_bytes(cpus: int) -> int:
-    """64 MiB for each CPU, less where that would be more than 512 MiB for all."""
+    """64 MiB per CPU, less if all rings together would exceed 512 MiB."""
     share = _ALL_RINGS_BYTES // cpus
     return min(_LARGEST_DEFAULT_RING, max(_MIB, 1 << (share.bit_length() - 1)))
 
 
 def _checked(options: LiveOptions) -> LiveOptions:
-    """The options, sizes rounded up to what the kernel takes; UsageError for impossible ones."""
+    """The options, with sizes rounded up for the kernel; UsageError for invalid ones."""
     snap = -(-options.snap_bytes // 8) * 8
     if not 64 <= snap <= WIDE_SNAP:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Live probes, measured: what comes in per interval, and an Analysis of everything at the end."""
+"""Live analysis: results per interval, and an Analysis of everything at the end."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from .owners.watch import OwnerWatch
 from .rights.dropping import WATCHING, drop_privileges
 
 POLL_S = 0.02
-"""The rings hold far more than arrives in this time; fewer, larger batches cost less."""
+"""Poll interval. The rings hold far more than this time; fewer, larger batches cost less."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
-    """What is made of the packets."""
+    """Options of the analysis."""
 
     path_by: PathBy = "entropy"
     window_ns: int = DEFAULT_WINDOW_NS
@@ -44,20 +44,20 @@ class MeasureOptions:
     count: int | None = None
     """End after this many packets."""
     max_flows: int = MAX_FLOWS
-    """End when there are more: memory grows with them."""
+    """End at more flows: memory grows with them."""
     flow_order: FlowOrder | None = None
-    """Order of the flows in the result; that of their first packets unless given."""
+    """Order of the flows in the result; default: order of their first packets."""
     drop_privileges: bool = True
-    """Give up privileges for good once probes are attached; not in a process that goes on."""
+    """Give up privileges for good after probes are attached; not for library use."""
     keep_privileges: tuple[str, ...] = ()
-    """Capabilities that what follows the capture takes."""
+    """Capabilities that are needed after the capture."""
 
 
 class LiveAnalysis:
-    """Live capture with everything that is kept about its flows; a context manager.
+    """Live capture with the measures of its flows; a context manager.
 
-    Entering it attaches the probes, those for owners too, and then gives up every
-    privilege that is not needed any more: the process cannot open another one.
+    Entering it attaches the probes, including those for owners, and then gives up every
+    privilege that is no longer needed: the process cannot open another one.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class LiveAnalysis:
         self.options = options or MeasureOptions()
         self.measuring = Measuring(self.options.window_ns, many_taps=True)
         self.reasons: list[str] = []
-        """What limits the knowledge of owners."""
+        """Limits of the information on owners."""
         self.packets = 0
         self.ended_by: str | None = None
-        """Why it ended although nobody asked for it."""
+        """Reason if it ended without a request."""
         self._watch: OwnerWatch | None = None
         self._rdma_devices = rdma_devices
         self._stack = ExitStack()
@@ -84,9 +84,9 @@ class LiveAnalysis:
 
     def __enter__(self) -> Self:
         try:
-            self.source.check()  # before what may take a minute
+            self.source.check()  # before work that may take a minute
             warm_up(self.options.window_ns)
-            self._watch_owners()  # takes a second, in which rings would overflow
+            self._watch_owners()  # takes a second; the rings would overflow
             self._ports = sysfs.read_ports(self._rdma_devices)[0]
             self._stack.enter_context(self.source)
             if self.options.drop_privileges:
@@ -108,7 +108,7 @@ class LiveAnalysis:
     ) -> None:
         """Measure until the source is stopped.
 
-        tell: takes every interval; the last one is shorter, and left out when nothing is in it.
+        tell: called with every interval; the last one is shorter, and omitted if it is empty.
         check: called after every poll.
         """
         began = time.monotonic_ns()
@@ -130,7 +130,7 @@ class LiveAnalysis:
             tell(last)
 
     def _take(self, table: PacketTable) -> bool:
-        """Measure a batch; False when it was the last that is wanted."""
+        """Measure a batch; False if it was the last one."""
         limit = self.options.count
         if limit is not None:
             table = table.slice(0, min(len(table), limit - self.packets))
@@ -176,7 +176,7 @@ class LiveAnalysis:
         )
 
     def result(self) -> Analysis:
-        """Everything that was measured; `run` has ended."""
+        """The whole result, after `run` has ended."""
         owners: dict[int, Owner] = {}
         if self._watch is not None:
             watch = self._watch
@@ -200,7 +200,7 @@ class LiveAnalysis:
 
     def _warnings(self) -> list[str]:
         loss = self.source.loss()
-        lines = [f"{interface.label}: the interface has gone" for interface in self.source.gone()]
+        lines = [f"{interface.label}: the interface is gone" for interface in self.source.gone()]
         if self.ended_by is not None:
             lines.append(f"ended early, {self.ended_by}")
         for number, what in (
@@ -210,7 +210,7 @@ class LiveAnalysis:
             (self.source.clock_steps, "steps of the wall clock: times jump there"),
             (
                 0 if self._watch is None else self._watch.lost,
-                "calls of libibverbs were not seen: some owners may be unknown",
+                "calls of libibverbs were missed: some owners may be unknown",
             ),
         ):
             if number:
@@ -229,7 +229,7 @@ class LiveAnalysis:
             self.reasons = self._watch.reasons + self.reasons
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Work of the owner probes; what goes wrong there ends them and not the capture."""
+        """Run the owner probes; an error ends them, not the capture."""
         try:
             work()
         except Exception as error:
@@ -240,7 +240,7 @@ class LiveAnalysis:
 def capture_summary(
     source: LiveSource, measuring: Measuring, warnings: Sequence[str] = ()
 ) -> CaptureSummary:
-    """What came from a live source, and what did not."""
+    """Counts and losses of a live source."""
     counters, flows, registry = source.decoder.counters, measuring.tracker.flows, source.registry
     first = int(flows["first_time"].min()) if len(flows) else None
     last = int(flows["last_time"].max()) if len(flows) else None
@@ -268,7 +268,7 @@ def capture_summary(
 
 
 class _Counted:
-    """Totals of all flows at one moment."""
+    """Totals of all flows at one time."""
 
     def __init__(self, measuring: Measuring, loss: Loss) -> None:
         tracker = measuring.tracker
@@ -293,5 +293,5 @@ def _sum(records: NDArray[np.void], *fields: str) -> int:
 
 
 def warm_up(window_ns: int) -> None:
-    """Compile or load the machine code before packets come: the rings would overflow meanwhile."""
+    """Compile or load the machine code before packets arrive: the rings would overflow."""
     Measuring(window_ns, many_taps=True).update(PacketTable.zeros(2))

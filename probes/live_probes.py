@@ -1,7 +1,7 @@
-"""Probes that stay attached while those who read them come and go, and the owners of their flows.
+"""Probes that stay attached while their readers change, and the owners of their flows.
 
-A session of the terminal UI begins anew when its packet filter changes. Attaching
-anew would take privileges that `begin` has given up for the whole process.
+A session of the terminal UI restarts when its packet filter changes. To attach the probes
+again would need privileges that `begin` has given up for the whole process.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .rights.priority import allow
 
 _UPDATE_EVERY_S = 1.0
 _SHARE_OF_TIME = 20
-"""Owners are looked for again after this many times what it took, so many flows cost no more."""
+"""Minimum interval between updates of owners, in multiples of the duration of an update."""
 
 
 class LiveProbes:
-    """A live source and what tells the owners of queue pairs, attached once."""
+    """A live source and the probes for owners of queue pairs, attached once."""
 
     def __init__(self, interfaces: Sequence[str], options: LiveOptions) -> None:
         self.registry = Registry()
         self.source = LiveSource(interfaces, options, registry=self.registry)
         self.reasons: list[str] = []
-        """What limits the knowledge of owners."""
+        """Limits of the information on owners."""
         self._watch: OwnerWatch | None = None
         self._stack = ExitStack()
         self._lock = threading.Lock()
@@ -42,23 +42,23 @@ class LiveProbes:
 
     @property
     def ended(self) -> bool:
-        """Whether the probes were taken away."""
+        """Whether the probes were removed."""
         return self._ended
 
     def begin(self, drop: bool = False) -> None:
-        """Attach everything; the first call counts. Errors as those of `LiveSource`.
+        """Attach everything; later calls do nothing. Errors as of `LiveSource`.
 
-        drop: then give up the privileges of this thread, and so of those it starts
+        drop: then give up the privileges of this thread, and of threads it starts
         later, that are not needed to read and to write files.
         """
         with self._lock:
             if self._ended:
-                raise CaptureError("the probes were taken away: start rocescope live again")
+                raise CaptureError("the probes were removed: start rocescope live again")
             if self._begun:
                 return
             try:
                 self.source.check()
-                self._watch_owners()  # takes a second, in which rings would overflow
+                self._watch_owners()  # takes a second; the rings would overflow
                 allow()
                 self._stack.enter_context(self.source)
             except BaseException:
@@ -70,9 +70,9 @@ class LiveProbes:
             drop_privileges(self.source.privileges() + WRITING + watching)
 
     def owners(self, tracker: FlowTracker) -> dict[int, Owner] | None:
-        """Owners by flow index as known now, None when it is too early to look again.
+        """Current owners by flow index; None if the last update is too recent.
 
-        Pairs in the tracker what queue pairs prove: whoever calls must hold its lock.
+        Pairs connections in the tracker by the queue pairs: the caller must hold its lock.
         """
         began = time.monotonic()
         if self._watch is None:
@@ -85,7 +85,7 @@ class LiveProbes:
             self._watch.update()
             if len(self._watch.queue_pairs):
                 found = self._watch.owners(tracker, self.registry.endpoints)
-        except Exception as error:  # it ends what is known of owners, not the capture
+        except Exception as error:  # ends the updates of owners, not the capture
             self._watch = None
             self.reasons.append(f"{type(error).__name__}: {error}")
         took = time.monotonic() - began
@@ -106,7 +106,7 @@ class LiveProbes:
                     self._stack.close()
 
     def end(self) -> None:
-        """Detach for good; whoever reads is handed what is left in the rings."""
+        """Detach for good; the reader still gets the rest of the rings."""
         with self._lock:
             self._ended = True
             self.source.stop()

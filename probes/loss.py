@@ -1,4 +1,4 @@
-"""What became of the frames the probes saw: every one of them is counted somewhere."""
+"""The fate of every frame at the probes: each one is counted exactly once."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Loss:
     seen: int = 0
     """Frames that passed the hook."""
     exported: int = 0
-    """RoCE packets handed to us."""
+    """RoCE packets exported to the rings."""
     ring_full: int = 0
     """RoCE packets lost because their ring was full."""
     filtered: int = 0
     sampled_out: int = 0
     too_short: int = 0
-    """Frames that end before their headers do."""
+    """Frames that end within their headers."""
     merged: int = 0
-    """Exported frames that stand for several on the wire (GRO, GSO)."""
+    """Exported frames that are merges of several frames on the wire (GRO, GSO)."""
     ultra_ethernet: int = 0
     """Packets of Ultra Ethernet (UDP port 4793), which are not exported."""
 

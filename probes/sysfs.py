@@ -1,7 +1,7 @@
-"""RDMA devices as sysfs shows them: addresses (GIDs) and counters of their ports.
+"""RDMA devices in sysfs: addresses (GIDs) and counters of their ports.
 
-Every function takes the folder of the devices, and a missing one is no error:
-most hosts have no RDMA device.
+Every function takes the folder of the devices. A missing folder is not an error: most
+hosts have no RDMA device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SETTINGS = {"lifespan"}  # a setting beside the counters, not one of them
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """Counters of one port at one moment, or their growth between two.
+    """Counters of one port at one time, or their growth between two times.
 
     Names and units are the kernel's (Documentation/ABI/stable/sysfs-class-infiniband):
     port_xmit_data and port_rcv_data count words of four bytes.
@@ -27,9 +27,9 @@ class PortCounters:
     port: int
     counters: dict[str, int]
     hw_counters: dict[str, int]
-    """Of the driver: rnr_nak_retry_err, out_of_sequence, np_cnp_sent and others."""
+    """Counters of the driver: rnr_nak_retry_err, out_of_sequence, np_cnp_sent and others."""
     restarted: list[str] = field(default_factory=list)
-    """Counters that went back: somebody has set them to 0, their growth is unknown."""
+    """Counters that decreased: they were reset, so their growth is unknown."""
 
 
 def devices(root: Path = DEVICES) -> list[str]:
@@ -41,7 +41,7 @@ def devices(root: Path = DEVICES) -> list[str]:
 
 
 def read_ports(root: Path = DEVICES) -> tuple[list[PortCounters], str | None]:
-    """All ports, and why there is nothing to read if so."""
+    """All ports, and the reason if there is nothing to read."""
     if not root.is_dir():
         return [], "no RDMA device: the kernel's RDMA modules are not loaded"
     found = [
@@ -56,7 +56,7 @@ def read_ports(root: Path = DEVICES) -> tuple[list[PortCounters], str | None]:
 
 
 def growth(before: list[PortCounters], after: list[PortCounters]) -> list[PortCounters]:
-    """What the counters of the ports present at both moments have counted in between."""
+    """The growth of the counters of ports that are present at both times."""
     earlier = {(port.device, port.port): port for port in before}
     found = []
     for port in after:
@@ -72,7 +72,7 @@ def growth(before: list[PortCounters], after: list[PortCounters]) -> list[PortCo
 
 
 def gid(device: str, port: int, index: int, root: Path = DEVICES) -> str | None:
-    """One address of a port as text, IPv4 as a.b.c.d; None when it has none there."""
+    """One address of a port as text, IPv4 as a.b.c.d; None if the entry is empty."""
     return _address(root / device / "ports" / str(port) / "gids" / str(index))
 
 
@@ -89,7 +89,7 @@ def gids(device: str, root: Path = DEVICES) -> list[str]:
 
 
 def gid_text(raw: bytes) -> str:
-    """A GID of 16 bytes as an address; ::ffff:a.b.c.d as the IPv4 address it stands for."""
+    """A GID of 16 bytes as an address; ::ffff:a.b.c.d as the IPv4 address a.b.c.d."""
     address = IPv6Address(raw)
     return str(address.ipv4_mapped or address)
 
@@ -102,7 +102,7 @@ def _ports(root: Path) -> Iterator[tuple[str, int, Path]]:
 
 
 def _sorted(folder: Path) -> list[Path]:
-    """Entries in order of their number or name."""
+    """Entries in order of number or name."""
     try:
         entries = list(folder.iterdir())
     except OSError:
@@ -111,7 +111,7 @@ def _sorted(folder: Path) -> list[Path]:
 
 
 def _numbers(folder: Path) -> dict[str, int]:
-    """Files that hold a number; counters a driver refuses to read are left out."""
+    """Files that contain a number, without counters that the driver cannot read."""
     numbers = {}
     for path in _sorted(folder):
         if path.name in _SETTINGS:
@@ -133,6 +133,6 @@ def _difference(before: dict[str, int], after: dict[str, int]) -> tuple[dict[str
 def _address(path: Path) -> str | None:
     try:
         raw = IPv6Address(path.read_text().strip()).packed
-    except (OSError, ValueError):  # an unused place reads as an error or as zeros
+    except (OSError, ValueError):  # an unused entry reads as an error or as zeros
         return None
     return gid_text(raw) if any(raw) else None

@@ -1,1 +1,1 @@
-"""Results as words on a terminal and as files for other programs."""
+"""Results as reports on a terminal and as files for other programs."""

@@ -1,4 +1,4 @@
-"""Sequences of result records that are tables too: for polars, pandas, Arrow and notebooks."""
+"""Sequences of result records that are also tables: for polars, pandas, Arrow and notebooks."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SHOWN_ROWS, _SHOWN_COLUMNS = 20, 16
 
 
 class Records(Sequence[R], Generic[R]):
-    """Records of one type, in their order; as a table, one row per record.
+    """Records of one type; as a table, one row per record.
 
-    The columns are the scalars of the record and of the records inside it; lists of numbers and
-    of texts stay lists. Tables need pyarrow, which comes with rocescope; `to_polars` and
-    `to_pandas` need these libraries.
+    The columns are the scalars of the record and of its inner records; lists of numbers and
+    of texts stay lists. Tables need pyarrow, which rocescope installs; `to_polars` and
+    `to_pandas` need those libraries.
     """
 
     def __init__(self, kind: type[R], records: Sequence[R]) -> None:
@@ -82,7 +82,7 @@ class Records(Sequence[R], Generic[R]):
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def _repr_html_(self) -> str:
-        """The first rows and columns; every text is escaped, names come from packets."""
+        """The first rows and columns; every text is escaped, because names come from packets."""
         columns = self._columns[:_SHOWN_COLUMNS]
         head = "".join(f"<th title='{escape(c.meaning)}'>{escape(c.name)}</th>" for c in columns)
         rows = "".join(

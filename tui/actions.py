@@ -26,7 +26,7 @@ SCREENS = (
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something a key does."""
+    """What a key does."""
 
     name: str
     keys: str
@@ -35,7 +35,7 @@ class Action:
     """A word or two for the footer."""
     help: str
     screens: tuple[str, ...] = ()
-    """Where it works; empty for everywhere."""
+    """Screens on which it works; empty: all."""
     footer: bool = False
 
     @property
@@ -58,21 +58,21 @@ ACTIONS: tuple[Action, ...] = (
         "deeper",
         "enter",
         "deeper",
-        "Go deeper into what the cursor is on",
+        "Open the row under the cursor",
         ("qps", "paths", "reorder", "recovery", "events", "replay", "fabric"),
         True,
     ),
-    Action("back", "escape", "back", "Go back; then without filter, then to now"),
+    Action("back", "escape", "back", "Go back; then clear the filter; then return to live"),
     Action("filter", "slash", "filter", "Filter flows or packets", footer=True),
     Action("sort", "s", "sort", "Sort by the next column", ("qps",), True),
-    Action("sort_back", "less_than_sign", "sort back", "Sort by the column before", ("qps",)),
+    Action("sort_back", "less_than_sign", "sort back", "Sort by the previous column", ("qps",)),
     Action("reverse", "S,upper_s", "reverse", "Reverse the order", ("qps",)),
     Action("everything", "a", "all flows", "Show or hide flows that carry no data", _FLOWS),
     Action(
         "path_key",
         "p",
         "path key",
-        "Tell paths apart by port, tap, segments, plane, predicted link",
+        "Next path key: port, tap, segments, plane, predicted link",
         ("qps", "paths"),
         True,
     ),
@@ -81,16 +81,16 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("rows", "r", "rows", "One row per QP, host pair or host", ("paths",), True),
     Action("view", "o", "view", "RFC 4737, RFC 5236 or recovery view", ("reorder",), True),
-    Action("next_late", "n", "next odd", "Next packet that is not in order", ("packets",), True),
+    Action("next_late", "n", "next late", "Next packet that is not in order", ("packets",), True),
     Action(
         "previous_late",
         "N,upper_n",
-        "previous odd",
+        "previous late",
         "Previous packet that is not in order",
         ("packets",),
     ),
     Action(
-        "odd_only", "l", "odd only", "Show only packets that are not in order", ("packets",), True
+        "odd_only", "l", "late only", "Show only packets that are not in order", ("packets",), True
     ),
     Action(
         "wireshark",
@@ -109,13 +109,15 @@ ACTIONS: tuple[Action, ...] = (
         ("replay",),
         True,
     ),
-    Action("draw_seeds", "d", "draw seeds", "Measure many hash seeds", ("replay",), True),
-    Action("fabric", "f", "fabric", "Name the fabric and the host map", ("replay",), True),
+    Action("draw_seeds", "d", "sweep seeds", "Sweep many hash seeds", ("replay",), True),
+    Action("fabric", "f", "fabric", "Set the fabric and the host mapping", ("replay",), True),
     Action("pick", "p", "pick", "Pick a strategy to compare with on screen 8", ("replay",), True),
     Action("best_seed", "b", "best seed", "Run the best seeds of the sweeps", ("replay",)),
     Action("worst_seed", "w", "worst seed", "Run the worst seeds of the sweeps", ("replay",)),
     Action("stop", "x", "stop", "Stop the replay", ("replay",)),
-    Action("production", "P,upper_p", "seed in use", "Name the seed the switches use", ("replay",)),
+    Action(
+        "production", "P,upper_p", "seed in use", "Set the seed that the switches use", ("replay",)
+    ),
     Action("mark", "m", "mark", "Mark the flow or packet", _OF_A_FLOW, True),
     Action("comment", "semicolon", "comment", "Write a comment on the flow or packet", _OF_A_FLOW),
     Action("compare", "c", "compare", "Compare the marked flows", ("qps", "paths")),
@@ -124,16 +126,16 @@ ACTIONS: tuple[Action, ...] = (
     Action("later", "right_square_bracket", "later", "Move the time window forward"),
     Action("shorter", "left_curly_bracket", "shorter", "Halve the time window"),
     Action("longer", "right_curly_bracket", "longer", "Double the time window"),
-    Action("go_to_time", "t", "go to time", "Look at a moment: seconds from the start"),
+    Action("go_to_time", "t", "go to time", "Go to a time: seconds from the start"),
     Action("larger", "plus", "larger", "Show only the pane with the focus", _WITH_PANES),
     Action("smaller", "underscore", "smaller", "Show all panes again", _WITH_PANES),
     Action("export", "e", "export", "Save as pcapng, Parquet, JSON, SVG or HTML", footer=True),
     Action("copy_filter", "y", "copy filter", "Copy the Wireshark filter of the flow"),
     Action("copy_command", "Y,upper_y", "copy command", "Copy the rocescope command line"),
     Action("open_file", "ctrl+f", "open", "Open a capture file"),
-    Action("watch", "ctrl+n", "watch", "Watch interfaces of this host, recorded if you like"),
-    Action("halt", "X,upper_x", "stop", "Stop or start the probes, or reading the capture"),
-    Action("jump", "ctrl+o", "jump", "Jump to a part of the screen by its letter"),
+    Action("watch", "ctrl+n", "watch", "Capture on interfaces of this host, optionally to a file"),
+    Action("halt", "X,upper_x", "stop", "Stop or restart the probes, or reading the capture"),
+    Action("jump", "ctrl+o", "jump", "Go to a pane by its letter"),
     Action("command_palette", "colon,ctrl+p", "palette", "All commands by name"),
     Action("help", "question_mark", "help", "All keys", footer=True),
     Action("quit", "q", "quit", "Leave", footer=True),
@@ -142,7 +144,7 @@ ACTIONS: tuple[Action, ...] = (
 
 
 def actions_of(screen: str) -> list[Action]:
-    """The actions that work on a screen, its own first."""
+    """The actions of a screen, its own first."""
     own = [a for a in ACTIONS if screen in a.screens]
     return own + [a for a in ACTIONS if not a.screens]
 
@@ -162,7 +164,7 @@ def bindings(actions: list[Action]) -> list[BindingType]:
 
 
 def shown_key(action: Action) -> str:
-    """The first key of an action as people read it."""
+    """The first key of an action, as printed."""
     first = action.keys.split(",")[0]
     named = {
         "slash": "/",
@@ -182,7 +184,7 @@ def shown_key(action: Action) -> str:
 
 
 def keys_of(action: Action) -> str:
-    """All keys of an action as people read them."""
+    """All keys of an action, as printed."""
     names = {k: shown_key(Action("", k, "", "")) for k in action.keys.split(",")}
     return " ".join(dict.fromkeys(n for k, n in names.items() if not k.startswith("upper_")))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .widgets.grid_columns import GridColumn
 
 FEW_BARS, MAX_BARS, MANY_BARS = 8, 16, 64
-"""Bars of a flow's paths where there is little room, some and much."""
+"""Number of path bars on narrow, medium and wide terminals."""
 LONG_LINE = 60
 """Most columns of a sparkline."""
 
@@ -22,7 +22,7 @@ COLUMNS = (
     GridColumn("spray", "SPRAY (bar=path)", MAX_BARS, priority=2, grows=True),
     GridColumn("late", "LATE %", 6, True),
     GridColumn("extent", "EXT", 5, True, 4),
-    GridColumn("resent", "RESENT", 6, True, 1),
+    GridColumn("resent", "RETRANS", 7, True, 1),
     GridColumn("lost", "LOST", 5, True, 6),
     GridColumn("missing", "MISSING", 7, True, 7),
     GridColumn("naks", "NAK", 4, True, 3),
@@ -41,6 +41,6 @@ MRC_COLUMNS = (
     GridColumn("skip", "SKIP", 6, True, 4),
     GridColumn("depth", "SACK", 5, True, 3),
 )
-"""Entropy values, those that fell out of use, planes, packets with the RTX bit, NACKs, trimmed
-packets, SKIP_ONCE and ALWAYS_SKIP, and the most PSNs that a SACK reaches beyond its cumulative
-one."""
+"""Entropy values, retired ones, planes, packets with the RTX bit, NACKs, trimmed packets,
+SKIP_ONCE and ALWAYS_SKIP, and the maximum distance from the cumulative PSN of a SACK to the
+highest PSN in its bitmap."""

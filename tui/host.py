@@ -1,4 +1,4 @@
-"""What screens and key handlers know of the application."""
+"""The interface of the application for screens and key handlers."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ class Host(App[None]):
 
     view: ViewState
     key_at: float = 0.0
-    """When the last key came, by the monotonic clock."""
+    """Time of the last key, by the monotonic clock."""
 
     def request_snapshot(self) -> None:
-        """Have a new snapshot made."""
+        """Request a new snapshot."""
         raise NotImplementedError
 
     def change_session(self, session: Session) -> None:
-        """Look at something else."""
+        """Open another session."""
         raise NotImplementedError
 
     def go(self, name: str) -> None:
-        """Show a screen; the way back is kept."""
+        """Show a screen; `back` returns from it."""
         raise NotImplementedError
 
     def redraw(self) -> None:
-        """Draw the screen in front again."""
+        """Redraw the current screen."""
         raise NotImplementedError
 
     def copy(self, text: str) -> None:
-        """Put text on the clipboard and say so."""
+        """Copy text to the clipboard and notify the user."""
         self.copy_to_clipboard(text)
         self.notify(text, title="copied", markup=False)

@@ -1,4 +1,4 @@
-"""What workers tell the app. Newer messages replace older ones that still wait."""
+"""Messages from workers to the app. Newer messages replace older ones in the queue."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class FocusReady(Message, bubble=False):
 
 
 class FlowSelected(Message):
-    """The one cursor is on another flow.
+    """The shared cursor moved to another flow.
 
-    by_user: else it only stands on the first row, and stays there whatever comes first.
+    by_user: False for a cursor that stays on the first row, whatever flow that is.
     """
 
     def __init__(self, key: FlowKey, by_user: bool = True) -> None:

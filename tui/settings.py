@@ -24,7 +24,7 @@ from .flow_columns import COLUMNS
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a user may set; every field has a default."""
+    """Settings of the user; every field has a default."""
 
     theme: str = "rocescope"
     refresh_hz: float = 4.0
@@ -33,12 +33,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def settings_path() -> Path:
-    """Where the file lies."""
+    """The path of the file."""
     return user_config_path("rocescope") / "tui.toml"
 
 
 def load(path: Path | None = None) -> Settings:
-    """The user's settings, the defaults without a file. UsageError says what is wrong in it."""
+    """The user's settings; the defaults without a file. UsageError names the mistake."""
     path = path or settings_path()
     try:
         text = path.read_text()
@@ -54,7 +54,7 @@ def load(path: Path | None = None) -> Settings:
         raise UsageError(f"{path}: there is no action {unknown[0]!r}; see docs/tui.md")
     _check_columns(path, settings)
     if not 0.2 <= settings.refresh_hz <= 30:
-        raise UsageError(f"{path}: refresh_hz is from 0.2 to 30")
+        raise UsageError(f"{path}: refresh_hz must be from 0.2 to 30")
     return settings
 
 
@@ -65,4 +65,4 @@ def _check_columns(path: Path, settings: Settings) -> None:
             raise UsageError(f"{path}: columns can be chosen for qps, not for {screen!r}")
         for name in names:
             if name not in known:
-                raise UsageError(f"{path}: no column {name!r}; there are {', '.join(known)}")
+                raise UsageError(f"{path}: no column {name!r}; columns are {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""The colours: calm blues and greys, one warm tone for what needs a look."""
+"""The colours: blues and greys, one warm tone for problems."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is shown: the source, its snapshot, the flow, path key, filter and strategy looked at.
+"""The state of the view: source, snapshot, selected flow, path key, filter and strategy.
 
-Screens read it; keys change it by its methods. It knows nothing of Textual.
+Screens read it; keys change it by its methods. It does not use Textual.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class ViewState:
-    """What the terminal UI shows of one session."""
+    """The view of the terminal UI on one session."""
 
     session: Session
     columns: Sequence[str] = ()
-    """Columns of the table of flows that the user wants; empty for all."""
+    """Columns of the table of flows from the settings; empty: all."""
     snapshot: Snapshot = field(init=False)
     frozen: bool = False
     chosen: bool = False
-    """Whether the user put the cursor on a flow."""
+    """Whether the user has moved the cursor to a flow."""
     path_key: str = "entropy"
     everything: bool = False
-    """Whether flows that carry no data are shown too."""
+    """Whether flows without data are shown too."""
     strategy: str | None = None
     """The replayed strategy whose links are shown."""
     picked: set[str] = field(default_factory=set)
     """Strategies to compare with."""
     wanted_frame: int | None = None
-    """Frame number that the packets screen is to put its cursor on."""
+    """Frame number for the cursor of the packets screen."""
     wanted_late: tuple[Late, str] | None = None
-    """Late packets that the packets screen is to show, and what they are called."""
+    """Late packets for the packets screen, and their name."""
     _record: Flow | None = None
     _replays: Replays | None = None
 
@@ -53,7 +53,7 @@ class ViewState:
         self.snapshot = Snapshot(SourceState(self.session.name, self.session.kind))
 
     def begin(self, session: Session) -> None:
-        """Look at something else."""
+        """Open another session."""
         self.end()
         self.session, self._record = session, None
         self._replays, self.strategy, self.picked = None, None, set()
@@ -68,30 +68,30 @@ class ViewState:
 
     @property
     def record(self) -> Flow | None:
-        """Everything about the selected flow; None while it is read."""
+        """The record of the selected flow; None while it is read."""
         return self._record if self.is_selected(self._record) else None
 
     def put_record(self, record: Flow | None) -> bool:
-        """Take the record of a flow; whether it differs from the one before."""
+        """Store the record of a flow; returns whether it differs from the previous one."""
         changed, self._record = record != self._record, record
         return changed
 
     def is_selected(self, record: Flow | None) -> bool:
-        """Whether a record is that of the selected flow, as far as there is one."""
+        """Whether a record belongs to the selected flow."""
         key = self.session.selected
         if record is None or key is None:
             return True
         return (record.src, record.dst, record.dest_qp) == (key.src, key.dst, key.qp)
 
     def select(self, key: FlowKey, by_user: bool = False) -> bool:
-        """Put the cursor on a flow; whether it was on another."""
+        """Move the cursor to a flow; returns whether it was on another one."""
         changed = self.session.selected != key
         self.session.selected = key
         self.chosen = self.chosen or by_user
         return changed
 
     def select_passing(self) -> bool:
-        """Put the cursor on the busiest flow that passes, where its own does not."""
+        """Move the cursor to the busiest flow that passes if the selected one does not."""
         shown = self.shown_flows()
         if not len(shown) or self.snapshot.find(self.session.selected) in shown:
             return False
@@ -99,7 +99,7 @@ class ViewState:
         return self.select(self.snapshot.key(int(busiest)))
 
     def shown_flows(self) -> NDArray[np.int64]:
-        """Flows that pass the filter; those without data only if asked for."""
+        """Flows that pass the filter; flows without data only if `everything` is set."""
         mask = self.session.passing(self.snapshot)
         if not self.everything:
             data = self.snapshot.carries_data()
@@ -113,18 +113,18 @@ class ViewState:
         return len(self.shown_flows())
 
     def paths(self) -> PathColumns:
-        """The paths by the chosen key."""
+        """The paths by the selected key."""
         if self.path_key == "fabric" and (placed := self.placed()) is not None:
             return placed.path_columns(self.snapshot)
         return self.snapshot.paths.get(self.path_key) or self.snapshot.paths["entropy"]
 
     def prepare(self, snapshot: Snapshot) -> None:
-        """Compute, in the thread that made a snapshot, what drawing it needs beside its columns."""
+        """Compute derived data of a snapshot in the thread that made it, before it is drawn."""
         if self.path_key == "fabric" and not self.frozen and (placed := self.placed()) is not None:
             placed.path_columns(snapshot)
 
     def next_path_key(self) -> bool:
-        """Tell paths apart by the next key; False where there is one alone."""
+        """Switch to the next path key; False if there is only one."""
         keys = list(self.snapshot.paths) + (["fabric"] if self.placed() is not None else [])
         now = keys.index(self.path_key) if self.path_key in keys else 0
         self.path_key = keys[(now + 1) % len(keys)]
@@ -132,7 +132,7 @@ class ViewState:
 
     @property
     def replays(self) -> Replays:
-        """The replays of the session's captures; made when first asked for."""
+        """The replays of the session's captures; created on first use."""
         if self._replays is None:
             from .session.replays.replays import Replays  # loads the replay engine
 
@@ -140,24 +140,24 @@ class ViewState:
         return self._replays
 
     def placed(self) -> Placed | None:
-        """Where the strategy under the cursor of the replay screen put the flows."""
+        """Placement by the strategy under the cursor of the replay screen."""
         if self._replays is None:
             return None
         found = self._replays.placed
         return found.get(self.strategy or "") or next(iter(found.values()), None)
 
     def take_frame(self) -> int | None:
-        """The frame to put the cursor on, once."""
+        """The frame for the cursor; cleared by this call."""
         frame, self.wanted_frame = self.wanted_frame, None
         return frame
 
     def take_late(self) -> tuple[Late, str] | None:
-        """The late packets to show, once."""
+        """The late packets to show; cleared by this call."""
         late, self.wanted_late = self.wanted_late, None
         return late
 
     def window_text(self) -> str:
-        """The time window, from the start of the capture; how long it is in a live session."""
+        """The time window from the start of the capture; in a live session its length."""
         session = self.session
         if session.kind == "live":
             length = session.length_ns
@@ -169,11 +169,11 @@ class ViewState:
         return f"{low} to {high}"
 
     def packet_window(self) -> Span | None:
-        """The time whose packets are shown."""
+        """The time span of the packets shown."""
         session, snapshot = self.session, self.snapshot
         if session.kind != "live":
             return session.window
-        if session.looking_at is None:  # else it would move on while it is looked at
+        if session.looking_at is None:  # otherwise it would move while the user reads it
             return None
         start = snapshot.start_ns if session.length_ns is not None else 0
         return (start, snapshot.end_ns)

@@ -1,4 +1,4 @@
-"""131,072 NICs in eight planes: what can be counted without simulating packets.
+"""131,072 NICs in eight planes: results that need no packet simulation.
 
     python benchmarks/reproductions/large_fabric.py
 

@@ -158,7 +158,7 @@ def _line(name: str, done: Outcome) -> str:
 
 
 def _print_claims(bands: Bands, done: dict[str, Outcome], roce: Outcome, steps: int) -> None:
-    """The paper's words beside what was measured, and what had to be assumed."""
+    """The paper's statements, the measured values and the assumptions."""
     well, reboots, flap = done["all well"], done["spine reboots"], done["2 cables flap"]
     few = done["8 EVs, spine reboots"].result, done["32 EVs, spine reboots"].result
     last = [(one.last_loss_ps - BEGIN_PS) / 1e6 for one in (reboots.result, *few)]

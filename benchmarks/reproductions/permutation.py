@@ -39,7 +39,7 @@ REFERENCE_US = {  # mean of 10 seeds on ft128 and ls128
 }
 BOUND_US = (16.97, 14.91)
 TIE = 0.01
-"""Reference means closer than this say nothing about the ranking: seeds differ by more."""
+"""Reference means closer than this do not determine a ranking: seeds differ by more."""
 EXACT = ("host-dr", "ofan")
 NAMED = ("ls128", "switch-rr:reshuffle=0,acks=own")
 """Outside its limit, as docs/reproductions.md explains; within it by the number of local pairs."""
@@ -131,7 +131,7 @@ def _print_ranking(times: dict[str, Times], column: int) -> bool:
 
 
 def _print_by_local_pairs(bands: Bands, name: str, fabric: Fabric, seeds: int) -> None:
-    """Mean completion for the first seeds with so many pairs of hosts under one leaf."""
+    """Mean completion for the first seeds with N pairs of hosts on one leaf."""
     means = []
     for least, most in LOCAL_PAIRS:
         chosen = islice((s for s in count(1) if least <= _local_pairs(fabric, s) <= most), seeds)
@@ -148,7 +148,7 @@ def _print_by_local_pairs(bands: Bands, name: str, fabric: Fabric, seeds: int) -
 
 
 def _local_pairs(fabric: Fabric, seed: int) -> int:
-    """Messages of a permutation whose hosts are under one leaf."""
+    """Messages of a permutation with pairs of hosts on one leaf."""
     load = collective("permutation", fabric, Model(), SIZE, seed)
     leaf = fabric.attachments.switch[:, 0]
     return int(np.count_nonzero(leaf[load.src] == leaf[load.dst]))

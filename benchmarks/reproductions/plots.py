@@ -19,7 +19,7 @@ def log_log_plot(
     lines: Sequence[tuple[str, Sequence[float], Sequence[float]]],
     labels: Mapping[float, str] = MappingProxyType({}),
 ) -> None:
-    """Lines over two logarithmic axes, each (name, x, y). labels: of x, where not the number."""
+    """Lines on two logarithmic axes, each (name, x, y). labels: of x, if not the number."""
     xs = [x for _, values, _ in lines for x in values]
     ys = [y for _, _, values in lines for y in values]
     left, top, width, height = 60, 30, 400, 280

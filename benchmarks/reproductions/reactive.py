@@ -45,7 +45,7 @@ NEAR, FASTER = (0.92, 1.08), (0.75, 1.0)
 
 
 class Run(NamedTuple):
-    """One run, with feedback where the strategy needs it."""
+    """One run, with feedback if the strategy needs it."""
 
     strategy: str
     model: Model

@@ -1,1 +1,1 @@
-"""Flows counted in the kernel."""
+"""Flow counters in the kernel."""

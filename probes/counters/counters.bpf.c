@@ -2,7 +2,7 @@
 /*
  * Counts RoCE packets per flow and UDP source port in the kernel.
  *
- * What precedes this text when it is compiled (probes/counters/program.py), besides all the
+ * Definitions that precede this text at compilation (probes/counters/program.py), besides all the
  * headers but ring.bpf.h:
  *   TABLE_FD            array, mapped by user space: SETS of struct counter_set for each CPU
  *   ORDER_FD            array: ORDER_SETS of struct order_set
@@ -13,15 +13,15 @@
  *   REQUEST, ...        class bits of opcodes; RESTART_DISTANCE
  *
  * The tables are hash tables of sets of four entries, in which the entry that was
- * idle longest gives way. The kernel's own LRU maps cost twice as much per packet,
- * and do not tell what they dropped.
+ * idle longest is evicted. The kernel's LRU maps cost twice as much per packet,
+ * and do not report what they evict.
  */
 
 #define WAYS 4
 #define TRIES 4
 
 #define IS_IPV6 1 /* the addresses have 128 bits */
-#define IN_USE 0x80  /* tells a key of nothing but zeros from an empty entry */
+#define IN_USE 0x80  /* distinguishes a key of zeros from an empty entry */
 #define CE 3
 #define CNP_OPCODE 0x81
 
@@ -35,52 +35,52 @@ struct counter_key {
 	rs_u8 flags; /* IS_IPV6, transport << 1, IN_USE */
 };
 
-/* Written by one CPU alone. What every data packet touches comes first. */
+/* Written by one CPU only. Fields that every data packet updates come first. */
 struct counters {
 	struct counter_key key;
-	rs_u64 created_ns; /* CLOCK_MONOTONIC; 0: empty, or being made */
+	rs_u64 created_ns; /* CLOCK_MONOTONIC; 0: empty, or being created */
 	rs_u64 packets;
 	rs_u64 wire_bytes;
 	rs_u64 payload_bytes;
 	rs_u64 last_ns;
 	rs_u64 requests;
-	rs_u64 ecn_capable; /* CE included */
+	rs_u64 ecn_capable; /* including CE */
 	rs_u64 messages;    /* requests that begin a message */
 	rs_u64 idle_max_ns;
 	rs_u64 idle[4]; /* gaps between packets of the flow over 10, 50, 100, 500 us */
 	rs_u64 responses;
-	rs_u64 acks; /* NAKs and RNR NAKs included */
+	rs_u64 acks; /* including NAKs and RNR NAKs */
 	rs_u64 naks;
 	rs_u64 rnr_naks;
 	rs_u64 cnps;
 	rs_u64 ecn_marked;
 	rs_u64 reads;
 	rs_u64 late;	 /* PSN below the one expected */
-	rs_u64 gaps;	 /* how often PSNs were passed over, */
-	rs_u64 gap_psns; /* and how many in all */
-	rs_u64 jumps;	 /* passed over where nobody can tell how many PSNs there are */
+	rs_u64 gaps;	 /* number of times PSNs were skipped, */
+	rs_u64 gap_psns; /* and total of skipped PSNs */
+	rs_u64 jumps;	 /* PSNs skipped where their valid number is unknown */
 	rs_u64 restarts; /* PSN far from the one expected */
-	rs_u64 unordered; /* several CPUs were at the flow at once: order not judged */
+	rs_u64 unordered; /* several CPUs handled the flow at the same time: order unknown */
 	rs_u64 spare;
 };
 
 /*
  * One per CPU and tap. A RoCE frame adds to exactly one of counted and filtered.
- * What is counted is in an entry, or in evicted_packets.
+ * A counted packet is in an entry, or in evicted_packets.
  */
 struct tally {
-	rs_u64 seen; /* frames the hook was called for */
+	rs_u64 seen; /* frames that passed the hook */
 	rs_u64 counted;
 	rs_u64 counted_bytes;
 	rs_u64 filtered;
 	rs_u64 too_short;
-	rs_u64 merged; /* counted once though they stand for several frames (GRO, GSO) */
+	rs_u64 merged; /* merges of several frames (GRO, GSO), each counted once */
 	rs_u64 inserted;
-	rs_u64 evicted; /* entries that gave way, */
+	rs_u64 evicted; /* evicted entries, */
 	rs_u64 evicted_packets;
 	rs_u64 evicted_bytes;
 	rs_u64 ultra_ethernet; /* packets of Ultra Ethernet, which are not counted elsewhere */
-	rs_u64 orders_lost; /* flows whose next PSN was forgotten to make room */
+	rs_u64 orders_lost; /* flows whose next PSN was evicted */
 };
 
 struct counter_set {
@@ -95,7 +95,7 @@ struct flow_order {
 	rs_u64 spare;
 };
 
-#define BUSY 2 /* changes hands */
+#define BUSY 2 /* is being replaced */
 
 struct order_set {
 	struct flow_order way[WAYS];
@@ -104,7 +104,7 @@ struct order_set {
 /* In each half of flow_order.next, beside the 24 bits of the PSN expected. */
 #define PSN_MASK 0xFFFFFF
 #define STARTED (1u << 24)
-#define AFTER_READ (1u << 25) /* a READ reserves PSNs for its responses: how many is unknown */
+#define AFTER_READ (1u << 25) /* a READ reserves an unknown number of PSNs for its responses */
 
 static rs_u32 (*rs_cpu)(void) = (void *)8;
 
@@ -115,7 +115,7 @@ INLINE int same_key(const struct counter_key *a, const struct counter_key *b)
 	return !((p[0] ^ q[0]) | (p[1] ^ q[1]) | (p[2] ^ q[2]) | (p[3] ^ q[3]) | (p[4] ^ q[4]));
 }
 
-/* Of a set without the key: `first` if it is empty, else the entry that was idle longest. */
+/* In a set without the key: `first` if it is empty, else the entry that was idle longest. */
 INLINE struct counters *stalest(struct counter_set *set, struct counters *first)
 {
 	struct counters *oldest = first;
@@ -127,7 +127,7 @@ INLINE struct counters *stalest(struct counter_set *set, struct counters *first)
 	return oldest;
 }
 
-/* Makes an entry this key's; who reads meanwhile sees from created_ns that it changes. */
+/* Assigns an entry to this key; created_ns shows readers that it changes. */
 INLINE void take_over(struct counters *c, const struct counter_key *key, struct tally *tally,
 		      rs_u64 now)
 {
@@ -143,7 +143,7 @@ INLINE void take_over(struct counters *c, const struct counter_key *key, struct 
 	tally->inserted++;
 }
 
-/* The entry of a key, made when there is none. */
+/* The entry of a key, created if there is none. */
 INLINE struct counters *counters_of(const struct counter_key *key, rs_u64 hash,
 				    struct tally *tally, rs_u64 now)
 {
@@ -153,7 +153,7 @@ INLINE struct counters *counters_of(const struct counter_key *key, rs_u64 hash,
 
 	if (!set)
 		return 0; /* never */
-	/* Most are found here; all of them in the first would leave most of the caches unused. */
+	/* Most are found here; the first set for all of them would leave most caches unused. */
 	c = &set->way[hash >> 40 & (WAYS - 1)];
 	if (LIKELY(same_key(&c->key, key)))
 		return c;
@@ -166,7 +166,7 @@ INLINE struct counters *counters_of(const struct counter_key *key, rs_u64 hash,
 	return c;
 }
 
-/* What is known of a flow's order; 0 while another CPU makes room for a flow. */
+/* The order of a flow; 0 while another CPU replaces an entry. */
 INLINE struct flow_order *order_of(rs_u64 hash, struct tally *tally, rs_u64 now)
 {
 	rs_u32 at = hash & (ORDER_SETS - 1);
@@ -197,7 +197,7 @@ INLINE struct flow_order *order_of(rs_u64 hash, struct tally *tally, rs_u64 now)
 	return order;
 }
 
-/* Where a packet stands in its stream. Requests and responses have PSNs of their own. */
+/* Judges the PSN of a packet in its stream. Requests and responses have separate PSNs. */
 INLINE void judge(struct flow_order *order, rs_u32 psn, rs_u32 class, struct counters *c)
 {
 	rs_u32 shift = class & RESPONSE_DATA ? 32 : 0;
@@ -240,7 +240,7 @@ INLINE void note_idle(struct flow_order *order, rs_u64 now, struct counters *c)
 
 	order->last_ns = now;
 	if ((long long)gap < 0)
-		return; /* another CPU was later here, but is already done */
+		return; /* another CPU has already processed a later packet */
 	if (gap > c->idle_max_ns)
 		c->idle_max_ns = gap;
 	if (gap <= 10000)
@@ -272,7 +272,7 @@ INLINE rs_u64 mix(rs_u64 h, rs_u64 value)
 	return h ^ (h >> 32);
 }
 
-/* Fills the key; the hash of what makes a flow, the UDP source port left out. */
+/* Fills the key; returns the hash of the flow, without the UDP source port. */
 INLINE rs_u64 make_key(struct counter_key *key, const struct packet *p, rs_u32 tap)
 {
 	const rs_u32 *address = (const rs_u32 *)(p->ip + (p->ipv4 ? 12 : 8));
@@ -382,7 +382,7 @@ int count_xdp(struct xdp_md *ctx)
 		return XDP_NEXT;
 	}
 	bytes = offset_of(end, data);
-	/* The call is dear: only where IP says that more lies in further buffers. */
+	/* The call is expensive: only if the IP length exceeds the first buffer. */
 	if (ip_end(&p) > bytes)
 		bytes = WHOLE_FRAME_BYTES(ctx, bytes);
 	count(&p, end, bytes, tap, tally);

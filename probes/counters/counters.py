@@ -1,9 +1,8 @@
-"""Counters in the kernel: probes attached, tables read at intervals, nothing lost unseen.
+"""Counters in the kernel: probes are attached, tables are read at intervals, losses are counted.
 
-Every CPU counts in a part of the table of its own, so no packet waits for
-another. An entry that must give way adds what it held to the evictions; what a
-reading before has seen of it is kept, so only the packets after that reading
-are lost to the flows, and their number is known exactly.
+Every CPU has its own part of the table, so no packet waits for another. The counts of an
+evicted entry are added to the evictions; counts that an earlier reading has seen are kept.
+So the flows miss only packets after that reading, and their exact number is known.
 """
 
 from __future__ import annotations
@@ -51,32 +50,32 @@ class CounterOptions:
     namespace: str | None = None
     """Network namespace of interfaces that do not name their own."""
     max_flows: int | None = None
-    """Flows times UDP source ports each CPU has room for; None: 8192, less on many CPUs."""
+    """Flows times UDP source ports per CPU; None: 8192, less on many CPUs."""
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
     mirror: bool = True
-    """Look for RoCE inside GRE and ERSPAN too."""
+    """Also search GRE and ERSPAN for RoCE."""
     filter: str | None = None
-    """Which packets to count, in the language of the analyzer's filters."""
+    """Packets to count, as a filter of the analyzer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All counters at one moment, since the beginning.
+    """All counters at one time, since the start.
 
-    Exact once the probes are detached; before, packets that are just being counted
-    may be in a part of the numbers already.
+    Exact after the probes are detached; before, a packet that is being counted may be
+    included in some of the numbers only.
     """
 
     time_ns: int
     """Wall time."""
     clock_offset_ns: int
-    """What turns the entries' times into wall time."""
+    """Offset from the entries' times to wall time."""
     entries: NDArray[Any]
-    """COUNTERS[n], one per key; entries that gave way are in as far as they were read before."""
+    """COUNTERS[n], one per key; includes evicted entries as far as they were read before."""
     tally: NDArray[Any]
     """TALLY[taps, cpus]."""
     lost_packets: NDArray[np.int64]
-    """[taps]: counted, but in no entry: evicted before anybody read them."""
+    """[taps]: packets counted, but in no entry: evicted before they were read."""
     lost_bytes: NDArray[np.int64]
 
     def total(self, field: str) -> int:
@@ -87,7 +86,7 @@ class Reading:
 class CounterSource:
     """Counters on some interfaces; a context manager.
 
-    Tap number `i` of the keys is `taps[i]`. Call `read()` now and then, the last
+    Tap number `i` of the keys is `taps[i]`. Call `read()` at intervals, the last
     time after `detach()`: that reading is exact.
     """
 
@@ -167,30 +166,30 @@ class CounterSource:
         return fd
 
     def detach(self) -> None:
-        """End counting; when it returns, no probe runs any more."""
+        """End counting; no probe runs after it returns."""
         attached = [a for a in self.attachments if a.link >= 0 or a.filter is not None]
-        for attachment in reversed(attached):  # what was made first goes last
+        for attachment in reversed(attached):  # in reverse order of creation
             attachment.close()
         if attached:
-            time.sleep(_SETTLE_S)  # probes that were running have ended then
+            time.sleep(_SETTLE_S)  # running probes have ended after this time
 
     def gone(self) -> list[Interface]:
-        """Interfaces that have disappeared since the counting began."""
+        """Interfaces that have disappeared since the start."""
         missing = [a.interface for a in self.attachments if a.gone()]
         return [interface for interface in self.interfaces if interface in missing]
 
     def privileges(self) -> tuple[str, ...]:
-        """Capabilities it takes to go on and to end once everything is attached."""
+        """Capabilities that are still needed after everything is attached."""
         return privileges_of(self.attachments)
 
     def note(self) -> None:
-        """Take note of the counters: what they say by now no eviction takes away."""
+        """Store the current counts, so that evictions do not lose them."""
         self._keep_evicted(*self._entries())
 
     def read(self) -> Reading:
-        """The counters now."""
+        """The current counters."""
         self.note()
-        tally = self._read_tally()  # after the entries: what has left them is in it
+        tally = self._read_tally()  # after the entries: includes what was evicted from them
         taps = len(self.taps)
         kept = self._past["key"]["tap"]
         lost = []
@@ -209,7 +208,7 @@ class CounterSource:
         )
 
     def _entries(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Numbers and copies of all entries in use; none that changed hands while it was read."""
+        """Numbers and copies of all entries in use, without entries replaced during the read."""
         created = self._table["created_ns"].copy()
         slots = np.flatnonzero(created).astype(np.int64)
         entries = self._table[slots]
@@ -226,7 +225,7 @@ class CounterSource:
         return slots[whole], entries[whole]
 
     def _keep_evicted(self, slots: NDArray[np.int64], entries: NDArray[Any]) -> None:
-        """Put aside what was read last of entries that have given way since."""
+        """Keep the last counts of entries that were evicted since the last reading."""
         self._created[slots] = entries["created_ns"]
         gone = self._created[self._last_slots] != self._last["created_ns"]
         if gone.any() and len(self._past) < _MOST_KEPT:
@@ -243,7 +242,7 @@ class CounterSource:
 
 
 def default_max_flows(cpus: int) -> int:
-    """8192 for each CPU, less where the tables of all would be larger than 256 MiB."""
+    """8192 per CPU, less if all tables together would exceed 256 MiB."""
     share = _ALL_TABLES_BYTES // (cpus * _SLOTS_PER_FLOW * COUNTERS.itemsize)
     return max(min(_LARGEST_DEFAULT, share), _SMALLEST)
 

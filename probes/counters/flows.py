@@ -1,4 +1,4 @@
-"""From counters to flows; what counters cannot know is None, with a note."""
+"""From counters to flows; values that counters lack are None, with a note."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ _MODE = (
 
 
 _NO_PORT = 1 << 16
-"""In place of a port: control packets, which make no path where others do."""
+"""Replaces the port of control packets, which count as a path only if there are no others."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """What was counted of one flow."""
+    """The counts of one flow."""
 
     name: tuple[str, str, int]
     total: Any
     """COUNTERS."""
     transport: int
     paths: list[tuple[int, Carried]]
-    """Per UDP source port of the packets that stand for the flow, the largest first."""
+    """Per UDP source port of the flow's representative packets, the largest first."""
     control: Carried | None
-    """All others."""
+    """All other packets."""
     taps: dict[str, int]
 
 
 def flows_of(reading: Reading, taps: Sequence[str]) -> tuple[list[Flow], list[Imbalance]]:
-    """The flows in order of their first packet, and how evenly they use their source ports."""
+    """The flows in order of their first packet, and the imbalance over their source ports."""
     counted = _counted(reading, taps)
     flows = [_flow(number, flow) for number, flow in enumerate(counted)]
     sprayed = [
@@ -80,7 +80,7 @@ def _counted(reading: Reading, taps: Sequence[str]) -> list[_Counted]:
     names, of = _numbered(entries)
     totals = together(entries, of, len(names))
     transports = entries["key"]["flags"] >> 1 & 7
-    # Data stands for a flow; where there is none ACKs do, and CNPs where there is nothing else.
+    # Data packets represent a flow; without data its ACKs do, and without ACKs its CNPs.
     rank = np.where(entries["requests"] + entries["responses"] > 0, 0, 1 + (transports == CNP))
     best = np.full(len(names), 2)
     np.minimum.at(best, of, rank)
@@ -123,7 +123,7 @@ def _counted(reading: Reading, taps: Sequence[str]) -> list[_Counted]:
 
 
 def _numbered(entries: NDArray[Any]) -> tuple[list[tuple[str, str, int]], NDArray[np.int64]]:
-    """The flows by source, destination and queue pair, and the number of each entry's."""
+    """The flows by source, destination and queue pair, and the flow number of each entry."""
     numbers: dict[tuple[str, str, int], int] = {}
     of = np.zeros(len(entries), np.int64)
     keys = entries["key"]
@@ -141,7 +141,7 @@ def _flow(number: int, counted: _Counted) -> Flow:
     late, missing, notes = _order(total, has_order)
     if len(counted.taps) > 1:
         notes.append(
-            f"seen at {len(counted.taps)} taps: counters cannot tell copies of a packet from other"
+            f"seen at {len(counted.taps)} taps: copies cannot be distinguished from other"
             " packets, so all are counted"
         )
     spraying = _spraying(counted)
@@ -206,44 +206,44 @@ def _order(total: Any, has_order: bool) -> tuple[int | None, int | None, list[st
     """Late packets, missing PSNs, and what limits both."""
     notes = [_MODE]
     if not has_order:
-        notes.append("datagrams, ACKs and CNPs have no PSN order: nothing can be late or missing")
+        notes.append("datagrams, ACKs and CNPs have no PSN order: no packet can be late or missing")
         return None, None, notes
     passed = int(total["gap_psns"])
     late: int | None = int(total["late"])
     missing: int | None = passed
     if late:
         notes.append(
-            f"{late} packets came behind later ones: those sent again are among them, counters"
-            " cannot tell"
+            f"{late} packets arrived after higher PSNs, including retransmissions, which"
+            " counters cannot distinguish"
         )
     if passed and late:
         missing = None
         notes.append(
-            f"{passed} PSNs were passed over in {int(total['gaps'])} gaps; at most {late} of them"
-            " came after all"
+            f"{passed} PSNs were skipped in {int(total['gaps'])} gaps; at most {late} of them"
+            " arrived later"
         )
     if total["jumps"]:
         notes.append(
-            f"{int(total['jumps'])} times the PSN moved on behind a READ request or between"
-            " responses: how far it may is unknown, so nothing is counted as missing there"
+            f"{int(total['jumps'])} times the PSN skipped values after a READ request or between"
+            " responses: the valid distance is unknown, so no PSN counts as missing there"
         )
     if total["restarts"]:
         missing = None
         notes.append(
-            f"{int(total['restarts'])} times the PSN jumped far: the queue pair restarted or much"
-            " was not seen"
+            f"{int(total['restarts'])} times the PSN jumped far: the queue pair restarted or many"
+            " packets were not seen"
         )
     if total["unordered"]:
         late = missing = None
         notes.append(
-            f"{int(total['unordered'])} packets were counted but not put in order: several"
-            " processors were at this flow at once"
+            f"{int(total['unordered'])} packets were counted but their order is unknown: several"
+            " processors handled this flow at the same time"
         )
     return late, missing, notes
 
 
 def _spraying(counted: _Counted) -> Spraying:
-    """The UDP source ports of a flow: those of its data, where it has any."""
+    """The UDP source ports of a flow: those of its data packets, if it has any."""
     weights = np.array([path.wire_bytes for _, path in counted.paths], np.int64)
     lines = [(str(port), path) for port, path in counted.paths]
     if counted.control is not None:
@@ -263,7 +263,7 @@ def _spraying(counted: _Counted) -> Spraying:
 
 @cache
 def _address(raw: bytes, is_ipv6: bool) -> str:
-    """An address as the analyzer writes it: an IPv4 host and its GID are one."""
+    """An address in the analyzer's form: an IPv4 host and its GID are the same."""
     if not is_ipv6:
         return str(IPv4Address(raw[:4]))
     address = IPv6Address(raw)

@@ -19,7 +19,7 @@ KEY: Final = np.dtype(
 )
 """struct counter_key: addresses in network order, IPv4 in the first four bytes."""
 IS_IPV6 = 1
-"""Of KEY's flags: the addresses have 128 bits. The transport stands in the three bits above."""
+"""A flag of KEY: the addresses have 128 bits. The three bits above hold the transport."""
 
 _COUNTS = (
     "packets",
@@ -105,7 +105,7 @@ def together(entries: NDArray[Any], group: NDArray[np.int64], groups: int) -> ND
 
 
 def by_key(entries: NDArray[Any]) -> NDArray[Any]:
-    """The entries with those of one key added up, in the order of keys."""
+    """The sums of entries by key, in the order of keys."""
     keys = np.ascontiguousarray(entries["key"]).view(f"V{KEY.itemsize}")
     unique, group = np.unique(keys, return_inverse=True)
     return together(entries, group, len(unique))

@@ -27,11 +27,11 @@ _CLASSES = (
 
 @dataclass(frozen=True, slots=True)
 class CounterMaps:
-    """Descriptors of the maps the programs work on, and numbers of sets (powers of two)."""
+    """Descriptors of the programs' maps, and numbers of sets (powers of two)."""
 
     table: int
     sets: int
-    """Of each CPU."""
+    """Per CPU."""
     order: int
     order_sets: int
     tally: int
@@ -47,7 +47,7 @@ class CompiledCounters(Compiled):
 
 
 def counter_source(options: ProgramOptions, maps: CounterMaps) -> str:
-    """The C source behind the definitions it asks for."""
+    """The C source, preceded by the definitions it needs."""
     own = {
         "TABLE_FD": maps.table,
         "SETS": maps.sets,
@@ -62,7 +62,7 @@ def counter_source(options: ProgramOptions, maps: CounterMaps) -> str:
 
 
 def opcode_map() -> int:
-    """Descriptor of the array from opcode to what the probes must know of it."""
+    """Descriptor of the array from opcode to its class, header length and AETH offset."""
     fd = bpf.create_map(bpf.MAP_ARRAY, 4, 4, 256, name="rocescope_ops")
     for opcode in range(256):
         layout = int(LAYOUT[opcode])

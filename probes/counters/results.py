@@ -16,7 +16,7 @@ from .flows import flows_of
 
 
 def analysis_of(source: CounterSource, reading: Reading, complete: bool = True) -> Analysis:
-    """Everything the counters tell, in the shape of an analysis of the same traffic."""
+    """All counters, in the form of an analysis of the same traffic."""
     names = [f"{interface.label} {direction}" for interface, direction in source.taps]
     flows, imbalance = flows_of(reading, names)
     return Analysis(
@@ -80,32 +80,34 @@ def _first(flows: Sequence[Flow]) -> int | None:
 
 
 def _warnings(reading: Reading, complete: bool) -> list[str]:
-    """What limits the trust in all the results, worst first."""
+    """Limits of trust in the results, the most important first."""
     lines = []
     lost, lost_bytes = int(reading.lost_packets.sum()), int(reading.lost_bytes.sum())
     if lost:
         lines.append(
             f"{lost} packets ({lost_bytes} bytes) of {reading.total('counted')} are missing from"
-            f" the flows: {reading.total('evicted')} entries gave way to others before they were"
+            f" the flows: {reading.total('evicted')} entries were evicted before they were"
             " read: give a larger --max-flows or a shorter --interval"
         )
     forgotten = reading.total("orders_lost")
     if forgotten:
         lines.append(
-            f"the order of a flow was forgotten {forgotten} times to make room: more packets may"
-            " have been late or missing than is told: give a larger --max-flows"
+            f"the PSN order of a flow was evicted {forgotten} times: more packets may"
+            " have been late or missing than counted: give a larger --max-flows"
         )
     merged = reading.total("merged")
     if merged:
         lines.append(
-            f"{merged} packets stand for several that the kernel merged (GRO or GSO): --hook xdp"
+            f"{merged} packets are merges of several packets by the kernel (GRO or GSO): --hook xdp"
             " sees each"
         )
     ultra_ethernet = reading.total("ultra_ethernet")
     if ultra_ethernet:
-        lines.append(f"{ultra_ethernet} packets of Ultra Ethernet were seen: they are in no flow")
+        lines.append(
+            f"{ultra_ethernet} packets of Ultra Ethernet were seen; they belong to no flow"
+        )
     if not complete:
-        lines.append("interrupted: the report covers what was counted so far")
+        lines.append("interrupted: the report covers the packets counted so far")
     if reading.total("filtered"):
-        lines.append("a filter is set: packets it leaves out count as neither seen nor lost")
+        lines.append("a filter is set: excluded packets count as neither seen nor lost")
     return lines

@@ -1,1 +1,1 @@
-"""What live capture needs of this host."""
+"""Requirements of live capture on this host."""

@@ -1,4 +1,4 @@
-"""Where probes can be attached: tried without touching any traffic."""
+"""Hooks for probes, tested without affecting traffic."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tc_hook() -> Check:
         "limited",
         "clsact, no tcx",
         False,
-        "a guard process takes probes away when a capture is killed, not the kernel",
+        "a guard process, not the kernel, removes probes after a killed capture",
         "Linux 6.6 or later has tcx",
     )
 
@@ -58,7 +58,7 @@ def xdp_hook() -> Check:
 
 
 def uprobes() -> Check:
-    """A probe on a function that is hardly ever called, for a moment."""
+    """A short test probe on a function that is hardly ever called."""
     name = "uprobes"
     path, offset = _probe_place()
     if path is None:
@@ -85,9 +85,9 @@ def uprobes() -> Check:
 def _try_link(kind: int, attach_type: int, flags: int) -> int:
     """The error number of attaching to an interface, 0 when it works.
 
-    Tried on the loopback interface of a network namespace made for it, so that
-    no real traffic meets the program. Making one takes CAP_SYS_ADMIN: without it
-    only loading is tried.
+    The test uses the loopback interface of a new network namespace, so that no
+    real traffic reaches the program. A new namespace needs CAP_SYS_ADMIN: without
+    it only loading is tested.
     """
     try:
         program = bpf.load_program(

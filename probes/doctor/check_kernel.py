@@ -1,4 +1,4 @@
-"""The kernel and what it lets this process do, each thing really tried where it can be."""
+"""The kernel and the operations it allows this process, tested by execution if possible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ATOMIC = bytes.fromhex(
     "7a0af8ff00000000 b701000000000000"  # *(u64 *)(r10 - 8) = 0; r1 = 1
     "db1af8ff01000000"  # r1 = atomic_fetch_add(r10 - 8, r1)
 )
-"""In front of RETURN_0: what probes on some processors need of the kernel."""
+"""Precedes RETURN_0: an instruction that probes on some processors need."""
 
 _OPTIONS = ("BPF_SYSCALL", "BPF_JIT", "NET_CLS_BPF", "NET_SCH_INGRESS", "UPROBE_EVENTS")
 
@@ -38,13 +38,13 @@ def kernel() -> Check:
         "missing",
         release,
         True,
-        f"live capture takes Linux {oldest} or later",
+        f"live capture needs Linux {oldest} or later",
         "capture with tcpdump -s 128 and analyze the file",
     )
 
 
 def capabilities() -> Check:
-    """What this process may do."""
+    """Privileges of this process."""
     missing = privileges.missing_capabilities()
     if missing:
         return Check(
@@ -52,7 +52,7 @@ def capabilities() -> Check:
             "missing",
             f"without {', '.join(missing)}",
             True,
-            "the kernel lets nobody else load or attach probes",
+            "the kernel does not allow loading or attaching probes without them",
             f"{SUDO}, or give CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
         )
     held = privileges.effective_capabilities()
@@ -62,15 +62,15 @@ def capabilities() -> Check:
             "limited",
             "CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON",
             True,
-            "other network namespaces take CAP_SYS_ADMIN, ranks of other users' processes"
+            "other network namespaces need CAP_SYS_ADMIN, ranks of other users' processes"
             " CAP_SYS_PTRACE",
-            f"{SUDO} when these are wanted",
+            f"{SUDO} if these are needed",
         )
-    return Check("capabilities", "ok", "all that are needed", True)
+    return Check("capabilities", "ok", "all needed ones", True)
 
 
 def unprivileged_bpf() -> Check:
-    """Whether others may use BPF: told, but of no effect here."""
+    """Whether unprivileged users may use BPF; for information only."""
     try:
         value = Path("/proc/sys/kernel/unprivileged_bpf_disabled").read_text().strip()
     except OSError:
@@ -84,7 +84,7 @@ def locked_memory() -> Check:
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     limit = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft >> 10} KiB"
     if kernel_version() >= (5, 11):
-        return Check("locked memory", "ok", f"{limit}; this kernel counts maps elsewhere")
+        return Check("locked memory", "ok", f"{limit}; this kernel accounts maps elsewhere")
     if soft == resource.RLIM_INFINITY or soft >= 1 << 30:
         return Check("locked memory", "ok", limit)
     return Check(
@@ -93,7 +93,7 @@ def locked_memory() -> Check:
 
 
 def loading() -> Check:
-    """Programs into the kernel, really done."""
+    """Loading of programs into the kernel, tested by execution."""
     name = "loading"
     code = RETURN_0 if strongly_ordered() else _ATOMIC + RETURN_0
     try:
@@ -105,7 +105,7 @@ def loading() -> Check:
 
 
 def ring_buffer() -> Check:
-    """Rings for every CPU and the bell that wakes their reader, really made."""
+    """Rings for every CPU and the bell that wakes their reader, tested by creation."""
     name = "ring buffer"
     try:
         Rings(range(bpf.possible_cpus()), bpf.page_bytes(), 1).close()
@@ -124,7 +124,7 @@ def _refused(name: str, error: OSError) -> Check:
     return Check(
         name,
         "missing",
-        f"refused although the capabilities are there: {what}",
+        f"refused despite the capabilities: {what}",
         True,
         "a container's seccomp profile or kernel lockdown forbids bpf(2)",
         "run on the host, or the container with --privileged",
@@ -132,22 +132,22 @@ def _refused(name: str, error: OSError) -> Check:
 
 
 def btf() -> Check:
-    """Type information, of which the probes need nothing."""
+    """Type information, which the probes do not need."""
     there = os.path.exists("/sys/kernel/btf/vmlinux")
-    return Check("BTF", "ok", "there, not needed" if there else "none, and none needed")
+    return Check("BTF", "ok", "present, not needed" if there else "none, and none needed")
 
 
 def kernel_options() -> Check:
-    """What the kernel was built with, where that can be read."""
+    """Build options of the kernel, if readable."""
     name = "kernel options"
     text = _configuration_text()
     if text is None:
-        return Check(name, "ok", "not readable; the features were tried instead")
+        return Check(name, "ok", "not readable; the features were tested instead")
     missing = [o for o in _OPTIONS if not re.search(rf"^CONFIG_{o}=[ym]$", text, re.MULTILINE)]
     if not missing:
-        return Check(name, "ok", "all that are used")
+        return Check(name, "ok", "all used ones")
     names = ", ".join(f"CONFIG_{option}" for option in missing)
-    meaning = "what needs them is limited, see the lines above and below"
+    meaning = "features that need them are limited, see the other lines"
     return Check(name, "limited", f"without {names}", False, meaning, None)
 
 
@@ -164,7 +164,7 @@ def _configuration_text() -> str | None:
 
 
 def tracefs() -> Check:
-    """Whether tracefs is mounted: told, but of no effect here."""
+    """Whether tracefs is mounted; for information only."""
     if os.path.isdir("/sys/kernel/tracing/events"):
         return Check("tracefs", "ok", "mounted, not needed")
     hint = "not visible" if os.geteuid() else "not mounted"
@@ -172,7 +172,7 @@ def tracefs() -> Check:
 
 
 def clock() -> Check:
-    """What timestamps are taken from."""
+    """The clock source of timestamps."""
     path = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     try:
         source = path.read_text().strip()
@@ -180,6 +180,6 @@ def clock() -> Check:
         return Check("clock", "ok", "of unknown kind")
     if source in ("hpet", "acpi_pm", "refined-jiffies", "jiffies"):
         meaning = "every timestamp costs a microsecond or is coarse: slower probes"
-        remedy = "see dmesg for why the kernel distrusts the CPU's clock (tsc)"
+        remedy = "see dmesg for the reason why the kernel does not use the CPU's clock (tsc)"
         return Check("clock", "limited", source, False, meaning, remedy)
     return Check("clock", "ok", source)

@@ -1,4 +1,4 @@
-"""Software beside the kernel: the compiler, libibverbs, RDMA tools, Wireshark."""
+"""Software in user space: the compiler, libibverbs, RDMA tools, Wireshark."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ def bcc() -> Check:
             "missing",
             "not installed for this Python",
             True,
-            "it compiles the probes; pip's bcc is something else",
+            "it compiles the probes; bcc on PyPI is another package",
             "apt-get install python3-bpfcc, or dnf install python3-bcc",
         )
     return Check("bcc", "ok", f"bcc {version}", True)
 
 
 def compiling() -> Check:
-    """C to BPF, really done."""
+    """Compilation of C to BPF, tested by execution."""
     name = "compiling"
     try:
         with _standard_error_closed():
             code = machine_code("int probe(void *context) { return 0; }", ["probe"])["probe"]
     except CaptureError as error:
         found = "bcc is missing" if "needs bcc" in str(error) else str(error)
-        remedy = "reinstall python3-bpfcc and libbpfcc; see that /tmp can be written"
-        return Check(name, "missing", found, True, "the probes cannot be made", remedy)
+        remedy = "reinstall python3-bpfcc and libbpfcc; check that /tmp is writable"
+        return Check(name, "missing", found, True, "the probes cannot be compiled", remedy)
     return Check(name, "ok", f"C to {len(code) // 8} BPF instructions, without headers", True)
 
 
 def libibverbs() -> Check:
-    """Copies of libibverbs and the functions to watch in them."""
+    """Copies of libibverbs and their functions to watch."""
     libraries = all_libraries()
     if not libraries:
         remedy = "apt-get install libibverbs1 (only where RDMA is used)"
@@ -76,19 +76,19 @@ def rdma_devices() -> Check:
     """RDMA devices and their counters."""
     ports, reason = sysfs.read_ports()
     if reason is not None and not ports:
-        meaning = "no port counters; packets of other hosts are captured all the same"
+        meaning = "no port counters; packets of other hosts are still captured"
         return Check("RDMA devices", "limited", reason, False, meaning)
     names = ", ".join(sysfs.devices())
     return Check("RDMA devices", "ok", names if reason is None else f"{names}; {reason}")
 
 
 def queue_pair_table() -> Check:
-    """The kernel's table of queue pairs, by the rdma tool or netlink itself."""
+    """The kernel's table of queue pairs, by the rdma tool or by netlink."""
     name = "queue pair table"
     tool = rdma_tool()
     rows, reason = read_resources() if tool else dump_queue_pairs()
     if reason is not None:
-        meaning = "queue pairs made before a capture have no owner"
+        meaning = "queue pairs created before a capture have no owner"
         return Check(
             name, "limited", reason, False, meaning, "modprobe ib_core, where RDMA is used"
         )
@@ -99,7 +99,7 @@ def tshark() -> Check:
     """Wireshark's dissector."""
     path = shutil.which("tshark")
     if path is None:
-        meaning = "single packets are not shown as Wireshark dissects them"
+        meaning = "no dissection of single packets"
         return Check("tshark", "limited", "not installed", False, meaning, "apt-get install tshark")
     done = subprocess.run(
         [path, "--version"], capture_output=True, text=True, errors="replace", timeout=20
@@ -110,7 +110,7 @@ def tshark() -> Check:
 
 @contextmanager
 def _standard_error_closed() -> Iterator[None]:
-    """While it is open, nothing is written to standard error: the compiler prints there itself."""
+    """Context manager that discards standard error, where the compiler prints."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:

@@ -1,4 +1,4 @@
-"""What `rocescope doctor` finds."""
+"""The findings of `rocescope doctor`."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from msgspec import Meta
 from ...analyzer.results.base import Record
 
 SUDO: Final = "run with sudo"
-NO_OWNERS: Final = "the processes that own queue pairs are not named, or fewer of them"
+NO_OWNERS: Final = "owner processes of some or all queue pairs are unknown"
 
 
 class Check(Record, frozen=True):
-    """One thing that was looked at."""
+    """One check."""
 
     name: str
     state: Literal["ok", "limited", "missing"]
-    found: Annotated[str, Meta(description="what is there")]
+    found: Annotated[str, Meta(description="what was found")]
     needed: Annotated[bool, Meta(description="without it there is no live capture")] = False
-    meaning: Annotated[str | None, Meta(description="what does not work because of it")] = None
+    meaning: Annotated[str | None, Meta(description="what does not work as a result")] = None
     remedy: Annotated[str | None, Meta(description="what to install or run")] = None
 
 
 class Diagnosis(Record, frozen=True):
-    """What `rocescope doctor` found."""
+    """The result of `rocescope doctor`."""
 
     live_capture_works: bool
     checks: list[Check]

@@ -1,4 +1,4 @@
-"""What live capture needs of this host, looked at one by one."""
+"""Checks of the requirements of live capture on this host."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CHECKS: tuple[Callable[[], Check], ...] = (
 
 
 def diagnose() -> Diagnosis:
-    """Look at everything; never raises."""
+    """Run all checks; never raises."""
     checks = [_safely(look) for look in _CHECKS]
     works = all(check.state != "missing" for check in checks if check.needed)
     return Diagnosis(works, checks)
@@ -40,6 +40,6 @@ def diagnose() -> Diagnosis:
 def _safely(look: Callable[[], Check]) -> Check:
     try:
         return look()
-    except Exception as error:  # a doctor must not fall ill itself
+    except Exception as error:  # a failed check must not end the others
         name = look.__name__.replace("_", " ")
-        return Check(name, "limited", f"cannot be looked at: {type(error).__name__}: {error}")
+        return Check(name, "limited", f"the check failed: {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Packet blocks on their way into capture files."""
+"""Packet blocks for capture files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Blocks:
     """Packet blocks in order of time."""
 
     data: memoryview
-    """Their bytes; gone when the next ones are laid out."""
+    """Their bytes; valid until the next blocks are written."""
     frames: I64
-    """How many there are of each interface, int64[interfaces]."""
+    """Number of blocks of each interface, int64[interfaces]."""
 
     def whole(self, size: int) -> Blocks:
-        """Those that lie in the first `size` bytes as a whole."""
+        """The whole blocks in the first `size` bytes."""
         frames, end = np.zeros_like(self.frames), 0
         while end + 12 <= size:
             block, interface = struct.unpack_from("<4xII", self.data, end)

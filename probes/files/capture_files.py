@@ -1,4 +1,4 @@
-"""Capture files: written block by block, rotated, readable whatever happens."""
+"""Capture files: written block by block, rotated, readable at any time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """When a new file is begun, and how many are kept."""
+    """When to start a new file, and the number of files to keep."""
 
     size_bytes: int | None = None
     every_s: float | None = None
@@ -37,17 +37,17 @@ class Rotation:
 
 
 class DiskFull(RocescopeError):
-    """No room left; what was written before is whole and readable."""
+    """No space left; the data written before is complete and readable."""
 
 
 class CaptureFiles:
     """One pcapng, or a series of them.
 
-    path: None writes to `descriptor` (standard output). head: the section header and
-    interface descriptions, with these comments. read_loss: the counters of each
-    interface, from the start of the capture. comments: what is known at the start.
-    Only whole blocks are written, each batch with one system call, so that the file can
-    be read up to the last of them when the process is killed.
+    path: None writes to `descriptor` (standard output). head: makes the section header with
+    comments and the interface descriptions. read_loss: reads the counters of each interface
+    since the start of the capture. comments: the comments known at the start. Only whole
+    blocks are written, each batch with one system call, so that the file of a killed
+    process is readable up to its last block.
     """
 
     def __init__(
@@ -77,23 +77,23 @@ class CaptureFiles:
         self._begin()
 
     def comment(self, comments: Iterable[str]) -> None:
-        """Have something said in the file: in a new section soon, and in every later file.
+        """Add a comment to the file: soon in a new section, and in every later file.
 
-        A section's header is where readers look for comments, and what was learned
-        during the capture is in the file even when the process is killed.
+        Readers look for comments in section headers. So the file of a killed process has the
+        comments that were added during the capture.
         """
         fresh = list(comments)
         self._comments += fresh
         self._unwritten += fresh
 
     def write(self, blocks: Blocks) -> None:
-        """Append packet blocks; DiskFull when there is no room for all of them."""
+        """Append packet blocks; DiskFull if there is no space for all of them."""
         if len(blocks.data):
             self._append(blocks)
         self.tick()
 
     def tick(self) -> None:
-        """Begin a new file or state the counters when it is time; also without packets."""
+        """Start a new file or write the counters when due; also without packets."""
         now = time.monotonic()
         if self._is_due(now):
             self._end()
@@ -116,7 +116,7 @@ class CaptureFiles:
     def _append(self, blocks: Blocks) -> None:
         done = self._write_some(blocks.data)
         kept = blocks
-        if done < len(blocks.data):  # whole blocks, with room for the counters behind them
+        if done < len(blocks.data):  # whole blocks, with space for the counters after them
             kept = blocks.whole(done - len(self._statistics()))
             self._take_back(done - len(kept.data))
         self._delivered += kept.frames
@@ -125,14 +125,14 @@ class CaptureFiles:
             raise self._disk_full(int(blocks.frames.sum() - kept.frames.sum()))
 
     def _take_back(self, size: int) -> None:
-        """Shorten the file by what was written last; a pipe or device keeps it."""
+        """Remove the last bytes written from the file; not possible for a pipe or device."""
         self._size -= size
         if stat.S_ISREG(os.fstat(self._fd).st_mode):
             os.ftruncate(self._fd, self._size)
             os.lseek(self._fd, self._size, os.SEEK_SET)
 
     def _write_some(self, data: memoryview | bytes) -> int:
-        """Write all of it, or as much as there is room for; how much it was."""
+        """Write all bytes, or as many as there is space for; returns their number."""
         view, done = memoryview(data), 0
         while done < len(view):
             try:
@@ -155,7 +155,7 @@ class CaptureFiles:
 
     def _disk_full(self, lost: int) -> DiskFull:
         more = f", at least {lost} packets are not in it" if lost else ""
-        return DiskFull(f"no room left for {self._name()}: it ends early but is readable{more}")
+        return DiskFull(f"no space left for {self._name()}: it ends early but is readable{more}")
 
     def _begin(self) -> None:
         self._number += 1
@@ -182,7 +182,7 @@ class CaptureFiles:
         self._write_whole(head)
 
     def _end_section(self) -> None:
-        """The final counters of a section: the next one counts from there."""
+        """The final counters of a section: the base of the next section's counters."""
         self._write_whole(self._statistics())
         self._before = self._read_loss()
 

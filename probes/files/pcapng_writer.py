@@ -1,4 +1,4 @@
-"""The pcapng blocks that stand around packets: of sections and interfaces.
+"""The pcapng blocks other than packets: sections and interfaces.
 
 Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/
 Everything is little-endian, time stamps are nanoseconds.
@@ -28,7 +28,7 @@ _ISB_START, _ISB_END, _ISB_RECEIVED, _ISB_DROPPED, _ISB_ACCEPTED, _ISB_DELIVERED
 
 @dataclass(frozen=True, slots=True)
 class InterfaceStatistics:
-    """What an interface statistics block says of one interface, since the section began."""
+    """The contents of an interface statistics block, since the start of the section."""
 
     start_ns: int
     end_ns: int
@@ -37,13 +37,13 @@ class InterfaceStatistics:
     accepted: int
     """Frames that passed the filter."""
     dropped: int
-    """Of these, frames lost for want of room."""
+    """Of these, frames dropped because a ring was full."""
     delivered: int
     """Of these, frames in the file."""
 
 
 def section_header(application: str, system: str, comments: Iterable[str]) -> bytes:
-    """The block a file begins with."""
+    """The first block of a file or section."""
     options = [(_SHB_OS, system.encode()), (_SHB_APPLICATION, application.encode())]
     options += [(_COMMENT, comment.encode()) for comment in comments]
     return _block(
@@ -52,7 +52,7 @@ def section_header(application: str, system: str, comments: Iterable[str]) -> by
 
 
 def interface_description(tap: Tap, filter: str | None) -> bytes:
-    """The block that describes a tap; their order is their number."""
+    """The block that describes a tap; the interface number is its rank."""
     options = [(_IF_NAME, tap.name.encode()), (_IF_TSRESOL, bytes([_NANOSECONDS]))]
     if tap.speed_bits_per_second:
         options.append((_IF_SPEED, struct.pack("<Q", tap.speed_bits_per_second)))

@@ -1,1 +1,1 @@
-"""Where programs are attached: XDP, tcx, clsact, in any network namespace."""
+"""Hooks of programs: XDP, tcx, clsact, in any network namespace."""

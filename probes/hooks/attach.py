@@ -1,6 +1,6 @@
-"""Probes at the hooks of interfaces, by BPF links: what dies with the process detaches itself.
+"""Probes at the hooks of interfaces, by BPF links: the kernel detaches them with the process.
 
-Where the kernel has no tcx links, a guard process takes the place of the link.
+If the kernel has no tcx links, a guard process replaces the link.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from .interfaces import Interface
 from .namespaces import in_namespace
 
 Hook: TypeAlias = Literal["tc", "xdp", "xdp-generic", "clsact"]
-"""tc: tcx where the kernel has it, else clsact. xdp: native, else generic."""
+"""tc: tcx if the kernel has it, else clsact. xdp: native, else generic."""
 Direction: TypeAlias = Literal["in", "out"]
 
 _ATTACH_TYPES = {"in": bpf.ATTACH_TCX_INGRESS, "out": bpf.ATTACH_TCX_EGRESS}
-# On the way in before other programs, which may drop; on the way out behind them.
+# Ingress: before other programs, which may drop packets. Egress: after them.
 _PLACES = {"in": bpf.BEFORE, "out": bpf.AFTER}
 _NO_TCX = (errno.EINVAL, errno.EOPNOTSUPP)
 _NO_NATIVE_XDP = (errno.EOPNOTSUPP, errno.ERANGE, errno.EINVAL, errno.ENOTSUP)
 
 
 def directions_of(hook: Hook) -> tuple[Direction, ...]:
-    """The directions a hook sees."""
+    """The directions of a hook."""
     return ("in",) if hook.startswith("xdp") else ("in", "out")
 
 
@@ -46,12 +46,12 @@ class Attachment:
     interface: Interface
     direction: Direction
     hook: str
-    """What it became: tcx, clsact, xdp native or xdp generic."""
+    """The actual hook: tcx, clsact, xdp native or xdp generic."""
     link: int
-    """Descriptor of the BPF link; -1 for clsact, and once it is closed."""
+    """Descriptor of the BPF link; -1 for clsact, and after it is closed."""
     filter: clsact.ClsactFilter | None = None
     guard: Guard | None = None
-    """Of the filter."""
+    """The guard of a clsact filter."""
 
     def gone(self) -> bool:
         """Whether the interface has disappeared."""
@@ -62,17 +62,17 @@ class Attachment:
         try:
             return not in_namespace(self.interface.namespace, self.interface.is_there)
         except CaptureError:
-            return True  # the namespace has gone
+            return True  # the namespace is gone
 
     def close(self) -> None:
         """Detach the probe."""
         if self.link >= 0:
-            link, self.link = self.link, -1  # first: a second Ctrl-C may come meanwhile
+            link, self.link = self.link, -1  # first: a second Ctrl-C may interrupt the rest
             os.close(link)
         if self.filter is not None:
             remove = partial(clsact.delete_filter, self.filter)
             self.filter = None
-            with suppress(CaptureError):  # the namespace has gone
+            with suppress(CaptureError):  # the namespace is gone
                 in_namespace(self.interface.namespace, remove)
         if self.guard is not None:
             self.guard.end()
@@ -80,7 +80,7 @@ class Attachment:
 
 
 def privileges_of(attachments: Iterable[Attachment]) -> tuple[str, ...]:
-    """Capabilities it takes to go on and to end once everything is attached."""
+    """Capabilities that are still needed after everything is attached."""
     hung = [a for a in attachments if a.filter is not None]
     needed = dropping.READING + (dropping.CLSACT if hung else ())
     if any(a.interface.namespace is not None for a in hung):
@@ -91,7 +91,7 @@ def privileges_of(attachments: Iterable[Attachment]) -> tuple[str, ...]:
 def attach(
     compiled: Compiled, interface: Interface, direction: Direction, hook: Hook, tap: int
 ) -> Attachment:
-    """Attach a probe that writes records of `tap`; CaptureError says why it is not possible."""
+    """Attach a probe that writes records of `tap`; CaptureError names the reason of a failure."""
     if hook.startswith("xdp"):
         program = compiled.load_xdp(tap)
         how = partial(_attach_xdp, program, interface, direction, hook == "xdp-generic")
@@ -101,8 +101,8 @@ def attach(
     try:
         made = in_namespace(interface.namespace, how)
     finally:
-        os.close(program)  # the link or filter keeps it
-    if made.filter is not None:  # outside: a process inside would keep the namespace
+        os.close(program)  # the link or filter holds a reference
+    if made.filter is not None:  # outside: a process inside would keep the namespace alive
         made.guard = Guard(made.filter, interface.namespace)
     return made
 
@@ -144,17 +144,19 @@ def _attach_xdp(
 def _refused(error: OSError, interface: Interface, hook: str) -> CaptureError:
     name = interface.label
     if error.errno in (errno.EBUSY, errno.EEXIST) and hook.startswith("xdp"):
-        return CaptureError(f"{name} has an XDP program already: use --hook tc, which shares")
+        return CaptureError(
+            f"{name} already has an XDP program: use --hook tc, which works beside it"
+        )
     if error.errno == errno.EPERM:
         return CaptureError(f"no permission to attach to {name}: run with sudo (CAP_NET_ADMIN)")
     if error.errno == errno.ENODEV:
-        return CaptureError(f"interface {name} has gone")
+        return CaptureError(f"interface {name} is gone")
     what = (error.strerror or str(error)).lower()
     return CaptureError(f"cannot attach to {name} ({hook}): {what}")
 
 
 def _link_ifindex(link: int) -> int:
-    """The interface a link is attached to; 0 when that is gone."""
+    """The interface of a link; 0 if it is gone."""
     info = bpf.object_info(link, 64)
     # struct bpf_link_info: type, id, prog_id, padding, then ifindex for both xdp and tcx.
     ifindex: int = struct.unpack_from("I", info, 16)[0]

@@ -1,7 +1,7 @@
 """tc filters on the clsact qdisc, by rtnetlink: for kernels without tcx (before 6.6).
 
-A filter is no BPF link: it stays when the process is killed, until somebody
-removes it (clsact_guard.py does). Layouts: linux/rtnetlink.h, linux/pkt_sched.h, linux/pkt_cls.h.
+A filter is not a BPF link: it stays after the process is killed, until
+clsact_guard.py removes it. Layouts: linux/rtnetlink.h, linux/pkt_sched.h, linux/pkt_cls.h.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _PARENT = {"in": 0xFFFFFFF2, "out": 0xFFFFFFF3}
 _ALL_PROTOCOLS = 0x0300  # ETH_P_ALL in network order
 _NAME = b"rocescope\0"
 _PRIORITIES = range(0xC001, 0xC101)
-"""Behind filters that people add by hand; the first free one is taken."""
+"""After filters that users add; the first free priority is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClsactFilter:
-    """A filter of ours."""
+    """A filter attached by rocescope."""
 
     ifindex: int
     direction: str
     priority: int
     made_qdisc: bool
-    """The qdisc it hangs on was not there before."""
+    """Whether the qdisc was created for it."""
 
 
 def add_filter(program: int, ifindex: int, direction: str) -> ClsactFilter:
@@ -57,9 +57,9 @@ def add_filter(program: int, ifindex: int, direction: str) -> ClsactFilter:
 
 
 def delete_filter(filter: ClsactFilter) -> None:
-    """Remove a filter, and its qdisc if that was made for it and nobody else uses it.
+    """Remove a filter, and its qdisc if that was created for it and has no other filters.
 
-    That the filter or its interface has gone already is no error.
+    A filter or interface that is already gone is not an error.
     """
     info = filter.priority << 16 | _ALL_PROTOCOLS
     with _already_gone():
@@ -69,7 +69,7 @@ def delete_filter(filter: ClsactFilter) -> None:
 
 
 def delete_unused_qdisc(ifindex: int) -> bool:
-    """Remove the qdisc of an interface if it has no filters; whether there is none any more."""
+    """Remove the qdisc of an interface if it has no filters; returns whether it is gone."""
     with _already_gone():
         if any(_has_filters(ifindex, parent) for parent in _PARENT.values()):
             return False
@@ -79,7 +79,7 @@ def delete_unused_qdisc(ifindex: int) -> bool:
 
 @contextmanager
 def _already_gone() -> Iterator[None]:
-    """What is to be deleted may have gone by itself."""
+    """Ignore the error that the object to delete is already gone."""
     try:
         yield
     except OSError as error:
@@ -105,7 +105,7 @@ def _attribute(kind: int, value: bytes) -> bytes:
 def _ask(
     kind: int, flags: int, ifindex: int, parent: int, handle: int, info: int, attributes: bytes
 ) -> bool:
-    """Send one request; False when what it creates is there already."""
+    """Send one request; False if the object to create exists already."""
     flags |= _ACKNOWLEDGE
     with _request(kind, flags, ifindex, parent, handle, info, attributes) as answers:
         answer = answers.recv(65536)
@@ -120,7 +120,7 @@ def _ask(
 def _request(
     kind: int, flags: int, ifindex: int, parent: int, handle: int, info: int, attributes: bytes
 ) -> socket.socket:
-    """A socket on which the answers to one request will come."""
+    """A socket that receives the answers to one request."""
     message = struct.pack("B3xiIII", socket.AF_UNSPEC, ifindex, handle, parent, info) + attributes
     header = struct.pack("IHHII", 16 + len(message), kind, _REQUEST | flags, 1, 0)
     answers = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)

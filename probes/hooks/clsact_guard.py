@@ -1,7 +1,7 @@
-"""A process that takes a clsact filter away when the one that attached it was killed.
+"""A process that removes a clsact filter after the process that attached it was killed.
 
-A filter is no BPF link: nothing of the kernel's removes it with the process. So a second
-process waits for the end of the first, whose only word is that it has removed the filter itself.
+A filter is not a BPF link: the kernel does not remove it with the process. So a second process
+waits for the end of the first, unless the first reports that it has removed the filter.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .namespaces import in_namespace
 
 _REMOVED = b"removed\n"
 _OTHERS_TAKE_S = 2.0
-"""The filter of the other direction has a guard of its own, on the same qdisc."""
+"""Wait for the guard of the other direction, whose filter is on the same qdisc."""
 
 
 class Guard:
-    """Watches over one filter, with the privileges of the moment it is made."""
+    """Guards one filter, with the privileges at the time of its creation."""
 
     def __init__(self, added: ClsactFilter, namespace: str | None) -> None:
         what = json.dumps([namespace, asdict(added)])
-        # In a session of its own Ctrl-C and the end of the terminal pass it by.
+        # Its own session protects it from Ctrl-C and the end of the terminal.
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__, what],
             stdin=subprocess.PIPE,
@@ -38,16 +38,16 @@ class Guard:
         )
 
     def end(self) -> None:
-        """The filter is gone: nothing is left to do."""
+        """End the guard after the filter was removed."""
         with suppress(BrokenPipeError, subprocess.TimeoutExpired):
             self._process.communicate(_REMOVED, timeout=5)
 
 
 def main() -> None:
-    """Remove the filter when standard input ends without a word."""
+    """Remove the filter if standard input ends without a report."""
     namespace, added = json.loads(sys.argv[1])
     if sys.stdin.buffer.read() != _REMOVED:
-        with suppress(CaptureError, OSError):  # it has gone with its interface or namespace
+        with suppress(CaptureError, OSError):  # it was removed with its interface or namespace
             in_namespace(namespace, lambda: _remove(ClsactFilter(**added)))
 
 
@@ -55,7 +55,7 @@ def _remove(filter: ClsactFilter) -> None:
     delete_filter(filter)
     ends = time.monotonic() + _OTHERS_TAKE_S
     while filter.made_qdisc and not delete_unused_qdisc(filter.ifindex):
-        if time.monotonic() > ends:  # somebody else uses it
+        if time.monotonic() > ends:  # other programs use it
             return
         time.sleep(0.05)
 

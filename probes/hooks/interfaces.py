@@ -19,7 +19,7 @@ _ETHERNET_KINDS = (1, 772)  # ARPHRD_ETHER, ARPHRD_LOOPBACK
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """One interface as it was when the capture began."""
+    """One interface at the start of the capture."""
 
     name: str
     namespace: str | None
@@ -29,11 +29,11 @@ class Interface:
 
     @property
     def label(self) -> str:
-        """The name by which a user knows it: namespace:name outside our own."""
+        """The name for users: namespace:name in other namespaces."""
         return f"{self.namespace}:{self.name}" if self.namespace else self.name
 
     def is_there(self) -> bool:
-        """Whether it still exists; to be asked inside its namespace."""
+        """Whether it still exists; call it inside its namespace."""
         return any(index == self.ifindex for index, _ in socket.if_nameindex())
 
 
@@ -69,7 +69,7 @@ def _find(name: str, namespace: str | None) -> Interface:
 
 
 def _speed(name: str) -> int | None:
-    """Bits per second; None where the driver does not know. From ethtool's legacy request."""
+    """Bits per second; None if the driver does not know. From ethtool's legacy request."""
     settings = array.array("B", struct.pack("I", 1).ljust(64, b"\0"))  # ETHTOOL_GSET
     address, _ = settings.buffer_info()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:

@@ -1,4 +1,4 @@
-"""Work in another network namespace without moving the process there."""
+"""Run functions in another network namespace without moving the process there."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def namespace_path(name: str) -> str:
 
 
 def in_namespace(name: str | None, work: Callable[[], T]) -> T:
-    """What `work` gives, done by a thread inside the namespace; None: this one.
+    """The result of `work`, run by a thread inside the namespace; None: the current one.
 
-    The thread ends with the work, so nothing has to be put back. CaptureError
-    when the namespace does not exist or may not be entered.
+    The thread ends after the work, so no namespace has to be restored. CaptureError
+    if the namespace does not exist or may not be entered.
     """
     if name is None:
         return work()
@@ -56,7 +56,7 @@ def _enter(name: str) -> None:
     except OSError as error:
         raise CaptureError(
             f"cannot open network namespace {name}: {(error.strerror or '').lower()}"
-            " (`ip netns` lists names; pid:N is that of a process)"
+            " (`ip netns` lists names; pid:N is the namespace of a process)"
         ) from None
     try:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -64,7 +64,7 @@ def _enter(name: str) -> None:
             what = os.strerror(ctypes.get_errno()).lower()
             raise CaptureError(
                 f"cannot enter network namespace {name}: {what};"
-                " this takes CAP_SYS_ADMIN: run with sudo"
+                " this needs CAP_SYS_ADMIN: run with sudo"
             )
     finally:
         os.close(handle)

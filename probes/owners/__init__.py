@@ -1,1 +1,1 @@
-"""Which process owns a queue pair: uprobes on libibverbs, the kernel's resource table, ranks."""
+"""Owner processes of queue pairs: uprobes on libibverbs, the kernel's resource table, ranks."""

@@ -1,4 +1,4 @@
-"""What is known of queue pairs as comments of a capture file."""
+"""Information on queue pairs as comments of a capture file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def owner_comment(pair: QueuePair) -> str:
     """One line about a queue pair: its number and address, its peer's, its process and rank.
 
     For example "owner: QP 0x000011 at 10.0.0.2 (mlx5_0) to QP 0x000022 at 10.0.0.1:
-    pid 4711 python, rank 3". Where only its device is known, all addresses of that.
+    pid 4711 python, rank 3". If only its device is known, all addresses of the device.
     """
     text = f"owner: QP 0x{pair.local_qp:06x}"
     here = [pair.local_gid] if pair.local_gid else gids(pair.device) if pair.device else []
@@ -37,7 +37,7 @@ def owner_comment(pair: QueuePair) -> str:
 
 
 class OwnerComments:
-    """Comments about queue pairs, each told once; what goes wrong here ends them alone."""
+    """Comments on queue pairs, each given once; an error ends the comments, not the capture."""
 
     def __init__(self, watch: OwnerWatch) -> None:
         self._watch: OwnerWatch | None = watch
@@ -45,7 +45,7 @@ class OwnerComments:
         self._updated = float("-inf")
 
     def new(self, at_once: bool = False) -> list[str]:
-        """What has become known since the last call; looks at most once a second."""
+        """New comments since the last call; updates at most once per second."""
         if self._watch is None:
             return []
         now = time.monotonic()
@@ -64,7 +64,7 @@ class OwnerComments:
         found = []
         for pair in pairs:
             if pair.remote_qp is None and pair.type in _CONNECTED:
-                continue  # nothing passes before it is connected
+                continue  # no packet passes before it is connected
             comment = owner_comment(pair)
             if comment not in self._told:
                 self._told.add(comment)

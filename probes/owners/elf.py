@@ -1,4 +1,4 @@
-"""Functions a shared library exports, with their versions: just enough of ELF to place a probe.
+"""Exported functions of a shared library, with their versions: the part of ELF for probes.
 
 A library may export several versions of one name (`ibv_create_qp@IBVERBS_1.0`
 and `ibv_create_qp@@IBVERBS_1.1`); programs linked today call the default one.
@@ -23,7 +23,7 @@ _HIDDEN_VERSION = 0x8000
 
 
 class ElfError(ValueError):
-    """The file is no shared library this reader understands."""
+    """The file is not a shared library that this reader supports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Symbol:
     name: str
     version: str | None
     is_default: bool
-    """Whether newly linked programs get this version."""
+    """Whether newly linked programs use this version."""
     address: int
     """Virtual address in the library."""
     file_offset: int
-    """Where its first instruction lies in the file: what a uprobe wants."""
+    """File offset of its first instruction, as a uprobe needs it."""
 
 
 class _Section(NamedTuple):
@@ -48,7 +48,7 @@ class _Section(NamedTuple):
 
 
 def exported_functions(path: str | os.PathLike[str]) -> list[Symbol]:
-    """All functions a library exports. ElfError when it is damaged, OSError when unreadable."""
+    """All exported functions. ElfError if the file is damaged, OSError if it is unreadable."""
     with open(path, "rb") as file:
         try:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -62,7 +62,7 @@ def exported_functions(path: str | os.PathLike[str]) -> list[Symbol]:
 
 
 def default_function(path: str | os.PathLike[str], name: str) -> Symbol | None:
-    """The version of a function that programs get when they ask for none; None without it."""
+    """The default version of a function; None if the function is missing."""
     return defaults(exported_functions(path)).get(name)
 
 
@@ -118,7 +118,7 @@ class _Reader:
             )
 
     def _version_names(self) -> dict[int, str]:
-        """Names of the versions the library defines, by number."""
+        """Names of the defined versions, by number."""
         section = next((s for s in self._sections if s.kind == _VERSION_DEFINITIONS), None)
         names: dict[int, str] = {}
         if section is None:

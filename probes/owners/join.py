@@ -1,4 +1,4 @@
-"""Flows and the processes of this host that own their queue pairs."""
+"""Flows and the owner processes of their queue pairs on this host."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class _Flow(NamedTuple):
 
 
 class Owners:
-    """What is known of this host's queue pairs, ready to be joined with flows.
+    """The queue pairs of this host, prepared for the join with flows.
 
-    local_addresses: addresses of the host, for queue pairs whose own address nobody told.
+    local_addresses: addresses of the host, for queue pairs without a known address.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class Owners:
     def apply(self, tracker: FlowTracker, endpoints: Endpoints) -> dict[int, Owner]:
         """Owners by flow index; connections the queue pairs prove are paired in the tracker.
 
-        A flow belongs to the process of the queue pair it goes to, or where that
-        is not of this host, to the one it comes from. A flow that could be of two
+        A flow belongs to the process of its destination queue pair, or if that is
+        not on this host, of its source queue pair. A flow that could belong to two
         processes has no owner.
         """
         flows = self._by_destination(tracker, endpoints)
@@ -63,7 +63,7 @@ class Owners:
                 arriving[flow.number].append(pair)
             if pair.remote_qp is None:
                 continue
-            # Who is connected hears nobody else; so even without its address the peer is known.
+            # A connected queue pair receives from its peer only, so the flow's source is the peer.
             peers = {pair.remote_gid} if pair.remote_gid else {flow.src for flow in to_here}
             from_here = [
                 flow
@@ -104,7 +104,7 @@ class Owners:
         return flows
 
     def _addresses(self, pair: QueuePair) -> frozenset[str]:
-        """Where a queue pair can be reached, as exactly as is known."""
+        """The addresses of a queue pair, as precise as known."""
         if pair.local_gid is not None:
             return frozenset((pair.local_gid,))
         if pair.device is None:
@@ -115,14 +115,14 @@ class Owners:
 
 
 def _lived_during(pair: QueuePair, flow: _Flow) -> bool:
-    """Whether a packet of the flow can have met the queue pair: numbers are used again."""
+    """Whether the queue pair existed during the flow: QPNs are reused."""
     return (pair.created_ns is None or pair.created_ns <= flow.last_ns) and (
         pair.destroyed_ns is None or pair.destroyed_ns >= flow.first_ns
     )
 
 
 def _only(pairs: list[QueuePair]) -> QueuePair | None:
-    """The pair that owns a flow: the last of those that followed each other; None in doubt."""
+    """The pair that owns a flow: the last of consecutive ones; None if ambiguous."""
     last = max(pairs, key=lambda pair: pair.created_ns or 0)
     for other in pairs:
         if other.pid == last.pid:

@@ -1,4 +1,4 @@
-"""Where copies of libibverbs are: on this host, and in the containers of running processes."""
+"""Copies of libibverbs: on this host, and in the containers of running processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAPPED = re.compile(r"^\S+ r\S+ \S+ \S+ \d+ +(/\S*/libibverbs\.so\.1\S*)$", re.
 
 
 def installed_libraries() -> list[str]:
-    """Copies of libibverbs in the usual folders of this host, each once."""
+    """Copies of libibverbs in the standard folders of this host, each once."""
     found: dict[tuple[int, int], str] = {}
     for folder in _FOLDERS:
         _add(found, os.path.join(folder, _NAME))
@@ -30,9 +30,9 @@ def installed_libraries() -> list[str]:
 
 
 def mapped_libraries(proc: str = "/proc") -> list[str]:
-    """Copies of libibverbs that running processes use, as this process can open them.
+    """Copies of libibverbs that running processes use, by paths that this process can open.
 
-    Containers have files of their own: those are named through `/proc/PID/root`.
+    Containers have their own files: their paths go through `/proc/PID/root`.
     """
     found: dict[tuple[int, int], str] = {}
     for path in _mapped_paths(proc):
@@ -49,7 +49,7 @@ def all_libraries(proc: str = "/proc") -> list[str]:
 
 
 def file_key(path: str) -> tuple[int, int] | None:
-    """What tells two files apart: (device, inode); None when there is no such file."""
+    """The identity of a file: (device, inode); None if there is no such file."""
     try:
         status = os.stat(path)
     except OSError:
@@ -64,7 +64,7 @@ def _mapped_paths(proc: str) -> Iterator[str]:
         try:
             maps = (process / "maps").read_text(encoding="utf-8", errors="replace")
         except OSError:
-            continue  # it ended, or is another user's
+            continue  # it ended, or belongs to another user
         for path in set(_MAPPED.findall(maps)):
             yield f"{process}/root{path}"
 

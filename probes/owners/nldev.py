@@ -1,7 +1,7 @@
-"""The kernel's table of queue pairs, asked by netlink itself: for hosts without the `rdma` tool.
+"""The kernel's table of queue pairs by netlink, for hosts without the `rdma` tool.
 
 Numbers: include/uapi/rdma/rdma_netlink.h. A dump of RES_QP_GET takes the index of a
-device, so the devices are asked for first. The kernel answers in messages of
+device, so the devices are requested first. The kernel answers in messages of
 nested attributes: RES_QP holds RES_QP_ENTRYs, each one queue pair.
 """
 
@@ -38,7 +38,7 @@ _STATES = ("RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
 
 
 def dump_queue_pairs() -> tuple[list[Resource], str | None]:
-    """All rows of this network namespace's devices, and why they are not to be had if so."""
+    """All rows of this network namespace's devices, and the reason if they are not available."""
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_RDMA) as handle:
             handle.settimeout(_TIMEOUT_S)
@@ -64,7 +64,7 @@ def devices(messages: bytes) -> list[tuple[int, str]]:
 
 
 def queue_pairs(messages: bytes, device: str) -> list[Resource]:
-    """The rows in the answer to RES_QP_GET; those without a number are left out."""
+    """The rows in the answer to RES_QP_GET, without rows that have no QPN."""
     rows = []
     for payload in _payloads(messages):
         for kind, table in _attributes(payload):
@@ -126,7 +126,7 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _payloads(data: bytes) -> Iterator[bytes]:
-    """Attributes of each message that answers one of ours."""
+    """Attributes of each message that answers the request."""
     for kind, payload in _messages(data):
         if kind >> 10 == _CLIENT_NLDEV:
             yield payload

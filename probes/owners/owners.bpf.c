@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Tells of queue pairs that processes create, connect and destroy through libibverbs.
+ * Reports queue pairs that processes create, connect and destroy through libibverbs.
  *
- * Includes no header. What precedes this text when it is compiled (uprobes.py):
+ * Includes no header. Definitions that precede this text at compilation (uprobes.py):
  *   EVENTS_FD, CALLS_FD, LOST_FD        file descriptors of the maps
  *   ARGUMENT_1, _2, _3, RETURN_VALUE    offsets in the saved registers (struct pt_regs)
  *   PID_NAMESPACE_DEVICE, _INODE        of the process that reads the events
  *
- * Only calls that succeed are told: the arguments are kept from the entry of a
+ * Only successful calls are reported: the arguments are stored from the entry of a
  * function until it returns.
  */
 
@@ -99,7 +99,7 @@ INLINE void count_lost(void)
 		__sync_fetch_and_add(lost, 1);
 }
 
-/* The number of this process where the reader lives; elsewhere that of the outermost namespace. */
+/* PID of this process in the reader's namespace, or else in the outermost namespace. */
 INLINE rs_u32 process(void)
 {
 	struct {
@@ -119,7 +119,7 @@ INLINE rs_u64 device_of(rs_u64 qp)
 	return device;
 }
 
-/* Begins an event about a queue pair; the caller fills in the rest and tells it. */
+/* Starts an event of a queue pair; the caller completes and submits it. */
 INLINE void begin(struct qp_event *event, rs_u32 kind, rs_u64 qp, rs_u64 device)
 {
 	__builtin_memset(event, 0, sizeof(*event));
@@ -137,7 +137,7 @@ INLINE void tell(const struct qp_event *event)
 		count_lost();
 }
 
-/* What will be gone, or cannot be known, when the function returns. */
+/* Stores what is not available when the function returns. */
 INLINE void remember(rs_u64 qp, rs_u64 attributes, rs_u32 mask)
 {
 	struct call call = {};
@@ -151,7 +151,7 @@ INLINE void remember(rs_u64 qp, rs_u64 attributes, rs_u32 mask)
 		count_lost();
 }
 
-/* The call that now returns, if it succeeded. */
+/* The call that returns, if it succeeded. */
 INLINE int recall(void *context, struct call *call)
 {
 	rs_u64 thread = rs_pid_tgid();

@@ -1,4 +1,4 @@
-"""Uprobes by perf_event_open(2): no tracefs, and nothing stays behind when the process dies."""
+"""Uprobes by perf_event_open(2): without tracefs, removed by the kernel with the process."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _ATTRIBUTE_BYTES = 72  # PERF_ATTR_SIZE_VER1 of linux/perf_event.h, the first wi
 
 
 def attach_uprobe(program: int, path: str, file_offset: int, on_return: bool) -> int:
-    """Run a program at an instruction of a file, in every process; the link's descriptor.
+    """Run a program at an instruction of a file, in every process; returns the link's descriptor.
 
-    OSError with the kernel's reason; CaptureError when the kernel has no uprobes.
+    OSError with the kernel's reason; CaptureError if the kernel has no uprobes.
     """
     config = 1 << _return_bit() if on_return else 0
     name = ctypes.create_string_buffer(os.fsencode(path))
@@ -46,13 +46,13 @@ def attach_uprobe(program: int, path: str, file_offset: int, on_return: bool) ->
     try:
         return bpf.create_link(program, event, _ATTACH_PERF_EVENT)
     finally:
-        os.close(event)  # the link keeps it
+        os.close(event)  # the link holds a reference
 
 
 def _perf_event_open(attributes: bytes) -> int:
     number = _SYSTEM_CALLS.get(platform.machine())
     if number is None:
-        raise CaptureError(f"queue pairs cannot be watched on {platform.machine()} yet")
+        raise CaptureError(f"queue pairs cannot be watched on {platform.machine()}")
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     everyone, any_one_cpu, no_group = ctypes.c_int(-1), ctypes.c_int(0), ctypes.c_int(-1)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -76,7 +76,7 @@ def _pmu_type() -> int:
     except (OSError, ValueError):
         raise CaptureError(
             "this kernel has no uprobes (CONFIG_UPROBE_EVENTS): owners of queue pairs are"
-            " found only in the kernel's resource table"
+            " read only from the kernel's resource table"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""The queue pairs of this host and their processes, from what the probes and the kernel tell."""
+"""The queue pairs of this host and their processes, from the probes and the kernel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_DESTROYED = 65_536
 
 @dataclass(frozen=True, slots=True)
 class QueuePair:
-    """One queue pair of this host. None is what is not known."""
+    """One queue pair of this host. None: unknown."""
 
     local_qp: int
     pid: int
@@ -42,7 +42,7 @@ class QueuePair:
     path_mtu: int | None = None
     """Bytes."""
     created_ns: int | None = None
-    """None: it was there before anybody looked."""
+    """None: it was created before the probes were attached."""
     destroyed_ns: int | None = None
 
 
@@ -54,7 +54,7 @@ class _Process:
 
 
 class QueuePairs:
-    """Every queue pair seen so far, the destroyed ones included (the oldest of those go)."""
+    """Every queue pair seen so far, including the latest destroyed ones."""
 
     def __init__(self, sysfs: Path = DEVICES, proc: str = "/proc") -> None:
         self._sysfs = sysfs
@@ -71,7 +71,7 @@ class QueuePairs:
         return len(self._living) + len(self._destroyed)
 
     def note(self, events: Iterable[QpEvent]) -> None:
-        """Take in calls of libibverbs, in order."""
+        """Process calls of libibverbs, in order."""
         for event in events:
             key = (event.pid, event.device or None, event.local_qp)
             if event.kind == DESTROYED:
@@ -94,9 +94,9 @@ class QueuePairs:
             self._living[key] = self._changed(known, event)
 
     def merge(self, resources: Iterable[Resource], now_ns: int) -> None:
-        """Take in the kernel's table of queue pairs: it also knows those from before the probes."""
+        """Process the kernel's table of queue pairs, which includes those older than the probes."""
         for row in resources:
-            if row.pid is None:  # the kernel's own
+            if row.pid is None:  # queue pairs of the kernel
                 continue
             key = (row.pid, row.device, row.local_qp)
             process = self._process(row.pid, row.command, now_ns)
@@ -115,7 +115,7 @@ class QueuePairs:
             )
 
     def bury(self, now_ns: int) -> None:
-        """End the queue pairs of processes that are gone: a killed process destroys none itself."""
+        """End the queue pairs of ended processes: a killed process does not call ibv_destroy_qp."""
         for key, pair in list(self._living.items()):
             process = self._processes.get(pair.pid)
             started = None if process is None else process.start_ticks
@@ -154,21 +154,21 @@ class QueuePairs:
             del self._destroyed[:-_MAX_DESTROYED]
 
     def _process(self, pid: int, command: str, seen_ns: int) -> _Process:
-        """The process that lived at `seen_ns`; `command` is what the probe says it is called."""
+        """The process that ran at `seen_ns`; `command` is its name according to the probe."""
         started = start_ticks(pid, self._proc)
         known = self._processes.get(pid)
         if known is not None and started in (known.start_ticks, None):
             return known
         if known is not None and known.start_ticks is not None:
             for key in [key for key in self._living if key[0] == pid]:
-                self._end(key, seen_ns)  # it was another process's
+                self._end(key, seen_ns)  # the PID belonged to another process
         rank = rank_of(pid, seen_ns, self._proc)
         process = _Process(started, self._command(pid) or command, rank)
         self._processes[pid] = process
         return process
 
     def _command(self, pid: int) -> str | None:
-        """The name of the process: a probe sees that of the thread."""
+        """The name of the process: a probe reads the name of the thread."""
         try:
             with open(f"{self._proc}/{pid}/comm", encoding="utf-8", errors="replace") as file:
                 return file.read().rstrip("\n") or None

@@ -1,7 +1,7 @@
-"""The rank a process has in its job, from the environment its launcher started it with.
+"""The rank of a process in its job, from the environment that its launcher set.
 
-Only what the process was started with can be seen: a rank that a program sets
-for itself later (os.environ, setenv) is not in /proc/PID/environ.
+Only the initial environment is visible: a rank that a program sets later
+(os.environ, setenv) is not in /proc/PID/environ.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _START_SLACK_NS = 50_000_000  # start times count in clock ticks
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """What is known of a process's place in its job."""
+    """The rank of a process in its job, as far as known."""
 
     rank: int | None = None
     local_rank: int | None = None
     variable: str | None = None
-    """The environment variable that names the rank."""
+    """The environment variable of the rank."""
     reason: str | None = None
     """Why the rank is unknown."""
 
@@ -44,8 +44,8 @@ class Rank:
 def rank_of(pid: int, seen_ns: int | None = None, proc: str = "/proc") -> Rank:
     """The rank of a process; never raises.
 
-    seen_ns: a moment (ns since the Unix epoch) at which the process lived. When
-    the one that now has this number is younger, nothing is said about the old one.
+    seen_ns: a time (ns since the Unix epoch) at which the process ran. If the
+    process that has this PID now is younger, the rank is unknown.
     """
     started = start_ticks(pid, proc)
     if started is None:
@@ -68,9 +68,9 @@ def rank_of(pid: int, seen_ns: int | None = None, proc: str = "/proc") -> Rank:
 
 
 def start_ticks(pid: int, proc: str = "/proc") -> int | None:
-    """When a process started, in clock ticks since boot; None when there is no such process.
+    """When a process started, in clock ticks since boot; None if there is no such process.
 
-    Number and start together name a process for good.
+    PID and start time together identify a process.
     """
     try:
         with open(f"{proc}/{pid}/stat", "rb") as file:

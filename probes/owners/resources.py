@@ -1,7 +1,7 @@
-"""The kernel's own table of queue pairs, asked through iproute2's `rdma` tool.
+"""The kernel's table of queue pairs, read by iproute2's `rdma` tool.
 
-It knows every queue pair, also those made before the probes, and the process
-that made it; it does not know addresses (rdma-resource(8)).
+It contains every queue pair, including those older than the probes, and the process
+that created it; it has no addresses (rdma-resource(8)).
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ class Resource:
     port: int | None
     local_qp: int
     remote_qp: int | None
-    """None for datagrams and while not connected."""
+    """None for datagrams and for queue pairs that are not connected."""
     type: str
     state: str
     rq_psn: int | None
-    """The PSN expected next, at the moment of asking."""
+    """The PSN expected next, at the time of the query."""
     sq_psn: int | None
-    """The PSN sent next, at the moment of asking."""
+    """The PSN sent next, at the time of the query."""
     pid: int | None
     """None for queue pairs of the kernel (MADs, NVMe over RDMA, NFS)."""
     command: str
 
 
 def rdma_tool() -> str | None:
-    """Where the `rdma` tool is."""
+    """The path of the `rdma` tool."""
     return shutil.which("rdma") or shutil.which("rdma", path=_TOOL_FOLDERS)
 
 
 def read_resources() -> tuple[list[Resource], str | None]:
-    """The table of this network namespace's devices, and why it is not to be had if so."""
+    """The table of this network namespace's devices, and the reason if it is not available."""
     tool = rdma_tool()
     if tool is None:
         return [], "the rdma tool is not installed (package iproute2)"
@@ -66,14 +66,14 @@ def read_resources() -> tuple[list[Resource], str | None]:
 
 
 def parse_resources(text: str) -> tuple[list[Resource], str | None]:
-    """Rows of `rdma -j resource show qp`; rows that make no sense are left out and counted."""
+    """Rows of `rdma -j resource show qp`; invalid rows are omitted and counted."""
     try:
         rows = json.loads(text or "[]")
     except json.JSONDecodeError:
-        return [], "rdma resource show: not understood, is iproute2 very old?"
+        return [], "rdma resource show: unknown output, iproute2 may be too old"
     found = [_resource(row) for row in rows] if isinstance(rows, list) else [None]
     bad = found.count(None)
-    reason = f"rdma resource show: {bad} rows were not understood" if bad else None
+    reason = f"rdma resource show: {bad} rows could not be parsed" if bad else None
     return [row for row in found if row is not None], reason
 
 

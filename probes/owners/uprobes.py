@@ -1,4 +1,4 @@
-"""What processes do with queue pairs, seen at the calls of libibverbs."""
+"""Calls of processes on queue pairs, seen at the functions of libibverbs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _NO_PERMISSION = (
     " on kernels since mid-2025 CAP_SYS_ADMIN too"
 )
 _EVENTS = 8192
-"""Room for those that were not read yet."""
+"""Capacity for events that are not read yet."""
 _CALL_BYTES = 32
 _CALLS = 16_384
 
@@ -80,7 +80,7 @@ class QpEvent:
     pid: int
     command: str
     qp: int
-    """Address of the process's struct ibv_qp: tells its queue pairs apart."""
+    """Address of the process's struct ibv_qp: distinguishes its queue pairs."""
     local_qp: int
     device: str
     type: int
@@ -99,14 +99,14 @@ class QpEvent:
 class Uprobes:
     """Probes on every copy of libibverbs of this host, until `close`.
 
-    CaptureError says what is missing: privileges, bcc, uprobes, or the library.
+    CaptureError names what is missing: privileges, bcc, uprobes, or the library.
     """
 
     def __init__(self, libraries: list[str] | None = None, most_events: int = _EVENTS) -> None:
         self.libraries: list[str] = []
-        """Files that are watched."""
+        """Watched files."""
         self.skipped: dict[str, str] = {}
-        """Files that could not be watched, and why."""
+        """Files that could not be watched, and the reason."""
         self._known: set[tuple[int, int]] = set()
         self._links: list[int] = []
         self._programs: dict[str, int] = {}
@@ -130,9 +130,9 @@ class Uprobes:
             raise CaptureError(f"no libibverbs to watch: {why or 'install libibverbs1'}")
 
     def refresh(self) -> list[str]:
-        """Watch copies that have come with new containers; their paths.
+        """Watch copies in new containers; returns their paths.
 
-        Where the privileges for it have been given up they are skipped.
+        Copies are skipped if the privileges for them have been given up.
         """
         before = len(self.libraries)
         with suppress(CaptureError):
@@ -141,11 +141,11 @@ class Uprobes:
 
     @property
     def lost(self) -> int:
-        """Events for which there was no room."""
+        """Events that were lost because the ring was full."""
         return int.from_bytes(bpf.lookup(self._maps[1], bytes(4), 8), "little")
 
     def read(self) -> list[QpEvent]:
-        """What happened since the last call, oldest first."""
+        """Events since the last call, oldest first."""
         if not self._maps:
             return []
         self._clock.check()
@@ -174,7 +174,7 @@ class Uprobes:
     def _load(self, most_events: int) -> None:
         registers = _REGISTERS.get(platform.machine())
         if registers is None:
-            raise CaptureError(f"queue pairs cannot be watched on {platform.machine()} yet")
+            raise CaptureError(f"queue pairs cannot be watched on {platform.machine()}")
         self._clock = WallClock()
         self._maps = [
             bpf.create_map(bpf.MAP_LRU_HASH, 8, _CALL_BYTES, _CALLS, name="rocescope_calls"),

@@ -1,4 +1,4 @@
-"""Everything that tells of owners, kept up to date while a capture runs."""
+"""All sources of owners, kept up to date during a capture."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _LISTEN_EVERY_S = 0.1
 
 
 class OwnerWatch:
-    """Watches queue pairs as well as this host allows; never a reason not to capture.
+    """Watches queue pairs as far as this host allows; an error never ends the capture.
 
-    namespaces: those of the captured interfaces, whose addresses are this host's;
-    None is the own one. `update` as often as results are made; one thread.
+    namespaces: namespaces of the captured interfaces, whose addresses belong to this
+    host; None is the own one. Call `update` before each result, in one thread.
     """
 
     def __init__(self, namespaces: Iterable[str | None] = (None,)) -> None:
@@ -34,22 +34,22 @@ class OwnerWatch:
         self._known: set[str] = set()
         self.queue_pairs = QueuePairs()
         self.reasons: list[str] = []
-        """What limits the knowledge of owners."""
+        """Limits of the information on owners."""
         self._uprobes: Uprobes | None = None
         try:
             self._uprobes = Uprobes()
         except CaptureError as error:
             self.reasons.append(str(error))
         self._looked_around = self._heard = float("-inf")
-        self._addresses()  # later it may take privileges that were given up
+        self._addresses()  # later it may need privileges that were given up
 
     @property
     def lost(self) -> int:
-        """Calls of libibverbs that were not seen because the ring was full."""
+        """Calls of libibverbs that were lost because the ring was full."""
         return self._uprobes.lost if self._uprobes is not None else 0
 
     def listen(self) -> None:
-        """Take in what processes do; to be called often, so that short-lived ones have a rank."""
+        """Process new calls; call it often, so that short-lived processes have a rank."""
         if time.monotonic() - self._heard >= _LISTEN_EVERY_S:
             self._hear()
 
@@ -59,7 +59,7 @@ class OwnerWatch:
             self.queue_pairs.note(self._uprobes.read())
 
     def update(self) -> None:
-        """Take in what happened."""
+        """Process new events."""
         self._hear()
         now = time.monotonic()
         if now - self._looked_around < _LOOK_AROUND_EVERY_S:
@@ -75,21 +75,21 @@ class OwnerWatch:
         self.queue_pairs.bury(time.time_ns())
 
     def owners(self, tracker: FlowTracker, endpoints: Endpoints) -> dict[int, Owner]:
-        """Owners by flow index as known now; see Owners.apply."""
+        """Current owners by flow index; see Owners.apply."""
         self.update()
         return Owners(self.queue_pairs, self._addresses()).apply(tracker, endpoints)
 
     def _addresses(self) -> set[str]:
-        """Those of this host now, and those it had."""
+        """The current and previous addresses of this host."""
         for namespace in self._namespaces:
             try:
                 self._known |= in_namespace(namespace, local_addresses)
-            except CaptureError:  # it is gone, or may not be entered any more
+            except CaptureError:  # it is gone, or may no longer be entered
                 continue
         return self._known
 
     def close(self) -> None:
-        """Detach the probes; what is known stays."""
+        """Detach the probes; known owners stay."""
         if self._uprobes is not None:
             self.queue_pairs.note(self._uprobes.read())
             self._uprobes.close()

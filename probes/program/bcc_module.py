@@ -1,4 +1,4 @@
-"""The one place that imports bcc, which is a system package and none of PyPI's."""
+"""The only place that imports bcc, which is a system package and not on PyPI."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SYSTEM_PACKAGES = "/usr/lib/python3/dist-packages"
 
 
 def import_bcc() -> Any:
-    """The module bcc; CaptureError when the package is not installed.
+    """The module bcc; CaptureError if the package is not installed.
 
-    Where this Python does not see the system's packages, their folder is put at
-    the end of the search path, behind everything that is installed here.
+    If this Python does not see the system's packages, their folder is added to the
+    end of the search path, after everything that is installed here.
     """
     try:
         return _import()
@@ -29,13 +29,15 @@ def import_bcc() -> Any:
     except (ImportError, OSError):
         raise CaptureError(
             "live capture needs bcc: apt-get install python3-bpfcc (Debian, Ubuntu)"
-            " or dnf install python3-bcc (Fedora, RHEL); pip's bcc is something else"
+            " or dnf install python3-bcc (Fedora, RHEL); bcc on PyPI is another package"
         ) from None
 
 
 def _import() -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # old escapes in bcc, from Python 3.12 on
+        warnings.simplefilter(
+            "ignore", SyntaxWarning
+        )  # bcc has invalid escapes, a warning since Python 3.12
         module = importlib.import_module("bcc")
     if not hasattr(module, "BPF"):  # an unrelated package of the same name
         sys.modules.pop("bcc", None)

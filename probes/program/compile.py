@@ -1,4 +1,4 @@
-"""From C to machine code to programs in the kernel; every refusal with its remedy."""
+"""From C to machine code to programs in the kernel; every error names its remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .stub_headers import stub_headers
 
 
 def machine_code(text: str, functions: Iterable[str]) -> dict[str, bytes]:
-    """Instructions of these functions of a C source; CaptureError when it cannot be compiled."""
+    """Instructions of these functions of a C source; CaptureError if it cannot be compiled."""
     bcc = import_bcc()
     with stub_headers():
         try:
@@ -26,7 +26,7 @@ def machine_code(text: str, functions: Iterable[str]) -> dict[str, bytes]:
 
 
 def load(kind: int, code: bytes, name: str, flags: int = 0, attach_type: int = 0) -> int:
-    """Descriptor of a loaded program; CaptureError when the kernel refuses it."""
+    """Descriptor of a loaded program; CaptureError if the kernel rejects it."""
     try:
         return bpf.load_program(kind, code, name=name, flags=flags, attach_type=attach_type)
     except bpf.VerifierError as error:
@@ -38,5 +38,5 @@ def load(kind: int, code: bytes, name: str, flags: int = 0, attach_type: int = 0
         what = " ".join([line for line in error.log.splitlines() if line.strip()][-2:])
         reason = errno.errorcode.get(error.errno or 0) or os.strerror(error.errno or 0)
         raise CaptureError(
-            f"this kernel's verifier refuses the {name} probe ({reason}): {what}"
+            f"this kernel's verifier rejects the {name} probe ({reason}): {what}"
         ) from None

@@ -1,8 +1,7 @@
-"""A packet filter as a C expression, so that the kernel exports only what is wanted.
+"""A packet filter as a C expression, so that the kernel exports only matching packets.
 
-The language is the analyzer's (analyzer/filtering). Fields that lie in the IP
-header, the UDP ports and the BTH can be asked for in the kernel; the rest needs
-what only the decoder knows.
+The language is the analyzer's (analyzer/filtering). The kernel knows fields of the IP
+header, the UDP ports and the BTH; other fields need the decoder.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _IPV6 = f"(!{_IPV4} && !({_ROCE_V1}))"
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A numeric field: C expressions of its values, and of whether the packet has it."""
+    """A numeric field: C expressions of its values and of its presence in the packet."""
 
     values: tuple[str, ...]
     present: str = "1"
@@ -41,7 +40,7 @@ class _Number:
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """An address field: where it lies behind the IP header in IPv4 and in IPv6."""
+    """An address field: its offset in the IPv4 and the IPv6 header."""
 
     offsets: tuple[tuple[int, int], ...]
     present: str = "1"
@@ -93,12 +92,12 @@ _ADDRESSES = {
     "ipv6.addr": _Address((_SRC, _DST), _IPV6),
 }
 _OPCODE_FIELDS = ("infiniband.bth.opcode", "opcode", "transport", "cnp")
-"""Fields that depend on the opcode alone: a set of opcodes decides."""
+"""Fields that depend on the opcode only: they become a set of opcodes."""
 
 
 def c_condition(text: str) -> str:
-    """The C expression over `p` of a filter; UsageError when the kernel cannot tell."""
-    compile_filter(text)  # says what is wrong with it
+    """The C expression over `p` of a filter; UsageError for fields unknown to the kernel."""
+    compile_filter(text)  # reports errors of the filter
     return _condition(parse(text))
 
 
@@ -197,7 +196,7 @@ def _in_network(address: _Address, value: Text) -> str:
 
 
 def _opcode_set(node: Node) -> str:
-    """Ask the analyzer which of the 256 opcodes pass; the answer is the expression."""
+    """The set of the 256 opcodes that pass, evaluated by the analyzer, as an expression."""
     table = PacketTable.zeros(256)
     table.opcode[:] = np.arange(256)
     passing = compile_filter(_written(node)).mask(table, Registry())
@@ -229,6 +228,6 @@ def _written(node: Node) -> str:
 def _not_in_kernel(field: Text) -> UsageError:
     known = sorted({*_NUMBERS, *_ADDRESSES, *_OPCODE_FIELDS})
     return UsageError(
-        f"filter: the kernel cannot tell {field.text} (column {field.column}), capture without and"
+        f"filter: the kernel has no {field.text} (column {field.column}): capture without and"
         f" filter in analyze; it knows {', '.join(known)}"
     )

@@ -17,7 +17,7 @@ typedef unsigned long long rs_u64;
 #define MAX_EXTENSION_HEADERS 8
 #define MAX_IP_HEADERS 4 /* a mirror's, a tunnel's, SRv6 or IP-in-IP, inner */
 #define MAX_LABELS 8
-#define MAX_OFFSET 2048	 /* headers further inside a frame are not looked for */
+#define MAX_OFFSET 2048	 /* no search for headers beyond this offset */
 
 #define TYPE_IPV4 0x0800
 #define TYPE_IPV6 0x86DD
@@ -51,7 +51,7 @@ typedef unsigned long long rs_u64;
 
 #define BTH_BYTES 12
 
-/* Read anew each time: the verifier then forgets what it knew about earlier pointers. */
+/* Read again each time: the verifier then drops its bounds of earlier pointers. */
 #define frame_data(ctx) ((const rs_u8 *)(long)*(volatile rs_u32 *)&(ctx)->data)
 #define frame_end(ctx) ((const rs_u8 *)(long)*(volatile rs_u32 *)&(ctx)->data_end)
 
@@ -66,9 +66,9 @@ INLINE rs_u32 load32(const rs_u8 *at)
 }
 
 /*
- * How far `at` lies inside the frame. The verifier sees some number, whatever
- * way led there; so it checks what follows once and not for every combination
- * of tags and headers before.
+ * The offset of `at` in the frame. The verifier sees an unknown number for every
+ * path to this point; so it checks the following code once, not for every
+ * combination of tags and headers before.
  */
 INLINE rs_u64 offset_of(const rs_u8 *at, const rs_u8 *data)
 {
@@ -79,9 +79,9 @@ INLINE rs_u64 offset_of(const rs_u8 *at, const rs_u8 *data)
 }
 
 /*
- * The place at an offset below 2 * MAX_OFFSET. What is checked of it and what is read use
- * the same register. Of an offset that came back from the stack the verifier of older
- * kernels knows no bounds, so it gets them here.
+ * The address of an offset below 2 * MAX_OFFSET. The check and the load use the same
+ * register. The verifier of older kernels does not know the bounds of an offset that
+ * was on the stack, so they are set here.
  */
 INLINE const rs_u8 *place(const rs_u8 *data, rs_u64 offset)
 {
@@ -91,7 +91,7 @@ INLINE const rs_u8 *place(const rs_u8 *data, rs_u64 offset)
 	return data;
 }
 
-/* The same at an offset that is known in advance. */
+/* The same for a constant offset. */
 INLINE const rs_u8 *behind(const rs_u8 *data, const rs_u32 bytes)
 {
 	data += bytes;
@@ -104,7 +104,7 @@ INLINE int is_vlan(rs_u16 type)
 	return type == TYPE_VLAN || type == TYPE_QINQ || type == TYPE_QINQ_OLD;
 }
 
-/* EtherType behind all VLAN tags; `*at` moves behind it. 0: too short, or too many tags. */
+/* EtherType after all VLAN tags; `*at` moves past it. 0: too short, or too many tags. */
 INLINE rs_u16 ethertype(const rs_u8 **at, const rs_u8 *data, const rs_u8 *end)
 {
 	const rs_u8 *p = *at;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * What every probe needs at its hook: return codes, maps, helpers of the kernel.
- * The tap's index is put into the loaded program in place of TAP_MARK.
+ * Common parts of all probes at a hook: return codes, maps, helpers of the kernel.
+ * The loader replaces TAP_MARK by the tap's index.
  */
 
 #define TAP_MARK "0x52435441"
@@ -16,7 +16,7 @@ static void *(*rs_lookup)(void *map, const void *key) = (void *)1;
 static rs_u64 (*rs_ktime)(void) = (void *)5;
 static long (*rs_pull)(struct __sk_buff *skb, rs_u32 bytes) = (void *)39;
 
-/* Index of the tap this program was loaded for. */
+/* Index of the tap of this program. */
 INLINE rs_u32 own_tap(void)
 {
 	rs_u32 mark;
@@ -26,8 +26,8 @@ INLINE rs_u32 own_tap(void)
 }
 
 /*
- * Looks for a RoCE packet in a frame, and makes its headers and the frame from `data` to
- * `end` readable. OTHER, ROCE or SHORT.
+ * Searches a frame for a RoCE packet, and makes its headers and the frame from `data` to
+ * `end` readable. Returns OTHER, ROCE or SHORT.
  */
 INLINE enum verdict find_xdp(struct xdp_md *ctx, const rs_u8 **data, const rs_u8 **end,
 			     struct packet *p)
@@ -55,7 +55,7 @@ INLINE int has_heads(const struct packet *p, const rs_u8 *data, const rs_u8 *end
 	return linear >= frame_bytes || (linear >= least && linear >= p->bth_at + BTH_BYTES + 4);
 }
 
-/* The same, with up to PULLED bytes made linear where `least` of them are not. */
+/* The same, but first makes up to PULLED bytes linear if `least` bytes are not. */
 INLINE enum verdict find_tc(struct __sk_buff *skb, const rs_u32 least, const rs_u8 **data,
 			    const rs_u8 **end, struct packet *p)
 {

@@ -2,7 +2,7 @@
 /*
  * Finds RoCE packets in frames, for the probes.
  *
- * What precedes this text when it is compiled (probes/program/program.py), besides frame.bpf.h
+ * Definitions that precede this text at compilation (probes/program/program.py), besides frame.bpf.h
  * and tunnels.bpf.h:
  *   ROCE_PORT(port)     whether a UDP destination port carries RoCE
  */
@@ -18,13 +18,13 @@ struct packet {
 	rs_u32 dport;
 };
 
-/* SHORT: the frame ends before its headers do, as far as it can be read. */
+/* SHORT: the readable part of the frame ends within its headers. */
 enum verdict { OTHER, ROCE, SHORT, UNCLEAR };
 
 /*
- * Looks for a RoCE packet in the frames that nearly all are, at places known in
- * advance: with one VLAN tag at most, IPv4 without options or IPv6 without
- * extension headers, and no tunnel. UNCLEAR: `parse` has to look.
+ * Searches the most common frames for a RoCE packet, at constant offsets: at most
+ * one VLAN tag, IPv4 without options or IPv6 without extension headers, and no
+ * tunnel. UNCLEAR: call `parse`.
  */
 INLINE enum verdict glance(const rs_u8 *data, const rs_u8 *end, struct packet *p)
 {
@@ -70,7 +70,7 @@ INLINE enum verdict glance(const rs_u8 *data, const rs_u8 *end, struct packet *p
 	return is_tunnel(p->dport) ? UNCLEAR : OTHER;
 }
 
-/* Looks for a RoCE packet in every frame and notes where it is. `p` is to be zeros before. */
+/* Searches any frame for a RoCE packet and stores its offsets. `p` must be zeros before. */
 INLINE enum verdict parse(const rs_u8 *data, const rs_u8 *end, struct packet *p)
 {
 	const rs_u8 *at = data;
@@ -164,7 +164,7 @@ INLINE enum verdict parse(const rs_u8 *data, const rs_u8 *end, struct packet *p)
 	return OTHER;
 }
 
-/* Makes the packet's headers readable; after `parse` has found them they always are. */
+/* Makes the packet's headers readable; they are always readable after `parse`. */
 INLINE int locate(struct packet *p, const rs_u8 *data, const rs_u8 *end)
 {
 	p->ip = place(data, p->ip_at);
@@ -173,19 +173,19 @@ INLINE int locate(struct packet *p, const rs_u8 *data, const rs_u8 *end)
 	return p->ip + 40 <= end && p->bth + BTH_BYTES <= end;
 }
 
-/* Whether what is not a RoCE packet is one of Ultra Ethernet. */
+/* Whether a packet that is not RoCE is Ultra Ethernet. */
 INLINE int is_ultra_ethernet(const struct packet *p)
 {
 	return p->dport == PORT_ULTRA_ETHERNET;
 }
 
-/* Whether more than VLAN tags (or a few labels) lies in front of the IP header. */
+/* Whether more than VLAN tags (or a few labels) precedes the IP header. */
 INLINE int is_inner(const struct packet *p)
 {
 	return p->ip_at > 14 + 4 * MAX_VLAN_TAGS;
 }
 
-/* Where the packet ends in its frame, by its IP header. */
+/* End of the packet in its frame, by its IP header. */
 INLINE rs_u64 ip_end(const struct packet *p)
 {
 	if (p->ipv4)

@@ -27,17 +27,17 @@ _BUFFER_LENGTH_HELPER = 188
 
 @dataclass(frozen=True, slots=True)
 class ProgramOptions:
-    """What is compiled into the probes."""
+    """Options that are compiled into the probes."""
 
     snap_bytes: int = 96
     """Bytes kept of each frame; a multiple of 8, at most WIDE_SNAP."""
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
     mirror: bool = True
-    """Look for RoCE inside GRE, ERSPAN, VXLAN, Geneve and MPLS too."""
+    """Also search GRE, ERSPAN, VXLAN, Geneve and MPLS for RoCE."""
     condition: str = "1"
-    """C expression over `struct packet *p`: which packets are wanted."""
+    """C expression over `struct packet *p`: true for packets to export."""
     sample: int = 1
-    """Export one packet in so many of each flow."""
+    """Export one packet in N of each flow."""
 
 
 class Compiled:
@@ -53,14 +53,14 @@ class Compiled:
         return load(bpf.PROG_SCHED_CLS, code, "rocescope_tc", 0, 0)
 
     def load_xdp(self, tap: int) -> int:
-        """A program for XDP; it takes frames in several buffers where the kernel has them."""
+        """A program for XDP; accepts frames in several buffers if the kernel supports them."""
         code = marked(self._code["probe_xdp"], tap)
         flags = bpf.XDP_HAS_FRAGS if _has_frags() else 0
         return load(bpf.PROG_XDP, code, "rocescope_xdp", flags, bpf.ATTACH_XDP)
 
 
 def source_text(options: ProgramOptions, maps: RingMaps) -> str:
-    """The C source of the exporting probes behind the definitions it asks for."""
+    """The C source of the exporting probes, preceded by the definitions it needs."""
     own: dict[str, int | str] = {
         "SNAP": options.snap_bytes,
         "WIDE_SNAP": WIDE_SNAP,
@@ -77,7 +77,7 @@ def source_text(options: ProgramOptions, maps: RingMaps) -> str:
 
 
 def definitions(options: ProgramOptions) -> dict[str, int | str]:
-    """What every probe asks for, whatever it does with the packets it finds."""
+    """Definitions that every probe needs."""
     ports = " || ".join(f"(port) == {port}" for port in (*options.udp_ports, MRC_UDP_PORT))
     whole_frame = (
         f"((rs_u64 (*)(void *)){_BUFFER_LENGTH_HELPER})(ctx)" if _has_frags() else "linear"
@@ -91,7 +91,7 @@ def definitions(options: ProgramOptions) -> dict[str, int | str]:
 
 
 def source_of(defined: Mapping[str, int | str], *sources: Path) -> str:
-    """A probe's C files with all that must precede them."""
+    """A probe's C files, preceded by their definitions."""
     lines = [f"#define {macro} {value}\n" for macro, value in defined.items()]
     return "".join(lines + [file.read_text(encoding="utf-8") for file in (*_SHARED, *sources)])
 
@@ -112,10 +112,10 @@ def _has_frags() -> bool:
 
 
 def marked(code: bytes, tap: int) -> bytes:
-    """The code with the tap's index in place of the mark."""
+    """The code with the tap's index instead of the mark."""
     instructions = bytearray(code)
     for at in range(0, len(code), 8):
         if code[at] == _MOVE_IMMEDIATE and struct.unpack_from("<i", code, at + 4)[0] == _MARK:
             struct.pack_into("<i", instructions, at + 4, tap)
             return bytes(instructions)
-    raise CaptureError("the compiled probe has no place for its tap: is this bcc too new?")
+    raise CaptureError("the compiled probe has no mark for its tap: bcc may be too new")

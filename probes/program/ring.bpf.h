@@ -2,18 +2,18 @@
 /*
  * Rings of records, one for each CPU, in memory that user space has mapped.
  *
- * What precedes this text when it is compiled (probes/program/program.py), besides the other headers:
+ * Definitions that precede this text at compilation (probes/program/program.py), besides the other headers:
  *   SNAP, WIDE_SNAP     bytes kept of a frame, and of an encapsulated one; multiples of 8
- *   TAPS                how many taps there are, or one more
+ *   TAPS                number of taps, or one more
  *   RINGS_FD            array: CPU -> struct ring
- *   CHUNKS_FD           array: the chunks of all rings, one ring behind the other
- *   BELL_FD             a ring buffer of the kernel in which nothing ever lies
+ *   CHUNKS_FD           array: the chunks of all rings, ring after ring
+ *   BELL_FD             a ring buffer of the kernel that stays empty
  *   RING_BYTES          size of a ring, a power of two
- *   CHUNK_BYTES         size of a chunk, a power of two; a ring is made of whole chunks
- *   STRONGLY_ORDERED    1: every atomic instruction of this processor keeps order around it
+ *   CHUNK_BYTES         size of a chunk, a power of two; a ring consists of whole chunks
+ *   STRONGLY_ORDERED    1: every atomic instruction of this processor is a memory barrier
  *
- * The kernel's own ring buffers take a lock and two calls for each record, these take an
- * atomic addition before and one behind it.
+ * The kernel's ring buffers need a lock and two calls for each record, these need an
+ * atomic addition before it and another one after it.
  */
 
 #define WAKE_UP 2 /* BPF_RB_FORCE_WAKEUP */
@@ -23,7 +23,7 @@
 /* One exported frame; its bytes follow, up to a multiple of 8. probes/rings/ring.py reads this. */
 struct record_header {
 	rs_u64 time_ns;	   /* CLOCK_MONOTONIC */
-	rs_u32 wire_bytes; /* length of the frame, tags that were stripped included */
+	rs_u32 wire_bytes; /* length of the frame, including stripped tags */
 	rs_u16 captured_bytes;
 	rs_u16 tap;
 };
@@ -35,24 +35,24 @@ struct record_header {
  * exactly one of exported, ring_full, filtered and sampled_out.
  */
 struct loss {
-	rs_u64 seen;	    /* frames the hook was called for */
+	rs_u64 seen;	    /* frames that passed the hook */
 	rs_u64 exported;    /* records written */
-	rs_u64 ring_full;   /* RoCE frames for which there was no room */
-	rs_u64 filtered;    /* RoCE frames that the filter does not want */
+	rs_u64 ring_full;   /* RoCE frames lost because the ring was full */
+	rs_u64 filtered;    /* RoCE frames excluded by the filter */
 	rs_u64 sampled_out; /* RoCE frames that are not in the sample */
-	rs_u64 too_short;   /* the frame ends before its headers do */
-	rs_u64 merged;	    /* exported records that stand for several frames (GRO, GSO) */
+	rs_u64 too_short;   /* the frame ends within its headers */
+	rs_u64 merged;	    /* exported records of merged frames (GRO, GSO) */
 	rs_u64 ultra_ethernet; /* packets of Ultra Ethernet, which are not exported */
 };
 
 /*
  * One per CPU. probes/rings/rings.py reads this layout. Positions are bytes since the
- * beginning, multiples of 8. What is written by different CPUs lies apart.
+ * start, multiples of 8. Fields of different writers are on separate cache lines.
  */
 struct ring {
-	rs_u64 head; /* behind the last record; plus the number of MARKs */
+	rs_u64 head; /* after the last record; plus the number of MARKs */
 	rs_u64 of_the_probe[15];
-	rs_u64 tail;	    /* written by user space: what lies before may be overwritten */
+	rs_u64 tail;	    /* written by user space: bytes before it may be overwritten */
 	rs_u64 first_chunk; /* index in CHUNKS_FD */
 	rs_u64 of_the_reader[14];
 	struct loss loss[TAPS];
@@ -62,7 +62,7 @@ static rs_u32 (*rs_cpu)(void) = (void *)8;
 static void *(*rs_reserve)(void *ring, rs_u64 bytes, rs_u64 flags) = (void *)131;
 static void (*rs_discard)(void *record, rs_u64 flags) = (void *)133;
 
-/* That of this CPU. */
+/* The ring of this CPU. */
 INLINE struct ring *own_ring(void)
 {
 	rs_u32 cpu = rs_cpu();
@@ -71,9 +71,9 @@ INLINE struct ring *own_ring(void)
 }
 
 /*
- * Copies up to `most` (a multiple of 8) bytes and says how many. Of a shorter
- * frame the last eight bytes are copied apart, over some that were copied
- * before: that spares the verifier all combinations of 4, 2 and 1.
+ * Copies up to `most` (a multiple of 8) bytes and returns their number. The last
+ * eight bytes of a shorter frame are copied separately and overlap the bytes
+ * before: the verifier then does not check all combinations of 4, 2 and 1.
  */
 INLINE rs_u32 copy(rs_u8 *out, const rs_u8 *from, const rs_u8 *end, const rs_u32 most)
 {
@@ -93,9 +93,9 @@ INLINE rs_u32 copy(rs_u8 *out, const rs_u8 *from, const rs_u8 *end, const rs_u32
 	}
 	bytes = offset_of(end, from);
 	last = bytes - 8;
-	asm volatile("" : "+r"(last)); /* as it is checked it is to be used */
+	asm volatile("" : "+r"(last)); /* keeps the checked register in use */
 	if (last > most - 8)
-		return 0; /* never: a RoCE frame is longer than that */
+		return 0; /* never: a RoCE frame is longer */
 	from = place(from, last);
 	if (from + 8 > end)
 		return 0; /* never */
@@ -103,7 +103,7 @@ INLINE rs_u32 copy(rs_u8 *out, const rs_u8 *from, const rs_u8 *end, const rs_u32
 	return bytes;
 }
 
-/* Copies the head of a frame; a tag from metadata goes back to its place behind the addresses. */
+/* Copies the head of a frame; a tag from metadata is inserted after the addresses. */
 INLINE rs_u32 copy_frame(rs_u8 *out, const rs_u8 *data, const rs_u8 *end, rs_u32 tag,
 			 const rs_u32 most)
 {
@@ -125,12 +125,12 @@ INLINE void wake_reader(void)
 		rs_discard(nothing, WAKE_UP);
 }
 
-/* Who sees the sum sees all that was written before, and nothing that comes behind. */
+/* A reader of the sum sees all earlier stores, and no later one. */
 INLINE void add_in_order(rs_u64 *to, rs_u64 number)
 {
 #if STRONGLY_ORDERED
 	__sync_fetch_and_add(to, number);
-#else /* only an addition with a result is in order: from LLVM 12, on arm64 Linux 5.18 */
+#else /* only an addition with a result is ordered: from LLVM 12, on arm64 Linux 5.18 */
 	rs_u64 before = __sync_fetch_and_add(to, number);
 
 	asm volatile("" : : "r"(before));
@@ -138,12 +138,12 @@ INLINE void add_in_order(rs_u64 *to, rs_u64 number)
 }
 
 /*
- * Writes a record with `most` bytes of a frame, or less if it is shorter; 0: no room.
+ * Writes a record with at most `most` bytes of a frame; 0: the ring is full.
  *
- * The time is taken after the ring was marked. So who finds the mark missing, at a
- * later time, knows that all records before that time are in the ring: user space
- * can order several CPUs. A probe that interrupts another one in the midst of its
- * record finds two marks, and no room.
+ * The time is read after the ring was marked. So if the mark is missing at a later
+ * time, all records before that time are in the ring: user space can order the
+ * records of several CPUs. A probe that interrupts another one during its record
+ * finds two marks, and counts the ring as full.
  */
 INLINE int write_record(struct ring *ring, rs_u32 tap, const rs_u8 *data, const rs_u8 *end,
 			rs_u32 wire_bytes, rs_u32 tag, const rs_u32 most)
@@ -161,9 +161,9 @@ INLINE int write_record(struct ring *ring, rs_u32 tap, const rs_u8 *data, const 
 		return 0;
 	}
 	at = head & (CHUNK_BYTES - 1);
-	asm volatile("" : "+r"(at)); /* as it is checked it is to be used */
+	asm volatile("" : "+r"(at)); /* keeps the checked register in use */
 	if (at > CHUNK_BYTES - LARGEST_RECORD) {
-		head += CHUNK_BYTES - at; /* a record lies in one chunk */
+		head += CHUNK_BYTES - at; /* a record is inside one chunk */
 		at = 0;
 	}
 	index = ring->first_chunk + (head & (RING_BYTES - 1)) / CHUNK_BYTES;
@@ -180,7 +180,7 @@ INLINE int write_record(struct ring *ring, rs_u32 tap, const rs_u8 *data, const 
 	record->captured_bytes = bytes;
 	head += sizeof(*record) + ((bytes + 7) & ~7u);
 	add_in_order(&ring->head, head - marked);
-	if ((marked ^ head) >= RING_BYTES / 4) /* another quarter begins */
+	if ((marked ^ head) >= RING_BYTES / 4) /* another quarter starts */
 		wake_reader();
 	return 1;
 }

@@ -2,9 +2,9 @@
 /*
  * Copies the heads of RoCE frames into the ring of the CPU.
  *
- * What precedes this text when it is compiled (probes/program/program.py), besides all the headers:
+ * Definitions that precede this text at compilation (probes/program/program.py), besides all the headers:
  *   FILTER(p)           whether to export a packet
- *   SAMPLE              export one packet in so many
+ *   SAMPLE              export one packet in N
  */
 
 INLINE rs_u64 mix(rs_u64 h, rs_u64 value)
@@ -13,7 +13,7 @@ INLINE rs_u64 mix(rs_u64 h, rs_u64 value)
 	return h ^ (h >> 32);
 }
 
-/* Decided by flow and PSN alone, so that every tap picks the same packets. */
+/* Depends on flow and PSN only, so that every tap selects the same packets. */
 INLINE int in_sample(const struct packet *p)
 {
 	rs_u64 h;
@@ -32,7 +32,7 @@ INLINE int in_sample(const struct packet *p)
 	return ((h & 0xFFFFFFFF) * SAMPLE) >> 32 == 0;
 }
 
-/* Whether a RoCE packet is wanted. */
+/* Whether to export a RoCE packet. */
 INLINE int wanted(const struct packet *p, struct loss *loss)
 {
 	if (!(FILTER(p))) {
@@ -46,7 +46,7 @@ INLINE int wanted(const struct packet *p, struct loss *loss)
 	return 1;
 }
 
-/* Whether headers of interest lie behind what is kept of most frames: */
+/* Whether needed headers are beyond the bytes that are kept of most frames: */
 INLINE int is_long(const struct packet *p)
 {
 	return is_inner(p) || p->bth_at > SNAP - 16 /* extension headers */ ||
@@ -96,7 +96,7 @@ int probe_xdp(struct xdp_md *ctx)
 	if (wanted(&p, loss)) {
 		rs_u64 bytes = offset_of(end, data);
 
-		/* The call is dear: only where IP says that more lies in further buffers. */
+		/* The call is expensive: only if the IP length exceeds the first buffer. */
 		if (ip_end(&p) > bytes)
 			bytes = WHOLE_FRAME_BYTES(ctx, bytes);
 		export(&p, data, end, bytes, 0, tap, ring);

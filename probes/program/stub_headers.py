@@ -1,7 +1,7 @@
 """Stand-ins for the kernel headers that bcc includes into every program.
 
-The probes use nothing of them. With these few lines in place bcc compiles on
-machines that have no kernel headers, and equally on those that have.
+The probes do not use them. With these stand-ins bcc compiles on machines with and
+without kernel headers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HEADERS = {
     "include/linux/kconfig.h": "#define CONFIG_BPF_SYSCALL 1\n",
     "include/linux/types.h": f"#pragma once\n{_TYPES}",
     "include/uapi/linux/types.h": "#include <linux/types.h>\n",
-    "include/uapi/linux/bpf.h": "",  # bcc brings its own
+    "include/uapi/linux/bpf.h": "",  # bcc has its own
     "include/uapi/linux/bpf_common.h": "",
     "include/linux/bpf_common.h": "",
     "include/uapi/linux/if_packet.h": "",
@@ -52,7 +52,7 @@ _VARIABLE = "BCC_KERNEL_SOURCE"
 
 @contextmanager
 def stub_headers() -> Iterator[None]:
-    """While it is open, bcc compiles against the stand-ins."""
+    """Context manager in which bcc compiles against the stand-ins."""
     with tempfile.TemporaryDirectory(prefix="rocescope-headers-") as folder:
         for name, text in _HEADERS.items():
             path = Path(folder, name)

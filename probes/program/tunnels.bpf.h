@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * Headers that lie around a RoCE packet: tunnels, mirrors, labels, IPv6 extension headers.
+ * Headers around a RoCE packet: tunnels, mirrors, labels, IPv6 extension headers.
  *
- * What precedes this text when it is compiled (probes/program/program.py), besides frame.bpf.h:
- *   MIRROR              1: look for RoCE inside GRE, ERSPAN, VXLAN, Geneve and MPLS as well
+ * Definitions that precede this text at compilation (probes/program/program.py), besides frame.bpf.h:
+ *   MIRROR              1: also search GRE, ERSPAN, VXLAN, Geneve and MPLS for RoCE
  */
 
-/* What a GRE header (RFC 2784, 2890) carries; `*at` moves to it. 0: nothing to look into. */
+/* Payload type of a GRE header (RFC 2784, 2890); `*at` moves to the payload. 0: ignored. */
 INLINE rs_u16 gre(const rs_u8 **at, const rs_u8 *end)
 {
 	const rs_u8 *p = *at;
@@ -40,9 +40,9 @@ INLINE rs_u16 gre(const rs_u8 **at, const rs_u8 *end)
 }
 
 /*
- * What a stack of MPLS labels (RFC 3032) carries; `*at` moves to it. Only its first
- * nibble tells (RFC 4928): an IP header, or the control word of an Ethernet frame (RFC
- * 4385). 0: nothing to look into.
+ * Payload type of an MPLS label stack (RFC 3032); `*at` moves to the payload. Its first
+ * nibble is the only evidence (RFC 4928): an IP header, or the control word of an Ethernet
+ * frame (RFC 4385). 0: ignored.
  */
 INLINE rs_u16 mpls(const rs_u8 **at, const rs_u8 *data, const rs_u8 *end)
 {
@@ -77,7 +77,7 @@ INLINE int is_tunnel(rs_u32 port)
 	return MIRROR && (port == PORT_VXLAN || port == PORT_GENEVE);
 }
 
-/* What a tunnel over UDP carries, `*at` being its UDP header; 0: nothing to look into. */
+/* Payload type of a tunnel over UDP; `*at` is its UDP header. 0: ignored. */
 INLINE rs_u16 udp_tunnel(rs_u32 port, const rs_u8 **at, const rs_u8 *end)
 {
 	const rs_u8 *p = *at + 8;
@@ -96,7 +96,7 @@ INLINE rs_u16 udp_tunnel(rs_u32 port, const rs_u8 **at, const rs_u8 *end)
 	return load16(p + 2);
 }
 
-/* The protocol behind IPv6 extension headers; `*at` moves to it. NO_PROTOCOL: cannot be read. */
+/* The protocol after IPv6 extension headers; `*at` moves to it. NO_PROTOCOL: unreadable. */
 INLINE rs_u32 extension_headers(rs_u32 protocol, const rs_u8 **at, const rs_u8 *data,
 				const rs_u8 *end)
 {

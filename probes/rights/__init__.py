@@ -1,1 +1,1 @@
-"""Privileges: checked, given up, and the priority of threads."""
+"""Check and give up privileges; priority of threads."""

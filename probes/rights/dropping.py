@@ -1,16 +1,16 @@
 """Giving up privileges that a running capture no longer needs.
 
-What is attached stays attached, and the rings are mapped with what they count:
-reading them takes no privilege at all. What else goes on decides what has to be kept:
+Attached programs stay attached, and the rings and their counters are mapped: reading
+them needs no privilege. Other tasks of the process determine what is kept:
 
-- CAP_BPF: events of queue pairs, `--counters`, interfaces that go. bpf(2) is refused
-  without it where kernel.unprivileged_bpf_disabled is set, before Linux 5.19 even
+- CAP_BPF: events of queue pairs, `--counters`, detection of removed interfaces. If
+  kernel.unprivileged_bpf_disabled is set, bpf(2) needs it, before Linux 5.19 even
   for reading.
-- WATCHING, to name owners: CAP_PERFMON to watch copies of libibverbs in new
+- WATCHING, for owners: CAP_PERFMON to watch copies of libibverbs in new
   containers, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH to read the environment of
   other users' processes and the files of containers.
 - WRITING: CAP_DAC_OVERRIDE for root to create files in other users' folders.
-- CLSACT: CAP_NET_ADMIN to take a clsact filter away again; links need nothing.
+- CLSACT: CAP_NET_ADMIN to remove a clsact filter; links need nothing.
 - ENTERING: CAP_SYS_ADMIN to do that in another network namespace.
 """
 
@@ -43,12 +43,11 @@ _HIGHEST = 63
 
 
 def drop_privileges(keep: Iterable[str] = READING) -> list[str]:
-    """Give up every capability but these, for good; the names of those that are left.
+    """Give up all capabilities except these, for good; returns the remaining ones.
 
-    The kernel keeps capabilities per thread: call this before other threads
-    start, they inherit what is left. Programs that are started later get no more
-    either. Of a process without capabilities nothing changes. OSError when the
-    kernel refuses.
+    Capabilities belong to a thread: call this before other threads start, so that
+    they inherit the remaining ones, as do programs that are started later. A process
+    without capabilities does not change. OSError if the kernel refuses.
     """
     wanted = set(keep)
     mask = sum(1 << _NUMBERS[name] for name in wanted)
@@ -56,7 +55,7 @@ def drop_privileges(keep: Iterable[str] = READING) -> list[str]:
     held = _held(libc)
     for number in range(_HIGHEST + 1):
         if not mask >> number & 1 and libc.prctl(_CAPBSET_READ, number, 0, 0, 0) == 1:
-            # Without CAP_SETPCAP this fails; then no_new_privs has to do.
+            # Fails without CAP_SETPCAP; no_new_privs is sufficient then.
             libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)
     libc.prctl(_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
     _checked(libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
@@ -66,7 +65,7 @@ def drop_privileges(keep: Iterable[str] = READING) -> list[str]:
 
 
 def _held(libc: ctypes.CDLL) -> int:
-    """Capabilities this thread may use."""
+    """Effective capabilities of this thread."""
     data = ctypes.create_string_buffer(24)
     _checked(libc.capget(_header(), data))
     low, high = struct.unpack_from("I8xI", data.raw, 4)
@@ -78,7 +77,7 @@ def _header() -> ctypes.Array[ctypes.c_char]:
 
 
 def _data(mask: int) -> ctypes.Array[ctypes.c_char]:
-    """Effective and permitted alike, nothing to inherit; the low 32 first."""
+    """Set effective and permitted capabilities, none inheritable; the low 32 bits first."""
     low, high = mask & 0xFFFFFFFF, mask >> 32
     return ctypes.create_string_buffer(struct.pack("6I", low, low, 0, high, high, 0), 24)
 

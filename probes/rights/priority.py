@@ -1,9 +1,9 @@
-"""Threads that empty rings, and the one that draws, run before others of the process.
+"""Priority for the threads that empty rings, and for the thread that draws the screens.
 
-Rings overflow and somebody waits for a key's answer; everything else has time. Raising a
-priority takes a privilege (CAP_SYS_NICE), which live commands give up. Threads that a raised
-one starts are raised too, and lower themselves. `allow` asks for a limit (which takes
-CAP_SYS_RESOURCE) up to which threads that are started later may raise their own.
+Rings overflow, and the user waits for the answer to a key; other threads can wait. A higher
+priority needs a privilege (CAP_SYS_NICE), which live commands give up. Threads inherit the
+priority of the thread that starts them, and lower it themselves. `allow` sets a limit (which
+needs CAP_SYS_RESOURCE) up to which later threads may raise their priority.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import resource
 from contextlib import suppress
 
 NICE = -10
-"""Nine times the share of a processor that a thread of the usual 0 gets beside it: sched(7)."""
+"""Nine times the processor share of a thread with the default 0: sched(7)."""
 
 
 def allow() -> None:
-    """Let threads of this process call `raise_own`; nothing happens without the privilege."""
+    """Allow threads of this process to call `raise_own`; does nothing without the privilege."""
     limit = 20 - NICE  # as getrlimit(2) counts nice values
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NICE, (limit, limit))
 
 
 def raise_own() -> None:
-    """Let this thread, and those that it starts, run before others, where that is allowed."""
+    """Raise the priority of this thread and of threads that it starts, if allowed."""
     with suppress(OSError):  # of the thread, not of the process: sched(7)
         os.setpriority(os.PRIO_PROCESS, 0, min(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def lower_own() -> None:
-    """Take back what this thread was given; those that it started before keep it."""
+    """Reset the priority of this thread; threads that it has started keep theirs."""
     if os.getpriority(os.PRIO_PROCESS, 0) < 0:
-        os.setpriority(os.PRIO_PROCESS, 0, 0)  # to run later is always allowed
+        os.setpriority(os.PRIO_PROCESS, 0, 0)  # a lower priority is always allowed

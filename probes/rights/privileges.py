@@ -1,4 +1,4 @@
-"""What live capture needs of this machine and process, each named when it is missing."""
+"""Requirements of live capture on this machine and process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .. import bpf
 from ..program.program import kernel_version, strongly_ordered
 
 OLDEST_KERNEL = (5, 15) if strongly_ordered() else (5, 18)
-"""From 5.18 on the additions of BPF keep order on arm64 too."""
+"""From 5.18 on atomic additions in BPF are ordered on arm64 too."""
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_PERFMON": 38, "CAP_BPF": 39}
 CAP_SYS_ADMIN = 21
 
@@ -28,8 +28,8 @@ def effective_capabilities() -> int:
 def missing_capabilities(namespaces: bool = False) -> list[str]:
     """Capabilities that live capture needs and this process lacks.
 
-    CAP_SYS_ADMIN stands for CAP_BPF and CAP_PERFMON; entering other network
-    `namespaces` takes it.
+    CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON; other network `namespaces`
+    need it.
     """
     held = effective_capabilities()
     is_admin = bool(held >> CAP_SYS_ADMIN & 1)
@@ -44,7 +44,7 @@ def missing_capabilities(namespaces: bool = False) -> list[str]:
 
 
 def check(namespaces: Iterable[str | None] = ()) -> None:
-    """CaptureError with the remedy when live capture cannot work here."""
+    """CaptureError with the remedy if live capture cannot work here."""
     version = kernel_version()
     if version < OLDEST_KERNEL:
         oldest = ".".join(map(str, OLDEST_KERNEL))
@@ -70,11 +70,11 @@ def _no_ring(error: OSError) -> str:
             return "this kernel has no BPF (CONFIG_BPF_SYSCALL): capture with tcpdump"
         case errno.EPERM:
             return (
-                "bpf(2) is refused although the capabilities are there: a container's seccomp"
+                "bpf(2) is refused despite the capabilities: a container's seccomp"
                 " profile or kernel lockdown forbids it; run on the host or with --privileged"
             )
         case errno.EINVAL:
-            return "this kernel has no BPF ring buffer: it takes Linux 5.8 or later"
+            return "this kernel has no BPF ring buffer: Linux 5.8 or later is needed"
         case errno.ENOMEM:
             return "no memory for BPF maps: raise the memory limit of this control group"
     return f"the BPF ring buffer does not work here: {(error.strerror or '').lower()}"

@@ -1,1 +1,1 @@
-"""Rings that the probes write and one thread drains."""
+"""Rings that the probes write and one thread reads."""

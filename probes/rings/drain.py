@@ -1,4 +1,4 @@
-"""All rings of a capture, emptied together so that their frames are in order of time."""
+"""Reads all rings of a capture together, so that their frames are in order of time."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .packet_blocks import PacketBlocks
 from .ring import Ring, scan
 
 _ROWS = 1 << 15
-"""Frames of one gathering, over all rings: few enough to stay in the cache while they are used."""
+"""Maximum frames of one gathering over all rings, so that they stay in the cache during use."""
 _LEAST_ROWS = 1 << 11
 _VISIBLE_AFTER_NS = 20_000
-"""After this time the mark of another CPU is certainly seen here, whatever its clock says."""
+"""After this time the mark of another CPU is visible here, independent of its clock."""
 _FOREVER = (1 << 63) - 1
 
 
 @dataclass(slots=True)
 class _Rows:
-    """Where the frames of one ring are described."""
+    """The descriptions of the frames of one ring."""
 
     offset: I64
     captured: U32
@@ -51,21 +51,21 @@ class _Rows:
 
 @kernel
 def count_taps(tap: U16, frames: I64) -> None:
-    """Add the frames of each tap to int64[taps]; others, which no probe writes, are left out."""
+    """Add the frames of each tap to int64[taps]; invalid tap numbers are ignored."""
     for t in tap:
         if t < len(frames):
             frames[t] += 1
 
 
 class Drain:
-    """Takes frames out of the rings: `gather`, use them, `release`."""
+    """Reads frames from the rings: `gather`, use them, `release`."""
 
     def __init__(self, rings: list[Ring]) -> None:
         self.clock = WallClock()
         self.frames = 0
         """Frames gathered so far."""
         self.more = False
-        """The last gathering left frames behind that could be had at once."""
+        """Whether the last gathering left frames that are ready."""
         self._rings = rings
         rows = max(_ROWS // len(rings), _LEAST_ROWS)
         self._rows = [_Rows.empty(rows) for _ in rings]
@@ -81,12 +81,12 @@ class Drain:
         self._rings[0].release(self._positions[0])
 
     def gather(self, whole: bool = False) -> list[FrameBatch]:
-        """One batch for each ring that has frames, in order of time within and between gatherings.
+        """One batch for each ring with frames, in order of time within and between gatherings.
 
         A record gets its time after its ring was marked. So when the heads are read
-        after the moment `horizon`, every record up to it is there or its ring marked,
-        and later ones wait for the next gathering (`whole`: none waits). A record
-        that is being written holds back what may be later than it.
+        after the time `horizon`, every record up to it is in the ring or the ring is marked,
+        and later records wait for the next gathering (`whole`: none waits). An unfinished
+        record delays all records that may be later.
         """
         horizon = self._horizon(whole)
         counts = [0] * len(self._rings)
@@ -99,7 +99,7 @@ class Drain:
             count, busy = self._scan(index, head, horizon)
             counts[index] = count
             if busy or count == len(self._rows[index].offset):
-                # What this ring has behind its last row must not be overtaken by the others.
+                # Frames of other rings must not overtake frames after the last row of this ring.
                 last_ns = int(self._rows[index].time_ns[count - 1]) if count else 0
                 cut = min(cut, last_ns)
                 self.more = True
@@ -115,7 +115,7 @@ class Drain:
         return batches
 
     def lay_out(self, blocks: PacketBlocks, whole: bool = False) -> Blocks:
-        """What `gather` would give, as packet blocks."""
+        """The frames of `gather`, as packet blocks."""
         horizon = self._horizon(whole)
         heads = [ring.head for ring in self._rings]
         self.more = False
@@ -130,14 +130,14 @@ class Drain:
         return laid_out
 
     def _horizon(self, whole: bool) -> int:
-        """Kernel time up to which no record is unknown, once heads are read after it."""
+        """Kernel time up to which all records are known if the heads are read after it."""
         self.clock.check()
         if whole:
             return _FOREVER
         return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - _VISIBLE_AFTER_NS
 
     def release(self) -> None:
-        """Give the room of the gathered frames back to the probes."""
+        """Return the space of the gathered frames to the probes."""
         for index, position in enumerate(self._positions):
             if position != self._released[index]:
                 self._rings[index].release(position)

@@ -1,7 +1,7 @@
 """pcapng packet blocks of live frames: one compiled pass from the rings into a buffer.
 
 Each record is read once and its block written once, in order of time over all
-rings. Nothing is decoded, so a capture to a file costs little more than the copy.
+rings. Frames are not decoded, so a capture to a file costs little more than the copy.
 Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/
 """
 
@@ -34,17 +34,17 @@ INBOUND, OUTBOUND = 1, 2
 
 _EPB_FLAGS: Final = 4 << 16 | 2  # epb_flags, 4 bytes
 _FRONT_WORDS, _BEHIND_WORDS = 7, 4
-"""Of an enhanced packet block around its data; behind: epb_flags, end of options, length."""
+"""Bytes of an enhanced packet block before and after its data."""
 _RECORD_WORDS: Final = RECORD_BYTES // 4
 _COMMON_WORDS: Final = 24
-"""Data of a frame kept at the default snap length: copied without a loop."""
+"""Bytes of a frame at the default snap length: copied without a loop."""
 _BUFFER_BYTES: Final = 12 << 20
-"""Takes what a default ring holds when it wakes us. Each round costs hundreds of
-microseconds, as the frames have driven the interpreter out of the caches; so few rounds."""
+"""Size for the contents of a default ring at wake-up. Each round costs hundreds of
+microseconds, because the frames evict the interpreter from the caches; so few rounds."""
 
 
 class PacketBlocks:
-    """Lays out enhanced packet blocks, in a buffer that is used again and again.
+    """Writes enhanced packet blocks into a buffer that is reused.
 
     rings: uint32[size / 4] of each, all of one size.
     first_tap: the tap that is interface 0. directions: INBOUND or OUTBOUND for each
@@ -59,8 +59,8 @@ class PacketBlocks:
         buffer_bytes: int = _BUFFER_BYTES,
     ) -> None:
         self.left: int | None = None
-        """How many frames are still wanted; None: all."""
-        self._rings = list(rings)  # they must live as long as their addresses are used
+        """Number of frames still to write; None: all."""
+        self._rings = list(rings)  # they must exist as long as their addresses are used
         self._addresses = np.array([ring.ctypes.data for ring in rings], np.int64)
         self._mask = len(rings[0]) * 4 - 1
         self._times = np.empty(len(rings), np.int64)
@@ -68,15 +68,15 @@ class PacketBlocks:
         self._directions = np.array(directions, np.uint32)
         self._words: U32 = np.full(buffer_bytes // 4, 0, np.uint32)  # no page faults later
         nothing = np.zeros(len(rings), np.uint64)
-        self.none, _ = self.lay_out(nothing, nothing, 0, 0)  # compiles before frames come
+        self.none, _ = self.lay_out(nothing, nothing, 0, 0)  # compiles before frames arrive
 
     def lay_out(
         self, positions: U64, heads: U64, horizon_ns: int, clock_offset_ns: int
     ) -> tuple[Blocks, bool]:
         """The records not later than `horizon_ns` (kernel time) from `positions` up to `heads`.
 
-        `positions` moves behind them. Also whether there is more that could be
-        had at once: the buffer was full, or a record was being written.
+        `positions` moves after them. Also returns whether more records are ready: the
+        buffer was full, or a record was being written.
         """
         frames = np.zeros(len(self._directions), np.int64)
         words, more = _write_blocks(
@@ -114,7 +114,7 @@ _words_at: Callable[[Int], Any] = cast("Callable[[Int], Any]", _pointer)
 
 @inlined
 def _copied(words: U32, source: Int, out: U32, to: Int, length: Int) -> Int:
-    """Copy `length` bytes, zeros behind them up to a multiple of 4; the next word of `out`."""
+    """Copy `length` bytes, padded with zeros to a multiple of 4; returns the next word of `out`."""
     whole = (length + np.uint64(3)) >> np.uint64(2)
     if whole == np.uint64(_COMMON_WORDS):
         for k in range(np.uint64(_COMMON_WORDS)):
@@ -124,7 +124,7 @@ def _copied(words: U32, source: Int, out: U32, to: Int, length: Int) -> Int:
             out[to + k] = words[source + k]
     odd = length & np.uint64(3)
     if odd:
-        # What lies behind the frame in the ring is not part of it.
+        # Bytes after the frame in the ring are not part of it.
         kept = (np.uint32(1) << np.uint32(np.uint64(8) * odd)) - np.uint32(1)
         out[to + whole - np.uint64(1)] &= kept
     return to + whole
@@ -155,8 +155,7 @@ def _write_blocks(
         words = carray(_words_at(addresses[ring]), size)
         position, times[ring] = next_record(words, mask, positions[ring], heads[ring])
         positions[ring] = position
-    # Unsigned indices spare the test for negative ones, which would keep the copy from
-    # being vectorised.
+    # Unsigned indices need no test for negative values, which would prevent vectorisation.
     o: Any = np.uint64(0)
     room = np.uint64(len(out))
     written: Any = 0
@@ -170,7 +169,7 @@ def _write_blocks(
             return int(o), 1
         if time > horizon_ns:
             return int(o), 0
-        for r in range(len(times)):  # as long as no other ring has an earlier one
+        for r in range(len(times)):  # while no other ring has an earlier record
             if r != ring:
                 until = min(until, times[r] - (r < ring))
         words = carray(_words_at(addresses[ring]), size)
@@ -181,7 +180,9 @@ def _write_blocks(
             length = length_of(bytes_and_tap)
             interface = np.uint64(bytes_and_tap >> np.uint32(16)) - np.uint64(first_tap)
             position += room_of(length)
-            if interface < np.uint64(len(directions)):  # else no probe wrote it
+            if interface < np.uint64(
+                len(directions)
+            ):  # an invalid tap number was not written by a probe
                 total = ((length + np.uint64(3)) >> np.uint64(2)) + np.uint64(
                     _FRONT_WORDS + _BEHIND_WORDS
                 )

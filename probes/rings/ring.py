@@ -1,9 +1,9 @@
-"""A ring of records as the probes write it: records become frame batches where they lie.
+"""A ring of records, written by probes: records become frame batches in place.
 
-One CPU writes a ring, one thread reads it (ring.bpf.h). Positions are bytes since
-the beginning and multiples of 8; the head is more while a record is being written.
-A ring consists of chunks, and a record lies in one of them: where less than the
-largest record has room, the next one begins with the next chunk.
+One CPU writes a ring, one thread reads it (ring.bpf.h). Positions are bytes since the
+start and multiples of 8; during the write of a record the head also has a mark. A ring
+consists of chunks, and each record is inside one chunk: if the largest record does not fit
+into the rest of a chunk, the next record starts in the next chunk.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ RECORD_HEADER: Final = np.dtype(
 )
 """struct record_header of ring.bpf.h."""
 RECORD_BYTES: Final = RECORD_HEADER.itemsize
-"""In front of the bytes of a frame."""
+"""Bytes of the header before the bytes of a frame."""
 WIDE_SNAP: Final = 256
-"""Bytes kept of an encapsulated frame, and the most that are kept of any."""
+"""Bytes kept of an encapsulated frame; the maximum of any frame."""
 LARGEST_RECORD: Final = RECORD_BYTES + WIDE_SNAP
 CHUNK_BYTES: Final = 1 << 20
-"""Of the chunks of a ring, or the ring if that is smaller."""
+"""Size of the chunks of a ring, or of the ring if it is smaller."""
 
 U64: TypeAlias = NDArray[np.uint64]
 
@@ -42,7 +42,7 @@ _MARKS = np.uint64(7)
 
 @intrinsic
 def _acquire(typingctx: Any) -> Any:
-    """Loads behind it see what was written before the loads in front of it were."""
+    """Load barrier: later loads are not done before earlier loads."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.fence("acquire")
@@ -53,7 +53,7 @@ def _acquire(typingctx: Any) -> Any:
 
 @intrinsic
 def _release(typingctx: Any) -> Any:
-    """Stores behind it are seen only after the loads and stores in front of it are done."""
+    """Store barrier: later stores become visible after earlier loads and stores."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.fence("release")
@@ -62,17 +62,17 @@ def _release(typingctx: Any) -> Any:
     return types.void(), generate
 
 
-# Numba passes the first parameter itself; a type checker cannot know.
+# numba passes the first parameter, unknown to type checkers.
 acquire_fence: Callable[[], None] = cast("Callable[[], None]", _acquire)
 _release_fence: Callable[[], None] = cast("Callable[[], None]", _release)
 
 
 @inlined
 def next_record(words: U32, mask: int, position: Int, head: Int) -> tuple[Int, Int]:
-    """(where the next record is, its kernel time) from `position` on; both unsigned positions.
+    """(position of the next record, its kernel time) from `position` on; both unsigned.
 
-    Instead of a time AT_END says that there is no finished record before `head`,
-    and BEING_WRITTEN that the next one is not finished.
+    Instead of a time, AT_END means that there is no finished record before `head`,
+    and BEING_WRITTEN that the next record is not finished.
     """
     if position >= head & ~_MARKS:
         return position, BEING_WRITTEN if head & _MARKS else AT_END
@@ -86,13 +86,13 @@ def next_record(words: U32, mask: int, position: Int, head: Int) -> tuple[Int, I
 
 @inlined
 def length_of(packed: Int) -> Int:
-    """Captured bytes, by the last word of a record's header; never more than a probe writes."""
+    """Captured bytes, from the last word of a record's header; at most the maximum of a probe."""
     return min(np.uint64(packed & np.uint32(0xFFFF)), _WIDE_SNAP)
 
 
 @inlined
 def room_of(length: Int) -> Int:
-    """How many bytes of the ring a record takes."""
+    """Bytes of a record in the ring."""
     return np.uint64(RECORD_BYTES) + ((length + np.uint64(7)) & ~np.uint64(7))
 
 
@@ -113,9 +113,9 @@ def scan(
 ) -> tuple[int, int]:
     """Find the records from `begin` to `head` that are not later than `horizon_ns`.
 
-    Fills one row per record, `end` with the position behind it, and gives (rows,
-    whether a record that is being written stopped the scan). Records are read in
-    place: `words` is uint32[size / 4].
+    Fills one row per record, sets `end` to the position after it, and returns (rows,
+    whether an unfinished record stopped the scan). Records are read in place: `words`
+    is uint32[size / 4].
     """
     row = np.uint64(0)
     rows = np.uint64(len(offset))
@@ -128,7 +128,7 @@ def scan(
             busy = 1
         if kernel_ns == BEING_WRITTEN or kernel_ns == AT_END or kernel_ns > horizon_ns:
             break
-        # Unsigned indices spare the test for negative ones.
+        # Unsigned indices need no test for negative values.
         at = position & np.uint64(mask)
         w = at >> np.uint64(2)
         packed = words[w + np.uint64(3)]
@@ -165,7 +165,7 @@ class Ring:
 
     @property
     def head(self) -> int:
-        """Position behind the last record; no multiple of 8 while another one is being written."""
+        """Position after the last record; not a multiple of 8 while a record is being written."""
         return int(self._head[0])
 
     @property
@@ -174,5 +174,5 @@ class Ring:
         return int(self._tail[0])
 
     def release(self, position: int) -> None:
-        """Give the room before `position` back to the probes."""
+        """Return the space before `position` to the probes."""
         _store_position(self._tail, position)

@@ -1,4 +1,4 @@
-"""The rings of a capture: one for each CPU that runs, in maps that the probes write."""
+"""The rings of a capture: one for each online CPU, in maps that the probes write."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from .ring import CHUNK_BYTES, Ring
 
 @dataclass(frozen=True, slots=True)
 class RingMaps:
-    """What the probes are compiled with: descriptors of their maps, and sizes."""
+    """Definitions for the probes: descriptors of their maps, and sizes."""
 
     rings: int
     chunks: int
     bell: int
-    """A ring buffer of the kernel, for no more than to wake the reader."""
+    """A ring buffer of the kernel, used only to wake the reader."""
     ring_bytes: int
     taps: int
-    """How many each ring has counters for."""
+    """Number of taps with counters in each ring."""
 
 
 def ring_layout(taps: int) -> np.dtype[Any]:
-    """struct ring of ring.bpf.h, with counters for so many taps."""
+    """struct ring of ring.bpf.h, with counters for `taps` taps."""
     return np.dtype(
         [
             ("head", "<u8"),
@@ -47,14 +47,13 @@ def ring_layout(taps: int) -> np.dtype[Any]:
 class Rings:
     """Rings of `ring_bytes` (a power of two, at least a page) for these CPUs, until `close`.
 
-    A CPU that is not among them has no room for any record. OSError when the kernel
-    has no memory for them.
+    Other CPUs cannot write records. OSError if the kernel has no memory for the rings.
     """
 
     def __init__(self, cpus: Sequence[int], ring_bytes: int, taps: int) -> None:
         self._stack = ExitStack()
         possible = bpf.possible_cpus()
-        taps += taps % 2  # so that the rings of two CPUs never share a pair of cache lines
+        taps += taps % 2  # keeps the rings of two CPUs on separate pairs of cache lines
         layout = ring_layout(taps)
         chunk_bytes = min(CHUNK_BYTES, ring_bytes)
         chunks_each = ring_bytes // chunk_bytes
@@ -93,12 +92,12 @@ class Rings:
             )
 
     def loss(self) -> NDArray[np.void]:
-        """What the probes have counted so far, LOSS[taps, cpus]; also after `close`."""
+        """Counters of the probes so far, LOSS[taps, cpus]; also after `close`."""
         counters: NDArray[np.void] = self._control["loss"].T.copy()
         return counters
 
     def close(self) -> None:
-        """Close the maps; their memory goes when nothing refers to it any more."""
+        """Close the maps; the kernel frees their memory after the last reference."""
         self._stack.close()
 
     def _map(self, kind: int, value_bytes: int, entries: int, name: str) -> int:

@@ -1,12 +1,12 @@
-"""Sleeping until there is something to do.
+"""Sleep until frames arrive or a timeout ends.
 
-The probes ring a bell whenever another quarter of a ring begins, so few times
-per second at the highest rates; what comes in slowly waits for the end of the
-sleep. Both cost next to no processor time.
+The probes ring a bell whenever they start another quarter of a ring, a few times per
+second at the highest rates; at low rates frames wait for the end of the sleep. Both
+need hardly any processor time.
 
 The bell is a ring buffer of the kernel (kernel/bpf/ringbuf.c: a page with the
 consumer position, which is ours to write, and one with the producer position).
-Nothing is ever read from it: records are discarded as soon as they are made.
+It is never read: records are discarded when they are created.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 
 class Wakeups:
-    """What can wake one reader. bell: descriptor of a BPF ring buffer."""
+    """Wakes one reader. bell: descriptor of a BPF ring buffer."""
 
     def __init__(self, bell: int) -> None:
         page = mmap.PAGESIZE
@@ -33,22 +33,22 @@ class Wakeups:
         self._epoll.register(bell, select.EPOLLIN)
 
     def wait(self, seconds: float) -> bool:
-        """Sleep so long, or until a probe wakes us, or until `stop`; whether something did."""
+        """Sleep until the timeout, a bell of a probe or `stop`; returns False after a timeout."""
         woken = bool(self._epoll.poll(seconds))
-        # What rings from here on is heard by the next call.
+        # Later bells wake the next call.
         self._consumer[0] = self._producer[0]
         return woken
 
     def stop(self) -> None:
-        """End this and every later sleep; also from other threads and signal handlers."""
+        """End the current and every later sleep; also from other threads and signal handlers."""
         os.eventfd_write(self._stopped, 1)
 
     def resume(self) -> None:
-        """Take `stop` back."""
+        """Undo `stop`."""
         with suppress(BlockingIOError):
             os.eventfd_read(self._stopped)
 
     def close(self) -> None:
-        """Let go of what was waited for."""
+        """Close the descriptors."""
         self._epoll.close()
         os.close(self._stopped)

@@ -12,10 +12,10 @@ def encode(analysis: Analysis, format: str) -> bytes:
             from .text import encode_json as encoder
         case "csv":
             from .text import encode_csv as encoder
-        case "parquet":  # pyarrow takes longer to load than most captures to analyse
+        case "parquet":  # pyarrow takes longer to load than most captures take to analyse
             from .arrow import encode_parquet as encoder
         case "arrow":
             from .arrow import encode_arrow as encoder
         case _:
-            raise ValueError(f"there is no format {format!r}")
+            raise ValueError(f"unknown format {format!r}")
     return encoder(analysis)

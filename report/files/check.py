@@ -1,4 +1,4 @@
-"""Results of `rocescope check`: JSON whole, the violations as CSV, Parquet or Arrow."""
+"""Results of `rocescope check`: everything as JSON, the violations as CSV, Parquet or Arrow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...analyzer.results.conformance import Conformance, Violation
 
 
 def check_of(analysis: Analysis) -> Check:
-    """The part of an analysis with conformance that `check` prints."""
+    """The part of an analysis that `check` prints."""
     assert isinstance(analysis.conformance, Conformance)
     return Check(
         version=analysis.version,

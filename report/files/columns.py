@@ -1,8 +1,8 @@
-"""Result records as flat tables: the columns follow from how a record type is declared.
+"""Result records as flat tables: the columns follow from the declaration of a record type.
 
-The scalars of a record as they are, the scalars of records inside it with the inner record's
-name before them, of every distribution the count, median, 99th percentile and maximum, and
-lists of scalars. Mappings and lists of records stay in the JSON.
+Columns are the scalars of a record, the scalars of inner records with the inner record's
+name as prefix, the count, median, 99th percentile and maximum of every distribution, and
+lists of scalars. Mappings and lists of records are in the JSON only.
 """
 
 from __future__ import annotations

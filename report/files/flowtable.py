@@ -1,4 +1,4 @@
-"""The flows as one flat table: the columns of CSV, Parquet and Arrow, and what can be sorted by."""
+"""The flows as one flat table: the columns of CSV, Parquet, Arrow and `--sort`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from .columns import RecordColumn, record_columns
 
 @cache
 def flow_columns() -> tuple[RecordColumn, ...]:
-    """Scalars in the order of the records' declarations, and the notes as one text."""
+    """Scalars in order of declaration, and the notes as one text."""
     return tuple(
-        column._replace(meaning="what limits the numbers of this flow") if column.many else column
+        column._replace(meaning="limits of the numbers of this flow") if column.many else column
         for column in record_columns(Flow)
         if not column.many or column.name == "notes"
     )
 
 
 def flow_value(column: RecordColumn, flow: Flow) -> Any:
-    """A flow's value in one of `flow_columns`; None for unknown."""
+    """The value of a flow in one of `flow_columns`; None if unknown."""
     value = column.value(flow)
     return "; ".join(value) if column.many else value
 
 
 def flow_column(name: str) -> RecordColumn:
-    """The column of that name; UsageError names the nearest when there is none."""
+    """The column of that name; UsageError with the most similar name if there is none."""
     columns = {column.name: column for column in flow_columns()}
     if name not in columns:
         from difflib import get_close_matches
@@ -40,9 +40,9 @@ def flow_column(name: str) -> RecordColumn:
 
 
 def flow_order_by(name: str) -> FlowOrder:
-    """The order of a column, unknown values last; errors as `flow_column`.
+    """Sort order by a column, unknown values last; errors as `flow_column`.
 
-    Numbers come largest first, text in alphabetical order.
+    Numbers are in descending order, texts in alphabetical order.
     """
     column = flow_column(name)
 

@@ -1,4 +1,4 @@
-"""Packets of captures as a stream of Arrow record batches, in memory of one batch."""
+"""Packets of captures as a stream of Arrow record batches, in the memory of one batch."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _BATCH_FRAMES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class PacketOptions:
-    """Which packets and columns."""
+    """Selection of packets and columns."""
 
     filter: str | None = None
-    """Packets that pass; all others are left out."""
+    """Packets to keep, as a filter expression."""
     extensions: bool = False
-    """A column for every field of the extension headers, too."""
+    """Add a column for every field of the extension headers."""
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
     icrc: bool = False
-    """Verify the ICRC of frames captured in full: fills the column icrc_state."""
+    """Verify the ICRC of frames captured in full; the result is the column icrc_state."""
 
 
 class PacketStream:
     """The packets of captures, file by file; each iteration reads the files again.
 
-    warnings and damaged_places are those of the last iteration.
+    warnings and damaged_places belong to the last iteration.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class PacketStream:
             for name in columns:
                 if name not in self.schema.names:
                     raise UsageError(
-                        f"there is no column {name!r}; there are {', '.join(self.schema.names)}"
+                        f"no column {name!r}; columns are {', '.join(self.schema.names)}"
                     )
             self.schema = pa.schema([self.schema.field(name) for name in columns])
         self.warnings: list[str] = []
         self.damaged_places = 0
 
     def __iter__(self) -> Iterator[Any]:
-        """pyarrow.RecordBatch objects; UnreadableInput when there was no RoCE packet at all."""
+        """pyarrow.RecordBatch objects; UnreadableInput if there was no RoCE packet."""
         options = self._options
         decoder = Decoder(Registry(), udp_ports=options.udp_ports, check_icrc=options.icrc)
         taps = decoder.registry.taps
@@ -82,7 +82,9 @@ class PacketStream:
                 self.damaged_places += capture.damaged_places
         if not decoder.counters.roce_packets():
             found = ", ".join(f"{n} {what}" for what, n in decoder.counters.contents()[:6])
-            raise UnreadableInput(f"no RoCE packet was found; there are: {found or 'no frames'}")
+            raise UnreadableInput(
+                f"no RoCE packet was found; the capture has {found or 'no frames'}"
+            )
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The batches for any library that reads the Arrow PyCapsule interface."""

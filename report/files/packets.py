@@ -1,4 +1,4 @@
-"""The packet table as Arrow record batches, and files made of them."""
+"""The packet table as Arrow record batches, and Parquet and Arrow files of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXT_COLUMNS = {
     "dst": "destination address",
     "tap": "name of the vantage point",
 }
-"""Columns that hold an index in the table and the text behind it in a file."""
+"""Columns that are an index in the table and the text of that index in a file."""
 _EXTENSION_COLUMNS = tuple(
     ("extensions_present" if field.name == "present" else field.name, field)
     for field in dataclasses.fields(ExtensionTable)
@@ -37,7 +37,7 @@ class BatchWriter(Protocol):
 
 
 def packet_schema(extensions: bool = False) -> Any:
-    """The pyarrow.Schema of exported packets; each field's metadata holds unit and meaning."""
+    """The pyarrow.Schema of exported packets; the metadata of each field has unit and meaning."""
     fields = []
     for c in COLUMNS:
         text = _TEXT_COLUMNS.get(c.name)

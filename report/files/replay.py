@@ -1,4 +1,4 @@
-"""Results for other programs: JSON whole, and one table of each result as CSV, Parquet or Arrow."""
+"""Results for other programs: all of it as JSON, one table of it as CSV, Parquet or Arrow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Result = ReplayResult | SweepResult | RecoverResult
 
 
 def encode(result: Result, format: str) -> bytes:
-    """`json`, or a table as `csv`, `parquet` or `arrow`; ValueError for anything else.
+    """`json`, or a table as `csv`, `parquet` or `arrow`; ValueError for other formats.
 
     The table has a row per link and strategy (replay), per bin of the histograms (sweep) or
     per candidate (recover-seed).
@@ -28,7 +28,7 @@ def encode(result: Result, format: str) -> bytes:
         return _csv(rows)
     if format in ("parquet", "arrow"):
         return _columnar(rows, format)
-    raise ValueError(f"there is no format {format!r}")
+    raise ValueError(f"unknown format {format!r}")
 
 
 def _rows(result: Result) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from ...analyzer.results.live import LiveInterval
 
 
 def encode_json(analysis: Analysis) -> bytes:
-    """The whole analysis as one line of JSON; `schema_version` comes first."""
+    """The whole analysis as one line of JSON; `schema_version` is the first field."""
     return msgspec.json.encode(analysis) + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""The report's section on taps in series: between which taps packets were lost."""
+"""The report's section on taps in series: losses between taps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..words.human import Glyphs, count, counted, percent
 
 
 def between_taps(hops: Sequence[Hop]) -> str:
-    """The two taps between which most packets were lost."""
+    """The two taps with the most losses between them."""
     lossy = [hop for hop in hops if hop.lost_packets]
     added = sum(hop.added_packets for hop in hops)
     more = f" {counted(added, 'packet was', 'packets were')} duplicated." if added else ""
@@ -52,5 +52,5 @@ def hop_table(table: Table, hops: Sequence[Hop], glyphs: Glyphs) -> None:
 
 
 def named(taps: Sequence[str]) -> str:
-    """One tap by its name, parallel ones by the first and their number."""
+    """The name of a tap; of parallel taps the first name and the number of others."""
     return taps[0] if len(taps) == 1 else f"{taps[0]} and {len(taps) - 1} parallel"

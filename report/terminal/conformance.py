@@ -23,10 +23,10 @@ def print_check(
 
 
 class CheckReport(Report):
-    """Captures and how far to trust them, then the rules."""
+    """Captures and their limits of trust, then the rules."""
 
     def print(self) -> None:
-        """Everything, the verdict first."""
+        """The whole section, the verdict first."""
         self._captures()
         self._conformance()
         result = self.analysis.conformance

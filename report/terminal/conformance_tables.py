@@ -34,7 +34,7 @@ _LATENCIES = (
 
 
 def verdict(result: Conformance) -> str:
-    """Which rules are violated, and how many were judged."""
+    """The violated rules, and the number of judged rules."""
     by = {
         status: [rule for rule in result.rules if rule.status == status]
         for status in ("passed", "violated", "not_judged")
@@ -72,7 +72,7 @@ def rule_table(table: Table, rules: Sequence[RuleResult], glyphs: Glyphs) -> Non
 
 
 def open_questions(rules: Sequence[RuleResult]) -> list[str]:
-    """Why cases could not be judged, rule by rule."""
+    """Reasons for cases that were not judged, by rule."""
     lines = []
     for rule in rules:
         if rule.reasons:
@@ -88,7 +88,7 @@ def idle_rules(rules: Sequence[RuleResult]) -> str:
 
 
 def violation_lines(violation: Violation, glyphs: Glyphs) -> tuple[str, str]:
-    """What was violated, and where to find it."""
+    """The violations and their packets."""
     head = f"{violation.rule}: {violation.text}"
     flow = f"#{violation.flow} " if violation.flow is not None else ""
     where = f"{flow}{violation.src} {glyphs.arrow} {violation.dst}"
@@ -159,7 +159,7 @@ def cnp_table(table: Table, found: CnpConformance) -> None:
 
 
 def counter_table(table: Table, checks: Sequence[CounterCheck], glyphs: Glyphs) -> None:
-    """One row per counter of the host."""
+    """One row per host counter."""
     table.add_column("", no_wrap=True)
     table.add_column("counter", no_wrap=True)
     table.add_column("grew by", justify="right", no_wrap=True)

@@ -1,4 +1,4 @@
-"""A checked fabric on a terminal: its tiers, links and tables, and whether it is sound."""
+"""The result of a fabric check on a terminal: verdict, tiers, links and tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def print_fabric(
         )
     if not report.shortest_paths:
         console.print(
-            Text("  Routes are given, not computed: a failed link only leaves its ECMP groups.")
+            Text("  Routes are fixed, not computed: a failed link only leaves its ECMP groups.")
         )
     gap = 2
     console.print(Text("\nTIERS", "bold"))
@@ -81,7 +81,7 @@ def print_fabric(
         )
         console.print(
             Text(
-                "hosts: below the element; cut off: hosts that lose every path; capacity, uplinks: "
+                "hosts: below the element; cut off: hosts without any path; capacity, uplinks: "
                 f"largest share lost by one host, by one switch; paths left from {pair}.",
                 "dim",
             )

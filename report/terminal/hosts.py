@@ -1,4 +1,4 @@
-"""The report's sections on this host: owners of flows, counters of RDMA ports."""
+"""The report's sections on this host: processes of flows, counters of RDMA ports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .tables import FlowTable, add_flow_columns, flow_cells
 
 
 def owners(analysis: Analysis) -> str:
-    """How many flows have an owner; empty when none has."""
+    """The number of flows with a known process; empty if there is none."""
     pids = {flow.owner.pid for flow in analysis.flows if flow.owner is not None}
     owned = sum(flow.owner is not None for flow in analysis.flows)
     if not owned:
@@ -45,12 +45,12 @@ OWNERS = FlowTable(
     lambda flow: flow.owner is not None,
     lambda flow: flow.wire_bytes,
     _owner_table,
-    "end: whether the process owns the sending or the receiving queue pair",
+    "end: the process owns the sending (source) or receiving (destination) queue pair",
 )
 
 
 def rdma_ports(ports: Sequence[RdmaPort]) -> str:
-    """Whether anything was counted, and what is unknown."""
+    """The number of ports with counts, and unknown counters."""
     grown = sum(any(_counters(port).values()) for port in ports)
     text = (
         f"Counters grew on {grown} of {human.counted(len(ports), 'RDMA port')} during the capture."

@@ -23,7 +23,7 @@ _COLUMNS = (
 
 
 def interval_lines(interval: LiveInterval) -> list[str]:
-    """What to print of an interval: losses of the capture first, headings from time to time."""
+    """The lines of an interval: losses of the capture first, headings at intervals."""
     lines = []
     if (interval.interval - 1) % _HEADING_EVERY == 0:
         lines.append(_line(*(name for name, _ in _COLUMNS)))

@@ -9,11 +9,11 @@ from ...analyzer.results.captures import TapSummary
 from ..words import human
 
 _TAPS = 4
-"""Taps named in the sentence; JSON has all of them."""
+"""Most taps named in the sentence; JSON has all of them."""
 
 
 def mirrors(analysis: Analysis) -> list[str]:
-    """The encapsulations of the packets, estimates from samples, and checks of mirrors."""
+    """Encapsulations of packets, estimates from samples, and checks of mirrors."""
     lines = []
     kinds: dict[str, int] = {}
     for capture in analysis.captures:

@@ -69,7 +69,7 @@ def _answers(flows: Sequence[MrcFlow]) -> str:
 
 
 def _windows(answers: Sequence[MrcAnswers]) -> str:
-    """How far packets were out of order, and how much of the receivers' windows they took."""
+    """Out-of-order depth, and the share of the receivers' windows in flight."""
     depths = [a.out_of_order_depth.max for a in answers if a.out_of_order_depth]
     text = ""
     if depths:
@@ -92,14 +92,14 @@ def _retired(flows: Sequence[MrcFlow]) -> str:
     more = len(listed) - len(known)
     if not known:
         values = human.counted(more, "entropy value")
-        return f"{values} may have been retired just before the end."
+        return f"{values} were possibly retired just before the end."
     back = sum(one.returned_time_ns is not None for one in known)
     values = human.counted(len(known), "entropy value")
     causes = Counter(one.cause.replace("_", " ") for one in known)
     listed_causes = ", ".join(f"{n} {cause}" for cause, n in causes.most_common())
     text = f"{values} retired (inferred: {listed_causes}), {human.count(back)} returned."
     return (
-        f"{text} {human.count(more)} more may have been retired just before the end."
+        f"{text} {human.count(more)} more were possibly retired just before the end."
         if more
         else text
     )
@@ -132,7 +132,7 @@ def _order(whole: Mrc) -> str:
 
 
 def outages(whole: Mrc) -> list[str]:
-    """A line for each port that was unreachable."""
+    """One line per port that was unreachable."""
     lines = []
     for outage in whole.outages:
         until = "to the end of the capture"

@@ -1,4 +1,4 @@
-"""The report's tables of MRC's entropy values: those with problems, and the retired ones."""
+"""The report's tables of MRC entropy values: values with problems, and retired values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def troubled(analysis: Analysis) -> list[tuple[Flow, MrcEntropyValue]]:
 
 
 def value_table(table: Table, values: Sequence[tuple[Flow, MrcEntropyValue]]) -> None:
-    """Packets with each entropy value and the answers about it."""
+    """Packets and answers by entropy value."""
     table.add_column("#", no_wrap=True)
     for heading in ("EV", "plane"):
         table.add_column(heading, overflow="fold")
@@ -67,7 +67,7 @@ def retired(analysis: Analysis) -> list[tuple[Flow, MrcRetirement]]:
 def retired_table(
     table: Table, values: Sequence[tuple[Flow, MrcRetirement]], begin_ns: int
 ) -> None:
-    """When each was last used, when it returned, and the cause; times since `begin_ns`."""
+    """Last use, return and cause of each retired value; times since `begin_ns`."""
     for heading in ("last used, s", "returned after", "without"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("#", no_wrap=True)

@@ -15,7 +15,7 @@ from .replay import NONE, Page
 def print_recovery(
     result: RecoverResult, stream: TextIO, color: Literal["auto", "always", "never"] = "auto"
 ) -> None:
-    """Print what was recovered."""
+    """Print the recovered settings."""
     page = Page(stream, color)
     for warning in result.warnings:
         page.say(f"{page.glyphs.warning} {warning}", "yellow")

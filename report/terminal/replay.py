@@ -1,4 +1,4 @@
-"""The result of `replay` on a terminal: strategies side by side, then the worst links of each."""
+"""The result of `replay` on a terminal: the strategies, then the worst links of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NONE = "-"
 
 
 class Page:
-    """A console with the few things that all reports of the replay print."""
+    """A console with the parts that all reports of the replay share."""
 
     def __init__(self, stream: TextIO, color: Literal["auto", "always", "never"]) -> None:
         self.console: Console = console_for(stream, color)
@@ -41,7 +41,7 @@ class Page:
             self.say(text)
 
     def draw(self, fill: Callable[[Table], None]) -> None:
-        """A table, with wide gaps between its columns where they fit."""
+        """A table, with wide gaps between its columns if they fit."""
         table = new_table(2)
         fill(table)
         unlimited = self.console.options.update(max_width=10_000)
@@ -81,7 +81,7 @@ def factor(value: float | None) -> str:
 
 
 def chance_text(chance: Chance | None) -> str:
-    """`24.2 (18 to 31)`: the mean, and where nine of ten random draws lie."""
+    """`24.2 (18 to 31)`: the mean, and the range of 90 % of random draws."""
     return NONE if chance is None else f"{chance.mean:.1f} ({chance.p05:.0f} to {chance.p95:.0f})"
 
 
@@ -108,7 +108,7 @@ def print_replay(
 
 
 def verdict(result: ReplayResult) -> str:
-    """Which strategy overloads its fullest link least, in one sentence."""
+    """The strategy with the smallest overload of its fullest link, in one sentence."""
     known = [one for one in result.strategies if one.max_over_mean]
     if not known:
         return "No strategy had a choice of links for this traffic."
@@ -124,7 +124,7 @@ def verdict(result: ReplayResult) -> str:
 
 
 def _title(one: StrategyResult) -> str:
-    """The name with what tells it from others of that name."""
+    """The name, with the parameters that distinguish strategies of that name."""
     shown = [f"{k}={v}" for k, v in one.parameters.items() if k in ("hash", "k", "by", "seed")]
     return f"{one.name} ({', '.join(shown)})" if shown else one.name
 

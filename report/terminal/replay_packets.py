@@ -25,7 +25,7 @@ _WIDTH = 40
 """Characters of a load over time."""
 
 _ALIKE = 1.001
-"""Completion times within this ratio count as equal: captured times decide them."""
+"""Completion times within this ratio count as equal: captured times determine them."""
 
 _OFFERS = {
     "captured": "Offered load: every packet at its captured time.",

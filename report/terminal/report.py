@@ -1,4 +1,4 @@
-"""The report on a terminal: verdicts first, then the most relevant rows of each table."""
+"""The report on a terminal: verdicts, and the most relevant rows of each table."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ from .tables import (
 )
 
 WIDE = 110
-"""From this many columns on the tables have their extra columns."""
+"""From this terminal width on the tables have their extra columns."""
 _KEPT = 4
-"""Columns of a table of flows that stay on the narrowest terminal."""
+"""Leading columns of a flow table that are shown on the narrowest terminal."""
 
 
 def print_report(
@@ -66,19 +66,19 @@ def print_report(
     sort: bool = False,
     color: Literal["auto", "always", "never"] = "auto",
 ) -> None:
-    """Print the report, `top` rows per table; `sort`: tables keep the order of the flows."""
+    """Print the report, `top` rows per table; `sort`: tables are in the order of the flows."""
     Report(analysis, console_for(stream, color), top, sort).print()
 
 
 class _Console(Console):
-    """A console that passes a broken pipe on to the command line."""
+    """A console that raises BrokenPipeError to the command line."""
 
     def on_broken_pipe(self) -> None:
         raise  # rich calls this while it handles the BrokenPipeError
 
 
 def console_for(stream: TextIO, color: Literal["auto", "always", "never"]) -> Console:
-    """A console on `stream`: plain text unless it is a terminal or colour is asked for."""
+    """A console on `stream`: plain text unless it is a terminal or colour is requested."""
     width = None if stream.isatty() else int(os.environ.get("COLUMNS") or 80)
     if color == "never":
         return _Console(file=stream, width=width, color_system=None, highlight=False)
@@ -95,7 +95,7 @@ def console_for(stream: TextIO, color: Literal["auto", "always", "never"]) -> Co
 
 
 class Report:
-    """One analysis on its way to a console."""
+    """Prints one analysis to a console."""
 
     def __init__(self, analysis: Analysis, console: Console, top: int, sorted: bool) -> None:
         self.analysis = analysis
@@ -166,7 +166,7 @@ class Report:
         self._say(verdict)
 
     def _table(self, kind: FlowTable) -> None:
-        """The flows that belong in the table, the largest weight first."""
+        """The flows of the table, in descending order of weight."""
         flows = [flow for flow in self.analysis.flows if kind.fits(flow)]
         if not flows:
             return
@@ -180,8 +180,8 @@ class Report:
     def _draw(self, fill: Callable[[Table], None], drop: bool = False) -> None:
         """Print a table, with wide gaps between its columns where they fit.
 
-        With `drop` columns without any value are left out, and those at the right
-        that would not fit: a cut number misleads.
+        `drop` omits columns without any value, and columns at the right that do not fit:
+        a truncated number misleads.
         """
         table = new_table(2)
         fill(table)
@@ -200,7 +200,7 @@ class Report:
         self.console.print(table)
 
     def _width(self, column: Column) -> int:
-        """Cells of the terminal that a column takes when nothing in it is wrapped."""
+        """Terminal width of a column without wrapped cells."""
         unlimited = self.console.options.update(max_width=10_000)
         cells = (column.header, *column.cells)
         return max(Measurement.get(self.console, unlimited, cell).maximum for cell in cells)
@@ -241,7 +241,7 @@ class Report:
             self._more(len(captures) - self.top, "capture")
 
     def _packets(self, captured: int) -> str:
-        """`1,000 RoCE packets`, without those a filter excluded, and how many are copies."""
+        """`1,000 RoCE packets`, without packets excluded by a filter, and the number of copies."""
         flows = self.analysis.flows
         copies = sum(flow.tap_copies for flow in flows)
         passed = sum(flow.packets for flow in flows) + copies
@@ -262,7 +262,7 @@ class Report:
         self._entropy_values()
 
     def _entropy_values(self) -> None:
-        """MRC's entropy values with the most losses, NACKs and skips, and the retired ones."""
+        """MRC entropy values with the most losses, NACKs and skips, and the retired values."""
         troubled = mrc_value_tables.troubled(self.analysis)
         shown = max(1, self.top // 2)
         if troubled:
@@ -275,7 +275,7 @@ class Report:
             begin = first_time_ns(self.analysis)
             self._draw(lambda table: mrc_value_tables.retired_table(table, retired[:shown], begin))
             self._say(
-                "without: packets the flow sent until the entropy value returned, or until the end",
+                "without: packets sent until the entropy value returned, or until the end",
                 "dim",
             )
             self._more(len(retired) - shown, "entropy value")
@@ -363,7 +363,7 @@ class Report:
         self._draw(lambda table: host_tables.port_table(table, ports))
 
     def _footnotes(self) -> None:
-        """Why values of flows that have an order are unknown, each reason once."""
+        """Reasons for unknown values of flows with a PSN order, each reason once."""
         reasons: dict[str, list[int]] = {}
         for flow in verdicts.sequenced_flows(self.analysis):
             for note in flow.notes:

@@ -42,7 +42,7 @@ def print_sweep(
 
 
 def verdict(result: SweepResult) -> str:
-    """Best, median and worst seed beside chance, and the rank of the production seed."""
+    """Best, median and worst seed, the value of ideal hashing, the rank of the production seed."""
     d = result.distribution
     text = (
         f"Imbalance of the worst layer: best seed {_value(d.min)}, median "
@@ -102,7 +102,7 @@ def _histogram(table: Table, result: SweepResult, glyphs: Glyphs) -> None:
 
 
 def _fewer(bins: list[Bin]) -> list[Bin]:
-    """Neighbouring bins put together, so that at most _ROWS are left."""
+    """The bins, merged with their neighbours to at most _ROWS."""
     step = -(-len(bins) // _ROWS)
     return [
         Bin(low=part[0].low, high=part[-1].high, count=sum(one.count for one in part))

@@ -1,4 +1,4 @@
-"""The tables of the report: which flows are in them, in which order, and their columns."""
+"""The tables of the report: their flows, order and columns."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class FlowTable(NamedTuple):
     """A table with one row per flow."""
 
     fits: Callable[[Flow], object]
-    """Whether a flow belongs in it."""
+    """Whether a flow is in the table."""
     weight: Callable[[Flow], float]
     """Rows are in descending order of this value."""
     fill: Callable[[Table, Sequence[Flow], Glyphs, bool], None]
-    """Adds the columns and rows; `True` asks for the extra columns of a wide terminal."""
+    """Adds the columns and rows; `True`: also the extra columns of a wide terminal."""
     legend: str = ""
 
 
@@ -42,20 +42,20 @@ def new_table(gap: int) -> Table:
 
 
 def with_columns(table: Table, columns: Sequence[Column]) -> Table:
-    """The table with only these of its columns."""
+    """The table with only these columns."""
     narrower = new_table(table.padding[1])
     for c in columns:
         narrower.add_column(
             c.header, justify=c.justify, style=c.style, no_wrap=c.no_wrap, overflow=c.overflow
         )
     for cells in zip(*(column.cells for column in columns), strict=True):
-        # Of a `str` rich would look for markup whenever it measures or draws it.
+        # rich would search a `str` for markup whenever it measures or draws it.
         narrower.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
     return narrower
 
 
 def _name(flow: Flow, glyphs: Glyphs, wide: bool) -> str:
-    """`10.0.1.3 > 10.0.7.3`; long addresses lose their middle unless there is room."""
+    """`10.0.1.3 > 10.0.7.3`; long addresses lose their middle on narrow terminals."""
     width = 39 if wide else _ADDRESS_WIDTH
     source, destination = (glyphs.shorten(text, width) for text in (flow.src, flow.dst))
     return f"{source} {glyphs.arrow} {destination}"
@@ -79,7 +79,7 @@ def _numbers(table: Table, *headings: str) -> None:
 
 
 def _bad(text: str, glyphs: Glyphs, is_bad: object) -> Text:
-    """A number that shows a problem: a mark before it, and red where there is colour."""
+    """The number of a problem: marked, and red if there is colour."""
     return Text(f"{glyphs.bad} {text}", "red") if is_bad else Text(text)
 
 
@@ -109,7 +109,7 @@ def capture_table(table: Table, captures: Sequence[CaptureSummary], glyphs: Glyp
 
 
 def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
-    """The flows with their sizes and their bytes over time."""
+    """The flows with their sizes and bytes over time."""
     add_flow_columns(table)
     table.add_column("type", no_wrap=True)
     _numbers(table, "packets", "bytes", "goodput")
@@ -132,7 +132,7 @@ def _flow_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
 
 
 def _spraying_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool) -> None:
-    """Flows that used several paths; one bar per path, in the order of the paths' names."""
+    """Flows with several paths; one bar per path, in the order of the path names."""
     add_flow_columns(table)
     _numbers(table, "paths", "width", "largest", "(fair)")
     if wide:
@@ -154,7 +154,7 @@ def _spraying_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: b
 
 
 def _shares_by_name(paths: Sequence[PathShare]) -> list[float]:
-    """Shares in the order of the path names, numbers by value."""
+    """Shares in the order of the path names; numbers are sorted by value."""
     ordered = sorted(paths, key=lambda p: (not p.path.isdigit(), p.path.zfill(8)))
     return [path.share for path in ordered]
 
@@ -299,7 +299,7 @@ def first_time_ns(analysis: Analysis) -> int:
 def event_table(table: Table, events: Sequence[Event], analysis: Analysis) -> None:
     """Events with their time since the first packet."""
     begin = first_time_ns(analysis)
-    # The flow has a column of its own.
+    # The flow has its own column.
     names: dict[int | None, str] = {
         flow.id: f"{flow.src} > {flow.dst} QP {human.queue_pair(flow.dest_qp)}: "
         for flow in analysis.flows

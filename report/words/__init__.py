@@ -1,1 +1,1 @@
-"""Numbers and findings in words, without a terminal."""
+"""Numbers and findings as text, without a terminal."""

@@ -1,4 +1,4 @@
-"""The names of event kinds on the screens."""
+"""Event kinds and texts on the screens."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def counted_kind(count: int, kind: str) -> str:
 def event_text(event: Event, short: bool = False, room: int | None = None) -> str:
     """The text of an event, with hexadecimal PSNs and without the name of its kind.
 
-    short: without the addresses of the flow. A text longer than `room` loses the addresses
-    first, then the common part of plane names and the note that a cause is inferred.
+    short: without the addresses of the flow. A text longer than `room` is shortened: first the
+    addresses, then the common part of plane names and the note that a cause is inferred.
     """
     text = _text(event, short)
     if room is None or len(text) <= room:

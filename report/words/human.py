@@ -1,4 +1,4 @@
-"""Numbers as people read them, and bars made of characters. No terminal is needed here."""
+"""Numbers with units, and bars of characters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def size(value: float | None) -> str:
 
 
 def message_size(value: float | None) -> str:
-    """Bytes as applications choose them: `64 KiB` where it is one, else as `size`."""
+    """Bytes of a message: `64 KiB` for a multiple of a power of 1,024, else as `size`."""
     if value is not None:
         for unit, scale in (("MiB", 1 << 20), ("KiB", 1 << 10)):
             if value >= scale and value % scale == 0:
@@ -70,7 +70,7 @@ def duration(nanoseconds: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of 1 as `12.5 %`; more than 0 never reads `0 %`, less than 1 never `100 %`."""
+    """A share of 1 as `12.5 %`; only 0 is printed as `0 %`, only 1 as `100 %`."""
     if share is None:
         return UNKNOWN
     value = share * 100
@@ -89,7 +89,7 @@ def queue_pair(number: int) -> str:
 
 
 def owner(process: Owner) -> str:
-    """Who owns a flow's queue pair, and at which end: "python, pid 4711, rank 3 (source)"."""
+    """The owner of a flow's queue pair, and its end: "python, pid 4711, rank 3 (source)"."""
     rank = "" if process.rank is None else f", rank {process.rank}"
     return f"{process.command}, pid {process.pid}{rank} ({process.end})"
 
@@ -100,7 +100,7 @@ def counted(number: int | None, singular: str, plural: str | None = None) -> str
 
 
 def span(values: Sequence[float], text: object = None) -> str:
-    """`8`, or `2 to 8` when the values differ; `text` formats one value."""
+    """`8`, or `2 to 8` if the values differ; `text` formats one value."""
     show = text if callable(text) else str
     low, high = show(min(values)), show(max(values))
     return str(low) if low == high else f"{low} to {high}"
@@ -108,7 +108,7 @@ def span(values: Sequence[float], text: object = None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """The characters of bars and marks, for terminals with and without Unicode."""
+    """Characters of bars and marks, for terminals with and without Unicode."""
 
     levels: str
     """Column heights from nothing to full."""
@@ -126,12 +126,12 @@ class Glyphs:
         if most <= 0:
             return self.levels[0] * len(values)
         steps = len(self.levels) - 1
-        # Anything above zero shows at least the lowest step.
+        # Every value above zero shows at least the lowest step.
         heights = (0 if v <= 0 else max(1, min(steps, round(v / most * steps))) for v in values)
         return "".join(self.levels[height] for height in heights)
 
     def sparkline(self, values: Sequence[int], width: int) -> str:
-        """At most `width` columns; neighbouring values are added up to fit."""
+        """At most `width` columns: sums of neighbouring values."""
         if len(values) <= width:
             return self.columns(values)
         edges = [i * len(values) // width for i in range(width + 1)]

@@ -1,7 +1,7 @@
-"""One sentence per section: what an analysis says, in plain words with numbers.
+"""One sentence per section of the report.
 
-Every sentence is computed from the counts; a value that is unknown is said to
-be unknown and never counts as none.
+Every sentence follows from the counts; an unknown value is called unknown and never
+counts as 0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...analyzer.results.paths import Imbalance, PathShare, Spraying
 from .human import count, counted, duration, message_size, percent, rate, size, span
 
 SPRAYS_FROM_WIDTH = 1.5
-"""A flow sprays when its bytes spread like those of at least 1.5 equally used paths."""
+"""Spraying width from which a flow sprays: its bytes spread as over 1.5 equally used paths."""
 _PSN_ERROR = "PSN sequence error"
 PATH_WORDS = {
     "entropy": "source port",
@@ -38,24 +38,24 @@ def data_flows(analysis: Analysis) -> list[Flow]:
 
 
 def sequenced_flows(analysis: Analysis) -> list[Flow]:
-    """The data flows whose packets have an order; datagrams (UD) have none."""
+    """The data flows with a PSN order; datagrams (UD) have none."""
     return [flow for flow in data_flows(analysis) if flow.transport != "UD"]
 
 
 def chosen_spraying(flow: Flow) -> Spraying | None:
-    """The spraying record of the path key that `flow.paths` was made with."""
+    """The spraying record of the path key of `flow.paths`."""
     names = [share.path for share in flow.paths]
     same = (s for s in flow.spraying if [share.path for share in s.paths] == names)
     return next(same, None)
 
 
 def sprays(flow: Flow) -> bool:
-    """Whether the flow alternates between paths; one move to another does not count."""
+    """Whether the flow alternates between paths; a single move to another path does not count."""
     return flow.spraying_width >= SPRAYS_FROM_WIDTH and not moves(flow)
 
 
 def moves(flow: Flow) -> bool:
-    """Whether the flow moved from one path to another for good: it was rerouted."""
+    """Whether the flow moved once from one path to another: it was rerouted."""
     return _moved_on(chosen_spraying(flow))
 
 
@@ -81,7 +81,7 @@ def trust(analysis: Analysis) -> str:
 
 
 def snapped(analysis: Analysis) -> str | None:
-    """How many frames the snap length cut, which is harmless for what is shown here."""
+    """The number of frames that the snap length truncated, which is harmless for the report."""
     frames = sum(capture.snapped_frames for capture in analysis.captures)
     if not frames:
         return None
@@ -93,7 +93,7 @@ def snapped(analysis: Analysis) -> str | None:
 
 
 def icrc(analysis: Analysis) -> str | None:
-    """What `--icrc` found; None where it was not asked for."""
+    """The result of `--icrc`; None without that option."""
     found = [capture.icrc for capture in analysis.captures if capture.icrc is not None]
     if not found:
         return None
@@ -103,7 +103,7 @@ def icrc(analysis: Analysis) -> str | None:
 
 
 def overview(analysis: Analysis) -> str:
-    """How much of what is in the capture."""
+    """The numbers of flows and connections, and the peak rate."""
     data = data_flows(analysis)
     others = len(analysis.flows) - len(data)
     text = f"{counted(len(data), 'flow carries', 'flows carry')} data"
@@ -111,13 +111,15 @@ def overview(analysis: Analysis) -> str:
         text += f", {others} only ACKs or CNPs"
     text += f"; {counted(len(analysis.connections), 'connection is', 'connections are')} paired"
     peak = max(analysis.series.wire_bytes, default=0) * 8e9 / analysis.series.window_ns
-    if peak and len(analysis.series.wire_bytes) > 1:  # else the window is longer than the capture
+    if (
+        peak and len(analysis.series.wire_bytes) > 1
+    ):  # otherwise the window is longer than the capture
         text += f"; the peak rate over {duration(analysis.series.window_ns)} is {rate(peak)}"
     return f"{text}."
 
 
 def spraying(analysis: Analysis) -> str:
-    """How many flows use several paths, and the share of bytes on single-path flows."""
+    """The number of flows that use several paths, and the share of bytes on single-path flows."""
     data = data_flows(analysis)
     if not data:
         return "No flow carries data; spraying is not judged."
@@ -153,7 +155,7 @@ def spraying(analysis: Analysis) -> str:
 
 
 def _by_tap(flows: list[Flow]) -> str:
-    """What the taps show of flows that the chosen path key shows on one path."""
+    """Spraying and moves between taps of flows that use one path by the chosen path key."""
     records = [s for f in flows for s in f.spraying if s.path_by == "tap" and s.paths_seen > 1]
     if not records or _path_word(flows) == PATH_WORDS["tap"]:
         return ""
@@ -165,7 +167,7 @@ def _by_tap(flows: list[Flow]) -> str:
 
 
 def _moved(analysis: Analysis, flows: list[Flow], word: str) -> str:
-    """`7 moved to another tap (the first after 2.18 s)`: when the second path came into use."""
+    """`7 moved to another tap (the first after 2.18 s)`: the first use of the second path."""
     starts = [c.first_time_ns for c in analysis.captures if c.first_time_ns is not None]
     times = [sorted(p.first_time_ns or 0 for p in flow.paths) for flow in flows]
     seconds = [path[1] for path in times if len(path) > 1]
@@ -177,7 +179,7 @@ def _moved(analysis: Analysis, flows: list[Flow], word: str) -> str:
 
 
 def _path_word(flows: list[Flow]) -> str:
-    """What a path is called under the chosen path key."""
+    """The word for a path by the chosen path key."""
     records = (chosen_spraying(flow) for flow in flows)
     key = next((record.path_by for record in records if record), None)
     return PATH_WORDS.get(key or "", "path")
@@ -208,7 +210,7 @@ def is_orderly(analysis: Analysis) -> bool:
 
 
 def reordering(analysis: Analysis) -> str:
-    """How many packets arrived late, in how many flows, and how many a receiver must buffer."""
+    """Late packets, their flows, and the packets that a receiver must buffer."""
     data = sequenced_flows(analysis)
     judged = [flow for flow in data if flow.reordered_packets is not None]
     unknown = len(data) - len(judged)
@@ -238,13 +240,13 @@ def reordering(analysis: Analysis) -> str:
 
 
 def first_transmissions(flow: Flow) -> int:
-    """Packets of the flow's own PSN order, each PSN once: the base of the reordering ratio."""
+    """Packets in the PSN order of the flow, each PSN once: the base of the reordering ratio."""
     again = total((flow.retransmitted_packets, flow.duplicate_packets, flow.mirror_duplicates))
     return flow.request_packets + flow.response_packets - again + (flow.recovered_packets or 0)
 
 
 def first_taps(analysis: Analysis) -> str:
-    """A warning where taps see the same packets: changes between two taps are not judged."""
+    """A note if taps see the same packets: reordering between two taps is not judged."""
     if not any(flow.tap_copies for flow in analysis.flows):
         return ""
     return (
@@ -254,7 +256,7 @@ def first_taps(analysis: Analysis) -> str:
 
 
 def worst_path(flows: list[Flow]) -> tuple[float, str | None]:
-    """Which path the most late packets took, and its share of them; None without several paths."""
+    """The path with the most late packets, and its share of them; None with a single path."""
     late: dict[str, int] = {}
     for flow in flows:
         for share in flow.paths:
@@ -314,7 +316,7 @@ def loss(analysis: Analysis) -> str:
 
 
 def _nak_kinds(flows: list[Flow], naks: int) -> str:
-    """` (36 PSN sequence error, 2 remote access error)` where there is more than PSN errors."""
+    """` (36 PSN sequence error, 2 remote access error)` if not all are PSN errors."""
     kinds: dict[str, int] = {}
     for flow in flows:
         for kind, number in flow.recovery.naks.items():
@@ -326,7 +328,7 @@ def _nak_kinds(flows: list[Flow], naks: int) -> str:
 
 
 def _longest_wait(flows: list[Flow]) -> list[str]:
-    """The longest wait for a retransmission, and whether a NAK or a timeout triggered it."""
+    """The longest wait for a retransmission, and its trigger: a NAK or a timeout."""
     naks = [(r.max, "{} after its NAK") for f in flows if (r := f.recovery.nak_to_resend_ns)]
     silences = [(r.max, "after {} of silence") for f in flows if (r := f.recovery.timeout_ns)]
     if not naks + silences:
@@ -336,7 +338,7 @@ def _longest_wait(flows: list[Flow]) -> list[str]:
 
 
 def congestion(analysis: Analysis) -> str:
-    """ECN marks, CNPs, pause frames and DSCPs that disagree."""
+    """ECN marks, CNPs, pause frames and inconsistent DSCPs."""
     marked = sum(flow.congestion.ecn_marked_packets for flow in analysis.flows)
     capable = sum(flow.congestion.ecn_capable_packets for flow in analysis.flows)
     cnps = sum(flow.cnps for flow in analysis.flows)
@@ -374,7 +376,7 @@ def dscp_mix(analysis: Analysis) -> str | None:
 
 
 def imbalance(record: Imbalance) -> str:
-    """The imbalance over one set of parallel paths, beside the value of ideal random hashing."""
+    """The imbalance over one set of parallel paths, and the value of ideal random hashing."""
     busiest = max(record.shares, key=lambda share: share.share, default=None)
     listed = ", ".join(sorted(share.path for share in record.shares))
     text = f"{record.name.replace(listed, f'{record.paths} parallel taps')}: "
@@ -421,7 +423,7 @@ def latency(analysis: Analysis) -> str:
 
 
 def never_acknowledged(flow: Flow) -> int:
-    """Messages without an answer in the capture; 0 where the answers cannot be seen."""
+    """Messages without an answer in the capture; 0 if answers cannot be seen."""
     if flow.connection is None or flow.messages is None or flow.transport in ("UC", "UD"):
         return 0
     done = flow.message_statistics.completion_ns
@@ -441,5 +443,5 @@ def _times(what: str, records: list[Quantiles | None]) -> str:
 
 
 def fair_share(paths: list[PathShare]) -> float:
-    """The share each of the paths would have if all were used alike."""
+    """The share of each path if all had the same load."""
     return 1 / len(paths) if paths else 0.0

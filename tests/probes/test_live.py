@@ -208,7 +208,7 @@ def test_two_captures_at_once(network):
 def test_second_xdp_capture_is_refused(network):
     net = network()
     with watch([net.interface("left")], hook="xdp"):
-        with pytest.raises(CaptureError, match="has an XDP program already: use --hook tc"):
+        with pytest.raises(CaptureError, match="already has an XDP program: use --hook tc"):
             with LiveSource([net.interface("left")], LiveOptions(hook="xdp")):
                 pass
         with watch([net.interface("left")], hook="tc") as shared:

@@ -1,4 +1,4 @@
-"""The application: wires the session to the screens and does what works everywhere."""
+"""The application: connects the session to the screens and handles the keys of all screens."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from .times import Times
 from .upkeep import Upkeep
 
 WORKERS = 8
-"""Threads that make snapshots, look for packets, and the like."""
+"""Threads that make snapshots, search packets and so on."""
 ENDING = (signal.SIGTERM, signal.SIGHUP)
-"""Somebody ends the program; the terminal is closed."""
+"""Signals that end the program: a request, a closed terminal."""
 
 
 class RocescopeApp(Host):
-    """All screens over one view."""
+    """All screens, which share one view."""
 
     TITLE = "rocescope"
     CSS_PATH = "app.tcss"

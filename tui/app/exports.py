@@ -1,4 +1,4 @@
-"""The ways out: files of what is on the screen, and what goes to the clipboard."""
+"""Export: files of what the screen shows, and text on the clipboard."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ..session.export import FORMATS, analysis_file, html_page, save
 if TYPE_CHECKING:
     from ..session.packets.export import PacketExport
 
-NO_FILE = "Packets are in files: record (^n) to save some"
+NO_FILE = "This session is not recorded: ^n records packets to a file"
 PICTURES = (".svg", ".html")
 TELL_AFTER_S = 1.5
-"""An export that takes longer tells how far it is."""
+"""An export that takes longer reports its progress."""
 
 
 class Exports:
@@ -30,7 +30,7 @@ class Exports:
     def __init__(self, host: Host) -> None:
         self._host, self._view = host, host.view
         self.under_way: list[PacketExport] = []
-        """Exports of packets that are being written."""
+        """Exports of packets in progress."""
 
     def ask(self) -> None:
         """Save to a file that the user names."""
@@ -39,17 +39,17 @@ class Exports:
         self._host.push_screen(TextPrompt(f"save as {names}", f"{stem}-view.pcapng"), self._export)
 
     def _export(self, name: str | None, replaces: str = "") -> None:
-        """replaces: the name of a file that is there already and may go."""
+        """replaces: the name of an existing file that may be overwritten."""
         if not name:
             return
         path = Path(name).expanduser()
         there = path.is_file()
         if there and any(os.path.exists(p) and path.samefile(p) for p in self._view.session.paths):
             self._host.notify(
-                f"{path} is what you look at: name another file", severity="error", markup=False
+                f"{path} is the open capture: choose another name", severity="error", markup=False
             )
         elif there and name != replaces:
-            asked = TextPrompt(f"{path.name} is there already, to be replaced", name)
+            asked = TextPrompt(f"{path.name} exists: enter replaces it", name)
             self._host.push_screen(asked, lambda again: self._export(again, name))
         elif path.suffix in PICTURES:
             self._host.clear_notifications()  # they lie over the screen
@@ -73,10 +73,10 @@ class Exports:
             make = partial(analysis_file, session, path.suffix)
             self._in_thread(lambda: self._save(path, make))
         else:
-            self._host.notify(f"the suffix is one of {', '.join(FORMATS)}", severity="error")
+            self._host.notify(f"the suffix must be one of {', '.join(FORMATS)}", severity="error")
 
     def _export_packets(self, path: Path) -> None:
-        """What the packets screen shows, else the marked flows, else the chosen one."""
+        """Packets of the packets screen, else of the marked flows, else of the selected flow."""
         from ..screens.packets import PacketsScreen
         from ..session.packets.export import PacketExport
         from ..session.packets.flow_pass import Wanted
@@ -96,7 +96,7 @@ class Exports:
         self._in_thread(lambda: self._write_packets(path, export))
 
     def _write_packets(self, path: Path, export: PacketExport) -> None:
-        """Write in a thread; what takes long says so."""
+        """Write in a thread; a long export reports its progress."""
 
         def tell() -> None:
             self._host.notify(f"{path}: {export.progress:.0%} of the captures read", markup=False)
@@ -116,12 +116,12 @@ class Exports:
             self.under_way.remove(export)
 
     def stop(self) -> None:
-        """Leave without the files that are not whole yet."""
+        """Remove the incomplete files."""
         for export in list(self.under_way):
             export.stop()
 
     def _in_thread(self, work: Callable[[], None]) -> None:
-        """A large analysis takes a while."""
+        """In a thread: a large analysis takes seconds."""
         self._host.run_worker(work, thread=True, group="export", exit_on_error=False)
 
     def _save(self, path: Path, make: Callable[[], bytes]) -> None:
@@ -139,5 +139,5 @@ class Exports:
             self._host.copy(self._view.session.wireshark_filter(self._view.session.selected))
 
     def copy_command(self) -> None:
-        """Copy the command line that reports what is looked at."""
+        """Copy the command line that reports what the screens show."""
         self._host.copy(self._view.session.command_line(self._view.session.selected))

@@ -19,7 +19,7 @@ _WORDS, _HERE = 1000.0, 500.0
 class _Command(NamedTuple):
     action: Action
     screen: str
-    """Where it works when that is another screen than the one in front, else empty."""
+    """The other screen on which it works; empty if it works on the current one."""
 
     @property
     def title(self) -> str:
@@ -30,12 +30,12 @@ class _Command(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is searched."""
+        """The text that is searched."""
         return f"{self.action.help} {self.action.label}"
 
 
 class ActionCommands(Provider):
-    """Actions that work on the screen in front; those of others when their words are searched."""
+    """Actions of the current screen; those of other screens if the query matches whole words."""
 
     def _here(self) -> Iterator[_Command]:
         app = self.app
@@ -58,7 +58,7 @@ class ActionCommands(Provider):
             if _has_words(command.text, query):
                 score += _WORDS + (0 if command.screen else _HERE)
             elif command.screen:
-                continue  # too many have the letters somewhere
+                continue  # nearly every text contains the letters
             if score > 0:
                 yield Hit(score, matcher.highlight(command.title), self._running(command))
 
@@ -75,6 +75,6 @@ class ActionCommands(Provider):
 
 
 def _has_words(text: str, query: str) -> bool:
-    """Whether every word of the query begins a word of the text."""
+    """Whether every word of the query is the start of a word of the text."""
     words = text.casefold().replace("(", " ").split()
     return all(any(w.startswith(part) for w in words) for part in query.casefold().split())

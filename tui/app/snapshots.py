@@ -1,4 +1,4 @@
-"""When a snapshot is made, by whom, and when it is drawn."""
+"""When snapshots are made and drawn."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from ..session.snapshots.snapshot import Snapshot
 from .upkeep import QUIET_S
 
 LONGEST_WAIT_S = 0.6
-"""A new snapshot waits until no key has come for a moment, but not for long."""
+"""A new snapshot waits for a pause between keys, but not for long."""
 HURRIED_EVERY_S = 1.0
-"""How often there is a new snapshot while packets come faster than they are measured."""
+"""Interval of snapshots while packets arrive faster than they are measured."""
 PAINT_S = 0.05
-"""A key is painted in this time; a snapshot that comes meanwhile is drawn after it."""
+"""A key is painted within this time; a snapshot that is ready earlier is drawn after it."""
 FIRST_EVERY_S = 0.04
-"""How often it is asked whether the first packets are there."""
+"""How often to check for the first packets."""
 
 
 class Snapshots:
-    """Has snapshots made in a thread, one at a time, and hands them to the view."""
+    """Makes snapshots in a thread, one at a time, and passes them to the view."""
 
     def __init__(self, host: Host) -> None:
         self._host, self._view = host, host.view
         self.waiting: SnapshotReady | None = None
         """Waits for a key to be painted."""
         self.built_at = 0.0
-        """When the last one was begun."""
+        """When the last one was started."""
         self._building = False
         self._stale = False
         self._first: Timer | None = None
 
     def begin(self, refresh_hz: float) -> None:
-        """Make the first one, then one at every refresh."""
+        """Make the first snapshot, then one at every refresh."""
         self._host.request_snapshot()
         self._host.set_interval(1 / refresh_hz, self.tick)
         self._first = self._host.set_interval(FIRST_EVERY_S, self._wait_for_first)
 
     def tick(self) -> None:
-        """Ask for a snapshot unless keys or probes come first."""
+        """Request a snapshot unless keys or probes have priority."""
         host, session = self._host, self._view.session
         if not (session.running or self._view.snapshot.source.running):
             return
@@ -54,7 +54,7 @@ class Snapshots:
             host.request_snapshot()
 
     def _wait_for_first(self) -> None:
-        """The first packets are shown when they are there; a tick would let them wait."""
+        """Show the first packets at once instead of at the next refresh."""
         view = self._view
         if self._first is not None and (len(view.snapshot.flows) or not view.session.running):
             self._first.stop()
@@ -62,7 +62,7 @@ class Snapshots:
             self._host.request_snapshot()
 
     def request(self) -> None:
-        """Have a new snapshot made, unless one is under way: then once more after it."""
+        """Make a new snapshot; if one is in progress, after it."""
         if self._building:
             self._stale = True
             return
@@ -101,16 +101,16 @@ class Snapshots:
             self._host.request_snapshot()
 
     def show(self, snapshot: Snapshot, record: Flow | None = None) -> None:
-        """Make a snapshot the current one, with the record of the selected flow, and draw it."""
+        """Set the current snapshot and the record of the selected flow, and draw them."""
         view = self._view
         view.snapshot = snapshot
         view.put_record(record)
         self._host.redraw()
-        if not view.is_selected(record):  # another flow was selected since, or by drawing
+        if not view.is_selected(record):  # another flow was selected in the meantime, or by drawing
             self.fetch_record()
 
     def fetch_record(self) -> None:
-        """Have the record of the selected flow read."""
+        """Read the record of the selected flow in a thread."""
         self._host.run_worker(
             self._focus, thread=True, exclusive=True, group="record", exit_on_error=False
         )

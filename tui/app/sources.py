@@ -1,4 +1,4 @@
-"""Where packets come from, chosen from inside: files, interfaces, and their end."""
+"""Sources of packets, opened and stopped by keys: files and interfaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..session.session import Session
 
 
 class Sources:
-    """Opens captures and probes, and stops them."""
+    """Opens and stops captures and probes."""
 
     def __init__(self, host: Host) -> None:
         self._host, self._view = host, host.view
@@ -27,9 +27,10 @@ class Sources:
             self._host.change_session(Session.open(paths))
 
     def ask_interfaces(self) -> None:
-        """Watch interfaces that the user names."""
+        """Capture on interfaces that the user names."""
         self._host.push_screen(
-            TextPrompt("watch interfaces, `eth2 eth3 > FILE` records them"), self._watch
+            TextPrompt("capture on interfaces; `eth2 eth3 > FILE` also records to a file"),
+            self._watch,
         )
 
     def _watch(self, text: str | None) -> None:
@@ -51,13 +52,13 @@ class Sources:
             self._host.request_snapshot()
 
     def _halt(self) -> None:
-        """In a thread: what is in the rings is still taken in."""
+        """In a thread: the packets in the rings are still read."""
         self._view.session.halt()
         self._host.call_from_thread(self._host.request_snapshot)
 
 
 def live_session(interfaces: list[str], file: str = "") -> Session:
-    """A session on interfaces. CaptureError or UsageError when they or the rights are missing."""
+    """A session on interfaces. CaptureError, UsageError: missing interface or privilege."""
     from ...probes.hooks.interfaces import find_interfaces
     from ...probes.rights import privileges
     from ..session.opening import open_live, open_recorded

@@ -1,4 +1,4 @@
-"""The keys of time: a window of a capture, a moment of a live session's past."""
+"""The keys for time: the window of a capture, the past of a live session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..session import windowing
 
 
 class Times:
-    """Moves and scales the window; a live session goes on meanwhile."""
+    """Moves and scales the window; a live session continues to capture."""
 
     def __init__(self, host: Host) -> None:
         self._host, self._view = host, host.view
@@ -18,7 +18,9 @@ class Times:
         session = self._view.session
         if session.kind == "live":
             if not session.step(way):
-                self._host.notify("Nothing older is kept" if way < 0 else "This is now")
+                self._host.notify(
+                    "No older data is kept" if way < 0 else "The screen is live already"
+                )
             self._host.request_snapshot()
             return
         whole, window = session.whole(), session.window
@@ -43,7 +45,7 @@ class Times:
         self._host.request_snapshot()
 
     def ask(self) -> None:
-        """Look at a moment that the user names."""
+        """Go to a time that the user enters."""
 
         def go(text: str | None) -> None:
             session = self._view.session
@@ -59,7 +61,7 @@ class Times:
                     self._set_window(windowing.around(session.window, whole, seconds))
             except (ValueError, OverflowError):
                 self._host.notify(
-                    f"{text!r} is no number of seconds", severity="error", markup=False
+                    f"{text!r} is not a number of seconds", severity="error", markup=False
                 )
 
         self._host.push_screen(TextPrompt("go to time, seconds from the start"), go)

@@ -1,4 +1,4 @@
-"""What all screens share: line 1, the tabs, the sentence, the body, the keys."""
+"""Parts of all screens: line 1, the tabs, the sentence, the body, the keys."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from ..view_state import ViewState
 from ..widgets.topbar import Tabs, TopBar
 from .prompts import TextPrompt
 
-UNTIL_NOW, SINCE_THE_BEGINNING = " (until now)", " (since the beginning)"
-"""Behind what is not of the moment or of the window that is looked at, in a live session."""
+UNTIL_NOW, SINCE_THE_BEGINNING = " (until now)", " (since the start)"
+"""Suffix of values of a live session that do not refer to the displayed time or window."""
 
 
 class Verdict(Static):
-    """One sentence that answers."""
+    """The one-sentence verdict."""
 
 
 ALWAYS_SHOWN = ("help", "quit")
-"""Whatever else has no room: who is lost finds the way by them."""
+"""Actions that the footer shows on the narrowest terminal: they lead to all others."""
 
 
 class Hints(Static):
-    """The keys of this screen, as many as fit: the usual ones, then the others."""
+    """The keys of this screen, as many as fit: the common ones first."""
 
     _shown: tuple[str, int] | None = None
 
@@ -56,7 +56,7 @@ class Hints(Static):
 
 
 def _hinted(screen: str, width: int) -> list[Action]:
-    """The actions of the footer, those that always stand there last."""
+    """The actions of the footer; those that are always shown come last."""
     actions = [action for action in actions_of(screen) if not action.name.startswith("go(")]
     last = [action for action in actions if action.name in ALWAYS_SHOWN]
     others = [action for action in actions if action not in last]
@@ -110,14 +110,16 @@ class RoceScreen(Screen[None]):
 
     @property
     def view(self) -> ViewState:
-        """What is shown."""
+        """The shared view state."""
         return self.host.view
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        # Styles change with the theme alone, and Textual applies that when a screen comes back;
-        # to do it for every visit takes half the time a key has.
+        # Styles change only with the theme, and Textual applies the theme when a screen resumes.
+        # A restyle at every visit takes half the time budget of a key.
         event.refresh_styles = False
-        if self.query_one(TopBar).size.width:  # before it is painted; else when it has a size
+        if self.query_one(
+            TopBar
+        ).size.width:  # before the first paint if the size is known, else on resize
             self.redraw()
 
     def on_resize(self) -> None:
@@ -125,7 +127,7 @@ class RoceScreen(Screen[None]):
 
     @property
     def can_draw(self) -> bool:
-        """Whether its widgets are there, and not yet or no longer only the screen."""
+        """Whether the widgets of the screen are mounted."""
         here = self.is_attached and self in self.app.screen_stack
         return here and bool(self.query(Hints))  # the last of them
 
@@ -147,7 +149,7 @@ class RoceScreen(Screen[None]):
             verdict = self.query_one(Verdict)
             text, width = Text(sentence, "bold", overflow="ellipsis"), verdict.size.width
             shape = width, len(text.wrap(self.app.console, max(1, width)))
-            # Live sentences change four times a second; only another height costs a layout.
+            # Live sentences change four times a second; only a change of height costs a layout.
             verdict.update(text, layout=shape != self._shape)
             self._shape = shape
 
@@ -157,9 +159,9 @@ class RoceScreen(Screen[None]):
         self.redraw()
 
     def action_path_key(self) -> None:
-        """The next way to tell paths apart."""
+        """Switch to the next path key."""
         if not self.view.next_path_key():
-            self.notify("Source ports alone tell paths apart here; a replay (7) predicts links")
+            self.notify("Source ports are the only path key here; a replay (7) predicts links")
         self.redraw()
 
     def action_mark(self) -> None:
@@ -185,7 +187,7 @@ class RoceScreen(Screen[None]):
         self.app.push_screen(TextPrompt("comment on this flow", before), keep)
 
     def action_larger(self) -> None:
-        """Only the pane with the focus."""
+        """Show only the focused pane."""
         if self.focused is not None:
             self._set_aside(self, {self.focused, *self.focused.ancestors})
 
@@ -198,54 +200,54 @@ class RoceScreen(Screen[None]):
                 child.add_class("aside")
 
     def action_smaller(self) -> None:
-        """All panes again."""
+        """Show all panes."""
         self.query(".aside").remove_class("aside")
 
     def draw_record(self) -> None:
-        """Show what the record of the selected flow changes."""
+        """Redraw what depends on the record of the selected flow."""
         self.redraw()
 
     def start_ns(self, snapshot: Snapshot) -> int:
-        """Where times begin: at the start of everything, whatever the time window is."""
+        """Origin of times: the start of the capture, independent of the time window."""
         whole = self.view.session.whole()
         return whole[0] if whole is not None else snapshot.start_ns
 
     def no_flow(self, snapshot: Snapshot) -> str:
-        """The sentence of a screen about one flow where none is chosen, or not yet read."""
+        """The sentence of a one-flow screen without a selected flow or without its record."""
         if why := sentences.nothing(snapshot):
             return why
         key = self.view.session.selected
         if key is None:
-            return "Choose a flow on screen 1."
+            return "Select a flow on screen 1."
         if snapshot.find(key) is None:
-            return f"{flow_name(key)} has no packet here: choose another flow on screen 1."
-        return f"{flow_name(key)}: its record is being read."
+            return f"{flow_name(key)} has no packet here: select another flow on screen 1."
+        return f"{flow_name(key)}: loading its details."
 
     def what_next(self, snapshot: Snapshot) -> str:
-        """What to do where there is nothing to see; lines for an empty table."""
+        """Hints for an empty table."""
         session, source = self.view.session, snapshot.source
-        others = "^f opens a capture, ^n watches interfaces of this host"
+        others = "^f opens a capture, ^n captures on interfaces of this host"
         if session.filter_text:
-            return f"nothing passes the filter {session.filter_text}\n\n/  changes it"
+            return f"no flow passes the filter {session.filter_text}\n\n/  changes it"
         if len(snapshot.flows):
-            return "no flow carries data\n\na  shows those that only acknowledge"
+            return "no flow carries data\n\na  shows flows of ACKs and CNPs only"
         if source.error:
-            return f"X  tries again\n{others}"
+            return f"X  retries\n{others}"
         if source.running:
-            return "flows appear here as their packets come"
-        port = "RoCEv2 is UDP to port 4791; --udp-port names another one"
-        window = "}  makes the time window longer\n" if session.window is not None else ""
+            return "flows appear when their packets arrive"
+        port = "RoCEv2 uses UDP port 4791; --udp-port sets another port"
+        window = "}  doubles the time window\n" if session.window is not None else ""
         return f"{window}{port}\n{others}"
 
     def flow_title(self) -> str:
-        """The selected flow, as a heading of what its record tells."""
+        """The selected flow, as a heading."""
         key = self.view.session.selected
         if key is None:
-            return "no flow chosen"
+            return "no flow selected"
         return flow_name(key) + self.record_span()
 
     def record_span(self) -> str:
-        """What the record of the selected flow holds beyond the snapshot."""
+        """The record of the selected flow: values that the snapshot lacks."""
         session = self.view.session
         if session.until_now:
             return UNTIL_NOW

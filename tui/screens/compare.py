@@ -1,4 +1,4 @@
-"""The marked flows side by side, one column each."""
+"""The marked flows side by side, one per column."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WORDS = {
     "cnps": "CNPs",
     "ce": "CE %",
 }
-"""Of the columns whose titles are short."""
+"""Full names of abbreviated columns."""
 
 
 class CompareScreen(Asking[None]):

@@ -1,4 +1,4 @@
-"""Screen 9: how far the results can be trusted, and which tools are at hand."""
+"""Screen 9: limits of trust in the results, and the available tools."""
 
 from __future__ import annotations
 
@@ -40,28 +40,29 @@ class DoctorScreen(RoceScreen):
         bad = sum(1 for kind, _ in findings if kind == BAD)
         doubts = sum(1 for kind, _ in findings if kind == DOUBT)
         if bad:
-            return f"{human.counted(bad, 'thing is', 'things are')} wrong, {doubts} doubtful."
+            return f"{human.counted(bad, 'problem')}, {human.counted(doubts, 'warning')}."
         if doubts:
-            return (
-                f"Nothing is wrong; {human.counted(doubts, 'thing limits', 'things limit')} trust."
-            )
-        return "Nothing is wrong."
+            return f"No problem, {human.counted(doubts, 'warning')}."
+        return "No problem, no warning."
 
 
 Finding = tuple[tuple[str, str], str]
 
 
 def source_findings(snapshot: Snapshot) -> Iterator[Finding]:
-    """What the source lost or could not show."""
+    """Losses of the capture, and what cannot be seen in it."""
     source = snapshot.source
     if source.error:
         yield BAD, source.error
     if source.dropped:
-        yield BAD, f"{human.count(source.dropped)} frames were lost by the capture itself"
+        yield BAD, f"{human.count(source.dropped)} frames were dropped by the capture"
     elif source.dropped is None and source.frames:
-        yield DOUBT, "the capture does not say whether it lost frames; pcapng files can say it"
+        yield (
+            DOUBT,
+            "dropped frames are unknown: the file has no drop counter (pcapng files can have it)",
+        )
     elif source.frames:
-        yield GOOD, "the capture lost no frame"
+        yield GOOD, "the capture dropped no frame"
     if source.frames and not len(snapshot.flows) and not source.running:
         frames = human.counted(source.frames, "frame")
         yield DOUBT, f"no RoCE packet in {frames}: is it on another UDP port (--udp-port)?"
@@ -85,25 +86,23 @@ def source_findings(snapshot: Snapshot) -> Iterator[Finding]:
     else:
         yield (
             DOUBT,
-            "one tap: paths are inferred from UDP source ports; with a capture of each link they"
-            " are known",
+            "one tap: paths are inferred from UDP source ports; a capture of each link makes"
+            " them known",
         )
     unpaired = int(((snapshot.flows.peer < 0) & snapshot.carries_data()).sum())
     if unpaired:
         yield (
             DOUBT,
-            (
-                f"{human.counted(unpaired, 'flow has', 'flows have')} no peer yet: CNPs and answers"
-                " cannot be told"
-            ),
+            f"{human.counted(unpaired, 'flow is', 'flows are')} not paired: CNPs and responses are"
+            " unknown",
         )
     partial = int(((snapshot.flows.arrivals > 0) & (snapshot.flows.late < 0)).sum())
     if partial:
-        yield DOUBT, f"{human.counted(partial, 'flow')} seen only in part: order is unknown"
+        yield DOUBT, f"{human.counted(partial, 'flow')} captured only in part: order is unknown"
 
 
 def tool_findings() -> Iterator[Finding]:
-    """Programs, rights and files this screen's neighbours need."""
+    """Programs, privileges and files that the other screens need."""
     tshark = shutil.which("tshark")
     yield (
         (GOOD, f"tshark: {tshark}")
@@ -120,9 +119,12 @@ def tool_findings() -> Iterator[Finding]:
         ),
     )
     if os.environ.get("NO_COLOR"):
-        yield GOOD, "NO_COLOR is set: glyphs alone tell good from bad"
+        yield GOOD, "NO_COLOR is set: only glyphs mark problems"
     encoding = (getattr(sys.__stdout__, "encoding", None) or "").lower()
     if not encoding.startswith("utf"):
-        yield DOUBT, f"the terminal says {encoding or 'nothing'}, not UTF-8: bars may look wrong"
+        yield (
+            DOUBT,
+            f"the terminal encoding is {encoding or 'unknown'}, not UTF-8: bars may look wrong",
+        )
     path = settings_path()
-    yield GOOD, f"settings: {path}{'' if path.exists() else ' (not there, defaults hold)'}"
+    yield GOOD, f"settings: {path}{'' if path.exists() else ' (no such file: defaults apply)'}"

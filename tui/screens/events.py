@@ -1,4 +1,4 @@
-"""Screen 6: what is worth a look, in the order of time."""
+"""Screen 6: events in order of time."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ EVENT_COLUMNS = (
     GridColumn("frame", "FRAME", 9, True, 3),
     GridColumn("tap", "TAP", 22, priority=4, ends=True),
 )
-NOTHING = """No NAK, no rewind, no restart of a queue pair.
+NOTHING = """No NAK, rewind or restart of a queue pair.
 
-Losses that nobody complained about are on screen 4, late packets on screen 3."""
+Losses without a NAK are on screen 4, late packets on screen 3."""
 _ALIKE = 50
-"""Where one of so many has no room for the addresses of its flow, all go without them."""
+"""If the addresses of one of the first N events do not fit, all events omit them."""
 _STYLES = {
     "nak": "bad",
     "rnr_nak": "bad",
@@ -70,7 +70,7 @@ class EventsScreen(RoceScreen):
         return sentence(snapshot, self._events, session.filter is not None)
 
     def draw_record(self) -> None:
-        """Nothing here depends on it."""
+        """Events do not depend on it."""
 
     @on(Grid.Moved, "#list")
     def _moved(self, event: Grid.Moved) -> None:

@@ -1,4 +1,4 @@
-"""Screen 8: the links of the replayed fabric as a map, and who meets on the crowded ones."""
+"""Screen 8: the links of the replayed fabric as a map, and the flows on each link."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _ON_IT = (
 )
 _FROM = 14
 _EVEN = 1.005
-"""Times its fair share: what is below is told as its fair share."""
-NOTHING_YET = """No strategy has placed this traffic on a fabric yet.
+"""Loads below this multiple of the fair share count as fair."""
+NOTHING_YET = """No strategy has run on this traffic yet.
 
-7  goes to the replays
-r  there runs every strategy, on a fabric that fits the hosts seen
-f  there names your own fabric"""
+7  opens the replay screen
+r  there runs every strategy on a fabric that fits the captured hosts
+f  there sets another fabric"""
 
 
 class FabricScreen(RoceScreen):
-    """Link map of the strategy under the cursor of screen 7; its links, and who uses one."""
+    """Link map of the strategy under the cursor of screen 7, its links, and the flows on a link."""
 
     name_ = "fabric"
     BINDINGS = own_bindings("fabric")
@@ -92,7 +92,7 @@ class FabricScreen(RoceScreen):
             (GridColumn("from", "FROM", _FROM), GridColumn("map", title, 4, grows=True))
         )
         grid.show(len(rows), lambda row: (rows[row][0], rows[row][1]))
-        # Hashing has no say in the links of hosts; those come last.
+        # Hashing does not affect the links of hosts, so they come last.
         self._links = sorted(
             result.links,
             key=lambda one: ("host" in one.layer, -one.wire_bytes, -(one.over_mean or 0.0)),
@@ -106,11 +106,11 @@ class FabricScreen(RoceScreen):
             return f"{chosen}: no link carries more than its fair share."
         text = f"{chosen}: {times_fair(top, result)}"
         if top.flows is not None:
-            text += f"; {human.counted(top.flows, 'flow meets', 'flows meet')} there"
+            text += f"; {human.counted(top.flows, 'flow shares', 'flows share')} it"
         return f"{text}."
 
     def _show_flows(self) -> None:
-        """Who uses the link under the cursor."""
+        """The flows on the link under the cursor."""
         at, grid = self.query_one("#collisions", Grid).cursor, self.query_one("#on-link", Grid)
         placed = self.view.replays.placed.get(self._chosen)
         link = self._links[at] if at < len(self._links) else None
@@ -118,7 +118,7 @@ class FabricScreen(RoceScreen):
         name = f"FLOWS ON {link.name}" if link is not None else "FLOW"
         grid.set_columns((_ON_IT[0]._replace(title=name), *_ON_IT[1:]))
         by_packet = self._chosen.endswith(BY_PACKET)
-        grid.empty = "packet by packet, flows are not kept" if by_packet else "nobody uses it"
+        grid.empty = "unknown in packet-by-packet replays" if by_packet else "no flow on this link"
         total = link.wire_bytes if link is not None else 0
         grid.show(len(self._on_it), lambda row: flow_cells(self._on_it[row], total))
 
@@ -135,7 +135,7 @@ class FabricScreen(RoceScreen):
         self.action_deeper()
 
     def action_deeper(self) -> None:
-        """From the links to the flows of one, from there to the packets."""
+        """From the links to the flows of a link, then to their packets."""
         grid = self.query_one("#on-link", Grid)
         if not grid.has_focus:
             grid.focus()
@@ -145,7 +145,7 @@ class FabricScreen(RoceScreen):
 
 
 def times_fair(link: LinkLoad, result: StrategyResult) -> str:
-    """Its load over its fair share; over the largest one of its layer too where that is another."""
+    """Its load over its fair share, and over the largest of its layer if that differs."""
     over, most = f"{link.over_mean or 0:.2f}", f"{result.max_over_mean or 0:.2f}"
     largest = "" if over == most else f" ({most} times the largest of its layer)"
     return f"{link.name} carries {over} times its fair share{largest}"
@@ -159,10 +159,10 @@ def packets_sentence(name: str, result: StrategyResult) -> str:
         parts.append(times_fair(full, result))
     took, bound = result.completion_time_ns, result.lower_bound_ns
     if took is None:
-        parts.append("not everything was delivered")
+        parts.append("not all packets were delivered")
     else:
         over = f", {took / bound:.2f} times the lower bound" if bound else ""
-        parts.append(f"done in {human.duration(took)}{over}")
+        parts.append(f"completed in {human.duration(took)}{over}")
     parts.append(f"at most {human.counted(result.max_queue_packets or 0, 'packet')} in a queue")
     if result.packets is not None and result.packets.received is not None:
         parts.append(f"{result.packets.received.reordered_percent:.1f} % late")
@@ -174,13 +174,15 @@ def link_rows(
 ) -> list[tuple[str, list[tuple[str, str]]]]:
     """A row per node and layer, a cell per link out of it: load over fair, or the difference.
 
-    room: columns there are for the cells of a row.
+    room: terminal columns for the cells of a row.
     """
     before = {link.name: link.over_mean or 0.0 for link in base.links} if base else {}
     rows: list[tuple[str, list[tuple[str, str]]]] = []
     layer = ""
     by_node: dict[tuple[str, str], list[LinkLoad]] = {}
-    for link in sorted(result.links, key=lambda one: "host" in one.layer):  # those matter least
+    for link in sorted(
+        result.links, key=lambda one: "host" in one.layer
+    ):  # the least important ones
         node = link.name.partition(">")[0]
         by_node.setdefault((link.layer, node), []).append(link)
     most = max(map(len, by_node.values()), default=1)
@@ -234,7 +236,7 @@ def link_cells(link: LinkLoad) -> Sequence[Cell]:
 
 
 def flow_cells(one: OnLink, total: int) -> Sequence[Cell]:
-    """One flow of a link that carries so many bytes."""
+    """One flow of a link; total: wire bytes of the link."""
     return (
         flow_name(one.key),
         str(one.entropy & 0xFFFF),

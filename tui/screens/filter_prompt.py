@@ -1,4 +1,4 @@
-"""A filter asked for at the bottom of the screen, with completion and what is wrong with it."""
+"""The filter prompt at the bottom of the screen, with completion and error messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LAST_WORD = re.compile(r"[\w.]+$")
 
 
 def field_meanings() -> dict[str, str]:
-    """Every name a filter may use: those of flows first, then those of packets."""
+    """Every field name of filters: flow fields first, then packet fields."""
     meanings = {name: f"{field.meaning} (flow)" for name, field in FLOW_FIELDS.items()}
     for name, field in FIELDS.items():
         meanings.setdefault(name, field.meaning)
@@ -28,7 +28,7 @@ def field_meanings() -> dict[str, str]:
 
 
 def completions(text: str) -> list[str]:
-    """Names that may stand where the last word of `text` is."""
+    """Field names that complete the last word of `text`."""
     found = _LAST_WORD.search(text)
     if not found:
         return []
@@ -37,7 +37,7 @@ def completions(text: str) -> list[str]:
 
 
 def mistake(text: str) -> str:
-    """What is wrong with a filter, empty for a good one."""
+    """The error message of a filter; empty if it is valid."""
     try:
         if not text.strip():
             return ""
@@ -51,7 +51,7 @@ def mistake(text: str) -> str:
 
 
 class _Names(Suggester):
-    """Completes the word at the end."""
+    """Completes the last word."""
 
     async def get_suggestion(self, value: str) -> str | None:
         names = completions(value)
@@ -60,7 +60,7 @@ class _Names(Suggester):
 
 
 class FilterPrompt(TextPrompt):
-    """Asks for a filter; says what is wrong with it while it is typed."""
+    """Asks for a filter and shows errors while the user types."""
 
     BINDINGS = [
         Binding("tab", "complete", show=False, priority=True),
@@ -89,7 +89,7 @@ class FilterPrompt(TextPrompt):
             field.cursor_position = len(field.value)
 
     def accept(self, value: str) -> None:
-        """Leave with the filter, if it is one."""
+        """Close with the filter if it is valid."""
         wrong = mistake(value)
         if wrong:
             self.query_one("#prompt-title", Static).update(Text(f" ● {wrong}", "bold red"))
@@ -109,8 +109,8 @@ class FilterPrompt(TextPrompt):
             text.append(f"▲ {mistake(value)}", "yellow")
         elif value.strip():
             again = needs_packets(value)
-            what = "packets: reads them again" if again else "flows: at once"
-            text.append(f"✓ picks {what}", "green")
+            what = "packets: reads the capture again" if again else "flows"
+            text.append(f"✓ filters {what}", "green")
         else:
             text.append(
                 "late > 1%   src == 10.0.1.0/24   cnps > 0   qp == 0x11   or part of an "

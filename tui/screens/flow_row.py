@@ -16,12 +16,12 @@ from ..widgets.grid_columns import Cell
 
 
 def count(value: int) -> str:
-    """A count, `?` where this capture cannot tell."""
+    """A count; `?` if it is unknown."""
     return human.UNKNOWN if value == UNKNOWN else human.count(value)
 
 
 def path_line(paths: PathColumns, f: int) -> Text:
-    """The flow's busiest paths, with what each of its paths would carry if all were used alike."""
+    """The flow's busiest paths, and its fair share: an equal part for each path."""
     rows = paths.of(f)
     loads = paths.wire_bytes[rows]
     text = Text(f"{'its paths':>16} ", "dim", no_wrap=True, overflow="ellipsis")
@@ -38,7 +38,7 @@ def path_line(paths: PathColumns, f: int) -> Text:
 def flow_cells(
     snapshot: Snapshot, paths: PathColumns, f: int, bars: int = MAX_BARS, line: int = MAX_BARS
 ) -> Sequence[Cell]:
-    """One row, in the order of COLUMNS; `bars` and `line`: how wide spray and sparkline are."""
+    """One row, in the order of COLUMNS; `bars`, `line`: widths of the spray bars and sparkline."""
     flows = snapshot.flows
     rows = paths.of(f)
     seen = rows.stop - rows.start
@@ -91,7 +91,7 @@ def spray(paths: PathColumns, f: int, bars: int = MAX_BARS) -> str:
     """One bar per path in the order of their keys, height relative to the busiest."""
     rows = paths.of(f)
     loads = paths.wire_bytes[rows]
-    if len(loads) > bars:  # neighbours are added up
+    if len(loads) > bars:  # sums of neighbours
         edges = np.arange(bars) * len(loads) // bars
         loads = np.add.reduceat(loads, edges)
     if not len(loads):

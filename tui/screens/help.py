@@ -1,4 +1,4 @@
-"""All keys, made from the registry of actions."""
+"""All keys, from the registry of actions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ CURSOR = (
     ("↑ ↓ j k", "Up and down"),
     ("pgup pgdn", "A page up and down"),
     ("home end", "To the first and the last row (g and G too)"),
-    ("tab", "To the next part of the screen"),
+    ("tab", "To the next pane"),
 )
 
 
 class HelpScreen(Asking[None]):
-    """What every key does, those of this screen first."""
+    """Help of every key, those of this screen first."""
 
     BINDINGS = [Binding("escape,question_mark,q", "dismiss", show=False)]
 

@@ -1,4 +1,4 @@
-"""Jump mode: each part of the screen and each screen has a letter, press it to go there."""
+"""Jump mode: each pane and each screen has a letter that leads to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LETTERS = "asdfghjkl"
 
 
 class JumpScreen(Asking[Widget | None]):
-    """Letters over the parts that can have the focus."""
+    """Letters over the panes that can have the focus."""
 
     BINDINGS = [Binding("escape,ctrl+o", "dismiss(None)", show=False)]
 

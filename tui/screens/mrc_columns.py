@@ -23,12 +23,12 @@ MRC_VALUES: dict[str, Callable[[MrcColumns], NDArray[np.int64]]] = {
     "depth": lambda m: m.depth,
 }
 OTHERS = ("resent", "naks", "cnps")
-"""What other transports have instead: not shown where all data is of MRC."""
+"""Columns of other transports: hidden when all data is MRC."""
 _SHOULD_BE_0 = {"out", "rtx", "nacks", "trim", "skip"}
 
 
 def mrc_cells(mrc: MrcColumns, f: int) -> list[Cell]:
-    """Those of one flow, in the order of MRC_COLUMNS; nothing of a flow without MRC data."""
+    """Cells of one flow, in the order of MRC_COLUMNS; empty without MRC data."""
     if mrc.values[f] == UNKNOWN:
         return [("·", "dim")] * len(MRC_COLUMNS)
     return [_cell(key, int(values(mrc)[f])) for key, values in MRC_VALUES.items()]

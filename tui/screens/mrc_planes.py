@@ -1,4 +1,4 @@
-"""The planes of MRC in a line: which are in use, and ports that hosts declared unreachable."""
+"""MRC planes in one line: those in use, and ports that hosts declared unreachable."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..session.snapshots.snapshot import MrcColumns, MrcPlaneState
 
 
 def plane_line(mrc: MrcColumns, start_ns: int) -> Text:
-    """Planes that senders avoid and ports that are down, then those that work, then the past."""
+    """Avoided planes and ports that are down, then planes in use, then past outages."""
     text = Text(" planes ", "dim", no_wrap=True, overflow="ellipsis")
     names = _endings([plane.name for plane in mrc.plane_states])
     planes = list(zip(names, mrc.plane_states, strict=True))
     for name, plane in planes:
         if plane.is_avoided:
             out = f"{plane.out_of_use} of {human.counted(plane.values, 'EV')}"
-            text.append(f"▼ {name}: {out} out of use  ", "bold red")
+            text.append(f"▼ {name}: {out} retired  ", "bold red")
     for outage in mrc.outages:
         if outage.up_time_ns is None:
             since = human.duration(outage.down_time_ns - start_ns)
@@ -29,25 +29,25 @@ def plane_line(mrc: MrcColumns, start_ns: int) -> Text:
     if used:
         text.append("▲ ", "bold").append(f"in use: {', '.join(used)}  ")
     elif not planes:
-        text.append("not known: neither segments nor taps tell them apart  ")
+        text.append("unknown: neither segments nor taps distinguish planes  ")
     for outage in mrc.outages:
         if outage.up_time_ns is not None:
             since = human.duration(outage.down_time_ns - start_ns)
             text.append(f"{outage.host} port {outage.port} ", "bold")
             gone = human.duration(outage.up_time_ns - outage.down_time_ns)
-            text.append(f"▲ up, was down at {since} for {gone}  ", "dim")
+            text.append(f"▲ up; down at {since} for {gone}  ", "dim")
     return text
 
 
 def _some_out(plane: MrcPlaneState) -> str:
-    """How many entropy values of a plane that is in use are out of use, or may be."""
-    told = [f"{human.counted(plane.out_of_use, 'EV')} out"] if plane.out_of_use else []
+    """Number of retired and possibly retired entropy values of a plane in use."""
+    told = [f"{human.counted(plane.out_of_use, 'EV')} retired"] if plane.out_of_use else []
     if plane.may_be_out:
-        told.append(f"{human.counted(plane.may_be_out, 'EV')} maybe out")
+        told.append(f"{human.counted(plane.may_be_out, 'EV')} possibly retired")
     return f" ({', '.join(told)})" if told else ""
 
 
 def _endings(names: Sequence[str]) -> list[str]:
-    """What comes behind the colon that all of them have in common."""
+    """The part of each name after the last colon of the common prefix."""
     begin = commonprefix(list(names)).rfind(":") + 1 if len(names) > 1 else 0
     return [name[begin:] for name in names]

@@ -1,4 +1,4 @@
-"""What Recovery shows of a flow of MRC: RTX, NACKs, entropy values left out and used again."""
+"""The recovery screen of an MRC flow: RTX, NACKs, retired and returned entropy values."""
 
 from __future__ import annotations
 
@@ -38,39 +38,41 @@ def mrc_counts(record: MrcFlow) -> list[Row]:
 
 
 def mrc_causes(record: MrcFlow, start_ns: int) -> list[Row]:
-    """Why entropy values were left out and when they came back; what receivers said."""
+    """Causes of retired entropy values and their return; answers of receivers."""
     known, answers = _known(record), record.answers
     more = len(record.retirements) - len(known)
     returned = sum(one.returned_time_ns is not None for one in known)
-    back = f", {human.count(returned)} came back" if known else ""
+    back = f", {human.count(returned)} returned" if known else ""
     causes = Counter(one.cause.replace("_", " ") for one in known)
     rows = [
-        ("EVs fell out", f"{len(known)} of {human.count(record.entropy_values)}{back}"),
+        ("EVs retired", f"{len(known)} of {human.count(record.entropy_values)}{back}"),
         ("inferred cause", ", ".join(f"{n} {cause}" for cause, n in causes.most_common())),
         ("SACK depth", _spread(answers.out_of_order_depth if answers else None, _whole)),
         ("round trip", _spread(answers.round_trip_ns if answers else None, human.duration)),
     ]
     if more:
-        rows.insert(2, ("may have too", f"{human.count(more)}, just before the end"))
+        rows.insert(2, ("possibly retired", f"{human.count(more)}, just before the end"))
     if known:
         last = known[-1]
         text = f"{last.ev} at {human.duration(last.retired_time_ns - start_ns)}"
         if last.returned_time_ns is not None:
-            text += f", back in {human.duration(last.returned_time_ns - last.retired_time_ns)}"
-        rows.insert(2, ("the last to", text))
+            text += (
+                f", returned after {human.duration(last.returned_time_ns - last.retired_time_ns)}"
+            )
+        rows.insert(2, ("last retired", text))
     return rows
 
 
 def lost_by_value(record: MrcFlow) -> list[Bar]:
-    """Packets sent again later, by the entropy value they had first, the most first."""
+    """Packets that were retransmitted later, by their first entropy value, in descending order."""
     worst = sorted(record.values, key=lambda value: -value.lost_packets)
     return [Bar(value.ev, value.lost_packets) for value in worst if value.lost_packets]
 
 
 def mrc_sentence(record: MrcFlow, marked: str = "") -> str:
-    """What was lost, what came of it, and which paths were avoided.
+    """Losses, retransmissions and retired paths in one sentence.
 
-    marked: what is said of congestion where nothing was lost.
+    marked: the words on congestion, for flows without losses.
     """
     again, known = record.retransmissions, _known(record)
     if not again and not record.retirements and not record.trimmed_packets:
@@ -86,15 +88,15 @@ def mrc_sentence(record: MrcFlow, marked: str = "") -> str:
     more = len(record.retirements) - len(known)
     if known:
         back = sum(one.returned_time_ns is not None for one in known)
-        text = f"{human.counted(len(known), 'EV')} fell out of use, {human.count(back)} came back"
-        parts.append(text + (f", {human.count(more)} more may have" if more else ""))
+        text = f"{human.counted(len(known), 'EV')} retired, {human.count(back)} returned"
+        parts.append(text + (f", {human.count(more)} more possibly retired" if more else ""))
     elif more:
-        parts.append(f"{human.counted(more, 'EV')} may have fallen out of use")
+        parts.append(f"{human.counted(more, 'EV')} possibly retired")
     return f"{'; '.join(parts)}."
 
 
 def _known(record: MrcFlow) -> list[MrcRetirement]:
-    """Those that are known to have fallen out of use; of the others the flow's end came first."""
+    """Retirements that are certain; the flow ended too early to confirm the others."""
     return [one for one in record.retirements if one.certain]
 
 

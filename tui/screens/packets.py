@@ -1,4 +1,4 @@
-"""Screen 5: the packets of one flow, Wireshark's dissection of the chosen one, its bytes."""
+"""Screen 5: the packets of one flow; Wireshark's dissection and the bytes of the selected one."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ COLUMNS = (
 )
 _FIELDS = (GridColumn("line", "DISSECTION (tshark)", 20, grows=True),)
 NARROW = 110
-"""Below this width a line has eight bytes."""
-RECORDING = """^n  records from here on: eth2 eth3 > night.pcapng
-rocescope live --record FILE  from the beginning"""
+"""Below this width the hex view has eight bytes per line."""
+RECORDING = """^n  starts a recording: eth2 eth3 > night.pcapng
+rocescope live --record FILE  records from the start"""
 _ECN = ("", "E1", "E0", "CE")
 MARKED = "marked"
-"""The comment of a packet that has no other."""
+"""The comment of a packet that is only marked."""
 _GLYPHS = {None: " ", MARKED: "*"}
 
 
@@ -62,14 +62,14 @@ class PacketsScreen(RoceScreen):
     BINDINGS = own_bindings("packets")
 
     class Found(Message, bubble=False):
-        """A scan ended."""
+        """A scan has ended."""
 
         def __init__(self, packets: Packets | None, error: str = "") -> None:
             super().__init__()
             self.packets, self.error = packets, error
 
     class Dissected(Message, bubble=False):
-        """Wireshark answered."""
+        """tshark has dissected a packet."""
 
         def __init__(self, frame_number: int, lines: list[Line]) -> None:
             super().__init__()
@@ -89,7 +89,7 @@ class PacketsScreen(RoceScreen):
         self._lines: list[Line] = []
         self._frame = b""
         self._marked = (0, 0)
-        """Where the bytes of the chosen line begin and end."""
+        """First byte and end of the bytes of the selected line."""
         self._shown: tuple[bytes, int, int, int] | None = None
         self._around: int | None = None
         self._explained: Placed | None = None
@@ -132,7 +132,7 @@ class PacketsScreen(RoceScreen):
             progress = self._scan.progress if self._scan else 0.0
             grid.empty = self._error or f"reading, {progress * 100:.0f} %"
             grid.show(0, lambda row: ())
-            return self._error or f"{flow_name(key)}: reading its packets."
+            return self._error or f"{flow_name(key)}: searching its packets."
         packets = self.packets
         marks = shown.session.marks.packets
         grid.empty = "no packet of this flow in the time window" if window else "no packet"
@@ -148,9 +148,9 @@ class PacketsScreen(RoceScreen):
         return f"{flow_name(key)}: {self._sentence_of(packets)}."
 
     def _sentence_of(self, packets: Packets) -> str:
-        """How many packets are not in order, of which ones."""
+        """The number of packets that are not in order, and of which packets."""
         odd, shown = int(packets.is_odd().sum()), human.counted(len(packets), "packet")
-        more = "; there are more" if packets.more else ""
+        more = "; more not shown" if packets.more else ""
         if self._late:
             return f"{shown} of {self._late[1]} (l shows all){more}"
         if self._odd_only:
@@ -212,7 +212,7 @@ class PacketsScreen(RoceScreen):
         except OSError as error:
             self._frame = b""
             self._shown = (b"", 0, 0, self._per_line())
-            self.query_one("#hex", Static).update(Text(f"the capture is gone: {error}", "red"))
+            self.query_one("#hex", Static).update(Text(f"cannot read the capture: {error}", "red"))
             return
         self._frame, self._marked = frame, (0, 0)
         self._show_bytes()
@@ -226,7 +226,7 @@ class PacketsScreen(RoceScreen):
         )
 
     def _explain(self, packets: Packets, row: int) -> None:
-        """Why it took the path it took, as far as a replay knows the switches."""
+        """Show why the packet took its path, as predicted by the replay."""
         table = packets.table
         port, label = int(table.udp_sport[row]), int(table.flow_label[row])
         placed = self._explained = self.view.placed()
@@ -234,7 +234,7 @@ class PacketsScreen(RoceScreen):
         if label:
             text.append(f", flow label 0x{label:05x}")
         if placed is None:
-            text.append("  why its path: a replay (7) predicts it", "dim")
+            text.append("  path: unknown; a replay (7) predicts it", "dim")
         else:
             lines = placed.why(packets.key, (label << 16) | port)
             text.append(f"  by {placed.text}", "dim")
@@ -249,7 +249,7 @@ class PacketsScreen(RoceScreen):
             return
         place = packets.file_of(row)
         if place is None:
-            self.notify("The capture of this packet is not known", severity="warning")
+            self.notify("The capture file of this packet is unknown", severity="warning")
             return
         command = viewer(*place)
         if command[0] == "wireshark":
@@ -267,7 +267,7 @@ class PacketsScreen(RoceScreen):
     def _dissect(
         self, frame: bytes, wire: int, link: int, time_ns: int, number: int, known: list[Line]
     ) -> None:
-        """known: headers that Wireshark does not know; they come first."""
+        """known: headers that Wireshark does not dissect; they come first."""
         worker = get_current_worker()
         lines = known + dissect(frame, wire, link, time_ns)
         if not worker.is_cancelled:
@@ -280,7 +280,7 @@ class PacketsScreen(RoceScreen):
         starts = [i for i, line in enumerate(self._lines) if line.depth == 0]
         if not starts or OURS in self._lines[0].text:
             starts = [0]
-        grid.put_cursor(starts[-1], at_top=True)  # the RDMA headers are Wireshark's last
+        grid.put_cursor(starts[-1], at_top=True)  # Wireshark puts the RDMA headers last
 
     def _field_cells(self, row: int) -> Sequence[Cell]:
         line = self._lines[row]
@@ -295,7 +295,7 @@ class PacketsScreen(RoceScreen):
         self._show_bytes()
 
     def _show_bytes(self) -> None:
-        """The bytes of the packet, as many a line as there is room for."""
+        """The bytes of the packet, as many per line as fit."""
         shown = self._frame, *self._marked, self._per_line()
         if shown != self._shown:
             self._shown = shown
@@ -361,7 +361,7 @@ def _place(packets: Packets, row: int) -> tuple[str, int]:
 
 
 def fitted_columns(packets: Packets, start_ns: int) -> list[GridColumn]:
-    """The columns, numbers of frames and times as wide as these need; notes get the rest."""
+    """The columns: frame numbers and times as wide as needed, notes in the rest."""
     if not len(packets):
         return list(COLUMNS)
     frame = f"{int(packets.table.frame_number.max()):,}"
@@ -395,7 +395,7 @@ def packet_cells(packets: Packets, row: int, start_ns: int) -> Sequence[Cell]:
 
 
 def viewer(path: str, frame_number: int) -> list[str]:
-    """The command that shows one packet: Wireshark on a desktop that has it, else tshark."""
+    """The command that shows one packet: Wireshark on a desktop, else tshark."""
     desktop = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if desktop and shutil.which("wireshark"):
         return ["wireshark", "-r", path, "-g", str(frame_number)]
@@ -403,7 +403,7 @@ def viewer(path: str, frame_number: int) -> list[str]:
 
 
 def hex_dump(frame: bytes, begin: int, end: int, per_line: int) -> Text:
-    """So many bytes a line, those from `begin` to `end` marked."""
+    """A hex dump; the bytes from `begin` to `end` are marked."""
     text = Text(no_wrap=True)
     if not frame:
         return text

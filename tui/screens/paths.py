@@ -1,4 +1,4 @@
-"""Screen 2: who uses which path, as share over fair share."""
+"""Screen 2: the load of each flow on each path, as share over fair share."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from .mrc_planes import plane_line
 _BY = {
     "entropy": "port", "tap": "tap", "srv6": "segments", "plane": "plane", "fabric": "replay",
 }  # fmt: skip
-"""What tells paths apart."""
+"""The path keys in words."""
 _BESIDE = 20
-"""Columns beside the name and the map: load and width."""
+"""Terminal columns beside the name and the map: load and width."""
 _ALIKE = 0.05
-"""Percent: fair shares that differ by less are told as one."""
+"""Percent: fair shares that differ by less are shown as one value."""
 
 
 class PathsScreen(RoceScreen):
@@ -160,7 +160,7 @@ class PathsScreen(RoceScreen):
         return text
 
     def draw_record(self) -> None:
-        """Nothing here depends on it."""
+        """The map does not depend on it."""
 
     @on(Grid.Moved, "#heat")
     def _moved(self, event: Grid.Moved) -> None:
@@ -187,7 +187,7 @@ class PathsScreen(RoceScreen):
 
 
 def _header(matrix: Matrix, names: list[str], cell: int) -> str:
-    """The names of the paths where they fit, else their numbers, their last two letters differ."""
+    """The names of the paths if they fit, else short forms that still differ."""
     numbers = [f"p{i}" if i < 10 else str(i) for i in range(len(names))]
     digits = [_digits(label) for label in matrix.labels]
     initials = [re.sub(r"([a-z])[a-z-]*(\d+)", r"\1\2", name) for name in names]  # l1>s3
@@ -203,7 +203,7 @@ def _fits(names: list[str], width: int) -> bool:
 
 
 def _stems(labels: list[str]) -> list[str]:
-    """The paths' names without what all of them begin or end with, as far as they stay words."""
+    """The names without their common prefix and suffix, cut at word boundaries."""
     if len(labels) < 2 or any(label.isdigit() for label in labels):
         return labels
     stems = [label.split(".pcap")[0] for label in labels]

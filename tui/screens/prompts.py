@@ -1,4 +1,4 @@
-"""One line asked for at the bottom of the screen: a comment, a time, a file name."""
+"""One-line prompts at the bottom of the screen: a comment, a time, a file name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 
 
 def line_input(value: str, suggester: Suggester | None = None) -> Input:
-    """A line that is typed."""
+    """The input line."""
     field = Input(value, suggester=suggester, select_on_focus=False)
     field.cursor_blink = False
     return field
@@ -25,12 +25,12 @@ Answer = TypeVar("Answer")
 
 
 class Asking(ModalScreen[Answer]):
-    """A screen over another one that leaves once, however fast keys come."""
+    """An overlay screen that closes once, however fast keys arrive."""
 
     _left = False
 
     def dismiss(self, result: Answer | None = None) -> AwaitComplete:
-        """Keys that come while it leaves, of a key that is held down, are for nobody."""
+        """Ignore keys that arrive while it closes, such as repeats of a held key."""
         if self._left:
             return AwaitComplete()
         self._left = True
@@ -47,19 +47,19 @@ class TextPrompt(Asking[str | None]):
         self._title, self._value = title, value
 
     def compose(self) -> ComposeResult:
-        yield Static(f" {self._title}: enter accepts, esc leaves", id="prompt-title", markup=False)
+        yield Static(f" {self._title}: enter accepts, esc cancels", id="prompt-title", markup=False)
         yield line_input(self._value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.accept(event.value)
 
     def accept(self, value: str) -> None:
-        """Leave with the line."""
+        """Close with the line."""
         self.dismiss(value.strip())
 
 
 class PathPrompt(TextPrompt):
-    """Asks for files; the last of them is completed."""
+    """Asks for files; Tab completes the last name."""
 
     BINDINGS = [
         Binding("tab", "complete", show=False, priority=True),
@@ -67,7 +67,7 @@ class PathPrompt(TextPrompt):
     ]
 
     def compose(self) -> ComposeResult:
-        title = f" {self._title}: tab completes, enter accepts, esc leaves"
+        title = f" {self._title}: tab completes, enter accepts, esc cancels"
         yield Static(title, id="prompt-title", markup=False)
         yield line_input(self._value, _Paths(case_sensitive=True, use_cache=False))
 
@@ -82,7 +82,7 @@ class PathPrompt(TextPrompt):
 
 
 class _Paths(Suggester):
-    """Shows the first file that the last word may mean."""
+    """Suggests the first file that matches the last word."""
 
     async def get_suggestion(self, value: str) -> str | None:
         word = value.rpartition(" ")[2]
@@ -91,7 +91,7 @@ class _Paths(Suggester):
 
 
 def paths_beginning(word: str) -> list[str]:
-    """Files and folders (with a slash) whose names begin so, as the user writes them."""
+    """Files and folders (with a slash) that start with `word`, in the user's notation."""
     home = expanduser("~")
     found = sorted(glob(f"{escape(expanduser(word))}*"))
     shown = [f"{path}/" if isdir(path) else path for path in found]

@@ -1,4 +1,4 @@
-"""Screen 1: every flow, its rate, how it sprays and what went wrong."""
+"""Screen 1: every flow with its rate, spraying and losses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .flow_row import flow_cells, path_line
 from .mrc_columns import MRC_VALUES, OTHERS, mrc_cells
 
 WIDE, TALL = 100, 36
-"""From this width on there is room for more bars, from this height on for more of the flow."""
+"""From this width on rows have more bars; from this height on the flow has more details."""
 
 Values = Callable[[Snapshot, PathColumns], NDArray[Any]]
 _SORTS: dict[str, Values] = {
@@ -216,7 +216,7 @@ class QpsScreen(RoceScreen):
 
     def action_sort(self, step: int = 1) -> None:
         grid = self.query_one("#flows", Grid)
-        # Of those that fit: else nobody sees by what.
+        # Only by visible columns: the sort key must be seen.
         names = [key for key in (*_SORTS, *MRC_VALUES) if grid.width_of(key)]
         if grid.sorted_by not in names:
             names.append(grid.sorted_by)
@@ -238,7 +238,7 @@ class QpsScreen(RoceScreen):
 def shaped(
     columns: Sequence[GridColumn], snapshot: Snapshot, paths: PathColumns, least: int
 ) -> list[GridColumn]:
-    """The columns as wide as addresses and paths can use; `least` bars, if there are so many."""
+    """The columns, as wide as addresses and paths need; at least `least` bars, if paths suffice."""
     address = max(map(len, snapshot.addresses), default=10)
     most = int(paths.seen().max(initial=0))
     bars = max(5, min(least, most))

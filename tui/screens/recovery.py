@@ -22,7 +22,7 @@ from .events import EVENT_COLUMNS, event_cells
 from .mrc_recovery import lost_by_value, mrc_causes, mrc_counts, mrc_of, mrc_sentence
 
 TALL = 36
-"""From this height on causes are drawn as bars."""
+"""From this height on triggers are drawn as bars."""
 _LINES = (
     ("retransmitted", "retransmitted_packets"),
     ("late", "reordered_packets"),
@@ -34,7 +34,7 @@ _LINES = (
 
 
 class RecoveryScreen(RoceScreen):
-    """What was lost and what it cost."""
+    """Losses and their recovery."""
 
     name_ = "recovery"
     BINDINGS = own_bindings("recovery")
@@ -64,7 +64,7 @@ class RecoveryScreen(RoceScreen):
             right.update(_lines(mrc_causes(mrc, snapshot.start_ns) if mrc else _causes(flow)))
         else:
             causes = [Bar(k, n) for k, n in flow.recovery.retransmitted_by.items()]
-            bars, title = (causes, "retransmitted because of")
+            bars, title = (causes, "retransmissions by trigger")
             rows = _counts(flow, cnps) + _causes(flow)[1:]
             if mrc is not None:
                 bars, title = lost_by_value(mrc), "packets lost by entropy value"
@@ -85,12 +85,12 @@ class RecoveryScreen(RoceScreen):
         return f"{self.flow_title()}: {said}"
 
     def _times(self, snapshot: Snapshot) -> Text:
-        """One strip per signal over the same time: of all flows, then of this one."""
+        """One strip per signal on a shared time axis: all flows, then this flow."""
         if not len(snapshot.flows):
             return Text()
         line, axis = snapshot.timeline, Axis.of(snapshot, self.size.width - 1)
         span, column = axis.length_ns, axis.length_ns / axis.columns
-        about = f"all flows over {human.duration(span)}, a column is {human.duration(column)}"
+        about = f"all flows, {human.duration(span)}; a column is {human.duration(column)}"
         if line.window_ns > column:
             about += f", totals by {human.duration(line.window_ns)}"
         lines = [Text(f" {about}", "dim")]
@@ -112,7 +112,7 @@ class RecoveryScreen(RoceScreen):
 
 
 def _counts(flow: Flow, cnps: int) -> list[tuple[str, str]]:
-    """Counts that should be 0; cnps: that asked this flow to slow down."""
+    """Counts that should be 0; cnps: CNPs that this flow's sender received."""
     again = flow.retransmitted_packets
     share = again / flow.packets if again is not None and flow.packets else None
     marked = flow.ecn_marked_packets
@@ -127,12 +127,12 @@ def _counts(flow: Flow, cnps: int) -> list[tuple[str, str]]:
 
 
 def _causes(flow: Flow) -> list[tuple[str, str]]:
-    """Why packets were sent again, and how long recovery took."""
+    """Triggers of retransmissions, and latencies of recovery."""
     causes = sorted(flow.recovery.retransmitted_by.items(), key=lambda one: -one[1])
     total = max(1, sum(n for _, n in causes))
     shares = ", ".join(f"{cause} {100 * n / total:.0f}" for cause, n in causes)
     return [
-        ("because of, %", shares),
+        ("triggers, %", shares),
         ("NAKs", ", ".join(f"{k} {n}" for k, n in flow.recovery.naks.items()) or "0"),
         ("RNR NAKs", human.count(flow.recovery.rnr_naks)),
         ("gap to NAK", _times(flow.recovery.gap_to_nak_ns)),
@@ -142,7 +142,7 @@ def _causes(flow: Flow) -> list[tuple[str, str]]:
 
 
 def _lines(rows: Sequence[tuple[str, str]]) -> Text:
-    """A name and a value a line."""
+    """One line per name and value."""
     text = Text(no_wrap=True, overflow="ellipsis")
     width = max(len(name) for name, _ in rows)
     for name, value in rows:

@@ -1,4 +1,4 @@
-"""Screen 3: how late the packets of one flow arrive, and what it takes to put them in order."""
+"""Screen 3: how late the packets of one flow arrive, and the buffer that restores their order."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ReorderScreen(RoceScreen):
             left.update("")
             right.update("")
             below.update("")
-            self._show_buckets([], [], "" if flow is None else "nothing was late")
+            self._show_buckets([], [], "" if flow is None else "no late packet")
             if flow is None:
                 return self.no_flow(snapshot)
             return f"{self.flow_title()}: {sentences.reordering(flow)}"
@@ -92,10 +92,10 @@ class ReorderScreen(RoceScreen):
                 )
             )
         elif self._view == "recovery":
-            words = "n-reordered: a sender that waits for n duplicates resends"
+            words = "n-reordering: the n packets before it have higher PSNs"
             left.update(
                 bar_lines(
-                    words if len(words) <= width else "n-reordered: resent after n duplicates",
+                    words if len(words) <= width else "n-reordering (RFC 4737)",
                     _n_reordered(record),
                     width,
                     height,
@@ -106,9 +106,9 @@ class ReorderScreen(RoceScreen):
         return f"{self.flow_title()}: {sentences.reordering(flow)}"
 
     def _show_buckets(
-        self, extents: list[Bar], lateness: list[Bar], empty: str = "nothing was late"
+        self, extents: list[Bar], lateness: list[Bar], empty: str = "no late packet"
     ) -> None:
-        """Histograms whose lines can be chosen."""
+        """Histograms with selectable rows."""
         self._buckets = {"extents": extents, "lateness": lateness}
         pane = self.size.width // 2 - 1
         for name, title, unit in (
@@ -134,13 +134,13 @@ class ReorderScreen(RoceScreen):
         late = [path for path in flow.paths if path.reordered_packets]
         total = sum(path.reordered_packets for path in late)
         text = Text(no_wrap=True, overflow="ellipsis")
-        text.append(f"view {self._view} (o)   who arrives late: ", "dim")
+        text.append(f"view {self._view} (o)   late packets by path: ", "dim")
         for path in sorted(late, key=lambda p: -p.reordered_packets)[:4]:
             share = path.reordered_packets / total
             text.append(f"{path.path} ", "bold")
             text.append(f"{human.percent(share)} (carries {human.percent(path.share)})  ")
         if not late:
-            text.append("nobody")
+            text.append("none")
         text.append("\n")
         line, axis = snapshot.timeline, Axis.of(snapshot, self.size.width - 2)
         values = axis.spread(line["reordered_packets"].tolist(), line.start_ns, line.window_ns)
@@ -158,7 +158,7 @@ class ReorderScreen(RoceScreen):
                 f" {human.percent(record.ratio)} (0)"
                 f"  max extent {record.max_extent}"
                 f"  max n-reordering {record.max_n_reordering}"
-                f"  runs in order {human.count(record.runs)}"
+                f"  in-order runs {human.count(record.runs)}"
             )
         return text
 
@@ -170,7 +170,7 @@ class ReorderScreen(RoceScreen):
         self.action_deeper()
 
     def action_deeper(self) -> None:
-        """To the packets, those of the bucket under the cursor where there is one."""
+        """Open the packets of the bucket under the cursor, or of the flow."""
         for name, measure, word in (
             ("extents", "extent", "extent"),
             ("lateness", "late_ns", "lateness"),
@@ -241,16 +241,16 @@ def _density(density: dict[int, int]) -> list[Bar]:
 
 def _n_reordered(record: Reordering) -> list[Bar]:
     values = record.n_reordering
-    names = {3: "◂ 3 duplicates, the usual limit"}
+    names = {3: "◂ duplicate threshold of TCP"}
     return [Bar(f"n={n}", value, names.get(n, "")) for n, value in enumerate(values, 1)]
 
 
 def what_if(record: Reordering, width: int) -> Text:
-    """How large a receive buffer must be for which share of the late packets."""
-    text = Text("a buffer of this size puts in order\n", "bold", no_wrap=True)
+    """The receive buffer that restores the order, by share of the late packets."""
+    text = Text("receive buffer that restores the order\n", "bold", no_wrap=True)
     held, size = record.held_packets, record.byte_offset
     if held is None:
-        text.append("  nothing was late", "dim")
+        text.append("  no late packet", "dim")
         return text
     for name, word in (
         ("p50", "50 %"),

@@ -1,4 +1,4 @@
-"""Screen 7: the same traffic by other strategies and seeds."""
+"""Screen 7: the same traffic with other strategies and seeds."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ COLUMNS = (
 _NONE: Cell = ("-", "dim")
 NOTHING_YET = """r  runs every strategy on a fabric that fits the hosts:
    {fabric}
-f  names your own fabric: leaf-spine:, fat-tree:, multi-plane: or a YAML file,
-   and what else differs: --pattern, --model, --transport, --fail
-d  draws {seeds:,} hash seeds and shows how the imbalance is distributed
+f  sets the fabric (leaf-spine:, fat-tree:, multi-plane: or a YAML file)
+   and options: --pattern, --model, --transport, --fail
+d  sweeps {seeds:,} hash seeds and shows the distribution of the imbalance
 R  replays packet by packet: completion times, queues, late packets"""
 
 
 class ReplayScreen(RoceScreen):
-    """Strategies, and below them the distribution over seeds."""
+    """Strategies, and the distribution over seeds below them."""
 
     name_ = "replay"
     BINDINGS = own_bindings("replay")
@@ -75,7 +75,7 @@ class ReplayScreen(RoceScreen):
         self.set_interval(0.25, self._while_running)
 
     def _while_running(self) -> None:
-        """Show how far it is, and its end; on other screens what it found."""
+        """Show progress and end; on other screens the result."""
         view, before = self.view.replays.view, self._drawn
         if view is before:
             return
@@ -109,7 +109,7 @@ class ReplayScreen(RoceScreen):
             ),
             lambda row: "*" if self._rows[row] in shown.picked else " ",
         )
-        if view.asked != self._asked:  # what was asked for is what is looked at
+        if view.asked != self._asked:  # the cursor goes to the latest request
             self._asked = view.asked
             grid.put_cursor(0)
             shown.strategy = self._chosen()
@@ -122,7 +122,7 @@ class ReplayScreen(RoceScreen):
         text.append(f" hosts by {view.mapping} on {fabric} {view.options}".rstrip(), "dim")
         if view.running:
             text.append(f"\n {human.UNICODE.bar(view.done, 20):<20} {view.running}", "bold")
-        # What was asked for last comes first: not all of it fits into a small terminal.
+        # The latest request comes first: small terminals cut the rest.
         parts = [self._seeds(view), self._notes(view)]
         for part in parts if view.asked_seeds else reversed(parts):
             text.append_text(part)
@@ -133,7 +133,7 @@ class ReplayScreen(RoceScreen):
         for line in view.warnings:
             text.append("\n ▲ " + "\n   ".join(wrap(line, max(20, self.size.width - 4))), "yellow")
         if any(name.endswith(BY_PACKET) for name in view.strategies):
-            text.append("\n ▪ packet by packet, messages as fast as the links take them", "dim")
+            text.append("\n ▪ packet by packet, messages at the rate of the links", "dim")
         return text
 
     def _seeds(self, view: ReplayView) -> Text:
@@ -159,7 +159,7 @@ class ReplayScreen(RoceScreen):
             text.append(strip(axis, d.min, d.max, d.quantiles, marks), "cyan")
             text.append(f" {d.quantiles['p50']:.2f}  p95 {d.quantiles['p95']:.2f}")
             text.append(f"  {sweep.seeds[2]:,} seeds", "dim")
-        legend = "├ ┤ least and most  ▒ p5-p95  ▓ p25-p75  █ median  ┊ pure chance  ▲ seed in use"
+        legend = "├ ┤ min and max  ▒ p5-p95  ▓ p25-p75  █ median  ┊ ideal hashing  ▲ seed in use"
         text.append(f"\n {legend}", "dim")
         return text.append_text(chance_line(view))
 
@@ -191,7 +191,7 @@ class ReplayScreen(RoceScreen):
         self.redraw()
 
     def _ready(self) -> bool:
-        """Name a fabric that fits when none was named."""
+        """Set a fabric that fits the hosts if none is set."""
         shown = self.view
         if not shown.session.paths:
             return False
@@ -233,7 +233,7 @@ class ReplayScreen(RoceScreen):
             try:
                 replays.production = int(text, 0) if text else None
             except ValueError:
-                self.notify(f"{text!r} is no seed", severity="error", markup=False)
+                self.notify(f"{text!r} is not a seed", severity="error", markup=False)
                 return
             self.action_draw_seeds()
 
@@ -263,7 +263,7 @@ class ReplayScreen(RoceScreen):
             if getattr(sweep, which)
         ]
         if not names:
-            self.notify("Draw seeds first (d)")
+            self.notify("Sweep seeds first (d)")
             return
         self.view.replays.run(names)
         self.redraw()
@@ -277,18 +277,18 @@ class ReplayScreen(RoceScreen):
 
 
 def chance_line(view: ReplayView) -> Text:
-    """What pure chance gives, and where the seed in use stands among all."""
+    """The value of ideal random hashing, and the rank of the seed in use."""
     text = Text()
     name, sweep = next(iter(view.sweeps.items()))
     chance = sweep.chance
     text.append(
-        f"\n pure chance, {human.counted(sweep.traffic.units, 'unit')}: {chance.mean:.2f}"
+        f"\n ideal random hashing, {human.counted(sweep.traffic.units, 'unit')}: {chance.mean:.2f}"
         f" ({chance.p05:.2f} to {chance.p95:.2f})",
         "bold",
     )
     own = sweep.production
     if own is None:
-        text.append("  P names the seed in use", "dim")
+        text.append("  P sets the seed in use", "dim")
     else:
         seed = "the fabric's own seeds" if own.seed is None else f"seed {own.seed}"
         worse = 100 * own.better_seeds / max(1, sweep.seeds[2])
@@ -299,7 +299,7 @@ def chance_line(view: ReplayView) -> Text:
 
 
 def sentence(view: ReplayView) -> str:
-    """Which strategy is the best and what it would gain; of packets and seeds what came last."""
+    """The best strategy and its gain, then the latest result of packets or seeds."""
     if view.error:
         return f"Stopped: {view.error}"
     links, packets, seeds = _of_links(view), _of_packets(view), _of_seeds(view)
@@ -316,7 +316,7 @@ def sentence(view: ReplayView) -> str:
 
 
 def _of_links(view: ReplayView) -> str:
-    """The fullest links of the first strategy and of the best; of whole flows where there are."""
+    """The fullest links of the first and the best strategy; flow placement is preferred."""
     known = {n: s.max_over_mean for n, s in view.strategies.items() if s.max_over_mean}
     known = {n: v for n, v in known.items() if not n.endswith(BY_PACKET)} or known
     if not known:
@@ -330,7 +330,7 @@ def _of_links(view: ReplayView) -> str:
 
 
 def _of_packets(view: ReplayView) -> str:
-    """Which strategy is done first, in terms of what no load balancing can beat."""
+    """The strategy that completes first, over the lower bound."""
     times = {
         one.name: round(one.completion_time_ns / one.lower_bound_ns, 2)
         for one in view.strategies.values()
@@ -339,9 +339,9 @@ def _of_packets(view: ReplayView) -> str:
     if not times:
         return ""
     quickest = min(times, key=lambda name: times[name])
-    who = f"{quickest} is done first, in"
+    who = f"{quickest} completes first, in"
     if len(times) > 1 and len(set(times.values())) == 1:
-        who = "all are done in"
+        who = "all complete in"
     return f"packet by packet {who} {times[quickest]:.2f} times the lower bound"
 
 
@@ -354,7 +354,7 @@ def _of_seeds(view: ReplayView) -> str:
 
 
 def shown_columns(view: ReplayView) -> list[GridColumn]:
-    """All columns; times and queues only when a strategy was replayed packet by packet."""
+    """The columns; times and queues only after a packet-by-packet replay."""
     results = view.strategies.values()
     unknown = set()
     if all(one.completion_time_ns is None for one in results):
@@ -396,7 +396,7 @@ def strategy_cells(
         "against": _against(result, first),
         "link": _fullest(result),
     }
-    # Whole flows have no times and queues, packets no flows: not unknown, there is none.
+    # Flow placement has no times and queues, packet replay has no flows: `-`, not `?`.
     cells |= dict.fromkeys(("fim",) if by_packet else ("done", "time", "queue", "order"), _NONE)
     return [cells[column.key] for column in columns]
 

@@ -1,1 +1,1 @@
-"""The headless heart of the terminal UI."""
+"""The headless core of the terminal UI."""

@@ -1,4 +1,4 @@
-"""What is on the screen, as files: tables, pictures, everything."""
+"""Export files: tables, pictures, the whole analysis."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .session import Session
 
 
 def save(path: Path, write: Callable[[BinaryIO], object]) -> Path:
-    """Write a whole file or none: under a temporary name first. RocescopeError says why not."""
+    """Write a whole file or none, by a temporary name. RocescopeError names the reason."""
     if not path.parent.is_dir():
-        raise RocescopeError(f"there is no folder {path.parent}; name one that is there")
+        raise RocescopeError(f"there is no folder {path.parent}")
     if path.is_dir():
         raise RocescopeError("is a folder; name a file in it")
     try:
@@ -36,7 +36,7 @@ def save(path: Path, write: Callable[[BinaryIO], object]) -> Path:
 
 
 def analysis_file(session: Session, suffix: str) -> bytes:
-    """Everything as `.json`, `.parquet`, `.csv` or `.arrow`."""
+    """The whole analysis as `.json`, `.parquet`, `.csv` or `.arrow`."""
     from ...report.files import encode
 
     analysis = session.analysis()
@@ -44,7 +44,7 @@ def analysis_file(session: Session, suffix: str) -> bytes:
 
 
 def html_page(session: Session, picture: str) -> bytes:
-    """One page without scripts: the screen as it is, and the report of `rocescope analyze`."""
+    """One page without scripts: the screen and the report of `rocescope analyze`."""
     from rich.console import Console
 
     from ...report.terminal.report import print_report
@@ -63,8 +63,8 @@ def html_page(session: Session, picture: str) -> bytes:
 
 
 FORMATS: dict[str, str] = {
-    ".pcapng": "packets with comments: as shown, or of the marked flows, or of the chosen one",
-    ".json": "everything, for programs",
+    ".pcapng": "packets with comments: those shown, or of the marked or selected flows",
+    ".json": "the whole analysis, for programs",
     ".parquet": "one row per flow",
     ".csv": "one row per flow",
     ".svg": "this screen as a picture",

@@ -1,8 +1,8 @@
 """Filters over the columns of the flows: `late > 1% and src == 10.0.1.0/24`, or just `10.0.1`.
 
-The notation is that of the packet filter. A filter that names only what belongs
-to a flow picks rows of the table at once; one that names packet fields needs
-another pass over the packets. Plain words are searched for in addresses and QPNs.
+The syntax is that of the packet filter. A filter with flow fields only selects rows of the
+table at once; a filter with packet fields needs another pass over the packets. A plain word is
+searched in addresses and QPNs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class FlowField:
     values: Callable[[Snapshot], NDArray[Any]]
     meaning: str
     of: Callable[[Snapshot], NDArray[Any]] | None = None
-    """What a value in percent is a share of."""
+    """The base of a value in percent."""
 
 
 def _count(name: str, meaning: str, of: str | None = None) -> FlowField:
@@ -80,40 +80,40 @@ FLOW_FIELDS: dict[str, FlowField] = {
     "packets": _count("packets", "packets of the flow"),
     "bytes": _count("wire_bytes", "bytes on the wire"),
     "rate": _count("rate", "bits per second, as in rate > 10G"),
-    "late": _count("late", "packets that came late, or their share: late > 1%", "arrivals"),
+    "late": _count("late", "late packets, or their share: late > 1%", "arrivals"),
     "extent": _count("max_extent", "largest reordering extent, packets"),
     "resent": _count("retransmitted", "retransmitted packets", "arrivals"),
-    "lost": _count("recovered", "packets lost before the tap, then retransmitted", "arrivals"),
+    "lost": _count("recovered", "packets lost before the tap and retransmitted", "arrivals"),
     "missing": _count("missing", "PSNs never seen", "arrivals"),
-    "doubled": _count("duplicates", "packets doubled by the network", "arrivals"),
+    "doubled": _count("duplicates", "packets duplicated by the network", "arrivals"),
     "naks": _count("naks", "NAKs the flow caused"),
     "rnrs": _count("rnr_naks", "RNR NAKs the flow caused"),
-    "cnps": _count("cnps", "CNPs its sender got"),
+    "cnps": _count("cnps", "CNPs that its sender received"),
     "ce": _count("ecn_marked", "packets marked CE", "packets"),
     "paths": FlowField(lambda s: s.paths["entropy"].seen(), "UDP source ports used"),
     "width": FlowField(lambda s: s.paths["entropy"].width, "spraying width"),
-    "evs": _of_mrc("values", "entropy values it sends with"),
-    "out": _of_mrc("fell_out", "entropy values that fell out of use"),
+    "evs": _of_mrc("values", "entropy values of the sender"),
+    "out": _of_mrc("fell_out", "retired entropy values"),
     "planes": _of_mrc("planes", "planes it uses"),
     "rtx": _of_mrc("resends", "packets with the RTX bit"),
-    "nacks": _of_mrc("nacks", "NACKs of its receiver"),
+    "nacks": _of_mrc("nacks", "NACKs of the receiver"),
     "trim": _of_mrc("trimmed", "trimmed packets"),
     "skip": _of_mrc("skips", "SACKs with SKIP_ONCE or ALWAYS_SKIP"),
-    "sack": _of_mrc("depth", "PSNs that a SACK reached beyond its cumulative one"),
+    "sack": _of_mrc("depth", "largest distance from the cumulative to the highest PSN of a SACK"),
 }
 _ADDRESSES = {"src": ("src",), "dst": ("dst",), "addr": ("src", "dst")}
 _OF_FLOWS = {*FLOW_FIELDS, *_ADDRESSES, "transport"}
 
 
 def is_plain(text: str) -> bool:
-    """Whether the filter is a word to search for, not an expression."""
+    """Whether the filter is a plain word, not an expression."""
     if text in FIELDS or text.lower() in FLOW_FIELDS:
         return False
     return re.fullmatch(r"[\w.:/-]+", text) is not None
 
 
 def needs_packets(text: str) -> bool:
-    """Whether the filter must see packets. UsageError for what is no filter."""
+    """Whether the filter needs packet fields. UsageError for an invalid filter."""
     if is_plain(text):
         return False
     names = {name.text.lower() for name in _names(parse(text))}
@@ -123,13 +123,13 @@ def needs_packets(text: str) -> bool:
     own = sorted(name for name in names if name in FLOW_FIELDS and name not in FIELDS)
     if own:
         raise UsageError(
-            f"filter: {own[0]} belongs to flows and {min(foreign)} to packets: use one kind at once"
+            f"filter: {own[0]} belongs to flows and {min(foreign)} to packets: not combinable"
         )
     return True
 
 
 class FlowFilter:
-    """Picks flows; `text` is what the user wrote. UsageError for what is no filter of flows."""
+    """Selects flows; `text` is the user's filter. UsageError for an invalid flow filter."""
 
     def __init__(self, text: str) -> None:
         self.text = text.strip()
@@ -138,7 +138,7 @@ class FlowFilter:
             self._check(self._node)
 
     def mask(self, snapshot: Snapshot) -> Mask:
-        """Which flows pass, bool of their number."""
+        """Which flows pass: bool by flow index."""
         if not self.text:
             return np.ones(len(snapshot.flows), np.bool_)
         if self._node is None:
@@ -146,7 +146,7 @@ class FlowFilter:
         return _mask(self._node, snapshot)
 
     def _check(self, node: Node) -> None:
-        """Values are read once without flows, so that mistakes show at once."""
+        """Parse the values without flows, so that mistakes are reported at once."""
         _mask(node, Snapshot(SourceState("", "")))
 
 
@@ -209,7 +209,7 @@ def _known(name: str, snapshot: Snapshot) -> Mask:
 
 
 def _number(name: str, value: Text, snapshot: Snapshot) -> tuple[NDArray[Any], float]:
-    """The values to compare, shares when `value` is in percent, and the number."""
+    """The values to compare (shares if `value` is in percent), and the number."""
     found = _NUMBER.fullmatch(value.text)
     if not found:
         raise UsageError(f"filter: {name} takes a number (10, 5k, 1%, 0x11), not {value.text!r}")
@@ -219,7 +219,7 @@ def _number(name: str, value: Text, snapshot: Snapshot) -> tuple[NDArray[Any], f
     if found[3] == "%":
         of = FLOW_FIELDS[name].of
         if of is None:
-            raise UsageError(f"filter: {name} is not a share, leave the % out")
+            raise UsageError(f"filter: {name} is not a share: remove the %")
         values = values / np.maximum(of(snapshot), 1)
     return values, float(found[2]) * _SCALES[found[3]]
 

@@ -1,8 +1,8 @@
-"""What a live session showed before: snapshots of the past, and what came between two of them.
+"""The past of a live session: snapshots, and the differences between two of them.
 
-The ring holds about one snapshot a second while there is room. When it is full, every
-second one of the older half goes, so that the last minutes stay dense and the first ones
-do not vanish: an hour and a minute take the same memory.
+The history holds about one snapshot per second. When it is full, every second snapshot of the
+older half is removed: the last minutes stay dense, the first ones stay available, and an hour
+takes no more memory than a minute.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from .snapshots.snapshot import (
 BUDGET_BYTES = 80 << 20
 STEP_NS = 1_000_000_000
 _LASTING = {"src", "dst", "qp", "transport", "peer", "path_mtu", "first_ns", "last_ns"}
-"""Columns that are no counts; neither is the largest extent, which stays that of all time."""
+"""Columns that are not counts. The largest extent is not a count either: it stays the maximum."""
 _RECORD_SIZE = 8
-"""About so many times its encoded bytes a record takes in memory."""
+"""Approximate ratio of the memory of a record to its encoded bytes."""
 _KEYS = 1 << 38
-"""More than there are keys: a flow label and a port have 36 bits."""
+"""Above every key: a flow label and a port have 36 bits."""
 
 
 class History:
-    """Snapshots in order of time, by the time of their last packet."""
+    """Snapshots in order of the time of their last packet."""
 
     def __init__(self, budget_bytes: int = BUDGET_BYTES) -> None:
         self._budget = budget_bytes
@@ -51,13 +51,13 @@ class History:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the columns that are kept."""
+        """Memory of the stored columns."""
         return sum(self._sizes)
 
     def add(self, snapshot: Snapshot) -> bool:
-        """Keep a snapshot unless the one before is too young; others may go for it.
+        """Store a snapshot unless the previous one is too recent; others may be removed for it.
 
-        What it shows over time, most of its memory, a later one has too: `as_then`.
+        Its time series, most of its memory, are not stored: later snapshots have them (`as_then`).
         """
         if self._kept and snapshot.end_ns - self._kept[-1].end_ns < STEP_NS:
             return False
@@ -72,17 +72,17 @@ class History:
         return True
 
     def add_record(self, key: FlowKey, record: Flow) -> None:
-        """Keep the whole record of a flow with the last snapshot: that of the chosen one."""
+        """Store the whole record of the selected flow with the last snapshot."""
         if self._kept and key not in self._records[-1]:
             self._records[-1][key] = record
             self._sizes[-1] += _RECORD_SIZE * len(msgspec.msgpack.encode(record))
 
     def record(self, time_ns: int, key: FlowKey) -> Flow | None:
-        """The record of a flow at a moment (as `at`); None where that was not kept."""
+        """The record of a flow at a time (as `at`); None if it was not stored."""
         return self._records[self._place(time_ns)].get(key) if self._kept else None
 
     def clear(self) -> None:
-        """Forget everything: flows have other numbers from now on."""
+        """Remove all snapshots: flow indices change."""
         self._kept.clear()
         self._sizes.clear()
         self._records.clear()
@@ -105,7 +105,7 @@ class History:
 
 
 def as_then(earlier: Snapshot, now: Snapshot) -> Snapshot:
-    """A snapshot that was kept, with its flows over time, cut from those of now."""
+    """A stored snapshot with its time series, which are cut from the current ones."""
     flows = len(earlier.flows)
     known = (earlier.end_ns - now.activity_start_ns) // now.activity_bin_ns + 1
     late = now.late
@@ -128,7 +128,7 @@ def _size(snapshot: Snapshot) -> int:
 
 
 def between(later: Snapshot, earlier: Snapshot | None) -> Snapshot:
-    """What came after `earlier` (None: everything) until `later`, of the same session."""
+    """The packets after `earlier` (None: from the start) until `later`, of the same session."""
     if earlier is None:
         return later
     start, end = earlier.end_ns, later.end_ns
@@ -163,7 +163,7 @@ def _grown(later: FlowColumns, earlier: FlowColumns, span_ns: int) -> FlowColumn
         now = getattr(later, field.name).copy()
         then = getattr(earlier, field.name)
         unknown = (now[:known] == UNKNOWN) | (then == UNKNOWN)
-        # A judgement may be taken back: what was missing may still come.
+        # Counts may decrease: a missing packet may still arrive.
         now[:known] = np.where(unknown, UNKNOWN, np.maximum(now[:known] - then, 0))
         changed[field.name] = now
     rate = changed["wire_bytes"] * 8e9 / span_ns

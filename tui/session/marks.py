@@ -1,4 +1,4 @@
-"""What the user said about flows and packets."""
+"""The user's marks and comments on flows and packets."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .snapshots.snapshot import FlowKey
 
 @dataclass
 class Marks:
-    """Comments, empty ones for mere marks; saved into exported captures."""
+    """Comments, empty for marks without a comment; exported captures contain them."""
 
     flows: dict[FlowKey, str] = field(default_factory=dict)
     packets: dict[tuple[str, int], str] = field(default_factory=dict)
     """By tap and frame number."""
 
     def toggle(self, key: FlowKey) -> bool:
-        """Mark a flow or take its mark away; whether it is marked now."""
+        """Mark or unmark a flow; returns whether it is marked now."""
         if key in self.flows:
             del self.flows[key]
             return False

@@ -1,4 +1,4 @@
-"""Sessions on interfaces of this host, with a recording or without."""
+"""Sessions on interfaces of this host, with or without a recording."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def open_live(
     clock: Callable[[], float] = time.monotonic,
     attach_now: bool = False,
 ) -> Session:
-    """A session on interfaces of this host; probes are attached when it starts.
+    """A session on interfaces of this host; its start attaches the probes.
 
-    attach_now: they are attached here already, and then privileges are given up, of
-    this thread and those it starts later: probes that were taken away do not come back.
-    This thread draws from then on, so it is raised as long as it may be.
+    attach_now: attach the probes here, then give up the privileges of this thread and of the
+    threads it starts later: removed probes cannot be attached again. This thread draws the
+    screens, so its priority is raised first.
     """
     give_back_large_arrays()
     chosen = options or LiveOptions()
@@ -50,7 +50,7 @@ def open_live(
         warm_up(DEFAULT_WINDOW_NS)
         raise_own()
         probes.begin(drop=True)
-        session.start()  # rings fill from now on: they are emptied while screens are made
+        session.start()  # rings fill from now on: a thread empties them while screens are made
     return session
 
 

@@ -1,4 +1,4 @@
-"""The headless heart of the terminal UI: data, filter, selection and marks. It knows no screen.
+"""The headless core of the terminal UI: data, filter, selection and marks, without screens.
 
 A feed (captures, live probes) is read in a thread of its own; `snapshot` may be
 called from another thread at any time and returns frozen columns. Screens draw
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 CLOSING_S = 3.0
 HURRIED_FROM = 0.25
-"""Share of the room for packets that wait to be measured."""
+"""Used share of the buffer of unmeasured packets from which screens are drawn less often."""
 LONGEST_NS = 60_000_000_000
 """Of the windows of a live session."""
 
 MakeFeed = Callable[[str | None], Feed]
-"""Opens a feed that lets only packets through that pass a filter."""
+"""Opens a feed with a packet filter."""
 
 
 class Session:
-    """One source of packets and what the user does with it."""
+    """One source of packets, with the user's filter, selection and marks."""
 
     def __init__(
         self,
@@ -60,13 +60,13 @@ class Session:
         self.filter: FlowFilter | None = None
         self.packet_filter = ""
         self.window: tuple[int, int] | None = None
-        """Only packets of this time, ns since the epoch; None for all."""
+        """Only packets of this time span, ns since the epoch; None: all."""
         self._make_feed = make_feed
         self._clock = clock
         self._feed: Feed | None = None
         self._thread: threading.Thread | None = None
         self.options = AnalyzeOptions()
-        """How packets in files are read."""
+        """Options for reading files."""
         self.name, self.kind = name, kind
         self._source = SourceState(name, kind)
         self._error = ""
@@ -77,12 +77,12 @@ class Session:
         self.history = History()
         """Of a live session."""
         self.looking_at: int | None = None
-        """In a live session: the moment that is looked at, ns since the epoch; None for now."""
+        """In a live session: the displayed time, ns since the epoch; None: live."""
         self.until_now = False
-        """Whether `focus` told of more than the moment that is looked at."""
+        """Whether `focus` covers more than the displayed time."""
         self._keep_record = False
         self.length_ns: int | None = None
-        """In a live session: only packets of this time before that moment; None for all."""
+        """In a live session: length of the window before that time; None: all."""
 
     @classmethod
     def open(
@@ -91,7 +91,7 @@ class Session:
         options: AnalyzeOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> Session:
-        """A session on capture files; `start` begins to read them."""
+        """A session on capture files; `start` starts to read them."""
         base = options or AnalyzeOptions()
 
         def make(keep: str | None) -> Feed:
@@ -106,7 +106,7 @@ class Session:
     # --- reading -------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin, or begin anew after the packet filter or the time window changed."""
+        """Start to read, or restart after a change of the packet filter or the time window."""
         self.stop()
         self._error, self.looking_at = "", None
         thread = threading.Thread(
@@ -116,8 +116,8 @@ class Session:
         thread.start()
 
     def stop(self, timeout: float | None = None) -> None:
-        """End reading, waiting at most so many seconds; what was seen stays."""
-        self._generation += 1  # a reader that has no feed yet does not begin
+        """Stop reading, wait at most `timeout` seconds; results so far stay."""
+        self._generation += 1  # keeps a reader without a feed from starting
         thread, feed = self._thread, self._feed
         if feed is not None and thread is not None and thread.is_alive():
             feed.stop()
@@ -129,7 +129,7 @@ class Session:
     def close(self) -> None:
         """End reading and release files and probes.
 
-        Kernels that are being compiled are not waited for; the thread is a daemon.
+        Does not wait for kernels in compilation; the thread is a daemon.
         """
         self.stop(CLOSING_S)
         if self._feed is not None and not self.running:
@@ -138,9 +138,9 @@ class Session:
         self._finish()
 
     def halt(self) -> None:
-        """Take the probes away, or end reading; what was seen stays.
+        """Detach the probes, or stop reading; results so far stay.
 
-        What the probes saw until then is read to its end; a second call does not wait for it.
+        Packets captured until then are still read; a second call does not wait for that.
         """
         if self._at_close:
             self._finish()
@@ -152,23 +152,23 @@ class Session:
             self._at_close.pop()()
 
     def on_close(self, work: Callable[[], None]) -> None:
-        """Have something done when the session is closed or its probes are taken away."""
+        """Register a call for the end of the session or the detachment of its probes."""
         self._at_close.append(work)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until everything is read; False when that took too long."""
+        """Wait until everything is read; False on timeout."""
         if self._thread is not None:
             self._thread.join(timeout)
         return not self.running
 
     @property
     def running(self) -> bool:
-        """Whether packets still come in."""
+        """Whether packets are still being read."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def hurried(self) -> bool:
-        """Whether packets come faster than they are measured: screens then leave it more time."""
+        """Whether packets arrive faster than they are measured; screens then draw less often."""
         return self._feed is not None and self._feed.backlog() > HURRIED_FROM
 
     def _read(self, generation: int) -> None:
@@ -181,7 +181,7 @@ class Session:
                 feed.read()
         except RocescopeError as error:
             self._error = str(error)
-        except Exception as error:  # a vanished file, a dying probe: the screens must stand
+        except Exception as error:  # a vanished file, a failed probe: the screens must continue
             self._error = f"{type(error).__name__}: {' '.join(str(error).split())}"
 
     def _keep(self) -> str | None:
@@ -191,10 +191,10 @@ class Session:
             parts.append(f"frame.time_epoch in {{{low}..{high}}}")
         return " and ".join(parts) or None
 
-    # --- what the user sets ---------------------------------------------------
+    # --- settings of the user ---------------------------------------------------
 
     def set_filter(self, text: str) -> bool:
-        """Filter flows or packets; True when packets are read again. UsageError for nonsense."""
+        """Filter flows or packets; True if packets are read again. UsageError if it is invalid."""
         from .flow_filter import FlowFilter, needs_packets  # loads a grammar
 
         text = text.strip()
@@ -218,9 +218,9 @@ class Session:
         return self.packet_filter or (self.filter.text if self.filter else "")
 
     def packet_options(self) -> AnalyzeOptions:
-        """How packets are read for other passes over the files: those that the filters let through.
+        """Options of other passes over the files, with the filters in force.
 
-        The time window is not among them: what is late is told by the packets before it.
+        The time window is not included: the verdict on a packet depends on earlier packets.
         """
         texts = (self.options.filter, self.packet_filter)
         together = " and ".join(f"({text})" for text in texts if text)
@@ -233,21 +233,21 @@ class Session:
         return self.filter.mask(snapshot)
 
     def set_window(self, window: tuple[int, int] | None) -> None:
-        """Look at the packets of a span of time only."""
+        """Restrict the session to the packets of a time span."""
         if window != self.window:
             self.window = window
             self.start()
 
     def whole(self) -> tuple[int, int] | None:
-        """The span of time of everything, as far as it was read."""
+        """The time span of all packets read so far."""
         return self._whole
 
     # --- the past of a live session -----------------------------------------------
 
     def step(self, way: int) -> bool:
-        """Look at an earlier (-1) or later (1) moment, a tenth of the window or a second away.
+        """Go back (-1) or forward (1) in time by a tenth of the window, at least a second.
 
-        The latest moment is now, where time goes on. False when there is nothing further.
+        After the last stored time the session is live again. False if there is no further time.
         """
         span = self.history.span()
         if span is None or (way > 0 and self.looking_at is None):
@@ -260,7 +260,7 @@ class Session:
         return True
 
     def look_at(self, time_ns: int) -> None:
-        """Look at a moment, as far as it is kept; times to come are now."""
+        """Go to a time, the nearest stored one; a future time is live."""
         span = self.history.span()
         if span is not None:
             self.looking_at = None if time_ns >= span[1] else max(span[0], time_ns)
@@ -273,10 +273,10 @@ class Session:
             length = max(STEP_NS, int(self.length_ns * by))
             self.length_ns = length if length <= LONGEST_NS else None
 
-    # --- what there is to see ---------------------------------------------------
+    # --- snapshots and records ---------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """What is looked at: everything as it is now, or a moment of a live session's past."""
+        """The displayed state: the current one, or one from the past of a live session."""
         now = self._snapshot()
         if self.kind != "live":
             return now
@@ -297,7 +297,7 @@ class Session:
         )
 
     def _snapshot(self) -> Snapshot:
-        """Everything as it is now; the engine waits only while columns are copied."""
+        """The current state; the engine waits only while columns are copied."""
         running, feed = self.running, self._feed
         if feed is None:
             return Snapshot(replace(self._source, running=running, error=self._error))
@@ -367,17 +367,17 @@ class Session:
         )
 
     def analysis(self) -> Analysis:
-        """The whole result so far, for export. RocescopeError when there is none."""
+        """The whole result so far, for export. RocescopeError if there is none."""
         feed = self._feed
         if feed is None:
-            raise RocescopeError(self._error or "nothing was read yet")
+            raise RocescopeError(self._error or "no packet was read yet")
         with feed.lock:
             return feed.analysis()
 
     def focus(self) -> Flow | None:
-        """The whole record of the selected flow; None when it is not there.
+        """The whole record of the selected flow; None if there is none.
 
-        In a live session's past that of then, where that was kept, else `until_now`.
+        In the past of a live session the record of that time if it was stored, else `until_now`.
         """
         key, moment = self.selected, self.looking_at
         if key is None:
@@ -393,7 +393,7 @@ class Session:
         return record
 
     def _record(self, key: FlowKey) -> Flow | None:
-        """Everything about a flow so far."""
+        """The record of a flow so far."""
         feed = self._feed
         if feed is None:
             return None
@@ -416,7 +416,7 @@ class Session:
             plane_by=self.options.plane_by,
         )
 
-    # --- the way out -------------------------------------------------------------
+    # --- text for the clipboard -------------------------------------------------------------
 
     def wireshark_filter(self, key: FlowKey) -> str:
         """The display filter that shows a flow in Wireshark or tshark."""

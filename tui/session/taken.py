@@ -1,4 +1,4 @@
-"""What one snapshot of a feed leaves to the next: events that were told already, rates, MRC."""
+"""State between snapshots of a feed: events read so far, rates, MRC."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .snapshots.rates import RateMeter
 
 
 class Taken:
-    """Begins anew with each feed: nothing of the one before, shown until then, is of this one."""
+    """One object per feed: nothing is taken over from the previous feed."""
 
     def __init__(self, feed: Feed | None = None) -> None:
         self.feed = feed
@@ -24,7 +24,7 @@ class Taken:
         self._cm_events: list[Event] = []
 
     def update(self, feed: Feed, running: bool, summary: Callable[[Feed], Summary]) -> int:
-        """Take what has come since; the engine must stand still. How many events it left out."""
+        """Take the new events while the engine is paused; returns the number of omitted events."""
         used = feed.measuring.tracker.state.used
         have, known = int(used[st.USED_EVENTS]), len(self._events)
         if have > known:

@@ -1,4 +1,4 @@
-"""Arithmetic of the time window: moving it, scaling it, putting it around a moment."""
+"""Arithmetic of the time window: move it, scale it, centre it on a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHORTEST_NS = 1_000
 
 
 def moved(window: Span, whole: Span, by: float) -> Span:
-    """The window moved by so many of its lengths, kept inside the whole."""
+    """The window moved by a multiple of its length, inside the whole."""
     low, high = window
     step = int((high - low) * by)
     step = max(whole[0] - low, min(step, whole[1] - high))
@@ -19,7 +19,7 @@ def moved(window: Span, whole: Span, by: float) -> Span:
 
 
 def scaled(window: Span | None, whole: Span, by: float) -> Span | None:
-    """A window so many times as long with the same start; None when it covers everything."""
+    """A window `by` times as long with the same start; None if it covers everything."""
     low, high = window or whole
     length = max(SHORTEST_NS, int((high - low) * by))
     if length >= whole[1] - whole[0]:
@@ -29,7 +29,7 @@ def scaled(window: Span | None, whole: Span, by: float) -> Span | None:
 
 
 def around(window: Span | None, whole: Span, seconds: float) -> Span:
-    """The window (a quarter of everything without one) around a moment since the start."""
+    """The window (default: a quarter of everything) around a time since the start."""
     low, high = window or (whole[0], whole[0] + (whole[1] - whole[0]) // 4)
     half = max(SHORTEST_NS, (high - low) // 2)
     at = min(max(whole[0], whole[0] + int(seconds * 1e9)), whole[1])

@@ -17,16 +17,16 @@ class Bar(NamedTuple):
     label: str
     value: float
     note: str = ""
-    """Stands behind the number, such as `◂ p99`."""
+    """Text after the number, such as `◂ p99`."""
     span: tuple[int, int] = (0, 0)
-    """Of a histogram's bucket: its lowest and highest value."""
+    """Lowest and highest value of a histogram bucket."""
 
 
 def bar_lines(title: str, bars: Sequence[Bar], width: int, height: int, legend: str = "") -> Text:
-    """Bars of at most `height` lines; shares of the sum stand behind them."""
+    """Bars of at most `height` lines, each with its share of the sum."""
     text = Text(f"{title}\n", "bold", no_wrap=True, overflow="ellipsis")
     if not bars:
-        text.append("  nothing to show", "dim")
+        text.append("  no values", "dim")
         return text
     total = sum(bar.value for bar in bars)
     most = max(bar.value for bar in bars)

@@ -1,4 +1,4 @@
-"""Strips over one time axis: what happened when, to all flows and to one."""
+"""Strips on one time axis: signals of all flows and of one flow over time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABEL = 16
 
 
 class Axis(NamedTuple):
-    """The time that strips share."""
+    """The shared time axis of strips."""
 
     start_ns: int
     length_ns: int
@@ -26,12 +26,12 @@ class Axis(NamedTuple):
 
     @classmethod
     def of(cls, snapshot: Snapshot, width: int) -> Axis:
-        """The whole session, on what is left beside labels and sums."""
+        """The whole session, in the columns between labels and sums."""
         length = max(1, snapshot.end_ns - snapshot.start_ns)
         return cls(snapshot.start_ns, length, max(10, width - LABEL - 12))
 
     def spread(self, values: Sequence[int], start_ns: int, bin_ns: int) -> list[float]:
-        """Equal bins from `start_ns` on as columns; what lies in one column is added up."""
+        """Sums by column of equal bins that start at `start_ns`."""
         edges = self.start_ns + np.arange(self.columns + 1) * (self.length_ns / self.columns)
         sums = np.concatenate([[0.0], np.cumsum(values)])
         place = np.clip((edges - start_ns) / max(1, bin_ns), 0, len(values))
@@ -69,7 +69,7 @@ def late_line(snapshot: Snapshot, at: int, width: int) -> Text:
 def flow_lines(
     snapshot: Snapshot, key: FlowKey | None, width: int, kinds: bool = False
 ) -> list[Text]:
-    """A strip of the flow's bytes; with `kinds` one more for each kind of its events."""
+    """A strip of the flow's bytes; with `kinds` also one strip per kind of its events."""
     at = snapshot.find(key)
     if at is None or snapshot.activity.ndim != 2 or at >= snapshot.activity.shape[1]:
         return []

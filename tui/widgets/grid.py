@@ -1,4 +1,4 @@
-"""A table that draws only the rows in view; a row's cells are made when it is drawn."""
+"""A table that draws only visible rows; the cells of a row are made when it is drawn."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Grid(ScrollView, can_focus=True):
     cursor: reactive[int] = reactive(0, repaint=False)
 
     class Moved(Message):
-        """The cursor is on another row."""
+        """The cursor moved to another row."""
 
         def __init__(self, grid: Grid, row: int) -> None:
             super().__init__()
@@ -87,7 +87,7 @@ class Grid(ScrollView, can_focus=True):
         self.sorted_by = ""
         self.descending = True
         self.empty = ""
-        """What stands in a table without rows, lines of text."""
+        """The text of a table without rows."""
         self._rows = 0
         self._cells: Callable[[int], Sequence[Cell]] = lambda row: ()
         self._mark: Callable[[int], str] = lambda row: " "
@@ -109,7 +109,7 @@ class Grid(ScrollView, can_focus=True):
         cells: Callable[[int], Sequence[Cell]],
         mark: Callable[[int], str] | None = None,
     ) -> None:
-        """Show other rows; `cells` makes one row's cells, in the order of all columns."""
+        """Set the rows; `cells` makes the cells of a row, in the order of all columns."""
         self._same_height = rows == self._rows and self.virtual_size.height == rows + 1
         self._rows, self._cells = rows, cells
         if mark is not None:
@@ -119,22 +119,22 @@ class Grid(ScrollView, can_focus=True):
         self.refresh()
 
     def set_columns(self, columns: Sequence[GridColumn]) -> None:
-        """Show other columns."""
+        """Set the columns."""
         if tuple(columns) != self.columns:
             self.columns = tuple(columns)
             self._fitting = (-1, [])
 
     @property
     def row_count(self) -> int:
-        """Rows there are."""
+        """Number of rows."""
         return self._rows
 
     def put_cursor(self, row: int, at_top: bool = False) -> None:
-        """Move the cursor without telling anyone; `at_top`: its row becomes the first one."""
+        """Move the cursor without a message; `at_top`: scroll its row to the top."""
         self.set_reactive(Grid.cursor, max(0, min(row, self._rows - 1)))
         if at_top:  # once the new size is known
             self.call_after_refresh(self.scroll_to, y=self.cursor, animate=False, immediate=True)
-        elif self._same_height:  # before the paint, which else would come twice
+        elif self._same_height:  # before the paint, to avoid a second paint
             self._scroll_to_cursor()
         else:
             self.call_after_refresh(self._scroll_to_cursor)
@@ -194,7 +194,7 @@ class Grid(ScrollView, can_focus=True):
         return self._fitting[1]
 
     def width_of(self, key: str) -> int:
-        """How wide a column is drawn; 0 where there is no room for it."""
+        """The drawn width of a column; 0 if it does not fit."""
         return next((w for i, w in self._layout() if self.columns[i].key == key), 0)
 
     def refresh(
@@ -213,10 +213,10 @@ class Grid(ScrollView, can_focus=True):
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines in view, whose styles are final.
+        """The visible lines with their final styles.
 
-        Textual's own way puts every line through borders, opacity and filters, and makes four
-        strips of each, which takes twice the time that the lines themselves do.
+        Textual's default passes every line through borders, opacity and filters, and makes four
+        strips of each, which takes twice the time of the lines themselves.
         """
         if self.gutter:
             return super().render_lines(crop)
@@ -263,11 +263,11 @@ class Grid(ScrollView, can_focus=True):
         return _line(segments, self._needed(), width, style("", at_cursor))
 
     def _needed(self) -> int:
-        """Columns of a line, the cursor and the mark before it included."""
+        """Width of a line, including cursor and mark."""
         return LEFT + sum(width + 1 for _, width in self._layout())
 
     def _cursor_glyph(self) -> str:
-        """Of several tables on a screen, the one that keys go to is seen."""
+        """Redraw the cursor, which shows the table with the focus."""
         return "▌" if self.has_focus else "▏"
 
     def on_focus(self) -> None:
@@ -277,9 +277,9 @@ class Grid(ScrollView, can_focus=True):
         self.refresh()
 
     def _pieces(self, cell: list[tuple[str, str]], width: int, at_cursor: bool) -> list[Segment]:
-        """The pieces of one cell and the gap behind it."""
+        """The pieces of one cell and the gap after it."""
         pieces, left = [], width
-        for name, run in groupby(cell, itemgetter(1)):  # a map has long runs of one style
+        for name, run in groupby(cell, itemgetter(1)):  # maps have long runs of one style
             if left <= 0:
                 break
             text = "".join(part for part, _ in run)[:left]
@@ -288,7 +288,7 @@ class Grid(ScrollView, can_focus=True):
         return [*pieces, Segment(" " * (left + 1), self._cell_style("", at_cursor))]
 
     def _cell_style(self, name: str, at_cursor: bool) -> Style:
-        """The style of a cell; making one anew for each cell takes most of a paint."""
+        """The style of a cell, cached: new styles for all cells would take most of a paint."""
         known = self._styles.get((name, at_cursor))
         if known is None:
             known = self._style("cursor") if at_cursor else self.rich_style
@@ -313,7 +313,7 @@ class Grid(ScrollView, can_focus=True):
         return self.get_component_rich_style(f"grid--{name}", partial=foreground)
 
     def _filtered(self, style: Style) -> Style:
-        """The style as the terminal gets it: without colours where it shall have none."""
+        """The style for the terminal: without colours if NO_COLOR is set."""
         segments = [Segment(" ", style)]
         for line_filter in self.get_line_filters():
             segments = line_filter.apply(segments, self.background_colors[1])

@@ -1,4 +1,4 @@
-"""The columns of a table: which fit, how wide they are, and texts in them."""
+"""The columns of a table: selection, widths and cell texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from rich.cells import cell_len, set_cell_size
 
 LEFT = 2
-"""Columns of the terminal for the cursor and the mark; each cell has one behind it."""
+"""Terminal columns for the cursor and the mark; a gap of one column follows each cell."""
 
 Cell: TypeAlias = str | tuple[str, str] | list[tuple[str, str]]
 """Text, or text and the name of its style, or several of these side by side."""
@@ -22,17 +22,17 @@ class GridColumn(NamedTuple):
     width: int
     right: bool = False
     priority: int = 0
-    """Where there is no room, columns of the highest number go first."""
+    """On narrow terminals columns with the highest number are omitted first."""
     grows: bool = False
-    """Takes the room that is left."""
+    """The column takes remaining space."""
     ends: bool = False
-    """Texts differ at their ends: where they are too long, their middle is left out."""
+    """Texts differ at their ends: a long text loses its middle."""
     most: int = 0
-    """The widest that it grows to; 0 for no bound."""
+    """Maximum width of a growing column; 0: no limit."""
 
 
 def columns_in(width: int, columns: Sequence[GridColumn]) -> list[tuple[int, int]]:
-    """(number, width) of those that fit in so many columns of the terminal."""
+    """(number, width) of the columns that fit into `width` terminal columns."""
     keep = list(range(len(columns)))
 
     def needed() -> int:
@@ -43,7 +43,7 @@ def columns_in(width: int, columns: Sequence[GridColumn]) -> list[tuple[int, int
     widths = {i: columns[i].width for i in keep}
     spare = width - needed()
     growing = [i for i in keep if columns[i].grows]
-    while spare > 0 and growing:  # alike, until some have what they can use
+    while spare > 0 and growing:  # equally, until a column reaches its maximum
         share = max(1, spare // len(growing))
         for i in list(growing):
             most = columns[i].most or width
@@ -56,7 +56,7 @@ def columns_in(width: int, columns: Sequence[GridColumn]) -> list[tuple[int, int
 
 
 def with_arrow(title: str, arrow: str, width: int) -> str:
-    """The arrow of the sorted column is seen in narrow ones too."""
+    """The title with the sort arrow, which is visible in narrow columns too."""
     if len(title) + len(arrow) > width:
         title = title.partition(" (")[0]
     if len(title) + len(arrow) > width:
@@ -65,7 +65,7 @@ def with_arrow(title: str, arrow: str, width: int) -> str:
 
 
 def fit(text: str, width: int, right: bool) -> str:
-    """The text in exactly so many columns of the terminal."""
+    """The text in exactly `width` terminal columns."""
     length = len(text) if text.isascii() else cell_len(text)
     if length > width:
         return set_cell_size(text, width - 1) + "…" if width > 1 else set_cell_size(text, width)

@@ -1,4 +1,4 @@
-"""A distribution on one line: where the values lie on a common axis."""
+"""A distribution on one line, on a common axis."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def strip(
     quantiles: Mapping[str, float],
     marks: Mapping[str, float] | None = None,
 ) -> str:
-    """`├──▒▒▓▓█▓▓▒▒──┤`: least and most, p5 to p95, p25 to p75, the median; marks over it."""
+    """`├──▒▒▓▓█▓▓▒▒──┤`: min and max, p5 to p95, p25 to p75, the median; with marks."""
     line = ["·" if i % max(1, axis.width // 4) == 0 else " " for i in range(axis.width)]
     first, last = axis.place(low), axis.place(high)
     for i in range(first, last + 1):

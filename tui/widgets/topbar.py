@@ -1,4 +1,4 @@
-"""Line 1: the source, its rates and how far it can be trusted. Line 2: the screens."""
+"""Line 1: the source, its rates and limits of trust. Line 2: the screens."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ..session.snapshots.snapshot import PathColumns, Snapshot, SourceState
 
 
 class Part(NamedTuple):
-    """Something line 1 says."""
+    """A part of line 1."""
 
     text: str
     style: str = ""
     rank: int = 0
-    """Where there is no room, parts of the highest rank go first."""
+    """On narrow terminals parts with the highest rank are omitted first."""
     short: str = ""
-    """Says the same where there is little room."""
+    """Short form for narrow terminals."""
     trust: bool = False
-    """What is seen, and how far it can be trusted: goes after everything else."""
+    """Rank of the source and its limits of trust: omitted last."""
 
 
 LONG, SHORT = " rocescope ▸ ", " ▸ "
 LONGEST_NAME, SHORT_NAME, SHORTEST_NAME = 36, 14, 8
 MAY_GO = 5
-"""From this rank on a part goes before more important ones are said in short."""
+"""Parts from this rank on are omitted before more important parts are shortened."""
 
 
 class TopBar(Static):
@@ -44,7 +44,7 @@ class TopBar(Static):
         name = snapshot.source.name or files
         everything = list(_parts(snapshot, paths, frozen, window))
         needed = sum(1 for part in everything if part.short or part.rank < MAY_GO)
-        # What is known comes before the whole name of the source, and that of the program.
+        # Values take precedence over the full name of the source and the name of the program.
         for brand, most in (
             (LONG, LONGEST_NAME),
             (LONG, SHORT_NAME),
@@ -66,7 +66,7 @@ class TopBar(Static):
 
 
 def _fitting(parts: list[Part], room: int) -> list[Part]:
-    """As many parts as fit, in their shorter words where that is not all."""
+    """As many parts as fit, in short form if not all fit."""
 
     def needed() -> int:
         return sum(2 + cell_len(part.text) for part in parts)
@@ -82,7 +82,7 @@ def _fitting(parts: list[Part], room: int) -> list[Part]:
 
 
 def _parts(snapshot: Snapshot, paths: PathColumns, frozen: bool, window: str) -> Iterator[Part]:
-    """What there is to say, in the order of reading."""
+    """All parts, in reading order."""
     source = snapshot.source
     if source.error:
         yield Part(f"● {source.error}", "bold red", trust=True)
@@ -116,7 +116,7 @@ def _parts(snapshot: Snapshot, paths: PathColumns, frozen: bool, window: str) ->
 
 
 def _progress(source: SourceState) -> Iterator[Part]:
-    """Whether more is to come."""
+    """The state of reading."""
     if not source.running:
         if source.stopped_early:
             done = source.progress

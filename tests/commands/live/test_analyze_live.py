@@ -175,7 +175,7 @@ def test_the_interface_goes_away(network, tmp_path):
     assert live.lines()[-1]["interfaces_gone"] == [net.interface("left")]
     analysis = json.loads((tmp_path / "report.json").read_text())
     assert analysis["captures"][0]["warnings"] == [
-        f"{net.interface('left')}: the interface has gone"
+        f"{net.interface('left')}: the interface is gone"
     ]
     assert analysis["flows"][0]["packets"] == 20
 

@@ -266,7 +266,7 @@ def test_full_disk_keeps_what_is_written(network, tmp_path):
         capture = Capturing(net, "left", "-w", str(path))
         net.send(roce_frames(3000))
         assert capture.wait() == 1
-        assert "no room left for" in capture.said
+        assert "no space left for" in capture.said
         assert "readable" in capture.said
         assert "Traceback" not in capture.said
         frames, taps = read([path])
@@ -288,7 +288,7 @@ def test_full_device(network):
         timeout=20,
     )
     assert done.returncode == 1
-    assert "no room left for /dev/full" in done.stderr
+    assert "no space left for /dev/full" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -347,7 +347,7 @@ def test_the_three_capabilities_are_enough(network, need_tool):
         (("left", "--count", "0"), 2, "--count"),
         (("left", "--snaplen", "20"), 2, "snap length"),
         (("left", "--filter", "psn =="), 2, "filter"),
-        (("left", "--filter", "payload > 5"), 2, "the kernel cannot tell payload"),
+        (("left", "--filter", "payload > 5"), 2, "the kernel has no payload"),
         (("left", "--hook", "kprobe"), 2, "--hook"),
         (("left", "--udp-port", "70000"), 2, "UDP ports"),
         ((), 2, "IFACE"),

@@ -62,7 +62,7 @@ def judged(path, qp):
     known = [one for one in record.retirements if one.certain]
     back = sum(one.returned_time_ns is not None for one in known)
     more = len(record.retirements) - len(known)
-    return f"{len(known)} EVs fell out of use, {back} came back, {more} more may have."
+    return f"{len(known)} EVs retired, {back} returned, {more} more possibly retired."
 
 
 def test_columns_are_the_truth(made, seen):
@@ -97,13 +97,13 @@ def test_a_plane_is_avoided_while_it_is_down(made):
     session.close()
     (avoided,) = [plane for plane in mrc.plane_states if plane.is_avoided]
     assert avoided.name.endswith("0200") and avoided.out_of_use == avoided.values
-    begin = f" planes ▼ 0200: {avoided.values} of {avoided.values} EVs out of use  "
+    begin = f" planes ▼ 0200: {avoided.values} of {avoided.values} EVs retired  "
     down = f"{told['host']} port 2 ▼ down since "
     assert plane_line(mrc, start).plain.startswith(begin + down)
     (one, *_) = mrc.plane_states
     few = [replace(one, values=40, out_of_use=1, may_be_out=2), replace(one, may_be_out=1)]
     line = plane_line(replace(mrc, plane_states=few, outages=()), start).plain
-    assert "(1 EV out, 2 EVs maybe out), " in line and "(1 EV maybe out)" in line
+    assert "(1 EV retired, 2 EVs possibly retired), " in line and "(1 EV possibly retired)" in line
 
 
 def test_the_columns_have_names_in_filters(made, seen):
@@ -157,7 +157,7 @@ def test_screens_of_mrc(made):
     path, told = made
     flow = told["flows"][0]
     lines = drive([path], ["s"], (160, 24), text_of)
-    assert "EVs  OUT PLANES" in lines[4] and "RESENT" not in lines[4]
+    assert "EVs  OUT PLANES" in lines[4] and "RETRANS" not in lines[4]
     row = next(line for line in lines if f"0x{flow['dest_qp']:06x}" in line)
     assert f" {flow['retransmissions']} " in row and f" {flow['max_out_of_order_depth']}" in row
     lines = drive([path], ["p", "p", "2"], (140, 24), text_of)
@@ -167,7 +167,7 @@ def test_screens_of_mrc(made):
         assert f"{plane[-4:]}: {count} of " in legend or f"{plane[-4:]} ({count} EV" in legend
     for plane, count in may_be.items():
         assert plane in known or f"{plane[-4:]} ({count} EV" in legend, plane
-    assert f"{told['outages'][0]['host']} port 2 ▲ up, was down at" in legend
+    assert f"{told['outages'][0]['host']} port 2 ▲ up; down at" in legend
     assert "inferred by plane" in lines[-3] and "Path " in lines[2]
     lines = drive([path], ["4"], (120, 40), text_of)
     retired = f"{flow['retransmissions']} packets retransmitted (RTX)"
@@ -200,7 +200,7 @@ def test_lines_stand_for_the_bytes_they_name(made):
 
 def test_without_mrc_there_is_nothing_of_it():
     lines = drive([data("i03_write_reorder5_AtoB")], ["p"], (140, 24), text_of)
-    assert "RESENT" in lines[4] and "PLANES" not in lines[4] and "RTX" not in lines[4]
+    assert "RETRANS" in lines[4] and "PLANES" not in lines[4] and "RTX" not in lines[4]
 
 
 @pytest.mark.parametrize(

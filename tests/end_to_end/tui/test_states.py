@@ -167,8 +167,8 @@ STATES = {
 }
 SAYS = {
     "empty": "No RoCE packet in 3 frames",
-    "one-queue-pair": "The one flow keeps to one source port",
-    "150-queue-pairs": "75 of 150 flows use one source port only",
+    "one-queue-pair": "The only flow uses one source port",
+    "150-queue-pairs": "75 of 150 flows use only one source port",
     "live-with-drops": "● 1,234 dropped",
     "live-that-died": "● eth2 has disappeared",
     "no-such-file": "no such file",

@@ -255,7 +255,7 @@ def test_filter_and_ports(network):
     reading = counted.reading
     assert (reading.total("counted"), reading.total("filtered")) == (10, 21)
     assert (reading.total("too_short"), reading.total("ultra_ethernet")) == (1, 1)
-    said = "1 packets of Ultra Ethernet were seen: they are in no flow"
+    said = "1 packets of Ultra Ethernet were seen; they belong to no flow"
     assert said in counted.analysis.warnings
     assert counted.analysis.captures[0].undecodable_frames == {"too short": 1}
 

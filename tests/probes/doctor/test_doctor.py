@@ -111,7 +111,7 @@ def test_old_kernel(monkeypatch):
     ("error", "held", "found"),
     [
         (1, 0, "no permission to try"),
-        (1, -1, "refused although the capabilities are there: EPERM"),
+        (1, -1, "refused despite the capabilities: EPERM"),
         (22, -1, "refused: EINVAL"),
         (38, -1, "refused: ENOSYS"),
     ],
@@ -158,5 +158,5 @@ def test_a_check_that_fails_itself(monkeypatch):
     monkeypatch.setattr(doctor, "_CHECKS", (boom,))
     (check,) = doctor.diagnose().checks
     assert (check.name, check.state) == ("boom", "limited")
-    assert check.found == "cannot be looked at: RuntimeError: no\nway"
+    assert check.found == "the check failed: RuntimeError: no\nway"
     assert all("\n" not in line for line in command._lines(doctor.diagnose(), 80))

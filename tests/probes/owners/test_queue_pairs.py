@@ -128,7 +128,7 @@ def test_the_kernels_table(sysfs):
     [
         ("", 0, None),
         ("[]", 0, None),
-        ("not JSON", 0, "not understood"),
+        ("not JSON", 0, "unknown output"),
         ("{}", 0, "1 rows"),
         (
             '[{"ifname": "a", "lqpn": 3}, {"lqpn": 4}, 7, {"ifname": "a", "lqpn": true}]',

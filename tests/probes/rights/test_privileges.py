@@ -88,7 +88,7 @@ def test_another_package_named_bcc(monkeypatch):
     monkeypatch.setitem(sys.modules, "bcc", types.ModuleType("bcc"))
     monkeypatch.setattr(bcc_module, "_SYSTEM_PACKAGES", "/nowhere")
     monkeypatch.setattr(sys, "path", ["/nowhere"])
-    with pytest.raises(CaptureError, match="pip's bcc is something else"):
+    with pytest.raises(CaptureError, match="bcc on PyPI is another package"):
         bcc_module.import_bcc()
 
 
@@ -103,6 +103,6 @@ def test_stub_headers_leave_nothing_behind(monkeypatch):
 
 def test_a_program_the_verifier_refuses(live_capture):
     reads_uninitialised = bytes.fromhex("bf20000000000000 9500000000000000")
-    with pytest.raises(CaptureError, match=r"verifier refuses the bad probe \(EACCES\)") as caught:
+    with pytest.raises(CaptureError, match=r"verifier rejects the bad probe \(EACCES\)") as caught:
         load(bpf.PROG_XDP, reads_uninitialised, "bad")
     assert "!read_ok" in str(caught.value)

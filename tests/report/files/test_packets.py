@@ -86,5 +86,5 @@ def test_a_capture_without_roce_says_what_is_in_it(
     (tmp_path / "arp.pcap").write_bytes(header + record)
     output = tmp_path / "packets.arrow"
     assert cli.run(["export", str(tmp_path / "arp.pcap"), "-o", str(output)]) == 4
-    assert "no RoCE packet was found; there are: 1 ARP" in capsys.readouterr().err
+    assert "no RoCE packet was found; the capture has 1 ARP" in capsys.readouterr().err
     assert not output.exists()

@@ -51,7 +51,7 @@ def test_a_file_that_is_there_is_replaced_only_when_asked_again(tmp_path, monkey
     there = tmp_path / "a.json"
     there.write_text("mine")
     to_there = ["e", typed("a.json"), "enter"]
-    assert "there already" in drive(I03, to_there, look=screen) and there.read_text() == "mine"
+    assert "enter replaces it" in drive(I03, to_there, look=screen) and there.read_text() == "mine"
     drive(I03, [*to_there, "escape"])
     assert there.read_text() == "mine"
     drive(I03, [*to_there, typed("b.json"), "enter"])
@@ -66,7 +66,7 @@ def test_exports_that_cannot_be_say_what_to_do(tmp_path, monkeypatch):
     copy.write_bytes(I03[0].read_bytes())
     before = copy.read_bytes()
     (said,) = drive([copy], ["e", typed("own.pcapng"), "enter"], look=toasts)
-    assert "name another file" in said and copy.read_bytes() == before
+    assert "choose another name" in said and copy.read_bytes() == before
     (said,) = drive(I03, ["e", typed("no/x.svg"), "enter"], look=toasts)
     assert "there is no folder no" in said
     (said,) = drive(I03, ["e", typed("/dev/full/x.json"), "enter"], look=toasts)

@@ -23,10 +23,10 @@ def searched(*keys, text, size=(80, 24)):
 def test_words_come_before_scattered_letters(keys):
     shown = searched(*keys, text="seed")
     assert {line.partition("  (")[0].strip() for line in shown[:4]} == {
-        "Measure many hash seeds",
+        "Sweep many hash seeds",
         "Run the best seeds of the sweeps",
         "Run the worst seeds of the sweeps",
-        "Name the seed the switches use",
+        "Set the seed that the switches use",
     }
     assert ("(7 d)" in shown[0]) is not bool(keys)  # another screen's keys say so
 
@@ -40,5 +40,5 @@ def test_a_command_of_another_screen_goes_there():
         app.view.replays.stop()
         return app.current_mode, app.view.replays.view.fabric
 
-    mode, fabric = drive(I03, ["colon", typed("measure many"), "enter"], look=look)
+    mode, fabric = drive(I03, ["colon", typed("sweep many"), "enter"], look=look)
     assert mode == "replay" and fabric.startswith("leaf-spine:")

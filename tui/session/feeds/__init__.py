@@ -1,1 +1,1 @@
-"""Where a session's packets come from."""
+"""Sources of the packets of a session."""

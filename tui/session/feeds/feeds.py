@@ -1,4 +1,4 @@
-"""Where a session's packets come from: captures or live probes, behind one small interface."""
+"""Sources of the packets of a session, captures or live probes, with one interface."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from ....probes.rights.priority import lower_own
 from ....report.words.human import counted
 from ..snapshots.snapshot import SourceState
 
-STOPPED_EARLY = "reading was stopped: what comes later is not counted (X reads everything)"
+STOPPED_EARLY = "reading was stopped: later packets are not counted (X reads all)"
 _FINEST_WINDOW_NS, _MOST_WINDOWS = 10_000, 8192
 
 
 def measure_for_screens(measuring: Measuring) -> None:
-    """Have measured what only screens show; before the first packet.
+    """Enable the measures that only screens show; call it before the first packet.
 
-    Late packets over time, and totals over time in windows that tell the bursts of a
-    capture of milliseconds apart and grow with it: always finer than a screen's columns.
+    Late packets over time, and totals over time. The windows of totals resolve the bursts of
+    a capture of milliseconds and grow with its length: always finer than a screen column.
     """
     measuring.late = LateActivity()
     measuring.totals = Totals(_FINEST_WINDOW_NS, _MOST_WINDOWS)
 
 
 class Feed(Protocol):
-    """Packets on their way into measures; `lock` stops it for a moment."""
+    """Feeds packets into measures; `lock` pauses it."""
 
     kind: str
     lock: FairLock
@@ -46,19 +46,19 @@ class Feed(Protocol):
 
     @property
     def owners(self) -> dict[int, Owner]:
-        """By flow index: the process that owns its queue pair, where that is known."""
+        """By flow index: the process that owns its queue pair, if known."""
 
     def read(self) -> None:
-        """Take in everything; returns at the end or after `stop`."""
+        """Read all packets; returns at the end or after `stop`."""
 
     def stop(self) -> None:
-        """Let `read` end soon; from any thread."""
+        """End `read` soon; from any thread."""
 
     def backlog(self) -> float:
-        """How near packets are to being lost because they are not measured in time, 0 to 1."""
+        """Used share of the buffer of unmeasured packets, 0 to 1; packets are lost at 1."""
 
     def state(self) -> SourceState:
-        """What is known of the source now, rates apart."""
+        """The current state of the source, without rates."""
 
     def analysis(self) -> Analysis:
         """The whole result so far; the lock must be held."""
@@ -87,7 +87,7 @@ class CaptureFeed:
 
     @property
     def owners(self) -> dict[int, Owner]:
-        """What the captures' comments say of the flows so far; the lock must be held."""
+        """Queue pair owners in the comments of the captures so far; the lock must be held."""
         comments = sum(len(source.capture.owner_comments) for source in self._run.sources)
         known = (comments, len(self.measuring.tracker) if comments else 0)
         if known != self._owned:
@@ -104,7 +104,7 @@ class CaptureFeed:
         self._run.stop()
 
     def end_following(self) -> None:
-        """Read a growing file to the end that it has now, and no further."""
+        """Read a growing file to its current end, and no further."""
         self._run.end_following()
 
     def backlog(self) -> float:
@@ -152,10 +152,10 @@ class CaptureFeed:
 
 
 def _warnings(captures: Sequence[Capture | ConcatenatedCapture]) -> Iterator[str]:
-    """What readers must know of the captures, a line each."""
+    """Notes on the captures, one line each."""
     for capture in captures:
         yield from capture.warnings
-        # Several captures are merged by time, which puts such records right.
+        # Several captures are merged by time, which corrects the order.
         if capture.out_of_order_frames and len(captures) == 1:
             records = counted(capture.out_of_order_frames, "record is", "records are")
-            yield f"{records} out of time order: some of the reordering may be the capture's own"
+            yield f"{records} out of time order: the capture may cause some of the reordering"

@@ -1,4 +1,4 @@
-"""How the C library gives out memory, for sessions that make and drop arrays for hours."""
+"""Settings of the C library's allocator, for sessions that allocate arrays for hours."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _ARENAS = 2
 
 
 def give_back_large_arrays() -> None:
-    """Let arrays from 1 MiB on have memory of their own, which goes back when they go.
+    """Allocate arrays of 1 MiB or more by mmap, so that freed arrays return to the system.
 
-    By itself the C library takes ever larger ones from heaps of each thread, once a large one
-    was freed: snapshots of the past then keep twice their size from going back. Nothing
-    happens where there is no mallopt.
+    By default the C library raises this threshold whenever a large array is freed, and takes
+    larger arrays from the heaps of threads: snapshots of the past then hold twice their size.
+    Without mallopt this function does nothing.
     """
     with suppress(AttributeError, OSError):
         mallopt = ctypes.CDLL(None).mallopt

@@ -23,17 +23,17 @@ from .feeds import measure_for_screens
 from .heap import give_back_freed
 
 EXPECTED_FLOWS = 16_384
-"""So many may come at once without the time that growing for them takes."""
+"""Flows with preallocated room, so that a burst of new flows costs no reallocation."""
 POLL_S = 0.02
-"""The rings hold far more than arrives in this time; fewer, larger batches cost less."""
+"""Poll interval. The rings hold far more than this time; fewer, larger batches cost less."""
 AHEAD_PACKETS = 1 << 20
-"""That may wait to be measured (100 MB), beside what is in the rings: while room is made for
-thousands of flows, columns are copied for the screens, or others have the processor, nothing
-is lost."""
+"""Packets that may wait to be measured (100 MB), in addition to the rings. So no packet is lost
+while arrays grow for thousands of flows, columns are copied for the screens, or other processes
+use the processor."""
 
 
 class LiveFeed:
-    """What probes see from now on; a packet filter is applied behind them."""
+    """Packets of the probes from now on; a packet filter is applied after the probes."""
 
     kind = "live"
 
@@ -56,7 +56,7 @@ class LiveFeed:
         self._source.resume()
 
     def read(self) -> None:
-        """Take in what the probes see until `stop`."""
+        """Read packets of the probes until `stop`."""
         raise_own()
         with self._probes.reading():
             self._read()
@@ -66,7 +66,7 @@ class LiveFeed:
             self._tables, lambda: None, AHEAD_PACKETS, lambda taken: len(taken[0])
         )
         for table, cm in self._ahead:
-            lower_own()  # only who empties the rings, by now started, must not wait
+            lower_own()  # only the thread that empties the rings, started by now, has priority
             if len(table) or cm:
                 with self.lock:
                     self.measuring.update(table, cm)
@@ -77,7 +77,7 @@ class LiveFeed:
                 self.owners = found
 
     def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:
-        """What comes in, in a thread that only empties the rings and decodes."""
+        """Packet tables, from a thread that only empties the rings and decodes."""
         for table in self._source.tables(POLL_S):
             if self._keep is not None and len(table):
                 table = table.take(self._keep.mask(table, self.registry))
@@ -88,7 +88,7 @@ class LiveFeed:
         self._source.pause()
 
     def backlog(self) -> float:
-        """How much of the room for packets that wait to be measured is taken."""
+        """Used share of the buffer of packets that wait to be measured."""
         return self._ahead.backlog if self._ahead is not None else 0.0
 
     def state(self) -> SourceState:
@@ -107,9 +107,9 @@ class LiveFeed:
         )
 
     def analysis(self) -> Analysis:
-        """What the probes saw, as the result of an analysis."""
+        """The packets of the probes as the result of an analysis."""
         if not self._packets:
-            raise UnreadableInput(f"{self._name}: no RoCE packet has come yet")
+            raise UnreadableInput(f"{self._name}: no RoCE packet yet")
         self._source.state_losses()
         return conclude(
             self.measuring,
@@ -122,4 +122,4 @@ class LiveFeed:
         )
 
     def close(self) -> None:
-        """Nothing to release: the probes end with the session."""
+        """Does nothing: the session closes the probes."""

@@ -1,7 +1,7 @@
-"""A live session that is recorded: probes write a pcapng, the session reads behind them.
+"""A recorded live session: probes write a pcapng file, and the session reads this file.
 
-Between probes and screens lies the file, not a buffer in memory: however long the screens
-take, no packet is lost to them, and packets, time windows and replays work as on a capture.
+The buffer between probes and screens is the file, not memory: slow screens lose no packet,
+and packets, time windows and replays work as on a capture.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POLL_S = 0.05
 
 
 class Recording:
-    """Probes and the file they fill, in a thread of its own; it outlives the feeds that read it."""
+    """Probes and the file that they write, in a thread; outlives the feeds that read the file."""
 
     def __init__(self, interfaces: Sequence[str], options: LiveOptions, path: Path) -> None:
         self.path = path
@@ -48,25 +48,25 @@ class Recording:
 
     @property
     def ended(self) -> bool:
-        """Whether the file has all it will ever have."""
+        """Whether the file is complete."""
         return self._thread is not None and not self._thread.is_alive()
 
     def begin(self, drop: bool = False) -> None:
-        """Attach the probes and begin to write; the first call counts. Errors as `LiveSource`.
+        """Attach the probes and start to write; later calls do nothing. Errors as `LiveSource`.
 
-        drop: give up the privileges of this thread that are not needed from then on.
+        drop: give up the privileges of this thread that are no longer needed.
         """
         if self._thread is not None:
             return
         try:
             self._source.check()
-            self._watch_owners()  # takes a second, in which rings would overflow
+            self._watch_owners()  # takes a second; the rings would overflow
             allow()
             self._stack.enter_context(self._source)
         except BaseException:
             self._stack.close()
             raise
-        if drop:  # before a thread starts, which would keep them
+        if drop:  # before a thread starts: it would keep them
             drop_privileges(self._source.privileges() + WRITING + WATCHING)
         taps = self._source.registry.taps.items[self._source.first_tap :]
         name = self._source.options.filter
@@ -101,7 +101,7 @@ class Recording:
         try:
             watch = self._stack.enter_context(OwnerWatch({None, *namespaces}))
             watch.update()
-        except Exception:  # owners stay unknown: no reason not to record
+        except Exception:  # owners stay unknown; the recording continues
             return
         self._owners = OwnerComments(watch)
 
@@ -110,7 +110,7 @@ class Recording:
             files.comment(self._owners.new(at_once))
 
     def state(self, seen: SourceState) -> SourceState:
-        """What is known of the probes, beside what was read of the file."""
+        """The state of the probes, in addition to the counts of the file."""
         loss = self._source.loss()
         gone = [interface.label for interface in self._source.gone()]
         return replace(
@@ -123,7 +123,7 @@ class Recording:
         )
 
     def stop(self) -> None:
-        """Take the probes away; the file is complete then."""
+        """Detach the probes and complete the file."""
         self._source.stop()
         if self._thread is not None:
             self._thread.join()
@@ -131,7 +131,7 @@ class Recording:
 
 
 class RecordedFeed(CaptureFeed):
-    """Reads the file that a recording fills, to its end when that has ended."""
+    """Reads the file of a recording, to the end of the recording."""
 
     kind = "live"
 
@@ -142,7 +142,7 @@ class RecordedFeed(CaptureFeed):
         self._recording, self._follows = recording, follow
 
     def read(self) -> None:
-        """Every packet that was or will be written, unless `stop` comes before."""
+        """Read every packet that was or will be written, until `stop`."""
         if self._follows:
             threading.Thread(target=self._end, name="rocescope-end", daemon=True).start()
         super().read()
@@ -153,5 +153,5 @@ class RecordedFeed(CaptureFeed):
         self.end_following()
 
     def state(self) -> SourceState:
-        """Counts of what was read, and what the probes lost."""
+        """Counts of the file, and losses of the probes."""
         return self._recording.state(super().state())

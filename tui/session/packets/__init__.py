@@ -1,1 +1,1 @@
-"""The packets of chosen flows."""
+"""The packets of selected flows."""

@@ -15,7 +15,7 @@ class Line(NamedTuple):
     text: str
     depth: int
     begin: int
-    """The bytes it stands for; an empty span when there are none."""
+    """Its bytes; an empty span if it has none."""
     end: int
 
 
@@ -23,7 +23,7 @@ def dissect(frame: bytes, wire_bytes: int, link_type: int, time_ns: int) -> list
     """Every layer and field, as Wireshark shows them.
 
     Runs tshark, which takes about half a second: call it from a worker thread.
-    What goes wrong becomes the text of the only line.
+    An error becomes the text of the only line.
     """
     tshark = which("tshark")
     if tshark is None:
@@ -56,7 +56,7 @@ def _lines(document: ElementTree.Element) -> list[Line]:
     lines = []
     for layer in document.findall("packet/proto"):
         name = layer.get("name", "")
-        if name in ("geninfo", "frame"):  # about the file
+        if name in ("geninfo", "frame"):  # describes the file, not the packet
             continue
         fields = layer.findall(".//field")
         spans = [_span(field) for field in fields]

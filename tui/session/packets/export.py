@@ -1,4 +1,4 @@
-"""Packets of flows as a pcapng, with what is known and was said of them as comments."""
+"""Packets of flows as a pcapng file, with findings and the user's comments as comments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COMMENT = 1
 
 
 class PacketExport:
-    """All packets of some flows, written while they are found."""
+    """Writes all packets of some flows while the captures are searched."""
 
     def __init__(self, session: Session, keys: Sequence[FlowKey], wanted: Wanted) -> None:
         self.packets = 0
@@ -29,10 +29,10 @@ class PacketExport:
         self._session, self._keys = session, keys
         self._pass = FlowPass(session.paths, keys, wanted, session.packet_options())
         self._interfaces: dict[tuple[int, int], int] = {}
-        """Numbers of those described so far, by tap and link type."""
+        """Interface numbers so far, by tap and link type."""
 
     def stop(self) -> None:
-        """Let `write` end with an error; from any thread."""
+        """End `write` with an error; from any thread."""
         self._pass.stop()
 
     @property
@@ -41,17 +41,17 @@ class PacketExport:
         return self._pass.progress
 
     def write(self, file: BinaryIO) -> None:
-        """Findings, marks and comments are packet comments; those on flows stand in the head.
+        """Write findings, marks and comments as packet comments; comments on flows in the header.
 
-        RocescopeError as when opening captures and after `stop`, OSError when one is gone or
-        `file` is full.
+        RocescopeError as when opening captures and after `stop`; OSError if a capture cannot be
+        read or `file` cannot be written.
         """
         file.write(section_header(f"rocescope {VERSION}", os.uname().sysname, self._about()))
         with self._pass as found:
             for chunk in found.chunks():
                 file.writelines(self._blocks(chunk))
         if self._pass.stopped:
-            raise RocescopeError("ended before all packets were found; nothing saved")
+            raise RocescopeError("stopped before all packets were found; nothing saved")
 
     def _about(self) -> list[str]:
         lines = []

@@ -1,6 +1,6 @@
-"""One pass over the captures for the packets of some flows, however many these are.
+"""One pass over the captures for the packets of some flows, in memory of one batch.
 
-Packets are judged as the analysis judges them: read with the same options, filtered
+Verdicts are those of the analysis: the pass reads with the same options and filters packets
 before they are tracked.
 """
 
@@ -34,9 +34,9 @@ from ..snapshots.snapshot import FlowKey
 
 PSN_MASK = 0xFFFFFF
 NORMAL = np.array([verdicts.NOT_SEQUENCED, verdicts.IN_ORDER, verdicts.TAP_COPY], np.uint8)
-"""Verdicts of packets that are simply the next ones."""
+"""Verdicts of packets with the expected PSN."""
 JUDGED = np.dtype([("due", "i8"), ("extent", "i8"), ("late_ns", "i8")])
-"""What the order of PSNs says of a packet; -1 where it says nothing."""
+"""Results of the PSN order of a packet; -1 if there is none."""
 _NEW = (verdicts.IN_ORDER, verdicts.AHEAD, verdicts.RESTARTED)
 _FIRST_COPIES = (
     verdicts.IN_ORDER,
@@ -56,27 +56,27 @@ class Late(NamedTuple):
     high: int
 
     def holds(self, judged: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Which packets are in it."""
+        """Which packets are in the bucket."""
         values = judged[self.measure]
         inside: NDArray[np.bool_] = (values >= self.low) & (values <= self.high) & (values >= 0)
         return inside
 
 
 class Wanted(NamedTuple):
-    """Which packets of the flows."""
+    """The selection of packets of the flows."""
 
     odd_only: bool = False
-    """Only those that are not simply the next ones."""
+    """Only packets that do not have the expected PSN."""
     late: Late | None = None
     window: tuple[int, int] | None = None
-    """Only of this time, ns since the epoch."""
+    """Only packets of this time span, ns since the epoch."""
 
 
 EVERY = Wanted()
 
 
 class Chunk(NamedTuple):
-    """Some packets in the order of time."""
+    """Some packets in order of time."""
 
     table: PacketTable
     verdict: NDArray[np.uint8]
@@ -85,15 +85,15 @@ class Chunk(NamedTuple):
 
 @dataclass(slots=True)
 class FrameBytes:
-    """Where the captured bytes of packets are."""
+    """Locations of the captured bytes of packets."""
 
     stored: dict[tuple[int, int, int], bytes] = field(default_factory=dict)
-    """Those of compressed captures: by tap, frame number and place in the file."""
+    """Frames of compressed captures: by tap, frame number and file offset."""
     files: dict[int, list[Part]] = field(default_factory=dict)
     """By tap: the files and the number of the first frame in each."""
 
     def of(self, table: PacketTable, row: int) -> bytes:
-        """The captured bytes of a packet. OSError when the capture is gone."""
+        """The captured bytes of a packet. OSError if the capture cannot be read."""
         known = self.stored.get(_place(table, row))
         if known is not None:
             return known
@@ -104,13 +104,13 @@ class FrameBytes:
             )
 
     def file_of(self, tap: int, frame_number: int) -> tuple[str, int]:
-        """The file that holds a frame, and the frame's number in it. KeyError for no such tap."""
+        """The file of a frame, and the frame's number in it. KeyError for an unknown tap."""
         parts = self.files[tap]
         part = [part for part in parts if part.first_frame_number <= frame_number][-1]
         return part.path, frame_number - part.first_frame_number + 1
 
     def forget(self, table: PacketTable, gone: NDArray[np.bool_]) -> None:
-        """These packets are not asked for any more."""
+        """Release the bytes of these packets."""
         for row in np.flatnonzero(gone).tolist() if self.stored else ():
             self.stored.pop(_place(table, row), None)
 
@@ -122,7 +122,7 @@ def _place(table: PacketTable, row: int) -> tuple[int, int, int]:
 def link_type(taps: Taps, table: PacketTable, row: int) -> int:
     """LINKTYPE_ of a packet's bytes: IP for those in a tunnel without an Ethernet header.
 
-    Ethernet headers with any number of tags end two bytes behind a multiple of four.
+    Ethernet headers with any number of tags end two bytes after a multiple of four.
     """
     own = taps[int(table.tap[row])].link_type
     if own != LINKTYPE_ETHERNET or table.bth_offset[row] % 4:
@@ -131,7 +131,7 @@ def link_type(taps: Taps, table: PacketTable, row: int) -> int:
 
 
 class FlowPass:
-    """A context manager; `stop` ends it early from another thread."""
+    """A pass as a context manager; `stop` ends it early from another thread."""
 
     def __init__(
         self,
@@ -140,8 +140,7 @@ class FlowPass:
         wanted: Wanted = EVERY,
         options: AnalyzeOptions | None = None,
     ) -> None:
-        """options: as those of the analysis; its filter is applied to packets before they
-        are tracked."""
+        """options: those of the analysis; the filter applies to packets before they are tracked."""
         self.registry, self.frames = Registry(), FrameBytes()
         self._paths, self._wanted = paths, wanted
         self._options = replace(options or AnalyzeOptions(), follow=False)
@@ -162,12 +161,12 @@ class FlowPass:
         self._stack.close()
 
     def stop(self) -> None:
-        """Let `chunks` end."""
+        """End `chunks`."""
         self._stopped.set()
 
     @property
     def stopped(self) -> bool:
-        """Whether not all that is wanted was found."""
+        """Whether it ended before all wanted packets were found."""
         return self._stopped.is_set()
 
     @property
@@ -178,7 +177,7 @@ class FlowPass:
         return read / max(1, sum(capture.total_bytes or 0 for capture in captures))
 
     def chunks(self) -> Iterator[Chunk]:
-        """The packets that are wanted; their bytes are known until they are forgotten."""
+        """The wanted packets; their bytes are available until they are released."""
         text = self._options.filter
         keep = compile_filter(text) if text else None
         tracker = FlowTracker()
@@ -219,7 +218,7 @@ class FlowPass:
         return tables if mirrors is None else mirrors.ordered(tables)
 
     def _between_hosts(self, source: Source) -> Iterator[PacketTable]:
-        """Both directions between them; the frames of compressed captures are stored."""
+        """Read both directions of the flows; store the frames of compressed captures."""
         pairs = {(src, dst) for src, dst, _ in self._flows}
         pairs |= {(dst, src) for src, dst in pairs}
         parts = _parts(source.capture)
@@ -249,22 +248,22 @@ def _of_flow(table: PacketTable, flow: tuple[int, int, int]) -> NDArray[np.bool_
 
 
 def _parts(capture: Capture | ConcatenatedCapture) -> list[Part]:
-    """Its files; those of a series come up while it is read."""
+    """The files of a capture; files of a series are added during the read."""
     return capture.parts if isinstance(capture, ConcatenatedCapture) else [Part(capture.path, 1)]
 
 
 class _Order:
-    """Per packet: the PSN that was due, and how late a late one is.
+    """Per packet: the expected PSN, and the extent and late time of late packets.
 
     Extent and late time refer to the first arrival with a higher PSN, the packet that
-    jumped over this one (RFC 4737, 4.2 and 4.3); first copies are counted.
+    overtook this one (RFC 4737, 4.2 and 4.3); only first copies count.
     """
 
     def __init__(self) -> None:
         self._next = -1
         self._arrivals = 0
         self._jumps: deque[tuple[int, int, int, int]] = deque(maxlen=_JUMPS)
-        """First PSN jumped over, how many, when as an arrival and as a time."""
+        """First skipped PSN, number of PSNs, arrival number and time of each gap."""
 
     def of(
         self, psn: NDArray[np.uint32], time_ns: NDArray[np.int64], verdict: NDArray[np.uint8]

@@ -1,6 +1,6 @@
-"""The headers of an MRC packet as lines of a dissection: Wireshark does not know them.
+"""The headers of an MRC packet as lines of a dissection: Wireshark does not dissect them.
 
-Values are those of the decoder (`analyzer/decode/multipath/mrc.py`), with who says what they mean.
+Values come from the decoder (`analyzer/decode/multipath/mrc.py`), with the source of each meaning.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ _HEADERS: dict[str, tuple[int, int, tuple[tuple[str, int, int], ...]]] = {
     ),
     "EETH": (mrc.EETH, 36, (("timestamp", 28, 2),)),
 }  # fmt: skip
-"""By header, in the order they follow the BTH: its bit of `present`, its bytes, and of each
-field the name, place and bytes."""
+"""Headers in the order after the BTH: bit of `present`, length, and of each field the name,
+offset and length."""
 
 
 def mrc_lines(packets: Packets, row: int) -> list[Line]:
-    """The BTH and what follows of one packet; nothing for other transports."""
+    """The BTH and the following headers of one packet; empty for other transports."""
     table = packets.table
     records = table.mrc
     at = -1 if records is None else int(np.searchsorted(records["row"], row))
@@ -108,7 +108,7 @@ def mrc_lines(packets: Packets, row: int) -> list[Line]:
         lines.append(Line(f"{name}, {OURS}", 0, place, place + size))
         for field, offset, length in fields:
             unused = "psn_offset" if record["probe_response"] else "probe_id"
-            if bit == mrc.SETH and field == unused:  # two meanings of the same bytes
+            if bit == mrc.SETH and field == unused:  # the same bytes have two meanings
                 continue
             lines.append(_field(record, field, place + offset, place + offset + length))
         if bit == mrc.RETH:

@@ -1,4 +1,4 @@
-"""The packets of one flow for the screen, found by a pass over the captures; bounded in number."""
+"""The packets of one flow for the screen, from a pass over the captures; limited in number."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _HALF = 1 << 23
 
 @dataclass(frozen=True, slots=True)
 class Packets:
-    """Packets of one flow, in the order of time."""
+    """Packets of one flow, in order of time."""
 
     key: FlowKey
     table: PacketTable
     verdict: NDArray[np.uint8]
     expected: NDArray[np.int64]
-    """The PSN that was due; -1 where there is none."""
+    """The expected PSN; -1 if there is none."""
     extent: NDArray[np.int64]
     """Reordering extent of late packets (RFC 4737), else -1."""
     notes: list[str]
@@ -53,32 +53,32 @@ class Packets:
         return len(self.table)
 
     def frame(self, row: int) -> bytes:
-        """The captured bytes of a packet. OSError when the capture is gone."""
+        """The captured bytes of a packet. OSError if the capture cannot be read."""
         return self.frames.of(self.table, row)
 
     def file_of(self, row: int) -> tuple[str, int] | None:
-        """The capture file that holds a packet, and its frame's number there."""
+        """The capture file of a packet, and its frame number there."""
         tap = int(self.table.tap[row])
         if tap not in self.frames.files:
             return None
         return self.frames.file_of(tap, int(self.table.frame_number[row]))
 
     def link_type(self, row: int) -> int:
-        """LINKTYPE_ of what `frame` gives."""
+        """LINKTYPE_ of the bytes of `frame`."""
         return link_type(self.taps, self.table, row)
 
     def is_odd(self) -> NDArray[np.bool_]:
-        """Per packet: not simply the next one."""
+        """Per packet: it does not have the expected PSN."""
         return ~np.isin(self.verdict, NORMAL)
 
     def row_of(self, frame_number: int) -> int:
-        """The row of a frame, or of the first one after it."""
+        """The row of a frame, or of the first later frame."""
         later = np.flatnonzero(self.table.frame_number >= frame_number)
         return int(later[0]) if len(later) else max(0, len(self) - 1)
 
 
 class PacketScan:
-    """The first packets that are wanted, or those around a frame."""
+    """Finds the first wanted packets, or those around a frame."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class PacketScan:
         self._pass = FlowPass(paths, [key], wanted, options)
 
     def stop(self) -> None:
-        """Let `run` return what it has; from any thread."""
+        """End `run`, which returns the packets so far; from any thread."""
         self._pass.stop()
 
     @property
@@ -158,7 +158,7 @@ def _joined(chunks: list[Chunk]) -> Chunk:
 
 
 def notes_of(chunk: Chunk, taps: Taps) -> list[str]:
-    """What is odd about each packet, in words."""
+    """A note on the PSN order of each packet; empty for the expected PSN."""
     notes = []
     table, verdict, judged = chunk
     columns: Any = zip(
@@ -174,16 +174,16 @@ def notes_of(chunk: Chunk, taps: Taps) -> list[str]:
             if extent >= 0:
                 note += f", extent {extent}, {human.duration(late_ns)}"
         elif kind == verdicts.RECOVERED:
-            note = "retransmitted, the first was lost"
+            note = "retransmitted, first copy lost"
         elif kind == verdicts.RETRANSMITTED:
-            note = "retransmitted, was here before"
+            note = "retransmitted, first copy seen"
         elif kind in (verdicts.DUPLICATE, verdicts.MIRROR_DUPLICATE):
-            note = "doubled by the " + ("network" if kind == verdicts.DUPLICATE else "mirror")
+            note = "duplicated by the " + ("network" if kind == verdicts.DUPLICATE else "mirror")
         elif kind == verdicts.OVERTAKEN:
-            note = "the first one, late: retransmitted meanwhile"
+            note = "first copy, late: already retransmitted"
         elif kind == verdicts.TAP_COPY:
             note = f"copy at {taps[tap].name}"
         elif kind == verdicts.RESTARTED:
-            note = "the sequence begins anew"
+            note = "PSN sequence restarts"
         notes.append(note)
     return notes

@@ -1,4 +1,4 @@
-"""Where a replayed strategy put each flow: asked by link, by packet and by path. No screen here."""
+"""The placement of flows by a replayed strategy, by link, by packet and by path."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOWHERE = -1
 
 
 class Noted:
-    """A strategy that remembers what it placed."""
+    """A strategy that stores its placement."""
 
     def __init__(self, strategy: FlowStrategy) -> None:
         self._strategy = strategy
@@ -39,7 +39,7 @@ class Noted:
         return getattr(self._strategy, name)
 
     def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
-        """As the strategy does."""
+        """Place as the strategy does."""
         self.outcome = self._strategy.place(traffic, fabric)
         return self.outcome
 
@@ -54,7 +54,7 @@ class OnLink(NamedTuple):
 
 
 class Placed:
-    """The ways of all units under one strategy, named as the user asked for it."""
+    """The paths of all units with one strategy; `text` is the user's name for the strategy."""
 
     def __init__(self, text: str, outcome: Outcome, fabric: Fabric) -> None:
         self.text = text
@@ -78,7 +78,7 @@ class Placed:
         }
 
     def on_link(self, name: str) -> list[OnLink]:
-        """Who uses a link, the heaviest first."""
+        """The units on a link, the largest first."""
         link = self._links.get(name, _NOWHERE)
         placement, traffic = self._outcome.placement, self._outcome.traffic
         here = np.flatnonzero((placement.links == link).any(1) & ~placement.dropped)
@@ -97,7 +97,7 @@ class Placed:
         ]
 
     def way(self, key: FlowKey, entropy: int) -> list[str]:
-        """The links a packet takes; empty when the fabric does not know it."""
+        """The links of a packet's path; empty if its addresses are not in the fabric."""
         unit = self._units.get((*key, entropy))
         return [] if unit is None else [self._fabric.link_name(i) for i in self._way(unit)]
 
@@ -108,20 +108,20 @@ class Placed:
         return [link for link in placement.links[unit].tolist() if link >= 0]
 
     def why(self, key: FlowKey, entropy: int) -> list[str]:
-        """A line per choice on the way: which hash of which fields gave which link."""
+        """One line per choice on the path: the hash, its fields and the selected link."""
         unit = self._units.get((*key, entropy))
         if unit is None:
             return ["The fabric of screen 7 has no host with these addresses."]
         way = self._way(unit)
         if not way:
-            return [f"{self.text} finds no way for it."]
+            return [f"{self.text} has no route for it."]
         settings = self._settings()
         edge = self._edge(way[-1])
         lines = []
         for link in way:
             switch = int(self._fabric.links.source[link])
             if switch >= self._fabric.switches:
-                continue  # a host: nothing is chosen
+                continue  # hosts choose no link
             members, weights = self._fabric.group(switch, edge)
             if len(members) > 1 and link in members:
                 group = int(self._fabric.forwarding.group_of[switch, edge])
@@ -129,7 +129,7 @@ class Placed:
                 lines.append(
                     self._choice(unit, switch, link, members, Group(weights, buckets), settings)
                 )
-        return lines or ["No switch on its way has a choice."]
+        return lines or ["No switch on its path has a choice of links."]
 
     def _choice(
         self,
@@ -143,7 +143,7 @@ class Placed:
         name = self._fabric.link_name(link)
         place = members.tolist().index(link)
         if settings is None:
-            return f"{name}: {self.text} puts it on the {place + 1}. of {len(members)} links"
+            return f"{name}: {self.text} selects link {place + 1} of {len(members)}"
         own = settings[switch]
         try:
             bound = bind(self._outcome.traffic.keys.take(np.array([unit])), own)
@@ -151,8 +151,8 @@ class Placed:
             chosen = int(bound.choose([own.seed], group)[0, 0])
         except RocescopeError as error:
             return f"{name}: {error}"
-        if chosen != place:  # a hash of the ingress port, say
-            return f"{name}: the {place + 1}. of {len(members)} links by {own.model}"
+        if chosen != place:  # for example, a hash of the ingress port
+            return f"{name}: link {place + 1} of {len(members)} by {own.model}"
         fields = "its policy's fields" if own.model == "linux" else own.field_set
         digits = MODELS[own.model].bits // 4
         return (
@@ -161,7 +161,7 @@ class Placed:
         )
 
     def _settings(self) -> Sequence[HashSettings] | None:
-        """How the switches hash; None for strategies that do not."""
+        """Hash settings of the switches; None for strategies without a hash."""
         name, _, options = self.text.partition(":")
         if name != "ecmp":
             return None
@@ -172,10 +172,10 @@ class Placed:
         return int(self._fabric.attachments.edge[host])
 
     def path_columns(self, snapshot: Snapshot) -> PathColumns:
-        """Every flow's bytes by the fabric link that its hash chooses first, and by those it could.
+        """Every flow's bytes by its first link with a choice, and by the links it could take.
 
-        What was counted by entropy value is added up by link, so late and marked packets
-        are known too; values that were not replayed are left out.
+        Counts by entropy value are summed by link, so late and marked packets are known too;
+        values that were not replayed are omitted.
         """
         if self._columns[0] is not snapshot:
             self._columns = (snapshot, self._by_link(snapshot))
@@ -216,10 +216,10 @@ class Placed:
     def _choices(
         self, unit: NDArray[np.int64], link: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """(row, link, share) of every link that each row's unit could take in place of its own.
+        """(row, link, share) of every link that each row's unit could take instead of its own.
 
-        A switch shares its traffic evenly over a group, as `fair_share` does; a link of no group
-        has no other beside it.
+        A switch shares its traffic evenly over a group, as `fair_share` does; a link outside
+        groups has no alternative.
         """
         fabric = self._even
         forwarding, switch = fabric.forwarding, fabric.links.source[link].astype(np.int64)
@@ -248,7 +248,7 @@ class Placed:
 
     @cached_property
     def _first_choice(self) -> NDArray[np.int64]:
-        """Per unit: its first link that a switch chose among several, else its first one."""
+        """Per unit: the first link that a switch chose among several, else the first link."""
         forwarding = self._fabric.forwarding
         sizes = np.diff(forwarding.group_start)
         chosen = np.zeros(len(self._fabric.links.source), np.bool_)

@@ -1,7 +1,7 @@
-"""Replays of the session's capture: strategies one after another, seeds in sweeps. No screen here.
+"""Replays of the session's capture: strategies in sequence, seeds in sweeps.
 
-Which strategies there are is asked of the replay's registry, so new ones appear
-by themselves. Everything runs in one thread; `view` may be read at any time.
+The strategies are those of the registry of `replay/`. Everything runs in one thread; `view` may
+be read at any time.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from ....replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, parse_
 from .placed import Noted, Placed
 
 HASHES = ("linux", "crc32", "toeplitz")
-"""Hashes swept at first."""
+"""Hashes of the first sweeps."""
 SEEDS = 2_000
 STOPPING = "stopping"
 BY_PACKET = " by packet"
-"""Behind the names of strategies replayed packet by packet."""
+"""Suffix of the names of strategies that are replayed packet by packet."""
 _FIRST_SEEDS = 250
-"""A first look; twice as many each time, so that the picture sharpens."""
+"""Seeds of the first step; each step doubles the number, so that a result appears early."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayView:
-    """How far the replays have come."""
+    """Progress and results of the replays."""
 
     fabric: str
     mapping: str
     options: str = ""
     """Pattern, model, transport and failures, as on the command line."""
     running: str = ""
-    """What is going on, empty when nothing is."""
+    """The step in progress; empty if there is none."""
     done: float = 0.0
-    """Of what is going on, 0 to 1."""
+    """Progress of this step, 0 to 1."""
     error: str = ""
     asked: tuple[str, ...] = ()
-    """Keys of the strategies that were asked for last, whether they have run or not."""
+    """Keys of the latest requested strategies, whether they have run or not."""
     asked_seeds: bool = False
-    """Whether seeds were asked for since."""
+    """Whether seeds were requested later."""
     strategies: dict[str, StrategyResult] = field(default_factory=dict)
-    """By what was asked for: `ecmp`, `ecmp:hash=crc32,seed=7`."""
+    """Results by request: `ecmp`, `ecmp:hash=crc32,seed=7`."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Strategies that cannot run here, and why."""
+    """Strategies that failed, and the reason."""
     sweeps: dict[str, SweepResult] = field(default_factory=dict)
     """By hash."""
     warnings: tuple[str, ...] = ()
@@ -61,33 +61,33 @@ class ReplayView:
 
     @property
     def rows(self) -> list[str]:
-        """All strategies, those that were asked for last first; pending ones while it runs."""
+        """All strategies, the latest request first; pending ones during a run."""
         known = [*self.strategies, *self.failed]
         asked = [name for name in self.asked if self.running or name in known]
         return asked + [name for name in known if name not in asked]
 
     @property
     def pending(self) -> list[str]:
-        """Those of `rows` that have not run; the first of them is under way."""
+        """The strategies of `rows` that have not run; the first one is in progress."""
         return [name for name in self.rows if name not in self.strategies | self.failed]
 
 
 class _Stopped(Exception):
-    """Ends the packets of a strategy that is under way."""
+    """Raised to end a packet-by-packet replay."""
 
 
 class Replays:
     """The replays of some captures."""
 
     def __init__(self, paths: Sequence[str], options: AnalyzeOptions | None = None) -> None:
-        """options: how the captures are read, as for their analysis."""
+        """options: options for reading the captures, as for their analysis."""
         self.view = ReplayView("", "order")
         self.placed: dict[str, Placed] = {}
-        """Where the strategies that ran put the flows."""
+        """Placements of the strategies that have run."""
         self.production: int | None = None
-        """The seed the switches use; None for what the fabric says."""
+        """The seed of the switches; None: the seeds of the fabric."""
         reading = options or AnalyzeOptions()
-        # Messages are offered as fast as links take them, so that completion times compare.
+        # Messages are offered at the rate of the links, so that completion times are comparable.
         self.request = ReplayRequest(
             "",
             (),
@@ -105,23 +105,23 @@ class Replays:
 
     @property
     def running(self) -> bool:
-        """Whether a replay goes on."""
+        """Whether a replay is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def set_fabric(self, spec: str, mapping: str = "order") -> None:
-        """Replay on this fabric. UsageError for what is none."""
+        """Replay on this fabric. UsageError for an invalid fabric."""
         self._set(replace(self.request, fabric=spec, map=mapping))
 
     def set_words(self, text: str) -> None:
         """`FABRIC [MAP] [--pattern P] [--model M] [--transport T] [--fail F]... [--converge G]`.
 
-        UsageError for what the command line would refuse.
+        UsageError as on the command line.
         """
         self._set(with_words(self.request, text))
 
     def _set(self, request: ReplayRequest) -> None:
         asked = request
-        if request.pattern:  # its hosts are those of the fabric
+        if request.pattern:  # patterns use the hosts of the fabric
             asked = replace(request, captures=(), map="exact", filter=None, concat=False)
         self._prepared = PreparedReplay(asked)
         self.request = request
@@ -130,9 +130,9 @@ class Replays:
         self.view = ReplayView(request.fabric, request.map, request.options)
 
     def run(self, strategies: Sequence[str] | None = None) -> None:
-        """Place the traffic by these strategies, all known ones unless given.
+        """Place the traffic by these strategies; default: all.
 
-        Packet by packet where a model, a transport or failures are set.
+        Packet by packet if a model, a transport or failures are set.
         """
         if self.request.by_packet:
             self.by_packets(strategies)
@@ -141,7 +141,7 @@ class Replays:
         self._begin(lambda it: self._run(it, names), asked=tuple(names), asked_seeds=False)
 
     def by_packets(self, strategies: Sequence[str] | None = None) -> None:
-        """Replay packet by packet: all strategies of the registries unless given."""
+        """Replay packet by packet; default: all strategies."""
         names = list(strategies) if strategies is not None else [*STRATEGIES, *PACKET_STRATEGIES]
         asked = tuple(f"{name}{BY_PACKET}" for name in names)
         self._begin(lambda it: self._by_packets(it, names), asked=asked, asked_seeds=False)
@@ -151,7 +151,7 @@ class Replays:
         self._begin(lambda it: self._sweep(it, list(hashes), seeds), asked_seeds=True)
 
     def stop(self, wait: bool = True) -> None:
-        """End after the strategy or the seeds that are under way; packets stop at once."""
+        """Stop after the current strategy or seeds; a packet-by-packet replay stops at once."""
         self._stopping.set()
         if self.running and self.view.running:
             self._tell(running=STOPPING)
@@ -182,7 +182,7 @@ class Replays:
                     work(prepared)
             except (RocescopeError, OSError, ValueError, MemoryError) as error:
                 self._tell(error=" ".join(str(error).split()))
-            except Exception as error:  # a traceback would be printed over the screen
+            except Exception as error:  # a traceback would overwrite the screen
                 self._tell(error=f"{type(error).__name__}: {' '.join(str(error).split())}")
             finally:
                 self._tell(running="", done=0.0)
@@ -224,7 +224,7 @@ class Replays:
             self._tell(strategies=strategies, warnings=tuple(result.warnings))
 
     def _follow(self, before: float, share: float) -> Callable[[str, int, int], None]:
-        """Told every few million packet hops of a strategy, which is a share of what is asked."""
+        """Progress callback, every few million packet hops of a strategy."""
 
         def follow(_what: str, hops: int, expected: int) -> None:
             if self._stopping.is_set():
@@ -259,7 +259,7 @@ class Replays:
 
 
 def limiting_link(result: StrategyResult) -> LinkLoad | None:
-    """The fullest link of the layer that a strategy's largest load is of; None without load."""
+    """The fullest link of the layer with a strategy's largest load; None without load."""
     named = {link.name: link for link in result.links}
     if result.worst:
         return named[result.worst[0].link]
@@ -272,7 +272,7 @@ def limiting_link(result: StrategyResult) -> LinkLoad | None:
 
 
 def fitting_fabric(hosts: int) -> str:
-    """A small leaf-spine fabric with room for so many hosts, to begin with."""
+    """The default fabric: a small leaf-spine with at least this number of hosts."""
     leaves = 2 if hosts <= 16 else 4 if hosts <= 64 else 8
     per_leaf = max(1, -(-hosts // leaves))
     spines = 4 if leaves == 2 else 8

@@ -1,1 +1,1 @@
-"""What screens draw: frozen columns of flows, paths and events at one moment."""
+"""The data of screens: frozen columns of flows, paths and events at one time."""

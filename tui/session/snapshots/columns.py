@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ....analyzer.track.tracker import FlowTracker
 
 MAX_TIMELINE = 240
-"""Most windows of a snapshot's time line; neighbours are added up to fit."""
+"""Most windows of a snapshot's time line; more are summed in groups of neighbours."""
 
 _LEVELS = 8
 
 
 def flow_columns(tracker: FlowTracker) -> FlowColumns:
-    """The columns of all flows, copied: call it while the engine stands still."""
+    """Copies of the columns of all flows; call it while the engine is paused."""
     count = len(tracker)
     flows = tracker.flows
     streams = tracker.state.streams[: 2 * count].reshape(count, 2)
@@ -71,7 +71,7 @@ def flow_columns(tracker: FlowTracker) -> FlowColumns:
 
 
 def flow_bins(activity: Activity | None, flows: int) -> FlowBins:
-    """What each flow has in each bin of time, copied: call it while the engine stands still."""
+    """Copies of the counts of each flow in each bin of time; call it while the engine is paused."""
     if activity is None:
         return FlowBins()
     values = activity.values()[:, :flows].astype(np.uint32)
@@ -79,7 +79,7 @@ def flow_bins(activity: Activity | None, flows: int) -> FlowBins:
 
 
 def usage_copy(usage: PathUsage) -> UsageRecords:
-    """The records of all paths, copied: call it while the engine stands still."""
+    """Copies of the records of all paths; call it while the engine is paused."""
     records = usage.records()
     return records._replace(paths=records.paths.copy())
 
@@ -87,8 +87,8 @@ def usage_copy(usage: PathUsage) -> UsageRecords:
 def path_columns(by: str, records: UsageRecords, flows: int) -> PathColumns:
     """Paths by flow and key: of data packets, or of ACKs where a flow has no data.
 
-    Of the levels (hop limits) of a flow the one whose bytes spread widest counts,
-    of equals the one with the most bytes.
+    Of the levels (hop limits) of a flow the level with the largest spraying width counts;
+    among equals the one with the most bytes.
     """
     paths, flow = records.paths, records.flow
     has_data = np.zeros(flows, np.bool_)
@@ -99,7 +99,7 @@ def path_columns(by: str, records: UsageRecords, flows: int) -> PathColumns:
     group = flow * _LEVELS + level
     if by == "tap":
         wide, weights = widths(group, _weights(paths), flows * _LEVELS)
-        # Widths are compared roughly, so that noise does not decide between levels.
+        # Widths are rounded, so that noise does not decide between levels.
         score = np.round(wide, 1).reshape(flows, _LEVELS) * 1e18
         best = np.argmax(score + weights.reshape(flows, _LEVELS), axis=1)
         chosen = level == best[flow]

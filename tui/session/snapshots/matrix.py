@@ -1,4 +1,4 @@
-"""Which row (flow, host pair or host) sent how much over which path: the heat map's numbers."""
+"""The numbers of the heat map: the load of each row (flow, host pair or host) on each path."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Matrix(NamedTuple):
     name: Callable[[int], str]
     """The name of a row."""
     first_flow: NDArray[np.int64]
-    """Per row: its flow with the most bytes."""
+    """Per row: the flow with the most bytes."""
     labels: list[str]
-    """Of the paths."""
+    """Names of the paths."""
     loads: NDArray[np.float64]
     """[rows, paths] in the chosen measure."""
     fair: NDArray[np.float64]
-    """[rows, paths]: the fair shares of each row's load, 0 where it cannot go."""
+    """[rows, paths]: the fair shares of each row's load, 0 for paths it cannot take."""
     by_place: bool
-    """Paths of different flows have nothing in common but their place in the order of keys."""
+    """Columns are ranks in the order of keys, because flows have few paths in common."""
 
 
 def path_matrix(
@@ -43,10 +43,10 @@ def path_matrix(
     measure: Measure,
     room: int,
 ) -> Matrix:
-    """The loads of these flows, the heaviest row first, in at most `room` columns.
+    """The loads of these flows, the largest row first, in at most `room` columns.
 
-    Columns are the paths themselves while they fit; else equal parts of each flow's own
-    list of paths, so that all of them still have the same fair share.
+    Columns are the paths themselves if they fit; else equal parts of each flow's own
+    list of paths, so that all columns have the same fair share.
     """
     count, seen = len(snapshot.flows), paths.seen()
     shown = np.zeros(count, np.bool_)
@@ -59,7 +59,7 @@ def path_matrix(
     if by_place:
         column = (np.arange(len(paths.key)) - np.repeat(paths.starts[:-1], seen))[mine]
         most = int(column.max()) + 1
-        width = -(-most // -(-most // room))  # so that parts are equally long where they can be
+        width = -(-most // -(-most // room))  # so that parts have equal lengths if possible
         column = np.where(seen[flow] > width, column * width // np.maximum(seen[flow], 1), column)
         labels = [str(i + 1) for i in range(width)]
     else:
@@ -74,11 +74,11 @@ def path_matrix(
     heaviest = np.zeros(len(used), np.int64)
     ascending = flows[np.argsort(snapshot.flows.wire_bytes[flows], kind="stable")]
     ascending = ascending[seen[ascending] > 0]
-    heaviest[np.searchsorted(used, group[ascending])] = ascending  # the last one stays
+    heaviest[np.searchsorted(used, group[ascending])] = ascending  # keeps the last one
     order = np.argsort(-loads.sum(axis=1), kind="stable")
     first = heaviest[order]
     fair = np.repeat(loads.sum(axis=1, keepdims=True) / max(1, len(labels)), len(labels), axis=1)
-    if paths.fair is not None:  # of each flow by itself, so that rows of several flows are sums
+    if paths.fair is not None:  # by flow, so that rows of several flows are sums
         share, whole = paths.fair[mine], np.bincount(flow, paths.fair[mine], count)
         even = np.bincount(flow, amounts, count)[flow] * share / np.maximum(whole[flow], 1)
         fair = np.bincount(place, even, cells).astype(np.float64).reshape(loads.shape)
@@ -104,13 +104,13 @@ def _groups(snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.int64], Callable
 
 
 LEGEND = ((0, "<1/4"), (0.5, "<3/4"), (1, "fair"), (1.5, ">5/4"), (3, "≥2"), (5, "≥4"))
-"""A share of each glyph of `heat`, and its meaning in words."""
+"""For each glyph of `heat`: an example share and its meaning."""
 SMALL_CELL, NUMBER_CELL, LARGE_CELL = 3, 9, 14
-"""Columns of a cell of the map: with its glyph, with the number too, the widest of use."""
+"""Widths of a cell of the map: glyph, glyph and number, widest useful."""
 
 
 def heat_cell(ratio: float, width: int) -> tuple[str, str]:
-    """A share over its fair share in so many columns: the number where there is room, the glyph."""
+    """A share over its fair share in `width` columns: the number if it fits, and the glyph."""
     glyph, style = heat(ratio)
     if width < NUMBER_CELL:
         return f"{glyph:>{width - 1}} ", style

@@ -25,22 +25,22 @@ _FLOW_COLUMNS = (
     "values", "fell_out", "planes", "resends", "trimmed", "nacks", "skips", "depth"
 )  # fmt: skip
 _SHARE_OF_TIME = 20
-"""All is made anew; of many flows again only after so many times what it took."""
+"""Minimum interval between updates, in multiples of the duration of an update."""
 
 
 class MrcView:
-    """What the screens know of MRC, renewed as packets come."""
+    """MRC data of the screens, updated as packets arrive."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.columns: MrcColumns | None = None
         self.planes: PathColumns | None = None
-        """None where nothing tells planes apart."""
+        """None if nothing distinguishes planes."""
         self._packets = 0
         self._due = 0.0
 
     def update(self, measuring: Measuring, running: bool, make: Callable[[], Summary]) -> None:
-        """Look at what has come; the engine must stand still."""
+        """Process new packets; call it while the engine is paused."""
         began, packets = time.monotonic(), measuring.mrc.packets
         if packets == self._packets or (running and began < self._due):
             return
@@ -54,7 +54,7 @@ class MrcView:
         self._due = now + _SHARE_OF_TIME * (now - began)
 
     def of(self, flows: int) -> tuple[MrcColumns | None, PathColumns | None]:
-        """Columns and planes with an entry for each flow, also of those that came since."""
+        """Columns and planes with an entry for each flow, including new flows."""
         columns, planes = self.columns, self.planes
         if columns is not None and len(columns.values) < flows:
             longer: dict[str, Any] = {
@@ -77,7 +77,7 @@ def _padded(values: NDArray[Any], length: int, fill: int) -> NDArray[Any]:
 def _columns(
     measure: MrcMeasure, summary: MrcSummary, peer: NDArray[np.int32]
 ) -> tuple[MrcColumns, PathColumns | None]:
-    """peer: of each flow, -1 while it is not known."""
+    """peer: flow index of each flow's peer, -1 while it is unknown."""
     flows = len(peer)
     records = measure.flows(flows)
     sends = records["packets"] > 0
@@ -128,7 +128,7 @@ def _columns(
 
 
 def _largest(measure: MrcMeasure, kind: int, flows: int) -> NDArray[np.int64]:
-    """The largest value each flow observed of a kind, 0 without any."""
+    """The largest observed value of a kind per flow, 0 without any."""
     pool, found = measure.histograms.arrays, np.zeros(flows, np.int64)
     row = pool.row[:flows, kind]
     found[: len(row)] = np.where(row >= 0, pool.stats[np.maximum(row, 0), MAX], 0)
@@ -142,7 +142,7 @@ def _by_plane(
     flows: int,
     names: list[str],
 ) -> PathColumns:
-    """What each flow sent on each plane; late ones are those that were sent again."""
+    """Counts of each flow on each plane; the column of late packets holds retransmitted ones."""
     codes, of = np.unique(flow * max(1, len(names)) + plane, return_inverse=True)
     owner = codes // max(1, len(names))
 

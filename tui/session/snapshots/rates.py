@@ -1,4 +1,4 @@
-"""Packets and bits per second, of everything and of each flow."""
+"""Packets and bits per second, in total and by flow."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 from .snapshot import SourceState
 
 AVERAGED_NS = 1_000_000_000
-"""Live rates are those of at least so long."""
+"""Shortest time of a live rate."""
 
 
 class Rates(NamedTuple):
-    """None where there is too little to tell."""
+    """None if the time is too short."""
 
     packets_per_second: float | None = None
     bits_per_second: float | None = None
     by_flow: NDArray[np.float64] | None = None
-    """Bits per second; of live sessions only."""
+    """Bits per second by flow; only in live sessions."""
 
 
 class _Sample(NamedTuple):
-    """What had come at a moment of the packets' own time."""
+    """Counts at a time of the packets' clock."""
 
     time_ns: int
     packets: int
@@ -32,16 +32,16 @@ class _Sample(NamedTuple):
 
 
 class RateMeter:
-    """Over all of its time of what is complete; live over the last second.
+    """Rates over the whole time of complete sources; over the last second of live sources.
 
-    Both by the packets' own clock: whoever reads a recording gets its packets in steps, and
-    after a while without the processor many at once, while they came steadily.
+    Both use the clock of the packets: a reader of a recording gets packets in steps, and many
+    at once after a pause, although they arrived steadily.
     """
 
     def __init__(self) -> None:
         self._samples: deque[_Sample] = deque()
         self._grew_at = 0.0
-        """When packets came last, by the clock of those who look."""
+        """Arrival of the last packets, by the clock of the reader."""
 
     def of(
         self,
@@ -65,7 +65,7 @@ class RateMeter:
             samples.append(_Sample(start_ns, 0, np.zeros(0, np.int64)))
         if source.packets > samples[-1].packets:
             self._grew_at = now
-        else:  # time goes on without packets, but those under way have a moment to come
+        else:  # time continues without packets, but packets in transit have a short time to arrive
             silent_ns = int((now - self._grew_at) * 1e9)
             end_ns = end_ns + silent_ns if silent_ns > AVERAGED_NS else samples[-1].time_ns
         end_ns = max(end_ns, samples[-1].time_ns)
@@ -76,7 +76,7 @@ class RateMeter:
 
 
 def _is_live(source: SourceState) -> bool:
-    """Whether packets come as fast as they are sent: not from a file that is read again."""
+    """Whether packets are read at the rate of their arrival, not from a file that is read again."""
     return source.kind == "live" and source.running and source.progress is None
 
 

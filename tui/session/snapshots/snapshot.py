@@ -1,4 +1,4 @@
-"""What the screens draw: frozen columns, one entry per flow, with nothing of the engine in them."""
+"""The data of screens: frozen columns with one entry per flow, independent of the engine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ....analyzer.results.mrc import MrcPortOutage
 
 I64 = NDArray[np.int64]
 UNKNOWN = -1
-"""In a column of counts: this capture cannot tell."""
+"""In a column of counts: not known from this capture."""
 
 
 class FlowKey(NamedTuple):
-    """What identifies a flow from one snapshot to the next, whatever its index."""
+    """The identity of a flow across snapshots, independent of its index."""
 
     src: str
     dst: str
@@ -28,7 +28,7 @@ class FlowKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """Where the data comes from and how far it can be trusted."""
+    """The source of the data and its limits of trust."""
 
     name: str
     kind: str
@@ -36,13 +36,13 @@ class SourceState:
     running: bool = True
     compiling: bool = False
     error: str = ""
-    """Why reading ended early, one line."""
+    """Reason why reading ended early, one line."""
     frames: int = 0
     packets: int = 0
     bytes_done: int = 0
     bytes_total: int | None = None
     dropped: int | None = None
-    """Frames lost by the capture itself; None when it does not say."""
+    """Frames dropped by the capture; None if unknown."""
     truncated: int = 0
     undecodable: int = 0
     packets_per_second: float | None = None
@@ -50,15 +50,15 @@ class SourceState:
     warnings: tuple[str, ...] = ()
     tap_names: tuple[str, ...] = ()
     stopped_early: bool = False
-    """Somebody ended the reading of what has an end."""
+    """The user stopped the reading of a capture."""
     recording: str = ""
-    """The file that is being written, empty when none is."""
+    """The file of the recording; empty if there is none."""
     behind_ns: int = 0
-    """How long ago this was, in a live session; 0 for now."""
+    """Age of this state in a live session; 0: live."""
 
     @property
     def progress(self) -> float | None:
-        """0 to 1; None when the end is unknown."""
+        """0 to 1; None if the end is unknown."""
         if not self.bytes_total:
             return None
         return min(1.0, self.bytes_done / self.bytes_total)
@@ -66,7 +66,7 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class FlowColumns:
-    """One entry per flow; UNKNOWN where a count cannot be known."""
+    """One entry per flow; UNKNOWN for unknown counts."""
 
     src: NDArray[np.uint32]
     dst: NDArray[np.uint32]
@@ -93,7 +93,7 @@ class FlowColumns:
     cnps: I64
     ecn_marked: I64
     rate: NDArray[np.float64]
-    """Bits per second: of the last second when live, else over the flow's life."""
+    """Bits per second: of the last second in live sessions, else over the flow's lifetime."""
 
     def __len__(self) -> int:
         return len(self.qp)
@@ -108,7 +108,7 @@ class FlowColumns:
 
 @dataclass(frozen=True, slots=True)
 class PathColumns:
-    """What each path of each flow carried: the paths of flow f are rows starts[f]:starts[f+1]."""
+    """Counts of each path of each flow: the paths of flow f are rows starts[f]:starts[f+1]."""
 
     by: str
     """`entropy`, `tap`, `srv6`, `plane` (of MRC) or `fabric`."""
@@ -123,17 +123,17 @@ class PathColumns:
     name: Callable[[int], str] = str
     """The text for a key."""
     fair: NDArray[np.float64] | None = None
-    """Bytes of each row if each flow were split evenly over the paths it could use; rows of paths
-    that it does not use are there too. None where only paths in use are known."""
+    """Bytes of each row if each flow were split evenly over the paths it could use; unused paths
+    have rows too. None if only paths in use are known."""
 
     @property
     def inferred(self) -> bool:
-        """Whether the key only hints at the real path."""
+        """Whether the path is inferred from the key."""
         return self.by in ("entropy", "plane")
 
     @property
     def trust(self) -> str:
-        """How far the key is the real path: `inferred`, `predicted` or `known`."""
+        """Trust in the path: `inferred`, `predicted` or `known`."""
         if self.inferred:
             return "inferred"
         return "predicted" if self.by == "fabric" else "known"
@@ -157,42 +157,42 @@ class PathColumns:
 
 @dataclass(frozen=True, slots=True)
 class MrcPlaneState:
-    """One plane of MRC and how many entropy values of all flows use it."""
+    """One MRC plane and the number of entropy values of all flows on it."""
 
     name: str
     values: int
     out_of_use: int
-    """Of these: flows leave them out while they go on sending."""
+    """Retired ones: their flows continue without them."""
     may_be_out: int = 0
-    """Of these: a cause is known, but flows ended before their absence told."""
+    """Possibly retired ones: a cause is known, but their flows ended too early to confirm it."""
 
     @property
     def is_avoided(self) -> bool:
-        """Whether most of its entropy values are out of use."""
+        """Whether most of its entropy values are retired."""
         return 2 * self.out_of_use > self.values
 
 
 @dataclass(frozen=True, slots=True)
 class MrcColumns:
-    """What flows of MRC have beyond others, one entry per flow; UNKNOWN where nothing tells."""
+    """Columns of MRC flows only, one entry per flow; UNKNOWN for unknown values."""
 
     values: I64
     """Entropy values it sent with."""
     fell_out: I64
-    """Of these, those that fell out of use, for a while or for good."""
+    """Retired ones, including those that returned."""
     planes: I64
     resends: I64
     """Packets with the RTX bit."""
     trimmed: I64
     nacks: I64
-    """That its receiver sent; UNKNOWN when no answer was seen."""
+    """NACKs of its receiver; UNKNOWN if no answer was seen."""
     skips: I64
-    """SACKs that say SKIP_ONCE or ALWAYS_SKIP."""
+    """SACKs with SKIP_ONCE or ALWAYS_SKIP."""
     depth: I64
-    """Most PSNs from the cumulative to the highest in a SACK's bitmap."""
+    """Largest distance from the cumulative PSN of a SACK to the highest PSN in its bitmap."""
     plane_states: tuple[MrcPlaneState, ...] = ()
     plane_by: str = ""
-    """What tells planes apart, a guess; empty when nothing does."""
+    """The key that distinguishes planes, a guess; empty if there is none."""
     outages: tuple[MrcPortOutage, ...] = ()
     """Ports that hosts declared unreachable."""
 
@@ -219,17 +219,17 @@ class FlowBins:
     start_ns: int = 0
     bin_ns: int = 1
     values: NDArray[np.uint32] = field(default_factory=lambda: np.zeros((0, 0), np.uint32))
-    """uint32[bins, flows]; flows that came later have no column."""
+    """uint32[bins, flows]; later flows have no column."""
 
     def of(self, flow: int) -> list[int]:
-        """One flow's counts, none where there is no column."""
+        """The counts of one flow; empty without a column."""
         known = flow < self.values.shape[1]
         return self.values[:, flow].tolist() if known else []
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything there is to see at one moment."""
+    """The data of all screens at one time."""
 
     source: SourceState
     addresses: tuple[str, ...] = ()
@@ -245,9 +245,9 @@ class Snapshot:
     events: tuple[Event, ...] = ()
     events_omitted: int = 0
     owners: Mapping[int, Owner] = field(default_factory=dict)
-    """By flow: the process of this host that owns its queue pair; live, and where it is known."""
+    """By flow: the process of this host that owns its queue pair; live, if known."""
     mrc: MrcColumns | None = None
-    """None: there is no MRC."""
+    """None without MRC."""
     start_ns: int = 0
     end_ns: int = 0
 
@@ -257,7 +257,7 @@ class Snapshot:
         return FlowKey(self.addresses[f.src[flow]], self.addresses[f.dst[flow]], int(f.qp[flow]))
 
     def find(self, key: FlowKey | None) -> int | None:
-        """The index of a flow, None when it is not there (any more)."""
+        """The index of a flow; None if it is not in this snapshot."""
         if key is None or not len(self.flows):
             return None
         candidates: Any = np.flatnonzero(self.flows.qp == key.qp)

@@ -1,1 +1,1 @@
-"""What a session shows, in words for people and for other programs."""
+"""The content of a session as text for people and for other programs."""

@@ -1,4 +1,4 @@
-"""What a session shows, in words for other programs."""
+"""The content of a session as filters and commands of other programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wireshark_filter(key: FlowKey) -> str:
 def analyze_command(
     paths: Sequence[str], interfaces: Sequence[str], options: AnalyzeOptions, key: FlowKey | None
 ) -> str:
-    """The command that reports a flow, or all of them; of interfaces where there are no paths."""
+    """The command that reports a flow, or all flows; without files a command on interfaces."""
     parts = [options.filter or ""]
     if key is not None:
         parts.append(f"src == {key.src} and dst == {key.dst} and qp == {queue_pair(key.qp)}")
@@ -35,7 +35,7 @@ def analyze_command(
 
 
 def reading_words(options: AnalyzeOptions) -> list[str]:
-    """How files are read, the filter apart; nothing of what is so by default."""
+    """Options for reading files, without the filter and without defaults."""
     words = ["--concat"] * options.concat
     for port in options.udp_ports:
         words += ["--udp-port", str(port)] if port != ROCE_UDP_PORT else []

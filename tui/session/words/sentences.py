@@ -18,11 +18,11 @@ _WAY = {
     "fabric": "predicted link",
 }
 _LITTLE = 1e-9
-"""Of a fair share: what is left of it when it is all of one flow."""
+"""Share of a fair share that counts as 0: the path carries one flow alone."""
 
 
 def nothing(snapshot: Snapshot) -> str | None:
-    """Why there is nothing to see; None where there is."""
+    """Why there is no flow; None if there are flows."""
     source = snapshot.source
     if source.error:
         return f"Stopped: {source.error}"
@@ -38,9 +38,9 @@ def nothing(snapshot: Snapshot) -> str | None:
 def queue_pairs(
     snapshot: Snapshot, paths: PathColumns, passing: NDArray[np.bool_] | None = None
 ) -> str:
-    """How many flows use one path only and what they carry; then what went wrong.
+    """Flows on a single path and their share of the bytes; then late and lost packets.
 
-    passing: which flows are spoken of; all without it.
+    passing: bool by flow, the flows that count; None: all.
     """
     if why := nothing(snapshot):
         return why
@@ -50,21 +50,21 @@ def queue_pairs(
     data = data & passing
     count = int(data.sum())
     if not passing.any():
-        return "No flow passes."
+        return "No flow passes the filter."
     if not count:
-        return f"{human.counted(len(flows), 'flow')}, none of them carries data."
+        return f"{human.counted(len(flows), 'flow')}, none carries data."
     way = _WAY[paths.by]
     narrow = data & (paths.width < SPRAYS_FROM_WIDTH)
     everything = int(flows.wire_bytes[data].sum())
     share = int(flows.wire_bytes[narrow].sum()) / everything if everything else 0.0
     single = int(narrow.sum())
     if single == count:
-        text = f"No flow sprays: each of {human.counted(count, 'flow')} keeps to one {way}"
+        text = f"No flow sprays: each of {human.counted(count, 'flow')} uses one {way}"
         if count == 1:
-            text = f"The one flow keeps to one {way}"
+            text = f"The only flow uses one {way}"
     elif single:
         uses, carry = ("uses", "carries") if single == 1 else ("use", "carry")
-        text = f"{single} of {count} flows {uses} one {way} only and {carry} "
+        text = f"{single} of {count} flows {uses} only one {way} and {carry} "
         text += f"{human.percent(share)} of the bytes"
     else:
         text = f"All {human.counted(count, 'flow')} spray, median width "
@@ -77,13 +77,13 @@ def queue_pairs(
     troubles = told(
         (flows.late, "late"), (flows.retransmitted, "retransmitted"), (flows.missing, "missing")
     )
-    others = told((flows.duplicates, "doubled by the network"), (flows.ecn_marked, "marked CE"))
-    happened = (troubles or ["nothing late or lost"]) + others
+    others = told((flows.duplicates, "duplicated by the network"), (flows.ecn_marked, "marked CE"))
+    happened = (troubles or ["no packet late or lost"]) + others
     return f"{text}; {', '.join(happened)}.{_by_tap(snapshot, paths, data)}"
 
 
 def _by_tap(snapshot: Snapshot, paths: PathColumns, data: NDArray[np.bool_]) -> str:
-    """What taps tell about flows whose path key shows nothing."""
+    """Flows that spray over taps although the path key shows one path."""
     taps = snapshot.paths.get("tap")
     if taps is None or paths.by != "entropy" or snapshot.source.kind == "live":
         return ""
@@ -92,11 +92,11 @@ def _by_tap(snapshot: Snapshot, paths: PathColumns, data: NDArray[np.bool_]) -> 
     )
     if not spread:
         return ""
-    return f" But {human.counted(spread, 'flow sprays', 'flows spray')} over several taps: p."
+    return f" But {human.counted(spread, 'flow sprays', 'flows spray')} over several taps (p)."
 
 
 def busiest(loads: NDArray[np.float64], fair: NDArray[np.float64]) -> int:
-    """The path with the largest load, of equals the one the farthest over its fair share."""
+    """The path with the largest load; among equals the one with the smallest fair share."""
     return int(np.lexsort((fair, -loads))[0])
 
 
@@ -106,15 +106,15 @@ def busiest_path(
     fair: NDArray[np.float64],
     heaviest: tuple[str, float, float],
 ) -> str:
-    """The busiest path over its fair share, and what it would carry without its heaviest flow.
+    """The busiest path over its fair share, and its load without its largest flow.
 
     fair: the load of each path if every flow were split evenly.
-    heaviest: a flow's name, its load on the busiest path, and its part of that path's fair share.
+    heaviest: the flow's name, its load on the busiest path, its part of that path's fair share.
     """
     if not len(loads) or not loads.sum():
-        return "Nothing was carried."
+        return "No traffic in this measure."
     if len(loads) == 1:
-        return f"Everything took one path, {names[0]}."
+        return f"All traffic took one path, {names[0]}."
     top = busiest(loads, fair)
     times = loads[top] / fair[top]
     text = f"Path {names[top]} carries {times:.2f} times its fair share"
@@ -126,18 +126,18 @@ def busiest_path(
 
 
 def reordering(flow: Flow | None) -> str:
-    """What a receiver must hold."""
+    """The share of late packets and the receive buffer that restores their order."""
     if flow is None:
-        return "Choose a flow on screen 1."
+        return "Select a flow on screen 1."
     if flow.reordered_packets is None:
-        return flow.notes[0] if flow.notes else "The order of its packets is unknown."
+        return flow.notes[0] if flow.notes else "The order of the packets is unknown."
     record = flow.reordering
     if not flow.reordered_packets or record is None:
         return "Every packet of this flow arrived in order."
     text = f"{human.percent(record.ratio)} of the packets arrive late"
     held, size = record.held_packets, record.byte_offset
     if held:
-        text += "; to put 99 % of them in order a receiver must hold "
+        text += "; to restore the order of 99 % of them a receiver must buffer "
         text += human.counted(round(held.p99), "packet")
         text += f" ({human.size(size.p99)})" if size else ""
         text += f", {held.max:.0f} for all" if held.max > held.p99 else ""
@@ -145,26 +145,26 @@ def reordering(flow: Flow | None) -> str:
 
 
 def marks(flow: Flow, cnps: int) -> str:
-    """What a network that lost nothing says of congestion, behind a sentence's first part.
+    """Marks of congestion, the second part of a sentence about a flow without losses.
 
-    cnps: that asked this flow to slow down, UNKNOWN where its other direction is not known.
+    cnps: CNPs that this flow's sender received; UNKNOWN if the flow is not paired.
     """
     told = []
     if flow.ecn_marked_packets:
         of = human.counted(flow.packets, "packet")
         told.append(f"{human.count(flow.ecn_marked_packets)} of {of} marked CE")
     if cnps > 0:
-        told.append(f"{human.counted(cnps, 'CNP')} came back")
+        told.append(f"{human.counted(cnps, 'CNP')} received")
     return f"; {', '.join(told)}" if told else ""
 
 
 def recovery(flow: Flow | None, cnps: int = UNKNOWN) -> str:
-    """What was lost and how long recovery took; where nothing was, congestion. cnps: as `marks`."""
+    """Losses and the latency of recovery; without losses congestion. cnps: as `marks`."""
     if flow is None:
-        return "Choose a flow on screen 1."
+        return "Select a flow on screen 1."
     again = flow.retransmitted_packets
     if again is None:
-        return flow.notes[0] if flow.notes else "It has no sequence to show losses."
+        return flow.notes[0] if flow.notes else "Losses are unknown: the flow has no PSN order."
     if not again and not flow.missing_packets:
         return f"Nothing was lost or retransmitted{marks(flow, cnps)}."
     parts = []
@@ -180,19 +180,19 @@ def recovery(flow: Flow | None, cnps: int = UNKNOWN) -> str:
     wait = flow.recovery.nak_to_resend_ns or flow.recovery.timeout_ns
     if wait and wait.count:
         kind = "NAK" if flow.recovery.nak_to_resend_ns else "timeout"
-        parts.append(f"{kind} to resend p99 {human.duration(wait.p99)}")
+        parts.append(f"{kind} to retransmission p99 {human.duration(wait.p99)}")
     return f"{'; '.join(parts)}."
 
 
 def own_paths(paths: PathColumns, flows: NDArray[np.int64]) -> str:
-    """How many paths flows use that have few of them in common."""
+    """Paths per flow, for flows with few paths in common."""
     shown = np.zeros(len(paths.starts) - 1, np.bool_)
     shown[flows] = True
     used = np.repeat(shown, paths.seen()) & (paths.packets > 0)
     keys, flow = paths.key[used], np.repeat(np.arange(len(shown)), paths.seen())[used]
     seen = np.unique(flow, return_counts=True)[1]
     if not len(seen):
-        return "No flow passes."
+        return "No flow passes the filter."
     word, (low, high) = PATH_WORDS[paths.by], (int(seen.min()), int(seen.max()))
     each = human.counted(high, word) if low == high else f"{low} to {human.counted(high, word)}"
     uses = f"{human.counted(len(seen), 'flow uses', 'flows use')} {each}"

@@ -1,4 +1,4 @@
-"""The events of what is looked at: of the time window, and of the flows that pass the filter."""
+"""The events in the time window of the flows that pass the filter."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from . import sentences
 
 
 def shown_events(snapshot: Snapshot, passing: NDArray[np.bool_]) -> tuple[Event, ...]:
-    """Those of a connection of which one flow passes, and those that belong to no flow.
+    """Events of connections of which one flow passes, and events that belong to no flow.
 
-    A NAK is an event of the flow that answers: who asks for a flow wants to see its NAKs.
-    passing: of each flow.
+    A NAK is an event of the responding flow, and the filter of a flow includes its NAKs.
+    passing: bool by flow.
     """
     if passing.all():
         return snapshot.events
@@ -28,7 +28,7 @@ def shown_events(snapshot: Snapshot, passing: NDArray[np.bool_]) -> tuple[Event,
 
 
 def sentence(snapshot: Snapshot, shown: tuple[Event, ...], filtered: bool) -> str:
-    """How many, of which kinds, and which connection has the most."""
+    """The number of events by kind, and the connection with the most."""
     if why := sentences.nothing(snapshot):
         return why
     others = len(snapshot.events) - len(shown)
@@ -36,8 +36,9 @@ def sentence(snapshot: Snapshot, shown: tuple[Event, ...], filtered: bool) -> st
     more = f"; {human.count(left)} more not kept" if left else ""
     if not shown:
         if others:
-            return f"None of {human.counted(others, 'event')} is of a flow that passes{more}."
-        return "Nothing worth a look happened."
+            count = human.counted(others, "event")
+            return f"None of {count} belongs to a flow that passes the filter{more}."
+        return "No event was detected."
     kinds = Counter(event.kind for event in shown)
     listed = ", ".join(counted_kind(n, kind) for kind, n in kinds.most_common())
     count = human.counted(len(shown), "event")
@@ -52,7 +53,7 @@ def sentence(snapshot: Snapshot, shown: tuple[Event, ...], filtered: bool) -> st
 
 
 def _most(snapshot: Snapshot, shown: tuple[Event, ...]) -> str:
-    """Which connection has the most of them, where that says something."""
+    """The connection with the most events, if there are several connections."""
     peer, data = snapshot.flows.peer, snapshot.flows.data_packets
     known = [e.flow for e in shown if e.flow is not None and e.flow < len(peer)]
     counts = Counter(max(flow, int(peer[flow])) for flow in known)  # of two flows, one
@@ -65,4 +66,4 @@ def _most(snapshot: Snapshot, shown: tuple[Event, ...]) -> str:
     else:
         sender = flow if data[flow] >= data[other] else other
         name = f"the connection of {human.queue_pair(int(snapshot.flows.qp[sender]))}"
-    return f"; {name} has the most, {human.count(most)}"
+    return f"; {name} has the most: {human.count(most)}"

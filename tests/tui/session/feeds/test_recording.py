@@ -143,11 +143,11 @@ def test_live_in_a_real_terminal(network, need_tool, tmp_path):
         window = terminal([*command, str(record)])
         window.wait("Waiting for the first RoCE packet")
         net.send(roce_frames(400))
-        window.wait("nothing late or lost")
+        window.wait("no packet late or lost")
         window.keys("5")
         window.wait("0 of 400 packets are not in order")
         window.keys("1", "[")
-        window.wait("Nothing older is kept")
+        window.wait("No older data is kept")
         window.keys("Space")
         window.wait("frozen")
         window.keys("Space", "X")
@@ -168,7 +168,7 @@ def test_a_closed_terminal_leaves_a_whole_recording(network, need_tool, tmp_path
         window = terminal([*watch, *command, str(record)])
         window.wait("Waiting for the first RoCE packet")
         net.send(roce_frames(400))
-        window.wait("nothing late or lost")
+        window.wait("no packet late or lost")
         window.close()
         for _ in range(200):
             if ended.exists() and ended.read_text():

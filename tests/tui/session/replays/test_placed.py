@@ -91,7 +91,7 @@ def test_what_is_not_known_is_said(replays):
     placed = replays.placed["static"]
     user = placed.on_link("leaf1>spine1")[0]
     (line,) = placed.why(user.key, user.entropy)
-    assert line == "leaf1>spine1: static puts it on the 1. of 4 links"
+    assert line == "leaf1>spine1: static selects link 1 of 4"
     assert "no host" in placed.why(user.key._replace(src="192.0.2.1"), user.entropy)[0]
     assert placed.way(user.key._replace(qp=1), user.entropy) == []
 

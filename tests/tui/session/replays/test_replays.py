@@ -155,11 +155,11 @@ def test_packet_by_packet():
     shown = [column.key for column in shown_columns(made.view)]
     assert {"done", "time", "queue", "order"} <= set(shown)
     text = packets_sentence("switch-rr by packet", result)
-    assert "; done in " in text and "times the lower bound" in text
+    assert "; completed in " in text and "times the lower bound" in text
     assert text.startswith("switch-rr by packet: leaf1>spine3 carries 1.03 times its fair share")
     assert f"{result.max_queue_packets:,} packet" in text and "% late" in text
     factor = result.completion_time_ns / result.lower_bound_ns
-    told = f"packet by packet switch-rr is done first, in {factor:.2f} times the lower bound"
+    told = f"packet by packet switch-rr completes first, in {factor:.2f} times the lower bound"
     assert told in sentence(made.view)
 
 
@@ -240,7 +240,7 @@ def test_the_end_of_a_replay_is_drawn():
 
 def test_as_many_seeds_as_the_screen_says():
     text, _ = screen_7(ReplayView("", "order"))
-    assert f"draws {SEEDS:,} hash seeds" in text
+    assert f"sweeps {SEEDS:,} hash seeds" in text
     assert Replays([]).sweep.__defaults__[1] == SEEDS
 
 

@@ -48,7 +48,10 @@ def test_events_are_those_of_the_window_and_of_the_flows_that_pass():
     )
 
     said, tabs, times = shown("slash", typed("qp == 0x99"), "enter")
-    assert not times and f"None of {len(every)} events is of a flow that passes." in said
+    assert (
+        not times
+        and f"None of {len(every)} events belongs to a flow that passes the filter." in said
+    )
 
 
 def test_events_are_counted_by_connection():
@@ -63,7 +66,7 @@ def test_events_are_counted_by_connection():
     by_qp = Counter(re.search(r"QP (0x\w+):", e.text)[1] for e in every)  # both ways the same
     (qp, most), *_ = by_qp.most_common()
     assert sentence(snapshot, every, False).endswith(
-        f"; the connection of {qp} has the most, {most}."
+        f"; the connection of {qp} has the most: {most}."
     )
 
 
