@@ -1,1 +1,1 @@
-"""The commands of `rocescope`, one module each; cli.py loads the one that is asked for."""
+"""The commands of `rocescope`, one module each; cli.py loads only the command that runs."""

@@ -1,4 +1,4 @@
-"""`rocescope analyze`: captures in, the report out."""
+"""`rocescope analyze`: the report on captures or live interfaces."""
 
 from __future__ import annotations
 
@@ -44,31 +44,31 @@ def analyze(
     ----------
     files
         Captures: pcap or pcapng, also in gzip, zstd, xz or lz4; - is standard input.
-        With --live interfaces, as NETNS:IFACE where they are in another network namespace.
+        With --live: interfaces, or NETNS:IFACE in another network namespace.
     top
-        Rows of each table of the report, 20 unless given.
+        Rows of each table of the report, default 20.
     sort
-        Order the flows by this column of the CSV output, the largest first.
+        Sort flows by this column of the CSV output, largest first.
     window
         Length of the windows of the time series.
     path_by
-        What tells paths apart: the UDP source port and flow label, the tap, or SRv6 segments.
+        Path key of a flow: entropy (UDP source port, IPv6 flow label), tap or srv6 (segments).
     switch_counters
-        With --mirror-format lumina: what its switch counted (switch_state_snapshot.yml).
+        With --mirror-format lumina: counters of its switch (switch_state_snapshot.yml).
     icrc
-        Verify the invariant CRC of packets that were captured whole.
+        Verify the invariant CRC of packets that are not truncated.
     link_rate
-        Rate of the links, such as 400G, for pause times.
+        Link rate for pause times, such as 400G, if the capture does not state it.
     conformance
-        Check the rules of the protocol too, see docs/conformance.md and rocescope check.
+        Also check the protocol rules, see docs/conformance.md and rocescope check.
     live
-        Capture on interfaces by eBPF: a line per interval, the report at the end (Ctrl-C).
+        Capture on interfaces with eBPF: one line per interval; Ctrl-C prints the report.
     interval
-        Time between two lines, 1s unless given.
+        Time between two lines, default 1s.
     """
     chosen = to.chosen()
     if top is not None and chosen != "table":
-        raise UsageError(f"--top cuts the tables of the report; {chosen} always holds every flow")
+        raise UsageError(f"--top is for the tables of the report; {chosen} contains every flow")
     if top is not None and top < 1:
         raise UsageError("--top must be 1 or more")
     if live:
@@ -82,7 +82,7 @@ def analyze(
             *["--interval"] * (interval is not None),
         ]
         if only_live:
-            raise UsageError(f"{only_live[0]} is for --live: rocescope analyze --live IFACE")
+            raise UsageError(f"{only_live[0]} needs --live: rocescope analyze --live IFACE")
         check_inputs(files)
     options = reading.options(len(files), switch_counters)
     window_ns = parse_duration(window, "--window")
@@ -129,12 +129,12 @@ def analyze(
 def _only_files(
     reading: Reading, switch_counters: Path | None, icrc: bool, conformance: bool
 ) -> None:
-    """UsageError for an option that --live does not take: of `reading` filter and ports alone."""
+    """UsageError for options that need files; of `reading`, --live takes only filter and ports."""
     kept = Reading(udp_port=reading.udp_port, filter=reading.filter)
     given = [*changed(reading, kept), *["--switch-counters"] * (switch_counters is not None)]
     given += ["--icrc"] * icrc + ["--conformance"] * conformance
     if given:
-        raise UsageError(f"{given[0]} is for capture files, not for --live")
+        raise UsageError(f"{given[0]} cannot be combined with --live")
 
 
 def _write(analysis: Analysis, to: Output, top: int, sorted_flows: bool) -> None:
@@ -148,5 +148,5 @@ def _write(analysis: Analysis, to: Output, top: int, sorted_flows: bool) -> None
 
         return encode(analysis, format)
 
-    # exit_code says in every format that it was interrupted.
+    # exit_code reports an interrupt in every format.
     to.write(table, encoded, [w for w in analysis.warnings if not w.startswith("interrupted")])

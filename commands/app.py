@@ -1,4 +1,4 @@
-"""The command line in cyclopts; each command is loaded when it runs."""
+"""The command line in cyclopts; a command is loaded when it runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .table import COMMANDS
 EPILOGUE = """\
 Start with: rocescope analyze capture.pcap
 
-Data goes to standard output, words and progress to standard error.
+Results go to standard output, messages and progress to standard error.
 Exit codes: 0 done, 1 failed, 2 usage, 3 no permission to capture,
-4 input that cannot be read or not to its end, 130 interrupted.
---traceback, given to any command, shows where an internal error happened.
+4 unreadable or damaged input, 130 interrupted.
+--traceback, with any command, shows the origin of an internal error.
 """
 
 app = App(
@@ -40,12 +40,12 @@ for _name, _command in COMMANDS.items():
 app.command(
     "rocescope.commands.replay.generate:application",
     name="generate",
-    help="Write traffic of a pattern, or of MRC, as a pcap.",
+    help="Generate RoCEv2 traffic of a pattern, or MRC traffic, as a pcap.",
 )
 
 
 def run_words(words: list[str]) -> object:
-    """Run a command line and hand back what its command does. UsageError for mistakes in it."""
+    """Run a command line; returns the result of its command. UsageError for mistakes in it."""
     try:
         return app(words)
     except CycloptsError as error:

@@ -1,4 +1,4 @@
-"""`rocescope check`: do the queue pairs keep the rules of the protocol?"""
+"""`rocescope check`: conformance of the queue pairs to the protocol rules."""
 
 from __future__ import annotations
 
@@ -37,32 +37,34 @@ def check(
     to: Annotated[Output, Parameter(name="*")] = OUTPUT,
     top: int = 20,
 ) -> int:
-    """Check the rules of the protocol, see docs/conformance.md.
+    """Check conformance to the protocol rules, see docs/conformance.md.
 
     Parameters
     ----------
     files
         Captures: pcap or pcapng, also in gzip, zstd, xz or lz4; - is standard input.
     counters
-        Counters of one host before and after: saved ethtool -S, rdma statistic, hw_counters.
+        Counters of one host, a file before and a file after: ethtool -S, rdma statistic or
+        hw_counters.
     host
-        Address of the host whose counters they are.
+        Address of the host of --counters.
     at_host
-        A tap is next to this host, ADDRESS or ADDRESS=TAP: missing answers are its own. Repeatable.
+        A tap is next to this host: ADDRESS or ADDRESS=TAP. Its missing answers are violations.
+        May be repeated.
     cnp_interval
         Minimum time between two CNPs of one pacing scope.
     cnp_for_nak
-        The adapters send a CNP for a NAK too (some ConnectX).
+        The adapters also send a CNP for a NAK (some ConnectX).
     same_port
-        Addresses of one adapter's port, ADDRESS,ADDRESS: they share its CNPs. Repeatable.
+        Addresses of one adapter port, ADDRESS,ADDRESS, that share its CNPs. May be repeated.
     reaction
-        The longest that a sender may take to react to an answer, queues included.
+        Maximum time for a sender to react to an answer, queues included.
     concat
-        The files are one rotated capture; else each is a vantage point (tap).
+        The files are one rotated capture; otherwise each file is a vantage point (tap).
     mirror_format
-        Mirrors that write into the packets' own headers: lumina.
+        Format of mirrors that overwrite packet headers: lumina.
     switch_counters
-        With --mirror-format lumina: what its switch counted (switch_state_snapshot.yml).
+        With --mirror-format lumina: counters of its switch (switch_state_snapshot.yml).
     top
         Rows of each table of the report.
     """
@@ -71,7 +73,7 @@ def check(
         raise UsageError("--top must be 1 or more")
     check_inputs(files)
     if (counters is None) != (host is None):
-        raise UsageError("--counters and --host belong together: give the host's address too")
+        raise UsageError("--counters and --host need each other: give both")
 
     from ..analyzer.analysis import analyze as engine
     from ..analyzer.analysis.options import AnalyzeOptions

@@ -1,4 +1,4 @@
-"""`rocescope completion`: completes commands, options and their values in a shell."""
+"""`rocescope completion`: shell completion of commands, options and their values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def completion(
     Parameters
     ----------
     shell
-        The shell that is to read it.
+        The shell that reads the script.
     """
     from .app import app
 

@@ -29,19 +29,19 @@ def export(
     Parameters
     ----------
     files
-        Captures, as for analyze; their packets follow each other file by file.
+        Captures, as for analyze; packets are written file by file.
     output
         The file to write: .parquet, .arrow or .feather.
     extensions
         Add a column for every field of the extension headers.
     icrc
-        Verify the invariant CRC: fills the column icrc_state.
+        Verify the invariant CRC and fill the column icrc_state.
     progress
         Progress on standard error: auto shows a bar on a terminal.
     """
     format = _FORMATS.get(output.suffix.lower())
     if format is None:
-        raise UsageError(f"the name {output} has to end in .parquet, .arrow or .feather")
+        raise UsageError(f"--output {output} must end in .parquet, .arrow or .feather")
     check_inputs(files)
 
     from ..report.files.packet_stream import PacketOptions, PacketStream

@@ -1,7 +1,7 @@
-"""Command lines of plain words, parsed without cyclopts: loading it takes longer than a capture.
+"""Simple command lines, parsed without cyclopts, which takes longer to load than a capture.
 
-Only what has one obvious meaning is understood here, `rocescope analyze a.pcap -f json`.
-Everything else, and every mistake, is left to cyclopts, which explains it.
+This parser accepts only unambiguous command lines such as `rocescope analyze a.pcap -f json`.
+cyclopts parses all others and explains mistakes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from .table import COMMANDS
 
 QUICK = ("analyze", "check", "export", "live", "recover-seed", "replay", "sweep", "tui")
-"""Commands of files or interfaces and options, nothing else."""
+"""Commands that take only files or interfaces, and options."""
 
 
 class NotPlain(Exception):
@@ -23,16 +23,16 @@ class NotPlain(Exception):
 
 
 class Option(NamedTuple):
-    """An option of a command: the argument it sets and what its value may be."""
+    """An option of a command: the argument it sets and its permitted values."""
 
     argument: str
     kind: Any
     group: str = ""
-    """The argument that the option is a field of."""
+    """The argument of which the option is a field."""
 
 
 def plain_call(words: Sequence[str]) -> Callable[[], Any] | None:
-    """The call that a command line means; None when it is for cyclopts."""
+    """The call of a command line; None if cyclopts has to parse it."""
     if not words or words[0] not in QUICK:
         return None
     command = COMMANDS[words[0]].load()
@@ -79,7 +79,7 @@ def arguments_of(
 
 
 def _plain(hint: Any) -> tuple[Any, Any]:
-    """The type of an argument that is given, and the options of its Parameter."""
+    """The type of an argument without None, and the options of its Parameter."""
     declared: Any = SimpleNamespace()
     if get_origin(hint) is Annotated:
         hint, declared = get_args(hint)
@@ -94,7 +94,7 @@ def _hints(owner: Any) -> dict[str, tuple[Any, Any]]:
 
 
 def options_of(command: Callable[..., Any]) -> Iterator[tuple[str, Option]]:
-    """Every name of every option of a command, those of its groups too."""
+    """Every name of every option of a command, including options of groups."""
     code = command.__code__
     first = code.co_argcount
     hints = _hints(command)
@@ -115,7 +115,7 @@ def _named(argument: str, hint: tuple[Any, Any], group: str = "") -> Iterator[tu
 
 
 def _arguments(given: dict[Option, Any], hints: dict[str, tuple[Any, Any]]) -> dict[str, Any]:
-    """The arguments of a command; options of a group become one."""
+    """The arguments of a command; the options of a group become one argument."""
     arguments: dict[str, Any] = {}
     groups: dict[str, dict[str, Any]] = {}
     for option, value in given.items():
@@ -125,7 +125,7 @@ def _arguments(given: dict[Option, Any], hints: dict[str, tuple[Any, Any]]) -> d
 
 
 def _words(declared: Any, field: str) -> tuple[str, ...]:
-    """A field of a Parameter, which cyclopts makes a tuple of."""
+    """A field of a Parameter, which cyclopts converts to a tuple."""
     value = getattr(declared, field, None) or ()
     return (value,) if isinstance(value, str) else tuple(value)
 

@@ -1,4 +1,4 @@
-"""`rocescope schema`: what the JSON output looks like, for programs."""
+"""`rocescope schema`: the JSON Schema of the results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def schema(
     Parameters
     ----------
     command
-        Whose results; analyze-live is an interval of `analyze --live`, which ends with an analyze.
+        Command of the results; analyze-live is one interval of `analyze --live`.
     """
     import msgspec
 

@@ -1,4 +1,4 @@
-"""Which commands there are: where each is, what it does, how it is used. Loads none of them."""
+"""The table of commands: module, help and examples of each. It loads no command."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class Command(NamedTuple):
     """A command of the command line."""
 
     module: str
-    """Under `commands`; the function has the name of the command."""
+    """Module under `commands`; its function has the name of the command."""
     help: str
     examples: str
     note: str = ""
-    """What the help adds to the one line."""
+    """Further sentence of the help."""
 
     @property
     def place(self) -> str:
@@ -23,7 +23,7 @@ class Command(NamedTuple):
         return f"{__package__}.{self.module}:{self.module.rpartition('.')[2]}"
 
     def load(self) -> Callable[..., Any]:
-        """The function, with its module."""
+        """Import the module and return the function."""
         module, _, name = self.place.partition(":")
         function: Callable[..., Any] = getattr(import_module(module), name)
         return function
@@ -32,7 +32,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "analyze": Command(
         "analyze",
-        "Report what every queue pair did, in captures or live.",
+        "Report what every queue pair did, from captures or live interfaces.",
         """\
 Examples:
   rocescope analyze capture.pcap.gz
@@ -42,11 +42,11 @@ Examples:
   tcpdump -i eth2 -s 128 -w - udp port 4791 | rocescope analyze -
   sudo rocescope analyze --live eth2 --duration 1m
 """,
-        "csv, parquet and arrow hold one row per flow.",
+        "csv, parquet and arrow contain one row per flow.",
     ),
     "capture": Command(
         "live.capture",
-        "Capture RoCE packets of interfaces into a pcapng file.",
+        "Capture RoCE packets on interfaces into a pcapng file.",
         """\
 Examples:
   sudo rocescope capture eth2 -w roce.pcapng
@@ -54,18 +54,18 @@ Examples:
   sudo rocescope capture eth2 -w roce.pcapng --rotate-size 1GB --files 10
   sudo rocescope capture eth2 -w one.pcapng --filter 'qp == 0x1a2b or cnp' --duration 10s
 """,
-        "The kernel checks --filter.",
+        "The kernel applies --filter.",
     ),
     "check": Command(
         "check",
-        "Check the rules of the protocol, in captures.",
+        "Check conformance of captured traffic to the protocol rules.",
         """\
 Examples:
   rocescope check capture.pcap.gz
   rocescope check sender.pcap receiver.pcap --format json
   rocescope check capture.pcap --counters before.txt after.txt --host 10.0.0.1
 """,
-        "csv, parquet and arrow hold one row per violation.",
+        "csv, parquet and arrow contain one row per violation.",
     ),
     "completion": Command(
         "completion",
@@ -76,11 +76,11 @@ Examples:
   rocescope completion zsh > "${fpath[1]}/_cyclopts_rocescope"
   rocescope completion fish > ~/.config/fish/completions/rocescope.fish
 """,
-        "Start a new shell afterwards.",
+        "Then start a new shell.",
     ),
     "doctor": Command(
         "live.doctor",
-        "Show what live capture needs of this host and what to install.",
+        "Test what live capture needs on this host and show what to install.",
         """\
 Examples:
   sudo rocescope doctor
@@ -110,17 +110,17 @@ Examples:
     ),
     "live": Command(
         "live.live",
-        "Watch interfaces in the terminal UI, by eBPF.",
+        "Show interfaces live in the terminal UI, captured with eBPF.",
         """\
 Examples:
   sudo rocescope live eth2
   sudo rocescope live eth2 eth3 --hook xdp
 """,
-        "The kernel checks --filter.",
+        "The kernel applies --filter.",
     ),
     "tui": Command(
         "tui",
-        "Look at captures in the terminal UI.",
+        "Show captures in the terminal UI.",
         """\
 Examples:
   rocescope tui capture.pcap.gz
@@ -130,25 +130,25 @@ Examples:
     ),
     "recover-seed": Command(
         "replay.recover_seed",
-        "Find a switch's hash, fields and seed from captures of its parallel links.",
+        "Find hash, fields and seed of a switch from captures of its parallel links.",
         """\
 Examples:
   rocescope recover-seed up1.pcap up2.pcap up3.pcap up4.pcap
   rocescope recover-seed leaf1-spine*.pcap --from 10.1.0.0/16 --format json
   rocescope recover-seed up1.pcap up2.pcap --hash jenkins --fields 5-tuple+qpn
 """,
-        "csv, parquet and arrow hold one row per candidate.",
+        "csv, parquet and arrow contain one row per candidate.",
     ),
     "replay": Command(
         "replay.replay",
-        "Place traffic on a fabric by several strategies.",
+        "Replay traffic on a fabric with several load-balancing strategies.",
         """\
 Examples:
   rocescope replay hosts.pcap --fabric leaf-spine:leaves=4,spines=4 --map order
   rocescope replay h1.pcap h2.pcap --fabric lab.yaml -s ecmp:hash=crc32 -s assign
   rocescope replay --pattern permutation:qps=4 --fabric fat-tree:k=8 -s ecmp
 """,
-        "csv, parquet and arrow hold one row per link.",
+        "csv, parquet and arrow contain one row per link.",
     ),
     "schema": Command(
         "schema",
@@ -161,18 +161,18 @@ Examples:
     ),
     "sweep": Command(
         "replay.sweep",
-        "Show how imbalance is distributed over hash seeds.",
+        "Show the distribution of imbalance over hash seeds.",
         """\
 Examples:
   rocescope sweep hosts.pcap --fabric lab.yaml --hash crc32 --production 0x1234
   rocescope sweep hosts.pcap --fabric lab.yaml --map order --seeds 0:100000
   rocescope sweep --pattern random:qps=4 --fabric fat-tree:k=8 --per-switch equal
 """,
-        "csv, parquet and arrow hold one row per histogram bin.",
+        "csv, parquet and arrow contain one row per histogram bin.",
     ),
     "warm-up": Command(
         "warm_up",
-        "Compile what other commands need, on all cores.",
+        "Compile the kernels of other commands, on all cores.",
         """\
 Examples:
   rocescope warm-up

@@ -15,7 +15,7 @@ def tui(
     *files: Annotated[Path, Parameter(required=True, name="FILE")],
     reading: Annotated[Reading, Parameter(name="*")] = READING,
 ) -> int:
-    """Look at captures in the terminal UI.
+    """Show captures in the terminal UI.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def tui(
     """
     check_inputs(files)
     if STANDARD_INPUT in files:
-        raise UsageError("the terminal UI reads files: standard input is the keyboard")
+        raise UsageError("the terminal UI reads keys from standard input: give a capture file")
     options = reading.options(len(files))
     check_terminal()
     from ..tui.app.app import RocescopeApp

@@ -1,4 +1,4 @@
-"""`rocescope warm-up`: machine code made before it is needed, on all cores."""
+"""`rocescope warm-up`: compile kernels ahead of use, on all cores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LINES: dict[Use, tuple[str, ...]] = {
     ),
     "sweep": (f"sweep {_PATTERN} {_FABRIC} --seeds 0:100",),
 }
-"""Command lines that call the kernels of a use; some words stand for small captures."""
+"""Command lines that run the kernels of a command; keys of `_CAPTURES` are small captures."""
 _CAPTURES = {
     "plain": "permutation --hosts 2 --messages 1 --message-size 4KiB",
     "other": "permutation --hosts 2 --messages 1 --message-size 4KiB --seed 2",
@@ -44,18 +44,18 @@ def warm_up(
     for_: Annotated[list[Use] | None, Parameter(name="--for", negative="")] = None,
     progress: ProgressAs = "auto",
 ) -> int:
-    """Compile what later commands need, on all cores; what is compiled already is only loaded.
+    """Compile the kernels of other commands, on all cores; compiled kernels are only loaded.
 
     Parameters
     ----------
     for_
-        Compile only for this command; may be repeated.
+        Compile only the kernels of this command; may be repeated.
     progress
         Progress on standard error: auto shows a bar on a terminal.
     """
     base = cache_base()
     if base is None:
-        raise RocescopeError("nowhere to keep compiled kernels: choose a folder: NUMBA_CACHE_DIR=")
+        raise RocescopeError("no writable folder for compiled kernels: set NUMBA_CACHE_DIR")
     cores = len(os.sched_getaffinity(0))
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -63,7 +63,7 @@ def warm_up(
         ThreadPoolExecutor(cores) as pool,
     ):
         captures = {name: os.path.join(folder, f"{name}.pcap") for name in _CAPTURES}
-        # Whatever is asked for begins with these, and they take longest.
+        # Every use needs these, and they take longest.
         work = [pool.submit(_run, call_of(part)) for part in PARTS]
         writing = [
             pool.submit(_run, _command(f"generate {how} -o {captures[name]}"))
@@ -84,7 +84,7 @@ def warm_up(
 
 
 def _codes(uses: list[Use], captures: dict[str, str]) -> Iterator[str]:
-    """Statements for Python that make what is needed for these uses."""
+    """Python statements that compile the kernels of these commands."""
     if "live" in uses:
         yield (
             "from rocescope.probes.live_analysis import warm_up, DEFAULT_WINDOW_NS; "
@@ -97,7 +97,7 @@ def _codes(uses: list[Use], captures: dict[str, str]) -> Iterator[str]:
 
 
 def _pcapng(pcap: bytes) -> bytes:
-    """The first packet of a pcap as a pcapng, whose blocks are read by kernels of their own."""
+    """The first packet of a pcap as a pcapng, whose blocks have their own kernels."""
     from ..analyzer.wire.frames import LINKTYPE_ETHERNET
     from ..analyzer.wire.taps import Tap
     from ..probes.files.pcapng_writer import interface_description, section_header

@@ -201,12 +201,12 @@ def test_sort_orders_flows_unknown_last(engine: Engine, run: Callable[..., Done]
         ("analyze x --sort pakets", "--sort: there is no column 'pakets'; did you mean packets?"),
         ("analyze x --filter ip.scr==1", "filter: unknown field 'ip.scr' at column 1; did you"),
         ("analyze x --top 0", "--top must be 1 or more"),
-        ("analyze x --top 5 --format csv", "--top cuts the tables of the report; csv always"),
-        ("analyze x -o report.doc", "the suffix of report.doc does not tell a format: give"),
-        ("analyze x --follow --concat", "--follow reads one growing file, without --concat"),
+        ("analyze x --top 5 --format csv", "--top is for the tables of the report; csv"),
+        ("analyze x -o report.doc", "the suffix of report.doc is not that of a format: give"),
+        ("analyze x --follow --concat", "--follow reads one growing file and cannot"),
         ("analyze x x", "x is given twice; its packets would count as copies"),
         ("analize x", 'Unknown command "analize". Did you mean "analyze"?'),
-        ("export x -o packets.csv", "the name packets.csv has to end in .parquet, .arrow or"),
+        ("export x -o packets.csv", "--output packets.csv must end in .parquet, .arrow or"),
         ("export x", 'Command "export" parameter --output requires an argument.'),
     ],
 )
@@ -255,7 +255,8 @@ def test_interrupted_analysis_is_reported_and_exits_130(
     done = run("analyze", "x.pcap", "--format", "json")
     assert done.code == 130
     assert json.loads(done.out)["complete"] is False
-    assert only_line(done.err) == "rocescope: interrupted; the report covers what was read so far"
+    told = "rocescope: interrupted; the report covers the packets read so far"
+    assert only_line(done.err) == told
 
 
 def test_damaged_capture_is_reported_and_exits_4(engine: Engine, run: Callable[..., Done]) -> None:

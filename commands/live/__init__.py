@@ -1,1 +1,1 @@
-"""Commands on this host's interfaces."""
+"""Commands that capture on interfaces of this host."""

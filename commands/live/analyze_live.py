@@ -1,4 +1,4 @@
-"""`rocescope analyze --live`: a line per interval, the report at the end."""
+"""`rocescope analyze --live`: one line per interval, the report at the end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def analyze_live(
     flow_order: FlowOrder | None,
     writes_file: bool,
 ) -> tuple[Analysis, int]:
-    """Analyse interfaces until something ends it, printing the intervals; with the exit code."""
+    """Analyse interfaces and print the intervals; returns the analysis and the exit code."""
     from ...probes.live_analysis import LiveAnalysis, MeasureOptions
     from ...probes.rights.dropping import WRITING
 
@@ -44,7 +44,7 @@ def analyze_live(
     )
     analysis = LiveAnalysis(interfaces, live, options)
     with ended_by_signals(analysis.source), ExitStack() as stack:
-        with said_if_slow("still preparing: the first run on a machine compiles its kernels"):
+        with said_if_slow("still compiling kernels (first run only)"):
             stack.enter_context(analysis)
         say_what(analysis.source)
         say_owners_unknown(analysis.reasons)
@@ -55,7 +55,7 @@ def analyze_live(
     if not json and not writes_file:
         print()
     if analysis.ended_by is not None:
-        say(f"ended early, {analysis.ended_by}")
+        say(f"ended early: {analysis.ended_by}")
     return result, 1 if analysis.ended_by is not None else 0
 
 

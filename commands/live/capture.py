@@ -1,4 +1,4 @@
-"""`rocescope capture`: RoCE packets of interfaces into a pcapng, by eBPF."""
+"""`rocescope capture`: RoCE packets of interfaces into a pcapng, captured with eBPF."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...probes.owners.watch import OwnerWatch
 
 _POLL_S = 0.2
-"""Full rings wake us; so this is only how old the newest packet in the file may be."""
+"""Maximum delay of a packet to the file; full rings wake the reader earlier."""
 
 
 def capture(
@@ -50,35 +50,35 @@ def capture(
     Parameters
     ----------
     interfaces
-        Interfaces, as NETNS:IFACE where they are in another network namespace.
+        Interfaces, or NETNS:IFACE in another network namespace.
     write
-        The pcapng to write; - is standard output. Without it packets are only counted.
-        With --counters the JSON to write.
+        The pcapng to write; - is standard output. Without --write packets are only counted.
+        With --counters: the JSON file to write.
     sample
-        Keep one packet in this many of each flow.
+        Keep one packet in N of each flow.
     rotate_size
-        Begin a new file at this size, for example 1GB.
+        Start a new file at this size, for example 1GB.
     rotate_every
-        Begin a new file after this time, for example 10min.
+        Start a new file after this time, for example 10min.
     files
-        Keep only this many files, the newest.
+        Keep only the newest N files.
     no_owners
-        Do not say in the file which process and rank owns which queue pair of this host.
+        Do not record in the file which process and rank owns each queue pair of this host.
     counters
-        Only count, per flow and UDP source port; the kernel hands over no packets.
+        Only count packets in the kernel, per flow and UDP source port.
     interval
-        Report at this interval too, not only at the end.
+        Also report at this interval, not only at the end.
     max_flows
-        Flows times UDP source ports that each processor has room for.
+        Maximum number of flows times UDP source ports on each processor.
     format
-        Report for people (table), or everything (json).
+        table: the report for people; json: everything.
     """
     if counters:
         from ...probes.counters.counters import CounterOptions
         from .counters import Counting
 
         _refuse(
-            "--counters keeps no packets and cannot be combined with {}",
+            "--counters cannot be combined with {}: no packets are kept",
             **{"--count": until.count, "--ring": capturing.ring, "--rotate-size": rotate_size},
             **{"--rotate-every": rotate_every, "--files": files},
             **{"--snaplen": capturing.snaplen != CAPTURING.snaplen, "--sample": sample != 1},
@@ -95,7 +95,7 @@ def capture(
         with ended_by_signals(counting):
             return counting.run()
     _refuse(
-        "{} goes with --counters",
+        "{} needs --counters",
         **{"--interval": interval, "--max-flows": max_flows, "--format": format},
     )
     from ...probes.files.capture_files import Rotation
@@ -132,7 +132,7 @@ def _refuse(why: str, **options: object) -> None:
 
 
 class _Capture:
-    """One capture while it goes on."""
+    """One running capture."""
 
     def __init__(
         self,
@@ -153,14 +153,14 @@ class _Capture:
         self._left = count
 
     def run(self) -> int:
-        """Capture until something ends it; the exit code."""
+        """Capture until the end condition; returns the exit code."""
         try:
             self._poll()
         except BrokenPipeError:
             self._files = None
             raise
         finally:
-            # The counters are complete once the probes are detached and the rings empty.
+            # The counters are complete after the probes are detached and the rings are empty.
             self._source.finish()
             try:
                 if self._files is not None:
@@ -237,11 +237,11 @@ def _files(
 
 def _check_output(write: Path | None, rotation: Rotation) -> None:
     if rotation.keep is not None and (rotation.keep < 1 or not rotation.rotates):
-        raise UsageError("--files takes a number from 1 on, with --rotate-size or --rotate-every")
+        raise UsageError("--files must be 1 or more and needs --rotate-size or --rotate-every")
     if write is None and rotation.rotates:
-        raise UsageError("rotation needs a file to write: -w FILE")
+        raise UsageError("--rotate-size and --rotate-every need a file: give -w FILE")
     if write == STANDARD_OUTPUT:
         if rotation.rotates:
-            raise UsageError("standard output cannot be rotated: -w FILE")
+            raise UsageError("standard output cannot be rotated: give -w FILE")
         if sys.stdout.isatty():
-            raise UsageError("a capture is not text: give -w FILE or redirect standard output")
+            raise UsageError("a capture is binary: give -w FILE or redirect standard output")

@@ -1,4 +1,4 @@
-"""What the commands that capture share: how they end, and what they say about it."""
+"""Common parts of the commands that capture: end conditions and messages."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _CHECK_EVERY_S = 1.0
 
 
 class Stoppable(Protocol):
-    """Something that goes on until it is stopped."""
+    """A source that runs until `stop`."""
 
     def stop(self) -> None: ...
 
 
 class Ending:
-    """Lets a source stop when its time is over or all of its interfaces have gone."""
+    """Stops a source at the end of its duration or when all its interfaces have disappeared."""
 
     def __init__(self, source: LiveSource, seconds: float | None) -> None:
         self._source = source
@@ -35,7 +35,7 @@ class Ending:
         self._gone: set[str] = set()
 
     def check(self) -> None:
-        """To be called often."""
+        """Test the end conditions; call this several times a second."""
         now = time.monotonic()
         if now - self._checked < _CHECK_EVERY_S:
             return
@@ -43,24 +43,24 @@ class Ending:
         for interface in self._source.gone():
             if interface.label not in self._gone:
                 self._gone.add(interface.label)
-                say(f"interface {interface.label} has gone")
+                say(f"interface {interface.label} has disappeared")
         if len(self._gone) == len(self._source.interfaces):
             self._source.stop()
 
 
 def say(text: str) -> None:
-    """A line for people."""
+    """Print a message line on standard error."""
     print(f"rocescope: {text}", file=sys.stderr, flush=True)
 
 
 def say_what(source: LiveSource | CounterSource, doing: str = "capturing") -> None:
-    """Where the probes are."""
+    """Print where the probes are attached."""
     where = [f"{a.interface.label} {a.direction} ({a.hook})" for a in source.attachments]
     say(f"{doing} on {', '.join(where)}; Ctrl-C ends it")
 
 
 def owner_watch(source: LiveSource) -> OwnerWatch:
-    """What tells the owners of queue pairs at the addresses of the captured interfaces."""
+    """The watch for owners of queue pairs in the network namespaces of the captured interfaces."""
     from ...probes.owners.watch import OwnerWatch
 
     watch = OwnerWatch({None, *(interface.namespace for interface in source.interfaces)})
@@ -69,14 +69,14 @@ def owner_watch(source: LiveSource) -> OwnerWatch:
 
 
 def say_owners_unknown(reasons: Sequence[str]) -> None:
-    """What limits the knowledge of owners, if anything does."""
+    """Print why owners of queue pairs may be unknown, if there are reasons."""
     if reasons:
-        say(f"owners of queue pairs may stay unknown: {'; '.join(reasons)}")
+        say(f"owners of queue pairs may be unknown: {'; '.join(reasons)}")
 
 
 @contextmanager
 def ended_by_signals(source: Stoppable) -> Iterator[None]:
-    """SIGINT and SIGTERM end the capture in good order; a second one at once."""
+    """The first SIGINT or SIGTERM ends the capture cleanly, the second at once."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         source.stop()
@@ -98,7 +98,7 @@ def ended_by_signals(source: Stoppable) -> Iterator[None]:
 
 @contextmanager
 def said_if_slow(text: str, seconds: float = 5.0) -> Iterator[None]:
-    """Say something when the work takes longer. No thread does it: it would keep privileges."""
+    """Print a message if the work takes longer. A signal, not a thread: threads keep privileges."""
     try:
         before = signal.signal(signal.SIGALRM, lambda *_: say(text))
     except ValueError:  # not the main thread

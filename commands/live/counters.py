@@ -1,4 +1,4 @@
-"""`rocescope capture --counters`: flows counted in the kernel, read at intervals."""
+"""`rocescope capture --counters`: flow counters in the kernel, read at intervals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHECK_EVERY_S = 1.0
 
 
 class Counting:
-    """Counters on interfaces while they go on; `stop` ends it in good order."""
+    """Running counters on interfaces; `stop` ends them cleanly."""
 
     def __init__(
         self,
@@ -40,18 +40,16 @@ class Counting:
         self._write = write if to_file else None
         self._format = format or ("table" if write is None else "json")
         if to_file and self._format != "json":
-            raise UsageError(
-                "--counters writes JSON to a file: --format cannot be combined with -w"
-            )
+            raise UsageError("--format cannot be combined with -w: --counters writes JSON to files")
         self._seconds, self._interval = seconds, interval
         self._stopping = threading.Event()
 
     def stop(self) -> None:
-        """End after a last reading."""
+        """End after one last reading."""
         self._stopping.set()
 
     def run(self) -> int:
-        """Count until something ends it; the exit code."""
+        """Count until the end condition; returns the exit code."""
         from ...probes.counters.counters import CounterSource
         from ...probes.rights.dropping import WRITING, drop_privileges
 
@@ -77,7 +75,7 @@ class Counting:
                 checked = now
                 source.note()
                 if len(source.gone()) == len(source.interfaces):
-                    say("all interfaces have gone")
+                    say("all interfaces have disappeared")
                     return
             self._stopping.wait(_POLL_S)
 

@@ -1,4 +1,4 @@
-"""`rocescope doctor`: what of live capture works on this host, and what to do about the rest."""
+"""`rocescope doctor`: test what live capture needs on this host, with remedies."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _STYLES = {"ok": "green", "limited": "yellow", "missing": "bold red"}
 
 
 def doctor(*, format: Literal["table", "json"] = "table") -> int:
-    """Show what live capture needs of this host, and what to install or run.
+    """Test what live capture needs on this host and show what to install or run.
 
     Parameters
     ----------
     format
-        Lines for people (table) or everything for programs (json).
+        table: lines for people; json: everything.
     """
     from ...probes.doctor.doctor import diagnose
 
@@ -40,7 +40,7 @@ def doctor(*, format: Literal["table", "json"] = "table") -> int:
 
 
 def _print(lines: list[str]) -> None:
-    """The lines, their states in colour where the terminal has it."""
+    """The lines of the report, with coloured states on a colour terminal."""
     from rich.console import Console
     from rich.text import Text
 
@@ -66,7 +66,7 @@ def _lines(diagnosis: Diagnosis, width: int) -> list[str]:
         verdict = "Live capture works. Start with: sudo rocescope capture IFACE -w roce.pcapng"
     else:
         names = ", ".join(check.name for check in needed if check.state == "missing")
-        verdict = f"Live capture does not work here: see {names}. Capture files can be analysed."
+        verdict = f"Live capture does not work: see {names}. Capture files can still be analysed."
     return [*lines, "", *textwrap.wrap(verdict, width)]
 
 

@@ -1,4 +1,4 @@
-"""`rocescope live`: interfaces of this host in the terminal UI."""
+"""`rocescope live`: interfaces of this host live in the terminal UI."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def live(
     sample: int = 1,
     record: Path | None = None,
 ) -> int:
-    """Watch interfaces in the terminal UI, by eBPF.
+    """Show interfaces live in the terminal UI, captured with eBPF.
 
     Parameters
     ----------
     interfaces
-        Interfaces, as NETNS:IFACE where they are in another network namespace.
+        Interfaces, or NETNS:IFACE in another network namespace.
     sample
-        Keep one packet in this many of each flow.
+        Keep one packet in N of each flow.
     record
-        Write what is captured to this pcapng too: packets, time windows and replays then
-        work while it goes on.
+        Also write the captured packets to this pcapng. Packets, time windows and replays then
+        work during the capture.
     """
     from ...probes.hooks.interfaces import find_interfaces
     from ...probes.rights import privileges
@@ -39,11 +39,11 @@ def live(
 
     options = capturing.options(selection, sample)
     settings = load()
-    # What is wrong with rights and names is said before the screen is taken over.
+    # Errors of rights and names are printed before the UI takes the screen.
     privileges.check([capturing.netns, *(name.rpartition(":")[0] for name in interfaces)])
     find_interfaces(list(interfaces), capturing.netns)
     check_terminal()
-    with said_if_slow("still preparing: the first run on a machine compiles its kernels"):
+    with said_if_slow("still compiling kernels (first run only)"):
         session = (
             open_live(interfaces, options, attach_now=True)
             if record is None

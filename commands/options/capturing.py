@@ -1,4 +1,4 @@
-"""Options on how interfaces are captured."""
+"""Options for capturing on interfaces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Capturing:
     netns
         Network namespace of the interfaces: a name of `ip netns`, a path, or pid:N.
     hook
-        tc sees both directions; xdp only what arrives, at the highest rates.
+        tc sees both directions; xdp sees only received packets, at the highest rates.
     snaplen
         Bytes kept of each frame; encapsulated frames keep 256.
     ring
@@ -38,7 +38,7 @@ class Capturing:
     ring: str | None = None
 
     def options(self, selection: Selection, sample: int = 1) -> LiveOptions:
-        """With the packets to capture, of each flow one in `sample`."""
+        """These options with a selection; sample: one packet in N of each flow."""
         from ...probes.live import LiveOptions
 
         return LiveOptions(
@@ -71,7 +71,7 @@ class Until:
     def seconds(self) -> float | None:
         """The duration. UsageError also for a count below 1."""
         if self.count is not None and self.count < 1:
-            raise UsageError("--count takes a number of packets, at least 1")
+            raise UsageError("--count must be 1 or more")
         return parse_duration(self.duration, "--duration") / 1e9 if self.duration else None
 
 

@@ -1,4 +1,4 @@
-"""How an analysis ends: the exit code, and what standard error says about it."""
+"""How an analysis ends: the exit code and the message on standard error."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _INTERRUPTED = 130
 
 
 def exit_code(analysis: Analysis) -> int:
-    """The exit code of a whole, interrupted or damaged input; says so on standard error."""
+    """The exit code of a complete, interrupted or damaged input, with a message if not complete."""
     if not analysis.complete:
-        print("rocescope: interrupted; the report covers what was read so far", file=sys.stderr)
+        print("rocescope: interrupted; the report covers the packets read so far", file=sys.stderr)
         return _INTERRUPTED
     damaged = [capture.name for capture in analysis.captures if capture.damaged_places]
     if damaged:

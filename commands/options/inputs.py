@@ -13,7 +13,7 @@ STANDARD_OUTPUT = Path("/dev/stdout")
 
 
 def input_name(path: Path) -> str:
-    """The name by which the reader knows an input: - is standard input."""
+    """The name of an input for the reader; - is standard input."""
     return "-" if path == STANDARD_INPUT else str(path)
 
 
@@ -25,9 +25,9 @@ def check_inputs(files: Sequence[Path]) -> None:
 
 
 def check_terminal() -> None:
-    """UsageError where there is no terminal to draw on and to read keys from."""
+    """UsageError if standard input or output is not a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
-            "the terminal UI needs a terminal for input and output; rocescope analyze reports"
-            " without one"
+            "the terminal UI needs a terminal for input and output; rocescope analyze"
+            " works without one"
         )

@@ -1,4 +1,4 @@
-"""Options on mirrors that write into the packets, common to `analyze` and `check`."""
+"""Options for mirrors that overwrite packet headers, common to `analyze` and `check`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def mirror_options(
     drop_duplicates: str | None,
     switch_counters: Path | None,
 ) -> MirrorOptions | None:
-    """What is to be undone of the mirrors; None when packets are taken as they are."""
+    """How to restore mirrored packets; None if packets are used as captured."""
     if switch_counters is not None and mirror_format is None:
-        raise UsageError("--switch-counters are those of a mirror: give --mirror-format lumina too")
+        raise UsageError("--switch-counters needs --mirror-format lumina")
     if clock == "capture" and mirror_format is None and drop_duplicates is None:
         return None
     if clock == "hardware" and mirror_format is not None:
-        raise UsageError("--mirror-format lumina has a clock of its own: drop --clock hardware")
+        raise UsageError("--clock hardware cannot be combined with --mirror-format lumina")
     from ...analyzer.decode.mirrors.restore import MirrorOptions
     from ...analyzer.decode.mirrors.switch_counters import read_switch_counters
 

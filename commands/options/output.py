@@ -1,4 +1,4 @@
-"""Where results go: standard output, or a file that appears whole or not at all."""
+"""Where results go: standard output, or a file that appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Output:
     Parameters
     ----------
     format
-        Report for people (table), everything (json), or rows for other tools (csv, parquet, arrow).
+        table: the report for people; json: everything; csv, parquet, arrow: rows for other tools.
     output
-        Write to this file; its suffix decides the format unless --format is given.
+        Write to this file; its suffix selects the format unless --format is given.
     progress
         Progress on standard error: auto shows a bar on a terminal.
     color
-        Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
+        Colour in the report; auto follows the terminal, NO_COLOR and FORCE_COLOR.
     """
 
     format: Annotated[Format | None, Parameter(alias="-f")] = None
@@ -56,17 +56,17 @@ class Output:
         return None if self.output == STANDARD_OUTPUT else self.output
 
     def chosen(self) -> Format:
-        """The format. UsageError where neither option tells, or for binary data on a terminal."""
+        """The format. UsageError if neither option selects it, or for binary data on a terminal."""
         if self.format is not None:
             if self.format in _BINARY and self.file is None and sys.stdout.isatty():
-                raise UsageError(f"--format {self.format} is not text: give -o FILE or redirect it")
+                raise UsageError(f"--format {self.format} is binary: give -o FILE or redirect it")
             return self.format
         if self.file is None:
             return "table"
         suffix = self.file.suffix.lower()
         if suffix not in _SUFFIXES:
             raise UsageError(
-                f"the suffix of {self.file} does not tell a format: "
+                f"the suffix of {self.file} is not that of a format: "
                 "give --format table, json, csv, parquet or arrow"
             )
         return _SUFFIXES[suffix]
@@ -77,9 +77,9 @@ class Output:
         encode: Callable[[Format], bytes],
         warnings: Sequence[str] = (),
     ) -> None:
-        """Let `table` print for people, or write what `encode` makes of the other formats.
+        """Print with `table`, or write what `encode` returns for the other formats.
 
-        warnings go to standard error where the format is a table of rows, which cannot hold them.
+        warnings go to standard error with formats of rows, which cannot contain them.
         """
         format = self.chosen()
         if format == "table":
@@ -96,7 +96,7 @@ OUTPUT = Output()
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that gets its name only when everything is on disk.
+    """A file to write that gets its name only when all data is on disk.
 
     It is written under a temporary name in the same folder, so the rename is
     atomic; a device or pipe is written directly. RocescopeError when it cannot be written.
@@ -158,7 +158,7 @@ def write_results(data: bytes, output: Path | None) -> None:
 
 
 def write_table(table: Callable[[TextIO], None], output: Path | None) -> None:
-    """Let `table` print to a file that appears whole, or to standard output."""
+    """Print with `table` to a file that appears complete, or to standard output."""
     if output is None:
         table(sys.stdout)
         return

@@ -1,4 +1,4 @@
-"""How commands annotate their arguments, without loading cyclopts for it."""
+"""Annotations of command arguments, without loading cyclopts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 
 def Parameter(**options: Any) -> Any:
-    """A `cyclopts.Parameter` where cyclopts reads the annotation; else its bare options.
+    """A `cyclopts.Parameter` if cyclopts is loaded, otherwise only its options.
 
-    Annotations are strings until somebody evaluates them.
+    Annotations stay strings until they are evaluated.
     """
     if "cyclopts" not in sys.modules:
         return SimpleNamespace(**options)
@@ -21,7 +21,7 @@ def Parameter(**options: Any) -> Any:
 
 
 def changed(group: Any, usual: Any) -> list[str]:
-    """The options that differ between two instances of a group, as they are typed."""
+    """The options that differ between two instances of a group, as typed on the command line."""
     return [
         "--" + field.name.replace("_", "-")
         for field in fields(group)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ...analyzer.analysis.progress import Progress
 
-COMPILES = "rocescope: compiling kernels, in the first run only: about half a minute"
+COMPILES = "rocescope: compiling kernels (first run only, about half a minute)"
 
 Report: TypeAlias = "Callable[[Progress], None]"
 ProgressAs: TypeAlias = Literal["auto", "none", "bar", "json"]
@@ -22,9 +22,9 @@ ProgressAs: TypeAlias = Literal["auto", "none", "bar", "json"]
 
 @contextmanager
 def shown(how: ProgressAs) -> Iterator[Report | None]:
-    """What to call with each Progress: `auto` is a bar on a terminal.
+    """The function to call with each Progress: `auto` is a bar on a terminal.
 
-    Elsewhere `auto` says only why the first run takes long.
+    Without a terminal `auto` only reports that kernels are compiled.
     """
     if how == "json":
         yield _json_lines

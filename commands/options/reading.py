@@ -1,4 +1,4 @@
-"""Options on how packets are chosen and captures are read."""
+"""Options for selecting packets and reading captures."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ports:
-    """What counts as RoCE.
+    """UDP ports of RoCE.
 
     Parameters
     ----------
     udp_port
-        Count this UDP destination port as RoCE besides 4791; may be repeated.
+        Another UDP destination port that carries RoCE, besides 4791; may be repeated.
     """
 
     udp_port: Annotated[list[int] | None, Parameter(negative="")] = None
@@ -36,12 +36,12 @@ class Ports:
 
 @dataclass(frozen=True)
 class Selection(Ports):
-    """Which packets count.
+    """Which packets are used.
 
     Parameters
     ----------
     filter
-        Only packets that pass a filter in Wireshark's notation, see docs/filter.md.
+        Only packets that pass this filter, in Wireshark syntax, see docs/filter.md.
     """
 
     filter: str | None = None
@@ -54,23 +54,24 @@ class Reading(Selection):
     Parameters
     ----------
     concat
-        The files are one rotated capture; else each is a vantage point (tap).
+        The files are one rotated capture; otherwise each file is a vantage point (tap).
     follow
-        Wait for more at the end of a growing file; Ctrl-C ends it.
+        Wait for more packets at the end of a growing file until Ctrl-C.
     plane_by
-        What tells planes of MRC apart: auto, tap, segment:N (SRv6) or ev:SHIFT:BITS.
+        Plane key of MRC: auto, tap, segment:N (N-th uSID left) or ev:SHIFT:BITS.
     usid
-        Bits of the block and of each uSID in SRv6 addresses.
+        Bits of block and uSID in SRv6 addresses.
     flow_label
-        Of MRC in SRv6: auto asks SACKs whether the outer header's counts where the inner one is 0.
+        IPv6 header with the flow label of MRC entropy values in SRv6: inner, outer (if the inner
+        label is 0), or auto: the label that SACKs name.
     trimmed_dscp
-        DSCP that marks trimmed packets of MRC; may be repeated.
+        DSCP of trimmed MRC packets; may be repeated.
     clock
-        Where times come from; hardware: the timestamps of mirrors (ERSPAN III, Arista).
+        Packet times of the capture, or of the mirror (hardware: ERSPAN III, Arista).
     mirror_format
-        Mirrors that write into the packets' own headers: lumina.
+        Format of mirrors that overwrite packet headers: lumina.
     drop_duplicates
-        Drop packets that repeat one of at most this time before, such as 20us.
+        Drop packets that repeat an earlier packet within this time, such as 20us.
     """
 
     concat: Annotated[bool, Parameter(show_default=False)] = False
@@ -84,9 +85,9 @@ class Reading(Selection):
     drop_duplicates: str | None = None
 
     def options(self, files: int, switch_counters: Path | None = None) -> AnalyzeOptions:
-        """UsageError for what makes no sense, before a file is opened. files: their number."""
+        """The options for `analyze`. UsageError before a file is opened. files: number of files."""
         if self.follow and (files > 1 or self.concat):
-            raise UsageError("--follow reads one growing file, without --concat")
+            raise UsageError("--follow reads one growing file and cannot be combined with --concat")
         from ...analyzer.analysis.options import AnalyzeOptions
         from ...analyzer.summary.options import parse_plane_by
         from ...analyzer.wire.segments import parse_usid_format

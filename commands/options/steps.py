@@ -1,4 +1,4 @@
-"""Progress of work that is counted in steps, such as seeds: a bar with the time left."""
+"""Progress of work counted in steps, such as seeds: a bar with the time left."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TypeAlias
 from .progress import COMPILES, ProgressAs
 
 Tell: TypeAlias = Callable[[str, int, int], None]
-"""Told what is done, the steps done and the steps in all."""
+"""Called with the name of the work, the steps done and the number of steps."""
 
 
 @contextmanager
 def steps_shown(how: ProgressAs) -> Iterator[Tell | None]:
-    """What to call with each progress: `auto` is a bar on a terminal.
+    """The function to call with each step: `auto` is a bar on a terminal.
 
-    Elsewhere `auto` says only why the first run takes long.
+    Without a terminal `auto` only reports that kernels are compiled.
     """
     if how == "json":
         yield _json_line

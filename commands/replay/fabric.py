@@ -26,33 +26,33 @@ def fabric(
 ) -> int:
     """Show, check and convert a fabric of switches and hosts.
 
-    Ends with exit code 1 when some host cannot reach another.
+    The exit code is 1 if a host cannot reach another.
 
     Parameters
     ----------
     spec
         leaf-spine:, fat-tree:, multi-plane: or rail: with parameters (leaf-spine:help lists
-        them), a YAML, containerlab or GraphML file, or linux:FOLDER with `ip -j route`
-        of routers; ,down=leaf1-spine2 and ,slow=leaf1-spine3:100G may follow.
+        them); a YAML, containerlab or GraphML file; or linux:FOLDER with `ip -j route` output
+        of routers. Optional suffixes: ,down=leaf1-spine2 and ,slow=leaf1-spine3:100G.
     to
-        Write the fabric itself, for editing or other tools, in place of the report.
+        Write the fabric in this format in place of the report.
     output
-        Write to this file; its suffix tells what --to is.
+        Write to this file; the suffixes .yaml, .json and .graphml select --to.
     format
-        The report for people (table) or programs (json).
+        The report as table or json.
     paths
-        Count the equal-cost paths between two hosts: host1,host300.
+        Count the equal-cost paths between two hosts, such as host1,host300.
     blast_radius
-        What is lost with one of each kind of link, switch and plane (each), or with those named,
-        one at a time: leaf1-spine1,spine2,plane1.
+        Effect of a failure of one link, switch and plane of each kind (each), or of each of these
+        elements: leaf1-spine1,spine2,plane1.
     color
-        Colour in the report: auto heeds the terminal, NO_COLOR and FORCE_COLOR.
+        Colour in the report; auto follows the terminal, NO_COLOR and FORCE_COLOR.
     """
     if output == STANDARD_OUTPUT:
         output = None
     if to is None and output is not None and format == "table" and output.suffix != ".txt":
         if output.suffix.lower() not in _SUFFIXES:
-            raise UsageError(f"the suffix of {output} tells no format: give --to or --format")
+            raise UsageError(f"the suffix of {output} selects no format: give --to or --format")
         converted = _SUFFIXES[output.suffix.lower()]
     else:
         converted = to or ""

@@ -1,4 +1,4 @@
-"""`rocescope generate`: a traffic pattern as a real capture."""
+"""`rocescope generate`: traffic of a pattern as a pcap."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ def generate(
     seed: int = 1,
     progress: ProgressAs = "auto",
 ) -> int:
-    """Write traffic of a pattern as a pcap.
+    """Generate RoCEv2 traffic of a pattern as a pcap.
 
     Parameters
     ----------
     pattern
         permutation, all-to-all, ring-allreduce, incast, random or trace-like.
     output
-        The pcap to write (nanosecond times).
+        The pcap to write, with nanosecond timestamps.
     hosts
-        Hosts that take part, 16 unless given or all of --fabric; host n is 10.0.0.0 + n.
+        Number of hosts, default 16 or all hosts of --fabric; host n is 10.0.0.0 + n.
     fabric
-        Take number and addresses of the hosts from this fabric, see rocescope fabric.
+        Fabric with the number and addresses of the hosts, see rocescope fabric.
     qps
         Queue pairs per pair of hosts; every message is split evenly over them.
     message_size
@@ -76,7 +76,7 @@ def generate(
     messages
         Messages per pair of hosts (ring-allreduce: times round the ring).
     spray
-        UDP source ports that the packets of a queue pair take in turn.
+        UDP source ports that the packets of a queue pair use in turn.
     mtu
         Path MTU: 256, 512, 1024, 2048 or 4096 bytes of payload.
     operation
@@ -88,20 +88,20 @@ def generate(
     rtt
         Time from the last packet of a message to its ACK.
     flows
-        Pairs of hosts that random and trace-like draw.
+        Random pairs of hosts of random and trace-like.
     fan_in
-        Senders of incast; all other hosts unless given.
+        Senders of incast, default all other hosts.
     load
-        Mean load that trace-like offers, from 0 to 1.
+        Mean load of trace-like, above 0 to 1.
     snaplen
         Bytes kept of every frame; 0 writes payload and invariant CRC too.
     mirror
-        Put frames into a mirror's headers: gre, erspan1, erspan2, erspan3, vxlan or geneve, with
-        options: erspan3:session=7,src=10.9.0.1,dst=10.9.0.2,vlan=100.
+        Encapsulate frames as a mirror or tunnel: gre, erspan1, erspan2, erspan3, vxlan or geneve,
+        with options such as erspan3:session=7,src=10.9.0.1,dst=10.9.0.2,vlan=100.
     seed
         The same seed gives the same file.
     progress
-        Progress on standard error: auto shows it on a terminal.
+        Progress on standard error; auto shows it on a terminal.
     """
     if operation not in ("write", "send"):
         raise UsageError(f"--operation must be write or send, not {operation!r}")
@@ -162,7 +162,7 @@ def generate(
 
 @contextmanager
 def _shown(how: ProgressAs, total: int) -> Iterator[Callable[[int], None] | None]:
-    """What to call with the packets written."""
+    """The function to call with the number of packets written."""
     if how == "none" or (how == "auto" and not sys.stderr.isatty()):
         yield None
         return
@@ -191,7 +191,7 @@ application.default(generate)
 application.command(
     "rocescope.commands.replay.generate_mrc:generate_mrc",
     name="mrc",
-    help="Write MRC traffic of hosts with several planes, with its ground truth.",
+    help="Generate MRC traffic of hosts with several planes, with its ground truth.",
     help_epilogue=MRC_EXAMPLES,
 )
-"""`generate` with what it offers beside the patterns."""
+"""`generate` with its subcommand mrc."""

@@ -1,4 +1,4 @@
-"""`rocescope generate mrc`: MRC traffic as a capture, with the truth about it beside it."""
+"""`rocescope generate mrc`: MRC traffic as a pcap, with its ground truth."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..options.output import whole_file
 _SHORTEST_SNAP = 14 + 40 + 40 + 8 + 12 + 36
 _ETHERNET = 1
 _MAX_PACKETS = 5_000_000
-"""All frames are held in memory until they are sorted by time."""
+"""All frames stay in memory until they are sorted by time."""
 
 
 def generate_mrc(
@@ -50,20 +50,20 @@ def generate_mrc(
     mirror: str | None = None,
     seed: int = 1,
 ) -> int:
-    """Write MRC traffic of hosts with several planes as a pcap.
+    """Generate MRC traffic of hosts with several planes as a pcap.
 
     Parameters
     ----------
     output
-        The pcap to write (nanosecond times).
+        The pcap to write, with nanosecond timestamps.
     truth
-        Also write what happened, as JSON, to this file.
+        Also write the ground truth to this file, as JSON.
     hosts
-        Hosts; each writes to the next one.
+        Number of hosts; each host writes to the next.
     qps
         Queue pairs of each host.
     planes
-        Planes: ports of every host.
+        Planes, which are the ports of every host.
     evs
         Entropy values in use per queue pair, a multiple of the planes.
     messages
@@ -73,15 +73,15 @@ def generate_mrc(
     mtu
         Path MTU: 256, 512, 1024, 2048 or 4096 bytes of payload.
     rate
-        Rate of a host, all planes together.
+        Rate of a host over all planes.
     rtt
-        Round trip without queues.
+        Round-trip time without queueing.
     loss
-        Share of the packets that the network loses, from 0 to 0.2.
+        Share of the packets that the network drops, 0 to 0.2.
     trim
-        Share that switches trim, from 0 to 0.2.
+        Share of the packets that switches trim, 0 to 0.2.
     ce
-        Share that switches mark as congestion experienced.
+        Share of the packets that switches mark CE (congestion experienced), 0 to 1.
     always_skip
         Entropy values of each queue pair that its receiver declares bad.
     fail_plane
@@ -89,19 +89,19 @@ def generate_mrc(
     tap
         Where the capture is taken.
     no_srv6
-        Packets do not travel in IPv6 with uSIDs.
+        No outer IPv6 header with uSIDs (SRv6).
     no_timestamps
-        Packets carry no TSETH.
+        No TSETH in packets.
     ipv4
-        IPv4 in place of IPv6; entropy values have no flow label then.
+        IPv4 in place of IPv6; entropy values then have no flow label.
     entropy_order
-        Half of the entropy values in SACKs and NACKs that holds the flow label.
+        Half of the entropy value that holds the flow label in SACKs and NACKs.
     udp_port
         UDP destination port of the packets, 4791 or 4971.
     snaplen
         Bytes kept of every frame; 0 writes payload and invariant CRC too.
     mirror
-        Put frames into a mirror's headers, see rocescope generate.
+        Encapsulate frames as a mirror or tunnel, see rocescope generate.
     seed
         The same seed gives the same file.
     """
@@ -113,9 +113,9 @@ def generate_mrc(
     if not 2 <= hosts <= 1024 or not 1 <= qps <= 256 or messages < 1:
         raise UsageError("--hosts must be 2 to 1024, --qps 1 to 256, --messages 1 or more")
     if not 1 <= planes <= 16 or evs % planes or not planes <= evs <= 8192:
-        raise UsageError("--planes must be 1 to 16 and --evs a multiple of it, at most 8192")
+        raise UsageError("--planes must be 1 to 16, --evs a multiple of --planes and at most 8192")
     if fail_plane is not None and not (1 <= fail_plane <= planes and planes > 1):
-        raise UsageError(f"--fail-plane must be a plane from 1 to {planes}, of two or more")
+        raise UsageError(f"--fail-plane must be 1 to {planes} and needs two or more --planes")
     if not 0 <= always_skip <= evs // 8:
         raise UsageError(f"--always-skip must be 0 to {evs // 8}, an eighth of --evs")
     if mtu not in (256, 512, 1024, 2048, 4096):
@@ -127,7 +127,7 @@ def generate_mrc(
     message_bytes = parse_size(message_size, "--message-size")
     if hosts * qps * messages * -(-message_bytes // mtu) > _MAX_PACKETS:
         raise UsageError(
-            f"that is more than {_MAX_PACKETS:,} packets: use fewer or smaller messages"
+            f"the traffic has more than {_MAX_PACKETS:,} packets: use fewer or smaller messages"
         )
 
     from ...replay.generate.mirrored import mirrored

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def read_traffic(
     prepared: PreparedReplay, progress: ProgressAs, *, messages: bool = False
 ) -> Traffic:
-    """`PreparedReplay.read`, shown as `--progress` says."""
+    """`PreparedReplay.read` with the progress of --progress."""
     from ...analyzer.analysis.progress import Progress
 
     name = prepared.request.sources[0]

@@ -1,4 +1,4 @@
-"""`rocescope recover-seed`: a switch's hash, fields and seed from where its flows went."""
+"""`rocescope recover-seed`: hash, fields and seed of a switch from the links its flows took."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def recover_seed(
     seeds: str = "0:0x100000000",
     to: Annotated[Output, Parameter(name="*")] = OUTPUT,
 ) -> int:
-    """Find the hash, fields and seed that put every flow on the link where it was seen.
+    """Find the hash, fields and seed that place every flow on the link where it was captured.
 
     Parameters
     ----------
     files
-        One capture per parallel link of a switch, in the order of its next hops.
+        One capture per parallel link of a switch, in next-hop order.
     hash
-        Try this hash only; needed for those that take long (jenkins, fnv1a, ...).
+        Try only this hash; required for hashes with a long search (jenkins, fnv1a, ...).
     fields
-        Try these fields only, such as 5-tuple+qpn.
+        Try only these fields, such as 5-tuple+qpn.
     weights
-        Weights of the links, such as 3,1,1,1; equal unless given.
+        Weights of the links, such as 3,1,1,1, default equal.
     from_
-        Only flows from this subnet: those of one switch. May be repeated.
+        Only flows from this subnet, such as the hosts of one switch; may be repeated.
     seeds
-        FIRST:END; all 2^32 unless given.
+        Seeds to try, FIRST:END without END; default all 2^32.
     """
     to.chosen()
     check_inputs(files)
@@ -52,7 +52,7 @@ def recover_seed(
     from ...replay.seeds.tapped import directions, from_subnets, read_taps
 
     if span.step != 1:
-        raise UsageError("--seeds of recover-seed has no step")
+        raise UsageError("--seeds of recover-seed takes FIRST:END, without a step")
     group = None if weights is None else parse_weights(weights)
     names = [input_name(path) for path in files]
     with shown(to.progress) as report:

@@ -1,4 +1,4 @@
-"""`rocescope replay`: the same traffic placed by several strategies."""
+"""`rocescope replay`: the same traffic under several load-balancing strategies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...replay.results.replay import ReplayResult
 
 KEPT_BYTES = 128
-"""Of every frame in a pcap of received packets: all headers, as `generate` keeps them."""
+"""Bytes kept of every frame in a pcap of received packets: all headers, as in `generate`."""
 
 
 def replay(
@@ -44,48 +44,49 @@ def replay(
     to: Annotated[Output, Parameter(name="*")] = OUTPUT,
     top: int = 5,
 ) -> int:
-    """Place captured or generated traffic on a fabric by several strategies.
+    """Replay captured or generated traffic on a fabric with several strategies.
 
     Parameters
     ----------
     files
-        Captures of the hosts' traffic; several are several taps, packets count once.
+        Captures of the hosts' traffic; several files are several taps, and packets count once.
     fabric
-        A fabric such as leaf-spine:leaves=4,spines=4,hosts=8, or a file; see rocescope fabric.
+        A fabric such as leaf-spine:leaves=4,spines=4,hosts=8, or a file, see rocescope fabric.
     strategy
-        ecmp, ecmp-qpn, wcmp, subflow, static or assign, with options: ecmp:hash=crc32,seed=7.
-        May be repeated; ecmp and assign unless given. On the packet engine also host-spray,
-        switch-random, switch-rr, jsq, adaptive, flowlet, ofan and others, see docs/replay.md;
-        all is every one that fits the fabric.
+        ecmp, ecmp-qpn, wcmp, subflow, static or assign, with options such as
+        ecmp:hash=crc32,seed=7. May be repeated; default ecmp and assign. The packet engine also
+        has host-spray, switch-random, switch-rr, jsq, adaptive, flowlet, ofan and others, see
+        docs/replay.md; all selects every strategy that fits the fabric.
     pattern
         Generated traffic in place of captures: permutation:qps=4,message-size=1MiB,acks=no.
     map
-        Hosts of the capture: exact addresses, order, subnets, or a YAML file.
+        How addresses of the capture map to hosts: exact, order, subnets, or a YAML file.
     filter
-        Only packets that pass, see docs/filter.md.
+        Only packets that pass this filter, see docs/filter.md.
     concat
-        The files are one rotated capture; else each is a vantage point (tap).
+        The files are one rotated capture; otherwise each file is a vantage point (tap).
     window
-        Resolve loads in windows of this length, such as 10ms.
+        Also compute loads per time window of this length, such as 10ms.
     packets
-        Packet by packet through queues; implied by strategies that need it, --model and --runs.
+        Simulate every packet through queues; implied by strategies that decide per packet, --model,
+        --transport, --fail, --received and --runs.
     model
-        Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4; see docs/replay.md.
+        Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4, see docs/replay.md.
     transport
-        How hosts send, such as recovery=sack,congestion=nscc,rto=70us; see docs/replay.md.
+        How hosts send, such as recovery=sack,congestion=nscc,rto=70us, see docs/replay.md.
     fail
-        What fails meanwhile: spine1@100us..250us, 1% (of the cables), leaf1-spine1=100G, plane1.
-        May be repeated; recovery is ideal unless --transport says otherwise.
+        A failure during the run: spine1@100us..250us, 1% (of the cables), leaf1-spine1=100G or
+        plane1. May be repeated; recovery is ideal unless --transport sets it.
     converge
-        When switches that are not beside a failure learn of it: 0, a time such as 50us, or never.
+        Time until switches that are not next to a failure learn of it: 0, such as 50us, or never.
     runs
-        Runs of the packet engine with seeds that count up, on all cores.
+        Runs of the packet engine, on all cores; run r has seed + r.
     seed
-        The first seed of the packet engine.
+        Seed of the first run of the packet engine.
     received
-        Write the data packets as the first strategy delivered them, as a pcap.
+        Write the data packets that the first strategy delivered in the first run, as a pcap.
     top
-        Worst links and flows in the report.
+        Number of worst links and flows in the report.
     """
     to.chosen()
     if top < 1:
@@ -133,7 +134,7 @@ def replay(
 
 
 def _write_received(file: Path, prepared: PreparedReplay, load: Load, result: EngineResult) -> None:
-    """The data packets of a run as they arrived, as a pcap."""
+    """Write the data packets of a run in arrival order, as a pcap."""
     from ...replay.generate.pcap_writer import write_pcap
     from ...replay.packets.received.received import received_packets
     from ...replay.packets.received.received_pcap import write_received

@@ -1,4 +1,4 @@
-"""Results of replay, sweep and recover-seed in the format asked for."""
+"""Results of replay, sweep and recover-seed in the chosen format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def write_result(result: Result, to: Output, table: Callable[[TextIO], None]) -> None:
-    """Write a result; `table` prints it for people."""
+    """Write a result; `table` prints the report."""
 
     def encoded(format: Format) -> bytes:
         from ...report.files.replay import encode

@@ -35,36 +35,38 @@ def sweep(
     concat: Annotated[bool, Parameter(show_default=False)] = False,
     to: Annotated[Output, Parameter(name="*")] = OUTPUT,
 ) -> int:
-    """Show how imbalance is distributed over hash seeds, and the best and worst of them.
+    """Show the distribution of imbalance over hash seeds, with the best and worst seeds.
 
     Parameters
     ----------
     files
-        Captures of the hosts' traffic; several are several taps, packets count once.
+        Captures of the hosts' traffic; several files are several taps, and packets count once.
     fabric
-        A fabric such as leaf-spine:leaves=4,spines=4,hosts=8, or a file; see rocescope fabric.
+        A fabric such as leaf-spine:leaves=4,spines=4,hosts=8, or a file, see rocescope fabric.
     hash
-        Hash of the switches, such as linux, crc16-ccitt, crc32, toeplitz or jenkins.
+        Hash function of the switches, such as linux, crc16-ccitt, crc32, toeplitz or jenkins.
     fields
-        What it hashes: 3-tuple, 5-tuple, 5-tuple+qpn, 5-tuple+flow-label, 5-tuple+ingress ...
+        Hashed fields: 3-tuple, 5-tuple, 5-tuple+qpn, 5-tuple+flow-label, 5-tuple+ingress ...
     option
-        More of the hash: rotate=4, offset=2, seed-use=xor, reduction=range, policy=0 ...
+        Other hash settings: rotate=4, offset=2, seed-use=xor, reduction=range, policy=0 ...
+        May be repeated.
     seeds
-        FIRST:END or FIRST:END:STEP; END is not among them.
+        Seeds to try, FIRST:END or FIRST:END:STEP, without END.
     per_switch
-        Give every switch a seed of its own, made from the swept one, or all the same.
+        different: every switch has its own seed, derived from the swept seed; equal: all have the
+        swept seed.
     measure
-        What is compared, each in its worst layer: fim-bytes, fim-flows or max-over-mean.
+        Measure of imbalance, of the worst layer: fim-bytes, fim-flows or max-over-mean.
     production
-        The seed in use, to be ranked; without it the fabric's own seeds if it has them.
+        The seed in use, which the report ranks; default the seeds of the fabric if it has any.
     pattern
         Generated traffic in place of captures: permutation:qps=4,message-size=1MiB,acks=no.
     map
-        Hosts of the capture: exact addresses, order, subnets, or a YAML file.
+        How addresses of the capture map to hosts: exact, order, subnets, or a YAML file.
     filter
-        Only packets that pass, see docs/filter.md.
+        Only packets that pass this filter, see docs/filter.md.
     concat
-        The files are one rotated capture; else each is a vantage point (tap).
+        The files are one rotated capture; otherwise each file is a vantage point (tap).
     """
     to.chosen()
     span = parse_seeds(seeds)
@@ -130,8 +132,8 @@ def parse_seeds(text: str) -> SeedRange:
     except ValueError:
         numbers = []
     if len(numbers) not in (2, 3) or numbers[0] < 0 or numbers[1] > _SEEDS or min(numbers) < 0:
-        raise UsageError(f"--seeds {text!r} is no range: write FIRST:END, such as 0:10000")
+        raise UsageError(f"--seeds {text!r} is not a range: write FIRST:END, such as 0:10000")
     span = SeedRange(numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else 1)
     if span.step < 1 or span.end <= span.first:
-        raise UsageError(f"--seeds {text} holds no seed")
+        raise UsageError(f"--seeds {text} contains no seed")
     return span

@@ -1,1 +1,1 @@
-"""What `replay` and `sweep` show: strategies and seeds compared on one traffic."""
+"""`replay` and `sweep`: comparison of strategies and seeds on the same traffic."""

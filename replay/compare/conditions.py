@@ -1,4 +1,4 @@
-"""Under which conditions packets are replayed: how hosts send, what fails, when switches know."""
+"""Conditions of a packet replay: how hosts send, failures, convergence of routing."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .specs.words import NEVER
 
 @dataclass(frozen=True)
 class Conditions:
-    """The same for all strategies; what is random is drawn anew in every run."""
+    """The same for all strategies; random failures are drawn again in every run."""
 
     transport: Transport = field(default_factory=Transport)
     at_rho_max: bool = False
-    """Hosts send at the rate that the fabric can carry when everything that fails has failed."""
+    """Hosts send at the rate that the fabric can carry after all failures."""
     failures: Callable[[int], Failures] | None = None
-    """What fails in the run of this seed."""
+    """The failures in the run of this seed."""
     told: tuple[str, ...] = ()
     """The failures in words, for the report."""
 
     def of_run(
         self, workload: Workload, fabric: Fabric, seed: int
     ) -> tuple[Transport, Failures | None]:
-        """Of the run with this seed."""
+        """The conditions of the run with this seed."""
         failures = None if self.failures is None else self.failures(seed)
         if not self.at_rho_max:
             return self.transport, failures
@@ -41,7 +41,7 @@ class Conditions:
         return replace(self.transport, rate_share=max(0.01, share)), failures
 
     def described(self) -> dict[str, str]:
-        """Everything that was chosen, in the words of the options; recovery always."""
+        """All conditions that were set, as option values, and always the recovery."""
         told = self.transport.described()
         if self.at_rho_max:
             told["rate"] = RHO_MAX
@@ -56,16 +56,16 @@ class Conditions:
 def parse_conditions(
     transport: str, fail: Sequence[str], converge: str, fabric: Fabric
 ) -> Conditions:
-    """Of all runs, from the three options. UsageError names what is wrong with which."""
-    # What fails costs packets: without recovery no run would complete.
+    """The conditions of all runs, from the three options. UsageError names the option."""
+    # Failures lose packets: without recovery no run would complete.
     sending = parse_transport(transport or ("recovery=ideal" if fail else ""))
     if not fail:
         if converge != NEVER:
-            raise UsageError("--converge says when switches learn of failures; add --fail")
+            raise UsageError("--converge needs --fail")
         return Conditions(sending, f"rate={RHO_MAX}" in transport)
 
     def failures(seed: int) -> Failures:
         return parse_failures(fail, converge, fabric, seed)
 
-    failures(0)  # so that mistakes are told before captures are read
+    failures(0)  # report mistakes before captures are read
     return Conditions(sending, f"rate={RHO_MAX}" in transport, failures, tuple(fail))

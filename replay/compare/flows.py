@@ -1,4 +1,4 @@
-"""Strategies compared on one traffic and one fabric: what `rocescope replay` shows."""
+"""Comparison of strategies on one traffic and one fabric: the results of `rocescope replay`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def replay(
     sources: Sequence[str],
     progress: Callable[[str], None] | None = None,
 ) -> ReplayResult:
-    """Place the traffic by each strategy. UsageError when none of it is on the fabric."""
+    """Place the traffic with each strategy. UsageError if no flow is on the fabric."""
     traffic, warnings = mapped(traffic, fabric)
     results = []
     for strategy in strategies:
@@ -70,13 +70,13 @@ def replay(
 
 
 def mapped(traffic: Traffic, fabric: Fabric) -> tuple[Traffic, list[str]]:
-    """The units between hosts of the fabric, and what was left out, in words."""
+    """The units between hosts of the fabric, and warnings about units left out."""
     inside = (traffic.src_host >= 0) & (traffic.dst_host >= 0)
     if not inside.any():
         names = ", ".join(traffic.unmapped[:5]) + (", ..." if len(traffic.unmapped) > 5 else "")
         raise UsageError(
             f"no flow runs between hosts of {fabric.name}; its first host is "
-            f"{fabric.address_of(0)}, the capture has {names or 'none'}: give --map"
+            f"{fabric.address_of(0)}, the capture has {names or 'none'}: use --map"
         )
     warnings = list(traffic.warnings)
     if inside.all():
@@ -88,7 +88,7 @@ def mapped(traffic: Traffic, fabric: Fabric) -> tuple[Traffic, list[str]]:
 
 
 def traffic_summary(traffic: Traffic, sources: Sequence[str]) -> TrafficSummary:
-    """What is replayed, as a record."""
+    """The record of the traffic."""
     return TrafficSummary(
         sources=list(sources),
         flows=len(np.unique(traffic.flow)),
@@ -101,7 +101,7 @@ def traffic_summary(traffic: Traffic, sources: Sequence[str]) -> TrafficSummary:
 
 
 def fabric_summary(fabric: Fabric) -> FabricSummary:
-    """Where it is replayed, as a record."""
+    """The record of the fabric."""
     up = int(np.count_nonzero(fabric.links.up))
     return FabricSummary(
         spec=fabric.name,
@@ -115,13 +115,13 @@ def fabric_summary(fabric: Fabric) -> FabricSummary:
 def random_sweep(
     traffic: Traffic, fabric: Fabric, scores: Scores, draws: int = CHANCE_DRAWS
 ) -> Sweep:
-    """The same traffic under ideal random hashing, each switch for itself."""
+    """The same traffic under ideal random hashing, independent on each switch."""
     settings = [HashSettings("random-oracle", CHANCE_FIELDS)] * fabric.switches
     return sweep(Walk(traffic, fabric, settings), scores, SeedRange(0, draws), "different")
 
 
 def _chances(traffic: Traffic, fabric: Fabric, layers: Layers) -> dict[str, Chance]:
-    """The FIM of flows that chance gives, per layer in which hashing has a say."""
+    """The FIM of flows with random placement, per layer in which hashing chooses links."""
     if not any(layers.choice):
         return {}
     scores = Scores(traffic, fabric, "fim-flows")
@@ -133,7 +133,7 @@ def _result(name: str, outcome: Outcome, fabric: Fabric) -> StrategyResult:
     traffic, placement = outcome.traffic, outcome.placement
     loads = link_loads(placement, traffic, len(fabric.links.source))
     ones = np.ones(len(traffic), np.int64)
-    # A strategy may use links that the fabric's own groups do not, and the reverse.
+    # A strategy may use links that the groups of the fabric do not use, and vice versa.
     reachable = (even_loads(traffic, fabric, ones) > 0) | (loads.flows > 0)
     layers = layers_of(fabric, reachable)
     rates = fabric.links.rate_bits_per_second
@@ -148,7 +148,7 @@ def _result(name: str, outcome: Outcome, fabric: Fabric) -> StrategyResult:
     dropped = int(np.count_nonzero(placement.dropped))
     notes = list(outcome.notes)
     if dropped:
-        notes.append(f"{dropped:,} of {len(traffic):,} flows have no way to their host")
+        notes.append(f"{dropped:,} of {len(traffic):,} flows have no path to their host")
     return StrategyResult(
         name=name,
         parameters=outcome.parameters,
@@ -198,7 +198,7 @@ def _layer(
 def _devices(
     fabric: Fabric, links: NDArray[np.int64], loads: LinkLoads, fair: NDArray[np.float64]
 ) -> list[DeviceLoad]:
-    """The links of a layer by the switch that they leave, where there are several."""
+    """The links of a layer by source switch, for switches with several links."""
     source = fabric.links.source[links]
     found = []
     for switch in np.unique(source).tolist():
@@ -243,7 +243,7 @@ def _over_time(
 def _links(
     fabric: Fabric, layers: Layers, loads: LinkLoads, fair: NDArray[np.float64]
 ) -> list[LinkLoad]:
-    """Every link that some unit can reach, layer by layer."""
+    """Every link that a unit can reach, layer by layer."""
     records = []
     for name, links, _ in zip(*layers, strict=True):
         for link, share in zip(links.tolist(), fair[links].tolist(), strict=True):
@@ -267,7 +267,7 @@ def _worst(
     loads: LinkLoads,
     fair: NDArray[np.float64],
 ) -> list[Collision]:
-    """The fullest links where hashing has a say, in terms of their layer's largest fair share."""
+    """The busiest links of layers in which hashing chooses, relative to the largest fair share."""
     found = []
     rates = fabric.links.rate_bits_per_second
     for name, links, choice in zip(*layers, strict=True):

@@ -1,4 +1,4 @@
-"""Strategies compared packet by packet: runs over all cores, and what is said of them."""
+"""Comparison of strategies packet by packet: runs on all cores, and their results."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from .conditions import Conditions
 from .flows import fabric_summary
 
 COMPILING = "compiling (once)"
-"""What progress tells while kernels are compiled."""
+"""Name of the progress step that compiles kernels."""
 MOST_KEPT = 1 << 24
-"""Data packets whose arrivals are kept to look at their order; 9 bytes each."""
+"""Maximum number of data packets whose arrivals are kept to measure reordering; 9 bytes each."""
 
 
 class Load(NamedTuple):
@@ -44,26 +44,26 @@ class Load(NamedTuple):
     workload: Workload
     notes: tuple[str, ...] = ()
     pairs: QueuePairs | None = None
-    """What a generated workload was made of."""
+    """The queue pairs of a generated workload."""
     offered: str = ""
-    """When packets are released, in words."""
+    """When hosts release packets, for the report."""
 
 
 @dataclass
 class _Gathered:
-    """What is kept of the runs of one strategy."""
+    """The results of the runs of one strategy."""
 
     by_run: dict[int, tuple[EngineResult, Bounds]] = field(default_factory=dict)
     received: ReceivedOrder | None = None
 
     @property
     def results(self) -> list[tuple[EngineResult, Bounds]]:
-        """In the order of the runs, whichever finished first."""
+        """The results in order of runs, not of completion."""
         return [self.by_run[run] for run in sorted(self.by_run)]
 
 
 class _Case(NamedTuple):
-    """What all strategies of a run have in common."""
+    """What all strategies of a run share."""
 
     load: Load
     bound: Bounds
@@ -72,7 +72,7 @@ class _Case(NamedTuple):
 
 
 class _Offered:
-    """Traffic and bounds of every run, made when they are first needed, by whichever thread."""
+    """Traffic and bounds of every run; the first thread that needs them makes them."""
 
     def __init__(
         self,
@@ -120,12 +120,12 @@ def replay_packets(
 ) -> tuple[ReplayResult, bool]:
     """Every strategy on the traffic of every run (load(0) .. load(runs - 1)).
 
-    Run r has seed + r. conditions: how hosts send and what fails. progress: told (what, packet
-    hops done, hops expected). first: given the first run of the first strategy with the arrivals
-    of its packets and when they were sent. An interrupt ends the runs under way: what is finished
-    becomes the result, and False comes with it. leave_out: strategies that do not go with traffic
-    and fabric in some run are left out, unless all are.
-    UsageError when strategies, traffic and fabric do not go together.
+    Run r has seed + r. conditions: how hosts send, and failures. progress: called with (step,
+    packet hops done, hops expected). first: called with the first run of the first strategy,
+    with arrival and send times of its packets. An interrupt ends the running runs: the result
+    then contains the finished runs, and the second value is False. leave_out: leave out strategies
+    that do not fit traffic and fabric in some run, unless none fits.
+    UsageError if strategies, traffic and fabric do not fit.
     """
     under = conditions or Conditions()
     offered = _Offered(load, fabric, model, under, seed)
@@ -141,7 +141,7 @@ def replay_packets(
 
     def say() -> None:
         done = int(hops.sum())
-        if progress is not None:  # what is only loaded takes less than a second
+        if progress is not None:  # loading compiled kernels takes less than a second
             progress(COMPILING if idle > 5 else "packets", done, max(expected, done))
 
     def one(case: tuple[int, int], stop: Event) -> EngineResult | UsageError:
@@ -226,7 +226,7 @@ def replay_packets(
 
 
 def _hops(workload: Workload, fabric: Fabric, model: Model) -> int:
-    """About how many packet hops a run takes: for the time left."""
+    """Approximate packet hops of a run, for the remaining time."""
     tiers = int(fabric.nodes.tier.max(initial=1))
     return int(workload.packet_start[-1]) * 2 * tiers * (model.ack_every + 1) // model.ack_every
 
@@ -313,13 +313,11 @@ def _incomplete(packets: PacketReplay) -> list[str]:
         return []
     recovery = packets.model["recovery"]
     if recovery == "none" and (packets.dropped or packets.lost_on_links):
-        why = "packets were lost, and nothing recovers them (--transport recovery=sack)"
+        why = "packets were lost without recovery: use --transport recovery=sack"
     elif "fail" in packets.model:
-        why = (
-            f"packets were lost where links failed, and recovery={recovery} did not bring them back"
-        )
+        why = f"recovery={recovery} did not retransmit all packets lost on failed links"
     else:
-        why = "packets were trimmed" if packets.trimmed else "some flows have no way"
+        why = "packets were trimmed" if packets.trimmed else "some flows have no path"
     return [f"{missing} of {packets.runs} runs did not complete: {why}"]
 
 
@@ -405,6 +403,6 @@ def _queues(results: Sequence[EngineResult], fabric: Fabric) -> list[LayerQueues
 
 
 def check_runs(runs: int) -> None:
-    """UsageError for an impossible number of runs."""
+    """UsageError for an invalid number of runs."""
     if not 1 <= runs <= 10_000:
         raise UsageError(f"--runs must be 1 to 10,000, not {runs:,}")

@@ -1,6 +1,6 @@
-"""A request for a replay, checked, with its traffic: what command line and terminal UI run.
+"""A checked replay request with its traffic, as the command line and the terminal UI run it.
 
-The packet engine is imported where it is needed: it takes half a second to load.
+The packet engine is imported on first use: loading takes half a second.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from .packets import Load
 
 Tell: TypeAlias = Callable[[str, int, int], None]
-"""Told what is done, the steps done and the steps in all."""
+"""Called with the name of the work, the steps done and the number of steps."""
 
 
 class PreparedReplay:
-    """Replays one traffic on one fabric, by any strategies."""
+    """Replays one traffic on one fabric with any strategies."""
 
     def __init__(self, request: ReplayRequest) -> None:
-        """UsageError names what is wrong with which option."""
+        """UsageError names the option and its mistake."""
         self.request = request
         self.fabric = parse_fabric(request.fabric)
         if bool(request.captures) == bool(request.pattern):
-            raise UsageError("give captures, or --pattern for traffic without a capture")
+            raise UsageError("give captures, or --pattern for generated traffic")
         if request.pattern and (request.map != "exact" or request.filter or request.concat):
-            raise UsageError("--map, --filter and --concat are for captures")
+            raise UsageError("--map, --filter and --concat need captures")
         self._window_ns = parse_duration(request.window, "--window") if request.window else None
         if request.filter is not None:
             compile_filter(request.filter)
@@ -65,11 +65,11 @@ class PreparedReplay:
             request.transport, request.fail, request.converge, self.fabric
         )
         if request.pattern and "offer=" in request.model:
-            raise UsageError("--model: offer is for captures; patterns go as fast as possible")
+            raise UsageError("--model: offer needs captures; patterns are sent as fast as possible")
         if request.window and request.pattern:
-            raise UsageError("--window is for captures and for whole flows, not with --packets")
+            raise UsageError("--window with --packets needs captures")
         if request.window and not as_captured:
-            raise UsageError("--window is for packets at their times, not for offer=asap")
+            raise UsageError("--window cannot be combined with offer=asap")
         return model, as_captured, conditions
 
     def read(
@@ -78,9 +78,9 @@ class PreparedReplay:
         *,
         messages: bool = False,
     ) -> Traffic:
-        """The traffic, read once; messages: one by one, in place of windows.
+        """The traffic, read once. messages: keep single messages in place of windows.
 
-        progress: told the bytes of captures that were read, and those there are.
+        progress: called with the bytes read and the size of the captures.
         """
         if self._traffic is None or messages > self._traffic[0]:
             self._traffic = messages, self._read(progress, messages)
@@ -105,13 +105,13 @@ class PreparedReplay:
         )
 
     def parsed(self) -> list[FlowStrategy]:
-        """The strategies of the request, which place whole flows."""
+        """The strategies of the request, for whole flows."""
         return [parse_strategy(text) for text in expanded(self.request.strategies, packets=False)]
 
     def place(
         self, strategies: Sequence[FlowStrategy], progress: Tell | None = None
     ) -> ReplayResult:
-        """Whole flows by these strategies."""
+        """Place whole flows with these strategies."""
         done = 0
 
         def begun(name: str) -> None:
@@ -128,7 +128,7 @@ class PreparedReplay:
         progress: Tell | None = None,
         first: Callable[[Load, EngineResult], None] | None = None,
     ) -> tuple[ReplayResult, bool]:
-        """Packet by packet by these strategies; see `replay_packets`."""
+        """Replay packet by packet with these strategies; see `replay_packets`."""
         from .packets import replay_packets
 
         request = self.request
@@ -148,7 +148,7 @@ class PreparedReplay:
         )
 
     def _loads(self, model: Model, as_captured: bool) -> Callable[[int], Load]:
-        """What is offered in run r: the pattern with its seed + r, or the capture."""
+        """The offered traffic of run r: the pattern with its seed + r, or the capture."""
         from ..packets.offers.captured import captured
         from .packets import Load
         from .specs.pattern import offered

@@ -1,4 +1,4 @@
-"""What is asked of a replay, as texts: the same on the command line and in the terminal UI."""
+"""The options of a replay as text, common to the command line and the terminal UI."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _WORDS = ("pattern", "model", "transport", "fail", "converge")
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """Options of `rocescope replay`, which docs/replay.md describes. Nothing is checked yet."""
+    """Options of `rocescope replay`, see docs/replay.md, unchecked."""
 
     fabric: str
     strategies: tuple[str, ...] = DEFAULT_STRATEGIES
     captures: tuple[str, ...] = ()
-    """Files, unless there is a pattern."""
+    """Captures; empty with a pattern."""
     pattern: str = ""
     map: str = "exact"
     filter: str | None = None
@@ -30,11 +30,11 @@ class ReplayRequest:
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
     window: str = ""
     packets: bool = False
-    """Packet by packet even where nothing else asks for it."""
+    """Use the packet engine even if no other option needs it."""
     model: str = ""
     transport: str = ""
     offer: str = CAPTURED
-    """When captured packets are offered, unless the model says so: CAPTURED or ASAP."""
+    """When captured packets are offered, unless the model sets it: CAPTURED or ASAP."""
     fail: tuple[str, ...] = ()
     converge: str = NEVER
     runs: int = 1
@@ -42,18 +42,18 @@ class ReplayRequest:
 
     @property
     def by_packet(self) -> bool:
-        """Whether anything that is asked for needs the packet engine."""
+        """Whether an option needs the packet engine."""
         asked = self.packets or self.model or self.transport or self.fail or self.runs != 1
         return bool(asked) or any(needs_packets(text) for text in self.strategies)
 
     @property
     def sources(self) -> list[str]:
-        """What is replayed, for the report."""
+        """The sources of the traffic, for the report."""
         return [self.pattern] if self.pattern else list(self.captures)
 
     @property
     def options(self) -> str:
-        """Pattern, model, transport and failures where they are not the default."""
+        """Pattern, model, transport and failures that differ from the defaults."""
         told = []
         for name in _WORDS:
             value = getattr(self, name)
@@ -64,7 +64,7 @@ class ReplayRequest:
 
     @property
     def words(self) -> str:
-        """What `with_words` takes: fabric, host map, options."""
+        """The input of `with_words`: fabric, host map, options."""
         return f"{shlex.quote(self.fabric)} {shlex.quote(self.map)} {self.options}".rstrip()
 
 
@@ -72,9 +72,9 @@ _DEFAULTS = {field.name: field.default for field in fields(ReplayRequest)}
 
 
 def with_words(before: ReplayRequest, text: str) -> ReplayRequest:
-    """`FABRIC [MAP] [--pattern P] [--fail F]...`: the request with these and no other options.
+    """`FABRIC [MAP] [--pattern P] [--fail F]...`: the request with only these options.
 
-    UsageError for an option that it does not have, or that lacks its value.
+    UsageError for an unknown option or a missing value.
     """
     try:
         words = shlex.split(text)
@@ -82,7 +82,7 @@ def with_words(before: ReplayRequest, text: str) -> ReplayRequest:
         raise UsageError(f"{text}: {error}") from None
     places, options = _sorted_out(words)
     if not 1 <= len(places) <= 2:
-        raise UsageError("give a fabric, and a host map if it is not that of before")
+        raise UsageError("give a fabric, and a host map if it changes")
     changes: dict[str, object] = {name: _DEFAULTS[name] for name in _WORDS}
     for name, values in options.items():
         if len(values) > 1 and name != "fail":

@@ -1,4 +1,4 @@
-"""A sweep with its yardsticks and what it means: what `rocescope sweep` shows."""
+"""A sweep with its references and causes: the results of `rocescope sweep`."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def sweep_result(
 ) -> SweepResult:
     """Sweep, compare with chance, and explain.
 
-    options: of `switch_hashing`, without seeds. production: the seed in use, None for
-    those of the fabric if it states them. UsageError when there is nothing to sweep.
+    options: of `switch_hashing`, without seeds. production: the seed in use; None for the
+    seeds of the fabric, if it has any. UsageError if there is nothing to sweep.
     """
     if not seeds.seeds:
-        raise UsageError(f"--seeds {seeds.first}:{seeds.end} holds no seed")
+        raise UsageError(f"--seeds {seeds.first}:{seeds.end} contains no seed")
     traffic, warnings = mapped(traffic, fabric)
     hashing = switch_hashing(fabric, options, "sweep")
     walk, scores = Walk(traffic, fabric, hashing.settings), Scores(traffic, fabric, measure)
@@ -78,7 +78,7 @@ def sweep_result(
 def _production_score(
     walk: Walk, scores: Scores, per_switch: PerSwitch, production: int | None
 ) -> float | None:
-    """The imbalance of the worst layer under the seeds in use; None when they are unknown."""
+    """The imbalance of the worst layer with the seeds in use; None if they are unknown."""
     if production is not None:
         row = switch_seeds(np.array([production], np.uint64), walk.fabric.switches, per_switch)
     else:

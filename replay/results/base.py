@@ -1,7 +1,7 @@
-"""What the results of replay, sweep and recover-seed have in common.
+"""Records common to the results of replay, sweep and recover-seed.
 
-Field names are those of the JSON output. Sizes are bytes on the wire, times
-nanoseconds. A value that cannot be known is None, and a note says why.
+Field names are the names of the JSON output. Sizes are bytes on the wire, times are
+nanoseconds. An unknown value is None, and a note gives the reason.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class TrafficSummary(Record, frozen=True, kw_only=True):
-    """What was replayed."""
+    """The replayed traffic."""
 
-    sources: Annotated[list[str], Meta(description="the captures, or the pattern generated")]
+    sources: Annotated[list[str], Meta(description="the captures, or the generated pattern")]
     flows: Annotated[int, Meta(description="one-way flows")]
     units: Annotated[
-        int, Meta(description="what is placed: a flow, or one entropy value of a sprayed flow")
+        int, Meta(description="placed units: flows, or entropy values of sprayed flows")
     ]
     packets: int
     wire_bytes: int
     hosts: Annotated[int, Meta(description="hosts that send or receive")]
-    window_ns: Annotated[int | None, Meta(description="None: loads are not resolved in time")]
+    window_ns: Annotated[int | None, Meta(description="length of time windows; None: no windows")]
 
 
 class FabricSummary(Record, frozen=True, kw_only=True):
-    """Where it was replayed."""
+    """The fabric of the replay."""
 
     spec: str
     hosts: int
@@ -43,7 +43,7 @@ class FabricSummary(Record, frozen=True, kw_only=True):
 
 
 class Chance(Record, frozen=True, kw_only=True):
-    """What ideal random hashing gives for the same traffic on the same fabric."""
+    """Results of ideal random hashing for the same traffic on the same fabric."""
 
     mean: float
     p05: float

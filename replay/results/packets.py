@@ -1,4 +1,4 @@
-"""What the packet-level replay found, beside the records of `replay.py`."""
+"""Results of the packet engine, in addition to the records of `replay.py`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerQueues(msgspec.Struct, frozen=True, kw_only=True):
-    """The queues of the links of one layer and direction, over all runs."""
+    """Queues of the links of one layer and direction, over all runs."""
 
     layer: str
     p50_packets: Annotated[
-        int, Meta(description="queue that an arriving packet finds, ACKs too; median")
+        int, Meta(description="median queue length at packet arrival, ACKs included")
     ]
     p99_packets: int
     max_packets: Annotated[int, Meta(description="largest queue, with the packet in service")]
@@ -32,7 +32,7 @@ class LayerQueues(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """Time of a message over what it would take alone, over all messages and runs."""
+    """Completion time of a message relative to an idle fabric, over all messages and runs."""
 
     p50: float
     p99: float
@@ -40,43 +40,43 @@ class FlowTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReceivedOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """Order of the data packets at their receivers in the first run, by the analyzer's measures."""
+    """Reordering of data packets at receivers in the first run, as the analyzer measures it."""
 
     packets: int
     reordered_packets: int
     reordered_percent: float
     max_extent: Annotated[
-        int | None, Meta(description="RFC 4737, packets; None: nothing was reordered")
+        int | None, Meta(description="extent of RFC 4737 in packets; None: no reordering")
     ]
 
 
 class PacketReplay(msgspec.Struct, frozen=True, kw_only=True):
-    """A strategy on the packet engine."""
+    """Results of a strategy on the packet engine."""
 
     runs: int
-    completed_runs: Annotated[int, Meta(description="runs in which every message was completed")]
-    completion_ns: Annotated[Spread | None, Meta(description="of the completed runs")]
+    completed_runs: Annotated[int, Meta(description="runs in which every message completed")]
+    completion_ns: Annotated[Spread | None, Meta(description="time of the completed runs")]
     over_bound_percent: Annotated[
-        Spread | None, Meta(description="completion over the lower bound of its run")
+        Spread | None, Meta(description="completion time above the lower bound of the same run")
     ]
-    bound: Annotated[str, Meta(description="what the lower bound counts")]
+    bound: Annotated[str, Meta(description="what the lower bound takes into account")]
     message_slowdown: Annotated[
-        FlowTimes | None, Meta(description="from first packet to last ACK, over the same alone")
+        FlowTimes | None, Meta(description="first packet to last ACK, relative to an idle fabric")
     ]
     max_queue_packets: Spread
     layers: list[LayerQueues]
-    hops: Annotated[int, Meta(description="packets through queues, ACKs too, all runs")]
+    hops: Annotated[int, Meta(description="packets through queues, ACKs included, all runs")]
     dropped: int
     trimmed: int
     ecn_marked: int
     no_route: int
-    lost_on_links: Annotated[int, Meta(description="on links that were lossy or went down")]
-    sent_again: Annotated[int, Meta(description="data packets that were sent once more")]
+    lost_on_links: Annotated[int, Meta(description="packets lost on lossy or failed links")]
+    sent_again: Annotated[int, Meta(description="retransmitted data packets")]
     timeouts: int
     load_stretch_ns: Annotated[
-        int, Meta(description="of the links' wire_bytes_over_time, from the first packet on")
+        int, Meta(description="interval of wire_bytes_over_time, from the first packet")
     ]
-    received: Annotated[ReceivedOrder | None, Meta(description="None: too many packets to keep")]
+    received: Annotated[ReceivedOrder | None, Meta(description="None: too many packets to measure")]
     model: Annotated[
         dict[str, str], Meta(description="sizes, buffers, thresholds, offer, recovery, failures")
     ]

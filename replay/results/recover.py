@@ -1,4 +1,4 @@
-"""What `recover-seed` finds."""
+"""Results of `recover-seed`."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from .base import SCHEMA_VERSION, Record
 
 
 class Candidate(Record, frozen=True, kw_only=True):
-    """A hash function, field set and seed that explains the placements."""
+    """A hash function, field set and seed that explain the placements."""
 
     hash: str
     field_set: str
     parameters: dict[str, str]
     seed: Annotated[int | None, Meta(description="the smallest seed that fits; None: no seed")]
-    seeds: Annotated[list[int], Meta(description="seeds that fit, the first ones")]
-    seeds_that_fit: Annotated[int, Meta(description="of the seeds searched")]
+    seeds: Annotated[list[int], Meta(description="the first seeds that fit")]
+    seeds_that_fit: Annotated[int, Meta(description="number of searched seeds that fit")]
     seeds_searched: int
     expected_by_chance: Annotated[
-        float, Meta(description="seeds that would fit if the function were another one")
+        float, Meta(description="seeds that would fit by chance if the function were wrong")
     ]
     fitted_flows: int
-    validated_flows: Annotated[int, Meta(description="held-back flows it predicts")]
+    validated_flows: Annotated[int, Meta(description="held-back flows that the candidate predicts")]
     held_back_flows: int
     note: str = ""
 
 
 class SwitchRecovery(Record, frozen=True, kw_only=True):
-    """The choices of one switch over the tapped links."""
+    """Recovery of the choices of one switch over the captured links."""
 
-    direction: Annotated[str, Meta(description="whose packets were looked at")]
+    direction: Annotated[str, Meta(description="direction of the packets used")]
     links: list[str]
     flows: Annotated[int, Meta(description="flows seen on exactly one of the links")]
     flows_on_several_links: Annotated[
-        int, Meta(description="sprayed or moved while captured; not used")
+        int, Meta(description="flows sprayed or moved during the capture; not used")
     ]
     flows_per_link: list[int]
     candidates: list[Candidate]

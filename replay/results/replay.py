@@ -1,4 +1,4 @@
-"""What `replay` finds."""
+"""Results of `replay`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from .packets import PacketReplay
 
 
 class LayerOverTime(Record, frozen=True, kw_only=True):
-    """Loads window by window: flows that never overlap in time do not collide."""
+    """Loads per time window: flows that do not overlap in time do not collide."""
 
     window_ns: int
-    windows: Annotated[int, Meta(description="windows in which the layer carried bytes")]
-    fim_bytes_percent: Annotated[float, Meta(description="mean, weighted by the windows' bytes")]
-    max_over_mean: Annotated[float, Meta(description="mean, weighted by the windows' bytes")]
-    peak_bits_per_second: Annotated[float, Meta(description="busiest window of the busiest link")]
-    peak_utilisation: Annotated[float, Meta(description="the same over the rate of the link")]
+    windows: Annotated[int, Meta(description="windows in which the layer carries bytes")]
+    fim_bytes_percent: Annotated[float, Meta(description="mean over windows, weighted by bytes")]
+    max_over_mean: Annotated[float, Meta(description="mean over windows, weighted by bytes")]
+    peak_bits_per_second: Annotated[
+        float, Meta(description="of the busiest link in its busiest window")
+    ]
+    peak_utilisation: Annotated[float, Meta(description="peak rate over the rate of the link")]
     peak_link: str
 
 
 class DeviceLoad(Record, frozen=True, kw_only=True):
-    """How evenly one switch uses its links of a layer, those that leave it."""
+    """How evenly one switch uses its outgoing links of a layer."""
 
     switch: str
     links: int
@@ -38,48 +40,48 @@ class LayerLoad(Record, frozen=True, kw_only=True):
     """How evenly the links of one layer and one direction are used."""
 
     layer: str
-    choice: Annotated[bool, Meta(description="whether hashing has a say in these loads")]
+    choice: Annotated[bool, Meta(description="whether hashing chooses between these links")]
     links: int
     idle_links: int
     flows: Annotated[
         int | None,
-        Meta(description="placements: a flow on two links counts twice; None: packet by packet"),
+        Meta(description="placements: a flow on two links counts twice; None: packet engine"),
     ]
     wire_bytes: int
     fim_flows_percent: float | None
     fim_flows_best_percent: Annotated[
-        float | None, Meta(description="what no placement of whole flows can beat")
+        float | None, Meta(description="lower limit for any placement of whole flows")
     ]
     fim_bytes_percent: float | None
     fim_chance_percent: Annotated[Chance | None, Meta(description="of fim_flows_percent")]
     max_over_mean: Annotated[
-        float | None, Meta(description="the fullest link's load over the largest fair share")
+        float | None, Meta(description="load of the busiest link over the largest fair share")
     ]
     over_time: LayerOverTime | None
     devices: Annotated[
-        list[DeviceLoad], Meta(description="switches with several links of the layer to choose")
+        list[DeviceLoad], Meta(description="switches with several links of the layer")
     ]
 
 
 class LinkLoad(Record, frozen=True, kw_only=True):
-    """What one one-way link carries."""
+    """Load of one one-way link."""
 
     name: str
     layer: str
-    flows: Annotated[int | None, Meta(description="None: flows are not kept to one path")]
+    flows: Annotated[int | None, Meta(description="None: flows do not stay on one path")]
     wire_bytes: int
     over_mean: Annotated[
         float | None,
-        Meta(description="bytes over its fair share: what it carried if all was split evenly"),
+        Meta(description="bytes over its fair share, which is its load with an even split"),
     ]
     wire_bytes_over_time: Annotated[
         list[int] | None,
-        Meta(description="in stretches of packets.load_stretch_ns, first run; None: whole flows"),
+        Meta(description="bytes per packets.load_stretch_ns in the first run; None: whole flows"),
     ] = None
 
 
 class CollidingFlow(Record, frozen=True, kw_only=True):
-    """One flow on a crowded link."""
+    """One flow on an overloaded link."""
 
     flow: int
     src: str
@@ -90,7 +92,7 @@ class CollidingFlow(Record, frozen=True, kw_only=True):
 
 
 class Collision(Record, frozen=True, kw_only=True):
-    """A link with more than its share, and what meets there."""
+    """A link with more than its fair share, and its flows."""
 
     link: str
     layer: str
@@ -98,48 +100,48 @@ class Collision(Record, frozen=True, kw_only=True):
     over_mean: float
     flows: Annotated[int, Meta(description="all flows on the link")]
     flows_at_once: Annotated[
-        int | None, Meta(description="most flows in one window; None without windows")
+        int | None, Meta(description="maximum number of flows in one window; None without windows")
     ]
     largest: Annotated[list[CollidingFlow], Meta(description="the flows with the most bytes")]
 
 
 class StrategyResult(Record, frozen=True, kw_only=True):
-    """One strategy on this traffic."""
+    """Results of one strategy on this traffic."""
 
     name: str
     parameters: dict[str, str]
     fim_percent: Annotated[
-        float | None, Meta(description="of flows, of the worst layer in which hashing has a say")
+        float | None, Meta(description="FIM of flows in the worst layer in which hashing chooses")
     ]
-    max_over_mean: Annotated[float | None, Meta(description="of the same layers, the largest")]
+    max_over_mean: Annotated[float | None, Meta(description="largest value of the same layers")]
     busiest_link: str | None
     lower_bound_ns: Annotated[
         float | None,
         Meta(
-            description="time the busiest link needs for its bytes at its rate; on the packet "
-            "engine what no load balancing can beat, see packets.bound"
+            description="transmission time of the busiest link at its rate; on the packet "
+            "engine the minimum of any load balancing, see packets.bound"
         ),
     ]
     completion_time_ns: Annotated[
-        int | None, Meta(description="mean of the runs; None: not complete, or whole flows only")
+        int | None, Meta(description="mean of the runs; None: not completed, or whole flows")
     ]
     max_queue_packets: int | None
     layers: list[LayerLoad]
     links: list[LinkLoad]
     worst: list[Collision]
-    solver: Annotated[SolverReport | None, Meta(description="of the assignment, else None")] = None
+    solver: Annotated[SolverReport | None, Meta(description="only of assign")] = None
     packets: Annotated[
-        PacketReplay | None, Meta(description="of the packet engine; None: whole flows only")
+        PacketReplay | None, Meta(description="results of the packet engine; None: whole flows")
     ] = None
     notes: list[str] = []
 
 
 class SolverReport(Record, frozen=True, kw_only=True):
-    """How good a computed assignment provably is."""
+    """Proven quality of a computed assignment."""
 
     status: str
-    objective: Annotated[float, Meta(description="seconds the busiest link is busy")]
-    bound: Annotated[float, Meta(description="no assignment can be below")]
+    objective: Annotated[float, Meta(description="transmission time of the busiest link, s")]
+    bound: Annotated[float, Meta(description="lower bound of any assignment")]
     gap: Annotated[float, Meta(description="(objective - bound) / objective")]
     seconds: float
     variables: int

@@ -1,4 +1,4 @@
-"""What `sweep` finds."""
+"""Results of `sweep`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Distribution(Record, frozen=True, kw_only=True):
     quantiles: Annotated[
         dict[str, float], Meta(description="p1, p5, p10, p25, p50, p75, p90, p95, p99")
     ]
-    resolution: Annotated[float, Meta(description="quantiles are exact to this")]
+    resolution: Annotated[float, Meta(description="accuracy of the quantiles")]
     histogram: list[Bin]
     distinct: Annotated[
-        int | None, Meta(description="different values; None: more than are counted")
+        int | None, Meta(description="number of different values; None: too many to count")
     ]
 
 
@@ -41,13 +41,13 @@ class SeedValue(Record, frozen=True, kw_only=True):
 
 
 class Production(Record, frozen=True, kw_only=True):
-    """Where the seed in use stands among all others."""
+    """Rank of the seed in use among all seeds."""
 
-    seed: Annotated[int | None, Meta(description="None: the fabric's own, one per switch")]
+    seed: Annotated[int | None, Meta(description="None: the seeds of the fabric, one per switch")]
     value: float
     better_seeds: Annotated[int, Meta(description="seeds with a smaller value")]
     equal_seeds: Annotated[int, Meta(description="seeds with the same value")]
-    percentile: Annotated[float, Meta(description="share of the seeds that are worse, percent")]
+    percentile: Annotated[float, Meta(description="percentage of seeds with a larger value")]
 
 
 class SweepLayer(Record, frozen=True, kw_only=True):
@@ -58,9 +58,9 @@ class SweepLayer(Record, frozen=True, kw_only=True):
     distribution: Distribution
     chance: Chance
     best_percent: Annotated[
-        float | None, Meta(description="FIM of flows that no placement can beat; None for bytes")
+        float | None, Meta(description="lower limit of the FIM of flows; None for bytes")
     ]
-    used_links: Annotated[float, Meta(description="share of links that carry traffic, mean")]
+    used_links: Annotated[float, Meta(description="mean share of links that carry traffic")]
     used_links_chance: float
 
 
@@ -71,12 +71,12 @@ class SweepResult(Record, frozen=True, kw_only=True):
     version: str
     traffic: TrafficSummary
     fabric: FabricSummary
-    hash: Annotated[str, Meta(description="model of the switches")]
+    hash: Annotated[str, Meta(description="hash model of the switches")]
     field_set: str
     seeds: Annotated[list[int], Meta(description="first, last (exclusive), number evaluated")]
     per_switch: Annotated[str, Meta(description="equal or different seeds on the switches")]
     measure: Annotated[str, Meta(description="fim-flows, fim-bytes (percent) or max-over-mean")]
-    distribution: Annotated[Distribution, Meta(description="of the worst layer of each seed")]
+    distribution: Annotated[Distribution, Meta(description="worst layer of each seed")]
     chance: Chance
     best: list[SeedValue]
     worst: list[SeedValue]

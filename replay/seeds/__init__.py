@@ -1,1 +1,1 @@
-"""Hash seeds: swept, and recovered from captures."""
+"""Hash seeds: sweeps, and recovery from captures."""

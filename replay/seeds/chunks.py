@@ -22,8 +22,8 @@ def in_chunks(
 ) -> None:
     """work(worker, number) for every chunk, with workers from 0 to cores() - 1.
 
-    `tell` is called a few times a second and at the end, on the calling thread. After an
-    exception, also an interrupt, the chunks that are not begun are left out.
+    `tell` is called several times a second and at the end, on the calling thread. After an
+    exception or interrupt no further chunk is started.
     """
     numbers = iter(range(chunks))
     lock, stopped = threading.Lock(), threading.Event()

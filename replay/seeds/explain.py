@@ -1,4 +1,4 @@
-"""Why a sweep came out as it did, told from its results."""
+"""Causes of imbalance, derived from the results of a sweep."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..results.sweep import SweepLayer
 
 _FEW = 64
 _IDLE = 0.9
-"""Links in use below this share of what chance uses are a sign of dependent choices."""
+"""Fewer used links than this share of random placement mean dependent choices of the tiers."""
 
 
 def findings(
@@ -20,7 +20,7 @@ def findings(
     per_switch: PerSwitch,
     seeds: int,
 ) -> list[str]:
-    """Sentences, the gravest first. linear: every switch hashes linearly in its seed."""
+    """Sentences, most severe first. linear: every switch hashes linearly in its seed."""
     names = ", ".join(sorted({one.model for one in settings}))
     found = _polarised(layers, names, linear, per_switch)
     if seeds > 1:
@@ -41,19 +41,19 @@ def _polarised(
     )
     if per_switch == "equal":
         cause = (
-            f"every tier hashes by {names} with the same seed, so flows that one tier sent the "
-            "same way are sent the same way by the next: give each switch its own seed"
+            f"every tier hashes with {names} and the same seed, so flows that one tier sends to "
+            "the same link also share a link in the next tier: give each switch its own seed"
         )
         if linear:
-            cause += f"; because {names} is linear, another function or rotation in one tier too"
+            cause += f"; {names} is linear, so one tier also needs another function or rotation"
     elif linear:
         cause = (
             f"{names} is linear, so different seeds do not make the tiers' choices independent: "
             "use another function, rotation or offset in one of the tiers"
         )
     else:
-        cause = "the choices of the tiers depend on each other"
-    return [f"The tiers are polarised: on average traffic uses {shares}; {cause}."]
+        cause = "the choices of the tiers are not independent"
+    return [f"Hash polarisation: traffic uses on average {shares}; {cause}."]
 
 
 def _is_polarised(layer: SweepLayer) -> bool:
@@ -62,7 +62,7 @@ def _is_polarised(layer: SweepLayer) -> bool:
 
 def _seeds_without_effect(layers: Sequence[SweepLayer], names: str, linear: bool) -> list[str]:
     fixed = [one for one in layers if one.distribution.distinct == 1]
-    if not linear:  # polarised layers stay as they are because most of their links are idle
+    if not linear:  # in polarised layers idle links are the cause
         fixed = [one for one in fixed if not _is_polarised(one)]
     few = [one for one in layers if 1 < (one.distribution.distinct or _FEW + 1) <= _FEW]
     found = []
@@ -71,22 +71,22 @@ def _seeds_without_effect(layers: Sequence[SweepLayer], names: str, linear: bool
         text = f"Every seed gives the same imbalance in {where}"
         if linear:
             text += (
-                f": {names} is linear, so a new seed only renames the links of a group whose "
-                "size is a power of two, and the same flows collide. Another function, other "
-                "fields or more queue pairs can change that, another seed cannot"
+                f": {names} is linear, so a new seed only permutes the links of a group whose "
+                "size is a power of two, and the same flows collide. Another seed does not help; "
+                "another function, other fields or more queue pairs can"
             )
         found.append(f"{text}.")
     if few and linear:
         where = ", ".join(f"{one.distribution.distinct} in {one.layer}" for one in few)
         found.append(
-            f"All seeds together give few different results ({where}): {names} is linear, "
-            "so seeds differ only in how the groups of different switches are renamed."
+            f"All seeds give only few different results ({where}): {names} is linear, "
+            "so seeds only permute the links of the groups of each switch."
         )
     return found
 
 
 def _worse_than_chance(layers: Sequence[SweepLayer], names: str) -> list[str]:
-    """Layers whose links are all in use but less evenly than chance would."""
+    """Layers with all links in use but less evenly than with random placement."""
     hit = [
         one for one in layers if not _is_polarised(one) and one.distribution.mean > one.chance.p95
     ]

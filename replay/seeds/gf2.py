@@ -12,14 +12,14 @@ class Solution(NamedTuple):
     smallest: int
     """The solution that is the smallest number; bit i is unknown i."""
     free: int
-    """Unknowns that the equations leave open."""
+    """Number of free unknowns."""
 
 
 def solve(columns: Sequence[int], target: int) -> Solution | None:
-    """Unknown i adds columns[i]; which sums (XOR) give `target`? None when none do.
+    """All sets of unknowns whose columns sum (XOR) to `target`; None if there are none.
 
-    Columns are taken from the lowest unknown up, and only if the ones before do not span
-    them, so a bit of the answer is set only where the lower ones cannot do without it.
+    Columns are taken from the lowest unknown up, and only if lower columns do not span
+    them, so the solution has the smallest value.
     """
     pivots: dict[int, tuple[int, int]] = {}  # highest bit -> (reduced column, unknowns in it)
     for number, column in enumerate(columns):
@@ -31,7 +31,7 @@ def solve(columns: Sequence[int], target: int) -> Solution | None:
 
 
 def _reduced(value: int, pivots: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """What is left of a value after the pivots, and the unknowns that were used."""
+    """The remainder of a value after elimination, and the unknowns used."""
     unknowns = 0
     while value and value.bit_length() in pivots:
         column, used = pivots[value.bit_length()]
@@ -43,23 +43,23 @@ def _reduced(value: int, pivots: dict[int, tuple[int, int]]) -> tuple[int, int]:
 
 
 class AffineMap:
-    """An unknown affine map over GF(2), learnt from inputs with their outputs."""
+    """An unknown affine map over GF(2), learned from inputs and outputs."""
 
     def __init__(self) -> None:
         self._rows: dict[int, tuple[int, int]] = {}  # highest bit -> (input, output)
 
     @property
     def rank(self) -> int:
-        """Independent inputs seen, the constant among them."""
+        """Number of independent inputs, including the constant."""
         return len(self._rows)
 
     def output(self, value: int) -> int | None:
-        """The output of an input; None when it does not follow from those seen."""
+        """The output of an input; None if the known inputs do not determine it."""
         rest, output = self._reduce((value << 1) | 1)
         return None if rest else output
 
     def learn(self, value: int, output: int) -> bool:
-        """Take in an observation; False when it contradicts the ones before."""
+        """Add an observation; False if it contradicts earlier observations."""
         rest, expected = self._reduce((value << 1) | 1)
         if rest:
             self._rows[rest.bit_length()] = rest, output ^ expected

@@ -1,10 +1,10 @@
 """The search for a Linux router's hash seed among all 2^32.
 
-A router with `fib_multipath_hash_policy` picks next hops by SipHash-2-4 under a
-key that is the 32-bit seed twice, twice. Seeds are tried block by block: one
-flow is hashed under all seeds of a block at once (the loops over a block become
-vector instructions), the seeds that put the flow elsewhere are dropped, and the
-next flow is hashed under the rest. With k next hops a seed costs about
+A router with `fib_multipath_hash_policy` selects next hops with SipHash-2-4; both
+64-bit halves of the key are the 32-bit seed twice. Seeds are tried in blocks: one
+flow is hashed with all seeds of a block at once (the loops over a block become
+vector instructions), the seeds that place the flow elsewhere are dropped, and the
+next flow is hashed with the remaining seeds. With k next hops a seed costs about
 1 + 1/k + 1/k^2 + ... hashes.
 """
 
@@ -17,7 +17,7 @@ from ...kernels.kernel import inlined, kernel
 
 SEEDS = 1 << 32
 _BLOCK = 1024
-"""Seeds at once: their SipHash states fill most of a first-level cache."""
+"""Seeds per block: their SipHash states fill most of a first-level cache."""
 
 
 @inlined
@@ -104,11 +104,11 @@ def scan_linux(
     high: NDArray[np.uint32],
     found: NDArray[np.uint32],
 ) -> int:
-    """How many of the seeds first .. first+count-1 place every flow where it was seen.
+    """The number of seeds in first .. first+count-1 that place every flow where it was captured.
 
-    `words` u64[flows, w]: the hashed bytes as little-endian words, the last one
-    with the length in its top byte (SipHash's padding). A flow was seen where its
-    multipath value (hash >> 1) lies in low .. high. The first seeds go to `found`.
+    `words` u64[flows, w]: the hashed bytes as little-endian words, the last word
+    with the length in its top byte (SipHash's padding). low .. high: range of the
+    multipath value (hash >> 1) for the link of each flow. The first seeds go to `found`.
     """
     v0 = np.empty(_BLOCK, np.uint64)
     v1 = np.empty(_BLOCK, np.uint64)

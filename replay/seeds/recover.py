@@ -1,10 +1,10 @@
-"""Which hash, fields and seed a switch has, from the links its flows were seen on.
+"""Recovery of hash, fields and seed of a switch from the links of its flows.
 
-A hypothesis is a hash with its fields. Its seed is searched on two thirds of the flows
-and has to foretell the others (held back). What is tried, until something fits: Linux
-under every seed there is; every function that is linear in its seed, by elimination; an
-unknown linear function, learnt from the flows. Other functions take long and are tried
-when asked for.
+A hypothesis is a hash with its fields. Its seed is searched with two thirds of the flows
+and must predict the other flows (held back). The search tries in this order, until a
+hypothesis fits: Linux with every seed; every function that is linear in its seed, by
+elimination; an unknown linear function, learned from the flows. Other functions take long
+and are tried only on request.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ FIELD_SETS = ("5-tuple", "4-tuple", "3-tuple", "5-tuple+qpn", "5-tuple+flow-labe
 LEAST_FLOWS = 4
 ALL_SEEDS = SeedRange(0, 1 << 32)
 _WIDE = 16
-"""Linear hashes of more bits are not tried under all seeds unless asked for."""
+"""Linear hashes with more bits are tried with all seeds only on request."""
 _LEARNT_FIELDS = "src+dst+protocol+sport+dport+flow-label+qpn"
 _LEAST_SPARE = 8
-"""Flows that must confirm a learnt function beyond those that determine it."""
+"""Flows that must confirm a learned function, in addition to the flows that determine it."""
 _SHOWN = 10
 _PROBES = (0, 1, 0x9E3779B9, 0x7F4A7C15)
 
 Tell = Callable[[str, int, int], None]
-"""Told the hypothesis, the seeds tried and the seeds there are."""
+"""Called with the hypothesis, the seeds tried and the number of seeds."""
 
 
 class Wanted(NamedTuple):
     """What to look for."""
 
     hash: str | None = None
-    """A model; None for all that can be searched in little time."""
+    """A model; None for all models with a short search."""
     fields: str | None = None
     group: Group | None = None
     """None: equal cost over the links."""
@@ -56,10 +56,10 @@ class Wanted(NamedTuple):
 def recover(
     direction: Direction, wanted: Wanted, known: Sequence[Candidate], tell: Tell | None
 ) -> tuple[SwitchRecovery, list[str]]:
-    """(what explains the choices over these links, the hypotheses tried).
+    """(the recovery for these links, the hypotheses tried).
 
-    known: candidates of the other direction; their seeds are tried before all others.
-    UsageError for a hash or fields that do not exist.
+    known: candidates of the other direction; their seeds are tried first.
+    UsageError for an unknown hash or unknown fields.
     """
     seen = direction.seen
     links = len(seen.links)
@@ -114,7 +114,7 @@ def _hypotheses(
             yield _Hypothesis(settings, seed, note)
     if wanted.hash in (None, "linux"):
         if wanted.fields is not None and wanted.hash == "linux":
-            raise UsageError("Linux takes its fields from its policy; leave out --fields")
+            raise UsageError("--fields cannot be combined with linux: policy selects them")
         for policy in (1, 0) if wanted.fields is None else ():
             yield _Hypothesis(HashSettings("linux", extra={"policy": policy}), wanted.seeds)
     sets: tuple[str, ...] = FIELD_SETS if wanted.fields is None else (wanted.fields,)
@@ -135,7 +135,7 @@ def _hypotheses(
 
 
 def _is_quick(model: HashModel, group: Group) -> bool:
-    """Whether all seeds of a model can be tried in little time."""
+    """Whether all seeds of a model can be tried in a short time."""
     if model.linear is None:
         return False
     members = len(group.weights)
@@ -153,7 +153,7 @@ def _name(settings: HashSettings) -> str:
 def _tested(
     hypothesis: _Hypothesis, flows: Seen, group: Group, tell: Tell | None
 ) -> Candidate | None:
-    """What is left of a hypothesis; None when no seed fits or it cannot be searched."""
+    """The candidate of a hypothesis; None if no seed fits or it cannot be searched."""
     settings = hypothesis.settings
     rows = _distinct(flows, settings)
     if rows is None:
@@ -167,10 +167,10 @@ def _tested(
     if held_back.any():
         right = fitting(keys.take(held_back), settings, group, link[held_back], seeds)
         best = int(right.sum(1).max())
-        if best == len(right[0]):  # the held-back flows leave these
+        if best == len(right[0]):  # seeds that also fit the held-back flows
             every = right.all(1)
             seeds = seeds[every]
-            # Of a solved hash all fitting seeds place alike.
+            # All fitting seeds of a solved hash give the same placement.
             count = count if len(fit.seeds) < fit.number else int(every.sum())
         validated = best
     return Candidate(
@@ -197,7 +197,7 @@ def _parameters(settings: HashSettings) -> dict[str, str]:
 
 
 def settings_of(candidate: Candidate) -> HashSettings | None:
-    """The settings a candidate stands for, without its seed; None for a learnt function."""
+    """The settings of a candidate, without its seed; None for a learned function."""
     if candidate.hash not in MODELS:
         return None
     extra = {k: int(v) for k, v in candidate.parameters.items() if k == "policy"}
@@ -209,7 +209,7 @@ def settings_of(candidate: Candidate) -> HashSettings | None:
 
 
 def _distinct(flows: Seen, settings: HashSettings) -> NDArray[np.int64] | None:
-    """A row per key that the hash can tell apart; None when one key was seen on two links."""
+    """One row per key that the hash distinguishes; None if a key was captured on two links."""
     probes = bind(flows.keys, settings).values(_PROBES)
     _, first, number = np.unique(probes, axis=1, return_index=True, return_inverse=True)
     if (flows.link[first][number.reshape(-1)] != flows.link).any():
@@ -251,7 +251,7 @@ def _searched_linux(
     seeds: SeedRange,
     tell: Callable[[int, int], None],
 ) -> Fit:
-    """Search on the address family with more flows, then sift by the other."""
+    """Search with the address family with more flows, then check with the other."""
     ipv6 = int(np.count_nonzero(keys.ipv6)) * 2 > keys.units
     here = keys.ipv6 == ipv6
     bound = LinuxHash(keys.take(here), settings)
@@ -263,26 +263,26 @@ def _searched_linux(
 
 
 def _expected(searched: int, link: NDArray[np.int32], group: Group) -> float:
-    """Seeds that would fit all flows if the hash had nothing to do with them."""
+    """Number of seeds that would fit all flows by chance."""
     share = group.weights / group.weights.sum()
     return float(searched * np.exp(np.log(np.maximum(share[link], 1e-300)).sum()))
 
 
 def _learnt(flows: Seen, group: Group) -> Candidate | None:
-    """An unknown linear function of all fields, learnt from flows and tried on the others."""
+    """An unknown linear function of all fields, learned from flows and tested with the others."""
     links = len(group.weights)
     if links & (links - 1) or (group.weights != group.weights[0]).any():
         return None
     data = fields_matrix(flows.keys, _LEARNT_FIELDS).data
     inputs = [int.from_bytes(row.tobytes(), "big") for row in data]
     learnt = AffineMap()
-    foretold = 0
+    predicted = 0
     for value, link in zip(inputs, flows.link.tolist(), strict=True):
         expected = learnt.output(value)
-        foretold += expected is not None
+        predicted += expected is not None
         if not learnt.learn(value, link):
             return None
-    if foretold < _LEAST_SPARE:
+    if predicted < _LEAST_SPARE:
         return None
     return Candidate(
         hash="unknown linear function",
@@ -292,60 +292,59 @@ def _learnt(flows: Seen, group: Group) -> Candidate | None:
         seeds=[],
         seeds_that_fit=0,
         seeds_searched=0,
-        expected_by_chance=float(links) ** -foretold,
+        expected_by_chance=float(links) ** -predicted,
         fitted_flows=learnt.rank,
-        validated_flows=foretold,
-        held_back_flows=foretold,
+        validated_flows=predicted,
+        held_back_flows=predicted,
         note="every link bit is an XOR of header bits, so a CRC, XOR or Toeplitz hash",
     )
 
 
 def is_explained(candidate: Candidate) -> bool:
-    """Whether a candidate foretells all held-back flows, and not by chance."""
+    """Whether a candidate predicts all held-back flows, and not by chance."""
     return candidate.validated_flows == candidate.held_back_flows and _doubt(candidate) < 0.01
 
 
 def _doubt(candidate: Candidate) -> float:
-    """How many different placements of this kind fit by chance."""
+    """Expected number of different placements that fit by chance."""
     model = MODELS.get(candidate.hash)
     if model is None or model.linear is None:
         return candidate.expected_by_chance
-    # Seeds of a linear hash that place alike fit or fail together.
+    # Seeds of a linear hash with the same placement fit or fail together.
     return candidate.expected_by_chance / candidate.seeds_that_fit
 
 
 def _conclusion(candidates: Sequence[Candidate], flows: Seen, used: NDArray[np.int64]) -> str:
-    """What it comes to, in one sentence."""
+    """The conclusion in one sentence."""
     if len(flows.link) < LEAST_FLOWS:
-        return f"{len(flows.link)} flows are too few to tell anything"
+        return f"{len(flows.link)} flows are too few to identify a hash"
     if np.count_nonzero(used) < 2:
-        return "all flows took one link: nothing was chosen, or the other links were not captured"
+        return "all flows took one link: the switch had no choice, or other links were not captured"
     good = [c for c in candidates if c.validated_flows == c.held_back_flows]
     if not candidates:
         return (
-            "nothing fits: no hash that was tried puts all flows on their links. The order of "
-            "the files must be that of the next hops; weights and the hash can be given"
+            "no hash fits all flows: the files must be in next-hop order; try --weights and --hash"
         )
     if not good:
         best = max(candidates, key=lambda c: c.validated_flows)
         return (
-            f"nothing fits: the best, {best.hash}, foretells only {best.validated_flows} "
+            f"no hash fits: the best, {best.hash}, predicts only {best.validated_flows} "
             f"of {best.held_back_flows} held-back flows"
         )
     best = next((c for c in good if is_explained(c)), good[0])
-    held = f"it foretells {best.validated_flows} of {best.held_back_flows} held-back flows"
+    held = f"it predicts {best.validated_flows} of {best.held_back_flows} held-back flows"
     if best.seed is None:
         return f"an unknown linear function fits; {held}"
     text = f"{_name(settings_of(best) or HashSettings())}, seed {best.seed}"
     if not is_explained(best):
         return (
-            f"{text} fits, and so do {best.seeds_that_fit - 1:,} seeds more; with so few flows "
+            f"{text} fits, and {best.seeds_that_fit - 1:,} other seeds fit too: with few flows "
             "that can be chance: capture more flows"
         )
     if best.seeds_searched == 1:
         return f"{text}, found in the other direction; {held}"
     if best.seeds_that_fit == 1:
-        return f"{text}, the only one of {best.seeds_searched:,} seeds that fits; {held}"
+        return f"{text}, the only seed of {best.seeds_searched:,} that fits; {held}"
     return (
         f"{text}, or any of {best.seeds_that_fit:,} seeds of {best.seeds_searched:,} that give "
         f"the same placement; {held}"
@@ -353,7 +352,7 @@ def _conclusion(candidates: Sequence[Candidate], flows: Seen, used: NDArray[np.i
 
 
 def parse_weights(text: str) -> Group:
-    """`3,1,1,1` as a group. UsageError when these are no weights."""
+    """`3,1,1,1` as a group. UsageError for invalid weights."""
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts) or not any(int(p) for p in parts):
         raise UsageError(f"--weights {text!r}: write one number per link, such as 3,1,1,1")
@@ -363,7 +362,7 @@ def parse_weights(text: str) -> Group:
 def recover_all(
     found: Sequence[Direction], wanted: Wanted, sources: Sequence[str], tell: Tell | None
 ) -> RecoverResult:
-    """The switches behind all directions; a seed found in one is tried first in the next."""
+    """The switches of all directions; a seed found in one direction is tried first in the next."""
     switches: list[SwitchRecovery] = []
     tried: list[str] = []
     known: list[Candidate] = []
@@ -376,8 +375,8 @@ def recover_all(
     warnings = []
     if several:
         warnings.append(
-            f"{several:,} flows were seen on several links: sprayed, or moved while the capture "
-            "ran; they are left out"
+            f"{several:,} flows were captured on several links and are not used: "
+            "they are sprayed, or moved during the capture"
         )
     return RecoverResult(
         version=VERSION,

@@ -1,4 +1,4 @@
-"""Searches for the seeds under which a hash puts every flow on the link where it was seen."""
+"""Searches for the seeds with which a hash places every flow on the link where it was captured."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from .gf2 import solve
 from .linux_scan import scan_linux
 
 MOST_SEEDS = 1 << 16
-"""Fitting seeds kept by a search; all are counted."""
+"""Maximum number of fitting seeds kept by a search; all are counted."""
 _CHUNK = 1 << 23
 _GENERIC_CHUNK = 1 << 16
 _FIRST_FLOWS = 8
-"""Flows that all seeds are tried on; enough to leave few seeds for the others."""
+"""Flows that are tried with all seeds; few seeds remain for the other flows."""
 
 Tell = Callable[[int, int], None]
-"""Told the seeds tried and the seeds there are."""
+"""Called with the seeds tried and the number of seeds."""
 
 
 class Fit(NamedTuple):
-    """What a search found."""
+    """The result of a search."""
 
     seeds: NDArray[np.uint64]
     """The first MOST_SEEDS fitting seeds, ascending."""
     number: int
-    """Of all fitting seeds."""
+    """The number of all fitting seeds."""
     searched: int
 
 
 class _Found:
-    """Seeds collected from several threads."""
+    """Collects seeds from several threads."""
 
     def __init__(self, seeds: SeedRange, tell: Tell | None) -> None:
         self._seeds = seeds
@@ -80,16 +80,16 @@ def fitting(
     link: NDArray[np.int32],
     seeds: NDArray[np.uint64],
 ) -> NDArray[np.bool_]:
-    """bool[seeds, n]: which flows each seed puts on the link where they were seen."""
+    """bool[seeds, n]: flows that each seed places on the link where they were captured."""
     return bind(keys, settings).choose(seeds, group) == link
 
 
 def search_linux(
     bound: LinuxHash, group: Group, link: NDArray[np.int32], seeds: SeedRange, tell: Tell | None
 ) -> Fit:
-    """Try seeds on the flows of one address family (`bound` has only one).
+    """Try seeds with the flows of one address family, the only one in `bound`.
 
-    link: int32[n], where each flow was seen.
+    link: int32[n], the link of each flow.
     """
     (part,) = bound.parts
     length = np.uint64((24 + 8 * len(part.words)) << 56)
@@ -101,7 +101,7 @@ def search_linux(
     low, high = _intervals(bound, group)
     if (high < low)[link].any():
         return Fit(np.zeros(0, np.uint64), 0, seeds.seeds)
-    # The flow that fewest seeds put where it was seen comes first.
+    # The flow that the fewest seeds place on its link comes first.
     order = np.argsort((high - low)[link], kind="stable")
     words = np.ascontiguousarray(words[order])
     lowest, highest = (b[link][order].astype(np.uint32) for b in (low, high))
@@ -127,10 +127,10 @@ def _intervals(bound: LinuxHash, group: Group) -> tuple[NDArray[np.int64], NDArr
 
 
 def search_linear(bound: LinearHash, group: Group, link: NDArray[np.int32]) -> Fit | None:
-    """Solve for the seeds of a linear hash whose seed only permutes the group's members.
+    """Solve for the seeds of a linear hash whose seed only permutes the members of the group.
 
-    Flow i sits on link base_i XOR c, with the same c for all flows of an address family;
-    the seeds with that c follow by elimination. None when no c fits all flows.
+    Flow i is on link base_i XOR c, with the same c for all flows of an address family;
+    the seeds with that c follow by elimination. None if no c fits all flows.
     """
     mask = len(group.weights) - 1
     base = bound.choose([0], group)[0].astype(np.int64)
@@ -161,8 +161,8 @@ def search_masks(
     link: NDArray[np.int32],
     tell: Tell | None,
 ) -> Fit | None:
-    """Try everything that the seed of a linear hash can XOR into its values, for groups of
-    any size. None for units of both address families, which a seed changes differently."""
+    """Try every value that the seed of a linear hash can XOR into its values, for groups of
+    any size. None with units of both address families, which a seed changes differently."""
     if len(bound.basis) > 1:
         return None
     mixed = replace(settings, seed_use="xor")
@@ -186,7 +186,7 @@ def search_any(
     seeds: SeedRange,
     tell: Tell | None,
 ) -> Fit:
-    """Try every seed of any hash: on a few flows first, on the others what is left."""
+    """Try every seed of any hash: first with few flows, then the remaining seeds with all flows."""
     first = np.arange(len(link)) < _FIRST_FLOWS
     few, rest = bind(keys.take(first), settings), bind(keys.take(~first), settings)
     packed = few.pack([group])
@@ -207,7 +207,7 @@ def search_any(
 def _all_match(
     bound: BoundHash, packed: PackedGroups, seeds: NDArray[np.uint64], link: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """bool[seeds]: which seeds put every flow on its link."""
+    """bool[seeds]: seeds that place every flow on its link."""
     values = np.empty((len(seeds), bound.units), np.uint32)
     member = np.empty(values.shape, np.uint16)
     bound.fill(seeds, values)

@@ -1,7 +1,7 @@
-"""The same traffic under thousands of seeds: how imbalance is distributed.
+"""The same traffic with thousands of seeds: the distribution of imbalance.
 
-Seeds are walked in chunks whose arrays fit the caches, on every core; what a chunk
-shows goes into tallies, so memory does not depend on the number of seeds.
+Every core evaluates chunks of seeds whose arrays fit its caches. Results of a chunk
+are added to tallies, so memory does not depend on the number of seeds.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _LARGEST_FACTOR = 64.0
 
 
 class Sweep(NamedTuple):
-    """What a sweep found."""
+    """The result of a sweep."""
 
     score: Tally
-    """Of the worst layer of each seed."""
+    """The imbalance of the worst layer of each seed."""
     layers: list[Tally]
     used: NDArray[np.float64]
     """Share of links with traffic, mean over the seeds, per layer."""
     best: list[SeedValue]
     worst: list[SeedValue]
     below: int
-    """Seeds whose score is below the reference."""
+    """Number of seeds whose score is below the reference."""
     equal: int
 
 
 def chance_of(tally: Tally) -> Chance:
-    """What a sweep under ideal random hashing found, as the yardstick of others."""
+    """The result of a sweep with ideal random hashing, as the reference."""
     return Chance(mean=tally.mean, p05=tally.quantile(5), p95=tally.quantile(95), draws=tally.count)
 
 
@@ -61,12 +61,12 @@ class Scores:
         ones = np.ones(len(traffic), np.int64)
         self.measure = measure
         self.amounts = ones if measure == "fim-flows" else traffic.wire_bytes
-        """int64[units]: what a unit adds to a link."""
+        """int64[units]: load that a unit adds to a link."""
         even = even_loads(traffic, fabric, ones)
         layers = layers_of(fabric, even > 0)
         self.number = np.full(len(fabric.links.source) + 1, -1, np.int32)
-        """int32[links + 1]: place of a link among those that are measured, -1 for others
-        and, at the end, for no link."""
+        """int32[links + 1]: index of a link among the measured links, -1 for other links;
+        the last item, for no link, is -1."""
         self.names: list[str] = []
         self._placements: list[int] = []
         starts, fair = [0], []
@@ -87,7 +87,7 @@ class Scores:
         if not self.names:
             raise UsageError(
                 f"no switch of {fabric.name} has a choice of links for this traffic: "
-                "there is nothing a hash could do differently"
+                "the hash has no effect"
             )
 
     @property
@@ -96,14 +96,14 @@ class Scores:
         return np.diff(self.starts)
 
     def most(self) -> float:
-        """Values up to here are told apart finely; FIM is never above."""
+        """Upper limit of the fine bins; FIM is never above."""
         if self.measure == "max-over-mean":
             return _LARGEST_FACTOR
         shares = [self.fair[a:b] for a, b in zip(self.starts, self.starts[1:], strict=False)]
         return 100 * max(1 + 1 / (len(share) * float(share.min())) for share in shares)
 
     def best(self, layer: int) -> float | None:
-        """The smallest FIM of flows any placement reaches; None for other measures."""
+        """The smallest FIM of flows of any placement; None for other measures."""
         if self.measure != "fim-flows":
             return None
         fair = self.fair[self.starts[layer] : self.starts[layer + 1]]
@@ -130,7 +130,7 @@ def sweep(
     reference: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Sweep:
-    """Walk all seeds on every core. `progress` gets seeds done and seeds in all."""
+    """Evaluate all seeds on every core. progress: called with the seeds done and their number."""
     chunk = max(1, _CHUNK_VALUES // max(1, walk.units))
     parts = [_Part(scores, reference) for _ in range(cores())]
 
@@ -152,7 +152,7 @@ def sweep(
 
 
 class _Part:
-    """What one thread has seen."""
+    """The tallies of one thread."""
 
     def __init__(self, scores: Scores, reference: float | None) -> None:
         self._reference = reference
@@ -229,8 +229,8 @@ def _measure(
     values: NDArray[np.float64],
     used: NDArray[np.float64],
 ) -> None:
-    """Per row and layer: FIM in percent, or with `largest` the largest share over
-    what is fair; and the share of links in use."""
+    """Per row and layer: FIM in percent, or with `largest` the largest load over the fair
+    share; and the share of links in use."""
     for r in range(loads.shape[0]):
         for layer in range(len(starts) - 1):
             total, links, busy = np.int64(0), starts[layer + 1] - starts[layer], 0

@@ -1,4 +1,4 @@
-"""Distributions of values that are seen once and not kept: memory does not grow with them."""
+"""Distributions of values in constant memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUANTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 
 class Tally:
-    """Values in fine bins from 0 to `most`, and one for all above; extremes and mean are exact."""
+    """Values in fine bins from 0 to `most`, and one bin above; extremes and mean are exact."""
 
     def __init__(self, most: float) -> None:
         self._width = max(most, 1e-9) / _BINS
@@ -36,7 +36,7 @@ class Tally:
             self._note(set(np.unique(values.round(9)).tolist()))
 
     def merge(self, other: Tally) -> None:
-        """Add what another tally of the same range has counted."""
+        """Add the counts of another tally of the same range."""
         self._counts += other._counts
         self._sum += other._sum
         self._min, self._max = min(self._min, other._min), max(self._max, other._max)
@@ -58,17 +58,17 @@ class Tally:
 
     @property
     def mean(self) -> float:
-        """Their exact mean."""
+        """The exact mean."""
         return self._sum / self.count
 
     def quantile(self, percent: float) -> float:
-        """The smallest value that so many percent do not exceed, to one bin's width."""
+        """The smallest value that this percentage does not exceed, to one bin width."""
         rank = max(1, int(np.ceil(self.count * percent / 100)))
         at = int(np.searchsorted(self._counts.cumsum(), rank))
         return float(np.clip((at + 0.5) * self._width, self._min, self._max))
 
     def distribution(self) -> Distribution:
-        """All of it as a record."""
+        """The record of the distribution."""
         return Distribution(
             min=self._min,
             mean=self.mean,
@@ -80,7 +80,7 @@ class Tally:
         )
 
     def _histogram(self) -> list[Bin]:
-        """Equally wide bins from the smallest to the largest value."""
+        """Bins of equal width from the smallest to the largest value."""
         first, last = int(self._min / self._width), min(int(self._max / self._width), _BINS)
         step = max(1, -(-(last + 1 - first) // _SHOWN_BINS))
         return [
@@ -102,7 +102,7 @@ class Extremes:
         self._found: list[tuple[float, int]] = []
 
     def add(self, seeds: NDArray[np.uint64], values: NDArray[np.float64]) -> None:
-        """Offer seeds with their values."""
+        """Add seeds with their values."""
         signed = self._sign * values
         if len(signed) > self._keep:
             limit = np.partition(signed, self._keep - 1)[self._keep - 1]
@@ -113,7 +113,7 @@ class Extremes:
         self._found = sorted(self._found + offered)[: self._keep]
 
     def merge(self, other: Extremes) -> None:
-        """Add what others have found."""
+        """Add the seeds of another instance."""
         self._found = sorted(self._found + other._found)[: self._keep]
 
     def records(self) -> list[SeedValue]:

@@ -1,4 +1,4 @@
-"""Which of several tapped links each flow took: the observations a seed is recovered from."""
+"""The link of each flow among captured parallel links: the input of seed recovery."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Seen(NamedTuple):
     """Flows on parallel links; equally long columns, one row per flow."""
 
     links: tuple[str, ...]
-    """Names of the taps, in the order given: that of the switch's next hops."""
+    """Names of the taps in the given order, the next-hop order of the switch."""
     keys: PacketKeys
     link: NDArray[np.int32]
-    """int32[n]: index into `links`; -1 for a flow seen on several."""
+    """int32[n]: index into `links`; -1 for a flow on several links."""
     hop_limit: NDArray[np.uint8]
-    """uint8[n]: TTL or hop limit of its packets, the largest."""
+    """uint8[n]: largest TTL or hop limit of its packets."""
     source: NDArray[np.int64]
     """int64[n]: index into `names` of the source address."""
     destination: NDArray[np.int64]
@@ -40,7 +40,7 @@ class Seen(NamedTuple):
     """Addresses as text."""
 
     def take(self, rows: NDArray[np.bool_]) -> Seen:
-        """The flows that a mask picks."""
+        """The flows selected by a mask."""
         return self._replace(
             keys=self.keys.take(rows),
             link=self.link[rows],
@@ -53,8 +53,8 @@ class Seen(NamedTuple):
 def read_taps(
     paths: Sequence[str], progress: Callable[[int, int | None], None] | None = None
 ) -> Seen:
-    """The flows of captures, each of one link. UnreadableInput when there are none,
-    UsageError for fewer than two taps. progress is told bytes read and bytes in all."""
+    """The flows of captures, one capture per link. UnreadableInput if there are no flows,
+    UsageError for fewer than two taps. progress: called with bytes read and total bytes."""
     with ExitStack() as stack:
         registry = Registry()
         captures = [
@@ -71,7 +71,7 @@ def read_taps(
                 if progress is not None:
                     progress(sum(c.bytes_read for c in captures), total)
         if len(registry.taps) < 2:
-            raise UsageError("one link shows no choice: give a capture of each parallel link")
+            raise UsageError("one link is not enough: give a capture of each parallel link")
         merged = _distinct(np.concatenate([np.zeros((0, len(_FIELDS)), np.uint32), *rows]))
         if not len(merged):
             raise UnreadableInput(f"no RoCE packet in {', '.join(paths)}")
@@ -98,7 +98,7 @@ def _columns(table: PacketTable) -> NDArray[np.uint32]:
 
 
 def _distinct(rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The different rows, sorted; of rows that differ in hops alone the largest hops."""
+    """The different rows, sorted; of rows that differ only in hops, the row with the largest."""
     if not len(rows):
         return rows
     ordered = rows[np.lexsort(rows.T[::-1])]
@@ -108,7 +108,7 @@ def _distinct(rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def _seen(rows: NDArray[np.uint32], registry: Registry) -> Seen:
-    """Flows from rows sorted by all fields but the last; a flow's taps are neighbours."""
+    """Flows from rows sorted by all fields but the last, so that taps of a flow are adjacent."""
     flow = rows[:, :-2]
     first = np.flatnonzero(np.append(True, (flow[1:] != flow[:-1]).any(1)))
     taps = np.diff(np.append(first, len(rows)))
@@ -136,14 +136,14 @@ def _seen(rows: NDArray[np.uint32], registry: Registry) -> Seen:
 
 
 class Direction(NamedTuple):
-    """The flows of one direction: the choices of the switch (or switches) they came through."""
+    """The flows of one direction, through the same switch or switches."""
 
     name: str
     seen: Seen
 
 
 def from_subnets(seen: Seen, subnets: Sequence[str]) -> Direction:
-    """The flows whose source is in one of the subnets. UsageError when there are none."""
+    """The flows whose source is in one of the subnets. UsageError if there are none."""
     try:
         networks = [ip_network(text, strict=False) for text in subnets]
     except ValueError as error:
@@ -159,11 +159,11 @@ def from_subnets(seen: Seen, subnets: Sequence[str]) -> Direction:
 
 
 def directions(seen: Seen) -> list[Direction]:
-    """Both directions of the links, that with the larger hop limit (the switch next to the
-    senders) first.
+    """Both directions of the links; the direction with the larger hop limit (the switch is next
+    to the senders) is first.
 
-    Hosts on the two sides of the links only talk across them, so flows tell the sides.
-    UsageError when they do not.
+    Hosts on the two sides of the links send only across them, so flows determine the sides.
+    UsageError if they do not.
     """
     side = _sides(seen)
     there = side[seen.source] == 0
@@ -182,7 +182,7 @@ def _listed(seen: Seen) -> str:
 
 
 def _sides(seen: Seen) -> NDArray[np.int64]:
-    """int64[names]: 0 or 1, the side of the links on which each address is."""
+    """int64[names]: 0 or 1, the side of each address."""
     neighbours: dict[int, set[int]] = {}
     for a, b in set(zip(seen.source.tolist(), seen.destination.tolist(), strict=True)):
         neighbours.setdefault(a, set()).add(b)
@@ -199,21 +199,21 @@ def _sides(seen: Seen) -> NDArray[np.int64]:
 def _coloured(first: int, neighbours: dict[int, set[int]], side: NDArray[np.int64]) -> list[int]:
     side[first] = 0
     group = [first]
-    for node in group:  # grows while it is walked
+    for node in group:  # grows during the loop
         for other in sorted(neighbours[node]):
             if side[other] < 0:
                 side[other] = 1 - side[node]
                 group.append(other)
             elif side[other] == side[node]:
                 raise UsageError(
-                    "the hosts do not fall into two sides of the links: "
-                    "choose the senders of one switch with --from SUBNET"
+                    "the flows do not show which hosts are on which side of the links: "
+                    "select the senders of one switch with --from SUBNET"
                 )
     return group
 
 
 def _orient(group: list[int], side: NDArray[np.int64], seen: Seen) -> None:
-    """Give side 0 to the senders with the larger hop limits, so that parts agree."""
+    """Side 0 is the side of the senders with the larger hop limits, in all connected parts."""
     inside = np.isin(seen.source, group)
     means = [
         seen.hop_limit[inside & (side[seen.source] == which)].astype(np.float64) for which in (0, 1)

@@ -1,1 +1,1 @@
-"""What the options of a replay say: patterns, models, transports and failures as texts."""
+"""Parsers of the options of a replay: patterns, models, transports and failures."""

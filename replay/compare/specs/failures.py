@@ -1,4 +1,4 @@
-"""`--fail` and `--converge`: what fails during a run, and when routing follows."""
+"""`--fail` and `--converge`: failures during a run, and when routing converges."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _FLAPPING = "flap:20us:20us@0..500us"
 
 
 def parse_failures(texts: Sequence[str], converge: str, fabric: Fabric, seed: int) -> Failures:
-    """`spine1@100us..250us`, `1%`, `leaf1-spine1=100G@50us`, `plane1`, ... with times from 0 on.
+    """`spine1@100us..250us`, `1%`, `leaf1-spine1=100G@50us`, `plane1`, ... with times from 0.
 
-    UsageError says what is wrong with which.
+    UsageError names the value and its mistake.
     """
     events = tuple(event for text in texts for event in _named(text, fabric, seed))
     if converge == NEVER:
@@ -36,7 +36,7 @@ def parse_failures(texts: Sequence[str], converge: str, fabric: Fabric, seed: in
 
 
 def _named(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
-    """`_events`; what is wrong is told with the option and its value."""
+    """`_events`; errors name the option and its value."""
     try:
         return _events(text, fabric, seed)
     except UsageError as error:
@@ -49,7 +49,7 @@ def _events(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
     what, _, times = text.partition("@")
     where, equals, how = what.partition("=")
     if where.startswith("flap:"):
-        raise UsageError(f"which link flaps? Write for example leaf1-spine1={_FLAPPING}")
+        raise UsageError(f"flapping needs a link, for example leaf1-spine1={_FLAPPING}")
     begin_ps, end_ps = _times(times, text, seed)
     if where.endswith("%") and "~" in times:
         return _each_at_its_time(text, fabric, seed)
@@ -66,7 +66,7 @@ def _events(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
             raise UsageError(f"flapping needs an end, for example {where}={_FLAPPING}")
         both = [time_ps(one, f"--fail {text}") for one in (down, up)]
         if not all(both):
-            raise UsageError(f"times of flapping are above 0, for example {where}={_FLAPPING}")
+            raise UsageError(f"times of flapping must be above 0, for example {where}={_FLAPPING}")
         return flapping(links, begin_ps, end_ps, *both)
     if how.endswith("%"):
         kind, value = LOSSY, share(how, f"--fail {text}")
@@ -75,7 +75,7 @@ def _events(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
             kind, value = SLOW, float(parse_rate(how, "--fail"))
         except UsageError:
             raise UsageError(
-                f"{how!r} is no rate, share or flapping; write for example {where}=100G, "
+                f"{how!r} is not a rate, share or flapping; write for example {where}=100G, "
                 f"{where}=0.1% or {where}={_FLAPPING}"
             ) from None
     events = [LinkEvent(begin_ps, link, kind, value) for link in links]
@@ -89,7 +89,7 @@ def _events(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
 
 
 def _each_at_its_time(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, ...]:
-    """A share of all cables, each at a time drawn for it."""
+    """A share of all cables, each at its own random time."""
     what, _, times = text.partition("@")
     failed = random_cables(fabric, share(what, f"--fail {text}"), seed)
     events: list[LinkEvent] = []
@@ -100,8 +100,8 @@ def _each_at_its_time(text: str, fabric: Fabric, seed: int) -> tuple[LinkEvent, 
 
 
 def _times(when: str, text: str, seed: int, number: int = 0) -> tuple[int, int | None]:
-    """(begin, end) of `10us`, `10us..50us`, `10us+40us`; `0~10us` draws the begin in between, with
-    the number."""
+    """(begin, end) of `10us`, `10us..50us`, `10us+40us`; `0~10us` draws a begin in
+    this interval with the seed."""
     where = f"--fail {text}"
     begin, dots, end = when.partition("..")
     begin, plus, length = begin.partition("+")

@@ -1,4 +1,4 @@
-"""`--model`: packets and queues, and when captured packets are offered."""
+"""`--model`: packets, queues, and when captured packets are offered."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ KEYS = (*_SIZES, "ack-every", "ecn", "offer")
 
 
 def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
-    """(model, whether captured traffic is offered at its times) from `buffer=800kB,ecn=80kB+320kB`.
+    """(model, whether packets are offered at captured times) from `buffer=800kB,ecn=80kB+320kB`.
 
-    offer: unless the text says so. UsageError names the key and what it takes.
+    offer: the default for the key offer. UsageError names the key and its valid values.
     """
     options = parse_options(text, "--model")
     for key in options:
@@ -56,14 +56,14 @@ def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
     if model.trim_bytes is not None:
         packet = model.payload_bytes + model.header_bytes
         if model.buffer_bytes is None:
-            raise UsageError("--model: trim needs buffer: queues without a limit trim nothing")
+            raise UsageError("--model: trim needs buffer: unlimited queues do not trim")
         if model.trim_bytes >= packet:
             raise UsageError(f"--model: trim must be less than a packet of {packet:,} B")
     return model, offer == CAPTURED
 
 
 def _with_keys(text: str) -> str:
-    """What is wrong with a model, in the words of the option."""
+    """Check a model; UsageError names the option."""
     for key, field in {**_SIZES, "ack-every": "ack_every"}.items():
         text = text.replace(field, key)
     return f"--model: {text}"

@@ -25,7 +25,7 @@ def generated(spec: str, fabric: Fabric, window_ns: int | None) -> Traffic:
 
 
 def offered(spec: str, fabric: Fabric, model: Model, more_seed: int) -> tuple[Workload, QueuePairs]:
-    """The same for the packet engine: one message of each pair unless the pattern says more."""
+    """The same for the packet engine: one message per pair unless the pattern sets more."""
     name, _, rest = spec.partition(":")
     if "messages=" not in rest:
         rest = f"{rest},messages=1"
@@ -36,7 +36,7 @@ def offered(spec: str, fabric: Fabric, model: Model, more_seed: int) -> tuple[Wo
 def pairs_of(
     spec: str, fabric: Fabric, more_seed: int = 0, path_mtu: int = 4096
 ) -> tuple[QueuePairs, bool]:
-    """(queue pairs, whether ACKs are wanted)."""
+    """(queue pairs, whether ACKs are generated)."""
     name, _, rest = spec.partition(":")
     options = parse_options(rest, f"--pattern {name}")
     for key in options:

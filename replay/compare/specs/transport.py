@@ -14,7 +14,7 @@ from .values import share
 _COUNTS = {"reordering": "reordering_packets", "linear": "linear_retries", "mpr": "mpr_packets"}
 TRANSPORT = ("recovery", "congestion", "rto", "rate", *_COUNTS)
 RHO_MAX = "rho-max"
-"""In place of a rate: the highest at which the fabric carries all flows."""
+"""Value of rate: the highest rate at which the fabric carries all flows."""
 
 
 def parse_transport(text: str) -> Transport:

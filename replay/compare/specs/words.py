@@ -1,8 +1,8 @@
-"""Words in options that several files know."""
+"""Option values that several files use."""
 
 from __future__ import annotations
 
 NEVER = "never"
-"""`--converge`: no switch learns of failures that are not its own."""
+"""`--converge`: switches learn only of failures of their own links."""
 CAPTURED, ASAP = "captured", "asap"
-"""`--model offer=`: packets at their times, or as fast as the links take them."""
+"""`--model offer=`: packets at their captured times, or as fast as the links accept them."""

@@ -206,8 +206,8 @@ def test_flows_know_their_processes(network, tmp_path):
     }
     (connection,) = analysis["connections"]
     assert "host_probe" in connection["evidence"]
-    if "NETLINK_RDMA" in live.err.read_text():  # why others may stay unknown, in one line
-        assert live.err.read_text().count("owners of queue pairs may stay unknown") == 1
+    if "NETLINK_RDMA" in live.err.read_text():  # why others may be unknown, in one line
+        assert live.err.read_text().count("owners of queue pairs may be unknown") == 1
 
 
 NUMBERS = {"CAP_DAC_OVERRIDE": 1, "CAP_DAC_READ_SEARCH": 2, "CAP_NET_ADMIN": 12}
@@ -248,13 +248,13 @@ def test_only_what_is_needed_is_kept(network, tmp_path, command, arguments, kept
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["a.pcap", "--interval", "1s"], "--interval is for --live: rocescope analyze --live"),
-        (["a.pcap", "--count", "1"], "--count is for --live"),
+        (["a.pcap", "--interval", "1s"], "--interval needs --live: rocescope analyze --live"),
+        (["a.pcap", "--count", "1"], "--count needs --live"),
         (["--live", "lo", "--format", "csv"], "--live prints table or json, not csv"),
-        (["--live", "lo", "--concat"], "--concat is for capture files"),
-        (["--live", "lo", "--follow"], "--follow is for capture files"),
-        (["--live", "lo", "--icrc"], "--icrc is for capture files"),
-        (["--live", "lo", "--count", "0"], "--count takes a number of packets"),
+        (["--live", "lo", "--concat"], "--concat cannot be combined with --live"),
+        (["--live", "lo", "--follow"], "--follow cannot be combined with --live"),
+        (["--live", "lo", "--icrc"], "--icrc cannot be combined with --live"),
+        (["--live", "lo", "--count", "0"], "--count must be 1 or more"),
         (["--live", "lo", "--interval", "1"], "--interval '1' has no unit"),
     ],
 )

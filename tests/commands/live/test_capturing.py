@@ -86,4 +86,4 @@ def test_it_ends_when_every_interface_has_gone(capsys, monkeypatch):
         ending.check()
         assert source.stops == stops
     said = capsys.readouterr().err.splitlines()
-    assert said == ["rocescope: interface a has gone", "rocescope: interface b has gone"]
+    assert said == [f"rocescope: interface {name} has disappeared" for name in "ab"]

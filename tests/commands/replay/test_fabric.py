@@ -77,7 +77,7 @@ def test_help_on_parameters(run):
     ("arguments", "message"),
     [
         (("fabric", "leaf-spine:leaves=x"), "leaves 'x' is not a whole number"),
-        (("fabric", "fat-tree:k=4", "-o", "x.doc"), "suffix of x.doc tells no format"),
+        (("fabric", "fat-tree:k=4", "-o", "x.doc"), "suffix of x.doc selects no format"),
         (("generate", "star", "-o", "x.pcap"), "no pattern 'star'"),
         (("generate", "random", "-o", "x.pcap", "--hosts", "1"), "--hosts must be 2 to"),
         (("generate", "random", "-o", "x.pcap", "--snaplen", "20"), "--snaplen must be 0 or 90"),

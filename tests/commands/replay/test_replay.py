@@ -108,15 +108,15 @@ def test_one_switch_only(capsys: pytest.CaptureFixture[str], links: list[str]) -
         (["replay", *PATTERN, "--fabric", "torus:k=3"], "torus"),
         (["replay", *PATTERN, *FABRIC, "-s", "luck"], "no strategy 'luck'"),
         (["replay", *PATTERN, *FABRIC, "--top", "0"], "--top must be 1"),
-        (["replay", *PATTERN, *FABRIC, "--map", "order"], "are for captures"),
+        (["replay", *PATTERN, *FABRIC, "--map", "order"], "--concat need captures"),
         (["replay", "--pattern", "permutation:qps=x", *FABRIC], "qps=x is not a whole number"),
         (["replay", "--pattern", "permutation:colour=1", *FABRIC], "no option 'colour'"),
         (["replay", "--pattern", "permutation:acks=2", *FABRIC], "acks=2: use yes or no"),
         (["replay", "--pattern", "permutation:hosts=99", *FABRIC], "99 hosts"),
         (["replay", "--pattern", "dance", *FABRIC], "dance"),
         (["sweep", *PATTERN, *FABRIC, "--seeds", "9:9"], "no seed"),
-        (["sweep", *PATTERN, *FABRIC, "--seeds", "0:0x100000001"], "is no range"),
-        (["sweep", *PATTERN, *FABRIC, "--seeds", "5"], "is no range"),
+        (["sweep", *PATTERN, *FABRIC, "--seeds", "0:0x100000001"], "is not a range"),
+        (["sweep", *PATTERN, *FABRIC, "--seeds", "5"], "is not a range"),
         (["sweep", *PATTERN, *FABRIC, "--seeds", "0:9:0"], "no seed"),
         (["sweep", *PATTERN, *FABRIC, "--production", "-1"], "not a seed"),
         (["sweep", *PATTERN, *FABRIC, "--hash", "md5"], "no hash 'md5'"),
@@ -124,9 +124,9 @@ def test_one_switch_only(capsys: pytest.CaptureFixture[str], links: list[str]) -
         (["sweep", *PATTERN, *FABRIC, "--option", "rotate"], "not key=value"),
         (["sweep", *PATTERN, "--fabric", "leaf-spine:leaves=2,spines=1"], "has a choice"),
         (["recover-seed", "a.pcap", "a.pcap"], "given twice"),
-        (["recover-seed", "a.pcap", "b.pcap", "--seeds", "0:9:2"], "has no step"),
+        (["recover-seed", "a.pcap", "b.pcap", "--seeds", "0:9:2"], "without a step"),
         (["recover-seed", "a.pcap", "b.pcap", "--weights", "x"], "--weights"),
-        (["replay", *PATTERN, *FABRIC, "-o", "x.doc"], "does not tell a format"),
+        (["replay", *PATTERN, *FABRIC, "-o", "x.doc"], "is not that of a format"),
     ],
 )
 def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], told: str) -> None:
@@ -144,7 +144,7 @@ def test_hosts_that_are_not_on_the_fabric(capsys: pytest.CaptureFixture[str], da
 
 def test_one_link_is_not_enough(capsys: pytest.CaptureFixture[str], links: list[str]) -> None:
     assert cli.run(["recover-seed", links[0]]) == 2
-    assert "one link shows no choice" in capsys.readouterr().err
+    assert "one link is not enough" in capsys.readouterr().err
 
 
 def test_senders_that_are_not_there(capsys: pytest.CaptureFixture[str], links: list[str]) -> None:
@@ -190,7 +190,7 @@ def test_every_strategy_on_a_captured_run(capsys: pytest.CaptureFixture[str], da
         (["--model", "trim=64"], "trim needs buffer"),
         (["--model", "trim=8kB,buffer=80kB"], "trim must be less than a packet"),
         (["--model", "buffer=1kB"], "buffer of 1,000 B holds no packet"),
-        (["--model", "offer=asap"], "offer is for captures"),
+        (["--model", "offer=asap"], "offer needs captures"),
         (["--runs", "0"], "--runs must be 1 to"),
     ],
 )
@@ -222,4 +222,4 @@ def test_a_run_with_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert "same number of uplinks" in capsys.readouterr().err
     assert cli.run([*words, "-s", "jsq", "--converge", "0"]) == 2
     assert "add --fail" in capsys.readouterr().err
-    assert lost["completion_time_ns"] is None and "nothing recovers" in lost["notes"][-1]
+    assert lost["completion_time_ns"] is None and "without recovery" in lost["notes"][-1]

@@ -1,4 +1,4 @@
-"""A real leaf-spine of Linux routers: what its hosts sent foretells what its links carried."""
+"""A real leaf-spine of Linux routers: what its hosts sent predicts what its links carried."""
 
 from __future__ import annotations
 
@@ -127,5 +127,5 @@ def test_the_order_of_links_matters(seen: Seen) -> None:
     turned = seen._replace(link=((seen.link + 1) % 4).astype(np.int32))
     wanted = Wanted(hash="linux", seeds=SeedRange(SEED - 500, SEED + 500))
     result = recover_all(directions(turned), wanted, ["run"], None)
-    assert all("nothing fits" in switch.conclusion for switch in result.switches)
-    assert "order of the files" in result.switches[0].conclusion
+    assert all("no hash fits" in switch.conclusion for switch in result.switches)
+    assert "next-hop order" in result.switches[0].conclusion

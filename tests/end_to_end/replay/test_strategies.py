@@ -191,7 +191,7 @@ def test_assign_where_nothing_can_be_chosen() -> None:
         ("ecmp:hash=md5", "no hash 'md5'"),
         ("ecmp:hash=crc32,colour=red", "no option 'colour'"),
         ("ecmp:hash=crc32,fields=7-tuple", "unknown hash field"),
-        ("ecmp:fields=5-tuple", "Linux takes its fields"),
+        ("ecmp:fields=5-tuple", "policy=0..3"),
         ("ecmp:hash=crc32,reduction=half", "reduction 'half'"),
         ("ecmp:hash=crc32,rotate=32", "rotate=32"),
         ("ecmp:per-switch=some", "equal or different"),

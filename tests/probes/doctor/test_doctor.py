@@ -59,7 +59,7 @@ def test_without_privileges(before, need_tool):
     table = run(before=before)
     assert (table.returncode, table.stderr) == (3, "")
     assert "> run with sudo" in table.stdout
-    assert "Live capture does not work here: see capabilities, loading, ring" in table.stdout
+    assert "Live capture does not work: see capabilities, loading, ring" in table.stdout
 
 
 def test_fits_80_columns():

@@ -26,15 +26,15 @@ def test_smallest_solution_and_their_number(columns: list[int], target: int) -> 
 
 
 @given(st.lists(st.integers(0, 3), min_size=6, max_size=6), st.integers(0, 3), st.data())
-def test_affine_map_is_learnt(rows: list[int], constant: int, data: st.DataObject) -> None:
+def test_affine_map_is_learned(rows: list[int], constant: int, data: st.DataObject) -> None:
     def truth(x: int) -> int:
         return reduce(int.__xor__, (r for i, r in enumerate(rows) if x >> i & 1), constant)
 
-    learnt = AffineMap()
+    learned = AffineMap()
     for x in data.draw(st.lists(st.integers(0, 63), max_size=30)):
-        assert learnt.output(x) in (None, truth(x))
-        assert learnt.learn(x, truth(x))
-        assert learnt.output(x) == truth(x)
-    assert learnt.rank <= 7
-    if learnt.rank == 7:  # nothing is left to learn, so a contradiction is seen
-        assert not learnt.learn(5, truth(5) ^ 1)
+        assert learned.output(x) in (None, truth(x))
+        assert learned.learn(x, truth(x))
+        assert learned.output(x) == truth(x)
+    assert learned.rank <= 7
+    if learned.rank == 7:  # nothing is left to learn, so a contradiction is seen
+        assert not learned.learn(5, truth(5) ^ 1)

@@ -115,7 +115,7 @@ def test_hash_and_fields_are_found_without_a_hint() -> None:
     assert tried[0] == "linux policy 1" and tried[-1] == "crc16-ccitt of 5-tuple+qpn"
 
 
-def test_an_unknown_linear_function_is_learnt() -> None:
+def test_an_unknown_linear_function_is_learned() -> None:
     direction = planted(HashSettings("crc32c", "5-tuple", rotate=7, seed=77), [1] * 8, 150)
     record, tried = recover(direction, Wanted(seeds=NARROW), (), None)
     assert tried[-1] == "an unknown linear function"
@@ -134,7 +134,7 @@ def test_other_hashes_when_asked_for() -> None:
 def test_chance_fits_nothing() -> None:
     direction = planted(HashSettings("random-oracle", seed=5), [1] * 4)
     record, tried = recover(direction, Wanted(seeds=NARROW), (), None)
-    assert record.candidates == [] and record.conclusion.startswith("nothing fits")
+    assert record.candidates == [] and record.conclusion.startswith("no hash fits")
     assert len(tried) > 50
 
 
@@ -143,7 +143,7 @@ def test_one_flow_on_the_wrong_link_is_enough() -> None:
     direction.seen.link[7] = 3 - direction.seen.link[7]
     record, _ = recover(direction, Wanted(hash="linux", seeds=NARROW), (), None)
     assert not any(is_explained(one) for one in record.candidates)
-    assert "nothing fits" in record.conclusion
+    assert "no hash fits" in record.conclusion
 
 
 def test_few_flows_are_not_enough() -> None:
@@ -161,7 +161,7 @@ def test_flows_on_several_links_are_told_and_left_out() -> None:
     switch = result.switches[0]
     assert (switch.flows, switch.flows_on_several_links) == (55, 5)
     assert switch.candidates[0].seed == 12_345
-    assert "5 flows were seen on several links" in result.warnings[0]
+    assert "5 flows were captured on several links" in result.warnings[0]
 
 
 def test_a_seed_of_one_direction_is_tried_in_the_other() -> None:

@@ -105,7 +105,7 @@ def test_memory_is_that_of_a_chunk() -> None:
 def test_linear_hashes_only_rename() -> None:
     found = swept({"hash": "crc16-ccitt"}, "equal")
     assert found.distribution.min == found.distribution.max
-    assert any("only renames the links" in text for text in found.findings)
+    assert any("only permutes the links" in text for text in found.findings)
     assert not any("renames" in text for text in swept({"hash": "linux"}).findings)
 
 
@@ -124,14 +124,14 @@ def test_equal_seeds_polarise() -> None:
     for options in ({"hash": "linux"}, {"hash": "crc16-ccitt"}):
         text = swept(options, "equal").findings[0]
         # k = 8: a spine gets only the flows whose hash led to it, and sends all to one core.
-        assert "polarised" in text and "25 % of the spine-core links" in text
+        assert "polarisation" in text and "25 % of the spine-core links" in text
         assert "same seed" in text
     assert swept({"hash": "linux"}, "different").findings == []
 
 
 def test_linear_hashes_polarise_in_spite_of_different_seeds() -> None:
     text = swept({"hash": "crc16-ccitt"}, "different").findings[0]
-    assert "polarised" in text and "crc16-ccitt is linear" in text
+    assert "polarisation" in text and "crc16-ccitt is linear" in text
 
 
 def test_rotation_in_one_tier_cures_a_linear_hash() -> None:

@@ -81,10 +81,10 @@ def test_failures_that_make_no_sense(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("flap:0:1us", "which link flaps.* leaf1-spine1=flap:20us:20us@0..500us$"),
-        ("plane1.spine1=1@0", "'1' is no rate, .* plane1.spine1=100G, plane1.spine1=0.1% or"),
+        ("flap:0:1us", "flapping needs a link.* leaf1-spine1=flap:20us:20us@0..500us$"),
+        ("plane1.spine1=1@0", "'1' is not a rate, .* plane1.spine1=100G, plane1.spine1=0.1% or"),
         ("plane1.spine1=flap:0:1us@0..5us", "above 0, for example plane1.spine1=flap:20us:20us@"),
-        ("plane1.spine1=@0", "'' is no rate"),
+        ("plane1.spine1=@0", "'' is not a rate"),
     ],
 )
 def test_mistakes_are_told_with_an_example(text: str, words: str) -> None:
