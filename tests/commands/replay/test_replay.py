@@ -221,5 +221,5 @@ def test_a_run_with_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*words, "-s", "host-dr", *uneven]) == 2
     assert "same number of uplinks" in capsys.readouterr().err
     assert cli.run([*words, "-s", "jsq", "--converge", "0"]) == 2
-    assert "add --fail" in capsys.readouterr().err
+    assert "--converge needs --fail" in capsys.readouterr().err
     assert lost["completion_time_ns"] is None and "without recovery" in lost["notes"][-1]
