@@ -1,4 +1,4 @@
-"""Which host has which address: host i of a fabric is 10.0.0.1 + i unless the fabric says else."""
+"""Addresses of hosts: host i of a fabric is 10.0.0.1 + i unless the fabric sets its address."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ Network: TypeAlias = IPv4Network | IPv6Network
 FIRST_IPV4 = int(IPv4Address("10.0.0.1"))
 FIRST_IPV6 = int(IPv6Address("fd10::1"))
 MAX_HOSTS = 1 << 24
-"""Room of 10.0.0.0/8, less than one address."""
+"""Usable addresses of 10.0.0.0/8."""
 
 
 @dataclass(frozen=True)
 class AddressPlan:
-    """Addresses of hosts: a plain count, or what a file or a router's tables say."""
+    """Addresses of hosts: counted from the base, or from a file or router tables."""
 
     hosts: int
     explicit: Mapping[int, tuple[Address, ...]] = field(default_factory=dict)
-    """Addresses of the hosts that have their own; the others are counted."""
+    """Explicit addresses of hosts; the addresses of other hosts are counted."""
     subnets: Mapping[Network, int] = field(default_factory=dict)
-    """Networks that lead to one host, for addresses that no host has explicitly."""
+    """Networks that lead to one host, for addresses that are not explicit."""
 
     def address_of(self, host: int, ipv6: bool = False) -> Address:
-        """An address of a host; of that family unless only the other one is given."""
+        """An address of a host; of this family unless the host has only the other family."""
         if not 0 <= host < self.hosts:
             raise IndexError(f"no host {host}")
         own = self.explicit.get(host)

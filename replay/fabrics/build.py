@@ -1,4 +1,4 @@
-"""Making a Fabric from nodes and cables: what every kind of fabric description ends in."""
+"""Builds a Fabric from nodes and cables, for every kind of fabric description."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ..hashing import HashSettings
 
 MAX_LINKS = 1 << 26
-"""One-way links of a fabric; beyond it memory is the limit."""
+"""Maximum number of one-way links of a fabric, limited by memory."""
 
 
 MAX_GROUP_TABLE = 1 << 29
-"""Switches times edges; each pair takes four bytes."""
+"""Maximum of switches times edges; each pair takes four bytes."""
 
 
 def numbered(prefix: str, count: int) -> list[str]:
@@ -29,13 +29,13 @@ def numbered(prefix: str, count: int) -> list[str]:
 
 
 def check_size(name: str, hosts: int, two_way_links: int, switches: int, edges: int) -> None:
-    """UsageError before memory is taken for a fabric that is too large."""
+    """UsageError for a fabric that is too large, before memory is allocated."""
     if hosts > MAX_HOSTS:
-        raise UsageError(f"{name}: {hosts:,} hosts are more than the {MAX_HOSTS:,} possible")
+        raise UsageError(f"{name}: {hosts:,} hosts exceed the maximum of {MAX_HOSTS:,}")
     if 2 * two_way_links > MAX_LINKS or switches * edges > MAX_GROUP_TABLE:
         raise UsageError(
-            f"{name}: {switches:,} switches with {two_way_links:,} links are more than "
-            "fit into memory; make it smaller"
+            f"{name}: {switches:,} switches with {two_way_links:,} links do not "
+            "fit into memory; use a smaller fabric"
         )
 
 
@@ -75,7 +75,7 @@ def build(
     """A fabric with shortest-path forwarding.
 
     Cables name nodes by number: switches first, then hosts in port order. UsageError
-    when the nodes are impossible: no switch, a name twice, two cables from a host to
+    for invalid nodes: no switch, a duplicate name, two cables from a host to
     the same switch, hosts wired to hosts.
     """
     switches, hosts = len(switch_names), len(host_names)
@@ -84,7 +84,7 @@ def build(
     names = (*switch_names, *host_names)
     if len(set(names)) < len(names):
         twice = next(n for n in names if names.count(n) > 1)
-        raise UsageError(f"{name}: two nodes are called {twice!r}; give each its own name")
+        raise UsageError(f"{name}: two nodes have the name {twice!r}; node names must be unique")
     planes = np.full(switches + hosts, -1, np.int16)
     planes[:switches] = 0 if switch_planes is None else switch_planes
     nodes = Nodes(
@@ -144,5 +144,5 @@ def _check_hosts(name: str, nodes: Nodes, wires: Cables, switches: int) -> None:
         host, switch = nodes.names[at // switches], nodes.names[at % switches]
         raise UsageError(
             f"{name}: {host} has {counts.max()} cables to {switch}; "
-            "a host takes one cable per switch (give one of the summed rate)"
+            "a host has one cable per switch (use one cable with the total rate)"
         )

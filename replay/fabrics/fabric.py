@@ -2,12 +2,12 @@
 
 Switches are nodes 0 .. switches-1, host i is node switches+i, in port order: host 0 sits on
 the first port of the first leaf. A host is one NIC; in a multi-plane fabric it has a port
-in every plane. Forwarding is kept per (switch, edge), where an edge stands for all hosts
-that are attached to the same switches, so nothing grows with hosts times hosts.
+in every plane. Forwarding is stored per (switch, edge). An edge is the set of hosts that
+are attached to the same switches, so memory does not grow with hosts times hosts.
 
-A packet walks: at its source host it takes one of the usable ports (`usable_ports`), at
-every switch the exit link of the destination if that is attached there (`exit_link_at`),
-else a link of `group(switch, edge of the destination)`.
+The path of a packet: at its source host one of the usable ports (`usable_ports`), at
+every switch the exit link if the destination is attached there (`exit_link_at`),
+otherwise a link of `group(switch, edge of the destination)`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Attachments(NamedTuple):
     """Where hosts are attached: one row per host, one column per port."""
 
     switch: NDArray[np.int32]
-    """int32[hosts, ports]: the switch behind each port, -1 for no port or a link that is down."""
+    """int32[hosts, ports]: the switch at each port, -1 for no port or a link that is down."""
     access_link: NDArray[np.int32]
     """int32[hosts, ports]: from the host to that switch, -1 as above."""
     exit_link: NDArray[np.int32]
@@ -87,10 +87,10 @@ class Fabric:
     attachments: Attachments
     forwarding: Forwarding
     hash_settings: tuple[HashSettings | None, ...]
-    """Per switch; None where the fabric does not say."""
+    """Hash settings per switch; None if the fabric does not set them."""
     addresses: AddressPlan
     routed: bool = True
-    """Forwarding follows shortest paths and is computed anew when links change;
+    """Forwarding follows shortest paths and is recomputed when links change;
     False for tables read from routers, which only lose next hops."""
 
     @property
@@ -130,7 +130,7 @@ class Fabric:
     def usable_ports(
         self, source: NDArray[np.int32], destination: NDArray[np.int32]
     ) -> NDArray[np.bool_]:
-        """bool[n, ports]: the ports by which each source host reaches its destination host."""
+        """bool[n, ports]: the ports through which each source host reaches its destination host."""
         first = self.attachments.switch[source]
         edge = self.attachments.edge[destination]
         known = (first >= 0) & (edge >= 0)[:, None]
@@ -150,7 +150,7 @@ class Fabric:
         return exits.astype(np.int32)
 
     def link_name(self, link: int) -> str:
-        """`leaf1>spine2`; the parallel ones are `leaf1>spine2#2`."""
+        """`leaf1>spine2`; the second of parallel links is `leaf1>spine2#2`."""
         source, target = int(self.links.source[link]), int(self.links.target[link])
         same = (self.links.source[:link] == source) & (self.links.target[:link] == target)
         number = int(np.count_nonzero(same)) + 1
@@ -159,9 +159,9 @@ class Fabric:
 
     def find_links(self, name: str) -> NDArray[np.int64]:
         """Links of a name: `leaf1-spine2` (both directions, also parallel ones), `leaf1>spine2`,
-        `leaf1-spine2#2` (one of the parallel ones), `spine2` (all its links).
+        `leaf1-spine2#2` (one of parallel links), `spine2` (all its links).
 
-        UsageError when there is no such link.
+        UsageError if there is no such link.
         """
         number = {n: i for i, n in enumerate(self.nodes.names)}
         source, target = self.links.source, self.links.target
@@ -189,7 +189,7 @@ class Fabric:
         )
 
     def down(self, links: Iterable[int | str]) -> Fabric:
-        """The fabric after these links (indices or names) went down and routing converged."""
+        """The fabric after these links (indices or names) fail and routing converges."""
         up = self.links.up.copy()
         for link in links:
             up[self.find_links(link) if isinstance(link, str) else link] = False
@@ -201,7 +201,7 @@ class Fabric:
         up: NDArray[np.bool_] | None = None,
         rate_bits_per_second: NDArray[np.int64] | None = None,
     ) -> Fabric:
-        """The fabric with other link states or rates and the forwarding that follows from them."""
+        """The fabric with other link states or rates, and the resulting forwarding."""
         links = self.links
         if rate_bits_per_second is not None:
             links = links._replace(rate_bits_per_second=rate_bits_per_second)
@@ -219,14 +219,14 @@ class Fabric:
 
 
 def _splits(text: str, sign: str) -> list[tuple[str, str]]:
-    """All ways to cut a text at a sign: names may contain it too."""
+    """All ways to split a text at a sign: names may contain the sign."""
     return [(text[:i], text[i + 1 :]) for i, c in enumerate(text) if c == sign]
 
 
 def attach(links: Links, switches: int, hosts: int) -> Attachments:
     """The ports of every host over links that are up; hosts on the same switches share an edge.
 
-    A host has at most one link to a switch; the caller has made sure of it.
+    The caller ensures that a host has at most one link to a switch.
     """
     access = np.flatnonzero((links.source >= switches) & links.up)
     exits = np.flatnonzero((links.target >= switches) & links.up)

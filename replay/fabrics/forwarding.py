@@ -13,18 +13,18 @@ from ...kernels.kernel import Int, kernel
 
 
 class Forwarding(NamedTuple):
-    """Groups of links, stored once each; `group_of` says which one a switch uses."""
+    """Groups of links, each stored once; `group_of` is the group that a switch uses."""
 
     group_start: NDArray[np.int64]
-    """int64[groups + 1]: where each group begins in the two arrays below."""
+    """int64[groups + 1]: start of each group in the two arrays below."""
     group_links: NDArray[np.int32]
-    """Links of all groups, each group in the order of next hops."""
+    """Links of all groups, each group in next-hop order."""
     group_weights: NDArray[np.int64]
     """Weight of each of these links, 1 for equal cost."""
     group_of: NDArray[np.int32]
-    """int32[switches, edges]: -1 without a route, and at the switches of the edge itself."""
+    """int32[switches, edges]: -1 without a route and at the switches of the edge."""
     buckets: Mapping[int, NDArray[np.uint16]] = MappingProxyType({})
-    """Of resilient groups: position in the group for every bucket (`Group.buckets`)."""
+    """Resilient groups: position in the group of every bucket (`Group.buckets`)."""
 
 
 def shortest_paths(
@@ -88,7 +88,7 @@ def shortest_paths(
 
 
 def without_links(forwarding: Forwarding, up: NDArray[np.bool_]) -> Forwarding:
-    """The groups with links that are down taken out, as a router does by itself."""
+    """The groups without links that are down, as a router removes them by itself."""
     keep = up[forwarding.group_links]
     groups = len(forwarding.group_start) - 1
     group = np.repeat(np.arange(groups), np.diff(forwarding.group_start))
@@ -105,7 +105,7 @@ def without_links(forwarding: Forwarding, up: NDArray[np.bool_]) -> Forwarding:
 
 
 def _rebalanced(buckets: NDArray[np.uint16], keep: NDArray[np.bool_]) -> NDArray[np.uint16]:
-    """Buckets of lost next hops go to the remaining ones in turn; the others stay."""
+    """Buckets of lost next hops go to the remaining next hops in turn; the others stay."""
     if not keep.any():
         return buckets[:0]
     position = np.cumsum(keep) - 1
@@ -118,7 +118,7 @@ def _rebalanced(buckets: NDArray[np.uint16], keep: NDArray[np.bool_]) -> NDArray
 def _by(
     end: NDArray[np.int32], links: NDArray[np.int32], switches: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """The links sorted by one end, and where each switch's begin."""
+    """The links sorted by one end, and the start of each switch's links."""
     order = np.argsort(end[links], kind="stable")
     counts = np.bincount(end[links], minlength=switches)
     return links[order], np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
@@ -152,7 +152,7 @@ def _paths(
     owner: NDArray[np.int32],
     slots: NDArray[np.int32],
 ) -> Int:
-    """Fill `group_of` edge by edge; returns the first edge for which there may be no room."""
+    """Fill `group_of` edge by edge; returns the first edge that may not fit."""
     switches, edges = group_of.shape
     while (
         edge < edges
@@ -200,10 +200,10 @@ def _group(
     owner: NDArray[np.int32],
     slots: NDArray[np.int32],
 ) -> Int:
-    """The group of a switch's links that lead one hop closer, a known one if it is the same."""
+    """The group of a switch's links that lead one hop closer; equal groups are stored once."""
     at = state[1]
     size = 0
-    closer = distance[s] - 1  # 0 or more: switches that nothing was found for have -1
+    closer = distance[s] - 1  # 0 or more: unreached switches have -1
     h = np.uint64(s)
     for i in range(out_start[s], out_start[s + 1]):
         if distance[out_target[i]] == closer:

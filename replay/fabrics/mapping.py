@@ -1,6 +1,6 @@
-"""Which host of a fabric an address of a capture belongs to.
+"""Mapping of addresses of a capture to hosts of a fabric.
 
-`exact`: the fabric's own addresses and subnets. `order`: sorted addresses on the hosts in port
+`exact`: the addresses and subnets of the fabric. `order`: sorted addresses on the hosts in port
 order. `subnets`: addresses of one /24 (IPv6: /64) on one leaf, sorted subnets on the leaves
 in order. A YAML file: `address: host` or `subnet: leaf` or `subnet: host`.
 """
@@ -27,8 +27,8 @@ def map_hosts(
 ) -> NDArray[np.int32]:
     """int32[n]: the host of each address, -1 for none.
 
-    mapping: one of RULES or the path of a YAML file. UsageError when the rule or file cannot
-    be used, or when the addresses do not fit into the fabric.
+    mapping: one of RULES or the path of a YAML file. UsageError if the rule or file is
+    invalid, or if the addresses do not fit into the fabric.
     """
     parsed = [ip_address(a) for a in addresses]
     if mapping == "order":
@@ -51,7 +51,7 @@ def _in_order(addresses: list[Address], fabric: Fabric) -> NDArray[np.int32]:
     if len(ordered) > fabric.hosts:
         raise UsageError(
             f"the capture has {len(ordered)} addresses, {fabric.name} only {fabric.hosts} hosts; "
-            "give a larger fabric or a mapping file"
+            "use a larger fabric or a mapping file"
         )
     number = {address: i for i, address in enumerate(ordered)}
     return np.array([number[a] for a in addresses], np.int32)
@@ -71,7 +71,7 @@ def _by_subnet(addresses: list[Address], fabric: Fabric) -> NDArray[np.int32]:
     if len(subnets) > len(leaves):
         raise UsageError(
             f"the capture has addresses in {len(subnets)} subnets, {fabric.name} only "
-            f"{len(leaves)} leaves; give a mapping file"
+            f"{len(leaves)} leaves; use a mapping file"
         )
     number: dict[Address, int] = {}
     for subnet, hosts in zip(subnets, leaves, strict=False):

@@ -1,4 +1,4 @@
-"""Parameters of a spec string, `name:key=value,key=value`: checked, with the values they need."""
+"""Parameters of a spec string, `name:key=value,key=value`, checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Parameter(NamedTuple):
 
     kind: str
     default: int | float | None
-    """None: must be given, or follows from others."""
+    """None: required, or derived from other parameters."""
     help: str
     least: int = 1
     most: int = 1 << 20
@@ -30,17 +30,15 @@ UPLINKS: Mapping[str, Parameter] = {
     "uplinks": Parameter(
         COUNT, 1, "parallel links between a leaf and each of its spines", most=512
     ),
-    "uplink_rate": Parameter(
-        RATE, None, "rate of links between switches; that of hosts if not given"
-    ),
-    "oversubscription": Parameter(RATIO, None, "of the leaves: sets uplink_rate"),
+    "uplink_rate": Parameter(RATE, None, "rate of links between switches, default rate"),
+    "oversubscription": Parameter(RATIO, None, "oversubscription of the leaves, sets uplink_rate"),
 }
 CHANGES = ("down", "slow")
-"""Parameters every description takes: links that are down, links with another rate."""
+"""Parameters of every description: links that are down, links with another rate."""
 
 
 class Changes(NamedTuple):
-    """What is different from the fabric as built."""
+    """Changes to the links of a fabric."""
 
     down: tuple[str | int, ...] = ()
     """Names or numbers of links."""
@@ -82,16 +80,16 @@ class Values(NamedTuple):
     numbers: Mapping[str, int | float | None]
 
     def count(self, key: str) -> int:
-        """A count, rate (bits per second) or duration (ns) that has a value."""
+        """The value of a count, rate (bits per second) or duration (ns)."""
         value = self.numbers[key]
         assert value is not None
         return int(value)
 
     def uplink_rate(self, downlink_bits_per_second: int, uplinks: int) -> int:
-        """Rate of one uplink of a leaf whose hosts' links add up to this, with so many uplinks."""
+        """Rate of one of N uplinks of a leaf with this total rate of host links."""
         given, ratio = self.numbers["uplink_rate"], self.numbers["oversubscription"]
         if given is not None and ratio is not None:
-            raise UsageError(f"{self.where}: give uplink_rate or oversubscription, not both")
+            raise UsageError(f"{self.where}: uplink_rate cannot be combined with oversubscription")
         if ratio is not None:
             rate = round(downlink_bits_per_second / (ratio * uplinks))
             if rate < 1:
@@ -101,7 +99,7 @@ class Values(NamedTuple):
 
 
 def checked(kind: str, options: Mapping[str, str], parameters: Mapping[str, Parameter]) -> Values:
-    """All parameters with their values; UsageError names the parameter and what it takes."""
+    """All parameters with their values; UsageError names the parameter and its valid values."""
     for key in options:
         if key not in parameters:
             known = ", ".join((*parameters, *CHANGES))

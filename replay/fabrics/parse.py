@@ -1,4 +1,4 @@
-"""Descriptions of fabrics: spec strings, YAML, containerlab, GraphML, routers' own tables."""
+"""Descriptions of fabrics: spec strings, YAML, containerlab, GraphML, tables of routers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .parameters import (
 
 
 class Kind(NamedTuple):
-    """A kind of fabric that a spec string makes."""
+    """A kind of fabric in spec strings."""
 
     make: Callable[[Mapping[str, str]], Fabric]
     parameters: Mapping[str, Parameter]
@@ -46,7 +46,7 @@ KINDS: Mapping[str, Kind] = {
 
 FILES = "a YAML, containerlab or GraphML file, or linux:FOLDER"
 _FILE_PARAMETERS = RATE_AND_DELAY
-"""What may follow a file: the rate and delay of links for which it gives none."""
+"""Options of a file: rate and delay of links without them."""
 
 
 def parse_fabric(spec: str) -> Fabric:
@@ -65,7 +65,9 @@ def parse_fabric(spec: str) -> Fabric:
     if not name or not path.exists():
         if name.startswith("linux:") or path.suffix or "/" in name:
             raise UsageError(f"there is no file {path}")
-        raise UsageError(f"{spec!r} is no fabric: give {', '.join(KINDS)} with parameters, {FILES}")
+        raise UsageError(
+            f"{spec!r} is not a fabric: give {', '.join(KINDS)} with parameters, {FILES}"
+        )
     options, changes = split_options(rest, name)
     values = checked(name, options, _FILE_PARAMETERS)
     rate, delay = values.count("rate"), values.count("delay")

@@ -1,4 +1,4 @@
-"""Routes that are given instead of computed: ordered next hops with weights."""
+"""Explicit routes instead of shortest paths: ordered next hops with weights."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Route(NamedTuple):
 
 
 def with_routes(fabric: Fabric, routes: Sequence[Route]) -> Fabric:
-    """The fabric with these routes in place of the shortest paths; the others stay.
+    """The fabric with these routes in place of shortest paths; other routes do not change.
 
-    From now on forwarding is not computed anew when links go down: next hops over them are
-    lost. UsageError names the route that is impossible.
+    The fabric does not recompute forwarding when links go down: next hops over them are
+    lost. UsageError names an invalid route.
     """
     number = {name: i for i, name in enumerate(fabric.nodes.names)}
     if any(number.get(route.destination, 0) >= fabric.switches for route in routes):
@@ -60,7 +60,7 @@ def with_routes(fabric: Fabric, routes: Sequence[Route]) -> Fabric:
 
 
 def edge_per_host(fabric: Fabric) -> Fabric:
-    """The same fabric with an edge of its own for every host, so that hosts can differ."""
+    """The same fabric with one edge per host, so that routes can differ by host."""
     edge = fabric.attachments.edge
     attached = np.flatnonzero(edge >= 0)
     own = np.full(len(edge), -1, np.int32)
@@ -86,7 +86,7 @@ def _link(fabric: Fabric, switch: int, hop: Hop, where: str) -> int:
 
 
 class _Groups:
-    """Forwarding that takes more groups."""
+    """Forwarding to which groups can be added."""
 
     def __init__(self, forwarding: Forwarding) -> None:
         self._old = forwarding

@@ -1,4 +1,4 @@
-"""How the switches of a fabric hash, after what the user changes of it."""
+"""Hash settings of the switches of a fabric, with changes of the user."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class SwitchHashing(NamedTuple):
 
     settings: list[HashSettings]
     parameters: dict[str, str]
-    """What was chosen, for the report."""
+    """The chosen settings, for the report."""
 
 
 def switch_hashing(fabric: Fabric, options: Mapping[str, str], where: str) -> SwitchHashing:
-    """Settings per switch: what the fabric says, with `options` (keys of OPTIONS, and the
-    hash model's own settings) in its place.
+    """Settings per switch: settings of the fabric, overridden by `options` (keys of OPTIONS and
+    settings of the hash model).
 
-    Without any seed the switches have different ones, those that `seeding` derives from 0.
-    UsageError, beginning with `where`, for what does not exist.
+    Without a seed the switches have different seeds, which `seeding` derives from 0.
+    UsageError, starting with `where`, for unknown options.
     """
     model = _model(fabric, options, where)
     per_switch = options.get("per-switch", "different")
@@ -71,7 +71,7 @@ def _model(fabric: Fabric, options: Mapping[str, str], where: str) -> str:
 def _with(
     own: HashSettings | None, options: Mapping[str, str], changes: Mapping[str, Any]
 ) -> HashSettings:
-    """A switch's own settings with changes; another hash starts from defaults."""
+    """The settings of a switch with changes; another hash starts from defaults."""
     base = HashSettings() if own is None or "hash" in options else own
     return replace(base, **changes)
 
@@ -139,5 +139,5 @@ def _told(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_seed(settings: HashSettings) -> dict[str, Any]:
-    """Everything but the seed, to compare settings by."""
+    """All settings except the seed, for comparison."""
     return {f.name: getattr(settings, f.name) for f in fields(settings) if f.name != "seed"}

@@ -1,4 +1,4 @@
-"""Tiers of switches that a description does not give: how far they are from the hosts."""
+"""Tiers of switches without a tier in the description, by distance to hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights of equal-cost groups, by what lies behind every next hop.
+"""Weights of equal-cost groups, by the capacity behind every next hop.
 
 A next hop's capacity towards an edge is the smaller of its link's rate and the sum of
 the capacities of the next switch (what BGP's link bandwidth extended community carries).
@@ -20,7 +20,7 @@ from .fabric import Fabric
 from .forwarding import Forwarding
 
 MOST_WEIGHT = 255
-"""Switches repeat a member as often as it weighs, in tables of limited size."""
+"""Maximum weight: switches repeat a member by its weight, in tables of limited size."""
 
 
 def with_capacity_weights(fabric: Fabric) -> Fabric:
@@ -33,7 +33,7 @@ def with_path_weights(fabric: Fabric) -> Fabric:
 
     What W-ECMP announces in arXiv 2507.21372 (appendix F): with two paths of 800 Gb/s behind each
     of four links, one of which has lost one, weights are [1600, 1600, 1600, 800]. Unlike
-    `with_capacity_weights`, the link itself does not hide what is lost behind it.
+    `with_capacity_weights`, the rate of the link itself does not hide losses behind it.
     """
     return _weighted(fabric, _paths)
 
@@ -66,7 +66,7 @@ def _weighted(fabric: Fabric, measure: Callable[[Fabric, int], Callable[[int], i
 
 
 def _small(capacity: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Weights in proportion to capacities: exact if MOST_WEIGHT allows, else rounded to it."""
+    """Weights proportional to capacities: exact up to MOST_WEIGHT, otherwise rounded."""
     exact = capacity // gcd(*capacity.tolist())
     if exact.max() <= MOST_WEIGHT:
         return exact
@@ -82,7 +82,7 @@ def _capacities(fabric: Fabric, edge: int) -> Callable[[int], int]:
 
     @cache
     def of_switch(switch: int) -> int | None:
-        """None: nothing limits it, the hosts are attached here."""
+        """None: unlimited, the hosts are attached here."""
         members = _members(fabric, switch, edge)
         if not len(members):
             return None

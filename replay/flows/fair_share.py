@@ -1,8 +1,9 @@
-"""A link's fair share: what it would carry if every switch split all traffic without collisions.
+"""Fair share of a link: its load if every switch split all traffic without collisions.
 
-Where traffic enters and leaves decides, so links that lead where nothing goes raise nobody's
-share, and links that could have helped count though they are idle. Perfect spraying is 1.00 on
-every link. It is the fluid ECMP, or with unlike rates WCMP, of Zhou et al., EuroSys 2014.
+Fair shares depend on the sources and destinations of the traffic. Links to unused destinations
+do not change the shares of other links; usable links count even if they are idle. With perfect
+spraying every link has 1.00. This is the fluid ECMP (WCMP with different rates) of Zhou et al.,
+EuroSys 2014.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .spread import even_loads
 
 
 def split_evenly(traffic: Traffic, fabric: Fabric) -> NDArray[np.float64]:
-    """float64[links]: bytes when every group splits in proportion to the capacity behind it."""
+    """float64[links]: bytes if groups split in proportion to the capacity behind each link."""
     return even_loads(traffic, by_capacity(fabric), traffic.wire_bytes)
 
 
@@ -47,7 +48,7 @@ def fair_bytes(
 ) -> NDArray[np.float64]:
     """float64[links]: fair shares of what every layer carried, by the loads of `split_evenly`.
 
-    A layer in which a strategy uses links that the fabric's groups do not is shared by rate.
+    If a strategy uses links outside the groups of the fabric, shares follow link rates.
     """
     fair = np.zeros(len(wire_bytes))
     for links in layers:

@@ -1,4 +1,4 @@
-"""Hashing the port a packet came in by: every unit has a key per port it may arrive at."""
+"""Hashing of the ingress port: every unit has one key per possible ingress port."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..traffic.traffic import Traffic
 
 
 def hashes_ingress(settings: HashSettings) -> bool:
-    """Whether the field set holds the ingress port; Linux takes its fields from its policy."""
+    """Whether the field set contains the ingress port; for Linux the policy sets the fields."""
     return settings.model != "linux" and "ingress" in parse_field_set(settings.field_set)
 
 
@@ -26,10 +26,10 @@ def ingress_ports(fabric: Fabric) -> NDArray[np.int32]:
 
 
 class IngressVariants:
-    """Values of every unit for the port at which it came in.
+    """Hash values of every unit for its ingress port.
 
-    All ports are hashed and the one that holds is picked, so a walk costs as many
-    times more as switches have ports.
+    All ports are hashed and the value of the ingress port is selected, so the cost grows
+    with the number of ports of a switch.
     """
 
     def __init__(self, fabric: Fabric, traffic: Traffic, settings: HashSettings) -> None:

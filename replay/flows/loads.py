@@ -1,4 +1,4 @@
-"""What links carry under a placement, and how evenly a layer shares it."""
+"""Link loads of a placement, and how evenly the links of a layer are loaded."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..traffic.traffic import Traffic, Windows
 
 
 class Placement(NamedTuple):
-    """The way of every unit."""
+    """The path of every unit."""
 
     links: NDArray[np.int32]
-    """int32[units, hops]: the links in order, -1 behind the last one."""
+    """int32[units, hops]: the links in order, -1 after the last link."""
     dropped: NDArray[np.bool_]
-    """bool[units]: no way was found; the links so far are not counted."""
+    """bool[units]: no path was found; links before the end are not counted."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class LinkLoads:
     """Units and bytes per one-way link of a fabric."""
 
     flows: NDArray[np.int64]
-    """int64[links]: units; an entropy value of a sprayed flow counts by itself."""
+    """int64[links]: units; each entropy value of a sprayed flow counts."""
     wire_bytes: NDArray[np.int64]
 
 
 def link_loads(placement: Placement, traffic: Traffic, links: int) -> LinkLoads:
-    """Sum up what every link carries."""
+    """Sum up the load of every link."""
     flows, wire_bytes = np.zeros(links, np.int64), np.zeros(links, np.int64)
     _add_loads(placement.links, placement.dropped, traffic.wire_bytes, flows, wire_bytes)
     return LinkLoads(flows, wire_bytes)
@@ -58,12 +58,12 @@ def _add_loads(
 
 
 class Layers(NamedTuple):
-    """Links by layer and direction: those that some unit can reach."""
+    """Links by layer and direction that a unit can reach."""
 
     names: tuple[str, ...]
     links: tuple[NDArray[np.int64], ...]
     choice: tuple[bool, ...]
-    """Whether hashing has a say: the layer lies between switches, of which some choose."""
+    """Whether hashing chooses: the layer is between switches, and some of them have a choice."""
 
 
 def layers_of(fabric: Fabric, reachable: NDArray[np.bool_]) -> Layers:
@@ -85,7 +85,7 @@ def layers_of(fabric: Fabric, reachable: NDArray[np.bool_]) -> Layers:
 
 
 class Evenness(NamedTuple):
-    """How evenly the links of a layer are used; None without load."""
+    """How evenly the links of a layer are loaded; None without load."""
 
     flows: int
     wire_bytes: int
@@ -94,13 +94,13 @@ class Evenness(NamedTuple):
     fim_flows_best: float | None
     fim_bytes: float | None
     max_over_mean: float | None
-    """Of the fullest link, over the largest fair share."""
+    """Load of the busiest link over the largest fair share."""
 
 
 def evenness(
     flows: NDArray[Any], wire_bytes: NDArray[Any], rates: NDArray[Any], fair: NDArray[np.float64]
 ) -> Evenness:
-    """The measures of one layer; links of other rates have shares in proportion to them.
+    """The measures of one layer; fair shares are proportional to link rates.
 
     fair: float64[links], bytes as of `fair_share.fair_bytes`.
     """
@@ -120,9 +120,9 @@ def evenness(
 def fullest_over_fair(
     wire_bytes: NDArray[Any], fair: NDArray[np.float64], rates: NDArray[Any]
 ) -> float | None:
-    """How much longer the fullest link is busy than with fair shares; None without load.
+    """Transmission time of the busiest link relative to fair shares; None without load.
 
-    Not the largest ratio of a link to its own share: a few ACKs that meet on a link delay nobody.
+    Not the largest ratio of a link to its own share: a few ACKs that share a link cause no delay.
     """
     if not wire_bytes.any():
         return None
@@ -143,7 +143,7 @@ class OverTime(NamedTuple):
 def over_time(
     placement: Placement, windows: Windows, links: NDArray[np.int64], rates: NDArray[np.int64]
 ) -> OverTime | None:
-    """Loads of `links` window by window; None when they carried nothing."""
+    """Loads of `links` window by window; None if they carried nothing."""
     order = np.argsort(windows.window, kind="stable")
     number = np.full(int(max(placement.links.max(initial=-1), links.max(initial=-1))) + 1, -1)
     number[links] = np.arange(len(links))
@@ -215,7 +215,7 @@ def _walk_windows(
 
 
 def most_at_once(placement: Placement, windows: Windows, link: int) -> int:
-    """The most units that use a link in one and the same window."""
+    """The maximum number of units that use a link in the same window."""
     here = (placement.links == link).any(1) & ~placement.dropped
     rows = here[windows.unit] & (windows.wire_bytes > 0)
     return int(np.unique(windows.window[rows], return_counts=True)[1].max(initial=0))

@@ -1,4 +1,4 @@
-"""All equal-cost ways between two points of a fabric, for strategies that assign whole paths."""
+"""All equal-cost paths between two points of a fabric, for strategies that assign paths."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ..traffic.traffic import Traffic
 from .placement import MOST_HOPS, enter
 
 MOST_PATHS = 1 << 22
-"""Paths of all pairs together; more are not enumerated."""
+"""Maximum number of paths of all pairs together."""
 
 
 class PathChoices(NamedTuple):
-    """The ways that each unit may take between switches."""
+    """The possible paths of each unit between switches."""
 
     pair: NDArray[np.int32]
-    """int32[units]: which row of `first` holds; -1 when the host cannot be reached."""
+    """int32[units]: row of `first`; -1 if the host cannot be reached."""
     first: NDArray[np.int64]
-    """int64[pairs + 1]: where the paths of each pair begin in `links`."""
+    """int64[pairs + 1]: start of the paths of each pair in `links`."""
     links: NDArray[np.int32]
-    """int32[paths, hops]: the links between switches, -1 behind the last."""
+    """int32[paths, hops]: the links between switches, -1 after the last."""
     switch: NDArray[np.int64]
-    """int64[pairs]: where the paths of each pair begin."""
+    """int64[pairs]: start of the paths of each pair."""
     edge: NDArray[np.int64]
     """int64[pairs]: edge of the destination hosts of each pair."""
 
@@ -34,7 +34,7 @@ class PathChoices(NamedTuple):
 def path_choices(traffic: Traffic, fabric: Fabric) -> PathChoices:
     """The equal-cost paths of every unit, from its first switch to one of its destination's.
 
-    UsageError when there are too many to enumerate.
+    UsageError if there are too many to enumerate.
     """
     start = enter(traffic, fabric)
     edges = fabric.forwarding.group_of.shape[1]
@@ -59,7 +59,7 @@ def path_choices(traffic: Traffic, fabric: Fabric) -> PathChoices:
 def _extend(
     fabric: Fabric, switch: int, edge: int, so_far: list[int], found: list[list[int]]
 ) -> None:
-    """Add to `found` every way on from a switch."""
+    """Add to `found` every further path from a switch."""
     members, _ = fabric.group(switch, edge)
     if not len(members):
         found.append(so_far)
@@ -75,7 +75,7 @@ def _extend(
 def links_of_paths(
     traffic: Traffic, fabric: Fabric, choices: PathChoices, path: NDArray[np.int64]
 ) -> list[NDArray[np.int32]]:
-    """The links of every unit hop by hop when unit i takes path[i] (-1: none), as columns."""
+    """The links of every unit hop by hop, as columns; unit i takes path[i] (-1: none)."""
     n = len(traffic)
     start = enter(traffic, fabric)
     columns = [np.where(path >= 0, start.access, -1).astype(np.int32)]

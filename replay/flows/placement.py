@@ -1,7 +1,7 @@
-"""Units on their way through a fabric, hop by hop, each switch with its own hash.
+"""Placement of units on a fabric hop by hop, each switch with its own hash.
 
-A `Walk` takes many seeds at once: row r is the whole traffic under the r-th choice of
-seeds. A plain placement is a walk of one row.
+A `Walk` handles many seeds at once: row r is the whole traffic with the r-th choice of
+seeds. A plain placement is a walk with one row.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .ingress import IngressVariants, hashes_ingress
 from .loads import Placement
 
 MOST_HOPS = 64
-"""Switches a unit passes at most; more is a loop of a router's tables."""
+"""Maximum number of switches on a path; a longer path is a loop in the tables of routers."""
 
 Choose: TypeAlias = Callable[
     [NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint16]], None
 ]
-"""Called with the switch of every row and unit, the link it came by, the group it meets (-1
+"""Called with the switch of every row and unit, its ingress link, its group (-1
 none), and the members to set."""
 Visit: TypeAlias = Callable[[int, NDArray[np.int32]], None]
 """Called at every hop with its number and the link of every row and unit, -1 for none."""
@@ -37,9 +37,9 @@ class Start(NamedTuple):
     """Where units enter the fabric."""
 
     access: NDArray[np.int32]
-    """int32[n]: first link, -1 when the destination cannot be reached."""
+    """int32[n]: first link, -1 if the destination cannot be reached."""
     switch: NDArray[np.int32]
-    """int32[n]: the switch behind it, -1 likewise."""
+    """int32[n]: the switch after it, -1 likewise."""
     edge: NDArray[np.int32]
     """int32[n]: edge of the destination host, -1 likewise."""
 
@@ -56,7 +56,7 @@ def enter(traffic: Traffic, fabric: Fabric) -> Start:
     usable = fabric.usable_ports(source, destination)
     count = usable.sum(1)
     turn = _ordinals(source)
-    # The (turn mod count)-th usable port: the first column where that many are behind us.
+    # The (turn mod count)-th usable port: the first column after that many usable ports.
     wanted = np.where(count > 0, turn % np.maximum(count, 1), 0)
     port = ((usable.cumsum(1) > wanted[:, None]) & usable).argmax(1)
     reached = count > 0
@@ -68,7 +68,7 @@ def enter(traffic: Traffic, fabric: Fabric) -> Start:
 
 
 def _ordinals(values: NDArray[np.int32]) -> NDArray[np.int64]:
-    """How many equal values stand before each one."""
+    """Number of equal values before each value."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     first = np.searchsorted(ordered, ordered)
@@ -79,7 +79,7 @@ def _ordinals(values: NDArray[np.int32]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class _Hashing:
-    """Switches that hash alike but for the seed."""
+    """Switches with equal hash settings except the seed."""
 
     bound: BoundHash
     packed: PackedGroups
@@ -91,7 +91,7 @@ class _Hashing:
 class Walk:
     """Traffic on a fabric whose switches hash by `settings`, one per switch.
 
-    It holds nothing that changes, so threads may share it.
+    It is immutable, so threads may share it.
     """
 
     def __init__(self, traffic: Traffic, fabric: Fabric, settings: Sequence[HashSettings]) -> None:
@@ -123,7 +123,7 @@ class Walk:
         return all(hashing.bound.is_linear for hashing in self._hashings)
 
     def run(self, seeds: NDArray[np.uint64], visit: Visit) -> None:
-        """One walk per row of `seeds`: uint64[rows] (all switches alike) or [rows, switches]."""
+        """One walk per row of `seeds`: uint64[rows] (equal on all switches) or [rows, switches]."""
         known: dict[int, NDArray[np.uint32]] = {}
 
         def choose(
@@ -147,7 +147,7 @@ class Walk:
         came_by: NDArray[np.int32],
         known: dict[int, NDArray[np.uint32]],
     ) -> NDArray[np.uint32]:
-        """uint32[rows, units]: hash values where the units are now; `known` keeps those
+        """uint32[rows, units]: hash values at the current switches; `known` keeps values
         that are the same at every hop."""
         everywhere = seeds.ndim == 1
         if everywhere and hashing.ingress is None:
@@ -171,7 +171,7 @@ class Walk:
         group: NDArray[np.int32],
         member: NDArray[np.uint16],
     ) -> None:
-        """The members that the switches of one kind of hashing choose."""
+        """The members chosen by the switches with the same hash settings."""
         if len(self._hashings) == 1:
             choose_by_unit(found, hashing.packed, group, member)
             return
@@ -189,7 +189,7 @@ def walk(
     choose: Choose,
     visit: Visit,
 ) -> None:
-    """Walk all units `rows` times at once; `choose` sets the members where there is a choice."""
+    """Walk all units `rows` times at once; `choose` sets the members of switches with a choice."""
     shape = (rows, len(traffic))
     node = np.array(np.broadcast_to(start.switch, shape))
     link = np.array(np.broadcast_to(start.access, shape))
@@ -229,7 +229,7 @@ def walk(
 
 
 def _kinds(settings: Sequence[HashSettings]) -> list[HashSettings]:
-    """The different settings, seeds apart."""
+    """The different settings, ignoring seeds."""
     kinds: list[HashSettings] = []
     for one in settings:
         kind = replace(one, seed=0)
@@ -250,9 +250,9 @@ def _look_up(
     group: NDArray[np.int32],
     link: NDArray[np.int32],
 ) -> tuple[bool, bool]:
-    """Set the group every unit meets (-1 none) or its exit link (-1 none).
+    """Set the group of every unit (-1 none) or its exit link (-1 none).
 
-    Returns whether any unit goes on, and whether any has several links to choose from.
+    Returns whether a unit continues, and whether a unit has several links to choose from.
     """
     moving, choosing = False, False
     for r in range(node.shape[0]):
@@ -286,7 +286,7 @@ def _follow(
     link: NDArray[np.int32],
     node: NDArray[np.int32],
 ) -> None:
-    """Take the chosen link; `node` becomes the switch behind it, -1 behind the last."""
+    """Take the chosen link; `node` becomes the switch after it, -1 after the last."""
     for r in range(node.shape[0]):
         for i in range(node.shape[1]):
             g = np.int64(group[r, i])
@@ -300,7 +300,7 @@ def _follow(
 
 @kernel
 def _which_seed(node: NDArray[np.int32], switches: int, which: NDArray[np.int32]) -> None:
-    """Index of row r's seed for its switch in the flattened seeds; any for units at rest.
+    """Index of row r's seed for its switch in the flattened seeds; any value for finished units.
 
     switches: 0 when a row has one seed for all switches.
     """
@@ -313,7 +313,7 @@ def _which_seed(node: NDArray[np.int32], switches: int, which: NDArray[np.int32]
 
 
 def place(traffic: Traffic, fabric: Fabric, settings: Sequence[HashSettings]) -> Placement:
-    """The way of every unit when each switch hashes by its own settings and seed."""
+    """The path of every unit if each switch hashes with its own settings and seed."""
     seeds = np.array([[s.seed for s in settings]], np.uint64)
     columns: list[NDArray[np.int32]] = []
     Walk(traffic, fabric, settings).run(seeds, lambda _hop, link: columns.append(link[0].copy()))
@@ -321,7 +321,7 @@ def place(traffic: Traffic, fabric: Fabric, settings: Sequence[HashSettings]) ->
 
 
 def place_by(traffic: Traffic, fabric: Fabric, choose: Choose) -> Placement:
-    """The way of every unit when `choose` decides, for one row."""
+    """The path of every unit if `choose` decides, for one row."""
     columns: list[NDArray[np.int32]] = []
     start = enter(traffic, fabric)
     walk(traffic, fabric, start, 1, choose, lambda _hop, link: columns.append(link[0].copy()))

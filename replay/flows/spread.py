@@ -1,5 +1,5 @@
-"""Traffic split evenly over every equal-cost group: which links it can reach at all, and
-what each would carry if hashing were perfect."""
+"""Traffic split evenly over every equal-cost group: the links it can reach, and their
+loads with perfect hashing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .placement import MOST_HOPS, enter
 
 
 def even_loads(traffic: Traffic, fabric: Fabric, amounts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """float64[links]: what links carry when every group splits in proportion to its weights.
+    """float64[links]: link loads if every group splits in proportion to its weights.
 
     amounts: int64[units], bytes or ones. Links that no unit can reach carry exactly 0.
     """

@@ -1,8 +1,9 @@
 """A containerlab topology as a fabric (https://containerlab.dev/manual/topo-def-file/).
 
-Hosts are nodes with the label or group `host` (or server, gpu, nic, client), else those whose
-name begins so; tiers come from a label `tier`, a group leaf, spine or core, else from the
-distance to hosts. Topologies name no rates: they are those of the options of the spec.
+Hosts are nodes with the label or group `host` (or server, gpu, nic, client), otherwise nodes
+whose name starts with one of these words. Tiers come from a label `tier`, a group leaf, spine or
+core, otherwise from the distance to hosts. Rates come from the options of the spec, because
+topologies have none.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .yaml_source import Source
 
 _HOST = re.compile(r"(host|server|srv|gpu|nic|client|h)s?([-_.]?\d+)?", re.IGNORECASE)
 _NOT_NODES = ("host", "mgmt-net", "macvlan", "dummy", "vxlan", "vxlan-stitch")
-"""First parts of endpoints that lead out of the topology."""
+"""Node names of endpoints outside the topology."""
 
 
 def is_containerlab(source: Source) -> bool:
@@ -65,7 +66,7 @@ def _tier(role: str) -> int | None:
 
 
 def _role(name: str, place: Source) -> str:
-    """`host`, a tier's name or number, or "" when nothing says so."""
+    """`host`, the name or number of a tier, or "" if unknown."""
     values = place.mapping("the settings of a node")
     labels = values["labels"].mapping("labels") if "labels" in values else {}
     for source, key in ((labels, "tier"), (labels, "role"), (values, "group")):

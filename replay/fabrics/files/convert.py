@@ -1,4 +1,4 @@
-"""A fabric as YAML or JSON that `parse_fabric` reads back, order, rates and routes included."""
+"""A fabric as YAML or JSON that `parse_fabric` reads back with order, rates and routes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..parameters import rate_text
 
 
 def fabric_document(fabric: Fabric) -> dict[str, Any]:
-    """What a fabric file holds: see yaml_file.py."""
+    """The content of a fabric file, see yaml_file.py."""
     nodes, links = fabric.nodes, fabric.links
     names = nodes.names
     document: dict[str, Any] = {"name": fabric.name, "nodes": {}, "links": []}

@@ -1,7 +1,7 @@
 """A fabric as GraphML, read and written with networkx.
 
-Nodes: kind (host or switch), tier, plane, addresses (separated by blanks). Edges: rate,
-delay, up. Where a node has no kind, nodes with one neighbour are hosts.
+Nodes: kind (host or switch), tier, plane, addresses (separated by spaces). Edges: rate,
+delay, up. Without a kind, nodes with one neighbour are hosts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..tiers import tiers_by_distance
 
 
 def read_graphml(path: Path, rate_bits_per_second: int, delay_ns: int) -> tuple[Fabric, Changes]:
-    """The fabric of a file; rate and delay are for edges without. UsageError names the place."""
+    """The fabric of a file; rate and delay: of edges without them. UsageError names the place."""
     try:
         graph: Any = nx.read_graphml(path, force_multigraph=True)
     except OSError as error:
@@ -40,7 +40,7 @@ def read_graphml(path: Path, rate_bits_per_second: int, delay_ns: int) -> tuple[
     switches = [n for n, kind in kinds.items() if kind == "switch"]
     hosts = [n for n, kind in kinds.items() if kind == "host"]
     if not switches or not hosts:
-        raise UsageError(f"{path}: needs nodes of both kinds; give them kind = host or switch")
+        raise UsageError(f"{path}: the graph needs hosts and switches; set kind = host or switch")
     number = {node: i for i, node in enumerate([*switches, *hosts])}
     down: list[int] = []
     rows = []

@@ -17,7 +17,7 @@ _SAMPLE = packet_keys(["10.0.0.1"], ["10.0.0.2"], [49152])
 
 
 def hash_settings(source: Source) -> HashSettings:
-    """The settings `{model: ..., seed: ..., field_set: ...}`; other keys are the model's own knobs.
+    """The settings `{model: ..., seed: ..., field_set: ...}`; other keys are settings of the model.
 
     UsageError names file and line.
     """

@@ -1,10 +1,9 @@
 """A fabric from the tables of its Linux routers: real next-hop order, weights, hash seeds.
 
-Routers on one connected network are linked. A node with a single connected network is a
-host; a connected network on which no other table has an address is one host, named
-`router:device`, which stands for all addresses in it. Without the tables of its neighbours a
-router still shows which one it picks: gateways become switches, and each network behind
-them a host.
+Routers on the same connected network are linked. A node with a single connected network is a
+host. A connected network in which no other table has an address is one host, named
+`router:device`, with all addresses of the network. If the tables of the neighbours are missing,
+gateways become switches and each network behind them becomes a host.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from ..tiers import tiers_by_distance
 from .linux_tables import NextHop, Router, RouterRoute, read_routers
 
 _NEIGHBOUR = "via "
-"""Names of routers whose tables are not here begin so."""
+"""Prefix of the names of routers without tables."""
 
 
 @dataclass
 class _Topology:
-    """What the tables say is there."""
+    """Nodes and links found in the tables."""
 
     switches: list[str] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
@@ -43,7 +42,7 @@ class _Topology:
     owner: dict[Address, str] = field(default_factory=dict)
     """Node of an address."""
     subnets: dict[Network, str] = field(default_factory=dict)
-    """Networks that stand for one host."""
+    """Networks that represent one host."""
 
 
 def linux_fabric(path: Path, rate_bits_per_second: int, delay_ns: int) -> Fabric:
@@ -51,7 +50,7 @@ def linux_fabric(path: Path, rate_bits_per_second: int, delay_ns: int) -> Fabric
     routers = read_routers(path)
     topology = _topology(routers)
     if not topology.hosts:
-        raise UsageError(f"{path}: the tables show no host: no network leads out of the routers")
+        raise UsageError(f"{path}: the tables contain no host: all networks connect routers")
     number = {n: i for i, n in enumerate([*topology.switches, *topology.hosts])}
     ends = np.array([(number[a], number[b]) for a, b in topology.wires], np.int64).reshape(-1, 2)
     wires = cables(ends[:, 0], ends[:, 1], rate_bits_per_second, delay_ns)
@@ -82,7 +81,7 @@ def _topology(routers: Sequence[Router]) -> _Topology:
                 lans.setdefault(route.network, []).append((router, device, route.source))
                 if route.source is not None:
                     topology.owner[route.source] = router.name
-    # A node with one connected network is a host, unless it is all there is.
+    # A node with one connected network is a host, unless it is the only node.
     devices = {r.name: {d for lan in lans.values() for o, d, _ in lan if o is r} for r in routers}
     is_host = {r.name: len(devices[r.name]) == 1 and len(routers) > 1 for r in routers}
     for router in routers:
@@ -104,7 +103,7 @@ def _connect(
     if len(members) == 1:
         router, device, own = members[0]
         gateways = _gateways_in(router, network, topology)
-        for gateway in gateways:  # a neighbour whose tables are not here
+        for gateway in gateways:  # a neighbour without tables
             name = f"{_NEIGHBOUR}{gateway}"
             topology.owner[gateway] = name
             if name not in topology.switches:
@@ -187,7 +186,7 @@ def _addresses(topology: _Topology) -> AddressPlan:
         if owner in number:
             explicit[number[owner]] = (*explicit.get(number[owner], ()), address)
     for network, name in topology.subnets.items():
-        if number[name] not in explicit:  # an address that is surely not the router's own
+        if number[name] not in explicit:  # an address that the router cannot have
             taken = {a for a in topology.owner if a.version == network.version and a in network}
             free = (a for a in network if a not in taken and a != network.network_address)
             explicit[number[name]] = (next(free, network.network_address),)
@@ -209,7 +208,7 @@ def _hash_settings(router: Router | None) -> HashSettings | None:
 
 
 class _Groups:
-    """Groups while they are collected; equal routes of a switch share one."""
+    """Collects groups; equal routes of a switch share one group."""
 
     def __init__(self) -> None:
         self.start = [0]
@@ -229,7 +228,7 @@ class _Groups:
 def _with_tables(
     fabric: Fabric, routers: dict[str, Router], topology: _Topology, number: dict[str, int]
 ) -> Fabric:
-    """Forwarding as the tables have it; switches without a table take the shortest paths."""
+    """Forwarding of the tables; switches without a table use shortest paths."""
     groups = _Groups()
     group_of = np.full_like(fabric.forwarding.group_of, -1)
     networks_of: dict[str, list[Network]] = {}
@@ -290,7 +289,7 @@ def _add_route(
 
 
 def _usable(router: Router, route: RouterRoute) -> list[int]:
-    """Positions of next hops that the kernel counts."""
+    """Positions of next hops that the kernel uses."""
     ignored = router.number("net.ipv4.conf.all.ignore_routes_with_linkdown", 0)
     return [i for i, hop in enumerate(route.hops) if hop.usable and not (hop.linkdown and ignored)]
 
@@ -328,7 +327,7 @@ def _link(
     if target is None:
         raise UsageError(
             f"{route.where}: the next hop {hop.gateway} on {hop.device or 'no device'} of {switch} "
-            "is on no connected network of any router here"
+            "is on no connected network of the routers"
         )
     wires = [
         device

@@ -1,6 +1,6 @@
 """The tables of Linux routers as their own tools print them.
 
-A folder with NAME.route.json (`ip -j route`), and as far as there are any NAME.route6.json
+A folder with NAME.route.json (`ip -j route`), and optionally NAME.route6.json
 (`ip -6 -j route`), NAME.nexthop.json (`ip -j nexthop`), NAME.bucket.json (`ip -j nexthop bucket`)
 and NAME.sysctl (`sysctl -a`, or lines of it); or one JSON file
 `{NAME: {"route": [...], "nexthop": [...], "bucket": [...], "sysctl": "..."}}`.
@@ -29,7 +29,7 @@ class NextHop(NamedTuple):
     device: str
     weight: int
     usable: bool
-    """False for one that is dead; routers take these out of the group."""
+    """False for a dead next hop; routers remove it from the group."""
     linkdown: bool
 
 
@@ -39,7 +39,7 @@ class RouterRoute:
 
     network: Network
     hops: tuple[NextHop, ...]
-    """In the order of the table; empty for blackholes and the like."""
+    """In table order; empty for routes without next hop, such as blackholes."""
     source: Address | None
     """The router's own address on a connected network."""
     where: str
@@ -54,7 +54,7 @@ class RouterRoute:
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """What one router says of itself."""
+    """The tables of one router."""
 
     name: str
     routes: tuple[RouterRoute, ...]
@@ -201,7 +201,7 @@ def _address(place: Source) -> Address:
 
 
 def _route(place: Source, nexthops: dict[int, _Object]) -> RouterRoute | None:
-    """The route of an entry; None for addresses of the router itself, multicast and the like."""
+    """The route of an entry; None for addresses of the router itself, multicast and similar."""
     entry = place.mapping("a route of `ip -j route`")
     if "dst" not in entry:
         raise place.wrong("not an entry of `ip -j route`: it has no dst")

@@ -1,8 +1,8 @@
-"""A fabric as YAML or JSON: nodes, links, hash settings, and routes that are not the shortest.
+"""A fabric as YAML or JSON: nodes, links, hash settings, and routes other than shortest paths.
 
     name: lab
     defaults: {rate: 400G, delay: 500ns}
-    hash: {model: crc32, seed: 7}              # of every switch that has none of its own
+    hash: {model: crc32, seed: 7}              # of every switch without its own hash
     nodes:
       leaf1: {tier: 1, hash: {model: linux, seed: 12}}
       spine1: {tier: 2}
@@ -16,7 +16,7 @@
       leaf1: {host1: [spine2, {via: spine1, weight: 3}]}
 
 In place of nodes and links, `fabric: leaf-spine:leaves=4` starts from a spec string.
-The order of nodes is the order of hosts, the order of links that of ports and next hops.
+The order of nodes is the order of hosts; the order of links is the order of ports and next hops.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Node(NamedTuple):
 
 
 def yaml_fabric(source: Source, parse: Callable[[str], Fabric]) -> tuple[Fabric, Changes]:
-    """The fabric of a document, and what is different from it as built.
+    """The fabric of a document, and its changes to links.
 
     parse: makes the fabric of a spec string. UsageError names file and line.
     """
@@ -213,7 +213,7 @@ def _rate_and_delay(values: dict[str, Source], rate: int, delay: int) -> tuple[i
 
 
 def _changes(top: dict[str, Source], fabric: Fabric) -> Changes:
-    """Links down or slow; UsageError with the line when there is no such link."""
+    """Links down or slow; UsageError with the line if there is no such link."""
     down: list[str | int] = []
     slow: list[tuple[str, int]] = []
     for place in top["down"].items("links") if "down" in top else ():

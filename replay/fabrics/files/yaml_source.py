@@ -1,4 +1,4 @@
-"""YAML (and JSON, which is YAML) with the line of every value, for errors that name it."""
+"""YAML (and JSON, which is YAML) with the line of every value, for error messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_DEPTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A value and where it stands."""
+    """A value and its place in the file."""
 
     node: yaml.Node
     path: str
@@ -38,7 +38,7 @@ class Source:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing stands there: `key:`."""
+        """Whether the value is empty: `key:`."""
         return self.node.tag == "tag:yaml.org,2002:null"
 
     def wrong(self, message: str) -> UsageError:
@@ -46,7 +46,7 @@ class Source:
         return UsageError(f"{self.where}: {message}")
 
     def mapping(self, what: str) -> dict[str, Source]:
-        """Its items by key, in order; UsageError says that `what` was expected."""
+        """Its items by key, in order; the UsageError says that `what` is expected."""
         if self.is_empty:
             return {}
         if not isinstance(self.node, yaml.MappingNode):
@@ -61,7 +61,7 @@ class Source:
         return items
 
     def items(self, what: str) -> list[Source]:
-        """Its items; UsageError says that a list of `what` was expected."""
+        """Its items; the UsageError says that a list of `what` is expected."""
         if self.is_empty:
             return []
         if not isinstance(self.node, yaml.SequenceNode):
@@ -69,7 +69,7 @@ class Source:
         return [Source(item, self.path) for item in self.node.value]
 
     def text(self, what: str) -> str:
-        """Its text, also that of numbers."""
+        """Its text; numbers are also text."""
         if not isinstance(self.node, yaml.ScalarNode) or self.is_empty:
             raise self.wrong(f"expected {what}, found {self._found}")
         value: Any = self.node.value
@@ -101,7 +101,7 @@ class Source:
 
 
 def load_yaml(path: Path, wanted: str = "a YAML file") -> Source:
-    """The document in a file; UsageError, with what was `wanted`, when it cannot be read."""
+    """The document in a file; the UsageError for an unreadable file names what is `wanted`."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise UsageError(f"{path} is larger than {MAX_BYTES >> 20} MiB; is it {wanted}?")
@@ -115,7 +115,7 @@ def load_yaml(path: Path, wanted: str = "a YAML file") -> Source:
 
 
 def _check_depth(text: str, loader: Any, path: str) -> None:
-    """UsageError before a document so deep that composing it would exhaust the stack."""
+    """UsageError for a nesting depth that would exhaust the stack."""
     depth = 0
     for event in yaml.parse(text, loader):
         if isinstance(event, yaml.CollectionStartEvent):

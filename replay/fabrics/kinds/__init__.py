@@ -1,1 +1,1 @@
-"""Kinds of fabrics that a spec string makes."""
+"""Kinds of fabrics in spec strings."""

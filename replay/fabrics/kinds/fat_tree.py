@@ -16,7 +16,7 @@ from ..parameters import COUNT, RATE_AND_DELAY, UPLINKS, Parameter, checked
 
 PARAMETERS: Mapping[str, Parameter] = {
     "k": Parameter(COUNT, 4, "ports per switch, an even number", least=2, most=256),
-    "hosts": Parameter(COUNT, None, "hosts per leaf, k/2 if not given", most=1 << 14),
+    "hosts": Parameter(COUNT, None, "hosts per leaf, default k/2", most=1 << 14),
     **RATE_AND_DELAY,
     "uplink_rate": UPLINKS["uplink_rate"],
     "oversubscription": UPLINKS["oversubscription"],

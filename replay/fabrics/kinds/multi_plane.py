@@ -1,4 +1,4 @@
-"""Multi-plane Clos: every host has a port in each of P leaf-spine planes that never cross."""
+"""Multi-plane Clos: every host has a port in each of P separate leaf-spine planes."""
 
 from __future__ import annotations
 

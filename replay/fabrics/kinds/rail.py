@@ -1,7 +1,7 @@
 """Rail-optimised: the n-th NIC of every server in a pod is wired to the n-th leaf of that pod.
 
-Servers have one NIC per rail. Traffic within a rail of a pod crosses one leaf; anything
-else crosses the spines. With `spines=0` there are only rails (NICs of different rails
+Servers have one NIC per rail. Traffic within a rail of a pod crosses one leaf; other
+traffic crosses the spines. With `spines=0` there are only rails (NICs of different rails
 cannot reach each other).
 """
 
@@ -35,7 +35,7 @@ def rail(options: Mapping[str, str]) -> Fabric:
     spines, uplinks = p.count("spines"), p.count("uplinks")
     rate, delay = p.count("rate"), p.count("delay")
     if not spines and pods > 1:
-        raise UsageError("rail: spines=0 leaves the pods without a link; give spines or pods=1")
+        raise UsageError("rail: with spines=0 the pods are not connected; use spines or pods=1")
     leaves = pods * rails
     switches, hosts, trunk = leaves + spines, leaves * servers, leaves * spines * uplinks
     check_size("rail", hosts, hosts + trunk, switches, leaves)

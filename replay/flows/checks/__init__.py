@@ -1,1 +1,1 @@
-"""What a fabric is and what fails with it: counted, not simulated."""
+"""Properties and failures of a fabric, counted, not simulated."""

@@ -1,4 +1,4 @@
-"""What is lost when a link, a switch or a whole plane of a fabric fails: counted, not simulated."""
+"""Effect of a failure of a link, a switch or a plane of a fabric, counted, not simulated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...fabrics.fabric import Fabric, tier_name
 from .path_counts import paths_between
 
 EACH = "each"
-"""In place of names: one element of every kind."""
+"""Value for one element of every kind, in place of names."""
 
 
 class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,19 +24,19 @@ class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
     kind: Annotated[str, Meta(description="`leaf-spine link`, `spine`, `plane`, ...")]
     links: Annotated[int, Meta(description="one-way links that fail")]
     hosts_below: Annotated[
-        int, Meta(description="hosts whose packets to other leaves could take a failed link")
+        int, Meta(description="hosts whose packets to other leaves can use a failed link")
     ]
-    hosts_cut_off: Annotated[int, Meta(description="hosts without a port left")]
+    hosts_cut_off: Annotated[int, Meta(description="hosts without a remaining port")]
     host_capacity_percent: Annotated[
-        float, Meta(description="of the ports of the host that loses most")
+        float, Meta(description="lost port capacity of the host that loses most")
     ]
     uplink_capacity_percent: Annotated[
-        float, Meta(description="of the uplinks of the surviving switch that loses most")
+        float, Meta(description="lost uplink capacity of the remaining switch that loses most")
     ]
     source: Annotated[str, Meta(description="a host below the failure")]
     destination: Annotated[str, Meta(description="a host far from it")]
     paths_before: Annotated[int, Meta(description="equal-cost paths from one to the other")]
-    paths_after: Annotated[int, Meta(description="of these, the ones that avoid the failure")]
+    paths_after: Annotated[int, Meta(description="equal-cost paths that avoid the failure")]
 
 
 class _Element(NamedTuple):
@@ -46,12 +46,12 @@ class _Element(NamedTuple):
 
 
 def blast_radii(fabric: Fabric, elements: str) -> list[BlastRadius]:
-    """Of the named ones (`leaf1-spine1,spine2,plane1`, as for `down=`), or of one of `each` kind.
+    """Effects of named failures (`leaf1-spine1,spine2,plane1`, as for `down=`), or of `each`.
 
     Each fails alone. UsageError for an unknown name, and for a fabric with one host.
     """
     if fabric.hosts < 2:
-        raise UsageError(f"{fabric.name} has one host: nothing leads anywhere")
+        raise UsageError(f"{fabric.name} has only one host: there are no paths")
     names = [name.strip() for name in elements.split(",") if name.strip()]
     if not names:
         raise UsageError("--blast-radius takes each, or names such as leaf1-spine1,spine2")
@@ -94,7 +94,7 @@ def _element(fabric: Fabric, name: str) -> _Element:
     links = links_of(fabric, name)
     links = links[fabric.links.up[links]]
     if not len(links):
-        raise UsageError(f"{name} is down already; name something that is up")
+        raise UsageError(f"{name} is already down; name an element that is up")
     if name.removeprefix("plane").isdecimal() and name not in fabric.nodes.names:
         return _Element(name, "plane", links)
     tier = fabric.nodes.tier
@@ -145,7 +145,7 @@ def _below(fabric: Fabric, failed: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _hosts_lose(fabric: Fabric, lost: NDArray[np.bool_]) -> tuple[int, float]:
-    """(hosts without a port left, percent of its ports' rates that the worst host loses)."""
+    """(hosts without a remaining port, lost port capacity of the worst host in percent)."""
     ports = fabric.attachments
     there = ports.switch >= 0
     gone = there & (lost[ports.access_link] | lost[ports.exit_link])
@@ -156,7 +156,7 @@ def _hosts_lose(fabric: Fabric, lost: NDArray[np.bool_]) -> tuple[int, float]:
 
 
 def _uplinks_lost(fabric: Fabric, lost: NDArray[np.bool_]) -> float:
-    """Percent of the uplink rates of the worst switch that has a link left."""
+    """Lost uplink capacity, in percent, of the worst switch with a remaining link."""
     links, tier = fabric.links, fabric.nodes.tier
     upwards = (
         links.up & (tier[links.target] > tier[links.source]) & (links.source < fabric.switches)

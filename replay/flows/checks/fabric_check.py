@@ -1,7 +1,7 @@
-"""What a fabric is and whether it works: tiers, links, reachability, group sizes, bisection.
+"""Description and validation of a fabric: tiers, links, reachability, group sizes, bisection.
 
-Everything is counted per edge (hosts on the same switches), so fabrics of 100,000 hosts are
-checked without a table of hosts times hosts.
+All counts are per edge (hosts on the same switches), so a fabric of 100,000 hosts needs
+no table of hosts times hosts.
 """
 
 from __future__ import annotations
@@ -70,26 +70,26 @@ class FabricReport(Record, frozen=True, kw_only=True):
     edges: Annotated[int, Meta(description="sets of switches that hosts are attached to")]
     tiers: list[Tier]
     layers: list[Layer]
-    shortest_paths: Annotated[bool, Meta(description="False: routes are given")]
+    shortest_paths: Annotated[bool, Meta(description="False: explicit routes")]
     longest_path_links: Annotated[int | None, Meta(description="None when no pair is connected")]
     unreachable_pairs: Annotated[int, Meta(description="ordered pairs of hosts")]
     looping_pairs: Annotated[
-        int, Meta(description="of switch and destination that lead in a circle")
+        int, Meta(description="pairs of switch and destination whose route is a loop")
     ]
     dead_ends: Annotated[
-        int, Meta(description="of switch and destination on a path, without a route")
+        int, Meta(description="pairs of switch and destination on a path, without a route")
     ]
     bisection_bits_per_second: Annotated[
         int | None,
         Meta(description="from the first half of the edges to the second; None for one edge"),
     ]
     bisection_ratio: Annotated[
-        float | None, Meta(description="of what the hosts of the smaller half can send")
+        float | None, Meta(description="share of the total rate of the hosts of the smaller half")
     ]
     problems: list[str]
     tables: list[TableSize]
-    paths: Annotated[HostPaths | None, Meta(description="of the pair of hosts asked for")]
-    blast_radii: Annotated[list[BlastRadius], Meta(description="of the failures asked for")]
+    paths: Annotated[HostPaths | None, Meta(description="of the chosen pair of hosts")]
+    blast_radii: Annotated[list[BlastRadius], Meta(description="of the chosen failures")]
 
     @property
     def is_sound(self) -> bool:
@@ -231,7 +231,7 @@ def _unreachable(fabric: Fabric) -> tuple[int, str]:
 def _walk(fabric: Fabric) -> tuple[int, int, int | None, list[str]]:
     """(loops, dead ends, links of the longest path, words about them).
 
-    Shortest paths neither loop nor end where there is a path; given routes are followed
+    Shortest paths have no loops and no dead ends; explicit routes are followed
     from the switches of every edge.
     """
     edges = edge_switches(fabric.attachments)
@@ -253,8 +253,8 @@ def _walk(fabric: Fabric) -> tuple[int, int, int | None, list[str]]:
         for s in bad:
             if len(places) < 3:
                 host = fabric.host_name(int(np.flatnonzero(fabric.attachments.edge == e)[0]))
-                what = "leads in a circle" if depth[s] == _LOOP else "ends without a route"
-                places.append(f"the way from {fabric.nodes.names[s]} to {host} {what}")
+                what = "is a loop" if depth[s] == _LOOP else "ends without a route"
+                places.append(f"the path from {fabric.nodes.names[s]} to {host} {what}")
     return loops, dead_ends, longest, places
 
 
@@ -263,14 +263,14 @@ _SAMPLED_EDGES = 4
 
 
 def _some(edges: int) -> NDArray[np.int64]:
-    """A few edges, first and last among them: enough for the longest of symmetric paths."""
+    """A few edges including first and last, enough for the longest path if symmetric."""
     return np.unique(np.linspace(0, max(0, edges - 1), _SAMPLED_EDGES).astype(np.int64))[:edges]
 
 
 def _deepest(
     fabric: Fabric, start: int, edge: int, depth: dict[int, int], on_path: set[int]
 ) -> int | None:
-    """Links from a switch to an edge by the longest way; fills `depth` of all on the way."""
+    """Links on the longest path from a switch to an edge; fills `depth` of all switches on it."""
     stack = [start] if start not in depth else []
     while stack:
         switch = stack[-1]
@@ -297,8 +297,8 @@ def _deepest(
 def _bisection(fabric: Fabric) -> tuple[int | None, float | None]:
     """Largest flow from the hosts of the first half of the edges to those of the second.
 
-    A lower bound of full bisection bandwidth is the least over all halves; in a
-    symmetric fabric all halves along edges are alike.
+    Full bisection bandwidth is the minimum over all halves; in a symmetric fabric all
+    halves along edges are equal.
     """
     links, switches = fabric.links, fabric.switches
     attachments = fabric.attachments

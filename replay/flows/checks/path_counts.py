@@ -1,4 +1,4 @@
-"""How many equal-cost ways lead from one host to another, without listing them."""
+"""Number of equal-cost paths from one host to another, without listing them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ..placement import MOST_HOPS
 
 
 class PortPaths(msgspec.Struct, frozen=True, kw_only=True):
-    """The ways that begin at one port of a host."""
+    """The paths that start at one port of a host."""
 
-    switch: Annotated[str, Meta(description="the switch behind the port")]
+    switch: Annotated[str, Meta(description="the switch at the port")]
     paths: int
-    links: Annotated[int, Meta(description="of the longest of them, those of hosts included")]
+    links: Annotated[int, Meta(description="links of the longest path, including links of hosts")]
 
 
 class HostPaths(msgspec.Struct, frozen=True, kw_only=True):
-    """The ways from one host to another."""
+    """The paths from one host to another."""
 
     source: str
     destination: str
     paths: int
     longest_links: Annotated[int | None, Meta(description="None without a path")]
-    ports: Annotated[list[PortPaths], Meta(description="those that are up; paths may be 0")]
+    ports: Annotated[list[PortPaths], Meta(description="ports that are up; paths may be 0")]
 
 
 def paths_between(
@@ -37,12 +37,12 @@ def paths_between(
 ) -> HostPaths:
     """Paths over the groups of the fabric, port by port.
 
-    lost: bool[links], links that carry nothing although the groups still name them: what
-    is left are the static paths (MRC), or those that hashing still finds before routing converges.
-    UsageError for a host to itself and where routes lead in a circle.
+    lost: bool[links], failed links that are still in the groups: the remaining paths
+    are the static paths (MRC), or the paths that hashing uses before routing converges.
+    UsageError for a path from a host to itself and for routing loops.
     """
     if source == destination:
-        raise UsageError(f"paths lead from one host to another, not to {fabric.host_name(source)}")
+        raise UsageError(f"paths need two different hosts, not twice {fabric.host_name(source)}")
     works = fabric.links.up if lost is None else fabric.links.up & ~lost
     exits = {
         int(switch): int(link)
@@ -94,7 +94,7 @@ def paths_between(
 
 
 def named_pair(fabric: Fabric, text: str) -> tuple[int, int]:
-    """`host1,host300` as numbers of hosts; UsageError says what is wrong."""
+    """`host1,host300` as numbers of hosts; UsageError names the mistake."""
     names = [name.strip() for name in text.split(",")]
     if len(names) != 2:
         raise UsageError(f"--paths takes two hosts, such as host1,host2, not {text!r}")
@@ -103,7 +103,7 @@ def named_pair(fabric: Fabric, text: str) -> tuple[int, int]:
     for name in names:
         if name not in hosts:
             raise UsageError(
-                f"no host is called {name!r} in {fabric.name}; there are {hosts[0]} to {hosts[-1]}"
+                f"there is no host {name!r} in {fabric.name}; hosts are {hosts[0]} to {hosts[-1]}"
             )
         numbers.append(hosts.index(name))
     return numbers[0], numbers[1]

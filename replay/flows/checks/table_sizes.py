@@ -1,4 +1,4 @@
-"""What the switches of a fabric must hold: routes and groups of ECMP, entries of static SRv6.
+"""Table sizes of the switches of a fabric: routes and groups of ECMP, entries of static SRv6.
 
 Static SRv6 (micro-segments, arXiv 2605.04333): a switch has one entry for its own segment and one
 per neighbour, so a leaf reads the spine or the host from the address, a spine the leaf; they
@@ -17,10 +17,10 @@ from ...fabrics.fabric import Fabric, tier_name
 
 
 class TableSize(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one switch of a tier, the one that holds most."""
+    """The largest table sizes of a switch of a tier."""
 
     tier: str
-    routes: Annotated[int, Meta(description="sets of hosts reached over other switches")]
+    routes: Annotated[int, Meta(description="sets of hosts behind other switches")]
     groups: Annotated[int, Meta(description="equal-cost groups of more than one link")]
     members: Annotated[int, Meta(description="links in these groups")]
     static_srv6: Annotated[

@@ -93,7 +93,7 @@ def test_nothing_recovered_is_a_failure(
 ) -> None:
     words = ["recover-seed", *links, "--hash", "linux", "--seeds", "0:1000"]
     assert cli.run(words) == 1
-    assert "Nothing fits" in capsys.readouterr().out
+    assert "No hash fits" in capsys.readouterr().out
 
 
 def test_one_switch_only(capsys: pytest.CaptureFixture[str], links: list[str]) -> None:

@@ -192,7 +192,7 @@ def test_one_used_link_shows_no_choice() -> None:
     ("wanted", "told"),
     [
         (Wanted(hash="md5"), "no hash 'md5'"),
-        (Wanted(hash="linux", fields="5-tuple"), "from its policy"),
+        (Wanted(hash="linux", fields="5-tuple"), "policy selects them"),
         (Wanted(hash="crc32", fields="6-tuple"), "unknown hash field"),
         (Wanted(group=Group(np.ones(3, np.int64))), "3 weights for 2 links"),
     ],

@@ -79,7 +79,7 @@ def test_parallel_links_count_one_by_one() -> None:
         ("plane9", "no plane9"),
         ("leaf1-spine9", "leaf1-spine9"),
         (",", "each, or names"),
-        ("leaf1-spine1", "is down already"),
+        ("leaf1-spine1", "is already down"),
     ],
 )
 def test_names_that_do_not_work(names: str, words: str) -> None:

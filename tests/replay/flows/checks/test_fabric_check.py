@@ -114,7 +114,7 @@ def test_given_routes_that_lead_in_a_circle(tmp_path):
     file.write_text(RING + "routes: {s1: {h2: [s2]}, s2: {h2: [s1]}}\n")
     report = check_fabric(parse_fabric(str(file)))
     assert not report.is_sound and report.looping_pairs > 0
-    assert "the way from s1 to h2 leads in a circle" in report.problems
+    assert "the path from s1 to h2 is a loop" in report.problems
 
 
 def test_given_routes_that_do_not_loop(tmp_path):
