@@ -1,6 +1,6 @@
-"""Headers of mirrors and tunnels, crafted by scapy: what `generate --mirror` puts around frames.
+"""Headers of mirrors and tunnels, crafted by scapy, for `generate --mirror`.
 
-The only module that imports scapy, which is GPL-2.0 and a package of its own.
+The only module that imports scapy, which is GPL-2.0 and an optional package.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _MOST: Final = {
     "vxlan": (1 << 24) - 1,
     "geneve": (1 << 24) - 1,
 }
-"""Largest session: the GRE key, the ERSPAN session, the network identifier; type I has none."""
+"""Largest session: GRE key, ERSPAN session or network identifier; type I has none."""
 
 
 def outer_headers(text: str) -> Outer:
     """The headers of `erspan3:session=7,src=10.9.0.1,dst=10.9.0.2,vlan=100`.
 
-    Kinds: gre, erspan1, erspan2, erspan3, vxlan, geneve; addresses decide between IPv4 and
-    IPv6; vlan is the tag outside, 0 for none. UsageError names what is wrong.
+    Kinds: gre, erspan1, erspan2, erspan3, vxlan, geneve; addresses select IPv4 or
+    IPv6; vlan is the outer tag, 0 for none. UsageError names the mistake.
     """
     kind, _, rest = text.partition(":")
     if kind not in _MOST:
@@ -75,7 +75,7 @@ def _crafted(kind: str, session: int, options: Mapping[str, str]) -> Outer:
         network = link / IPv6(src=str(src), dst=str(dst), hlim=255)
     inside = _INSIDE[kind](session)
     packet = network / inside
-    # scapy adds nothing behind the last header here: the frame follows it.
+    # scapy adds nothing after the last header: the frame follows it.
     data = np.frombuffer(bytes(packet), np.uint8)
     network_at = len(bytes(link))
     payload_at = len(data) - len(bytes(inside))

@@ -1,4 +1,4 @@
-"""Generated traffic: a pattern's queue pairs, and the units that they offer to a fabric."""
+"""Generated traffic: the queue pairs of a pattern, and their units on a fabric."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MAX_PACKETS = 10**12
 def generate(
     name: str, settings: Settings, sending: Sending | None = None, seed: int = 1
 ) -> QueuePairs:
-    """The queue pairs of a pattern; the same arguments give the same ones.
+    """The queue pairs of a pattern; the same arguments give the same queue pairs.
 
-    UsageError names an unknown pattern or an impossible value.
+    UsageError names an unknown pattern or an invalid value.
     """
     if not 2 <= settings.hosts <= MAX_HOSTS:
         raise UsageError(f"--hosts must be 2 to {MAX_HOSTS:,}, not {settings.hosts:,}")
@@ -42,14 +42,14 @@ def generate(
     demand = pattern(name)(settings, rng)
     if len(demand.src) * sending.qps > MAX_PAIRS:
         raise UsageError(
-            f"{name}: {len(demand.src) * sending.qps:,} queue pairs are more than the "
-            f"{MAX_PAIRS:,} possible; use fewer hosts, flows or QPs"
+            f"{name}: {len(demand.src) * sending.qps:,} queue pairs exceed the "
+            f"maximum of {MAX_PAIRS:,}; use fewer hosts, flows or QPs"
         )
     pairs = queue_pairs(demand, sending, rng)
     packets = float((pairs.messages.astype(np.float64) * (pairs.packets + 1)).sum())
     if packets > MAX_PACKETS:
         raise UsageError(
-            f"{name}: {packets:.3g} packets are more than the {MAX_PACKETS:,} possible; "
+            f"{name}: {packets:.3g} packets exceed the maximum of {MAX_PACKETS:,}; "
             "use fewer or smaller messages"
         )
     return pairs
@@ -68,10 +68,10 @@ class _Units(NamedTuple):
 
 
 def offered_traffic(pairs: QueuePairs, plan: AddressPlan, window_ns: int | None = None) -> Traffic:
-    """What the queue pairs send, data and ACKs, exactly as `write_pcap` writes it.
+    """The packets of the queue pairs, data and ACKs, exactly as `write_pcap` writes them.
 
-    Host i of the pattern is host i of the plan. window_ns: also bytes per window, for which
-    all packets are gone through.
+    Host i of the pattern is host i of the plan. window_ns: also bytes per window, which needs
+    a pass over all packets.
     """
     units = _units(pairs)
     pair, is_ack = units.pair, units.entropy_value < 0
@@ -166,7 +166,7 @@ def _fill(
     settings: NDArray[np.int64],
     units: _Units,
 ) -> None:
-    """Sum up the packets of every entropy value without walking them one by one."""
+    """Sum up the packets of every entropy value without a pass over all packets."""
     path_mtu, headers, reth = settings[1], settings[2], settings[3]
     for pair in range(len(messages)):
         values = first[pair + 1] - first[pair] - 1
@@ -188,7 +188,7 @@ def _fill(
                 start_ns[pair] + last // count * period_ns[pair] + last % count * interval_ns[pair]
             )
         rest = message_bytes[pair] - (count - 1) * path_mtu
-        short = path_mtu - (rest + (-rest & 3))  # bytes that the last packet lacks, after padding
+        short = path_mtu - (rest + (-rest & 3))  # bytes missing in the last packet, after padding
         for message in range(messages[pair]):
             begin = first[pair]
             units.wire_bytes[begin + message * count % cycle] += reth

@@ -1,4 +1,4 @@
-"""A generated capture as a mirror port would send it: every frame inside the same outer headers."""
+"""A generated capture as sent by a mirror port: every frame has the same outer headers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_SNAP = 262_144
 
 
 def mirrored(file: BinaryIO, mirror: str | None) -> BinaryIO:
-    """Where a writer's pcap goes: through the headers that `mirror` describes, if any."""
+    """The output of a pcap writer, with the outer headers of `mirror`, if any."""
     if mirror is None:
         return file
     from .craft import outer_headers
@@ -27,9 +27,9 @@ def mirrored(file: BinaryIO, mirror: str | None) -> BinaryIO:
 
 
 class MirroredFile(io.RawIOBase):
-    """Takes the little-endian nanosecond pcap of a writer and hands it on with the outer headers.
+    """Adds the outer headers to the little-endian nanosecond pcap of a writer.
 
-    The writer's first write is the file header, every other one whole records.
+    The first write is the file header, each further write is whole records.
     """
 
     def __init__(self, file: BinaryIO, outer: Outer) -> None:
@@ -101,9 +101,9 @@ def count(records: NDArray[np.uint8]) -> Int:
 def wrap(
     records: NDArray[np.uint8], outer: Outer, first: Int, out: NDArray[np.uint8]
 ) -> tuple[int, int]:
-    """Put the outer headers around every frame; gives (bytes used of `out`, frames).
+    """Add the outer headers to every frame; returns (bytes used of `out`, frames).
 
-    records: whole pcap records; out: as long as they are and the headers once per record.
+    records: whole pcap records; out: room for them and the headers of each record.
     first: number of the first frame.
     """
     prefix = len(outer.data)

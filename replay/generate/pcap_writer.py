@@ -2,7 +2,7 @@
 
 Ethernet, IPv4 (correct checksum) or IPv6, UDP (checksum 0, as NICs send it), BTH, RETH on
 the first packet of a WRITE, AETH on ACKs, payload, pad and, in frames written whole, the
-ICRC. Memory does not grow with the number of packets.
+ICRC. Memory is constant.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from .queue_pairs import AETH, BTH, ETHERNET, ICRC, IPV4, IPV6, RETH, UDP, Queue
 from .schedule import Packets, packets_in_order
 
 START_NS: Final = 1_700_000_000_000_000_000
-"""Time of generated traffic: fixed, so that the same arguments give the same bytes."""
+"""Start time of generated traffic: fixed, so that equal arguments give equal bytes."""
 
 _RECORD_HEADER = 16
 _LINKTYPE_ETHERNET = 1
 _LARGEST_PIECE = 64 << 20
 DSCP_ECT0: Final = 26 << 2 | 2
-"""Traffic class: the customary one of RoCE, ECN-capable; CE is one more."""
+"""The usual traffic class of RoCE, ECN-capable; plus one is CE."""
 _REMOTE_KEY = 0x1234
-_FIRST_ADDRESS = 0x7F00_0000_0000  # of the memory that is written
+_FIRST_ADDRESS = 0x7F00_0000_0000  # of the remote memory region
 _CREDITS_INVALID = 0x1F
 
 _SEND_FIRST, _WRITE_FIRST, _ACK = 0x00, 0x06, 0x11
 _MIDDLE, _LAST, _ONLY = 1, 2, 4
-"""Distance of these opcodes from that of the first packet, alike for SEND and WRITE."""
+"""Offset of these opcodes from the opcode First, equal for SEND and WRITE."""
 
 
 class _Layout(NamedTuple):
-    """What the kernel reads about queue pairs and hosts; all integers are int64."""
+    """The kernel's view of queue pairs and hosts; all integers are int64."""
 
     src: NDArray[np.int64]
     dst: NDArray[np.int64]
@@ -64,10 +64,10 @@ def write_pcap(
     progress: Callable[[int], None] | None = None,
     pieces: Iterable[Packets] | None = None,
 ) -> int:
-    """Write all packets of the queue pairs; returns how many.
+    """Write all packets of the queue pairs; returns their number.
 
-    snap: bytes kept of every frame, 0 for whole frames. progress is told packets written.
-    pieces: other packets of the same queue pairs, such as those that a replay delivered.
+    snap: bytes kept of every frame, 0 for whole frames. progress: called with packets written.
+    pieces: other packets of the same queue pairs, such as packets delivered by a replay.
     """
     sending = pairs.sending
     longest = sending.headers + RETH + sending.path_mtu + 3
@@ -109,7 +109,7 @@ def write_pcap(
 
 
 def file_header(snap: int) -> bytes:
-    """Of a nanosecond pcap of Ethernet frames; snap: bytes kept of each, 0 for all."""
+    """Header of a nanosecond pcap of Ethernet frames; snap: bytes kept per frame, 0 for all."""
     return struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snap or 262_144, _LINKTYPE_ETHERNET)
 
 
@@ -184,7 +184,7 @@ def lay_out(
         captured = min(wire, keep)
         traffic_class = DSCP_ECT0 + np.int64(packets.marked[row])
 
-        # Ethernet: locally administered addresses that end like the IP address
+        # Ethernet: locally administered addresses that end with the IP address
         for i in range(2):
             frame[6 * i] = 0x02
             frame[6 * i + 1] = 0x00

@@ -27,14 +27,14 @@ class Sending(NamedTuple):
     qps: int = 1
     """Queue pairs per pair of hosts; a message is split evenly over them."""
     entropy_values: int = 1
-    """UDP source ports that the packets of a queue pair take in turn."""
+    """UDP source ports that the packets of a queue pair use in turn."""
     path_mtu: int = 4096
     rate_bits_per_second: int = 400_000_000_000
     round_trip_ns: int = 8_000
-    """From the last packet of a message to its ACK."""
+    """Time from the last packet of a message to its ACK."""
     ipv6: bool = False
     write: bool = True
-    """RDMA WRITE; else SEND."""
+    """RDMA WRITE, otherwise SEND."""
 
     @property
     def headers(self) -> int:
@@ -57,7 +57,7 @@ class QueuePairs:
     dst_qp: NDArray[np.int64]
     first_psn: NDArray[np.int64]
     port: NDArray[np.int64]
-    """UDP source port as Linux derives it from both QPNs; ACKs keep to it."""
+    """UDP source port as Linux derives it from both QPNs; ACKs use it too."""
     stride: NDArray[np.int64]
     """Entropy value i has the port 0xC000 | (port + i * stride) & 0x3FFF."""
     messages: NDArray[np.int64]
@@ -92,7 +92,7 @@ def linux_source_port(
 
 
 def queue_pairs(demand: Demands, sending: Sending, rng: np.random.Generator) -> QueuePairs:
-    """The queue pairs that carry a pattern's demands. UsageError names an impossible value."""
+    """The queue pairs of the demands of a pattern. UsageError names an invalid value."""
     _check(demand, sending)
     k, n = sending.qps, len(demand.src)
     src, dst = np.repeat(demand.src, k), np.repeat(demand.dst, k)
@@ -129,7 +129,7 @@ def queue_pairs(demand: Demands, sending: Sending, rng: np.random.Generator) -> 
 def _numbers(
     src: NDArray[np.int64], dst: NDArray[np.int64], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """QPNs of both ends, each unique on its host: counted from a random number per host."""
+    """QPNs of both ends, unique per host: consecutive from a random number."""
     ends = np.stack([src, dst], 1).reshape(-1)
     order = np.argsort(ends, kind="stable")
     counts = np.bincount(ends)

@@ -1,4 +1,4 @@
-"""Which packet of which queue pair leaves when: all packets in the order of time, in pieces."""
+"""Send times of all packets of all queue pairs, in time order, in batches."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .queue_pairs import QueuePairs
 
 
 class Packets(NamedTuple):
-    """Equally long columns, one row per packet, in the order of time."""
+    """Equally long columns, one row per packet, in time order."""
 
     time_ns: NDArray[np.int64]
-    """From the start of the traffic."""
+    """Time since the start of the traffic."""
     pair: NDArray[np.int64]
     """Row of the queue pair."""
     number: NDArray[np.int64]
-    """Packets of the pair's messages are counted on; ACK m acknowledges message m."""
+    """Packet number over all messages of the pair; ACK m acknowledges message m."""
     is_ack: NDArray[np.bool_]
     marked: NDArray[np.bool_]
     """Congestion Experienced."""
@@ -37,7 +37,7 @@ class Packets(NamedTuple):
 
 
 def packets_in_order(pairs: QueuePairs, at_once: int = 1 << 18) -> Iterator[Packets]:
-    """All packets, about `at_once` at a time (more only if so many leave in the same ns)."""
+    """All packets, about `at_once` at a time (more only if more leave in the same ns)."""
     end = _end_ns(pairs)
     begin, sent = 0, _sent_before(pairs, 0)
     while begin < end:
@@ -48,7 +48,7 @@ def packets_in_order(pairs: QueuePairs, at_once: int = 1 << 18) -> Iterator[Pack
 
 
 def _end_ns(pairs: QueuePairs) -> int:
-    """Just after the last ACK."""
+    """End of the traffic, after the last ACK."""
     last = pairs.start_ns + (pairs.messages - 1) * pairs.period_ns + _ack_after(pairs)
     return int(last.max()) + 1
 
@@ -59,7 +59,7 @@ def _ack_after(pairs: QueuePairs) -> NDArray[np.int64]:
 
 
 def _sent_before(pairs: QueuePairs, time_ns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Data packets and ACKs of every pair with times below this one."""
+    """Data packets and ACKs of every pair before this time."""
     elapsed = time_ns - 1 - pairs.start_ns
     message = np.clip(elapsed // pairs.period_ns, 0, pairs.messages - 1)
     inside = (elapsed - message * pairs.period_ns) // pairs.interval_ns + 1
@@ -69,7 +69,7 @@ def _sent_before(pairs: QueuePairs, time_ns: int) -> tuple[NDArray[np.int64], ND
 
 
 def _stop(pairs: QueuePairs, begin: int, end: int, wanted: int) -> int:
-    """The latest time before which at most `wanted` packets leave; at least begin + 1."""
+    """The latest time before which at most `wanted` packets leave, at least begin + 1."""
     low, high = begin + 1, end
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""A hash bound to its keys: all that does not depend on the seed is computed once."""
+"""A hash bound to its keys: parts that do not depend on the seed are computed once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .reduction import PackedGroups, choose_one_group, pack_groups
 from .settings import Group, Reduction
 
 _TILE_VALUES = 1 << 15
-"""Values between hashing and reduction: they stay in the second-level cache."""
+"""Values per block between hashing and reduction, which stay in the second-level cache."""
 
 
 class BoundHash(ABC):
@@ -32,12 +32,12 @@ class BoundHash(ABC):
     reduction: Reduction
     """How `choose` turns values into members."""
     is_linear: bool = False
-    """value(seed) is value(0) XOR a constant that depends on the seed (and on the address
-    family) alone: every seed keeps the collisions of a group whose size is a power of two."""
+    """value(seed) is value(0) XOR a constant that depends only on the seed and the address
+    family: collisions in a group whose size is a power of two do not depend on the seed."""
 
     @abstractmethod
     def fill(self, seeds: NDArray[np.uint64], out: NDArray[np.uint32]) -> None:
-        """out[s, i] = value of unit i under seeds[s]."""
+        """out[s, i] = value of unit i with seeds[s]."""
 
     @abstractmethod
     def fill_at(
@@ -47,18 +47,18 @@ class BoundHash(ABC):
         different switches. `which` is int32[r, n], each from 0 to len(seeds) - 1."""
 
     def values(self, seeds: ArrayLike) -> NDArray[np.uint32]:
-        """uint32[m, n]: the value of every unit under every seed."""
+        """uint32[m, n]: the value of every unit with every seed."""
         seed = _seeds(seeds)
         out = np.empty((len(seed), self.units), np.uint32)
         in_parallel(len(seed), self.units, lambda a, b: self.fill(seed[a:b], out[a:b]))
         return out
 
     def values_at(self, seeds: ArrayLike, which: ArrayLike) -> NDArray[np.uint32]:
-        """uint32[r, n]: the value of unit i under seeds[which[r, i]]. IndexError as numpy."""
+        """uint32[r, n]: the value of unit i with seeds[which[r, i]]. IndexError as in numpy."""
         seed = _seeds(seeds)
         chosen = np.atleast_2d(np.asarray(which, np.int32))
         if chosen.size and not (0 <= chosen.min() and chosen.max() < len(seed)):
-            raise IndexError("which[r, i] names a seed that is not there")
+            raise IndexError("which[r, i] is not the index of a seed")
         out = np.empty((len(chosen), self.units), np.uint32)
         in_parallel(len(chosen), self.units, lambda a, b: self.fill_at(seed, chosen[a:b], out[a:b]))
         return out
@@ -89,8 +89,8 @@ class BoundHash(ABC):
             choose_one_group(values[: len(part)], packed, np.int64(0), out[a : a + rows])
 
     def seed_permutes(self, group: Group) -> bool:
-        """Whether a new seed only renames the members of this group: flows that collide
-        under one seed collide under all (one address family)."""
+        """Whether a new seed only permutes the members of this group: flows that collide
+        with one seed collide with all seeds (one address family)."""
         slots = len(group.weights)
         return (
             self.is_linear

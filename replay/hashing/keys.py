@@ -1,7 +1,7 @@
-"""Header fields a switch may hash, one row per placement unit, and the bytes a hash reads.
+"""Header fields that a switch may hash, one row per placement unit, and the hash input.
 
-A placement unit is what one hash value decides about: a one-way flow, or one
-entropy value of a sprayed flow.
+A placement unit is a one-way flow, or one entropy value of a sprayed flow: one hash
+value places it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def packet_keys(
 ) -> PacketKeys:
     """Keys of addresses as text; a number stands for a whole column.
 
-    UsageError for an address that is none, or a pair of different families.
+    UsageError for an invalid address or a pair of different address families.
     """
     n = len(src)
     sources, destinations = addresses(src), addresses(dst)
@@ -105,7 +105,7 @@ def _is_ipv6(packed: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def symmetric(keys: PacketKeys) -> PacketKeys:
-    """Keys that are alike for both directions of a flow.
+    """Keys that are equal for both directions of a flow.
 
     The lower address goes first and, independently, the lower port, both
     compared in network byte order.
@@ -129,7 +129,7 @@ FIELD_SETS = {
 """Named field sets, in the order their bytes are hashed. RSS hashes the 4-tuple."""
 
 FIELDS = ("src", "dst", "protocol", "sport", "dport", "flow-label", "ingress", "qpn")
-"""Single fields a set is made of, beside `udp[offset:length]`."""
+"""Single fields of a field set, in addition to `udp[offset:length]`."""
 
 _UDP_BYTES = re.compile(r"udp\[(\d+):(\d+)\]")
 _KNOWN_UDP_BYTES = {0: ("sport", 0), 1: ("sport", 1), 2: ("dport", 0), 3: ("dport", 1)} | {
@@ -142,7 +142,7 @@ def parse_field_set(text: str) -> tuple[str, ...]:
 
     `udp[offset:length]` counts from the UDP header, as switches configure
     user-defined fields (udp[13:3] is the destination QPN). UsageError names
-    what is not known.
+    an unknown field.
     """
     fields: list[str] = []
     for part in re.split(r"\s*[+,]\s*", text.strip()):
@@ -162,16 +162,16 @@ def parse_field_set(text: str) -> tuple[str, ...]:
 def _check_udp_bytes(part: str, offset: int, length: int) -> None:
     if not length or any(i not in _KNOWN_UDP_BYTES for i in range(offset, offset + length)):
         raise UsageError(
-            f"{part} holds bytes that differ from packet to packet of a flow: "
+            f"{part} contains bytes that differ between packets of a flow: "
             "only udp[0:4] (ports) and udp[13:3] (destination QPN) can be hashed"
         )
 
 
 class KeyBytes(NamedTuple):
-    """What a hash reads."""
+    """The input of a hash."""
 
     data: NDArray[np.uint8]
-    """uint8[n, L]: the fields in network byte order, zero behind the length of the row."""
+    """uint8[n, L]: the fields in network byte order, zero after the length of the row."""
     lengths: NDArray[np.int64]
     """int64[n]: bytes of each row; IPv4 and IPv6 rows differ."""
 
@@ -182,8 +182,8 @@ def fields_matrix(
     """The byte string of every unit: IPv4 addresses have 4 bytes, IPv6 ones 16.
 
     `flow-label` has 3 bytes, `qpn` 3, `ingress` 2 (big-endian). `ingress_port`
-    is one number for all units or one per unit. UsageError when the field set
-    asks for the ingress port and none is given.
+    is one number for all units or one per unit. UsageError if the field set
+    contains the ingress port and none is given.
     """
     fields = parse_field_set(field_set)
     if "ingress" in fields and ingress_port is None:

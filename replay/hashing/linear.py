@@ -1,8 +1,8 @@
 """Hashes that are linear in their seed: one table per key, one XOR per seed.
 
 For a CRC, an XOR fold or Toeplitz, hash(seed, key) = hash(0, key) XOR c(seed),
-where c depends on the length of the key only. So keys are hashed once, and the
-contribution of each seed bit is found by hashing zeros.
+where c depends only on the length of the key. Keys are hashed once, and hashing
+zeros gives the contribution of each seed bit.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class LinearHash(BoundHash):
         self.reduction = reduction
         lengths, kinds = np.unique(keys.lengths, return_inverse=True)
         self.kind = kinds.astype(np.uint8)
-        """uint8[n]: which row of `basis` holds for a unit (its address family)."""
+        """uint8[n]: row of `basis` of a unit (by address family)."""
         self.base = np.ascontiguousarray(evaluate(keys, 0))
         """uint32[n]: the values under seed 0."""
         zeros = KeyBytes(np.zeros((len(lengths), keys.data.shape[1]), np.uint8), lengths)
         origin = evaluate(zeros, 0)
         columns = [evaluate(zeros, 1 << bit) ^ origin for bit in range(SEED_BITS)]
         self.basis = np.stack(columns, axis=1).astype(np.uint32)
-        """uint32[kinds, 32]: what each bit of the seed XORs into the values. A seed is
+        """uint32[kinds, 32]: value that each bit of the seed XORs into the hash. A seed is
         recovered from observed values by Gaussian elimination over these columns."""
 
     def contributions(self, seeds: NDArray[np.uint64]) -> NDArray[np.uint32]:

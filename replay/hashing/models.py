@@ -1,4 +1,4 @@
-"""The registry: every hash model by name, with its knobs."""
+"""The registry: every hash model by name, with its settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .settings import REDUCTIONS, SEED_USES, HashSettings, Knob
 Linear: TypeAlias = Callable[[KeyBytes, HashSettings, int], NDArray[np.uint32]]
 """uint32[n]: values of rows of bytes; the last argument is XORed into the start value."""
 Seeded: TypeAlias = Callable[[KeyBytes, bool], Fill]
-"""What fills in the values of rows of bytes; whether the seed goes in front of them."""
+"""Fills in the values of rows of bytes; whether the seed is prepended."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ _ALL = [
         for half, words in (("", ""), ("lo", ", lower 16 bits"), ("hi", ", upper 16 bits"))
     ),
     HashModel("fnv1a", "FNV-1a", "RFC 9923", seeded=fnv.prepare),
-    HashModel("random-oracle", "ideal: chance alone", "splitmix64", seeded=oracle.prepare),
+    HashModel("random-oracle", "ideal random hashing", "splitmix64", seeded=oracle.prepare),
 ]
 
 MODELS: dict[str, HashModel] = {model.name: model for model in _ALL}

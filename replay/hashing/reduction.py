@@ -37,7 +37,7 @@ class PackedGroups(NamedTuple):
     reciprocal: NDArray[np.uint64]
     """uint64[g]: ceil(2**48 / slots), for a modulo without a division."""
     start: NDArray[np.int64]
-    """int64[g]: where the group's slots begin in `members` and `bounds`."""
+    """int64[g]: start of the slots of the group in `members` and `bounds`."""
     members: NDArray[np.uint16]
     """uint16[all slots]: member in each slot."""
     bounds: NDArray[np.int64]
@@ -49,12 +49,12 @@ class PackedGroups(NamedTuple):
 
 
 def pack_groups(groups: Sequence[Group], reduction: Reduction, bits: int) -> PackedGroups:
-    """Groups for hash values of `bits` bits. UsageError for a group that cannot work."""
+    """Groups for hash values of `bits` bits. UsageError for an invalid group."""
     kinds, slots, members, bounds, guesses = [], [], [], [], []
     for group in groups:
         _check(group)
         threshold = group.buckets is None and reduction == "threshold"
-        # A resilient group is a table indexed by the remainder, also in Linux.
+        # A resilient group is a table indexed by the remainder, as in Linux.
         kinds.append(_MODULO if group.buckets is not None else _KINDS[reduction])
         member = _members(group, threshold)
         limit = _bounds(group.weights, bits) if threshold else np.zeros(len(member), np.int64)
@@ -80,7 +80,7 @@ def _check(group: Group) -> None:
     if len(group.weights) == 0 or len(group.weights) > MAX_SLOTS:
         raise UsageError(f"a group has 1 to {MAX_SLOTS} next hops, not {len(group.weights)}")
     if (group.weights < 0).any() or (group.buckets is None and not group.weights.any()):
-        raise UsageError("weights are 0 (down) or more, and one next hop must be up")
+        raise UsageError("weights must be 0 (down) or more, and at least one next hop must be up")
     if group.buckets is not None:
         if not 0 < len(group.buckets) <= MAX_SLOTS:
             raise UsageError(f"a resilient group has 1 to {MAX_SLOTS} buckets")

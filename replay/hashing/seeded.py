@@ -1,4 +1,4 @@
-"""Hashes that are not linear in their seed: every value is computed anew."""
+"""Hashes that are not linear in their seed: every seed needs new values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Fill: TypeAlias = Callable[[NDArray[np.uint32], NDArray[np.uint32]], None]
 
 
 class Shape:
-    """From the raw value of a function to the bits a switch uses."""
+    """Converts the raw value of a function to the bits that a switch uses."""
 
     def __init__(self, raw_bits: int, half: str, rotate: int, offset: int) -> None:
         """half: "" all bits, "lo" the lower 16, "hi" the upper 16. UsageError for bad shifts."""

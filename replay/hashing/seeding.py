@@ -1,4 +1,4 @@
-"""Which seed each switch has when one number stands for the seeds of a whole fabric."""
+"""Seeds of all switches of a fabric, derived from one number."""
 
 from __future__ import annotations
 

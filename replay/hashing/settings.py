@@ -1,4 +1,4 @@
-"""What a user can set of a hash, and the group whose member a hash chooses."""
+"""Hash settings of a user, and the group from which a hash selects a member."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REDUCTIONS: tuple[Reduction, ...] = ("modulo", "range", "threshold")
 
 
 class Knob(NamedTuple):
-    """A setting of one model beyond those every model has."""
+    """A setting of one model, in addition to the common settings."""
 
     name: str
     default: str | int
@@ -36,23 +36,23 @@ class HashSettings:
     model: str = "linux"
     """Name in the registry, `rocescope.replay.hashing.MODELS`."""
     field_set: str = "5-tuple"
-    """See `keys.parse_field_set`. The Linux model takes its fields from its policy."""
+    """See `keys.parse_field_set`. The policy selects the fields of the Linux model."""
     seed: int = 0
     """The production seed; sweeps replace it."""
     seed_use: SeedUse = "init"
     """init: start value of the function; prepend: four bytes, big-endian, in front of the
     fields; xor: mixed into the finished value."""
     rotate: int = 0
-    """Bits the value is rotated right by."""
+    """Number of bits by which the value is rotated right."""
     offset: int = 0
     """Low bits dropped after the rotation (SAI: ECMP hash offset)."""
     reduction: Reduction | None = None
     """modulo: value % slots; range: value * slots >> bits; threshold: hash-threshold of
-    RFC 2992, as Linux does. None: what the model is known for."""
+    RFC 2992, as Linux does. None: the usual reduction of the model."""
     symmetric: bool = False
-    """Both directions of a flow hash alike (Linux always does)."""
+    """Both directions of a flow have the same hash (always in Linux)."""
     extra: Mapping[str, str | int] = field(default_factory=dict)
-    """The model's own knobs."""
+    """Settings of the model."""
 
 
 class Group(NamedTuple):

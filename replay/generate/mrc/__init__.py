@@ -1,1 +1,1 @@
-"""MRC traffic with the truth about it."""
+"""MRC traffic with its ground truth."""

@@ -1,6 +1,6 @@
 """Frames of MRC as bytes: Ethernet, optional SRv6, IPv6 or IPv4, UDP, BTH and MRC's headers.
 
-Layouts and how certain they are: docs/mrc.md.
+Layouts and their certainty: docs/mrc.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DEFAULT_TYPE = 1  # ftype of TSETH and of the stamps in PETH and ERTH
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What all packets of a capture share."""
+    """Properties common to all packets of a capture."""
 
     ipv6: bool = True
     srv6: bool = True
@@ -36,7 +36,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Where a packet goes and over which path."""
+    """Destination and path of a packet."""
 
     src: bytes
     """16 bytes; IPv4 in the last four."""
@@ -122,7 +122,7 @@ def frame(
 ) -> tuple[bytes, int]:
     """(captured bytes, bytes on the wire); `transport` is BTH and headers, zeros follow.
 
-    A trimmed packet ends behind its headers, lengths rewritten, without ICRC.
+    A trimmed packet ends after its headers, with adjusted lengths and without ICRC.
     """
     content = len(transport) + (0 if trimmed else payload + 4)
     udp = struct.pack(">HHHH", way.sport, form.port, 8 + content, 0)
@@ -160,7 +160,7 @@ def _ipv4(way: Way, dsfield: int, total: int) -> bytes:
 
 
 def _icrc(ip: bytes, udp: bytes, content: bytes, ipv6: bool) -> bytes:
-    """Of the inner packet: fields that routers change are ones (RoCEv2, annex A17)."""
+    """The ICRC of the inner packet: fields that routers change are ones (RoCEv2, annex A17)."""
     if ipv6:
         masked = b"\x6f\xff\xff\xff" + ip[4:7] + b"\xff" + ip[8:]
     else:

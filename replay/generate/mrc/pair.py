@@ -1,4 +1,4 @@
-"""One MRC queue pair of generated traffic: its entropy values, its receiver, the truth."""
+"""One MRC queue pair of generated traffic: entropy values, receiver, ground truth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..pcap_writer import START_NS
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How much traffic, and what goes wrong."""
+    """Amount of traffic and its impairments."""
 
     hosts: int = 2
     qps: int = 1
@@ -26,7 +26,7 @@ class Settings:
     rate_bits_per_second: int = 400_000_000_000
     round_trip_ns: int = 10_000
     skew_ns: int = 3_000
-    """Paths are up to so much slower than the fastest."""
+    """Maximum additional delay of a path relative to the fastest."""
     loss: float = 0.0
     trim: float = 0.0
     ce: float = 0.0
@@ -36,7 +36,7 @@ class Settings:
     """Plane, from 1, that host 0 loses in the middle half of the traffic."""
     timeout_ns: int = 100_000
     at_receiver: bool = False
-    """The tap is at the receivers; else at the senders."""
+    """The tap is at the receivers, otherwise at the senders."""
     seed: int = 1
 
 
@@ -48,14 +48,14 @@ class Entropy:
     label: int
     plane: int
     number: int
-    """Its place in the queue pair."""
+    """Its index in the queue pair."""
     state: str = "backup"
     """good, skip, bad or backup."""
 
 
 @dataclass(slots=True)
 class EntropyTruth:
-    """What passed the tap with one entropy value, and what was answered about it."""
+    """Packets of one entropy value at the tap, and their answers."""
 
     plane: int
     packets: int = 0
@@ -63,7 +63,7 @@ class EntropyTruth:
     ecn_marked_packets: int = 0
     retransmissions: int = 0
     lost_packets: int = 0
-    """Packets with it that passed the tap and were sent again."""
+    """Packets with this entropy value that passed the tap and were retransmitted."""
     trimmed_packets: int = 0
     skip_once: int = 0
     always_skip: int = 0
@@ -78,7 +78,7 @@ class EntropyTruth:
 
 @dataclass(slots=True)
 class Truth:
-    """What happened to one queue pair."""
+    """Ground truth of one queue pair."""
 
     packets: int = 0
     retransmissions: int = 0
@@ -92,9 +92,9 @@ class Truth:
     acks: int = 0
     values: dict[tuple[int, int], EntropyTruth] = field(default_factory=dict)
     depths: list[int] = field(default_factory=list)
-    """PSNs from the cumulative to the highest one received, of each SACK."""
+    """PSNs from the cumulative to the highest received PSN, of each SACK."""
     in_flight: list[int] = field(default_factory=list)
-    """PSNs sent beyond the cumulative one, when each SACK reaches the sender."""
+    """PSNs sent after the cumulative PSN when each SACK reaches the sender."""
     received_units: list[int] = field(default_factory=list)
     """Counter of received bytes in each SACK, units of 256."""
     plane_packets: Counter[int] = field(default_factory=Counter)
@@ -160,7 +160,7 @@ class Pair:
         self.told_cumulative = -1
 
     def select(self, avoid: Entropy | None = None) -> Entropy:
-        """The next entropy value in turn; at most one is brought back from skipping."""
+        """The next entropy value in turn; at most one leaves the state skip."""
         restored: Entropy | None = None
         for _ in range(2 * len(self.order)):
             ev: Entropy = self.evs[self.order[self.cursor]]
@@ -176,11 +176,11 @@ class Pair:
         return restored or next(ev for ev in self.evs if ev.plane not in self.closed_planes)
 
     def of(self, ev: Entropy) -> EntropyTruth:
-        """What is noted about an entropy value."""
+        """The record of an entropy value."""
         return self.truth.values.setdefault((ev.sport, ev.label), EntropyTruth(ev.plane + 1))
 
     def passed(self, ev: Entropy, time_ns: int, wire: int, resent: bool) -> EntropyTruth:
-        """Note a data packet at the tap."""
+        """Record a data packet at the tap."""
         found = self.of(ev)
         found.packets += 1
         found.wire_bytes += wire
@@ -193,7 +193,7 @@ class Pair:
         return found
 
     def timed(self, ev: Entropy, elapsed_ns: int) -> None:
-        """Note a round trip: from a packet's passage of the tap to that of its answer."""
+        """Record a round trip, from a packet at the tap to its answer at the tap."""
         found = self.of(ev)
         found.round_trips += 1
         found.round_trip_sum_ns += elapsed_ns
@@ -201,7 +201,7 @@ class Pair:
         found.round_trip_max_ns = max(found.round_trip_max_ns or elapsed_ns, elapsed_ns)
 
     def retire(self, ev: Entropy, now: int, cause: str) -> None:
-        """Replace an entropy value by a spare one of its plane, if there is one."""
+        """Replace an entropy value by a backup of its plane, if there is one."""
         if ev.state not in ("good", "skip"):
             return
         spare = next((e for e in self.evs if e.state == "backup" and e.plane == ev.plane), None)

@@ -1,9 +1,9 @@
-"""MRC between hosts with several planes, packet by packet, with the truth about it.
+"""MRC between hosts with several planes, packet by packet, with its ground truth.
 
-A simple model, made to exercise an analyzer and not to predict a network: each host writes
-to the next one over queue pairs of its own; packets take entropy values in turn; losses,
-trims and marks are drawn at random. What the specification leaves open (timers, numbers of
-probes, trim size) is chosen here and means nothing.
+A simple model to test an analyzer, not to predict a network: each host writes to the next
+over its own queue pairs; packets use entropy values in turn; losses, trims and marks are
+random. Values that the specification leaves open (timers, numbers of probes, trim size) are
+arbitrary.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Traffic:
         self._transmit(now, pair, sent.psn, pair.select(sent.ev), True)
 
     def _probe(self, now: int, pair: Pair, ev: Entropy) -> None:
-        """Ask for an answer over a retired entropy value; it may come back then."""
+        """Send a probe with a retired entropy value; the answer may return it to use."""
         probe_id = self.serial & 0xFFFF
         stamp = (now // frames.TIMESTAMP_NS) if self.form.timestamps else 0
         content = frames.bth(frames.PROBE, pair.qp, 0) + frames.probe_headers(probe_id, stamp)
@@ -150,7 +150,7 @@ class Traffic:
             pair.bad_since[id(ev)]["returned_ns"] = START_NS + now
 
     def _tell_ports(self, now: int, is_up: bool) -> None:
-        """Host 0 has lost a port, or has it back: it tells its peers over the others."""
+        """A port of host 0 failed or recovered: it informs its peers over the other ports."""
         s = self.settings
         assert s.failed_plane is not None
         mask = (1 << s.planes) - 1
@@ -278,7 +278,7 @@ class Traffic:
         self.at(now + self.settings.round_trip_ns // 2, self._hear, pair, pair.cumulative)
 
     def _reflected(self, now: int, pair: Pair, ev: Entropy, asked_ns: int) -> int:
-        """The timestamp that an answer reflects; the round trip it tells is noted."""
+        """The timestamp that an answer reflects; records the round trip."""
         if not self.form.timestamps:
             return 0
         stamp = asked_ns // frames.TIMESTAMP_NS & 0xFFFF
@@ -358,14 +358,14 @@ class Traffic:
         self.frames.append(Captured(START_NS + now, data, wire))
 
     def _capture(self, now: int, way: Way, content: bytes, forward: bool) -> None:
-        """A control packet, sent `now`, when it passes the tap."""
+        """The time at the tap of a control packet sent `now`."""
         at_other_end = forward == self.settings.at_receiver
         passes = now + (self.settings.round_trip_ns // 2 if at_other_end else 0)
         data, wire = frames.frame(way, self.form, content, 0)
         self.frames.append(Captured(START_NS + passes, data, wire))
 
     def truth(self) -> dict[str, Any]:
-        """What happened, for comparison with an analysis."""
+        """The ground truth, for comparison with an analysis."""
         return {
             "planes": self.settings.planes,
             "entropy_order": "flow_label_high" if self.form.label_high else "udp_port_high",

@@ -1,1 +1,1 @@
-"""Communication patterns: who sends how much to whom, and when. One small file each."""
+"""Communication patterns: senders, receivers, sizes and times. One file each."""

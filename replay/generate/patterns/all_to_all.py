@@ -1,4 +1,4 @@
-"""All-to-all: every host sends to every other host, all at once."""
+"""All-to-all: every host sends to every other host at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pattern produces: who sends how many messages to whom, from when on."""
+"""The result of a pattern: senders, receivers, number and start of messages."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ....analyzer.errors import UsageError
 
 
 class Settings(NamedTuple):
-    """What patterns are asked for."""
+    """The settings of patterns."""
 
     hosts: int
-    """Hosts that take part."""
+    """Number of hosts."""
     message_bytes: int
     messages: int
     """Messages per pair of hosts."""
     flows: int
-    """Pairs that `random` and `trace-like` draw."""
+    """Number of random pairs of `random` and `trace-like`."""
     fan_in: int | None
     """Senders of `incast`; None for all other hosts."""
     load: float
-    """Mean load that `trace-like` offers, as a share of the hosts' rate."""
+    """Mean load of `trace-like`, as a share of the hosts' rate."""
     rate_bits_per_second: int
 
 
@@ -35,17 +35,17 @@ class Demands(NamedTuple):
     messages: NDArray[np.int64]
     message_bytes: NDArray[np.int64]
     start_ns: NDArray[np.int64]
-    """When the first message may begin, from the start of the traffic."""
+    """Earliest start of the first message, relative to the start of the traffic."""
     sharing: NDArray[np.int64]
-    """Pairs that share the source's rate while this one sends."""
+    """Pairs that share the rate of the source while this pair sends."""
     in_turn: bool = False
-    """A message begins only when the one before was acknowledged."""
+    """A message starts only after the previous message is acknowledged."""
 
 
 def demands(
     settings: Settings, src: NDArray[np.int64], dst: NDArray[np.int64], *, in_turn: bool = False
 ) -> Demands:
-    """Pairs that all begin at once and send what the settings say."""
+    """Pairs that start at the same time and send the messages of the settings."""
     n = len(src)
     return Demands(
         src.astype(np.int64),
@@ -59,6 +59,6 @@ def demands(
 
 
 def need_hosts(settings: Settings, pattern: str, least: int = 2) -> None:
-    """UsageError when there are too few hosts for a pattern."""
+    """UsageError if there are too few hosts for a pattern."""
     if settings.hosts < least:
         raise UsageError(f"{pattern} needs at least {least} hosts, not {settings.hosts}")

@@ -13,9 +13,9 @@ def permutation(settings: Settings, rng: np.random.Generator) -> Demands:
     hosts = np.arange(settings.hosts)
     order = rng.permutation(settings.hosts)
     fixed = np.flatnonzero(order == hosts)
-    if len(fixed) == 1:  # exchanged with any other host: neither then sends to itself
+    if len(fixed) == 1:  # swap with any other host: then neither sends to itself
         other = (fixed[0] + 1) % settings.hosts
         order[fixed[0]], order[other] = order[other], order[fixed[0]]
-    else:  # in a circle
+    else:  # rotate
         order[fixed] = order[np.roll(fixed, 1)]
     return demands(settings, hosts, order)

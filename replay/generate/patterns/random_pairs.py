@@ -1,4 +1,4 @@
-"""Random: flows between pairs of different hosts drawn at random, all at once."""
+"""Random: flows between random pairs of different hosts, all at the same time."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ PATTERNS: Mapping[str, Pattern] = {
 
 
 def pattern(name: str) -> Pattern:
-    """The pattern of a name; UsageError when there is none."""
+    """The pattern of a name; UsageError if there is none."""
     if name not in PATTERNS:
         raise UsageError(f"there is no pattern {name!r}; it is one of {', '.join(PATTERNS)}")
     return PATTERNS[name]

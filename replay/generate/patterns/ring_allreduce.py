@@ -1,6 +1,6 @@
 """Ring all-reduce: a reduce-scatter and an all-gather around one ring of all hosts.
 
-Of n hosts each sends 2(n-1) chunks of 1/n of the data to its successor, one after the other.
+Each of n hosts sends 2(n-1) chunks of 1/n of the data to its successor, one after the other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Trace-like: flows arrive one after the other and differ in size, as in a shared cluster.
 
 Arrivals are a Poisson process, sizes log-normal: most flows are short, most bytes are in
-few long ones. A model for trying things out, not fitted to any one cluster.
+a few long flows. A model for experiments, not fitted to a cluster.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ SIGMA = 1.5
 """Standard deviation of the logarithm of sizes: the largest tenth carries over half the bytes."""
 
 LARGEST = 64
-"""No flow is larger than so many times `message_bytes`."""
+"""Maximum size of a flow relative to `message_bytes`."""
 SMALLEST = 64
 """Bytes of the smallest flow."""
 
 
 def trace_like(settings: Settings, rng: np.random.Generator) -> Demands:
-    """`flows` flows with `message_bytes` as the median size, arriving to give `load`."""
+    """`flows` flows with `message_bytes` as the median size, with arrivals that give `load`."""
     need_hosts(settings, "trace-like")
     if not 0 < settings.load <= 1:
         raise UsageError(f"trace-like: --load must be above 0 and at most 1, not {settings.load:g}")

@@ -21,13 +21,13 @@ class Crc(NamedTuple):
 
     bits: int
     polynomial: int
-    """Highest bit first, without the leading one."""
+    """The polynomial, highest bit first, without the leading 1."""
     start: int
-    """First register; a seed is XORed into it."""
+    """Initial register; a seed is XORed into it."""
     reflected: bool
     """Bytes and register are read lowest bit first."""
     end: int
-    """XORed into the last register."""
+    """XORed into the final register."""
 
 
 CRC16_CCITT = Crc(16, 0x1021, 0, False, 0)
@@ -35,13 +35,13 @@ CRC16_CCITT = Crc(16, 0x1021, 0, False, 0)
 CRC16_BISYNC = Crc(16, 0x8005, 0, True, 0)
 """CRC-16/ARC, also called IBM or BISYNC."""
 CRC32 = Crc(32, 0x04C11DB7, 0xFFFF_FFFF, True, 0xFFFF_FFFF)
-"""CRC-32/ISO-HDLC, the one of Ethernet."""
+"""CRC-32/ISO-HDLC, the CRC of Ethernet."""
 CRC32C = Crc(32, 0x1EDC6F41, 0xFFFF_FFFF, True, 0xFFFF_FFFF)
 """CRC-32/ISCSI (Castagnoli)."""
 
 
 def crc(parameters: Crc, keys: KeyBytes, seed: int = 0) -> NDArray[np.uint32]:
-    """uint32[n]: the CRC of every row; the seed is XORed into the first register."""
+    """uint32[n]: the CRC of every row; the seed is XORed into the initial register."""
     p = parameters
     start = (p.start ^ seed) & ((1 << p.bits) - 1)
     out = np.empty(len(keys.data), np.uint32)
@@ -51,7 +51,7 @@ def crc(parameters: Crc, keys: KeyBytes, seed: int = 0) -> NDArray[np.uint32]:
 
 
 def _table(p: Crc) -> NDArray[np.uint32]:
-    """uint32[256]: what a byte does to the register."""
+    """uint32[256]: effect of a byte on the register."""
     mask = (1 << p.bits) - 1
     backwards = int(f"{p.polynomial:0{p.bits}b}"[::-1], 2)
     table = []

@@ -1,7 +1,7 @@
-"""Linux's choice of a next hop, as the kernel computes it for forwarded packets.
+"""The next-hop selection of Linux, as the kernel computes it for forwarded packets.
 
-`fib_multipath_hash_policy` says what is hashed: 0 addresses, 1 the 5-tuple,
-2 the inner addresses of a tunnel (RoCEv2 in no tunnel: the outer ones), 3 the
+`fib_multipath_hash_policy` selects the fields: 0 addresses, 1 the 5-tuple,
+2 the inner addresses of a tunnel (without tunnel: the outer addresses), 3 the
 fields of `fib_multipath_hash_fields`. The key is made symmetric, hashed with
 SipHash-2-4 under the 32-bit `fib_multipath_hash_seed`, and the upper 31 bits of
 the low word go through hash-threshold (resilient groups: modulo the buckets).
@@ -60,7 +60,7 @@ class LinuxHash(BoundHash):
     reduction = "threshold"
 
     def __init__(self, keys: PacketKeys, settings: HashSettings) -> None:
-        """UsageError for a policy or field mask the kernel does not have."""
+        """UsageError for a policy or field mask that the kernel does not have."""
         self.units = keys.units
         self._custom = _number(settings, "policy", 1, 3) == 3
         self.parts: list[FamilyKeys] = []
@@ -124,7 +124,7 @@ class FamilyKeys(NamedTuple):
             siphash.hash_each(seeds, which, self.first_words, self.words, out)
 
     def _states(self, seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """uint64[m, 4]: SipHash states behind the words all units share."""
+        """uint64[m, 4]: SipHash states after the words that all units share."""
         out = np.empty((len(seeds), 4), np.uint64)
         siphash.prefix_states(seeds, self.first_words[0], out)
         return out

@@ -1,8 +1,8 @@
-"""The random oracle: a value for each key and seed that nothing else can foretell.
+"""The random oracle: an unpredictable value for each key and seed.
 
-It is the yardstick for real hashes: what remains of an imbalance under it is
-chance. Keys are digested to 64 bits once; the digest and the seed go through
-the finaliser of splitmix64 (Steele, Lea, Flood 2014), twice.
+It is the reference for real hashes: its imbalance is chance. Keys are digested to 64 bits
+once; the digest and the seed go through the finaliser of splitmix64 (Steele, Lea, Flood
+2014), twice.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def oracle_at(
 
 
 def prepare(keys: KeyBytes, prepended: bool) -> Fill:
-    """The function of these keys; where the seed goes makes no difference."""
+    """The function of these keys; the place of the seed has no effect."""
     digest = digests(keys)
 
     def fill(seeds: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:

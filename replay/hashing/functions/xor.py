@@ -13,7 +13,7 @@ FOLD_BITS = (1, 2, 4, 8, 16, 32)
 def fold(keys: KeyBytes, bits: int, seed: int = 0) -> NDArray[np.uint32]:
     """uint32[n]: XOR of all big-endian pieces of `bits` bits and of the seed's low bits.
 
-    The last piece of a key is filled up with zero bits. Source: Dell OS9
+    The last piece of a key is padded with zero bits. Source: Dell OS9
     `hash-algorithm` (xor1 to xor16), SAI_HASH_ALGORITHM_XOR.
     """
     size = max(1, bits // 8)

@@ -87,7 +87,7 @@ def test_uplink_rates(options, uplink):
         ("leaf-spine:delay=5", "delay '5' has no unit"),
         ("leaf-spine:oversubscription=0", "is not a ratio above 0"),
         ("leaf-spine:oversubscription=nan", "is not a ratio above 0"),
-        ("leaf-spine:oversubscription=2,uplink_rate=1G", "not both"),
+        ("leaf-spine:oversubscription=2,uplink_rate=1G", "cannot be combined"),
         ("leaf-spine:leaves=65536,hosts=16384", "hosts exceed the maximum"),
         ("leaf-spine:leaves=65536,spines=16384,hosts=1", "fit into memory"),
         ("leaf-spine:down=leaf9-spine1", "no link or node is called 'leaf9-spine1'"),

@@ -130,7 +130,7 @@ def test_given_routes_that_end(tmp_path):
     file.write_text(RING + "routes: {s1: {h2: [s2]}}\ndown: [s2>s3, s2>s1]\n")
     report = check_fabric(parse_fabric(str(file)))
     assert report.dead_ends == 2 and report.unreachable_pairs == 0
-    assert "the way from s2 to h2 ends without a route" in report.problems
+    assert "the path from s2 to h2 ends without a route" in report.problems
 
 
 def test_131072_hosts_are_checked_in_bounded_memory():

@@ -67,5 +67,5 @@ def test_names_of_a_pair() -> None:
     for text, words in (("host1", "two hosts"), ("host1,leaf1", "host1 to host4")):
         with pytest.raises(UsageError, match=words):
             named_pair(fabric, text)
-    with pytest.raises(UsageError, match="to another"):
+    with pytest.raises(UsageError, match="two different hosts"):
         paths_between(fabric, 1, 1)
