@@ -1,4 +1,4 @@
-"""What no load balancing can beat: completion times of an empty, perfectly shared network."""
+"""Lower bounds of completion times: an empty, perfectly shared network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strategies have in common: those that place whole flows, and the options of all.
+"""Common parts of strategies: whole-flow placement, and options.
 
 What the drivers ask of a strategy is `packets.model.rules.Strategy`.
 """
@@ -18,19 +18,19 @@ from .placed import Outcome, placed_rules
 
 
 class FlowStrategy(Strategy, Protocol):
-    """A strategy that gives every unit of traffic its whole way."""
+    """A strategy that gives every unit of traffic its whole path."""
 
     @abstractmethod
     def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
-        """Give every unit its way. UsageError when options and fabric do not go together."""
+        """Give every unit its path. UsageError if options and fabric do not fit."""
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        """Packets follow the way that `place` finds for their unit."""
+        """Packets follow the path that `place` finds for their unit."""
         return placed_rules(self.place(workload.traffic, fabric), workload, fabric)
 
 
 def known_options(name: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """UsageError when an option is not among the known ones."""
+    """UsageError for an unknown option."""
     for key in options:
         if key not in known:
             there = ", ".join(known) or "none"

@@ -1,7 +1,7 @@
 """Load-balancing strategies, each in a file with its standard name.
 
-Those of STRATEGIES place whole flows, and can be replayed packet by packet too; those
-of PACKET_STRATEGIES decide packet by packet.
+Strategies of STRATEGIES place whole flows and can also be replayed packet by packet;
+strategies of PACKET_STRATEGIES decide packet by packet.
 """
 
 from __future__ import annotations

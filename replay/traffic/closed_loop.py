@@ -1,4 +1,4 @@
-"""What each captured message waited for, told from the capture alone.
+"""What each captured message waited for, inferred from the capture alone.
 
 - The data of a READ waits until its request is received, where that was captured.
 

@@ -108,7 +108,7 @@ class MessageLog:
 
     @property
     def sent_again(self) -> int:
-        """Packets of messages that had been seen before."""
+        """Retransmitted packets of messages."""
         return int(self._used[_SENT_AGAIN])
 
     def update(self, batch: TrackedBatch, unit: NDArray[np.int32]) -> None:

@@ -40,7 +40,7 @@ class PacketTimes(NamedTuple):
 
 
 class SentMessages(NamedTuple):
-    """What flows sent, message by message; what was sent again is left out."""
+    """What flows sent, message by message, without retransmissions."""
 
     flow: NDArray[np.int32]
     """As in `Traffic.flow`. Messages are sorted by flow and `responses`, then as they began."""
@@ -60,7 +60,7 @@ class SentMessages(NamedTuple):
     notes: tuple[str, ...] = ()
     """What could and could not be told of waits."""
     left_out: tuple[str, ...] = ()
-    """What is no part of a message."""
+    """Packets that are not part of a message."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Traffic:
     unmapped: tuple[str, ...] = ()
     """Addresses that belong to no host of the fabric."""
     warnings: tuple[str, ...] = ()
-    """What could not be read of the captures."""
+    """Parts of the captures that could not be read."""
     messages: SentMessages | None = None
     """If they were asked for."""
 

@@ -1,1 +1,1 @@
-"""Links that fail while packets are replayed, and how routing follows."""
+"""Link failures during a replay of packets, and convergence of routing."""

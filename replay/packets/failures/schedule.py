@@ -1,4 +1,4 @@
-"""Links that fail while packets are replayed, and routing that notices sooner or later.
+"""Link failures during a replay of packets, and convergence of routing.
 
 A switch stops using its own dead links at once. The others learn after the convergence time G:
 0, finite, or never; then every switch weighs its links by the paths behind them (W-ECMP).

@@ -31,16 +31,16 @@ RECOVERIES: Final = {
 
 @dataclass(frozen=True)
 class Transport:
-    """How hosts send. UsageError names a parameter that is impossible."""
+    """How hosts send. UsageError names an invalid parameter."""
 
     recovery: str = "none"
     """none, ideal, sack, go-back-n."""
     congestion: str = NONE
     """One of ALGORITHMS; none: line rate."""
     reordering_packets: int = 32
-    """SACK: a packet is lost when one sent so many later was acknowledged."""
+    """SACK: a packet is lost when a packet sent N packets later is acknowledged."""
     rto_ps: int = 70_000_000
-    """A packet that was not acknowledged for so long is lost."""
+    """A packet that is not acknowledged within this time is lost."""
     linear_retries: int = 7
     """Timeouts in a row after which the timeout doubles with every further one."""
     mpr_packets: int = 0

@@ -1,10 +1,11 @@
-"""Loss recovery of senders: which packets are under way, which must be sent again.
+"""Loss recovery of senders: packets in flight and packets to retransmit.
 
-Every packet of a flow is in one of two lists at most: those under way, in the order of their
-last sending, or those to be sent again. Both are threaded through `packets`, so every step is O(1).
+Every packet of a flow is in at most one of two lists: packets in flight, ordered by their
+last transmission, or packets to retransmit. Both are threaded through
+`packets`, so every step is O(1).
 
 - IDEAL: the zero-overhead erasure code of arXiv 2507.21372: one more packet for every one lost, at
-  once. (Any packets will do, so the lost one itself is sent again.)
+  once. (Any packet will do, so the lost packet itself is retransmitted.)
 - SACK: a packet is lost when one that was sent `threshold` packets later was acknowledged, or
   after the timeout.
 - GO_BACK_N: the receiver takes packets in order only and asks once per gap for the rest; all that

@@ -100,7 +100,7 @@ def number_of(packet: Int) -> Int:
 
 @inlined
 def service_ps(size: Int, ps_per_byte_q20: Int) -> Int:
-    """Time on the link of so many bytes; below 2**20 bytes at 1 Mb/s or more it fits."""
+    """Transmission time of this many bytes; it fits below 2**20 bytes at 1 Mb/s or more."""
     return (size * ps_per_byte_q20 + np.int64(1 << 19)) >> np.int64(20)
 
 
@@ -299,9 +299,9 @@ class EngineResult:
     spread over its service."""
     load_bin_ps: int = 0
     lost_on_links: int = 0
-    """Packets on links that were lossy or went down."""
+    """Packets lost on lossy or failed links."""
     sent_again: int = 0
-    """Data packets that were sent once more."""
+    """Retransmitted data packets."""
     timeouts: int = 0
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Of the strategy."""
