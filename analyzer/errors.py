@@ -1,25 +1,25 @@
-"""The few ways an analysis fails; the command line turns each into its exit code."""
+"""Errors of an analysis; the command line maps each to an exit code."""
 
 
 class RocescopeError(Exception):
-    """An error whose text is one line a user can act on."""
+    """An error with a one-line text that a user can act on."""
 
     exit_code = 1
 
 
 class UsageError(RocescopeError):
-    """An option or filter that makes no sense."""
+    """An invalid option or filter."""
 
     exit_code = 2
 
 
 class CaptureError(RocescopeError):
-    """Live capture is not possible: a privilege, a kernel feature or an interface is missing."""
+    """Live capture is impossible: a privilege, a kernel feature or an interface is missing."""
 
     exit_code = 3
 
 
 class UnreadableInput(RocescopeError):
-    """A capture that is missing, empty, of the wrong type or damaged beyond its start."""
+    """A capture that is missing, empty, of the wrong type or unreadable from its start."""
 
     exit_code = 4

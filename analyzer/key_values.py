@@ -1,4 +1,4 @@
-"""Options as people type them: `key=value,key=value`."""
+"""Parses options of the form `key=value,key=value`."""
 
 from __future__ import annotations
 

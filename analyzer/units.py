@@ -1,4 +1,4 @@
-"""Durations, rates and sizes as people type them: `100ms`, `400G`, `64KiB`."""
+"""Parses durations, rates and sizes: `100ms`, `400G`, `64KiB`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _split(text: str) -> tuple[str, str] | None:
 
 
 def _scaled(number: str, scale: int) -> int:
-    """number * scale, rounded to the nearest whole number, without a detour over floats."""
+    """number * scale, rounded to the nearest integer, without floats."""
     whole, _, fraction = number.partition(".")
     denominator: int = 10 ** len(fraction)
     return (int(whole + fraction) * scale + denominator // 2) // denominator
@@ -52,12 +52,12 @@ def parse_rate(text: str, option: str) -> int:
     parts = _split(text)
     if parts:
         unit = parts[1]
-        for suffix in ("bit/s", "b/s", "bps"):  # not B/s: these would be bytes
+        for suffix in ("bit/s", "b/s", "bps"):  # not B/s, which means bytes
             unit = unit.removesuffix(suffix)
         unit = unit.lower()
         if unit in _RATE:
             rate = _scaled(parts[0], _RATE[unit])
-            if not parts[1] and 0 < rate < 1_000_000:  # nobody has such a link
+            if not parts[1] and 0 < rate < 1_000_000:  # no link is faster
                 raise UsageError(f"{option} {text!r} has no unit, for example {option} 400G")
             if 0 < rate <= _FASTEST:
                 return rate

@@ -1,4 +1,4 @@
-"""Where the machine code of kernels is kept, and under which keys."""
+"""The cache of machine code: folders and keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import numpy as np
 from ..version import VERSION
 
 try:
-    from _blake2 import blake2b  # hashlib loads OpenSSL, which takes longer than all our digests
+    from _blake2 import blake2b  # hashlib loads OpenSSL, which takes longer than all digests here
 except ImportError:  # pragma: no cover - an interpreter without it
     from hashlib import blake2b
 
@@ -26,17 +26,16 @@ BOUNDS_CHECK = os.environ.get("ROCESCOPE_BOUNDSCHECK") == "1"
 """Compile kernels with bounds checks: for the fuzz tests, several times slower."""
 
 _UNUSED_AFTER_S = 30 * 86_400
-"""A month: long enough for whoever goes back and forth between two versions."""
+"""A month: long enough for alternating between two versions."""
 _PACKAGE = __name__.partition(".")[0]
 _KEY_BYTES = 12
 
 
 @cache
 def cache_base() -> str | None:
-    """The folder for all machine code: our own, in NUMBA_CACHE_DIR when that is set.
+    """The folder for all machine code, in NUMBA_CACHE_DIR when that is set.
 
-    Where nothing can be written, and where others can write, the code goes to a temporary
-    folder; None where that cannot be either.
+    If it is not writable, or writable by others, a temporary folder; None if that fails too.
     """
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     base = os.path.realpath(os.path.join(chosen, "rocescope") if chosen else _user_cache())
@@ -45,7 +44,9 @@ def cache_base() -> str | None:
         if reason is None and os.access(base, os.W_OK):
             return base
         if reason is not None:
-            print(f"rocescope: compiled kernels are not kept in {base}: {reason}", file=sys.stderr)
+            print(
+                f"rocescope: compiled kernels are not cached in {base}: {reason}", file=sys.stderr
+            )
     return temporary_base()
 
 
@@ -56,7 +57,7 @@ def _user_cache() -> str:
 
 
 def temporary_base() -> str | None:
-    """A temporary folder for machine code, the same one every time if possible."""
+    """A temporary folder for machine code, the same for every process if possible."""
     import tempfile
 
     with contextlib.suppress(OSError):
@@ -70,11 +71,11 @@ def temporary_base() -> str | None:
 
 
 def _made_unsafe(folder: str, sticky: bool = False) -> str | None:
-    """Who else could put code into a folder, so that it would run as us; None: nobody.
+    """Why another user could put code into a folder; None when the folder is safe.
 
-    What is missing of the path, which is free of links, is made. Whoever can write to any folder
-    above can exchange this one; `sticky` folders such as /tmp keep what is in them for its owner.
-    Raises OSError where the folder cannot be made.
+    Creates the folder and its missing parents; the path has no links. A user who can write to a
+    parent folder can replace the folder, except in `sticky` folders such as /tmp, where only the
+    owner can. Raises OSError when the folder cannot be created.
     """
     names = folder.rstrip("/").split("/")
     for depth in range(1, len(names) + 1):
@@ -84,7 +85,7 @@ def _made_unsafe(folder: str, sticky: bool = False) -> str | None:
                 os.mkdir(path, 0o700)
         found = os.lstat(path)
         if not stat.S_ISDIR(found.st_mode):
-            return f"{path} is no folder"
+            return f"{path} is not a folder"
         if found.st_uid not in (0, os.geteuid()):
             return f"{path} belongs to another user (NUMBA_CACHE_DIR chooses another folder)"
         kept = found.st_mode & stat.S_ISVTX and (sticky or path != folder)
@@ -104,9 +105,9 @@ def remove_unused(base: str) -> None:
 
 
 def key_of(function: Callable[..., Any], module: bytes) -> str:
-    """A digest of all that goes into the machine code of a function, `module_digest` included.
+    """A digest of all inputs of the machine code of a function, `module_digest` included.
 
-    The version counts too: two releases never share code, whatever a digest may miss.
+    It includes the version: two releases never share code, even if the digest misses an input.
     """
     digest = blake2b(module + VERSION.encode(), digest_size=_KEY_BYTES)
     digest.update(function.__qualname__.encode())
@@ -114,12 +115,11 @@ def key_of(function: Callable[..., Any], module: bytes) -> str:
 
 
 def module_digest(function: Callable[..., Any]) -> bytes:
-    """A digest of the module of a function, at the first kernel in it.
+    """A digest of the module of a function, taken at its first kernel.
 
-    Numba compares the file of a kernel alone. The helpers and constants of
-    other files that are compiled into it, and whether bounds are checked, would
-    go unnoticed; so they decide about the folder. A kernel may call helpers
-    further down in its file, so all names of the module count, not its own.
+    Numba compares only the file of a kernel. It misses helpers and constants of other files that
+    are compiled into the kernel, and bounds checks; the digest covers them and selects the folder.
+    A kernel may call helpers below it in its file, so the digest covers all names of the module.
     """
     path = function.__code__.co_filename
     known = _MODULES.get(path)
@@ -133,7 +133,7 @@ def module_digest(function: Callable[..., Any]) -> bytes:
 
 
 def digest_of(data: bytes) -> str:
-    """A short name for data."""
+    """A short digest of data."""
     return blake2b(data, digest_size=_KEY_BYTES).hexdigest()
 
 
@@ -153,7 +153,7 @@ def _global_digest(value: object) -> bytes:
         return _file_digest(value.__file__ or "") if ours else b""
     if isinstance(value, type):
         if issubclass(value, tuple):
-            return repr(getattr(value, "_fields", "")).encode()  # which field is which
+            return repr(getattr(value, "_fields", "")).encode()  # order of the fields
         return repr(list(value)).encode() if issubclass(value, enum.Enum) else b""
     compiled = getattr(value, "__wrapped__", None)
     if isinstance(compiled, types.FunctionType):

@@ -1,4 +1,4 @@
-"""One process at a time, where the file system can promise that."""
+"""A lock between processes, if the file system supports it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ _POLL_S = 0.02
 
 @contextlib.contextmanager
 def process_lock(path: str, patience_s: float) -> Iterator[bool]:
-    """Hold the lock of a file, which is made with its folder; yields whether it is held.
+    """Hold the lock of a file, created with its folder; yields whether it is held.
 
-    It is not where nothing can be written, where the file system has no locks, and after
-    `patience_s` seconds of waiting: what follows must be right without it, too, only slower.
-    Threads exclude each other like processes. The system frees the lock of a process that
-    ends, however it ends (flock(2)).
+    It is not held without write permission, on a file system without locks, and after `patience_s`
+    seconds of waiting; the caller must work without the lock, only more slowly. Threads exclude
+    each other like processes. The system releases the lock of every ended process (flock(2)).
     """
     with contextlib.ExitStack() as stack:
         held = False
@@ -27,13 +26,13 @@ def process_lock(path: str, patience_s: float) -> Iterator[bool]:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             stack.callback(os.close, file)
             held = _taken(file, patience_s)
-        if held:  # freed expressly: a forked child has the file open, too
+        if held:  # released explicitly: a forked child also has the file open
             stack.callback(fcntl.flock, file, fcntl.LOCK_UN)
         yield held
 
 
 def _taken(file: int, patience_s: float) -> bool:
-    """Wait for the lock, but not for ever: a stopped process may have it. OSError: no locks."""
+    """Wait for the lock, with a limit: a stopped process may hold it. OSError: no locks."""
     until = time.monotonic() + patience_s
     while True:
         try:

@@ -1,13 +1,11 @@
-"""Machine code of a kernel that runs without its compiler, kept as a small file.
+"""Machine code of a kernel as a small file that runs without the compiler.
 
-Loading numba takes longer than a small analysis. What it makes of a kernel, however,
-is a C function for CPython that needs no more than the addresses of some functions
-in CPython and in numba's extension modules. So its object code is kept as an image, and
-a later process lets LLVM's own linker (llvmlite, which numba compiles with) put it into memory.
-
-How such functions are called is numba's own affair: `host` makes sure that an image
-meets the very versions that it was made with. Where anything is unusual there is no
-image, and numba loads or compiles the kernel as ever.
+Loading numba takes longer than a small analysis. A compiled kernel, however, is a C function for
+CPython that only needs the addresses of some functions in CPython and in numba's extension modules.
+Its object code is stored as an image, and a later process loads it with LLVM's linker (llvmlite,
+which numba compiles with). The calling convention is internal to numba: `host` ensures that an
+image is used only with the versions that made it. In any unusual case there is no image, and numba
+loads or compiles the kernel as usual.
 """
 
 from __future__ import annotations
@@ -34,12 +32,12 @@ from .named import NamedTuple
 
 _CHECKSUM_BYTES = 4
 _PROCESSOR_WORDS = (b"vendor", b"cpu family", b"model", b"flags", b"Features", b"CPU ")
-"""Beginnings of the lines of /proc/cpuinfo that tell what a processor can do."""
+"""Line prefixes of the processor features in /proc/cpuinfo."""
 
 
 @cache
 def host() -> str:
-    """All that machine code depends on besides its source: this computer, these versions."""
+    """All inputs of machine code besides its source: this processor and these versions."""
     processor = b""
     with contextlib.suppress(OSError), open("/proc/cpuinfo", "rb", buffering=0) as file:
         first = file.read(16_384).partition(b"\n\n")[0]  # of many processors of one kind
@@ -56,20 +54,20 @@ class Image(NamedTuple):
     entry: str
     """Symbol of the function."""
     externals: tuple[str, ...]
-    """Names in it that may be numba's functions and Python's exceptions."""
+    """Undefined names that may be numba's functions or Python's exceptions."""
     environments: tuple[str, ...]
-    """Symbols of the variables that point to the Python side of the function and its helpers."""
+    """Symbols of the variables that point to the Python objects of the function and its helpers."""
 
 
 @cache
 def usable() -> bool:
-    """Whether images may be used at all: not where numba itself was told to do otherwise."""
+    """Whether images may be used: not when numba is configured otherwise."""
     told = {name for name in os.environ if name.startswith("NUMBA_")} - {"NUMBA_CACHE_DIR"}
     return not (BOUNDS_CHECK or told)
 
 
 def save(image: Image, path: str) -> None:
-    """Write an image so that it appears whole or not at all; it need not succeed."""
+    """Write an image atomically; failures are ignored."""
     data = marshal.dumps(tuple(image))
     temporary = f"{path}.{os.getpid()}"
     with contextlib.suppress(OSError):
@@ -79,8 +77,8 @@ def save(image: Image, path: str) -> None:
 
 
 def load(path: str, function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The machine code of a function as a callable; None when none is there that is sound."""
-    with contextlib.suppress(Exception):  # whatever is wrong, numba does without an image
+    """The machine code of a function as a callable; None without a valid image."""
+    with contextlib.suppress(Exception):  # on any error numba works without an image
         with open(path, "rb", buffering=0) as file:
             content = file.read()
         data = content[_CHECKSUM_BYTES:]
@@ -90,9 +88,9 @@ def load(path: str, function: Callable[..., Any]) -> Callable[..., Any] | None:
 
 
 def callable_of(image: Image, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Put an image into memory for executing; `function` is what it was compiled from.
+    """Load an image for execution; `function` is the Python function it was compiled from.
 
-    Raises RuntimeError for what cannot be linked, such as with a name that is not known here.
+    Raises RuntimeError for an image that cannot be linked, for example with an unknown name.
     """
     bind = _extension("_dynfunc")
     environment = bind.Environment(function.__globals__)
@@ -107,7 +105,7 @@ def callable_of(image: Image, function: Callable[..., Any]) -> Callable[..., Any
     linked = library.link(linker, f"{function.__name__} {next(_numbers)}")
     for symbol in image.environments:
         ctypes.c_void_p.from_address(linked[symbol]).value = id(environment)
-    # A thread may be inside the code while the interpreter ends: it is never unmapped.
+    # Never unmapped: a thread may execute the code while the interpreter ends.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(linked))
     module = sys.modules[function.__module__]
     made: Callable[..., Any] = bind.make_function(
@@ -117,12 +115,12 @@ def callable_of(image: Image, function: Callable[..., Any]) -> Callable[..., Any
 
 
 _numbers = count()
-"""Makes the names of libraries differ, as the linker wants."""
+"""Makes library names unique, as the linker requires."""
 
 
 @cache
 def _linker() -> tuple[Any, Any]:
-    """LLVM and its linker, which tells of mistakes where LLVM's older one crashes."""
+    """LLVM and its linker, which reports errors where LLVM's older linker crashes."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -133,7 +131,7 @@ def _linker() -> tuple[Any, Any]:
 
 
 def _address(name: str) -> int | None:
-    """Where an external leads, as numba.core.base tells LLVM; None: nowhere outside."""
+    """Address of an external name, as in numba.core.base; None for an internal name."""
     kind, _, rest = name.partition("_")
     if kind == "PyExc":
         return id(vars(builtins)[rest]) if rest in vars(builtins) else None
@@ -143,7 +141,7 @@ def _address(name: str) -> int | None:
 
 @cache
 def _runtime() -> dict[str, int]:
-    """The functions of numba's memory management, set up as numba does it."""
+    """The functions of numba's memory management, initialised as in numba."""
     runtime = _extension("core.runtime._nrt_python")
     runtime.memsys_use_cpython_allocator()
     addresses: dict[str, int] = runtime.c_helpers
@@ -152,7 +150,7 @@ def _runtime() -> dict[str, int]:
 
 @cache
 def _numba_folder() -> str:
-    """Where numba lies, without importing it. LookupError when it does not."""
+    """The folder of numba, without importing it. LookupError when missing."""
     spec = find_spec("numba")
     if spec is None or not spec.origin:
         raise LookupError("numba")
@@ -166,7 +164,7 @@ def _numba_version() -> str:
 
 @cache
 def _extension(name: str) -> Any:
-    """An extension module of numba's, without the package around it."""
+    """An extension module of numba, loaded without the package."""
     full_name = f"numba.{name}"
     known: ModuleType | None = sys.modules.get(full_name)
     if known is not None:

@@ -1,4 +1,4 @@
-"""How hot loops are compiled, and where the machine code is kept for the next run."""
+"""Decorators that compile hot loops and cache the machine code for the next run."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .shape import Shape, shape_of, text_of
 F = TypeVar("F", bound=Callable[..., Any])
 
 Int: TypeAlias = int | np.integer[Any]
-"""An integer inside a kernel, Python's or numpy's: numba infers which."""
+"""An integer inside a kernel, of Python or numpy: numba infers the type."""
 Bool: TypeAlias = bool | np.bool_
 """A truth value inside a kernel."""
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": BOUNDS_CHECK}
 
-# A helper owns no memory. Without numba's runtime it touches no array's reference count;
-# with it, handing on a tuple of arrays costs two locked instructions per array and call,
-# more than most helpers take for their work.
+# A helper owns no memory. Without numba's runtime it changes no reference count of an array; with
+# it, passing a tuple of arrays costs two locked instructions per array and call, more than the work
+# of most helpers.
 _HELPER: dict[str, Any] = {"_nrt": False, **_OPTIONS}
 
-# A helper inside another kernel becomes part of that one's machine code: none of its own, and no
-# entry from Python. That takes a third less time to compile.
+# A helper inside another kernel becomes part of its machine code, without machine code of its own
+# and without an entry from Python. That takes a third less time to compile.
 _WITHIN: dict[str, Any] = {"cache": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _POINTED: dict[str, Any] = {"cache": True, "boundscheck": BOUNDS_CHECK, "_nrt": False}
 
@@ -40,7 +40,7 @@ def kernel(function: F) -> F:
 
 
 def subkernel(function: F) -> F:
-    """Like `kernel`, for what allocates no arrays: above all what kernels call, again and again."""
+    """Like `kernel`, for functions that allocate no arrays, mainly helpers called by kernels."""
     return cast(F, Kernel(function, _HELPER))
 
 
@@ -52,8 +52,8 @@ def inlined(function: F) -> F:
 def callback(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]]:
     """Declare a function that kernels call by pointer, of a fixed numba signature.
 
-    What it returns compiles it on the first call (or loads it), and gives the pointer: kernels
-    take any function of that signature as an argument without being compiled anew.
+    The returned function compiles or loads it on the first call and returns the pointer. A kernel
+    takes any function of that signature as an argument without recompilation.
     """
 
     def declared(function: Callable[..., Any]) -> Callable[[], Any]:
@@ -73,7 +73,7 @@ def callback(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]
 
 
 def _folder_of(function: Callable[..., Any], module: bytes) -> str | None:
-    """The folder for a function's machine code; None where none can be kept."""
+    """The folder for a function's machine code; None when it cannot be stored."""
     base = cache_base()
     return base and os.path.join(base, key_of(function, module))
 
@@ -83,9 +83,8 @@ _PATIENCE_S = 180.0
 
 
 def _alone(folder: str | None) -> AbstractContextManager[bool]:
-    """One process fills the folder of a kernel, so that the others find the machine code there.
-
-    Taken before the lock of numba's compiler, never within: two threads would wait for each other.
+    """Held by the process that fills the folder of a kernel; the others then find the machine code.
+    Acquired before the lock of numba's compiler, never while holding it, to avoid a deadlock.
     """
     from .file_lock import process_lock
 
@@ -95,19 +94,19 @@ def _alone(folder: str | None) -> AbstractContextManager[bool]:
 
 
 def worth_compiling_elsewhere(function: Callable[..., Any]) -> bool:
-    """Whether a kernel was never compiled here, and another process can leave it for this one."""
+    """Whether a kernel was never compiled here and another process can compile it for this one."""
     folder = cast(Kernel, function).folder
     return folder is not None and not os.path.isdir(folder)
 
 
 compiling: list[str] = []
-"""Kernels that are being compiled now, or loaded from where numba keeps them: for progress."""
+"""Kernels being compiled now or loaded from numba's cache, for progress."""
 
 
 class Kernel:
-    """A function that is machine code when it is called, from the cache if possible.
+    """A function that runs as machine code, from the cache if possible.
 
-    Numba is imported only where the cache has nothing for a call.
+    Numba is imported only when the cache has no code for a call.
     """
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -115,7 +114,7 @@ class Kernel:
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self._options = options
-        self._module = module_digest(function)  # before anybody changes the module's names
+        self._module = module_digest(function)  # before names of the module change
         self._calls: dict[Shape, Callable[..., Any]] = {}
         self._dispatchers: dict[bool, Any] = {}
 
@@ -135,7 +134,7 @@ class Kernel:
         try:
             with _alone(self.folder):
                 found = machine_code.load(path, self.__wrapped__) if path else None
-                if found is not None:  # made by the process that had the lock
+                if found is not None:  # compiled by the process that held the lock
                     return found
                 from .numba_side import compiled_for
 
@@ -144,8 +143,8 @@ class Kernel:
             compiling.remove(self.__name__)
 
     def _image_path(self, shape: Shape) -> str | None:
-        """Where the machine code for such a call is kept; None when it cannot be."""
-        with suppress(Exception):  # whatever is wrong, numba does without an image
+        """Path of the machine code for such a call; None when it cannot be stored."""
+        with suppress(Exception):  # on any error numba works without an image
             text = text_of(shape)
             if text is not None and self.folder is not None and machine_code.usable():
                 name = digest_of(f"{machine_code.host()} {text}".encode())
@@ -154,17 +153,17 @@ class Kernel:
 
     @cached_property
     def folder(self) -> str | None:
-        """Where its machine code is kept, once there is any; None where none can be."""
+        """Folder of its machine code, once it exists; None when it cannot be stored."""
         return _folder_of(self.__wrapped__, self._module)
 
     @property
     def compiled(self) -> Any:
-        """The function as numba knows it."""
+        """The numba dispatcher of the function."""
         return self._dispatcher(within=False)
 
     @property
     def _numba_type_(self) -> Any:
-        """Numba asks for this when a kernel occurs in another one."""
+        """Numba reads this attribute when a kernel calls another one."""
         return self._dispatcher(within="_nrt" in self._options)._numba_type_
 
     def _dispatcher(self, within: bool) -> Any:
@@ -173,8 +172,8 @@ class Kernel:
             from .numba_side import compiler_lock, dispatcher
 
             options = self._options | _WITHIN if within else self._options
-            # No lock of its own (cached_property has one): who compiles asks for this in the
-            # middle of it, and would wait for who has it and waits for the compiler.
+            # Without a lock (cached_property has one): the compiling thread reads this attribute,
+            # and a thread that holds such a lock could wait for the compiler.
             with compiler_lock:
                 found = self._dispatchers.get(within)
                 if found is None:

@@ -1,7 +1,7 @@
-"""NamedTuple without its checks of annotations.
+"""NamedTuple without checks of annotations.
 
-typing.NamedTuple compiles every annotation, which for the wide tuples of arrays that
-kernels take adds up to a tenth of the start-up time. What it makes is the same otherwise.
+typing.NamedTuple compiles every annotation; for the wide tuples of arrays of kernels this takes a
+tenth of the start-up time. The resulting class is otherwise the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ else:
     from collections import namedtuple
 
     class _Declaration(type):
-        """Makes a class statement with NamedTuple as its base declare a namedtuple."""
+        """Turns a class statement with the base NamedTuple into a namedtuple."""
 
         def __new__(cls, name, bases, body):
             if not bases:

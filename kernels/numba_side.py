@@ -1,4 +1,4 @@
-"""Kernels as numba compiles them: only imported where the cache has no machine code."""
+"""Compiles kernels with numba; only imported when the cache has no machine code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .cache import cache_base, remove_unused
 from .image import Image
 
 compiler_lock: Any = global_compiler_lock
-"""Numba's own: one thread compiles at a time."""
+"""Numba's own lock: one thread compiles at a time."""
 
 _base = cache_base()
 if _base is not None:
@@ -24,7 +24,7 @@ if _base is not None:
 
 
 def dispatcher(function: Callable[..., Any], options: dict[str, Any], folder: str | None) -> Any:
-    """What numba makes of a function; its own cache is in `folder`, if any."""
+    """The numba dispatcher of a function; numba's own cache is in `folder`, if any."""
     if folder is None:
         return numba.njit(**options | {"cache": False})(function)
     compiled = _with_cache(function, numba.njit(**options), folder)
@@ -35,16 +35,16 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any], folder: st
 def pointer_to(
     function: Callable[..., Any], signature: Any, options: dict[str, Any], folder: str | None
 ) -> Any:
-    """A function of a numba signature as kernels take it for an argument."""
+    """A function of a numba signature, as an argument of kernels."""
     if folder is not None:
-        with contextlib.suppress(Exception):  # of its cache, else the same comes out below
+        with contextlib.suppress(Exception):  # an error of its cache; other errors recur below
             return _with_cache(function, numba.cfunc(signature, **options), folder)
     return numba.cfunc(signature, **options | {"cache": False})(function)
 
 
 def _with_cache(function: Callable[..., Any], compiler: Callable[..., Any], folder: str) -> Any:
-    # Numba takes the folder from its configuration when the function is decorated: one thread at
-    # a time, by the lock that compiling takes too, else two threads could wait for each other.
+    # Numba reads the folder from its configuration when the function is decorated: one thread at a
+    # time, with the lock that compiling also takes, to avoid a deadlock.
     config: Any = numba.config
     with compiler_lock:
         before = config.CACHE_DIR
@@ -58,20 +58,20 @@ def _with_cache(function: Callable[..., Any], compiler: Callable[..., Any], fold
 def compiled_for(compiled: Any, arguments: tuple[Any, ...], path: str | None) -> Callable[..., Any]:
     """The machine code for the types of these arguments, from numba's cache or compiled.
 
-    It is stored as an image at `path` for the next process, if it can be.
+    It is stored as an image at `path` for the next process, if possible.
     """
     types = tuple(compiled.typeof_pyval(argument) for argument in arguments)
     entry: Callable[..., Any] = compiled.compile(types)
     if path is None:
         function: Callable[..., Any] = compiled
         return function
-    with contextlib.suppress(Exception):  # of numba's internals: then there is none
+    with contextlib.suppress(Exception):  # an error in numba's internals: no image
         machine_code.save(_image(compiled, types), path)
     return entry
 
 
 def _image(compiled: Any, types: tuple[Any, ...]) -> Image:
-    """The image of what numba compiled for these types. ValueError: there can be none."""
+    """The image of the code compiled for these types. ValueError: no image is possible."""
     result = compiled.overloads[types]
     environments = result.referenced_envs
     if environments is None:
@@ -81,7 +81,7 @@ def _image(compiled: Any, types: tuple[Any, ...]) -> Image:
         raise ValueError("it refers to objects of this process")
     library = result.library
     code = library._compiled_object
-    if code is None:  # loaded, so it is in numba's cache
+    if code is None:  # loaded, so it is already in numba's cache
         store = compiled._cache
         code = store._cache_file.load(store._index_key(types, library.codegen))[0][2][0]
     externals = {name.decode() for name in re.findall(rb"\b(?:numba|NRT|PyExc)_\w+", code)}
@@ -94,11 +94,11 @@ def _image(compiled: Any, types: tuple[Any, ...]) -> Image:
 
 
 def _load_at_once(compiled: Any) -> None:
-    """Let cached machine code be loaded without all that only the compiler needs.
+    """Load cached machine code without the parts that only the compiler needs.
 
-    Numba prepares its compiler before it looks into the cache, which takes
-    longer than a small analysis. Code that cannot be loaded, whatever the
-    reason, is compiled anew; code that cannot be stored is compiled every time.
+    Numba prepares its compiler before it reads the cache, which takes longer than a small analysis.
+    Code that cannot be loaded for any reason is recompiled; code that cannot be stored is compiled
+    every time.
     """
     store = getattr(compiled, "_cache", None)
     load = getattr(store, "_load_overload", None)
@@ -108,12 +108,12 @@ def _load_at_once(compiled: Any) -> None:
 
     def load_overload(signature: Any, context: Any) -> Any:
         try:
-            rtsys.initialize(context)  # numba's runtime, which loaded code may call
+            rtsys.initialize(context)  # numba's runtime, which the loaded code may call
             found = load(signature, context)
         except Exception:
             found = None
             with contextlib.suppress(Exception):
-                store.flush()  # a damaged index keeps numba from storing, too
+                store.flush()  # a damaged index also prevents numba from storing
         if found is None:
             context.refresh()
         return found

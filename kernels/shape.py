@@ -1,4 +1,4 @@
-"""The shape of a call: all that decides which machine code may serve it."""
+"""The shape of a call: the key of the machine code for its arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Shape: TypeAlias = tuple[Any, ...]
-"""Of one argument or of all; equal shapes mean equal types for the compiler."""
+"""Shape of one argument or of all; equal shapes mean equal types for the compiler."""
 
 _C_CONTIGUOUS, _F_CONTIGUOUS, _WRITEABLE = 0x1, 0x2, 0x400
 """NPY_ARRAY_C_CONTIGUOUS and so on (numpy/ndarraytypes.h)."""
@@ -20,9 +20,9 @@ _of_array = attrgetter("__class__", "dtype", "ndim", "flags.num")
 
 
 def shape_of(arguments: tuple[Any, ...]) -> Shape:
-    """The shape of a call, quickly: it is taken before every call of a kernel.
+    """The shape of a call; fast, because it precedes every call of a kernel.
 
-    Two shapes of one meaning may differ, never the other way round.
+    Equivalent calls may have different shapes; different calls never have equal shapes.
     """
     return tuple([_SHAPES.get(type(value), _of_other)(value) for value in arguments])
 
@@ -36,7 +36,7 @@ def _of_other(value: Any) -> Any:
 
 
 class _TupleShape:
-    """The shape of a tuple, the same object for equal ones: quick to compare and to hash."""
+    """The shape of a tuple, the same object for equal shapes: fast to compare and hash."""
 
     __slots__ = ("parts",)
 
@@ -46,7 +46,7 @@ class _TupleShape:
 
 _TUPLES: dict[Shape, _TupleShape] = {}
 _LAST: dict[type, tuple[Any, _TupleShape]] = {}
-"""Per type the last tuple and its shape: the arrays of a state pass by again and again."""
+"""Per type the last tuple and its shape: the arrays of a state recur in every call."""
 
 
 def _of_tuple(value: tuple[Any, ...]) -> _TupleShape:
@@ -56,7 +56,7 @@ def _of_tuple(value: tuple[Any, ...]) -> _TupleShape:
         return last[1]
     try:
         parts: Shape = (kind, *map(_of_array, value))
-    except AttributeError:  # not of arrays alone
+    except AttributeError:  # not only arrays
         parts = (kind, *shape_of(value))
     shape = _TUPLES.get(parts)
     if shape is None:
@@ -69,7 +69,7 @@ _SHAPES: dict[type, Callable[[Any], Any]] = {np.ndarray: _of_array, int: _of_int
 
 
 def text_of(shape: Shape) -> str | None:
-    """The same in words that mean the same in every process; None for what has none."""
+    """The shape as text that is valid in every process; None when impossible."""
     words = [_words(part) for part in shape]
     return None if None in words else f"({', '.join(word for word in words if word)})"
 

@@ -1,1 +1,1 @@
-"""Captures in, an Analysis out."""
+"""The analysis of captures: from frames to an Analysis."""

@@ -1,9 +1,9 @@
-"""The slowest kernels of an analysis, each compiled by a process of its own.
+"""Compiles the slowest kernels of an analysis ahead, in parallel processes.
 
-Numba compiles one kernel at a time per process. On a fresh machine the kernels of the
-tracker take half of all that time, those of the measures most of the rest; neither has to wait
-for the first packets: rows of zeros have the types of all. The lock of each kernel sees to it that
-the analysis, when it comes to one, waits for the machine code and does not compile it again.
+Numba compiles one kernel at a time per process. On a fresh machine the kernels of the tracker take
+half of the compile time, those of the measures most of the rest. Neither needs packets: rows of
+zeros have the same types. The analysis waits at the lock of a kernel for its machine code and does
+not compile it again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..wire.packets import PacketTable
 
 
 def tracking() -> None:
-    """Call the kernels of the tracker, and the one that only reordering needs."""
+    """Call the kernels of the tracker and the kernel for reordered packets."""
     tracker = FlowTracker()
     table = PacketTable.zeros(4)
     table.psn[:] = 0, 2, 1, 3
@@ -36,7 +36,7 @@ def tracking() -> None:
 
 
 def measuring() -> None:
-    """Call the kernels of the measures that every analysis has."""
+    """Call the kernels of the measures that every analysis uses."""
     batch = TrackedBatch(
         PacketTable.zeros(1),
         np.zeros(1, np.int32),
@@ -52,28 +52,28 @@ PARTS: tuple[Callable[[], None], ...] = (tracking, measuring)
 
 @contextmanager
 def compiled_ahead() -> Iterator[None]:
-    """Let other processes compile meanwhile what is not compiled yet, given a second core."""
+    """Compile missing kernels in other processes if the host has a second core."""
     with ExitStack() as stack:
         if worth_compiling_elsewhere(walk) and len(os.sched_getaffinity(0)) > 1:
             for part in PARTS:
-                with suppress(OSError):  # it is only to save time
+                with suppress(OSError):  # compiling ahead only saves time
                     process = stack.enter_context(_process(part))
                     stack.callback(process.kill)
         yield
 
 
 def _process(part: Callable[[], None]) -> subprocess.Popen[bytes]:
-    quiet = subprocess.DEVNULL  # what is wrong is said by the analysis
+    quiet = subprocess.DEVNULL  # the analysis reports errors
     return subprocess.Popen(
         in_python(call_of(part)), stdin=quiet, stdout=quiet, stderr=quiet, process_group=0
     )
 
 
 def call_of(part: Callable[[], None]) -> str:
-    """A statement that calls a part in another process."""
+    """A statement that calls `part` in another process."""
     return f"from {part.__module__} import {part.__name__}; {part.__name__}()"
 
 
 def in_python(code: str) -> list[str]:
-    """The command that runs statements in another Python, which finds what this one finds."""
+    """The command that runs `code` in another Python with the same module search path."""
     return [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}"]

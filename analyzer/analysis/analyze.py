@@ -1,4 +1,4 @@
-"""Captures in, an Analysis out: what `rocescope analyze` runs."""
+"""The analysis of capture files: the engine of `rocescope analyze`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ def analyze(
 ) -> Analysis:
     """Analyse capture files, "-" for standard input.
 
-    Several files are several taps unless `options.concat`. An interrupt
-    (SIGINT) ends reading; the result then says `complete=False`, unless the
-    file was followed, which ends no other way. Raises
-    UnreadableInput when nothing could be read, UsageError for options that
-    make no sense.
+    Several files are several taps unless `options.concat`. SIGINT ends reading; the result then has
+    `complete=False`, except with `follow`, which only SIGINT ends. Raises UnreadableInput when
+    nothing could be read, UsageError for invalid options.
     """
     with open_run(paths, options, progress) as run:
         complete = run.read()

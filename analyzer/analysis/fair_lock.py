@@ -1,4 +1,4 @@
-"""A lock that is given in the order in which it was asked for."""
+"""A lock that threads acquire in the order of their requests."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import threading
 class FairLock:
     """For `with`, not reentrant.
 
-    A thread that frees a `threading.Lock` and takes it again at once mostly gets it, before
-    one that has waited for it is running: whoever measures packet after packet would let
-    those who look at the measures wait for seconds.
+    A thread that releases a `threading.Lock` and acquires it at once mostly succeeds before a
+    waiting thread runs. The thread that measures batch after batch would make readers of the
+    measures wait for seconds.
     """
 
     def __init__(self) -> None:

@@ -16,36 +16,36 @@ from ..wire.segments import UsidFormat
 
 @dataclass(frozen=True, slots=True)
 class AnalyzeOptions:
-    """How to analyse."""
+    """Options of one analysis."""
 
     path_by: PathBy = "entropy"
-    """What tells the paths of a flow apart."""
+    """Path key of flows."""
     window_ns: int = DEFAULT_WINDOW_NS
     """Width of the time series' windows."""
     filter: str | None = None
-    """Packets to look at; all others are left out before tracking."""
+    """Packets to analyse; all others are dropped before tracking."""
     concat: bool = False
     """The files are a rotated series of one tap."""
     follow: bool = False
-    """Wait for more at the end of a growing file."""
+    """Wait for more data at the end of a growing file."""
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
     icrc: bool = False
     """Verify the ICRC of frames captured in full."""
     link_rate_bits_per_second: int | None = None
-    """For pause times of taps that do not state their rate."""
+    """Link rate for the pause times of taps that do not state their rate."""
     max_flows: int = MAX_FLOWS
-    """More end the analysis with an error."""
+    """More flows end the analysis with an error."""
     trimmed_dscps: tuple[int, ...] = ()
     """DSCPs that mark trimmed packets of MRC."""
     flow_label: FlowLabelOf = "auto"
-    """Entropy values of MRC have the flow label of the outer IPv6 header where theirs is 0."""
+    """MRC entropy values use the flow label of the outer IPv6 header where the inner one is 0."""
     mirror: MirrorOptions | None = None
-    """How mirrored packets are to be read, where not as they are."""
+    """How to restore mirrored packets."""
     usid: UsidFormat = UsidFormat()
-    """How SRv6 carriers are cut."""
+    """Structure of SRv6 carriers: locator block and uSID lengths."""
     plane_by: PlaneBy = PlaneBy()
-    """What tells the planes of MRC apart."""
+    """Key of the MRC planes."""
     flow_order: FlowOrder | None = None
-    """Order of the flows in the result; that of their first packets unless given."""
+    """Order of the flows in the result; default: by first packet."""
     conformance: ConformanceOptions | None = None
-    """Check the rules of the protocol too."""
+    """Also check the rules of the protocol."""

@@ -1,9 +1,8 @@
-"""Owners of queue pairs that a capture names in its comments; `rocescope capture -w` does.
+"""Owners of queue pairs from capture comments, as `rocescope capture -w` writes them.
 
 For example "owner: QP 0x000011 at 10.0.0.2 (mlx5_0) to QP 0x000022 at 10.0.0.1: pid 4711
-python, rank 3"; where it is only known at which of several addresses, "at 10.0.0.2 or
-fd00::2". Comments are text that anybody may have written: what does not read like this is
-passed over, and a flow that could be of two processes has no owner.
+python, rank 3"; with several possible addresses "at 10.0.0.2 or fd00::2". Comments are untrusted
+text: other text is ignored, and a flow that may belong to two processes has no owner.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _LINE = re.compile(
 class _QueuePair:
     local_qp: int
     addresses: frozenset[str]
-    """One of them is its; none: its address is unknown."""
+    """Its possible addresses; empty when unknown."""
     remote_qp: int | None
     remote_addresses: frozenset[str]
     pid: int
@@ -42,10 +41,10 @@ def owners_in(
 ) -> dict[int, Owner]:
     """Owners by flow index.
 
-    The destination's where the comment knows that the flow goes to its queue pair,
-    else the source's. Of a queue pair an address must be known, its own or its peer's:
-    the number alone names queue pairs on every host. Connections of which a comment
-    names both ends are paired in the tracker, exactly.
+    The owner of the destination where a comment names the flow's destination queue pair, else the
+    owner of the source. The address of the queue pair or of its peer must be known: a QPN alone
+    exists on every host. Connections whose two ends a comment names are paired in the tracker as
+    exact.
     """
     pairs = [pair for comment in comments if (pair := _parsed(comment)) is not None]
     if not pairs:

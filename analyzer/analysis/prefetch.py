@@ -1,4 +1,4 @@
-"""Reading and decoding in one thread while another tracks: two cores, one order of packets."""
+"""Reads and decodes in one thread while another tracks; the packet order does not change."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 AHEAD = 3
-"""Batches that may wait between the threads."""
+"""Most batches queued between the threads."""
 
 _WAIT_S = 0.1
 _GRACE_WAITS = 10
-"""An iterator that was told to end has about a second for its last item; it may be blocked."""
+"""Time in seconds for the last item of a stopped iterator, which may be blocked."""
 
 
 class _Sized(queue.Queue[tuple[T | None, BaseException | None]]):
-    """A queue that is full by the sizes of its items; each counts as one at least."""
+    """A queue bounded by the sizes of its items; each counts as at least one."""
 
     def __init__(self, room: int, size: Callable[[T], int]) -> None:
         super().__init__(room)
@@ -41,12 +41,11 @@ class _Sized(queue.Queue[tuple[T | None, BaseException | None]]):
 
 
 class Prefetched(Generic[T]):
-    """Runs an iterator in a thread of its own, a few items ahead.
+    """Runs an iterator in its own thread, a few items ahead.
 
-    `poll` is called about ten times a second while nothing is ready. An
-    exception of the iterator comes out of `__iter__` at its place.
-    `ahead` items may wait; where items have a `size`, so many that all
-    together are not larger, or one more.
+    `poll` is called about ten times per second while no item is ready. `__iter__` raises an
+    exception of the iterator in order. At most `ahead` items are queued; for items with a `size`,
+    `ahead` limits the sum of sizes, exceeded by at most one item.
     """
 
     def __init__(
@@ -85,15 +84,15 @@ class Prefetched(Generic[T]):
 
     @property
     def backlog(self) -> float:
-        """How much of the room between the threads is taken, about 0 to 1."""
+        """Fill level of the queue, about 0 to 1."""
         return self._items.qsize() / self._items.maxsize
 
     def finish(self) -> None:
-        """Hand out what is ready and end: for an iterator that was told to end by itself."""
+        """Yield the queued items and end; for an iterator that was stopped directly."""
         self._finishing.set()
 
     def stop(self) -> None:
-        """Let the thread end at its next item; one that is blocked is left behind."""
+        """End the thread at its next item; a blocked thread is abandoned."""
         self._stopped.set()
         self._thread.join(_GRACE_WAITS * _WAIT_S)
 
@@ -103,7 +102,7 @@ class Prefetched(Generic[T]):
                 if not self._put((item, None)):
                     return
             self._put((None, None))
-        except BaseException as error:  # handed to the other thread, whatever it is
+        except BaseException as error:  # re-raised in the other thread
             self._put((None, error))
 
     def _put(self, item: tuple[T | None, BaseException | None]) -> bool:

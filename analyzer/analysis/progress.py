@@ -1,4 +1,4 @@
-"""How far an analysis has come: what the engine tells whoever shows it."""
+"""Progress of an analysis, for display."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One report of progress; the engine sends a few per second and one at the end."""
+    """One progress report; the engine sends a few per second and one at the end."""
 
     path: str
     """The file being read."""
     bytes_done: int
-    """Bytes of all input files read so far, as they lie on disk (compressed if they are)."""
+    """Bytes of all input files read so far, as stored (possibly compressed)."""
     bytes_total: int | None
     """Bytes of all input files; None when unknown (standard input, a growing file)."""
     frames: int
@@ -20,4 +20,4 @@ class Progress:
     packets: int
     """RoCE packets decoded so far."""
     compiling: bool = False
-    """Kernels are being compiled: this happens once per machine and takes some seconds."""
+    """Kernels are being compiled; happens once per machine and takes some seconds."""

@@ -1,4 +1,4 @@
-"""One analysis of captures while it goes on: read, decoded, tracked and measured."""
+"""A running analysis of captures: reads, decodes, tracks and measures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..filtering import Filter
 
 BATCH_FRAMES = 1 << 14
-"""Large enough to make Python's share small; larger ones only touch more fresh memory."""
+"""Large enough for a small share of Python time; larger batches only touch more fresh memory."""
 
 _PROGRESS_EVERY_S = 0.1
 _COMPILING_AFTER_S = 1.0
@@ -52,14 +52,14 @@ def open_run(
     options: AnalyzeOptions,
     progress: Callable[[Progress], None] | None = None,
 ) -> Iterator[Run]:
-    """Open captures for an analysis that others watch while it goes on; errors as `analyze`."""
+    """Open captures for an analysis that other threads observe; errors as `analyze`."""
     packet_filter = None
     if options.filter:
         from ..filtering import compile_filter  # the grammar's library takes a while to load
 
         packet_filter = compile_filter(options.filter)
     if options.follow and len(paths) > 1:
-        raise UsageError("--follow takes one file: analyse the others without it")
+        raise UsageError("--follow takes one file: analyse the others without --follow")
     registry = Registry(segments=SegmentLists(options.usid))
     with open_sources(paths, options, registry) as sources, compiled_ahead():
         yield Run(sources, registry, packet_filter, options, progress)
@@ -69,7 +69,7 @@ def open_run(
 def open_sources(
     paths: Sequence[str], options: AnalyzeOptions, registry: Registry
 ) -> Iterator[list[Source]]:
-    """The captures, each with a decoder as the options want it; errors as `analyze`."""
+    """The captures, each with a decoder for these options; errors as `analyze`."""
     with ExitStack() as stack:
         sources = []
         for capture in _open(paths, registry.taps, options):
@@ -98,10 +98,10 @@ def _open(
 
 
 class Run:
-    """One analysis while it goes on.
+    """One running analysis.
 
-    `read` works in one thread; others may look at `measuring`,
-    `registry` and `sources` while they hold `lock`, and may `stop` it.
+    `read` runs in one thread. Other threads may read `measuring`, `registry` and `sources` while
+    they hold `lock`, and may call `stop`.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Run:
         if conformance is not None and conformance.same_port:
             conformance = replace(conformance, address_of=registry.endpoints.text)
         self.measuring = Measuring(options.window_ns, many_taps, conformance)
-        self.measuring.tracker.see_taps(len(registry.taps))  # not only when each has a packet
+        self.measuring.tracker.see_taps(len(registry.taps))  # also before each has a packet
         self._began = time.monotonic()
         self._told = 0.0
         self.packets = 0
@@ -135,7 +135,7 @@ class Run:
         self._decoded = Prefetched(self._tables, self._report)
 
     def read(self) -> bool:
-        """Read, decode and track everything; False when interrupted."""
+        """Read, decode and track all packets; False when interrupted."""
         with _interrupts(self._interrupted, self._stop_reading):
             for table, cm in self._decoded:
                 with self.lock:
@@ -149,7 +149,7 @@ class Run:
         return not self._interrupted.is_set()
 
     def result(self, complete: bool) -> Analysis:
-        """What was found so far."""
+        """The results so far."""
         if not any(source.capture.frames for source in self.sources):
             raise UnreadableInput(_nothing_read(self.sources))
         series = self.measuring.totals.series(self.registry.tap_names)
@@ -160,7 +160,7 @@ class Run:
         if complete and not any(capture.roce_packets for capture in captures):
             found = "; ".join(f"{c.name}: {contents_text(c)}" for c in captures)
             raise UnreadableInput(
-                f"no RoCE packet in {len(captures)} capture(s), they hold: {found}"
+                f"no RoCE packet in {len(captures)} capture(s), which hold: {found}"
                 " (RoCE on another UDP port? see --udp-port)"
             )
         mirrors = [source.decoder.mirrors for source in self.sources]
@@ -209,16 +209,16 @@ class Run:
 
     @property
     def interrupted(self) -> bool:
-        """Whether `read` ended, or will, before everything was read."""
+        """Whether `read` ended or will end before the end of the captures."""
         return self._interrupted.is_set()
 
     def stop(self) -> None:
-        """Let `read` end after the batches that are decoded already; from any thread."""
+        """End `read` after the batches already decoded; from any thread."""
         self._interrupted.set()
         self._stop_reading()
 
     def end_following(self) -> None:
-        """Let `read` go on to the end of what a followed file holds now; from any thread."""
+        """End `read` at the present end of a followed file; from any thread."""
         for source in self.sources:
             source.capture.stop()
 
@@ -256,7 +256,7 @@ class Run:
 
 @contextmanager
 def _interrupts(flag: threading.Event, stop: Callable[[], None]) -> Iterator[None]:
-    """Turn the first SIGINT into a flag: no batch is left half counted. A second one raises."""
+    """Turn the first SIGINT into a flag: no batch is partly counted. The second one raises."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,1 +1,1 @@
-"""Capture files and streams in: bytes -> FrameBatch."""
+"""Readers of capture files and streams: bytes -> FrameBatch."""

@@ -13,44 +13,42 @@ from typing import Protocol
 from ..errors import UnreadableInput
 
 POLL_SECONDS = 0.2
-"""How often a growing file is looked at, and how long a pipe may stay silent
-before what has arrived is handed on."""
+"""Poll interval of a growing file; longest silence of a pipe before its bytes are passed on."""
 
 
 class ByteStream(Protocol):
-    """What a window is filled from."""
+    """The source of bytes of a window."""
 
     live: bool
-    """More may arrive later, so what is there is handed on without waiting long."""
+    """More bytes may arrive later: available bytes are passed on after a short wait."""
 
     def read_into(self, view: memoryview) -> int:
-        """Fill the start of `view`; the number of bytes, 0 at the end only. May block."""
+        """Fill the start of `view`; returns the number of bytes, 0 only at the end. May block."""
 
     def silent(self) -> bool:
-        """Whether nothing more is to be had just now (always False when not live)."""
+        """Whether no bytes are available now (always False when not live)."""
 
     def close(self) -> None:
-        """Release the file; reading ends."""
+        """Release the file and end reading."""
 
 
 class RawStream:
-    """The bytes of a file descriptor as they are, with a peek at the first ones.
+    """The raw bytes of a file descriptor, with a peek at the first ones.
 
-    Read with read() into a reused buffer and not by a mapping: it is as fast from the
-    page cache, a file that shrinks while being read is no bus error, and resident
-    memory does not depend on the size of the file.
+    Reads with read() into a reused buffer, not by a mapping: equally fast from the page cache, no
+    bus error when the file shrinks, and resident memory independent of the file size.
     """
 
     def __init__(self, path: str, follow: bool = False) -> None:
         """Open `path`, "-" for standard input.
 
-        Raises UnreadableInput for what is missing, a directory, or not permitted.
+        Raises UnreadableInput for a missing file, a directory, or denied permission.
         """
         self.path = path
         self.position = 0
         """Bytes read so far."""
         self.failure: str | None = None
-        """Why reading ended before the end, if it did."""
+        """Why reading ended early, if it did."""
         self._stop = threading.Event()
         self._head = b""
         self._file = _open(path)
@@ -63,7 +61,7 @@ class RawStream:
         """Bytes of the file when it was opened; None for pipes and standard input."""
 
     def peek(self, count: int) -> bytes:
-        """The next `count` bytes, fewer at the end; they are read again later."""
+        """The next `count` bytes, fewer at the end, without consuming them."""
         while len(self._head) < count:
             piece = bytearray(count - len(self._head))
             got = self._read(memoryview(piece))
@@ -84,7 +82,7 @@ class RawStream:
         return got
 
     def read(self, count: int) -> bytes:
-        """At most `count` bytes; empty at the end only."""
+        """At most `count` bytes; empty only at the end."""
         piece = bytearray(count)
         got = self.read_into(memoryview(piece))
         return bytes(piece[:got])
@@ -94,13 +92,13 @@ class RawStream:
             got = self._file.readinto(view)
             while not got and self._follow and not self._file.closed:
                 ended = self._stop.wait(POLL_SECONDS)
-                got = self._file.readinto(view)  # also what was written just before the end
+                got = self._file.readinto(view)  # also reads bytes written just before the end
                 if ended:
                     break
         except OSError as error:
             self.failure = error.strerror or str(error)
             return 0
-        except ValueError:  # closed while it waited for more
+        except ValueError:  # closed while waiting for more
             return 0
         return got or 0
 
@@ -115,7 +113,7 @@ class RawStream:
         return False
 
     def stop(self) -> None:
-        """End a followed file at what it holds now."""
+        """End a followed file at its present end."""
         self._stop.set()
 
     def close(self) -> None:

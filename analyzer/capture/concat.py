@@ -21,7 +21,7 @@ class Part(NamedTuple):
 
     path: str
     first_frame_number: int
-    """Number of its first frame in the series."""
+    """Number of the file's first frame in the series."""
 
 
 class _File(NamedTuple):
@@ -29,15 +29,15 @@ class _File(NamedTuple):
     format: str
     compression: str | None
     first_time_ns: int
-    """Before all times when the file has no frame."""
+    """Below all times when the file has no frame."""
 
 
 class ConcatenatedCapture:
-    """The files of a series one after the other, as one `Capture`.
+    """The files of a series in sequence, as one `Capture`.
 
-    Frame numbers continue from file to file, so that a tap and a frame number name
-    one frame; `parts` tells which file holds it, while offsets count within that file.
-    Interfaces of the same name and link type are one tap.
+    Frame numbers continue from file to file, so that a tap and a frame number identify one frame.
+    `parts` gives its file; offsets count within that file. Interfaces with the same name and link
+    type are one tap.
     """
 
     def __init__(self, files: Sequence[_File], taps: Taps, batch_frames: int) -> None:
@@ -83,11 +83,11 @@ class ConcatenatedCapture:
                     yield replace(batch, first_frame_number=batch.first_frame_number + before)
 
     def stop(self) -> None:
-        """End after the file that is being read."""
+        """End after the current file."""
         self._stopped = True
 
     def close(self) -> None:
-        """Release the file that is being read."""
+        """Release the current file."""
         if self._captures:
             self._captures[-1].close()
 
@@ -124,7 +124,7 @@ class ConcatenatedCapture:
 
     @property
     def out_of_order_frames(self) -> int:
-        """Frames whose capture time is below that of the frame before, also across files."""
+        """Frames with a capture time below that of the previous frame, also across files."""
         within = sum(capture.out_of_order_frames for capture in self._captures)
         return within + self._out_of_order_between
 
@@ -159,7 +159,7 @@ def concatenated(
     or for no file.
     """
     if not paths or "-" in paths:
-        raise UsageError("--concat joins files: name them instead of standard input")
+        raise UsageError("--concat joins files and cannot read standard input: name the files")
     files = sorted((_look(path) for path in paths), key=lambda file: file.first_time_ns)
     return ConcatenatedCapture(files, taps, batch_frames)
 

@@ -1,8 +1,7 @@
-"""Compressed captures, decompressed piece by piece and ahead of the reader in a thread.
+"""Compressed captures, decompressed in small chunks by a thread ahead of the reader.
 
-Output is bounded by what one small piece of input can hold, so a decompression
-bomb costs time and never memory. A stream that is cut or damaged delivers all
-that came before.
+Output is bounded by one small chunk of input, so a decompression bomb costs time but no memory. A
+truncated or damaged stream yields all data before the damage.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from .identify import compression as compression_of
 
 _PIECE_BYTES = 1 << 18
 _ZSTD_PIECE_BYTES = 1 << 10
-"""A zstd block of 4 bytes may stand for 128 KiB and the output cannot be limited, hence small."""
+"""Small, because a zstd block of 4 bytes may expand to 128 KiB and the output cannot be limited."""
 _CHUNK_BYTES = 1 << 20
-"""About as many decompressed bytes are handed on at a time."""
+"""Approximate size of a decompressed chunk."""
 _CHUNKS_AHEAD = 6
 _XZ_MEMORY_BYTES = 1 << 28
 _ZSTD_WINDOW_BYTES = 1 << 27
@@ -44,7 +43,7 @@ class _Member(Protocol):
 
 
 class _Gzip:
-    """zlib behind the interface that lzma and lz4 have."""
+    """zlib with the interface of lzma and lz4."""
 
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(31)
@@ -63,7 +62,7 @@ class _Gzip:
 
 
 class _Zstd:
-    """zstandard behind that interface; `max_length` cannot be obeyed."""
+    """zstandard with the same interface; ignores `max_length`."""
 
     def __init__(self) -> None:
         self._frame = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
@@ -110,9 +109,9 @@ class DecompressedStream:
         self._rest = memoryview(b"")
         self._ended = False
         self.damage: str | None = None
-        """Why the stream ended before its end, if it did."""
+        """Why the stream ended early, if it did."""
         self.ignored_bytes = False
-        """Whether bytes that belong to no compressed member follow the last one."""
+        """Whether other bytes follow the last compressed member."""
         self._thread = threading.Thread(target=self._run, name="decompress", daemon=True)
         self._thread.start()
 
@@ -141,7 +140,7 @@ class DecompressedStream:
         self._raw.close()
 
     def _run(self) -> None:
-        """Thread: hand on chunks, then an empty one for the end, whatever happens."""
+        """Thread: pass on chunks, then always an empty chunk for the end."""
         try:
             for chunk in self._gathered():
                 for start in range(0, len(chunk), _CHUNK_BYTES):
@@ -174,7 +173,7 @@ class DecompressedStream:
             yield b"".join(parts)
 
     def _parts(self) -> Iterator[bytes]:
-        """Decompressed parts, none of them empty; sets `damage` where they end too early."""
+        """Decompressed chunks, never empty; sets `damage` when they end early."""
         piece_bytes = _ZSTD_PIECE_BYTES if self._kind == "zstd" else _PIECE_BYTES
         member = _member(self._kind)
         piece = self._raw.read(piece_bytes)
@@ -194,7 +193,7 @@ class DecompressedStream:
             elif _hungry(member, part):
                 piece = self._raw.read(piece_bytes)
                 if not piece and not part:
-                    self.damage = self._raw.failure or f"cut off inside its {self._kind} data"
+                    self.damage = self._raw.failure or f"cut short inside its {self._kind} data"
                     return
             else:
                 piece = b""

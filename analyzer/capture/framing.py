@@ -1,8 +1,7 @@
-"""What both capture formats share: the walk over a window that yields frame batches.
+"""The common part of both capture formats: the walk over a window that yields frame batches.
 
-A compiled kernel walks the records of the window and writes one row per frame;
-it stops when the batch is full, when it needs more bytes, at a block that
-Python reads, or at a record that cannot be true.
+A compiled kernel walks the records of the window and writes one row per frame. It stops when the
+batch is full, when it needs more bytes, at a block for Python, or at an impossible record.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from ..wire.packets import I64, U16, U32
 from .window import Window
 
 MAX_CAPTURED_BYTES = 1 << 18
-"""A record that claims more is damaged (libpcap and Wireshark draw the same line)."""
+"""A longer record is damaged (same limit as libpcap and Wireshark)."""
 MAX_WIRE_BYTES = 1 << 24
 CLOCK_STEP_NS = 1_000_000_000
-"""Time that runs backwards by more than this is a step of the clock, not disorder."""
+"""A larger backward step of time is a clock step, not disorder."""
 _DAMAGES_NAMED = 8
 
 # Slots of the state that a kernel reads and writes (int64).
@@ -32,9 +31,9 @@ FRAMES = 1  # rows written
 LAST_TIME = 2  # capture time of the last frame, ns
 DISORDER = 3  # frames whose time is below the previous one's
 CLOCK_STEPS = 4
-SNAPPED = 5  # frames captured shorter than on the wire
-NEED = 6  # bytes from POSITION on that are needed to go on
-UNTIMED = 7  # frames of blocks that carry no time
+SNAPPED = 5  # truncated frames
+NEED = 6  # bytes needed from POSITION to continue
+UNTIMED = 7  # frames of blocks without a time
 STATE_SLOTS = 8
 NO_TIME = -(1 << 63)
 
@@ -46,8 +45,8 @@ BATCH_FULL, NEED_BYTES, DAMAGED, BLOCK = range(4)
 def load32(data: NDArray[np.uint8], at: int, swapped: bool) -> int:
     """The u32 at `data[at:at + 4]`, little endian, or big endian if `swapped`.
 
-    The index is unsigned so that numba emits no test for negative indices and
-    LLVM makes one load of the four.
+    The index is unsigned so that numba emits no test for negative indices and LLVM merges the four
+    loads.
     """
     i = np.uint64(at)
     a, b = np.int64(data[i]), np.int64(data[i + np.uint64(1)])
@@ -59,7 +58,7 @@ def load32(data: NDArray[np.uint8], at: int, swapped: bool) -> int:
 
 @inlined
 def note_disorder(state: I64, backwards_ns: int) -> None:
-    """Count a frame whose time is `backwards_ns` below that of the frame before."""
+    """Count a frame with a time `backwards_ns` below that of the previous frame."""
     state[DISORDER] += 1
     if backwards_ns > CLOCK_STEP_NS:
         state[CLOCK_STEPS] += 1
@@ -90,16 +89,16 @@ class Columns:
 
 @dataclass(slots=True)
 class Counts:
-    """What was counted while reading one capture; grows with every batch."""
+    """Counters of one capture, updated with every batch."""
 
     frames: int = 0
     out_of_order_frames: int = 0
     clock_steps: int = 0
     truncated_frames: int = 0
     skipped_frames: int = 0
-    """Frames of interfaces whose link type is not supported."""
+    """Frames of interfaces with an unsupported link type."""
     damaged_places: int = 0
-    """Places with an impossible record."""
+    """Number of impossible records."""
     cut_short: bool = False
     """The capture ends inside a record."""
     warnings: list[str] = field(default_factory=list)
@@ -108,10 +107,10 @@ class Counts:
 
 
 class Framing(ABC):
-    """Turns the records in a window into frame batches."""
+    """Reads the records in a window as frame batches."""
 
     record = "record"
-    """What the format calls its unit, for warnings."""
+    """Name of a record in this format, for warnings."""
 
     def __init__(self, window: Window, name: str, batch_frames: int) -> None:
         self.counts = Counts()
@@ -124,13 +123,13 @@ class Framing(ABC):
 
     @abstractmethod
     def _walk(self, columns: Columns) -> int:
-        """Run the kernel from state[POSITION] and state[FRAMES] on; why it stopped."""
+        """Run the kernel from state[POSITION] and state[FRAMES]; returns the reason it stopped."""
 
     @abstractmethod
     def _find(self, start: int) -> tuple[bool, int]:
-        """Search the window from `start` on for a place where records go on.
+        """Search the window from `start` for a place where valid records continue.
 
-        (True, place), or (False, first place that more bytes could still make plausible).
+        Returns (True, place), or (False, first place that needs more bytes to judge).
         """
 
     @abstractmethod
@@ -142,14 +141,14 @@ class Framing(ABC):
         """Raise UnreadableInput if there were frames and none has a supported link type."""
 
     def _block(self) -> int:
-        """Read the block at state[POSITION] that the kernel leaves to Python."""
+        """Read the block at state[POSITION], at which the kernel stopped for Python."""
         raise NotImplementedError
 
     def batches(self) -> Iterator[FrameBatch]:
-        """All frames up to the end of the stream or to damage that cannot be stepped over."""
+        """All frames up to the end of the stream or to damage that cannot be skipped."""
         try:
             yield from self._walked()
-        finally:  # also when the consumer stops early
+        finally:  # also if the consumer stops early
             self._conclude()
         self._require_supported()
 
@@ -168,7 +167,7 @@ class Framing(ABC):
                 going = self._recover(cut=False)
 
     def _run(self, columns: Columns) -> int:
-        """Fill `columns` from the window; leaves the window's start at the next record."""
+        """Fill `columns` from the window; moves its start to the next record."""
         state = self._state
         state[POSITION] = self._window.start
         state[FRAMES] = 0
@@ -205,7 +204,7 @@ class Framing(ABC):
         return batch
 
     def _advance(self, need: int) -> bool:
-        """Get `need` bytes from the window's start on; False at the end of the capture."""
+        """Get `need` bytes from the window's start; False at the end of the capture."""
         window = self._window
         if need > window.capacity:  # a block of an unknown type
             place = window.position
@@ -218,9 +217,9 @@ class Framing(ABC):
         return window.start < window.end and self._recover(cut=True)
 
     def _recover(self, cut: bool) -> bool:
-        """Look for records behind the unreadable one at the window's start.
+        """Search for records after the unreadable one at the window's start.
 
-        `cut`: the stream ends inside that record. False when nothing was found.
+        `cut`: the stream ends inside that record. False when none was found.
         """
         window = self._window
         bad = window.position
@@ -236,7 +235,7 @@ class Framing(ABC):
         elif cut:
             self._cut(bad)
         else:
-            self._damage(bad, f"no {self.record} found behind it, reading ended there")
+            self._damage(bad, f"no {self.record} found after it, reading ended there")
         return found
 
     def _cut(self, place: int) -> None:

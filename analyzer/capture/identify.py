@@ -1,4 +1,4 @@
-"""What a byte stream is, told by its first bytes and never by a file's name."""
+"""Identifies a byte stream by its first bytes, never by a file name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COMPRESSIONS: tuple[tuple[bytes, Compression], ...] = (
     (b"\x04\x22\x4d\x18", "lz4"),
 )
 MAGIC_BYTES = 6
-"""Bytes that decide about compression."""
+"""Number of bytes that identify a compression."""
 
 _CONVERT = "convert it with `editcap -F pcapng IN OUT`"
 
@@ -42,7 +42,7 @@ _OTHER: tuple[tuple[bytes, str], ...] = (
 
 
 def compression(head: bytes) -> Compression | None:
-    """Which compression the stream that begins with `head` uses."""
+    """The compression of the stream that begins with `head`."""
     for magic, name in _COMPRESSIONS:
         if head.startswith(magic):
             return name
@@ -53,9 +53,9 @@ def compression(head: bytes) -> Compression | None:
 
 
 def describe(head: bytes) -> str:
-    """What a stream that is no capture looks like, for an error message.
+    """Description of a stream that is not a capture, for an error message.
 
-    `head` is its beginning, a few hundred bytes.
+    `head`: its first few hundred bytes.
     """
     for magic, what in _OTHER:
         if head.startswith(magic):
@@ -63,7 +63,7 @@ def describe(head: bytes) -> str:
     if len(head) > 262 and head[257:262] == b"ustar":
         return "a tar archive: unpack it and name the captures in it"
     if not head.strip(b"\x00"):
-        return "nothing but zero bytes"
+        return "only zero bytes"
     nested = compression(head)
     if nested:
         return f"{nested} compressed a second time: decompress it once"

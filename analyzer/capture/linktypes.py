@@ -1,4 +1,4 @@
-"""Names of link types, for the messages that say why a capture cannot be decoded."""
+"""Names of link types, for messages about captures that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..wire.frames import LINKTYPE_RAW, SUPPORTED_LINK_TYPES
 LINKTYPE_ERF = 197
 LINKTYPE_INFINIBAND = 247
 
-# https://www.tcpdump.org/linktypes.html, those one meets in practice.
+# The common ones of https://www.tcpdump.org/linktypes.html.
 NAMES: dict[int, str] = {
     0: "NULL",
     1: "ETHERNET",
@@ -61,7 +61,7 @@ NAMES: dict[int, str] = {
     276: "LINUX_SLL2",
 }
 
-# Values of DLT_RAW that some systems write in place of LINKTYPE_RAW.
+# Values of DLT_RAW that some systems write instead of LINKTYPE_RAW.
 _ALIASES = {12: LINKTYPE_RAW, 14: LINKTYPE_RAW}
 
 
@@ -71,7 +71,7 @@ def canonical(link_type: int) -> int:
 
 
 def supported(link_type: int) -> bool:
-    """Whether the decoder understands frames of this (canonical) link type."""
+    """Whether the decoder supports this (canonical) link type."""
     return link_type in SUPPORTED_LINK_TYPES
 
 
@@ -81,7 +81,7 @@ def label(link_type: int) -> str:
 
 
 def why_unsupported(link_type: int) -> str:
-    """Why frames of this link type cannot be analysed, and what to do."""
+    """Why frames of this link type cannot be analysed, with a remedy."""
     if link_type in (LINKTYPE_ERF, LINKTYPE_INFINIBAND):
         return (
             f"link type {label(link_type)} is a native InfiniBand capture, not RoCE over Ethernet:"

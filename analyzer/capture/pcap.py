@@ -55,12 +55,12 @@ class Header(NamedTuple):
 
 
 def parse_header(head: bytes) -> Header:
-    """The header that `head`, at least HEADER_BYTES bytes for which `is_pcap`, begins with."""
+    """The header at the start of `head`: at least HEADER_BYTES bytes that satisfy `is_pcap`."""
     swapped = int.from_bytes(head[:4], "little") not in _MAGICS
     magic, _major, _minor, _zone, _digits, snap_length, network = struct.unpack_from(
         ">IHHiIII" if swapped else "<IHHiIII", head
     )
-    # The upper half of `network` tells about a frame check sequence.
+    # The upper half of `network` describes a frame check sequence.
     link_type = linktypes.canonical(network & 0xFFFF)
     return Header(swapped, *_MAGICS[magic], snap_length, link_type)
 
@@ -87,7 +87,7 @@ def walk_records(
     link_type: U16,
     state: I64,
 ) -> int:
-    """Write one row per record of `data[state[POSITION]:end]`; why it stopped."""
+    """Write one row per record of `data[state[POSITION]:end]`; returns the reason it stopped."""
     position = state[POSITION]
     rows = state[FRAMES]
     last = state[LAST_TIME]
@@ -139,10 +139,10 @@ def walk_records(
 def plausible_length(
     data: NDArray[np.uint8], at: int, swapped: bool, ticks_per_second: int, earliest: int
 ) -> int:
-    """Captured bytes of a believable record header at `at`, 0 when it is none.
+    """Captured bytes of a plausible record header at `at`, 0 when it is not plausible.
 
-    Believable: not empty, not longer than on the wire, a fraction below one
-    second, not before the second `earliest`.
+    Plausible: not empty, not longer than on the wire, a fraction below one second, not before the
+    second `earliest`.
     """
     held = load32(data, at + 8, swapped)
     length = load32(data, at + 12, swapped)
@@ -166,11 +166,11 @@ def find_record(
     tick_ns: int,
     earliest: int,
 ) -> tuple[bool, int]:
-    """The first place from `start` on where two believable records follow each other.
+    """The first place from `start` with two consecutive plausible records.
 
-    Their times are within a day. The second one may be the end of the capture
-    instead (`at_end`: nothing comes behind `data[end]`). (False, place) when every
-    place before `place` is ruled out and more bytes are needed to judge that one.
+    Their times differ by less than a day. The second may be the end of the capture instead
+    (`at_end`: the capture ends at `data[end]`). Returns (False, place) when every place before
+    `place` is ruled out and `place` needs more bytes to judge.
     """
     ticks_per_second = 1_000_000_000 // tick_ns
     for place in range(start, end):
@@ -241,9 +241,9 @@ class PcapFraming(Framing):
         self._tap.frames += rows
 
     def _require_supported(self) -> None:
-        """Its one link type was checked when it was opened."""
+        """The link type was checked at opening."""
 
 
 def tap_of(header: Header, name: str) -> Tap:
-    """The vantage point a classic pcap stands for."""
+    """The tap of a classic pcap."""
     return Tap(name, header.link_type, snap_length=header.snap_length or None)

@@ -1,8 +1,8 @@
 """pcapng: sections of both byte orders, interfaces, packet blocks, drop counters.
 
 Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/
-Packet blocks are walked by a compiled kernel; section headers, interface
-descriptions and statistics, which are few, are read here.
+A compiled kernel walks packet blocks; Python reads section headers, interface descriptions and
+statistics, which are few.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAGIC = struct.pack("<I", SECTION_HEADER)
 _BYTE_ORDER_MAGIC = 0x1A2B3C4D
 _MAX_TIME_OFFSET_SECONDS = 1 << 32
 _MAX_SPEED = 1 << 60
-"""Bits per second; what is beyond is no link rate."""
+"""Bits per second; higher values are not link rates."""
 
 # Option codes of interface descriptions (IF) and statistics (ISB).
 _IF_NAME, _IF_SPEED, _IF_TSRESOL, _IF_TSOFFSET = 2, 8, 9, 14
@@ -43,24 +43,24 @@ _COMMENT = 1
 
 _OWNER = b"owner: "  # see analyzer/analysis/owners.py
 _MAX_OWNERS = 100_000
-"""Far more than queue pairs of one host; a file may hold any number of comments."""
+"""Limit far above the queue pairs of one host, because a file may hold any number of comments."""
 
 SharedTaps = dict[tuple[str, int, int], int]
-"""(name, link type, place among its namesakes) -> tap, for interfaces that are one tap."""
+"""(name, link type, rank among interfaces of that name) -> tap, for interfaces that are one tap."""
 
 
 @dataclass(slots=True)
 class _Interface:
-    """What Python keeps of an interface; the kernel's part is a row of the table."""
+    """State of an interface in Python; the kernel's state is a row of the table."""
 
     tap: int
     link_type: int
     dropped: int | None = None
-    """Latest drop counter this interface stated in this section."""
+    """Latest drop counter of this interface in this section."""
 
 
 def section_order(head: bytes) -> str | None:
-    """ "<" or ">", the byte order of the section header that the 12 bytes `head` begin."""
+    """ "<" or ">": byte order of the section header with the first 12 bytes `head`."""
     for order in "<>":
         if struct.unpack_from(f"{order}I", head, 8)[0] == _BYTE_ORDER_MAGIC:
             return order
@@ -70,10 +70,10 @@ def section_order(head: bytes) -> str | None:
 class PcapngFraming(Framing):
     """Blocks of a pcapng; the window stands at the first section header.
 
-    An interface is a tap named "tap_name:interface"; one of a later section with the
-    same name, link type and place among its namesakes is the same tap. Frames of
-    an interface whose link type is not supported are handed on without bytes,
-    so that frame numbers stay Wireshark's, and counted as skipped.
+    An interface is a tap named "tap_name:interface"; an interface of a later section with the same
+    name, link type and rank among interfaces of that name is the same tap. Frames of an interface
+    with an unsupported link type are passed on without bytes, so that frame numbers equal those of
+    Wireshark, and counted as skipped.
     """
 
     record = "block"
@@ -121,7 +121,7 @@ class PcapngFraming(Framing):
         self._count_interfaces()
 
     def _count_interfaces(self) -> None:
-        """Move the frames the walk counted to the taps."""
+        """Add the frames counted by the walk to the taps."""
         for row, interface in zip(self._table, self._interfaces, strict=False):
             frames = int(row["frames"])
             row["frames"] = 0
@@ -143,7 +143,7 @@ class PcapngFraming(Framing):
         if untimed:
             counts.warnings.append(
                 f"{self._name}: {untimed} simple packet blocks carry no time;"
-                " they take that of the frame before"
+                " they get the time of the previous frame"
             )
 
     def _require_supported(self) -> None:
@@ -265,7 +265,7 @@ class PcapngFraming(Framing):
             if code in (_ISB_IFDROP, _ISB_OSDROP) and len(value) == 8
         ]
         if drops:
-            # The counters grow from the start of the section: the latest one counts.
+            # The counters start with the section: the latest one is the total.
             interface = self._interfaces[index]
             tap = self._all_taps[interface.tap]
             tap.dropped = (tap.dropped or 0) + sum(drops) - (interface.dropped or 0)
@@ -274,7 +274,7 @@ class PcapngFraming(Framing):
 
 
 def _options(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:
-    """(code, value) of each option; ends at the first that does not fit."""
+    """(code, value) of each option; ends at the first invalid one."""
     at = 0
     while at + 4 <= len(data):
         code, length = struct.unpack_from(f"{order}HH", data, at)
@@ -286,7 +286,7 @@ def _options(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _text(value: bytes | None) -> str:
-    """An option's text in one line; "" when absent."""
+    """Text of an option on one line; "" when absent."""
     text = (value or b"").rstrip(b"\x00").decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "?" for c in text)
 
@@ -302,7 +302,7 @@ def _resolution(value: bytes | None) -> tuple[int, int, int]:
 
 
 def _most_ticks(exponent: int, factor: int, offset_ns: int) -> int:
-    """The last decimal time stamp that fits int64 ns (every one where `factor` overflowed)."""
+    """The last decimal timestamp that fits int64 ns (all where `factor` overflowed)."""
     last = (1 << 64) - 1
     limit = TIME_MAX - max(offset_ns, 0)
     if exponent <= 9:

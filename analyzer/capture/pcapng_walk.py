@@ -26,7 +26,7 @@ from .framing import (
     note_disorder,
 )
 
-SECTION_HEADER = 0x0A0D0D0A  # reads the same in both byte orders
+SECTION_HEADER = 0x0A0D0D0A  # identical in both byte orders
 INTERFACE_DESCRIPTION = 1
 OBSOLETE_PACKET = 2
 SIMPLE_PACKET = 3
@@ -35,9 +35,9 @@ INTERFACE_STATISTICS = 5
 ENHANCED_PACKET = 6
 
 MAX_PACKET_BLOCK_BYTES = 1 << 20
-"""Longest packet, section, interface or statistics block that is believed."""
+"""Longest plausible packet, section, interface or statistics block."""
 MAX_BLOCK_BYTES = 1 << 24
-"""Longest block of another type that is believed (Wireshark draws the same line)."""
+"""Longest plausible block of another type (same limit as Wireshark)."""
 
 TIME_MAX = (1 << 63) - 1
 
@@ -50,13 +50,13 @@ INTERFACE_DTYPE = np.dtype(
         ("binary", np.int64),  # time unit: 1 for 2**-exponent s, 0 for 10**-exponent s
         ("exponent", np.int64),
         ("factor", np.uint64),  # decimal: 10 ** |9 - exponent|, 0 where that overflows
-        ("most_ticks", np.uint64),  # decimal: the last time stamp that fits int64 ns
+        ("most_ticks", np.uint64),  # decimal: the last timestamp that fits int64 ns
         ("offset_ns", np.int64),  # added to every time
         ("frames", np.int64),  # counted by the walk
     ],
     align=True,
 )
-"""What the walk knows of an interface."""
+"""State of an interface for the walk."""
 
 
 @inlined
@@ -82,7 +82,7 @@ def nanoseconds(
     most_ticks: np.uint64,
     offset_ns: int,
 ) -> int:
-    """A pcapng time stamp in ns since the Unix epoch; TIME_MAX for times beyond the year 2262."""
+    """A pcapng timestamp in ns since the Unix epoch; TIME_MAX for times after the year 2262."""
     ticks = np.uint64(high) << np.uint64(32) | np.uint64(low)
     if binary == 0:
         if ticks > most_ticks:
@@ -116,7 +116,7 @@ def walk_blocks(
     link_type: U16,
     state: I64,
 ) -> int:
-    """Write one row per packet block of `data[state[POSITION]:end]`; why it stopped.
+    """Write one row per packet block of `data[state[POSITION]:end]`; returns the reason it stopped.
 
     Stops with BLOCK at section headers, interface descriptions and statistics;
     skips other blocks. `interfaces` (INTERFACE_DTYPE) describes the first
@@ -213,10 +213,10 @@ def walk_blocks(
 def find_block(
     data: NDArray[np.uint8], start: int, end: int, at_end: bool, swapped: bool
 ) -> tuple[bool, int]:
-    """The first place from `start` on where a block of a known type states its length twice.
+    """The first place from `start` with a block of a known type and two equal lengths.
 
-    `at_end`: nothing comes behind `data[end]`. (False, place) when every place before
-    `place` is ruled out and more bytes are needed to judge that one.
+    `at_end`: the capture ends at `data[end]`. Returns (False, place) when every place before
+    `place` is ruled out and `place` needs more bytes to judge.
     """
     for place in range(start, end):
         left = end - place
@@ -224,7 +224,7 @@ def find_block(
             return False, end if at_end else place
         kind = load32(data, place, swapped)
         if kind == SECTION_HEADER:
-            # Its length may be in the other byte order; only its magic number tells.
+            # The length may be in the other byte order, which only the magic number shows.
             if load32(data, place + 8, False) == 0x1A2B3C4D:
                 order = False
             elif load32(data, place + 8, True) == 0x1A2B3C4D:

@@ -1,4 +1,4 @@
-"""Opening a capture: which compression, which format, and the frames in it."""
+"""Opens a capture: detects compression and format, and reads the frames."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from .decompress import DecompressedStream
 
 _HEAD_BYTES = 512
-"""Enough to say what a file is that is no capture."""
+"""Enough to identify a file that is not a capture."""
 _TYPICAL_RECORD_BYTES = 128
 
 
 class Capture:
-    """A capture being read: its frames once, in order, and what was noticed on the way."""
+    """An open capture: its frames once, in order, with counters and warnings."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class Capture:
         self._framing = framing
 
     def batches(self) -> Iterator[FrameBatch]:
-        """Every frame, in capture order; to be iterated once.
+        """All frames in capture order; iterate once.
 
         Raises UnreadableInput at the end when no frame has a supported link type.
-        Damage is stepped over where possible and told in `warnings`.
+        Damage is skipped where possible and reported in `warnings`.
         """
         yield from self._framing.batches()
         self._tell_stream_damage()
@@ -68,11 +68,11 @@ class Capture:
             )
         elif not isinstance(stream, RawStream) and stream.ignored_bytes:
             self.warnings.append(
-                f"{self.name}: bytes behind the {self.compression} data are ignored"
+                f"{self.name}: bytes after the {self.compression} data are ignored"
             )
 
     def stop(self) -> None:
-        """End a capture that is followed: `batches` ends with what the file holds now."""
+        """End a followed capture: `batches` ends at the present end of the file."""
         self._raw.stop()
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class Capture:
 
     @property
     def warnings(self) -> list[str]:
-        """What a user must know about this capture, one line each; grows while reading."""
+        """Warnings about this capture, one line each; grows while reading."""
         return self._framing.counts.warnings
 
     @property
@@ -112,12 +112,12 @@ class Capture:
 
     @property
     def frames(self) -> int:
-        """Frames read so far, with those skipped."""
+        """Frames read so far, skipped frames included."""
         return self._framing.counts.frames
 
     @property
     def out_of_order_frames(self) -> int:
-        """Frames whose capture time is below that of the frame before."""
+        """Frames with a capture time below that of the previous frame."""
         return self._framing.counts.out_of_order_frames
 
     @property
@@ -127,17 +127,17 @@ class Capture:
 
     @property
     def truncated_frames(self) -> int:
-        """Frames of which less was captured than was on the wire."""
+        """Truncated frames: fewer bytes captured than on the wire."""
         return self._framing.counts.truncated_frames
 
     @property
     def skipped_frames(self) -> int:
-        """Frames of interfaces whose link type is not supported."""
+        """Frames of interfaces with an unsupported link type."""
         return self._framing.counts.skipped_frames
 
     @property
     def damaged_places(self) -> int:
-        """Places where the capture was unreadable; an end that came too soon is one of them."""
+        """Places where the capture was unreadable, a truncated end included."""
         counts = self._framing.counts
         return counts.damaged_places + (counts.cut_short or _failure(self._stream) is not None)
 
@@ -153,12 +153,12 @@ def open_capture(
 ) -> Capture:
     """Open a capture file, "-" for standard input; its taps are added to `taps`.
 
-    Batches have at most `batch_frames` frames. `follow`: wait for more at the end of a
-    growing file. `shared` and `tap_name` make several files one vantage point: pass the
-    same dictionary for each (`concatenated` does).
+    Batches have at most `batch_frames` frames. `follow`: wait for more data at the end of a growing
+    file. `shared` and `tap_name` make several files one tap: pass the same dictionary for each (as
+    `concatenated` does).
 
-    Raises UnreadableInput for what cannot be opened or is no capture, UsageError for a
-    compressed file to be followed.
+    Raises UnreadableInput for a file that cannot be opened or is not a capture, UsageError for
+    `follow` with a compressed file.
     """
     raw = RawStream(path, follow)
     shown = "standard input" if path == "-" else path
@@ -166,9 +166,11 @@ def open_capture(
     try:
         kind = compression(raw.peek(MAGIC_BYTES))
         if kind and follow and raw.size is not None:
-            raise UsageError(f"{path} is {kind} compressed and cannot be followed: drop --follow")
+            raise UsageError(
+                f"{path} is {kind} compressed: --follow cannot be combined with compressed files"
+            )
         if kind:
-            from .decompress import DecompressedStream  # with libraries that take a while to load
+            from .decompress import DecompressedStream  # its libraries load slowly
 
             stream = DecompressedStream(raw, kind)
         capacity = min(batch_frames * _TYPICAL_RECORD_BYTES, MAX_WINDOW_BYTES)
@@ -186,7 +188,7 @@ def open_capture(
 
 
 def _unused_name(name: str, path: str, taps: Taps) -> str:
-    """`name`, or the whole path when another file of that name is already a tap."""
+    """`name`, or the whole path when another tap already has that name."""
     taken = any(tap.name == name or tap.name.startswith(f"{name}:") for tap in taps.items)
     return path if taken and path != "-" else name
 
@@ -202,7 +204,7 @@ def _framing(
     shared: SharedTaps,
     batch_frames: int,
 ) -> Framing:
-    """The reader for the format that the window's first bytes tell; warnings call it `name`."""
+    """The reader for the format identified by the window's first bytes; `name` is for warnings."""
     window.ensure(pcap.HEADER_BYTES)
     head = window.data[: min(window.end, _HEAD_BYTES)].tobytes()
     if head.startswith(pcapng.MAGIC) and (len(head) < 12 or pcapng.section_order(head)):

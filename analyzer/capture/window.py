@@ -1,4 +1,4 @@
-"""A sliding window over a byte stream, in buffers that are reused when nobody looks at them."""
+"""A sliding window over a byte stream, in buffers that are reused when no view refers to them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from .bytestream import ByteStream
 
 MIN_WINDOW_BYTES = 1 << 20
-"""Longer than every record or packet block that is believed."""
+"""Larger than every plausible record or packet block."""
 MAX_WINDOW_BYTES = 1 << 22
-"""Two of them and what decoding writes fit the last-level cache; larger ones read more slowly."""
+"""Two windows and the decoded columns fit the last-level cache; larger windows are slower."""
 MAX_WAIT_SECONDS = 0.5
-"""How long a live stream is collected before what has arrived is handed on."""
+"""Longest time that bytes of a live stream are collected before they are passed on."""
 
 
 class _Buffer:
-    """Memory that is lent out as arrays, and knows whether one of them is still alive."""
+    """Memory lent out as arrays; detects whether an array is still alive."""
 
     def __init__(self, capacity: int) -> None:
         self.memory = np.empty(capacity, np.uint8)
@@ -32,12 +32,12 @@ class _Buffer:
         return lent
 
     def free(self) -> bool:
-        """Whether nobody can see the memory any more."""
+        """Whether no array refers to the memory any more."""
         return self._lent is None or self._lent() is None
 
 
 class Window:
-    """The part of a stream that is in memory: `data[start:end]` is not consumed yet."""
+    """The part of a stream in memory: `data[start:end]` is not consumed yet."""
 
     def __init__(self, stream: ByteStream, capacity: int) -> None:
         self._stream = stream
@@ -50,7 +50,7 @@ class Window:
         self.base_offset = 0
         """Position of `data[0]` in the stream."""
         self.at_end = False
-        """The stream has ended; nothing comes behind `data[end]`."""
+        """The stream has ended at `data[end]`."""
 
     @property
     def position(self) -> int:
@@ -58,9 +58,9 @@ class Window:
         return self.base_offset + self.start
 
     def ensure(self, count: int) -> bool:
-        """Have at least `count` unconsumed bytes, at most the capacity; False when the stream ends.
+        """Provide `count` unconsumed bytes, at most the capacity; False when the stream ends.
 
-        Earlier views of `data` stay valid, but offsets move: `data` may be another buffer.
+        Earlier views of `data` stay valid, but offsets change: `data` may be another buffer.
         """
         while self.end - self.start < count:
             if self.at_end:
@@ -70,14 +70,14 @@ class Window:
         return True
 
     def refill(self) -> None:
-        """Slide and read on when less than half of the window is left, unless that may block."""
+        """Slide and read more when less than half of the window is left, unless that may block."""
         if not self._stream.live and not self.at_end:
             if self.end - self.start < self.capacity // 2:
                 self._slide()
                 self._fill()
 
     def skip(self, count: int) -> bool:
-        """Consume `count` bytes, however many; False when the stream ends before."""
+        """Consume any number of bytes; False when the stream ends before."""
         while count > self.end - self.start:
             count -= self.end - self.start
             self.start = self.end
@@ -87,7 +87,7 @@ class Window:
         return True
 
     def _slide(self) -> None:
-        """Move the unconsumed bytes to the front, of another buffer if this one is in use."""
+        """Move the unconsumed bytes to the front, in another buffer if this one is in use."""
         if self.start == 0:
             return
         rest = self._buffer.memory[self.start : self.end]

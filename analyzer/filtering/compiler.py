@@ -37,7 +37,7 @@ _MASK64 = 0xFFFF_FFFF_FFFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What a test is evaluated on."""
+    """The context of a test: packet table and tap names."""
 
     table: PacketTable
     registry: Registry
@@ -58,12 +58,12 @@ class Filter:
             raise UsageError("filter: it is nested too deeply") from None
 
     def mask(self, table: PacketTable, registry: Registry) -> Mask:
-        """Which rows of `table` pass, bool of its length."""
+        """bool[len(table)]: rows that pass the filter."""
         return self._test(_Rows(table, registry))
 
 
 def compile_filter(text: str) -> Filter:
-    """Compile a filter; UsageError says in one line what is wrong and where."""
+    """Compile a filter; UsageError gives the mistake and its column on one line."""
     return Filter(text)
 
 
@@ -91,7 +91,7 @@ def _field(name: Text) -> Field:
     if field is None:
         close = get_close_matches(name.text.lower(), FIELDS, n=1, cutoff=0.6)
         short = ", ".join(field for field in FIELDS if "." not in field)
-        hint = f"did you mean {close[0]}?" if close else f"known are Wireshark's names and {short}"
+        hint = f"did you mean {close[0]}?" if close else f"valid are Wireshark's names and {short}"
         raise UsageError(f"filter: unknown field {name.text!r} at column {name.column}; {hint}")
     return field
 
@@ -146,7 +146,7 @@ def _range(field: Field, low: Text, high: Text) -> _Match:
 
 
 def _ordered(field: Field, value: Text) -> int:
-    """The value as the number its column holds."""
+    """The value as the number in its column."""
     match field.kind:
         case Kind.NUMBER | Kind.OPCODE | Kind.TAP:
             return _number(field, value)
@@ -191,7 +191,7 @@ def _named(field: Field, value: Text) -> int:
 
 
 def _opcodes(value: Text) -> Mask:
-    """bool[256]: opcodes of a name: one (RC_ACK), any transport (ACK), a family (READ)."""
+    """bool[256]: opcodes of a name: exact (RC_ACK), of any transport (ACK), or a family (READ)."""
     wanted = value.text.upper()
     names = [opcode_name(opcode) for opcode in range(256)]
     operations = [name.partition("_")[2] for name in names]
@@ -203,12 +203,12 @@ def _opcodes(value: Text) -> Mask:
         known = {text for text in (*names, *operations) if text and not text.startswith("0x")}
         close = get_close_matches(wanted, sorted(known), n=1, cutoff=0.5)
         hint = f"; did you mean {close[0]}?" if close else ", such as WRITE_FIRST or RC_ACK"
-        raise _wrong(f"{value.text!r} is no opcode{hint}", value)
+        raise _wrong(f"{value.text!r} is not an opcode{hint}", value)
     return np.array(hits, np.bool_)
 
 
 def _tap_names(value: Text, taps: Taps) -> Mask:
-    """bool[taps]: which taps have this name. Taps appear while a capture is read."""
+    """bool[taps]: taps with this name. Taps may appear while a capture is read."""
     return np.array([taps[index].name == value.text for index in range(len(taps))], np.bool_)
 
 
@@ -218,7 +218,7 @@ def _in_network(value: Text) -> _Match:
     except ValueError:
         raise _wrong(f"{value.text!r} is not an address or a network", value) from None
     address, mask = int(network.network_address), int(network.netmask)
-    if isinstance(network, IPv4Network):  # endpoints keep IPv4 as ::ffff:a.b.c.d
+    if isinstance(network, IPv4Network):  # endpoints store IPv4 as ::ffff:a.b.c.d
         address |= IPV4_MAPPED
         mask |= ((1 << 96) - 1) << 32
     high, high_mask = np.uint64(address >> 64), np.uint64(mask >> 64)

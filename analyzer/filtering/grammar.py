@@ -40,7 +40,7 @@ _OPERATORS = {"eq": "==", "ne": "!=", "le": "<=", "ge": ">=", "lt": "<", "gt": "
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A word of the filter and the column it begins at, from 1."""
+    """A word of the filter and its first column, from 1."""
 
     text: str
     column: int
@@ -64,7 +64,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """`sport in {1, 5..9}`; a single value is a range from itself to itself."""
+    """`sport in {1, 5..9}`; a single value is a range of one."""
 
     field: Text
     ranges: tuple[tuple[Text, Text], ...]
@@ -131,7 +131,7 @@ def _parser() -> Lark:
 
 
 def parse(text: str) -> Node:
-    """The syntax tree of a filter; UsageError with the column when it cannot be read."""
+    """The syntax tree of a filter; UsageError with the column for a syntax error."""
     try:
         return _Build().transform(_parser().parse(text))
     except UnexpectedInput as error:
@@ -162,7 +162,7 @@ _EXPECTED = (
 
 
 def _accepted(error: UnexpectedInput) -> set[str]:
-    """Names of the terminals that could have come."""
+    """Names of the terminals accepted here."""
     if isinstance(error, UnexpectedCharacters):
         return set(error.allowed or ())
     return set(error.accepts or error.expected) if isinstance(error, UnexpectedToken) else set()
@@ -174,5 +174,5 @@ def _word_at(text: str, column: int) -> str:
 
 
 def _marked(text: str, column: int) -> str:
-    """The filter with a mark before the place of the mistake, on one line."""
+    """The filter on one line, with a mark before the mistake."""
     return f"{text[: column - 1]} >>> {text[column - 1 :]}".strip()

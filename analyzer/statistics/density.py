@@ -1,14 +1,13 @@
 """RFC 5236 reorder density (RD) and reorder buffer-occupancy density (RBD), exact and streaming.
 
-Both metrics run over the first copies of consecutive sequence numbers, one
-stream per flow and PSN space. A packet displaced by more than the threshold
-(DT and BT of the RFC, one value here) counts as lost, so a window of
-threshold + 1 arrivals is all the memory either metric needs.
+Both metrics use the first copies of consecutive sequence numbers, one stream per flow and PSN
+space. A packet displaced by more than the threshold (DT and BT of the RFC, one value here) counts
+as lost, so each metric needs only a window of threshold + 1 arrivals.
 
-As long as the window holds consecutive numbers in order, every packet leaves it
-with displacement 0 and an empty buffer; then the next number alone describes
-the window. Only the first disorder or gap makes it real, in a slot of a pool,
-and it dissolves again once a whole window has passed in order.
+While the window holds consecutive numbers in order, every packet leaves it with displacement 0 and
+an empty buffer, and the next number alone describes the window: the window is virtual. The first
+disorder or gap stores a real window in a slot of a pool; after a whole window in order it becomes
+virtual again.
 """
 
 from __future__ import annotations
@@ -22,28 +21,28 @@ from ...kernels.kernel import inlined, subkernel
 from ...kernels.named import NamedTuple
 
 MAX_THRESHOLD = 32
-"""Default and upper limit of the threshold. Flows sprayed over tens of paths displace
-packets by tens of places; the 8 of the RFC's examples would report them as lost."""
+"""Default and upper limit of the threshold. Flows sprayed over tens of paths displace packets by
+tens of positions, which the threshold 8 of the RFC's examples would report as lost."""
 
 REQUESTS, RESPONSES = range(2)
 """The PSN spaces of a flow: its own requests, and the READ responses it carries."""
 
 _BEYOND = np.iinfo(np.int64).max  # larger than every number
-_RING = 64  # room of a window ring: a power of two above MAX_THRESHOLD + 1
+_RING = 64  # slots of a window ring: a power of two above MAX_THRESHOLD + 1
 
 STATE = np.dtype(
     [
         ("next", np.int64),  # the number after the newest one, while `ordered`
-        ("in_order", np.int64),  # packets that left an imagined window, all undisplaced
-        ("count", np.int32),  # packets in the imagined window
-        ("slot", np.int32),  # 1 + slot in the pool; 0 while there was no disorder yet
-        ("full", np.uint8),  # 1: the imagined window is full; 0: it fills, or is a real one
+        ("in_order", np.int64),  # packets that left a virtual window, all undisplaced
+        ("count", np.int32),  # packets in the virtual window
+        ("slot", np.int32),  # 1 + slot in the pool; 0 without disorder so far
+        ("full", np.uint8),  # 1: the virtual window is full; 0: it fills, or is real
         ("disordered", np.uint8),  # 1: the windows are real, in `slot`
     ],
     align=True,
 )
 
-# One window with its receive buffer. Numbers below `expected` are no longer waited for:
+# One window with its receive buffer. Numbers below `expected` are no longer expected:
 # in RD it is the receive index RI, in RBD the E of the last step, or E + 1 once E was taken.
 QUEUE = np.dtype(
     [
@@ -51,7 +50,7 @@ QUEUE = np.dtype(
         ("low", np.int64),  # the smallest number in the window, before RD's first step and in RBD
         ("newest", np.int64),  # the largest number ever appended
         ("last", np.int64),  # the number appended last
-        ("run", np.int64),  # appended numbers that were consecutive, the last ones
+        ("run", np.int64),  # length of the latest run of consecutive appended numbers
         ("head", np.int64),  # position of the oldest number in the window
         ("count", np.int64),  # numbers in the window
         ("held", np.int64),  # numbers in the buffer
@@ -64,12 +63,12 @@ QUEUE = np.dtype(
 
 
 class DensityArrays(NamedTuple):
-    """What the kernels work on; see `Densities`."""
+    """Arrays of the kernels; see `Densities`."""
 
     state: NDArray[Any]
-    """STATE[2 * flows]: that of stream 2 * flow + space."""
+    """STATE[2 * flows]: stream 2 * flow + space."""
     queues: NDArray[Any]
-    """QUEUE[slots, 2]: RD's and RBD's."""
+    """QUEUE[slots, 2]: of RD and RBD."""
     displacement: NDArray[np.int64]
     """int64[slots, 2 * MAX_THRESHOLD + 1]: packets per displacement, from -MAX_THRESHOLD."""
     occupancy: NDArray[np.int64]
@@ -83,8 +82,7 @@ class DensityArrays(NamedTuple):
 def density_push(arrays: DensityArrays, stream: int, number: int) -> None:
     """Count the arrival of the first copy of `number` (int64, never wrapping) of a stream.
 
-    A stream is 2 * flow + space. Numbers are consecutive when nothing is missing; they may
-    lie anywhere in -2**61..2**61.
+    A stream is 2 * flow + space. Numbers are consecutive when none is missing; range -2**61..2**61.
     """
     s = arrays.state[stream]
     if s.full == 1 and number == s.next:
@@ -122,7 +120,7 @@ def _push_slowly(arrays: DensityArrays, stream: int, number: int) -> None:
 
 @subkernel
 def density_finish(arrays: DensityArrays, stream: int) -> None:
-    """End a stream: count what is still in its windows; a new stream may follow."""
+    """End a stream: count the packets still in its windows; a new stream may follow."""
     s = arrays.state[stream]
     if s.disordered == 0:
         s.in_order += s.count
@@ -145,7 +143,7 @@ def _in_order(q: Any, size: int) -> bool:
 
 @subkernel
 def _make_windows(arrays: DensityArrays, s: Any) -> None:
-    """Write the imagined window of consecutive numbers into both queues."""
+    """Write the virtual window of consecutive numbers into both queues."""
     if s.slot == 0:
         arrays.used[0] += 1
         s.slot = arrays.used[0]
@@ -184,7 +182,7 @@ def _in_window(q: Any, number: int) -> bool:
 
 @inlined
 def _place_in_buffer(q: Any, number: int) -> int:
-    """Position of a number in the buffer, -1 when it is not there."""
+    """Position of a number in the buffer, -1 when absent."""
     for i in range(q.held):
         if q.buffer[i] == number:
             return i
@@ -199,9 +197,9 @@ def _drop_from_buffer(q: Any, place: int) -> None:
 
 @subkernel
 def _append(q: Any, number: int) -> None:
-    """Take an arrival into the window unless it comes too late or is there already.
+    """Append an arrival to the window unless it is too late or a duplicate.
 
-    The RFC's get_next_arrival: only numbers that may still be waited for count.
+    The RFC's get_next_arrival: only numbers that are still expected count.
     """
     if q.started and number < q.expected:
         return
@@ -217,7 +215,7 @@ def _append(q: Any, number: int) -> None:
 
 @subkernel
 def _displace(q: Any, frequency: Any, threshold: int) -> None:
-    """RD: move the receive index to the next number at hand and judge the oldest packet."""
+    """RD: move the receive index to the next available number and judge the oldest packet."""
     if not q.started:
         q.started = 1
         q.expected = q.low
@@ -243,8 +241,8 @@ def _displace(q: Any, frequency: Any, threshold: int) -> None:
 def _next_at_hand(q: Any) -> int:
     """Smallest number above `expected` in window or buffer.
 
-    There is one: every packet that is late in the window stands for a place that
-    an early packet took, and that packet is still in the buffer.
+    It exists: for every late packet in the window an early packet took its place, and that packet
+    is still in the buffer.
     """
     low = _BEYOND
     for i in range(q.head, q.head + q.count):
@@ -259,7 +257,7 @@ def _next_at_hand(q: Any) -> int:
 
 @subkernel
 def _occupy(q: Any, frequency: Any, threshold: int) -> None:
-    """RBD: hand over or hold back the oldest packet and count the buffer's occupancy."""
+    """RBD: deliver or buffer the oldest packet and count the buffer's occupancy."""
     q.started = 1
     q.expected = q.low
     number = _pop(q)
@@ -270,7 +268,7 @@ def _occupy(q: Any, frequency: Any, threshold: int) -> None:
             if q.buffer[place] < q.low:
                 _drop_from_buffer(q, place)
     elif q.held == threshold:
-        return  # the packet all wait for is more than the threshold late, this one has no room
+        return  # the expected packet is later than the threshold and the buffer is full
     else:
         q.buffer[q.held] = number
         q.held += 1
@@ -279,7 +277,7 @@ def _occupy(q: Any, frequency: Any, threshold: int) -> None:
 
 @inlined
 def _smallest(q: Any) -> int:
-    """Smallest number in the window; beyond every number when the window is empty."""
+    """Smallest number in the window; above every number when the window is empty."""
     low = _BEYOND
     if q.count > 0 and q.window[q.head & (_RING - 1)] == q.expected:
         return int(q.expected)
@@ -300,8 +298,8 @@ def _check(threshold: int) -> None:
 class Densities:
     """RD and RBD of any number of flows, both spaces of each.
 
-    The tracker's kernel pushes into `arrays`; `grow` must have made room before.
-    Memory of slots is reserved for every flow but touched for disordered ones only.
+    The tracker's kernel pushes into `arrays` after `grow`. Slots are reserved for every flow, but
+    only those of disordered flows are touched.
     """
 
     def __init__(self, threshold: int = MAX_THRESHOLD) -> None:
@@ -311,11 +309,11 @@ class Densities:
 
     @property
     def flows(self) -> int:
-        """Flows there is room for."""
+        """Capacity in flows."""
         return len(self.arrays.state) // 2
 
     def grow(self, flows: int) -> None:
-        """Make room for at least `flows` flows."""
+        """Grow the capacity to at least `flows` flows."""
         if flows <= self.flows:
             return
         flows = max(flows, 2 * self.flows, 64)
@@ -331,8 +329,8 @@ class Densities:
     def merge(self, other: Densities, flow_map: NDArray[np.int32]) -> None:
         """Add the other's streams; its flow i is our flow `flow_map[i]`.
 
-        A stream only one side has goes on as it is. Of one that both have, the two
-        parts are judged apart: both are finished and their counts added.
+        A stream of one side only continues unchanged. For a stream of both sides the two parts are
+        judged separately: both are finished and their counts added.
         """
         if not len(flow_map):
             return
@@ -343,7 +341,7 @@ class Densities:
                     self._add(2 * into + space, other._copy(2 * flow + space))
 
     def _add(self, stream: int, part: DensityArrays) -> None:
-        """Add a stream, in arrays of its own, to one of ours."""
+        """Add a stream, stored in separate arrays, to one of ours."""
         mine = self.arrays.state[stream]
         used = _begun(mine)
         if used:
@@ -374,7 +372,7 @@ class Densities:
         return {int(d) - MAX_THRESHOLD: int(counts[d]) for d in np.flatnonzero(counts)}
 
     def buffer_density(self, flow: int, space: int) -> dict[int, int]:
-        """Arrivals per packets held in the receive buffer, likewise: RFC 5236 RBD."""
+        """Arrivals per buffer occupancy if the stream ended here: RFC 5236 RBD."""
         stream = 2 * flow + space
         packets = self._undisturbed(stream)
         if packets is not None:
@@ -385,7 +383,7 @@ class Densities:
         return {int(b): int(counts[b]) for b in np.flatnonzero(counts)}
 
     def _undisturbed(self, stream: int) -> int | None:
-        """Packets of a stream that was always in order; None when it was not."""
+        """Packets of a stream that was always in order; None otherwise."""
         known = self.arrays.state
         if stream >= len(known):
             return 0
@@ -393,7 +391,7 @@ class Densities:
         return None if s["slot"] else int(s["in_order"] + s["count"])
 
     def _finished(self, stream: int) -> DensityArrays:
-        """A copy of one stream as if it ended here."""
+        """A copy of one stream, finished here."""
         part = self._copy(stream)
         density_finish(part, 0)
         return part

@@ -1,9 +1,9 @@
-"""Streaming distributions: log-linear histograms, one per flow and kind, made on first use.
+"""Streaming distributions: log-linear histograms, one per flow and kind, allocated on first use.
 
 Buckets are exact below 32 and 1/16 of a power of two wide above, so a quantile
 is within 6.25 percent of the true value; count, mean, minimum and maximum are
-exact. (The idea is that of HdrHistogram.) Histograms add up, so results of
-parts of a capture merge into those of the whole.
+exact. (The scheme is that of HdrHistogram.) Histograms are additive, so the results of parts of a
+capture merge into those of the whole.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Histograms(NamedTuple):
     """The arrays a kernel writes to; see `HistogramPool`."""
 
     row: NDArray[np.int32]
-    """int32[flows, kinds]: which histogram; -1 while there is none."""
+    """int32[flows, kinds]: index of the histogram; -1 without one."""
     counts: NDArray[np.uint32]
     """uint32[capacity, BUCKETS]."""
     stats: NDArray[np.int64]
@@ -45,7 +45,7 @@ def bucket_of(value: Int) -> Int:
     """The bucket of a value >= 0."""
     if value < (2 << SUB_BUCKET_BITS):
         return value
-    octave = 1  # of the value: its bit length less SUB_BUCKET_BITS + 1
+    octave = 1  # bit length of the value minus SUB_BUCKET_BITS + 1
     rest = value >> (SUB_BUCKET_BITS + 1)
     for step in (32, 16, 8, 4, 2, 1):
         if rest >> step:
@@ -75,20 +75,20 @@ def observe(histograms: Histograms, flow: Int, kind: Int, value: Int) -> None:
     value = max(value, 0)
     histograms.counts[row, bucket_of(value)] += np.uint32(1)
     histograms.stats[row, COUNT] += 1
-    # Damaged time stamps lie centuries apart; a sum of such times stays at its limit.
+    # Damaged timestamps may be centuries apart; the sum saturates.
     histograms.stats[row, SUM] = min(histograms.stats[row, SUM], _MAX_SUM - value) + value
     histograms.stats[row, MIN] = min(histograms.stats[row, MIN], value)
     histograms.stats[row, MAX] = max(histograms.stats[row, MAX], value)
 
 
-_MAP_NORESERVE = 0x4000  # of Linux; Python's mmap does not name it before 3.13
+_MAP_NORESERVE = 0x4000  # Linux value; Python's mmap has no name for it before 3.13
 
 
 def _untouched(shape: tuple[int, int]) -> NDArray[np.uint32]:
-    """Zeros that take memory where they are written to, and no promise of it elsewhere.
+    """Zeros without reserved memory: pages are allocated on the first write.
 
-    The pools of 100,000 flows together span more than many machines have; the kernel
-    would refuse so much of ordinary memory.
+    The pools of 100,000 flows span more address space than many machines have memory; the kernel
+    would refuse ordinary memory of that size.
     """
     size = 4 * shape[0] * shape[1]
     if size < 1 << 26:
@@ -100,8 +100,8 @@ def _untouched(shape: tuple[int, int]) -> NDArray[np.uint32]:
 class HistogramPool:
     """Histograms for `kinds` quantities of any number of flows.
 
-    Capacity always covers every (flow, kind), so kernels never run out; unused
-    histograms lie at the end in memory that is never touched.
+    Capacity always covers every (flow, kind), so kernels never run out; unused histograms are in
+    memory that is never touched.
     """
 
     def __init__(self, kinds: int) -> None:
@@ -115,11 +115,11 @@ class HistogramPool:
 
     @property
     def flows(self) -> int:
-        """Flows there is room for."""
+        """Capacity in flows."""
         return len(self.arrays.row)
 
     def grow(self, flows: int) -> None:
-        """Make room for at least `flows` flows."""
+        """Grow the capacity to at least `flows` flows."""
         if flows <= self.flows:
             return
         flows = max(flows, 2 * self.flows, 64)
@@ -155,7 +155,7 @@ class HistogramPool:
         stats[MAX] = max(stats[MAX], added[MAX])
 
     def quantiles(self, flow: int, kind: int) -> Quantiles | None:
-        """The distribution of one quantity of one flow; None when nothing was counted."""
+        """The distribution of one quantity of one flow; None without values."""
         row = self._row(flow, kind)
         if row < 0:
             return None
@@ -191,7 +191,7 @@ class HistogramPool:
 def _quantile(
     cumulative: NDArray[np.int64], rank: float, bucket: int, low: int, high: int
 ) -> float:
-    """Value of a rank inside a bucket: position in the bucket by linear interpolation."""
+    """Value of a rank inside a bucket, by linear interpolation."""
     start, stop = bucket_bounds(bucket)
     below = int(cumulative[bucket - 1]) if bucket else 0
     inside = int(cumulative[bucket]) - below

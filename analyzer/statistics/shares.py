@@ -1,4 +1,4 @@
-"""What paths carried, as numbers and as result records."""
+"""Shares of paths, as numbers and as result records."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...kernels.named import NamedTuple
 from ..results.paths import PathShare
 
 LISTED_PATHS = 64
-"""Longest list of paths in a result, the line for the rest included."""
+"""Longest list of paths in a result, the entry for the rest included."""
 
 
 class Carried(NamedTuple):
-    """What one path carried; the fields of `pathtable.PATH` without lane and key."""
+    """Traffic of one path; the fields of `pathtable.PATH` without lane and key."""
 
     packets: int
     wire_bytes: int
@@ -30,12 +30,12 @@ NOTHING = Carried(0, 0, 0, 0, 0, 0)
 
 
 def carried(paths: NDArray[Any]) -> list[Carried]:
-    """What each of `pathtable.PATH` records says."""
+    """One `Usage` per `pathtable.PATH` record."""
     return [Carried(*record[2:]) for record in paths.tolist()]
 
 
 def together(parts: Iterable[Carried]) -> Carried:
-    """What several paths carried as if they were one."""
+    """Sum over several paths."""
     used = [part for part in parts if part.packets]
     if not used:
         return NOTHING
@@ -46,7 +46,7 @@ def together(parts: Iterable[Carried]) -> Carried:
 
 
 def path_shares(lines: list[tuple[str, Carried]]) -> list[PathShare]:
-    """Named paths as results, at most `LISTED_PATHS`: the last then stands for all the rest."""
+    """Named paths as results, at most `LISTED_PATHS`; the last then sums up the rest."""
     if len(lines) > LISTED_PATHS:
         rest = [part for _, part in lines[LISTED_PATHS - 1 :]]
         lines = [*lines[: LISTED_PATHS - 1], (f"{len(rest)} more", together(rest))]

@@ -1,10 +1,9 @@
-"""Sums in equal time windows: storage that fits any span of time into bounded memory.
+"""Sums in equal time windows: any time span in bounded memory.
 
-Windows are aligned to multiples of their width since the Unix epoch. When a
-time does not fit, windows are added on its side; when there would be too many,
-neighbours are merged and the width doubles. The outcome depends only on the
-earliest and latest time, not on the order of the rows or on how they were cut
-into batches, so the sums of parts merge exactly.
+Windows are aligned to multiples of their width since the Unix epoch. A time outside adds windows on
+its side; when there would be too many, neighbours are merged and the width doubles. The result
+depends only on the earliest and latest time, not on the order of the rows or the batch boundaries,
+so the sums of parts merge exactly.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from numpy.typing import NDArray
 from ...kernels.kernel import inlined
 
 WIDTH, ORIGIN, FIRST, LAST = range(4)
-"""Items of `WindowedSums.state`, all but the width as multiples of it since the epoch:
-window width in ns, what row 0 of `sums` stands for, earliest and latest window with rows."""
+"""Items of `WindowedSums.state`: window width in ns; then, in multiples of the width since the
+epoch, the window of row 0 of `sums`, and the earliest and latest window with rows."""
 
 MAX_WIDTH_NS: Final = 1 << 60
-"""Widest window to begin with, about 36 years."""
-_MIN_WINDOWS: Final = 8  # fewer could need a width beyond int64 for the times of int64
+"""Widest initial window, about 36 years."""
+_MIN_WINDOWS: Final = 8  # with fewer windows the width for int64 times could exceed int64
 
 _MAX: Final = int(np.iinfo(np.int64).max)
 _MIN: Final = int(np.iinfo(np.int64).min)
@@ -30,15 +29,15 @@ _MIN: Final = int(np.iinfo(np.int64).min)
 
 @inlined
 def same_window(time: Any, window_start: Any, width: Any) -> Any:
-    """Whether a time lies in the window that begins at `window_start` (exact for any times)."""
+    """Whether a time is in the window that starts at `window_start` (exact for all times)."""
     return np.uint64(time - window_start) < np.uint64(width)
 
 
 class WindowedSums:
-    """int64 sums per window and column; kernels write to `sums` and `state`.
+    """int64 sums per window and column; kernels write `sums` and `state`.
 
-    At most `max_windows` windows, and about `max_cells` sums in all if given.
-    A kernel that meets a time outside `sums` stops and lets its caller `cover` it.
+    At most `max_windows` windows, and about `max_cells` sums in total if given. A kernel stops at a
+    time outside `sums` for its caller to `cover` it.
     """
 
     def __init__(
@@ -49,18 +48,18 @@ class WindowedSums:
         self._max_windows = max_windows
         self._max_cells = max_cells
         self.columns = columns
-        """Columns in use; `sums` may have room for more."""
+        """Columns in use; `sums` may have more."""
         self.state = np.array([width_ns, 0, _MAX, _MIN], np.int64)
         self.sums = np.zeros((0, columns), np.int64)
 
     @property
     def width_ns(self) -> int:
-        """Width of a window now; it may yet double."""
+        """Present width of a window; it may double later."""
         return int(self.state[WIDTH])
 
     @property
     def start_ns(self) -> int:
-        """Where the earliest window begins, 0 without rows."""
+        """Start of the earliest window, 0 without rows."""
         return int(self.state[FIRST]) * self.width_ns if len(self.values()) else 0
 
     def values(self) -> NDArray[np.int64]:
@@ -69,18 +68,18 @@ class WindowedSums:
         return self.sums[first - origin : last - origin + 1] if first <= last else self.sums[:0]
 
     def cover(self, time_ns: int) -> None:
-        """Make the window of this time part of `sums`."""
+        """Extend `sums` to the window of this time."""
         window = time_ns // self.width_ns
         self._fit(self.width_ns, window, window)
 
     def widen(self, columns: int) -> None:
-        """Make room for at least this many columns."""
+        """Grow to at least this many columns."""
         if columns <= self.columns:
             return
         self.columns = columns
         rows, have = self.sums.shape
         if columns > have:
-            # Taps show up one by one: with room ahead, few of them copy all the sums.
+            # Taps appear one by one: with spare columns few of them copy all the sums.
             room = max(columns, have + have // 2) if rows else columns
             sums, kept = np.zeros((rows, room), np.int64), self.values()
             begin = int(self.state[FIRST] - self.state[ORIGIN]) if len(kept) else 0
@@ -90,12 +89,12 @@ class WindowedSums:
             self._fit(self.width_ns, int(self.state[FIRST]), int(self.state[LAST]))
 
     def merge(self, other: WindowedSums, column_map: NDArray[np.int32]) -> None:
-        """Add sums made with the same width; the other's column c is our `column_map[c]`."""
+        """Add sums with the same initial width; the other's column c is our `column_map[c]`."""
         if not len(other.values()):
             return
         narrow, wide = sorted((self.width_ns, other.width_ns))
         if wide % narrow or (wide // narrow) & (wide // narrow - 1):
-            raise ValueError("windows to merge must have been made with one width")
+            raise ValueError("windows to merge must have the same initial width")
         if len(column_map):
             self.widen(int(column_map.max()) + 1)
         self._fit(other.width_ns, int(other.state[FIRST]), int(other.state[LAST]))
@@ -109,7 +108,7 @@ class WindowedSums:
         return max(_MIN_WINDOWS, min(self._max_windows, self._max_cells // self.columns))
 
     def _fit(self, width: int, first: int, last: int) -> None:
-        """Cover windows first..last of this width besides all covered so far."""
+        """Cover windows first..last of this width in addition to those covered."""
         used = len(self.values())
         target = max(width, self.width_ns)
         first, last = first * width // target, last * width // target
@@ -136,7 +135,7 @@ class WindowedSums:
 
 
 def _merged(source: WindowedSums, width: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The windows of a multiple `width` that hold sums of `source`, and these sums."""
+    """The windows of `width`, a multiple of the width of `source`, with the sums of `source`."""
     values = source.values()
     window = (int(source.state[FIRST]) + np.arange(len(values))) // (width // source.width_ns)
     begins = np.flatnonzero(np.diff(window, prepend=window[0] - 1))

@@ -1,1 +1,1 @@
-"""From the tracker and the measures to result records."""
+"""Builds result records from the tracker and the measures."""

@@ -1,4 +1,4 @@
-"""Which pacing scope explains the CNPs of a tap."""
+"""The pacing scope that explains the CNPs of a tap."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def cnp_conformance(pacing: CnpPacing, tap: str) -> CnpConformance:
     explained: list[str] = []
     causes = int(pacing.scopes[PORT]["expected"].sum())
     if not marks and not cnps:
-        text = "no CE mark and no CNP"
+        text = "no CE marks and no CNPs"
     elif not cnps:
         text = (
-            f"{marks:,} CE-marked packets and no CNP: the receivers do not notify"
-            " (optional), or the CNPs take another way"
+            f"{marks:,} CE-marked packets and no CNPs: the receivers do not notify"
+            " (optional), or the CNPs take another path"
         )
     elif not causes:
-        text = f"{cnps:,} CNPs and no CE mark: the tap lies before the switch that marks"
+        text = f"{cnps:,} CNPs and no CE marks: the tap is before the switch that marks"
     else:
         least = min(scope.difference for scope in scopes)
         explained = [s.scope for s in scopes if s.difference == least and not s.too_close]
@@ -31,7 +31,7 @@ def cnp_conformance(pacing: CnpPacing, tap: str) -> CnpConformance:
         text = (
             f"paced per {best}: {least:,} CNPs differ from what the marks should cause"
             if explained
-            else "CNPs come closer than the minimum interval in the scope that fits best"
+            else "CNPs are closer than the minimum interval in the best matching scope"
         )
     return CnpConformance(
         tap=tap,

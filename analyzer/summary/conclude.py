@@ -1,4 +1,4 @@
-"""The end of every analysis, of captures and of live probes: all that was measured as a result."""
+"""Concludes an analysis of captures or live probes: builds the Analysis."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .trust import warnings_of
 
 MAX_EVENTS_REPORTED = 1000
 MAX_FLOWS = 100_000
-"""About 25 KB each with their results: beyond it a report helps nobody."""
+"""Each flow takes about 25 KB with its results; reports of more flows are not readable."""
 
 
 def conclude(
@@ -41,14 +41,13 @@ def conclude(
     rdma_ports: Sequence[RdmaPort] = (),
     flow_order: FlowOrder | None = None,
 ) -> Analysis:
-    """The result; `captures` say what the packets came from and how far they can be trusted.
+    """The Analysis; `captures` describe the sources of the packets and their quality.
 
-    filtered: packets were left out before they were tracked. merge: what happened when
-    several captures were merged. owners: processes by flow index. plane_by: what tells the
-    planes of MRC apart. outer_labels: entropy values have the flow label of the outer header.
-    mirror: integrity of a mirror that numbers its packets, whose losses are told first.
-    rdma_ports: growth of the counters of this host's ports. flow_order: that of `flows`, by
-    their first packet unless given.
+    filtered: packets were dropped by a filter before tracking. merge: counters of the merge of
+    several captures. owners: processes by flow index. plane_by: key of the MRC planes.
+    outer_labels: entropy values use the flow label of the outer header. mirror: integrity of a
+    mirror that numbers its packets; its losses are the first warnings. rdma_ports: growth of the
+    counters of this host's ports. flow_order: order of `flows`; default: by first packet.
     """
     summary = Summary(measuring, registry, path_by, owners, plane_by=plane_by)
     flows = summary.flows()

@@ -1,4 +1,4 @@
-"""From the states of all taps to the records of results/conformance.py."""
+"""Builds the records of results/conformance.py from the states of all taps."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ _PSN_KINDS = frozenset(i for i, kind in enumerate(KINDS) if "{psn}" in kind.text
 
 
 class _View:
-    """One tap with its verdicts after all its evidence is in.
+    """One tap with its verdicts, based on all its evidence.
 
-    hosts: the endpoints that it is next to.
+    hosts: the endpoints next to the tap.
     """
 
     def __init__(
@@ -102,14 +102,13 @@ class _View:
 
 
 _LOSSES_EXPECTED = 10
-"""Mean number of losses of which none at all is next to impossible (exp(-10))."""
+"""Mean number of losses with a negligible probability of zero losses (exp(-10))."""
 
 
 def _beyond_chance(s: Any, broken: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Per flow: losses among the resends cannot explain what they seem to leave out.
+    """Per flow: losses of retransmissions before the tap cannot explain the skipped packets.
 
-    At the same rate so many first transmissions would have been lost before the tap that
-    one of them had shown.
+    At the same loss rate, first transmissions would also have been lost before the tap and seen.
     """
     left_out = broken[:, _NEEDS_ALL_SENT].sum(axis=1)
     first_sent = s["requests"] - s["resent"]
@@ -117,7 +116,7 @@ def _beyond_chance(s: Any, broken: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 class Names:
-    """Addresses, taps and flow ids of the analysis."""
+    """Address texts, tap names and flow ids of the analysis."""
 
     def __init__(self, tracker: FlowTracker, registry: Registry) -> None:
         flows = tracker.flows
@@ -144,9 +143,9 @@ def conformance(
     registry: Registry,
     mirror: MirrorChecks | None = None,
 ) -> Conformance:
-    """The result of all taps; `tracker` is that of the analysis, whose flows give the ids.
+    """The result of all taps; `tracker` is that of the analysis and gives the flow ids.
 
-    mirror: what a mirroring switch damaged on purpose.
+    mirror: packets that a mirroring switch corrupted on purpose.
     """
     names = Names(tracker, registry)
     seen = sorted(checks.taps.items())
@@ -193,11 +192,11 @@ def _counters(
 
 
 def _discards(checks: Checks) -> list[str]:
-    """Packets that a host's adapter lost by itself: no tap can see them."""
+    """Packets dropped by a host's adapter itself: no tap can see them."""
     counters = checks.options.counters
     grown = {} if counters is None else counters.growth
     return [
-        f"{name} of {counters.host} grew by {n:,}: its adapter dropped packets itself"
+        f"{name} of {counters.host} grew by {n:,}: the adapter itself dropped packets"
         for name, n in sorted(grown.items())
         if counters is not None and n and "discard" in name
     ]
@@ -304,6 +303,6 @@ def _notes(views: Sequence[_View], names: Names) -> list[str]:
         return []
     where = next(iter(unpaired)) if len(unpaired) == 1 else f"{len(unpaired)} taps"
     return [
-        f"{sum(unpaired.values()):,} answers at {where} were not judged: the requests"
-        " do not pass there, or it was not known yet whose they are"
+        f"{sum(unpaired.values()):,} responses at {where} were not judged: the requests"
+        " do not pass there, or the connection was not known yet"
     ]

@@ -1,4 +1,4 @@
-"""Flows as two directions of one connection."""
+"""Pairs flows as the two directions of a connection."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def connections(
 
 
 def _responses_missing(tracker: FlowTracker, f: int, g: int) -> int | None:
-    """Response PSNs of READs between the two flows that never came; None without READs."""
+    """PSNs of READ responses between the two flows that were never seen; None without READs."""
     if not tracker.flows[f]["read_requests"] + tracker.flows[g]["read_requests"]:
         return None
     return int(tracker.missing(f, st.RESPONSES)[0] + tracker.missing(g, st.RESPONSES)[0])

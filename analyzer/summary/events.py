@@ -1,4 +1,4 @@
-"""What happened when: events of the tracker, of connection management and of traffic classes."""
+"""Events of the tracker, of connection management and of traffic classes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def first_events(
     mrc_events: list[Event],
     limit: int,
 ) -> tuple[list[Event], int]:
-    """The first `limit` events in capture order, and how many more there were.
+    """The first `limit` events in capture order, and the number of further events.
 
-    Findings about the capture as a whole stand first. sampled: names of the taps that saw
-    samples only; gaps between samples look like jumps of the PSN.
+    Findings about the whole capture are first. sampled: names of the taps with samples only, where
+    gaps between samples look like PSN jumps.
     """
     used = measuring.tracker.state.used
     found = int(used[st.USED_EVENTS])
@@ -48,7 +48,7 @@ def first_events(
 
 
 def tracked_events(measuring: Measuring, names: Names, first: int, stop: int) -> list[Event]:
-    """Tracked events number `first` up to `stop`, in the order they were noticed."""
+    """Tracked events number `first` up to `stop`, in the order of detection."""
     return [_event(event, names) for event in measuring.tracker.state.events[first:stop]]
 
 
@@ -64,7 +64,7 @@ def _event(event: Any, names: Names) -> Event:
     elif kind == "rewind":
         text = f"{where}: sends again from PSN {psn} ({st.TRIGGER_NAMES[value]})"
     else:
-        text = f"{where}: PSN jumps to {psn}: the queue pair restarted or much was not captured"
+        text = f"{where}: PSN jumps to {psn}: the queue pair restarted or packets were not captured"
     return Event(
         time_ns=int(event["time"]),
         kind=kind,
@@ -76,7 +76,7 @@ def _event(event: Any, names: Names) -> Event:
 
 
 def cm_events(measuring: Measuring, names: Names) -> list[Event]:
-    """Connections being made and taken down."""
+    """Connection setup and teardown (CM messages)."""
     return [
         Event(
             time_ns=message.time_ns,
@@ -105,7 +105,7 @@ def _cm_text(message: CmMessage, addresses: list[str]) -> str:
 
 
 def _odd_dscps(measuring: Measuring, names: Names) -> list[Event]:
-    """Queue pairs that travel in another traffic class than those beside them."""
+    """Queue pairs in another traffic class than comparable queue pairs."""
     flows = measuring.tracker.flows
     with_data = np.flatnonzero(
         (flows["payload_bytes"] > 0) & (flows["dest_qp"] != GENERAL_SERVICES_QP)

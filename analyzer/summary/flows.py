@@ -1,4 +1,4 @@
-"""One flow with everything that was measured of it."""
+"""Builds the record of one flow from all measures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .options import PathBy
 from .sampling import as_sampled
 
 PARTIAL_VIEW_SHARE = 0.2
-"""With more than this share of the PSNs never seen, the tap is taken to see a part of the paths."""
+"""With a larger share of unseen PSNs the tap is assumed to see only some of the paths."""
 
 
 class FlowSummary:
@@ -57,7 +57,7 @@ class FlowSummary:
 
     @cached_property
     def places(self) -> NDArray[np.int64]:
-        """Which taps are parallel, see `tap_places`."""
+        """The place of each tap; parallel taps share one, see `tap_places`."""
         m, flows = self._m, self._m.tracker.flows
         copies = m.tracker.state.copies
         return tap_places(m.taps, flows["src"], flows["dst"], copies, len(self._names.taps))
@@ -75,7 +75,7 @@ class FlowSummary:
             what = "only ACKs were seen: they have" if only_acks else "datagrams and CNPs have"
             if TRANSPORT_NAMES[record["transport"]] == "MRC" and not only_acks:
                 what = "only control packets were seen: they have"
-            notes.append(f"{what} no PSN order in which reordering or loss would show")
+            notes.append(f"{what} no PSN sequence that could show reordering or loss")
         if sequenced:
             missing, acknowledged = (
                 sum(pair)
@@ -88,8 +88,8 @@ class FlowSummary:
             )
             if missing > PARTIAL_VIEW_SHARE * (missing + seen):
                 notes.append(
-                    f"{missing} PSNs were never seen here: this tap seems to see only a part of"
-                    " the flow's paths, so nobody can tell what was lost"
+                    f"{missing} PSNs were never seen here: this tap seems to see only some of"
+                    " the flow's paths, so losses are unknown"
                 )
                 missing = acknowledged = None
         entropy = m.entropy.spraying(f)
@@ -101,7 +101,7 @@ class FlowSummary:
         untracked = m.messages.untracked(f)
         if untracked:
             notes.append(
-                f"{untracked} requests were outstanding beyond those watched: they are left out of"
+                f"{untracked} requests exceeded the tracking limit: they are missing from"
                 " the completion times"
             )
 
@@ -173,7 +173,7 @@ class FlowSummary:
             return {self._names.taps[0]: int(record["packets"])}
         seen = {self._names.taps[tap]: n for tap, n in self._m.taps.packets_by_key(f).items()}
         earlier = int(record["packets"] + record["tap_copies"]) - sum(seen.values())
-        if earlier:  # all were at the first tap until another one appeared
+        if earlier:  # all packets were at the first tap until another tap appeared
             seen = {self._names.taps[0]: seen.pop(self._names.taps[0], 0) + earlier, **seen}
         return seen
 
@@ -184,7 +184,9 @@ class FlowSummary:
             return None
         h, d = self._m.tracker.histograms, self._m.tracker.densities
         n_counts = requests["n_counts"] + responses["n_counts"]
-        n_reordering = np.cumsum(n_counts[::-1])[::-1]  # a 3-reordered packet is 1- and 2- too
+        n_reordering = np.cumsum(n_counts[::-1])[
+            ::-1
+        ]  # a 3-reordered packet is also 1- and 2-reordered
         return Reordering(
             ratio=int(requests["reordered"] + responses["reordered"]) / unique,
             max_extent=int(max(requests["max_extent"], responses["max_extent"])),

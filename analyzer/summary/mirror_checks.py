@@ -15,7 +15,7 @@ def checks_of(
 ) -> MirrorChecks | None:
     """The checks over all captures; None when no mirror numbers its packets.
 
-    addresses: of the endpoints, by index. switch_counters: what the mirroring switch counted.
+    addresses: of the endpoints, by index. switch_counters: counters of the mirroring switch.
     """
     numbered = [mirror.lumina for mirror in mirrors if mirror.lumina is not None]
     if not numbered:
@@ -27,7 +27,7 @@ def checks_of(
 
 
 def mirror_warnings(checks: MirrorChecks) -> list[str]:
-    """What the mirror lost or disordered: losses and times of the result may be its own."""
+    """Warnings about losses and disorder of the mirror, which affect the result."""
     lines = []
     if checks.lost_packets:
         lines.append(
@@ -50,6 +50,6 @@ def mirror_warnings(checks: MirrorChecks) -> list[str]:
     unknown = checks.injected.get(OTHER_EVENT, 0)
     if unknown:
         lines.append(
-            f"{unknown} packets have a TTL that Lumina does not write: is this one of its mirrors?"
+            f"{unknown} packets have a TTL that Lumina does not write: is this a Lumina mirror?"
         )
     return lines

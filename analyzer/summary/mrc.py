@@ -1,4 +1,4 @@
-"""From the MRC measure to the records of results/mrc.py."""
+"""Builds the records of results/mrc.py from the MRC measure."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def unknowns(flow: MrcFlow) -> list[str]:
     answers = flow.answers
     if answers is None:
         return [
-            "no answer of its receiver was seen, or nothing tells whose they are: feedback, round"
-            " trips and window use are not known"
+            "no response of its receiver was seen, or its responses are not paired: feedback, round"
+            " trips and window use are unknown"
         ]
     lines = []
     if answers.round_trip_ns is None:
-        why = "the tap is where its answers begin"
+        why = "the tap is at the sender of its responses"
         if not flow.timestamped_packets:
-            why = "its packets have no timestamps of the default resolution"
-        lines.append(f"round trips are not known: {why}")
+            why = "its packets have no timestamps with the default resolution"
+        lines.append(f"round trips are unknown: {why}")
     if answers.psn_range_packets is None:
-        lines.append("window use is not known: no SACK states the maximum PSN range")
+        lines.append("window use is unknown: no SACK states the maximum PSN range")
     return lines
 
 
@@ -62,7 +62,7 @@ def ev_name(key: int) -> str:
 
 
 class MrcSummary:
-    """Makes the records; one use per result, when the flows are paired."""
+    """Builds the records; one instance per result, after the flows are paired."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class MrcSummary:
         heard = self._hears(peer)
         told = self._told(peer) if heard else {}
         trips = self._m.histograms.quantiles(peer, st.ROUND_TRIP) if heard else None
-        # Shorter than a timestamp is coarse: the tap is where the answers begin.
+        # Below the resolution of timestamps: the tap is at the sender of the responses.
         if trips is not None and trips.p50 < TIMESTAMP_NS:
             trips = None
         largest = sent[np.argsort(-sent["wire_bytes"], kind="stable")]
@@ -113,20 +113,20 @@ class MrcSummary:
 
     @property
     def _sent(self) -> NDArray[Any]:
-        """The records of the entropy values that flows sent with, by flow."""
+        """The records of the entropy values that flows sent, by flow."""
         sent: NDArray[Any] = self._evs[self._lanes % st.LANES == st.SENT]
         return sent
 
     def sent(self) -> tuple[NDArray[Any], NDArray[np.int64], list[str]]:
-        """The entropy values that flows sent with, by flow: their records, for each the index
-        of its plane (-1: not known), and the names of the planes.
+        """The entropy values that flows sent, by flow: records, plane index of each (-1: unknown),
+        and names of the planes.
         """
         return self._sent, *self.planes.numbered()
 
     def whole(self, outer_labels: bool) -> Mrc:
-        """MRC in the capture as a whole.
+        """MRC traffic of the whole capture.
 
-        outer_labels: entropy values have the flow label of the outer header.
+        outer_labels: entropy values use the flow label of the outer header.
         """
         label, port, both, neither = self._m.votes
         planes = self.planes.loads(self._sent)
@@ -140,7 +140,7 @@ class MrcSummary:
         )
 
     def _hears(self, peer: int) -> bool:
-        """Whether flow `peer` (-1: none) answered anything."""
+        """Whether flow `peer` (-1: none) carries any response."""
         answers = self._m.flow(peer) if peer >= 0 else None
         return answers is not None and bool(answers["sacks"] or answers["nacks"].any())
 
@@ -149,7 +149,7 @@ class MrcSummary:
         return self._evs[begin:end]
 
     def _told(self, peer: int) -> dict[int, Any]:
-        """What flow `peer` answered about each entropy value; empty while no order is known."""
+        """Feedback of flow `peer` about each entropy value; empty while the order is unknown."""
         if self._order is None:
             return {}
         return {sent_key(int(ev["key"]), self._order): ev for ev in self._of(peer, st.TOLD)}
@@ -210,9 +210,9 @@ class MrcSummary:
 
     @cached_property
     def outages(self) -> list[MrcPortOutage]:
-        """Ports that hosts declared unreachable, in order of time.
+        """Ports that hosts declared unreachable, by time.
 
-        A mask has no length: as many ports are taken to exist as any mask names.
+        A mask has no length: the highest port in any mask is taken as the number of ports.
         """
         changes = self._m.port_changes
         ports = max((change.mask.bit_length() for change in changes), default=0)
@@ -233,7 +233,7 @@ class MrcSummary:
         ]
 
     def retirements(self, f: int) -> list[MrcRetirement]:
-        """Entropy values of flow `f` out of use, in order of time."""
+        """Retired entropy values of flow `f`, by time."""
         if f not in self._retired:
             self._retired[f] = self._find_retirements(f)
         return self._retired[f]
@@ -263,7 +263,7 @@ class MrcSummary:
         return found[:MAX_RETIREMENTS_LISTED]
 
     def _may_be_out(self, f: int, packets: int, sent: NDArray[Any], answers: Any) -> bool:
-        """Whether there is a silence that `retirements` could list; most flows have none."""
+        """Whether `retirements` could list a silence; most flows have none."""
         silent = packets - sent["last_index"] - 1 > st.CAUSED_ROUNDS * len(sent)
         lost = sent["lost_ns"] > sent["last_ns"]
         told = answers is not None and answers["always_skips"] > 0
@@ -271,7 +271,7 @@ class MrcSummary:
 
     @cached_property
     def _returned(self) -> frozenset[int]:
-        """Flows that used a value again after a long silence."""
+        """Flows that used an entropy value again after a long silence."""
         log = self._m.log()
         return frozenset(log["flow"][log["kind"] == st.LOG_RETURNED].tolist())
 

@@ -1,7 +1,7 @@
-"""Entropy values that a flow of MRC left out, and why.
+"""Retired entropy values of an MRC flow, with their causes.
 
-A sender says to nobody that it does not use a value any more: it shows in the packets that
-travel without it. How many it takes depends on what else the capture tells.
+A sender does not announce a retirement: it shows in packets sent without the entropy value. The
+number of packets needed depends on other evidence in the capture.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ from ..results.mrc import MrcPortOutage, MrcRetirement
 
 
 class Silence(NamedTuple):
-    """The time between two packets with one entropy value, or from its last one on."""
+    """The time between two packets with one entropy value, or after its last one."""
 
     key: int
     since_ns: int
     until_ns: int | None
     without: int
-    """Packets that the flow sent meanwhile."""
+    """Packets that the flow sent during the silence."""
     lost_ns: int
-    """When a packet with it was first sent again meanwhile, not asked for by a NACK; 0: never."""
+    """First retransmission without a NACK during the silence, ns; 0: none."""
 
 
 class Why(NamedTuple):
-    """What explains a silence."""
+    """The cause of a silence."""
 
     cause: str
     time_ns: int | None
 
 
 def silences(log: NDArray[Any], f: int, packets: int, sent: NDArray[Any]) -> list[Silence]:
-    """The long silences of flow `f` in order of time: those that ended, and those at the end.
+    """The long silences of flow `f` by time: ended ones, then those up to the end.
 
-    log: mrc_state.LOG records; packets: those of the flow; sent: its mrc_state.EV records.
+    log: mrc_state.LOG records; packets: number of packets of the flow; sent: its mrc_state.EV
+    records.
     """
     ended = log[(log["kind"] == st.LOG_RETURNED) & (log["flow"] == f)]
     found = [
@@ -75,12 +76,12 @@ def retirements(
     name: Callable[[int], str],
     heard: bool,
 ) -> list[MrcRetirement]:
-    """The silences that mean that a value is not used any more.
+    """The silences that mean a retirement.
 
-    values: entropy values of the flow. near_ns: what lies so near may be the cause.
-    told: TOLD records by entropy value. heard: answers were seen; else nobody knows which packets
-    sent again a NACK asked for. outages: of the hosts of the flow. plane_sizes: entropy
-    values of each plane.
+    values: entropy values of the flow. near_ns: longest distance to a possible cause. told: TOLD
+    records by entropy value. heard: responses were seen; otherwise it is unknown which
+    retransmissions answer a NACK. outages: of the hosts of the flow. plane_sizes: entropy values of
+    each plane.
     """
     enough = max(st.RETIRED_AFTER_PACKETS, st.RETIRED_AFTER_ROUNDS * values)
     whys = [_why(one, near_ns, told.get(one.key), outages) for one in found]
@@ -93,7 +94,7 @@ def retirements(
     for one, why in zip(found, whys, strict=True):
         plane = plane_of(one.key)
         if why.cause == "port_down" and plane is not None and 2 * down[plane] < plane_sizes[plane]:
-            why = _why(one, near_ns, told.get(one.key), [])  # the rest of its plane went on
+            why = _why(one, near_ns, told.get(one.key), [])  # the rest of its plane stayed in use
         certain = one.without > (enough if why.cause == "unknown" else st.CAUSED_ROUNDS * values)
         named = heard and one.until_ns is None and why.cause in ("always_skip", "loss")
         if certain or named:
@@ -107,7 +108,7 @@ def retirements(
 
 
 def _why(one: Silence, near_ns: int, told: Any, outages: list[MrcPortOutage]) -> Why:
-    """Why a value was left out, as far as the capture tells."""
+    """The cause of a retirement, as far as the capture shows."""
     if told is not None and told["always_skips"]:
         said = int(told["last_always_skip_ns"])
         if one.since_ns - near_ns <= said and (one.until_ns is None or said < one.until_ns):

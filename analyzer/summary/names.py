@@ -1,4 +1,4 @@
-"""What results call the endpoints, taps and flows of an analysis."""
+"""Display names of the endpoints, taps and flows of an analysis."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..wire.registry import Registry
 
 
 class Names:
-    """The texts of one result."""
+    """The names in one result."""
 
     def __init__(self, tracker: FlowTracker, registry: Registry) -> None:
         self._flows = tracker.flows

@@ -1,4 +1,4 @@
-"""How results are made of the measures."""
+"""Options of the result records."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ..errors import UsageError
 from ..results.flow import Flow
 
 PathBy: TypeAlias = Literal["entropy", "tap", "srv6"]
-"""What tells the paths of a flow apart."""
+"""Path key of flows."""
 FlowOrder: TypeAlias = Callable[[list[Flow]], list[Flow]]
-"""Gives the flows of a result in another order."""
+"""Reorders the flows of a result."""
 
 
 class PlaneBy(NamedTuple):
-    """What tells the planes of MRC apart."""
+    """Key of the MRC planes."""
 
     kind: Literal["auto", "segment", "tap", "ev"] = "auto"
     number: int = 1

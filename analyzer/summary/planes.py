@@ -1,4 +1,4 @@
-"""Planes of MRC: which one each entropy value takes, and what they carried."""
+"""Planes of MRC: the plane of each entropy value, and the traffic per plane."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from ..statistics.shares import jain
 from .names import Names
 from .options import PlaneBy
 
-NO_PLANES = (
-    "neither SRv6 segments nor several taps tell planes apart; say what does with --plane-by"
-)
+NO_PLANES = "neither SRv6 segments nor several taps identify planes; set --plane-by"
 
 
 class Planes:
     """The planes of one result.
 
-    sent: the mrc_state.EV records of the entropy values that flows sent with.
+    sent: the mrc_state.EV records of the entropy values that flows sent.
     """
 
     def __init__(self, sent: NDArray[Any], names: Names, asked: PlaneBy) -> None:
@@ -34,11 +32,11 @@ class Planes:
 
     @property
     def by(self) -> str:
-        """What tells planes apart; empty when nothing does."""
+        """The key of the planes; empty when there is none."""
         return "" if self._by is None else str(self._by)
 
     def of(self, ev: Any) -> str | None:
-        """The plane of an entropy value; None when it is not known."""
+        """The plane of an entropy value; None when unknown."""
         by = self._by
         if by is None or int(ev["key"]) == OTHER:
             return None
@@ -49,7 +47,7 @@ class Planes:
         return self._segment_name(int(ev["evidence"]), by.number)
 
     def numbered(self) -> tuple[NDArray[np.int64], list[str]]:
-        """The index of the plane of each entropy value (-1: not known), and their names."""
+        """The plane index of each entropy value (-1: unknown), and the names of the planes."""
         sent, by = self._sent, self._by
         if by is None or not len(sent):
             return np.full(len(sent), -1, np.int64), []
@@ -63,7 +61,7 @@ class Planes:
         return planes, names
 
     def loads(self, evs: NDArray[Any]) -> MrcPlanes | None:
-        """What each plane carried of these entropy values; None when no plane is known."""
+        """Traffic of each plane for these entropy values; None when no plane is known."""
         carried: Counter[str] = Counter()
         packets: Counter[str] = Counter()
         values: Counter[str] = Counter()
@@ -101,7 +99,7 @@ class Planes:
 
 
 def _guessed(sent: NDArray[Any]) -> PlaneBy | None:
-    """What seems to tell planes apart; None when nothing does."""
+    """The detected key of the planes; None when there is none."""
     if len(sent) and sent["evidence"].any():
         return PlaneBy("segment", 1)
     if len(np.unique(sent["tap"])) > 1:

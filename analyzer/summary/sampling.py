@@ -1,4 +1,4 @@
-"""Flows and taps of which only samples were seen (sFlow): estimates, and what stays unknown."""
+"""Flows and taps seen only as samples (sFlow): estimates and unknown values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..results.flow import Flow
 from ..wire.taps import SampledFrames, Taps
 
 PSN_EVENTS = ("rewind", "sequence_restart")
-"""Kinds of events that gaps between samples would feign."""
+"""Kinds of events that gaps between samples would falsely cause."""
 
 
 def tap_sampling(sampled: SampledFrames) -> Sampling:
@@ -24,14 +24,14 @@ def tap_sampling(sampled: SampledFrames) -> Sampling:
 
 
 def sampled_taps(taps: Taps) -> dict[str, float]:
-    """Mean sampling rate of the taps that saw samples only, by name."""
+    """Mean sampling rate of the taps with samples only, by name."""
     return {tap.name: tap.sampled.rates / tap.sampled.frames for tap in taps.items if tap.sampled}
 
 
 def as_sampled(flow: Flow, rates: Mapping[str, float]) -> Flow:
-    """The flow with estimates, and without what samples cannot tell; as it is without samples.
+    """The flow with estimates, without values that samples cannot give; unchanged without samples.
 
-    rates: of `sampled_taps`. Packets that passed several sampled ports count at each of them.
+    rates: from `sampled_taps`. Packets that passed several sampled ports count at each port.
     """
     seen = {tap: n for tap, n in flow.taps.items() if tap in rates}
     if not seen:
@@ -72,7 +72,7 @@ def as_sampled(flow: Flow, rates: Mapping[str, float]) -> Flow:
     )
     note = (
         f"sampled 1 in {one_in:.0f}: messages, loss, reordering and retransmissions are unknown,"
-        " counts are of the samples"
+        " counts are those of the samples"
     )
     return structs.replace(
         flow,

@@ -12,7 +12,7 @@ MAX_LISTED = 256
 
 
 def segment_lists(usage: PathUsage, segments: SegmentLists) -> list[SegmentList]:
-    """What the segment lists carried, the largest first."""
+    """Traffic of the segment lists, largest first."""
     packets: Counter[int] = Counter()
     wire_bytes: Counter[int] = Counter()
     for path in usage.records().paths:

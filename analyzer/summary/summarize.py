@@ -1,4 +1,4 @@
-"""From the tracker and the measures to result records."""
+"""Builds result records from the tracker and the measures."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ from .segments import segment_lists
 
 
 class Summary:
-    """Makes the records; one use per result. Pairing is settled when it is made.
+    """Builds the records; one instance per result, whose creation settles the pairing.
 
-    owners: processes by flow index, from the probes of this host. in_passing: only
-    single flows of an analysis that goes on are asked for; pairing is left as it is
-    and connections have no numbers.
+    owners: processes by flow index, from the probes of this host. in_passing: for single flows of a
+    running analysis; pairing stays unchanged and connections have no numbers.
     """
 
     def __init__(
@@ -65,19 +64,19 @@ class Summary:
         return [self.flow(f) for f in range(len(self._m.tracker))]
 
     def events(self, limit: int) -> tuple[list[Event], int]:
-        """The first `limit` events, and how many more there were; see `first_events`."""
+        """The first `limit` events, and the number of further events; see `first_events`."""
         return first_events(self._m, self._names, self._sampled, self.mrc_events(), limit)
 
     def events_between(self, first: int, stop: int) -> list[Event]:
-        """Tracked events number `first` up to `stop`, in the order they were noticed."""
+        """Tracked events number `first` up to `stop`, in the order of detection."""
         return tracked_events(self._m, self._names, first, stop)
 
     def cm_events(self) -> list[Event]:
-        """Connections being made and taken down."""
+        """Connection setup and teardown (CM messages)."""
         return cm_events(self._m, self._names)
 
     def mrc_events(self) -> list[Event]:
-        """NACKs, entropy values out of use and back, ports down and up; empty without MRC."""
+        """NACKs, retired and returned entropy values, ports down and up; empty without MRC."""
         return [] if self.mrc is None else self.mrc.events()
 
     def imbalance(self) -> list[Imbalance]:
@@ -92,14 +91,14 @@ class Summary:
         return found + entropy_imbalances(m.entropy, len(flows), names.flow)
 
     def hops(self) -> list[Hop]:
-        """What was lost between taps in series."""
+        """Losses between taps in series."""
         if not self._m.many_taps:
             return []
         names = self._names
         found = hops(self._m.taps, self._flows.places, names.taps, names.flow)
-        # Different samples at both ends are no loss.
+        # Different samples at both ends are not loss.
         return [h for h in found if not self._sampled.keys() & {*h.from_taps, *h.to_taps}]
 
     def segment_lists(self) -> list[SegmentList]:
-        """The SRv6 paths that carried most."""
+        """The SRv6 paths with the most bytes."""
         return segment_lists(self._m.srv6, self._names.segments)

@@ -1,4 +1,4 @@
-"""How far a result can be trusted: what each capture held, lost and could not show."""
+"""How far a result can be trusted: contents, losses and limits of each capture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .sampling import tap_sampling
 
 
 def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> CaptureSummary:
-    """What one capture held."""
+    """The record of one capture."""
     capture, counters = source.capture, source.decoder.counters
     first, last = source.first_time_ns, source.last_time_ns
     own = [tap for tap in range(len(taps)) if _frames_at(source, tap)]
@@ -54,7 +54,7 @@ def warnings_of(
     filtered: bool,
     before_taps: int = 0,
 ) -> list[str]:
-    """What limits the trust in all the results, worst first; empty for a faultless capture.
+    """Warnings that limit trust in the results, worst first; empty for a faultless capture.
 
     before_taps: packets read before the first mirror session showed that there are several taps.
     """
@@ -66,12 +66,12 @@ def warnings_of(
         lines += capture.warnings
         lost = {tap.name: tap.dropped_frames for tap in capture.taps if tap.dropped_frames}
         lines += [
-            f"{name}: the capture itself lost {n} frames: losses below may be its own"
+            f"{name}: the capture itself lost {n} frames: losses below may be capture losses"
             for name, n in lost.items()
         ]
         lines += [
-            f"{tap.name}: samples, 1 in {tap.sampling.one_in:.0f} frames: what is said of the whole"
-            " is an estimate, loss and reordering are unknown"
+            f"{tap.name}: samples, 1 in {tap.sampling.one_in:.0f} frames: totals"
+            " are estimates, loss and reordering are unknown"
             for tap in capture.taps
             if isinstance(tap.sampling, Sampling)
         ]
@@ -84,23 +84,23 @@ def warnings_of(
                 f"{capture.name}: {capture.later_fragments} later IP fragments: their bytes are"
                 " not counted"
             )
-        # Several captures are merged by time, which puts such records right.
+        # The merge of several captures by time sorts such records.
         if capture.out_of_order_frames and late and len(captures) == 1:
             verb = "record is" if capture.out_of_order_frames == 1 else "records are"
             lines.append(
                 f"{capture.name}: {capture.out_of_order_frames} {verb} out of time order:"
-                " some of the reordering below may be the capture's own"
+                " some of the reordering below may come from the capture itself"
             )
         if capture.icrc and capture.icrc["bad"]:
             lines.append(f"{capture.name}: {capture.icrc['bad']} packets have a wrong ICRC")
         if not capture.roce_packets and capture.ultra_ethernet is UNSET:
-            lines.append(f"{capture.name}: no RoCE in it ({contents_text(capture)})")
+            lines.append(f"{capture.name}: it holds no RoCE ({contents_text(capture)})")
     if merge.late_rows:
         lines.append(
-            f"{merge.late_rows} packets came too late to be merged in time order:"
-            " are the clocks of the taps in step?"
+            f"{merge.late_rows} packets were too late for the merge in time order:"
+            " are the clocks of the taps synchronised?"
         )
-    # Datagrams and flows of ACKs have no sequence at all: nothing of theirs is doubtful.
+    # Datagrams and flows of ACKs have no PSN sequence that could be incomplete.
     sequenced = [flow for flow in flows if flow.retransmitted_packets is not None]
     partial = sum(flow.missing_packets is None for flow in sequenced)
     if partial:
@@ -108,22 +108,22 @@ def warnings_of(
         lines.append(f"{partial} {verb} seen only in part: losses and reordering are unknown there")
     if before_taps:
         lines.append(
-            f"{before_taps} packets came before the first mirror session: paths by tap, and losses"
-            " between taps, are those of the rest"
+            f"{before_taps} packets precede the first mirror session: paths by tap, and losses"
+            " between taps, exclude them"
         )
     if filtered:
-        lines.append("a filter is set: packets it leaves out count as neither seen nor lost")
+        lines.append("a filter is set: excluded packets count as neither seen nor lost")
     return lines
 
 
 def contents_text(capture: CaptureSummary) -> str:
-    """`120 TCP, 4 ARP`: what a capture holds beside RoCE."""
+    """`120 TCP, 4 ARP`: contents of a capture other than RoCE."""
     largest = list(capture.contents.items())[:6]
     return ", ".join(f"{n} {name}" for name, n in largest) or "no frames"
 
 
 def ultra_ethernet(counters: DecodeCounters) -> UltraEthernet | UnsetType:
-    """What was counted of Ultra Ethernet; UNSET without any."""
+    """Counters of Ultra Ethernet; UNSET without any."""
     counts = counters.arrays.uet
     packets = int(counts.types.sum())
     if not packets:
@@ -148,7 +148,7 @@ def _frames_at(source: Source, tap: int) -> int:
 
 
 def tap_summary(counters: DecodeCounters, taps: Taps, index: int, series: Series) -> TapSummary:
-    """What one vantage point saw and lost."""
+    """The record of one tap."""
     tap = taps[index]
     decoded = index < len(counters.arrays.outcomes)
     wire_bytes = series.tap_wire_bytes.get(tap.name, series.wire_bytes)

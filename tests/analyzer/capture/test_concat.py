@@ -112,7 +112,7 @@ def test_warnings_of_every_file_are_told(tmp_path: Path) -> None:
 
 def test_what_cannot_be_joined(tmp_path: Path) -> None:
     good = str(write_pcap(tmp_path / "x", FRAMES))
-    with pytest.raises(UsageError, match="name them instead of standard input"):
+    with pytest.raises(UsageError, match="cannot read standard input"):
         concatenated([good, "-"], Taps())
     with pytest.raises(UsageError):
         concatenated([], Taps())

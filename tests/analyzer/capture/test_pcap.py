@@ -173,7 +173,7 @@ def test_damage_up_to_the_end_is_told_with_its_place(tmp_path: Path) -> None:
     assert len(rows) == 5
     assert capture.warnings == [
         f"x is damaged: impossible record at byte {len(good)};"
-        " no record found behind it, reading ended there"
+        " no record found after it, reading ended there"
     ]
 
 

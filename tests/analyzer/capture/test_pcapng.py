@@ -120,7 +120,7 @@ def test_sections_interfaces_and_block_types(
         ("x.pcapng:eth1", 2, None),
     ]
     assert capture.warnings == [
-        "x.pcapng: 1 simple packet blocks carry no time; they take that of the frame before"
+        "x.pcapng: 1 simple packet blocks carry no time; they get the time of the previous frame"
     ]
     lines = tshark(need_tool, path, "frame.time_epoch", "frame.len", "frame.cap_len")
     ours = [f"{epoch(r.time_ns)}\t{r.wire}\t{r.captured}" for r in rows]

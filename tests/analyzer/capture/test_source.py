@@ -102,7 +102,7 @@ def test_empty_inside_its_compression(tmp_path: Path) -> None:
     assert refusal(path) == f"{path} is empty inside its gzip compression: capture it again"
     path.write_bytes(gzip.compress(pcap_bytes(FRAMES))[:12])
     assert refusal(path) == (
-        f"{path}: nothing can be read from it (cut off inside its gzip data):"
+        f"{path}: nothing can be read from it (cut short inside its gzip data):"
         " copy or capture it again"
     )
 
@@ -141,7 +141,7 @@ def test_no_permission(tmp_path: Path) -> None:
         (b"PK\x03\x04", "a ZIP archive"),
         (b"BZh91AY", "decompress it with bunzip2"),
         (b"PAR1", "a Parquet file"),
-        (bytes(600), "nothing but zero bytes"),
+        (bytes(600), "only zero bytes"),
         (b"\x01\x02\x03\x04\x05", "binary data of an unknown kind"),
         (b"\x0a\x0d\x0d\x0a" + bytes(40), "binary data"),
         (b"\xd4", "text"),
@@ -227,7 +227,7 @@ def test_cut_compressed_data_delivers_what_is_before(tmp_path: Path, kind: str) 
     # lz4 and zstd hand out whole blocks, and xz holds back what its filter may still need.
     assert 700 < len(rows) <= 1000
     assert [r.data for r in rows] == [f.data for f in noise_frames(len(rows))]
-    assert f"x: cut off inside its {kind} data: everything before it is reported" in (
+    assert f"x: cut short inside its {kind} data: everything before it is reported" in (
         capture.warnings
     )
 
@@ -271,7 +271,7 @@ def test_bytes_behind_compressed_data_are_told(tmp_path: Path) -> None:
     path.write_bytes(packed + b"signature")
     rows, capture = read(path)
     assert len(rows) == len(FRAMES)
-    assert capture.warnings == ["x: bytes behind the gzip data are ignored"]
+    assert capture.warnings == ["x: bytes after the gzip data are ignored"]
 
 
 def test_compressed_twice_is_told(tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ def test_what_was_written_just_before_the_end_is_read(tmp_path: Path) -> None:
 def test_a_compressed_file_cannot_be_followed(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(gzip.compress(pcap_bytes(FRAMES)))
-    with pytest.raises(UsageError, match="gzip compressed and cannot be followed"):
+    with pytest.raises(UsageError, match="gzip compressed: --follow cannot be combined"):
         open_capture(str(path), Taps(), follow=True)
 
 

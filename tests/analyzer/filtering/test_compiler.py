@@ -184,7 +184,7 @@ def test_empty_table_gives_an_empty_mask() -> None:
         ("src > 10.0.0.1", "filter: src has no order; use ==, != or in {...} (column 7)"),
         (
             "opcode == RC_WRITE_FRIST",
-            "filter: 'RC_WRITE_FRIST' is no opcode; did you mean RC_WRITE_FIRST? (column 11)",
+            "filter: 'RC_WRITE_FRIST' is not an opcode; did you mean RC_WRITE_FIRST? (column 11)",
         ),
         ("psn in {9..3}", "filter: the range 9..3 runs backwards (column 9)"),
         (

@@ -36,4 +36,4 @@ def test_flows_without_a_sequence_are_not_seen_in_part() -> None:
 
 def test_packets_before_the_first_mirror_session() -> None:
     (line,) = warnings_of([factories.capture()], [], MergeCounts(), True, False, 6)
-    assert line.startswith("6 packets came before the first mirror session")
+    assert line.startswith("6 packets precede the first mirror session")

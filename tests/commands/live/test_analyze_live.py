@@ -161,7 +161,7 @@ def test_without_packets_there_is_a_report_all_the_same(network, tmp_path):
     assert live.process.wait(60) == 0
     interval, analysis = live.lines()
     assert interval["packets"] == 0 and analysis["flows"] == []
-    assert analysis["warnings"] == [f"{net.interface('left')}: no RoCE in it (no frames)"]
+    assert analysis["warnings"] == [f"{net.interface('left')}: it holds no RoCE (no frames)"]
 
 
 def test_the_interface_goes_away(network, tmp_path):

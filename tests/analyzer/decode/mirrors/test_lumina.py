@@ -86,4 +86,4 @@ def test_two_dumpers_share_the_numbers(tmp_path: Path) -> None:
 
 def test_a_capture_of_something_else_is_found_out(tmp_path: Path) -> None:
     found = lumina(tmp_path, [mirrored(1 + i, 100 * i, i, 64) for i in range(5)])
-    assert "is this one of its mirrors?" in " ".join(found.warnings)
+    assert "is this a Lumina mirror?" in " ".join(found.warnings)
