@@ -1,1 +1,1 @@
-"""What is measured per flow: messages, latency, spraying, congestion, imbalance, time series."""
+"""Measures per flow: messages, latency, spraying, congestion, imbalance, time series."""

@@ -1,4 +1,4 @@
-"""ECN marks, congestion notification packets (CNPs) and DSCPs per flow; flows of odd DSCP."""
+"""ECN marks, congestion notification packets (CNPs) and DSCPs per flow; deviating DSCPs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..statistics.histogram import HistogramPool, Histograms, observe
 from ..track.batch import TAP_COPY, TrackedBatch
 
 # Columns of the counts per flow: packets by ECN field (2 bits, all packets), then by DSCP
-# (6 bits, without CNPs, which often have a class of their own).
+# (6 bits, without CNPs, which often use another class).
 _DSCP = 4
 _COLUMNS = _DSCP + 64
 _ECT_AND_CE = slice(1, 4)
@@ -23,10 +23,10 @@ _CE = 3
 
 _CNP_OPCODE = 0x81
 _CNPS, _FIRST_CNP_NS, _LAST_CNP_NS = range(3)
-_SPACING = 0  # the only histogram kind
+_SPACING = 0  # the only kind of histogram
 
 _AGREEMENT = 0.75
-"""Share of a capture's flows that must use one DSCP before the others look odd."""
+"""Least share of flows with the same DSCP for the others to count as deviating."""
 
 
 @kernel
@@ -76,7 +76,7 @@ def _continue_cnps(
 
 
 class CongestionMeasure:
-    """What the network told each flow's packets, and what the flow told its peer."""
+    """CE marks on each flow's packets and CNPs that the flow carries."""
 
     def __init__(self) -> None:
         self._flows = 0
@@ -99,7 +99,7 @@ class CongestionMeasure:
         )
 
     def merge(self, other: CongestionMeasure, flow_map: NDArray[np.int32]) -> None:
-        """Add rows that come after ours; the other's flow i is our flow `flow_map[i]`."""
+        """Add later rows; the other's flow i is our flow `flow_map[i]`."""
         if not len(flow_map):
             return
         self._grow(int(flow_map.max()) + 1)
@@ -110,7 +110,7 @@ class CongestionMeasure:
     def congestion(self, flow: int) -> Congestion:
         """ECN, CNPs and DSCPs of one flow.
 
-        CE-marked packets count as ECN-capable: only a packet sent as ECT can be marked.
+        CE-marked packets count as ECN-capable: only ECT packets can be marked.
         """
         if flow >= self._flows:
             return Congestion(0, 0, 0, None, {})
@@ -124,7 +124,7 @@ class CongestionMeasure:
         )
 
     def usual_dscp(self, flow: int) -> int | None:
-        """The DSCP of most of the flow's packets (the lowest of equals); None without packets."""
+        """The most frequent DSCP of the flow (the lowest of equals); None without packets."""
         if flow >= self._flows or not self._counts[flow, _DSCP:].any():
             return None
         return int(np.argmax(self._counts[flow, _DSCP:]))
@@ -144,16 +144,16 @@ class CongestionMeasure:
 
 
 class DscpFinding(NamedTuple):
-    """Flows that should be alike but travel in different traffic classes."""
+    """Comparable flows in different traffic classes."""
 
     hosts: tuple[int, int] | None
     """Endpoint indices of the host pair, the lower first; None for the whole capture."""
     usual: int
-    """DSCP of most of the flows (the highest of equals, since 0 is what is set by omission)."""
+    """Most frequent DSCP of the flows (the highest of equals, since 0 is the default)."""
     flows: dict[int, list[int]]
     """The flows with another DSCP, by DSCP."""
     of: int
-    """How many flows were compared."""
+    """Number of flows compared."""
 
     def text(self, src: str = "", dst: str = "") -> str:
         """One sentence; `src` and `dst` name the hosts."""
@@ -170,14 +170,13 @@ def dscp_outliers(
 ) -> list[DscpFinding]:
     """Flows whose DSCP differs from that of their peers.
 
-    `usual_dscp` has the DSCP of each flow that carries data (leave out those
-    that only acknowledge: some hosts answer in another class on purpose);
-    `src` and `dst` are the endpoints of all flows. Host pairs whose flows
-    disagree come first; then, when at least three quarters of all flows agree,
-    one finding names the rest that no pair's finding names already.
+    `usual_dscp`: DSCP of each flow that carries data (without flows of ACKs only, which some hosts
+    send in another class on purpose); `src`, `dst`: endpoints of all flows. Host pairs with
+    different DSCPs come first; then, if at least three quarters of all flows agree, one finding
+    lists the remaining flows.
 
-    A job of which some queue pairs fall into the default class is slow without
-    a visible error (seen with NCCL's QPs of one communicator).
+    A job with some queue pairs in the default class is slow without a visible error (seen with
+    NCCL's QPs of one communicator).
     """
     pairs: dict[tuple[int, int], list[int]] = {}
     for flow in sorted(usual_dscp):

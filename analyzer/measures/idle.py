@@ -44,7 +44,7 @@ def _update(state: Any, flow: NDArray[np.int32], time_ns: NDArray[np.int64]) -> 
 
 
 class Idle:
-    """Idle gaps of any number of flows, over all rows of each; a clock step back is no gap."""
+    """Idle gaps of all flows, over all rows of each; a backward clock step is not a gap."""
 
     def __init__(self) -> None:
         self._state = np.zeros(0, STATE)
@@ -57,8 +57,7 @@ class Idle:
     def merge(self, other: Idle, flow_map: NDArray[np.int32]) -> None:
         """Add the other's flows; its flow i is our flow `flow_map[i]`.
 
-        Of a flow both have, the other's packets are the later ones: the time between
-        the two parts is a gap, too.
+        The other's packets are later: for a flow of both parts the time between them is also a gap.
         """
         flow_map = flow_map[: len(other._state)]
         if not len(flow_map):

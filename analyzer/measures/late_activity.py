@@ -9,9 +9,9 @@ from .series import Activity, _count_activity
 
 
 class LateActivity(Activity):
-    """Late packets (RFC 4737) of each flow in equal bins, as `Activity` has bytes.
+    """Late packets (RFC 4737) of each flow in equal bins, like the bytes of `Activity`.
 
-    The bins lie between the first and the last late packet; nothing is kept without any.
+    The bins span the first to the last late packet; no memory without late packets.
     """
 
     def update(self, batch: TrackedBatch) -> None:

@@ -1,4 +1,4 @@
-"""Everything that is kept about the flows while packets pass: the tracker and all measures."""
+"""The complete state of an analysis: the tracker and all measures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Measuring:
-    """Takes packet tables in time order; `summarize` makes the results of it at any time.
+    """Takes packet tables in time order; `summarize` builds results from it at any time.
 
     The same object serves captures, live probes and replayed traffic.
     """
@@ -40,14 +40,14 @@ class Measuring:
     ) -> None:
         self.many_taps = many_taps
         self.packets_before_taps = 0
-        """Measured while there was one tap only: `taps` does not have them."""
+        """Packets measured while there was one tap only; `taps` does not include them."""
         self.conformance = _conformance(conformance, many_taps) if conformance else None
         self.tracker = FlowTracker()
         self.cm = CmPairs()
         self.totals = Totals(window_ns)
         self.activity = Activity()
         self.late: LateActivity | None = None
-        """Kept for the screens, which set it; no report needs it."""
+        """Set by the screens; reports do not need it."""
         self.entropy = PathUsage("entropy")
         self.taps = PathUsage("tap")
         self.srv6 = PathUsage("srv6")
@@ -59,7 +59,7 @@ class Measuring:
     def update(self, table: PacketTable, cm_messages: Sequence[CmMessage] = ()) -> None:
         """Take in one batch."""
         self.cm.note(cm_messages)
-        # Mirror sessions are taps that show only while reading.
+        # Mirror sessions are taps that appear while reading.
         self.many_taps = self.many_taps or bool(len(table) and table.tap.max())
         if not len(table):
             return
@@ -88,17 +88,16 @@ class Measuring:
             self.conformance.update(batch, self.tracker.flows)
 
     def merge(self, other: Measuring, maps: NumberMaps) -> NDArray[np.int32]:
-        """Add a later part of the same capture, measured apart; it is not changed.
+        """Add a later part of the same capture, measured separately; it is not changed.
 
-        For example the files of a rotated series on several machines. Both were made with
-        the same window and the same `many_taps`. maps: of `Registry.joined`; result: its
-        flow i is our flow `result[i]`. Parts without a host pair in common give
-        exactly what the whole gives, whatever their times; so do parts that are cut cleanly.
-        For what that means, and what is judged apart at other seams, see
-        `track.merge.merge_trackers`; messages that go on across the seam are incomplete in
-        both parts, and answers behind it to requests before it make no latency. More parts
-        may be merged and more packets taken in; merging closes the messages, the
-        requests and the windows of RFC 5236 that are open in flows of both parts.
+        For example the files of a rotated series on several machines. Both parts have the same
+        window and the same `many_taps`. maps: from `Registry.joined`; result: its flow i is our
+        flow `result[i]`. Parts without a common host pair give exactly the result of the whole, for
+        any times; so do parts with a clean cut. `track.merge.merge_trackers` defines a clean cut
+        and the differences at other seams. Messages across the seam are incomplete in both parts,
+        and responses after the seam to earlier requests give no latency. More parts may be merged
+        and more packets measured later; merging closes the open messages, requests and RFC 5236
+        windows of flows in both parts.
         """
         endpoint_map, tap_map, path_map = maps
         flow_map = merge_trackers(self.tracker, other.tracker, endpoint_map, tap_map)
@@ -122,6 +121,6 @@ class Measuring:
 
 
 def _conformance(options: ConformanceOptions, many_taps: bool) -> Conformance:
-    from .conformance.taps import Conformance  # its kernels take time to load: only on demand
+    from .conformance.taps import Conformance  # its kernels load slowly: only on demand
 
     return Conformance(options, many_taps)

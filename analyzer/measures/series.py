@@ -27,14 +27,14 @@ from ..wire.packets import HAS_AETH
 
 DEFAULT_WINDOW_NS = 100_000_000
 MAX_WINDOWS = 1_000_000
-"""Longest series; a longer capture gets wider windows, see `Series.window_ns`."""
+"""Most windows of a series; a longer capture gets wider windows, see `Series.window_ns`."""
 ACTIVITY_BINS = 60
 """Most bins of a flow's activity."""
 
 _MAX_SUMS = 1 << 24
 _FIRST_BIN_NS = 1000  # of activity, doubled until the capture fits
 
-# Columns of the sums; those of the taps' bytes follow.
+# Columns of the sums; the bytes per tap follow.
 (
     _PACKETS,
     _WIRE_BYTES,
@@ -89,7 +89,7 @@ def _count_rows(
     aeth: NDArray[np.uint32],
     decode_flags: NDArray[np.uint8],
 ) -> int:
-    """Count rows from `start` on; the row whose time `sums` lacks, or their number."""
+    """Count rows from `start`; returns their number, or the row with a time outside `sums`."""
     width, origin = state[WIDTH], state[ORIGIN]
     at, begin = np.int64(-1), np.int64(0)
     for i in range(start, len(time_ns)):
@@ -114,7 +114,7 @@ def _count_rows(
             if opcode[i] == _CNP_OPCODE:
                 sums[at, _CNPS] += 1
             elif (
-                verdict[i] != DUPLICATE  # mirrored twice it is one
+                verdict[i] != DUPLICATE  # a packet mirrored twice counts once
                 and verdict[i] != MIRROR_DUPLICATE
                 and decode_flags[i] & HAS_AETH
                 and np.int64(aeth[i]) >> 24 & SYNDROME_KIND_MASK == SYNDROME_NAK
@@ -133,7 +133,7 @@ def _count_activity(
     flow: NDArray[np.int32],
     wire_bytes: NDArray[np.uint32],
 ) -> int:
-    """Add bytes from row `start` on; the row whose time `sums` lacks, or their number."""
+    """Add bytes from row `start`; returns as `_count_rows`."""
     width, origin = state[WIDTH], state[ORIGIN]
     at, begin = np.int64(-1), np.int64(0)
     for i in range(start, len(time_ns)):
@@ -152,10 +152,10 @@ def _count_activity(
 
 
 class Totals:
-    """What the capture carried in each window of `window_ns`."""
+    """Totals of the capture per window of `window_ns`."""
 
     def __init__(self, window_ns: int = DEFAULT_WINDOW_NS, most: int = MAX_WINDOWS) -> None:
-        """most: windows kept; when there would be more, their width doubles."""
+        """most: largest number of windows; beyond it the width doubles."""
         self._windows = WindowedSums(window_ns, _TAPS, most, _MAX_SUMS)
 
     def update(self, batch: TrackedBatch) -> None:
@@ -189,7 +189,7 @@ class Totals:
         flow_map: NDArray[np.int32],
         tap_map: NDArray[np.uint16] | None = None,
     ) -> None:
-        """Add the totals of other rows, made with the same window.
+        """Add the totals of other rows with the same window.
 
         Its tap i is our `tap_map[i]`; without a map taps keep their indices.
         """
@@ -201,12 +201,12 @@ class Totals:
 
     @property
     def window_ns(self) -> int:
-        """Width of the windows now."""
+        """Present width of the windows."""
         return self._windows.width_ns
 
     @property
     def start_ns(self) -> int:
-        """Where the first window begins, 0 without rows."""
+        """Start of the first window, 0 without rows."""
         return self._windows.start_ns
 
     def values(self) -> NDArray[np.int64]:
@@ -214,7 +214,7 @@ class Totals:
         return self._windows.values()
 
     def series(self, tap_names: Sequence[str]) -> Series:
-        """All windows from the first packet's to the last one's; tap i is `tap_names[i]`."""
+        """All windows from the first to the last packet; tap i is `tap_names[i]`."""
         values = self._windows.values()
 
         def column(index: int) -> list[int]:
@@ -244,8 +244,8 @@ class Totals:
 class Activity:
     """Wire bytes of each flow in at most `ACTIVITY_BINS` equal bins over the whole capture.
 
-    All flows share the bins, so sparklines line up. Bins are aligned to
-    multiples of their width, hence 31 to 60 of them in all but tiny captures.
+    All flows share the bins, so sparklines line up. Bins are aligned to multiples of their width,
+    so all but tiny captures have 31 to 60.
     """
 
     def __init__(self) -> None:
@@ -259,7 +259,7 @@ class Activity:
 
     @property
     def start_ns(self) -> int:
-        """Where the first bin begins."""
+        """Start of the first bin."""
         return self._windows.start_ns
 
     def update(self, batch: TrackedBatch) -> None:
@@ -291,7 +291,7 @@ class Activity:
         return self._windows.values()
 
     def of(self, flow: int) -> list[int]:
-        """Wire bytes per bin, equally many for every flow."""
+        """Wire bytes per bin, with the same bins for every flow."""
         values: NDArray[Any] = self._windows.values()
         if flow >= self._flows:
             return [0] * len(values)

@@ -62,7 +62,7 @@ def _event(event: Any, names: Names) -> Event:
     elif kind == "rnr_nak":
         text = f"{where}: RNR NAK, PSN {psn}"
     elif kind == "rewind":
-        text = f"{where}: sends again from PSN {psn} ({st.TRIGGER_NAMES[value]})"
+        text = f"{where}: retransmits from PSN {psn} ({st.TRIGGER_NAMES[value]})"
     else:
         text = f"{where}: PSN jumps to {psn}: the queue pair restarted or packets were not captured"
     return Event(

@@ -66,6 +66,6 @@ def _text(event: Event, short: bool) -> str:
     if short:
         where, what = (
             where.rpartition(" QP ")[2],
-            what.replace("sends again", "again"),
+            what.replace("retransmits from", "from"),
         )
     return f"{where}{colon}{what}"

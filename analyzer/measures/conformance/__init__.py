@@ -1,1 +1,1 @@
-"""Whether queue pairs keep the rules of the protocol, as far as a tap can tell."""
+"""Checks whether queue pairs follow the rules of the protocol, as far as a tap shows."""

@@ -1,4 +1,4 @@
-"""Hosts that a user names, and the taps that lie next to them."""
+"""Hosts given by the user and the taps next to them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ...errors import UsageError
 
 
 def endpoint_of(host: str, addresses: Sequence[str], option: str) -> int:
-    """Index of a host among the addresses of a capture; UsageError, naming the option, without."""
+    """Index of a host among the addresses of a capture; UsageError names the option."""
     try:
         wanted = ip_address(host)
     except ValueError:
-        raise UsageError(f"{option}: {host!r} is no IP address") from None
+        raise UsageError(f"{option}: {host!r} is not an IP address") from None
     for index, text in enumerate(addresses):
         try:
             if ip_address(text) == wanted:
@@ -21,7 +21,7 @@ def endpoint_of(host: str, addresses: Sequence[str], option: str) -> int:
         except ValueError:
             continue
     few = ", ".join(addresses[:4]) + (", ..." if len(addresses) > 4 else "")
-    raise UsageError(f"{option}: {host} is not in this capture, its hosts are {few}")
+    raise UsageError(f"{option}: {host} is not in this capture, which holds {few}")
 
 
 def parse_at_host(text: str) -> tuple[str, str | None]:
@@ -31,22 +31,22 @@ def parse_at_host(text: str) -> tuple[str, str | None]:
 
 
 def parse_same_port(text: str) -> tuple[str, ...]:
-    """`ADDRESS,ADDRESS`: addresses of one port, as the analysis writes them."""
+    """`ADDRESS,ADDRESS`: addresses of one port, in the format of the analysis."""
     try:
         addresses = tuple(str(ip_address(part.strip())) for part in text.split(","))
     except ValueError:
-        raise UsageError(f"--same-port: {text!r} is no list of addresses like A,B") from None
+        raise UsageError(f"--same-port: {text!r} is not a list of addresses like A,B") from None
     if len(set(addresses)) < 2:
-        raise UsageError(f"--same-port: {text!r} has not two addresses, give them as A,B")
+        raise UsageError(f"--same-port: {text!r} needs two addresses, as A,B")
     return addresses
 
 
 def hosts_at_taps(
     at_hosts: Sequence[tuple[str, str | None]], addresses: Sequence[str], taps: dict[int, str]
 ) -> dict[int, list[int]]:
-    """Endpoints next to each tap; UsageError for hosts and taps that the capture has not.
+    """Endpoints next to each tap; UsageError for hosts and taps that are not in the capture.
 
-    taps: names of the taps that saw packets.
+    taps: names of the taps with packets.
     """
     found: dict[int, list[int]] = {tap: [] for tap in taps}
     for address, name in at_hosts:
@@ -55,7 +55,7 @@ def hosts_at_taps(
         if len(chosen) != 1:
             few = ", ".join(list(taps.values())[:4]) + (", ..." if len(taps) > 4 else "")
             raise UsageError(
-                f"--at-host: say which tap is next to {address}, as {address}=TAP; taps are {few}"
+                f"--at-host: name the tap next to {address}, as {address}=TAP; taps are {few}"
             )
         found[chosen[0]].append(host)
     return found

@@ -1,4 +1,4 @@
-"""How to check the rules of the protocol."""
+"""Options of the conformance checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT_REACTION_NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class HostCounters:
-    """By how much the counters of one host grew while the capture ran."""
+    """Growth of the counters of one host during the capture."""
 
     host: str
     growth: Mapping[str, int]
@@ -22,20 +22,20 @@ class HostCounters:
 
 @dataclass(frozen=True, slots=True)
 class ConformanceOptions:
-    """How to check."""
+    """Options of the checks."""
 
     cnp_interval_ns: int = DEFAULT_CNP_INTERVAL_NS
     """Minimum time between two CNPs of one pacing scope."""
     reaction_ns: int = DEFAULT_REACTION_NS
-    """The longest an answer may take from the tap through its sender's queues back to the tap."""
+    """Longest time from a packet at the tap to its response at the tap."""
     cnp_for_nak: bool = False
-    """Receivers send a CNP for a NAK, too."""
+    """Receivers also send a CNP with a NAK."""
     same_port: tuple[tuple[str, ...], ...] = ()
-    """Addresses that belong to one port each; others have a port of their own."""
+    """Groups of addresses of one port; every other address has its own port."""
     address_of: Callable[[int], str] = str
-    """The address of an endpoint, for `same_port`."""
+    """Address of an endpoint, for `same_port`."""
     interface_of: Callable[[int], int] = int
-    """The tap that stands for the interface of a tap: both directions are judged as one."""
+    """The tap that represents the interface of a tap: both directions are judged as one."""
     counters: HostCounters | None = None
     at_hosts: tuple[tuple[str, str | None], ...] = ()
-    """Hosts next to a tap: address, and name of the tap; None when there is only one."""
+    """Hosts next to a tap: address and name of the tap; None with only one tap."""

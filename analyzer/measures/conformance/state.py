@@ -1,4 +1,4 @@
-"""State of the conformance checks at one tap: per flow, as the requester of its connection."""
+"""State of the conformance checks at one tap: per flow, as requester of its connection."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ GAPS = 4
 REQUESTER = np.dtype(
     [
         ("started", "u1"),
-        ("acked", "u1"),  # an answer was seen
-        ("in_gap", "u1"),  # a packet beyond `arrived` came
-        ("nak_open", "u1"),  # NAKed, and the PSN has not come since
+        ("acked", "u1"),  # a response was seen
+        ("in_gap", "u1"),  # a packet after `arrived` was seen
+        ("nak_open", "u1"),  # NAKed, and the PSN is still missing
         ("resending", "u1"),
         ("fatal", "u1"),
         ("rnr_open", "u1"),
-        ("refused", "u1"),  # `rnr_psn` came, but the receiver did not take it
-        ("loose", "u1"),  # a READ of unknown length came last: what follows is not known
+        ("refused", "u1"),  # `rnr_psn` arrived, but the receiver did not accept it
+        ("loose", "u1"),  # the last request is a READ of unknown length: the next PSN is unknown
         ("msn_known", "u1"),
-        ("early_answer", "u1"),  # an answer named a PSN that was not sent yet
-        ("doubtful_nak", "u1"),  # a NAK named a later PSN than the first missing one
-        ("doubtful_unseen", "i8"),  # of `unseen`, what this NAK alone says
+        ("early_answer", "u1"),  # a response named a PSN that was not sent yet
+        ("doubtful_nak", "u1"),  # a NAK named a PSN after the first missing one
+        ("doubtful_unseen", "i8"),  # part of `unseen` due to this NAK alone
         ("path_mtu", "u2"),
         ("first", "u4"),  # first PSN seen
-        ("next", "u4"),  # behind the largest PSN sent
+        ("next", "u4"),  # PSN after the largest PSN sent
         ("arrived", "u4"),  # first PSN that a go-back-N receiver at the tap would still expect
-        ("unacked", "u4"),  # first PSN not answered
+        ("unacked", "u4"),  # first unacknowledged PSN
         ("heard_known", "u1"),
-        ("heard", "u4"),  # first PSN of whose answer the sender has not shown to know
+        ("heard", "u4"),  # first PSN without proof that the sender received its response
         ("passed", "u4"),  # first PSN that never passed the tap in order
-        ("ack_high", "u4"),  # first PSN not covered by ACKs and NAKs, READ responses apart
+        ("ack_high", "u4"),  # first PSN not covered by ACKs and NAKs, ignoring READ responses
         ("ack_frame", "i8"),
         ("ack_time", "i8"),
         ("answered", "u1"),  # `ack_high` is valid
         ("answer_id", "u2"),  # IPv4 identification of the latest ACK or NAK
-        # the latest gaps, a ring: first missing PSN, and the time of the packet behind it
+        # the latest gaps, a ring: first missing PSN, and the time of the packet after it
         ("gap_next", "u1"),
         ("gap_known", "u1", (GAPS,)),
         ("gap_psn", "u4", (GAPS,)),
         ("gap_time", "i8", (GAPS,)),
-        # the latest NAKs that the sender has not acted on, a ring
+        # ring of the latest NAKs without a reaction of the sender
         ("nak_next", "u1"),
         ("nak_waits", "u1", (GAPS,)),
         ("nak_waits_psn", "u4", (GAPS,)),
@@ -57,7 +57,7 @@ REQUESTER = np.dtype(
         ("nak_psn", "u4"),  # of the latest NAK
         ("nak_frame", "i8"),
         ("resend_next", "u4"),
-        ("rewind_frame", "i8"),  # where the sender went back to the PSN of a NAK
+        ("rewind_frame", "i8"),  # PSN of the latest rewind to a NAK
         ("request_time", "i8"),  # of the latest request
         ("fatal_time", "i8"),
         ("fatal_frame", "i8"),
@@ -65,17 +65,17 @@ REQUESTER = np.dtype(
         ("rnr_time", "i8"),
         ("rnr_frame", "i8"),
         ("rnr_wait", "i8"),
-        ("msn", "u4"),  # at the latest answer to all that was sent, with
-        ("msn_ended", "i8"),  # so many messages ended
+        ("msn", "u4"),  # at the latest response to all requests, with
+        ("msn_ended", "i8"),  # this number of completed messages
         ("ended", "i8"),
-        ("asked", "i8"),  # requests that wait for the ACK they asked for
+        ("asked", "i8"),  # requests with AckReq that are not acknowledged yet
         ("asked_psn", "u4"),  # the latest of them
-        # the one that is watched until its answer comes, and the latest; see ack_requests.py
+        # the request watched until its ACK, and the latest; see ack_requests.py
         ("ask_open", "u1"),
         ("ask_psn", "u4"),
         ("ask_time", "i8"),
         ("ask_frame", "i8"),
-        ("ask_again_frame", "i8"),  # where it was sent again unanswered, 0 if it was not
+        ("ask_again_frame", "i8"),  # frame of its retransmission without an ACK, 0 without one
         ("ask_waited", "i8"),
         ("ask_last_psn", "u4"),
         ("ask_last_time", "i8"),
@@ -91,11 +91,11 @@ REQUESTER = np.dtype(
         ("times", "i4"),  # 1 + its ring of send times
         ("reads", "i4"),  # 1 + its ring of READs
         ("reads_seen", "i8"),
-        # evidence of where the tap is
-        ("lost_before", "i8"),  # packets that came for the first time when sent again
+        # evidence of the tap's position
+        ("lost_before", "i8"),  # packets first seen as retransmissions
         ("reordered", "i8"),
         ("lost_behind", "i8"),  # NAKs for packets that the tap saw
-        ("unseen", "i8"),  # PSNs answered that the tap never saw in order
+        ("unseen", "i8"),  # acknowledged PSNs that the tap never saw in order
         ("requests", "i8"),
         ("answers", "i8"),
         ("rewinds", "i8", (5,)),  # by trigger
@@ -103,8 +103,8 @@ REQUESTER = np.dtype(
         ("naks", "i8"),
         ("rnr_naks", "i8"),
         ("fatal_naks", "i8"),
-        ("duplicates", "i8"),  # requests that a go-back-N receiver at the tap has had before
-        ("beyond", "i8"),  # and that it does not expect yet
+        ("duplicates", "i8"),  # requests that a go-back-N receiver at the tap has already received
+        ("beyond", "i8"),  # requests that it does not expect yet
     ],
     align=True,
 )
@@ -112,24 +112,24 @@ BY_NAK, BY_RNR, BY_TIMEOUT, BY_READ, BY_UNKNOWN = range(5)
 TRIGGER_NAMES = ("nak", "rnr", "timeout", "read", "unknown")
 
 TIME = np.dtype([("psn", "u4"), ("time", "i8"), ("last", "i8")], align=True)
-"""When a request was sent first, and last."""
+"""First and last transmission of a request."""
 TIMES = 128
-"""Latest requests whose send times are known, per flow (a power of two)."""
+"""Latest requests with known send times, per flow (a power of two)."""
 
 READ = np.dtype(
     [
         ("used", "u1"),
-        ("again", "u1"),  # asked for again
+        ("again", "u1"),  # requested again
         ("psn", "u4"),
         ("dma_length", "u4"),
         ("next", "u4"),  # first response not yet seen in order
-        ("again_from", "u4"),  # the lowest PSN of those asked for again
-        ("latest_from", "u4"),  # where the latest repetition begins
+        ("again_from", "u4"),  # lowest PSN requested again
+        ("latest_from", "u4"),  # first PSN of the latest repetition
     ],
     align=True,
 )
 READS = 128
-"""READs and atomics kept per flow (a power of two): as many as queue pairs have outstanding."""
+"""READs and atomics tracked per flow (a power of two): the usual limit of outstanding ones."""
 
 VIOLATION = np.dtype(
     [
@@ -138,7 +138,7 @@ VIOLATION = np.dtype(
         ("tap", "u2"),
         ("time", "i8"),
         ("frame", "i8"),
-        ("related", "i8"),  # frame that it contradicts, 0 when none
+        ("related", "i8"),  # contradicted frame, 0 without one
         ("psn", "u4"),
         ("expected", "i8"),
         ("value", "i8"),
@@ -146,7 +146,7 @@ VIOLATION = np.dtype(
     align=True,
 )
 KEPT_PER_FLOW = 3
-"""Violations of one kind by one flow that are kept; the rest are counted."""
+"""Violations stored per kind and flow; the rest are only counted."""
 KEPT = 3000
 
 (NAK_GENERATION, NAK_RESPONSE, RETRANSMISSION, NEXT_DELIVERED) = range(4)
@@ -168,7 +168,7 @@ _ADDED = (
     "duplicates",
     "beyond",
 )
-"""Fields of REQUESTER that count."""
+"""Fields of REQUESTER that are counters."""
 
 
 class RequesterRecord(Record):
@@ -176,23 +176,23 @@ class RequesterRecord(Record):
 
 
 class Book(NamedTuple):
-    """Everything the kernels write to; one row per flow."""
+    """The arrays that the kernels write; one row per flow."""
 
     states: Records
     times: Records
-    """TIME[flows, TIMES]; rows are handed out on first use."""
+    """TIME[flows, TIMES]; rows are allocated on first use."""
     reads: Records
-    """READ[flows, READS], likewise."""
+    """READ[flows, READS]; rows are allocated on first use."""
     ok: NDArray[np.int64]
-    """int64[flows, rules]: cases that keep the rule."""
+    """int64[flows, rules]: cases that follow the rule."""
     broken: NDArray[np.int64]
-    """int64[flows, kinds]: cases that break it."""
+    """int64[flows, kinds]: cases that violate it."""
     undecided: NDArray[np.int32]
-    """int32[flows, rules, reasons]: cases that cannot be judged."""
+    """int32[flows, rules, reasons]: undecided cases."""
     violations: Records
     used: NDArray[np.int64]
-    """int64[5]: violations kept, rings of times, rings of READs, answers without a peer, and
-    as a setting the time that a sender may take to react."""
+    """int64[5]: violations stored, rings of times, rings of READs, responses without a peer, and
+    the reaction time of a sender (a setting)."""
     histograms: Histograms
 
 
@@ -200,7 +200,7 @@ USED_VIOLATIONS, USED_TIMES, USED_READS, UNPAIRED, REACTION_NS = range(5)
 
 
 class BookKeeper:
-    """Owns a `Book` and makes room in it."""
+    """Owns a `Book` and grows it."""
 
     def __init__(self, reaction_ns: int) -> None:
         self.latencies = HistogramPool(LATENCIES)
@@ -219,7 +219,7 @@ class BookKeeper:
         self.book.used[REACTION_NS] = reaction_ns
 
     def grow(self, flows: int) -> None:
-        """Make room for `flows` flows; rings that nobody uses are never touched."""
+        """Grow to `flows` flows; unused rings are never touched."""
         self.flows = max(self.flows, flows)
         have, book = len(self.book.states), self.book
         if flows <= have:
@@ -239,7 +239,7 @@ class BookKeeper:
     def merge(self, other: BookKeeper, flow_map: NDArray[np.int32]) -> None:
         """Add the cases of a later part; its flow i is our flow `flow_map[i]`.
 
-        Sequences that go on across the seam begin anew behind it, as at the start of a capture.
+        A sequence across the seam starts again after it, as at the start of a capture.
         """
         n = other.flows
         flow_map = flow_map[:n]
@@ -277,13 +277,13 @@ def _longer(array: NDArray[Any], length: int, used: int) -> NDArray[Any]:
 
 @inlined
 def keeps(book: Book, f: Int, rule: Int) -> None:
-    """One case that keeps a rule."""
+    """Count a case that follows a rule."""
     book.ok[f, rule] += 1
 
 
 @inlined
 def leaves_open(book: Book, f: Int, rule: Int, reason: Int) -> None:
-    """One case of a rule that this tap cannot judge."""
+    """Count an undecided case of a rule."""
     book.undecided[f, rule, reason] += 1
 
 
@@ -300,7 +300,7 @@ def breaks(
     expected: Int,
     value: Int,
 ) -> None:
-    """One case that breaks a rule; the first ones are kept with all that names them."""
+    """Count a violation of a rule; the first ones are stored with their details."""
     book.broken[f, kind] += 1
     at = book.used[USED_VIOLATIONS]
     if book.broken[f, kind] > KEPT_PER_FLOW or at >= KEPT:

@@ -1,4 +1,4 @@
-"""The rules at every tap: each tap is judged by what it saw itself."""
+"""The rules at every tap: each tap is judged by its own packets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TapConformance:
 
     def __init__(self, options: ConformanceOptions) -> None:
         self.tracker: FlowTracker | None = None
-        """Its own tracker, where several taps are merged in the analysis."""
+        """A separate tracker when the analysis merges several taps."""
         self.keeper = BookKeeper(options.reaction_ns)
         self.cnp = CnpPacing(
             options.cnp_interval_ns, options.cnp_for_nak, options.same_port, options.address_of
@@ -47,9 +47,9 @@ class Conformance:
     def update(self, batch: TrackedBatch, flows: NDArray[np.void]) -> None:
         """Judge a batch of the analysis.
 
-        In an analysis of several taps the verdicts are those of the merged packets, so each
-        tap's rows are tracked again on their own, both directions of an interface together.
-        Taps that show only while reading, mirror sessions, are added to the first one.
+        In an analysis of several taps the tracker's verdicts refer to the merged packets, so each
+        tap's rows are also tracked separately, both directions of an interface together. Taps that
+        appear while reading (mirror sessions) are added to the first one.
         """
         several = bool(batch.table.tap.any())
         if not self.taps:
@@ -88,7 +88,7 @@ class Conformance:
             whose, places = tracker, flow_map
             if mine.tracker is not None:
                 source = theirs.tracker
-                assert source is not None, "parts were measured with as many taps"
+                assert source is not None, "parts must have the same number of taps"
                 whose = mine.tracker
                 places = merge_trackers(whose, source, endpoint_map, np.zeros(1, np.uint16))
             mine.keeper.merge(theirs.keeper, places)
@@ -101,7 +101,7 @@ class Conformance:
 
 
 def _rows_of(table: PacketTable, taps: list[int]) -> PacketTable:
-    """The rows of one vantage point, as if it were the only one."""
+    """The rows of one tap, as if it were the only tap."""
     rows = table.take(np.isin(table.tap, taps))
     rows.tap[:] = 0
     return rows

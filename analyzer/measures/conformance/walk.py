@@ -1,4 +1,4 @@
-"""One pass over a tracked batch: every packet to the rules of its connection."""
+"""One pass over a tracked batch that applies the rules to every packet."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def walk(
         bits = np.int64(OPCODE_CLASS[opcode])
         v = np.int64(verdict[i])
         if opcode >> 5 != RC and opcode >> 5 != XRC:
-            continue  # the only transports that go back N
+            continue  # the only go-back-N transports
         if not bits & SEQUENCED or v == TAP_COPY or v == MIRROR_DUPLICATE:
             continue
         f = np.int64(peer[g])
@@ -128,7 +128,7 @@ def _request(
     arrives(s, psn, max(count, 1), in_order, time)
     if verdict == DUPLICATE:
         return
-    if verdict == OVERTAKEN:  # judged when it was sent again
+    if verdict == OVERTAKEN:  # judged at its retransmission
         s.reordered += 1
         return
     if s.fatal:

@@ -1,1 +1,1 @@
-"""Messages: sizes, times, latency of answers, goodput."""
+"""Messages: sizes, times, response latency, goodput."""

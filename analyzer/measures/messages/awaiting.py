@@ -1,9 +1,8 @@
-"""What a requester waits for: a bounded ring per flow, ordered by PSN, and the answers to it.
+"""Outstanding requests: a bounded ring per flow, ordered by PSN, and the responses to them.
 
-Entries are packets that asked for an ACK, ends of messages, READ and atomic
-requests. Answers are ACKs, NAKs and responses of the other side; ACKs are
-cumulative (InfiniBand specification 9.7.5.1), and so are NAKs and responses for
-all requests before theirs.
+Entries are packets with AckReq, ends of messages, READ and atomic requests. ACKs, NAKs and
+responses of the peer answer them; ACKs are cumulative (InfiniBand specification 9.7.5.1), and NAKs
+and responses acknowledge all earlier requests.
 """
 
 from __future__ import annotations
@@ -16,27 +15,27 @@ from ....kernels.kernel import Int, inlined, subkernel
 from ...statistics.histogram import Histograms, observe
 from ...wire.psn import psn_distance
 
-_int: Any = np.int64  # to mypy, numpy's integers are no int
+_int: Any = np.int64  # mypy does not treat numpy integers as int
 
 RING = 128
-"""Entries kept per flow (a power of two): common tools post up to 128 messages at once.
-Of more, the oldest is dropped from the times and counted in `untracked`."""
+"""Entries kept per flow (a power of two): common tools post up to 128 messages at once. Beyond that
+the oldest is not timed and is counted in `untracked`."""
 
 # Bits of an entry's `wants`.
-ACK = 0x01  # the packet asked for an ACK and can be timed by it
-COMPLETION = 0x02  # the end of a message, or a request that is one
+ACK = 0x01  # the packet has AckReq and is timed by its ACK
+COMPLETION = 0x02  # the end of a message, or a single request
 FIRST_RESPONSE = 0x04  # a READ request whose first response can be timed
-LAST_RESPONSE = 0x08  # its COMPLETION comes with its responses only, not with an ACK
-WATCHED = 0x10  # the answering flow was known when the message began
+LAST_RESPONSE = 0x08  # only its responses complete it, not an ACK
+WATCHED = 0x10  # the flow of the responses was known when the message began
 
-# Histograms of the flow that waits.
+# Histograms of the requesting flow.
 SIZE, DURATION, COMPLETED, ACKED, RESPONDED = range(5)
 KINDS = 5
 
 ENTRY = np.dtype(
     [
         ("psn", np.uint32),
-        ("wants", np.uint32),  # what is still to come; 0: nothing, or nothing but WATCHED
+        ("wants", np.uint32),  # pending events; 0: none, or only WATCHED
         ("sent", np.int64),  # ns, time of the packet itself
         ("begun", np.int64),  # ns, time of the first packet of its message
     ],
@@ -44,18 +43,18 @@ ENTRY = np.dtype(
 )
 
 WAITER_FIELDS = [
-    ("ring", np.int32),  # 1 + ring of the flow in the pool; 0 while it needs none
-    ("head", np.int64),  # position of the oldest entry; runs on, wraps in the ring
-    ("waiting", np.int32),  # entries in the ring, answered ones behind the oldest included
-    ("dropped", np.int32),  # outstanding messages among the entries dropped, the newest at
+    ("ring", np.int32),  # 1 + ring of the flow in the pool; 0 without one
+    ("head", np.int64),  # position of the oldest entry; counts on, modulo the ring size
+    ("waiting", np.int32),  # entries in the ring, including acknowledged ones after the oldest
+    ("dropped", np.int32),  # outstanding messages among the dropped entries, the newest at
     ("dropped_psn", np.uint32),  # this PSN
-    ("covers", np.uint8),  # 1: an answer was seen; all requests up to
-    ("covered", np.uint32),  # this PSN have been answered
-    ("outstanding", np.int64),  # watched messages begun and not yet answered
+    ("covers", np.uint8),  # 1: a response was seen; all requests up to
+    ("covered", np.uint32),  # this PSN are acknowledged
+    ("outstanding", np.int64),  # watched messages started and not yet acknowledged
     ("max_outstanding", np.int64),
-    ("untracked", np.int64),  # watched messages whose answer could not be told or awaited
+    ("untracked", np.int64),  # watched messages with an unknown or untracked response
 ]
-"""Fields of a flow's state that the functions below keep."""
+"""Fields of a flow's state for the functions below."""
 
 
 @inlined
@@ -67,9 +66,9 @@ def begin_message(s: Any) -> None:
 
 @subkernel
 def wait(rings: Any, used: Any, s: Any, psn: Int, wants: Int, sent: Int, begun: Int) -> None:
-    """Put a request in the ring, or add a message's end to a packet that waits already."""
+    """Add a request to the ring, or a message's end to a waiting packet."""
     if s.covers and wants & LAST_RESPONSE == 0 and psn_distance(psn, _int(s.covered)) <= 0:
-        if wants & COMPLETION and wants & WATCHED:  # seen behind its own answer: at another tap
+        if wants & COMPLETION and wants & WATCHED:  # seen after its own response: at another tap
             s.outstanding -= 1
             s.untracked += 1
         return
@@ -77,7 +76,7 @@ def wait(rings: Any, used: Any, s: Any, psn: Int, wants: Int, sent: Int, begun: 
         used[0] += 1
         s.ring = used[0]
     ring = rings[s.ring - 1]
-    place = s.head + s.waiting  # behind the newest entry whose PSN is not larger
+    place = s.head + s.waiting  # after the newest entry with a PSN that is not larger
     behind = place
     while behind > s.head:
         distance = psn_distance(_int(ring[(behind - 1) & (RING - 1)].psn), psn)
@@ -90,7 +89,7 @@ def wait(rings: Any, used: Any, s: Any, psn: Int, wants: Int, sent: Int, begun: 
             return
         behind -= 1
     if s.waiting == RING:
-        if behind == s.head:  # older than all others: the one to drop
+        if behind == s.head:  # the oldest entry: dropped
             _drop(s, psn, wants)
             return
         oldest = ring[s.head & (RING - 1)]
@@ -117,7 +116,7 @@ def _drop(s: Any, psn: Int, wants: Int) -> None:
 
 @subkernel
 def sent_again(rings: Any, s: Any, psn: Int) -> None:
-    """A request was sent again: which transmission an answer means is unknown (Karn's rule)."""
+    """A request was retransmitted: its response is ambiguous (Karn's rule)."""
     if s.ring == 0:
         return
     ring = rings[s.ring - 1]
@@ -140,10 +139,10 @@ def answered(
     exact: bool,
     time: Int,
 ) -> None:
-    """An answer covers all requests of `flow` up to `psn`.
+    """A response covers all requests of `flow` up to `psn`.
 
     `response`: a READ response (the first or last when it `begins` or `ends`) or
-    atomic ACK. `exact`: an ACK of just this PSN, or a response sent but once.
+    atomic ACK. `exact`: an ACK of exactly this PSN, or a response sent only once.
     """
     if s.covers == 0 or psn_distance(psn, _int(s.covered)) > 0:
         s.covers = 1
@@ -174,7 +173,7 @@ def answered(
         if wants & LAST_RESPONSE:
             read = at
         elif wants & COMPLETION:
-            # Answers from before the pairing are unknown: only its own is surely the first.
+            # Responses before the pairing are unknown: only an exact one is certainly the first.
             _complete(histograms, s, flow, entry, time, exact and distance == 0)
     if response and ends and read >= 0:  # the READ with the largest PSN up to this one
         _complete(histograms, s, flow, ring[read], time, exact)
@@ -196,7 +195,7 @@ def _complete(
 
 @inlined
 def forget_all(rings: Any, s: Any) -> None:
-    """The sequence began anew: no answer to what was sent before can be told apart any more."""
+    """The sequence restarted: responses to earlier requests can no longer be identified."""
     for i in range(s.waiting):
         entry = rings[s.ring - 1][(s.head + i) & (RING - 1)]
         _drop(s, _int(entry.psn), _int(entry.wants))

@@ -1,15 +1,15 @@
-"""Messages, their sizes and times, and the latency of answers; goodput.
+"""Messages with sizes and times, response latency, and goodput.
 
 A message is a SEND or WRITE (First to Last, or Only), a READ request with its
 responses, or an atomic with its ACK; it belongs to the flow of the requester.
-Only packets seen for the first time count, so a message sent again is one message.
+Only first copies of packets count, so a retransmitted message is one message.
 
-- size: payload, for a READ the length it asks for, for an atomic its 8 bytes
+- size: payload, for a READ the requested length, for an atomic 8 bytes
 - duration: first to last packet of SENDs and WRITEs of more than one packet
-- completion: first packet to the first answer that covers its last PSN; for a READ
+- completion: first packet to the first response that covers its last PSN; for a READ
   to the last response by PSN, for an atomic to its ACK
-- request to ACK: a packet that asks for an ACK to the first ACK with its very PSN;
-  not for packets sent again (Karn's rule), nor for those a later ACK covers
+- request to ACK: a packet with AckReq to the first ACK of the same PSN; not for retransmitted
+packets (Karn's rule), nor for packets that a later ACK covers
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from .awaiting import (
 from .pieces import begin, continues, extend, place, set_aside
 from .state import MessageArrays, add, adopt, close, copied, empty, grown
 
-_int: Any = np.int64  # to mypy, numpy's integers are no int
+_int: Any = np.int64  # mypy does not treat numpy integers as int
 
 _NEW: Final = sum(1 << v for v in (IN_ORDER, AHEAD, REORDERED, RECOVERED, RESTARTED))
 _RELIABLE: Final = 0x8000  # its requests are acknowledged
@@ -184,7 +184,7 @@ def _goodput(s: Any, payload: int, time: int) -> None:
 def _acknowledge(
     arrays: MessageArrays, histograms: Histograms, f: int, number: Int, aeth: int, time: int
 ) -> None:
-    """An ACK covers its PSN; a NAK or RNR NAK names the first one it does not cover."""
+    """An ACK covers its PSN; a NAK or RNR NAK names the first PSN it does not cover."""
     s = arrays.state[f]
     kind = (aeth >> 24) & SYNDROME_KIND_MASK
     if kind == SYNDROME_ACK:
@@ -248,7 +248,7 @@ def _assemble(
 
 
 class MessageStatistics:
-    """Messages, latencies and goodput of any number of flows."""
+    """Messages, latencies and goodput of all flows."""
 
     def __init__(self) -> None:
         self._arrays = empty(0)
@@ -277,8 +277,8 @@ class MessageStatistics:
     def merge(self, other: MessageStatistics, flow_map: NDArray[np.int32]) -> None:
         """Add the other's flows; its flow i is our flow `flow_map[i]`.
 
-        A flow only one side has goes on as it is. The two parts of one that both have
-        are judged apart: what is open in them counts as incomplete or untracked.
+        A flow of one side only continues unchanged. For a flow of both sides the two parts are
+        judged separately: open messages count as incomplete or untracked.
         """
         flow_map = flow_map[: len(other._arrays.state)]
         if not len(flow_map):
@@ -300,9 +300,9 @@ class MessageStatistics:
     def messages(self, flow: int) -> Messages:
         """Statistics of one flow's messages as if the capture ended here.
 
-        `incomplete` is the larger of the messages begun and never ended and those ended
-        and never begun: one with a hole in the middle is both. `max_outstanding` is None
-        when no answer to the flow was seen.
+        `incomplete` is the maximum of the messages without an end and those without a start: a
+        message with a hole in the middle is both. `max_outstanding` is None when no response to the
+        flow was seen.
         """
         part = copied(self._arrays, flow)
         s = part.state[0]
@@ -318,28 +318,28 @@ class MessageStatistics:
         )
 
     def latency(self, flow: int) -> Latency:
-        """Times from one flow's requests to their answers."""
+        """Times from one flow's requests to their responses."""
         return Latency(
             request_to_ack_ns=self._histograms.quantiles(flow, ACKED),
             read_to_first_response_ns=self._histograms.quantiles(flow, RESPONDED),
         )
 
     def untracked(self, flow: int) -> int:
-        """Messages whose completion is unknown because too many others were outstanding."""
+        """Messages with an unknown completion time because too many were outstanding."""
         return int(self._state(flow)["untracked"])
 
     def goodput_bits_per_second(self, flow: int) -> float | None:
-        """Payload of packets seen for the first time over the time they took.
+        """Payload of first copies divided by the time from the first to the last of them.
 
-        The data of READs is the goodput of the flow that carries the responses. None
-        without payload, or when all packets have the same time.
+        READ data counts for the flow of the responses. None without payload, or when all packets
+        have the same time.
         """
         s = self._state(flow)
         duration = int(s["last_time"]) - int(s["first_time"])
         return int(s["payload"]) * 8e9 / duration if duration > 0 and s["payload"] else None
 
     def _state(self, flow: int) -> Any:
-        """The STATE record of a flow; one never seen is empty."""
+        """The STATE record of a flow; empty for an unseen flow."""
         known = self._arrays.state
         return known[flow] if flow < len(known) else empty(1).state[0]
 

@@ -1,10 +1,9 @@
-"""Messages put together from packets in any order.
+"""Reassembles messages from packets in any order.
 
-A piece is a run of consecutive packets of one message. In order there is one
-piece, which grows until the message's last packet completes it. A packet that
-does not continue it begins another piece, and pieces join when the packet
-between them comes. So identity and size of a message come from PSNs alone and
-are exact however its packets were reordered.
+A piece is a run of consecutive packets of one message. In order there is one growing piece, which
+the message's last packet completes. A packet that does not continue it starts another piece, and
+pieces join when the packet between them arrives. Identity and size of a message thus depend on PSNs
+only and are exact under any reordering.
 """
 
 from __future__ import annotations
@@ -16,23 +15,23 @@ import numpy as np
 from ....kernels.kernel import inlined, subkernel
 from ...wire.psn import psn_distance
 
-_int: Any = np.int64  # to mypy, numpy's integers are no int
+_int: Any = np.int64  # mypy does not treat numpy integers as int
 
 PIECES = 128
-"""Pieces kept aside per flow: a sprayed flow holds about a quarter as many as packets overtake
-each other. Of more, the oldest is given up as incomplete."""
+"""Shelved pieces per flow: a sprayed flow needs about a quarter of its reordering depth in packets.
+Beyond that the oldest is dropped as incomplete."""
 
 EXPIRED = 1 << 14
-"""A piece so many PSNs behind is given up: no path is that late, no NIC resends so much."""
+"""A piece this many PSNs back is dropped: no path is that late, and no NIC retransmits as many."""
 
 PIECE = np.dtype(
     [
         ("low", np.uint32),  # PSN of its first packet
         ("next", np.uint32),  # PSN after its last packet
-        ("open", np.uint8),  # 1: in use, as the piece that grows
+        ("open", np.uint8),  # 1: in use as the growing piece
         ("first", np.uint8),  # 1: begins with the message's first packet
         ("last", np.uint8),  # 1: ends with the message's last packet
-        ("watched", np.uint8),  # 1: the answering flow was known when the message began
+        ("watched", np.uint8),  # 1: the flow of the responses was known when the message began
         ("bytes", np.int64),  # payload
         ("begun", np.int64),  # ns, earliest packet
         ("ended", np.int64),  # ns, latest packet
@@ -41,17 +40,17 @@ PIECE = np.dtype(
 )
 
 ASSEMBLY_FIELDS = [
-    ("shelf", np.int32),  # 1 + shelf of the flow in the pool; 0 while it needs none
+    ("shelf", np.int32),  # 1 + shelf of the flow in the pool; 0 without one
     ("pieces", np.int32),  # pieces on the shelf
-    ("begun", np.int64),  # messages given up that had begun
-    ("ended", np.int64),  # messages given up whose end was there but not their beginning
+    ("begun", np.int64),  # dropped messages with a start
+    ("ended", np.int64),  # dropped messages with an end but no start
 ]
-"""Fields of a flow's state that the functions below keep."""
+"""Fields of a flow's state for the functions below."""
 
 
 @inlined
 def continues(shelves: Any, s: Any, c: Any, psn: int, begins: bool) -> bool:
-    """True when a packet just begins or extends the piece that grows and joins no other."""
+    """True when a packet only starts or extends the growing piece and joins no other."""
     if begins == (c.open == 1) or not (begins or psn == c.next):
         return False
     if s.pieces > 0:
@@ -101,7 +100,7 @@ def place(
     time: int,
     watched: bool,
 ) -> None:
-    """Put a packet where it belongs; `c` is then its piece, which may be complete."""
+    """Add a packet to its piece; `c` is then that piece, which may be complete."""
     if c.open:
         set_aside(shelves, used, s, c)
     begin(c, psn, begins, payload, time, watched)
@@ -142,7 +141,7 @@ def _take_away(shelf: Any, s: Any, i: int) -> None:
 
 @subkernel
 def set_aside(shelves: Any, used: Any, s: Any, c: Any) -> None:
-    """Move the piece that grows to the shelf."""
+    """Move the growing piece to the shelf."""
     if s.shelf == 0:
         used[0] += 1
         s.shelf = used[0]
@@ -171,7 +170,7 @@ def give_up(s: Any, piece: Any) -> None:
 
 @subkernel
 def give_up_all(shelves: Any, s: Any, c: Any) -> None:
-    """The sequence began anew or ended: nothing that is open can be completed."""
+    """The sequence restarted or ended: open messages can no longer be completed."""
     for i in range(s.pieces):
         give_up(s, shelves[s.shelf - 1][i])
     s.pieces = 0

@@ -1,4 +1,4 @@
-"""What the message measure keeps per flow, and how flows are copied, moved and added up."""
+"""State of the message measure per flow; copying, moving and adding flows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .pieces import ASSEMBLY_FIELDS, PIECE, PIECES, give_up_all
 STATE = np.dtype(
     [
         ("messages", np.int64),
-        ("payload", np.int64),  # bytes of packets seen for the first time
+        ("payload", np.int64),  # bytes of first copies
         ("first_time", np.int64),  # ns, of those packets
         ("last_time", np.int64),
         ("started", np.uint8),
-        ("answered", np.uint8),  # 1: an answer to this flow was seen
+        ("answered", np.uint8),  # 1: a response to this flow was seen
         *ASSEMBLY_FIELDS,
         *WAITER_FIELDS,
     ],
@@ -28,23 +28,23 @@ STATE = np.dtype(
 
 
 class MessageArrays(NamedTuple):
-    """What the kernel works on."""
+    """Arrays of the kernel."""
 
     state: NDArray[Any]
     """STATE[flows]."""
     current: NDArray[Any]
-    """PIECE[flows]: the piece that grows."""
+    """PIECE[flows]: the growing piece."""
     shelves: NDArray[Any]
-    """PIECE[flows, PIECES]: of flows with disorder, in the order they needed one."""
+    """PIECE[flows, PIECES]: of flows with disorder, allocated on first use."""
     rings: NDArray[Any]
-    """ENTRY[flows, RING]: of flows that wait for answers, likewise."""
+    """ENTRY[flows, RING]: of flows with outstanding requests, allocated on first use."""
     shelves_used: NDArray[np.int64]
     rings_used: NDArray[np.int64]
 
 
 @subkernel
 def close(arrays: Any, f: int) -> None:
-    """The sequence began anew or ended: what is open stays incomplete or unanswered."""
+    """The sequence restarted or ended: open messages stay incomplete or unacknowledged."""
     s = arrays.state[f]
     give_up_all(arrays.shelves, s, arrays.current[f])
     forget_all(arrays.rings, s)
@@ -62,7 +62,7 @@ def empty(flows: int) -> MessageArrays:
 
 
 def grown(old: MessageArrays, flows: int) -> MessageArrays:
-    """The arrays with room for at least `flows` flows."""
+    """The arrays grown to at least `flows` flows."""
     if flows <= len(old.state):
         return old
     new = empty(max(flows, 2 * len(old.state), 64))
@@ -75,7 +75,7 @@ def grown(old: MessageArrays, flows: int) -> MessageArrays:
 
 
 def copied(arrays: MessageArrays, flow: int) -> MessageArrays:
-    """One flow alone, as flow, shelf and ring 0 of new arrays; a flow never seen is empty."""
+    """One flow as flow, shelf and ring 0 of new arrays; empty for an unseen flow."""
     part = empty(1)
     if flow >= len(arrays.state):
         return part
@@ -92,7 +92,7 @@ def copied(arrays: MessageArrays, flow: int) -> MessageArrays:
 
 
 def adopt(arrays: MessageArrays, flow: int, part: MessageArrays) -> None:
-    """Make a flow, alone in its arrays, the flow `flow`, which has no state yet."""
+    """Copy a flow, alone in its arrays, to flow `flow`, which has no state yet."""
     s = part.state[0]
     if s["shelf"]:
         arrays.shelves_used[0] += 1

@@ -19,13 +19,13 @@ from .rows import count_rows
 
 _MAX_CHANGES = 10_000
 _DECIDED_BY = 3
-"""One reading of entropy values needs so many times the matches of the other."""
+"""One byte order of entropy values needs this multiple of the matches of the other."""
 
 LABEL_HIGH, PORT_HIGH = "flow_label_high", "udp_port_high"
 
 
 class PortChange(NamedTuple):
-    """A port status update that says something new."""
+    """A port status update with a change."""
 
     time_ns: int
     host: int
@@ -88,13 +88,13 @@ class MrcMeasure:
         self._note_ports(batch, mrc)
 
     def _note_ports(self, batch: TrackedBatch, mrc: NDArray[Any]) -> None:
-        """Port status updates: one mask per host, told to all its peers."""
+        """Port status updates: one mask per host, sent to all its peers."""
         told = mrc[(mrc["present"] & ERTH != 0) & (mrc["operation"] == PORT_STATUS_UPDATE)]
         if not len(told):
             return
         rows = told["row"]
         hosts, masks = batch.table.src[rows], told["port_mask"]
-        # Of one host's updates in a row only those that differ from the one before.
+        # Consecutive updates of a host that differ from the previous one.
         order = np.argsort(hosts, kind="stable")
         same = (np.diff(hosts[order]) == 0) & (np.diff(masks[order].astype(np.int64)) == 0)
         new = np.sort(order[np.concatenate([[True], ~same])])
@@ -120,31 +120,31 @@ class MrcMeasure:
 
     @property
     def votes(self) -> tuple[int, int, int, int]:
-        """SACKs that agree with: flow label high, port high, both, neither."""
+        """SACKs that match with: flow label high, port high, both, neither."""
         a, b, c, d = self._state.votes.tolist()
         return a, b, c, d
 
     def entropy_order(self) -> tuple[str | None, str | None]:
-        """Which half of a reflected entropy is the UDP source port, or why nobody can tell."""
+        """Position of the UDP source port in a reflected entropy, or why it is unknown."""
         label, port, both, neither = self.votes
         if label and label >= _DECIDED_BY * port:
             return LABEL_HIGH, None
         if port and port >= _DECIDED_BY * label:
             return PORT_HIGH, None
         if label or port:
-            return None, "SACKs agree with both readings"
+            return None, "SACKs match both orders"
         if both:
             return None, "both halves of all entropy values seen are equal"
         if neither:
-            return None, "no SACK names the entropy value of the packet it is about"
-        return None, "no SACK was seen together with the packet it is about"
+            return None, "no SACK holds the entropy value of its packet"
+        return None, "no SACK was seen together with its packet"
 
     def flow(self, f: int) -> Any:
-        """The mrc_state.FLOW record of a flow, None when it has no MRC."""
+        """The mrc_state.FLOW record of a flow, None without MRC."""
         return self._state.flows[f] if f < self._flows else None
 
     def flows(self, count: int) -> NDArray[np.void]:
-        """The mrc_state.FLOW records of the first flows, zeros where there is no MRC; a copy."""
+        """A copy of the mrc_state.FLOW records of the first flows, zeros without MRC."""
         found = np.zeros(count, st.FLOW)
         known = self._state.flows[: min(count, self._flows)]
         found[: len(known)] = known
@@ -162,18 +162,18 @@ class MrcMeasure:
         return evs
 
     def log(self) -> NDArray[Any]:
-        """NACKs and returns of entropy values, mrc_state.LOG in the order they were seen."""
+        """NACKs and returns of entropy values, mrc_state.LOG in capture order."""
         log: NDArray[Any] = self._state.log[: int(self._state.counts[st.USED_LOG])]
         return log
 
     @property
     def omitted(self) -> int:
-        """Entries that found no room in a log."""
+        """Log entries dropped because a log was full."""
         return int(self._state.counts[st.OMITTED_LOG]) + self.omitted_port_changes
 
     @property
     def histograms(self) -> HistogramPool:
-        """OOO_DEPTH, ROUND_TRIP and IN_FLIGHT of each flow that answers."""
+        """OOO_DEPTH, ROUND_TRIP and IN_FLIGHT of each flow of responses."""
         return self._histograms
 
     def merge(
@@ -186,7 +186,7 @@ class MrcMeasure:
     ) -> None:
         """Add a later part of the capture; its flow i is our flow `flow_map[i]`, and so on.
 
-        Silences of entropy values that span the seam are measured from it on.
+        Silences of entropy values across the seam are measured from the seam.
         """
         self.packets += other.packets
         self._state.votes[:] += other._state.votes
@@ -248,7 +248,7 @@ class MrcMeasure:
         self._state = s._replace(histograms=self._histograms.arrays, log=log)
 
     def _reserve(self, records: int) -> None:
-        """Make room for at least `records` entropy values, in a table at most half full."""
+        """Grow to at least `records` entropy values, in a table at most half full."""
         s = self._state
         if records <= len(s.evs):
             return
@@ -283,7 +283,7 @@ def _add_flow(mine: Any, added: Any) -> None:
 
 @kernel
 def _add_evs(added: Any, evs: Any, lanes: Any, slots: Any, used: Any, salt: Any) -> None:
-    """Add records of another table; there is room for all of them."""
+    """Add records of another table; the caller has grown the table."""
     for a in range(len(added)):
         theirs = added[a]
         found = find_record(
@@ -318,7 +318,7 @@ def _add_evs(added: Any, evs: Any, lanes: Any, slots: Any, used: Any, salt: Any)
 
 
 def sent_key(told: int, order: str) -> int:
-    """The key (flow label high) of an entropy value as SACKs of this order name it."""
+    """The key (flow label high) of an entropy value in SACKs of this order."""
     if told == OTHER or order == LABEL_HIGH:
         return told
     return (told & 0xFFFF) << 16 | told >> 16

@@ -57,13 +57,13 @@ from .state import (
 _CE = 3
 _WRAP_NS = TIMESTAMP_NS << 16
 _BEHIND_NS = _WRAP_NS - _WRAP_NS // 16
-"""A round trip in the last sixteenth of the wrap is one just below 0: the timestamps are coarse."""
+"""A round trip in the last sixteenth of the wrap is slightly negative: coarse timestamps."""
 _OTHER_RESOLUTION = 0x8000  # TSR
 
 
 @inlined
 def reason_index(reason: Int) -> Int:
-    """Place of a NACK reason in the counts, see mrc_state.REASONS."""
+    """Index of a NACK reason in the counts, see mrc_state.REASONS."""
     if reason == 0x01 or reason == 0x02:
         return reason - 1
     if reason == 0x06 or reason == 0x07:
@@ -99,7 +99,7 @@ def _note(
 
 @inlined
 def _may_be_caused(state: State, peer: Int, since: Int, time: Int) -> bool:
-    """Whether ALWAYS_SKIP or a port status update may be why a value was left out since then."""
+    """Whether ALWAYS_SKIP or a port status update since then may explain the silence of a value."""
     before = since - (time - since)
     said = peer >= 0 and state.flows[peer].last_always_skip_ns >= before
     return bool(said or state.counts[LAST_PORT_NS] >= before)
@@ -107,7 +107,7 @@ def _may_be_caused(state: State, peer: Int, since: Int, time: Int) -> bool:
 
 @inlined
 def _ring_of(state: State, flow: FlowRecord) -> Int:
-    """The ring of a flow that sends, handed out if there is one; -1 without."""
+    """The ring of a sending flow, allocated if available; -1 otherwise."""
     if flow.ring == 0:
         if state.counts[USED_RINGS] >= min(MAX_RINGS, len(state.ring_psn)):
             return -1
@@ -118,10 +118,10 @@ def _ring_of(state: State, flow: FlowRecord) -> Int:
 
 @inlined
 def _is_short(table: Columns, row: Int, path_mtu: Int) -> bool:
-    """Whether a WRITE has less payload than its place in the message asks for.
+    """Whether a WRITE has less payload than its place in the message requires.
 
-    What is left for a Last follows from DMALen, be it the length of the whole operation or
-    the packet's own: below a path MTU the two are the same.
+    The payload of a Last follows from DMALen, as length of the whole operation or of the packet:
+    below a path MTU both are the same.
     """
     bits, payload = OPCODE_CLASS[table.opcode[row]], np.int64(table.payload_bytes[row])
     if bits & FULL:
@@ -203,7 +203,7 @@ def _sent(
 
 @inlined
 def _round_trip(state: State, mrc: Any, f: Int, peer: Int, found: Int, time: Int) -> None:
-    """Time from the packet's passage to its answer's, by the timestamp the answer reflects."""
+    """Time from the packet to its response at the tap, by the reflected timestamp."""
     if peer < 0 or not state.flows[peer].has_clock:
         return
     passed = state.flows[peer].clock_ns + np.int64(mrc.timestamp) * TIMESTAMP_NS
@@ -222,7 +222,7 @@ def _round_trip(state: State, mrc: Any, f: Int, peer: Int, found: Int, time: Int
 
 @inlined
 def _vote(state: State, peer: Int, psn: Int, entropy: Int) -> None:
-    """Compare the entropy of a SACK with that of the packet it is about."""
+    """Compare the entropy of a SACK with that of its packet."""
     ring = np.int64(state.flows[peer].ring) - 1
     if ring < 0 or state.ring_psn[ring, psn & (RING - 1)] != psn:
         return
@@ -236,7 +236,7 @@ def _vote(state: State, peer: Int, psn: Int, entropy: Int) -> None:
 
 @inlined
 def _depth(bitmap: Any, sack_offset: Int) -> Int:
-    """PSNs from the cumulative one to the highest that a SACK's bitmap holds."""
+    """PSNs from the cumulative PSN to the highest in a SACK's bitmap."""
     if bitmap == np.uint64(0):
         return 0
     highest = sack_offset
@@ -283,7 +283,7 @@ def _sacked(state: State, mrc: Any, f: Int, peer: Int, found: Int, time: Int) ->
     if not flow.told_bytes:
         flow.told_bytes = 1
         flow.rcvd_bytes = counter
-    elif grown < 0x800000:  # else the SACK was overtaken
+    elif grown < 0x800000:  # otherwise the SACK was overtaken
         flow.received_units += grown
         flow.rcvd_bytes = counter
 
@@ -317,7 +317,7 @@ def count_rows(
     path_mtu: NDArray[np.int64],
     state: State,
 ) -> Int:
-    """Count MRC packets from `start` on; the one before which it stops for want of room.
+    """Count MRC packets from `start`; returns their number, or the index where the table is full.
 
     `table` is a mrc_state.Columns; path_mtu, int64[flows], is 0 where it is not known.
     """
@@ -338,7 +338,7 @@ def count_rows(
             if record.present & ERTH and record.operation == PORT_STATUS_UPDATE:
                 state.counts[LAST_PORT_NS] = time
             continue
-        # Two records at most: the one of the packet, and of the one that it sends again.
+        # At most two records: of the packet and of the packet that it retransmits.
         if state.used[0] + 2 > len(state.evs):
             return i
         found = find_record(

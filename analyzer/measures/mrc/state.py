@@ -1,4 +1,4 @@
-"""What is kept of MRC traffic, per flow and per entropy value. Layouts only."""
+"""State of MRC traffic per flow and per entropy value. Layouts only."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ...statistics.histogram import Histograms
 from ...wire.record import Record, Records
 
 SENT, TOLD = range(2)
-"""Lanes of a flow: entropy values its own packets travelled with, and those its SACKs and NACKs
-name, as they name them: which half is which the capture has to tell first."""
+"""Lanes of a flow: entropy values of its own packets, and those in its SACKs and NACKs, stored as
+received, because the order of the halves is detected later."""
 LANES = 2
 
 EV = np.dtype(
@@ -24,12 +24,12 @@ EV = np.dtype(
         ("packets", "i8"),
         ("wire_bytes", "i8"),
         ("marked", "i8"),  # with CE
-        ("resends", "i8"),  # retransmissions that travelled with it
-        ("lost", "i8"),  # packets that travelled with it and were sent again
+        ("resends", "i8"),  # retransmissions sent with it
+        ("lost", "i8"),  # packets with it that were retransmitted
         ("trimmed", "i8"),
-        ("last_index", "i8"),  # number of its latest packet among the flow's
-        ("lost_ns", "i8"),  # when one was first sent again since its last packet, no NACK asking
-        ("evidence", "u4"),  # path evidence of its latest packet that has some
+        ("last_index", "i8"),  # index of its latest packet in the flow
+        ("lost_ns", "i8"),  # first retransmission without a NACK since its last packet
+        ("evidence", "u4"),  # path evidence of its latest packet with evidence
         ("tap", "u2"),
         # TOLD
         ("sacks", "i8"),
@@ -50,7 +50,7 @@ REASONS = 8
 
 FLOW = np.dtype(
     [
-        # as the one that sends
+        # as sender
         ("packets", "i8"),  # data packets, without copies
         ("resends", "i8"),
         ("resends_after_nack", "i8"),
@@ -58,10 +58,10 @@ FLOW = np.dtype(
         ("timestamped", "i8"),
         ("started", "u1"),
         ("has_clock", "u1"),
-        ("next_psn", "u4"),  # beyond the highest sent
-        ("clock_ns", "i8"),  # tap time less the sender's timestamps, modulo their wrap
+        ("next_psn", "u4"),  # after the highest PSN sent
+        ("clock_ns", "i8"),  # tap time minus the sender's timestamps, modulo their wrap
         ("ring", "i4"),  # its recent packets; 0 = none yet, else number + 1
-        # as the one that answers
+        # as responder
         ("sacks", "i8"),
         ("probe_responses", "i8"),
         ("skips", "i8"),
@@ -71,16 +71,16 @@ FLOW = np.dtype(
         ("told_bytes", "u1"),
         ("rcvd_bytes", "u4"),  # latest counter, units of 256 bytes
         ("received_units", "i8"),
-        ("mpr", "u1"),  # latest that is not 0
+        ("mpr", "u1"),  # latest value other than 0
         ("max_ooo_count", "u2"),
     ],
     align=True,
 )
 
 RING = 1024
-"""Recent packets of a flow by PSN, to find the one a SACK, NACK or retransmission is about."""
+"""Recent packets of a flow by PSN, to find the packet of a SACK, NACK or retransmission."""
 MAX_RINGS = 4096
-"""At most 36 MB; flows beyond it have their answers counted but not matched."""
+"""At most 36 MB; responses of further flows are counted but not matched."""
 
 LOG = np.dtype(
     [
@@ -91,9 +91,9 @@ LOG = np.dtype(
         ("tap", "u2"),
         ("key", "u4"),  # entropy value
         ("psn", "u4"),
-        ("value", "i8"),  # NACK: reason; RETURNED: when it was last used before, ns
-        ("without", "i8"),  # RETURNED: packets that the flow sent meanwhile
-        ("lost_ns", "i8"),  # RETURNED: when one with it was first sent again meanwhile, 0: never
+        ("value", "i8"),  # NACK: reason; RETURNED: time of its last use before, ns
+        ("without", "i8"),  # RETURNED: packets that the flow sent during the silence
+        ("lost_ns", "i8"),  # RETURNED: first retransmission with it during the silence, 0: none
     ],
     align=True,
 )
@@ -101,17 +101,17 @@ LOG_NACK, LOG_RETURNED = range(2)
 MAX_LOG = 10_000
 
 RETIRED_AFTER_ROUNDS = 16
-"""An entropy value that a flow leaves out while it sends so many packets per value it uses is
-taken to be retired: even values drawn at random are hardly ever left out so long by chance."""
+"""An entropy value is retired when the flow sends this many packets per value in use without it:
+even random selection hardly ever skips a value for so long."""
 RETIRED_AFTER_PACKETS = 64
 CAUSED_ROUNDS = 4
-"""So many when something says why: with the value a packet was lost, ALWAYS_SKIP, a port down."""
+"""Limit with a cause: loss of a packet with the value, ALWAYS_SKIP, or a port down."""
 
-# Kinds of histograms, per flow that answers.
+# Kinds of histograms, per flow of responses.
 OOO_DEPTH, ROUND_TRIP, IN_FLIGHT = range(3)
 HISTOGRAMS = 3
 
-# Which reading of an entropy value a SACK agrees with.
+# The order of an entropy value that a SACK matches.
 LABEL_HIGH, PORT_HIGH, BOTH, NEITHER = range(4)
 
 
@@ -120,7 +120,7 @@ class FlowRecord(Record):
 
 
 class State(NamedTuple):
-    """The arrays as the kernel sees them."""
+    """The arrays of the kernel."""
 
     flows: Records
     evs: Records
@@ -137,17 +137,17 @@ class State(NamedTuple):
     counts: NDArray[np.int64]
     """int64[N_COUNTS], indexed by the constants below."""
     votes: NDArray[np.int64]
-    """int64[4]: SACKs by the reading they agree with."""
+    """int64[4]: SACKs by the matching order."""
     histograms: Histograms
 
 
 USED_RINGS, USED_LOG, OMITTED_LOG, LAST_PORT_NS = range(4)
 N_COUNTS = 4
-"""LAST_PORT_NS is no count: the time of the latest port status update."""
+"""LAST_PORT_NS is not a count but the time of the latest port status update."""
 
 
 class Columns(NamedTuple):
-    """The columns of a packet table that the kernel reads."""
+    """The packet table columns used by the kernel."""
 
     time_ns: NDArray[np.int64]
     frame_number: NDArray[np.int64]

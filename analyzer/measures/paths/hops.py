@@ -1,4 +1,4 @@
-"""What happened between taps in series: packets that one saw and the next one did not."""
+"""Segments between taps in series: packets seen at one tap and not at the next."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ def hops(
     tap_names: Sequence[str],
     flow_name: Callable[[int], str],
 ) -> list[Hop]:
-    """Every stretch between two places that flows passed one after the other, busiest first.
+    """Every segment between two consecutive places of flows, busiest first.
 
     `usage` has the key `tap`; `places` are those of `tapsets.tap_places`, so
-    parallel taps count as one. A flow passes its places in the order in which
-    they saw its first packet (one clock is assumed). Duplicates made on the way
-    and losses on the same stretch cancel; captures that begin or end apart
-    look like loss.
+    parallel taps count as one. A flow passes its places in the order of its first packet there (a
+    common clock is assumed). Duplicates and losses on the same segment cancel; captures with
+    different start or end times look like loss.
     """
     records = usage.records()
     seen: dict[int, dict[int, list[int]]] = defaultdict(dict)  # flow -> place -> packets, first
@@ -64,7 +63,7 @@ def hops(
 
 
 def _worst(flows: dict[int, tuple[int, int]], flow_name: Callable[[int], str]) -> dict[str, int]:
-    """The flows that lost most, and how much."""
+    """The flows with the most losses, and their losses."""
     lost = sorted(((b - a, flow) for flow, (b, a) in flows.items() if b > a), reverse=True)
     return {flow_name(flow): n for n, flow in lost[:FLOWS_NAMED]}
 

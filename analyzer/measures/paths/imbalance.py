@@ -1,11 +1,10 @@
-"""How unevenly a set of parallel paths was used, and what chance alone would do.
+"""Load imbalance of a set of parallel paths, and the imbalance expected by chance.
 
 The flow imbalance metric is FIM(L) = 100 / |L| * sum over l of |n_l - mean| / mean
 for the flows (or bytes) n_l on each path l of the set L: the mean absolute
-relative deviation, in percent. With weights (link capacities) the mean gives way
-to each path's fair share. Hashing flows evenly does not give 0: `expected_fim`
-is what ideal uniform hashing gives, `best_fim` what no placement of whole flows
-can beat.
+relative deviation, in percent. With weights (link capacities) each path's fair share replaces the
+mean. Uniform hashing does not give 0: `expected_fim` is the value of ideal uniform hashing,
+`best_fim` the minimum over all placements of whole flows.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ...statistics.shares import Carried, jain, path_shares
 
 
 def fim(loads: NDArray[Any], weights: NDArray[Any] | None = None) -> float | None:
-    """FIM of the loads of the paths of a set, percent; None without any load."""
+    """FIM of the loads of a set of paths, percent; None without load."""
     if not loads.sum():
         return None
     fair = _shares(len(loads), weights) * loads.sum()
@@ -31,11 +30,11 @@ def fim(loads: NDArray[Any], weights: NDArray[Any] | None = None) -> float | Non
 
 
 def expected_fim(flows: int, paths: int, weights: NDArray[Any] | None = None) -> float | None:
-    """The mean FIM when each flow picks its path at random, in proportion to the weights.
+    """The expected FIM when each flow picks its path at random, in proportion to the weights.
 
     Exact: the mean absolute deviation of a binomial number is
-    2 m C(n, m) p^m (1-p)^(n-m+1) with m = floor(np) + 1 (de Moivre), here by
-    logarithms so that millions of flows do not overflow. None without flows.
+    2 m C(n, m) p^m (1-p)^(n-m+1) with m = floor(np) + 1 (de Moivre), computed with logarithms so
+    that millions of flows do not overflow. None without flows.
     """
     if not flows:
         return None
@@ -54,14 +53,14 @@ def _binomial_deviation(n: int, p: float) -> float:
 
 
 def best_fim(flows: int, paths: int, weights: NDArray[Any] | None = None) -> float | None:
-    """The smallest FIM that any placement of whole flows reaches; None without flows."""
+    """The smallest FIM over all placements of whole flows; None without flows."""
     if not flows:
         return None
     if weights is None:
         over = flows % paths
         return 100 * 2 * over * (paths - over) / (paths * flows)
     fair = [float(s) * flows for s in _shares(paths, weights)]
-    # The objective is separable and convex: placing each flow where it costs least is optimal.
+    # The objective is separable and convex: placing each flow at the lowest cost is optimal.
     costs = [(_marginal(0, f), i) for i, f in enumerate(fair)]
     heapq.heapify(costs)
     counts = [0] * paths
@@ -73,16 +72,16 @@ def best_fim(flows: int, paths: int, weights: NDArray[Any] | None = None) -> flo
 
 
 def _marginal(count: int, fair: float) -> float:
-    """What one more flow on a path adds to its relative deviation."""
+    """Change of a path's relative deviation by one more flow."""
     return (abs(count + 1 - fair) - abs(count - fair)) / fair
 
 
 def _shares(paths: int, weights: NDArray[Any] | None) -> NDArray[np.float64]:
-    """The fraction each path should carry."""
+    """The fair share of each path, as a fraction."""
     if weights is None:
         return np.full(paths, 1 / paths)
     if len(weights) != paths or not np.all(weights > 0):
-        raise ValueError("every path needs a weight above 0")
+        raise ValueError("weights must be above 0")
     shares: NDArray[np.float64] = weights.astype(np.float64) / weights.sum()
     return shares
 
@@ -93,7 +92,7 @@ def max_over_mean(loads: NDArray[Any]) -> float:
 
 
 def coefficient_of_variation(loads: NDArray[Any]) -> float:
-    """Standard deviation (of all paths, not of a sample) over the mean."""
+    """Standard deviation (of the population) divided by the mean."""
     return float(loads.std() / loads.mean())
 
 
@@ -109,10 +108,9 @@ def imbalance_of(
 ) -> Imbalance | None:
     """The imbalance of a set of paths; None when it carried no bytes.
 
-    `paths` has one item per path, also for those that carried nothing, and
-    `labels` their names; `flows_per_path` counts the flows on each (a flow on two
-    paths counts on both), None when flows say nothing, as for the paths of a
-    single flow.
+    `paths` has one item per path, also for idle ones, and `labels` their names; `flows_per_path`
+    counts the flows on each (a flow on two paths counts on both), None when flows are not
+    meaningful, as for the paths of a single flow.
     """
     loads = np.array([path.wire_bytes for path in paths], np.int64)
     if not loads.any():

@@ -1,9 +1,8 @@
-"""What every (lane, path key) carried: the hash table behind `PathUsage`.
+"""Traffic per (lane, path key): the hash table of `PathUsage`.
 
-A lane is a stream of rows whose path changes are counted apart from others; a
-flow has several. Path records lie densely in order of first appearance, an
-open-addressing table of indices finds them, and each lane remembers its last
-one, so that a packet on the same path as the one before costs no hashing.
+A lane is a stream of rows with its own count of path changes; a flow has several. Path records are
+stored in order of first appearance, an open-addressing table of indices finds them, and each lane
+remembers its last record, so that a packet on the same path as the previous one needs no hashing.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ PATH = np.dtype(
         ("wire_bytes", np.int64),
         ("late", np.int64),  # packets with the verdict REORDERED
         ("marked", np.int64),  # packets with CE
-        ("first_ns", np.int64),  # earliest and latest time, whatever the order of the rows
+        ("first_ns", np.int64),  # earliest and latest time, for any order of the rows
         ("last_ns", np.int64),
     ]
 )
@@ -35,20 +34,20 @@ LANE = np.dtype(
         ("last_key", np.int64),  # of the last row
         ("switches", np.int64),  # consecutive rows with different keys
         ("path", np.int32),  # record of the last row
-        ("paths", np.int32),  # different keys with a record of their own; 0: no rows yet
+        ("paths", np.int32),  # different keys with their own record; 0: no rows yet
     ]
 )
 
 MAX_PATHS = 4096
-"""Keys with a record of their own per lane."""
+"""Keys with their own record per lane."""
 OTHER = -1
 """The key of the record of all further keys."""
 
 ENTROPY, TAP, EVIDENCE = range(3)
-"""What makes the key: source port and flow label, the tap, the `path_evidence` column."""
+"""Kinds of keys: source port and flow label, the tap, the `path_evidence` column."""
 
 LEVELS = 8
-"""Lanes keep the hop limit modulo this apart when the key is the tap."""
+"""With the tap as key, lanes are separate per hop limit modulo this."""
 
 _CE = 3
 _EMPTY = -1
@@ -58,10 +57,9 @@ _SHIFT = np.uint64(32)
 
 @inlined
 def _slot(lane: Any, key: Any, salt_lane: Any, salt_key: Any, mask: Any) -> Any:
-    """Where the search for (lane, key) begins.
+    """First slot of the search for (lane, key).
 
-    Multiply-shift hashing with random odd factors (`salt`): no capture can be
-    made to collide.
+    Multiply-shift hashing with random odd factors (`salt`): no capture can force collisions.
     """
     mixed = np.uint64(lane) * salt_lane + np.uint64(key) * salt_key
     return np.int64(mixed >> _SHIFT) & mask
@@ -71,7 +69,7 @@ def _slot(lane: Any, key: Any, salt_lane: Any, salt_key: Any, mask: Any) -> Any:
 def find_record(
     lane: Any, key: Any, lanes: Any, paths: Any, slots: Any, used: Any, salt: Any
 ) -> Any:
-    """The record of (lane, key), made if it is new; -1 when there is no room for one."""
+    """The record of (lane, key), created if new; -1 when the table is full."""
     mask = len(slots) - 1
     while True:
         slot = _slot(lane, key, salt[0], salt[1], mask)
@@ -120,7 +118,7 @@ def _count_rows(
     used: NDArray[np.int64],
     salt: NDArray[np.uint64],
 ) -> int:
-    """Count rows from `start` on; the row that found the table full, or their number."""
+    """Count rows from `start`; returns their number, or the row at which the table is full."""
     mask = len(slots) - 1
     salt_lane, salt_key = salt[0], salt[1]
     for i in range(start, len(flow)):
@@ -139,7 +137,7 @@ def _count_rows(
             record = np.int64(lanes[lane].path)
         else:
             begun = lanes[lane].paths > 0
-            # `find_record`'s search, written out: a call would count references to five arrays.
+            # The search of `find_record`, inlined: a call would count references to five arrays.
             slot = _slot(lane, key, salt_lane, salt_key, mask)
             record = np.int64(slots[slot])
             while record != _EMPTY and (paths[record].lane != lane or paths[record].key != key):
@@ -178,7 +176,7 @@ def _add_paths(
     used: NDArray[np.int64],
     salt: NDArray[np.uint64],
 ) -> None:
-    """Add records of another table; there is room for all of them."""
+    """Add records of another table; the caller has grown the table."""
     for a in range(len(added)):
         lane = lane_map[added[a].lane]
         record = find_record(lane, np.int64(added[a].key), lanes, paths, slots, used, salt)
@@ -201,7 +199,7 @@ def _add_lanes(
     used: NDArray[np.int64],
     salt: NDArray[np.uint64],
 ) -> None:
-    """Continue lanes with those of another table, whose rows come later."""
+    """Continue lanes with those of another table with later rows."""
     for a in range(len(added)):
         if added[a].paths == 0:
             continue
@@ -233,8 +231,7 @@ def rehash(
 class PathTable:
     """Path records of all lanes of all flows; `lanes_per_flow` lanes each.
 
-    `kind` says what makes the key and `lane_of`, uint8[256], which of its
-    flow's lanes a row with an opcode belongs to.
+    `kind`: kind of the key; `lane_of`, uint8[256]: lane within the flow by opcode.
     """
 
     def __init__(self, kind: int, lane_of: NDArray[np.uint8], lanes_per_flow: int) -> None:
@@ -289,7 +286,7 @@ class PathTable:
         flow_map: NDArray[np.int32],
         key_map: NDArray[np.int64] | None = None,
     ) -> None:
-        """Add a table of rows that come after ours; its flow i is our flow `flow_map[i]`.
+        """Add a table of later rows; its flow i is our flow `flow_map[i]`.
 
         Its key k is our `key_map[k]` if given (taps), else k.
         """
@@ -312,7 +309,7 @@ class PathTable:
         _add_lanes(other_lanes[: len(lane_map)], lane_map, begun, *ours)
 
     def grow_flows(self, flows: int) -> None:
-        """Make room for the lanes of at least `flows` flows."""
+        """Grow to the lanes of at least `flows` flows."""
         need, have = flows * self.lanes_per_flow, len(self.lanes)
         if need > have:
             lanes = np.zeros(max(need, 2 * have), LANE)
@@ -320,7 +317,7 @@ class PathTable:
             self.lanes = lanes
 
     def _reserve(self, records: int) -> None:
-        """Make room for at least `records` records, in a table at most half full."""
+        """Grow to at least `records` records, in a table at most half full."""
         if records <= len(self._paths):
             return
         used = int(self._used[0])

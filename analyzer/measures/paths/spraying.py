@@ -1,10 +1,8 @@
-"""How each flow's bytes spread over its paths, and how often it changes path.
+"""Distribution of each flow's bytes over its paths, and its path switches.
 
-Spraying is about packets that carry a flow's work, so width, fairness and
-switches look at its data packets (requests and READ responses) only; a flow
-that merely acknowledges is judged by its ACKs, and CNPs, which a network card
-sends from a source port of its own choice, never make a path where others do.
-The listed paths still add up to all bytes of the flow.
+Width, fairness and switches use only data packets (requests and READ responses). A flow without
+data is judged by its ACKs. CNPs, for which a NIC chooses its own source port, make no path if the
+flow has other packets. The listed paths still add up to all bytes of the flow.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ Key = Literal["entropy", "tap", "srv6"]
 
 _ABOUT_AS_WIDE = 0.9
 
-_DATA, _ACKS, _CNPS = range(3)  # the lanes of a flow, in the order in which they stand for it
+_DATA, _ACKS, _CNPS = range(3)  # the lanes of a flow, by priority as its representative
 _LANES = 4
 _ANSWERS: Final = (OPCODE_CLASS & ACKNOWLEDGE != 0) | (
     (TRANSPORT_OF == MRC) & (OPCODE_CLASS & MARKS_RESENDS == 0)
@@ -42,7 +40,7 @@ _KINDS: Final = {"entropy": ENTROPY, "tap": TAP, "srv6": EVIDENCE}
 
 
 class _Level(NamedTuple):
-    """One flow at one level: PATH records of the lane that stands for it, and of its others."""
+    """One flow at one level: PATH records of its representative lane and of the others."""
 
     measured: NDArray[Any]
     rest: list[NDArray[Any]]
@@ -50,7 +48,7 @@ class _Level(NamedTuple):
 
 
 class UsageRecords(NamedTuple):
-    """Equally long arrays."""
+    """Arrays of equal length."""
 
     flow: NDArray[np.int64]
     level: NDArray[np.int64]
@@ -68,10 +66,9 @@ class PathUsage:
     label as flow_label << 16 | port), `tap` (where the packet was seen) or
     `srv6` (index of the path evidence, 0 for packets without).
 
-    With `tap`, copies of a packet at further taps count too: a packet crosses
-    several links. Taps at one distance from the source are kept together by
-    the packet's hop limit, so links in series (each behind a router) are not
-    mistaken for parallel paths.
+    With `tap`, copies of a packet at further taps also count: a packet crosses several links. The
+    hop limit groups taps at the same distance from the source, so that links in series (with
+    routers between them) are not mistaken for parallel paths.
 
     A flow has at most `pathtable.MAX_PATHS` paths of its own; bytes of all
     further ones are counted as one path named "other".
@@ -81,10 +78,10 @@ class PathUsage:
         self.key: Key = key
         self._levels = LEVELS if key == "tap" else 1
         self._table = PathTable(_KINDS[key], _LANE_OF, _LANES * self._levels)
-        self._sorted: NDArray[Any] | None = None  # the records by lane, made when asked for
+        self._sorted: NDArray[Any] | None = None  # the records by lane, built on demand
         self._sorted_lanes: NDArray[np.int64] = np.empty(0, np.int64)
         self._has_keys = False
-        self._asked: tuple[int, list[_Level]] = (-1, [])  # of the flow asked for last
+        self._asked: tuple[int, list[_Level]] = (-1, [])  # of the latest flow queried
 
     def update(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""
@@ -97,7 +94,7 @@ class PathUsage:
         flow_map: NDArray[np.int32],
         key_map: NDArray[Any] | None = None,
     ) -> None:
-        """Add the usage of rows that come after ours; its flow i is our flow `flow_map[i]`.
+        """Add the usage of later rows; its flow i is our flow `flow_map[i]`.
 
         With the keys `tap` and `srv6`, its key i is our `key_map[i]` if given.
         """
@@ -112,12 +109,11 @@ class PathUsage:
         names: Callable[[int], str] | None = None,
         places: NDArray[np.int64] | None = None,
     ) -> Spraying | None:
-        """The spraying of one flow; None when this key says nothing about it.
+        """The spraying of one flow; None when the key does not apply.
 
-        `names` turns a key into text (a tap's or segment list's name); entropy
-        values name themselves. Of several levels (key `tap`) the one with the
-        widest spread is reported. Only taps of one place (`tapsets.tap_places`)
-        make paths: those in series see the same packets.
+        `names` turns a key into text (a tap's or segment list's name); entropy values need no
+        names. Of several levels (key `tap`) the one with the widest spread is reported. Only taps
+        of one place (`tapsets.tap_places`) are paths: taps in series see the same packets.
         """
         if self.key == "srv6" and not self._keyed():
             return None
@@ -140,17 +136,17 @@ class PathUsage:
 
     @property
     def inferred(self) -> bool:
-        """Whether the key only hints at the real path."""
+        """Whether the key only indicates the real path."""
         return self.key == "entropy"
 
     def path_name(self, key: int) -> str:
-        """The text for a key without further knowledge."""
+        """The default text of a key."""
         if key == OTHER:
             return "other"
         return entropy_name(key) if self.key == "entropy" else str(key)
 
     def paths(self, flow: int) -> NDArray[Any]:
-        """The `pathtable.PATH` records of the packets that stand for the flow."""
+        """The `pathtable.PATH` records of the representative packets of the flow."""
         level = self._widest(flow)
         return np.zeros(0, PATH) if level is None else level.measured
 
@@ -163,7 +159,7 @@ class PathUsage:
         return dict(sorted(packets.items()))
 
     def paths_seen(self, flow: int) -> int:
-        """Different keys of the packets that stand for the flow; 0 without packets."""
+        """Different keys of the representative packets of the flow; 0 without packets."""
         return len({key for level in self._of_flow(flow) for key in level.measured["key"].tolist()})
 
     def records(self) -> UsageRecords:
@@ -173,7 +169,7 @@ class PathUsage:
         return UsageRecords(flow, lane // _LANES, lane % _LANES == _DATA, paths)
 
     def _widest(self, flow: int, places: NDArray[np.int64] | None = None) -> _Level | None:
-        """The level that shows the spread: of about the widest ones the one with most bytes."""
+        """The level to report: among the widest ones the level with the most bytes."""
         levels = self._of_flow(flow)
         if places is not None:
             levels = [part for level in levels for part in _by_place(level, places)]
@@ -184,7 +180,7 @@ class PathUsage:
         return max((lv for lv, w in zip(levels, widths, strict=True) if w >= near), key=_bytes)
 
     def _of_flow(self, flow: int) -> list[_Level]:
-        """The levels that have packets of the kind that stands for the flow."""
+        """The levels with packets of the representative kind of the flow."""
         if self._sorted is None or self._asked[0] != flow:
             self._asked = flow, self._levels_of(self._lanes_of(flow), flow)
         return self._asked[1]
@@ -216,7 +212,7 @@ class PathUsage:
         return self._sorted
 
     def _keyed(self) -> bool:
-        """Whether any packet has a key but 0."""
+        """Whether any packet has a key other than 0."""
         self._by_lane()
         return self._has_keys
 
@@ -240,7 +236,7 @@ def _by_place(level: _Level, places: NDArray[np.int64]) -> list[_Level]:
     for place in np.unique(found):
         measured = level.measured[found == place]
         rest = [lane[places[lane["key"]] == place] for lane in level.rest]
-        # Steps between places are among the switches, which leaves them an upper bound.
+        # Switches include steps between places and are therefore an upper bound.
         parts.append(_Level(measured, rest, level.switches if len(measured) > 1 else 0))
     return parts
 
@@ -252,7 +248,7 @@ def entropy_name(key: int) -> str:
 
 
 def _weights(paths: NDArray[Any]) -> NDArray[np.int64]:
-    """Bytes per path; packets where a damaged capture states no bytes at all."""
+    """Bytes per path; packets if a damaged capture states no bytes."""
     weights: NDArray[np.int64] = paths["wire_bytes"]
     return weights if weights.any() else paths["packets"]
 
@@ -264,7 +260,7 @@ def _bytes(level: _Level) -> int:
 def _lifetimes(paths: NDArray[Any]) -> Quantiles:
     """Time from first to last packet of each path, ns."""
     life = paths["last_ns"] - paths["first_ns"]
-    # Damaged time stamps lie centuries apart: what does not fit stays at the limit.
+    # Damaged timestamps may be centuries apart: the result saturates.
     life = np.sort(np.where(life < 0, np.int64(2**63 - 1), life))
     values = life.tolist()
 
@@ -287,7 +283,7 @@ def _lifetimes(paths: NDArray[Any]) -> Quantiles:
 
 
 def _shares(level: _Level, names: Callable[[int], str]) -> list[PathShare]:
-    """The paths of a flow, the largest first; they add up to all its bytes at this level."""
+    """The paths of a flow, largest first; they add up to all its bytes at this level."""
     by_key = dict(zip(level.measured["key"].tolist(), carried(level.measured), strict=True))
     apart: list[Carried] = []
     for rest in level.rest:

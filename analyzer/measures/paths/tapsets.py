@@ -1,9 +1,8 @@
-"""Which taps watch parallel links, and in which direction packets cross them.
+"""Detects taps on parallel links and the directions of their packets.
 
-A capture does not say how its taps are wired. Packets of one host pair that
-have the same hop limit are equally far on their way; taps that see them share
-the traffic between the two hosts, unless they see the same packets (taps in
-series without a router between them).
+A capture does not hold the topology of its taps. Packets of one host pair with the same hop limit
+are at the same distance from the source; taps with such packets share the traffic between the two
+hosts, unless they see the same packets (taps in series without a router between them).
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from .imbalance import imbalance_of
 from .spraying import PathUsage, UsageRecords
 
 SPRAYED_WIDTH = 1.5
-"""Flows of at least this spraying width count as sprayed."""
+"""Flows with at least this spraying width count as sprayed."""
 LISTED_FLOWS = 16
-"""Most sprayed flows, by bytes, whose entropy values are reported as a set of paths."""
+"""Largest number of sprayed flows, by bytes, with entropy values reported as a set of paths."""
 
 _SERIES_SHARE = 0.1
-"""Taps with more than this share of the lesser one's packets in common are in series."""
+"""Taps that share more than this fraction of the smaller tap's packets are in series."""
 _LISTED_HOSTS = 4
 
 
@@ -33,11 +32,9 @@ def parallel_tap_sets(seen: NDArray[np.int64], copies: NDArray[np.int64]) -> lis
     """Sets of two or more taps on parallel links, in ascending order.
 
     `seen`, int64[groups, taps]: packets of each group at each tap, copies
-    included; a group is what may be spread over parallel links: the packets of
-    one source, destination and hop limit. `copies`, int64[taps, taps]: packets
-    first seen at the one tap and again at the other. Where there is one set
-    only, a tap that saw nothing is taken to belong to it: an unused link is
-    what one looks for.
+    included; a group is the packets of one source, destination and hop limit, which may be spread
+    over parallel links. `copies`, int64[taps, taps]: packets first seen at the one tap and again at
+    the other. With only one set, an idle tap belongs to it, because unused links must be visible.
     """
     taps = seen.shape[1]
     shared = _packets_in_common(seen, copies)
@@ -64,11 +61,10 @@ def parallel_tap_sets(seen: NDArray[np.int64], copies: NDArray[np.int64]) -> lis
 
 
 def _packets_in_common(seen: NDArray[np.int64], copies: NDArray[np.int64]) -> NDArray[np.int64]:
-    """At least how many packets each two taps both saw.
+    """Lower bound of the packets that each two taps have in common.
 
-    A packet's second and third tap are only known to share it with the first:
-    of n packets first seen at one tap, two others that saw b and c of them have
-    at least b + c - n in common.
+    The copy counts relate later taps only to the first: of n packets first seen at one tap, two
+    others that saw b and c of them have at least b + c - n in common.
     """
     shared = copies + copies.T
     first_here = seen.sum(axis=0) - copies.sum(axis=0)
@@ -81,13 +77,12 @@ def _packets_in_common(seen: NDArray[np.int64], copies: NDArray[np.int64]) -> ND
 
 
 def sides(pairs: Iterable[tuple[int, int, int]]) -> dict[int, int] | None:
-    """On which side of a set of links (0 or 1) each host is; None when that cannot be told.
+    """The side (0 or 1) of each host relative to a set of links; None when unknown.
 
     `pairs` are (source, destination, hop limit) of packets that crossed the
     links. Every packet goes from one side to the other, so the sides are a
-    2-colouring of the graph of hosts. Where the graph falls into parts that say
-    nothing of each other, equal hop limits tell which sources are together.
-    The host with the lowest number is on side 0.
+    2-colouring of the graph of hosts. If the graph is not connected, equal hop limits show which
+    sources are on the same side. The host with the lowest index is on side 0.
     """
     opposite: dict[Any, list[tuple[Any, int]]] = {}
 
@@ -109,7 +104,7 @@ def sides(pairs: Iterable[tuple[int, int, int]]) -> dict[int, int] | None:
 
 
 def _coloured(graph: dict[Any, list[tuple[Any, int]]]) -> tuple[dict[Any, int] | None, int]:
-    """A colouring (None when there is none) and the number of connected parts."""
+    """A colouring (None if impossible) and the number of connected components."""
     colours: dict[Any, int] = {}
     parts = 0
     for start in graph:
@@ -137,12 +132,11 @@ def tap_imbalances(
     tap_names: Sequence[str],
     host_names: Sequence[str],
 ) -> list[Imbalance]:
-    """The imbalance of every set of parallel taps, each direction apart where it can be told.
+    """The imbalance of every set of parallel taps, per direction where known.
 
     `usage` has the key `tap`; `src` and `dst` are the endpoints of its flows,
-    indices into `host_names`; `copies` as for `parallel_tap_sets`. Bytes are
-    those of all packets but CNPs; flows are those with data packets, or all
-    where there are only ACKs.
+    indices into `host_names`; `copies` as for `parallel_tap_sets`. Bytes are those of all packets
+    except CNPs; flows are those with data packets, or all if there are only ACKs.
     """
     records = usage.records()
     taps = records.paths["key"].astype(np.int64)
@@ -187,7 +181,7 @@ def tap_places(
     copies: NDArray[np.int64],
     taps: int,
 ) -> NDArray[np.int64]:
-    """Where each tap stands, int64[taps]: parallel ones share a number, others have their own."""
+    """The place of each tap, int64[taps]: parallel taps share a number."""
     _, seen = _crossings(usage.records(), src, dst, taps)
     places = np.arange(taps)
     for members in parallel_tap_sets(seen, _padded(copies, taps)):
@@ -216,7 +210,7 @@ def _of_taps(
 def entropy_imbalances(
     usage: PathUsage, flows: int, flow_name: Callable[[int], str]
 ) -> list[Imbalance]:
-    """How evenly the largest sprayed flows use their entropy values; one set per flow."""
+    """Imbalance of the entropy values of the largest sprayed flows; one set per flow."""
     sprayed = []
     for flow in range(flows):
         paths = usage.paths(flow)
@@ -233,7 +227,7 @@ def entropy_imbalances(
 
 
 def _padded(copies: NDArray[np.int64], taps: int) -> NDArray[np.int64]:
-    """The matrix for all taps: the tracker's ends at the last one that saw a packet."""
+    """The matrix for all taps: the tracker's matrix ends at the last tap with packets."""
     padded = np.zeros((taps, taps), np.int64)
     padded[: len(copies), : len(copies)] = copies
     return padded

@@ -205,7 +205,7 @@ def test_one_direction_only(tmp_path: Path) -> None:
     analysis = analyze([str(tmp_path / "data.pcap")], AnalyzeOptions())
     order = analysis.mrc.entropy_order
     assert order.order is None
-    assert order.reason == "no SACK was seen together with the packet it is about"
+    assert order.reason == "no SACK was seen together with its packet"
     for expected, flow, mrc in pairs(truth, analysis):
         assert mrc.answers is None
         assert any(note.startswith("no answer of its receiver was seen") for note in flow.notes)

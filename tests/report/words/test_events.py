@@ -23,9 +23,9 @@ def event(kind, text):
         ),
         (
             "rewind",
-            "10.0.0.1 > 10.0.0.2 QP 0x00002a: sends again from PSN 16777215 (nak)",
-            "10.0.0.1 > 10.0.0.2 QP 0x00002a: sends again from PSN 0xffffff (nak)",
-            "0x00002a: again from PSN 0xffffff (nak)",
+            "10.0.0.1 > 10.0.0.2 QP 0x00002a: retransmits from PSN 16777215 (nak)",
+            "10.0.0.1 > 10.0.0.2 QP 0x00002a: retransmits from PSN 0xffffff (nak)",
+            "0x00002a: from PSN 0xffffff (nak)",
         ),
         (
             "sequence_restart",

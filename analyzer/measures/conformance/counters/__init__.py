@@ -1,1 +1,1 @@
-"""Counters of a host beside what a tap saw."""
+"""Counters of a host compared with the packets at a tap."""

@@ -1,4 +1,4 @@
-"""A host's counters beside what a tap saw of the same."""
+"""Compares a host's counters with the packets at a tap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JUDGED = frozenset((names.TIMEOUTS, names.REWINDS, names.READS_AGAIN))
 
 
 class TapCounts(NamedTuple):
-    """What one tap knows of its flows, one entry per flow."""
+    """State of one tap, one entry per flow."""
 
     tap: str
     flows: NDArray[np.void]
@@ -40,12 +40,12 @@ def check_counters(
     addresses: Sequence[str],
     damaged: int | None = None,
 ) -> list[CounterCheck]:
-    """Every counter with a meaning here, beside the tap that agrees with most of them.
+    """Compare every known counter with the tap that agrees with most of them.
 
-    That is the tap next to the host, if any is: others see what is lost on the way. Of taps
-    that agree alike it is the one with most of the host's packets. damaged: packets to the
-    host that a mirroring switch damaged; None when nothing tells. UsageError when no packet
-    of the capture is the host's.
+    That is the tap next to the host, if there is one: other taps also see packets that are lost
+    later. Among equal taps it is the one with the most packets of the host. damaged: packets to the
+    host that a mirroring switch corrupted; None when unknown. UsageError when the capture has no
+    packet of the host.
     """
     host = endpoint_of(counters.host, addresses, "--host")
     seen = [tap for tap in taps if _packets_of(tap, host)]
@@ -67,7 +67,7 @@ def _packets_of(tap: TapCounts, host: int) -> int:
 
 
 def _captured(tap: TapCounts, host: int) -> dict[str, int]:
-    """Every quantity of counter_names.py."""
+    """All quantities of names.py."""
     flows, states = tap.flows, tap.states
     sent, received = flows["src"] == host, flows["dst"] == host
     asks, answers = sent[: len(states)], received[: len(states)]
@@ -119,7 +119,7 @@ def _beside(host: str, tap: str, name: str, grew: int, captured: dict[str, int])
         else:
             text = names.AS_SENT if counter.quantity in _SENT else names.AS_RECEIVED
             if grew > seen:
-                text = "the tap or the capture missed some, or they were of other interfaces"
+                text = "the tap or the capture missed some, or they belong to other interfaces"
     return CounterCheck(
         host=host,
         tap=tap,

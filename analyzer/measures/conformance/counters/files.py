@@ -17,11 +17,11 @@ _PAIRS = re.compile(r"([A-Za-z_]\w*(?: [A-Za-z_]\w*)*) (\d+)(?=\s|$)")
 
 
 def read_counters(path: Path) -> dict[str, int]:
-    """Counters by name; those of several ports add up.
+    """Counters by name, summed over ports.
 
-    Understood are the text of `ethtool -S`, of `rdma statistic show link`, plain or as JSON
-    (-j), lines `name value`, what `grep . .../hw_counters/*` prints, and a copy of such a
-    folder. UnreadableInput when there is no counter in it.
+    Formats: the output of `ethtool -S`, of `rdma statistic show link`, plain or as JSON (-j), lines
+    `name value`, the output of `grep . .../hw_counters/*`, and a copy of such a folder.
+    UnreadableInput when it holds no counter.
     """
     if path.is_dir():
         found: dict[str, int] = {}
@@ -39,13 +39,13 @@ def read_counters(path: Path) -> dict[str, int]:
 
 
 def growth(before: Path, after: Path) -> dict[str, int]:
-    """By how much each counter grew that both files have; UnreadableInput when none is in both."""
+    """Growth of each counter that both files have; UnreadableInput without a common counter."""
     first, second = read_counters(before), read_counters(after)
     both = {name: second[name] - first[name] for name in second if name in first}
     if not both:
         raise UnreadableInput(f"{before} and {after} have no counter in common")
     if all(value <= 0 for value in both.values()) and any(both.values()):
-        raise UnreadableInput(f"{before} was saved after {after}: give them the other way round")
+        raise UnreadableInput(f"{before} was saved after {after}: swap the two files")
     return both
 
 
@@ -77,7 +77,7 @@ def _parse(text: str) -> dict[str, int]:
 
 
 def _walk_json(node: Any, found: dict[str, int]) -> None:
-    """Every number under a name; ports and indices are no counters."""
+    """Every number with a name; ports and indices are not counters."""
     if isinstance(node, list):
         for item in node:
             _walk_json(item, found)

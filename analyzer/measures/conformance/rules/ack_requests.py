@@ -1,8 +1,8 @@
-"""Requests that ask for an ACK, and whether their receiver gives one.
+"""Requests with AckReq and their ACKs.
 
-A missing answer shows when the request is sent again. It is held against the receiver only
-when it answers later, so it is still there, and only at a tap next to it (see conclude.py):
-elsewhere the request may have been lost behind the tap, or the answer before it.
+A missing ACK shows when the request is retransmitted. It is a violation only if the receiver
+responds later, so it is alive, and only at a tap next to the receiver (see summary/conformance.py):
+elsewhere the request may be lost after the tap, or the ACK before the tap.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..state import REACTION_NS, Book, RequesterRecord, breaks
 
 @inlined
 def asks_for_answer(s: RequesterRecord, psn: Int, time: Int, frame: Int) -> None:
-    """A request that came in order asks for an ACK."""
+    """An in-order request has AckReq."""
     s.ask_last_psn = psn
     s.ask_last_time = time
     s.ask_last_frame = frame
@@ -27,7 +27,7 @@ def asks_for_answer(s: RequesterRecord, psn: Int, time: Int, frame: Int) -> None
 
 @inlined
 def _watch(s: RequesterRecord) -> None:
-    """From now on the one to be answered is the latest that asked."""
+    """Watch the latest request with AckReq from now on."""
     s.ask_open = 1
     s.ask_psn = s.ask_last_psn
     s.ask_time = s.ask_last_time
@@ -37,7 +37,7 @@ def _watch(s: RequesterRecord) -> None:
 
 @inlined
 def asks_for_answer_again(book: Book, s: RequesterRecord, psn: Int, time: Int, frame: Int) -> None:
-    """A request is sent again: is it the one that was not answered for so long?"""
+    """A request is retransmitted: is it the watched one without an ACK?"""
     if not s.ask_open or psn != s.ask_psn or s.ask_again_frame != 0:
         return
     waited = time - s.ask_time
@@ -48,7 +48,7 @@ def asks_for_answer_again(book: Book, s: RequesterRecord, psn: Int, time: Int, f
 
 @subkernel
 def gets_answer(book: Book, f: Int, s: RequesterRecord, through: Int, tap: Int) -> None:
-    """All requests before PSN `through` have been answered."""
+    """All requests before PSN `through` are acknowledged."""
     if not s.ask_open or psn_distance(through, np.int64(s.ask_psn)) <= 0:
         return
     if s.ask_again_frame:

@@ -1,9 +1,9 @@
-"""CNPs against CE marks: which causes which, and in which scope they are paced.
+"""CNPs compared with CE marks: their causes and their pacing scope.
 
-A notification point sends at most one CNP per minimum interval and scope: its whole port, a
-pair of addresses, the address it notifies whichever of its own it does so from, or a queue pair
-(DCQCN; that adapters differ in the scope was measured by Lumina, SIGCOMM 2023). Per scope the
-CNPs that the CE marks of this capture should have caused are counted beside those that came.
+A notification point sends at most one CNP per minimum interval and scope: the port, a pair of
+addresses, the notified address, or a queue pair (DCQCN; Lumina, SIGCOMM 2023, measured that
+adapters differ in the scope). Per scope this module counts the CNPs seen and the CNPs that the CE
+marks should have caused.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ SCOPE = np.dtype(
         ("due", "i8"),  # time of the latest CNP expected
         ("cnps", "i8"),
         ("last", "i8"),  # time of the latest CNP
-        ("close", "i8"),  # CNPs sooner after another than the interval
-        ("least", "i8"),  # ns, shortest time between two, when there are two
+        ("close", "i8"),  # CNPs earlier than the interval after the previous one
+        ("least", "i8"),  # ns, shortest time between two CNPs, if there are two
     ],
     align=True,
 )
 
 
 class Columns(NamedTuple):
-    """The columns of a packet table that are read here."""
+    """The columns of a packet table used here."""
 
     time_ns: NDArray[np.int64]
     frame_number: NDArray[np.int64]
@@ -66,7 +66,7 @@ def _is_nak(columns: Columns, row: Int) -> bool:
 
 @subkernel
 def _cause(s: Any, time: Int, interval: Int) -> None:
-    """A mark or NAK for which a CNP is due, unless one is just before."""
+    """A CE mark or NAK that requires a CNP, unless one was sent within the interval."""
     if s.expected == 0 or time - s.due >= interval:
         s.due = time
         s.expected += 1
@@ -74,7 +74,7 @@ def _cause(s: Any, time: Int, interval: Int) -> None:
 
 @subkernel
 def _notify(s: Any, time: Int, interval: Int) -> Int:
-    """Time since the CNP before, -1 for the first."""
+    """Time since the previous CNP, -1 for the first."""
     gap = np.int64(-1)
     if s.cnps:
         gap = np.int64(max(time - s.last, 0))
@@ -100,9 +100,8 @@ def pace(
     """Count the marks and CNPs of a batch.
 
     `scopes`: four SCOPE arrays. `keys`: int32[flows, 2, 3], the port, the pair and the
-    destination whose scope a mark on the flow (0), or a CNP it carries (1), falls into. The
-    scope of a queue pair is that of the flow which carries its CNPs. `for_nak`: a NAK is a
-    cause as a mark is.
+    destination scopes of a CE mark on the flow (0) or of a CNP that it carries (1). The scope of a
+    queue pair is that of the flow with its CNPs. `for_nak`: a NAK is a cause like a CE mark.
     """
     for i in range(len(flow)):
         f = np.int64(flow[i])
@@ -143,14 +142,14 @@ def pace(
         _notify(scopes[PAIR][keys[f, 1, PAIR]], time, interval)
         _notify(scopes[DESTINATION][keys[f, 1, DESTINATION]], time, interval)
         gap = _notify(scopes[QUEUE_PAIR][f], time, interval)
-        if 0 <= gap < interval:  # and so in the wider scopes
+        if 0 <= gap < interval:  # hence also in the wider scopes
             breaks(book, f, CNP_CLOSE, tap, time, frame, 0, 0, interval, gap)
         elif gap >= 0:
             keeps(book, f, CNP_INTERVAL)
 
 
 class CnpPacing:
-    """Marks and CNPs of one tap in every scope."""
+    """CE marks and CNPs of one tap in every scope."""
 
     def __init__(
         self,
@@ -159,7 +158,7 @@ class CnpPacing:
         same_port: Sequence[Sequence[str]] = (),
         address_of: Callable[[int], str] = str,
     ) -> None:
-        """`same_port`: groups of addresses; `address_of` gives that of an endpoint."""
+        """`same_port`: groups of addresses; `address_of` gives the address of an endpoint."""
         self.interval_ns = interval_ns
         self._for_nak = for_nak
         self._group_of = {a: n for n, group in enumerate(same_port) for a in group}
@@ -197,7 +196,7 @@ class CnpPacing:
     ) -> None:
         """Add the marks and CNPs of a later part; `flows` are our FLOW records after merging.
 
-        The first CNP behind the seam is measured against none before it.
+        The spacing of the first CNP after the seam is not counted.
         """
         self._grow(len(flows), flows)
         at = [np.zeros(len(scope), np.int64) for scope in other.scopes]
@@ -242,7 +241,7 @@ class CnpPacing:
         )
 
     def _port(self, host: int) -> int:
-        """The port of an endpoint: its own, or that of its group."""
+        """The port of an endpoint: its own or that of its group."""
         if host not in self._ports:
             port = len(self._ports)
             group = self._group_of.get(self._address_of(host)) if self._group_of else None

@@ -1,4 +1,4 @@
-"""READs and atomics: their responses, and what is asked for again."""
+"""READs and atomics: responses and retransmitted requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..state import READS, USED_READS, Book, RequesterRecord, breaks, keeps, lea
 from .responder import acknowledge
 
 _ANY_PATH_MTU = 256
-"""Up to so many bytes a READ takes one PSN with every path MTU."""
+"""Up to this length a READ takes one PSN with every path MTU."""
 
 
 @inlined
@@ -41,7 +41,7 @@ def reserves(s: RequesterRecord, dma_length: Int) -> Int:
 
 @subkernel
 def asks(book: Book, s: RequesterRecord, psn: Int, dma_length: Int) -> None:
-    """A READ or atomic is asked for the first time."""
+    """The first transmission of a READ or atomic request."""
     if s.reads == 0:
         book.used[USED_READS] += 1
         s.reads = book.used[USED_READS]
@@ -56,7 +56,7 @@ def asks(book: Book, s: RequesterRecord, psn: Int, dma_length: Int) -> None:
 
 @subkernel
 def _find(book: Book, s: RequesterRecord, psn: Int) -> Int:
-    """The kept READ that reserved `psn`; -1 none, -2 its length is unknown."""
+    """The tracked READ that reserved `psn`; -1: none, -2: its length is unknown."""
     if s.reads == 0:
         return -1
     for i in range(min(s.reads_seen, READS)):
@@ -83,7 +83,7 @@ def asks_again(
     time: Int,
     frame: Int,
 ) -> None:
-    """A READ or atomic is asked for again, whole or from some response on."""
+    """A retransmitted READ or atomic request, whole or from a later response."""
     at = _find(book, s, psn)
     count = reserves(s, dma_length)
     if at == -2 or count == 0:
@@ -118,7 +118,7 @@ def responds(
     """A READ response or atomic ACK for flow `f`."""
     s.answers += 1
     if psn_distance(psn, np.int64(s.first)) < 0:
-        return  # asked for before the capture
+        return  # requested before the capture
     at = _find(book, s, psn)
     if at == -2:
         leaves_open(book, f, READ_RANGE, NO_PATH_MTU)
@@ -134,7 +134,7 @@ def responds(
     first = psn == read.psn or (read.again and psn == read.latest_from)
     last = psn_add(psn, 1) == behind
     if bits & BEGINS and not first and read.again:
-        leaves_open(book, f, READ_RANGE, UNSEEN)  # of an earlier repetition, perhaps
+        leaves_open(book, f, READ_RANGE, UNSEEN)  # perhaps of an earlier repetition
     elif (bits & BEGINS and not first) or bool(bits & ENDS) != last:
         breaks(book, f, READ_MISPLACED, tap, time, frame, 0, psn, 0, 0)
     else:
@@ -159,6 +159,6 @@ def responds(
 
 @inlined
 def learn_path_mtu(s: RequesterRecord, bits: Int, payload: Int) -> None:
-    """First and Middle packets are as long as the path MTU."""
+    """First and Middle packets have the length of the path MTU."""
     if bits & FULL and payload > s.path_mtu:
         s.path_mtu = payload

@@ -1,4 +1,4 @@
-"""Requests as their sender must send them: where it goes back to, and what comes after."""
+"""Rules of the requester: where a rewind starts and what follows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from .ack_requests import asks_for_answer_again
 
 @subkernel
 def sent_at(book: Book, s: RequesterRecord, psn: Int) -> Int:
-    """When the tap saw a PSN sent for the first time, -1 when that is not known any more."""
+    """Time of the first transmission of a PSN at the tap, -1 when no longer known."""
     if s.times == 0:
         return np.int64(-1)
     entry = book.times[s.times - 1, psn & (TIMES - 1)]
@@ -70,7 +70,7 @@ def _note_time(book: Book, s: RequesterRecord, psn: Int, time: Int) -> None:
 def _goes_out_again(
     book: Book, f: Int, s: RequesterRecord, psn: Int, time: Int, begins: bool
 ) -> None:
-    """Note another transmission of a PSN; with it sending may go back."""
+    """Record a retransmission of a PSN, which may start a rewind."""
     sent = sent_at(book, s, psn)
     if sent < 0:
         return
@@ -85,7 +85,7 @@ def _goes_out_again(
 
 @subkernel
 def start(s: RequesterRecord, psn: Int) -> None:
-    """A sequence begins: what was known of another one says nothing about it."""
+    """A new sequence begins: reset the state of the previous one."""
     s.started = 1
     s.acked = 0
     s.answered = 0
@@ -114,7 +114,7 @@ def start(s: RequesterRecord, psn: Int) -> None:
 
 @subkernel
 def _asked_for(s: RequesterRecord, psn: Int) -> Int:
-    """The NAK not yet acted on that names `psn`, -1 if there is none."""
+    """The pending NAK that names `psn`, -1 without one."""
     for i in range(GAPS):
         if s.nak_waits[i] and s.nak_waits_psn[i] == psn:
             return i
@@ -125,10 +125,10 @@ def _asked_for(s: RequesterRecord, psn: Int) -> Int:
 def _goes_back(
     book: Book, f: Int, s: RequesterRecord, psn: Int, is_read: bool, tap: Int, time: Int, frame: Int
 ) -> None:
-    """The sender goes back to `psn`: may it begin there, and why does it?
+    """The sender rewinds to `psn`: judge the start and find the trigger.
 
-    An answer that passed the tap may never reach the sender. What it has heard is certain
-    only once it has gone back to the PSN of a NAK: all before that PSN was answered.
+    A response at the tap may never reach the sender. Only a rewind to the PSN of a NAK proves that
+    the sender received it: all earlier PSNs are then acknowledged.
     """
     nak = _asked_for(s, psn)
     trigger = BY_UNKNOWN
@@ -154,11 +154,11 @@ def _goes_back(
         leaves_open(book, f, REWIND_START, UNSEEN)
     elif psn_distance(psn, np.int64(s.unacked)) < 0:
         leaves_open(book, f, REWIND_START, IN_FLIGHT)
-    elif is_read or psn == s.unacked:  # where a READ begins again is a rule of its own
+    elif is_read or psn == s.unacked:  # a separate rule covers the start of a repeated READ
         keeps(book, f, REWIND_START)
     else:
         breaks(book, f, REWIND_ABOVE, tap, time, frame, s.ack_frame, psn, s.unacked, 0)
-    for i in range(GAPS):  # NAKs up to here have been acted on
+    for i in range(GAPS):  # NAKs up to here are handled
         if s.nak_waits[i] and psn_distance(np.int64(s.nak_waits_psn[i]), psn) <= 0:
             s.nak_waits[i] = 0
 
@@ -175,15 +175,15 @@ def sends_again(
     time: Int,
     frame: Int,
 ) -> None:
-    """A request is sent again."""
+    """A retransmitted request."""
     s.resent += 1
     asks_for_answer_again(book, s, psn, time, frame)
-    if s.doubtful_nak and psn == s.doubtful_missing:  # it was lost indeed: the NAK left it out
+    if s.doubtful_nak and psn == s.doubtful_missing:  # it was really lost: the NAK skipped it
         breaks(
             book, f, NAK_NOT_FIRST, tap, s.doubtful_time, s.doubtful_frame, frame,
             s.doubtful_psn, s.doubtful_missing, 0,
         )  # fmt: skip
-        s.unseen -= s.doubtful_unseen  # it was no packet that this tap missed
+        s.unseen -= s.doubtful_unseen  # this tap did not miss the packet
         s.doubtful_nak = 0
     ahead = psn_distance(psn, np.int64(s.resend_next))
     if s.resending and ahead >= 0:
@@ -198,7 +198,7 @@ def sends_again(
         waited = time - s.rnr_time
         if waited >= s.rnr_wait:
             keeps(book, f, RNR_WAIT)
-        elif s.resending:  # it was on its way before the RNR NAK, perhaps
+        elif s.resending:  # perhaps sent before the RNR NAK arrived
             leaves_open(book, f, RNR_WAIT, IN_FLIGHT)
         else:
             breaks(book, f, RNR_EARLY, tap, time, frame, s.rnr_frame, psn, s.rnr_wait, waited)
@@ -211,9 +211,9 @@ def sends_again(
 def _leaves_out(
     book: Book, f: Int, s: RequesterRecord, psn: Int, tap: Int, time: Int, frame: Int
 ) -> None:
-    """`psn` follows on a smaller PSN that was sent again; what lies between is left out."""
+    """`psn` follows a smaller retransmitted PSN; the PSNs between are skipped."""
     if psn_distance(psn, np.int64(s.unacked)) <= 0:
-        keeps(book, f, REWIND_ORDER)  # all of it has been answered meanwhile
+        keeps(book, f, REWIND_ORDER)  # all of them are acknowledged by now
     else:
         expected = np.int64(s.resend_next)
         if psn_distance(np.int64(s.unacked), expected) > 0:
@@ -233,7 +233,7 @@ def sends_new(
     time: Int,
     frame: Int,
 ) -> None:
-    """A request is sent for the first time, as far as the tap has seen."""
+    """The first transmission of a request, as far as the tap has seen."""
     if s.resending:
         s.resending = 0
         if psn_distance(np.int64(s.next), np.int64(s.resend_next)) > 0:
@@ -241,7 +241,7 @@ def sends_new(
         else:
             keeps(book, f, REWIND_ORDER)
     if s.early_answer:
-        if psn_distance(psn, np.int64(s.early_psn)) <= 0:  # sent only after it was answered
+        if psn_distance(psn, np.int64(s.early_psn)) <= 0:  # sent only after its response
             breaks(
                 book, f, ANSWER_UNSENT, tap, s.early_time, s.early_frame, frame, s.early_psn,
                 s.early_next, 0,
@@ -259,7 +259,7 @@ def sends_new(
 def after_fatal(
     book: Book, f: Int, s: RequesterRecord, psn: Int, tap: Int, time: Int, frame: Int
 ) -> None:
-    """A request behind a NAK that ends the connection."""
+    """A request after a NAK that ends the connection."""
     late = time - s.fatal_time
     if late > book.used[REACTION_NS]:
         breaks(book, f, AFTER_FATAL, tap, time, frame, s.fatal_frame, psn, 0, late)
@@ -269,7 +269,7 @@ def after_fatal(
 
 @inlined
 def arrives(s: RequesterRecord, psn: Int, count: Int, in_order: bool, time: Int) -> None:
-    """What a go-back-N receiver at the tap makes of a request: it takes only the expected one."""
+    """Update the state of a go-back-N receiver at the tap: it accepts only the expected PSN."""
     distance = psn_distance(psn, np.int64(s.arrived))
     if s.loose and in_order and distance > 0:
         s.arrived = psn

@@ -1,4 +1,4 @@
-"""Answers as a receiver must give them: ACKs, NAKs and RNR NAKs."""
+"""Rules of the responder: ACKs, NAKs and RNR NAKs."""
 
 from __future__ import annotations
 
@@ -56,10 +56,12 @@ def _answered(book: Book, f: Int, s: RequesterRecord) -> None:
 
 @subkernel
 def acknowledge(book: Book, f: Int, s: RequesterRecord, through: Int, tap: Int) -> None:
-    """All requests before PSN `through` have been answered."""
+    """All requests before PSN `through` are acknowledged."""
     gets_answer(book, f, s, through, tap)
     if not s.acked or psn_distance(through, np.int64(s.unacked)) > 0:
-        if psn_distance(through, np.int64(s.arrived)) > 0:  # it came in another order there
+        if (
+            psn_distance(through, np.int64(s.arrived)) > 0
+        ):  # requests arrived there in another order
             s.arrived = through
             s.in_gap = 0
         if psn_distance(through, np.int64(s.passed)) > 0:
@@ -73,10 +75,10 @@ def acknowledge(book: Book, f: Int, s: RequesterRecord, through: Int, tap: Int) 
 
 @subkernel
 def _may_be_overtaken(book: Book, s: RequesterRecord, ip_id: Int, has_ids: bool, time: Int) -> bool:
-    """True when an answer may have been sent before the latest one, and come late.
+    """True when a response may have been sent before the latest one and arrived late.
 
-    Identifications say it where they differ; without them only answers that came close
-    together can have changed places.
+    Different IP identifications show the order; without them only responses close in time can be
+    reordered.
     """
     if has_ids and ip_id != s.answer_id:
         return bool(id_distance(ip_id, np.int64(s.answer_id)) < 0)
@@ -109,11 +111,11 @@ def answers(
         s.rnr_naks += 1
     through = psn if negative else psn_add(psn, 1)
     lost_packet = kind == SYNDROME_NAK and code == 0
-    if psn_distance(through, np.int64(s.first)) < 0:  # of what was sent before the capture
+    if psn_distance(through, np.int64(s.first)) < 0:  # of requests before the capture
         if lost_packet:
             leaves_open(book, f, NAK_PSN, UNSEEN)
         return
-    # A NAK may name the PSN that comes next: it was lost on its way to the tap.
+    # A NAK may name the next PSN: the packet was lost before the tap.
     if not lost_packet and not s.loose:
         if psn_distance(psn, np.int64(s.next)) >= 0:
             s.early_answer = 1
@@ -157,7 +159,7 @@ def answers(
     acknowledge(book, f, s, through, tap)
     if s.doubtful_nak and s.doubtful_frame == frame:
         s.doubtful_unseen = s.unseen - unseen
-    if negative:  # it answers for all that came behind
+    if negative:  # it covers all later requests
         _answered(book, f, s)
         s.ask_open = 0
     if not negative:
@@ -168,7 +170,7 @@ def answers(
 def _names_a_loss(
     book: Book, f: Int, s: RequesterRecord, psn: Int, tap: Int, time: Int, frame: Int
 ) -> None:
-    """A NAK for a PSN sequence error: is it the PSN that must be named, and for the first time?"""
+    """A NAK for a PSN sequence error: check its PSN and that it is the first NAK for it."""
     if s.nak_open and psn == s.nak_psn:
         breaks(book, f, NAK_REPEATED, tap, time, frame, s.nak_frame, psn, psn, 0)
         return
@@ -182,11 +184,13 @@ def _names_a_loss(
     for i in range(GAPS):
         if s.gap_known[i] and s.gap_psn[i] == psn:
             gap = i
-    if psn_distance(psn, np.int64(s.arrived)) > 0:  # more came than an earlier NAK made believe
+    if (
+        psn_distance(psn, np.int64(s.arrived)) > 0
+    ):  # more packets arrived than an earlier NAK indicated
         known = psn_distance(np.int64(s.passed), psn) < 0
         s.arrived = s.passed if known else psn
         s.in_gap = 1
-    if gap >= 0:  # even if it has come meanwhile: the NAK was on its way
+    if gap >= 0:  # even if it has arrived by now: the NAK was already on its way
         keeps(book, f, NAK_PSN)
         observe(book.histograms, f, NAK_GENERATION, time - s.gap_time[gap])
         s.gap_known[gap] = 0
@@ -197,7 +201,7 @@ def _names_a_loss(
         s.lost_behind += 1
         s.arrived = psn
         s.in_gap = 1
-    else:  # whether the PSNs before it were lost shows when they are sent again
+    else:  # retransmissions will show whether earlier PSNs were lost
         s.doubtful_nak = 1
         s.doubtful_missing = s.arrived
         s.doubtful_psn = psn
@@ -224,7 +228,7 @@ def _counts_messages(
     time: Int,
     frame: Int,
 ) -> None:
-    """Between two answers to all that was sent the MSN grows by the messages that ended."""
+    """Between two responses that cover all requests the MSN grows by the completed messages."""
     if through != s.next or s.resending or s.loose:
         return
     if s.msn_known:
