@@ -1,4 +1,4 @@
-"""The memory behind packet tables: allocated once, used again and again."""
+"""Reusable memory for the columns of packet tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ else:
     Columns = namedtuple("Columns", [c.name for c in COLUMNS])
 
 _STAGGER_BYTES = 576
-"""Columns begin at different places of a page, else all of them share a few cache sets."""
+"""Columns start at different page offsets, otherwise all share a few cache sets."""
 
 
 class _Held:
@@ -37,18 +37,17 @@ class _Held:
             at += _aligned(size)
         self.columns = Columns(*arrays)
         self.idle = self.references()
-        """References to the buffer when nobody but this object has any."""
+        """Reference count of the buffer when only this object refers to it."""
 
     def references(self) -> int:
         return sys.getrefcount(self.buffer)
 
 
 class ColumnPool:
-    """Hands out writable columns; takes memory back when nobody refers to it any more.
+    """Provides writable columns; reuses their memory when nothing refers to it any more.
 
-    A table may be kept for as long as it is needed: its memory is used again
-    only once the table and every view of its columns are gone, which the
-    reference count of the buffer tells. Not for use by several threads at once.
+    A table may be kept as long as needed: its memory is reused only after the table and every view
+    of its columns are gone, detected by the reference count of the buffer. Not thread-safe.
     """
 
     def __init__(self, keep: int = 4) -> None:
@@ -56,7 +55,7 @@ class ColumnPool:
         self._keep = keep
 
     def take(self, rows: int) -> Columns:
-        """Columns of `rows` rows or more, uninitialised: hand on no others than `table_of` does."""
+        """Columns of at least `rows` rows, uninitialised; pass on only those of `table_of`."""
         for held in self._held:
             if held.references() <= held.idle:
                 if held.rows >= rows:

@@ -1,4 +1,4 @@
-"""What a capture held besides RoCE packets, and what could not be decoded."""
+"""Counters of frames other than RoCE and of frames that could not be decoded."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class CounterArrays(NamedTuple):
     """The counters as the decoding kernel fills them, all int64."""
 
     outcomes: NDArray[np.int64]
-    """int64[taps, N_OUTCOMES]: frames by what became of them."""
+    """int64[taps, N_OUTCOMES]: frames by outcome."""
     notes: NDArray[np.int64]
     """int64[taps, N_NOTES]"""
     ethertypes: NDArray[np.int64]
@@ -64,18 +64,18 @@ class CounterArrays(NamedTuple):
     protocols: NDArray[np.int64]
     """int64[256]: IP packets that are not UDP."""
     udp_ports: NDArray[np.int64]
-    """int64[65536]: UDP datagrams by a destination port that is not RoCE's."""
+    """int64[65536]: UDP datagrams other than RoCE, by destination port."""
     pause: NDArray[np.int64]
     """int64[taps, 9, N_FIELDS], see pause.py."""
     rates: NDArray[np.int64]
     """int64[taps]: link rate, bit/s, 0 when unknown."""
     tunnels: NDArray[np.int64]
-    """int64[N_KINDS]: frames by the encapsulations they were found in, see sessions.py."""
+    """int64[N_KINDS]: frames by their encapsulations, see sessions.py."""
     uet: UetArrays
 
 
 class DecodeCounters:
-    """Exact counts over everything a decoder has seen. Per tap where a tap is named."""
+    """Exact counts over all frames of a decoder, per tap where a tap is given."""
 
     def __init__(self) -> None:
         self._arrays = CounterArrays(
@@ -92,17 +92,17 @@ class DecodeCounters:
 
     @property
     def arrays(self) -> CounterArrays:
-        """The arrays to hand to the kernel."""
+        """The arrays for the kernel."""
         return self._arrays
 
     def set_rates(self, rates: NDArray[np.int64]) -> None:
-        """Make room for len(rates) taps and note their link rates (bit/s, 0 unknown)."""
+        """Grow to len(rates) taps and store their link rates (bit/s, 0 when unknown)."""
         self.make_room(len(rates))
-        if not np.array_equal(rates, self._arrays.rates):  # the same tuple is known to kernels
+        if not np.array_equal(rates, self._arrays.rates):  # kernels keep the same tuple
             self._arrays = self._arrays._replace(rates=rates)
 
     def make_room(self, taps: int) -> None:
-        """Count so many taps from now on."""
+        """Grow to this many taps."""
         a = self._arrays
         more = taps - len(a.outcomes)
         if more > 0:
@@ -122,25 +122,25 @@ class DecodeCounters:
         return int(column.sum() if tap is None else column[tap])
 
     def frames(self, tap: int | None = None) -> int:
-        """All frames, of one tap or of all: those in a mirror's frames count at their own tap."""
+        """Frames of one tap or of all; frames inside a mirror's frames count at their own tap."""
         a = self._arrays.outcomes
         return int(a.sum() - self.inner_frames() if tap is None else a[tap].sum())
 
     def carriers(self, tap: int | None = None) -> int:
-        """Frames of mirrors, which hold the frames of other taps."""
+        """Frames of mirrors, which carry frames of other taps."""
         return self._outcome(outcomes.CARRIER, tap)
 
     def inner_frames(self) -> int:
-        """Frames found in those of mirrors."""
+        """Frames found inside frames of mirrors."""
         return self._note(outcomes.INNER_FRAMES, None)
 
     def tunnels(self) -> dict[str, int]:
-        """Frames by the encapsulations around what they carry; one may have several."""
+        """Frames by encapsulation; a frame may have several."""
         counts = self._arrays.tunnels
         return {name: int(counts[kind]) for kind, name in KIND_NAMES.items() if counts[kind]}
 
     def encapsulated(self) -> int:
-        """Frames with mirrors or tunnels around what they carry."""
+        """Frames encapsulated in mirrors or tunnels."""
         return self._note(outcomes.ENCAPSULATED, None)
 
     def roce_packets(self, tap: int | None = None) -> int:
@@ -148,7 +148,7 @@ class DecodeCounters:
         return self._outcome(outcomes.ROCE, tap)
 
     def later_fragments(self, tap: int | None = None) -> int:
-        """IP fragments of UDP datagrams without the transport header: their ports are unknown."""
+        """Later IP fragments of UDP datagrams: without transport header, hence unknown ports."""
         return self._outcome(outcomes.LATER_FRAGMENT, tap)
 
     def pause_frames(self, tap: int | None = None) -> int:
@@ -156,7 +156,7 @@ class DecodeCounters:
         return self._outcome(outcomes.PAUSE, tap)
 
     def undecodable(self, tap: int | None = None) -> dict[str, int]:
-        """Frames that could not be read as far as the BTH, by reason; only reasons that occur."""
+        """Frames that could not be decoded up to the BTH, by reason; only reasons that occur."""
         counts = {text: self._outcome(kind, tap) for kind, text in outcomes.UNDECODABLE.items()}
         return {text: n for text, n in counts.items() if n}
 
@@ -173,15 +173,15 @@ class DecodeCounters:
         return self._note(outcomes.FIRST_FRAGMENTS, tap)
 
     def length_mismatches(self, tap: int | None = None) -> int:
-        """Rows whose IP, UDP and frame lengths contradict each other."""
+        """Rows with contradicting IP, UDP and frame lengths."""
         return self._note(outcomes.LENGTH_MISMATCHES, tap)
 
     def unknown_opcodes(self, tap: int | None = None) -> int:
-        """Rows whose opcode is not in the standard (manufacturer-specific ones included)."""
+        """Rows with an opcode that is not in the standard (manufacturer-specific ones included)."""
         return self._note(outcomes.UNKNOWN_OPCODES, tap)
 
     def snapped_headers(self, tap: int | None = None) -> int:
-        """Rows whose capture holds less than the opcode's extension headers."""
+        """Rows with truncated extension headers."""
         return self._note(outcomes.SNAPPED_HEADERS, tap)
 
     def roce_v1_packets(self, tap: int | None = None) -> int:
@@ -207,11 +207,11 @@ class DecodeCounters:
         return {name: self._note(kind, tap) for name, kind in kinds.items()}
 
     def pause(self) -> list[PauseCounts]:
-        """Pause frames per tap and priority, where there are any."""
+        """Pause frames per tap and priority, if any."""
         return pause_counts(self._arrays.pause, self._arrays.rates)
 
     def contents(self) -> list[tuple[str, int]]:
-        """What the frames are, by name, most frequent first: [("ARP", 3), ("UDP port 4789", 1)].
+        """Frames by content, most frequent first: [("ARP", 3), ("UDP port 4789", 1)].
 
         Counts add up to `frames()`, with the frames in a mirror's frames in place of those.
         """
@@ -232,5 +232,5 @@ class DecodeCounters:
 
 
 def _with_zeros(array: NDArray[np.int64], more: int) -> NDArray[np.int64]:
-    """So many rows of zeros behind those of an array (`np.pad` takes ten times as long)."""
+    """The array extended by this many rows of zeros (`np.pad` takes ten times as long)."""
     return np.concatenate((array, np.zeros((more, *array.shape[1:]), array.dtype)))

@@ -1,4 +1,4 @@
-"""From frames to the packet table."""
+"""Decodes frames into packet tables."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 class Decoder:
-    """Decodes batches of frames, one after the other, from one thread at a time.
+    """Decodes batches of frames in sequence, from one thread at a time.
 
-    udp_ports: UDP destination ports that carry RoCE; on MRC_UDP_PORT, unless it is among them,
-    only what looks like MRC does. trimmed_dscps: DSCPs that mark trimmed MRC packets.
-    flow_label: whether MRC packets without one have that of the IPv6 header around them.
-    check_icrc: verify the ICRC of packets captured in full (fills `icrc_state`).
-    link_bits_per_second: rate for the pause times of taps that do not state theirs.
-    mirrors: undoes what mirrors do.
+    udp_ports: UDP destination ports that carry RoCE; MRC_UDP_PORT, unless it is among them, counts
+    only for packets that look like MRC. trimmed_dscps: DSCPs that mark trimmed MRC packets.
+    flow_label: whether MRC packets without a flow label use that of the outer IPv6 header.
+    check_icrc: verify the ICRC of complete packets (fills `icrc_state`). link_bits_per_second: link
+    rate for the pause times of taps that do not state their rate. mirrors: restores mirrored
+    packets.
     """
 
     def __init__(
@@ -78,24 +78,24 @@ class Decoder:
     def decode(self, frames: FrameBatch) -> PacketTable:
         """The RoCE packets of a batch, one row each, in its order.
 
-        The columns are views of a buffer that is used again once the table and
-        all views of its columns are gone: keep the table as long as you like,
-        also in another thread, but take no raw pointers from it.
+        The columns are views of a buffer that is reused after the table and all views of its
+        columns are gone: keep the table as long as needed, also in another thread, but take no raw
+        pointers to it.
         """
         if len(frames) and int(frames.tap.max()) >= len(self.registry.taps):
             raise ValueError("a frame names a tap that is not registered")
         data = frames.data.view()
-        data.flags.writeable = False  # one type, hence one compiled kernel, for every source
+        data.flags.writeable = False  # one type for every source, hence one compiled kernel
         frames = replace(frames, data=data)
         general_services = self.counters.general_services_packets()
         mrc_packets = self.counters.mrc_packets()
         tables, done = [], 0
-        # Batches resemble each other: after one with mirrors, do not search for the first again.
+        # Batches resemble each other: after one with mirrors, skip the search for the first.
         if not self._encapsulated or not len(frames):
             table, done = self._rows(frames, look_inside=True)
             if len(table) or done == len(frames):
                 tables.append(self._restored(frames, None, table))
-            del table  # without rows its memory is free for those of the frames inside
+            del table  # without rows its memory is free for the rows of inner frames
         if done < len(frames):
             tables += self._unwrapped(frames, done)
         tables = [table for table in tables if len(table)] or tables[:1]
@@ -110,13 +110,13 @@ class Decoder:
         return table
 
     def _unwrapped(self, frames: FrameBatch, first: int) -> list[PacketTable]:
-        """The rows of the frames from `first` on, those inside of mirrors and tunnels too."""
+        """The rows of the frames from `first`, including frames inside mirrors and tunnels."""
         tables = []
         encapsulated = self.counters.encapsulated()
         mrc_packets = self.counters.mrc_packets()
         for batch, inner, used in self._unwrapper.batches(frames, first, self.counters):
             table, _ = self._rows(batch, look_inside=False)
-            if len(table) < len(inner.offset):  # rows name the frame they were
+            if len(table) < len(inner.offset):  # rows refer to their outer frame
                 inner = rows_of(inner, table.frame_number)
             np.add(inner.source, frames.first_frame_number, out=table.frame_number)
             if used & WITH_VLAN:
@@ -145,7 +145,7 @@ class Decoder:
         return self.mirrors.restored(frames, stamps, table)
 
     def _rows(self, frames: FrameBatch, look_inside: bool) -> tuple[PacketTable, int]:
-        """The rows of a batch, and the frame before which they end: it may be encapsulated."""
+        """The rows of a batch, and the frame at which they end because it may be encapsulated."""
         rates = [
             tap.speed_bits_per_second or self._default_rate for tap in self.registry.taps.items
         ]
@@ -179,23 +179,23 @@ class Decoder:
             self.registry.endpoints.grow()
 
     def warm_up(self, nothing: FrameBatch) -> None:
-        """Compile or load all machine code before frames come; `nothing` has none."""
+        """Compile or load all machine code before the first frame; `nothing` is an empty batch."""
         data = nothing.data.view()
         data.flags.writeable = False
         self.decode(nothing)
         self._unwrapper.unwrap(replace(nothing, data=data), 0, room_for(1), 0, self.counters)
 
     def warnings(self, name: str) -> list[str]:
-        """What a user must know about the mirrors in the capture `name`."""
+        """Warnings about the mirrors in the capture `name`."""
         lines = [] if self.mirrors is None else self.mirrors.warnings(name)
         if self._unwrapper.sessions.overflowed:
             lines.append(
-                f"{name}: more than {MAX_SESSIONS} mirror sessions: all further ones count as one"
+                f"{name}: more than {MAX_SESSIONS} mirror sessions: further sessions count as one"
                 " tap"
             )
         return lines
 
     def take_cm_messages(self) -> list[CmMessage]:
-        """Connection management messages of the batches since the last call, in their order."""
+        """Connection management messages of the batches since the last call, in order."""
         messages, self._cm = self._cm, []
         return messages

@@ -1,7 +1,7 @@
-"""Several taps in one order of time: decoded tables merged, with bounded memory.
+"""Merges the decoded tables of several taps by time, in bounded memory.
 
-Merging follows decoding because a batch of frames lies in one buffer while
-parallel taps interleave packet by packet.
+The merge follows decoding because a batch of frames is one buffer, while parallel taps interleave
+packet by packet.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ..wire.packets import PacketTable, joined_mrc
 
 @dataclass(slots=True)
 class MergeCounts:
-    """How far the sources of a merge were from being sorted."""
+    """Disorder of the sources of a merge."""
 
     sorted_rows: int = 0
-    """Rows whose time is below that of the row before in their table: sorted in place."""
+    """Rows with a time below that of the previous row in their table: sorted in place."""
     late_rows: int = 0
-    """Rows older than rows already handed on, which therefore come out of order."""
+    """Rows older than rows already passed on, which therefore stay out of order."""
 
 
 class _Source:
-    """The rows of one source that are not handed on yet: at most one table."""
+    """The pending rows of one source: at most one table."""
 
     def __init__(self, index: int, tables: Iterator[PacketTable]) -> None:
         self.index = index
@@ -47,7 +47,7 @@ class _Source:
         return True
 
     def pop(self, time_ns: int, inclusive: bool) -> PacketTable:
-        """Take the rows before `time_ns`, or up to and with it, off the front."""
+        """Remove and return the rows before `time_ns`, or up to and including it."""
         cut = int(np.searchsorted(self.rows.time_ns, time_ns, "right" if inclusive else "left"))
         front = self.rows.slice(0, cut)
         self.rows = self.rows.slice(cut, len(self.rows))
@@ -57,13 +57,12 @@ class _Source:
 def merge_tables(
     sources: Sequence[Iterator[PacketTable]], counts: MergeCounts | None = None
 ) -> Iterator[PacketTable]:
-    """The rows of all sources in order of time; rows of equal time in order of their source.
+    """The rows of all sources by time; rows of equal time in the order of their sources.
 
-    A single source is handed through as it is, in capture order. Otherwise each
-    source's tables should follow each other in time: a table that is not sorted is
-    sorted, and rows that are older than what was handed on before they were read
-    follow at once; `counts` tells how many. One table per source is held, so a
-    source that has nothing to say yet (a followed file) holds back the others.
+    A single source is passed on unchanged, in capture order. Otherwise each source's tables should
+    follow each other in time: an unsorted table is sorted, and rows older than rows already passed
+    on follow at once and are counted in `counts`. One table per source is held, so a source without
+    data yet (a followed file) delays the others.
     """
     if len(sources) == 1:
         yield from sources[0]
@@ -75,7 +74,7 @@ def merge_tables(
         waiting = [source for source in waiting if source.refill(handed_on_ns, counts)]
         if not waiting:
             return
-        # Whatever comes later from any source sorts behind this last row of one of them.
+        # All later rows of any source sort after this last row of one source.
         limit_ns, limit_index = min((int(s.rows.time_ns[-1]), s.index) for s in waiting)
         fronts = [s.pop(limit_ns, inclusive=s.index <= limit_index) for s in waiting]
         fronts = [front for front in fronts if len(front)]
@@ -84,7 +83,7 @@ def merge_tables(
 
 
 def _interleaved(tables: list[PacketTable]) -> PacketTable:
-    """All rows in order of time, stable."""
+    """All rows sorted by time, stable."""
     order = np.argsort(np.concatenate([t.time_ns for t in tables]), kind="stable")
     merged = PacketTable.empty(len(order))
     for name, column in merged.columns():

@@ -1,7 +1,7 @@
-"""What can become of a frame, and what is counted about it.
+"""Outcomes and notes of frames.
 
 Every frame has exactly one outcome, so the outcomes of a tap add up to its
-frames. Notes are counted besides.
+frames. Notes are counted separately.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BAD_MPLS = 19
 BAD_TIMESTAMP = 20
 BAD_SFLOW = 21
 TOO_DEEP = 22
-CARRIER = 23  # a mirror's frame, replaced by what it carries
+CARRIER = 23  # a mirror's frame, replaced by its inner frame
 UET = 24
 N_OUTCOMES = 25
 
@@ -55,7 +55,7 @@ UNDECODABLE: Final = {
     BAD_SFLOW: "sFlow lengths that contradict each other",
     TOO_DEEP: "more than eight encapsulations",
 }
-"""Outcomes that mean: could not be read, and why."""
+"""Outcomes of undecodable frames, with the reason."""
 
 # Notes. The first four are the values of `icrc_state`.
 ICRC_UNCHECKED_NOTE = 0
@@ -70,6 +70,6 @@ SNAPPED_HEADERS = 8
 ROCE_V1_PACKETS = 9
 GENERAL_SERVICES = 10  # UD packets to queue pair 1: management datagrams
 MRC_PACKETS = 11  # rows with an opcode of MRC
-ENCAPSULATED = 12  # frames with mirrors or tunnels around what they carry
-INNER_FRAMES = 13  # frames found in the mirrored ones, counted at the tap of those
+ENCAPSULATED = 12  # frames encapsulated in mirrors or tunnels
+INNER_FRAMES = 13  # frames found inside mirrored ones, counted at their tap
 N_NOTES = 14

@@ -51,18 +51,18 @@ from .headers.pause import pause_frame
 from .multipath.mrc import looks_like_mrc
 
 ANY_ROCE, ONLY_MRC = 1, 2
-"""Values of `roce_ports`: RoCE, and RoCE as far as it looks like MRC. Other ports have 0."""
+"""Values of `roce_ports`: RoCE, and RoCE if it looks like MRC. Other ports have 0."""
 UD_SEND_ONLY, UD_SEND_ONLY_IMM = 0x64, 0x65
 GENERAL_SERVICES_QP = 1
-_SMALLEST_ETHERTYPE = 0x0600  # below, the field is an 802.3 length
+_SMALLEST_ETHERTYPE = 0x0600  # a smaller value is an 802.3 length
 
 
 @inlined
 def _udp(data: U8, at: Int, end: Int, stop: Int, fragment: Int) -> tuple[Int, Int, Int]:
     """A datagram to a RoCE port: (BTH offset or minus an outcome, end of the packet, mismatch).
 
-    `end` is the end of the captured bytes, `stop` that of the IP packet. One way out only:
-    with several, numba counts references to the arrays for every packet.
+    `end` is the end of the captured bytes, `stop` the end of the IP packet. A single return: with
+    several, numba counts references to the arrays for every packet.
     """
     needed = UDP_BYTES + BTH_BYTES
     bth = at + UDP_BYTES
@@ -77,7 +77,7 @@ def _udp(data: U8, at: Int, end: Int, stop: Int, fragment: Int) -> tuple[Int, In
         if udp_stop - at < needed:
             bth = -outcomes.BAD_LENGTH
         elif fragment == FIRST:
-            # The UDP length spans all fragments: it is that of the whole RoCE packet.
+            # The UDP length covers all fragments, hence the whole RoCE packet.
             mismatch = LENGTH_MISMATCH if udp_stop < stop else 0
             packet_stop = udp_stop
         else:
@@ -90,7 +90,7 @@ def _udp(data: U8, at: Int, end: Int, stop: Int, fragment: Int) -> tuple[Int, In
 def _icrc_state(
     data: U8, ip: Int, bth: Int, end: Int, stop: Int, version: Int, fragment: Int, scratch: U8
 ) -> Int:
-    """Compare the stored ICRC of one packet: a value of the `icrc_state` column."""
+    """Check the ICRC of one packet: a value of the `icrc_state` column."""
     if fragment == FIRST or end < stop or stop - bth < BTH_BYTES + ICRC_BYTES:
         return ICRC_TRUNCATED
     if version == 6 and bth - ip > 48:
@@ -109,7 +109,7 @@ def _icrc_state(
 
 @inlined
 def _stop_at(frame: Int, row: Int, tags: Int, tap: np.uint64, note: I64) -> tuple[Int, Int, bool]:
-    """End before this frame, with nothing counted of it."""
+    """End before this frame without counting it."""
     if tags > 0:
         note[tap, outcomes.VLAN_TAGGED] -= 1
     return frame, row, True
@@ -137,11 +137,10 @@ def decode_rows(
 ) -> tuple[Int, Int, bool]:
     """Decode frames from `first_frame` on into rows from `first_row` on.
 
-    Gives (frames done, rows written, False). Stops early, before the frame it names,
-    when the endpoint table has no room for two more addresses: the caller grows
-    it and calls again. With `look_inside` it also stops at a frame that may be
-    encapsulated and gives True at the end. `out` has a row for every frame; every tap is a row of
-    the counters; roce_ports: uint8[65536].
+    Returns (frames done, rows written, False). Stops before a frame when the endpoint table cannot
+    hold two more addresses: the caller grows it and calls again. With `look_inside` it also stops
+    at a frame that may be encapsulated and returns True as third item. `out` has a row for every
+    frame; every tap is a row of the counters; roce_ports: uint8[65536].
     """
     row = first_row
     scratch = np.empty(SCRATCH_BYTES, np.uint8)
@@ -266,8 +265,8 @@ def decode_rows(
             if OPCODE_CLASS[opcode] & REQUEST and word8 & (TS << 8):
                 layout += LAYOUT_SHIFT_OF_TSETH
         header_end = bth + (layout & 0xFF)
-        # A header counts when it is captured and inside the packet: padding of a
-        # short Ethernet frame must not be taken for one.
+        # A header must be captured and inside the packet: padding of a short Ethernet frame is not
+        # a header.
         readable = min(end, stop, packet_stop)
         if fragment == FIRST:
             flags |= FIRST_FRAGMENT
@@ -295,7 +294,7 @@ def decode_rows(
             payload = 0
             flags |= LENGTH_MISMATCH
         wire_bytes = np.int64(wire[u])
-        if wire_bytes < stop - begin:  # a mirror cut the frame and told its own length
+        if wire_bytes < stop - begin:  # a mirror truncated the frame and stated its own length
             wire_bytes = stop - begin
             flags |= LENGTH_MISMATCH
         if flags & LENGTH_MISMATCH:

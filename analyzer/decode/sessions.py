@@ -1,8 +1,7 @@
-"""Mirror sessions: each one that a capture holds becomes a tap of its own.
+"""Mirror sessions: each session in a capture becomes a tap.
 
-Kernels look sessions up; a new one makes them stop, so that Python registers a
-tap for it. There are at most MAX_SESSIONS for each capture, whatever packets
-claim: all further ones share one tap.
+Kernels look sessions up and stop at a new one, for which Python registers a tap. A capture has at
+most MAX_SESSIONS; further sessions share one tap.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MAX_SESSIONS = 256
 _SLOTS = 4 * MAX_SESSIONS
 
 # Kinds of encapsulations. Those up to GENEVE make a session. The weak kinds are tunnels
-# as often as mirrors: they name the tap only where there is no mirror.
+# as often as mirrors: they define the tap only without a mirror.
 ERSPAN_1, ERSPAN_2, ERSPAN_3, GRE_MIRROR, SFLOW = 1, 2, 3, 4, 5
 GRE_TUNNEL, VXLAN, GENEVE = 6, 7, 8
 FIRST_WEAK = GRE_TUNNEL
@@ -52,7 +51,7 @@ WITH_KEY = 1
 
 
 class SessionArrays(NamedTuple):
-    """The known sessions as kernels see them: open addressing with linear probing."""
+    """The known sessions for kernels: open addressing with linear probing."""
 
     slots: NDArray[np.int16]
     """int16[_SLOTS]: number of a session, -1 when free."""
@@ -76,7 +75,7 @@ def _slot(high: Int, low: Int, what: Int) -> np.uint64:
 
 @subkernel
 def session_tap(high: Int, low: Int, what: Int, arrays: SessionArrays) -> Int:
-    """The tap of a session (int64 key), -1 when Python has to register one: `state` names it.
+    """The tap of a session (int64 key), -1 when Python must register the session in `state`.
 
     At most a quarter of the slots is in use, so probing ends.
     """
@@ -98,7 +97,7 @@ def session_tap(high: Int, low: Int, what: Int, arrays: SessionArrays) -> Int:
 
 @subkernel
 def _add(tap: Int, arrays: SessionArrays) -> None:
-    """Give the pending session this tap; when there are too many, give it to all others."""
+    """Assign this tap to the pending session, or to all further sessions when the table is full."""
     n = arrays.state[USED]
     if n == MAX_SESSIONS:
         arrays.taps[MAX_SESSIONS] = tap
@@ -115,7 +114,7 @@ def _add(tap: Int, arrays: SessionArrays) -> None:
 
 
 class Sessions:
-    """The sessions of one capture and the taps made for them."""
+    """The sessions of one capture and their taps."""
 
     def __init__(self, taps: Taps) -> None:
         self._taps = taps
@@ -131,7 +130,7 @@ class Sessions:
 
     @property
     def overflowed(self) -> bool:
-        """More sessions were seen than get taps of their own."""
+        """There were more sessions than taps for them."""
         return bool(self.arrays.state[HAS_OTHER])
 
     @property
@@ -140,7 +139,7 @@ class Sessions:
         return bool(self.arrays.state[PENDING + 2])
 
     def add_pending(self) -> None:
-        """Register a tap for the session that made a kernel stop."""
+        """Register a tap for the session at which a kernel stopped."""
         high, low, what = (int(v) for v in self.arrays.state[PENDING : PENDING + 3])
         carried_by = what >> TAP_SHIFT & 0xFFFF
         carrier = self._taps[carried_by].name
@@ -155,7 +154,7 @@ class Sessions:
         self.arrays.state[PENDING + 2] = 0
 
     def _unused(self, name: str, carrier: str) -> str:
-        """Two captures may hold the same session: what they saw stays apart."""
+        """Two captures may hold the same session: their taps stay separate."""
         taken = {tap.name for tap in self._taps.items}
         return f"{name} in {carrier}" if name in taken else name
 
@@ -173,7 +172,7 @@ _NAMES: Final = {
 
 
 def session_name(high: int, low: int, what: int) -> str:
-    """`erspan 12 ingress from 10.1.1.1`: how the tap of a session is called."""
+    """`erspan 12 ingress from 10.1.1.1`: name of the tap of a session."""
     kind, direction, number = what >> KIND_SHIFT, what >> DIRECTION_SHIFT & 0xFF, what & 0xFFFF_FFFF
     words = [_NAMES[kind]]
     if kind in (GRE_MIRROR, GRE_TUNNEL):

@@ -1,4 +1,4 @@
-"""One capture of an analysis, from its frames to packet tables."""
+"""One capture of an analysis: its frames as packet tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Source:
     first_time_ns: int | None = None
     last_time_ns: int | None = None
     stopped: bool = False
-    """No further batch is wanted."""
+    """Set to end reading."""
 
     def tables(self, keep: Callable[[PacketTable], PacketTable]) -> Iterator[PacketTable]:
         """The packet tables of this capture, filtered."""

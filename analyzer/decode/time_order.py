@@ -1,4 +1,4 @@
-"""One capture's rows in order of time, when their times are not those of the capture."""
+"""Sorts the rows of one capture by time when times are not those of the capture."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 from ..wire.packets import PacketTable
 
 HELD_NS = 10_000_000
-"""Rows wait this long, in their own time, for older ones; mirrors differ by far less."""
+"""Rows wait this long for older rows; mirrors differ by far less."""
 HELD_ROWS = 1 << 18
-"""And at most this many of them."""
+"""Most rows waiting."""
 
 
 @dataclass(slots=True)
 class OrderCounts:
-    """What sorting could not put right."""
+    """Rows that could not be sorted."""
 
     late_rows: int = 0
-    """Rows older than some that were handed on before they came."""
+    """Rows older than rows passed on before they arrived."""
 
 
 def in_time_order(tables: Iterator[PacketTable], counts: OrderCounts) -> Iterator[PacketTable]:
-    """All rows, sorted by time as far as they wait for each other; equal times stay in order."""
+    """All rows, sorted by time within the waiting limit; equal times stay in order."""
     held = PacketTable.zeros(0)
     handed_on_ns = np.iinfo(np.int64).min
     for table in tables:

@@ -1,4 +1,4 @@
-"""Interned network addresses: every address of an analysis has one small number.
+"""Interned network addresses: every address of an analysis has a small index.
 
 Kernels look addresses up and add them while they run; Python only grows the
 table between runs. IPv4 addresses are kept as ::ffff:a.b.c.d, so an IPv4 host
@@ -23,7 +23,7 @@ IPV4_MAPPED = 0xFFFF << 32
 
 
 class EndpointArrays(NamedTuple):
-    """The table as kernels see it: open addressing with linear probing."""
+    """The table for kernels: open addressing with linear probing."""
 
     slots: NDArray[np.int32]
     """int32[power of two]: index of the address in this slot, -1 when free."""
@@ -34,7 +34,7 @@ class EndpointArrays(NamedTuple):
     used: NDArray[np.int64]
     """int64[1]: addresses in use."""
     key: NDArray[np.uint64]
-    """uint64[2], random: keeps a capture from choosing addresses that all collide."""
+    """uint64[2], random: no capture can force collisions."""
 
 
 @inlined
@@ -48,7 +48,7 @@ def _slot_of(high: np.uint64, low: np.uint64, arrays: EndpointArrays) -> np.uint
 
 @inlined
 def intern(high: np.uint64, low: np.uint64, arrays: EndpointArrays) -> np.int64:
-    """Index of an address, added when new. The caller has made sure of `has_room`."""
+    """Index of an address, added when new. The caller has checked `has_room`."""
     mask = np.uint64(len(arrays.slots) - 1)
     slot = _slot_of(high, low, arrays)
     while True:
@@ -67,7 +67,7 @@ def intern(high: np.uint64, low: np.uint64, arrays: EndpointArrays) -> np.int64:
 
 @inlined
 def has_room(arrays: EndpointArrays, addresses: int) -> bool:
-    """Whether so many more addresses fit before Python has to grow the table."""
+    """Whether this many more addresses fit before Python must grow the table."""
     return bool(arrays.used[0] + addresses <= len(arrays.high))
 
 
@@ -123,11 +123,11 @@ class Endpoints:
 
     @property
     def arrays(self) -> EndpointArrays:
-        """The arrays to hand to a kernel; `grow` replaces them."""
+        """The arrays for a kernel; `grow` replaces them."""
         return self._arrays
 
     def grow(self) -> None:
-        """Double the room. Indices stay as they are."""
+        """Double the capacity. Indices do not change."""
         old, count = self._arrays, len(self)
         new = self._allocate(len(old.high) * 2, old.key)
         _refill(old.high[:count], old.low[:count], new)
@@ -145,12 +145,12 @@ class Endpoints:
         return index
 
     def index_of(self, text: str) -> int | None:
-        """Index of an address; None when no packet has it. UsageError when it is no address."""
+        """Index of an address; None when no packet has it. UsageError when it is not an address."""
         index = int(_find(*_halves(text), self._arrays))
         return None if index < 0 else index
 
     def packed(self, index: int) -> int:
-        """The address as a number of 128 bits."""
+        """The address as a 128-bit number."""
         if not 0 <= index < len(self):
             raise IndexError(f"no endpoint {index}")
         return int(self._arrays.high[index]) << 64 | int(self._arrays.low[index])

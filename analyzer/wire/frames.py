@@ -1,4 +1,4 @@
-"""Frames as a capture source hands them to the decoder."""
+"""Batches of frames from a capture source for the decoder."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ SUPPORTED_LINK_TYPES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FrameBatch:
-    """Frames lying in one byte buffer, in capture order.
+    """Frames in one byte buffer, in capture order.
 
-    Every `offset[i] + captured[i]` is inside `data`; the source that built the
-    batch has checked it, the decoder relies on it.
+    Every `offset[i] + captured[i]` is inside `data`; the source of the batch has checked this, and
+    the decoder relies on it.
     """
 
     data: NDArray[np.uint8]
     """The buffer: a mapped file, a decompressed window, a ring buffer."""
     offset: NDArray[np.int64]
-    """Where each frame begins in `data`, bytes."""
+    """Offset of each frame in `data`, bytes."""
     captured: NDArray[np.uint32]
     """Bytes of each frame that `data` holds."""
     wire: NDArray[np.uint32]

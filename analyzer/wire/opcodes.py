@@ -1,9 +1,9 @@
-"""BTH opcodes: names, transports and what each one means for the PSN order.
+"""BTH opcodes: names, transports and their role in the PSN order.
 
 Source: InfiniBand Architecture Specification volume 1, chapter 9 (BTH opcode
 table); transport in the top three bits, operation in the low five. MRC (OCP Multipath
-Reliable Connection 1.0) takes twelve opcodes of the block 0xC0 to 0xDF, which the standard
-leaves to manufacturers; see docs/mrc.md for where its layouts come from.
+Reliable Connection 1.0) takes twelve opcodes of the block 0xC0 to 0xDF, which the standard leaves
+to manufacturers; docs/mrc.md names the sources of its layouts.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MRC_OPERATIONS: Final = {
     0x1E: "PROBE",
 }
 MRC_FIRST = 0xC0
-"""No opcode of MRC lies below: most packets need no look into a table."""
+"""Lowest opcode of MRC: most packets need no table lookup."""
 MRC_ACK, MRC_ENDPOINT_REQUEST, MRC_ENDPOINT_RESPONSE = 0xD1, 0xD8, 0xD9
 MRC_SACK, MRC_NACK, MRC_PROBE = 0xDC, 0xDD, 0xDE
 
@@ -73,7 +73,7 @@ _OPERATIONS_OF: Final = {
 
 
 def opcode_name(opcode: int) -> str:
-    """`RC_WRITE_FIRST` for 0x06, `CNP` for 0x81, `0xc0` for an opcode nobody is known to use."""
+    """`RC_WRITE_FIRST` for 0x06, `CNP` for 0x81, `0xc0` for an opcode without a known use."""
     transport, operation = opcode >> 5, opcode & 0x1F
     if operation not in _OPERATIONS_OF.get(transport, ()):
         return f"0x{opcode:02x}"
@@ -84,7 +84,7 @@ def opcode_name(opcode: int) -> str:
     return f"{TRANSPORT_NAMES[transport]}_{OPERATION_NAMES[operation]}"
 
 
-# What an opcode is, as bits of OPCODE_CLASS[opcode]. Zero: neither standard nor MRC.
+# Class of an opcode, bits of OPCODE_CLASS[opcode]. Zero: neither standard nor MRC.
 KNOWN = 0x001
 REQUEST = 0x002  # takes a PSN of its sender's request space
 READ_REQUEST = 0x004
@@ -95,7 +95,7 @@ ENDS = 0x040  # last packet of a message or READ response (Last, Only)
 FULL = 0x080  # First or Middle: its payload is one path MTU
 SEQUENCED = 0x100  # PSNs are consecutive in its space (RC, UC, XRC)
 ATOMIC = 0x200
-MARKS_RESENDS = 0x400  # the packet itself tells whether it is a retransmission (MRC's RTX bit)
+MARKS_RESENDS = 0x400  # the packet marks retransmissions (MRC's RTX bit)
 
 
 def _classify(opcode: int) -> int:

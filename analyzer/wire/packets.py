@@ -1,11 +1,11 @@
 """The packet table: one row per RoCE packet, one numpy column per header field.
 
 Every source of packets (capture file, eBPF ring, generator, replay) produces
-this table and every measure reads it. A table is a batch: a capture is
-streamed as many tables of limited length, so memory does not grow with it.
+this table and every measure reads it. A table is a batch: a capture is streamed as many tables of
+limited length, in constant memory.
 
-Columns are declared once, here; decoding, Arrow export and the documentation
-take names, dtypes, units and meanings from `COLUMNS`.
+Columns are declared only here; decoding, Arrow export and the documentation take names, dtypes,
+units and meanings from `COLUMNS`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ I64: TypeAlias = NDArray[np.int64]
 
 
 class Column(NamedTuple):
-    """What a column of the packet table holds."""
+    """Declaration of a column of the packet table."""
 
     name: str
     dtype: np.dtype[Any]
@@ -35,12 +35,12 @@ class Column(NamedTuple):
 
 
 def column(dtype: type[np.generic], unit: str, meaning: str) -> Any:
-    """A dataclass field that carries its column's dtype, unit and meaning."""
+    """A dataclass field with its column's dtype, unit and meaning."""
     return field(metadata={"dtype": np.dtype(dtype), "unit": unit, "meaning": meaning})
 
 
 def derived(dtype: type[np.generic], unit: str, meaning: str) -> Any:
-    """A column made of others for tracking, never exported; None in tables without such rows."""
+    """A column derived for tracking, never exported; None in tables without such rows."""
     about = {"dtype": np.dtype(dtype), "unit": unit, "meaning": meaning}
     return field(default=None, metadata=about)
 
@@ -48,8 +48,10 @@ def derived(dtype: type[np.generic], unit: str, meaning: str) -> Any:
 # Bits of the `decode_flags` column.
 IPV6 = 0x01  # the network header is IPv6 (or the GRH of RoCEv1)
 ROCE_V1 = 0x02  # EtherType 0x8915 with a GRH, no UDP
-FIRST_FRAGMENT = 0x04  # first IP fragment: the payload continues in frames that cannot be decoded
-SNAPPED = 0x08  # the capture holds less than the headers of this opcode need
+FIRST_FRAGMENT = (
+    0x04  # first IP fragment: the payload continues in later fragments, which are not decoded
+)
+SNAPPED = 0x08  # the headers of this opcode are truncated
 HAS_AETH = 0x10  # `aeth` is valid
 HAS_RETH = 0x20  # `dma_length` is valid
 HAS_DETH = 0x40  # `src_qp` is valid
@@ -63,18 +65,17 @@ ICRC_UNCHECKED, ICRC_OK, ICRC_BAD, ICRC_TRUNCATED = range(4)
 class PacketTable:
     """Equally long columns, one row per RoCE packet, in capture order.
 
-    Zero stands in a column for a header the packet does not have; the bits of
-    `decode_flags` say which are present. Multi-byte header fields are in host
-    byte order.
+    A column is zero when the packet does not have its header; the bits of `decode_flags` mark the
+    headers present. Multi-byte header fields are in host byte order.
     """
 
     time_ns: I64 = column(
-        np.int64, "ns", "time since the Unix epoch: of capture, or of the mirror's stamp if asked"
+        np.int64,
+        "ns",
+        "time since the Unix epoch: capture time, or the mirror's timestamp with --clock hardware",
     )
     frame_number: I64 = column(np.int64, "", "number of the frame in its capture, from 1")
-    file_offset: I64 = column(
-        np.int64, "bytes", "where the frame's bytes begin in the uncompressed capture"
-    )
+    file_offset: I64 = column(np.int64, "bytes", "offset of the frame in the uncompressed capture")
     captured_bytes: U32 = column(np.uint32, "bytes", "frame bytes the capture holds")
     wire_bytes: U32 = column(np.uint32, "bytes", "frame bytes on the wire, without FCS")
     payload_bytes: U32 = column(
@@ -91,8 +92,8 @@ class PacketTable:
     udp_sport: U16 = column(np.uint16, "", "UDP source port")
     udp_dport: U16 = column(np.uint16, "", "UDP destination port")
     opcode: U8 = column(np.uint8, "", "BTH opcode")
-    decode_flags: U8 = column(np.uint8, "", "what the decoder found, see packets.py")
-    bth_offset: U16 = column(np.uint16, "bytes", "where the BTH begins in the frame")
+    decode_flags: U8 = column(np.uint8, "", "decoder flags, see packets.py")
+    bth_offset: U16 = column(np.uint16, "bytes", "offset of the BTH in the frame")
     partition_key: U16 = column(np.uint16, "", "BTH partition key")
     bth_flags: U32 = column(
         np.uint32,
@@ -112,13 +113,13 @@ class PacketTable:
     """No column: the MRC packets among the rows, `decode.mrc.MRC_ROW` in ascending order of
     their `row`; None when there are none."""
     answered_psn: U32 | None = derived(
-        np.uint32, "", "PSN that a SACK or NACK of MRC is about; of other packets `psn`"
+        np.uint32, "", "PSN that a SACK or NACK of MRC refers to; `psn` for other packets"
     )
     fingerprint: U32 | None = derived(
         np.uint32,
         "",
-        "24-bit hash of what an answer of MRC tells: by it copies of one at several taps differ"
-        " from other answers with its PSN; 0 for other packets",
+        "24-bit hash of an MRC response: distinguishes copies at several taps from other"
+        " responses with the same PSN; 0 for other packets",
     )
 
     def __len__(self) -> int:
@@ -126,7 +127,7 @@ class PacketTable:
 
     @property
     def subject_psn(self) -> U32:
-        """PSN that each packet is about: the acknowledged one of answers of MRC, else its own."""
+        """PSN that each packet refers to: acknowledged PSN of MRC responses, else its own."""
         return self.psn if self.answered_psn is None else self.answered_psn
 
     def columns(self) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -154,7 +155,7 @@ class PacketTable:
         return self._picked(slice(start, stop), mrc)
 
     def take(self, rows: NDArray[Any]) -> Self:
-        """The rows an index or boolean array picks, copied."""
+        """The rows selected by an index or boolean array, copied."""
         mrc = self.mrc
         if mrc is not None:
             record_of_row = np.full(len(self), -1, np.int64)
@@ -172,13 +173,13 @@ class PacketTable:
 
     @classmethod
     def concatenate(cls, tables: list[PacketTable]) -> Self:
-        """All rows of `tables`, in that order, copied; without derived columns."""
+        """All rows of `tables` in order, copied; without derived columns."""
         columns: list[Any] = [np.concatenate([getattr(t, c.name) for t in tables]) for c in COLUMNS]
         return cls(*[*columns, joined_mrc(tables)])
 
 
 def joined_mrc(tables: Sequence[PacketTable]) -> NDArray[np.void] | None:
-    """The MRC packets of the rows of `tables` one behind the other."""
+    """The MRC packets of `tables`, concatenated."""
     parts, start = [], 0
     for table in tables:
         if table.mrc is not None:

@@ -1,4 +1,4 @@
-"""Types of the records of structured arrays, as kernels see them: fields by name."""
+"""Types for the records of structured arrays in kernels: fields by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 class Record:
     """One element of a structured array inside a kernel; one subclass per dtype.
 
-    No object of it exists: it keeps mypy from taking the record of one array for that of another.
+    It has no instances: it lets mypy distinguish the records of different arrays.
     """
 
     def __getattr__(self, name: str) -> Any: ...
@@ -17,5 +17,4 @@ class Record:
 
 
 Records: TypeAlias = Any
-"""A structured array, of which kernels take elements as records: numpy's types take them for
-arrays."""
+"""A structured array with elements as records in kernels; numpy's types treat them as arrays."""

@@ -1,4 +1,4 @@
-"""What the numbers in packet tables stand for; travels as one argument through every layer."""
+"""The meaning of the indices in packet tables, as one argument for every layer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .taps import Taps
 
 
 class NumberMaps(NamedTuple):
-    """Numbers of one registry in another: number i of a part is number `map[i]` of the whole."""
+    """Index maps between registries: index i of a part is index `map[i]` of the whole."""
 
     endpoints: U32
     taps: U16

@@ -1,4 +1,4 @@
-"""Keys of hash tables that nobody can guess: no capture can fill one place of a table."""
+"""Random keys of hash tables: no capture can force collisions."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from numpy.typing import NDArray
 
 
 def salt(words: int) -> NDArray[np.uint64]:
-    """uint64[words] of the system's randomness; the module `secrets` takes longer to load."""
+    """uint64[words] of system randomness; the module `secrets` loads more slowly."""
     return np.frombuffer(os.urandom(8 * words), np.uint64).copy()

@@ -15,31 +15,31 @@ from .endpoints import EndpointArrays, Endpoints
 from .packets import U32
 
 MAX_PATHS = 1 << 16
-"""Different segment lists that have a number of their own; all further ones share `OTHER`."""
+"""Most segment lists with their own number; further lists share `OTHER`."""
 OTHER = MAX_PATHS + 1
 
 
 class UsidFormat(NamedTuple):
-    """How a carrier is cut."""
+    """Structure of a carrier: lengths of block and uSID."""
 
     block_bits: int = 32
     usid_bits: int = 16
 
 
 def parse_usid_format(text: str) -> UsidFormat:
-    """`32:16`: bits of the locator block and of a uSID, whole bytes; UsageError says what else."""
+    """`32:16`: bits of the locator block and of a uSID, multiples of 8; UsageError otherwise."""
     parts = text.split(":")
     if len(parts) == 2 and all(part.isdecimal() for part in parts):
         block, usid = map(int, parts)
         if 8 <= block <= 96 and usid in (8, 16, 24, 32) and block % 8 == 0:
             return UsidFormat(block, usid)
     raise UsageError(
-        f"{text!r} is no uSID format: give bits of block and uSID, multiples of 8, such as 32:16"
+        f"{text!r} is not a uSID format: give bits of block and uSID, multiples of 8, such as 32:16"
     )
 
 
 class SegmentArrays(NamedTuple):
-    """The interned segment lists as kernels see them."""
+    """The interned segment lists for kernels."""
 
     segments: EndpointArrays
     """Carriers and other SIDs, 128 bits each."""
@@ -60,11 +60,11 @@ class SegmentLists:
 
     @property
     def arrays(self) -> SegmentArrays:
-        """The arrays to hand to a kernel; `make_room` replaces them."""
+        """The arrays for a kernel; `make_room` replaces them."""
         return SegmentArrays(self._segments.arrays, self._lists.arrays)
 
     def make_room(self, lists: int) -> None:
-        """Room for this many more lists of any segments, up to MAX_PATHS of each."""
+        """Grow for this many more lists, up to MAX_PATHS."""
         while min(len(self._lists) + lists, MAX_PATHS) > self._room():
             self._segments.grow()
             self._lists.grow()
@@ -73,7 +73,7 @@ class SegmentLists:
         return min(len(self._segments.arrays.high), len(self._lists.arrays.high))
 
     def add(self, segments: tuple[int, ...]) -> int:
-        """The number of a list of 128-bit segments, made when new."""
+        """The number of a list of 128-bit segments, created when new."""
         number = 0
         for segment in segments:
             if self._room() < MAX_PATHS and len(self._lists) + 1 > self._room() // 2:
@@ -93,7 +93,7 @@ class SegmentLists:
         return tuple(reversed(found))
 
     def usids(self, carrier: int) -> tuple[str, list[str], int]:
-        """(block, uSIDs left, empty places behind them) of a carrier."""
+        """(block, remaining uSIDs, empty places after them) of a carrier."""
         block_bits, usid_bits = self.usid
         digits = f"{carrier:032x}"
         head = digits[: block_bits // 4]
@@ -107,7 +107,7 @@ class SegmentLists:
         return block, usids[:left], len(usids) - left
 
     def name(self, number: int) -> str:
-        """`fcbb:bb00:0101:0201:f001`: block and uSIDs left; further segments behind ` > `."""
+        """`fcbb:bb00:0101:0201:f001`: block and remaining uSIDs; further segments after ` > `."""
         if number == OTHER:
             return "other"
         if not number:

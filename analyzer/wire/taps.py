@@ -11,13 +11,13 @@ from .packets import U16
 
 @dataclass(frozen=True, slots=True)
 class SampledFrames:
-    """RoCE packets of a tap that are samples of more (sFlow)."""
+    """RoCE packets of a tap that are samples (sFlow)."""
 
     frames: int = 0
     rates: int = 0
-    """Sum of the sampling rates (one in so many) of all samples: the estimated packets."""
+    """Sum of the sampling rates (one in N) of all samples: the estimated packets."""
     wire_bytes: int = 0
-    """Wire bytes of each times its rate: the estimated bytes."""
+    """Sum of wire bytes times sampling rate: the estimated bytes."""
 
     def __add__(self, other: SampledFrames) -> SampledFrames:
         return SampledFrames(
@@ -39,11 +39,11 @@ class Tap:
     """Link rate, when the capture states it (pcapng if_speed)."""
     frames: int = 0
     dropped: int | None = None
-    """Frames the capture itself says it lost (pcapng interface statistics); None if not stated."""
+    """Frames lost according to the capture (pcapng interface statistics); None if not stated."""
     carrier: int | None = None
-    """Of a mirror session: index of the tap whose frames carry it."""
+    """For a mirror session: index of the tap that carries its frames."""
     sampled: SampledFrames | None = None
-    """Set when what the tap saw are samples."""
+    """Set when the frames of the tap are samples."""
 
 
 @dataclass(slots=True)
@@ -60,14 +60,14 @@ class Taps:
         return len(self.items) - 1
 
     def carrier(self, index: int) -> Tap:
-        """The file, interface or probe that a tap's frames came from: itself, but for sessions."""
+        """The file, interface or probe of a tap's frames: the tap itself, except for sessions."""
         carrier = self.items[index].carrier
         return self.items[index if carrier is None else carrier]
 
     def interface(self, index: int) -> int:
-        """The tap that stands for both directions of a probed interface, "eth0 in" and "eth0 out".
+        """The tap that represents both directions of a probed interface, "eth0 in" and "eth0 out".
 
-        Any other tap stands for itself.
+        Any other tap represents itself.
         """
         base = self._both_directions(index)
         names = (f"{base} in", f"{base} out")
@@ -75,11 +75,11 @@ class Taps:
         return index if base is None else min(found)
 
     def interface_name(self, index: int) -> str:
-        """What the tap that stands for an interface is called: "eth0"."""
+        """Name of the tap that represents an interface: "eth0"."""
         return self._both_directions(index) or self.items[index].name
 
     def _both_directions(self, index: int) -> str | None:
-        """The interface of a tap, where its other direction is a tap too."""
+        """The interface of a tap, if its other direction is also a tap."""
         name = self.items[index].name
         base, _, direction = name.rpartition(" ")
         other = {"in": "out", "out": "in"}.get(direction)
@@ -96,7 +96,7 @@ class Taps:
     def joined(self, other: Taps) -> U16:
         """Add the taps of a part of the same analysis; its tap i is our result[i].
 
-        Taps of one name and link type are one; their frames and stated drops add up.
+        Taps with the same name and link type are one; their frames and stated drops add up.
         """
         known = {(tap.name, tap.link_type): index for index, tap in enumerate(self.items)}
         result: list[int] = []

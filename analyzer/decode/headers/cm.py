@@ -1,4 +1,4 @@
-"""Connection management (CM) messages: how queue pairs were connected.
+"""Connection management (CM) messages, which connect queue pairs.
 
 They are management datagrams (MAD) of class 7 in UD SENDs to queue pair 1.
 They are rare, so plain Python reads them.
@@ -43,7 +43,7 @@ REQ_TRANSPORTS: Final = ("RC", "UC", "RD", "XRC")
 
 @dataclass(frozen=True, slots=True)
 class CmMessage:
-    """One CM message. A field is None where its kind has no such field or the capture cut it off.
+    """One CM message. A field is None if its kind has no such field or the capture truncates it.
 
     `starting_psn` is the PSN at which the PEER begins to send to this message's `qpn`.
     """
@@ -60,7 +60,7 @@ class CmMessage:
     local_comm_id: int | None
     remote_comm_id: int | None
     service_id: int | None = None
-    """REQ and SIDR_REQ: what is connected to; rdma_cm: 0x1060000 + TCP port."""
+    """REQ and SIDR_REQ: service id; rdma_cm: 0x1060000 + TCP port."""
     qpn: int | None = None
     """The sender's queue pair (REQ, REP, SIDR_REP); the receiver's in a DREQ."""
     starting_psn: int | None = None
@@ -69,7 +69,7 @@ class CmMessage:
     path_mtu: int | None = None
     """REQ: bytes."""
     flow_label: int | None = None
-    """REQ: IPv6 flow label of the primary path, from which the UDP source port is folded."""
+    """REQ: IPv6 flow label of the primary path, the source of the UDP source port."""
     partition_key: int | None = None
     responder_resources: int | None = None
     q_key: int | None = None
@@ -81,7 +81,7 @@ class CmMessage:
 
 
 class _Bytes:
-    """Big-endian numbers of a message that may be cut off: None beyond its end."""
+    """Big-endian numbers of a possibly truncated message: None beyond its end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -98,7 +98,7 @@ class _Bytes:
 def cm_messages(table: PacketTable, data: U8, base_offset: int) -> list[CmMessage]:
     """The CM messages among the rows of a table, in its order.
 
-    `data` and `base_offset` are those of the FrameBatch the table was decoded from.
+    `data` and `base_offset` belong to the FrameBatch of the table.
     """
     rows = np.flatnonzero(
         (table.opcode == UD_SEND_ONLY)

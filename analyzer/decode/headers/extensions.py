@@ -1,7 +1,7 @@
 """Every extension header field of the rows of a packet table, on demand.
 
-The packet table holds what every analysis needs; this reads the rest from the
-frames again, for exports, drill-down and tests. Vectorised, not compiled.
+The packet table holds the fields for every analysis; this module reads the others from the frames,
+for exports, drill-down and tests. Vectorised, not compiled.
 
 Source: InfiniBand Architecture Specification volume 1, chapter 9.
 """
@@ -43,7 +43,7 @@ RDETH, XRCETH, DETH, RETH, ATOMIC_ETH, AETH, ATOMIC_ACK_ETH, IMM_DT, IETH, FETH 
 class ExtensionTable:
     """Equally long columns, one row per row of the packet table; zero where absent."""
 
-    present: U16 = column(np.uint16, "", "which extension headers could be read, see extensions.py")
+    present: U16 = column(np.uint16, "", "extension headers decoded, see extensions.py")
     rdeth_ee_context: U32 = column(np.uint32, "", "RDETH end-to-end context")
     xrceth_srq: U32 = column(np.uint32, "", "XRCETH shared receive queue number")
     deth_q_key: U32 = column(np.uint32, "", "DETH Q_Key")
@@ -122,8 +122,8 @@ _BEHIND_TSETH: Final = ("RETH", "ImmDt")
 def decode_extensions(table: PacketTable, data: U8, base_offset: int) -> ExtensionTable:
     """The extension headers of `table`, decoded from frames in `data`.
 
-    `data` and `base_offset` are those of the FrameBatch the rows come from: the
-    frame of a row begins at data[file_offset - base_offset].
+    `data` and `base_offset` belong to the FrameBatch of the rows: the frame of a row starts at
+    data[file_offset - base_offset].
     """
     arrays: dict[str, NDArray[Any]] = {
         f.name: np.zeros(len(table), f.metadata["dtype"]) for f in fields(ExtensionTable)
@@ -158,9 +158,9 @@ def _number(data: U8, at: I64, length: int) -> U64:
 
 
 def _readable_end(table: PacketTable, data: U8, bth: I64) -> I64:
-    """Where each row's bytes end: captured, and inside the packet (not Ethernet padding)."""
+    """End of the captured bytes and of the packet (without Ethernet padding) of each row."""
     v1 = table.decode_flags & ROCE_V1 != 0
-    # The UDP length, which counts 8 bytes of UDP header, or the GRH's payload length.
+    # The UDP length, which includes 8 bytes of UDP header, or the GRH's payload length.
     length_at = np.where(v1, bth - 36, bth - 4)
     stop = bth + _number(data, length_at, 2).astype(np.int64) - np.where(v1, 0, 8)
     captured: I64 = bth - table.bth_offset + table.captured_bytes

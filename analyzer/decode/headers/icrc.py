@@ -1,8 +1,8 @@
 """The invariant CRC at the end of every RoCE packet.
 
 CRC-32 of IEEE 802.3 over eight bytes of ones, the IP header (or GRH), UDP
-header, BTH and all up to the ICRC, with the fields that routers may change
-forced to ones. Stored least significant byte first.
+header, BTH and all bytes up to the ICRC, with the fields that routers may change set to ones.
+Stored least significant byte first.
 
 Source: InfiniBand Architecture Specification volume 1, annex A17 (RoCEv2) and
 A16 (RoCEv1). The CRC is sliced by eight (Kounavis and Berry, Intel, 2005).
@@ -19,7 +19,7 @@ from ...wire.packets import U8, U32
 from .load import byte
 
 SCRATCH_BYTES = 128
-"""Room for the masked headers: eight ones, IPv4 with options 60, UDP 8, BTH 12."""
+"""Size of the masked headers: eight ones, IPv4 with options 60, UDP 8, BTH 12."""
 
 
 def _tables() -> U32:
@@ -77,9 +77,9 @@ def crc32_update(crc: np.uint32, data: U8, start: Int, stop: Int) -> np.uint32:
 
 @kernel
 def icrc(data: U8, ip: Int, bth: Int, stop: Int, scratch: U8) -> Int:
-    """The ICRC of the packet whose IP header (or GRH) begins at `ip`, BTH at `bth`.
+    """The ICRC of the packet with its IP header (or GRH) at `ip` and its BTH at `bth`.
 
-    `stop` is where the ICRC itself begins; data[ip:stop] is captured, bth - ip is at
+    `stop` is the position of the ICRC; data[ip:stop] is captured, bth - ip is at
     most 68 and stop - bth at least 12. scratch: uint8[SCRATCH_BYTES].
     """
     for i in range(8):

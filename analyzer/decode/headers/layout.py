@@ -1,4 +1,4 @@
-"""Which extension headers follow the BTH, for every opcode of every transport.
+"""The extension headers after the BTH, for every opcode of every transport.
 
 Source: InfiniBand Architecture Specification volume 1, chapter 9 (opcode
 table) with its annexes for XRC, RoCEv2 (CNP), flush and atomic write. MRC: docs/mrc.md.
@@ -39,9 +39,9 @@ HEADER_BYTES: Final = {
     "EETH": 36,
 }
 TSETH_BYTES = 4
-"""TSETH follows the METH of an MRC WRITE whose BTH has the TS bit; the tables below are without."""
+"""TSETH follows the METH of an MRC WRITE whose BTH has the TS bit; the tables below exclude it."""
 
-# What each operation carries, transport aside.
+# Extension headers per operation, independent of the transport.
 _OF_OPERATION: Final[dict[str, tuple[str, ...]]] = {
     "SEND_LAST_IMM": ("ImmDt",),
     "SEND_ONLY_IMM": ("ImmDt",),
@@ -134,4 +134,4 @@ def _packed() -> NDArray[np.uint32]:
 LAYOUT: Final[U32] = _packed()
 """uint32[256]: header length | AETH offset << 8 | RETH offset << 16 | DETH offset << 24."""
 LAYOUT_SHIFT_OF_TSETH: Final = TSETH_BYTES | TSETH_BYTES << 16
-"""What a TSETH adds to the LAYOUT of an MRC WRITE: it lies before the RETH."""
+"""Offset that a TSETH adds to the LAYOUT of an MRC WRITE: it precedes the RETH."""

@@ -1,8 +1,7 @@
-"""From the first byte of a frame to its transport header: link layer and IP.
+"""Decodes the link layer and IP, up to the transport header.
 
-Each function checks the captured length before it reads and returns a tuple
-whose first member is negative when the frame cannot be read further: then it
-is minus the outcome (outcomes.py).
+Each function checks the captured length before it reads and returns a tuple; a negative first
+member is minus the outcome (outcomes.py) of a frame that cannot be read further.
 
 Sources: IEEE 802.1Q, tcpdump.org/linktypes.html, RFC 791, RFC 8200.
 """
@@ -48,9 +47,9 @@ WHOLE, FIRST, LATER = 0, 1, 2
 
 @inlined
 def may_carry_frames(ethertype: Int, protocol: Int, port: Int) -> bool:
-    """Whether a frame that is not RoCE is worth a walk through encapsulations.
+    """Whether a frame other than RoCE may be encapsulated.
 
-    Its EtherType, its IP protocol (0 without) and its UDP destination port (0 without).
+    Arguments: EtherType, IP protocol (0 without) and UDP destination port (0 without).
     """
     return bool(
         protocol in (PROTOCOL_GRE, PROTOCOL_IPV4, PROTOCOL_IPV6, PROTOCOL_MPLS, PROTOCOL_ETHERNET)
@@ -158,7 +157,7 @@ def ipv6(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int, Int]:
         if protocol == FRAGMENT:
             fragment = be16(data, at + 2)
             if fragment & 0xFFF8:
-                # What follows is the middle of a datagram, not a header.
+                # The middle of a datagram follows, not a header.
                 return byte(data, at), at + 8, stop, LATER
             if fragment & 1:
                 state = FIRST

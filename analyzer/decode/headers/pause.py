@@ -21,7 +21,7 @@ GLOBAL_PAUSE_OPCODE = 0x0001
 PFC_OPCODE = 0x0101
 QUANTUM_BITS = 512
 GLOBAL = 8
-"""Row of the global pause beside the eight priorities."""
+"""Row of the global pause after the eight priorities."""
 N_CLASSES = 9
 
 # Columns of the state array int64[taps, N_CLASSES, N_FIELDS].
@@ -31,7 +31,7 @@ N_FIELDS = 6
 
 @kernel
 def _set_timer(state: I64, time_ns: Int, quanta: Int, bits_per_second: Int) -> None:
-    """One frame's effect on one priority: state is int64[N_FIELDS]."""
+    """Apply one frame to one priority: state is int64[N_FIELDS]."""
     state[FRAMES] += 1
     state[QUANTA] += quanta
     if quanta == 0:
@@ -39,17 +39,17 @@ def _set_timer(state: I64, time_ns: Int, quanta: Int, bits_per_second: Int) -> N
     if bits_per_second <= 0:
         return
     duration_ns = np.int64(quanta * (QUANTUM_BITS * 1e9 / bits_per_second) + 0.5)
-    if time_ns >= state[ENDS_NS]:  # the former pause has run out
+    if time_ns >= state[ENDS_NS]:  # the previous pause has expired
         state[PAUSED_NS] += state[ENDS_NS] - state[BEGAN_NS]
         state[BEGAN_NS] = time_ns
-    else:  # it goes on from its beginning; frames out of time order cannot precede that
+    else:  # the pause continues; frames out of time order cannot precede its start
         time_ns = max(time_ns, state[BEGAN_NS])
     state[ENDS_NS] = time_ns + duration_ns
 
 
 @kernel
 def pause_frame(data: U8, at: Int, end: Int, time_ns: Int, state: I64, bits_per_second: Int) -> Int:
-    """Count a MAC control frame whose opcode is at `at`; gives the outcome of the frame.
+    """Count a MAC control frame with its opcode at `at`; returns the outcome of the frame.
 
     state: int64[N_CLASSES, N_FIELDS] of the frame's tap; bits_per_second: 0 when unknown.
     """
@@ -84,13 +84,13 @@ class PauseCounts:
     xon_frames: int
     """Frames that end a pause (time 0)."""
     quanta: int
-    """Sum of the pause times asked for, in quanta of 512 bit times."""
+    """Sum of the requested pause times, in quanta of 512 bit times."""
     paused_ns: int | None
-    """Time the link was paused as seen from this tap; None when its rate is unknown."""
+    """Paused time of the link as seen at this tap, ns; None when its rate is unknown."""
 
 
 def pause_counts(state: NDArray[np.int64], rates: NDArray[np.int64]) -> list[PauseCounts]:
-    """What was counted: one entry per tap and priority with frames.
+    """The counters: one entry per tap and priority with frames.
 
     state: int64[taps, N_CLASSES, N_FIELDS]; rates: int64[taps], bit/s, 0 when unknown.
     """

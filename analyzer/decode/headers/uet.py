@@ -1,8 +1,8 @@
 """Ultra Ethernet: recognised by its UDP port and counted, not tracked.
 
 Source: Ultra Ethernet specification 1.0, packet delivery sublayer (PDS): a prologue of
-16 bits begins with the type; requests, ACKs and NACKs of the reliable modes have a
-32-bit PSN behind the first four bytes.
+16 bits begins with the type; requests, ACKs and NACKs of the reliable modes have a 32-bit PSN after
+the first four bytes.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ TYPE_NAMES: Final = {
     14: "ROD_CC request",
 }
 _REQUESTS = 1 << 2 | 1 << 3 | 1 << 13 | 1 << 14
-"""Types whose PSN is that of the packet itself."""
+"""Types with the PSN of the packet itself."""
 
 
 class UetArrays(NamedTuple):
-    """What is counted of a capture's Ultra Ethernet packets."""
+    """Counters of the Ultra Ethernet packets of a capture."""
 
     types: I64
     """int64[32]: packets by PDS type."""
     sports: I64
     """int64[65536]: packets by UDP source port, the entropy value."""
     psns: I64
-    """int64[2]: lowest and highest PSN of requests; the first is above the second without any."""
+    """int64[2]: lowest and highest PSN of requests; lowest > highest without requests."""
     wire_bytes: I64
     """int64[1]"""
 
 
 def no_packets() -> UetArrays:
-    """Counters of nothing."""
+    """Counters at zero."""
     return UetArrays(
         np.zeros(32, np.int64),
         np.zeros(65536, np.int64),
@@ -61,7 +61,7 @@ def no_packets() -> UetArrays:
 
 @inlined
 def count_uet(data: U8, udp: Int, end: Int, wire_bytes: Int, counts: UetArrays) -> bool:
-    """Count the packet whose UDP header is at `udp`, captured in full; False when it is cut."""
+    """Count the packet with its UDP header at `udp`; False when it is truncated."""
     at = udp + 8
     if end - at < 8:
         return False

@@ -1,1 +1,1 @@
-"""Mirrors that stamp, number or duplicate packets: the packets as they were before."""
+"""Restores packets that mirrors timestamp, number or duplicate."""

@@ -1,8 +1,8 @@
-"""Packets mirrored twice to one tap, dropped once.
+"""Drops duplicates of packets that were mirrored twice to one tap.
 
-For mirrors whose sessions cannot be told apart, say both directions of a switch in one
-GRE tunnel. A packet equals another by its addresses, ports, identification, opcode,
-queue pair and PSN, within a time that must be shorter than any retransmission.
+For mirrors with indistinguishable sessions, for example both directions of a switch in one GRE
+tunnel. A packet equals another by its addresses, ports, identification, opcode, queue pair and PSN,
+within a time that must be shorter than any retransmission.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...wire.packets import I64, U8, U16, U32, PacketTable
 from ...wire.salt import salt
 
 ENTRIES = 1 << 16
-"""Packets remembered, at most; a newer one takes the place of one with the same low bits."""
+"""Most packets remembered; a newer packet replaces one with the same low bits."""
 
 
 @inlined
@@ -40,9 +40,9 @@ def keep_first(
     times: I64,
     keep: NDArray[np.bool_],
 ) -> None:
-    """Mark rows that are no repetition of one up to `within_ns` before them.
+    """Mark rows that do not repeat a packet of at most `within_ns` before.
 
-    keys, times: uint64 and int64[ENTRIES], what was seen lately, updated.
+    keys, times: uint64 and int64[ENTRIES], recent packets, updated.
     """
     for i in range(len(src)):
         h = salt
@@ -69,7 +69,7 @@ class Duplicates:
         self._times = np.full(ENTRIES, -(1 << 62), np.int64)
 
     def without(self, table: PacketTable) -> PacketTable:
-        """The table without packets that came shortly before."""
+        """The table without repeated packets."""
         keep = np.ones(len(table), np.bool_)
         keep_first(
             table.src,

@@ -1,10 +1,9 @@
-"""Times from the stamps that switches put around mirrored frames, in place of capture time.
+"""Hardware timestamps of mirroring switches in place of capture times.
 
 ERSPAN III has 32 bits in a unit of its own (draft-foschiano-erspan-03); some platforms add
-upper bits or seconds in a sub-header. Arista has seconds and nanoseconds. A stamp that
-wraps is unwrapped with the help of the capture time, which only has to be right
-within half of its period. A counter that began at nobody knows when is set to the
-capture time of the first frame of its tap; stamps of the time of day stay as they are.
+upper bits or seconds in a sub-header. Arista has seconds and nanoseconds. A timestamp that wraps is
+unwrapped with the capture time, which must be right within half a period. A counter with an unknown
+start is set to the capture time of the first frame of its tap; times of day stay unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ..headers.load import be16, be32, byte
 from ..tunnels.headers import arista_timestamp
 from ..tunnels.walk import ARISTA_STAMP
 
-# What is known about the clock of a tap, int64[taps, N_FIELDS].
+# State of the clock of a tap, int64[taps, N_FIELDS].
 STATE, OFFSET, LAST_HARDWARE, LAST_CAPTURE, STAMPED, UNSTAMPED, COARSE = range(7)
 N_FIELDS = 7
 UNKNOWN, OF_DAY, COUNTER = 0, 1, 2
@@ -34,7 +33,7 @@ _TICK_100_US, _TICK_100_NS, _IEEE_1588 = 0, 1, 2
 def _of_erspan(data: U8, at: Int) -> tuple[Int, Int, Int]:
     """(stamp in ns, its period in ns or 0, unit) of the ERSPAN III header at `at`; unit -1: none.
 
-    The walk has made sure that the header is captured, its sub-header too.
+    The walk has checked that the header and its sub-header are captured.
     """
     stamp, last = be32(data, at + 4), be16(data, at + 10)
     unit = (last >> 1) & 3
@@ -51,7 +50,7 @@ def _of_erspan(data: U8, at: Int) -> tuple[Int, Int, Int]:
             return ((extra & 0x3FFFFFFF) << 32) | stamp, 1 << 62, unit
         return stamp, _SECOND if stamp < _SECOND else 1 << 32, unit
     if unit == 3:
-        return 0, 0, -1  # a unit only the switch's configuration knows
+        return 0, 0, -1  # a unit that only the switch's configuration defines
     tick = 100_000 if unit == _TICK_100_US else 100
     if upper:
         value = ((extra << 32) | stamp) & ((1 << _WIDE_BITS) - 1)
@@ -69,9 +68,9 @@ def _nearest(value: Int, period: Int, expected: Int) -> Int:
 
 @inlined
 def _place(value: Int, period: Int, of_day: Bool, capture: Int, clock: I64) -> Int:
-    """The stamp as a time since the epoch, by what is known of its tap's clock.
+    """The timestamp as time since the epoch, by the state of its tap's clock.
 
-    It is never more than a day from the capture time, whatever a stamp claims.
+    It differs from the capture time by at most a day, for any timestamp.
     """
     placed = capture
     if clock[STATE] == UNKNOWN and of_day:
@@ -82,7 +81,7 @@ def _place(value: Int, period: Int, of_day: Bool, capture: Int, clock: I64) -> I
         expected = clock[LAST_HARDWARE] + capture - clock[LAST_CAPTURE] - clock[OFFSET]
         placed = _nearest(value, period, expected) + clock[OFFSET]
     if clock[STATE] == UNKNOWN or abs(np.float64(placed) - np.float64(capture)) > _DAY_NS:
-        # A counter, or a clock that was never set: begin at the capture time.
+        # A counter, or a clock that was never set: start at the capture time.
         clock[STATE] = COUNTER
         clock[OFFSET] = capture - value
         placed = capture
@@ -93,9 +92,9 @@ def _place(value: Int, period: Int, of_day: Bool, capture: Int, clock: I64) -> I
 
 @kernel
 def set_times(data: U8, stamp: I64, tap: U16, time_ns: I64, clocks: I64) -> None:
-    """Replace the times of rows that have a stamp.
+    """Replace the times of rows with a timestamp.
 
-    stamp: int64[rows], positions as the walk gives them, -1 for none; clocks:
+    stamp: int64[rows], positions from the walk, -1 for none; clocks:
     int64[taps, N_FIELDS], updated.
     """
     for i in range(len(stamp)):
@@ -138,18 +137,18 @@ class HardwareClock:
         self._clocks = np.zeros((0, N_FIELDS), np.int64)
 
     def set_times(self, data: U8, stamp: I64, table: PacketTable) -> None:
-        """Give the rows of a table the times of their stamps; -1 for rows without."""
+        """Set the rows of a table to the times of their timestamps; stamp: -1 for rows without."""
         more = len(self._taps) - len(self._clocks)
         self._clocks = np.pad(self._clocks, ((0, more), (0, 0)))
         set_times(data, stamp, table.tap, table.time_ns, self._clocks)
 
     @property
     def stamped(self) -> int:
-        """Rows that had a usable stamp."""
+        """Rows with a usable timestamp."""
         return int(self._clocks[:, STAMPED].sum())
 
     def warnings(self) -> list[str]:
-        """Which taps keep capture time in full or in part, and whose stamps are coarse."""
+        """Warnings about taps that keep capture time, and about coarse timestamps."""
         lines = []
         for tap, clock in enumerate(self._clocks.tolist()):
             name = self._taps[tap].name

@@ -1,13 +1,13 @@
-"""Lumina's mirrors: a programmable switch that numbers, stamps and marks what it mirrors.
+"""Lumina mirrors: a programmable switch that numbers, timestamps and marks mirrored packets.
 
 The source address is the number of the packet (1 to 0x7fffffff, then 1 again), the
 destination address the ingress time in nanoseconds, the TTL the event the switch injected.
-Mirrors as they leave the switch have another UDP destination port, and the source port
-in the checksum; the capture files of Lumina's own dumper have both restored.
+Mirrored packets leave the switch with another UDP destination port, and with the source port in the
+checksum; the capture files of Lumina's own dumper have both restored.
 
-The switch mirrors all that comes in and then drops or damages what it is told to: known for
-every packet is whether it went on. So there are two taps in series, before the switch
-and behind it, and losses, recovery and conformance are judged at both.
+The switch mirrors every received packet and then drops or corrupts selected ones, so it is known
+for every packet whether it was forwarded. There are thus two taps in series, before and after the
+switch, and losses, recovery and conformance are judged at both.
 
 Source: Lumina's switch program and dumper (Yu et al., SIGCOMM 2023).
 """
@@ -32,7 +32,7 @@ LAST_NUMBER = 0x7FFF_FFFF
 DROP, MARK, CORRUPT = 1, 2, 3
 EVENTS: Final = {DROP: "drop", MARK: "ecn_mark", CORRUPT: "bit_error"}
 OTHER_EVENT = "unknown"
-"""TTLs that Lumina does not write: the capture is not one of its mirrors."""
+"""TTLs that Lumina does not write: the capture is not a Lumina mirror."""
 BACKWARDS_NS = 50
 BEFORE, BEHIND = "before the switch", "behind the switch"
 """Names of the two taps."""
@@ -41,7 +41,7 @@ _CE = 3
 
 @kernel
 def read_marks(data: U8, begin: I64, time_ns: I64, numbers: I64) -> None:
-    """Ingress times and numbers out of the addresses of the frames that begin there."""
+    """Ingress times and numbers from the addresses of the frames at these positions."""
     for i in range(len(begin)):
         u = np.uint64(i)
         time_ns[u] = (be16(data, begin[u]) << 32) | be32(data, begin[u] + 2)
@@ -50,7 +50,7 @@ def read_marks(data: U8, begin: I64, time_ns: I64, numbers: I64) -> None:
 
 @kernel
 def count_backwards(order: I64, src: U32, time_ns: I64, latest: I64) -> Int:
-    """Packets earlier than the one of the same sender before them in `order`.
+    """Number of packets earlier than the previous one of the same sender in `order`.
 
     latest: int64[endpoints], the time of the last packet of each, updated.
     """
@@ -79,12 +79,12 @@ class LuminaMirror:
         """Time of the latest packet, in order of the numbers, of each sender (endpoint)."""
         self.injected = dict.fromkeys((*EVENTS.values(), OTHER_EVENT), 0)
         self.lowest = self.highest = 0
-        """Numbers seen, counted on over the wrap."""
+        """Numbers seen, unwrapped."""
         self._last: tuple[int, int] | None = None
-        """Number of the last packet, counted on, and its time."""
+        """Unwrapped number of the last packet, and its time."""
 
     def restored(self, data: U8, base_offset: int, table: PacketTable) -> PacketTable:
-        """Every packet with its ingress time and ports, once more where it went on."""
+        """Every packet with its ingress time and ports, and a second time if forwarded."""
         if not len(table):
             return table
         event = self._restore(data, base_offset, table)
@@ -99,7 +99,7 @@ class LuminaMirror:
         return both
 
     def _restore(self, data: U8, base_offset: int, table: PacketTable) -> NDArray[np.uint8]:
-        """Undo in place what the mirror changed, count what its numbers tell; the events."""
+        """Restore the packets in place and check their numbers; returns the events."""
         begin = table.file_offset - base_offset
         time_ns, numbers = np.empty(len(table), np.int64), np.empty(len(table), np.int64)
         read_marks(data, begin, time_ns, numbers)
@@ -108,7 +108,7 @@ class LuminaMirror:
         table.udp_sport[rewritten] = _number(data[at[:, None] + np.array([-2, -1])])
         table.udp_dport[rewritten] = ROCE_UDP_PORT
         event = table.hop_limit.copy()
-        table.hop_limit[:] = 0  # the packet's own is not known
+        table.hop_limit[:] = 0  # the packet's own value is unknown
         table.traffic_class[(event == MARK) & (table.traffic_class & _CE != 0)] |= _CE
         table.time_ns[:] = time_ns
         for kind, name in EVENTS.items():
@@ -121,7 +121,7 @@ class LuminaMirror:
         return event
 
     def _check(self, numbers: NDArray[np.int64], time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Count what the numbers tell; gives them counted on over the wrap."""
+        """Count gaps and disorder of the numbers; returns them unwrapped."""
         self.packets += len(numbers)
         if self._last is None:
             self._last = int(numbers[0]) - 1, int(time_ns[0])
@@ -148,7 +148,7 @@ def _number(octets: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def _tap(taps: Taps, name: str) -> int:
-    """The tap of this name: all dumpers of a switch share it."""
+    """The tap of this name, shared by all dumpers of a switch."""
     for index, tap in enumerate(taps.items):
         if tap.name == name:
             return index
@@ -171,7 +171,7 @@ def _undelivered(mirrors: Sequence[LuminaMirror], addresses: list[str]) -> list[
 def mirror_checks(
     mirrors: Sequence[LuminaMirror], addresses: list[str], switch: SwitchCheck | None
 ) -> MirrorChecks:
-    """The checks over all files: the dumpers of one switch share its numbers."""
+    """The checks over all files: the dumpers of a switch share its numbers."""
     seen = [mirror for mirror in mirrors if mirror.packets]
     packets = sum(mirror.packets for mirror in seen)
     numbers = max((m.highest for m in seen), default=0) - min((m.lowest for m in seen), default=1)

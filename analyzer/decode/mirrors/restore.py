@@ -1,4 +1,4 @@
-"""What an analysis is told about the mirrors its captures come from."""
+"""Options for captures from mirrors, and the restoration of their packets."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ MirrorFormat = Literal["lumina"]
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions:
-    """How mirrored packets are to be read."""
+    """How to restore mirrored packets."""
 
     clock: Clock = "capture"
-    """Where times come from; hardware: the stamps of the switches."""
+    """Source of times; hardware: timestamps of the switches."""
     format: MirrorFormat | None = None
-    """A mirror that writes into the packets' own headers."""
+    """A mirror that overwrites header fields of the packets."""
     drop_duplicates_ns: int | None = None
-    """Drop packets that repeat one of so short a time before."""
+    """Drop packets that repeat one within this time, ns."""
     switch_counters: SwitchCounters | None = None
-    """What the mirroring switch counted."""
+    """Counters of the mirroring switch."""
 
 
 class Mirrors:
@@ -46,7 +46,7 @@ class Mirrors:
         self.order = OrderCounts()
 
     def restored(self, frames: FrameBatch, stamp: I64, table: PacketTable) -> PacketTable:
-        """The table as it was before the mirror: stamp is that of the walk, -1 for none."""
+        """The table before the mirror; stamp: timestamp positions from the walk, -1 for none."""
         if self.clock is not None:
             self.clock.set_times(frames.data, stamp, table)
         if self.lumina is not None:
@@ -54,13 +54,13 @@ class Mirrors:
         return table if self.duplicates is None else self.duplicates.without(table)
 
     def ordered(self, tables: Iterator[PacketTable]) -> Iterator[PacketTable]:
-        """In order of time, where times are not those of the capture."""
+        """The tables sorted by time when times are not those of the capture."""
         if self.clock is None and self.lumina is None:
             return tables
         return in_time_order(tables, self.order)
 
     def warnings(self, name: str) -> list[str]:
-        """What limits the trust in the restored packets; RocescopeError without any stamp."""
+        """Warnings about the restored packets; RocescopeError without any timestamp."""
         lines = []
         if self.clock is not None:
             if not self.clock.stamped:
@@ -71,12 +71,12 @@ class Mirrors:
             lines += self.clock.warnings()
         if self.order.late_rows:
             lines.append(
-                f"{name}: {self.order.late_rows} packets came more than 10 ms too late to be"
-                " sorted by their timestamps"
+                f"{name}: {self.order.late_rows} packets were more than 10 ms too late for"
+                " sorting by timestamp"
             )
         if self.duplicates is not None:
             lines.append(
-                f"{name}: {self.duplicates.dropped} packets repeat one of at most"
+                f"{name}: {self.duplicates.dropped} packets repeat a packet of at most"
                 f" {self.duplicates.within_ns / 1000:g} us before: dropped"
             )
         return lines

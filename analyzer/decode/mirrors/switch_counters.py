@@ -1,4 +1,4 @@
-"""Packet counters of Lumina's switch: was everything mirrored, and all of it captured?
+"""Packet counters of Lumina's switch: checks that all packets were mirrored and captured.
 
 The file (`switch_state_snapshot.yml` of a test's results) is YAML: RoCE packets by port,
 `counter: {ingress: {132: 100}, egress: {148: 50}}`, as the switch's controller dumps them.
@@ -26,7 +26,7 @@ class SwitchCounters:
 
 
 def read_switch_counters(path: Path) -> SwitchCounters:
-    """The counters in a file; UnreadableInput when they are not what Lumina's switch writes."""
+    """The counters in a file; UnreadableInput for other formats than Lumina's."""
     import yaml
 
     try:
@@ -48,15 +48,15 @@ def _ports(path: Path, counter: dict[Any, Any], way: str) -> dict[str, int]:
         raise UnreadableInput(f"{path}: no {way}: expected {_EXPECTED}")
     for port, packets in ports.items():
         if type(packets) is not int or packets < 0:
-            raise UnreadableInput(f"{path}: {way} of port {port} is no number of packets")
+            raise UnreadableInput(f"{path}: {way} of port {port} is not a number of packets")
     return {str(port): packets for port, packets in ports.items()}
 
 
 def check_switch(counters: SwitchCounters, captured: int) -> SwitchCheck:
-    """The counters beside the packets captured.
+    """The counters compared with the captured packets.
 
-    Ports that send and never receive are those of the mirrors: dumpers only listen. All that
-    came in at the others should have left there, and all of that should be in the captures.
+    Ports that send and never receive are mirror ports: dumpers only listen. All packets received at
+    other ports should leave at the mirror ports, and all of these should be captured.
     """
     mirrors = [
         port for port, sent in counters.egress.items() if sent and not counters.ingress.get(port)

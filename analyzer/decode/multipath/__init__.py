@@ -1,1 +1,1 @@
-"""Headers that spread packets over paths: MRC and SRv6."""
+"""Multipath headers: MRC and SRv6."""

@@ -1,7 +1,7 @@
-"""MRC inside SRv6: is the flow label of an entropy value that of the inner or the outer header?
+"""MRC in SRv6: detects whether the inner or outer header has the entropy value's flow label.
 
-Readers of MRC 1.0 differ. Where the inner label is 0 the outer one may be meant: a SACK that
-names the entropy value of the packet it is about tells.
+Readers of MRC 1.0 differ. With an inner label of 0 the outer one may apply: a SACK with the entropy
+value of its packet decides.
 """
 
 from __future__ import annotations
@@ -20,26 +20,25 @@ FlowLabelOf: TypeAlias = Literal["auto", "inner", "outer"]
 _MAX_PACKETS = 1 << 16
 """Packets and SACKs of a batch that are compared."""
 _MAX_BATCHES = 16
-"""Batches in which no SACK found its packet, until the inner label it is."""
+"""Batches without a SACK that matches a packet, until the inner label is chosen."""
 _DECIDED_BY = 3
-"""The outer label needs so many times the matches of none."""
+"""The outer label needs this multiple of the matches without it."""
 
 
 class FlowLabels:
-    """Gives MRC packets without a flow label that of the outer IPv6 header, if it is meant."""
+    """Sets the flow label of the outer IPv6 header on MRC packets without one, if it applies."""
 
     def __init__(self, wanted: FlowLabelOf = "auto") -> None:
         self.outer = None if wanted == "auto" else wanted == "outer"
-        """Whether the outer label is taken; None while nothing tells."""
+        """Whether the outer label applies; None while unknown."""
         self._batches = 0
         self._frame: list[I64] = []
         self._label: list[NDArray[np.uint32]] = []
 
     def see(self, table: PacketTable, data: U8, outer_ipv6: I64) -> None:
-        """Take or keep the outer labels of a table's packets.
+        """Apply or ignore the outer labels of a table's packets.
 
-        outer_ipv6: position of the outer header in `data` for each row, captured whole; -1
-        for none.
+        outer_ipv6: position of the complete outer header in `data` for each row; -1 for none.
         """
         if self.outer is False:
             return
@@ -55,7 +54,7 @@ class FlowLabels:
             self._label.append(label)
 
     def decide(self, table: PacketTable, mrc: NDArray[Any] | None) -> bool:
-        """Whether the outer labels of this batch, which are now in the table, are meant.
+        """Whether the outer labels of this batch, which are now in the table, apply.
 
         mrc: its MRC_ROW records, with the entropy values by inner label.
         """
@@ -77,7 +76,7 @@ class FlowLabels:
 def _matched(
     table: PacketTable, mrc: NDArray[Any], frames: I64, labels: NDArray[np.uint32]
 ) -> tuple[I64, NDArray[np.uint32], bool] | None:
-    """Rows without an inner label, their outer one, and whether SACKs name it; None: no match."""
+    """Rows without an inner label, their outer label, and whether SACKs hold it; None: no match."""
     order = np.argsort(frames, kind="stable")
     frames, labels = frames[order], labels[order]
     at = np.minimum(np.searchsorted(frames, table.frame_number[mrc["row"]]), len(frames) - 1)

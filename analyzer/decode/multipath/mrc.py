@@ -1,11 +1,10 @@
-"""MRC (Multipath Reliable Connection): the header fields that no other transport has.
+"""The header fields of MRC (Multipath Reliable Connection).
 
-They go into a table of their own, one record per MRC packet, that travels with the packet
-table, so that captures without MRC pay nothing for it.
+They are in a separate table with one record per MRC packet, attached to the packet table, so that
+captures without MRC have no cost.
 
-Layouts and how certain each field is: docs/mrc.md. MRC 1.0 is read here through companion
-material; where readers of the specification disagree, this holds what the packet says and
-`measures/mrc.py` decides.
+Layouts and how certain each field is: docs/mrc.md. This module follows companion material of MRC
+1.0; where implementations disagree, it stores the packet's values and `measures/mrc` decides.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from ..headers.layout import BTH_BYTES, HEADER_LENGTH, ICRC_BYTES
 from ..headers.load import be16, be32, be64, byte
 
 MRC_UDP_PORT = 4971
-"""The default that readers of MRC 1.0 found printed there; 4791 is as usual (docs/mrc.md)."""
+"""The default port in implementations of MRC 1.0; 4791 is equally common (docs/mrc.md)."""
 
 _UDP_BYTES = 8
 _METH, _TSETH, _RETH = BTH_BYTES, BTH_BYTES + 4, BTH_BYTES + 4
 _SMALLEST_WRITE = _UDP_BYTES + BTH_BYTES + 4
-"""UDP length of a WRITE that was trimmed behind its METH: what MRC trims to is not public."""
+"""UDP length of a WRITE trimmed after its METH; the trim length of MRC is not public."""
 _ONLY, _ONLY_IMMEDIATE = 0xCA, 0xCB
 
 # Bits of `present`.
@@ -74,11 +73,11 @@ class MrcColumn(NamedTuple):
     unit: str
     meaning: str
     source: str
-    """Who says so, tags as in docs/mrc.md."""
+    """Its sources, tags as in docs/mrc.md."""
 
 
 MRC_COLUMNS: Final = (
-    MrcColumn("present", "u2", "", "which MRC headers could be read, see decode/mrc.py", ""),
+    MrcColumn("present", "u2", "", "MRC headers decoded, see decode/multipath/mrc.py", ""),
     MrcColumn("ev", "u4", "", "entropy value: flow label bits 15..0 << 16 | UDP source port", "MA"),
     MrcColumn("msn", "u2", "", "METH message sequence number", "KS EMU NS3 JS"),
     MrcColumn("rqmsn", "u2", "", "METH receive queue MSN (WRITE with immediate)", "KS EMU NS3 JS"),
@@ -86,19 +85,23 @@ MRC_COLUMNS: Final = (
     MrcColumn("timestamp_flags", "u2", "", "TSR (bit 15) and ftype (bits 3..0)", "EMU NS3"),
     MrcColumn("virtual_address", "u8", "", "RETH virtual address", "KS EMU NS3 JS"),
     MrcColumn("r_key", "u4", "", "RETH R_Key", "KS EMU NS3 JS"),
-    MrcColumn("entropy", "u4", "", "entropy value a SACK or NACK reflects", "KS EMU NS3 JS"),
+    MrcColumn("entropy", "u4", "", "entropy value reflected by a SACK or NACK", "KS EMU NS3 JS"),
     MrcColumn(
         "psn", "u4", "", "SACK: the cumulative PSN; NACK: the offending one", "KS EMU NS3 JS"
     ),
-    MrcColumn("psn_offset", "i2", "", "SACK: triggering PSN less the cumulative", "KS EMU NS3 JS"),
+    MrcColumn(
+        "psn_offset", "i2", "", "SACK: triggering PSN minus the cumulative PSN", "KS EMU NS3 JS"
+    ),
     MrcColumn("feedback", "u1", "", "SETH.m: 1 SKIP_ONCE, 2 ALWAYS_SKIP", "KS EMU NS3 JS"),
     MrcColumn("probe_response", "u1", "", "SETH.pr: answers a probe", "KS EMU NS3 JS"),
-    MrcColumn("probe_id", "u2", "", "of probes and their answers", "JS CN"),
+    MrcColumn("probe_id", "u2", "", "of probes and their responses", "JS CN"),
     MrcColumn("spdcid", "u2", "", "named after UET's PDC ids, content unverified", "EMU"),
     MrcColumn("dpdcid", "u2", "", "named after UET's PDC ids, content unverified", "EMU"),
     MrcColumn("cc_type", "u1", "", "congestion control type: 0 NSCC", "KS EMU NS3 JS"),
     MrcColumn("mpr", "u1", "128 PSNs", "maximum PSN range; 0 unless negotiated", "API EMU"),
-    MrcColumn("sack_offset", "i2", "", "first PSN of the bitmap less the cumulative", "EMU NS3 JS"),
+    MrcColumn(
+        "sack_offset", "i2", "", "first PSN of the bitmap minus the cumulative PSN", "EMU NS3 JS"
+    ),
     MrcColumn("sack_bitmap", "u8", "", "received PSNs, bit 0 the first", "EMU NS3"),
     MrcColumn("ooo_count", "u2", "packets", "received above the cumulative PSN", "KS EMU NS3 JS"),
     MrcColumn("restore_cwnd", "u1", "", "CC_STATE restore_cwnd", "KS EMU NS3 JS"),
@@ -107,7 +110,7 @@ MRC_COLUMNS: Final = (
     MrcColumn("reason", "u1", "", "NETH nack_reason", "EMU NS3 JS"),
     MrcColumn("operation", "u1", "", "ERTH.op: 0 port status update, 1 EV probe", "EMU JS"),
     MrcColumn("port_mask", "u4", "", "ERTH port_status_mask: bit set = reachable", "API EMU JS"),
-    MrcColumn("trimmed", "u1", "", "1 when a switch cut the payload off", "inferred"),
+    MrcColumn("trimmed", "u1", "", "1 when a switch trimmed the payload", "inferred"),
 )
 """The fields of the records, in their order; `row` comes first in MRC_ROW."""
 
@@ -124,15 +127,15 @@ def _expected_udp_bytes(opcode: int) -> int:
 
 
 _UDP_LENGTH: Final[U8] = np.array([_expected_udp_bytes(op) for op in range(256)], np.uint8)
-"""uint8[256]: UDP length of MRC's control packets, the least of its WRITEs; 0 of other opcodes."""
+"""uint8[256]: UDP length of MRC control packets, minimum of WRITEs; 0 for other opcodes."""
 _IS_WRITE: Final[U8] = ((TRANSPORT_OF == MRC) & (OPCODE_CLASS & REQUEST != 0)).astype(np.uint8)
 
 
 @inlined
 def plausible(opcode: Int, version: Int, udp_length: Int) -> bool:
-    """Whether a BTH with this opcode and TVer in a datagram of this length looks like MRC's.
+    """Whether a BTH with this opcode and TVer in a datagram of this length looks like MRC.
 
-    The lengths tell MRC from other uses of the manufacturers' block.
+    The lengths distinguish MRC from other uses of the manufacturers' block.
     """
     expected = np.int64(_UDP_LENGTH[opcode])
     if expected == 0 or version != 0:
@@ -144,7 +147,7 @@ def plausible(opcode: Int, version: Int, udp_length: Int) -> bool:
 
 @inlined
 def looks_like_mrc(data: U8, udp: Int, end: Int) -> bool:
-    """Whether the UDP datagram at `udp` looks like MRC. Reads no byte from `end` on."""
+    """Whether the UDP datagram at `udp` looks like MRC. Reads only before `end`."""
     if end - udp < _UDP_BYTES + BTH_BYTES:
         return False
     bth = udp + _UDP_BYTES
@@ -236,7 +239,8 @@ def _read_control(data: U8, opcode: Int, bth: Int, stop: Int, out: Any) -> None:
         out.timestamp_flags = be16(data, at + 14)
         out.probe_id = be16(data, bth + 10)
     elif opcode == MRC_ENDPOINT_RESPONSE and at + 36 <= stop:
-        # Readers put its op at different bits: the probe_id in the PSN tells what it answers.
+        # Implementations place its op at different bits: the probe_id in the PSN identifies the
+        # request.
         out.present |= EETH
         out.timestamp = be16(data, at + 28)
         out.probe_id = be16(data, bth + 10)
@@ -251,7 +255,7 @@ def _read_rows(
     trimmed_dscp: U8,
     out: NDArray[np.void],
 ) -> Int:
-    """Fill `out` with the MRC packets among `rows`; how many there are.
+    """Fill `out` with the MRC packets among `rows`; returns their number.
 
     Each row has a BTH and, before it, a UDP header within the captured bytes.
     """
@@ -289,7 +293,7 @@ def _read_rows(
 
 
 class _Read(NamedTuple):
-    """The columns of a packet table that `_read_rows` reads."""
+    """The packet table columns used by `_read_rows`."""
 
     opcode: NDArray[np.uint8]
     file_offset: NDArray[np.int64]
@@ -307,9 +311,9 @@ class _Read(NamedTuple):
 def mrc_rows(
     table: PacketTable, data: U8, base_offset: int, trimmed_dscp: U8
 ) -> NDArray[np.void] | None:
-    """The MRC packets of a table, MRC_ROW in its order; None when there are none.
+    """The MRC packets of a table, MRC_ROW in its order; None without any.
 
-    `data` and `base_offset` are those of the FrameBatch the table was decoded from.
+    `data` and `base_offset` belong to the FrameBatch of the table.
     trimmed_dscp: uint8[64], not 0 for the DSCPs that mark trimmed packets.
     """
     rows = np.flatnonzero(

@@ -1,10 +1,9 @@
-"""SRv6: the segments a packet still has before it, as evidence of its path.
+"""SRv6: the remaining segments of a packet as evidence of its path.
 
-A packet inside IPv6 names its path in the outer destination address, a carrier of
-compressed segments (uSIDs): a locator block, then one uSID per hop. Each hop shifts its
-own uSID out and zeros in, so a tap sees what is left. A segment routing header (SRH) may
-hold further segments. The number of the list (`wire.segments`) is the packet's
-`path_evidence`.
+The outer IPv6 destination address of a packet holds its path as a carrier of compressed segments
+(uSIDs): a locator block, then one uSID per hop. Each hop shifts its own uSID out and zeros in, so a
+tap sees the remaining ones. A segment routing header (SRH) may hold further segments. The number of
+the list (`wire.segments`) is the packet's `path_evidence`.
 
 Sources: RFC 8754 (SRH), RFC 9800 (compressed SIDs).
 """
@@ -44,7 +43,7 @@ def _first_usid(high: np.uint64, low: np.uint64, block_bits: Int, usid_bits: Int
 
 @inlined
 def _routing_header(data: U8, at: Int, end: Int) -> Int:
-    """Where the SRH behind the IPv6 header at `at` is, captured in full; -1 without."""
+    """Position of the complete SRH after the IPv6 header at `at`; -1 without one."""
     protocol, here = byte(data, at + 6), at + 40
     for _ in range(MAX_EXTENSION_HEADERS):
         known = protocol == HOP_BY_HOP or protocol == ROUTING or protocol == DESTINATION_OPTIONS
@@ -64,10 +63,10 @@ def _routing_header(data: U8, at: Int, end: Int) -> Int:
 def _appended(
     number: Int, high: np.uint64, low: np.uint64, arrays: SegmentArrays, recent: U64
 ) -> Int:
-    """The number of the list `number` with one more segment; OTHER without room.
+    """The number of the list `number` with one more segment; OTHER when the table is full.
 
-    recent: uint64[1 << _RECENT_BITS, 4], lists met lately: the number of the one without its
-    last segment, that segment (two halves), its own number.
+    recent: uint64[1 << _RECENT_BITS, 4], recent lists: number of the list without its last segment,
+    that segment (two halves), its own number.
     """
     h = (low ^ high ^ np.uint64(number)) * np.uint64(0x9E3779B97F4A7C15)
     slot = (h ^ (h >> np.uint64(32))) >> np.uint64(64 - _RECENT_BITS)
@@ -128,11 +127,11 @@ def _number_paths(
 def number_paths(
     lists: SegmentLists, data: U8, outer_ipv6: I64, begin: I64, captured: U32, out: U32
 ) -> None:
-    """Give each packet the number of its segment list: what `path_evidence` holds.
+    """Set `path_evidence` of each packet to the number of its segment list.
 
     outer_ipv6: position in `data` of the outermost IPv6 header, -1 without one;
-    begin, captured: where what it carries begins and how much of that is captured.
+    begin, captured: start of the inner packet and its captured bytes.
     """
-    # A packet adds at most _MAX_SEGMENTS segments and lists; room for all is made before.
+    # A packet adds at most _MAX_SEGMENTS segments and lists; the tables are grown before.
     lists.make_room(_MAX_SEGMENTS * len(out))
     _number_paths(data, outer_ipv6, begin, captured, *lists.usid, lists.arrays, out)
