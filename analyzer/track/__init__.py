@@ -1,1 +1,1 @@
-"""PacketTable -> flows: who talks to whom, in which order the PSNs came, who answers whom."""
+"""PacketTable -> flows: endpoints, PSN order, and pairing into connections."""

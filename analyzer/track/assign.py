@@ -1,4 +1,4 @@
-"""Which one-way flow each packet belongs to: (source, destination, destination QPN) -> index."""
+"""Assigns packets to one-way flows: (source, destination, destination QPN) -> index."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _mixed(a: Int, b: Int, c: Int) -> Int:
 
 @inlined
 def _pair_of(state: State, pair_slots: Any, src: Int, dst: Int) -> Int:
-    """Index of the host pair, made when new."""
+    """Index of the host pair, created when new."""
     low, high = min(src, dst), max(src, dst)
     mask = len(pair_slots) - 1
     at = _mixed(low, high, 0) & mask
@@ -88,8 +88,8 @@ def assign(
 ) -> Int:
     """Fill `flow_of_row[start:]` and learn the path MTU of flows and host pairs.
 
-    Returns the row it stopped at: the number of rows, or less when the tables
-    must grow first. First and Middle packets carry exactly one path MTU.
+    Returns the row at which it stopped: the number of rows, or less when the tables must grow
+    first. First and Middle packets carry exactly one path MTU.
     """
     mask = len(flow_slots) - 1
     last: Int = np.int64(_EMPTY)

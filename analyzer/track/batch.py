@@ -1,4 +1,4 @@
-"""One batch on its way through the tracker: rows, their flows and their verdicts."""
+"""A tracked batch: rows with their flows and verdicts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ AHEAD = 2
 REORDERED = 3
 """Below the next expected PSN, never seen before: the original transmission, late (RFC 4737)."""
 RECOVERED = 4
-"""Below the next expected PSN, never seen before: sent again, the first one lost before the tap."""
+"""Below the next expected PSN, never seen before: retransmitted, the original lost before the
+tap."""
 RETRANSMITTED = 5
-"""Seen before and sent again by the source."""
+"""Seen before and retransmitted by the source."""
 DUPLICATE = 6
 """The same transmission seen again at this tap: duplicated by the network."""
 MIRROR_DUPLICATE = 7
@@ -31,8 +32,8 @@ TAP_COPY = 8
 RESTARTED = 9
 """A PSN too far away to belong to the sequence: the queue pair restarted."""
 OVERTAKEN = 10
-"""The original transmission, behind a retransmission that first looked like the recovery of a
-loss: late as REORDERED is, though its PSN was seen; counted as such."""
+"""The original transmission after a retransmission that first looked like the recovery of a loss:
+late like REORDERED although its PSN was seen; counted as REORDERED."""
 
 VERDICT_NAMES = (
     "not_sequenced",
@@ -51,7 +52,7 @@ VERDICT_NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class TrackedBatch:
-    """A packet table with what the tracker knows of each row. All arrays have its length."""
+    """A packet table with the tracker's result per row. All arrays have its length."""
 
     table: PacketTable
     flow: NDArray[np.int32]
@@ -61,13 +62,13 @@ class TrackedBatch:
     peer: NDArray[np.int32]
     """Per FLOW, not per row: the other flow of its connection, -1 while unknown."""
     n_flows: int
-    """Flows known after this batch; measures grow their state to it before updating."""
+    """Number of flows after this batch; measures grow their state to it before updating."""
 
     def __len__(self) -> int:
         return len(self.table)
 
     def take(self, rows: NDArray[np.bool_]) -> TrackedBatch:
-        """The batch with some of its rows, copied unless these are all."""
+        """The batch with some of its rows; copied unless all are selected."""
         if rows.all():
             return self
         return TrackedBatch(

@@ -1,9 +1,9 @@
-"""Which two flows make one connection, and on what evidence.
+"""Pairs flows into connections, with the evidence.
 
 While packets pass, the tracker pairs flows by the PSNs they answer
-(answers.py). Here follows what needs more than one packet: CM messages, which
-name the queue pairs exactly, and the UDP source port of transports that
-answer nothing. Wrong pairs are worse than none: doubtful ones are dissolved.
+(answers.py). This module adds evidence from several packets: CM messages, which name the queue
+pairs exactly, and the UDP source port of transports without ACKs. A wrong pair is worse than none:
+doubtful pairs are dissolved.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ class CmPairs:
     pairs: dict[tuple[int, int, int], tuple[int, int, int]] = field(default_factory=dict)
     """(source, destination, destination QPN) of the active side's flow -> that of the answer."""
     services: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    """Service id by the active side's flow."""
+    """Service id by flow of the active side."""
     messages: list[CmMessage] = field(default_factory=list)
-    """The first `MESSAGES_KEPT` messages, each once however many taps saw it."""
+    """The first `MESSAGES_KEPT` messages; a message seen at several taps counts once."""
     omitted: int = 0
-    """Messages beyond them."""
+    """Number of further messages."""
     _seen: set[tuple[object, ...]] = field(default_factory=set)
     _waiting: dict[tuple[int, int, int], _Request] = field(default_factory=dict)
 
     def note(self, messages: Iterable[CmMessage]) -> None:
-        """Take in CM messages in capture order; copies of a message change nothing."""
+        """Process CM messages in capture order; copies of a message have no effect."""
         for message in messages:
             self._keep(message)
             if message.kind == "REQ" and message.qpn and message.local_comm_id is not None:
@@ -72,7 +72,7 @@ class CmPairs:
     def merge(
         self, other: CmPairs, endpoint_map: NDArray[np.uint32], tap_map: NDArray[np.uint16]
     ) -> None:
-        """Add what a later part learnt; its endpoint and tap i are ours by the maps."""
+        """Add the pairs and messages of a later part; the maps translate its endpoints and taps."""
 
         def renamed(key: tuple[int, int, int]) -> tuple[int, int, int]:
             return int(endpoint_map[key[0]]), int(endpoint_map[key[1]]), key[2]
@@ -141,7 +141,7 @@ def _dissolve_doubtful(tracker: FlowTracker) -> None:
             for one in (f, peer):
                 flows[one]["peer"] = flows[one]["candidate"] = -1
                 for name in ("evidence", "answers", "mismatches", "mismatches_in_row"):
-                    flows[one][name] = 0  # an analysis that goes on may pair it again
+                    flows[one][name] = 0  # a running analysis may pair it again
 
 
 def _pair_by_port(tracker: FlowTracker) -> None:

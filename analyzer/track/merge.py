@@ -1,8 +1,8 @@
-"""Parts of a capture that were tracked apart become one tracker.
+"""Merges the trackers of separately tracked parts of a capture.
 
-Flows are the same when source, destination and destination QPN are. The later part
-never saw what the earlier one learnt, so equality with the tracker of the whole has
-conditions; `merge_trackers` states them.
+Flows with equal source, destination and destination QPN are the same. The later part lacks the
+state of the earlier one, so equality with the tracker of the whole has conditions; `merge_trackers`
+states them.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _add_pools(
 
 
 def _adopt_flow(flow: Any, other: Any) -> None:
-    """A flow only the later part has, as it is; partners and pools follow later."""
+    """Copy a flow that only the later part has; partners and pools follow later."""
     for name in st.FLOW.names or ():
         if name not in _NOT_COPIED:
             flow[name] = other[name]
@@ -206,7 +206,7 @@ def _rename_taps(records: Any, tap_map: NDArray[np.uint16]) -> None:
 
 
 def _move_numbers(other: Any, window: Any, stream: Any, clean: bool) -> None:
-    """Indices of arrivals and unwrapped numbers of the later part go on from the earlier one's."""
+    """Arrival indices and unwrapped numbers of the later part continue those of the earlier one."""
     arrivals = int(stream["arrivals"])
     dense = int(stream["next_dense"]) - SKIPPED_KEPT + (0 if clean else _NEW_SEQUENCE)
     window["arrival"] += arrivals
@@ -281,7 +281,7 @@ def _join_peers(
     exact = st.EVIDENCE_CM | st.EVIDENCE_HOST_PROBE
     for flow, into in enumerate(flow_map.tolist()):
         peer = int(others[flow]["peer"])
-        if peer < flow:  # none, or seen from the other side already
+        if peer < flow:  # none, or already handled from the other side
             continue
         wanted, evidence = int(flow_map[peer]), int(others[flow]["evidence"])
         sides = ((into, flow, wanted), (wanted, peer, into))

@@ -1,8 +1,8 @@
-"""The answers of MRC as the tracker and the measures take them: like ACKs of RC.
+"""MRC responses in the form of RC ACKs, for the tracker and the measures.
 
-A SACK acknowledges by the PSN in its SETH; what its BTH.PSN holds is not settled
-(docs/mrc.md). The derived columns say which PSN an answer is about and tell answers apart, so
-that pairing, message completion and loss work as for RC.
+A SACK acknowledges the PSN in its SETH; the meaning of its BTH.PSN is unsettled (docs/mrc.md). The
+derived columns hold the PSN that a response refers to and distinguish responses, so that pairing,
+message completion and loss work as for RC.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _TOLD: Final = (
     "sack_bitmap", "psn_offset", "timestamp", "rcvd_bytes", "probe_id", "port_mask", "ev",
 )  # fmt: skip
-"""What is told in one packet and not in the next, as far as taps on its way see the same."""
+"""Fields that differ between responses and are equal at all taps."""
 
 
 def with_answers(table: PacketTable) -> PacketTable:
-    """The table with its derived columns; tables without answers of MRC are handed through.
+    """The table with its derived columns; unchanged without MRC responses.
 
-    SACKs, NACKs, probes and endpoint messages repeat PSNs: their fingerprint tells copies of
-    one at several taps from different ones.
+    SACKs, NACKs, probes and endpoint messages repeat PSNs: their fingerprint distinguishes copies
+    at several taps from different packets.
     """
     mrc = table.mrc
     if mrc is None:

@@ -1,4 +1,4 @@
-"""State the tracker keeps: per flow, per PSN stream and per recent PSN. Layouts only.
+"""State of the tracker per flow, per PSN stream and per recent PSN. Layouts only.
 
 Each is one numpy record per item, so that a packet touches few cache lines.
 Memory is bounded by the number of flows: windows grow only while PSNs are
@@ -29,7 +29,7 @@ FLOW = np.dtype(
         ("no_ids", "u1"),  # its IPv4 identifications tell nothing: IPv6, or MRC
         ("udp_sport", "u2"),  # of its latest packet
         ("path_mtu", "u2"),  # largest First or Middle payload, 0 while unknown
-        # the IPv4 identification: does it tell transmissions apart?
+        # the IPv4 identification: does it distinguish transmissions?
         ("last_id", "u2"),
         ("id_started", "u1"),
         ("ids_ascending", "u4"),  # steps that move a little forward
@@ -55,20 +55,20 @@ FLOW = np.dtype(
         ("ecn_marked", "i8"),
         ("first_time", "i8"),
         ("last_time", "i8"),
-        # pairing in progress, on the side that answers
+        # pairing in progress, on the responding side
         ("candidate", "i4"),
         ("candidate_hits", "u2"),
         ("pairing_tries", "u2"),
         ("answers", "u4"),  # ACKs and responses since it has a peer
         ("mismatches", "u4"),  # of these, with a PSN the peer did not send
         ("mismatches_in_row", "u1"),
-        # what the answering side told this flow
-        # the latest NAKs the sender has not yet acted on, a ring
+        # feedback of the responding side to this flow
+        # ring of the latest NAKs without a reaction of the sender
         ("nak_next", "u1"),
-        ("nak_kind", "u1", (4,)),  # NAK_PSN, NAK_RNR, or NAK_NONE when acted on
+        ("nak_kind", "u1", (4,)),  # NAK_PSN, NAK_RNR, or NAK_NONE after a reaction
         ("nak_psn", "u4", (4,)),
         ("nak_time", "i8", (4,)),
-        ("asked_psn", "u4"),  # READs and atomics repeated lately: the PSNs of their responses
+        ("asked_psn", "u4"),  # recently repeated READs and atomics: the PSNs of their responses
         ("asked_count", "u4"),
         ("acked", "u1"),
         ("ack_psn", "u4"),  # highest PSN acknowledged
@@ -140,7 +140,7 @@ STREAM = np.dtype(
         ("read_length", "u4"),
         ("first", "u4"),  # PSN of the packet it began with
         ("next", "u4"),  # next expected PSN
-        # the packet the present sequence began with
+        # first packet of the present sequence
         ("start_psn", "u4"),
         ("start_id", "u2"),
         ("start_time", "i8"),
@@ -152,7 +152,7 @@ STREAM = np.dtype(
         ("arrivals", "i8"),  # first copies of original transmissions: RFC 4737's index
         ("next_dense", "i8"),  # `next` with PSNs reserved by READs squeezed out, unwrapped
         ("missing", "i8"),  # PSNs of the window that are missing now
-        ("missing_evicted", "i8"),  # missing for ever: their slots were needed
+        ("missing_evicted", "i8"),  # permanently missing: their slots were reused
         ("missing_evicted_acked", "i8"),
         ("new_packets", "i8"),  # IN_ORDER + AHEAD
         ("reordered", "i8"),
@@ -186,20 +186,23 @@ STREAM = np.dtype(
 # --- per recent PSN ------------------------------------------------------------
 
 EMPTY, SEEN, MISSING, SKIPPED = range(4)
-"""Slot states. SKIPPED: passed over, but nothing says that it must exist."""
+"""Slot states. SKIPPED: skipped without evidence that the PSN exists."""
 
 SLOT = np.dtype(
     [
         ("psn", "u4"),
         # Of the latest transmission, where missing of the packet that jumped: its IPv4
-        # identification; of MRC its UDP source port, since a resend takes another path.
+        # identification; for MRC its UDP source port, because a retransmission takes another path.
         ("sent_id", "u2"),
         ("state", "u1"),
         ("hop_limit", "u1"),
         ("bytes", "u4"),  # payload
         ("tap", "u2"),  # that saw the latest transmission first
         ("rtx", "u1"),  # the latest transmission has the RTX bit of MRC
-        ("recovered", "u1"),  # no original came yet: `arrival` and `time` are those of the jump
+        (
+            "recovered",
+            "u1",
+        ),  # the original is still missing: `arrival` and `time` are those of the jump
         ("taps", "u8"),  # bit set of taps that saw it; tap 63 and above share a bit
         ("arrival", "i8"),  # missing: index of the packet that jumped
         ("time", "i8"),  # missing: of the packet that jumped
@@ -222,8 +225,8 @@ RESTART_DISTANCE = 1 << 15
 """A PSN this far from the expected one is a new sequence, not a gap."""
 WIDE_GAP = 1 << 10
 MISSING_PER_ARRIVAL = 64
-"""A gap wider than WIDE_GAP is a new sequence too when so many times more PSNs were missing
-than came: noise costs no more than a few slots per packet then."""
+"""A gap wider than WIDE_GAP is also a new sequence when missing PSNs exceed packets by this factor:
+noise then costs only a few slots per packet."""
 
 # --- packets without PSN order, by identification or PSN --------------------------
 
@@ -263,9 +266,9 @@ EVENT = np.dtype(
 EVENT_NAK, EVENT_RNR_NAK, EVENT_REWIND, EVENT_RESTART = range(4)
 EVENT_NAMES = ("nak", "rnr_nak", "rewind", "sequence_restart")
 MAX_EVENTS = 10_000
-"""Far more than a report shows, 400 KB; the rest are only counted."""
+"""Far more than a report shows, 400 KB; further events are only counted."""
 
-# --- all of it, as the kernels see it -------------------------------------------------
+# --- all state, for the kernels -------------------------------------------------
 
 # Kinds of the histograms the tracker fills, in HistogramPool order.
 (
@@ -295,7 +298,7 @@ class SlotRecord(Record):
 
 
 class State(NamedTuple):
-    """Arrays of the tracker; `used` counts what is handed out of each."""
+    """Arrays of the tracker; `used` counts the allocated part of each."""
 
     flows: Records
     pairs: Records
@@ -317,8 +320,8 @@ class State(NamedTuple):
     USED_RECENTS,
     USED_EVENTS,
     OMITTED_EVENTS,
-    FIRST_WINDOW,  # no count: log2 of the slots a stream begins with
-    CANDIDATES_SEEN,  # by the search for peers, less what answers since then paid for
+    FIRST_WINDOW,  # not a count: log2 of a stream's initial slots
+    CANDIDATES_SEEN,  # cost of the search for peers, minus the budget from later responses
     FOLLOWED_TAPS,  # bit set of taps whose packets another tap sees later
 ) = range(9)
 USED_KINDS = 9

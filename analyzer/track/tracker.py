@@ -23,10 +23,9 @@ _NO_FINGERPRINTS: Final = np.zeros(0, np.uint32)
 class FlowTracker:
     """State of all flows, updated batch by batch.
 
-    Batches must come in time order, taps merged. Splitting the same packets
-    into other batches changes nothing but this: the PSNs that the very first
-    READs of a host pair reserve are certain only if a packet of the same batch
-    or before shows the path MTU.
+    Batches must come in time order, taps merged. The batch boundaries have one effect: the PSNs
+    that the first READs of a host pair reserve are certain only if a packet of the same batch or
+    before shows the path MTU.
     """
 
     def __init__(self, taps: int = 1) -> None:
@@ -51,7 +50,7 @@ class FlowTracker:
         self._grow_flows(64)
 
     def __len__(self) -> int:
-        """Flows known."""
+        """Number of flows."""
         return int(self.state.used[st.USED_FLOWS])
 
     @property
@@ -123,7 +122,7 @@ class FlowTracker:
         decode_flags: NDArray[np.uint8],
         time_ns: NDArray[np.int64],
     ) -> NDArray[np.int32]:
-        """The flow of each row of these columns, made when new."""
+        """The flow of each row of these columns, created when new."""
         row: Int
         flow, row = np.empty(len(src), np.int32), 0
         while row < len(src):
@@ -161,7 +160,7 @@ class FlowTracker:
         return found
 
     def missing(self, flow: int, which: int) -> tuple[int, int]:
-        """PSNs never seen by now, and how many of them the other side acknowledged."""
+        """PSNs never seen so far, and the number of them that the peer acknowledged."""
         s, f = self.stream(flow, which), self.state.flows[flow]
         missing = int(s["missing"] + s["missing_evicted"])
         if which == st.RESPONSES:
@@ -175,7 +174,7 @@ class FlowTracker:
         return missing, acknowledged
 
     def see_taps(self, taps: int) -> None:
-        """Make room in the copy counts for taps that appear while reading."""
+        """Grow the copy counts for taps that appear while reading."""
         known = len(self.state.copies)
         if taps > known:
             copies = np.zeros((taps, taps), np.int64)
@@ -184,9 +183,9 @@ class FlowTracker:
             self.state.used[st.FIRST_WINDOW] = st.FIRST_WINDOW_BITS_OF_MANY_TAPS
 
     def expect(self, flows: int) -> None:
-        """Make room for so many flows and the windows they begin with.
+        """Grow to this many flows and their initial windows.
 
-        To grow is to copy what is there; room that nobody touches costs nothing.
+        Growing copies the used part; untouched memory costs nothing.
         """
         if flows > len(self.state.flows):
             self._grow_flows(flows)
@@ -248,7 +247,7 @@ class FlowTracker:
 
 
 def _longer(array: NDArray[np.void], length: int, used: int) -> NDArray[np.void]:
-    """A copy of the used part with zeros behind it: memory that nobody touches costs nothing."""
+    """A copy of the used part followed by zeros; untouched memory costs nothing."""
     if length <= len(array):
         return array
     longer = np.zeros(length, array.dtype)

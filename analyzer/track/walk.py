@@ -49,14 +49,14 @@ from .state import (
 )
 
 SLOTS_AHEAD = 4 * MAX_WINDOW
-"""Free slots one packet can need at most: every window size once, for two streams."""
+"""Most free slots one packet can need: every window size once, for two streams."""
 
 RECENTS_AHEAD = 2 << MAX_RECENT_BITS
-"""Free recent entries one packet can need at most, likewise."""
+"""Most free recent entries one packet can need: every table size once."""
 
 
 class Columns(NamedTuple):
-    """The columns of a packet table that the walk reads."""
+    """The packet table columns used by the walk."""
 
     time_ns: NDArray[np.int64]
     frame_number: NDArray[np.int64]
@@ -84,7 +84,7 @@ _CNP_OPCODE = 0x81
 def _record(
     state: State, kind: Int, f: Int, time: Int, frame_number: Int, tap: Int, psn: Int, value: Int
 ) -> None:
-    """Keep an event for the report; beyond MAX_EVENTS it is only counted."""
+    """Store an event for the report; beyond MAX_EVENTS it is only counted."""
     if state.used[USED_EVENTS] >= MAX_EVENTS:
         state.used[OMITTED_EVENTS] += 1
         return
@@ -103,7 +103,7 @@ def _record(
 def _note_id(flow: FlowRecord, verdict: Int, ip_id: Int, overtaken: Bool) -> None:
     """Learn whether the flow's IPv4 identifications move forward (see sequence.py).
 
-    Only the newest packets count: late ones and duplicates say nothing about the counter.
+    Only the newest packets count: late packets and duplicates are no evidence about the counter.
     """
     if verdict == IN_ORDER or verdict == AHEAD:
         if flow.id_started:
@@ -131,10 +131,10 @@ def walk(
     flow_of_row: NDArray[np.int32],
     verdict_of_row: NDArray[np.uint8],
 ) -> Int:
-    """Judge rows `start` and on; fills `verdict_of_row` and the flows' counts.
+    """Judge rows from `start`; fills `verdict_of_row` and the flows' counts.
 
-    `table` is a `Columns` tuple. Returns the row it stopped at: the number of
-    rows, or less when the pools must grow first.
+    `table` is a `Columns` tuple. Returns the row at which it stopped: the number of rows, or less
+    when the pools must grow first.
     """
     for i in range(start, len(flow_of_row)):
         if (
@@ -158,7 +158,7 @@ def walk(
         sent_id, rtx = ip_id, 0
         if is_mrc:
             flow.no_ids = 1
-            if bits & MARKS_RESENDS:  # a resend takes another entropy value (MRC 1.0, NACK)
+            if bits & MARKS_RESENDS:  # a retransmission uses another entropy value (MRC 1.0, NACK)
                 sent_id = np.int64(flow.udp_sport)
                 rtx = 1 if np.int64(table.bth_flags[i]) & RTX else 0
         if bits & SEQUENCED and not bits & ACKNOWLEDGE:
@@ -173,7 +173,8 @@ def walk(
             overtaken = dates_transmissions(flow) and id_distance(ip_id, np.int64(flow.last_id)) < 0
             if which == REQUESTS:
                 if is_mrc and (verdict == RETRANSMITTED or verdict == RECOVERED):
-                    # One packet is sent again, not all behind it; measures/mrc.py has the trigger.
+                    # Only one packet is retransmitted, not all after it; measures/mrc has the
+                    # trigger.
                     flow.retransmitted_by[BY_UNKNOWN] += 1
                     flow.rewound_bytes += wire_bytes
                 elif verdict == RETRANSMITTED or verdict == RECOVERED:
@@ -204,10 +205,10 @@ def walk(
                 _record(state, EVENT_RESTART, f, time, table.frame_number[i], tap, psn, 0)
         else:
             identity = psn
-            if is_mrc and len(table.fingerprint) > 0:  # answers repeat PSNs
+            if is_mrc and len(table.fingerprint) > 0:  # responses repeat PSNs
                 identity ^= np.int64(table.fingerprint[i])
             verdict = judge_unordered(state, flow, identity, opcode, ip_id, hop_limit, tap)
-            if bits & ACKNOWLEDGE and verdict == NOT_SEQUENCED:  # a NAK mirrored twice is one
+            if bits & ACKNOWLEDGE and verdict == NOT_SEQUENCED:  # a NAK mirrored twice counts once
                 aeth = np.int64(table.aeth[i])
                 event = hear_answer(state, histograms, f, bits, aeth, psn, time)
                 if event >= 0:

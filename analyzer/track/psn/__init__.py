@@ -1,1 +1,1 @@
-"""What PSNs tell: order, loss, retransmissions, answers and copies."""
+"""PSN analysis: order, loss, retransmissions, responses and copies."""

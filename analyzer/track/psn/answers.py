@@ -1,9 +1,8 @@
-"""What the other side answers: ACKs, NAKs and responses, and which flow they answer.
+"""ACKs, NAKs and responses of the peer, and the flow that they acknowledge.
 
-A packet names the queue pair it goes to, never the one it comes from. Which
-flow a flow answers must be inferred: from PSNs that only one flow of the
-opposite direction has sent, and from the UDP source port, which Linux computes
-from both QP numbers.
+A packet holds its destination QPN but not its source QPN. The acknowledged flow must be inferred:
+from PSNs that only one flow of the opposite direction has sent, and from the UDP source port, which
+Linux computes from both QPNs.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ from .rewind import await_resend, forget_answers
 from .window import holds, slot_of
 
 OUTSTANDING = 1 << 16
-"""PSNs a sender may have on its way, more or less: answers to older ones are not believed."""
+"""Approximate limit of PSNs in flight: responses to older PSNs are ignored."""
 
 _TRIES = 256
-"""Answers that are compared with candidates; a flow unpaired after so many stays so."""
+"""Responses compared with candidates; a flow unpaired after this many stays unpaired."""
 _CANDIDATES_FREE = 1 << 20
 _CANDIDATES_PER_ANSWER = 64
-"""Among thousands of queue pairs of two hosts not every answer can be compared with all:
-then the search waits until as many answers have come as make its cost linear."""
+"""With thousands of queue pairs of two hosts not every response can be compared with all: the
+search then waits for enough responses to make its cost linear."""
 _HITS_NEEDED = 3
-"""Answers that only one flow can have been asked for, before the two become a pair."""
+"""Responses that match only one flow before the two become a pair."""
 _MISMATCHES_ENDURED = 16
-"""Answers to PSNs the peer never sent, one after the other, that end a pair: the queue pair
-was made anew with another partner. Gaps of a capture cost as many answers only when long."""
+"""Consecutive responses to PSNs the peer never sent that dissolve a pair: the queue pair was
+recreated with another partner. Only long gaps of a capture cause as many."""
 
 
 @inlined
@@ -76,7 +75,7 @@ def _was_sent(state: State, f: Int, psn: Int) -> bool:
 
 @inlined
 def _may_have_sent(state: State, f: Int, psn: Int) -> bool:
-    """False when flow `f` passed over this PSN as far as its window tells: a READ reserved it."""
+    """False when flow `f` skipped this PSN according to its window: a READ reserved it."""
     stream = state.streams[2 * f + REQUESTS]
     size = 1 << np.int64(stream.window_bits)
     return bool(psn_distance(psn, np.int64(stream.next)) < -size or holds(state, stream, psn))
@@ -84,7 +83,7 @@ def _may_have_sent(state: State, f: Int, psn: Int) -> bool:
 
 @subkernel
 def _part(state: State, f: Int) -> None:
-    """Dissolve the pair of flow `f`; both look for a partner again."""
+    """Dissolve the pair of flow `f`; both search for a peer again."""
     peer = np.int64(state.flows[f].peer)
     for one in (np.int64(f), peer):
         flow = state.flows[one]
@@ -101,7 +100,7 @@ def _part(state: State, f: Int) -> None:
 
 @subkernel
 def _look_for_peer(state: State, f: Int, psn: Int) -> None:
-    """One more hint, PSN `psn`, at whom flow `f` answers; pairs them when it is certain enough."""
+    """Use PSN `psn` as evidence for the peer of flow `f`; pairs them when it is sufficient."""
     flow = state.flows[f]
     seen = max(0, state.used[CANDIDATES_SEEN] - _CANDIDATES_PER_ANSWER)
     state.used[CANDIDATES_SEEN] = seen
@@ -147,9 +146,9 @@ def _look_for_peer(state: State, f: Int, psn: Int) -> None:
 def hear_answer(
     state: State, histograms: Histograms, f: Int, bits: Int, aeth: Int, psn: Int, time: Int
 ) -> Int:
-    """Take in an ACK, NAK or first response that flow `f` carries.
+    """Process an ACK, NAK or first response that flow `f` carries.
 
-    Returns the event it is, or -1.
+    Returns its event, or -1.
     """
     flow = state.flows[f]
     if flow.peer < 0 and flow.pairing_tries < _TRIES:
@@ -175,7 +174,7 @@ def hear_answer(
             _part(state, f)
         return event
     flow.mismatches_in_row = 0
-    acknowledged = psn  # a response too acknowledges all requests before its own
+    acknowledged = psn  # a response also acknowledges all earlier requests
     if not bits & ACKNOWLEDGE:
         flow.evidence |= EVIDENCE_READ_RESPONSE_PSN
     elif event == EVENT_NAK:
@@ -196,7 +195,7 @@ def hear_answer(
 
 @subkernel
 def _hear_nak(state: State, histograms: Histograms, f: Int, code: Int, psn: Int, time: Int) -> None:
-    """Flow `f` is told that the receiver misses `psn` (or cannot serve it)."""
+    """Record a NAK to flow `f`: the receiver misses `psn` (or cannot serve it)."""
     flow = state.flows[f]
     flow.nak_codes[min(code, 7)] += 1
     if code != 0:

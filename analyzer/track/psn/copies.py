@@ -1,4 +1,4 @@
-"""Copies of packets that have no PSN order of their own: ACKs, NAKs, CNPs, datagrams."""
+"""Copies of packets without a PSN sequence: ACKs, NAKs, CNPs, datagrams."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from .window import note_copy, tap_bit
 
 _WAYS_BITS = 3
 """log2 of the packets kept of each place, where copies may come from another tap: places of
-packets on their way between two taps may coincide. With one tap each place keeps the latest."""
+packets on their way between two taps may coincide. With one tap each place keeps the latest
+packet."""
 
 
 @inlined
 def _note_id(flow: FlowRecord, psn: Int, ip_id: Int) -> None:
     """Learn whether different ACKs and datagrams carry different IPv4 identifications."""
-    if psn != flow.loose_psn:  # certainly another packet
+    if psn != flow.loose_psn:  # certainly a different packet
         if ip_id == flow.loose_id:
             flow.loose_ids_same += 1
         else:
@@ -29,7 +30,7 @@ def _note_id(flow: FlowRecord, psn: Int, ip_id: Int) -> None:
 
 @inlined
 def _first_of_place(flow: FlowRecord, constant: bool, psn: Int, ip_id: Int, ways: Int) -> Int:
-    """The first entry where this packet is kept, among `ways` of them.
+    """The first of the `ways` entries for this packet.
 
     Identifications count up, so packets on their way between two taps do not meet there. PSNs
     are spread by Fibonacci hashing: so those of every 8th or 64th packet differ as well. The
@@ -45,9 +46,9 @@ def _first_of_place(flow: FlowRecord, constant: bool, psn: Int, ip_id: Int, ways
 
 @subkernel
 def _new_table(state: State, flow: FlowRecord, bits: Int) -> Int:
-    """Room for 2^bits recent packets of a flow; its former table, -1 for none.
+    """Allocate 2^bits recent packets of a flow; returns its previous table, -1 without one.
 
-    The caller has checked that the pool holds it.
+    The caller has checked the capacity of the pool.
     """
     former = np.int64(flow.recent)
     flow.recent = state.used[USED_RECENTS]
@@ -60,10 +61,10 @@ def _new_table(state: State, flow: FlowRecord, bits: Int) -> Int:
 
 @subkernel
 def _make_room(state: State, flow: FlowRecord, constant: bool, first: Int, ways: Int) -> bool:
-    """Double a flow's table if the place at `first` is full and its oldest packet still awaited.
+    """Double a flow's table if the place at `first` is full of packets still expected.
 
-    It is while not all taps have seen it: which of them are in series nobody knows.
-    False when nothing was done.
+    A packet is expected until all taps have seen it, because the taps in series are unknown. False
+    when nothing changed.
     """
     oldest = state.recents[first + ways - 1]
     bits = np.int64(flow.recent_bits)
@@ -91,12 +92,12 @@ def _make_room(state: State, flow: FlowRecord, constant: bool, first: Int, ways:
 def judge_unordered(
     state: State, flow: FlowRecord, psn: Int, opcode: Int, ip_id: Int, hop_limit: Int, tap: Int
 ) -> Int:
-    """Verdict on a packet whose order cannot be judged: new, or the same one once more.
+    """Verdict on a packet without a PSN sequence: new, or a copy.
 
     Compares with the latest packets of the flow in the same place of a small
-    table addressed by identification or, without, by PSN. Where identifications tell
-    nothing (IPv6, or one for all packets) equal packets are legitimate, so only another
-    tap makes a copy, of the oldest that it has not seen yet.
+    table addressed by identification or, without, by PSN. Without usable identifications (IPv6, or
+    one for all packets) equal packets are legitimate, so only a packet at another tap is a copy, of
+    the oldest that this tap has not seen yet.
     """
     if flow.recent < 0:
         _new_table(state, flow, FIRST_RECENT_BITS)

@@ -1,7 +1,7 @@
-"""Which PSN comes next: a READ reserves those of its responses, as many as the path MTU makes.
+"""The next PSN: a READ reserves the PSNs of its responses, whose number depends on the path MTU.
 
-The path MTU is learned from packets, often after the first READ; until then the PSN
-behind a READ is a guess, and what comes instead is accepted.
+The path MTU is learned from packets, often after the first READ; until then the PSN after a READ is
+a guess, and another PSN is accepted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def reserved_psns(length: Int, path_mtu: Int) -> Int:
 
 @inlined
 def path_mtu_of(state: State, flow: FlowRecord) -> Int:
-    """The connection's path MTU; 0 while unknown. Other connections of the hosts prove nothing."""
+    """The connection's path MTU; 0 while unknown. Other connections prove nothing."""
     if flow.path_mtu > 0:
         return np.int64(flow.path_mtu)
     if flow.peer >= 0:
@@ -35,7 +35,7 @@ def path_mtu_of(state: State, flow: FlowRecord) -> Int:
 
 @inlined
 def responses_of(state: State, flow: FlowRecord, bits: Int, dma_length: Int) -> Int:
-    """PSNs that the responses to a READ or atomic take, as far as is known."""
+    """PSNs of the responses to a READ or atomic, as far as known."""
     path_mtu = path_mtu_of(state, flow)
     if path_mtu == 0:
         path_mtu = np.int64(state.pairs[flow.pair].path_mtu)
@@ -48,7 +48,7 @@ def responses_of(state: State, flow: FlowRecord, bits: Int, dma_length: Int) -> 
 def advance(
     state: State, flow: FlowRecord, stream: StreamRecord, psn: Int, bits: Int, dma_length: Int
 ) -> None:
-    """Move the next expected PSN behind a packet that is the newest of its stream."""
+    """Move the next expected PSN after the newest packet of a stream."""
     stream.mid_message = 1 if bits & FULL else 0
     stream.read_pending = 0
     count: Int = np.int64(1)
@@ -66,10 +66,10 @@ def advance(
 def resolve_read(
     state: State, flow: FlowRecord, stream: StreamRecord, psn: Int, bits: Int, dma_length: Int
 ) -> None:
-    """After a READ of unknown path MTU `next` was a guess: accept what comes instead.
+    """After a READ with unknown path MTU `next` was a guess: accept another PSN.
 
-    Behind it any PSN is, without the path MTU nothing says that one is missing. Before it only
-    one that some path MTU explains, unless it is the rest of that READ asked for again.
+    A larger PSN is always accepted, because without the path MTU no PSN is known to be missing. A
+    smaller one is accepted only if a path MTU explains it, unless it repeats the rest of that READ.
     """
     step = psn_distance(psn, np.int64(stream.read_psn))
     if step <= 0:

@@ -1,4 +1,4 @@
-"""Go-back-N as the sender's packets show it: when it went back, why, and what it sent again."""
+"""Detects go-back-N rewinds from the sender's packets: time, trigger and retransmissions."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from ..state import (
 from .window import holds
 
 _LOST_RESENDS = 64
-"""So many packets sent again in answer to a NAK may be lost before the tap sees one."""
+"""Most retransmissions after a NAK that may be lost before the tap sees one."""
 SILENCE_NS = 100_000
-"""A resend after at least this silence, with no NAK, is blamed on the ACK timeout."""
+"""A retransmission without a NAK after at least this silence counts as an ACK timeout."""
 
 
 @inlined
 def await_resend(flow: FlowRecord, kind: Int, psn: Int, time: Int) -> None:
-    """Remember a NAK (NAK_PSN or NAK_RNR) until the sender acts on it; repeated it is the same."""
+    """Store a NAK (NAK_PSN or NAK_RNR) until the sender reacts; a repeated NAK is the same."""
     for known in range(NAKS_KEPT):
         if flow.nak_kind[known] == kind and flow.nak_psn[known] == psn:
             return
@@ -46,10 +46,10 @@ def await_resend(flow: FlowRecord, kind: Int, psn: Int, time: Int) -> None:
 
 @inlined
 def asked_for(flow: FlowRecord, psn: Int) -> Int:
-    """Which remembered NAK a resend of `psn` answers, -1 if none.
+    """The stored NAK that a retransmission of `psn` answers, -1 without one.
 
-    One that names this PSN, or else the nearest before it: what was sent
-    first in answer to that NAK may have been lost before the tap.
+    The NAK with this PSN, or else the nearest before it: the first retransmissions after that NAK
+    may be lost before the tap.
     """
     nearest: Int
     best, nearest = -1, np.int64(_LOST_RESENDS)
@@ -63,7 +63,7 @@ def asked_for(flow: FlowRecord, psn: Int) -> Int:
 
 @inlined
 def forget_answers(flow: FlowRecord) -> None:
-    """Drop what the other side has told about a sequence that is over."""
+    """Drop the feedback about a sequence that has ended."""
     flow.acked = 0
     flow.in_rewind = 0
     for at in range(NAKS_KEPT):
@@ -72,7 +72,7 @@ def forget_answers(flow: FlowRecord) -> None:
 
 @inlined
 def expects_again(flow: FlowRecord, which: Int, psn: Int) -> bool:
-    """True when a packet with this PSN, in stream `which`, is likely to be sent again now."""
+    """True when a packet with this PSN in stream `which` is likely to be a retransmission."""
     if which == REQUESTS:
         return bool(flow.in_rewind != 0 or asked_for(flow, psn) >= 0)
     return bool(0 <= psn_distance(psn, np.int64(flow.asked_psn)) < flow.asked_count)
@@ -80,7 +80,7 @@ def expects_again(flow: FlowRecord, which: Int, psn: Int) -> bool:
 
 @inlined
 def ask_again(responder: FlowRecord, psn: Int, count: Int, begins: Bool) -> None:
-    """A request with `count` responses from `psn` on is repeated: `responder` sends them again."""
+    """A request with `count` responses from `psn` is repeated: `responder` repeats them."""
     known = np.int64(responder.asked_count)
     offset = psn_distance(psn, np.int64(responder.asked_psn))
     if begins or known == 0 or offset < 0:
@@ -92,10 +92,10 @@ def ask_again(responder: FlowRecord, psn: Int, count: Int, begins: Bool) -> None
 
 @inlined
 def asks_at_a_gap(state: State, f: Int, flow: FlowRecord, psn: Int, time: Int) -> bool:
-    """True when a READ asked for again answers a gap in its responses: an implied NAK.
+    """True when a repeated READ reacts to a gap in its responses: an implied NAK.
 
-    The responses show it: they go on beyond `psn`. Whose they are is unknown while the flow
-    has no peer; then only a request inside the PSNs of an earlier READ is proof.
+    The responses continue after `psn`. Their flow is unknown while the flow has no peer; then only
+    a request inside the PSNs of an earlier READ is proof.
     """
     if flow.peer >= 0:
         responses = state.streams[2 * flow.peer + RESPONSES]
@@ -117,10 +117,9 @@ def note_resend(
     implied: Bool,
     late: Bool,
 ) -> Bool:
-    """Count one request sent again; True when the sender has just gone back.
+    """Count a retransmitted request; True when it starts a rewind.
 
-    `implied`: see `asks_at_a_gap`. `late`: the resent packet itself was overtaken by what
-    was sent after it.
+    `implied`: see `asks_at_a_gap`. `late`: later packets overtook the retransmission.
     """
     goes_back = not flow.in_rewind or psn_distance(psn, np.int64(flow.rewind_next)) < 0
     begins = goes_back and not late

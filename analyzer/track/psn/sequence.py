@@ -1,4 +1,4 @@
-"""The verdict on every PSN: in order, ahead, late, sent again, seen twice.
+"""The verdict on every PSN: in order, ahead, late, retransmitted, duplicate.
 
 A flow has two streams that must never be mixed: its own requests, and its
 READ responses and atomic ACKs, which carry PSNs of the other side's requests.
@@ -56,24 +56,24 @@ from .window import (
 _NEAR_IDS = 256
 """An identification at most so far below another was most likely given shortly before it."""
 RESEND_AFTER_NS = 1_000_000
-"""A late packet that no identification dates counts as resent after this silence: ACK
-timeouts of NICs begin at about a millisecond, paths of one fabric differ by far less."""
+"""A late packet without a usable identification counts as retransmitted after this silence: ACK
+timeouts of NICs start at about a millisecond, paths of one fabric differ by far less."""
 
 TWIN_WITHIN_NS = 20_000
-"""A repeated packet without identification counts as duplicated by the network within this
-time and directly behind the original; later, as sent again. The place does not matter while
-nothing says that the flow's identifications are all the same."""
+"""A repeated packet without identification counts as duplicated by the network within this time and
+directly after the original; later, as retransmitted. The position does not matter unless the flow's
+identifications are known to be all the same."""
 
 SKIPPED_KEPT = 32
-"""PSNs before the first one, or passed over without need, that are known again if they come."""
+"""PSNs before the first one, or skipped without evidence, that are recognised if they arrive."""
 
 IDS_DATE_WITHIN_NS = 20_000_000
-"""Identifications count modulo 2^16, for all queue pairs of a fast NIC together: after so long
-a time "before" and "after" mean nothing. Packets are not late so much, timeouts often longer."""
+"""Identifications count modulo 2^16, for all queue pairs of a fast NIC together: after this time
+"before" and "after" are meaningless. Packets are less late, timeouts are often longer."""
 
 _START_REACH = 1 << 12
-"""PSNs before the first one that may still be on their way, on slower paths: more than the
-slowest of a fabric's paths holds of one flow."""
+"""PSNs before the first one that may still be in flight on slower paths: more than the slowest path
+of a fabric holds for one flow."""
 
 
 @inlined
@@ -118,7 +118,7 @@ def _gap_is_certain(
 
 @inlined
 def _is_noise(stream: StreamRecord, distance: Int) -> bool:
-    """True for a wide gap in a stream that has hardly anything but gaps."""
+    """True for a wide gap in a stream that consists mostly of gaps."""
     if distance < WIDE_GAP:
         return False
     unseen = stream.missing + stream.missing_evicted
@@ -140,7 +140,7 @@ def _start(
     tap: Int,
     time: Int,
 ) -> None:
-    """Begin the stream at this packet; PSNs just before it may still come, late."""
+    """Start the stream at this packet; PSNs just before it may still arrive late."""
     if stream.started:
         forget_missing(state, flow, stream)
     else:
@@ -175,7 +175,7 @@ def _is_before_the_start(stream: StreamRecord, psn: Int, time: Int) -> bool:
 
 @subkernel
 def _skip_before_the_start(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> None:
-    """Note a PSN below the first one as passed over by the first packet."""
+    """Record a PSN below the first one as skipped by the first packet."""
     slot = state.slots[claim(state, flow, stream, psn)]
     slot.psn = psn
     slot.state = SKIPPED
@@ -202,9 +202,9 @@ def judge(
     tap: Int,
     time: Int,
 ) -> Int:
-    """Verdict on one sequenced packet of flow `f` in stream `which`; moves the stream on.
+    """Verdict on one sequenced packet of flow `f` in stream `which`; advances the stream.
 
-    sent_id, rtx: what tells transmissions of one PSN apart, see state.SLOT.
+    sent_id, rtx: distinguish transmissions of one PSN, see state.SLOT.
     """
     flow = state.flows[f]
     stream = state.streams[2 * f + which]
@@ -253,7 +253,7 @@ def judge(
         return _older_than_the_window(state, flow, stream, sent_id)
 
     stream.restarts += 1
-    stream.next_dense += 1 << 20  # far enough to look like nothing that came before
+    stream.next_dense += 1 << 20  # too far from all earlier PSNs
     _start(state, flow, stream, psn, bits, dma_length, sent_id, rtx, hop_limit, payload, tap, time)
     density_push(densities, 2 * f + which, stream.next_dense - 1)
     stream.new_packets += 1
@@ -271,7 +271,7 @@ def _jump(
     sent_id: Int,
     time: Int,
 ) -> Int:
-    """Pass over `distance` PSNs; returns AHEAD when at least one of them must exist."""
+    """Skip `distance` PSNs; returns AHEAD when at least one of them must exist."""
     first, dense = stream.next, stream.next_dense
     missing = distance
     if not _gap_is_certain(state, flow, stream, which, bits):
@@ -308,7 +308,7 @@ def _fill(
     tap: Int,
     time: Int,
 ) -> Int:
-    """A PSN that was passed over arrives: the original, late, or a retransmission of a lost one?"""
+    """A skipped PSN arrives: the late original, or the retransmission of a lost packet?"""
     slot = state.slots[at]
     was_missing = slot.state == MISSING
     if was_missing:
@@ -323,7 +323,7 @@ def _fill(
         resent = False
     else:
         resent = age > RESEND_AFTER_NS or expects_again(flow, which, psn)
-    if resent and flow.transport != UC:  # which never sends anything again
+    if resent and flow.transport != UC:  # which never retransmits
         jump, jump_time = slot.arrival, slot.time
         write_seen(
             state, at, psn, sent_id, rtx, hop_limit, payload, tap, stream.arrivals, time, dense
@@ -359,7 +359,7 @@ def _seen_again(
     tap: Int,
     time: Int,
 ) -> Int:
-    """A PSN seen before: a copy by tap, mirror or network, or sent again by its source?
+    """A PSN seen before: a copy by tap, mirror or network, or a retransmission by its source?
 
     Different identifications are different transmissions; equal ones are the same if the
     flow's packets are known to differ. Transmissions of MRC differ by path or RTX bit.
@@ -399,7 +399,7 @@ def _seen_again(
     if earlier:
         if slot.recovered == 0:
             return RETRANSMITTED
-        stream.recovered -= 1  # nothing was lost after all
+        stream.recovered -= 1  # the packet was not lost
         density_push(densities, 2 * f + which, slot.dense)
         note_late(state, histograms, f, stream, at, time)
         slot.recovered = 0

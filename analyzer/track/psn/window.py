@@ -1,4 +1,4 @@
-"""The recent PSNs of a stream: a ring of slots that tries never to forget a missing PSN."""
+"""The recent PSNs of a stream: a ring of slots that grows to keep missing PSNs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from ..state import (
 
 @inlined
 def slot_of(stream: StreamRecord, psn: Int) -> Int:
-    """Where a PSN's slot is; whether it is there, `state.slots[..].psn == psn` tells."""
+    """Index of a PSN's slot; the slot is valid if `state.slots[..].psn == psn`."""
     return np.int64(stream.window) + (psn & ((1 << np.int64(stream.window_bits)) - 1))
 
 
 @inlined
 def holds(state: State, stream: StreamRecord, psn: Int) -> bool:
-    """True when the window still knows this PSN."""
+    """True when the window still holds this PSN."""
     if stream.window_bits == 0:
         return False
     slot = state.slots[slot_of(stream, psn)]
@@ -40,9 +40,9 @@ def holds(state: State, stream: StreamRecord, psn: Int) -> bool:
 
 @subkernel
 def _new_window(state: State, stream: StreamRecord, bits: Int) -> None:
-    """Move the stream to a fresh window of 2^bits slots, with the slots that it had.
+    """Move the stream and its slots to a new window of 2^bits slots.
 
-    The caller has checked that the pool holds them.
+    The caller has checked the capacity of the pool.
     """
     start, size = np.int64(state.used[USED_SLOTS]), 1 << bits
     state.used[USED_SLOTS] += size
@@ -59,7 +59,7 @@ def _new_window(state: State, stream: StreamRecord, bits: Int) -> None:
 
 @subkernel
 def _widen_window(state: State, stream: StreamRecord) -> None:
-    """Double the window inside the room it has had before: a slot stays or moves up."""
+    """Double the window inside its earlier allocation: a slot stays or moves up."""
     size = 1 << np.int64(stream.window_bits)
     for i in range(stream.window, stream.window + size):
         if state.slots[i].state != EMPTY and np.int64(state.slots[i].psn) & size:
@@ -72,9 +72,9 @@ def _widen_window(state: State, stream: StreamRecord) -> None:
 
 @subkernel
 def _is_awaited(state: State, slot: SlotRecord, bits: Int) -> bool:
-    """Whether a packet was seen at one tap only, of which the next one in series may be late.
+    """Whether a packet was seen at one tap only and may still arrive at the next tap in series.
 
-    For its sake a window of 2^bits slots may grow, up to half of all slots there may be.
+    For such packets a window of 2^bits slots may grow, up to half of the maximum number of slots.
     """
     return bool(
         slot.state == SEEN
@@ -87,7 +87,7 @@ def _is_awaited(state: State, slot: SlotRecord, bits: Int) -> bool:
 
 @inlined
 def note_copy(state: State, first_tap: Int, tap: Int) -> None:
-    """Count a packet that was first seen at one tap and now comes at another."""
+    """Count a packet first seen at one tap and now at another."""
     state.copies[first_tap, tap] += 1
     state.used[FOLLOWED_TAPS] |= np.int64(1) << np.int64(min(first_tap, 62))
 
@@ -131,7 +131,7 @@ def reach(state: State, stream: StreamRecord, psn: Int) -> bool:
 
 @inlined
 def _give_up(flow: FlowRecord, stream: StreamRecord, slot: SlotRecord) -> None:
-    """Count a missing PSN that will not be waited for any longer."""
+    """Count a missing PSN that is no longer expected."""
     stream.missing -= 1
     stream.missing_evicted += 1
     if flow.acked and psn_distance(np.int64(flow.ack_psn), np.int64(slot.psn)) >= 0:
@@ -142,8 +142,7 @@ def _give_up(flow: FlowRecord, stream: StreamRecord, slot: SlotRecord) -> None:
 def forget_missing(state: State, flow: FlowRecord, stream: StreamRecord) -> None:
     """Give up all missing PSNs and empty the window: another sequence begins.
 
-    It begins with a small window again, so that clearing it costs no more than what was
-    written since.
+    It starts with a small window, so that clearing costs no more than the writes since.
     """
     if stream.missing > 0:
         for i in range(stream.window, stream.window + (1 << np.int64(stream.window_bits))):
@@ -214,10 +213,9 @@ def open_gap(
 
 @subkernel
 def held_beyond(state: State, stream: StreamRecord, psn: Int) -> tuple[Int, Int]:
-    """Packets and payload bytes seen with higher PSNs: what a receiver holds waiting for `psn`.
+    """Packets and payload bytes seen with higher PSNs: those buffered while waiting for `psn`.
 
-    While `psn` has a slot no packet beyond it has lost its own, so this is
-    exact: RFC 4737 section 4.4.
+    While `psn` has a slot, all later packets have theirs, so this is exact: RFC 4737 section 4.4.
     """
     size = 1 << np.int64(stream.window_bits)
     packets = total = np.int64(0)
