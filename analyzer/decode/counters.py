@@ -164,10 +164,6 @@ class DecodeCounters:
         """Sum of `undecodable`."""
         return sum(self.undecodable(tap).values())
 
-    def vlan_tagged(self, tap: int | None = None) -> int:
-        """Frames with one or more VLAN tags, RoCE or not."""
-        return self._note(outcomes.VLAN_TAGGED, tap)
-
     def first_fragments(self, tap: int | None = None) -> int:
         """Rows that are the first fragment of an IP datagram."""
         return self._note(outcomes.FIRST_FRAGMENTS, tap)
@@ -179,14 +175,6 @@ class DecodeCounters:
     def unknown_opcodes(self, tap: int | None = None) -> int:
         """Rows with an opcode that is not in the standard (manufacturer-specific ones included)."""
         return self._note(outcomes.UNKNOWN_OPCODES, tap)
-
-    def snapped_headers(self, tap: int | None = None) -> int:
-        """Rows with truncated extension headers."""
-        return self._note(outcomes.SNAPPED_HEADERS, tap)
-
-    def roce_v1_packets(self, tap: int | None = None) -> int:
-        """Rows of RoCEv1."""
-        return self._note(outcomes.ROCE_V1_PACKETS, tap)
 
     def general_services_packets(self, tap: int | None = None) -> int:
         """UD rows to queue pair 1."""

@@ -133,10 +133,6 @@ def _acknowledges(kind: int) -> Presence:
     return present
 
 
-def _of_class(bits: int) -> Presence:
-    return lambda table: (OPCODE_CLASS[table.opcode] & bits) != 0
-
-
 def _is_cnp(table: PacketTable) -> Mask:
     return _equal(table.opcode >> 5, CNP)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,8 +136,3 @@ def fields_of(settings: HashSettings) -> str:
 def _told(options: Mapping[str, str]) -> dict[str, str]:
     left_out = ("hash", "fields", "seed", "per-switch")
     return {key: value for key, value in options.items() if key not in left_out}
-
-
-def without_seed(settings: HashSettings) -> dict[str, Any]:
-    """All settings except the seed, for comparison."""
-    return {f.name: getattr(settings, f.name) for f in fields(settings) if f.name != "seed"}

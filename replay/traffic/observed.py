@@ -83,18 +83,6 @@ def traffic_from_capture(
         return replace(traffic, warnings=tuple(w for c in captures for w in c.warnings))
 
 
-def traffic_of_packets(
-    tables: Sequence[PacketTable],
-    endpoints: Endpoints,
-    fabric: Fabric,
-    mapping: str = "exact",
-    *,
-    window_ns: int | None = None,
-) -> Traffic:
-    """The same from packet tables in the order of time."""
-    return _traffic(*count_units(tables, lambda: None, window_ns), endpoints, fabric, mapping)
-
-
 class ClosedLoop:
     """Gathers what messages, their packets and their dependencies are told from."""
 

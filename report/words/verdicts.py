@@ -12,7 +12,7 @@ from statistics import median
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.base import Quantiles
 from ...analyzer.results.flow import Flow
-from ...analyzer.results.paths import Imbalance, PathShare, Spraying
+from ...analyzer.results.paths import Imbalance, Spraying
 from .human import count, counted, duration, message_size, percent, rate, size, span
 
 SPRAYS_FROM_WIDTH = 1.5
@@ -440,8 +440,3 @@ def _times(what: str, records: list[Quantiles | None]) -> str:
         return ""
     worst = max(record.p99 for record in known)
     return f"{what} {span(_medians(known), duration)} (p99 up to {duration(worst)})"
-
-
-def fair_share(paths: list[PathShare]) -> float:
-    """The share of each path if all had the same load."""
-    return 1 / len(paths) if paths else 0.0

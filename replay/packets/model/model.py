@@ -250,12 +250,6 @@ LINK_COLUMNS = 16
 
 
 @inlined
-def queued_packets(links: Ints, link: Int, time: Int) -> Int:
-    """Queue of a link at a time: the packets waiting and the one in service."""
-    return links[link, 3] + (1 if links[link, 0] > time else 0)
-
-
-@inlined
 def queued_bytes(links: Ints, link: Int, time: Int) -> Int:
     """Queue of a link in bytes, both classes, with the whole packet in service."""
     waiting = links[link, 1] + links[link, 2]

@@ -74,23 +74,6 @@ def no_label(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: 
     return 0
 
 
-@chooser
-def first_member(
-    state: Ints,
-    links: Ints,
-    members: NDArray[np.int32],
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
-    """For fabrics without a choice, and as a stand-in in tests."""
-    return 0
-
-
 @dataclass(frozen=True)
 class Rules:
     """A strategy bound to a fabric, a workload and a seed. `state` is changed by a run."""

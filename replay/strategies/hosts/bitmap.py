@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,7 +37,6 @@ from .host_spray import HostSpray
 
 MARK_PENALTY, TRIM_PENALTY, TIMEOUT_PENALTY, MOST_PENALTY = 1, 4, 15, 15
 POSITION, PERMUTATION = OWN, OWN + 1
-LEAST_EVS: Final = 2
 ENTROPY_VALUES = 256
 
 
