@@ -72,7 +72,7 @@ def test_merge_maps_columns_and_makes_room_for_them():
 
 
 def test_merge_refuses_other_widths():
-    with pytest.raises(ValueError, match="one width"):
+    with pytest.raises(ValueError, match="same initial width"):
         WindowedSums(10, 1, 8).merge(add(WindowedSums(15, 1, 8), [1]), np.array([0], np.int32))
 
 

@@ -342,7 +342,7 @@ def test_the_three_capabilities_are_enough(network, need_tool):
     [
         (("nowhere0",), 3, "there is no interface nowhere0"),
         (("left", "--ring", "lots"), 2, "is not a size"),
-        (("left", "--files", "3"), 2, "--files takes"),
+        (("left", "--files", "3"), 2, "--files must be"),
         (("left", "--rotate-size", "1MB"), 2, "--rotate-every need a file"),
         (("left", "--count", "0"), 2, "--count"),
         (("left", "--snaplen", "20"), 2, "snap length"),

@@ -283,7 +283,7 @@ def test_either_order_and_none() -> None:
         assert sent_key(entropy, order) == EV
     for rows, reason in (
         ([write(1)], "no SACK was seen together with its packet"),
-        ([write(1), sack | {"entropy": 1}], "no SACK names the entropy value"),
+        ([write(1), sack | {"entropy": 1}], "no SACK holds the entropy value"),
         ([write(1, 0x12341234), sack | {"entropy": 0x12341234}], "both halves"),
         ([write(1), sack | {"entropy": EV}, sack | {"entropy": turned}], "both readings"),
     ):

@@ -84,7 +84,7 @@ def test_every_counter_has_a_quantity(taps) -> None:
 def test_addresses_in_other_words(taps) -> None:
     saved = HostCounters("2001:db8:0:0::2", {"sent_pkts": 4})
     assert check_counters(saved, taps, [SENDER, RECEIVER])[0].agrees
-    with pytest.raises(UsageError, match="no IP address"):
+    with pytest.raises(UsageError, match="not an IP address"):
         check_counters(HostCounters("host", {}), taps, [SENDER, RECEIVER])
     with pytest.raises(UsageError, match="not in this capture"):
         check_counters(HostCounters("10.0.0.9", {}), taps, [SENDER, RECEIVER])

@@ -59,7 +59,7 @@ def test_growth(tmp_path: Path) -> None:
     before.write_text("a_count: 1\nb_count: 2\n")
     after.write_text("a_count: 4\nc_count: 2\n")
     assert growth(before, after) == {"a_count": 3}
-    with pytest.raises(UnreadableInput, match="other way round"):
+    with pytest.raises(UnreadableInput, match="swap the two files"):
         growth(after, before)
 
 
