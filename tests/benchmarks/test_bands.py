@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from reproductions.bands import Bands
+from bands import Bands
 
 
 def test_figures_within_their_bands(capsys: pytest.CaptureFixture[str]) -> None:

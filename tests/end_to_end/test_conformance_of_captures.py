@@ -91,7 +91,7 @@ def test_host_counters_agree_where_the_tap_can_know() -> None:
     (lost,) = [one for one in at_sender.counters if one.counter == "rcvd_pkts"]
     assert lost.agrees is False
     assert lost.captured - lost.grew_by == 180  # what netem dropped on the way
-    assert "behind the tap" in lost.text
+    assert "after the tap" in lost.text
 
 
 def test_duplicates_of_the_network_are_counted_as_the_host_does() -> None:

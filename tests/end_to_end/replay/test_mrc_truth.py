@@ -208,7 +208,7 @@ def test_one_direction_only(tmp_path: Path) -> None:
     assert order.reason == "no SACK was seen together with its packet"
     for expected, flow, mrc in pairs(truth, analysis):
         assert mrc.answers is None
-        assert any(note.startswith("no answer of its receiver was seen") for note in flow.notes)
+        assert any(note.startswith("no response of its receiver was seen") for note in flow.notes)
         assert mrc.retransmissions == flow.retransmitted_packets == expected["retransmissions"]
         for value in mrc.values:
             assert value.skip_once is value.always_skip is value.nacks is value.round_trips is None
