@@ -13,6 +13,7 @@ from rocescope import cli
 from rocescope.commands import warm_up
 
 
+@pytest.mark.thorough
 def test_after_a_warm_up_an_analysis_compiles_nothing(checkout: Path, tmp_path: Path) -> None:
     """Captures that were not made by it: READs, retransmissions, pcapng of a host."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}

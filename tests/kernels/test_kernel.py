@@ -155,6 +155,7 @@ def test_what_is_damaged_in_the_cache_of_numba_is_compiled_anew(
     assert together(tmp_path, {"NUMBA_OPT": "3"}) == ["10 0", "10 1"]
 
 
+@pytest.mark.thorough
 def test_an_analysis_is_the_same_without_images(checkout: Path) -> None:
     """NUMBA_OPT=3 says what numba does anyway, but it has its say only where numba runs."""
     capture = str(checkout / "tests" / "data" / "c10_rping_ipv4.atB.pcap")
