@@ -104,7 +104,7 @@ def test_replay_by_packets():
 
 def test_a_fabric():
     assert rocescope.fabric(FABRIC).name == FABRIC
-    with pytest.raises(UsageError, match="is no fabric"):
+    with pytest.raises(UsageError, match="is not a fabric"):
         rocescope.fabric("torus")
 
 

@@ -190,7 +190,7 @@ def test_requests_and_responses_have_their_own_order(network):
     assert (flow.request_packets, flow.response_packets) == (12, 32)
     assert (flow.reordered_packets, flow.missing_packets) == (0, 1)
     assert int(counted.reading.entries["jumps"].sum()) == 1
-    assert any("behind a READ request" in note for note in flow.notes)
+    assert any("after a READ request" in note for note in flow.notes)
 
 
 def test_restart_makes_missing_unknown(network):
@@ -288,7 +288,7 @@ def test_too_many_flows_say_what_is_missing(network):
     assert reading.total("orders_lost") > 0
     lost = int(reading.lost_packets.sum())
     assert counted.analysis.warnings[0].startswith(f"{lost} packets ({122 * lost} bytes) of 1200")
-    assert "forgotten" in counted.analysis.warnings[1]
+    assert "evicted" in counted.analysis.warnings[1]
     assert [t.dropped_frames for t in counted.analysis.captures[0].taps] == [0, lost]
 
 

@@ -108,7 +108,7 @@ def test_a_recovery_is_told_plainly() -> None:
     seen = Seen(names, keys, link, zeros.astype(np.uint8), zeros, zeros, ("10.0.0.1",))
     for seeds, told in (
         (SeedRange(0, 2000), "✓ Linux policy 1, seed 500"),
-        (SeedRange(0, 9), "▲ Nothing fits"),
+        (SeedRange(0, 9), "▲ No hash fits all flows"),
     ):
         result = recover_all(
             [Direction("from 10.0.0.0/24", seen)], Wanted("linux", seeds=seeds), ["x"], None

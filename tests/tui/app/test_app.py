@@ -217,7 +217,7 @@ def test_replay_from_inside_to_the_flows_of_a_link():
 def test_dissection_and_bytes(need_tool):
     need_tool("tshark")
     shown = drive(I03, ["5", "tab", "j", "j"], look=screen)
-    assert "INFINIBAND" in shown and "Base Transport Header" in shown
+    assert "InfiniBand" in shown and "Base Transport Header" in shown
     assert "0000" in shown and "[" in shown
 
 
