@@ -88,7 +88,7 @@ def test_all_that_was_recorded_is_read_when_it_ends_and_again(network, tmp_path)
                 assert shown.flows.packets.tolist() == [40_000]
                 seconds = (shown.end_ns - shown.start_ns) / 1e9
                 assert source.packets_per_second == pytest.approx(40_000 / seconds)
-                assert "stopped" in text_of(app)[0] and "nothing late" in text_of(app)[2]
+                assert "stopped" in text_of(app)[0] and "no packet late" in text_of(app)[2]
             assert app.view.session.analysis().complete
 
     asyncio.run(run())
