@@ -285,7 +285,7 @@ def test_either_order_and_none() -> None:
         ([write(1)], "no SACK was seen together with its packet"),
         ([write(1), sack | {"entropy": 1}], "no SACK holds the entropy value"),
         ([write(1, 0x12341234), sack | {"entropy": 0x12341234}], "both halves"),
-        ([write(1), sack | {"entropy": EV}, sack | {"entropy": turned}], "both readings"),
+        ([write(1), sack | {"entropy": EV}, sack | {"entropy": turned}], "both orders"),
     ):
         order, why = measured(batch(rows)).entropy_order()
         assert order is None
