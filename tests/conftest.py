@@ -140,6 +140,7 @@ _BOUNDS_CHECKED = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With several workers (`pytest -n`) the tests of a file share one, and so do all that load BPF
     programs or make routers: they count what the whole machine has loaded. Tests of kernels with
@@ -147,7 +148,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     The longest files begin first, so that no worker is left with them at the end.
     """
-    if not config.pluginmanager.hasplugin("xdist") or not config.getoption("numprocesses"):
+    if not hasattr(config, "workerinput"):
         return
     for item in items:
         path = item.path.as_posix()
