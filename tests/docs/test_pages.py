@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from network import Network, roce_frames
@@ -134,11 +135,21 @@ def traffic() -> Iterator[Network]:
             thread.join()
 
 
+MET_FIRST = ("README.md", "docs/tutorial.md")
 _RUN: set[str] = set()
 """Command lines that ran already, on whatever page: without an output to compare once is enough."""
 
 
-@pytest.mark.parametrize("block", [b for b in SHELL if not _on_interfaces(b)], ids=_ids)
+def _blocks(on_interfaces: bool) -> list[Any]:
+    """Of every page; those that a reader does not meet first are thorough."""
+    return [
+        pytest.param(block, marks=() if block.page in MET_FIRST else pytest.mark.thorough)
+        for block in SHELL
+        if _on_interfaces(block) == on_interfaces
+    ]
+
+
+@pytest.mark.parametrize("block", _blocks(on_interfaces=False), ids=_ids)
 def test_commands_run_as_written(
     block: Block, folders: Folders, need_tool: Callable[[str], str]
 ) -> None:
@@ -146,7 +157,7 @@ def test_commands_run_as_written(
 
 
 @pytest.mark.usefixtures("live_capture")
-@pytest.mark.parametrize("block", [b for b in SHELL if _on_interfaces(b)], ids=_ids)
+@pytest.mark.parametrize("block", _blocks(on_interfaces=True), ids=_ids)
 def test_commands_on_interfaces_run_as_written(
     block: Block, folders: Folders, need_tool: Callable[[str], str]
 ) -> None:
@@ -203,7 +214,7 @@ def _look(
 
 def test_outputs_follow_commands() -> None:
     """Each `text` block with an output is that of the `sh` block before it."""
-    for page in ("README.md", "docs/tutorial.md"):
+    for page in MET_FIRST:
         shown = (CHECKOUT / page).read_text().count("```text\n")
         assert shown == sum(block.output is not None for block in SHELL if block.page == page) > 0
 

@@ -6,12 +6,17 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+from textual import _wait
 from textual.app import App
 from textual.widgets import Input
 
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.snapshot import Snapshot
+
+# Textual looks every 20 ms whether the app is idle; screens here are idle sooner.
+_wait.SLEEP_GRANULARITY = 1 / 250
+_wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 20
 
 UNHURRIED = {*"123456789", "enter", "escape", "l", "n", "N"}
 """Keys after which workers must have ended before the next one."""
