@@ -13,13 +13,13 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
+from ..analyzer.analysis.conclude import MAX_FLOWS, conclude
 from ..analyzer.measures.measuring import Measuring
 from ..analyzer.measures.series import DEFAULT_WINDOW_NS
 from ..analyzer.results.analysis import Analysis
 from ..analyzer.results.captures import CaptureSummary
 from ..analyzer.results.flow import Owner
 from ..analyzer.results.live import LiveInterval, RdmaPort
-from ..analyzer.summary.conclude import MAX_FLOWS, conclude
 from ..analyzer.summary.options import FlowOrder, PathBy
 from ..analyzer.summary.trust import tap_summary, ultra_ethernet
 from ..analyzer.wire.packets import PacketTable

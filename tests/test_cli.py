@@ -25,11 +25,11 @@ import pytest
 
 import rocescope.analyzer.analysis
 from rocescope import cli
+from rocescope.analyzer.analysis.conclude import MAX_FLOWS
 from rocescope.analyzer.analysis.options import AnalyzeOptions
 from rocescope.analyzer.analysis.progress import Progress
 from rocescope.analyzer.decode.mirrors.restore import MirrorOptions
 from rocescope.analyzer.errors import CaptureError, UnreadableInput, UsageError
-from rocescope.analyzer.summary.conclude import MAX_FLOWS
 from rocescope.analyzer.summary.options import PlaneBy
 from rocescope.analyzer.wire.segments import UsidFormat
 from rocescope.tui.session.words.command_words import reading_words

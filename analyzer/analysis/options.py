@@ -8,10 +8,10 @@ from ..decode.mirrors.restore import MirrorOptions
 from ..decode.multipath.flow_labels import FlowLabelOf
 from ..measures.conformance.options import ConformanceOptions
 from ..measures.series import DEFAULT_WINDOW_NS
-from ..summary.conclude import MAX_FLOWS
 from ..summary.options import FlowOrder, PathBy, PlaneBy
 from ..wire.ports import ROCE_UDP_PORT
 from ..wire.segments import UsidFormat
+from .conclude import MAX_FLOWS
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from ..errors import RocescopeError, UnreadableInput, UsageError
 from ..measures.measuring import Measuring
 from ..results.analysis import Analysis
 from ..results.flow import Owner
-from ..summary.conclude import conclude
 from ..summary.mirror_checks import checks_of
 from ..summary.trust import capture_summary, contents_text
 from ..wire.packets import PacketTable
@@ -30,6 +29,7 @@ from ..wire.registry import Registry
 from ..wire.segments import SegmentLists
 from ..wire.taps import Taps
 from .ahead import compiled_ahead
+from .conclude import conclude
 from .fair_lock import FairLock
 from .options import AnalyzeOptions
 from .owners import owners_in

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 from .base import Record
 from .captures import CaptureSummary, MirrorChecks
 from .conformance import Conformance
+from .diagnosis import Diagnosis
 from .events import Event
 from .flow import Connection, Flow
 from .live import RdmaPort
@@ -31,6 +32,7 @@ class Analysis(Record, frozen=True, kw_only=True):
     version: str
     complete: Annotated[bool, Meta(description="False when the analysis was interrupted")]
     captures: list[CaptureSummary]
+    diagnosis: Diagnosis
     flows: list[Flow]
     connections: list[Connection]
     imbalance: list[Imbalance]

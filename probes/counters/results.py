@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ...analyzer.measures.series import DEFAULT_WINDOW_NS
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.captures import CaptureSummary, TapSummary
+from ...analyzer.results.diagnosis import Diagnosis
 from ...analyzer.results.flow import Flow
 from ...analyzer.results.series import Series
 from ...analyzer.wire.frames import LINKTYPE_ETHERNET
@@ -23,6 +24,12 @@ def analysis_of(source: CounterSource, reading: Reading, complete: bool = True) 
         version=VERSION,
         complete=complete,
         captures=[_capture(source, reading, names, flows)],
+        diagnosis=Diagnosis(
+            "Not diagnosed: counters hold no packets.",
+            findings=[],
+            healthy=[],
+            limits=["counters show neither loss nor order: capture packets for a diagnosis"],
+        ),
         flows=flows,
         connections=[],
         imbalance=imbalance,

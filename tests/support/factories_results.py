@@ -13,6 +13,13 @@ import msgspec
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.base import HistogramBin, Quantiles
 from rocescope.analyzer.results.captures import CaptureSummary, Pause, TapSummary
+from rocescope.analyzer.results.diagnosis import (
+    Affected,
+    Diagnosis,
+    Evidence,
+    Finding,
+    Place,
+)
 from rocescope.analyzer.results.events import Event
 from rocescope.analyzer.results.flow import (
     Congestion,
@@ -316,12 +323,61 @@ def imbalance() -> Imbalance:
     )
 
 
+def diagnosis() -> Diagnosis:
+    """A spine that drops packets of flow 2 until the end, and the sprayed flow."""
+    loss = Finding(
+        kind="loss",
+        severity="warning",
+        place=Place("leaf1-spine2", "leaf2-spine2", "spine2", "leaf1 to leaf2"),
+        from_ns=START_NS + SECOND,
+        until_ns=None,
+        onset_uncertainty_ns=40_000_000,
+        flows=[2],
+        affected=[Affected(2, "10.0.2.1", "10.0.6.6", 0xB07, 2, None, 71, 310_000_000)],
+        packets=71,
+        of_packets=7_904,
+        share_percent=0.9,
+        share_low_percent=0.7,
+        share_high_percent=1.1,
+        cost_ns=310_000_000,
+        confidence="proven",
+        sentence="spine2 drops 0.9 % (71 of 7,904) of what leaf1 sends through it to leaf2,"
+        " from 1.0 s to the end; 1 of 6 flows lost 310 ms",
+        evidence=[Evidence("leaf1-spine2", 97, START_NS + SECOND)],
+        next_step="check the link leaf2-spine2, or drain spine2",
+    )
+    spraying = Finding(
+        kind="spraying",
+        severity="note",
+        place=Place(host="10.0.1.3"),
+        from_ns=START_NS,
+        until_ns=None,
+        flows=[0],
+        affected=[],
+        packets=40_000,
+        of_packets=40_000,
+        share_percent=100.0,
+        cost_ns=0,
+        confidence="proven",
+        sentence="10.0.1.3 sprays 1 flow over 8 source ports",
+        evidence=[],
+        next_step="nothing to do: late packets are expected",
+    )
+    return Diagnosis(
+        loss.sentence,
+        [loss, spraying],
+        ["80,000 packets: no NAK, no retransmission outside spine2"],
+        ["one tap: what happens after it is known only from NAKs and retransmissions"],
+    )
+
+
 def analysis(**changes: Any) -> Analysis:
     """The six flows, one capture, one set of parallel taps, two events."""
     results = Analysis(
         version="0.0.0",
         complete=True,
         captures=[capture()],
+        diagnosis=diagnosis(),
         flows=[
             sprayed_flow(0),
             flow(1, 40_000, src="10.0.1.4", dst="10.0.7.4", connection=0),

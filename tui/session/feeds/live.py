@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ....analyzer.analysis.conclude import conclude
 from ....analyzer.analysis.fair_lock import FairLock
 from ....analyzer.analysis.prefetch import Prefetched
 from ....analyzer.decode.headers.cm import CmMessage
@@ -13,7 +14,6 @@ from ....analyzer.measures.measuring import Measuring
 from ....analyzer.measures.series import DEFAULT_WINDOW_NS
 from ....analyzer.results.analysis import Analysis
 from ....analyzer.results.flow import Owner
-from ....analyzer.summary.conclude import conclude
 from ....analyzer.wire.packets import PacketTable
 from ....probes.live_analysis import capture_summary, warm_up
 from ....probes.live_probes import LiveProbes

@@ -8,17 +8,19 @@ from msgspec import UNSET
 
 from ...version import VERSION
 from ..decode.merge import MergeCounts
+from ..diagnosis.case import Case
+from ..diagnosis.diagnose import diagnose
 from ..measures.measuring import Measuring
 from ..results.analysis import Analysis
 from ..results.captures import CaptureSummary, MirrorChecks
 from ..results.flow import Owner
 from ..results.live import RdmaPort
+from ..summary.conformance import conformance
+from ..summary.mirror_checks import mirror_warnings
+from ..summary.options import FlowOrder, PathBy, PlaneBy
+from ..summary.summarize import Summary
+from ..summary.trust import warnings_of
 from ..wire.registry import Registry
-from .conformance import conformance
-from .mirror_checks import mirror_warnings
-from .options import FlowOrder, PathBy, PlaneBy
-from .summarize import Summary
-from .trust import warnings_of
 
 MAX_EVENTS_REPORTED = 1000
 MAX_FLOWS = 100_000
@@ -62,13 +64,31 @@ def conclude(
         filtered,
         measuring.packets_before_taps if measuring.many_taps else 0,
     )
+    mrc = None if summary.mrc is None else summary.mrc.whole(outer_labels)
+    imbalance = summary.imbalance()
+    case = Case(
+        measuring=measuring,
+        registry=registry,
+        captures=captures,
+        flows=flows,
+        connections=summary.connections,
+        imbalance=imbalance,
+        hops=[],
+        capture_losses=[],
+        clocks=[],
+        events=events,
+        mrc=mrc,
+        complete=complete,
+        filtered=filtered,
+    )
     return Analysis(
         version=VERSION,
         complete=complete,
         captures=list(captures),
+        diagnosis=diagnose(case),
         flows=flows if flow_order is None else flow_order(flows),
         connections=summary.connections,
-        imbalance=summary.imbalance(),
+        imbalance=imbalance,
         hops=summary.hops(),
         events=events,
         events_omitted=omitted,
@@ -78,7 +98,7 @@ def conclude(
         conformance=UNSET
         if checks is None
         else conformance(checks, measuring.tracker, registry, mirror),
-        mrc=UNSET if summary.mrc is None else summary.mrc.whole(outer_labels),
+        mrc=UNSET if mrc is None else mrc,
         mirror_checks=UNSET if mirror is None else mirror,
         segment_lists=summary.segment_lists() or UNSET,
     )

@@ -1,0 +1,1 @@
+"""One file per family of findings; each looks at the whole case and yields its findings."""

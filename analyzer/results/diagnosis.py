@@ -1,0 +1,111 @@
+"""The diagnosis: what is wrong, where, since when, and which queue pairs suffer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from .base import Record
+from .flow import Owner
+
+Kind = Literal[
+    "loss", "selective-loss", "blackhole", "outage", "rate-limit", "queueing", "ecn-marking",
+    "incast", "collision", "polarisation", "rehash", "link-down", "spraying", "reordering",
+    "duplication", "corruption", "stalled", "receiver-not-ready", "fatal-nak",
+    "timeout-recovery", "retry-storm", "dscp-mismatch", "mtu-mismatch", "pause", "mrc-path",
+    "cnp-without-mark", "mark-without-cnp", "capture-loss", "clock",
+]  # fmt: skip
+"""Kinds of findings; docs/diagnosis.md defines each."""
+Severity = Literal["critical", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "note")
+"""Worst first."""
+Confidence = Literal["proven", "likely", "possible"]
+
+
+class Place(Record, frozen=True):
+    """Where a finding is: between two taps, a device, a host, a queue pair or a capture."""
+
+    from_tap: Annotated[str | None, Meta(description="last seen at this tap")] = None
+    to_tap: Annotated[str | None, Meta(description="never seen, or changed, at this tap")] = None
+    device: Annotated[str | None, Meta(description="switch or host by name, if known")] = None
+    direction: Annotated[
+        str | None, Meta(description='"leaf1 to leaf2", or "before the tap", "after the tap"')
+    ] = None
+    host: Annotated[str | None, Meta(description="address of a host")] = None
+    dest_qp: Annotated[int | None, Meta(description="queue pair of that host")] = None
+    capture: Annotated[str | None, Meta(description="tap whose capture is at fault")] = None
+
+
+class Affected(Record, frozen=True):
+    """A queue pair that suffers from a finding."""
+
+    flow: Annotated[int, Meta(description="id of its flow")]
+    src: str
+    dst: str
+    dest_qp: int
+    connection: int | None
+    owner: Annotated[Owner | None, Meta(description="process and rank, where known")]
+    packets: Annotated[int, Meta(description="packets of the flow that the fault hit")]
+    cost_ns: Annotated[
+        int | None, Meta(description="time lost to retransmission and silence; None: unknown")
+    ]
+
+
+class Evidence(Record, frozen=True):
+    """A frame that shows the fault."""
+
+    tap: str
+    frame_number: int
+    time_ns: int
+
+
+class Finding(Record, frozen=True, kw_only=True):
+    """One cause: a fault or change, and its victims."""
+
+    kind: Kind
+    severity: Annotated[
+        Severity,
+        Meta(
+            description="critical: queue pairs are dead or lose most of their time; warning: costs"
+            " time; note: worth knowing"
+        ),
+    ]
+    place: Place
+    from_ns: Annotated[int, Meta(description="onset, ns since the Unix epoch")]
+    until_ns: Annotated[int | None, Meta(description="None: still going on at the end")]
+    onset_uncertainty_ns: Annotated[
+        int, Meta(description="the onset is at most so much before from_ns")
+    ] = 0
+    flows: Annotated[list[int], Meta(description="ids of the flows that the fault hit")]
+    affected: Annotated[list[Affected], Meta(description="most affected first, at most 1,000")]
+    packets: Annotated[int, Meta(description="lost, marked, late, copied: hit by the fault")]
+    of_packets: Annotated[int, Meta(description="packets that could have been hit")]
+    share_percent: float
+    share_low_percent: Annotated[
+        float | None, Meta(description="95 % confidence interval of the share")
+    ] = None
+    share_high_percent: float | None = None
+    cost_ns: Annotated[
+        int | None, Meta(description="time that all affected queue pairs lost; None: unknown")
+    ]
+    confidence: Confidence
+    sentence: str
+    evidence: Annotated[list[Evidence], Meta(description="at most 20")]
+    next_step: str
+    details: Annotated[
+        dict[str, str | int | float] | UnsetType,
+        Meta(description="what only this kind has: bits of selective-loss, the rate of rate-limit"),
+    ] = UNSET
+
+
+class Diagnosis(Record, frozen=True):
+    """Findings, worst first; what was checked and found healthy; what cannot be told."""
+
+    summary: Annotated[str, Meta(description="one sentence")]
+    findings: list[Finding]
+    healthy: Annotated[list[str], Meta(description="checks that passed, with what they cover")]
+    limits: Annotated[
+        list[str],
+        Meta(description="what these captures cannot tell, and which tap would tell it"),
+    ]

@@ -1,0 +1,92 @@
+"""Hops between taps: what happened to packets on their way from one tap to the next."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from .base import Quantiles, Record
+
+
+class LostAt(Record, frozen=True):
+    """Packets of one flow that were lost on one hop."""
+
+    flow: Annotated[int, Meta(description="id of the flow")]
+    packets: int
+    of_packets: Annotated[int, Meta(description="packets of the flow that entered the hop")]
+    first_ns: Annotated[int, Meta(description="when the first of them was last seen")]
+    last_ns: int
+
+
+class Hop(Record, frozen=True, kw_only=True):
+    """The way from one tap to the next in one direction: one device, or one link.
+
+    The order of taps follows from the TTL or hop limit of each packet, then from its times.
+    """
+
+    id: int
+    from_tap: str
+    to_tap: Annotated[
+        str | None,
+        Meta(description="None: lost packets whose next tap nothing in the captures tells"),
+    ]
+    device: Annotated[
+        str | None, Meta(description="the device between both taps, when their names tell it")
+    ]
+    expected_by: Annotated[
+        str | None,
+        Meta(
+            description="how the next tap of the lost packets is known: flow (others of the same"
+            " flow went there), destination (others to the same destination), host (the host's own"
+            " packets pass there), partner (a parallel tap), fabric; None without lost packets"
+        ),
+    ]
+    flows: int
+    packets: Annotated[int, Meta(description="entered the hop: passed or lost")]
+    wire_bytes: int
+    passed_packets: int
+    lost_packets: Annotated[int, Meta(description="never seen after from_tap")]
+    lost_percent: float
+    lost_by_flow: Annotated[list[LostAt], Meta(description="most first, at most 1,000")]
+    first_lost_ns: int | None
+    last_lost_ns: int | None
+    ce_marked_packets: Annotated[int, Meta(description="not CE at from_tap, CE at to_tap")]
+    reordered_packets: Annotated[
+        int, Meta(description="in order at from_tap, late at to_tap: overtaken on this hop")
+    ]
+    duplicate_packets: Annotated[int, Meta(description="more copies at to_tap than at from_tap")]
+    trimmed_packets: Annotated[int, Meta(description="shorter at to_tap than at from_tap")]
+    dscp_changed_packets: int
+    hop_limit_drop: Annotated[
+        int | None, Meta(description="routers between both taps; None when it varies")
+    ]
+    delay_ns: Annotated[
+        Quantiles | None,
+        Meta(description="time from tap to tap, by the clocks of the captures; may be negative"),
+    ]
+    queueing_ns: Annotated[Quantiles | None, Meta(description="delay above the smallest delay")]
+
+
+class CaptureLoss(Record, frozen=True):
+    """Packets that a tap missed: seen before and after it."""
+
+    tap: str
+    packets: int
+    of_packets: Annotated[int, Meta(description="packets that passed the tap")]
+    first_ns: int
+    last_ns: int
+    flows: Annotated[list[int], Meta(description="ids of the flows, at most 1,000")]
+
+
+class TapClock(Record, frozen=True):
+    """The clock of a tap, relative to another tap."""
+
+    tap: str
+    relative_to: str
+    offset_ns: Annotated[
+        float, Meta(description="half the difference of the smallest delays of both directions")
+    ]
+    uncertainty_ns: Annotated[float, Meta(description="half their sum: the offset is within this")]
+    drift_ppm: float | None
+    steps: Annotated[int, Meta(description="times the offset jumped")]
