@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO, TypeAlias
 
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration, parse_rate
@@ -20,10 +20,14 @@ from .options.reading import READING, Reading
 if TYPE_CHECKING:
     from ..analyzer.results.analysis import Analysis
 
+Severity: TypeAlias = Literal["critical", "warning", "note"]
+
 
 def analyze(
     *files: Annotated[Path, Parameter(required=True, name="FILE")],
     to: Annotated[Output, Parameter(name="*")] = OUTPUT,
+    brief: Annotated[bool, Parameter(show_default=False)] = False,
+    fail_on: Severity | None = None,
     top: int | None = None,
     sort: str | None = None,
     window: str = "100ms",
@@ -45,6 +49,10 @@ def analyze(
     files
         Captures: pcap or pcapng, also in gzip, zstd, xz or lz4; - is standard input.
         With --live: interfaces, or NETNS:IFACE in another network namespace.
+    brief
+        Print only the diagnosis.
+    fail_on
+        Exit with code 1 when a finding has this severity or a worse one.
     top
         Rows of each table of the report, default 20.
     sort
@@ -71,6 +79,10 @@ def analyze(
         raise UsageError(f"--top is for the tables of the report; {chosen} contains every flow")
     if top is not None and top < 1:
         raise UsageError("--top must be 1 or more")
+    if brief and chosen != "table":
+        raise UsageError(f"--brief is for the report; {chosen} contains everything")
+    if brief and top is not None:
+        raise UsageError("--brief prints no table: it cannot be combined with --top")
     if live:
         if chosen not in ("table", "json"):
             raise UsageError(f"--live prints table or json, not {chosen}")
@@ -104,8 +116,8 @@ def analyze(
             flow_order=flow_order,
             writes_file=to.file is not None,
         )
-        _write(analysis, to, top or 20, sort is not None)
-        return code
+        _write(analysis, to, top or 20, sort is not None, brief)
+        return code or _failed(analysis, fail_on)
 
     from ..analyzer.analysis import analyze as engine
     from ..analyzer.measures.conformance.options import ConformanceOptions
@@ -122,8 +134,17 @@ def analyze(
     paths = [input_name(path) for path in files]
     with shown(to.progress) as report:
         analysis = engine.analyze(paths, options, report)
-    _write(analysis, to, top or 20, sort is not None)
-    return exit_code(analysis)
+    _write(analysis, to, top or 20, sort is not None, brief)
+    return exit_code(analysis) or _failed(analysis, fail_on)
+
+
+def _failed(analysis: Analysis, fail_on: Severity | None) -> int:
+    """1 when a finding is as severe as `fail_on` or worse, else 0."""
+    if fail_on is None:
+        return 0
+    from ..report.words.diagnosis import reaches
+
+    return int(reaches(analysis.diagnosis, fail_on))
 
 
 def _only_files(
@@ -137,11 +158,11 @@ def _only_files(
         raise UsageError(f"{given[0]} cannot be combined with --live")
 
 
-def _write(analysis: Analysis, to: Output, top: int, sorted_flows: bool) -> None:
+def _write(analysis: Analysis, to: Output, top: int, sorted_flows: bool, brief: bool) -> None:
     def table(file: TextIO) -> None:
         from ..report.terminal.report import print_report
 
-        print_report(analysis, file, top=top, sort=sorted_flows, color=to.color)
+        print_report(analysis, file, top=top, sort=sorted_flows, color=to.color, brief=brief)
 
     def encoded(format: Format) -> bytes:
         from ..report.files import encode

@@ -169,13 +169,35 @@ def test_suffix_of_the_output_decides_the_format(
         "r.csv": b"id,src,dst,",
         "r.parquet": b"PAR1",
         "r.arrow": b"ARROW1",
-        "r.txt": b"leaf1.pcap.gz: 142,808 RoCE packets",
+        "r.txt": b"DIAGNOSIS  1 warning, 1 note",
     }
     for name, begin in magic.items():
         done = run("analyze", "x.pcap", "-o", str(tmp_path / name))
         assert (done.code, done.out, done.err) == (0, b"", "")
         assert (tmp_path / name).read_bytes().startswith(begin)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(magic)
+
+
+def test_brief_prints_only_the_diagnosis(engine: Engine, run: Callable[..., Done]) -> None:
+    done = run("analyze", "x.pcap", "--brief")
+    assert done.out.startswith(b"DIAGNOSIS  1 warning, 1 note\n! spine2 drops 0.9 %")
+    assert run("analyze", "x.pcap").out.startswith(done.out)
+    assert b"FLOWS" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("severity", "code"), [("critical", 0), ("warning", 1), ("note", 1)]
+)  # the worst finding is a warning
+@pytest.mark.parametrize("format", ["table", "json", "csv"])
+def test_fail_on_sets_the_exit_code_after_the_output(
+    engine: Engine, run: Callable[..., Done], format: str, severity: str, code: int
+) -> None:
+    plain = run("analyze", "x.pcap", "-f", format)
+    done = run("analyze", "x.pcap", "-f", format, "--fail-on", severity)
+    assert (done.code, done.out, done.err) == (code, plain.out, "")
+    assert plain.code == 0
+    engine.outcome = factories.analysis(complete=False)
+    assert run("analyze", "x.pcap", "-f", format, "--fail-on", severity).code == 130
 
 
 def test_sort_orders_flows_unknown_last(engine: Engine, run: Callable[..., Done]) -> None:
@@ -202,6 +224,8 @@ def test_sort_orders_flows_unknown_last(engine: Engine, run: Callable[..., Done]
         ("analyze x --filter ip.scr==1", "filter: unknown field 'ip.scr' at column 1; did you"),
         ("analyze x --top 0", "--top must be 1 or more"),
         ("analyze x --top 5 --format csv", "--top is for the tables of the report; csv"),
+        ("analyze x --brief -f json", "--brief is for the report; json contains everything"),
+        ("analyze x --brief --top 5", "--brief prints no table: it cannot be combined with"),
         ("analyze x -o report.doc", "the suffix of report.doc is not that of a format: give"),
         ("analyze x --follow --concat", "--follow reads one growing file and cannot"),
         ("analyze x x", "x is given twice; its packets would count as copies"),

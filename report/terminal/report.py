@@ -17,6 +17,7 @@ from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.conformance import Conformance
 from ...analyzer.results.mrc import MrcPlanes
 from ...analyzer.results.paths import Imbalance
+from ..words import diagnosis as words
 from ..words import human, verdicts
 from ..words.human import ASCII, UNICODE, UNKNOWN
 from . import (
@@ -35,6 +36,7 @@ from . import (
     mrc_values as mrc_value_tables,
 )
 from .between_taps import between_taps, hop_table
+from .diagnosis import lines
 from .tables import (
     CONGESTION,
     FLOWS,
@@ -65,9 +67,13 @@ def print_report(
     top: int = 20,
     sort: bool = False,
     color: Literal["auto", "always", "never"] = "auto",
+    brief: bool = False,
 ) -> None:
-    """Print the report, `top` rows per table; `sort`: tables are in the order of the flows."""
-    Report(analysis, console_for(stream, color), top, sort).print()
+    """Print the report, `top` rows per table; `sort`: tables are in the order of the flows.
+
+    brief: only the diagnosis.
+    """
+    Report(analysis, console_for(stream, color), top, sort, brief).print()
 
 
 class _Console(Console):
@@ -97,18 +103,32 @@ def console_for(stream: TextIO, color: Literal["auto", "always", "never"]) -> Co
 class Report:
     """Prints one analysis to a console."""
 
-    def __init__(self, analysis: Analysis, console: Console, top: int, sorted: bool) -> None:
+    def __init__(
+        self,
+        analysis: Analysis,
+        console: Console,
+        top: int,
+        sorted: bool,
+        brief: bool = False,
+    ) -> None:
         self.analysis = analysis
         self.console = console
         self.top = top
         self.sorted = sorted
+        self.brief = brief
         self.glyphs = UNICODE if console.encoding.lower().startswith("utf") else ASCII
         self.wide = console.width >= WIDE
         self.unknowns = False
+        self.listed: set[int] = set()
+        """Ids of the flows in the tables so far."""
 
     def print(self) -> None:
-        """Print all sections, the limits of trust first."""
+        """Print the diagnosis; unless `brief`, then the limits of trust and all tables."""
+        self._diagnosis()
+        if self.brief:
+            return
         analysis = self.analysis
+        self.console.print()
         self._captures()
         if not analysis.flows:
             some = any(capture.roce_packets for capture in analysis.captures)
@@ -150,12 +170,20 @@ class Report:
         self._footnotes()
         self._next()
 
-    def _say(self, text: str, style: str = "", indent: int = 0) -> None:
-        """A paragraph; the lines after the first are indented to match."""
-        lines = Text(text).wrap(self.console, max(20, self.console.width - indent))
-        for line in lines:
+    def _diagnosis(self) -> None:
+        found = self.analysis.diagnosis
+        heading = Text("DIAGNOSIS", "bold")
+        heading.append(f"  {words.heading(found)}", "not bold")
+        self.console.print(heading)
+        for line in lines(found, self.glyphs):
+            self._say(line.text, line.style, len(line.mark) + 1, line.mark)
+
+    def _say(self, text: str, style: str = "", indent: int = 0, mark: str = "") -> None:
+        """A paragraph, indented; the mark is in the margin of its first line."""
+        for line in Text(text).wrap(self.console, max(20, self.console.width - indent)):
             line.rstrip()
-            self.console.print(Text(" " * indent + line.plain, style), soft_wrap=True)
+            self.console.print(Text(f"{mark:{indent}}{line.plain}", style), soft_wrap=True)
+            mark = ""
 
     def _section(self, title: str, verdict: str, good: bool = False) -> None:
         self.console.print()
@@ -172,7 +200,9 @@ class Report:
             return
         if not self.sorted:
             flows.sort(key=kind.weight, reverse=True)
-        self._draw(lambda table: kind.fill(table, flows[: self.top], self.glyphs, self.wide), True)
+        shown = flows[: self.top]
+        self.listed |= {flow.id for flow in shown}
+        self._draw(lambda table: kind.fill(table, shown, self.glyphs, self.wide), True)
         self._more(len(flows) - self.top, "flow")
         if kind.legend:
             self._say(kind.legend, "dim")
@@ -313,7 +343,7 @@ class Report:
         self._section(
             "Events", f"{text}; the first {len(shown)}:" if len(shown) < seen else f"{text}:"
         )
-        self._draw(lambda table: event_table(table, shown, self.analysis))
+        self._draw(lambda table: event_table(table, shown, self.analysis, self.listed))
 
     def _conformance(self) -> None:
         result = self.analysis.conformance
@@ -374,8 +404,11 @@ class Report:
         if self.unknowns:
             self._say(f"{UNKNOWN}: not known from this capture", "dim")
         for note, ids in list(reasons.items())[: self.top]:
-            listed = ", ".join(f"#{id}" for id in ids[:5]) + (", ..." if len(ids) > 5 else "")
-            self._say(f"{listed}: {note}", "dim")
+            listed = [id for id in ids if id in self.listed][:5]
+            others = len(ids) - len(listed)
+            named = [f"#{id}" for id in listed]
+            named += [human.counted(others, "other flow" if listed else "flow")] * (others > 0)
+            self._say(f"{', '.join(named)}: {note}", "dim")
 
     def _next(self) -> None:
         data = verdicts.data_flows(self.analysis)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
 from rich.table import Column, Table
@@ -296,13 +296,15 @@ def first_time_ns(analysis: Analysis) -> int:
     return min(starts, default=0)
 
 
-def event_table(table: Table, events: Sequence[Event], analysis: Analysis) -> None:
-    """Events with their time since the first packet."""
+def event_table(
+    table: Table, events: Sequence[Event], analysis: Analysis, listed: Container[int]
+) -> None:
+    """Events with their time since the first packet; the ids of `listed` flows stand for names."""
     begin = first_time_ns(analysis)
-    # The flow has its own column.
     names: dict[int | None, str] = {
         flow.id: f"{flow.src} > {flow.dst} QP {human.queue_pair(flow.dest_qp)}: "
         for flow in analysis.flows
+        if flow.id in listed
     }
     _numbers(table, "time, s", "frame", "flow")
     table.add_column("what", overflow="fold")
@@ -310,7 +312,7 @@ def event_table(table: Table, events: Sequence[Event], analysis: Analysis) -> No
         table.add_row(
             f"{(event.time_ns - begin) / 1e9:.6f}",
             "-" if event.frame_number is None else str(event.frame_number),
-            "-" if event.flow is None else f"#{event.flow}",
+            f"#{event.flow}" if event.flow in names else "-",
             event.text.removeprefix(names.get(event.flow, "")),
         )
 

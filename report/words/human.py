@@ -83,6 +83,11 @@ def percent(share: float | None) -> str:
     return f"{value:.2f} %" if value < 0.995 else f"{value:.1f} %"
 
 
+def printable(text: str) -> str:
+    """Text from a packet, a file name or a process without characters that steer a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def queue_pair(number: int) -> str:
     """`0x0011ac`"""
     return f"0x{number:06x}"
@@ -119,6 +124,8 @@ class Glyphs:
     warning: str
     good: str
     bad: str
+    severities: str
+    """Marks of findings: critical, warning, note."""
 
     def columns(self, values: Sequence[float], top: float | None = None) -> str:
         """One character per value, its height relative to the largest (or to `top`)."""
@@ -155,5 +162,5 @@ class Glyphs:
         return text[: (keep + 1) // 2] + self.ellipsis + text[len(text) - keep // 2 :]
 
 
-UNICODE = Glyphs(" ▁▂▃▄▅▆▇█", "▏▎▍▌▋▊▉█", "…", "→", "▲", "✓", "●")
-ASCII = Glyphs(" .:-=+*#", "#", "..", ">", "!", "ok", "*")
+UNICODE = Glyphs(" ▁▂▃▄▅▆▇█", "▏▎▍▌▋▊▉█", "…", "→", "▲", "✓", "●", "✗!·")
+ASCII = Glyphs(" .:-=+*#", "#", "..", ">", "!", "ok", "*", "x!-")

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.results.events import Event
 from rocescope.report.terminal.report import Report, print_report
 
 
@@ -60,7 +61,8 @@ def printed(**options: Any) -> str:
 
 def test_doubts_come_first() -> None:
     lines = printed(analysis=factories.doubtful_analysis()).splitlines()
-    assert lines[1] == "▲ the capture lost 1,234 frames itself"
+    after = lines.index("")  # the diagnosis
+    assert lines[after + 2] == "▲ the capture lost 1,234 frames itself"
 
 
 def test_top_cuts_tables_and_says_so() -> None:
@@ -113,14 +115,30 @@ def test_columns_that_do_not_fit_are_left_out_whole(
     assert not any("…" in line.replace("2001:db…7::1:16", "") for line in flows)
 
 
-def test_the_first_line_says_what_a_filter_left_and_what_are_copies(
+def test_the_line_of_the_captures_says_what_a_filter_left_and_what_are_copies(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "140")
     half = factories.capture(roce_packets=300, frames=300)
     flow = factories.flow(0, 100, tap_copies=100)
     text = printed(analysis=factories.analysis(captures=[half], flows=[flow]))
-    first = text.splitlines()[0]
+    lines = text.splitlines()
+    first = lines[lines.index("") + 1]
     assert "200 of 300 RoCE packets (100 already seen at another tap) in 1.00 s" in first
     none = printed(analysis=factories.analysis(captures=[half], flows=[], warnings=["filter"]))
     assert "0 of 300 RoCE packets" in none and "No RoCE packet passes the filter." in none
+
+
+def test_events_and_notes_never_cite_a_flow_that_no_table_lists() -> None:
+    quiet = {"messages": 0, "notes": ["seen for one packet only"]}
+    flows = [factories.flow(i, 100 - i, **quiet) for i in range(5)]
+    name = f"{flows[4].src} > {flows[4].dst} QP 0x{flows[4].dest_qp:06x}"
+    events = [
+        Event(factories.START_NS, "nak", flow, 1, "leaf1", f"{name}: NAK PSN sequence error")
+        for flow in (0, 4)
+    ]
+    text = printed(analysis=factories.analysis(flows=flows, events=events), top=2)
+    assert "#4" not in text
+    shown = text.partition("EVENTS")[2]
+    assert "#0" in shown and "10.0.1.3 > 10.0.7.3 QP 0x0011b0: NAK" in " ".join(shown.split())
+    assert "#0, #1, 3 other flows: seen for one packet only" in text

@@ -1,0 +1,52 @@
+"""Sentences of the diagnosis."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ...analyzer.results.diagnosis import SEVERITIES, Diagnosis, Finding, Place, Severity
+from .human import counted, printable
+
+NO_CHECK = "No check covers this traffic."
+
+
+def heading(diagnosis: Diagnosis) -> str:
+    """`1 critical, 2 warnings, 1 note`; `no finding` without findings."""
+    found = Counter(finding.severity for finding in diagnosis.findings)
+    words = {"critical": "critical", "warning": "warnings", "note": "notes"}
+    parts = [counted(found[s], s, words[s]) for s in SEVERITIES if found[s]]
+    return ", ".join(parts) or "no finding"
+
+
+def sentence(finding: Finding) -> str:
+    """The finding and its next step."""
+    text = printable(finding.sentence).rstrip(".")
+    step = printable(finding.next_step).rstrip(".")
+    return f"{text}; next: {step}" if step else text
+
+
+def healthy(diagnosis: Diagnosis) -> str:
+    """The checks that passed; empty without one."""
+    return "; ".join(printable(text).rstrip(".") for text in diagnosis.healthy)
+
+
+def place(where: Place) -> str:
+    """The place in a few words: the device, the two taps, a host and its queue pair, a capture."""
+    named = where.device or where.host or where.capture
+    if named and where.dest_qp is not None:
+        named += f" QP 0x{where.dest_qp:06x}"
+    if not named and where.from_tap and where.to_tap:
+        named = f"{where.from_tap} > {where.to_tap}"
+    if not named and where.from_tap:
+        named = f"after {where.from_tap}"
+    if not named and where.to_tap:
+        named = f"before {where.to_tap}"
+    if where.direction:
+        named = f"{named}, {where.direction}" if named else where.direction
+    return printable(named or "")
+
+
+def reaches(diagnosis: Diagnosis, severity: Severity) -> bool:
+    """Whether a finding is of this severity or worse."""
+    worst = SEVERITIES.index(severity)
+    return any(SEVERITIES.index(finding.severity) <= worst for finding in diagnosis.findings)
