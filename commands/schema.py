@@ -10,7 +10,7 @@ from .options.parameter import Parameter
 
 def schema(
     command: Annotated[
-        Literal["analyze", "analyze-live", "check", "replay", "sweep", "recover-seed"],
+        Literal["analyze", "analyze-live", "check", "compare", "replay", "sweep", "recover-seed"],
         Parameter(name="COMMAND"),
     ] = "analyze",
     /,
@@ -36,6 +36,10 @@ def schema(
         from ..report.files.check import check_schema
 
         found = check_schema()
+    elif command == "compare":
+        from ..report.files.text import comparison_schema
+
+        found = comparison_schema()
     else:
         from ..report.files.replay import json_schemas
 

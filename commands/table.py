@@ -67,6 +67,17 @@ Examples:
 """,
         "csv, parquet and arrow contain one row per violation.",
     ),
+    "compare": Command(
+        "compare",
+        "Compare two analyses: findings that are new, worse, better or gone, and key figures.",
+        """\
+Examples:
+  rocescope compare before.json after.json
+  rocescope compare before.json capture.pcap --fail-on worse
+  rocescope compare sender.pcap receiver.pcap --format json | jq '.findings[].change'
+""",
+        "rocescope analyze -o before.json writes the JSON of captures.",
+    ),
     "completion": Command(
         "completion",
         "Print the completion script of bash, zsh or fish.",

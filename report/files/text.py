@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from ...analyzer.results.analysis import SCHEMA_VERSION, Analysis
+from ...analyzer.results.compare import Comparison
 from ...analyzer.results.live import LiveInterval
 
 
@@ -20,6 +21,11 @@ def encode_interval(interval: LiveInterval) -> bytes:
     return msgspec.json.encode(interval) + b"\n"
 
 
+def encode_comparison(comparison: Comparison) -> bytes:
+    """The result of `compare` as one line of JSON."""
+    return msgspec.json.encode(comparison) + b"\n"
+
+
 def json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of `encode_json`."""
     return _titled("analysis") | msgspec.json.schema(Analysis)
@@ -28,6 +34,11 @@ def json_schema() -> dict[str, Any]:
 def interval_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of `encode_interval`."""
     return _titled("interval of a live analysis") | msgspec.json.schema(LiveInterval)
+
+
+def comparison_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of `encode_comparison`."""
+    return _titled("comparison") | msgspec.json.schema(Comparison)
 
 
 def _titled(what: str) -> dict[str, Any]:

@@ -1,0 +1,75 @@
+"""The result of `rocescope compare`: what changed from one analysis to another."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from .analysis import SCHEMA_VERSION
+from .base import Record
+from .diagnosis import Finding
+
+Change = Literal["new", "worse", "better", "gone", "unchanged"]
+CHANGES: tuple[Change, ...] = ("new", "worse", "better", "gone", "unchanged")
+"""In the order of reports."""
+
+
+class FindingChange(Record, frozen=True):
+    """A finding of one analysis or of both: the same kind at the same place."""
+
+    change: Change
+    before: Finding | None
+    after: Finding | None
+
+
+class Figures(Record, frozen=True):
+    """Key figures of a flow, or of all flows."""
+
+    packets: int
+    lost_packets: Annotated[
+        int | None, Meta(description="lost before the tap, or never seen; not capture loss")
+    ]
+    reordered_packets: int | None
+    retransmitted_packets: int | None
+    duplicate_packets: int | None
+    ecn_marked_packets: int
+    goodput_bits_per_second: Annotated[float | None, Meta(description="the sum of all flows")]
+
+
+class FlowChange(Record, frozen=True):
+    """A flow of one analysis or of both."""
+
+    change: Change
+    src: str
+    dst: str
+    dest_qp: int
+    worse: Annotated[list[str], Meta(description="names of figures")]
+    better: list[str]
+    before: Figures | None
+    after: Figures | None
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """Everything `rocescope compare` found."""
+
+    schema_version: str = SCHEMA_VERSION
+    version: str
+    before: Annotated[str, Meta(description="name of the first analysis")]
+    after: str
+    change: Annotated[
+        Literal["worse", "better", "unchanged"],
+        Meta(
+            description="worse: a critical finding or warning is new or worse, or a figure of all"
+            " flows is worse"
+        ),
+    ]
+    findings: Annotated[list[FindingChange], Meta(description="new and worse ones first")]
+    worse: Annotated[list[str], Meta(description="figures of all flows that are worse")]
+    better: list[str]
+    figures_before: Figures
+    figures_after: Figures
+    flows: Annotated[
+        list[FlowChange], Meta(description="matched by src, dst and dest_qp; new and worse first")
+    ]
+    warnings: list[str]

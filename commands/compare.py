@@ -1,0 +1,109 @@
+"""`rocescope compare`: what changed from one analysis to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+
+from ..analyzer.errors import UnreadableInput, UsageError
+from .options.endings import exit_code
+from .options.inputs import input_name
+from .options.output import OUTPUT, Format, Output
+from .options.parameter import Parameter
+from .options.progress import shown
+
+if TYPE_CHECKING:
+    from ..analyzer.results.analysis import Analysis
+
+_WORSE = 1
+_CAPTURES = (".pcap", ".pcapng", ".cap")
+_COMPRESSED = (".gz", ".zst", ".xz", ".lz4")
+
+
+def compare(
+    before: Annotated[Path, Parameter(name="BEFORE")],
+    after: Annotated[Path, Parameter(name="AFTER")],
+    /,
+    *,
+    fail_on: Literal["worse"] | None = None,
+    top: int = 20,
+    to: Annotated[Output, Parameter(name="*")] = OUTPUT,
+) -> int:
+    """Compare two analyses: findings that are new, worse, better or gone, and key figures.
+
+    Parameters
+    ----------
+    before
+        The JSON of rocescope analyze, a capture, or a folder of captures of several taps.
+    after
+        The same, later.
+    fail_on
+        worse: exit with code 1 when a critical finding or warning is new or worse, or a figure
+        of all flows is worse.
+    top
+        Rows of the table of flows.
+    """
+    chosen = to.chosen()
+    if chosen not in ("table", "json"):
+        raise UsageError(f"compare prints table or json, not {chosen}")
+    if top < 1:
+        raise UsageError("--top must be 1 or more")
+    analyses = _read(before, to), _read(after, to)
+
+    from ..report.compare import compare as compared
+
+    result = compared(*analyses, (str(before), str(after)))
+
+    def table(file: TextIO) -> None:
+        from ..report.terminal.compare import print_comparison
+
+        print_comparison(result, file, top, to.color)
+
+    def encoded(format: Format) -> bytes:
+        from ..report.files.text import encode_comparison
+
+        return encode_comparison(result)
+
+    to.write(table, encoded)
+    code = max(map(exit_code, analyses))
+    return code or (_WORSE if fail_on and result.change == "worse" else 0)
+
+
+def _read(path: Path, to: Output) -> Analysis:
+    """The analysis in a JSON file, or that of captures."""
+    from ..analyzer.analysis import analyze as engine
+    from ..analyzer.analysis.options import AnalyzeOptions
+
+    captures = [path]
+    if path.is_dir():
+        captures = [one for one in sorted(path.iterdir()) if _is_capture(one)]
+        if not captures:
+            raise UnreadableInput(f"{path} contains no capture")
+    elif _is_json(path):
+        return _decoded(path)
+    with shown(to.progress) as report:
+        return engine.analyze([input_name(one) for one in captures], AnalyzeOptions(), report)
+
+
+def _is_capture(path: Path) -> bool:
+    plain = path.with_suffix("") if path.suffix in _COMPRESSED else path
+    return plain.suffix in _CAPTURES
+
+
+def _is_json(path: Path) -> bool:
+    if not path.is_file():  # a pipe: reading from it would take its begin away
+        return False
+    with path.open("rb") as file:
+        return file.read(1) == b"{"
+
+
+def _decoded(path: Path) -> Analysis:
+    import msgspec
+
+    from ..analyzer.results.analysis import SCHEMA_VERSION, Analysis
+
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Analysis)
+    except msgspec.MsgspecError as error:
+        reason = f"{path} is not the JSON of rocescope analyze, schema version {SCHEMA_VERSION}"
+        raise UnreadableInput(f"{reason}: {error}") from None

@@ -1,0 +1,190 @@
+"""Two analyses compared: findings that are new, worse, better or gone, and key figures.
+
+A share is better or worse when the 95 % confidence intervals (Wilson score) of both analyses do
+not overlap, a goodput when it differs by more than a tenth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import sqrt
+from typing import Literal, TypeVar
+
+from ..analyzer.results.analysis import Analysis
+from ..analyzer.results.compare import (
+    CHANGES,
+    Change,
+    Comparison,
+    Figures,
+    FindingChange,
+    FlowChange,
+)
+from ..analyzer.results.diagnosis import SEVERITIES, Finding
+from ..analyzer.results.flow import Flow
+from ..version import VERSION
+
+Number = TypeVar("Number", int, float)
+Verdict = Literal["worse", "better", "unchanged"]
+SHARES = (
+    "lost_packets",
+    "reordered_packets",
+    "retransmitted_packets",
+    "duplicate_packets",
+    "ecn_marked_packets",
+)
+"""Figures that are judged as shares of the packets: more is worse."""
+GOODPUT = "goodput_bits_per_second"
+_GOODPUT_MARGIN = 0.1
+_Z = 1.96
+
+
+def compare(before: Analysis, after: Analysis, names: tuple[str, str]) -> Comparison:
+    """What changed from `before` to `after`; `names` are those of the two inputs."""
+    findings = list(_findings(before.diagnosis.findings, after.diagnosis.findings))
+    findings.sort(key=lambda f: (CHANGES.index(f.change), _severity(f)))
+    flows = list(_flows(before.flows, after.flows))
+    flows.sort(key=lambda f: (CHANGES.index(f.change), f.src, f.dst, f.dest_qp))
+    first, second = _figures(before.flows), _figures(after.flows)
+    worse, better = _judged(first, second)
+    serious = [f.change for f in findings if _severity(f) < SEVERITIES.index("note")]
+    change: Verdict = "unchanged"
+    if worse or "new" in serious or "worse" in serious:
+        change = "worse"
+    elif better or "gone" in serious or "better" in serious:
+        change = "better"
+    return Comparison(
+        version=VERSION,
+        before=names[0],
+        after=names[1],
+        change=change,
+        findings=findings,
+        worse=worse,
+        better=better,
+        figures_before=first,
+        figures_after=second,
+        flows=flows,
+        warnings=[
+            f"{name}: {text}"
+            for name, analysis in zip(names, (before, after), strict=True)
+            for text in analysis.warnings
+        ],
+    )
+
+
+def _severity(change: FindingChange) -> int:
+    """Rank of the worse severity of both analyses; 0 is critical."""
+    return min(SEVERITIES.index(f.severity) for f in (change.before, change.after) if f)
+
+
+def _findings(before: Sequence[Finding], after: Sequence[Finding]) -> Iterable[FindingChange]:
+    left = list(before)
+    for finding in after:
+        known = _same(finding, left)
+        if known is None:
+            yield FindingChange("new", None, finding)
+        else:
+            left.remove(known)
+            yield FindingChange(_finding_change(known, finding), known, finding)
+    for finding in left:
+        yield FindingChange("gone", finding, None)
+
+
+def _same(finding: Finding, among: Sequence[Finding]) -> Finding | None:
+    """The finding of the same kind at the same place; else at the same device and direction."""
+    kinds = [f for f in among if f.kind == finding.kind]
+    exact = [f for f in kinds if f.place == finding.place]
+    at = finding.place
+    device = at.device, at.direction
+    near = [f for f in kinds if at.device and (f.place.device, f.place.direction) == device]
+    return next(iter(exact + near), None)
+
+
+def _finding_change(before: Finding, after: Finding) -> Change:
+    ranks = SEVERITIES.index(before.severity), SEVERITIES.index(after.severity)
+    if ranks[0] != ranks[1]:
+        return "worse" if ranks[1] < ranks[0] else "better"
+    return share_change(before.packets, before.of_packets, after.packets, after.of_packets)
+
+
+def share_change(before: int, of_before: int, after: int, of_after: int) -> Verdict:
+    """Whether a share of bad packets is worse, better or unchanged."""
+    low, high = interval(before, of_before)
+    after_low, after_high = interval(after, of_after)
+    return "worse" if after_low > high else "better" if after_high < low else "unchanged"
+
+
+def interval(packets: int, of_packets: int) -> tuple[float, float]:
+    """The 95 % confidence interval of a share (Wilson 1927); 0 to 1 without packets."""
+    n = max(of_packets, packets)
+    if n == 0:
+        return 0.0, 1.0
+    share = packets / n
+    scale = 1 + _Z * _Z / n
+    middle = (share + _Z * _Z / (2 * n)) / scale
+    half = _Z * sqrt(share * (1 - share) / n + _Z * _Z / (4 * n * n)) / scale
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _judged(before: Figures, after: Figures) -> tuple[list[str], list[str]]:
+    """Names of the figures that are worse, and of those that are better."""
+    found: dict[str, list[str]] = {"worse": [], "better": [], "unchanged": []}
+    for name in SHARES:
+        counts = getattr(before, name), getattr(after, name)
+        if None not in counts:
+            change = share_change(counts[0], before.packets, counts[1], after.packets)
+            found[change].append(name)
+    rates = before.goodput_bits_per_second, after.goodput_bits_per_second
+    if rates[0] is not None and rates[1] is not None:
+        if rates[1] < rates[0] * (1 - _GOODPUT_MARGIN):
+            found["worse"].append(GOODPUT)
+        elif rates[1] > rates[0] * (1 + _GOODPUT_MARGIN):
+            found["better"].append(GOODPUT)
+    return found["worse"], found["better"]
+
+
+def _flows(before: Sequence[Flow], after: Sequence[Flow]) -> Iterable[FlowChange]:
+    """The flows of both analyses; a queue pair that was used twice is one flow here."""
+    first, second = _by_key(before), _by_key(after)
+    for key in first.keys() | second.keys():
+        was = _figures(first[key]) if key in first else None
+        now = _figures(second[key]) if key in second else None
+        worse: list[str] = []
+        better: list[str] = []
+        change: Change = "new" if was is None else "gone"
+        if was is not None and now is not None:
+            worse, better = _judged(was, now)
+            change = "worse" if worse else "better" if better else "unchanged"
+        yield FlowChange(change, *key, worse, better, was, now)
+
+
+def _by_key(flows: Sequence[Flow]) -> dict[tuple[str, str, int], list[Flow]]:
+    found: dict[tuple[str, str, int], list[Flow]] = {}
+    for flow in flows:
+        found.setdefault((flow.src, flow.dst, flow.dest_qp), []).append(flow)
+    return found
+
+
+def _figures(flows: Sequence[Flow]) -> Figures:
+    return Figures(
+        packets=sum(flow.packets for flow in flows),
+        lost_packets=_sum(flows, _lost),
+        reordered_packets=_sum(flows, lambda f: f.reordered_packets),
+        retransmitted_packets=_sum(flows, lambda f: f.retransmitted_packets),
+        duplicate_packets=_sum(flows, lambda f: f.duplicate_packets),
+        ecn_marked_packets=sum(flow.ecn_marked_packets for flow in flows),
+        goodput_bits_per_second=_sum(flows, lambda f: f.goodput_bits_per_second),
+    )
+
+
+def _lost(flow: Flow) -> int | None:
+    """Lost packets of a flow, without those that only its capture missed."""
+    if flow.recovered_packets is None or flow.missing_packets is None:
+        return None
+    not_captured = flow.capture_loss_suspected_packets or 0
+    return flow.recovered_packets + flow.missing_packets - not_captured
+
+
+def _sum(flows: Sequence[Flow], value: Callable[[Flow], Number | None]) -> Number | None:
+    """Sum of the known values; None if none is known."""
+    known = [v for flow in flows if (v := value(flow)) is not None]
+    return sum(known[1:], known[0]) if known else None

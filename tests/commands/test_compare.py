@@ -1,0 +1,67 @@
+"""`rocescope compare` on captures and JSON: what it reads, its formats and exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from captures import DATA
+
+from rocescope import cli
+
+SENDER = DATA / "i01_write_loss0.5_AtoB.atA.pcap.gz"
+RECEIVER = DATA / "i01_write_loss0.5_AtoB.atB.pcap.gz"
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("compare") / "before.json"
+    assert cli.run(["analyze", str(SENDER), "-o", str(path)]) == 0
+    return path
+
+
+def test_a_capture_equals_its_json(
+    analysed: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert cli.run(["compare", str(analysed), str(SENDER), "-f", "json"]) == 0
+    result = json.loads(capfdbinary.readouterr().out)
+    assert result["change"] == "unchanged"
+    assert {flow["change"] for flow in result["flows"]} == {"unchanged"}
+    assert result["before"] == str(analysed)
+
+
+def test_fail_on_worse(analysed: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The receiver lacks the packets that the network lost."""
+    words = ["compare", str(analysed), str(RECEIVER)]
+    assert cli.run(words) == 0
+    assert cli.run([*words, "--fail-on", "worse"]) == 1
+    out, err = capfd.readouterr()
+    assert "worse: lost" in out and err == ""
+    assert cli.run(["compare", str(RECEIVER), str(analysed), "--fail-on", "worse"]) == 0
+
+
+def test_a_folder_is_the_captures_in_it(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    for path in (SENDER, RECEIVER):
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "notes.txt").write_text("not a capture")
+    assert cli.run(["compare", str(tmp_path), str(SENDER), "-f", "json"]) == 0
+    json.loads(capfdbinary.readouterr().out)
+
+
+def test_one_line_for_every_mistake(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other.json"
+    other.write_text('{"schema_version": "0.1"}')
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for words, code, message in (
+        ([other, other], 4, "other.json is not the JSON of rocescope analyze, schema version"),
+        ([empty, SENDER], 4, "empty contains no capture"),
+        ([SENDER, SENDER, "-f", "csv"], 2, "compare prints table or json, not csv"),
+        ([SENDER, SENDER, "--top", "0"], 2, "--top must be 1 or more"),
+    ):
+        assert cli.run(["compare", *map(str, words)]) == code
+        out, err = capfd.readouterr()
+        assert out == "" and message in err and err.count("\n") == 1

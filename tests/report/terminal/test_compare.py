@@ -1,0 +1,47 @@
+"""The comparison on a terminal."""
+
+from __future__ import annotations
+
+import io
+
+import factories_results as factories
+import msgspec
+
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.results.diagnosis import Diagnosis
+from rocescope.report.compare import compare
+from rocescope.report.terminal.compare import print_comparison
+
+LOSS, SPRAYING = factories.diagnosis().findings
+
+
+def printed(before: Analysis, after: Analysis, top: int = 20) -> str:
+    stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    print_comparison(compare(before, after, ("a.json", "b\x1b[2J.json")), stream, top, "never")
+    stream.seek(0)
+    return stream.read()
+
+
+def test_what_changed_comes_first_with_both_shares() -> None:
+    more = msgspec.structs.replace(LOSS, packets=790, share_percent=10.0)
+    after = factories.analysis(diagnosis=Diagnosis("", [more], [], []))
+    lines = printed(factories.analysis(), after).splitlines()
+    assert lines[0] == "a.json → b?[2J.json: worse (findings: 1 worse, 1 gone)"
+    text = " ".join(" ".join(lines).split())
+    assert "! worse: spine2 drops" in text
+    assert "(before: 0.90 %, 71 of 7,904, after: 10.0 %, 790 of 7,904)" in text
+    assert "· gone: 10.0.1.3 sprays 1 flow" in text
+    assert max(map(len, lines[1:])) <= 80
+
+
+def test_flows_that_changed_and_the_number_of_the_others() -> None:
+    flows = factories.analysis().flows
+    lossy = msgspec.structs.replace(flows[1], recovered_packets=400)
+    quiet = Diagnosis("", [], [], [])
+    before = factories.analysis(diagnosis=quiet)
+    after = factories.analysis(diagnosis=quiet, flows=[flows[0], lossy])
+    text = printed(before, after)
+    assert "Neither analysis has a finding." in text
+    assert "1 flow is unchanged." in text
+    assert "lost 0 (0 %) → 400 (1.0 %)" in text
+    assert "... 4 changed flows not shown (--top)" in printed(before, after, top=1)

@@ -1,0 +1,110 @@
+"""What counts as new, worse, better, gone or unchanged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import factories_results as factories
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.results.compare import Comparison
+from rocescope.analyzer.results.diagnosis import Diagnosis, Finding, Place
+from rocescope.report.compare import compare, interval, share_change
+
+LOSS, SPRAYING = factories.diagnosis().findings
+
+
+def changed(finding: Finding, **values: Any) -> Finding:
+    return msgspec.structs.replace(finding, **values)
+
+
+def found(*findings: Finding, **values: Any) -> Analysis:
+    diagnosis = Diagnosis("", list(findings), [], [])
+    return factories.analysis(diagnosis=diagnosis, **values)
+
+
+def compared(before: Analysis, after: Analysis) -> Comparison:
+    return compare(before, after, ("before", "after"))
+
+
+def test_an_analysis_equals_itself() -> None:
+    result = compared(factories.analysis(), factories.analysis())
+    assert result.change == "unchanged"
+    assert {one.change for one in result.findings} == {"unchanged"}
+    assert {one.change for one in result.flows} == {"unchanged"}
+    assert result.figures_before == result.figures_after
+    assert result.worse == result.better == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change", "whole"),
+    [
+        ([], [LOSS], "new", "worse"),
+        ([LOSS], [], "gone", "better"),
+        ([], [SPRAYING], "new", "unchanged"),
+        ([SPRAYING], [], "gone", "unchanged"),
+        ([LOSS], [changed(LOSS, packets=790)], "worse", "worse"),
+        ([LOSS], [changed(LOSS, packets=7)], "better", "better"),
+        ([LOSS], [changed(LOSS, packets=75)], "unchanged", "unchanged"),
+        ([LOSS], [changed(LOSS, severity="critical")], "worse", "worse"),
+        ([LOSS], [changed(LOSS, severity="note")], "better", "better"),
+        ([LOSS], [changed(LOSS, kind="blackhole")], "new", "worse"),
+        ([LOSS], [changed(LOSS, place=Place("x", "y", "spine2", "leaf1 to leaf2"))],
+         "unchanged", "unchanged"),
+        ([LOSS], [changed(LOSS, place=Place("x", "y", "spine2", "leaf2 to leaf1"))],
+         "new", "worse"),
+    ],
+)  # fmt: skip
+def test_findings(before: list[Finding], after: list[Finding], change: str, whole: str) -> None:
+    result = compared(found(*before), found(*after))
+    assert result.findings[0].change == change
+    assert result.change == whole
+
+
+def test_two_findings_at_one_place_stay_two() -> None:
+    result = compared(found(LOSS, LOSS), found(LOSS))
+    assert [one.change for one in result.findings] == ["gone", "unchanged"]
+
+
+def test_flows_are_matched_by_addresses_and_queue_pair_not_by_id() -> None:
+    one, other = factories.flow(0, 10_000), factories.flow(1, 10_000)
+    lossy = msgspec.structs.replace(one, id=1, recovered_packets=300, goodput_bits_per_second=1e6)
+    third = factories.flow(7, 500)
+    result = compared(found(flows=[one, other]), found(flows=[third, lossy]))
+    changes = {(flow.dest_qp, flow.change) for flow in result.flows}
+    assert changes == {(one.dest_qp, "worse"), (other.dest_qp, "gone"), (third.dest_qp, "new")}
+    (worse,) = (flow for flow in result.flows if flow.change == "worse")
+    assert worse.worse == ["lost_packets", "goodput_bits_per_second"]
+    assert result.change == "worse" and "lost_packets" in result.worse
+
+
+def test_what_only_the_capture_missed_is_not_lost() -> None:
+    flow = factories.flow(0, 10_000, missing_packets=30, capture_loss_suspected_packets=30)
+    assert compared(found(flows=[flow]), found(flows=[flow])).figures_before.lost_packets == 0
+
+
+def test_unknown_figures_are_not_judged() -> None:
+    flow = factories.flow(0, 10_000)
+    unknown = msgspec.structs.replace(flow, missing_packets=None, goodput_bits_per_second=None)
+    result = compared(found(flows=[flow]), found(flows=[unknown]))
+    assert result.figures_after.lost_packets is None
+    assert result.change == "unchanged"
+
+
+def test_interval_by_hand() -> None:
+    """Newcombe 1998, table I: 81 of 263 is 0.2553 to 0.3662 by the score method."""
+    low, high = interval(81, 263)
+    assert low == pytest.approx(0.2553, abs=1e-4)
+    assert high == pytest.approx(0.3662, abs=1e-4)
+    assert interval(0, 0) == (0.0, 1.0)
+
+
+@given(st.integers(0, 1000), st.integers(0, 1000), st.integers(1, 10**6), st.integers(1, 10**6))
+def test_better_is_the_reverse_of_worse(bad: int, other: int, of: int, of_other: int) -> None:
+    reverse = {"worse": "better", "better": "worse", "unchanged": "unchanged"}
+    there = share_change(min(bad, of), of, min(other, of_other), of_other)
+    assert share_change(min(other, of_other), of_other, min(bad, of), of) == reverse[there]
