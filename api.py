@@ -15,7 +15,8 @@ from .analyzer.results.analysis import Analysis as AnalysisRecord
 from .analyzer.results.captures import CaptureSummary
 from .analyzer.results.events import Event
 from .analyzer.results.flow import Connection, Flow
-from .analyzer.results.paths import Hop, Imbalance
+from .analyzer.results.hops import Hop
+from .analyzer.results.paths import Imbalance
 from .replay.compare.request import DEFAULT_STRATEGIES, ReplayRequest
 from .replay.fabrics.fabric import Fabric as Fabric
 from .replay.fabrics.parse import parse_fabric

@@ -66,6 +66,7 @@ def conclude(
     )
     mrc = None if summary.mrc is None else summary.mrc.whole(outer_labels)
     imbalance = summary.imbalance()
+    hops, losses, clocks = summary.hops()
     case = Case(
         measuring=measuring,
         registry=registry,
@@ -73,9 +74,10 @@ def conclude(
         flows=flows,
         connections=summary.connections,
         imbalance=imbalance,
-        hops=[],
-        capture_losses=[],
-        clocks=[],
+        ways=summary.ways,
+        hops=hops,
+        capture_losses=losses,
+        clocks=clocks,
         events=events,
         mrc=mrc,
         complete=complete,
@@ -89,7 +91,9 @@ def conclude(
         flows=flows if flow_order is None else flow_order(flows),
         connections=summary.connections,
         imbalance=imbalance,
-        hops=summary.hops(),
+        hops=hops,
+        capture_losses=losses,
+        clocks=clocks,
         events=events,
         events_omitted=omitted,
         series=measuring.totals.series(registry.tap_names),

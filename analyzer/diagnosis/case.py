@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..measures.hops.ways import Ways
 from ..measures.measuring import Measuring
 from ..results.captures import CaptureSummary
 from ..results.events import Event
@@ -26,6 +27,8 @@ class Case:
     """Flow i has the id i."""
     connections: Sequence[Connection]
     imbalance: Sequence[Imbalance]
+    ways: Ways | None
+    """The packets behind `hops`, which has the same order; None with one tap."""
     hops: Sequence[Hop]
     capture_losses: Sequence[CaptureLoss]
     clocks: Sequence[TapClock]

@@ -18,6 +18,7 @@ from ..wire.packets import PacketTable
 from ..wire.registry import NumberMaps
 from .conformance.options import ConformanceOptions
 from .congestion import CongestionMeasure
+from .hops.measure import HopMeasure
 from .idle import Idle
 from .late_activity import LateActivity
 from .messages.measure import MessageStatistics
@@ -50,6 +51,7 @@ class Measuring:
         """Set by the screens; reports do not need it."""
         self.entropy = PathUsage("entropy")
         self.taps = PathUsage("tap")
+        self.hops = HopMeasure()
         self.srv6 = PathUsage("srv6")
         self.messages = MessageStatistics()
         self.idle = Idle()
@@ -74,6 +76,7 @@ class Measuring:
         self.entropy.update(batch)
         if self.many_taps:
             self.taps.update(batch)
+            self.hops.update(batch)
         else:
             self.packets_before_taps += len(batch)
         with_segments = batch.table.path_evidence != 0
@@ -110,6 +113,7 @@ class Measuring:
             self.late.merge(other.late, flow_map)
         self.entropy.merge(other.entropy, flow_map)
         self.taps.merge(other.taps, flow_map, tap_map)
+        self.hops.merge(other.hops, flow_map, tap_map)
         self.srv6.merge(other.srv6, flow_map, path_map)
         self.messages.merge(other.messages, flow_map)
         self.idle.merge(other.idle, flow_map)

@@ -17,12 +17,13 @@ from .conformance import Conformance
 from .diagnosis import Diagnosis
 from .events import Event
 from .flow import Connection, Flow
+from .hops import CaptureLoss, Hop, TapClock
 from .live import RdmaPort
 from .mrc import Mrc, SegmentList
-from .paths import Hop, Imbalance
+from .paths import Imbalance
 from .series import Series
 
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "2.0"
 
 
 class Analysis(Record, frozen=True, kw_only=True):
@@ -37,8 +38,10 @@ class Analysis(Record, frozen=True, kw_only=True):
     connections: list[Connection]
     imbalance: list[Imbalance]
     hops: Annotated[
-        list[Hop], Meta(description="losses between taps in series; empty without such taps")
+        list[Hop], Meta(description="from tap to tap, one direction each; empty with one tap")
     ]
+    capture_losses: list[CaptureLoss]
+    clocks: list[TapClock]
     events: list[Event]
     events_omitted: int
     series: Series

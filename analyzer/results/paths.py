@@ -1,4 +1,4 @@
-"""Paths of flows, sets of parallel paths, and segments between taps."""
+"""Paths of flows, and sets of parallel paths."""
 
 from __future__ import annotations
 
@@ -62,22 +62,3 @@ class Imbalance(Record, frozen=True):
     coefficient_of_variation: float
     jain: float
     shares: list[PathShare]
-
-
-class Hop(Record, frozen=True):
-    """A segment between two taps (or sets of parallel taps) that flows passed in this order."""
-
-    from_taps: list[str]
-    to_taps: list[str]
-    flows: int
-    packets_before: Annotated[
-        int, Meta(description="packets at the first taps, retransmissions included")
-    ]
-    packets_after: int
-    lost_packets: Annotated[
-        int, Meta(description="seen at the first taps only, net of duplicates per flow")
-    ]
-    added_packets: Annotated[
-        int, Meta(description="seen at the second taps only: duplicated on the way")
-    ]
-    lost_by_flow: Annotated[dict[str, int], Meta(description="flows with the most losses")]

@@ -138,21 +138,41 @@ class HistogramPool:
             return
         self.grow(int(flow_map.max()) + 1)
         for flow, kind in zip(*np.nonzero(other.arrays.row[: len(flow_map)] >= 0), strict=True):
-            self._add(int(flow_map[flow]), int(kind), other, int(other.arrays.row[flow, kind]))
+            self.add(int(flow_map[flow]), int(kind), other, int(flow))
 
-    def _add(self, flow: int, kind: int, other: HistogramPool, theirs: int) -> None:
+    def add(self, flow: int, kind: int, other: HistogramPool, theirs: int) -> None:
+        """Add the values of this kind of the other pool's flow `theirs`."""
+        row = other._row(theirs, kind)
+        if row < 0:
+            return
+        mine = self._own(flow, kind)
+        self.arrays.counts[mine] += other.arrays.counts[row]
+        stats, added = self.arrays.stats[mine], other.arrays.stats[row]
+        stats[COUNT] += added[COUNT]
+        stats[SUM] = min(int(stats[SUM]) + int(added[SUM]), _MAX_SUM)
+        stats[MIN] = min(stats[MIN], added[MIN])
+        stats[MAX] = max(stats[MAX], added[MAX])
+
+    def add_values(self, flow: int, kind: int, value: int, count: int) -> None:
+        """Count a value >= 0 so many times."""
+        mine = self._own(flow, kind)
+        octave = max(value.bit_length() - SUB_BUCKET_BITS - 1, 0)
+        self.arrays.counts[mine, (octave << SUB_BUCKET_BITS) + (value >> octave)] += count
+        stats = self.arrays.stats[mine]
+        stats[COUNT] += count
+        stats[SUM] = min(int(stats[SUM]) + value * count, _MAX_SUM)
+        stats[MIN] = min(stats[MIN], value)
+        stats[MAX] = max(stats[MAX], value)
+
+    def _own(self, flow: int, kind: int) -> int:
+        """The histogram, handed out when new."""
         mine = int(self.arrays.row[flow, kind])
         if mine < 0:
             mine = int(self.arrays.used[0])
             self.arrays.used[0] += 1
             self.arrays.row[flow, kind] = mine
             self.arrays.stats[mine, MIN] = _LARGEST
-        self.arrays.counts[mine] += other.arrays.counts[theirs]
-        stats, added = self.arrays.stats[mine], other.arrays.stats[theirs]
-        stats[COUNT] += added[COUNT]
-        stats[SUM] = min(int(stats[SUM]) + int(added[SUM]), _MAX_SUM)
-        stats[MIN] = min(stats[MIN], added[MIN])
-        stats[MAX] = max(stats[MAX], added[MAX])
+        return mine
 
     def quantiles(self, flow: int, kind: int) -> Quantiles | None:
         """The distribution of one quantity of one flow; None without values."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..measures.hops.ways import Ways, ways_of
 from ..measures.measuring import Measuring
-from ..measures.paths.hops import hops
 from ..measures.paths.tapsets import entropy_imbalances, tap_imbalances
 from ..results.events import Event
 from ..results.flow import Connection, Flow, Owner
+from ..results.hops import CaptureLoss, Hop, TapClock
 from ..results.mrc import SegmentList
-from ..results.paths import Hop, Imbalance
+from ..results.paths import Imbalance
 from ..track.connections import settle
 from ..wire.registry import Registry
 from .connections import connections
 from .events import cm_events, first_events, tracked_events
 from .flows import FlowSummary
+from .hops import capture_losses, clocks, hop_records
 from .mrc import MrcSummary
 from .names import Names
 from .options import PathBy, PlaneBy
@@ -48,6 +50,11 @@ class Summary:
             settle(measuring.tracker, measuring.cm)
             connection_of, self.connections = connections(measuring, names.addresses)
         self._sampled = sampled_taps(registry.taps)
+        self._settled = None if in_passing or not measuring.many_taps else measuring.hops.settled()
+        self.ways: Ways | None = None
+        if self._settled is not None:
+            ways = ways_of(self._settled, measuring.tracker, names.taps)
+            self.ways = ways.without({names.taps.index(tap) for tap in self._sampled})
         self.mrc: MrcSummary | None = None
         if measuring.mrc.packets:
             self.mrc = MrcSummary(measuring, names, plane_by or PlaneBy())
@@ -90,14 +97,13 @@ class Summary:
             )
         return found + entropy_imbalances(m.entropy, len(flows), names.flow)
 
-    def hops(self) -> list[Hop]:
-        """Losses between taps in series."""
-        if not self._m.many_taps:
-            return []
-        names = self._names
-        found = hops(self._m.taps, self._flows.places, names.taps, names.flow)
-        # Different samples at both ends are not loss.
-        return [h for h in found if not self._sampled.keys() & {*h.from_taps, *h.to_taps}]
+    def hops(self) -> tuple[list[Hop], list[CaptureLoss], list[TapClock]]:
+        """Hops between taps, what captures missed, and the clocks of taps."""
+        if self.ways is None or self._settled is None:
+            return [], [], []
+        names = self._names.taps
+        hops = hop_records(self.ways, self._settled, names)
+        return hops, capture_losses(self.ways, names), clocks(self.ways, names)
 
     def segment_lists(self) -> list[SegmentList]:
         """The SRv6 paths with the most bytes."""

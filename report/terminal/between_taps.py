@@ -1,4 +1,4 @@
-"""The report's section on taps in series: losses between taps."""
+"""The report's section on hops: what happened between taps."""
 
 from __future__ import annotations
 
@@ -7,50 +7,57 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.results.paths import Hop
-from ..words.human import Glyphs, count, counted, percent
+from ...analyzer.measures.hops.names import short_names
+from ...analyzer.results.hops import CaptureLoss, Hop
+from ..words.human import Glyphs, count, counted, duration, percent
 
 
-def between_taps(hops: Sequence[Hop]) -> str:
-    """The two taps with the most losses between them."""
+def between_taps(hops: Sequence[Hop], losses: Sequence[CaptureLoss]) -> str:
+    """How many packets passed, and the hop with the most losses."""
+    passed = sum(hop.passed_packets for hop in hops)
+    text = f"{counted(len(hops), 'hop')}, {counted(passed, 'passage')}"
     lossy = [hop for hop in hops if hop.lost_packets]
-    added = sum(hop.added_packets for hop in hops)
-    more = f" {counted(added, 'packet was', 'packets were')} duplicated." if added else ""
-    if not lossy:
-        return f"Every packet seen at one tap was seen at the next tap.{more}"
-    worst = max(lossy, key=lambda hop: hop.lost_packets)
-    text = f"{count(worst.lost_packets)} of {count(worst.packets_before)} packets "
-    text += f"({percent(worst.lost_packets / worst.packets_before)}) were lost between "
-    text += f"{named(worst.from_taps)} and {named(worst.to_taps)}"
-    others = sum(hop.lost_packets for hop in lossy) - worst.lost_packets
-    if others:
-        text += f", {count(others)} between other taps"
-    if worst.lost_by_flow:
-        flow, packets = next(iter(worst.lost_by_flow.items()))
-        text += f"; most of them ({count(packets)}) belong to {flow}"
-    return f"{text}.{more}"
+    if lossy:
+        worst = max(lossy, key=lambda hop: hop.lost_packets)
+        text += f"; {count(worst.lost_packets)} of {count(worst.packets)} packets"
+        text += f" ({percent(worst.lost_packets / worst.packets)}) were lost {where(worst)}"
+        others = sum(hop.lost_packets for hop in lossy) - worst.lost_packets
+        text += f", {count(others)} on other hops" if others else ""
+    else:
+        text += ", no packet lost between taps"
+    for loss in losses:
+        text += f"; the capture {loss.tap} missed {counted(loss.packets, 'packet')}"
+    return f"{text}."
+
+
+def where(hop: Hop) -> str:
+    """`in spine2, from leaf1-spine2 to leaf2-spine2`."""
+    if hop.to_tap is None:
+        return f"after {hop.from_tap}"
+    between = f"from {hop.from_tap} to {hop.to_tap}"
+    return f"in {hop.device}, {between}" if hop.device else between
 
 
 def hop_table(table: Table, hops: Sequence[Hop], glyphs: Glyphs) -> None:
-    """One row per pair of neighbouring taps, those with losses first."""
+    """One row per hop and direction, those with losses first."""
     table.add_column("from")
     table.add_column("to")
-    for heading in ("flows", "packets", "lost", "duplicated"):
+    for heading in ("packets", "lost", "CE", "late", "dup", "delay p50", "p99"):
         table.add_column(heading, justify="right", no_wrap=True)
+    taps = {tap for hop in hops for tap in (hop.from_tap, hop.to_tap) if tap is not None}
+    short = dict(zip(taps, short_names(list(taps)), strict=True))
     for hop in sorted(hops, key=lambda hop: -hop.lost_packets):
         lost = Text(count(hop.lost_packets))
         if hop.lost_packets:
             lost = Text(f"{glyphs.bad} {count(hop.lost_packets)}", "red")
         table.add_row(
-            named(hop.from_taps),
-            named(hop.to_taps),
-            count(hop.flows),
-            count(hop.packets_before),
+            Text(short[hop.from_tap]),
+            Text("?" if hop.to_tap is None else short[hop.to_tap]),
+            count(hop.packets),
             lost,
-            count(hop.added_packets),
+            count(hop.ce_marked_packets),
+            count(hop.reordered_packets),
+            count(hop.duplicate_packets),
+            "" if hop.delay_ns is None else duration(hop.delay_ns.p50),
+            "" if hop.delay_ns is None else duration(hop.delay_ns.p99),
         )
-
-
-def named(taps: Sequence[str]) -> str:
-    """The name of a tap; of parallel taps the first name and the number of others."""
-    return taps[0] if len(taps) == 1 else f"{taps[0]} and {len(taps) - 1} parallel"

@@ -153,11 +153,10 @@ class Report:
             self._section("Loss and recovery", verdicts.loss(analysis))
             self._table(LOSS)
         if analysis.hops:
-            good = not any(hop.lost_packets or hop.added_packets for hop in analysis.hops)
-            self._section("Between taps", between_taps(analysis.hops), good)
-            if not good:
-                shown = analysis.hops[: self.top]
-                self._draw(lambda table: hop_table(table, shown, self.glyphs))
+            text = between_taps(analysis.hops, analysis.capture_losses)
+            self._section("Between taps", text)
+            worst = sorted(analysis.hops, key=lambda hop: (-hop.lost_packets, -hop.packets))
+            self._draw(lambda table: hop_table(table, worst[: self.top], self.glyphs))
         self._mrc()
         self._section("Congestion", verdicts.congestion(analysis))
         self._table(CONGESTION)

@@ -1,0 +1,1 @@
+"""Hops between taps: the way of every packet from tap to tap."""

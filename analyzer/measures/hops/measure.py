@@ -1,0 +1,317 @@
+"""The hop measure: batches in, counts per hop out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...statistics.histogram import HistogramPool
+from ...track.batch import TrackedBatch
+from ...wire.salt import salt
+from . import passing, state
+from .passing import (
+    MOST_MOMENTS,
+    MOST_TAPS,
+    Rows,
+    conclude_until,
+    edge_of,
+    follow,
+    rehash,
+    visit_of,
+    window_of,
+)
+from .state import Passing
+
+FIRST_HORIZON_NS = 2_000_000_000
+"""Sightings of one packet farther apart than this are not paired."""
+LEAST_HORIZON_NS = 250_000_000
+_SPANS_WAITED = 8
+"""Horizon in units of the longest time between two sightings of one packet."""
+_CONCLUDED_BEFORE_NARROWING = 1_000
+FIRST_WINDOW_NS = 1_000_000
+MOST_IN_FLIGHT = 1 << 20
+"""Sightings, and transmissions, kept at most."""
+_SUMS = ("packets", "wire_bytes", "marked", "late", "copies", "trimmed", "dscp_changed")
+_LEAST = (
+    "drop_min", "limit_min", "bytes_min", "first_ns", "first_marked_ns", "first_late_ns",
+    "first_copy_ns", "delay_min",
+)  # fmt: skip
+_MOST = (
+    "drop_max", "limit_max", "bytes_max", "last_ns", "last_marked_ns", "last_late_ns",
+    "last_copy_ns", "delay_max",
+)  # fmt: skip
+_NO_FINGERPRINTS = np.zeros(0, np.uint32)
+
+
+class HopMeasure:
+    """The way of every packet between taps; memory is bounded by packets in flight and by flows."""
+
+    def __init__(self) -> None:
+        self.histograms = HistogramPool(2)
+        self.state = Passing(
+            sightings=np.zeros(1 << 10, state.SIGHTING),
+            transmissions=np.zeros(1 << 10, state.TRANSMISSION),
+            buckets=np.full(1 << 11, -1, np.int64),
+            edges=np.zeros(256, state.EDGE),
+            edge_slots=np.full(512, -1, np.int32),
+            visits=np.zeros(256, state.VISIT),
+            visit_slots=np.full(512, -1, np.int32),
+            hops=np.zeros(64, np.int32),
+            windows=np.zeros((64, state.WINDOWS, state.WINDOW_VALUES), np.int64),
+            ends=np.zeros(1024, state.MOMENT),
+            resent=np.zeros(1024, state.MOMENT),
+            clock=np.zeros(8, np.int64),
+            used=np.zeros(9, np.int64),
+            salt=salt(3) | np.uint64(1),
+        )
+        clock = self.state.clock
+        clock[state.HORIZON] = FIRST_HORIZON_NS
+        clock[state.NEWEST] = np.iinfo(np.int64).min // 2
+        clock[state.WIDTH] = FIRST_WINDOW_NS
+        clock[state.FROM], clock[state.TO] = 1, 0
+        self.histograms.grow(64)
+        self._way = np.zeros(MOST_TAPS, np.int64)
+        self._copies = np.zeros(MOST_TAPS, np.int64)
+        self._reason = np.zeros(1, np.int64)
+
+    def update(self, batch: TrackedBatch) -> None:
+        """Take in one batch, of all taps merged by time."""
+        table = batch.table
+        columns = {name: getattr(table, name) for name in Rows._fields[2:]}
+        if table.fingerprint is None:
+            columns["fingerprint"] = _NO_FINGERPRINTS
+        rows = Rows(flow=batch.flow, verdict=batch.verdict, **columns)
+        row, may_grow = 0, True
+        while row < len(batch):
+            self._grow_moments()
+            row = follow(
+                self.state, self.histograms.arrays, rows, row, may_grow, self._reason, self._way,
+                self._copies,
+            )  # fmt: skip
+            if row < len(batch):
+                may_grow = self._grow(int(self._reason[0]))
+        clock, used = self.state.clock, self.state.used
+        if used[state.TAIL] > _CONCLUDED_BEFORE_NARROWING:
+            waited = _SPANS_WAITED * int(clock[state.LONGEST])
+            clock[state.HORIZON] = min(max(waited, LEAST_HORIZON_NS), FIRST_HORIZON_NS)
+
+    def conclude(self) -> None:
+        """Follow the transmissions still in flight to their end: no more packets come."""
+        done = False
+        while not done:
+            self._grow_moments()
+            reason = conclude_until(
+                self.state, self.histograms.arrays, self._way, self._copies,
+                np.iinfo(np.int64).max,
+            )  # fmt: skip
+            done = reason == passing.DONE
+            if not done:
+                self._grow(reason)
+
+    def settled(self) -> HopMeasure:
+        """An independent measure without transmissions in flight: all are followed to their end."""
+        other = HopMeasure()
+        other.state = copied(self.state)
+        other.histograms.arrays = copied(self.histograms.arrays)
+        other.conclude()
+        return other
+
+    def merge(
+        self, other: HopMeasure, flow_map: NDArray[np.int32], tap_map: NDArray[np.uint16]
+    ) -> None:
+        """Add a later part; its flow i is our flow `flow_map[i]`, its tap t our `tap_map[t]`.
+
+        Transmissions in flight end in their part: no packet may cross the seam.
+        """
+        self.conclude()
+        theirs = other.settled()
+        taps = np.arange(1 << 16, dtype=np.uint16)
+        taps[: len(tap_map)] = tap_map
+        number = self._add_edges(theirs, flow_map, taps)
+        self._add_visits(theirs.visits, flow_map, taps)
+        for name, item in (("ends", state.ENDS), ("resent", state.RESENT)):
+            added = getattr(theirs, name).copy()
+            added["flow"], added["tap"] = flow_map[added["flow"]], taps[added["tap"]]
+            if name == "ends":
+                added["edge"] = number[added["edge"]]
+            self._grow_moments()
+            used = int(self.state.used[item])
+            array = getattr(self.state, name)
+            if len(array) < min(used + len(added), MOST_MOMENTS):
+                self._replace(**{name: _longer(array, min(used + len(added), MOST_MOMENTS))})
+            kept = added[: len(getattr(self.state, name)) - used]
+            getattr(self.state, name)[used : used + len(kept)] = kept
+            self.state.used[item] += len(kept)
+            self.state.used[state.UNLOGGED] += len(added) - len(kept)
+        mine, clock = self.state.clock, theirs.state.clock
+        for item in (state.NEWEST, state.LONGEST):
+            mine[item] = max(mine[item], clock[item])
+        mine[state.HURRIED] += clock[state.HURRIED]
+        self.state.used[state.UNLOGGED] += theirs.state.used[state.UNLOGGED]
+
+    def _add_edges(
+        self, theirs: HopMeasure, flow_map: NDArray[np.int32], taps: NDArray[np.uint16]
+    ) -> NDArray[np.int64]:
+        """Add edges, windows and delays; our numbers of their edges."""
+        number = np.zeros(len(theirs.edges), np.int64)
+        for index, edge in enumerate(theirs.edges):
+            if self.state.used[state.EDGES] + 2 > len(self.state.edges):
+                self._grow(passing.NO_EDGES)
+            if self.state.used[state.HOPS] + 1 > len(self.state.hops):
+                self._grow(passing.NO_HOPS)
+            flow = -1 if edge["flow"] < 0 else int(flow_map[edge["flow"]])
+            near, far = int(taps[edge["from_tap"]]), int(taps[edge["to_tap"]])
+            mine = number[index] = edge_of(self.state, flow, near, far)
+            into = self.state.edges[mine]
+            if flow < 0:
+                self._add_hop(theirs, edge, into)
+            for name in _SUMS:
+                into[name] += edge[name]
+            for name in _LEAST:
+                into[name] = min(into[name], edge[name])
+            for name in _MOST:
+                into[name] = max(into[name], edge[name])
+        return number
+
+    def _add_hop(self, theirs: HopMeasure, edge: Any, into: Any) -> None:
+        """Add the windows and delays of one hop."""
+        if edge["to_tap"] == state.END or edge["from_tap"] == state.START:
+            return
+        if not into["packets"]:
+            into["delay_base"] = edge["delay_base"]
+        shift = int(edge["delay_base"]) - int(into["delay_base"])
+        mine, hop = int(into["hop"]), int(edge["hop"])
+        for kind, sign in ((0, 1), (1, -1)):
+            if not shift:
+                self.histograms.add(mine, kind, theirs.histograms, hop)
+                continue
+            for delay in theirs.histograms.bins(hop, kind):
+                value = shift + sign * (delay.low + delay.high - 1) // 2
+                self.histograms.add_values(mine, int(value < 0), abs(value), delay.count)
+        width, origin = (int(theirs.state.clock[item]) for item in (state.WIDTH, state.ORIGIN))
+        windows = theirs.state.windows[int(edge["hop"])]
+        for w in np.flatnonzero(windows[:, state.PACKETS_IN]).tolist():
+            at = window_of(self.state, (origin + w) * width)
+            into_row = self.state.windows[int(into["hop"]), at]
+            into_row[: state.DELAY_LEAST] += windows[w, : state.DELAY_LEAST]
+            into_row[state.DELAY_LEAST] = min(
+                into_row[state.DELAY_LEAST], windows[w, state.DELAY_LEAST]
+            )
+            into_row[state.DELAY_MOST] = max(
+                into_row[state.DELAY_MOST], windows[w, state.DELAY_MOST]
+            )
+
+    def _add_visits(
+        self, visits: NDArray[Any], flow_map: NDArray[np.int32], taps: NDArray[np.uint16]
+    ) -> None:
+        for visit in visits:
+            if self.state.used[state.VISITS] + 1 > len(self.state.visits):
+                self._grow(passing.NO_VISITS)
+            flow, tap = int(flow_map[visit["flow"]]), int(taps[visit["tap"]])
+            into = self.state.visits[visit_of(self.state, flow, tap)]
+            moved = visit["went_on"] and into["went_on"]
+            moved = moved and into["next_tap"] != taps[visit["first_next_tap"]]
+            if visit["moves"]:
+                if not into["moves"]:
+                    into["first_move_ns"] = visit["first_move_ns"]
+                into["last_move_ns"] = visit["last_move_ns"]
+            into["moves"] += visit["moves"] + bool(moved)
+            if visit["went_on"]:
+                if not into["went_on"]:
+                    into["first_next_tap"] = taps[visit["first_next_tap"]]
+                into["next_tap"] = taps[visit["next_tap"]]
+            for name in ("packets", "went_on"):
+                into[name] += visit[name]
+            for which in range(2):
+                if visit["started"][which]:
+                    into["started"][which] = 1
+                    into["highest"][which] = visit["highest"][which]
+
+    @property
+    def edges(self) -> NDArray[Any]:
+        """EDGE records of flows and of all flows together, in order of appearance."""
+        return self.state.edges[: int(self.state.used[state.EDGES])]
+
+    @property
+    def visits(self) -> NDArray[Any]:
+        """VISIT records."""
+        return self.state.visits[: int(self.state.used[state.VISITS])]
+
+    @property
+    def ends(self) -> NDArray[Any]:
+        """MOMENT records of ends and starts."""
+        return self.state.ends[: int(self.state.used[state.ENDS])]
+
+    @property
+    def resent(self) -> NDArray[Any]:
+        """MOMENT records of retransmissions."""
+        return self.state.resent[: int(self.state.used[state.RESENT])]
+
+    def _grow_moments(self) -> None:
+        """Keep room for the moments of a batch; further ones are counted, not kept."""
+        for name, item in (("ends", state.ENDS), ("resent", state.RESENT)):
+            array, used = getattr(self.state, name), int(self.state.used[item])
+            if len(array) < min(used + (1 << 15), MOST_MOMENTS):
+                longer = min(max(2 * len(array), used + (1 << 15)), MOST_MOMENTS)
+                self._replace(**{name: _longer(array, longer)})
+
+    def _grow(self, reason: int) -> bool:
+        """Make room; False when the rings have their largest size."""
+        s, used = self.state, self.state.used
+        tail, head = int(used[state.TAIL]), int(used[state.HEAD])
+        if reason == passing.NO_SIGHTINGS:
+            if len(s.sightings) >= MOST_IN_FLIGHT:
+                return False
+            oldest = int(s.transmissions[tail & (len(s.transmissions) - 1)]["first_sighting"])
+            ring = _wider_ring(s.sightings, oldest, int(used[state.SIGHTED]))
+            self._replace(sightings=ring)
+        elif reason == passing.NO_TRANSMISSIONS:
+            if len(s.transmissions) >= MOST_IN_FLIGHT:
+                return False
+            ring = _wider_ring(s.transmissions, tail, head)
+            self._replace(transmissions=ring, buckets=np.full(2 * len(ring), -1, np.int64))
+            self._rehash_all()
+        elif reason == passing.NO_EDGES:
+            edges = _longer(s.edges, 2 * len(s.edges))
+            self._replace(edges=edges, edge_slots=np.full(2 * len(edges), -1, np.int32))
+            self._rehash_all()
+        elif reason == passing.NO_VISITS:
+            visits = _longer(s.visits, 2 * len(s.visits))
+            self._replace(visits=visits, visit_slots=np.full(2 * len(visits), -1, np.int32))
+            self._rehash_all()
+        else:
+            windows = np.zeros((2 * len(s.hops), *s.windows.shape[1:]), np.int64)
+            windows[: len(s.windows)] = s.windows
+            self._replace(hops=_longer(s.hops, 2 * len(s.hops)), windows=windows)
+            self.histograms.grow(len(self.state.hops))
+        return True
+
+    def _rehash_all(self) -> None:
+        self.state.edge_slots[:] = -1
+        self.state.visit_slots[:] = -1
+        self.state.buckets[:] = -1
+        rehash(self.state)
+
+    def _replace(self, **arrays: NDArray[Any]) -> None:
+        self.state = self.state._replace(**arrays)
+
+
+def copied(arrays: Any) -> Any:
+    """A tuple of arrays of the same type, copied."""
+    return type(arrays)(*(array.copy() for array in arrays))
+
+
+def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
+    longer = np.zeros(length, array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def _wider_ring(ring: NDArray[Any], first: int, stop: int) -> NDArray[Any]:
+    """A ring of twice the size with the items first..stop, which are counted from the beginning."""
+    wider = np.zeros(2 * len(ring), ring.dtype)
+    numbers = np.arange(first, stop)
+    wider[numbers & (len(wider) - 1)] = ring[numbers & (len(ring) - 1)]
+    return wider

@@ -1,0 +1,60 @@
+"""Names of taps and of the devices between them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+_ENDINGS = re.compile(r"(\.(pcapng|pcap|cap|gz|xz|zst|lz4|bz2|snoop|dmp))+$", re.IGNORECASE)
+_PARTS = re.compile(r"[^A-Za-z0-9.]+")
+_WORDS = {"to", "in", "out", "rx", "tx", "link", "tap", "port"}
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """The names without folder, file endings, and what all have in common at both ends.
+
+    A common part ends at a separator: leaf1-spine1 and leaf1-spine2 stay as they are. Where two
+    names would become equal, all stay whole.
+    """
+    short = [_ENDINGS.sub("", os.path.basename(name)) or name for name in names]
+    if len(set(short)) < len(set(names)):
+        return list(names)
+    if len(short) > 1:
+        trimmed = _without_common(_without_common(short, front=True), front=False)
+        if all(trimmed) and len(set(trimmed)) == len(set(short)):
+            short = trimmed
+    return short
+
+
+def _without_common(names: list[str], front: bool) -> list[str]:
+    """Without the parts, up to a dot, underscore or at sign, that begin (or end) every name."""
+    cut = [re.split(r"([._@]+)", name) for name in names]
+    while all(len(parts) > 2 for parts in cut):
+        ends = {tuple(parts[:2] if front else parts[-2:]) for parts in cut}
+        if len(ends) > 1:
+            break
+        cut = [parts[2:] if front else parts[:-2] for parts in cut]
+    return ["".join(parts) for parts in cut]
+
+
+def parts_of(name: str) -> list[str]:
+    """The devices in a short name: `leaf1-spine3` has leaf1 and spine3."""
+    return [part for part in _PARTS.split(name) if part and part.lower() not in _WORDS]
+
+
+def device_between(near: str, far: str) -> str | None:
+    """The device that both links have at one end; None when the names do not tell."""
+    there = set(parts_of(far))
+    shared = [part for part in parts_of(near) if part in there]
+    return shared[0] if len(shared) == 1 and len(there) > 1 else None
+
+
+def direction(near: str, far: str) -> str | None:
+    """`leaf1 to leaf2` for the hop from leaf1-spine3 to leaf2-spine3."""
+    device = device_between(near, far)
+    if device is None:
+        return None
+    here = [part for part in parts_of(near) if part != device]
+    there = [part for part in parts_of(far) if part != device]
+    return f"{here[0]} to {there[0]}" if len(here) == 1 and len(there) == 1 else None

@@ -1,0 +1,621 @@
+"""The kernel of the hop measure: pairs the sightings of every packet and follows its way.
+
+Two rows are sightings of one transmission when flow, opcode, PSN, IPv4 identification and, for
+acknowledgements, the AETH agree. Without identification (IPv6, or 0) a second sighting at the same
+tap is a copy within `TWIN_NS` of the first one, later a retransmission.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.kernel import Int, inlined, kernel, subkernel
+from ....kernels.named import NamedTuple
+from ...statistics.histogram import Histograms, observe
+from ...track.batch import OVERTAKEN, RECOVERED, RETRANSMITTED
+from ...wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, REQUEST, RESPONSE_DATA, SEQUENCED
+from ...wire.packets import IPV6
+from ...wire.psn import psn_distance
+from .state import (
+    BYTES_IN,
+    DELAY_LEAST,
+    DELAY_MOST,
+    EDGES,
+    END,
+    ENDS,
+    FROM,
+    HEAD,
+    HOPS,
+    HORIZON,
+    HURRIED,
+    LATE_IN,
+    LONGEST,
+    MARKS_IN,
+    NEWEST,
+    ORIGIN,
+    PACKETS_IN,
+    RESENT,
+    SIGHTED,
+    START,
+    TAIL,
+    TO,
+    UNLOGGED,
+    VISITS,
+    WIDTH,
+    WINDOW_VALUES,
+    WINDOWS,
+    Passing,
+)
+
+TWIN_NS = 20_000
+"""A repeated packet without identification is a copy within this time (as in track.psn)."""
+MOST_TAPS = 32
+"""Sightings of one transmission that are followed; later ones are ignored."""
+OFFSET_NS = 1 << 20
+"""A first delay of at least this shows clocks that differ: delays are counted relative to it."""
+FIRST_ENDS = 8
+"""Ends of every flow and tap with a moment, before any of its packets went on."""
+MOST_MOMENTS = 1 << 20
+_RESTART = 1 << 20
+"""A PSN so far below the highest one starts a new sequence."""
+_MOST_TWINS = 8
+_EMPTY = -1
+_COPY = 1 << 62
+_NEVER = -(2**63)
+_ALWAYS = 2**63 - 1
+_CE = 3
+_SHIFT = np.uint64(32)
+
+DONE, NO_SIGHTINGS, NO_TRANSMISSIONS, NO_EDGES, NO_VISITS, NO_HOPS = range(6)
+"""Why `follow` returned: all rows done, or what has no room."""
+
+
+class Rows(NamedTuple):
+    """Columns of a tracked batch."""
+
+    flow: NDArray[np.int32]
+    verdict: NDArray[np.uint8]
+    time_ns: NDArray[np.int64]
+    frame_number: NDArray[np.int64]
+    wire_bytes: NDArray[np.uint32]
+    tap: NDArray[np.uint16]
+    ip_id: NDArray[np.uint16]
+    traffic_class: NDArray[np.uint8]
+    decode_flags: NDArray[np.uint8]
+    hop_limit: NDArray[np.uint8]
+    opcode: NDArray[np.uint8]
+    psn: NDArray[np.uint32]
+    aeth: NDArray[np.uint32]
+    fingerprint: NDArray[np.uint32]
+    """Empty without MRC."""
+
+
+@inlined
+def _mixed(a: Int, b: Int, salt: NDArray[np.uint64]) -> Int:
+    """Multiply-shift hash of two integers with random odd factors."""
+    mixed = np.uint64(a) * salt[0] + np.uint64(b) * salt[1]
+    return np.int64((mixed ^ (mixed >> np.uint64(29))) * salt[2] >> _SHIFT)
+
+
+@inlined
+def _edge_place(p: Passing, flow: Int, from_tap: Int, to_tap: Int) -> Int:
+    """The slot of an edge: it holds its number, or is empty."""
+    mask = len(p.edge_slots) - 1
+    at = _mixed(flow + 1, (from_tap << 16) | to_tap, p.salt) & mask
+    while p.edge_slots[at] != _EMPTY:
+        edge = p.edges[p.edge_slots[at]]
+        if edge.flow == flow and edge.from_tap == from_tap and edge.to_tap == to_tap:
+            break
+        at = (at + 1) & mask
+    return at
+
+
+@inlined
+def _visit_place(p: Passing, flow: Int, tap: Int) -> Int:
+    mask = len(p.visit_slots) - 1
+    at = _mixed(flow + 1, tap, p.salt) & mask
+    while p.visit_slots[at] != _EMPTY:
+        visit = p.visits[p.visit_slots[at]]
+        if visit.flow == flow and visit.tap == tap:
+            break
+        at = (at + 1) & mask
+    return at
+
+
+@subkernel
+def _new_edge(p: Passing, flow: Int, from_tap: Int, to_tap: Int, hop: Int) -> Int:
+    """A new edge; the caller has checked the room."""
+    index: Int = np.int64(p.used[EDGES])
+    p.used[EDGES] += 1
+    p.edge_slots[_edge_place(p, flow, from_tap, to_tap)] = index
+    edge = p.edges[index]
+    edge.flow = flow
+    edge.from_tap = from_tap
+    edge.to_tap = to_tap
+    edge.hop = hop
+    edge.drop_min = edge.limit_min = 0x7FFF
+    edge.drop_max = edge.limit_max = -0x7FFF
+    edge.bytes_min = edge.first_ns = _ALWAYS
+    edge.first_marked_ns = edge.first_late_ns = edge.first_copy_ns = edge.delay_min = _ALWAYS
+    edge.last_ns = edge.last_marked_ns = edge.last_late_ns = edge.last_copy_ns = _NEVER
+    edge.delay_max = _NEVER
+    return index
+
+
+@subkernel
+def edge_of(p: Passing, flow: Int, from_tap: Int, to_tap: Int) -> Int:
+    """The edge of a flow, and that of all flows, created when new; room is there for both."""
+    found = np.int64(p.edge_slots[_edge_place(p, flow, from_tap, to_tap)])
+    if found != _EMPTY:
+        return found
+    whole: Int = np.int64(p.edge_slots[_edge_place(p, -1, from_tap, to_tap)])
+    if whole == _EMPTY:
+        hop = p.used[HOPS]
+        p.used[HOPS] += 1
+        whole = _new_edge(p, -1, from_tap, to_tap, hop)
+        p.hops[hop] = whole
+        for w in range(WINDOWS):
+            p.windows[hop, w, DELAY_LEAST] = _ALWAYS
+            p.windows[hop, w, DELAY_MOST] = _NEVER
+    return _new_edge(p, flow, from_tap, to_tap, p.edges[whole].hop)
+
+
+@subkernel
+def _rewindow(p: Passing, width: Int, origin: Int) -> None:
+    """Give all windows this width, the present one or twice that, and this first window."""
+    old, twice = p.clock[ORIGIN], width != p.clock[WIDTH]
+    shift = old - origin  # windows to the right, without a change of width
+    for hop in range(p.used[HOPS]):
+        row = p.windows[hop]
+        for step in range(WINDOWS):
+            w = step if twice else WINDOWS - 1 - step  # so that none is read after it was written
+            first = 2 * (origin + w) - old if twice else w - shift
+            values = (0, 0, 0, 0, _ALWAYS, _NEVER)
+            for k in range(first, first + 2 if twice else first + 1):
+                if 0 <= k < WINDOWS:
+                    old_row = row[k]
+                    values = (
+                        values[0] + old_row[0],
+                        values[1] + old_row[1],
+                        values[2] + old_row[2],
+                        values[3] + old_row[3],
+                        min(values[4], old_row[DELAY_LEAST]),
+                        max(values[5], old_row[DELAY_MOST]),
+                    )
+            for value in range(WINDOW_VALUES):
+                row[w, value] = values[value]
+    p.clock[WIDTH], p.clock[ORIGIN] = width, origin
+
+
+@subkernel
+def window_of(p: Passing, time: Int) -> Int:
+    """The window of a time; windows are multiples of their width since the Unix epoch.
+
+    All windows double their width until the earliest and the latest time are inside.
+    """
+    if p.clock[FROM] > p.clock[TO]:
+        p.clock[FROM] = p.clock[TO] = time
+        p.clock[ORIGIN] = time // p.clock[WIDTH]
+    if time > p.clock[TO]:
+        p.clock[TO] = time
+        while time // p.clock[WIDTH] - p.clock[FROM] // p.clock[WIDTH] >= WINDOWS:
+            width = 2 * p.clock[WIDTH]
+            _rewindow(p, width, p.clock[FROM] // width)
+    elif time < p.clock[FROM]:
+        p.clock[FROM] = time
+        while p.clock[TO] // p.clock[WIDTH] - time // p.clock[WIDTH] >= WINDOWS:
+            width = 2 * p.clock[WIDTH]
+            _rewindow(p, width, p.clock[ORIGIN] // 2)
+        _rewindow(p, p.clock[WIDTH], time // p.clock[WIDTH])
+    return time // p.clock[WIDTH] - p.clock[ORIGIN]
+
+
+@inlined
+def _grown(edge: Any, time: Int, wire_bytes: Int, limit: Int) -> None:
+    edge.packets += 1
+    edge.wire_bytes += wire_bytes
+    edge.bytes_min = min(edge.bytes_min, wire_bytes)
+    edge.bytes_max = max(edge.bytes_max, wire_bytes)
+    edge.limit_min = min(edge.limit_min, limit)
+    edge.limit_max = max(edge.limit_max, limit)
+    edge.first_ns = min(edge.first_ns, time)
+    edge.last_ns = max(edge.last_ns, time)
+
+
+@subkernel
+def _log_end(p: Passing, t: Any, s: Any, edge: Int) -> None:
+    """Keep the moment of an end or start, if there is room."""
+    if p.used[ENDS] == len(p.ends):
+        p.used[UNLOGGED] += 1
+        return
+    moment = p.ends[p.used[ENDS]]
+    p.used[ENDS] += 1
+    moment.flow = t.flow
+    moment.label = t.label
+    moment.edge = edge
+    moment.tap = s.tap
+    moment.hop_limit = s.hop_limit
+    moment.wire_bytes = s.wire_bytes
+    moment.time = s.time
+    moment.frame = s.frame
+    moment.later = p.clock[NEWEST]
+
+
+@subkernel
+def _note_pass(
+    p: Passing, histograms: Histograms, flow: Int, near: Any, far: Any, copies: Int
+) -> None:
+    """One transmission went from one tap to the next; `copies`: that arose on the way."""
+    own = edge_of(p, flow, np.int64(near.tap), np.int64(far.tap))
+    hop = np.int64(p.edges[own].hop)
+    at = window_of(p, near.time)
+    delay = far.time - near.time
+    drop = np.int64(near.hop_limit) - np.int64(far.hop_limit)
+    marked = (near.traffic_class & 3 != _CE) and (far.traffic_class & 3 == _CE)
+    late = far.late != 0 and near.late == 0
+    trimmed = far.wire_bytes < near.wire_bytes
+    dscp = (near.traffic_class >> 2) != (far.traffic_class >> 2)
+    for which in range(2):
+        edge = p.edges[own if which == 0 else np.int64(p.hops[hop])]
+        if which == 1 and edge.packets == 0 and abs(delay) >= OFFSET_NS:
+            edge.delay_base = delay
+        _grown(edge, near.time, np.int64(near.wire_bytes), np.int64(near.hop_limit))
+        edge.drop_min = min(np.int64(edge.drop_min), drop)
+        edge.drop_max = max(np.int64(edge.drop_max), drop)
+        edge.delay_min = min(edge.delay_min, delay)
+        edge.delay_max = max(edge.delay_max, delay)
+        edge.trimmed += trimmed
+        edge.dscp_changed += dscp
+        if marked:
+            edge.marked += 1
+            edge.first_marked_ns = min(edge.first_marked_ns, near.time)
+            edge.last_marked_ns = max(edge.last_marked_ns, near.time)
+        if late:
+            edge.late += 1
+            edge.first_late_ns = min(edge.first_late_ns, near.time)
+            edge.last_late_ns = max(edge.last_late_ns, near.time)
+        if copies > 0:
+            edge.copies += copies
+            edge.first_copy_ns = min(edge.first_copy_ns, near.time)
+            edge.last_copy_ns = max(edge.last_copy_ns, near.time)
+        if which == 1:
+            above = delay - edge.delay_base
+            if above >= 0:
+                observe(histograms, hop, 0, above)
+            else:
+                observe(histograms, hop, 1, -above)
+    row = p.windows[hop, at]
+    row[PACKETS_IN] += 1
+    row[BYTES_IN] += np.int64(near.wire_bytes)
+    row[MARKS_IN] += marked
+    row[LATE_IN] += late
+    row[DELAY_LEAST] = min(row[DELAY_LEAST], delay)
+    row[DELAY_MOST] = max(row[DELAY_MOST], delay)
+
+
+@subkernel
+def _note_next(p: Passing, visit: Any, next_tap: Int, time: Int) -> None:
+    if visit.went_on == 0:
+        visit.first_next_tap = next_tap
+    elif visit.next_tap != next_tap:
+        if visit.moves == 0:
+            visit.first_move_ns = time
+        visit.moves += 1
+        visit.last_move_ns = time
+    visit.next_tap = next_tap
+    visit.went_on += 1
+
+
+@subkernel
+def _conclude(
+    p: Passing, histograms: Histograms, way: NDArray[np.int64], copies: NDArray[np.int64]
+) -> None:
+    """Follow the oldest transmission from tap to tap, and forget it. Room is there for its edges.
+
+    `way`, int64[MOST_TAPS]: its sightings, one per tap; `copies`: further sightings there.
+    """
+    t = p.transmissions[p.used[TAIL] & (len(p.transmissions) - 1)]
+    p.used[TAIL] += 1
+    mask = len(p.sightings) - 1
+    flow = np.int64(t.flow)
+    taps = 0
+    earliest, latest = _ALWAYS, _NEVER
+    at = np.int64(t.sighting)
+    while at != _EMPTY:  # the latest first
+        number = at
+        s = p.sightings[number & mask]
+        at = np.int64(s.previous)
+        if s.copy != 0:
+            continue
+        earliest = min(earliest, s.time)
+        latest = max(latest, s.time)
+        # In the order of hop limits, then of times.
+        place = taps
+        while place > 0:
+            other = p.sightings[way[place - 1] & mask]
+            if other.hop_limit > s.hop_limit or (
+                other.hop_limit == s.hop_limit and other.time < s.time
+            ):
+                break
+            if place < MOST_TAPS:
+                way[place] = way[place - 1]
+            place -= 1
+        if place < MOST_TAPS:
+            way[place] = number
+        taps = min(taps + 1, MOST_TAPS)
+    p.clock[LONGEST] = max(p.clock[LONGEST], latest - earliest)
+
+    for k in range(taps):
+        copies[k] = 0
+    at = np.int64(t.sighting)
+    while at != _EMPTY:
+        s = p.sightings[at & mask]
+        at = np.int64(s.previous)
+        if s.copy != 0:
+            for k in range(taps):
+                if p.sightings[way[k] & mask].tap == s.tap:
+                    copies[k] += 1
+
+    first = p.sightings[way[0] & mask]
+    begun = edge_of(p, flow, START, np.int64(first.tap))
+    edge = p.edges[begun]
+    for which in range(2):
+        if which == 1:
+            edge = p.edges[np.int64(p.hops[np.int64(edge.hop)])]
+        _grown(edge, first.time, np.int64(first.wire_bytes), np.int64(first.hop_limit))
+        if copies[0] > 0:
+            edge.copies += copies[0]
+            edge.first_copy_ns = min(edge.first_copy_ns, first.time)
+            edge.last_copy_ns = max(edge.last_copy_ns, first.time)
+    visit = p.visits[p.visit_slots[_visit_place(p, flow, START)]]
+    if (visit.went_on and visit.next_tap != first.tap) or p.edges[begun].packets <= 1:
+        _log_end(p, t, first, begun)
+    _note_next(p, visit, np.int64(first.tap), first.time)
+
+    for k in range(taps - 1):
+        near, far = p.sightings[way[k] & mask], p.sightings[way[k + 1] & mask]
+        _note_pass(p, histograms, flow, near, far, max(copies[k + 1] - copies[k], 0))
+        visit = p.visits[p.visit_slots[_visit_place(p, flow, np.int64(near.tap))]]
+        _note_next(p, visit, np.int64(far.tap), near.time)
+
+    last = p.sightings[way[taps - 1] & mask]
+    ended = edge_of(p, flow, np.int64(last.tap), END)
+    visit = p.visits[p.visit_slots[_visit_place(p, flow, np.int64(last.tap))]]
+    if visit.went_on or p.edges[ended].packets < FIRST_ENDS:
+        _log_end(p, t, last, ended)
+    edge = p.edges[ended]
+    _grown(edge, last.time, np.int64(last.wire_bytes), np.int64(last.hop_limit))
+    whole = p.edges[np.int64(p.hops[np.int64(edge.hop)])]
+    _grown(whole, last.time, np.int64(last.wire_bytes), np.int64(last.hop_limit))
+
+
+@kernel
+def conclude_until(
+    p: Passing,
+    histograms: Histograms,
+    way: NDArray[np.int64],
+    copies: NDArray[np.int64],
+    time: int,
+) -> int:
+    """Conclude transmissions first seen before `time`; DONE, or what has no room."""
+    while p.used[TAIL] < p.used[HEAD]:
+        t = p.transmissions[p.used[TAIL] & (len(p.transmissions) - 1)]
+        if t.first_ns >= time:
+            break
+        if p.used[EDGES] + 2 * MOST_TAPS + 4 > len(p.edges):
+            return NO_EDGES
+        if p.used[HOPS] + MOST_TAPS + 2 > len(p.hops):
+            return NO_HOPS
+        _conclude(p, histograms, way, copies)
+    return DONE
+
+
+@subkernel
+def visit_of(p: Passing, flow: Int, tap: Int) -> Int:
+    """The visits of a flow at a tap, created when new; room is there."""
+    place = _visit_place(p, flow, tap)
+    index = np.int64(p.visit_slots[place])
+    if index == _EMPTY:
+        index = p.used[VISITS]
+        p.used[VISITS] += 1
+        p.visit_slots[place] = index
+        visit = p.visits[index]
+        visit.flow = flow
+        visit.tap = tap
+        visit.next_tap = START
+    return index
+
+
+@inlined
+def _is_late(visit: Any, opcode: Int, psn: Int) -> bool:
+    """Whether a packet with a higher PSN of its sequence was at this tap; counts the packet."""
+    visit.packets += 1
+    bits = np.int64(OPCODE_CLASS[opcode])
+    if not bits & SEQUENCED or not bits & (REQUEST | RESPONSE_DATA):
+        return False
+    which = 1 if bits & RESPONSE_DATA else 0
+    distance = psn_distance(psn, np.int64(visit.highest[which]))
+    if visit.started[which] == 0 or distance > 0 or distance < -_RESTART:
+        visit.started[which] = 1
+        visit.highest[which] = psn
+        return False
+    return True
+
+
+@subkernel
+def _match(p: Passing, rows: Rows, i: Int, label: Int, ip_id: Int, extra: Int, head: Int) -> Int:
+    """The transmission that row i is a sighting of; -1 for a new one, -2 for a row to ignore.
+
+    `head`: the newest transmission of its bucket. Copies give the transmission plus `_COPY`.
+    """
+    ring, mask = len(p.transmissions) - 1, len(p.sightings) - 1
+    flow, tap, limit = np.int64(rows.flow[i]), np.int64(rows.tap[i]), np.int64(rows.hop_limit[i])
+    twins = 0
+    at = head
+    while at >= p.used[TAIL] and twins < _MOST_TWINS:
+        t = p.transmissions[at & ring]
+        if t.flow == flow and t.label == label and t.ip_id == ip_id and t.extra == extra:
+            twins += 1
+            seen = np.int64(t.sighting)
+            while seen != _EMPTY and p.sightings[seen & mask].tap != tap:
+                seen = np.int64(p.sightings[seen & mask].previous)
+            if seen == _EMPTY:
+                return at
+            s = p.sightings[seen & mask]
+            if s.hop_limit != limit:
+                return -2  # one tap mirrors the packet before and after a router
+            if ip_id != 0 or rows.time_ns[i] - s.time < TWIN_NS:
+                return at + _COPY
+        at = np.int64(t.chain)
+    return -1
+
+
+@inlined
+def _oldest_sighting(p: Passing) -> Int:
+    """The oldest sighting still in use."""
+    if p.used[TAIL] == p.used[HEAD]:
+        return p.used[SIGHTED]
+    return np.int64(p.transmissions[p.used[TAIL] & (len(p.transmissions) - 1)].first_sighting)
+
+
+@subkernel
+def _log_resent(p: Passing, rows: Rows, i: Int, label: Int) -> None:
+    """Keep the moment of a retransmission, if there is room."""
+    if p.used[RESENT] == len(p.resent):
+        p.used[UNLOGGED] += 1
+        return
+    moment = p.resent[p.used[RESENT]]
+    p.used[RESENT] += 1
+    moment.flow = rows.flow[i]
+    moment.label = label
+    moment.edge = -1
+    moment.tap = rows.tap[i]
+    moment.hop_limit = rows.hop_limit[i]
+    moment.wire_bytes = rows.wire_bytes[i]
+    moment.time = rows.time_ns[i]
+    moment.frame = rows.frame_number[i]
+    moment.later = p.clock[NEWEST]
+
+
+@kernel
+def rehash(p: Passing) -> None:
+    """Fill the empty slots and buckets after a table has grown."""
+    for index in range(p.used[EDGES]):
+        edge = p.edges[index]
+        place = _edge_place(p, np.int64(edge.flow), np.int64(edge.from_tap), np.int64(edge.to_tap))
+        p.edge_slots[place] = index
+    for index in range(p.used[VISITS]):
+        visit = p.visits[index]
+        p.visit_slots[_visit_place(p, np.int64(visit.flow), np.int64(visit.tap))] = index
+    for number in range(p.used[TAIL], p.used[HEAD]):
+        t = p.transmissions[number & (len(p.transmissions) - 1)]
+        key = (np.int64(t.flow) << 32) | np.int64(t.label)
+        bucket = _mixed(key, (np.int64(t.extra) << 16) | np.int64(t.ip_id), p.salt)
+        bucket &= len(p.buckets) - 1
+        t.chain = p.buckets[bucket]
+        p.buckets[bucket] = number
+
+
+@kernel
+def follow(
+    p: Passing,
+    histograms: Histograms,
+    rows: Rows,
+    start: int,
+    may_grow: bool,
+    reason: NDArray[np.int64],
+    way: NDArray[np.int64],
+    copies: NDArray[np.int64],
+) -> int:
+    """Take in rows from `start`; returns their number, or the row that has no room.
+
+    `reason`, int64[1]: what has no room. Without `may_grow` the oldest transmissions are concluded
+    early for want of room in the rings.
+    """
+    for i in range(start, len(rows.flow)):
+        flow, tap = np.int64(rows.flow[i]), np.int64(rows.tap[i])
+        time = rows.time_ns[i]
+        opcode, psn = np.int64(rows.opcode[i]), np.int64(rows.psn[i])
+        if p.clock[NEWEST] < time:
+            p.clock[NEWEST] = time
+        until = p.clock[NEWEST] - p.clock[HORIZON]
+        # Two at a time keep pace and never stop the rows for long.
+        for _ in range(2):
+            oldest = p.transmissions[p.used[TAIL] & (len(p.transmissions) - 1)]
+            full = not may_grow and (
+                p.used[HEAD] - p.used[TAIL] >= len(p.transmissions)
+                or p.used[SIGHTED] - _oldest_sighting(p) >= len(p.sightings)
+            )
+            if p.used[TAIL] == p.used[HEAD] or (oldest.first_ns >= until and not full):
+                break
+            if p.used[EDGES] + 2 * MOST_TAPS + 4 > len(p.edges):
+                reason[0] = NO_EDGES
+                return i
+            if p.used[HOPS] + MOST_TAPS + 2 > len(p.hops):
+                reason[0] = NO_HOPS
+                return i
+            if oldest.first_ns >= until:
+                p.clock[HURRIED] += 1
+            _conclude(p, histograms, way, copies)
+        if p.used[HEAD] - p.used[TAIL] >= len(p.transmissions):
+            reason[0] = NO_TRANSMISSIONS
+            return i
+        if p.used[SIGHTED] - _oldest_sighting(p) >= len(p.sightings):
+            reason[0] = NO_SIGHTINGS
+            return i
+        if p.used[VISITS] + 2 > len(p.visits):
+            reason[0] = NO_VISITS
+            return i
+        label = (opcode << 24) | psn
+        is_v6 = np.int64(rows.decode_flags[i]) & IPV6 != 0
+        ip_id = np.int64(0) if is_v6 else np.int64(rows.ip_id[i])
+        extra = np.int64(0)
+        if np.int64(OPCODE_CLASS[opcode]) & ACKNOWLEDGE:
+            extra = np.int64(rows.aeth[i])
+        if len(rows.fingerprint) > 0:
+            extra ^= np.int64(rows.fingerprint[i])
+        bucket = _mixed((flow << 32) | label, (extra << 16) | ip_id, p.salt)
+        bucket &= len(p.buckets) - 1
+        late = _is_late(p.visits[visit_of(p, flow, tap)], opcode, psn)
+        found = _match(p, rows, i, label, ip_id, extra, np.int64(p.buckets[bucket]))
+        if found == -2:
+            continue
+        copy = found >= _COPY
+        if copy:
+            found -= _COPY
+        number = p.used[SIGHTED]
+        p.used[SIGHTED] += 1
+        s = p.sightings[number & (len(p.sightings) - 1)]
+        s.previous = _EMPTY
+        if found < 0:
+            found = p.used[HEAD]
+            p.used[HEAD] += 1
+            visit_of(p, flow, START)
+            t = p.transmissions[found & (len(p.transmissions) - 1)]
+            t.flow = flow
+            t.label = label
+            t.ip_id = ip_id
+            t.extra = extra
+            t.first_ns = time
+            t.first_sighting = number
+            t.chain = p.buckets[bucket]
+            p.buckets[bucket] = found
+            verdict = rows.verdict[i]
+            if verdict == RETRANSMITTED or verdict == RECOVERED or verdict == OVERTAKEN:
+                _log_resent(p, rows, i, label)
+        else:
+            t = p.transmissions[found & (len(p.transmissions) - 1)]
+            s.previous = t.sighting
+        t.sighting = number
+        s.time = time
+        s.frame = rows.frame_number[i]
+        s.wire_bytes = rows.wire_bytes[i]
+        s.tap = tap
+        s.hop_limit = rows.hop_limit[i]
+        s.traffic_class = rows.traffic_class[i]
+        s.late = late
+        s.copy = copy
+    return len(rows.flow)

@@ -1,0 +1,150 @@
+"""State of the hop measure: packets on their way between taps, and counts per hop. Layouts only."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....kernels.named import NamedTuple
+
+START: Final = 0xFFFE
+"""In place of the tap before the first one."""
+END: Final = 0xFFFF
+"""In place of the tap after the last one."""
+
+SIGHTING = np.dtype(
+    [
+        ("time", np.int64),  # ns
+        ("frame", np.int64),
+        ("previous", np.int64),  # earlier sighting of the same transmission, -1 for none
+        ("wire_bytes", np.uint32),
+        ("tap", np.uint16),
+        ("hop_limit", np.uint8),
+        ("traffic_class", np.uint8),
+        ("late", np.uint8),  # after a packet with a higher PSN of its flow at this tap
+        ("copy", np.uint8),  # the transmission was at this tap before
+    ],
+    align=True,
+)
+TRANSMISSION = np.dtype(
+    [
+        ("flow", np.int32),
+        ("label", np.uint32),  # opcode << 24 | PSN
+        ("ip_id", np.uint32),
+        ("extra", np.uint32),  # AETH of an ACK, fingerprint of an MRC response
+        ("first_ns", np.int64),
+        ("sighting", np.int64),  # the latest one
+        ("first_sighting", np.int64),
+        ("chain", np.int64),  # earlier transmission of the same bucket, -1 for none
+    ],
+    align=True,
+)
+EDGE = np.dtype(
+    [
+        ("flow", np.int32),  # -1: all flows together
+        ("from_tap", np.uint16),
+        ("to_tap", np.uint16),
+        ("hop", np.int32),  # number of the edge of all flows together
+        ("drop_min", np.int16),  # hop limit at from_tap less that at to_tap
+        ("drop_max", np.int16),
+        ("limit_min", np.int16),  # hop limit at from_tap (of START: at to_tap)
+        ("limit_max", np.int16),
+        ("packets", np.int64),
+        ("wire_bytes", np.int64),
+        ("bytes_min", np.int64),  # shortest and longest packet
+        ("bytes_max", np.int64),
+        ("marked", np.int64),  # not CE before, CE after
+        ("late", np.int64),  # in order before, late after
+        ("copies", np.int64),  # more sightings after than before
+        ("trimmed", np.int64),  # shorter after than before
+        ("dscp_changed", np.int64),
+        ("first_ns", np.int64),  # at from_tap (of START: at to_tap)
+        ("last_ns", np.int64),
+        ("first_marked_ns", np.int64),
+        ("last_marked_ns", np.int64),
+        ("first_late_ns", np.int64),
+        ("last_late_ns", np.int64),
+        ("first_copy_ns", np.int64),
+        ("last_copy_ns", np.int64),
+        ("delay_base", np.int64),  # of all flows: delays are counted relative to it, ns
+        ("delay_min", np.int64),
+        ("delay_max", np.int64),
+    ],
+    align=True,
+)
+VISIT = np.dtype(
+    [
+        ("flow", np.int32),
+        ("tap", np.uint16),
+        ("first_next_tap", np.uint16),  # of the first and
+        ("next_tap", np.uint16),  # of the latest transmission that went on
+        ("started", np.uint8, (2,)),
+        ("highest", np.uint32, (2,)),  # highest PSN of requests and of responses
+        ("packets", np.int64),  # copies included
+        ("went_on", np.int64),
+        ("moves", np.int64),  # consecutive transmissions with different next taps
+        ("first_move_ns", np.int64),
+        ("last_move_ns", np.int64),
+    ],
+    align=True,
+)
+MOMENT = np.dtype(
+    [
+        ("flow", np.int32),
+        ("label", np.uint32),
+        ("edge", np.int32),  # of START or END: the edge; of a retransmission -1
+        ("tap", np.uint16),
+        ("hop_limit", np.uint8),
+        ("wire_bytes", np.uint32),
+        ("time", np.int64),
+        ("frame", np.int64),
+        ("later", np.int64),  # time of the latest RoCE packet when it was concluded
+    ],
+    align=True,
+)
+
+WINDOWS: Final = 128
+"""Windows per hop, all of one width."""
+PACKETS_IN, BYTES_IN, MARKS_IN, LATE_IN, DELAY_LEAST, DELAY_MOST = range(6)
+WINDOW_VALUES: Final = 6
+
+HORIZON, NEWEST, HURRIED, LONGEST, WIDTH, ORIGIN, FROM, TO = range(8)
+"""Items of `Passing.clock`, ns: a transmission is concluded this long after its first sighting; the
+latest time; the number concluded earlier for want of room; the longest time between two sightings
+of one transmission; width of a window; number of the first window, in widths since the Unix epoch;
+earliest and latest time in a window."""
+
+HEAD, TAIL, SIGHTED, EDGES, HOPS, VISITS, ENDS, RESENT, UNLOGGED = range(9)
+"""Items of `Passing.used`: next and oldest transmission, next sighting (all counted from the
+beginning); records in use; END and START moments that had no room."""
+
+
+class Passing(NamedTuple):
+    """All arrays of the measure; those named rings are addressed modulo their power-of-two size."""
+
+    sightings: NDArray[Any]
+    """SIGHTING ring."""
+    transmissions: NDArray[Any]
+    """TRANSMISSION ring."""
+    buckets: NDArray[np.int64]
+    """Newest transmission by hash."""
+    edges: NDArray[Any]
+    """EDGE, per flow and of all flows together."""
+    edge_slots: NDArray[np.int32]
+    visits: NDArray[Any]
+    """VISIT, per flow and tap."""
+    visit_slots: NDArray[np.int32]
+    hops: NDArray[np.int32]
+    """Edge of each hop: the edges of all flows together in order of appearance."""
+    windows: NDArray[np.int64]
+    """int64[hops, WINDOWS, WINDOW_VALUES]."""
+    ends: NDArray[Any]
+    """MOMENT: transmissions that ended or began where others of their flow went on, in order of
+    their first sighting; also the first few of every flow and tap."""
+    resent: NDArray[Any]
+    """MOMENT: retransmissions."""
+    clock: NDArray[np.int64]
+    used: NDArray[np.int64]
+    salt: NDArray[np.uint64]

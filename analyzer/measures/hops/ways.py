@@ -1,0 +1,442 @@
+"""From counts per edge to hops: which packets were lost, and after which tap.
+
+A packet that ends at a tap is lost only on evidence that it should have gone on (`EXPECTED`). Its
+loss belongs to the network if it was retransmitted later, or if nothing says that it arrived; if it
+was acknowledged and never retransmitted, the next capture missed it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...track.tracker import FlowTracker
+from ...wire.opcodes import OPCODE_CLASS, REQUEST, SEQUENCED
+from ...wire.psn import PSN_MASK
+from . import state
+from .measure import HopMeasure
+from .names import device_between, parts_of, short_names
+from .state import END, START
+
+FULL_HOP_LIMITS = (64, 128, 255)
+"""Initial hop limits of hosts: a tap that sees one is on the link of the host."""
+MOST_DIRECT = 0.2
+"""Packets of a flow that skip a tap are missed by its capture only up to this share of the flow;
+beyond, they have another way."""
+LEAST_GRACE_NS = 1_000_000
+"""At the end of the captures packets may be on their way: a packet counts as lost only if the
+captures go on this long after it, or twice the longest delay of the hop."""
+
+LOST = np.dtype(
+    [
+        ("flow", np.int32),
+        ("label", np.uint32),
+        ("time", np.int64),  # when it was last seen; of unlogged packets the first or last time
+        ("frame", np.int64),  # 0 for packets without a moment of their own
+        ("wire_bytes", np.int64),
+        ("resent", np.bool_),
+    ]
+)
+
+
+@dataclass(slots=True)
+class Way:
+    """One hop, from tap to tap in one direction."""
+
+    from_tap: int
+    to_tap: int
+    """-1 when nothing tells the next tap of lost packets."""
+    expected_by: str | None = None
+    whole: Any = None
+    """EDGE of all flows together; None when nothing passed."""
+    passed: NDArray[Any] = field(default_factory=lambda: np.zeros(0, state.EDGE))
+    """EDGE per flow that passed."""
+    lost: NDArray[Any] = field(default_factory=lambda: np.zeros(0, LOST))
+    windows: NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros((0, state.WINDOW_VALUES), np.int64)
+    )
+
+    @property
+    def passed_packets(self) -> int:
+        """Packets that went from tap to tap."""
+        return 0 if self.whole is None else int(self.whole["packets"])
+
+    @property
+    def packets(self) -> int:
+        """Packets that entered the hop."""
+        return self.passed_packets + len(self.lost)
+
+
+@dataclass(slots=True)
+class Missed:
+    """Packets that the capture of a tap missed: seen on both sides of it, or acknowledged."""
+
+    tap: int
+    flows: NDArray[np.int32]
+    """The flow of each packet."""
+    times: NDArray[np.int64]
+    passed: int
+    """Packets that the tap saw."""
+
+
+@dataclass(slots=True)
+class Ways:
+    """All hops, and what the captures missed."""
+
+    hops: list[Way]
+    missed: list[Missed]
+    visits: NDArray[Any]
+    """VISIT per flow and tap: moves between next taps."""
+    window_ns: int
+    origin_ns: int
+    """Width and start of the first of `Way.windows`."""
+    newest_ns: int
+    undecided: int
+    """Packets whose end cannot be judged: on their way when the captures ended."""
+    hurried: int
+    """Packets followed for less than the horizon, for want of memory."""
+    names: list[str]
+    """Short names of the taps."""
+    devices: dict[tuple[int, int], str]
+    """The device between two taps, where names tell."""
+
+    def without(self, taps: set[int]) -> Ways:
+        """Without hops from or to these taps: different samples at both ends are no loss."""
+        hops = [w for w in self.hops if not taps & {w.from_tap, w.to_tap}]
+        return replace(self, hops=hops, missed=[m for m in self.missed if m.tap not in taps])
+
+
+class _Tables:
+    """The edges in the forms that the rules need."""
+
+    def __init__(self, measure: HopMeasure, tracker: FlowTracker, names: list[str]) -> None:
+        edges = measure.edges
+        self.names = names
+        self.flows = edges[edges["flow"] >= 0]
+        self.all = edges[edges["flow"] < 0]
+        self.numbers = np.flatnonzero(edges["flow"] >= 0)
+        self.src = tracker.flows["src"].astype(np.int64)
+        self.dst = tracker.flows["dst"].astype(np.int64)
+        starts = self.flows["from_tap"] == START
+        ends = self.flows["to_tap"] == END
+        self.starts, self.ends = self.flows[starts], self.flows[ends]
+        self.end_numbers, self.start_numbers = self.numbers[ends], self.numbers[starts]
+        self.passes = self.flows[~starts & ~ends]
+        self.next_of: dict[tuple[int, int], list[Any]] = defaultdict(list)
+        for edge in self.passes:
+            self.next_of[int(edge["flow"]), int(edge["from_tap"])].append(edge)
+        self.access: dict[int, set[int]] = defaultdict(set)
+        """By endpoint: the taps on its own link."""
+        for edge in self.starts:
+            if int(edge["limit_max"]) in FULL_HOP_LIMITS:
+                self.access[int(self.src[edge["flow"]])].add(int(edge["to_tap"]))
+        self.end_limit: dict[tuple[int, int], int] = {}
+        """By source and destination: the lowest hop limit at the end of their packets."""
+        for edge in self.ends:
+            pair = int(self.src[edge["flow"]]), int(self.dst[edge["flow"]])
+            limit = int(edge["limit_min"])
+            self.end_limit[pair] = min(limit, self.end_limit.get(pair, limit))
+        self.onward: dict[tuple[int, int, int], dict[int, int]] = defaultdict(dict)
+        """By destination (-1 for all), tap and hop limit there: packets by next tap."""
+        for edge in self.passes:
+            here, there = int(edge["from_tap"]), int(edge["to_tap"])
+            for dst in (int(self.dst[edge["flow"]]), -1):
+                counts = self.onward[dst, here, int(edge["limit_max"])]
+                counts[there] = counts.get(there, 0) + int(edge["packets"])
+        self.last_seen = np.full(len(names), np.iinfo(np.int64).min)
+        self.first_seen = np.full(len(names), np.iinfo(np.int64).max)
+        for edge in self.all:
+            at = int(edge["to_tap"] if edge["from_tap"] == START else edge["from_tap"])
+            self.last_seen[at] = max(self.last_seen[at], edge["last_ns"])
+            self.first_seen[at] = min(self.first_seen[at], edge["first_ns"])
+        self.before: dict[int, set[int]] = defaultdict(set)
+        """By endpoint: the taps that its packets are first seen at."""
+        for edge in self.starts:
+            self.before[int(self.src[edge["flow"]])].add(int(edge["to_tap"]))
+
+
+def ways_of(measure: HopMeasure, tracker: FlowTracker, tap_names: list[str]) -> Ways:
+    """The hops of a concluded measure."""
+    names = short_names(tap_names)
+    tables = _Tables(measure, tracker, names)
+    delays = {
+        (int(e["from_tap"]), int(e["to_tap"])): int(e["delay_max"])
+        for e in tables.all
+        if e["from_tap"] != START and e["to_tap"] != END
+    }
+    hops: dict[tuple[int, int], Way] = {}
+    moments = _moments_by_edge(measure)
+    resent = _resent_times(measure)
+    newest = int(measure.state.clock[state.NEWEST])
+    lost: dict[tuple[int, int], list[NDArray[Any]]] = defaultdict(list)
+    reasons: dict[tuple[int, int], set[str]] = defaultdict(set)
+    undecided = 0
+    for number, edge in zip(tables.end_numbers.tolist(), tables.ends, strict=True):
+        expected = _expected(tables, edge)
+        if expected is None:
+            continue
+        to_tap, reason = expected
+        here = int(edge["from_tap"])
+        packets = _lost_packets(edge, moments.get(number))
+        grace = max(2 * delays.get((here, to_tap), 0), LEAST_GRACE_NS)
+        judged = packets["time"] + grace <= newest
+        undecided += int(np.count_nonzero(~judged))
+        packets = packets[judged]
+        if not len(packets):
+            continue
+        packets["resent"] = _sent_later(packets, resent)
+        lost[here, to_tap].append(packets)
+        reasons[here, to_tap].add(reason)
+    missed: dict[int, list[tuple[NDArray[np.int32], NDArray[np.int64]]]] = defaultdict(list)
+    for (here, to_tap), parts in lost.items():
+        packets = np.concatenate(parts)
+        packets = packets[np.argsort(packets["time"], kind="stable")]
+        arrived = _arrived(packets, tracker)
+        if to_tap >= 0 and arrived.any():
+            network = packets["resent"]
+            unknown = ~arrived & ~network
+            if np.count_nonzero(arrived) > np.count_nonzero(network):
+                arrived |= unknown
+            missed[to_tap].append((packets["flow"][arrived], packets["time"][arrived]))
+            packets = packets[~arrived]
+        if len(packets):
+            way = hops.setdefault((here, to_tap), Way(here, to_tap))
+            way.lost = packets
+            way.expected_by = _strongest(reasons[here, to_tap])
+    _add_passed(hops, tables, measure)
+    _add_skipped(missed, tables, measure, moments)
+    seen = _seen_at(measure, len(names))
+    return Ways(
+        hops=sorted(hops.values(), key=lambda w: -w.packets),
+        missed=[
+            Missed(
+                tap,
+                np.concatenate([flows for flows, _ in parts]),
+                np.concatenate([times for _, times in parts]),
+                int(seen[tap]),
+            )
+            for tap, parts in sorted(missed.items())
+        ],
+        visits=measure.visits,
+        window_ns=int(measure.state.clock[state.WIDTH]),
+        origin_ns=int(measure.state.clock[state.ORIGIN] * measure.state.clock[state.WIDTH]),
+        newest_ns=newest,
+        undecided=undecided,
+        hurried=int(measure.state.clock[state.HURRIED]),
+        names=names,
+        devices=_devices(hops, names),
+    )
+
+
+def _expected(tables: _Tables, edge: Any) -> tuple[int, str] | None:
+    """The next tap (-1: unknown) of packets that ended here, and how it is known; None: they
+    arrived, or nothing says that a later tap should have seen them."""
+    flow, here = int(edge["flow"]), int(edge["from_tap"])
+    src, dst, limit = int(tables.src[flow]), int(tables.dst[flow]), int(edge["limit_max"])
+    own = tables.next_of.get((flow, here))
+    if own:
+        by_tap: dict[int, int] = defaultdict(int)
+        for e in own:
+            by_tap[int(e["to_tap"])] += int(e["packets"])
+        return _main(by_tap), "flow"
+    access = tables.access.get(dst)
+    if access is not None and here in access:
+        return None
+    onward = tables.onward.get((dst, here, limit))
+    if onward:
+        return _main(onward), "destination"
+    if access is not None:
+        return _next_by_name(tables, here, limit, access), "host"
+    if tables.end_limit[src, dst] < int(edge["limit_min"]):
+        return _next_by_name(tables, here, limit, tables.before.get(dst, set())), "destination"
+    partner = _partner(tables, here, tables.before.get(dst, set()))
+    return None if partner is None else (partner, "partner")
+
+
+def _main(by_tap: dict[int, int]) -> int:
+    """The tap that nearly all packets go to; -1 when they are spread over several."""
+    tap, packets = max(by_tap.items(), key=lambda item: item[1])
+    return tap if packets > 0.9 * sum(by_tap.values()) else -1
+
+
+def _next_by_name(tables: _Tables, here: int, limit: int, goal: set[int]) -> int:
+    """The next tap of packets at a tap, from other traffic there or from the names of taps."""
+    partner = _partner(tables, here, goal)
+    if partner is not None:
+        return partner
+    others = tables.onward.get((-1, here, limit))
+    return _main(others) if others else -1
+
+
+def _partner(tables: _Tables, here: int, goal: set[int]) -> int | None:
+    """The tap of the link from a device of this tap to a device of one of the taps in `goal`."""
+    if here in goal:
+        return None
+    ends = {part for tap in goal for part in parts_of(tables.names[tap])}
+    mine = set(parts_of(tables.names[here]))
+    if mine & ends:  # this link touches a device next to the goal: the goal itself comes next
+        nearest = [t for t in goal if device_between(tables.names[here], tables.names[t])]
+        return nearest[0] if len(nearest) == 1 else None
+    found = [
+        tap
+        for tap, name in enumerate(tables.names)
+        if tap != here and len(set(parts_of(name)) & mine) == 1 and set(parts_of(name)) & ends
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _strongest(reasons: set[str]) -> str:
+    return next(r for r in ("flow", "host", "destination", "partner") if r in reasons)
+
+
+def _moments_by_edge(measure: HopMeasure) -> dict[int, NDArray[Any]]:
+    ends = measure.ends
+    order = np.argsort(ends["edge"], kind="stable")
+    numbers, begin = np.unique(ends["edge"][order], return_index=True)
+    parts = np.split(order, begin[1:])
+    return {int(number): ends[part] for number, part in zip(numbers, parts, strict=True)}
+
+
+def _lost_packets(edge: Any, moments: NDArray[Any] | None) -> NDArray[Any]:
+    """LOST records of all packets of an END edge; those without a moment spread over its time."""
+    logged = 0 if moments is None else len(moments)
+    packets = np.zeros(int(edge["packets"]), LOST)
+    packets["flow"] = edge["flow"]
+    if moments is not None:
+        for name in ("label", "time", "frame", "wire_bytes"):
+            packets[name][:logged] = moments[name]
+    rest = packets[logged:]
+    if len(rest):
+        begin = int(edge["first_ns"]) if moments is None else int(moments["time"][-1])
+        rest["time"] = np.linspace(begin, int(edge["last_ns"]), len(rest) + 1)[1:].astype(np.int64)
+        rest["wire_bytes"] = int(edge["wire_bytes"]) // int(edge["packets"])
+    return packets
+
+
+def _resent_times(measure: HopMeasure) -> NDArray[Any]:
+    resent = measure.resent
+    order = np.lexsort((resent["time"], resent["label"], resent["flow"]))
+    return resent[order]
+
+
+def _key(records: NDArray[Any]) -> NDArray[np.uint64]:
+    """One number per flow and PSN."""
+    psn = records["label"].astype(np.uint64) & np.uint64(PSN_MASK)
+    return (records["flow"].astype(np.uint64) << np.uint64(24)) | psn
+
+
+def _sent_later(packets: NDArray[Any], resent: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which packets were retransmitted after they were last seen."""
+    latest: dict[int, int] = {}
+    for key, time in zip(_key(resent).tolist(), resent["time"].tolist(), strict=True):
+        latest[key] = max(time, latest.get(key, time))
+    never = np.iinfo(np.int64).min
+    return np.array(
+        [
+            latest.get(key, never) > time
+            for key, time in zip(_key(packets).tolist(), packets["time"].tolist(), strict=True)
+        ],
+        np.bool_,
+    )
+
+
+def _arrived(packets: NDArray[Any], tracker: FlowTracker) -> NDArray[np.bool_]:
+    """Requests that the peer acknowledged and that were never retransmitted."""
+    flows = tracker.flows[packets["flow"]]
+    bits = OPCODE_CLASS[packets["label"] >> np.uint32(24)]
+    request = (bits & REQUEST != 0) & (bits & SEQUENCED != 0)
+    psn = (packets["label"] & np.uint32(PSN_MASK)).astype(np.int64)
+    distance = ((flows["ack_psn"].astype(np.int64) - psn + (1 << 23)) & PSN_MASK) - (1 << 23)
+    known = (packets["frame"] > 0) & (flows["acked"] != 0)
+    return request & known & (distance >= 0) & ~packets["resent"]
+
+
+def _add_passed(hops: dict[tuple[int, int], Way], tables: _Tables, measure: HopMeasure) -> None:
+    for whole in tables.all:
+        here, there = int(whole["from_tap"]), int(whole["to_tap"])
+        if here == START or there == END:
+            continue
+        way = hops.setdefault((here, there), Way(here, there))
+        way.whole = whole
+        mine = (tables.passes["from_tap"] == here) & (tables.passes["to_tap"] == there)
+        way.passed = tables.passes[mine]
+        way.windows = measure.state.windows[int(whole["hop"])]
+
+
+def _add_skipped(
+    missed: dict[int, list[tuple[NDArray[np.int32], NDArray[np.int64]]]],
+    tables: _Tables,
+    measure: HopMeasure,
+    moments: dict[int, NDArray[Any]],
+) -> None:
+    """Packets that a capture missed in the middle of their way or at its beginning."""
+    drops = {
+        (int(e["from_tap"]), int(e["to_tap"])): int(e["drop_min"])
+        for e in tables.all
+        if e["from_tap"] != START and e["to_tap"] != END
+    }
+    after: dict[int, set[int]] = defaultdict(set)
+    for here, there in drops:
+        after[here].add(there)
+    total: dict[tuple[int, int], int] = defaultdict(int)
+    for edge in tables.passes:
+        total[int(edge["flow"]), int(edge["from_tap"])] += int(edge["packets"])
+    for edge in tables.passes:
+        flow, here, there = int(edge["flow"]), int(edge["from_tap"]), int(edge["to_tap"])
+        drop = int(edge["drop_max"])
+        between = [
+            m
+            for m in after[here]
+            if m != there
+            and there in after[m]
+            and drops[here, m] + drops[m, there] == drop
+            and drops[here, m] < drop
+        ]
+        direct = int(edge["packets"])
+        if len(between) != 1 or direct > MOST_DIRECT * total[flow, here]:
+            continue
+        times = np.linspace(int(edge["first_ns"]), int(edge["last_ns"]), direct).astype(np.int64)
+        missed[between[0]].append((np.full(direct, flow, np.int32), times))
+    main: dict[int, Any] = {}
+    for edge in tables.starts:
+        flow = int(edge["flow"])
+        if flow not in main or edge["packets"] > main[flow]["packets"]:
+            main[flow] = edge
+    for number, edge in zip(tables.start_numbers.tolist(), tables.starts, strict=True):
+        flow, first = int(edge["flow"]), main[int(edge["flow"])]
+        tap = int(first["to_tap"])
+        if int(edge["limit_max"]) >= int(first["limit_min"]):
+            continue  # the same tap, or a parallel one
+        if int(edge["packets"]) > MOST_DIRECT * int(first["packets"]):
+            continue
+        found = moments.get(number)
+        if found is None:
+            continue
+        inside = (found["time"] >= tables.first_seen[tap]) & (
+            found["time"] <= tables.last_seen[tap]
+        )
+        times = found["time"][inside]
+        if len(times):
+            missed[tap].append((np.full(len(times), flow, np.int32), times))
+
+
+def _seen_at(measure: HopMeasure, taps: int) -> NDArray[np.int64]:
+    """Packets at each tap."""
+    seen = np.zeros(taps, np.int64)
+    visits = measure.visits
+    real = visits["tap"] < START
+    np.add.at(seen, visits["tap"][real].astype(np.int64), visits["packets"][real])
+    return seen
+
+
+def _devices(hops: dict[tuple[int, int], Way], names: list[str]) -> dict[tuple[int, int], str]:
+    found = {}
+    for here, there in hops:
+        device = device_between(names[here], names[there]) if there >= 0 else None
+        if device is not None:
+            found[here, there] = device
+    return found

@@ -1,0 +1,179 @@
+"""Hops, capture losses and clocks as result records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..measures.hops import state
+from ..measures.hops.measure import HopMeasure
+from ..measures.hops.ways import Way, Ways
+from ..results.base import Quantiles
+from ..results.hops import CaptureLoss, Hop, LostAt, TapClock
+from ..statistics.histogram import HistogramPool
+
+LISTED_FLOWS = 1_000
+_QUANTILES = (0.5, 0.9, 0.99, 0.999)
+_STEP_NS = 100_000
+"""A clock step: the offset between two taps changes at least so much from window to window, and
+beyond the uncertainty of the offset."""
+_DRIFT_WINDOWS = 8
+
+
+def hop_records(ways: Ways, measure: HopMeasure, names: Sequence[str]) -> list[Hop]:
+    """One record per hop and direction, most packets first."""
+    return [_hop(i, way, ways, measure, names) for i, way in enumerate(ways.hops)]
+
+
+def _hop(number: int, way: Way, ways: Ways, measure: HopMeasure, names: Sequence[str]) -> Hop:
+    whole, lost = way.whole, way.lost
+    drop = None
+    if whole is not None and whole["drop_min"] == whole["drop_max"]:
+        drop = int(whole["drop_min"])
+    delay = None if whole is None else delays(measure.histograms, whole)
+    queueing = None
+    if delay is not None:
+        queueing = Quantiles(
+            delay.count,
+            0.0,
+            delay.mean - delay.min,
+            delay.p50 - delay.min,
+            delay.p90 - delay.min,
+            delay.p99 - delay.min,
+            delay.p999 - delay.min,
+            delay.max - delay.min,
+        )
+    flows = np.union1d(way.passed["flow"], lost["flow"])
+
+    def counted(name: str) -> int:
+        return 0 if whole is None else int(whole[name])
+
+    return Hop(
+        id=number,
+        from_tap=names[way.from_tap],
+        to_tap=names[way.to_tap] if way.to_tap >= 0 else None,
+        device=ways.devices.get((way.from_tap, way.to_tap)),
+        expected_by=way.expected_by if len(lost) else None,
+        flows=len(flows),
+        packets=way.packets,
+        wire_bytes=counted("wire_bytes") + int(lost["wire_bytes"].sum()),
+        passed_packets=way.passed_packets,
+        lost_packets=len(lost),
+        lost_percent=100 * len(lost) / way.packets,
+        lost_by_flow=_lost_by_flow(way),
+        first_lost_ns=int(lost["time"].min()) if len(lost) else None,
+        last_lost_ns=int(lost["time"].max()) if len(lost) else None,
+        ce_marked_packets=counted("marked"),
+        reordered_packets=counted("late"),
+        duplicate_packets=counted("copies"),
+        trimmed_packets=counted("trimmed"),
+        dscp_changed_packets=counted("dscp_changed"),
+        hop_limit_drop=drop,
+        delay_ns=delay,
+        queueing_ns=queueing,
+    )
+
+
+def _lost_by_flow(way: Way) -> list[LostAt]:
+    flows, index, counts = np.unique(way.lost["flow"], return_inverse=True, return_counts=True)
+    passed = dict(zip(way.passed["flow"].tolist(), way.passed["packets"].tolist(), strict=True))
+    found = []
+    for i in np.argsort(-counts, kind="stable")[:LISTED_FLOWS].tolist():
+        flow, times = int(flows[i]), way.lost["time"][index == i]
+        lost = int(counts[i])
+        found.append(
+            LostAt(flow, lost, lost + passed.get(flow, 0), int(times.min()), int(times.max()))
+        )
+    return found
+
+
+def delays(histograms: HistogramPool, whole: NDArray[np.void] | Any) -> Quantiles | None:
+    """The delays of a hop: two histograms, of delays above and below the first one."""
+    hop, base = int(whole["hop"]), int(whole["delay_base"])
+    above = [(b.low, b.high, b.count) for b in histograms.bins(hop, 0)]
+    below = [(1 - b.high, 1 - b.low, b.count) for b in reversed(histograms.bins(hop, 1))]
+    bins = below + above
+    count = sum(n for _, _, n in bins)
+    if not count:
+        return None
+    low, high = int(whole["delay_min"]), int(whole["delay_max"])
+
+    def quantile(q: float) -> float:
+        rank, passed = q * (count - 1), 0
+        for start, stop, n in bins:
+            if passed + n > rank:
+                value = base + start + (rank - passed + 0.5) / n * (stop - 1 - start)
+                return float(min(max(value, low), high))
+            passed += n
+        return float(high)
+
+    total = sum(
+        sign * int(histograms.arrays.stats[row, 1])
+        for kind, sign in ((0, 1), (1, -1))
+        if (row := int(histograms.arrays.row[hop, kind])) >= 0
+    )
+    p50, p90, p99, p999 = (quantile(q) for q in _QUANTILES)
+    return Quantiles(count, low, base + total / count, p50, p90, p99, p999, high)
+
+
+def capture_losses(ways: Ways, names: Sequence[str]) -> list[CaptureLoss]:
+    """What each capture missed."""
+    return [
+        CaptureLoss(
+            tap=names[missed.tap],
+            packets=len(missed.flows),
+            of_packets=len(missed.flows) + missed.passed,
+            first_ns=int(missed.times.min()),
+            last_ns=int(missed.times.max()),
+            flows=np.unique(missed.flows)[:LISTED_FLOWS].tolist(),
+        )
+        for missed in ways.missed
+    ]
+
+
+def clocks(ways: Ways, names: Sequence[str]) -> list[TapClock]:
+    """The clocks of neighbouring taps with packets in both directions."""
+    by_taps = {(way.from_tap, way.to_tap): way for way in ways.hops if way.whole is not None}
+    found = []
+    for (near, far), there in by_taps.items():
+        back = by_taps.get((far, near))
+        if back is None or far < near:
+            continue
+        one, other = int(there.whole["delay_min"]), int(back.whole["delay_min"])
+        offsets = _offsets(there, back)
+        drift = _drift_ppm(offsets, ways.window_ns)
+        steps = _steps(offsets, max(_STEP_NS, abs(one + other)))
+        found.append(
+            TapClock(
+                tap=names[far],
+                relative_to=names[near],
+                offset_ns=(one - other) / 2,
+                uncertainty_ns=abs(one + other) / 2,
+                drift_ppm=drift,
+                steps=steps,
+            )
+        )
+    return found
+
+
+def _offsets(there: Way, back: Way) -> NDArray[np.float64]:
+    """Offset per window from the smallest delays of both directions; NaN where one is unknown."""
+    one, other = (way.windows[:, state.DELAY_LEAST] for way in (there, back))
+    known = (there.windows[:, state.PACKETS_IN] > 0) & (back.windows[:, state.PACKETS_IN] > 0)
+    return np.where(known, (one / 2) - (other / 2), np.nan)
+
+
+def _drift_ppm(offsets: NDArray[np.float64], window_ns: int) -> float | None:
+    """Slope of the offset; None with too few windows."""
+    at = np.flatnonzero(~np.isnan(offsets))
+    if len(at) < _DRIFT_WINDOWS:
+        return None
+    return float(np.polyfit(at * float(window_ns), offsets[at], 1)[0] * 1e6)
+
+
+def _steps(offsets: NDArray[np.float64], least_ns: float) -> int:
+    known = offsets[~np.isnan(offsets)]
+    return int(np.count_nonzero(np.abs(np.diff(known)) > least_ns))
