@@ -25,6 +25,7 @@ from .messages.measure import MessageStatistics
 from .mrc.measure import MrcMeasure
 from .paths.spraying import PathUsage
 from .series import Activity, Totals
+from .troubles import Troubles
 
 if TYPE_CHECKING:
     from .conformance.taps import Conformance
@@ -55,6 +56,7 @@ class Measuring:
         self.srv6 = PathUsage("srv6")
         self.messages = MessageStatistics()
         self.idle = Idle()
+        self.troubles = Troubles()
         self.congestion = CongestionMeasure()
         self.mrc = MrcMeasure()
 
@@ -84,6 +86,7 @@ class Measuring:
             self.srv6.update(batch.take(with_segments))
         self.messages.update(batch)
         self.idle.update(batch)
+        self.troubles.update(batch)
         self.congestion.update(batch)
         if batch.table.mrc is not None:
             self.mrc.update(batch, self.tracker.flows["path_mtu"])
@@ -117,6 +120,7 @@ class Measuring:
         self.srv6.merge(other.srv6, flow_map, path_map)
         self.messages.merge(other.messages, flow_map)
         self.idle.merge(other.idle, flow_map)
+        self.troubles.merge(other.troubles, flow_map, tap_map)
         self.congestion.merge(other.congestion, flow_map)
         self.mrc.merge(other.mrc, flow_map, endpoint_map, tap_map, path_map)
         if self.conformance is not None and other.conformance is not None:

@@ -1,0 +1,458 @@
+"""When each flow was in trouble: lost, late, marked and refused packets with their frames.
+
+Only flows with such packets take memory. The diagnosis reads these records.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.kernel import Bool, Int, inlined, kernel
+from ...kernels.named import NamedTuple
+from ..track.batch import (
+    DUPLICATE,
+    MIRROR_DUPLICATE,
+    NOT_SEQUENCED,
+    OVERTAKEN,
+    RECOVERED,
+    REORDERED,
+    RESTARTED,
+    RETRANSMITTED,
+    TAP_COPY,
+    TrackedBatch,
+)
+from ..wire.opcodes import (
+    ACKNOWLEDGE,
+    OPCODE_CLASS,
+    READ_REQUEST,
+    REQUEST,
+    RESPONSE_DATA,
+    SYNDROME_ACK,
+    SYNDROME_KIND_MASK,
+    SYNDROME_NAK,
+    SYNDROME_RNR_NAK,
+)
+from ..wire.packets import HAS_AETH
+from ..wire.psn import psn_add, psn_distance
+from ..wire.record import Record, Records
+
+# Kinds of trouble, columns of `TroubleArrays.record_of`.
+(
+    LATE,  # reordered before the tap
+    RECOVERED_LOSS,  # retransmission of a packet that was lost before the tap
+    RESENT,  # any retransmission
+    RESENT_AFTER_ACK,  # a rewind to a PSN that an ACK at this tap covers
+    COPIED,  # duplicated before the tap
+    MARKED,  # CE
+    CNP_SENT,
+    NAK_SENT,  # PSN sequence errors that the flow carries
+    RNR_SENT,
+    FATAL_SENT,  # other NAKs
+    LATE_AFTER,  # NAKed, then acknowledged without a retransmission: late after the tap
+    ACKED_AGAIN,  # ACKs for packets that an earlier ACK covers: the receiver had them twice
+    JUMPED,  # PSNs that a run of requests skips: lost before the tap, or LATE
+    LOST_AFTER,  # NAKed although the tap saw the packet in order: lost after the tap, or LATE_AFTER
+) = range(14)
+KINDS = 14
+
+KEPT = 4
+"""Frames kept per flow and kind."""
+_MOST_PER_ROW = 6
+_CE = 3
+_CNP_OPCODE = 0x81
+_LOST_RESENDS = 64
+"""Most retransmissions after a NAK that may be lost before the tap sees one."""
+
+TROUBLE = np.dtype(
+    [
+        ("count", "i8"),
+        ("kept", "i8"),
+        ("first", "i8"),  # ns
+        ("last", "i8"),
+        ("time", "i8", (KEPT,)),
+        ("frame", "i8", (KEPT,)),
+        ("tap", "u2", (KEPT,)),
+    ],
+    align=True,
+)
+
+PROGRESS = np.dtype(
+    [
+        ("new_time", "i8"),  # latest request that was not a retransmission; 0: none
+        ("answer_time", "i8"),  # latest answer of the peer; 0: none
+        ("resent_unanswered", "i8"),  # retransmissions since then
+        ("resent_unanswered_time", "i8"),  # of the first of them
+        ("acked", "u1"),
+        ("ack_psn", "u4"),
+        ("nak_open", "u1"),
+        ("nak_psn", "u4"),
+        ("resending", "u1"),
+        ("started", "u1"),
+        ("first_psn", "u4"),
+        ("run_known", "u1"),
+        ("run_next", "u4"),  # PSN after the latest request
+        ("expected_known", "u1"),
+        ("expected", "u4"),  # what a go-back-N receiver at the tap would expect
+        ("base_psn", "u4"),  # where the latest rewind began
+        ("rounds", "u4"),  # rewinds to this PSN in a row
+        ("max_rounds", "u4"),
+        ("max_rounds_time", "i8"),
+    ],
+    align=True,
+)
+
+
+class ProgressRecord(Record):
+    """An element of `TroubleArrays.progress`."""
+
+
+class TroubleArrays(NamedTuple):
+    """Arrays of the kernel."""
+
+    record_of: NDArray[np.int32]
+    """int32[flows, KINDS]: number of the record plus 1; 0 without one."""
+    records: Records
+    """TROUBLE[capacity]."""
+    progress: Records
+    """PROGRESS[flows]."""
+    used: NDArray[np.int64]
+    """int64[1]: records in use."""
+
+
+class Trouble(NamedTuple):
+    """Packets of one flow and kind."""
+
+    count: int
+    first_ns: int
+    last_ns: int
+    frames: list[tuple[int, int, int]]
+    """(time_ns, frame number, tap) of the first ones."""
+
+
+@inlined
+def _note(
+    arrays: TroubleArrays, f: Int, kind: Int, time: Int, frame: Int, tap: Int, count: Int
+) -> None:
+    at = np.int64(arrays.record_of[f, kind]) - 1
+    if at < 0:
+        at = np.int64(arrays.used[0])
+        arrays.used[0] = at + 1
+        arrays.record_of[f, kind] = np.int32(at + 1)
+        arrays.records[at].first = time
+        arrays.records[at].last = time
+    record = arrays.records[at]
+    n = np.int64(record.kept)
+    if n < KEPT:
+        record.time[n] = time
+        record.frame[n] = frame
+        record.tap[n] = tap
+        record.kept = n + 1
+    record.count += count
+    record.first = min(np.int64(record.first), time)
+    record.last = max(np.int64(record.last), time)
+
+
+@inlined
+def _send(p: ProgressRecord, psn: Int, is_read: Bool, again: Bool, restarted: Bool) -> Int:
+    """A request passes: the PSNs before it that are missing in the sender's present run.
+
+    A run is a stretch of consecutive PSNs: the first transmissions, or a rewind. How many PSNs a
+    READ reserves is not judged here: the request after it begins a run of its own.
+    """
+    skipped = np.int64(0)
+    if not p.started or restarted:
+        p.started = 1
+        p.first_psn = psn
+    elif p.run_known:
+        skipped = psn_distance(psn, np.int64(p.run_next))
+        if skipped < 0:  # a rewind; the first packets after a NAK may be lost as well
+            skipped = psn_distance(psn, np.int64(p.nak_psn)) if p.nak_open and again else 0
+            if not 0 < skipped < _LOST_RESENDS:
+                skipped = 0
+    p.run_known = not is_read
+    p.run_next = psn_add(psn, 1)
+    return skipped
+
+
+@inlined
+def _receive(p: ProgressRecord, psn: Int, is_read: Bool, restarted: Bool) -> None:
+    """The same request at a go-back-N receiver that stands at the tap."""
+    if not p.expected_known or restarted or psn == np.int64(p.expected):
+        p.expected = psn_add(psn, 1)
+        p.expected_known = not is_read
+
+
+@inlined
+def _rewinds(p: ProgressRecord, psn: Int, time: Int) -> None:
+    """Count a rewind to `psn`."""
+    p.rounds = np.int64(p.rounds) + 1 if p.rounds and psn == np.int64(p.base_psn) else 1
+    p.base_psn = psn
+    if p.rounds > p.max_rounds:
+        p.max_rounds = p.rounds
+        p.max_rounds_time = time
+
+
+@inlined
+def _hear(p: ProgressRecord, covered: Int, time: Int) -> bool:
+    """An answer that covers PSNs up to `covered`; True where a NAKed packet was only late."""
+    p.answer_time = time
+    p.resent_unanswered = 0
+    if not p.acked or psn_distance(covered, np.int64(p.ack_psn)) > 0:
+        p.acked = 1
+        p.ack_psn = covered
+    if p.expected_known and psn_distance(covered, np.int64(p.expected)) >= 0:
+        p.expected = psn_add(covered, 1)
+    late = p.nak_open and psn_distance(covered, np.int64(p.nak_psn)) >= 0
+    if late:
+        p.nak_open = 0
+    return bool(late)
+
+
+@kernel
+def _update(
+    arrays: TroubleArrays,
+    start: int,
+    flow: NDArray[np.int32],
+    verdict: NDArray[np.uint8],
+    peer: NDArray[np.int32],
+    time_ns: NDArray[np.int64],
+    frame_number: NDArray[np.int64],
+    tap_of_row: NDArray[np.uint16],
+    opcode: NDArray[np.uint8],
+    subject_psn: NDArray[np.uint32],
+    aeth: NDArray[np.uint32],
+    decode_flags: NDArray[np.uint8],
+    traffic_class: NDArray[np.uint8],
+) -> int:
+    """Take in rows from `start`; returns their number, or the row before which the pool is full."""
+    for i in range(start, len(flow)):
+        if arrays.used[0] + _MOST_PER_ROW > len(arrays.records):
+            return i
+        v = np.int64(verdict[i])
+        if v == TAP_COPY or v == MIRROR_DUPLICATE:
+            continue
+        f = np.int64(flow[i])
+        op = np.int64(opcode[i])
+        bits = np.int64(OPCODE_CLASS[op])
+        psn = np.int64(subject_psn[i])
+        time, frame, tap = time_ns[i], frame_number[i], np.int64(tap_of_row[i])
+        if traffic_class[i] & 3 == _CE:
+            _note(arrays, f, MARKED, time, frame, tap, 1)
+        if v == DUPLICATE:
+            _note(arrays, f, COPIED, time, frame, tap, 1)
+            continue
+        if op == _CNP_OPCODE:
+            _note(arrays, f, CNP_SENT, time, frame, tap, 1)
+            continue
+        late = v == REORDERED or v == OVERTAKEN
+        if bits & REQUEST:
+            p = arrays.progress[f]
+            is_read = bits & READ_REQUEST != 0
+            again = v == RETRANSMITTED or v == RECOVERED
+            if again:
+                if not p.resending or not p.run_known or psn != np.int64(p.run_next):
+                    _rewinds(p, psn, time)
+                    acked = p.acked and psn_distance(psn, np.int64(p.ack_psn)) <= 0
+                    if acked and v == RETRANSMITTED:
+                        _note(arrays, f, RESENT_AFTER_ACK, time, frame, tap, 1)
+                if p.resent_unanswered == 0:
+                    p.resent_unanswered_time = time
+                p.resent_unanswered += 1
+            elif v == RESTARTED:
+                p.acked = 0
+                p.nak_open = 0
+                p.rounds = 0
+            if not late and v != NOT_SEQUENCED:
+                skipped = _send(p, psn, is_read, again, v == RESTARTED)
+                if skipped > 0:
+                    _note(arrays, f, JUMPED, time, frame, tap, skipped)
+                p.resending = again
+                if not again:
+                    p.new_time = time
+            if again and p.nak_open and psn_distance(psn, np.int64(p.nak_psn)) >= 0:
+                p.nak_open = 0
+            if v != NOT_SEQUENCED:
+                _receive(p, psn, is_read, v == RESTARTED)
+        if late:
+            _note(arrays, f, LATE, time, frame, tap, 1)
+        elif v == RECOVERED:
+            _note(arrays, f, RECOVERED_LOSS, time, frame, tap, 1)
+            _note(arrays, f, RESENT, time, frame, tap, 1)
+        elif v == RETRANSMITTED:
+            _note(arrays, f, RESENT, time, frame, tap, 1)
+        if bits & (ACKNOWLEDGE | RESPONSE_DATA) == 0:
+            continue
+        g = np.int64(peer[f])
+        known = 0 <= g < len(peer)
+        if bits & RESPONSE_DATA:
+            if known:
+                _hear(arrays.progress[g], psn, time)
+            continue
+        if decode_flags[i] & HAS_AETH == 0:
+            continue
+        syndrome = np.int64(aeth[i]) >> 24
+        kind = syndrome & SYNDROME_KIND_MASK
+        sequence_error = kind == SYNDROME_NAK and syndrome & 0x1F == 0
+        if kind == SYNDROME_RNR_NAK:
+            _note(arrays, f, RNR_SENT, time, frame, tap, 1)
+        elif sequence_error:
+            _note(arrays, f, NAK_SENT, time, frame, tap, 1)
+        elif kind == SYNDROME_NAK:
+            _note(arrays, f, FATAL_SENT, time, frame, tap, 1)
+        if not known:
+            continue
+        p = arrays.progress[g]
+        if kind == SYNDROME_ACK:
+            if p.acked and psn_distance(psn, np.int64(p.ack_psn)) <= 0:
+                _note(arrays, g, ACKED_AGAIN, time, frame, tap, 1)
+            if _hear(p, psn, time):
+                _note(arrays, g, LATE_AFTER, time, frame, tap, 1)
+            continue
+        if _hear(p, psn_add(psn, -1), time):
+            _note(arrays, g, LATE_AFTER, time, frame, tap, 1)
+        if not sequence_error and kind != SYNDROME_RNR_NAK:
+            continue
+        # A NAK for a PSN before the first one is about packets that the capture does not hold.
+        if not p.started or psn_distance(psn, np.int64(p.first_psn)) < 0:
+            continue
+        if sequence_error:
+            p.nak_open = 1
+            p.nak_psn = psn
+            if p.expected_known and psn_distance(psn, np.int64(p.expected)) < 0:
+                _note(arrays, g, LOST_AFTER, time, frame, tap, 1)
+        p.expected = psn
+        p.expected_known = 1
+    return len(flow)
+
+
+class Troubles:
+    """Records of trouble, and the progress of the requests of each flow."""
+
+    def __init__(self) -> None:
+        self._flows = 0
+        self._arrays = TroubleArrays(
+            np.zeros((0, KINDS), np.int32),
+            np.zeros(64, TROUBLE),
+            np.zeros(0, PROGRESS),
+            np.zeros(1, np.int64),
+        )
+
+    def update(self, batch: TrackedBatch) -> None:
+        """Take in one batch; batches come in time order."""
+        self._grow(batch.n_flows)
+        t, row = batch.table, 0
+        while row < len(batch):
+            row = _update(
+                self._arrays,
+                row,
+                batch.flow,
+                batch.verdict,
+                batch.peer,
+                t.time_ns,
+                t.frame_number,
+                t.tap,
+                t.opcode,
+                t.subject_psn,
+                t.aeth,
+                t.decode_flags,
+                t.traffic_class,
+            )
+            if row < len(batch):
+                self._reserve(len(self._arrays.records))
+
+    def merge(
+        self,
+        other: Troubles,
+        flow_map: NDArray[np.int32],
+        tap_map: NDArray[np.uint16] | None = None,
+    ) -> None:
+        """Add later rows; the other's flow i is our flow `flow_map[i]`."""
+        flow_map = flow_map[: other._flows]
+        if not len(flow_map):
+            return
+        self._grow(int(flow_map.max()) + 1)
+        theirs = other._arrays
+        self._reserve(int(theirs.used[0]))
+        mine = self._arrays
+        for flow, kind in zip(*np.nonzero(theirs.record_of[: len(flow_map)]), strict=True):
+            more = theirs.records[theirs.record_of[flow, kind] - 1].copy()
+            if tap_map is not None and len(tap_map):
+                kept = int(more["kept"])
+                more["tap"][:kept] = tap_map[more["tap"][:kept]]
+            into = flow_map[flow], kind
+            if not mine.record_of[into]:
+                mine.used[0] += 1
+                mine.record_of[into] = mine.used[0]
+                mine.records[mine.used[0] - 1] = more
+            else:
+                _add(mine.records[mine.record_of[into] - 1], more)
+        for flow, into in enumerate(flow_map.tolist()):
+            later = theirs.progress[flow]
+            if later["new_time"] or later["answer_time"] or later["rounds"]:
+                earlier = mine.progress[into].copy()
+                mine.progress[into] = later
+                if earlier["max_rounds"] >= later["max_rounds"]:
+                    for name in ("max_rounds", "max_rounds_time"):
+                        mine.progress[into][name] = earlier[name]
+                for name in ("new_time", "answer_time"):
+                    mine.progress[into][name] = max(earlier[name], later[name])
+
+    def of(self, flow: int, kind: int) -> Trouble | None:
+        """Packets of `kind` of one flow; None without any."""
+        if flow >= self._flows or not self._arrays.record_of[flow, kind]:
+            return None
+        r = self._arrays.records[self._arrays.record_of[flow, kind] - 1]
+        kept = int(r["kept"])
+        frames = zip(
+            r["time"][:kept].tolist(),
+            r["frame"][:kept].tolist(),
+            r["tap"][:kept].tolist(),
+            strict=True,
+        )
+        return Trouble(int(r["count"]), int(r["first"]), int(r["last"]), sorted(frames))
+
+    def flows(self, kind: int) -> list[int]:
+        """Flows with packets of `kind`, in ascending order."""
+        found: list[int] = np.flatnonzero(self._arrays.record_of[: self._flows, kind]).tolist()
+        return found
+
+    def progress(self, flow: int) -> Any:
+        """The PROGRESS record of one flow."""
+        return self._arrays.progress[flow] if flow < self._flows else _NO_PROGRESS
+
+    def _grow(self, flows: int) -> None:
+        a = self._arrays
+        if flows > len(a.record_of):
+            room = max(flows, 2 * len(a.record_of), 64)
+            record_of = np.zeros((room, KINDS), np.int32)
+            record_of[: len(a.record_of)] = a.record_of
+            progress = np.zeros(room, PROGRESS)
+            progress[: len(a.progress)] = a.progress
+            self._arrays = a._replace(record_of=record_of, progress=progress)
+        self._flows = max(self._flows, flows)
+
+    def _reserve(self, more: int) -> None:
+        a = self._arrays
+        records = np.zeros(len(a.records) + more + _MOST_PER_ROW, TROUBLE)
+        records[: len(a.records)] = a.records
+        self._arrays = a._replace(records=records)
+
+
+def _add(mine: Any, more: Any) -> None:
+    """Add a record of later rows."""
+    kept = []
+    for record in (mine, more):
+        n = int(record["kept"])
+        kept += list(zip(record["time"][:n], record["frame"][:n], record["tap"][:n], strict=True))
+    for i, (time, frame, tap) in enumerate(kept[:KEPT]):
+        mine["time"][i], mine["frame"][i], mine["tap"][i] = time, frame, tap
+    mine["kept"] = min(len(kept), KEPT)
+    mine["count"] += more["count"]
+    mine["first"] = min(mine["first"], more["first"])
+    mine["last"] = max(mine["last"], more["last"])
+
+
+_NO_PROGRESS: Final = np.zeros(1, PROGRESS)[0]
