@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..measures.hops.ways import Ways
 from ..measures.measuring import Measuring
@@ -16,7 +17,7 @@ from ..results.paths import Imbalance
 from ..wire.registry import Registry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Case:
     """The results of one analysis, and the state of the measures behind them."""
 
@@ -39,12 +40,38 @@ class Case:
     filtered: bool
     """True when a filter dropped packets before tracking."""
 
-    @property
+    @cached_property
     def first_ns(self) -> int:
         """Time of the first RoCE packet; 0 without packets."""
         return min((flow.first_time_ns for flow in self.flows), default=0)
 
-    @property
+    @cached_property
     def last_ns(self) -> int:
         """Time of the last RoCE packet; 0 without packets."""
         return max((flow.last_time_ns for flow in self.flows), default=0)
+
+    @cached_property
+    def peers(self) -> Mapping[int, int]:
+        """The other flow of each flow's connection; flows without a known connection are left
+        out."""
+        both = {}
+        for connection in self.connections:
+            if len(connection.flows) == 2:
+                one, other = connection.flows
+                both[one], both[other] = other, one
+        return both
+
+    @cached_property
+    def queue_pairs(self) -> int:
+        """Flows that carry requests or READ responses: each is what one queue pair receives."""
+        return sum(carries_data(flow) for flow in self.flows)
+
+    @cached_property
+    def hosts_seen(self) -> frozenset[tuple[str, str]]:
+        """(source, destination) of all flows."""
+        return frozenset((flow.src, flow.dst) for flow in self.flows)
+
+
+def carries_data(flow: Flow) -> bool:
+    """True for a flow of more than ACKs and CNPs."""
+    return flow.request_packets + flow.response_packets > 0

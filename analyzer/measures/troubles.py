@@ -98,6 +98,7 @@ PROGRESS = np.dtype(
         ("expected", "u4"),  # what a go-back-N receiver at the tap would expect
         ("base_psn", "u4"),  # where the latest rewind began
         ("rounds", "u4"),  # rewinds to this PSN in a row
+        ("rounds_unanswered", "u4"),  # of these, since the latest answer
         ("max_rounds", "u4"),
         ("max_rounds_time", "i8"),
     ],
@@ -125,7 +126,7 @@ class TroubleArrays(NamedTuple):
 class Trouble(NamedTuple):
     """Packets of one flow and kind."""
 
-    count: int
+    packets: int
     first_ns: int
     last_ns: int
     frames: list[tuple[int, int, int]]
@@ -162,7 +163,7 @@ def _send(p: ProgressRecord, psn: Int, is_read: Bool, again: Bool, restarted: Bo
     A run is a stretch of consecutive PSNs: the first transmissions, or a rewind. How many PSNs a
     READ reserves is not judged here: the request after it begins a run of its own.
     """
-    skipped = np.int64(0)
+    skipped: Int = 0
     if not p.started or restarted:
         p.started = 1
         p.first_psn = psn
@@ -188,7 +189,9 @@ def _receive(p: ProgressRecord, psn: Int, is_read: Bool, restarted: Bool) -> Non
 @inlined
 def _rewinds(p: ProgressRecord, psn: Int, time: Int) -> None:
     """Count a rewind to `psn`."""
-    p.rounds = np.int64(p.rounds) + 1 if p.rounds and psn == np.int64(p.base_psn) else 1
+    same = p.rounds > 0 and psn == np.int64(p.base_psn)
+    p.rounds = np.int64(p.rounds) + 1 if same else 1
+    p.rounds_unanswered = np.int64(p.rounds_unanswered) + 1 if same else 1
     p.base_psn = psn
     if p.rounds > p.max_rounds:
         p.max_rounds = p.rounds
@@ -200,6 +203,7 @@ def _hear(p: ProgressRecord, covered: Int, time: Int) -> bool:
     """An answer that covers PSNs up to `covered`; True where a NAKed packet was only late."""
     p.answer_time = time
     p.resent_unanswered = 0
+    p.rounds_unanswered = 0
     if not p.acked or psn_distance(covered, np.int64(p.ack_psn)) > 0:
         p.acked = 1
         p.ack_psn = covered

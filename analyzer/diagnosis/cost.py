@@ -1,0 +1,25 @@
+"""What a fault costs a flow: the time in which it made no progress."""
+
+from __future__ import annotations
+
+from ..results.base import Quantiles
+from ..results.flow import Flow
+
+
+def cost_ns(flow: Flow) -> int | None:
+    """Time the flow lost to retransmission and silence; None where the capture does not show it.
+
+    The sum of all waits of its recovery: from a gap to its NAK, from a NAK to the retransmission,
+    and silence before a retransmission without a NAK (timeout). They follow one another, so the sum
+    is a time; at most the flow's duration. The time that retransmitted packets take on the wire is
+    not in it.
+    """
+    if flow.retransmitted_packets is None:
+        return None
+    r = flow.recovery
+    lost = sum(_sum(waits) for waits in (r.gap_to_nak_ns, r.nak_to_resend_ns, r.timeout_ns))
+    return min(round(lost), flow.last_time_ns - flow.first_time_ns)
+
+
+def _sum(waits: Quantiles | None) -> float:
+    return 0.0 if waits is None else waits.count * waits.mean

@@ -1,0 +1,36 @@
+"""RNR NAKs: the receiver has no buffer posted for a SEND."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...measures.troubles import RNR_SENT, Trouble
+from ...results.diagnosis import Finding, Place
+from ..case import Case
+from ..finding import finding, frames
+from ..known import Known
+from ..words import counted, plain
+
+
+def receivers_not_ready(case: Case, known: Known) -> Iterator[Finding]:
+    """One finding per host that sends RNR NAKs; a network fault never causes one."""
+    by_host: dict[str, dict[int, Trouble]] = {}
+    for f in case.measuring.troubles.flows(RNR_SENT):
+        trouble = case.measuring.troubles.of(f, RNR_SENT)
+        if trouble is not None:
+            by_host.setdefault(case.flows[f].src, {})[f] = trouble
+    for host, naks in by_host.items():
+        hits = {case.peers.get(f, f): trouble.packets for f, trouble in naks.items()}
+        total = sum(hits.values())
+        yield finding(
+            case,
+            "receiver-not-ready",
+            Place(host=host),
+            hits,
+            max(total, sum(case.flows[f].request_packets for f in hits)),
+            (min(t.first_ns for t in naks.values()), max(t.last_ns for t in naks.values())),
+            f"{plain(host)} is not ready to receive: {counted(total, 'RNR NAK')}",
+            f"post more receive buffers on {plain(host)}, or earlier; raise its min RNR timer",
+            confidence="proven",
+            evidence=frames(case, naks.values()),
+        )

@@ -1,0 +1,55 @@
+"""Queue pairs without an answer until the end of the capture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...measures.troubles import RESENT
+from ...results.diagnosis import Finding, Place
+from ...results.flow import Flow
+from ..case import Case
+from ..deaths import Death, death_of
+from ..finding import finding, frames
+from ..known import Known
+from ..words import flow_name, hosts
+from .groups import by_hosts
+
+
+def stalled(case: Case, known: Known) -> Iterator[Finding]:
+    """Senders that retransmit without an answer, or fell silent after an unanswered request."""
+    dead: dict[int, Death] = {}
+    for flow in case.flows:
+        death = death_of(case, flow)
+        if death is None or death.why == "refused":
+            continue
+        if not known.explains("stalled", flow.id, death.since_ns, case.last_ns):
+            dead[flow.id] = death
+    for group in by_hosts(case.flows[f] for f in dead):
+        yield _finding(case, group, {flow.id: dead[flow.id] for flow in group})
+
+
+def _finding(case: Case, group: list[Flow], dead: dict[int, Death]) -> Finding:
+    hits = {f: death.packets for f, death in dead.items()}
+    since = min(death.since_ns for death in dead.values())
+    resends = any(death.why == "unanswered" for death in dead.values())
+    who = flow_name(group[0]) if len(group) == 1 else f"{len(group)} flows from {hosts(group)}"
+    verb = "retransmit" if len(group) > 1 else "retransmits"
+    what = f"{verb} without an answer" if resends else "wait for an answer that never comes"
+    sources, receivers = {flow.src for flow in group}, {flow.dst for flow in group}
+    return finding(
+        case,
+        "stalled",
+        Place(
+            host=next(iter(receivers)) if len(receivers) == 1 else next(iter(sources)),
+            dest_qp=group[0].dest_qp if len(group) == 1 else None,
+        ),
+        hits,
+        sum(flow.request_packets for flow in group),
+        (since, max(since, *(flow.last_time_ns for flow in group))),
+        f"{who} {what}",
+        "check that the receiver's queue pair exists and answers; capture on the way to it",
+        confidence="likely" if resends else "possible",
+        evidence=frames(case, (case.measuring.troubles.of(f, RESENT) for f in hits)),
+        severity="critical",
+        until_ns=None,
+    )

@@ -1,0 +1,74 @@
+"""Retransmissions after timeouts: no NAK asked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...measures.troubles import ACKED_AGAIN, RESENT, RESENT_AFTER_ACK
+from ...results.diagnosis import Finding, Place
+from ...results.flow import Flow
+from ..case import Case
+from ..finding import finding, frames
+from ..known import Known
+from ..words import duration, hosts, packets_of, plain
+
+SPURIOUS_SHARE = 0.5
+"""Share of the retransmitted packets acknowledged twice, from which only ACKs were missed."""
+
+
+def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
+    """Flows whose sender waited for a timeout: tail loss, lost ACKs, or late answers."""
+    flows = []
+    for flow in case.flows:
+        resent = case.measuring.troubles.of(flow.id, RESENT)
+        if resent is None or not flow.recovery.retransmitted_by.get("timeout"):
+            continue
+        if not known.explains("timeout-recovery", flow.id, resent.first_ns, resent.last_ns):
+            flows.append(flow)
+    groups: dict[frozenset[str], list[Flow]] = {}
+    for flow in flows:
+        groups.setdefault(frozenset((flow.src, flow.dst)), []).append(flow)
+    for group in groups.values():
+        yield _finding(case, group)
+
+
+def _finding(case: Case, group: list[Flow]) -> Finding:
+    troubles = case.measuring.troubles
+    hits = {flow.id: flow.recovery.retransmitted_by["timeout"] for flow in group}
+    resent = [trouble for flow in group if (trouble := troubles.of(flow.id, RESENT))]
+    twice = sum(t.packets for flow in group if (t := troubles.of(flow.id, ACKED_AGAIN)))
+    could = sum(flow.request_packets for flow in group)
+    packets = sum(hits.values())
+    waits = [flow.recovery.timeout_ns for flow in group if flow.recovery.timeout_ns]
+    longest = max((wait.max for wait in waits), default=0.0)
+    arrived = twice >= SPURIOUS_SHARE * packets
+    after_ack = sum(t.packets for flow in group if (t := troubles.of(flow.id, RESENT_AFTER_ACK)))
+    late = arrived and after_ack < SPURIOUS_SHARE * sum(wait.count for wait in waits)
+    one_way = len({(flow.src, flow.dst) for flow in group}) == 1
+    way = f"from {hosts(group)}" if one_way else f"between {plain(_between(group))}"
+    why = (
+        "the ACKs came late"
+        if late
+        else "the ACKs were late or lost after the tap"
+        if arrived
+        else "no NAK came"
+    )
+    return finding(
+        case,
+        "timeout-recovery",
+        Place(direction=f"between {_between(group)}"),
+        hits,
+        could,
+        (min(t.first_ns for t in resent), max(t.last_ns for t in resent)),
+        f"{packets_of(packets, could)} {way} wait for timeouts (up to {duration(longest)}): {why}",
+        "look for a busy receiver, or raise the ACK timeout"
+        if late
+        else "look for loss of last packets or of ACKs; a capture at the other host tells where",
+        confidence="likely",
+        evidence=frames(case, resent),
+    )
+
+
+def _between(group: list[Flow]) -> str:
+    names = sorted({flow.src for flow in group} | {flow.dst for flow in group})
+    return " and ".join(names) if len(names) <= 2 else f"{len(names)} hosts"

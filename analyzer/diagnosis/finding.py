@@ -1,0 +1,125 @@
+"""Builds one finding from what a finder knows: victims, cost, severity, share and sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import UNSET, UnsetType
+
+from ..measures.troubles import Trouble
+from ..results.diagnosis import Affected, Confidence, Evidence, Finding, Kind, Place, Severity
+from ..results.flow import Flow
+from ..statistics.proportion import wilson
+from .case import Case, carries_data
+from .cost import cost_ns
+from .deaths import death_of
+from .interval import interval
+from .words import counted, duration, when
+
+MOST_AFFECTED = 1000
+MOST_EVIDENCE = 20
+MOST_OF_THE_TIME = 0.5
+"""Share of their time that queue pairs lose to a critical fault."""
+
+
+def finding(
+    case: Case,
+    kind: Kind,
+    place: Place,
+    hits: Mapping[int, int],
+    of_packets: int,
+    span: tuple[int, int],
+    says: str,
+    next_step: str,
+    *,
+    confidence: Confidence = "likely",
+    evidence: Iterable[Evidence] = (),
+    severity: Severity | None = None,
+    until_ns: int | UnsetType | None = UNSET,
+    costs: bool = True,
+    details: dict[str, str | int | float] | UnsetType = UNSET,
+) -> Finding:
+    """A finding of `kind`.
+
+    hits: packets that the fault hit, by flow. of_packets: packets that it could have hit. span:
+    first and last hit in ns. says: the sentence without time and victims. severity: default by
+    victims and cost. until_ns: default by the pace of the hits. costs: False for kinds that cost
+    the flows no time; True: by `cost_ns`.
+    """
+    flows = [case.flows[f] for f in sorted(hits)]
+    packets = sum(hits.values())
+    seen = interval(case, flows, packets, *span)
+    first, uncertain = seen.from_ns, seen.uncertain_ns
+    if until_ns is UNSET:
+        until_ns = seen.until_ns
+    affected = [_affected(flow, hits[flow.id], costs) for flow in flows]
+    affected.sort(key=lambda a: (-(a.cost_ns or 0), -a.packets, a.flow))
+    known = [a.cost_ns for a in affected if a.cost_ns is not None]
+    cost = sum(known) if known else None
+    low, high = wilson(min(packets, of_packets), of_packets)
+    time = when(case, first, until_ns, uncertain)
+    return Finding(
+        kind=kind,
+        severity=severity or severity_of(case, flows, cost),
+        place=place,
+        from_ns=first,
+        until_ns=until_ns,
+        onset_uncertainty_ns=uncertain,
+        flows=[flow.id for flow in flows],
+        affected=affected[:MOST_AFFECTED],
+        packets=packets,
+        of_packets=of_packets,
+        share_percent=100 * packets / of_packets if of_packets else 0.0,
+        share_low_percent=100 * low if of_packets else None,
+        share_high_percent=100 * high if of_packets else None,
+        cost_ns=cost,
+        confidence=confidence,
+        sentence="; ".join(filter(None, (f"{says}, {time}", sufferers(case, flows, cost)))),
+        evidence=sorted(evidence, key=lambda e: (e.time_ns, e.tap, e.frame_number))[:MOST_EVIDENCE],
+        next_step=next_step,
+        details=details,
+    )
+
+
+def severity_of(case: Case, flows: Sequence[Flow], cost: int | None) -> Severity:
+    """critical when a queue pair is dead or all together lose most of their time."""
+    if any(death_of(case, flow) for flow in flows):
+        return "critical"
+    time = sum(flow.last_time_ns - flow.first_time_ns for flow in flows)
+    return "critical" if cost and cost > MOST_OF_THE_TIME * time else "warning"
+
+
+def sufferers(case: Case, flows: Sequence[Flow], cost: int | None) -> str:
+    """`8 of 40 queue pairs lost 3.1 s`."""
+    victims = [flow for flow in flows if carries_data(flow)]
+    if not victims:
+        return ""
+    who = f"{len(victims):,} of {counted(max(case.queue_pairs, len(victims)), 'queue pair')}"
+    dead = sum(death_of(case, flow) is not None for flow in victims)
+    if dead:
+        return f"{who}, {dead} of them dead" if dead < len(victims) else f"{who} dead"
+    return f"{who} lost {duration(cost)}" if cost else who
+
+
+def frames(case: Case, troubles: Iterable[Trouble | None]) -> list[Evidence]:
+    """The first frames of these troubles."""
+    names = case.registry.tap_names
+    return [
+        Evidence(names[tap], frame, time)
+        for trouble in troubles
+        if trouble is not None
+        for time, frame, tap in trouble.frames
+    ]
+
+
+def _affected(flow: Flow, packets: int, costs: bool) -> Affected:
+    return Affected(
+        flow=flow.id,
+        src=flow.src,
+        dst=flow.dst,
+        dest_qp=flow.dest_qp,
+        connection=flow.connection,
+        owner=flow.owner,
+        packets=packets,
+        cost_ns=cost_ns(flow) if costs else 0,
+    )

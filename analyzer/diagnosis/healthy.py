@@ -1,0 +1,71 @@
+"""Checks that passed: claims with what they cover, and only for what was really checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..results.flow import Flow
+from .case import Case, carries_data
+from .deaths import death_of
+from .words import counted
+
+
+def healthy(case: Case) -> list[str]:
+    """One claim per check that ran on every packet it names and found nothing."""
+    sampled = any(flow.sampling for flow in case.flows)
+    if case.filtered or sampled:
+        return []  # packets that were left out look like loss, or hide it
+    return [claim for check in (_sequence, _answers, _marks, _icrc) for claim in check(case)]
+
+
+def _sequence(case: Case) -> Iterator[str]:
+    """PSNs of every flow that has any: loss, reordering, duplicates, retransmissions."""
+    flows = [flow for flow in case.flows if flow.retransmitted_packets is not None]
+    if not flows or any(flow.missing_packets is None for flow in flows):
+        return
+    packets = sum(flow.request_packets + flow.response_packets for flow in flows)
+    checked = {
+        "lost": sum((f.missing_packets or 0) + (f.recovered_packets or 0) for f in flows),
+        "retransmitted": sum(f.retransmitted_packets or 0 for f in flows),
+        "reordered": sum(f.reordered_packets or 0 for f in flows),
+        "duplicated": sum(f.duplicate_packets or 0 for f in flows),
+    }
+    none = [name for name, found in checked.items() if not found]
+    where = "the first tap" if case.measuring.many_taps else "the tap"
+    if none:
+        yield (
+            f"{counted(packets, 'request and response packet')}: none {_either(none)}"
+            f" before {where}"
+        )
+
+
+def _answers(case: Case) -> Iterator[str]:
+    """NAKs and stalls of queue pairs whose both directions were seen."""
+    flows = [flow for flow in case.flows if carries_data(flow) and _is_answered(case, flow)]
+    acks = sum(flow.ack_packets for flow in case.flows)
+    if acks and not any(flow.naks or flow.rnr_naks for flow in case.flows):
+        yield f"{counted(acks, 'ACK')}: no NAK, no RNR NAK"
+    if flows and not any(death_of(case, flow) for flow in flows):
+        yield f"{counted(len(flows), 'queue pair')}: none stalled"
+
+
+def _is_answered(case: Case, flow: Flow) -> bool:
+    return flow.id in case.peers and flow.retransmitted_packets is not None
+
+
+def _marks(case: Case) -> Iterator[str]:
+    capable = sum(flow.congestion.ecn_capable_packets for flow in case.flows)
+    if capable and not any(flow.ecn_marked_packets for flow in case.flows):
+        yield f"{counted(capable, 'ECN-capable packet')}: none marked CE"
+
+
+def _icrc(case: Case) -> Iterator[str]:
+    counts = [capture.icrc for capture in case.captures if capture.icrc is not None]
+    good = sum(count["ok"] for count in counts)
+    if good and not any(count["bad"] for count in counts):
+        yield f"{counted(good, 'ICRC')}: none wrong"
+
+
+def _either(names: list[str]) -> str:
+    """`lost, reordered or duplicated`."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

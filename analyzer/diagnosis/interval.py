@@ -1,0 +1,63 @@
+"""Since when and until when: from the first and last hit, and the traffic before and after them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..results.flow import Flow
+from .case import Case
+
+EXPECTED = 10.0
+"""Hits that the traffic before the first hit (after the last) would have had at the pace between
+them, from which the fault begins with the first hit (ends with the last). A random fault leaves so
+much traffic alone with a probability of exp(-10); hits come in bursts, which makes long pauses far
+more likely than that: with bursts of three, exp(-10 / 3) = 4 %."""
+ONSET = 3.0
+"""The same for the uncertainty of the onset: exp(-3) = 5 %."""
+
+
+class Interval(NamedTuple):
+    """When a fault was active."""
+
+    from_ns: int
+    until_ns: int | None
+    """None: still going on at the end of the capture."""
+    uncertain_ns: int
+    """The onset is at most this much before `from_ns`."""
+
+
+def interval(case: Case, flows: Sequence[Flow], hits: int, first: int, last: int) -> Interval:
+    """The interval of a fault that hit `flows`; `first` and `last` are its first and last hit."""
+    begin = min((flow.first_time_ns for flow in flows), default=first)
+    if hits < 2 or last <= first:
+        return Interval(first, last, 0)
+    between = traffic_bytes(case, flows, first, last)
+    pace = (hits - 1) / between if between else 0.0
+    before = pace * traffic_bytes(case, flows, begin, first)
+    after = pace * traffic_bytes(case, flows, last, case.last_ns)
+    uncertain = round(ONSET * (last - first) / (hits - 1))
+    if before < EXPECTED:
+        uncertain = first - begin
+    goes_on = after < EXPECTED and _still_sends(case, flows, last)
+    return Interval(first, None if goes_on else last, max(0, min(uncertain, first - begin)))
+
+
+def traffic_bytes(case: Case, flows: Sequence[Flow], from_ns: int, until_ns: int) -> float:
+    """Wire bytes of `flows` between two times, from the bins of their activity."""
+    start, width = case.measuring.activity.start_ns, case.measuring.activity.bin_ns
+    total = 0.0
+    first = max(0, (from_ns - start) // width)
+    bins = max((len(flow.activity_bytes) for flow in flows), default=0)
+    for at in range(first, min(bins, (until_ns - start) // width + 1)):
+        low, high = start + at * width, start + (at + 1) * width
+        part = (min(high, until_ns) - max(low, from_ns)) / width
+        if part > 0:
+            total += part * sum(f.activity_bytes[at] for f in flows if at < len(f.activity_bytes))
+    return total
+
+
+def _still_sends(case: Case, flows: Sequence[Flow], last: int) -> bool:
+    """False when the flows ended long before the capture: nobody saw the fault go on."""
+    end = max((flow.last_time_ns for flow in flows), default=last)
+    return case.last_ns - end <= (case.last_ns - case.first_ns) / 20

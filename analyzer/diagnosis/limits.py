@@ -1,0 +1,105 @@
+"""What these captures cannot tell, and which tap or option would tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import UNSET
+
+from .case import Case, carries_data
+from .words import counted, number, plain
+
+UNANSWERED = ("UC", "UD", "CNP")
+"""Transports whose requests have no answer."""
+
+
+def limits(case: Case) -> list[str]:
+    """Lines, most important first."""
+    if not case.flows:
+        return []
+    return [line for check in _CHECKS for line in check(case)]
+
+
+def _how_it_was_read(case: Case) -> Iterator[str]:
+    if not case.complete:
+        yield "interrupted: findings cover what was read so far"
+    if case.filtered:
+        yield "a filter is set: whether other packets were lost is unknown"
+
+
+def _capture_quality(case: Case) -> Iterator[str]:
+    for capture in case.captures:
+        for tap in capture.taps:
+            if tap.sampling is not UNSET:
+                yield f"{plain(tap.name)} has samples only: loss and reordering are unknown"
+            elif tap.dropped_frames:
+                yield (
+                    f"{plain(tap.name)} dropped {counted(tap.dropped_frames, 'frame')} itself:"
+                    " packets missing there may be capture loss"
+                )
+    silent = [
+        tap
+        for capture in case.captures
+        for tap in capture.taps
+        if tap.dropped_frames is None and tap.sampling is UNSET
+    ]
+    if silent:
+        which = "the capture does" if len(silent) == 1 else f"{len(silent)} captures do"
+        yield f"{which} not state dropped frames: pcapng from dumpcap or rocescope does"
+
+
+def _one_way(case: Case) -> Iterator[str]:
+    alone = [
+        flow
+        for flow in case.flows
+        if carries_data(flow)
+        and flow.retransmitted_packets is not None
+        and flow.transport not in UNANSWERED
+        and (flow.dst, flow.src) not in case.hosts_seen
+    ]
+    if alone:
+        yield (
+            f"{counted(len(alone), 'flow')} without any packet of the other direction: NAKs,"
+            " ACKs and stalls are unknown; capture both directions"
+        )
+
+
+def _one_tap(case: Case) -> Iterator[str]:
+    taps = [tap for capture in case.captures for tap in capture.taps if tap.roce_packets]
+    if len(taps) == 1:
+        yield (
+            "one tap: loss after it shows only in NAKs and retransmissions, marks after it not"
+            " at all; a tap at the other host tells the place"
+        )
+
+
+def _partial(case: Case) -> Iterator[str]:
+    partly = sum(
+        flow.retransmitted_packets is not None
+        and flow.missing_packets is None
+        and flow.sampling is UNSET
+        for flow in case.flows
+    )
+    if partly:
+        yield (
+            f"{counted(partly, 'flow')} seen only in part: loss there is unknown; capture all"
+            " parallel links"
+        )
+
+
+def _marks(case: Case) -> Iterator[str]:
+    data = [flow for flow in case.flows if carries_data(flow)]
+    if data and not any(flow.congestion.ecn_capable_packets for flow in data):
+        yield "no packet is ECN-capable: congestion does not show in marks"
+
+
+def _icrc(case: Case) -> Iterator[str]:
+    checked = [capture.icrc for capture in case.captures if capture.icrc is not None]
+    cut = sum(count["truncated"] for count in checked)
+    if not checked:
+        yield "ICRCs were not checked (--icrc): corruption is unknown"
+    elif cut:
+        yield f"{number(cut)} frames are truncated: their ICRC is unknown; capture whole frames"
+
+
+_CHECKS = (_how_it_was_read, _capture_quality, _one_way, _one_tap, _partial, _marks, _icrc)

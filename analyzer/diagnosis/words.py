@@ -1,0 +1,81 @@
+"""How findings write numbers, times and names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ..results.flow import Flow
+from .case import Case
+
+
+def plain(name: str) -> str:
+    """A name of a packet, file or process without characters that a terminal interprets."""
+    return "".join(c if c.isprintable() else "?" for c in name)
+
+
+def number(value: int) -> str:
+    """`7,904`."""
+    return f"{value:,}"
+
+
+def counted(value: int, noun: str) -> str:
+    """`1 flow`, `1,200 flows`."""
+    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+
+
+def percent(share: float) -> str:
+    """A share of 1: `0.9 %`; two digits that count below 1 %."""
+    value = 100 * share
+    if value in (0, 100):
+        return f"{value:.0f} %"
+    if value >= 99.95:
+        return ">99.9 %"
+    return f"{value:.1f} %" if value >= 0.95 else f"{value:.2g} %" if value >= 1e-4 else "<0.0001 %"
+
+
+def packets_of(hits: int, of: int) -> str:
+    """`0.9 % of the packets (71 of 7,904)`; `3 of 10,000 packets` when few."""
+    if hits < 10 or of <= 0:
+        return f"{hits:,} of {counted(of, 'packet')}"
+    return f"{percent(hits / of)} of the packets ({hits:,} of {of:,})"
+
+
+def duration(ns: float) -> str:
+    """`1.2 s`, `310 ms`, `12 us`, `850 ns`."""
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        value = ns / scale
+        if value >= 0.9995:
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def moment(case: Case, ns: int) -> str:
+    """Time since the first packet: `1.2 s`. Milliseconds matter in runs shorter than a second."""
+    since = max(0, ns - case.first_ns) / 1e9
+    digits = 1 if case.last_ns - case.first_ns >= 10**10 else 3
+    return f"{since:.{digits}f} s"
+
+
+def when(case: Case, from_ns: int, until_ns: int | None, uncertain_ns: int = 0) -> str:
+    """`all the time`, `from 1.2 s to the end`, `at 1.2 s`, `from 1.2 s to 1.9 s`."""
+    from_start = from_ns - uncertain_ns <= case.first_ns
+    if until_ns is None:
+        return "all the time" if from_start else f"from {moment(case, from_ns)} to the end"
+    begin, end = moment(case, from_ns), moment(case, until_ns)
+    if begin == end:
+        return f"at {begin}"
+    return f"until {end}" if from_start else f"from {begin} to {end}"
+
+
+def flow_name(flow: Flow) -> str:
+    """`10.0.0.1 to 10.0.0.2 QP 0x000022`."""
+    return f"{plain(flow.src)} to {plain(flow.dst)} QP 0x{flow.dest_qp:06x}"
+
+
+def hosts(flows: Sequence[Flow]) -> str:
+    """`10.0.0.1 to 10.0.0.2`, `3 hosts to 10.0.0.2`: the way of these flows."""
+    return f"{_some({f.src for f in flows})} to {_some({f.dst for f in flows})}"
+
+
+def _some(names: Collection[str]) -> str:
+    return plain(next(iter(names))) if len(names) == 1 else f"{len(names)} hosts"
