@@ -9,6 +9,7 @@ from functools import cache, cached_property
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import image as machine_code
 from .cache import BOUNDS_CHECK, cache_base, digest_of, key_of, module_digest
@@ -20,6 +21,17 @@ Int: TypeAlias = int | np.integer[Any]
 """An integer inside a kernel, of Python or numpy: numba infers the type."""
 Bool: TypeAlias = bool | np.bool_
 """A truth value inside a kernel."""
+
+Ints: TypeAlias = NDArray[np.int64]
+Int32s: TypeAlias = NDArray[np.int32]
+Bytes: TypeAlias = NDArray[np.uint8]
+UInt16s: TypeAlias = NDArray[np.uint16]
+UInt32s: TypeAlias = NDArray[np.uint32]
+UInt64s: TypeAlias = NDArray[np.uint64]
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+Array: TypeAlias = NDArray[Any]
+"""Arrays, inside kernels and out; whoever makes one says its shape."""
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": BOUNDS_CHECK}
 

@@ -24,6 +24,7 @@ from ..analyzer.summary.options import FlowOrder, PathBy
 from ..analyzer.summary.trust import tap_summary, ultra_ethernet
 from ..analyzer.wire.packets import PacketTable
 from ..analyzer.wire.registry import Registry
+from ..kernels.kernel import Ints
 from . import sysfs
 from .live import LiveOptions, LiveSource
 from .loss import Loss
@@ -274,7 +275,7 @@ class _Counted:
         tracker = measuring.tracker
         flows, streams = tracker.flows, tracker.state.streams[: 2 * len(tracker)]
         self.loss = loss
-        self.packets: NDArray[np.int64] = flows["packets"].copy()
+        self.packets: Ints = flows["packets"].copy()
         self.missing = _sum(streams, "missing", "missing_evicted")
         self.sums = {
             "packets": _sum(flows, "packets"),

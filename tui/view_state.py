@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..analyzer.results.flow import Flow
+from ..kernels.kernel import Ints
 from ..report.words import human
 from .session.session import Session
 from .session.snapshots.snapshot import FlowKey, PathColumns, Snapshot, SourceState
@@ -98,7 +98,7 @@ class ViewState:
         busiest = shown[np.argmax(self.snapshot.flows.wire_bytes[shown])]
         return self.select(self.snapshot.key(int(busiest)))
 
-    def shown_flows(self) -> NDArray[np.int64]:
+    def shown_flows(self) -> Ints:
         """Flows that pass the filter; flows without data only if `everything` is set."""
         mask = self.session.passing(self.snapshot)
         if not self.everything:

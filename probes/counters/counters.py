@@ -15,13 +15,13 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import CaptureError, UsageError
 from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...kernels.kernel import Array, Ints
 from .. import bpf
 from ..clock import WallClock
 from ..hooks.attach import Attachment, Direction, Hook, attach, directions_of, privileges_of
@@ -70,13 +70,13 @@ class Reading:
     """Wall time."""
     clock_offset_ns: int
     """Offset from the entries' times to wall time."""
-    entries: NDArray[Any]
+    entries: Array
     """COUNTERS[n], one per key; includes evicted entries as far as they were read before."""
-    tally: NDArray[Any]
+    tally: Array
     """TALLY[taps, cpus]."""
-    lost_packets: NDArray[np.int64]
+    lost_packets: Ints
     """[taps]: packets counted, but in no entry: evicted before they were read."""
-    lost_bytes: NDArray[np.int64]
+    lost_bytes: Ints
 
     def total(self, field: str) -> int:
         """A field of the tally over all taps and CPUs."""
@@ -151,7 +151,7 @@ class CounterSource:
                 f"no memory for counters of {flows} flows on {cpus} CPUs: give a smaller"
                 " --max-flows"
             ) from None
-        self._table: NDArray[Any] = np.frombuffer(mapped, COUNTERS, cpus * sets * WAYS)
+        self._table: Array = np.frombuffer(mapped, COUNTERS, cpus * sets * WAYS)
         self._created = np.zeros(len(self._table), np.uint64)
         self._last = np.zeros(0, COUNTERS)
         self._last_slots = np.zeros(0, np.int64)
@@ -207,7 +207,7 @@ class CounterSource:
             lost_bytes=lost[1],
         )
 
-    def _entries(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def _entries(self) -> tuple[Ints, Array]:
         """Numbers and copies of all entries in use, without entries replaced during the read."""
         created = self._table["created_ns"].copy()
         slots = np.flatnonzero(created).astype(np.int64)
@@ -224,7 +224,7 @@ class CounterSource:
         whole = entries["created_ns"] > 0
         return slots[whole], entries[whole]
 
-    def _keep_evicted(self, slots: NDArray[np.int64], entries: NDArray[Any]) -> None:
+    def _keep_evicted(self, slots: Ints, entries: Array) -> None:
         """Keep the last counts of entries that were evicted since the last reading."""
         self._created[slots] = entries["created_ns"]
         gone = self._created[self._last_slots] != self._last["created_ns"]
@@ -232,7 +232,7 @@ class CounterSource:
             self._past = by_key(np.concatenate((self._past, self._last[gone])))
         self._last_slots, self._last = slots, entries
 
-    def _read_tally(self) -> NDArray[Any]:
+    def _read_tally(self) -> Array:
         cpus = bpf.possible_cpus()
         values = [
             bpf.lookup(self._tally_fd, struct.pack("I", tap), TALLY.itemsize * cpus)

@@ -9,7 +9,6 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.measures.paths.imbalance import imbalance_of
 from ...analyzer.measures.paths.tapsets import LISTED_FLOWS, SPRAYED_WIDTH
@@ -25,6 +24,7 @@ from ...analyzer.results.flow import (
 from ...analyzer.results.paths import Imbalance, Spraying
 from ...analyzer.statistics.shares import Carried, jain, path_shares, width
 from ...analyzer.wire.opcodes import CNP, RC, TRANSPORT_NAMES, UC, XRC
+from ...kernels.kernel import Array, Ints
 from .counters import Reading
 from .layout import IS_IPV6, together
 
@@ -122,7 +122,7 @@ def _counted(reading: Reading, taps: Sequence[str]) -> list[_Counted]:
     ]
 
 
-def _numbered(entries: NDArray[Any]) -> tuple[list[tuple[str, str, int]], NDArray[np.int64]]:
+def _numbered(entries: Array) -> tuple[list[tuple[str, str, int]], Ints]:
     """The flows by source, destination and queue pair, and the flow number of each entry."""
     numbers: dict[tuple[str, str, int], int] = {}
     of = np.zeros(len(entries), np.int64)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ...kernels.kernel import Array, Ints
 
 KEY: Final = np.dtype(
     [
@@ -87,7 +88,7 @@ ORDER_BYTES = 32
 """Of struct flow_order."""
 
 
-def together(entries: NDArray[Any], group: NDArray[np.int64], groups: int) -> NDArray[Any]:
+def together(entries: Array, group: Ints, groups: int) -> Array:
     """COUNTERS[groups]: the sums of the entries with each number in `group`, int64[entries].
 
     The key of a sum is that of one of its entries.
@@ -104,7 +105,7 @@ def together(entries: NDArray[Any], group: NDArray[np.int64], groups: int) -> ND
     return sums
 
 
-def by_key(entries: NDArray[Any]) -> NDArray[Any]:
+def by_key(entries: Array) -> Array:
     """The sums of entries by key, in the order of keys."""
     keys = np.ascontiguousarray(entries["key"]).view(f"V{KEY.itemsize}")
     unique, group = np.unique(keys, return_inverse=True)

@@ -14,10 +14,9 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
 from ...analyzer.wire.packets import I64, U8, U16, U32
-from ...kernels.kernel import Int, inlined, kernel
+from ...kernels.kernel import Int, UInt64s, inlined, kernel
 
 RECORD_HEADER: Final = np.dtype(
     [("time_ns", "<u8"), ("wire_bytes", "<u4"), ("captured_bytes", "<u2"), ("tap", "<u2")]
@@ -31,7 +30,7 @@ LARGEST_RECORD: Final = RECORD_BYTES + WIDE_SNAP
 CHUNK_BYTES: Final = 1 << 20
 """Size of the chunks of a ring, or of the ring if it is smaller."""
 
-U64: TypeAlias = NDArray[np.uint64]
+U64: TypeAlias = UInt64s
 
 BEING_WRITTEN: Final = -1
 AT_END: Final = (1 << 63) - 1

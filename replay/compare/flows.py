@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
+from ...kernels.kernel import Floats, Ints
 from ...version import VERSION
 from ..fabrics.fabric import Fabric
 from ..flows.fair_share import fair_bytes, split_evenly
@@ -168,12 +168,12 @@ def _result(name: str, outcome: Outcome, fabric: Fabric) -> StrategyResult:
 
 def _layer(
     name: str,
-    links: NDArray[np.int64],
+    links: Ints,
     choice: bool,
     outcome: Outcome,
     fabric: Fabric,
     loads: LinkLoads,
-    fair: NDArray[np.float64],
+    fair: Floats,
     chance: Chance | None,
 ) -> LayerLoad:
     rates = fabric.links.rate_bits_per_second[links]
@@ -195,9 +195,7 @@ def _layer(
     )
 
 
-def _devices(
-    fabric: Fabric, links: NDArray[np.int64], loads: LinkLoads, fair: NDArray[np.float64]
-) -> list[DeviceLoad]:
+def _devices(fabric: Fabric, links: Ints, loads: LinkLoads, fair: Floats) -> list[DeviceLoad]:
     """The links of a layer by source switch, for switches with several links."""
     source = fabric.links.source[links]
     found = []
@@ -221,9 +219,7 @@ def _devices(
     return found
 
 
-def _over_time(
-    outcome: Outcome, fabric: Fabric, links: NDArray[np.int64], rates: NDArray[np.int64]
-) -> LayerOverTime | None:
+def _over_time(outcome: Outcome, fabric: Fabric, links: Ints, rates: Ints) -> LayerOverTime | None:
     windows = outcome.traffic.windows
     found = None if windows is None else over_time(outcome.placement, windows, links, rates)
     if found is None or windows is None:
@@ -240,9 +236,7 @@ def _over_time(
     )
 
 
-def _links(
-    fabric: Fabric, layers: Layers, loads: LinkLoads, fair: NDArray[np.float64]
-) -> list[LinkLoad]:
+def _links(fabric: Fabric, layers: Layers, loads: LinkLoads, fair: Floats) -> list[LinkLoad]:
     """Every link that a unit can reach, layer by layer."""
     records = []
     for name, links, _ in zip(*layers, strict=True):
@@ -265,7 +259,7 @@ def _worst(
     fabric: Fabric,
     layers: Layers,
     loads: LinkLoads,
-    fair: NDArray[np.float64],
+    fair: Floats,
 ) -> list[Collision]:
     """The busiest links of layers in which hashing chooses, relative to the largest fair share."""
     found = []

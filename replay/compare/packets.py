@@ -8,10 +8,9 @@ from threading import Event, Lock
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import compiling
+from ...kernels.kernel import Floats, Ints, compiling
 from ...version import VERSION
 from ..fabrics.fabric import Fabric
 from ..flows.fair_share import fair_bytes, split_evenly
@@ -260,11 +259,7 @@ def _order(workload: Workload, result: EngineResult, fabric: Fabric) -> Received
 
 
 def _strategy(
-    name: str,
-    own: _Gathered,
-    fabric: Fabric,
-    settings: Mapping[str, str],
-    even: NDArray[np.float64],
+    name: str, own: _Gathered, fabric: Fabric, settings: Mapping[str, str], even: Floats
 ) -> StrategyResult:
     first = own.results[0][0]
     carried = first.link_bytes
@@ -381,10 +376,10 @@ def _queues(results: Sequence[EngineResult], fabric: Fabric) -> list[LayerQueues
             continue
         below = np.cumsum(seen)
 
-        def total(column: str, members: NDArray[np.int64] = members) -> int:
+        def total(column: str, members: Ints = members) -> int:
             return sum(int(getattr(result, column)[members].sum()) for result in results)
 
-        def most(column: str, members: NDArray[np.int64] = members) -> int:
+        def most(column: str, members: Ints = members) -> int:
             return max(int(getattr(result, column)[members].max()) for result in results)
 
         found.append(

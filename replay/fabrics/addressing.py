@@ -11,10 +11,11 @@ from ipaddress import (
     IPv6Address,
     IPv6Network,
 )
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ...kernels.kernel import Array, Bytes
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -45,7 +46,7 @@ class AddressPlan:
             return next((a for a in own if isinstance(a, wanted)), own[0])
         return IPv6Address(FIRST_IPV6 + host) if ipv6 else IPv4Address(FIRST_IPV4 + host)
 
-    def packed(self, hosts: NDArray[Any], ipv6: bool = False) -> NDArray[np.uint8]:
+    def packed(self, hosts: Array, ipv6: bool = False) -> Bytes:
         """uint8[n, 16]: an address of each host, IPv4 as ::ffff:a.b.c.d."""
         first = FIRST_IPV6 if ipv6 else FIRST_IPV4 | 0xFFFF << 32
         out = np.empty((len(hosts), 16), np.uint8)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
+from ...kernels.kernel import Ints
 from .addressing import MAX_HOSTS, AddressPlan
 from .fabric import HOST, SWITCH, Fabric, Links, Nodes, attach, forward, tier_name
 
@@ -42,15 +43,13 @@ def check_size(name: str, hosts: int, two_way_links: int, switches: int, edges: 
 class Cables(NamedTuple):
     """Two-way links, equally long columns, in the order of the ports of every node."""
 
-    a: NDArray[np.int64]
-    b: NDArray[np.int64]
-    rate_bits_per_second: NDArray[np.int64]
-    delay_ns: NDArray[np.int64]
+    a: Ints
+    b: Ints
+    rate_bits_per_second: Ints
+    delay_ns: Ints
 
 
-def cables(
-    a: NDArray[np.int64], b: NDArray[np.int64], rate_bits_per_second: int, delay_ns: int
-) -> Cables:
+def cables(a: Ints, b: Ints, rate_bits_per_second: int, delay_ns: int) -> Cables:
     """Cables of one rate and delay."""
     n = len(a)
     return Cables(a, b, np.full(n, rate_bits_per_second, np.int64), np.full(n, delay_ns, np.int64))

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
+from ...kernels.kernel import Bools, Bytes, Int32s, Ints
 from .addressing import AddressPlan
 from .forwarding import Forwarding, shortest_paths, without_links
 
@@ -42,7 +43,7 @@ class Nodes(NamedTuple):
     """Switches first, then hosts in port order; equally long."""
 
     names: tuple[str, ...]
-    kind: NDArray[np.uint8]
+    kind: Bytes
     """HOST or SWITCH."""
     tier: NDArray[np.int8]
     """0 host, 1 leaf, 2 spine, 3 core."""
@@ -53,25 +54,25 @@ class Nodes(NamedTuple):
 class Links(NamedTuple):
     """One-way links; the links that leave a node come in the order of its ports."""
 
-    source: NDArray[np.int32]
-    target: NDArray[np.int32]
-    rate_bits_per_second: NDArray[np.int64]
-    delay_ns: NDArray[np.int64]
-    up: NDArray[np.bool_]
-    layer: NDArray[np.uint8]
+    source: Int32s
+    target: Int32s
+    rate_bits_per_second: Ints
+    delay_ns: Ints
+    up: Bools
+    layer: Bytes
     """Index into `Fabric.layers`."""
 
 
 class Attachments(NamedTuple):
     """Where hosts are attached: one row per host, one column per port."""
 
-    switch: NDArray[np.int32]
+    switch: Int32s
     """int32[hosts, ports]: the switch at each port, -1 for no port or a link that is down."""
-    access_link: NDArray[np.int32]
+    access_link: Int32s
     """int32[hosts, ports]: from the host to that switch, -1 as above."""
-    exit_link: NDArray[np.int32]
+    exit_link: Int32s
     """int32[hosts, ports]: from that switch to the host, -1 as above."""
-    edge: NDArray[np.int32]
+    edge: Int32s
     """int32[hosts]: column of `Forwarding.group_of`; -1 when no port is up."""
 
 
@@ -120,33 +121,29 @@ class Fabric:
         """The host with this address, exactly or in a subnet that leads to one host."""
         return self.addresses.host_of(ip_address(address))
 
-    def group(self, switch: int, edge: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def group(self, switch: int, edge: int) -> tuple[Int32s, Ints]:
         """(links, weights) of the ordered equal-cost group; empty without a route."""
         group = int(self.forwarding.group_of[switch, edge])
         start = self.forwarding.group_start
         part = slice(int(start[group]), int(start[group + 1])) if group >= 0 else slice(0, 0)
         return self.forwarding.group_links[part], self.forwarding.group_weights[part]
 
-    def usable_ports(
-        self, source: NDArray[np.int32], destination: NDArray[np.int32]
-    ) -> NDArray[np.bool_]:
+    def usable_ports(self, source: Int32s, destination: Int32s) -> Bools:
         """bool[n, ports]: the ports through which each source host reaches its destination host."""
         first = self.attachments.switch[source]
         edge = self.attachments.edge[destination]
         known = (first >= 0) & (edge >= 0)[:, None]
         attached = (first[:, :, None] == self.attachments.switch[destination][:, None, :]).any(2)
         routed = self.forwarding.group_of[first, edge[:, None]] >= 0
-        usable: NDArray[np.bool_] = known & (attached | routed)
+        usable: Bools = known & (attached | routed)
         return usable
 
-    def exit_link_at(
-        self, switch: NDArray[np.int32], destination: NDArray[np.int32]
-    ) -> NDArray[np.int32]:
+    def exit_link_at(self, switch: Int32s, destination: Int32s) -> Int32s:
         """int32[n]: the link from each switch to each destination host, -1 when not attached."""
         here = self.attachments.switch[destination] == switch[:, None]
         column = here.argmax(1)
         link = self.attachments.exit_link[destination, column]
-        exits: NDArray[np.int32] = np.where(here.any(1) & (switch >= 0), link, -1)
+        exits: Int32s = np.where(here.any(1) & (switch >= 0), link, -1)
         return exits.astype(np.int32)
 
     def link_name(self, link: int) -> str:
@@ -157,7 +154,7 @@ class Fabric:
         name = f"{self.nodes.names[source]}>{self.nodes.names[target]}"
         return name if number == 1 else f"{name}#{number}"
 
-    def find_links(self, name: str) -> NDArray[np.int64]:
+    def find_links(self, name: str) -> Ints:
         """Links of a name: `leaf1-spine2` (both directions, also parallel ones), `leaf1>spine2`,
         `leaf1-spine2#2` (one of parallel links), `spine2` (all its links).
 
@@ -196,10 +193,7 @@ class Fabric:
         return self.with_links(up=up)
 
     def with_links(
-        self,
-        *,
-        up: NDArray[np.bool_] | None = None,
-        rate_bits_per_second: NDArray[np.int64] | None = None,
+        self, *, up: Bools | None = None, rate_bits_per_second: Ints | None = None
     ) -> Fabric:
         """The fabric with other link states or rates, and the resulting forwarding."""
         links = self.links
@@ -247,7 +241,7 @@ def attach(links: Links, switches: int, hosts: int) -> Attachments:
     return Attachments(table[0], table[1], table[2], _edges(table[0]))
 
 
-def _edges(switch: NDArray[np.int32]) -> NDArray[np.int32]:
+def _edges(switch: Int32s) -> Int32s:
     """int32[hosts]: hosts with the same switches get the same number, in order of appearance."""
     rows, first, inverse = np.unique(switch, axis=0, return_index=True, return_inverse=True)
     attached = (rows >= 0).any(1)
@@ -255,11 +249,11 @@ def _edges(switch: NDArray[np.int32]) -> NDArray[np.int32]:
     number = np.empty(len(rows), np.int32)
     number[order] = np.arange(len(rows))
     number[~attached] = -1
-    edges: NDArray[np.int32] = number[inverse.reshape(-1)]
+    edges: Int32s = number[inverse.reshape(-1)]
     return edges
 
 
-def edge_switches(attachments: Attachments) -> NDArray[np.int32]:
+def edge_switches(attachments: Attachments) -> Int32s:
     """int32[edges, ports]: the switches that the hosts of each edge are attached to, -1 none."""
     edges = int(attachments.edge.max(initial=-1)) + 1
     table = np.full((edges, attachments.switch.shape[1]), -1, np.int32)

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import Int, kernel
+from ...kernels.kernel import Array, Bools, Int, Int32s, Ints, UInt16s, kernel
 
 
 class Forwarding(NamedTuple):
     """Groups of links, each stored once; `group_of` is the group that a switch uses."""
 
-    group_start: NDArray[np.int64]
+    group_start: Ints
     """int64[groups + 1]: start of each group in the two arrays below."""
-    group_links: NDArray[np.int32]
+    group_links: Int32s
     """Links of all groups, each group in next-hop order."""
-    group_weights: NDArray[np.int64]
+    group_weights: Ints
     """Weight of each of these links, 1 for equal cost."""
-    group_of: NDArray[np.int32]
+    group_of: Int32s
     """int32[switches, edges]: -1 without a route and at the switches of the edge."""
-    buckets: Mapping[int, NDArray[np.uint16]] = MappingProxyType({})
+    buckets: Mapping[int, UInt16s] = MappingProxyType({})
     """Resilient groups: position in the group of every bucket (`Group.buckets`)."""
 
 
 def shortest_paths(
-    source: NDArray[np.int32],
-    target: NDArray[np.int32],
-    up: NDArray[np.bool_],
-    switches: int,
-    edge_switches: NDArray[np.int32],
+    source: Int32s, target: Int32s, up: Bools, switches: int, edge_switches: Int32s
 ) -> Forwarding:
     """Forwarding along all shortest paths (fewest hops) between switches.
 
@@ -87,7 +83,7 @@ def shortest_paths(
     )
 
 
-def without_links(forwarding: Forwarding, up: NDArray[np.bool_]) -> Forwarding:
+def without_links(forwarding: Forwarding, up: Bools) -> Forwarding:
     """The groups without links that are down, as a router removes them by itself."""
     keep = up[forwarding.group_links]
     groups = len(forwarding.group_start) - 1
@@ -104,7 +100,7 @@ def without_links(forwarding: Forwarding, up: NDArray[np.bool_]) -> Forwarding:
     )
 
 
-def _rebalanced(buckets: NDArray[np.uint16], keep: NDArray[np.bool_]) -> NDArray[np.uint16]:
+def _rebalanced(buckets: UInt16s, keep: Bools) -> UInt16s:
     """Buckets of lost next hops go to the remaining next hops in turn; the others stay."""
     if not keep.any():
         return buckets[:0]
@@ -115,16 +111,14 @@ def _rebalanced(buckets: NDArray[np.uint16], keep: NDArray[np.bool_]) -> NDArray
     return moved.astype(np.uint16)
 
 
-def _by(
-    end: NDArray[np.int32], links: NDArray[np.int32], switches: int
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _by(end: Int32s, links: Int32s, switches: int) -> tuple[Int32s, Ints]:
     """The links sorted by one end, and the start of each switch's links."""
     order = np.argsort(end[links], kind="stable")
     counts = np.bincount(end[links], minlength=switches)
     return links[order], np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
 
-def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
+def _longer(array: Array, length: int) -> Array:
     if length <= len(array):
         return array
     longer = np.zeros(max(length, 2 * len(array)), array.dtype)
@@ -134,23 +128,23 @@ def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
 
 @kernel
 def _paths(
-    out_links: NDArray[np.int32],
-    out_target: NDArray[np.int32],
-    out_start: NDArray[np.int64],
-    in_source: NDArray[np.int32],
-    in_start: NDArray[np.int64],
-    edge_switches: NDArray[np.int32],
+    out_links: Int32s,
+    out_target: Int32s,
+    out_start: Ints,
+    in_source: Int32s,
+    in_start: Ints,
+    edge_switches: Int32s,
     edge: Int,
     room_groups: Int,
     room_links: Int,
     distance: NDArray[np.int16],
-    queue: NDArray[np.int32],
-    group_of: NDArray[np.int32],
-    state: NDArray[np.int64],
-    start: NDArray[np.int64],
-    links: NDArray[np.int32],
-    owner: NDArray[np.int32],
-    slots: NDArray[np.int32],
+    queue: Int32s,
+    group_of: Int32s,
+    state: Ints,
+    start: Ints,
+    links: Int32s,
+    owner: Int32s,
+    slots: Int32s,
 ) -> Int:
     """Fill `group_of` edge by edge; returns the first edge that may not fit."""
     switches, edges = group_of.shape
@@ -190,15 +184,15 @@ def _paths(
 @kernel
 def _group(
     s: Int,
-    out_links: NDArray[np.int32],
-    out_target: NDArray[np.int32],
-    out_start: NDArray[np.int64],
+    out_links: Int32s,
+    out_target: Int32s,
+    out_start: Ints,
     distance: NDArray[np.int16],
-    state: NDArray[np.int64],
-    start: NDArray[np.int64],
-    links: NDArray[np.int32],
-    owner: NDArray[np.int32],
-    slots: NDArray[np.int32],
+    state: Ints,
+    start: Ints,
+    links: Int32s,
+    owner: Int32s,
+    slots: Int32s,
 ) -> Int:
     """The group of a switch's links that lead one hop closer; equal groups are stored once."""
     at = state[1]
@@ -237,13 +231,7 @@ def _group(
 
 
 @kernel
-def _refill(
-    slots: NDArray[np.int32],
-    start: NDArray[np.int64],
-    links: NDArray[np.int32],
-    owner: NDArray[np.int32],
-    state: NDArray[np.int64],
-) -> None:
+def _refill(slots: Int32s, start: Ints, links: Int32s, owner: Int32s, state: Ints) -> None:
     """Put the known groups into a larger hash table."""
     mask = np.uint64(len(slots) - 1)
     for group in range(state[0]):

@@ -12,9 +12,9 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
+from ...kernels.kernel import Int32s, Ints
 from .addressing import Address, Network
 from .fabric import Fabric, edge_switches
 from .files.yaml_source import Source, load_yaml
@@ -22,9 +22,7 @@ from .files.yaml_source import Source, load_yaml
 RULES = ("exact", "order", "subnets")
 
 
-def map_hosts(
-    addresses: Sequence[str], fabric: Fabric, mapping: str = "exact"
-) -> NDArray[np.int32]:
+def map_hosts(addresses: Sequence[str], fabric: Fabric, mapping: str = "exact") -> Int32s:
     """int32[n]: the host of each address, -1 for none.
 
     mapping: one of RULES or the path of a YAML file. UsageError if the rule or file is
@@ -46,7 +44,7 @@ def _key(address: Address) -> tuple[int, int]:
     return address.version, int(address)
 
 
-def _in_order(addresses: list[Address], fabric: Fabric) -> NDArray[np.int32]:
+def _in_order(addresses: list[Address], fabric: Fabric) -> Int32s:
     ordered = sorted(set(addresses), key=_key)
     if len(ordered) > fabric.hosts:
         raise UsageError(
@@ -57,12 +55,12 @@ def _in_order(addresses: list[Address], fabric: Fabric) -> NDArray[np.int32]:
     return np.array([number[a] for a in addresses], np.int32)
 
 
-def _hosts_of_edges(fabric: Fabric) -> list[NDArray[np.int64]]:
+def _hosts_of_edges(fabric: Fabric) -> list[Ints]:
     edge = fabric.attachments.edge
     return [np.flatnonzero(edge == e) for e in range(int(edge.max(initial=-1)) + 1)]
 
 
-def _by_subnet(addresses: list[Address], fabric: Fabric) -> NDArray[np.int32]:
+def _by_subnet(addresses: list[Address], fabric: Fabric) -> Int32s:
     network = {a: ip_network((a, 24 if a.version == 4 else 64), strict=False) for a in addresses}
     subnets = sorted(
         set(network.values()), key=lambda n: (n.version, int(n.network_address), n.prefixlen)
@@ -83,7 +81,7 @@ def _by_subnet(addresses: list[Address], fabric: Fabric) -> NDArray[np.int32]:
 def _fill(
     number: dict[Address, int],
     addresses: list[Address],
-    hosts: Sequence[int] | NDArray[np.int64],
+    hosts: Sequence[int] | Ints,
     what: str,
     fabric: Fabric,
 ) -> None:

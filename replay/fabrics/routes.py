@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
+from ...kernels.kernel import Int32s
 from .fabric import Fabric
 from .forwarding import Forwarding
 
@@ -95,9 +95,7 @@ class _Groups:
         self._weights: list[int] = []
         self._ends: list[int] = []
 
-    def set(
-        self, switch: int, edges: NDArray[np.int32], links: list[int], weights: list[int]
-    ) -> None:
+    def set(self, switch: int, edges: Int32s, links: list[int], weights: list[int]) -> None:
         self._group_of[switch, edges] = len(self._old.group_start) - 1 + len(self._ends)
         self._links += links
         self._weights += weights

@@ -14,8 +14,8 @@ from functools import cache
 from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import Int32s, Ints
 from .fabric import Fabric
 from .forwarding import Forwarding
 
@@ -41,8 +41,8 @@ def with_path_weights(fabric: Fabric) -> Fabric:
 def _weighted(fabric: Fabric, measure: Callable[[Fabric, int], Callable[[int], int]]) -> Fabric:
     old = fabric.forwarding
     group_of = np.full_like(old.group_of, -1)
-    links: list[NDArray[np.int32]] = []
-    weights: list[NDArray[np.int64]] = []
+    links: list[Int32s] = []
+    weights: list[Ints] = []
     numbers: dict[bytes, int] = {}
     for edge in range(old.group_of.shape[1]):
         capacity = measure(fabric, edge)
@@ -65,14 +65,12 @@ def _weighted(fabric: Fabric, measure: Callable[[Fabric, int], Callable[[int], i
     return replace(fabric, forwarding=forwarding)
 
 
-def _small(capacity: NDArray[np.int64]) -> NDArray[np.int64]:
+def _small(capacity: Ints) -> Ints:
     """Weights proportional to capacities: exact up to MOST_WEIGHT, otherwise rounded."""
     exact = capacity // gcd(*capacity.tolist())
     if exact.max() <= MOST_WEIGHT:
         return exact
-    rounded: NDArray[np.int64] = np.maximum(1, np.rint(exact * MOST_WEIGHT / exact.max())).astype(
-        np.int64
-    )
+    rounded: Ints = np.maximum(1, np.rint(exact * MOST_WEIGHT / exact.max())).astype(np.int64)
     return rounded
 
 
@@ -110,7 +108,7 @@ def _paths(fabric: Fabric, edge: int) -> Callable[[int], int]:
     return lambda link: of_link(link, 1 << 40)
 
 
-def _members(fabric: Fabric, switch: int, edge: int) -> NDArray[np.int32]:
+def _members(fabric: Fabric, switch: int, edge: int) -> Int32s:
     """Next hops, each once: tables may repeat them in place of weights."""
     members, _ = fabric.group(switch, edge)
     _, first = np.unique(members, return_index=True)

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import Floats, Ints
 from ..fabrics.fabric import Fabric
 from ..fabrics.weights import with_capacity_weights
 from ..traffic.traffic import Traffic
 from .spread import even_loads
 
 
-def split_evenly(traffic: Traffic, fabric: Fabric) -> NDArray[np.float64]:
+def split_evenly(traffic: Traffic, fabric: Fabric) -> Floats:
     """float64[links]: bytes if groups split in proportion to the capacity behind each link."""
     return even_loads(traffic, by_capacity(fabric), traffic.wire_bytes)
 
@@ -40,12 +40,7 @@ def by_capacity(fabric: Fabric) -> Fabric:
         return fabric
 
 
-def fair_bytes(
-    even: NDArray[np.float64],
-    wire_bytes: NDArray[np.int64],
-    rates: NDArray[np.int64],
-    layers: Iterable[NDArray[np.int64]],
-) -> NDArray[np.float64]:
+def fair_bytes(even: Floats, wire_bytes: Ints, rates: Ints, layers: Iterable[Ints]) -> Floats:
     """float64[links]: fair shares of what every layer carried, by the loads of `split_evenly`.
 
     If a strategy uses links outside the groups of the fabric, shares follow link rates.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import Int32s, UInt32s, UInt64s
 from ..fabrics.fabric import Fabric
 from ..hashing import HashSettings, bind
 from ..hashing.keys import parse_field_set
@@ -16,7 +16,7 @@ def hashes_ingress(settings: HashSettings) -> bool:
     return settings.model != "linux" and "ingress" in parse_field_set(settings.field_set)
 
 
-def ingress_ports(fabric: Fabric) -> NDArray[np.int32]:
+def ingress_ports(fabric: Fabric) -> Int32s:
     """int32[links]: the port at which each link arrives, from 1 in the order of the links."""
     order = np.argsort(fabric.links.target, kind="stable")
     ordered = fabric.links.target[order]
@@ -43,15 +43,15 @@ class IngressVariants:
 
     def values(
         self,
-        seeds: NDArray[np.uint64],
-        which: NDArray[np.int32],
-        came_by: NDArray[np.int32],
-    ) -> NDArray[np.uint32]:
+        seeds: UInt64s,
+        which: Int32s,
+        came_by: Int32s,
+    ) -> UInt32s:
         """uint32[rows, units]: unit i under seeds[which[r, i]], arrived over link came_by[r, i]."""
         rows = len(which)
         every = np.empty((rows, self._ports * self._units), np.uint32)
         self.bound.fill_at(seeds, np.tile(which, (1, self._ports)), every)
         port = np.where(came_by >= 0, self._port[came_by], 1) - 1
         by_port = every.reshape(rows, self._ports, self._units)
-        picked: NDArray[np.uint32] = np.take_along_axis(by_port, port[:, None, :], 1)[:, 0]
+        picked: UInt32s = np.take_along_axis(by_port, port[:, None, :], 1)[:, 0]
         return picked

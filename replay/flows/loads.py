@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.measures.paths.imbalance import best_fim, fim
-from ...kernels.kernel import kernel
+from ...kernels.kernel import Array, Bools, Floats, Int32s, Ints, kernel
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import Traffic, Windows
 
@@ -17,9 +16,9 @@ from ..traffic.traffic import Traffic, Windows
 class Placement(NamedTuple):
     """The path of every unit."""
 
-    links: NDArray[np.int32]
+    links: Int32s
     """int32[units, hops]: the links in order, -1 after the last link."""
-    dropped: NDArray[np.bool_]
+    dropped: Bools
     """bool[units]: no path was found; links before the end are not counted."""
 
 
@@ -27,9 +26,9 @@ class Placement(NamedTuple):
 class LinkLoads:
     """Units and bytes per one-way link of a fabric."""
 
-    flows: NDArray[np.int64]
+    flows: Ints
     """int64[links]: units; each entropy value of a sprayed flow counts."""
-    wire_bytes: NDArray[np.int64]
+    wire_bytes: Ints
 
 
 def link_loads(placement: Placement, traffic: Traffic, links: int) -> LinkLoads:
@@ -41,11 +40,7 @@ def link_loads(placement: Placement, traffic: Traffic, links: int) -> LinkLoads:
 
 @kernel
 def _add_loads(
-    links: NDArray[np.int32],
-    dropped: NDArray[np.bool_],
-    unit_bytes: NDArray[np.int64],
-    flows: NDArray[np.int64],
-    wire_bytes: NDArray[np.int64],
+    links: Int32s, dropped: Bools, unit_bytes: Ints, flows: Ints, wire_bytes: Ints
 ) -> None:
     for unit in range(links.shape[0]):
         if dropped[unit]:
@@ -61,12 +56,12 @@ class Layers(NamedTuple):
     """Links by layer and direction that a unit can reach."""
 
     names: tuple[str, ...]
-    links: tuple[NDArray[np.int64], ...]
+    links: tuple[Ints, ...]
     choice: tuple[bool, ...]
     """Whether hashing chooses: the layer is between switches, and some of them have a choice."""
 
 
-def layers_of(fabric: Fabric, reachable: NDArray[np.bool_]) -> Layers:
+def layers_of(fabric: Fabric, reachable: Bools) -> Layers:
     """The layers with reachable links (bool[links]), in the order of the fabric."""
     links, forwarding = fabric.links, fabric.forwarding
     sizes = np.diff(forwarding.group_start)
@@ -97,9 +92,7 @@ class Evenness(NamedTuple):
     """Load of the busiest link over the largest fair share."""
 
 
-def evenness(
-    flows: NDArray[Any], wire_bytes: NDArray[Any], rates: NDArray[Any], fair: NDArray[np.float64]
-) -> Evenness:
+def evenness(flows: Array, wire_bytes: Array, rates: Array, fair: Floats) -> Evenness:
     """The measures of one layer; fair shares are proportional to link rates.
 
     fair: float64[links], bytes as of `fair_share.fair_bytes`.
@@ -117,9 +110,7 @@ def evenness(
     )
 
 
-def fullest_over_fair(
-    wire_bytes: NDArray[Any], fair: NDArray[np.float64], rates: NDArray[Any]
-) -> float | None:
+def fullest_over_fair(wire_bytes: Array, fair: Floats, rates: Array) -> float | None:
     """Transmission time of the busiest link relative to fair shares; None without load.
 
     Not the largest ratio of a link to its own share: a few ACKs that share a link cause no delay.
@@ -140,9 +131,7 @@ class OverTime(NamedTuple):
     """Index into the links asked for."""
 
 
-def over_time(
-    placement: Placement, windows: Windows, links: NDArray[np.int64], rates: NDArray[np.int64]
-) -> OverTime | None:
+def over_time(placement: Placement, windows: Windows, links: Ints, rates: Ints) -> OverTime | None:
     """Loads of `links` window by window; None if they carried nothing."""
     order = np.argsort(windows.window, kind="stable")
     number = np.full(int(max(placement.links.max(initial=-1), links.max(initial=-1))) + 1, -1)
@@ -172,14 +161,14 @@ def over_time(
 
 @kernel
 def _walk_windows(
-    links: NDArray[np.int32],
-    dropped: NDArray[np.bool_],
-    unit: NDArray[np.int32],
-    window: NDArray[np.int32],
-    wire_bytes: NDArray[np.int64],
-    number: NDArray[np.int64],
-    fair: NDArray[np.float64],
-    sums: NDArray[np.float64],
+    links: Int32s,
+    dropped: Bools,
+    unit: Int32s,
+    window: Int32s,
+    wire_bytes: Ints,
+    number: Ints,
+    fair: Floats,
+    sums: Floats,
 ) -> tuple[np.int64, np.int64]:
     """sums: bytes, bytes x relative deviation, bytes x max/mean, windows. Returns the peak."""
     loads = np.zeros(len(fair), np.int64)

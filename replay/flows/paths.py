@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
+from ...kernels.kernel import Int32s, Ints
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import Traffic
 from .placement import MOST_HOPS, enter
@@ -19,15 +19,15 @@ MOST_PATHS = 1 << 22
 class PathChoices(NamedTuple):
     """The possible paths of each unit between switches."""
 
-    pair: NDArray[np.int32]
+    pair: Int32s
     """int32[units]: row of `first`; -1 if the host cannot be reached."""
-    first: NDArray[np.int64]
+    first: Ints
     """int64[pairs + 1]: start of the paths of each pair in `links`."""
-    links: NDArray[np.int32]
+    links: Int32s
     """int32[paths, hops]: the links between switches, -1 after the last."""
-    switch: NDArray[np.int64]
+    switch: Ints
     """int64[pairs]: start of the paths of each pair."""
-    edge: NDArray[np.int64]
+    edge: Ints
     """int64[pairs]: edge of the destination hosts of each pair."""
 
 
@@ -73,8 +73,8 @@ def _extend(
 
 
 def links_of_paths(
-    traffic: Traffic, fabric: Fabric, choices: PathChoices, path: NDArray[np.int64]
-) -> list[NDArray[np.int32]]:
+    traffic: Traffic, fabric: Fabric, choices: PathChoices, path: Ints
+) -> list[Int32s]:
     """The links of every unit hop by hop, as columns; unit i takes path[i] (-1: none)."""
     n = len(traffic)
     start = enter(traffic, fabric)

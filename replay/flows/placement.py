@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import kernel
+from ...kernels.kernel import Bools, Int32s, Ints, UInt16s, UInt32s, UInt64s, kernel
 from ..fabrics.fabric import Fabric
 from ..hashing import BoundHash, Group, HashSettings, PackedGroups, bind
 from ..hashing.reduction import choose_by_unit
@@ -24,23 +23,21 @@ from .loads import Placement
 MOST_HOPS = 64
 """Maximum number of switches on a path; a longer path is a loop in the tables of routers."""
 
-Choose: TypeAlias = Callable[
-    [NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint16]], None
-]
+Choose: TypeAlias = Callable[[Int32s, Int32s, Int32s, UInt16s], None]
 """Called with the switch of every row and unit, its ingress link, its group (-1
 none), and the members to set."""
-Visit: TypeAlias = Callable[[int, NDArray[np.int32]], None]
+Visit: TypeAlias = Callable[[int, Int32s], None]
 """Called at every hop with its number and the link of every row and unit, -1 for none."""
 
 
 class Start(NamedTuple):
     """Where units enter the fabric."""
 
-    access: NDArray[np.int32]
+    access: Int32s
     """int32[n]: first link, -1 if the destination cannot be reached."""
-    switch: NDArray[np.int32]
+    switch: Int32s
     """int32[n]: the switch after it, -1 likewise."""
-    edge: NDArray[np.int32]
+    edge: Int32s
     """int32[n]: edge of the destination host, -1 likewise."""
 
 
@@ -67,7 +64,7 @@ def enter(traffic: Traffic, fabric: Fabric) -> Start:
     return Start(access, switch, edge)
 
 
-def _ordinals(values: NDArray[np.int32]) -> NDArray[np.int64]:
+def _ordinals(values: Int32s) -> Ints:
     """Number of equal values before each value."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
@@ -83,7 +80,7 @@ class _Hashing:
 
     bound: BoundHash
     packed: PackedGroups
-    switches: NDArray[np.bool_]
+    switches: Bools
     """bool[switches]: which ones."""
     ingress: IngressVariants | None
 
@@ -122,16 +119,11 @@ class Walk:
         """Whether every switch hashes linearly in its seed."""
         return all(hashing.bound.is_linear for hashing in self._hashings)
 
-    def run(self, seeds: NDArray[np.uint64], visit: Visit) -> None:
+    def run(self, seeds: UInt64s, visit: Visit) -> None:
         """One walk per row of `seeds`: uint64[rows] (equal on all switches) or [rows, switches]."""
-        known: dict[int, NDArray[np.uint32]] = {}
+        known: dict[int, UInt32s] = {}
 
-        def choose(
-            node: NDArray[np.int32],
-            came_by: NDArray[np.int32],
-            group: NDArray[np.int32],
-            member: NDArray[np.uint16],
-        ) -> None:
+        def choose(node: Int32s, came_by: Int32s, group: Int32s, member: UInt16s) -> None:
             for number, hashing in enumerate(self._hashings):
                 found = self._values(number, hashing, seeds, node, came_by, known)
                 self._choose(hashing, found, node, group, member)
@@ -142,11 +134,11 @@ class Walk:
         self,
         number: int,
         hashing: _Hashing,
-        seeds: NDArray[np.uint64],
-        node: NDArray[np.int32],
-        came_by: NDArray[np.int32],
-        known: dict[int, NDArray[np.uint32]],
-    ) -> NDArray[np.uint32]:
+        seeds: UInt64s,
+        node: Int32s,
+        came_by: Int32s,
+        known: dict[int, UInt32s],
+    ) -> UInt32s:
         """uint32[rows, units]: hash values at the current switches; `known` keeps values
         that are the same at every hop."""
         everywhere = seeds.ndim == 1
@@ -164,12 +156,7 @@ class Walk:
         return found
 
     def _choose(
-        self,
-        hashing: _Hashing,
-        found: NDArray[np.uint32],
-        node: NDArray[np.int32],
-        group: NDArray[np.int32],
-        member: NDArray[np.uint16],
+        self, hashing: _Hashing, found: UInt32s, node: Int32s, group: Int32s, member: UInt16s
     ) -> None:
         """The members chosen by the switches with the same hash settings."""
         if len(self._hashings) == 1:
@@ -240,15 +227,15 @@ def _kinds(settings: Sequence[HashSettings]) -> list[HashSettings]:
 
 @kernel
 def _look_up(
-    node: NDArray[np.int32],
-    edge: NDArray[np.int32],
-    host: NDArray[np.int32],
-    attached: NDArray[np.int32],
-    exit_link: NDArray[np.int32],
-    group_of: NDArray[np.int32],
-    group_start: NDArray[np.int64],
-    group: NDArray[np.int32],
-    link: NDArray[np.int32],
+    node: Int32s,
+    edge: Int32s,
+    host: Int32s,
+    attached: Int32s,
+    exit_link: Int32s,
+    group_of: Int32s,
+    group_start: Ints,
+    group: Int32s,
+    link: Int32s,
 ) -> tuple[bool, bool]:
     """Set the group of every unit (-1 none) or its exit link (-1 none).
 
@@ -277,14 +264,14 @@ def _look_up(
 
 @kernel
 def _follow(
-    group: NDArray[np.int32],
-    member: NDArray[np.uint16],
-    group_start: NDArray[np.int64],
-    group_links: NDArray[np.int32],
-    target: NDArray[np.int32],
+    group: Int32s,
+    member: UInt16s,
+    group_start: Ints,
+    group_links: Int32s,
+    target: Int32s,
     switches: int,
-    link: NDArray[np.int32],
-    node: NDArray[np.int32],
+    link: Int32s,
+    node: Int32s,
 ) -> None:
     """Take the chosen link; `node` becomes the switch after it, -1 after the last."""
     for r in range(node.shape[0]):
@@ -299,7 +286,7 @@ def _follow(
 
 
 @kernel
-def _which_seed(node: NDArray[np.int32], switches: int, which: NDArray[np.int32]) -> None:
+def _which_seed(node: Int32s, switches: int, which: Int32s) -> None:
     """Index of row r's seed for its switch in the flattened seeds; any value for finished units.
 
     switches: 0 when a row has one seed for all switches.
@@ -315,20 +302,20 @@ def _which_seed(node: NDArray[np.int32], switches: int, which: NDArray[np.int32]
 def place(traffic: Traffic, fabric: Fabric, settings: Sequence[HashSettings]) -> Placement:
     """The path of every unit if each switch hashes with its own settings and seed."""
     seeds = np.array([[s.seed for s in settings]], np.uint64)
-    columns: list[NDArray[np.int32]] = []
+    columns: list[Int32s] = []
     Walk(traffic, fabric, settings).run(seeds, lambda _hop, link: columns.append(link[0].copy()))
     return finished(columns, traffic, fabric)
 
 
 def place_by(traffic: Traffic, fabric: Fabric, choose: Choose) -> Placement:
     """The path of every unit if `choose` decides, for one row."""
-    columns: list[NDArray[np.int32]] = []
+    columns: list[Int32s] = []
     start = enter(traffic, fabric)
     walk(traffic, fabric, start, 1, choose, lambda _hop, link: columns.append(link[0].copy()))
     return finished(columns, traffic, fabric)
 
 
-def finished(columns: Sequence[NDArray[np.int32]], traffic: Traffic, fabric: Fabric) -> Placement:
+def finished(columns: Sequence[Int32s], traffic: Traffic, fabric: Fabric) -> Placement:
     """A placement of links hop by hop; units that do not end at their host are dropped."""
     links = np.stack(columns, axis=1)
     last = np.take_along_axis(links, np.maximum((links >= 0).sum(1) - 1, 0)[:, None], 1)[:, 0]

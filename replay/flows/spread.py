@@ -4,15 +4,14 @@ loads with perfect hashing."""
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import kernel
+from ...kernels.kernel import Floats, Int32s, Ints, kernel
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import Traffic
 from .placement import MOST_HOPS, enter
 
 
-def even_loads(traffic: Traffic, fabric: Fabric, amounts: NDArray[np.int64]) -> NDArray[np.float64]:
+def even_loads(traffic: Traffic, fabric: Fabric, amounts: Ints) -> Floats:
     """float64[links]: link loads if every group splits in proportion to its weights.
 
     amounts: int64[units], bytes or ones. Links that no unit can reach carry exactly 0.
@@ -44,20 +43,20 @@ def even_loads(traffic: Traffic, fabric: Fabric, amounts: NDArray[np.int64]) -> 
 
 @kernel
 def _spread(
-    switch: NDArray[np.int32],
-    edge: NDArray[np.int32],
-    host: NDArray[np.int32],
-    amount: NDArray[np.float64],
-    attached: NDArray[np.int32],
-    exit_link: NDArray[np.int32],
-    group_of: NDArray[np.int32],
-    group_start: NDArray[np.int64],
-    group_links: NDArray[np.int32],
-    group_weights: NDArray[np.int64],
-    target: NDArray[np.int32],
+    switch: Int32s,
+    edge: Int32s,
+    host: Int32s,
+    amount: Floats,
+    attached: Int32s,
+    exit_link: Int32s,
+    group_of: Int32s,
+    group_start: Ints,
+    group_links: Int32s,
+    group_weights: Ints,
+    target: Int32s,
     switches: int,
     most_hops: int,
-    loads: NDArray[np.float64],
+    loads: Floats,
 ) -> None:
     """Add the loads of units sorted by destination host."""
     now, after = np.zeros(switches), np.zeros(switches)

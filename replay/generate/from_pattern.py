@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
 from ...analyzer.wire.ports import ROCE_UDP_PORT
-from ...kernels.kernel import kernel
+from ...kernels.kernel import Ints, kernel
 from ..fabrics.addressing import MAX_HOSTS, AddressPlan
 from ..hashing.keys import PacketKeys
 from ..traffic.traffic import Traffic, Windows
@@ -58,13 +57,13 @@ def generate(
 class _Units(NamedTuple):
     """Equally long columns, one row per unit: the entropy values of a pair, then its ACKs."""
 
-    pair: NDArray[np.int64]
-    entropy_value: NDArray[np.int64]
+    pair: Ints
+    entropy_value: Ints
     """-1 for the ACKs."""
-    packets: NDArray[np.int64]
-    wire_bytes: NDArray[np.int64]
-    first_ns: NDArray[np.int64]
-    last_ns: NDArray[np.int64]
+    packets: Ints
+    wire_bytes: Ints
+    first_ns: Ints
+    last_ns: Ints
 
 
 def offered_traffic(pairs: QueuePairs, plan: AddressPlan, window_ns: int | None = None) -> Traffic:
@@ -156,14 +155,14 @@ def _units(pairs: QueuePairs) -> _Units:
 
 @kernel
 def _fill(
-    first: NDArray[np.int64],
-    messages: NDArray[np.int64],
-    message_bytes: NDArray[np.int64],
-    packets: NDArray[np.int64],
-    start_ns: NDArray[np.int64],
-    interval_ns: NDArray[np.int64],
-    period_ns: NDArray[np.int64],
-    settings: NDArray[np.int64],
+    first: Ints,
+    messages: Ints,
+    message_bytes: Ints,
+    packets: Ints,
+    start_ns: Ints,
+    interval_ns: Ints,
+    period_ns: Ints,
+    settings: Ints,
     units: _Units,
 ) -> None:
     """Sum up the packets of every entropy value without a pass over all packets."""

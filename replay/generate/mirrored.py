@@ -7,9 +7,8 @@ import struct
 from typing import Any, BinaryIO, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import Int, inlined, kernel
+from ...kernels.kernel import Bytes, Int, inlined, kernel
 from .outer import Outer
 
 _FILE_HEADER = 24
@@ -56,7 +55,7 @@ class MirroredFile(io.RawIOBase):
             self._frames += self._wrap(given)
         return len(data)
 
-    def _wrap(self, records: NDArray[np.uint8]) -> int:
+    def _wrap(self, records: Bytes) -> int:
         out = np.empty(len(records) + count(records) * len(self._outer.data), np.uint8)
         used, frames = wrap(records, self._outer, self._frames, out)
         self._file.write(out[:used].data)
@@ -64,14 +63,14 @@ class MirroredFile(io.RawIOBase):
 
 
 @inlined
-def _set(out: NDArray[np.uint8], at: Int, size: Int, value: Int) -> None:
+def _set(out: Bytes, at: Int, size: Int, value: Int) -> None:
     """`value` in network byte order."""
     for i in range(size):
         out[at + i] = np.uint8((value >> (8 * (size - 1 - i))) & 0xFF)
 
 
 @inlined
-def _word(data: NDArray[np.uint8], at: Int) -> Int:
+def _word(data: Bytes, at: Int) -> Int:
     """Four bytes in the byte order of the file."""
     return (
         np.int64(data[at])
@@ -82,13 +81,13 @@ def _word(data: NDArray[np.uint8], at: Int) -> Int:
 
 
 @inlined
-def _set_word(data: NDArray[np.uint8], at: Int, value: Int) -> None:
+def _set_word(data: Bytes, at: Int, value: Int) -> None:
     for i in range(4):
         data[at + i] = np.uint8((value >> (8 * i)) & 0xFF)
 
 
 @kernel
-def count(records: NDArray[np.uint8]) -> Int:
+def count(records: Bytes) -> Int:
     """Frames in whole pcap records."""
     at = frames = 0
     while at + _RECORD_HEADER <= len(records):
@@ -98,9 +97,7 @@ def count(records: NDArray[np.uint8]) -> Int:
 
 
 @kernel
-def wrap(
-    records: NDArray[np.uint8], outer: Outer, first: Int, out: NDArray[np.uint8]
-) -> tuple[int, int]:
+def wrap(records: Bytes, outer: Outer, first: Int, out: Bytes) -> tuple[int, int]:
     """Add the outer headers to every frame; returns (bytes used of `out`, frames).
 
     records: whole pcap records; out: room for them and the headers of each record.

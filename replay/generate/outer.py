@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from ...kernels.kernel import Bytes
 
 NO_FIELD: Final = -1
 
@@ -13,7 +12,7 @@ NO_FIELD: Final = -1
 class Outer(NamedTuple):
     """Outer headers, and the offsets of fields that differ from frame to frame."""
 
-    data: NDArray[np.uint8]
+    data: Bytes
     network_at: int
     ipv6: bool
     udp_at: int

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.decode.headers.icrc import SCRATCH_BYTES, icrc
 from ...analyzer.wire.ports import ROCE_UDP_PORT
-from ...kernels.kernel import Int, inlined, kernel
+from ...kernels.kernel import Bytes, Int, Ints, inlined, kernel
 from ..fabrics.addressing import AddressPlan
 from .queue_pairs import AETH, BTH, ETHERNET, ICRC, IPV4, IPV6, RETH, UDP, QueuePairs
 from .schedule import Packets, packets_in_order
@@ -41,18 +40,18 @@ _MIDDLE, _LAST, _ONLY = 1, 2, 4
 class _Layout(NamedTuple):
     """The kernel's view of queue pairs and hosts; all integers are int64."""
 
-    src: NDArray[np.int64]
-    dst: NDArray[np.int64]
-    src_qp: NDArray[np.int64]
-    dst_qp: NDArray[np.int64]
-    first_psn: NDArray[np.int64]
-    port: NDArray[np.int64]
-    stride: NDArray[np.int64]
-    message_bytes: NDArray[np.int64]
-    packets: NDArray[np.int64]
-    address: NDArray[np.uint8]
+    src: Ints
+    dst: Ints
+    src_qp: Ints
+    dst_qp: Ints
+    first_psn: Ints
+    port: Ints
+    stride: Ints
+    message_bytes: Ints
+    packets: Ints
+    address: Bytes
     """uint8[hosts, 16]"""
-    settings: NDArray[np.int64]
+    settings: Ints
     """entropy values, path MTU, IPv6, WRITE, bytes kept of a frame."""
 
 
@@ -114,14 +113,14 @@ def file_header(snap: int) -> bytes:
 
 
 @inlined
-def _put(frame: NDArray[np.uint8], at: Int, size: Int, value: Int) -> None:
+def _put(frame: Bytes, at: Int, size: Int, value: Int) -> None:
     """`value` in network byte order."""
     for i in range(size):
         frame[at + i] = np.uint8((value >> (8 * (size - 1 - i))) & 0xFF)
 
 
 @inlined
-def _put_record(out: NDArray[np.uint8], at: Int, value: Int) -> None:
+def _put_record(out: Bytes, at: Int, value: Int) -> None:
     """Four bytes in the byte order of the file."""
     for i in range(4):
         out[at + i] = np.uint8((value >> (8 * i)) & 0xFF)
@@ -129,12 +128,7 @@ def _put_record(out: NDArray[np.uint8], at: Int, value: Int) -> None:
 
 @kernel
 def lay_out(
-    packets: Packets,
-    start_ns: Int,
-    layout: _Layout,
-    frame: NDArray[np.uint8],
-    scratch: NDArray[np.uint8],
-    out: NDArray[np.uint8],
+    packets: Packets, start_ns: Int, layout: _Layout, frame: Bytes, scratch: Bytes, out: Bytes
 ) -> Int:
     """Write record headers and frames into `out`; returns the bytes used.
 

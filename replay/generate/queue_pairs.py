@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
+from ...kernels.kernel import Ints
 from .patterns.demands import Demands
 
 MAX_MESSAGE_BYTES: Final = 1 << 31
@@ -51,22 +51,22 @@ class QueuePairs:
     """
 
     sending: Sending
-    src: NDArray[np.int64]
-    dst: NDArray[np.int64]
-    src_qp: NDArray[np.int64]
-    dst_qp: NDArray[np.int64]
-    first_psn: NDArray[np.int64]
-    port: NDArray[np.int64]
+    src: Ints
+    dst: Ints
+    src_qp: Ints
+    dst_qp: Ints
+    first_psn: Ints
+    port: Ints
     """UDP source port as Linux derives it from both QPNs; ACKs use it too."""
-    stride: NDArray[np.int64]
+    stride: Ints
     """Entropy value i has the port 0xC000 | (port + i * stride) & 0x3FFF."""
-    messages: NDArray[np.int64]
-    message_bytes: NDArray[np.int64]
-    packets: NDArray[np.int64]
+    messages: Ints
+    message_bytes: Ints
+    packets: Ints
     """Packets of a message."""
-    start_ns: NDArray[np.int64]
-    interval_ns: NDArray[np.int64]
-    period_ns: NDArray[np.int64]
+    start_ns: Ints
+    interval_ns: Ints
+    period_ns: Ints
 
     def __len__(self) -> int:
         return len(self.src)
@@ -77,9 +77,7 @@ class QueuePairs:
         return int((self.messages * (self.packets + 1)).sum())
 
 
-def linux_source_port(
-    local_qp: NDArray[np.int64], remote_qp: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def linux_source_port(local_qp: Ints, remote_qp: Ints) -> Ints:
     """UDP source port of a queue pair: rdma_calc_flow_label and rdma_flow_label_to_udp_sport.
 
     Symmetric in the QPNs, so both directions share it (Linux include/rdma/ib_verbs.h).
@@ -126,9 +124,7 @@ def queue_pairs(demand: Demands, sending: Sending, rng: np.random.Generator) -> 
     )
 
 
-def _numbers(
-    src: NDArray[np.int64], dst: NDArray[np.int64], rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _numbers(src: Ints, dst: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """QPNs of both ends, unique per host: consecutive from a random number."""
     ends = np.stack([src, dst], 1).reshape(-1)
     order = np.argsort(ends, kind="stable")

@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import Bools, Ints
 from .queue_pairs import QueuePairs
 
 
 class Packets(NamedTuple):
     """Equally long columns, one row per packet, in time order."""
 
-    time_ns: NDArray[np.int64]
+    time_ns: Ints
     """Time since the start of the traffic."""
-    pair: NDArray[np.int64]
+    pair: Ints
     """Row of the queue pair."""
-    number: NDArray[np.int64]
+    number: Ints
     """Packet number over all messages of the pair; ACK m acknowledges message m."""
-    is_ack: NDArray[np.bool_]
-    marked: NDArray[np.bool_]
+    is_ack: Bools
+    marked: Bools
     """Congestion Experienced."""
 
     def part(self, start: int, stop: int) -> Packets:
@@ -53,12 +53,12 @@ def _end_ns(pairs: QueuePairs) -> int:
     return int(last.max()) + 1
 
 
-def _ack_after(pairs: QueuePairs) -> NDArray[np.int64]:
+def _ack_after(pairs: QueuePairs) -> Ints:
     """Time from the first packet of a message to its ACK."""
     return (pairs.packets - 1) * pairs.interval_ns + pairs.sending.round_trip_ns
 
 
-def _sent_before(pairs: QueuePairs, time_ns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _sent_before(pairs: QueuePairs, time_ns: int) -> tuple[Ints, Ints]:
     """Data packets and ACKs of every pair before this time."""
     elapsed = time_ns - 1 - pairs.start_ns
     message = np.clip(elapsed // pairs.period_ns, 0, pairs.messages - 1)
@@ -80,11 +80,7 @@ def _stop(pairs: QueuePairs, begin: int, end: int, wanted: int) -> int:
     return low
 
 
-def _between(
-    pairs: QueuePairs,
-    before: tuple[NDArray[np.int64], NDArray[np.int64]],
-    after: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> Packets:
+def _between(pairs: QueuePairs, before: tuple[Ints, Ints], after: tuple[Ints, Ints]) -> Packets:
     pair, number = _ranges(before[0], after[0])
     ack_pair, ack = _ranges(before[1], after[1])
     message, position = np.divmod(number, pairs.packets[pair])
@@ -105,9 +101,7 @@ def _between(
     )
 
 
-def _ranges(
-    start: NDArray[np.int64], stop: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _ranges(start: Ints, stop: Ints) -> tuple[Ints, Ints]:
     """(row, number) for every number of start[row] .. stop[row] - 1."""
     counts = stop - start
     row = np.repeat(np.arange(len(counts)), counts)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from ...kernels.kernel import Int32s, UInt16s, UInt32s, UInt64s
 from .reduction import PackedGroups, choose_one_group, pack_groups
 from .settings import Group, Reduction
 
@@ -36,24 +37,22 @@ class BoundHash(ABC):
     family: collisions in a group whose size is a power of two do not depend on the seed."""
 
     @abstractmethod
-    def fill(self, seeds: NDArray[np.uint64], out: NDArray[np.uint32]) -> None:
+    def fill(self, seeds: UInt64s, out: UInt32s) -> None:
         """out[s, i] = value of unit i with seeds[s]."""
 
     @abstractmethod
-    def fill_at(
-        self, seeds: NDArray[np.uint64], which: NDArray[np.int32], out: NDArray[np.uint32]
-    ) -> None:
+    def fill_at(self, seeds: UInt64s, which: Int32s, out: UInt32s) -> None:
         """out[r, i] = value of unit i under seeds[which[r, i]], for units that meet
         different switches. `which` is int32[r, n], each from 0 to len(seeds) - 1."""
 
-    def values(self, seeds: ArrayLike) -> NDArray[np.uint32]:
+    def values(self, seeds: ArrayLike) -> UInt32s:
         """uint32[m, n]: the value of every unit with every seed."""
         seed = _seeds(seeds)
         out = np.empty((len(seed), self.units), np.uint32)
         in_parallel(len(seed), self.units, lambda a, b: self.fill(seed[a:b], out[a:b]))
         return out
 
-    def values_at(self, seeds: ArrayLike, which: ArrayLike) -> NDArray[np.uint32]:
+    def values_at(self, seeds: ArrayLike, which: ArrayLike) -> UInt32s:
         """uint32[r, n]: the value of unit i with seeds[which[r, i]]. IndexError as in numpy."""
         seed = _seeds(seeds)
         chosen = np.atleast_2d(np.asarray(which, np.int32))
@@ -67,7 +66,7 @@ class BoundHash(ABC):
         """Groups for the kernels of `reduction`, fitting this hash."""
         return pack_groups(groups, self.reduction, self.bits)
 
-    def choose(self, seeds: ArrayLike, group: Group) -> NDArray[np.uint16]:
+    def choose(self, seeds: ArrayLike, group: Group) -> UInt16s:
         """uint16[m, n]: index into the group's members for every seed and unit."""
         seed = _seeds(seeds)
         packed = self.pack([group])
@@ -77,9 +76,7 @@ class BoundHash(ABC):
         )
         return out
 
-    def choose_into(
-        self, seeds: NDArray[np.uint64], packed: PackedGroups, out: NDArray[np.uint16]
-    ) -> None:
+    def choose_into(self, seeds: UInt64s, packed: PackedGroups, out: UInt16s) -> None:
         """`choose` on the calling thread, for the first of the packed groups."""
         rows = max(1, _TILE_VALUES // max(1, self.units))
         values = np.empty((min(rows, len(seeds)), self.units), np.uint32)
@@ -101,7 +98,7 @@ class BoundHash(ABC):
         )
 
 
-def _seeds(seeds: ArrayLike) -> NDArray[np.uint64]:
+def _seeds(seeds: ArrayLike) -> UInt64s:
     return np.atleast_1d(np.asarray(seeds)).astype(np.uint64) & np.uint64(0xFFFF_FFFF)
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...analyzer.errors import UsageError
 from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...kernels.kernel import Array, Bools, Bytes, Ints, UInt16s, UInt32s
 
 _UDP = 17
 _MAPPED = bytes(10) + b"\xff\xff"
@@ -24,21 +25,21 @@ _MAPPED = bytes(10) + b"\xff\xff"
 class PacketKeys(NamedTuple):
     """Equally long columns, one row per placement unit."""
 
-    src: NDArray[np.uint8]
+    src: Bytes
     """uint8[n, 16]: source address, IPv4 as ::ffff:a.b.c.d."""
-    dst: NDArray[np.uint8]
+    dst: Bytes
     """uint8[n, 16]: destination address."""
-    ipv6: NDArray[np.bool_]
+    ipv6: Bools
     """bool[n]: the packets are IPv6."""
-    protocol: NDArray[np.uint8]
+    protocol: Bytes
     """uint8[n]: IP protocol or IPv6 next header, 17 for RoCEv2."""
-    sport: NDArray[np.uint16]
+    sport: UInt16s
     """uint16[n]: UDP source port."""
-    dport: NDArray[np.uint16]
+    dport: UInt16s
     """uint16[n]: UDP destination port."""
-    flow_label: NDArray[np.uint32]
+    flow_label: UInt32s
     """uint32[n]: IPv6 flow label, 0 for IPv4."""
-    dest_qp: NDArray[np.uint32]
+    dest_qp: UInt32s
     """uint32[n]: BTH destination queue pair number."""
 
     @property
@@ -46,9 +47,9 @@ class PacketKeys(NamedTuple):
         """Number of placement units (len() of a tuple is its number of columns)."""
         return len(self.sport)
 
-    def take(self, rows: NDArray[Any]) -> PacketKeys:
+    def take(self, rows: Array) -> PacketKeys:
         """The chosen rows (indices or a mask)."""
-        return PacketKeys(*(column[rows] for column in self))
+        return PacketKeys._make(column[rows] for column in self)
 
 
 def packet_keys(
@@ -71,7 +72,7 @@ def packet_keys(
         row = int(np.flatnonzero(ipv6 != _is_ipv6(destinations))[0])
         raise UsageError(f"{src[row]} and {dst[row]} are not of the same address family")
 
-    def column(values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
+    def column(values: ArrayLike, dtype: type[np.generic]) -> Array:
         return np.broadcast_to(np.asarray(values, dtype), (n,)).copy()
 
     return PacketKeys(
@@ -86,7 +87,7 @@ def packet_keys(
     )
 
 
-def addresses(texts: Sequence[str]) -> NDArray[np.uint8]:
+def addresses(texts: Sequence[str]) -> Bytes:
     """uint8[n, 16] of addresses as text, IPv4 as ::ffff:a.b.c.d."""
     packed = bytearray()
     for text in texts:
@@ -98,9 +99,9 @@ def addresses(texts: Sequence[str]) -> NDArray[np.uint8]:
     return np.frombuffer(bytes(packed), np.uint8).reshape(-1, 16)
 
 
-def _is_ipv6(packed: NDArray[np.uint8]) -> NDArray[np.bool_]:
+def _is_ipv6(packed: Bytes) -> Bools:
     mapped = np.frombuffer(_MAPPED, np.uint8)
-    different: NDArray[np.bool_] = (packed[:, :12] != mapped).any(axis=1)
+    different: Bools = (packed[:, :12] != mapped).any(axis=1)
     return different
 
 
@@ -170,9 +171,9 @@ def _check_udp_bytes(part: str, offset: int, length: int) -> None:
 class KeyBytes(NamedTuple):
     """The input of a hash."""
 
-    data: NDArray[np.uint8]
+    data: Bytes
     """uint8[n, L]: the fields in network byte order, zero after the length of the row."""
-    lengths: NDArray[np.int64]
+    lengths: Ints
     """int64[n]: bytes of each row; IPv4 and IPv6 rows differ."""
 
 
@@ -207,9 +208,7 @@ def fields_matrix(
     return KeyBytes(data, lengths)
 
 
-def _field(
-    keys: PacketKeys, name: str, ingress: NDArray[np.uint16], family: int
-) -> NDArray[np.uint8]:
+def _field(keys: PacketKeys, name: str, ingress: UInt16s, family: int) -> Bytes:
     """uint8[n, bytes] of one field."""
     if match := _UDP_BYTES.fullmatch(name):
         wanted = range(int(match[1]), int(match[1]) + int(match[2]))

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import kernel
+from ...kernels.kernel import Bytes, Int32s, UInt32s, UInt64s, kernel
 from .bound import BoundHash
 from .keys import KeyBytes
 from .settings import Reduction
 
-Evaluate: TypeAlias = Callable[[KeyBytes, int], NDArray[np.uint32]]
+Evaluate: TypeAlias = Callable[[KeyBytes, int], UInt32s]
 """Values of rows of bytes under one seed, uint32[n]."""
 
 SEED_BITS = 32
@@ -47,27 +46,25 @@ class LinearHash(BoundHash):
         """uint32[kinds, 32]: value that each bit of the seed XORs into the hash. A seed is
         recovered from observed values by Gaussian elimination over these columns."""
 
-    def contributions(self, seeds: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    def contributions(self, seeds: UInt64s) -> UInt32s:
         """uint32[m, kinds]: what each seed XORs into the values."""
         out = np.empty((len(seeds), len(self.basis)), np.uint32)
         _combine(seeds, self.basis, out)
         return out
 
-    def fill(self, seeds: NDArray[np.uint64], out: NDArray[np.uint32]) -> None:
+    def fill(self, seeds: UInt64s, out: UInt32s) -> None:
         contributions = self.contributions(seeds)
         if len(self.basis) == 1:
             _xor_all(self.base, contributions[:, 0], out)
         else:
             _xor_by_kind(self.base, self.kind, contributions, out)
 
-    def fill_at(
-        self, seeds: NDArray[np.uint64], which: NDArray[np.int32], out: NDArray[np.uint32]
-    ) -> None:
+    def fill_at(self, seeds: UInt64s, which: Int32s, out: UInt32s) -> None:
         _xor_at(self.base, self.kind, self.contributions(seeds), which, out)
 
 
 @kernel
-def _combine(seeds: NDArray[np.uint64], basis: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
+def _combine(seeds: UInt64s, basis: UInt32s, out: UInt32s) -> None:
     for s in range(len(seeds)):
         for c in range(basis.shape[0]):
             value = np.uint32(0)
@@ -78,21 +75,14 @@ def _combine(seeds: NDArray[np.uint64], basis: NDArray[np.uint32], out: NDArray[
 
 
 @kernel
-def _xor_all(
-    base: NDArray[np.uint32], contribution: NDArray[np.uint32], out: NDArray[np.uint32]
-) -> None:
+def _xor_all(base: UInt32s, contribution: UInt32s, out: UInt32s) -> None:
     for s in range(len(contribution)):
         for i in range(len(base)):
             out[s, i] = base[i] ^ contribution[s]
 
 
 @kernel
-def _xor_by_kind(
-    base: NDArray[np.uint32],
-    kind: NDArray[np.uint8],
-    contributions: NDArray[np.uint32],
-    out: NDArray[np.uint32],
-) -> None:
+def _xor_by_kind(base: UInt32s, kind: Bytes, contributions: UInt32s, out: UInt32s) -> None:
     for s in range(contributions.shape[0]):
         for i in range(len(base)):
             out[s, i] = base[i] ^ contributions[s, kind[i]]
@@ -100,11 +90,7 @@ def _xor_by_kind(
 
 @kernel
 def _xor_at(
-    base: NDArray[np.uint32],
-    kind: NDArray[np.uint8],
-    contributions: NDArray[np.uint32],
-    which: NDArray[np.int32],
-    out: NDArray[np.uint32],
+    base: UInt32s, kind: Bytes, contributions: UInt32s, which: Int32s, out: UInt32s
 ) -> None:
     for r in range(which.shape[0]):
         for i in range(len(base)):

@@ -8,9 +8,10 @@ from functools import partial
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...analyzer.errors import UsageError
+from ...kernels.kernel import UInt32s
 from . import keys as key_fields
 from .bound import BoundHash
 from .functions import crc, fnv, jenkins, linux, oracle, toeplitz, xor
@@ -19,7 +20,7 @@ from .linear import LinearHash
 from .seeded import Fill, SeededHash, Shape
 from .settings import REDUCTIONS, SEED_USES, HashSettings, Knob
 
-Linear: TypeAlias = Callable[[KeyBytes, HashSettings, int], NDArray[np.uint32]]
+Linear: TypeAlias = Callable[[KeyBytes, HashSettings, int], UInt32s]
 """uint32[n]: values of rows of bytes; the last argument is XORed into the start value."""
 Seeded: TypeAlias = Callable[[KeyBytes, bool], Fill]
 """Fills in the values of rows of bytes; whether the seed is prepended."""
@@ -61,9 +62,7 @@ class HashModel:
         evaluate = partial(self._evaluate, settings, shape)
         return LinearHash(data, evaluate, shape.bits, reduction)
 
-    def _evaluate(
-        self, settings: HashSettings, shape: Shape, data: KeyBytes, seed: int
-    ) -> NDArray[np.uint32]:
+    def _evaluate(self, settings: HashSettings, shape: Shape, data: KeyBytes, seed: int) -> UInt32s:
         """uint32[n]: finished values under one seed that acts linearly."""
         if settings.seed_use == "prepend":
             front = np.tile(np.frombuffer(seed.to_bytes(4, "big"), np.uint8), (len(data.data), 1))
@@ -76,7 +75,7 @@ class HashModel:
             values = np.empty((1, len(data.data)), np.uint32)
             self.seeded(data, False)(np.zeros(1, np.uint32), values)
         shape.apply(values, seed if settings.seed_use == "xor" else 0)
-        finished: NDArray[np.uint32] = values[0]
+        finished: UInt32s = values[0]
         return finished
 
     def _check(self, settings: HashSettings) -> None:
@@ -103,12 +102,12 @@ def _crc(parameters: crc.Crc) -> Linear:
     return lambda data, settings, start: crc.crc(parameters, data, start)
 
 
-def _crc_xor(data: KeyBytes, settings: HashSettings, start: int) -> NDArray[np.uint32]:
+def _crc_xor(data: KeyBytes, settings: HashSettings, start: int) -> UInt32s:
     bits = int(settings.extra.get("fold", 8))
     return crc.crc(crc.CRC16_BISYNC, data, start) ^ xor.fold(data, bits)
 
 
-def _toeplitz(data: KeyBytes, settings: HashSettings, start: int) -> NDArray[np.uint32]:
+def _toeplitz(data: KeyBytes, settings: HashSettings, start: int) -> UInt32s:
     return toeplitz.toeplitz(
         data, toeplitz.key_of(str(settings.extra.get("key", "microsoft"))), start
     )

@@ -11,10 +11,9 @@ from math import gcd
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import inlined, kernel
+from ...kernels.kernel import Int32s, Ints, UInt16s, UInt32s, UInt64s, inlined, kernel
 from .settings import Group, Reduction
 
 MAX_SLOTS = 65_535
@@ -30,19 +29,19 @@ _GUESS_BITS = 10
 class PackedGroups(NamedTuple):
     """Groups as the kernels see them."""
 
-    kind: NDArray[np.int64]
+    kind: Ints
     """int64[g]: modulo, range or threshold."""
-    slots: NDArray[np.uint64]
+    slots: UInt64s
     """uint64[g]: number of slots."""
-    reciprocal: NDArray[np.uint64]
+    reciprocal: UInt64s
     """uint64[g]: ceil(2**48 / slots), for a modulo without a division."""
-    start: NDArray[np.int64]
+    start: Ints
     """int64[g]: start of the slots of the group in `members` and `bounds`."""
-    members: NDArray[np.uint16]
+    members: UInt16s
     """uint16[all slots]: member in each slot."""
-    bounds: NDArray[np.int64]
+    bounds: Ints
     """int64[all slots]: highest value of each slot of a threshold group, ascending."""
-    guess: NDArray[np.uint16]
+    guess: UInt16s
     """uint16[g, 1024]: first slot that values with these high bits can have (threshold)."""
     bits: int
     """Width of the hash values."""
@@ -88,7 +87,7 @@ def _check(group: Group) -> None:
             raise UsageError("a bucket names a next hop that is not in the group")
 
 
-def _members(group: Group, threshold: bool) -> NDArray[np.int64]:
+def _members(group: Group, threshold: bool) -> Ints:
     """Member of every slot: weight w takes w neighbouring slots, w divided by the gcd."""
     if group.buckets is not None:
         return group.buckets.astype(np.int64)
@@ -101,7 +100,7 @@ def _members(group: Group, threshold: bool) -> NDArray[np.int64]:
     return np.repeat(numbers, weights)
 
 
-def _bounds(weights: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
+def _bounds(weights: Ints, bits: int) -> Ints:
     """Highest value of every member: round(2**bits * cumulative / total) - 1, halves up."""
     total = int(weights.sum())
     cumulative = np.cumsum(weights).tolist()
@@ -128,9 +127,7 @@ def _member(value: np.uint32, g: np.int64, groups: PackedGroups) -> np.uint16:
 
 
 @kernel
-def choose_one_group(
-    values: NDArray[np.uint32], groups: PackedGroups, g: np.int64, out: NDArray[np.uint16]
-) -> None:
+def choose_one_group(values: UInt32s, groups: PackedGroups, g: np.int64, out: UInt16s) -> None:
     """out[r, i] = member of group `g` for values[r, i], all values below 2**groups.bits."""
     start = groups.start[g]
     bits = np.uint64(groups.bits)
@@ -152,12 +149,7 @@ def choose_one_group(
 
 
 @kernel
-def choose_by_unit(
-    values: NDArray[np.uint32],
-    groups: PackedGroups,
-    group_of: NDArray[np.int32],
-    out: NDArray[np.uint16],
-) -> None:
+def choose_by_unit(values: UInt32s, groups: PackedGroups, group_of: Int32s, out: UInt16s) -> None:
     """out[r, i] = member of group group_of[r, i]; 0 where that is negative (no group)."""
     count = len(groups.kind)
     for r in range(values.shape[0]):

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import kernel
+from ...kernels.kernel import Int32s, UInt32s, UInt64s, kernel
 from .bound import BoundHash
 from .settings import Reduction
 
-Fill: TypeAlias = Callable[[NDArray[np.uint32], NDArray[np.uint32]], None]
+Fill: TypeAlias = Callable[[UInt32s, UInt32s], None]
 """Fills uint32[r, n] from seeds: uint32[r], or uint32[r, n] with a seed for every value."""
 
 
@@ -37,7 +36,7 @@ class Shape:
         """Bits before the offset."""
         return self._width
 
-    def apply(self, values: NDArray[np.uint32], seed: int = 0) -> None:
+    def apply(self, values: UInt32s, seed: int = 0) -> None:
         """Shape uint32[r, n] in place; the seed is mixed in (XOR) before the rotation."""
         _shape(values, self._low, self._width, np.uint32(seed), self._rotate, self._offset)
 
@@ -52,20 +51,18 @@ class SeededHash(BoundHash):
         self._fill = fill
         self._shape = shape
 
-    def fill(self, seeds: NDArray[np.uint64], out: NDArray[np.uint32]) -> None:
+    def fill(self, seeds: UInt64s, out: UInt32s) -> None:
         self._fill(seeds.astype(np.uint32), out)
         self._shape.apply(out)
 
-    def fill_at(
-        self, seeds: NDArray[np.uint64], which: NDArray[np.int32], out: NDArray[np.uint32]
-    ) -> None:
+    def fill_at(self, seeds: UInt64s, which: Int32s, out: UInt32s) -> None:
         self._fill(seeds.astype(np.uint32)[which], out)
         self._shape.apply(out)
 
 
 @kernel
 def _shape(
-    values: NDArray[np.uint32], low: int, width: int, seed: np.uint32, rotate: int, offset: int
+    values: UInt32s, low: int, width: int, seed: np.uint32, rotate: int, offset: int
 ) -> None:
     mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
     for r in range(values.shape[0]):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ...kernels.kernel import UInt64s
 
 PerSwitch: TypeAlias = Literal["equal", "different"]
 
@@ -22,14 +23,12 @@ class SeedRange(NamedTuple):
         """Number of seeds."""
         return max(0, -(-(self.end - self.first) // self.step))
 
-    def part(self, begin: int, end: int) -> NDArray[np.uint64]:
+    def part(self, begin: int, end: int) -> UInt64s:
         """uint64: the seeds number begin .. end-1."""
         return np.arange(begin, end, dtype=np.uint64) * np.uint64(self.step) + np.uint64(self.first)
 
 
-def switch_seeds(
-    seeds: NDArray[np.uint64], switches: int, per_switch: PerSwitch
-) -> NDArray[np.uint64]:
+def switch_seeds(seeds: UInt64s, switches: int, per_switch: PerSwitch) -> UInt64s:
     """Seeds for `Walk.run`: uint64[rows] when equal, else uint64[rows, switches].
 
     Different: switch i has the 32 upper bits of number seed * 2^32 + i of the sequence that
@@ -38,9 +37,9 @@ def switch_seeds(
     if per_switch == "equal":
         return seeds
     number = np.arange(switches, dtype=np.uint64)
-    x: NDArray[np.uint64] = np.add(seeds[:, None] << np.uint64(32), number)
+    x: UInt64s = np.add(seeds[:, None] << np.uint64(32), number)
     x = (x + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: NDArray[np.uint64] = (x ^ (x >> np.uint64(31))) >> np.uint64(32)
+    mixed: UInt64s = (x ^ (x >> np.uint64(31))) >> np.uint64(32)
     return mixed

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
+from ...kernels.kernel import Ints, UInt16s
 
 SeedUse = Literal["init", "prepend", "xor"]
 Reduction = Literal["modulo", "range", "threshold"]
@@ -58,9 +58,9 @@ class HashSettings:
 class Group(NamedTuple):
     """Equal-cost next hops of one switch towards one destination, in route order."""
 
-    weights: NDArray[np.int64]
+    weights: Ints
     """int64[k]: 1 each for plain ECMP; 0 is a member that is down."""
-    buckets: NDArray[np.uint16] | None = None
+    buckets: UInt16s | None = None
     """uint16[b]: member in every bucket of a resilient group (`ip nexthop bucket show`);
     None: the group is not resilient. With buckets, weights no longer matter."""
 

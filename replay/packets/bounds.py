@@ -7,8 +7,8 @@ from functools import cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import Int32s, Ints
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import ON_RECEIVED
 from .model.arrays import FabricArrays, fabric_arrays
@@ -23,7 +23,7 @@ class Bounds(NamedTuple):
 
     completion_ps: int
     """Of everything, from the first release on."""
-    message_ps: NDArray[np.int64]
+    message_ps: Ints
     """int64[M]: of each message alone in the network, from its release on; -1 without a way."""
     kind: str
     """How the completion was bounded, in words."""
@@ -87,7 +87,7 @@ def _service(size: int, q20: int) -> int:
     return (size * q20 + (1 << 19)) >> 20
 
 
-def _services(size: NDArray[np.int64], q20: int) -> NDArray[np.int64]:
+def _services(size: Ints, q20: int) -> Ints:
     """Without overflow for messages of terabytes."""
     return size // (1 << 20) * q20 + ((size % (1 << 20) * q20 + (1 << 19)) >> 20)
 
@@ -100,11 +100,11 @@ def _occupied(size: int, gap: int, q20: int, pace: int) -> int:
 class _Alone(NamedTuple):
     """Of each message alone in the network from its release on: int64[M], ps; -1 without a way."""
 
-    done: NDArray[np.int64]
+    done: Ints
     """Packets back to back, the last one's way and its ACK's."""
-    received: NDArray[np.int64]
+    received: Ints
     """The same without the ACK."""
-    last: NDArray[np.int64]
+    last: Ints
     """The way of the last packet and its ACK."""
 
 
@@ -139,7 +139,7 @@ def _alone(workload: Workload, arrays: FabricArrays, model: Model, pace: int) ->
     return _Alone(*found[:, of_message.reshape(-1)])
 
 
-def _in_time(workload: Workload, alone: _Alone) -> NDArray[np.int64]:
+def _in_time(workload: Workload, alone: _Alone) -> Ints:
     """`_Alone.done` of packets that are not sent before their times."""
     if not len(workload.due_ps):
         return alone.done
@@ -198,7 +198,7 @@ def _latencies(arrays: FabricArrays) -> Way:
 
 
 def _permutations(
-    workload: Workload, arrays: FabricArrays, model: Model, rows: NDArray[np.int64], pace: int
+    workload: Workload, arrays: FabricArrays, model: Model, rows: Ints, pace: int
 ) -> int | None:
     """The bound when every host sends as much as it receives, all from the begin; else None.
 
@@ -243,9 +243,9 @@ def _busiest_host(
     workload: Workload,
     arrays: FabricArrays,
     model: Model,
-    rows: NDArray[np.int64],
-    hosts: NDArray[np.int32],
-    alone: NDArray[np.int64],
+    rows: Ints,
+    hosts: Int32s,
+    alone: Ints,
     pace: int,
 ) -> int:
     """All that a host sends (or receives) back to back, and the way of the last packet. hosts:
@@ -276,12 +276,7 @@ def _busiest_host(
     return most
 
 
-def _chains(
-    workload: Workload,
-    rows: NDArray[np.int64],
-    alone: NDArray[np.int64],
-    received: NDArray[np.int64],
-) -> int:
+def _chains(workload: Workload, rows: Ints, alone: Ints, received: Ints) -> int:
     """The longest chain of messages that wait for each other."""
     if (workload.after[rows] < 0).all():
         return int((workload.release_ps[rows] + alone[rows]).max(initial=0))

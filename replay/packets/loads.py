@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import Floats, Ints
 from ..fabrics.fabric import Fabric
 from ..flows.loads import evenness
 from ..results.replay import LayerLoad, LayerOverTime
@@ -27,7 +27,7 @@ def stretch_ps(workload: Workload, bound_ps: int, fabric: Fabric) -> int:
     return max(PS, longest // PS * PS)
 
 
-def loads_over_time(result: EngineResult) -> tuple[NDArray[np.int64], int]:
+def loads_over_time(result: EngineResult) -> tuple[Ints, int]:
     """(bytes of every link by stretch, length of a stretch in ns), at most MOST_CELLS numbers."""
     loads, length = result.loads, result.load_bin_ps
     if loads is None:
@@ -39,12 +39,7 @@ def loads_over_time(result: EngineResult) -> tuple[NDArray[np.int64], int]:
 
 
 def layer_load(
-    name: str,
-    members: NDArray[np.int64],
-    choice: bool,
-    fabric: Fabric,
-    result: EngineResult,
-    fair: NDArray[np.float64],
+    name: str, members: Ints, choice: bool, fabric: Fabric, result: EngineResult, fair: Floats
 ) -> LayerLoad:
     """One layer; fair: float64[links of the fabric] as of `fair_share.fair_bytes`."""
     carried = result.link_bytes
@@ -67,9 +62,7 @@ def layer_load(
     )
 
 
-def _over_time(
-    result: EngineResult, members: NDArray[np.int64], fabric: Fabric
-) -> LayerOverTime | None:
+def _over_time(result: EngineResult, members: Ints, fabric: Fabric) -> LayerOverTime | None:
     """Means over the stretches with traffic, weighted by their bytes."""
     if result.loads is None:
         return None

@@ -11,9 +11,8 @@ next flow is hashed with the remaining seeds. With k next hops a seed costs abou
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import inlined, kernel
+from ...kernels.kernel import UInt32s, UInt64s, inlined, kernel
 
 SEEDS = 1 << 32
 _BLOCK = 1024
@@ -45,12 +44,7 @@ def _round(
 
 @inlined
 def _begin(
-    seeds: NDArray[np.uint32],
-    count: np.int64,
-    v0: NDArray[np.uint64],
-    v1: NDArray[np.uint64],
-    v2: NDArray[np.uint64],
-    v3: NDArray[np.uint64],
+    seeds: UInt32s, count: np.int64, v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s
 ) -> None:
     for i in range(count):
         key = np.uint64(seeds[i])
@@ -63,12 +57,7 @@ def _begin(
 
 @inlined
 def _absorb(
-    word: np.uint64,
-    count: np.int64,
-    v0: NDArray[np.uint64],
-    v1: NDArray[np.uint64],
-    v2: NDArray[np.uint64],
-    v3: NDArray[np.uint64],
+    word: np.uint64, count: np.int64, v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s
 ) -> None:
     for i in range(count):
         a, b, c, d = _round(v0[i], v1[i], v2[i], v3[i] ^ word)
@@ -81,12 +70,7 @@ def _absorb(
 
 @inlined
 def _end(
-    count: np.int64,
-    v0: NDArray[np.uint64],
-    v1: NDArray[np.uint64],
-    v2: NDArray[np.uint64],
-    v3: NDArray[np.uint64],
-    hashes: NDArray[np.uint32],
+    count: np.int64, v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s, hashes: UInt32s
 ) -> None:
     for i in range(count):
         a, b, c, d = v0[i], v1[i], v2[i] ^ np.uint64(0xFF), v3[i]
@@ -97,12 +81,7 @@ def _end(
 
 @kernel
 def scan_linux(
-    first: int,
-    count: int,
-    words: NDArray[np.uint64],
-    low: NDArray[np.uint32],
-    high: NDArray[np.uint32],
-    found: NDArray[np.uint32],
+    first: int, count: int, words: UInt64s, low: UInt32s, high: UInt32s, found: UInt32s
 ) -> int:
     """The number of seeds in first .. first+count-1 that place every flow where it was captured.
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
+from ...kernels.kernel import Int32s, Ints
 from ...version import VERSION
 from ..hashing import MODELS, Group, HashModel, HashSettings, LinearHash, bind
 from ..hashing.functions.linux import LinuxHash
@@ -208,22 +208,18 @@ def settings_of(candidate: Candidate) -> HashSettings | None:
     return settings
 
 
-def _distinct(flows: Seen, settings: HashSettings) -> NDArray[np.int64] | None:
+def _distinct(flows: Seen, settings: HashSettings) -> Ints | None:
     """One row per key that the hash distinguishes; None if a key was captured on two links."""
     probes = bind(flows.keys, settings).values(_PROBES)
     _, first, number = np.unique(probes, axis=1, return_index=True, return_inverse=True)
     if (flows.link[first][number.reshape(-1)] != flows.link).any():
         return None
-    rows: NDArray[np.int64] = np.sort(first)
+    rows: Ints = np.sort(first)
     return rows
 
 
 def _searched(
-    hypothesis: _Hypothesis,
-    keys: PacketKeys,
-    link: NDArray[np.int32],
-    group: Group,
-    tell: Tell | None,
+    hypothesis: _Hypothesis, keys: PacketKeys, link: Int32s, group: Group, tell: Tell | None
 ) -> Fit | None:
     settings, seeds = hypothesis.settings, hypothesis.seeds
     name = _name(settings)
@@ -246,7 +242,7 @@ def _searched(
 def _searched_linux(
     settings: HashSettings,
     keys: PacketKeys,
-    link: NDArray[np.int32],
+    link: Int32s,
     group: Group,
     seeds: SeedRange,
     tell: Callable[[int, int], None],
@@ -262,7 +258,7 @@ def _searched_linux(
     return Fit(fit.seeds[right], int(right.sum()), fit.searched)
 
 
-def _expected(searched: int, link: NDArray[np.int32], group: Group) -> float:
+def _expected(searched: int, link: Int32s, group: Group) -> float:
     """Number of seeds that would fit all flows by chance."""
     share = group.weights / group.weights.sum()
     return float(searched * np.exp(np.log(np.maximum(share[link], 1e-300)).sum()))
@@ -314,7 +310,7 @@ def _doubt(candidate: Candidate) -> float:
     return candidate.expected_by_chance / candidate.seeds_that_fit
 
 
-def _conclusion(candidates: Sequence[Candidate], flows: Seen, used: NDArray[np.int64]) -> str:
+def _conclusion(candidates: Sequence[Candidate], flows: Seen, used: Ints) -> str:
     """The conclusion in one sentence."""
     if len(flows.link) < LEAST_FLOWS:
         return f"{len(flows.link)} flows are too few to identify a hash"

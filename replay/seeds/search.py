@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
+from ...kernels.kernel import Bools, Int32s, Ints, UInt64s
 from ..hashing import (
     BoundHash,
     Group,
@@ -41,7 +41,7 @@ Tell = Callable[[int, int], None]
 class Fit(NamedTuple):
     """The result of a search."""
 
-    seeds: NDArray[np.uint64]
+    seeds: UInt64s
     """The first MOST_SEEDS fitting seeds, ascending."""
     number: int
     """The number of all fitting seeds."""
@@ -55,10 +55,10 @@ class _Found:
         self._seeds = seeds
         self._tell = tell
         self._lock = threading.Lock()
-        self._parts: list[NDArray[np.uint64]] = []
+        self._parts: list[UInt64s] = []
         self._count = self._done = 0
 
-    def add(self, found: NDArray[np.uint64], count: int, tried: int) -> None:
+    def add(self, found: UInt64s, count: int, tried: int) -> None:
         with self._lock:
             self._parts.append(found)
             self._count += count
@@ -74,18 +74,14 @@ class _Found:
 
 
 def fitting(
-    keys: PacketKeys,
-    settings: HashSettings,
-    group: Group,
-    link: NDArray[np.int32],
-    seeds: NDArray[np.uint64],
-) -> NDArray[np.bool_]:
+    keys: PacketKeys, settings: HashSettings, group: Group, link: Int32s, seeds: UInt64s
+) -> Bools:
     """bool[seeds, n]: flows that each seed places on the link where they were captured."""
     return bind(keys, settings).choose(seeds, group) == link
 
 
 def search_linux(
-    bound: LinuxHash, group: Group, link: NDArray[np.int32], seeds: SeedRange, tell: Tell | None
+    bound: LinuxHash, group: Group, link: Int32s, seeds: SeedRange, tell: Tell | None
 ) -> Fit:
     """Try seeds with the flows of one address family, the only one in `bound`.
 
@@ -118,7 +114,7 @@ def search_linux(
     return found.fit()
 
 
-def _intervals(bound: LinuxHash, group: Group) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _intervals(bound: LinuxHash, group: Group) -> tuple[Ints, Ints]:
     """Lowest and highest multipath value of every member."""
     if group.buckets is not None:
         raise UsageError("the seed of a resilient group cannot be recovered")
@@ -126,7 +122,7 @@ def _intervals(bound: LinuxHash, group: Group) -> tuple[NDArray[np.int64], NDArr
     return np.concatenate([np.zeros(1, np.int64), high[:-1] + 1]), high
 
 
-def search_linear(bound: LinearHash, group: Group, link: NDArray[np.int32]) -> Fit | None:
+def search_linear(bound: LinearHash, group: Group, link: Int32s) -> Fit | None:
     """Solve for the seeds of a linear hash whose seed only permutes the members of the group.
 
     Flow i is on link base_i XOR c, with the same c for all flows of an address family;
@@ -158,7 +154,7 @@ def search_masks(
     bound: LinearHash,
     keys: PacketKeys,
     group: Group,
-    link: NDArray[np.int32],
+    link: Int32s,
     tell: Tell | None,
 ) -> Fit | None:
     """Try every value that the seed of a linear hash can XOR into its values, for groups of
@@ -182,7 +178,7 @@ def search_any(
     settings: HashSettings,
     keys: PacketKeys,
     group: Group,
-    link: NDArray[np.int32],
+    link: Int32s,
     seeds: SeedRange,
     tell: Tell | None,
 ) -> Fit:
@@ -204,13 +200,11 @@ def search_any(
     return found.fit()
 
 
-def _all_match(
-    bound: BoundHash, packed: PackedGroups, seeds: NDArray[np.uint64], link: NDArray[np.int32]
-) -> NDArray[np.bool_]:
+def _all_match(bound: BoundHash, packed: PackedGroups, seeds: UInt64s, link: Int32s) -> Bools:
     """bool[seeds]: seeds that place every flow on its link."""
     values = np.empty((len(seeds), bound.units), np.uint32)
     member = np.empty(values.shape, np.uint16)
     bound.fill(seeds, values)
     choose_one_group(values, packed, np.int64(0), member)
-    every: NDArray[np.bool_] = (member == link).all(1)
+    every: Bools = (member == link).all(1)
     return every

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
 from ...analyzer.measures.paths.imbalance import best_fim
-from ...kernels.kernel import kernel
+from ...kernels.kernel import Floats, Int32s, Ints, UInt64s, kernel
 from ..fabrics.fabric import Fabric
 from ..flows.fair_share import split_evenly
 from ..flows.loads import layers_of
@@ -40,7 +39,7 @@ class Sweep(NamedTuple):
     score: Tally
     """The imbalance of the worst layer of each seed."""
     layers: list[Tally]
-    used: NDArray[np.float64]
+    used: Floats
     """Share of links with traffic, mean over the seeds, per layer."""
     best: list[SeedValue]
     worst: list[SeedValue]
@@ -91,7 +90,7 @@ class Scores:
             )
 
     @property
-    def links(self) -> NDArray[np.int64]:
+    def links(self) -> Ints:
         """int64[layers]: number of links in each layer."""
         return np.diff(self.starts)
 
@@ -110,9 +109,7 @@ class Scores:
         weights = None if np.allclose(fair, fair[0]) else fair
         return best_fim(self._placements[layer], len(fair), weights)
 
-    def measured(
-        self, walk: Walk, seeds: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def measured(self, walk: Walk, seeds: UInt64s) -> tuple[Floats, Floats]:
         """float64[rows, layers] twice: the measure, and the share of links in use."""
         loads = np.zeros((len(seeds), len(self.fair)), np.int64)
         walk.run(seeds, lambda _hop, link: _add(link, self.number, self.amounts, loads))
@@ -166,9 +163,9 @@ class _Part:
 
     def add(
         self,
-        seeds: NDArray[np.uint64],
-        values: NDArray[np.float64],
-        used: NDArray[np.float64],
+        seeds: UInt64s,
+        values: Floats,
+        used: Floats,
     ) -> None:
         self.seeds += len(seeds)
         worst = values.max(1)
@@ -206,12 +203,7 @@ class _Part:
 
 
 @kernel
-def _add(
-    link: NDArray[np.int32],
-    number: NDArray[np.int32],
-    amounts: NDArray[np.int64],
-    loads: NDArray[np.int64],
-) -> None:
+def _add(link: Int32s, number: Int32s, amounts: Ints, loads: Ints) -> None:
     """Add every unit to the load of the link it takes; link -1 is the last item of `number`."""
     for r in range(link.shape[0]):
         for i in range(link.shape[1]):
@@ -222,12 +214,7 @@ def _add(
 
 @kernel
 def _measure(
-    loads: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    fair: NDArray[np.float64],
-    largest: bool,
-    values: NDArray[np.float64],
-    used: NDArray[np.float64],
+    loads: Ints, starts: Ints, fair: Floats, largest: bool, values: Floats, used: Floats
 ) -> None:
     """Per row and layer: FIM in percent, or with `largest` the largest load over the fair
     share; and the share of links in use."""

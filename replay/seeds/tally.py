@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import Floats, UInt64s
 from ..results.sweep import Bin, Distribution, SeedValue
 
 _BINS = 20_000
@@ -23,7 +23,7 @@ class Tally:
         self._min, self._max = np.inf, -np.inf
         self._distinct: set[float] | None = set()
 
-    def add(self, values: NDArray[np.float64]) -> None:
+    def add(self, values: Floats) -> None:
         """Count values; all are finite and at least 0."""
         if not len(values):
             return
@@ -101,7 +101,7 @@ class Extremes:
         self._sign = -1.0 if largest else 1.0
         self._found: list[tuple[float, int]] = []
 
-    def add(self, seeds: NDArray[np.uint64], values: NDArray[np.float64]) -> None:
+    def add(self, seeds: UInt64s, values: Floats) -> None:
         """Add seeds with their values."""
         signed = self._sign * values
         if len(signed) > self._keep:

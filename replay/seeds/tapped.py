@@ -8,7 +8,6 @@ from ipaddress import ip_address, ip_network
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.capture.source import open_capture
 from ...analyzer.decode.decoder import Decoder
@@ -16,6 +15,7 @@ from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.wire.packets import IPV6, ROCE_V1, PacketTable
 from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ...analyzer.wire.registry import Registry
+from ...kernels.kernel import Bools, Bytes, Int32s, Ints, UInt32s
 from ..hashing.keys import PacketKeys, addresses
 
 _BATCH_FRAMES = 1 << 16
@@ -29,17 +29,17 @@ class Seen(NamedTuple):
     links: tuple[str, ...]
     """Names of the taps in the given order, the next-hop order of the switch."""
     keys: PacketKeys
-    link: NDArray[np.int32]
+    link: Int32s
     """int32[n]: index into `links`; -1 for a flow on several links."""
-    hop_limit: NDArray[np.uint8]
+    hop_limit: Bytes
     """uint8[n]: largest TTL or hop limit of its packets."""
-    source: NDArray[np.int64]
+    source: Ints
     """int64[n]: index into `names` of the source address."""
-    destination: NDArray[np.int64]
+    destination: Ints
     names: tuple[str, ...]
     """Addresses as text."""
 
-    def take(self, rows: NDArray[np.bool_]) -> Seen:
+    def take(self, rows: Bools) -> Seen:
         """The flows selected by a mask."""
         return self._replace(
             keys=self.keys.take(rows),
@@ -78,7 +78,7 @@ def read_taps(
         return _seen(merged, registry)
 
 
-def _columns(table: PacketTable) -> NDArray[np.uint32]:
+def _columns(table: PacketTable) -> UInt32s:
     """uint32[n, fields] of the RoCEv2 packets."""
     ours = table.take((table.decode_flags & ROCE_V1) == 0)
     return np.stack(
@@ -97,17 +97,17 @@ def _columns(table: PacketTable) -> NDArray[np.uint32]:
     ).astype(np.uint32)
 
 
-def _distinct(rows: NDArray[np.uint32]) -> NDArray[np.uint32]:
+def _distinct(rows: UInt32s) -> UInt32s:
     """The different rows, sorted; of rows that differ only in hops, the row with the largest."""
     if not len(rows):
         return rows
     ordered = rows[np.lexsort(rows.T[::-1])]
     last = np.append((ordered[1:, :-1] != ordered[:-1, :-1]).any(1), True)
-    distinct: NDArray[np.uint32] = ordered[last]
+    distinct: UInt32s = ordered[last]
     return distinct
 
 
-def _seen(rows: NDArray[np.uint32], registry: Registry) -> Seen:
+def _seen(rows: UInt32s, registry: Registry) -> Seen:
     """Flows from rows sorted by all fields but the last, so that taps of a flow are adjacent."""
     flow = rows[:, :-2]
     first = np.flatnonzero(np.append(True, (flow[1:] != flow[:-1]).any(1)))
@@ -181,7 +181,7 @@ def _listed(seen: Seen) -> str:
     return ", ".join(sources[:4]) + (f" and {len(sources) - 4} more" if len(sources) > 4 else "")
 
 
-def _sides(seen: Seen) -> NDArray[np.int64]:
+def _sides(seen: Seen) -> Ints:
     """int64[names]: 0 or 1, the side of each address."""
     neighbours: dict[int, set[int]] = {}
     for a, b in set(zip(seen.source.tolist(), seen.destination.tolist(), strict=True)):
@@ -196,7 +196,7 @@ def _sides(seen: Seen) -> NDArray[np.int64]:
     return side
 
 
-def _coloured(first: int, neighbours: dict[int, set[int]], side: NDArray[np.int64]) -> list[int]:
+def _coloured(first: int, neighbours: dict[int, set[int]], side: Ints) -> list[int]:
     side[first] = 0
     group = [first]
     for node in group:  # grows during the loop
@@ -212,7 +212,7 @@ def _coloured(first: int, neighbours: dict[int, set[int]], side: NDArray[np.int6
     return group
 
 
-def _orient(group: list[int], side: NDArray[np.int64], seen: Seen) -> None:
+def _orient(group: list[int], side: Ints, seen: Seen) -> None:
     """Side 0 is the side of the senders with the larger hop limits, in all connected parts."""
     inside = np.isin(seen.source, group)
     means = [

@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import Int
+from ...kernels.kernel import Int, Int32s, Ints
 from ..fabrics.fabric import Fabric
 from ..flows.loads import Placement
 from ..packets.model.arrays import FabricArrays, fabric_arrays
-from ..packets.model.model import ACK, Ints, Workload, message_of, number_of
+from ..packets.model.model import ACK, Workload, message_of, number_of
 from ..packets.model.rules import Rules, chooser, emitter
 from ..results.replay import SolverReport
 from ..traffic.traffic import Traffic
@@ -33,7 +32,7 @@ class Outcome(NamedTuple):
     """Everything that was chosen, for the report."""
     solver: SolverReport | None = None
     notes: tuple[str, ...] = ()
-    origin: NDArray[np.int64] | None = None
+    origin: Ints | None = None
     """int64[placed units], ascending: unit of the given traffic each came from; None: the same."""
 
 
@@ -61,9 +60,7 @@ def placed_rules(outcome: Outcome, workload: Workload, fabric: Fabric) -> Rules:
     )
 
 
-def _choices(
-    placement: Placement, outcome: Outcome, arrays: FabricArrays, fabric: Fabric
-) -> NDArray[np.int64]:
+def _choices(placement: Placement, outcome: Outcome, arrays: FabricArrays, fabric: Fabric) -> Ints:
     """int64[rows, choices]: switch << 32 | position for every choice of a row in turn, then -1."""
     links = placement.links
     source = np.where(links >= 0, fabric.links.source[links], -1)
@@ -110,7 +107,7 @@ def _emit(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int
 def _choose(
     state: Ints,
     links: Ints,
-    members: NDArray[np.int32],
+    members: Int32s,
     first: Int,
     size: Int,
     switch: Int,

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.measures.messages.measure import MessageStatistics
+from ...kernels.kernel import Bytes, Int32s, Ints
 from ..traffic.traffic import ON_ACKED, ON_RECEIVED
 from .message_log import ASKS, KINDS, REQUESTS, RESPONSES, MessageLog
 from .traffic import PacketTimes, SentMessages
@@ -44,7 +45,7 @@ class _Told:
 
 
 def sent_messages(
-    log: MessageLog, statistics: MessageStatistics, peer: NDArray[np.int32]
+    log: MessageLog, statistics: MessageStatistics, peer: Int32s
 ) -> SentMessages | None:
     """The messages of flows with what each waits for; None when there were too many.
 
@@ -74,7 +75,7 @@ def sent_messages(
     )
 
 
-def _times(log: MessageLog, order: NDArray[np.int64]) -> PacketTimes | None:
+def _times(log: MessageLog, order: Ints) -> PacketTimes | None:
     packets = log.packets
     if packets is None:
         return None
@@ -87,9 +88,9 @@ def _times(log: MessageLog, order: NDArray[np.int64]) -> PacketTimes | None:
 def _waits(
     records: NDArray[np.void],
     statistics: MessageStatistics,
-    peer: NDArray[np.int32],
+    peer: Int32s,
     told: _Told,
-) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+) -> tuple[Int32s, Bytes]:
     """(after, on) of messages sorted by flow."""
     after = np.full(len(records), -1, np.int32)
     on = np.full(len(records), ON_ACKED, np.uint8)
@@ -133,9 +134,7 @@ def _window(statistics: MessageStatistics, flow: int) -> int | None:
     return statistics.messages(flow).max_outstanding
 
 
-def _answers(
-    records: NDArray[np.void], own: NDArray[np.int64], others: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _answers(records: NDArray[np.void], own: Ints, others: Ints) -> tuple[Ints, Ints]:
     """(requests of READs, the data of each), first asked first answered."""
     asks = own[records["kind"][own] == ASKS]
     data = others[records["kind"][others] == RESPONSES]
@@ -154,11 +153,11 @@ def _answers(
 
 def _window_waits(
     records: NDArray[np.void],
-    own: NDArray[np.int64],
-    data_of: NDArray[np.int64],
+    own: Ints,
+    data_of: Ints,
     window: int | None,
-    after: NDArray[np.int32],
-    on: NDArray[np.uint8],
+    after: Int32s,
+    on: Bytes,
     told: _Told,
 ) -> None:
     """Each request waits for the one `window` before; data_of: answer of each READ, -1 for none."""
@@ -176,11 +175,7 @@ def _window_waits(
 
 
 def _data_of_reads(
-    records: NDArray[np.void],
-    own: NDArray[np.int64],
-    window: int | None,
-    after: NDArray[np.int32],
-    told: _Told,
+    records: NDArray[np.void], own: Ints, window: int | None, after: Int32s, told: _Told
 ) -> None:
     """Data whose requests are not in the capture."""
     members = own[records["kind"][own] == RESPONSES]
@@ -193,9 +188,7 @@ def _data_of_reads(
     after[members[window:]] = members[:-window]
 
 
-def _turns(
-    records: NDArray[np.void], own: NDArray[np.int64], others: NDArray[np.int64]
-) -> NDArray[np.int64] | None:
+def _turns(records: NDArray[np.void], own: Ints, others: Ints) -> Ints | None:
     """The messages of both directions in order, or None when they do not take turns."""
     both = np.concatenate([own, others])
     # Of equal times, one that has ended comes before one that goes on.
@@ -217,11 +210,7 @@ def _turns(
 
 
 def _turn_waits(
-    records: NDArray[np.void],
-    both: NDArray[np.int64],
-    windows: dict[int, int | None],
-    after: NDArray[np.int32],
-    on: NDArray[np.uint8],
+    records: NDArray[np.void], both: Ints, windows: dict[int, int | None], after: Int32s, on: Bytes
 ) -> None:
     """Each waits for the other side's last message; of several in one turn those beyond the window
     wait for their own side's."""

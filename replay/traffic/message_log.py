@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from ...analyzer.wire.opcodes import (
     SEQUENCED,
     opcode_name,
 )
-from ...kernels.kernel import Int, kernel
+from ...kernels.kernel import Array, Int, Int32s, Ints, kernel
 
 MOST_LOGGED = 1 << 22
 """Messages kept, about 40 bytes each."""
@@ -111,7 +111,7 @@ class MessageLog:
         """Retransmitted packets of messages."""
         return int(self._used[_SENT_AGAIN])
 
-    def update(self, batch: TrackedBatch, unit: NDArray[np.int32]) -> None:
+    def update(self, batch: TrackedBatch, unit: Int32s) -> None:
         """Log a batch; batches must come in capture order. unit: of each row."""
         if KINDS * batch.n_flows > len(self._open):
             longer = np.full(2 * KINDS * batch.n_flows, -1, np.int64)
@@ -157,17 +157,17 @@ def _longer(log: NDArray[np.void], most: int) -> NDArray[np.void]:
 
 @kernel
 def _log_rows(
-    flow: NDArray[Any],
-    verdict: NDArray[Any],
-    opcode: NDArray[Any],
-    wire_bytes: NDArray[Any],
-    time_ns: NDArray[Any],
-    unit: NDArray[Any],
+    flow: Array,
+    verdict: Array,
+    opcode: Array,
+    wire_bytes: Array,
+    time_ns: Array,
+    unit: Array,
     row: Int,
-    open_: NDArray[Any],
+    open_: Array,
     log: NDArray[np.void],
     packets: NDArray[np.void],
-    used: NDArray[np.int64],
+    used: Ints,
 ) -> Int:
     """Log rows from `row` on; returns the row for which there is no room.
 

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.analysis.prefetch import Prefetched
 from ...analyzer.capture.concat import concatenated
@@ -24,6 +23,7 @@ from ...analyzer.wire.packets import PacketTable
 from ...analyzer.wire.ports import ROCE_UDP_PORT
 from ...analyzer.wire.registry import Registry
 from ...analyzer.wire.taps import Taps
+from ...kernels.kernel import Int32s
 from ..fabrics.fabric import Fabric
 from ..fabrics.mapping import map_hosts
 from ..hashing.keys import PacketKeys, addresses
@@ -89,7 +89,7 @@ class ClosedLoop:
     def __init__(self) -> None:
         self._log, self._statistics = MessageLog(), MessageStatistics()
 
-    def update(self, batch: TrackedBatch, unit: NDArray[np.int32]) -> None:
+    def update(self, batch: TrackedBatch, unit: Int32s) -> None:
         """Look at a batch and the units of its rows; batches must come in capture order."""
         self._log.update(batch, unit)
         self._statistics.update(batch)

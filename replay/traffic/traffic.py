@@ -7,11 +7,11 @@ A unit is what always takes one path under a hash: a one-way flow, or one entrop
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints
 from ..hashing.keys import PacketKeys
 
 ON_ACKED, ON_RECEIVED = 0, 1
@@ -24,36 +24,36 @@ class Windows(NamedTuple):
     width_ns: int
     start_ns: int
     """Where window 0 begins."""
-    unit: NDArray[np.int32]
+    unit: Int32s
     """Sorted; the windows of each unit ascend."""
-    window: NDArray[np.int32]
-    wire_bytes: NDArray[np.int64]
+    window: Int32s
+    wire_bytes: Ints
 
 
 class PacketTimes(NamedTuple):
     """The packets of messages, one message after another."""
 
-    unit: NDArray[np.int32]
-    time_ns: NDArray[np.int64]
+    unit: Int32s
+    time_ns: Ints
     """Since the Unix epoch."""
-    wire_bytes: NDArray[np.int32]
+    wire_bytes: Int32s
 
 
 class SentMessages(NamedTuple):
     """What flows sent, message by message, without retransmissions."""
 
-    flow: NDArray[np.int32]
+    flow: Int32s
     """As in `Traffic.flow`. Messages are sorted by flow and `responses`, then as they began."""
-    responses: NDArray[np.bool_]
+    responses: Bools
     """The data of a READ, which a queue pair sends beside its own requests."""
-    packets: NDArray[np.int64]
-    wire_bytes: NDArray[np.int64]
-    begun_ns: NDArray[np.int64]
+    packets: Ints
+    wire_bytes: Ints
+    begun_ns: Ints
     """Time of the first packet since the Unix epoch."""
-    ended_ns: NDArray[np.int64]
-    after: NDArray[np.int32]
+    ended_ns: Ints
+    after: Int32s
     """Message that must be done first, -1 for none."""
-    on: NDArray[np.uint8]
+    on: Bytes
     """At which end, as in `engine.model.Workload`."""
     times: PacketTimes | None = None
     """None when there are too many packets."""
@@ -68,16 +68,16 @@ class Traffic:
     """Equally long columns, one row per unit."""
 
     keys: PacketKeys
-    src_host: NDArray[np.int32]
+    src_host: Int32s
     """Host of the fabric; -1 when the address belongs to none."""
-    dst_host: NDArray[np.int32]
-    flow: NDArray[np.int32]
+    dst_host: Int32s
+    flow: Int32s
     """Index of the one-way flow, from 0; several units of one flow when it sprays."""
-    packets: NDArray[np.int64]
-    wire_bytes: NDArray[np.int64]
-    first_ns: NDArray[np.int64]
+    packets: Ints
+    wire_bytes: Ints
+    first_ns: Ints
     """Time of the first packet since the Unix epoch."""
-    last_ns: NDArray[np.int64]
+    last_ns: Ints
     windows: Windows | None = None
     unmapped: tuple[str, ...] = ()
     """Addresses that belong to no host of the fabric."""
@@ -94,7 +94,7 @@ class Traffic:
         """Number of one-way flows."""
         return int(self.flow.max(initial=-1)) + 1
 
-    def take(self, rows: NDArray[Any]) -> Traffic:
+    def take(self, rows: Array) -> Traffic:
         """The units an index or boolean array picks; windows follow, flows keep their numbers."""
         rows = np.arange(len(self))[rows]
         windows = self.windows
@@ -123,7 +123,7 @@ class Traffic:
         )
 
 
-def _of_units(messages: SentMessages, rows: NDArray[Any], flow: NDArray[np.int32]) -> SentMessages:
+def _of_units(messages: SentMessages, rows: Array, flow: Int32s) -> SentMessages:
     """The messages of flows that keep a unit; nothing waits for one that is gone. Packets of units
     that are gone are the first kept unit's of their flow."""
     kept = np.isin(messages.flow, flow[rows])

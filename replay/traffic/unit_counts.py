@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...analyzer.track.batch import MIRROR_DUPLICATE, TAP_COPY
 from ...analyzer.wire.packets import PacketTable
-from ...kernels.kernel import Int, kernel
+from ...kernels.kernel import Array, Bytes, Int, Int32s, Ints, kernel
 from .traffic import Windows
 from .window_cells import WindowCells
 
@@ -44,9 +44,7 @@ class UnitCounter:
         """UNIT records in order of appearance, a view."""
         return self._units[: int(self._used[0])]
 
-    def update(
-        self, table: PacketTable, flow: NDArray[np.int32], verdict: NDArray[np.uint8]
-    ) -> NDArray[np.int32]:
+    def update(self, table: PacketTable, flow: Int32s, verdict: Bytes) -> Int32s:
         """Count the rows that are not copies of one packet at another tap.
 
         Returns the unit of each row, -1 for copies.
@@ -89,7 +87,7 @@ class UnitCounter:
 
 @kernel
 def _slot(
-    flow: Int, sport: Int, dport: Int, label: Int, units: NDArray[np.void], slots: NDArray[np.int32]
+    flow: Int, sport: Int, dport: Int, label: Int, units: NDArray[np.void], slots: Int32s
 ) -> Int:
     """The slot of a unit: taken by it, or free."""
     h = np.uint64(flow) * np.uint64(0x9E3779B97F4A7C15)
@@ -114,18 +112,18 @@ def _slot(
 
 @kernel
 def _count(
-    sport: NDArray[Any],
-    dport: NDArray[Any],
-    label: NDArray[Any],
-    wire_bytes: NDArray[Any],
-    time_ns: NDArray[Any],
-    flow: NDArray[Any],
-    verdict: NDArray[Any],
+    sport: Array,
+    dport: Array,
+    label: Array,
+    wire_bytes: Array,
+    time_ns: Array,
+    flow: Array,
+    verdict: Array,
     row: Int,
-    unit_of_row: NDArray[Any],
+    unit_of_row: Array,
     units: NDArray[np.void],
-    slots: NDArray[np.int32],
-    used: NDArray[np.int64],
+    slots: Int32s,
+    used: Ints,
 ) -> Int:
     """Count rows from `row` on; returns the row for which there may be no room."""
     while row < len(flow):
@@ -158,7 +156,7 @@ def _count(
 
 
 @kernel
-def _rehash(units: NDArray[np.void], slots: NDArray[np.int32], used: NDArray[np.int64]) -> None:
+def _rehash(units: NDArray[np.void], slots: Int32s, used: Ints) -> None:
     for i in range(used[0]):
         unit = units[i]
         slots[_slot(unit.flow, unit.sport, unit.dport, unit.flow_label, units, slots)] = i

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import Array, Ints
 from .traffic import Windows
 
 MAX_CELLS = 1 << 22
@@ -23,9 +23,9 @@ class WindowCells:
         self._start_ns = 0
         self._key = np.zeros(0, np.int64)  # unit << 32 | window
         self._bytes = np.zeros(0, np.int64)
-        self._waiting: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        self._waiting: list[tuple[Ints, Ints]] = []
 
-    def add(self, unit: NDArray[Any], time_ns: NDArray[np.int64], size: NDArray[Any]) -> None:
+    def add(self, unit: Array, time_ns: Ints, size: Array) -> None:
         """Add packets: the unit, time and bytes of each."""
         if not len(unit):
             return
@@ -65,9 +65,7 @@ class WindowCells:
         self._key, self._bytes = _summed(key, self._bytes)
 
 
-def _summed(
-    key: NDArray[np.int64], value: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _summed(key: Ints, value: Ints) -> tuple[Ints, Ints]:
     """Distinct keys in order, and the sum of each."""
     if not len(key):
         return key, value

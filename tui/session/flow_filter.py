@@ -15,7 +15,6 @@ from ipaddress import ip_address, ip_network
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
 from ...analyzer.filtering.fields import FIELDS
@@ -30,10 +29,11 @@ from ...analyzer.filtering.grammar import (
     parse,
 )
 from ...analyzer.wire.opcodes import TRANSPORT_NAMES
+from ...kernels.kernel import Array, Bools
 from ...report.words.human import queue_pair
 from .snapshots.snapshot import UNKNOWN, Snapshot, SourceState
 
-Mask: TypeAlias = NDArray[np.bool_]
+Mask: TypeAlias = Bools
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -51,9 +51,9 @@ _SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "%": 0.01}
 class FlowField:
     """A number every flow has."""
 
-    values: Callable[[Snapshot], NDArray[Any]]
+    values: Callable[[Snapshot], Array]
     meaning: str
-    of: Callable[[Snapshot], NDArray[Any]] | None = None
+    of: Callable[[Snapshot], Array] | None = None
     """The base of a value in percent."""
 
 
@@ -66,10 +66,10 @@ def _count(name: str, meaning: str, of: str | None = None) -> FlowField:
 
 
 def _of_mrc(name: str, meaning: str) -> FlowField:
-    def values(snapshot: Snapshot) -> NDArray[Any]:
+    def values(snapshot: Snapshot) -> Array:
         if snapshot.mrc is None:
             return np.full(len(snapshot.flows), UNKNOWN)
-        found: NDArray[Any] = getattr(snapshot.mrc, name)
+        found: Array = getattr(snapshot.mrc, name)
         return found
 
     return FlowField(values, f"of MRC: {meaning}")
@@ -208,7 +208,7 @@ def _known(name: str, snapshot: Snapshot) -> Mask:
     return np.asarray(FLOW_FIELDS[name].values(snapshot) >= 0)
 
 
-def _number(name: str, value: Text, snapshot: Snapshot) -> tuple[NDArray[Any], float]:
+def _number(name: str, value: Text, snapshot: Snapshot) -> tuple[Array, float]:
     """The values to compare (shares if `value` is in percent), and the number."""
     found = _NUMBER.fullmatch(value.text)
     if not found:

@@ -12,9 +12,9 @@ from dataclasses import fields, replace
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.results.flow import Flow
+from ...kernels.kernel import Ints
 from .snapshots.columns import widths
 from .snapshots.snapshot import (
     UNKNOWN,
@@ -205,7 +205,7 @@ def _paths_grown(later: PathColumns, earlier: PathColumns | None, flows: int) ->
     )
 
 
-def _codes(paths: PathColumns) -> NDArray[np.int64]:
+def _codes(paths: PathColumns) -> Ints:
     """One ascending number per flow and key."""
     flow = np.repeat(np.arange(len(paths.starts) - 1), paths.seen())
     return flow * _KEYS + paths.key.astype(np.int64)

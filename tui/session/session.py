@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.analysis.options import AnalyzeOptions
 from ...analyzer.errors import RocescopeError
@@ -22,6 +21,7 @@ from ...analyzer.measures.paths.spraying import entropy_name
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.flow import Flow
 from ...analyzer.summary.summarize import Summary
+from ...kernels.kernel import Bools
 from .feeds.feeds import CaptureFeed, Feed
 from .history import STEP_NS, History, as_then, between
 from .marks import Marks
@@ -226,7 +226,7 @@ class Session:
         together = " and ".join(f"({text})" for text in texts if text)
         return replace(self.options, filter=together or None)
 
-    def passing(self, snapshot: Snapshot) -> NDArray[np.bool_]:
+    def passing(self, snapshot: Snapshot) -> Bools:
         """Which flows of a snapshot pass the filter of flows."""
         if self.filter is None:
             return np.ones(len(snapshot.flows), np.bool_)

@@ -14,9 +14,9 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
+from ....kernels.kernel import UInt16s
 from ...hashing import HashSettings
 from ..addressing import Address, AddressPlan, Network
 from ..build import build, cables
@@ -214,7 +214,7 @@ class _Groups:
         self.start = [0]
         self.links: list[int] = []
         self.weights: list[int] = []
-        self.buckets: dict[int, NDArray[np.uint16]] = {}
+        self.buckets: dict[int, UInt16s] = {}
         self.known: dict[tuple[int, Network], int] = {}
 
     def add(self, links: Iterable[int], weights: Iterable[int]) -> int:

@@ -7,9 +7,9 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
+from ....kernels.kernel import Bools, Ints
 from ...fabrics.fabric import Fabric, tier_name
 from .path_counts import paths_between
 
@@ -42,7 +42,7 @@ class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
 class _Element(NamedTuple):
     name: str
     kind: str
-    links: NDArray[np.int64]
+    links: Ints
 
 
 def blast_radii(fabric: Fabric, elements: str) -> list[BlastRadius]:
@@ -78,7 +78,7 @@ def _of_every_kind(fabric: Fabric) -> list[_Element]:
     return found
 
 
-def links_of(fabric: Fabric, name: str) -> NDArray[np.int64]:
+def links_of(fabric: Fabric, name: str) -> Ints:
     """Links of a name as `Fabric.find_links` takes it, or of `plane1`; UsageError if unknown."""
     number = name.removeprefix("plane")
     if name in fabric.nodes.names or number == name or not number.isdecimal():
@@ -131,7 +131,7 @@ def _radius(fabric: Fabric, element: _Element) -> BlastRadius:
     )
 
 
-def _below(fabric: Fabric, failed: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _below(fabric: Fabric, failed: Ints) -> Bools:
     """bool[nodes]: reached downwards from the lower ends of the links."""
     links, tier = fabric.links, fabric.nodes.tier
     source, target = links.source, links.target
@@ -144,7 +144,7 @@ def _below(fabric: Fabric, failed: NDArray[np.int64]) -> NDArray[np.bool_]:
     return found
 
 
-def _hosts_lose(fabric: Fabric, lost: NDArray[np.bool_]) -> tuple[int, float]:
+def _hosts_lose(fabric: Fabric, lost: Bools) -> tuple[int, float]:
     """(hosts without a remaining port, lost port capacity of the worst host in percent)."""
     ports = fabric.attachments
     there = ports.switch >= 0
@@ -155,7 +155,7 @@ def _hosts_lose(fabric: Fabric, lost: NDArray[np.bool_]) -> tuple[int, float]:
     return int(((gone == there).all(1) & there.any(1)).sum()), float(100 * share.max())
 
 
-def _uplinks_lost(fabric: Fabric, lost: NDArray[np.bool_]) -> float:
+def _uplinks_lost(fabric: Fabric, lost: Bools) -> float:
     """Lost uplink capacity, in percent, of the worst switch with a remaining link."""
     links, tier = fabric.links, fabric.nodes.tier
     upwards = (

@@ -6,15 +6,15 @@ no table of hosts times hosts.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
+from ....kernels.kernel import Array, Ints
 from ...fabrics.fabric import Fabric, edge_switches, tier_name
 from .blast_radius import BlastRadius, blast_radii
 from .path_counts import HostPaths, paths_between
@@ -262,7 +262,7 @@ _LOOP, _DEAD_END = -1, -2
 _SAMPLED_EDGES = 4
 
 
-def _some(edges: int) -> NDArray[np.int64]:
+def _some(edges: int) -> Ints:
     """A few edges including first and last, enough for the longest path if symmetric."""
     return np.unique(np.linspace(0, max(0, edges - 1), _SAMPLED_EDGES).astype(np.int64))[:edges]
 
@@ -310,9 +310,9 @@ def _bisection(fabric: Fabric) -> tuple[int | None, float | None]:
     between = np.flatnonzero((links.source < switches) & (links.target < switches) & links.up)
     unit = int(np.gcd.reduce(links.rate_bits_per_second))
     capacity = links.rate_bits_per_second // unit
-    rows: list[NDArray[Any]] = [links.source[between]]
-    columns: list[NDArray[Any]] = [links.target[between]]
-    values: list[NDArray[Any]] = [capacity[between]]
+    rows: list[Array] = [links.source[between]]
+    columns: list[Array] = [links.target[between]]
+    values: list[Array] = [capacity[between]]
     totals = []
     for is_first, table in ((True, attachments.access_link), (False, attachments.exit_link)):
         known = (table >= 0) & (first[attachments.edge] == is_first)[:, None]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
+from ....kernels.kernel import Bools
 from ...fabrics.fabric import Fabric
 from ..placement import MOST_HOPS
 
@@ -33,7 +32,7 @@ class HostPaths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def paths_between(
-    fabric: Fabric, source: int, destination: int, lost: NDArray[np.bool_] | None = None
+    fabric: Fabric, source: int, destination: int, lost: Bools | None = None
 ) -> HostPaths:
     """Paths over the groups of the fabric, port by port.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
+from ....kernels.kernel import Ints
 
 
 class Settings(NamedTuple):
@@ -30,21 +30,19 @@ class Settings(NamedTuple):
 class Demands(NamedTuple):
     """Equally long columns, one row per pair of hosts."""
 
-    src: NDArray[np.int64]
-    dst: NDArray[np.int64]
-    messages: NDArray[np.int64]
-    message_bytes: NDArray[np.int64]
-    start_ns: NDArray[np.int64]
+    src: Ints
+    dst: Ints
+    messages: Ints
+    message_bytes: Ints
+    start_ns: Ints
     """Earliest start of the first message, relative to the start of the traffic."""
-    sharing: NDArray[np.int64]
+    sharing: Ints
     """Pairs that share the rate of the source while this pair sends."""
     in_turn: bool = False
     """A message starts only after the previous message is acknowledged."""
 
 
-def demands(
-    settings: Settings, src: NDArray[np.int64], dst: NDArray[np.int64], *, in_turn: bool = False
-) -> Demands:
+def demands(settings: Settings, src: Ints, dst: Ints, *, in_turn: bool = False) -> Demands:
     """Pairs that start at the same time and send the messages of the settings."""
     n = len(src)
     return Demands(

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import kernel
+from ....kernels.kernel import Bytes, Ints, UInt32s, kernel
 from ..keys import KeyBytes
 
 
@@ -40,7 +39,7 @@ CRC32C = Crc(32, 0x1EDC6F41, 0xFFFF_FFFF, True, 0xFFFF_FFFF)
 """CRC-32/ISCSI (Castagnoli)."""
 
 
-def crc(parameters: Crc, keys: KeyBytes, seed: int = 0) -> NDArray[np.uint32]:
+def crc(parameters: Crc, keys: KeyBytes, seed: int = 0) -> UInt32s:
     """uint32[n]: the CRC of every row; the seed is XORed into the initial register."""
     p = parameters
     start = (p.start ^ seed) & ((1 << p.bits) - 1)
@@ -50,7 +49,7 @@ def crc(parameters: Crc, keys: KeyBytes, seed: int = 0) -> NDArray[np.uint32]:
     return out
 
 
-def _table(p: Crc) -> NDArray[np.uint32]:
+def _table(p: Crc) -> UInt32s:
     """uint32[256]: effect of a byte on the register."""
     mask = (1 << p.bits) - 1
     backwards = int(f"{p.polynomial:0{p.bits}b}"[::-1], 2)
@@ -69,13 +68,13 @@ def _table(p: Crc) -> NDArray[np.uint32]:
 
 @kernel
 def _reflected(
-    data: NDArray[np.uint8],
-    lengths: NDArray[np.int64],
-    table: NDArray[np.uint32],
+    data: Bytes,
+    lengths: Ints,
+    table: UInt32s,
     start: np.uint32,
     end: np.uint32,
     bits: int,
-    out: NDArray[np.uint32],
+    out: UInt32s,
 ) -> None:
     for i in range(len(out)):
         register = start
@@ -87,13 +86,13 @@ def _reflected(
 
 @kernel
 def _straight(
-    data: NDArray[np.uint8],
-    lengths: NDArray[np.int64],
-    table: NDArray[np.uint32],
+    data: Bytes,
+    lengths: Ints,
+    table: UInt32s,
     start: np.uint32,
     end: np.uint32,
     bits: int,
-    out: NDArray[np.uint32],
+    out: UInt32s,
 ) -> None:
     mask = np.uint32((np.uint64(1) << np.uint64(bits)) - np.uint64(1))
     for i in range(len(out)):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import inlined, kernel
+from ....kernels.kernel import Bytes, Ints, UInt32s, inlined, kernel
 from ..keys import KeyBytes
 from ..seeded import Fill
 
@@ -19,9 +18,7 @@ def _absorb(value: np.uint32, byte: np.uint32) -> np.uint32:
 
 
 @inlined
-def _fnv1a(
-    data: NDArray[np.uint8], length: np.int64, i: int, seed: np.uint32, prepended: bool
-) -> np.uint32:
+def _fnv1a(data: Bytes, length: np.int64, i: int, seed: np.uint32, prepended: bool) -> np.uint32:
     value = np.uint32(OFFSET_BASIS)
     if prepended:
         for shift in (24, 16, 8, 0):
@@ -34,13 +31,7 @@ def _fnv1a(
 
 
 @kernel
-def fnv1a(
-    data: NDArray[np.uint8],
-    lengths: NDArray[np.int64],
-    seeds: NDArray[np.uint32],
-    prepended: bool,
-    out: NDArray[np.uint32],
-) -> None:
+def fnv1a(data: Bytes, lengths: Ints, seeds: UInt32s, prepended: bool, out: UInt32s) -> None:
     """out[s, i] = FNV-1a of column i: data is uint8[L, n], lengths int64[n], at most L.
 
     The seed is XORed into the offset basis or is four big-endian bytes in front.
@@ -51,13 +42,7 @@ def fnv1a(
 
 
 @kernel
-def fnv1a_at(
-    data: NDArray[np.uint8],
-    lengths: NDArray[np.int64],
-    seeds: NDArray[np.uint32],
-    prepended: bool,
-    out: NDArray[np.uint32],
-) -> None:
+def fnv1a_at(data: Bytes, lengths: Ints, seeds: UInt32s, prepended: bool, out: UInt32s) -> None:
     """The same with a seed for every value: seeds is uint32[r, n] like out."""
     for r in range(out.shape[0]):
         for i in range(data.shape[1]):
@@ -68,7 +53,7 @@ def prepare(keys: KeyBytes, prepended: bool) -> Fill:
     """The function of these keys, to be given seeds."""
     columns = np.ascontiguousarray(keys.data.T)
 
-    def fill(seeds: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
+    def fill(seeds: UInt32s, out: UInt32s) -> None:
         run = fnv1a if seeds.ndim == 1 else fnv1a_at
         run(columns, keys.lengths, seeds, prepended, out)
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import inlined, kernel
+from ....kernels.kernel import Ints, UInt32s, inlined, kernel
 from ..keys import KeyBytes
 from ..seeded import Fill
 
@@ -63,7 +62,7 @@ def jhash_2words(a: np.uint32, b: np.uint32, initval: np.uint32) -> np.uint32:
 
 @inlined
 def _hashlittle(
-    words: NDArray[np.uint32], length: np.int64, i: int, seed: np.uint32, prepended: bool
+    words: UInt32s, length: np.int64, i: int, seed: np.uint32, prepended: bool
 ) -> np.uint32:
     first = seed if prepended else np.uint32(0)
     start = np.uint32(np.uint32(START) + np.uint32(length))
@@ -87,7 +86,7 @@ def _hashlittle(
     return c
 
 
-def words_of(keys: KeyBytes, prepended: bool) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+def words_of(keys: KeyBytes, prepended: bool) -> tuple[UInt32s, Ints]:
     """The rows as `hashlittle` reads them, uint32[words, n], and their lengths.
 
     `prepended`: with four zero bytes in front, the place of the seed.
@@ -101,11 +100,7 @@ def words_of(keys: KeyBytes, prepended: bool) -> tuple[NDArray[np.uint32], NDArr
 
 @kernel
 def hashlittle(
-    words: NDArray[np.uint32],
-    lengths: NDArray[np.int64],
-    seeds: NDArray[np.uint32],
-    prepended: bool,
-    out: NDArray[np.uint32],
+    words: UInt32s, lengths: Ints, seeds: UInt32s, prepended: bool, out: UInt32s
 ) -> None:
     """out[s, i] = lookup3's hashlittle of key i, from `words_of`.
 
@@ -119,11 +114,7 @@ def hashlittle(
 
 @kernel
 def hashlittle_at(
-    words: NDArray[np.uint32],
-    lengths: NDArray[np.int64],
-    seeds: NDArray[np.uint32],
-    prepended: bool,
-    out: NDArray[np.uint32],
+    words: UInt32s, lengths: Ints, seeds: UInt32s, prepended: bool, out: UInt32s
 ) -> None:
     """The same with a seed for every value: seeds is uint32[r, n] like out."""
     for r in range(out.shape[0]):
@@ -135,7 +126,7 @@ def prepare(keys: KeyBytes, prepended: bool) -> Fill:
     """The function of these keys; a prepended seed is four big-endian bytes."""
     words, lengths = words_of(keys, prepended)
 
-    def fill(seeds: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
+    def fill(seeds: UInt32s, out: UInt32s) -> None:
         run = hashlittle if seeds.ndim == 1 else hashlittle_at
         run(words, lengths, seeds.byteswap() if prepended else seeds, prepended, out)
 

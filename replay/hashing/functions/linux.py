@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import kernel
+from ....kernels.kernel import Bytes, Int32s, Ints, UInt16s, UInt32s, UInt64s, kernel
 from ..bound import BoundHash
 from ..keys import PacketKeys
 from ..settings import HashSettings, Knob
@@ -70,7 +70,7 @@ class LinuxHash(BoundHash):
             if len(rows):
                 self.parts.append(_part(keys.take(rows), rows, ipv6, settings))
 
-    def fill(self, seeds: NDArray[np.uint64], out: NDArray[np.uint32]) -> None:
+    def fill(self, seeds: UInt64s, out: UInt32s) -> None:
         for part in self.parts:
             whole = len(part.rows) == self.units
             values = out if whole else np.empty((len(seeds), len(part.rows)), np.uint32)
@@ -79,9 +79,7 @@ class LinuxHash(BoundHash):
                 out[:, part.rows] = values
         _multipath(out, self._custom)
 
-    def fill_at(
-        self, seeds: NDArray[np.uint64], which: NDArray[np.int32], out: NDArray[np.uint32]
-    ) -> None:
+    def fill_at(self, seeds: UInt64s, which: Int32s, out: UInt32s) -> None:
         for part in self.parts:
             values = np.empty((len(which), len(part.rows)), np.uint32)
             part.fill_at(seeds, np.ascontiguousarray(which[:, part.rows]), values)
@@ -92,18 +90,18 @@ class LinuxHash(BoundHash):
 class FamilyKeys(NamedTuple):
     """The units of one address family."""
 
-    rows: NDArray[np.int64]
+    rows: Ints
     """int64[n]: which units they are."""
-    first_words: NDArray[np.uint64]
+    first_words: UInt64s
     """uint64[n]: first word of each key (protocol, flow label)."""
     alike: bool
     """All first words are equal."""
-    words: NDArray[np.uint64]
+    words: UInt64s
     """uint64[3 or 6, n]: ports and addresses."""
     skip: bool
     """The policy selects no field: the hash is 0 without hashing."""
 
-    def fill(self, seeds: NDArray[np.uint64], out: NDArray[np.uint32]) -> None:
+    def fill(self, seeds: UInt64s, out: UInt32s) -> None:
         """out[s, i] = low 32 bits of the SipHash under seeds[s]."""
         if self.alike and not self.skip:
             hash_all = siphash.hash_ipv4 if len(self.words) == 3 else siphash.hash_ipv6
@@ -112,9 +110,7 @@ class FamilyKeys(NamedTuple):
             which = np.repeat(np.arange(len(seeds), dtype=np.int32), len(self.rows))
             self.fill_at(seeds, which.reshape(-1, len(self.rows)), out)
 
-    def fill_at(
-        self, seeds: NDArray[np.uint64], which: NDArray[np.int32], out: NDArray[np.uint32]
-    ) -> None:
+    def fill_at(self, seeds: UInt64s, which: Int32s, out: UInt32s) -> None:
         """out[r, i] = the same under seeds[which[r, i]]."""
         if self.skip:
             out[:] = 0
@@ -123,16 +119,14 @@ class FamilyKeys(NamedTuple):
         else:
             siphash.hash_each(seeds, which, self.first_words, self.words, out)
 
-    def _states(self, seeds: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def _states(self, seeds: UInt64s) -> UInt64s:
         """uint64[m, 4]: SipHash states after the words that all units share."""
         out = np.empty((len(seeds), 4), np.uint64)
         siphash.prefix_states(seeds, self.first_words[0], out)
         return out
 
 
-def _part(
-    keys: PacketKeys, rows: NDArray[np.int64], ipv6: bool, settings: HashSettings
-) -> FamilyKeys:
+def _part(keys: PacketKeys, rows: Ints, ipv6: bool, settings: HashSettings) -> FamilyKeys:
     policy = _number(settings, "policy", 1, 3)
     if policy == 3:
         fields = _number(settings, "fields", _LAYER_3 | PROTOCOL, 63)
@@ -171,13 +165,7 @@ def _if(wanted: int, column: NDArray[T]) -> NDArray[T]:
     return column if wanted else np.zeros_like(column)
 
 
-def _words(
-    src: NDArray[np.uint8],
-    dst: NDArray[np.uint8],
-    sport: NDArray[np.uint16],
-    dport: NDArray[np.uint16],
-    ipv6: bool,
-) -> NDArray[np.uint64]:
+def _words(src: Bytes, dst: Bytes, sport: UInt16s, dport: UInt16s, ipv6: bool) -> UInt64s:
     """uint64[3 or 6, n]: the key from byte 24 on, symmetric, as little-endian words."""
     n = len(sport)
     size = 16 if ipv6 else 4
@@ -196,7 +184,7 @@ def _words(
 
 
 @kernel
-def _multipath(values: NDArray[np.uint32], custom: bool) -> None:
+def _multipath(values: UInt32s, custom: bool) -> None:
     """From SipHash to the multipath hash, in place; custom: policy 3."""
     for s in range(values.shape[0]):
         for i in range(values.shape[1]):

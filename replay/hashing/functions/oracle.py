@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import inlined, kernel
+from ....kernels.kernel import UInt32s, UInt64s, inlined, kernel
 from ..keys import KeyBytes
 from ..seeded import Fill
 
 
-def digests(keys: KeyBytes) -> NDArray[np.uint64]:
+def digests(keys: KeyBytes) -> UInt64s:
     """uint64[n]: a digest of each row (BLAKE2b)."""
     rows = zip(keys.data, keys.lengths.tolist(), strict=True)
     joined = b"".join(
@@ -35,7 +34,7 @@ def _mixed(x: np.uint64) -> np.uint64:
 
 
 @kernel
-def oracle(digest: NDArray[np.uint64], seeds: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
+def oracle(digest: UInt64s, seeds: UInt32s, out: UInt32s) -> None:
     """out[s, i] = the value of digest i under seeds[s]."""
     for s in range(len(seeds)):
         key = _mixed(np.uint64(seeds[s]))
@@ -44,9 +43,7 @@ def oracle(digest: NDArray[np.uint64], seeds: NDArray[np.uint32], out: NDArray[n
 
 
 @kernel
-def oracle_at(
-    digest: NDArray[np.uint64], seeds: NDArray[np.uint32], out: NDArray[np.uint32]
-) -> None:
+def oracle_at(digest: UInt64s, seeds: UInt32s, out: UInt32s) -> None:
     """The same with a seed for every value: seeds is uint32[r, n] like out."""
     for r in range(out.shape[0]):
         for i in range(len(digest)):
@@ -58,7 +55,7 @@ def prepare(keys: KeyBytes, prepended: bool) -> Fill:
     """The function of these keys; the place of the seed has no effect."""
     digest = digests(keys)
 
-    def fill(seeds: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
+    def fill(seeds: UInt32s, out: UInt32s) -> None:
         (oracle if seeds.ndim == 1 else oracle_at)(digest, seeds, out)
 
     return fill

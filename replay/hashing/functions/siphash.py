@@ -12,9 +12,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import inlined, kernel
+from ....kernels.kernel import Int32s, UInt32s, UInt64s, inlined, kernel
 
 State: TypeAlias = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 
@@ -83,9 +82,7 @@ def _prefix(seed: np.uint64, first_word: np.uint64) -> State:
 
 
 @kernel
-def prefix_states(
-    seeds: NDArray[np.uint64], first_word: np.uint64, out: NDArray[np.uint64]
-) -> None:
+def prefix_states(seeds: UInt64s, first_word: np.uint64, out: UInt64s) -> None:
     """out[s] = the four state words under seeds[s] after first_word, 0, 0.
 
     uint64[m] (of which the low 32 bits count), uint64[m, 4].
@@ -100,7 +97,7 @@ def _rest_ipv4(
     v1: np.uint64,
     v2: np.uint64,
     v3: np.uint64,
-    words: NDArray[np.uint64],
+    words: UInt64s,
     i: int,
 ) -> np.uint64:
     v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[0, i])
@@ -116,7 +113,7 @@ def _rest_ipv6(
     v1: np.uint64,
     v2: np.uint64,
     v3: np.uint64,
-    words: NDArray[np.uint64],
+    words: UInt64s,
     i: int,
 ) -> np.uint64:
     v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[0, i])
@@ -130,9 +127,7 @@ def _rest_ipv6(
 
 
 @kernel
-def hash_ipv4(
-    states: NDArray[np.uint64], words: NDArray[np.uint64], out: NDArray[np.uint32]
-) -> None:
+def hash_ipv4(states: UInt64s, words: UInt64s, out: UInt32s) -> None:
     """out[s, i] = low 32 bits for keys of 48 bytes: uint64[m, 4], uint64[3, n], uint32[m, n]."""
     for s in range(len(states)):
         v0, v1, v2, v3 = states[s, 0], states[s, 1], states[s, 2], states[s, 3]
@@ -141,9 +136,7 @@ def hash_ipv4(
 
 
 @kernel
-def hash_ipv6(
-    states: NDArray[np.uint64], words: NDArray[np.uint64], out: NDArray[np.uint32]
-) -> None:
+def hash_ipv6(states: UInt64s, words: UInt64s, out: UInt32s) -> None:
     """The same for keys of 72 bytes: words is uint64[6, n]."""
     for s in range(len(states)):
         v0, v1, v2, v3 = states[s, 0], states[s, 1], states[s, 2], states[s, 3]
@@ -152,12 +145,7 @@ def hash_ipv6(
 
 
 @kernel
-def hash_at(
-    states: NDArray[np.uint64],
-    which: NDArray[np.int32],
-    words: NDArray[np.uint64],
-    out: NDArray[np.uint32],
-) -> None:
+def hash_at(states: UInt64s, which: Int32s, words: UInt64s, out: UInt32s) -> None:
     """out[r, i] for a state of its own per value, states[which[r, i]].
 
     uint64[m, 4], int32[r, n], uint64[3 or 6, n], uint32[r, n].
@@ -175,11 +163,7 @@ def hash_at(
 
 @kernel
 def hash_each(
-    seeds: NDArray[np.uint64],
-    which: NDArray[np.int32],
-    first_words: NDArray[np.uint64],
-    words: NDArray[np.uint64],
-    out: NDArray[np.uint32],
+    seeds: UInt64s, which: Int32s, first_words: UInt64s, words: UInt64s, out: UInt32s
 ) -> None:
     """The same for keys whose first words differ: nothing is shared.
 

@@ -7,10 +7,9 @@ calculation".
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import kernel
+from ....kernels.kernel import Bytes, Ints, UInt32s, kernel
 from ..keys import KeyBytes
 
 MICROSOFT_KEY = bytes.fromhex(
@@ -34,7 +33,7 @@ def key_of(text: str) -> bytes:
     return key
 
 
-def toeplitz(keys: KeyBytes, key: bytes, seed: int = 0) -> NDArray[np.uint32]:
+def toeplitz(keys: KeyBytes, key: bytes, seed: int = 0) -> UInt32s:
     """uint32[n]: Toeplitz hash of every row, XORed with the seed.
 
     A key shorter than the row and four bytes is repeated.
@@ -47,13 +46,7 @@ def toeplitz(keys: KeyBytes, key: bytes, seed: int = 0) -> NDArray[np.uint32]:
 
 
 @kernel
-def _toeplitz(
-    data: NDArray[np.uint8],
-    lengths: NDArray[np.int64],
-    key: NDArray[np.uint8],
-    start: np.uint32,
-    out: NDArray[np.uint32],
-) -> None:
+def _toeplitz(data: Bytes, lengths: Ints, key: Bytes, start: np.uint32, out: UInt32s) -> None:
     for i in range(len(out)):
         value = np.uint64(start)
         window = np.uint64(0)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....kernels.kernel import UInt32s
 from ..keys import KeyBytes
 
 FOLD_BITS = (1, 2, 4, 8, 16, 32)
 
 
-def fold(keys: KeyBytes, bits: int, seed: int = 0) -> NDArray[np.uint32]:
+def fold(keys: KeyBytes, bits: int, seed: int = 0) -> UInt32s:
     """uint32[n]: XOR of all big-endian pieces of `bits` bits and of the seed's low bits.
 
     The last piece of a key is padded with zero bits. Source: Dell OS9
@@ -25,5 +25,5 @@ def fold(keys: KeyBytes, bits: int, seed: int = 0) -> NDArray[np.uint32]:
     for half in (4, 2, 1):
         if bits <= half:
             value = (value >> np.uint32(half)) ^ (value & np.uint32((1 << half) - 1))
-    folded: NDArray[np.uint32] = value ^ np.uint32(seed & ((1 << bits) - 1))
+    folded: UInt32s = value ^ np.uint32(seed & ((1 << bits) - 1))
     return folded

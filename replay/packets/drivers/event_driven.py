@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from threading import Event
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
+from ....kernels.kernel import Ints
 from ...fabrics.fabric import Fabric
 from ..failures.events import Failures
 from ..failures.schedule import Scheduled, converged, scheduled
@@ -95,7 +95,7 @@ class FeedbackResult:
     lost_on_links: int
     last_loss_ps: int
     """When the latest data packet was lost, 0 if none was."""
-    port_bytes: NDArray[np.int64]
+    port_bytes: Ints
     """int64[F, ports]: data of each flow by the NIC port of its host."""
     evs: EvState | None
     """State of the hosts' selection at the end."""

@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined, kernel, subkernel
+from ....kernels.kernel import Int, Int32s, Ints, inlined, kernel, subkernel
 from ...traffic.traffic import ON_RECEIVED
 from ..failures.changes import LINK_DOWN, LINK_LOSS, LINK_RATE, LINK_UP, PEER_PORTS, ROUTES
 from ..hosts.congestion.algorithm import OnAck, OnLoss, OnSend
@@ -50,7 +49,7 @@ from ..links.route import way_on
 from ..model.arrays import ATTACHED
 from ..model.draws import FAILURE, draw
 from ..model.labels import EvState, OnFeedback, OnWake, Select
-from ..model.model import ACK, NEVER, Ints, message_of, number_of
+from ..model.model import ACK, NEVER, message_of, number_of
 from ..model.prefetch import prefetch
 from ..model.rules import Choose, Emit
 from ..model.run_state import (
@@ -366,7 +365,7 @@ def _owner_of_change(own: Feedback) -> Int:
 
 @subkernel
 def _change(
-    net: Net, own: Feedback, flows: Ints, messages: Ints, access: NDArray[np.int32], time: Int
+    net: Net, own: Feedback, flows: Ints, messages: Ints, access: Int32s, time: Int
 ) -> None:
     """The next change of a link or of routing takes effect."""
     control, changes = own.control, own.changes

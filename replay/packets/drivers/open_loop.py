@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, inlined, kernel, subkernel
+from ....kernels.kernel import Int, Ints, inlined, kernel, subkernel
 from ..hosts.hosts import receive, serve_host
 from ..links.queues import enqueue, free_slot, next_of, serve
 from ..links.route import way_on
-from ..model.model import NEVER, Ints
+from ..model.model import NEVER
 from ..model.prefetch import prefetch
 from ..model.rules import Choose, Emit
 from ..model.run_state import (

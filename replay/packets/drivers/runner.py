@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Event
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
+from ....kernels.kernel import Array, Ints
 from ...fabrics.fabric import Fabric
 from ..links.load_bins import filled
 from ..model.arrays import FabricArrays, fabric_arrays
@@ -113,7 +112,7 @@ def result_of(run: RunState, rules: Rules) -> EngineResult:
     """What a run found."""
     messages, stats = run.messages, run.stats
 
-    def column(of: NDArray[Any], number: int) -> NDArray[np.int64]:
+    def column(of: Array, number: int) -> Ints:
         return np.ascontiguousarray(of[:, number])
 
     kept = len(run.arrived_ps) > 0

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
+from ....kernels.kernel import Ints
 from ...fabrics.fabric import Fabric
 from ..model.draws import generator
 
@@ -66,7 +66,7 @@ class Failures:
         return Failures(self.events + other.events, self.convergence_ps)
 
 
-def cables(fabric: Fabric) -> NDArray[np.int64]:
+def cables(fabric: Fabric) -> Ints:
     """int64[n, 2]: both directions of every cable between switches."""
     source, target = fabric.links.source, fabric.links.target
     inner = np.flatnonzero((source < fabric.switches) & (target < fabric.switches))

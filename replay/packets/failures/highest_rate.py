@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....kernels.kernel import Int32s
 from ...fabrics.fabric import Fabric
 from ...fabrics.weights import with_path_weights
 from ..model.arrays import ATTACHED, fabric_arrays
 
 
-def rho_max(fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32]) -> float:
+def rho_max(fabric: Fabric, src: Int32s, dst: Int32s) -> float:
     """Share of the line rate at which every flow can send when each is split evenly over its
     shortest paths: the slowest link's capacity over the flows on it (paper, section 6); at most 1.
     """

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
+from ....kernels.kernel import Bools, Int32s, Ints
 from ...fabrics.fabric import Fabric
 from ...fabrics.forwarding import Forwarding, without_links
 from ...fabrics.weights import with_path_weights
@@ -29,9 +29,9 @@ class Scheduled(NamedTuple):
 
     fabric: Fabric
     """Its forwarding has the groups of all routing states, one after the other."""
-    routes: NDArray[np.int32]
+    routes: Int32s
     """int32[states, S, E]: like `FabricArrays.route`; state 0 is that before anything failed."""
-    changes: NDArray[np.int64]
+    changes: Ints
     """int64[changes, 4]: (time, what, which, value) of changes.py, by time."""
 
     def without_routing(self) -> Scheduled:
@@ -81,7 +81,7 @@ def _links(fabric: Fabric, link: int | str) -> list[int]:
     return [link]
 
 
-def _up_at(fabric: Fabric, turns: list[tuple[int, int, bool]], time_ps: int) -> NDArray[np.bool_]:
+def _up_at(fabric: Fabric, turns: list[tuple[int, int, bool]], time_ps: int) -> Bools:
     up = fabric.links.up.copy()
     for at, link, state in sorted(turns):
         if at <= time_ps:
@@ -117,7 +117,7 @@ class _States:
         self.numbers: dict[bytes, int] = {}
         self.parts: list[Forwarding] = [fabric.forwarding]
 
-    def number(self, known: NDArray[np.bool_], now: NDArray[np.bool_]) -> int:
+    def number(self, known: Bools, now: Bools) -> int:
         """State in which the others know `known`, and each switch its own links of `now`."""
         links = self.fabric.links
         inner = (links.source < self.fabric.switches) & (links.target < self.fabric.switches)
@@ -135,7 +135,7 @@ class _States:
             self.parts.append(_expanded(without_links(converged, now)))
         return self.numbers[key]
 
-    def done(self, changes: NDArray[np.int64]) -> Scheduled:
+    def done(self, changes: Ints) -> Scheduled:
         routes, starts, first_group, first_link = [], [], 0, 0
         for part in self.parts:
             route = fabric_arrays(replace(self.fabric, forwarding=part)).route

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined
+from ....kernels.kernel import Bytes, Floats, Int, Int32s, Ints, inlined
 from ..model.aligned import aligned
 from ..model.draws import mixed
 from ..model.model import AGAIN, NUMBER_MASK, Workload, pace_of
@@ -88,43 +87,43 @@ TALLY = 13
 class Feedback(NamedTuple):
     """Arrays of a run with feedback; F flows, N packets, H hosts, L links."""
 
-    senders: NDArray[np.int64]
+    senders: Ints
     """int64[F, SENDER_COLUMNS] (recovery.py)."""
-    packets: NDArray[np.int64]
+    packets: Ints
     """int64[N, PACKET_COLUMNS]"""
-    log: NDArray[np.int32]
+    log: Int32s
     """int32[N]: packets of each flow in the order in which they first arrived."""
-    got: NDArray[np.uint8]
+    got: Bytes
     """uint8[N]: 1 for packets that have arrived."""
-    extra: NDArray[np.int64]
+    extra: Ints
     """int64[slots, EXTRA_COLUMNS]"""
-    wires: NDArray[np.int64]
+    wires: Ints
     """int64[L, WIRE_COLUMNS]"""
-    nics: NDArray[np.int64]
+    nics: Ints
     """int64[H, 2]"""
-    ports: NDArray[np.int64]
+    ports: Ints
     """int64[F, P]: data bytes each flow has sent over each port of its host."""
-    routes: NDArray[np.int32]
+    routes: Int32s
     """int32[states, S, E]: like `FabricArrays.route`, one per routing state."""
-    changes: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    changes: Ints
+    ends: Ints
     """Scratch: messages that an ACK completes."""
-    control: NDArray[np.int64]
-    tally: NDArray[np.int64]
-    window: NDArray[np.float64]
+    control: Ints
+    tally: Ints
+    window: Floats
     """Congestion control: rows and parameters of congestion/algorithm.py."""
-    window_params: NDArray[np.float64]
+    window_params: Floats
     wheel: Wheel
 
 
 def new_feedback(
     workload: Workload,
     run: RunState,
-    target: NDArray[np.int32],
+    target: Int32s,
     transport: Transport,
     control_of_congestion: Congestion,
-    routes: NDArray[np.int32],
-    changes: NDArray[np.int64],
+    routes: Int32s,
+    changes: Ints,
     wheel: Wheel,
     selects: bool,
     reflects: bool,

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.kernel import Int, inlined
+from ....kernels.kernel import Int, Ints, inlined
 from ...traffic.traffic import ON_ACKED, ON_RECEIVED
 from ..links.queues import enqueue, free_slot, new_slot, size_of, start_service, take_waiting
-from ..model.model import ACK, NEVER, TRIMMED, Ints, message_of, number_of, packet_key
+from ..model.model import ACK, NEVER, TRIMMED, message_of, number_of, packet_key
 from ..model.rules import Emit
 from ..model.run_state import (
     ACK_BYTES,

@@ -4,9 +4,8 @@ NICs up to and with the present before."""
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined, subkernel
+from ....kernels.kernel import Bytes, Int, Ints, inlined, subkernel
 from ...traffic.traffic import ON_ACKED
 from ..links.queues import free_slot, link_next, new_slot, next_of
 from ..model.labels import ACKED as EV_ACKED
@@ -15,7 +14,7 @@ from ..model.labels import MARKED as EV_MARKED
 from ..model.labels import PORT_MASK, PROBE_CLEAN, PROBE_MARKED, WAKE, EvState, OnFeedback, OnWake
 from ..model.labels import TIMEOUT as EV_TIMEOUT
 from ..model.labels import TRIMMED as EV_TRIMMED
-from ..model.model import ACK, MARKED, NEVER, TRIMMED, Ints, message_of, number_of, packet_key
+from ..model.model import ACK, MARKED, NEVER, TRIMMED, message_of, number_of, packet_key
 from ..model.rules import Emit
 from ..model.run_state import (
     ACK_BYTES,
@@ -222,7 +221,7 @@ def receive_data(
     desk: Desk,
     own: Feedback,
     arrived_ps: Ints,
-    arrived_flags: NDArray[np.uint8],
+    arrived_flags: Bytes,
     emit: Emit,
     state: Ints,
     host: Int,

@@ -15,11 +15,10 @@ last transmission, or packets to retransmit. Both are threaded through
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined, subkernel
+from ....kernels.kernel import Int, Ints, inlined, subkernel
 from ..model.aligned import aligned
-from ..model.model import Ints, Workload
+from ..model.model import Workload
 
 NO_RECOVERY, IDEAL, SACK, GO_BACK_N = range(4)
 
@@ -67,7 +66,7 @@ when the latest of them was: one counts when its packet was sent after the one b
 SENDER_COLUMNS = 24
 
 
-def new_senders(workload: Workload) -> NDArray[np.int64]:
+def new_senders(workload: Workload) -> Ints:
     """int64[flows, SENDER_COLUMNS]: nothing sent."""
     senders = aligned(len(workload.src), SENDER_COLUMNS)
     senders[:, WAY_HEAD : AGAIN_TAIL + 1] = -1
@@ -78,7 +77,7 @@ def new_senders(workload: Workload) -> NDArray[np.int64]:
     return senders
 
 
-def new_packets(total: int) -> NDArray[np.int64]:
+def new_packets(total: int) -> Ints:
     """int64[total, PACKET_COLUMNS]: nothing sent."""
     packets = aligned(total, PACKET_COLUMNS)
     packets[:, PREV : AFTER + 1] = -1

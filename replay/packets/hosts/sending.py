@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.kernel import Int, inlined
+from ....kernels.kernel import Int, Ints, inlined
 from ..links.queues import new_slot, size_of, start_service, take_waiting
 from ..model.labels import OUTSTANDING, EvState, Select
-from ..model.model import AGAIN, NEVER, Ints, packet_key, service_ps
+from ..model.model import AGAIN, NEVER, packet_key, service_ps
 from ..model.rules import Emit
 from ..model.run_state import (
     ANY_PORT,

@@ -7,14 +7,12 @@ rate allows. Both drivers count alike, packet by packet, in the order in which t
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, subkernel
-from ..model.model import Ints
+from ....kernels.kernel import Int, Ints, subkernel
 from ..model.run_state import LOAD_BIN_PS
 
 
-def filled(loads: NDArray[np.int64]) -> NDArray[np.int64]:
+def filled(loads: Ints) -> Ints:
     """The stretches up to the last one with a byte."""
     return loads[: int(np.flatnonzero(loads.any(1)).max(initial=-1)) + 1]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, inlined
+from ....kernels.kernel import Int, Ints, inlined
 from ..model.draws import ECN, draw
-from ..model.model import ACK, MARKED, NEVER, TRIMMED, Ints, service_ps
+from ..model.model import ACK, MARKED, NEVER, TRIMMED, service_ps
 from ..model.run_state import (
     ACK_HEAD,
     ACK_TAIL,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, inlined
+from ....kernels.kernel import Int, Ints, inlined
 from ..model.arrays import ATTACHED
-from ..model.model import Ints
 from ..model.rules import Choose
 from ..model.run_state import SEES_ALL, RunState
 

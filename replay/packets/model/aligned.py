@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+
+from ....kernels.kernel import Array, Ints
 
 _LINE_BYTES = 64
 
 
-def aligned(rows: int, columns: int, value: int = 0) -> NDArray[np.int64]:
+def aligned(rows: int, columns: int, value: int = 0) -> Ints:
     """int64[rows, columns] filled with a value, its memory aligned to cache lines."""
     size = rows * columns * 8
     room = np.empty(size + _LINE_BYTES, np.uint8)
     skip = -room.ctypes.data % _LINE_BYTES
-    table: NDArray[Any] = room[skip : skip + size].view(np.int64).reshape(rows, columns)
+    table: Array = room[skip : skip + size].view(np.int64).reshape(rows, columns)
     table[:] = value
     return table

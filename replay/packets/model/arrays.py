@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
+from ....kernels.kernel import Array, Bools, Bytes, Int32s, Ints
 from ...fabrics.fabric import Fabric
 from .model import PS
 
@@ -21,32 +21,32 @@ class FabricArrays(NamedTuple):
     Nodes are numbered as in the fabric: switches first, then hosts.
     """
 
-    target: NDArray[np.int32]
+    target: Int32s
     """int32[L]: node at the end of each link."""
-    delay_ps: NDArray[np.int64]
-    ps_per_byte_q20: NDArray[np.int64]
+    delay_ps: Ints
+    ps_per_byte_q20: Ints
     """int64[L]: 8e12 / rate, scaled by 2**20 and rounded."""
-    layer: NDArray[np.uint8]
-    up: NDArray[np.bool_]
-    route: NDArray[np.int32]
+    layer: Bytes
+    up: Bools
+    route: Int32s
     """int32[S, E]: group, NO_ROUTE, or ATTACHED where the hosts of the edge are."""
-    group_start: NDArray[np.int64]
+    group_start: Ints
     """int64[G + 1]"""
-    members: NDArray[np.int32]
+    members: Int32s
     """Links of all groups."""
-    host_edge: NDArray[np.int32]
+    host_edge: Int32s
     """int32[H], -1 when no port is up."""
-    host_switch: NDArray[np.int32]
+    host_switch: Int32s
     """int32[H, P], -1 for no port."""
-    access: NDArray[np.int32]
+    access: Int32s
     """int32[H, P]: link from the host, -1."""
-    exits: NDArray[np.int32]
+    exits: Int32s
     """int32[H, P]: link to the host, -1."""
-    return_link: NDArray[np.int32]
+    return_link: Int32s
     """int32[L]: of an exit link the access link of the same port, else -1."""
-    in_start: NDArray[np.int64]
+    in_start: Ints
     """int64[S + H + 1]: where the links that end at a node begin in `in_links`."""
-    in_links: NDArray[np.int32]
+    in_links: Int32s
     """In the order of their numbers, which breaks ties."""
 
     @property
@@ -96,7 +96,7 @@ def fabric_arrays(fabric: Fabric) -> FabricArrays:
     )
 
 
-def ports_in_turn(arrays: FabricArrays, src: NDArray[Any], dst: NDArray[Any]) -> NDArray[np.int32]:
+def ports_in_turn(arrays: FabricArrays, src: Array, dst: Array) -> Int32s:
     """int32[n]: port by which each flow leaves, a host's flows taking its usable ports in turn."""
     turn = np.zeros(arrays.hosts, np.int64)
     ports = np.full(len(src), -1, np.int32)

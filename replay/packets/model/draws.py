@@ -10,9 +10,8 @@ from __future__ import annotations
 from hashlib import blake2b
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined, kernel
+from ....kernels.kernel import Int, Ints, inlined, kernel
 
 SWITCH_PORT, HOST_LABEL, TIE, ECN, SHUFFLE, FAILURE = range(1, 7)
 """Purposes that several files share; a strategy declares its own with `purpose`."""
@@ -77,13 +76,7 @@ def drawn(seed: Int, purpose: Int, what: Int, number: Int, n: Int) -> Int:
 
 
 @kernel
-def shuffle_each(
-    seed: Int,
-    purpose: Int,
-    what: NDArray[np.int64],
-    start: NDArray[np.int64],
-    order: NDArray[np.int64],
-) -> None:
+def shuffle_each(seed: Int, purpose: Int, what: Ints, start: Ints, order: Ints) -> None:
     """order[start[i] : start[i + 1]] becomes 0 .. n-1 in an order drawn for what[i].
 
     Fisher's and Yates' shuffle. what: int64[m], start: int64[m + 1], order: int64[start[m]].
@@ -100,14 +93,7 @@ def shuffle_each(
 
 
 @kernel
-def drawn_each(
-    seed: Int,
-    purpose: Int,
-    what: NDArray[np.int64],
-    number: Int,
-    n: NDArray[np.int64],
-    out: NDArray[np.int64],
-) -> None:
+def drawn_each(seed: Int, purpose: Int, what: Ints, number: Int, n: Ints, out: Ints) -> None:
     """out[i] = drawn(seed, purpose, what[i], number, n[i]); int64 arrays of one length."""
     for i in range(len(what)):
         out[i] = drawn(seed, purpose, what[i], number, n[i])

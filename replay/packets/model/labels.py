@@ -21,9 +21,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined, subkernel
+from ....kernels.kernel import Int, Int32s, Ints, inlined, subkernel
 from .draws import drawn_in_turn
 from .pointer import pointer_to
 
@@ -46,11 +45,11 @@ PORT_MASK: Final = 8
 class EvState(NamedTuple):
     """State of all flows."""
 
-    rows: NDArray[np.int64]
+    rows: Ints
     """int64[flows, ROW]."""
-    table: NDArray[np.int32]
+    table: Int32s
     """int32[flows, as many as the strategy needs]."""
-    params: NDArray[np.int64]
+    params: Ints
     """int64[PARAMETERS]."""
 
 

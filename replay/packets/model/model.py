@@ -47,17 +47,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Int, inlined
+from ....kernels.kernel import Array, Bytes, Int, Int32s, Ints, inlined
 from ...traffic.traffic import Traffic
-
-Ints: TypeAlias = NDArray[np.int64]
-"""An array of a kernel; whoever makes it says its shape."""
 
 PS = 1_000
 """Picoseconds of a nanosecond."""
@@ -162,43 +158,43 @@ def pace_of(rate_share: float) -> int:
 class Workload(NamedTuple):
     """What hosts send. F flows (QPs), M messages, sorted by flow and order within it."""
 
-    src: NDArray[np.int32]
+    src: Int32s
     """int32[F]: sending host."""
-    dst: NDArray[np.int32]
+    dst: Int32s
     """int32[F]: receiving host."""
-    flow: NDArray[np.int32]
+    flow: Int32s
     """int32[M]: flow of each message, ascending."""
-    flow_start: NDArray[np.int64]
+    flow_start: Ints
     """int64[F + 1]: where the messages of each flow begin."""
-    packets: NDArray[np.int64]
+    packets: Ints
     """int64[M], at least 1 each."""
-    packet_start: NDArray[np.int64]
+    packet_start: Ints
     """int64[M + 1]: number over all messages of the first packet of each."""
-    packet_bytes: NDArray[np.int64]
+    packet_bytes: Ints
     """int64[M]: wire size of all packets of a message but the last, at most 65,535."""
-    last_bytes: NDArray[np.int64]
+    last_bytes: Ints
     """int64[M]: wire size of the last packet."""
-    release_ps: NDArray[np.int64]
+    release_ps: Ints
     """int64[M]: earliest time; after a predecessor or a barrier: time from there on."""
-    after: NDArray[np.int32]
+    after: Int32s
     """int32[M]: message that must be done first, -1 for none. `on` says at which end; it is the
     end at which this message is sent."""
-    on: NDArray[np.uint8]
+    on: Bytes
     """uint8[M]: ON_ACKED (the predecessor has the same source) or ON_RECEIVED (its
     destination is this one's source)."""
-    phase: NDArray[np.int32]
+    phase: Int32s
     """int32[M]: messages of phase p are released when all of the phases before are complete
     (barriers); from 0."""
     traffic: Traffic
     """2U units, for strategies that hash headers: unit f < F is the data of flow f, U + u are the
     ACKs of unit u. U is F but for flows of several entropy values."""
-    due_ps: NDArray[np.int64] = np.zeros(0, np.int64)
+    due_ps: Ints = np.zeros(0, np.int64)
     """int64[P]: earliest time of every packet of messages without predecessors, by its number over
     all messages; empty when each message is released as a whole."""
-    wire_bytes: NDArray[np.int32] = np.zeros(0, np.int32)
+    wire_bytes: Int32s = np.zeros(0, np.int32)
     """int32[P]: wire size of every packet, at most 65,535; empty when `packet_bytes` (else the
     largest of each message) and `last_bytes` tell."""
-    unit: NDArray[np.int32] = np.zeros(0, np.int32)
+    unit: Int32s = np.zeros(0, np.int32)
     """int32[P]: unit of every packet, below U; empty when packets are of their flow's unit."""
 
     @property
@@ -206,18 +202,18 @@ class Workload(NamedTuple):
         """U."""
         return len(self.traffic) // 2 if len(self.unit) else len(self.src)
 
-    def sizes_of(self, packets: NDArray[np.int64], message: NDArray[np.int64]) -> NDArray[Any]:
+    def sizes_of(self, packets: Ints, message: Ints) -> Array:
         """Wire sizes of packets, by their numbers over all messages and their messages."""
         if len(self.wire_bytes):
             return self.wire_bytes[packets].astype(np.int64)
         last = packets + 1 == self.packet_start[message + 1]
         return np.where(last, self.last_bytes[message], self.packet_bytes[message])
 
-    def units_of(self, packets: NDArray[np.int64], message: NDArray[np.int64]) -> NDArray[Any]:
+    def units_of(self, packets: Ints, message: Ints) -> Array:
         """Units of packets, by the same."""
         return self.unit[packets] if len(self.unit) else self.flow[message]
 
-    def message_bytes(self) -> NDArray[np.int64]:
+    def message_bytes(self) -> Ints:
         """int64[M]: bytes on the wire of each message."""
         if len(self.wire_bytes):
             return np.add.reduceat(self.wire_bytes, self.packet_start[:-1], dtype=np.int64)
@@ -260,35 +256,35 @@ def queued_bytes(links: Ints, link: Int, time: Int) -> Int:
 class EngineResult:
     """What one run gave; times in ps, -1 where it did not happen."""
 
-    started_ps: NDArray[np.int64]
+    started_ps: Ints
     """int64[M]: service of the first packet of each message began."""
-    received_ps: NDArray[np.int64]
+    received_ps: Ints
     """int64[M]: its last packet arrived."""
-    completed_ps: NDArray[np.int64]
+    completed_ps: Ints
     """int64[M]: its last ACK arrived at the sender."""
-    link_bytes: NDArray[np.int64]
+    link_bytes: Ints
     """int64[L], gaps left out."""
-    link_packets: NDArray[np.int64]
-    link_max_packets: NDArray[np.int64]
+    link_packets: Ints
+    link_max_packets: Ints
     """int64[L]: largest queue, with the packet in service."""
-    link_max_bytes: NDArray[np.int64]
-    link_drops: NDArray[np.int64]
-    link_trims: NDArray[np.int64]
-    link_marks: NDArray[np.int64]
-    queue_histogram: NDArray[np.int64]
+    link_max_bytes: Ints
+    link_drops: Ints
+    link_trims: Ints
+    link_marks: Ints
+    queue_histogram: Ints
     """int64[layers, bins]: queue in packets that an arriving packet found before it, ACKs too; the
     last bin holds all above."""
     no_route: int
     """Packets lost because a switch had no way to their host."""
     hops: int
     """Packets through links' queues, ACKs too."""
-    arrived_ps: NDArray[np.int64] | None = None
+    arrived_ps: Ints | None = None
     """int64[packets]: first arrival of every data packet at its receiver; None if not asked for."""
-    arrived_flags: NDArray[np.uint8] | None = None
+    arrived_flags: Bytes | None = None
     """uint8[packets]: MARKED, TRIMMED, AGAIN of that arrival, >> 56."""
-    sent_ps: NDArray[np.int64] | None = None
+    sent_ps: Ints | None = None
     """int64[packets]: begin of the first service of every data packet; None if not asked for."""
-    loads: NDArray[np.int64] | None = None
+    loads: Ints | None = None
     """int64[stretches, L]: bytes that each link served in each stretch of `load_bin_ps`, a packet's
     spread over its service."""
     load_bin_ps: int = 0

@@ -24,14 +24,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, callback
+from ....kernels.kernel import Int, Int32s, Ints, callback
 from ...fabrics.fabric import Fabric
 from .labels import EvState, HostFunctions
-from .model import Ints, Workload
+from .model import Workload
 
 _STATE = types.int64[::1]
 _LINKS = types.int64[:, ::1]
@@ -44,7 +42,7 @@ Choose: TypeAlias = Callable[
     [
         Ints,
         Ints,
-        NDArray[np.int32],
+        Int32s,
         Int,
         Int,
         Int,
@@ -80,7 +78,7 @@ class Rules:
 
     choose: Choose
     emit: Emit
-    state: NDArray[np.int64]
+    state: Ints
     reads_queues: bool = False
     sees_all: bool = False
     any_port: bool = False
@@ -92,7 +90,7 @@ class Rules:
     hosts: tuple[EvState, HostFunctions] | None = None
     """Hosts that choose the label of data from what they learn, instead of `emit`; they need the
     event-driven driver."""
-    rerouted: Callable[[Fabric, NDArray[np.int32]], Rules] | None = None
+    rerouted: Callable[[Fabric, Int32s], Rules] | None = None
     """The same for a run in which routing changes: the fabric has the groups of all routing states,
     int32[states, S, E] tells which holds in each (`failures.Scheduled`). None: the rules serve
     whatever group they are given."""

@@ -3,11 +3,11 @@ flows, messages. Columns are constants of this file; rows of links and packets f
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....kernels.kernel import Array, Bytes, Int32s, Ints
 from .aligned import aligned
 from .arrays import FabricArrays, ports_in_turn
 from .model import LINK_COLUMNS, NEVER, Model, Workload
@@ -81,68 +81,68 @@ MOST_STRETCHES = 128
 class RunState(NamedTuple):
     """Arrays of a run. int64 unless the fabric's own; columns as above."""
 
-    links: NDArray[np.int64]
-    stats: NDArray[np.int64]
-    slots: NDArray[np.int64]
-    hosts: NDArray[np.int64]
-    rings: NDArray[np.int64]
-    flows: NDArray[np.int64]
-    messages: NDArray[np.int64]
-    next_start: NDArray[np.int64]
+    links: Ints
+    stats: Ints
+    slots: Ints
+    hosts: Ints
+    rings: Ints
+    flows: Ints
+    messages: Ints
+    next_start: Ints
     """int64[2M + 1]: successors of message m at its sender from 2m, at its receiver from 2m+1."""
-    next_message: NDArray[np.int32]
-    counts: NDArray[np.int64]
-    settings: NDArray[np.int64]
-    histogram: NDArray[np.int64]
-    arrived_ps: NDArray[np.int64]
-    arrived_flags: NDArray[np.uint8]
-    sent_ps: NDArray[np.int64]
+    next_message: Int32s
+    counts: Ints
+    settings: Ints
+    histogram: Ints
+    arrived_ps: Ints
+    arrived_flags: Bytes
+    sent_ps: Ints
     """int64[packets]: when each was sent first; empty when that is not kept."""
-    due_ps: NDArray[np.int64]
-    wire: NDArray[np.int32]
+    due_ps: Ints
+    wire: Int32s
     """As in `Workload`: `due_ps` and `wire_bytes`."""
-    loads: NDArray[np.int64]
+    loads: Ints
     """See load_bins.py; counted when LOAD_BIN_PS is not 0."""
-    tree: NDArray[np.int64]
+    tree: Ints
     """Scratch of the merge."""
-    route: NDArray[np.int32]
-    group_start: NDArray[np.int64]
-    members: NDArray[np.int32]
-    host_edge: NDArray[np.int32]
-    host_switch: NDArray[np.int32]
-    access: NDArray[np.int32]
-    exits: NDArray[np.int32]
-    return_link: NDArray[np.int32]
-    in_start: NDArray[np.int64]
-    in_links: NDArray[np.int32]
-    out_start: NDArray[np.int64]
-    out_links: NDArray[np.int32]
+    route: Int32s
+    group_start: Ints
+    members: Int32s
+    host_edge: Int32s
+    host_switch: Int32s
+    access: Int32s
+    exits: Int32s
+    return_link: Int32s
+    in_start: Ints
+    in_links: Int32s
+    out_start: Ints
+    out_links: Int32s
 
 
 class Net(NamedTuple):
     """Those arrays of `RunState` that packets in the network need: fewer arguments to hand on."""
 
-    links: NDArray[np.int64]
-    stats: NDArray[np.int64]
-    slots: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    settings: NDArray[np.int64]
-    histogram: NDArray[np.int64]
-    loads: NDArray[np.int64]
+    links: Ints
+    stats: Ints
+    slots: Ints
+    counts: Ints
+    settings: Ints
+    histogram: Ints
+    loads: Ints
 
 
 class Desk(NamedTuple):
     """Those arrays of `RunState` that messages and turns need."""
 
-    hosts: NDArray[np.int64]
-    rings: NDArray[np.int64]
-    flows: NDArray[np.int64]
-    messages: NDArray[np.int64]
-    settings: NDArray[np.int64]
-    access: NDArray[np.int32]
-    sent_ps: NDArray[np.int64]
-    due_ps: NDArray[np.int64]
-    wire: NDArray[np.int32]
+    hosts: Ints
+    rings: Ints
+    flows: Ints
+    messages: Ints
+    settings: Ints
+    access: Int32s
+    sent_ps: Ints
+    due_ps: Ints
+    wire: Int32s
 
 
 Network: TypeAlias = RunState | Net
@@ -154,7 +154,7 @@ Messages: TypeAlias = RunState | Desk
 def new_run(
     workload: Workload,
     arrays: FabricArrays,
-    source: NDArray[np.int32],
+    source: Int32s,
     model: Model,
     rules: Rules,
     seed: int,
@@ -214,7 +214,7 @@ def new_run(
     )
 
 
-def _free_slots(first: int, room: int) -> NDArray[np.int64]:
+def _free_slots(first: int, room: int) -> Ints:
     """Rows that are chained from `first` on; the last one ends the chain."""
     slots = aligned(room, SLOT_COLUMNS)
     slots[:, NEXT] = np.arange(first + 1, first + room + 1)
@@ -234,7 +234,7 @@ def with_more_slots(run: RunState) -> RunState:
     return run._replace(slots=slots)
 
 
-def release(run: RunState, workload: Workload, rows: NDArray[Any], base_ps: int) -> None:
+def release(run: RunState, workload: Workload, rows: Array, base_ps: int) -> None:
     """Hand messages without a predecessor to their hosts, at base_ps + release_ps.
 
     No host has anything pending. Messages of flows without a way are left out.
@@ -253,9 +253,7 @@ def release(run: RunState, workload: Workload, rows: NDArray[Any], base_ps: int)
     run.hosts[host[first], PENDING] = rows[first]
 
 
-def _flows(
-    workload: Workload, arrays: FabricArrays, any_port: bool
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _flows(workload: Workload, arrays: FabricArrays, any_port: bool) -> tuple[Ints, Ints]:
     flows = aligned(len(workload.src), FLOW_COLUMNS)
     flows[:, CURSOR], flows[:, END] = workload.flow_start[:-1], workload.flow_start[1:]
     ports = arrays.access.shape[1]
@@ -267,7 +265,7 @@ def _flows(
     return flows, np.full((arrays.hosts * ports, 2), -1, np.int64)
 
 
-def _messages(workload: Workload) -> NDArray[np.int64]:
+def _messages(workload: Workload) -> Ints:
     messages = aligned(len(workload.flow), MESSAGE_COLUMNS)
     messages[:, SIZE] = workload.packets
     messages[:, PACKET_BYTES] = workload.packet_bytes
@@ -280,7 +278,7 @@ def _messages(workload: Workload) -> NDArray[np.int64]:
     return messages
 
 
-def _successors(workload: Workload) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _successors(workload: Workload) -> tuple[Ints, Int32s]:
     waiting = np.flatnonzero(workload.after >= 0)
     slot = 2 * workload.after[waiting].astype(np.int64) + workload.on[waiting]
     order = np.argsort(slot, kind="stable")
@@ -306,7 +304,7 @@ def _settings(
     rules: Rules,
     seed: int,
     keep_arrivals: bool,
-) -> NDArray[np.int64]:
+) -> Ints:
     settings = np.zeros(SETTINGS, np.int64)
     none = int(NEVER)
     data = smallest_packet(workload)

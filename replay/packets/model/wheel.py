@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined, subkernel
+from ....kernels.kernel import Int, Ints, inlined, subkernel
 from .model import NEVER
 
 BUCKET, AT, COUNT, DUE, SHIFT, BATCH = range(6)
@@ -36,13 +35,13 @@ MANY = 4096
 class Wheel(NamedTuple):
     """Items are numbered from 0; below 2^31."""
 
-    heads: NDArray[np.int64]
+    heads: Ints
     """int64[buckets], a power of two: first item of each, -1 for none."""
-    items: NDArray[np.int64]
+    items: Ints
     """int64[items, 2]"""
-    book: NDArray[np.int64]
+    book: Ints
     """int64[BATCH + 2 items + 1]"""
-    scratch: NDArray[np.int64]
+    scratch: Ints
     """int64[256 + items], for sorting."""
 
 

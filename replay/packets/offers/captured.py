@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
+from ....kernels.kernel import Array, Int32s, Ints
 from ...traffic.traffic import SentMessages, Traffic
 from ..model.model import MOST_PACKETS, PS, Model, Workload
 from .collectives import both_ways
@@ -58,10 +58,10 @@ def captured(
 class _Streams(NamedTuple):
     """The flows of the engine: the requests of a captured one, or the data of its READs."""
 
-    of_message: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    of_message: Ints
+    rows: Ints
     """Units of the traffic; the first of them are the streams' main ones."""
-    row_of_packet: NDArray[np.int32]
+    row_of_packet: Int32s
     """Index of `rows`; empty when every stream has one."""
 
 
@@ -113,23 +113,23 @@ def _units_as_messages(traffic: Traffic) -> tuple[Traffic, SentMessages, int]:
     return units, sent, len(traffic) - n
 
 
-def _sizes(sent: SentMessages) -> NDArray[np.int32]:
+def _sizes(sent: SentMessages) -> Int32s:
     """int32[packets]: bytes on the wire."""
     if sent.times is not None:
         return np.clip(sent.times.wire_bytes, 1, _LARGEST).astype(np.int32)
     each = np.repeat(sent.wire_bytes // sent.packets, sent.packets)
     more = _number(sent) < np.repeat(sent.wire_bytes % sent.packets, sent.packets)
-    sizes: NDArray[np.int32] = np.clip(each + more, 1, _LARGEST).astype(np.int32)
+    sizes: Int32s = np.clip(each + more, 1, _LARGEST).astype(np.int32)
     return sizes
 
 
-def _number(sent: SentMessages) -> NDArray[np.int64]:
+def _number(sent: SentMessages) -> Ints:
     """int64[packets]: number within the message."""
     first = np.cumsum(sent.packets) - sent.packets
     return np.arange(int(sent.packets.sum())) - np.repeat(first, sent.packets)
 
 
-def _due_ps(sent: SentMessages, window_ns: int | None) -> NDArray[np.int64]:
+def _due_ps(sent: SentMessages, window_ns: int | None) -> Ints:
     """int64[packets]: release of each from the first one on."""
     if sent.times is not None:
         time = sent.times.time_ns.copy()
@@ -142,7 +142,7 @@ def _due_ps(sent: SentMessages, window_ns: int | None) -> NDArray[np.int64]:
     start = int(time.min())
     if window_ns:  # as `WindowCells` has them
         time = np.maximum(start, time // window_ns * window_ns)
-    due: NDArray[np.int64] = (time - start) * PS
+    due: Ints = (time - start) * PS
     return due
 
 
@@ -169,7 +169,7 @@ def _streams(traffic: Traffic, sent: SentMessages) -> _Streams:
     return _Streams(of_message, rows, row[inverse.reshape(-1)].astype(np.int32))
 
 
-def _in_turn(traffic: Traffic, sent: SentMessages) -> NDArray[np.int64]:
+def _in_turn(traffic: Traffic, sent: SentMessages) -> Ints:
     """int64[packets]: a flow's units of data in turn."""
     usable = traffic.packets * LARGEST_ACK_BYTES <= traffic.wire_bytes
     flows = int(traffic.flow.max(initial=-1)) + 1
@@ -179,19 +179,15 @@ def _in_turn(traffic: Traffic, sent: SentMessages) -> NDArray[np.int64]:
     rows = rows[np.argsort(traffic.flow[rows], kind="stable")]
     begin = np.searchsorted(traffic.flow[rows], np.arange(flows + 1))
     flow = np.repeat(sent.flow, sent.packets)
-    turn: NDArray[np.int64] = rows[begin[flow] + _number(sent) % (begin[flow + 1] - begin[flow])]
+    turn: Ints = rows[begin[flow] + _number(sent) % (begin[flow + 1] - begin[flow])]
     return turn
 
 
 def _offered(
-    traffic: Traffic,
-    streams: _Streams,
-    size: NDArray[np.int32],
-    packets: NDArray[np.int64],
-    model: Model,
+    traffic: Traffic, streams: _Streams, size: Int32s, packets: Ints, model: Model
 ) -> Traffic:
     """The units of all streams with what they send, and their ACKs."""
-    of_packet: NDArray[Any] = streams.row_of_packet
+    of_packet: Array = streams.row_of_packet
     if not len(of_packet):
         of_packet = np.repeat(streams.of_message, packets)
     n = len(streams.rows)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
+from ....kernels.kernel import Array
 from ...traffic.traffic import ON_ACKED, Traffic
 from ..model.model import MOST_MESSAGES, MOST_PACKETS, Model, Workload
 
 
 def workload_of(
-    src: NDArray[Any],
-    dst: NDArray[Any],
-    message_bytes: NDArray[Any],
+    src: Array,
+    dst: Array,
+    message_bytes: Array,
     traffic: Traffic,
     model: Model,
     *,
-    flow: NDArray[Any] | None = None,
-    release_ps: NDArray[Any] | None = None,
-    after: NDArray[Any] | None = None,
-    on: NDArray[Any] | None = None,
-    phase: NDArray[Any] | None = None,
+    flow: Array | None = None,
+    release_ps: Array | None = None,
+    after: Array | None = None,
+    on: Array | None = None,
+    phase: Array | None = None,
 ) -> Workload:
     """Messages of `message_bytes` payload each, cut into packets as the model says.
 

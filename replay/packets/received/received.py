@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.measures.measuring import Measuring
 from ....analyzer.results.flow import Flow
@@ -12,6 +11,7 @@ from ....analyzer.wire.packets import PacketTable
 from ....analyzer.wire.ports import ROCE_UDP_PORT
 from ....analyzer.wire.registry import Registry
 from ....analyzer.wire.taps import Tap
+from ....kernels.kernel import Ints
 from ...fabrics.fabric import Fabric
 from ...generate.pcap_writer import START_NS
 from ...generate.schedule import Packets
@@ -24,7 +24,7 @@ _FIRST_QP = 0x100
 _HEADERS = 14 + 20 + 8 + 12 + 4
 
 
-def received_order(result: EngineResult) -> NDArray[np.int64]:
+def received_order(result: EngineResult) -> Ints:
     """Numbers (over all messages) of the data packets that arrived whole, in order of arrival."""
     assert result.arrived_ps is not None and result.arrived_flags is not None
     whole = (result.arrived_ps >= 0) & ((result.arrived_flags & (TRIMMED >> 56)) == 0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.wire.ports import ROCE_UDP_PORT
+from ....kernels.kernel import Bools, Bytes, Ints
 from ...generate.pcap_writer import DSCP_ECT0, file_header
 from ...generate.queue_pairs import BTH, ETHERNET, ICRC, IPV4, IPV6, UDP
 from ...hashing.keys import PacketKeys
@@ -57,9 +57,7 @@ def write_received(file: BinaryIO, workload: Workload, result: EngineResult) -> 
     return len(rows)
 
 
-def _sequence_numbers(
-    workload: Workload, result: EngineResult
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _sequence_numbers(workload: Workload, result: EngineResult) -> tuple[Ints, Bools]:
     """(PSN of every packet that was sent, whether a flow shares its queue pair with others)."""
     assert result.sent_ps is not None
     keys, units = workload.traffic.keys, len(workload.src)
@@ -78,12 +76,7 @@ def _sequence_numbers(
 
 
 def _records(
-    time_ns: NDArray[np.int64],
-    keys: PacketKeys,
-    size: NDArray[np.int64],
-    opcode: NDArray[np.int64],
-    psn: NDArray[np.int64],
-    marked: NDArray[np.bool_],
+    time_ns: Ints, keys: PacketKeys, size: Ints, opcode: Ints, psn: Ints, marked: Bools
 ) -> bytes:
     """Record headers and frames up to the BTH, one after another."""
     network = np.where(keys.ipv6, IPV6, IPV4)
@@ -113,19 +106,13 @@ def _records(
     return out[np.arange(out.shape[1]) < (_RECORD + kept)[:, None]].tobytes()
 
 
-def _put(frame: NDArray[np.uint8], at: int, width: int, values: NDArray[np.int64] | int) -> None:
+def _put(frame: Bytes, at: int, width: int, values: Ints | int) -> None:
     """Values in network byte order, at most 4 bytes wide."""
     whole = np.broadcast_to(np.asarray(values, np.int64), (len(frame),)).astype(">u4")
     frame[:, at : at + width] = whole[:, None].view(np.uint8)[:, 4 - width :]
 
 
-def _ipv4(
-    frame: NDArray[np.uint8],
-    keys: PacketKeys,
-    wire: NDArray[np.int64],
-    traffic_class: NDArray[np.int64],
-    number: NDArray[np.int64],
-) -> None:
+def _ipv4(frame: Bytes, keys: PacketKeys, wire: Ints, traffic_class: Ints, number: Ints) -> None:
     _put(frame, 12, 2, 0x0800)
     header = frame[:, ETHERNET : ETHERNET + IPV4]
     _put(header, 0, 2, 0x45 << 8 | traffic_class)
@@ -138,13 +125,7 @@ def _ipv4(
     _put(header, 10, 2, ((total & 0xFFFF) + (total >> 16)) ^ 0xFFFF)
 
 
-def _ipv6(
-    frame: NDArray[np.uint8],
-    keys: PacketKeys,
-    wire: NDArray[np.int64],
-    traffic_class: NDArray[np.int64],
-    _number: NDArray[np.int64],
-) -> None:
+def _ipv6(frame: Bytes, keys: PacketKeys, wire: Ints, traffic_class: Ints, _number: Ints) -> None:
     _put(frame, 12, 2, 0x86DD)
     header = frame[:, ETHERNET : ETHERNET + IPV6]
     label = keys.flow_label.astype(np.int64) & 0xFFFFF
@@ -154,13 +135,7 @@ def _ipv6(
     header[:, 8:24], header[:, 24:40] = keys.src, keys.dst
 
 
-def _transport(
-    frame: NDArray[np.uint8],
-    keys: PacketKeys,
-    length: NDArray[np.int64],
-    opcode: NDArray[np.int64],
-    psn: NDArray[np.int64],
-) -> None:
+def _transport(frame: Bytes, keys: PacketKeys, length: Ints, opcode: Ints, psn: Ints) -> None:
     """UDP without a checksum, and BTH of the default partition."""
     _put(frame, 0, 2, keys.sport.astype(np.int64))
     _put(frame, 2, 2, ROCE_UDP_PORT)

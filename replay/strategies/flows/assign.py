@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration
-from ....kernels.kernel import kernel
+from ....kernels.kernel import Floats, Int32s, Ints, kernel
 from ...fabrics.fabric import Fabric
 from ...flows.paths import PathChoices, links_of_paths, path_choices
 from ...flows.placement import finished
-from ...packets.model.model import Ints
 from ...results.replay import SolverReport
 from ...traffic.traffic import Traffic
 from ..base import FlowStrategy, known_options
@@ -54,17 +52,17 @@ class Assign(FlowStrategy):
 class _Classes(NamedTuple):
     """Units that can be exchanged for each other: same pair of switches, same bytes."""
 
-    of_unit: NDArray[np.int64]
+    of_unit: Ints
     """int64[units], -1 for units without a path."""
-    pair: NDArray[np.int64]
-    wire_bytes: NDArray[np.int64]
-    units: NDArray[np.int64]
+    pair: Ints
+    wire_bytes: Ints
+    units: Ints
     """How many."""
 
 
 def assigned(
     traffic: Traffic, fabric: Fabric, choices: PathChoices, limit_s: float
-) -> tuple[NDArray[np.int64], SolverReport | None]:
+) -> tuple[Ints, SolverReport | None]:
     """(path of every unit, -1 for none; how good that is); None when there is nothing to choose."""
     begun = time.monotonic()
     path = _greedy(traffic, fabric, choices)
@@ -97,9 +95,7 @@ def assigned(
     )
 
 
-def _busiest(
-    path: NDArray[np.int64], traffic: Traffic, fabric: Fabric, choices: PathChoices
-) -> float:
+def _busiest(path: Ints, traffic: Traffic, fabric: Fabric, choices: PathChoices) -> float:
     """Seconds the busiest link between switches needs."""
     loads = np.zeros(len(fabric.links.source), np.int64)
     for hop in range(choices.links.shape[1]):
@@ -108,7 +104,7 @@ def _busiest(
     return float((loads * 8 / fabric.links.rate_bits_per_second).max())
 
 
-def _greedy(traffic: Traffic, fabric: Fabric, choices: PathChoices) -> NDArray[np.int64]:
+def _greedy(traffic: Traffic, fabric: Fabric, choices: PathChoices) -> Ints:
     """The largest unit first, each to the path that is least busy with it (Graham's LPT)."""
     path = np.full(len(traffic), -1, np.int64)
     order = np.argsort(-traffic.wire_bytes, kind="stable")
@@ -123,12 +119,12 @@ def _greedy(traffic: Traffic, fabric: Fabric, choices: PathChoices) -> NDArray[n
 @kernel
 def _greedy_paths(
     order: Ints,
-    pair: NDArray[np.int32],
+    pair: Int32s,
     first: Ints,
-    links: NDArray[np.int32],
+    links: Int32s,
     wire_bytes: Ints,
-    per_byte: NDArray[np.float64],
-    busy: NDArray[np.float64],
+    per_byte: Floats,
+    busy: Floats,
     path: Ints,
 ) -> None:
     for unit in order:
@@ -195,7 +191,7 @@ def _cuts(traffic: Traffic, fabric: Fabric, choices: PathChoices) -> float:
 class _Answer(NamedTuple):
     status: str
     bound: float
-    units: NDArray[np.int64] | None
+    units: Ints | None
     """int64[variables]: units of each class on each of its paths."""
 
 
@@ -239,9 +235,7 @@ def _solved(fabric: Fabric, choices: PathChoices, classes: _Classes, limit_s: fl
     return _Answer(status, 0.0 if bound is None else float(bound) * scale, units)
 
 
-def _spread_out(
-    choices: PathChoices, classes: _Classes, count: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _spread_out(choices: PathChoices, classes: _Classes, count: Ints) -> Ints:
     """The path of every unit from the numbers per class and path."""
     per_class = np.diff(choices.first)[classes.pair]
     begin = np.cumsum(per_class) - per_class

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
+from ....kernels.kernel import Int32s, UInt16s
 from ...fabrics.fabric import Fabric
 from ...flows.placement import Choose, place_by
 from ...traffic.traffic import Traffic
@@ -47,17 +47,12 @@ class Static(FlowStrategy):
         return Outcome(traffic, place_by(traffic, fabric, choose), {"by": by})
 
 
-def _by_digits(number: NDArray[np.int32], fabric: Fabric) -> Choose:
+def _by_digits(number: Int32s, fabric: Fabric) -> Choose:
     """Digits of a mixed-radix number, the lowest at the first choice."""
     sizes = np.append(np.diff(fabric.forwarding.group_start), 1)  # item -1 serves group -1
     left = number.astype(np.int64).copy()
 
-    def choose(
-        _node: NDArray[np.int32],
-        _came_by: NDArray[np.int32],
-        group: NDArray[np.int32],
-        member: NDArray[np.uint16],
-    ) -> None:
+    def choose(_node: Int32s, _came_by: Int32s, group: Int32s, member: UInt16s) -> None:
         size = sizes[group[0]]
         member[0] = left % size
         left[:] = left // size
@@ -69,12 +64,7 @@ def _in_turn(traffic: Traffic, fabric: Fabric) -> Choose:
     sizes = np.append(np.diff(fabric.forwarding.group_start), 1)
     order = np.lexsort((np.arange(len(traffic)), traffic.dst_host, traffic.src_host))
 
-    def choose(
-        _node: NDArray[np.int32],
-        _came_by: NDArray[np.int32],
-        group: NDArray[np.int32],
-        member: NDArray[np.uint16],
-    ) -> None:
+    def choose(_node: Int32s, _came_by: Int32s, group: Int32s, member: UInt16s) -> None:
         by_group = order[np.argsort(group[0][order], kind="stable")]
         ordered = group[0][by_group]
         turn = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)

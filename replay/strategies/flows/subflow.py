@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....kernels.kernel import Array, Ints
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import generator
 from ...traffic.traffic import Traffic, Windows
@@ -67,18 +66,18 @@ def split(traffic: Traffic, k: int, draw: int = 0) -> Traffic:
     )
 
 
-def _parts(traffic: Traffic, k: int) -> NDArray[np.int64]:
-    parts: NDArray[np.int64] = np.minimum(k, np.maximum(traffic.packets, 1))
+def _parts(traffic: Traffic, k: int) -> Ints:
+    parts: Ints = np.minimum(k, np.maximum(traffic.packets, 1))
     return parts
 
 
-def _share(amount: NDArray[Any], number: NDArray[Any], shares: NDArray[Any]) -> NDArray[np.int64]:
+def _share(amount: Array, number: Array, shares: Array) -> Ints:
     """The number-th of so many equal whole shares; the first ones are larger by 1."""
-    share: NDArray[np.int64] = amount // shares + (number < amount % shares)
+    share: Ints = amount // shares + (number < amount % shares)
     return share
 
 
-def _split_windows(traffic: Traffic, parts: NDArray[np.int64]) -> Windows | None:
+def _split_windows(traffic: Traffic, parts: Ints) -> Windows | None:
     windows = traffic.windows
     if windows is None:
         return None

@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Int
+from ....kernels.kernel import Int, Int32s, Ints
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SHUFFLE, drawn_each
-from ...packets.model.model import ACK, Ints, Workload, message_of
+from ...packets.model.model import ACK, Workload, message_of
 from ...packets.model.rules import Rules, Strategy, chooser, emitter
 from ..base import known_options
 from ..packet_state import state_of
@@ -50,7 +49,7 @@ class HostRotation(Strategy):
         return Rules(_choose(), _emit(), state)
 
 
-def place_values(name: str, fabric: Fabric) -> NDArray[np.int64]:
+def place_values(name: str, fabric: Fabric) -> Ints:
     """int64[switches]: what one step of a switch's choice is worth in the number of a path.
 
     Leaves count single paths, a switch of the next tier as many as a leaf has uplinks, and so on.
@@ -76,9 +75,7 @@ def place_values(name: str, fabric: Fabric) -> NDArray[np.int64]:
     return value
 
 
-def paths_of(
-    fabric: Fabric, source: NDArray[np.int32], destination: NDArray[np.int32]
-) -> NDArray[np.int64]:
+def paths_of(fabric: Fabric, source: Int32s, destination: Int32s) -> Ints:
     """int64[n]: shortest paths between hosts, as the product of the choices on the first one."""
     switch = fabric.attachments.switch[source, 0].astype(np.int64)
     edge = fabric.attachments.edge[destination]
@@ -110,7 +107,7 @@ def _emit(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int
 def _choose(
     state: Ints,
     links: Ints,
-    members: NDArray[np.int32],
+    members: Int32s,
     first: Int,
     size: Int,
     switch: Int,

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Int
+from ....kernels.kernel import Int, Int32s, Ints
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import HOST_LABEL, SWITCH_PORT, drawn
-from ...packets.model.model import ACK, Ints, Workload, message_of
+from ...packets.model.model import ACK, Workload, message_of
 from ...packets.model.rules import Rules, Strategy, chooser, emitter
 from ..base import known_options, whole_number
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -61,7 +60,7 @@ def _emit(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int
 def hash_label(
     state: Ints,
     links: Ints,
-    members: NDArray[np.int32],
+    members: Int32s,
     first: Int,
     size: Int,
     switch: Int,

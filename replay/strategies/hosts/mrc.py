@@ -26,11 +26,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration
-from ....kernels.kernel import Int, inlined, subkernel
+from ....kernels.kernel import Int, Int32s, Ints, inlined, subkernel
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import generator
 from ...packets.model.labels import (
@@ -54,7 +53,7 @@ from ...packets.model.labels import (
     host_functions,
     new_state,
 )
-from ...packets.model.model import PS, Ints, Workload
+from ...packets.model.model import PS, Workload
 from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options, whole_number
 from ..packet_state import state_of
@@ -143,7 +142,7 @@ def _paths(name: str, fabric: Fabric) -> int:
 def _by_label(
     state: Ints,
     links: Ints,
-    members: NDArray[np.int32],
+    members: Int32s,
     first: Int,
     size: Int,
     switch: Int,

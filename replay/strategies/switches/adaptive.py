@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration, parse_size
-from ....kernels.kernel import Int, inlined
+from ....kernels.kernel import Int, Int32s, Ints, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, drawn
-from ...packets.model.model import ACK, PS, Ints, Workload, queued_bytes
+from ...packets.model.model import ACK, PS, Workload, queued_bytes
 from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -70,7 +69,7 @@ def band_state(
 def least_band(
     state: Ints,
     links: Ints,
-    members: NDArray[np.int32],
+    members: Int32s,
     first: Int,
     size: Int,
     switch: Int,
@@ -100,7 +99,7 @@ def least_band(
 def _choose(
     state: Ints,
     links: Ints,
-    members: NDArray[np.int32],
+    members: Int32s,
     first: Int,
     size: Int,
     switch: Int,

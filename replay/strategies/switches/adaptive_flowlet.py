@@ -15,13 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration
-from ....kernels.kernel import Int, inlined
+from ....kernels.kernel import Int, Int32s, Ints, inlined
 from ...fabrics.fabric import Fabric
-from ...packets.model.model import PS, Ints, Workload, message_of, queued_bytes
+from ...packets.model.model import PS, Workload, message_of, queued_bytes
 from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options, whole_number
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -112,7 +111,7 @@ def quality(state: Ints, links: Ints, link: Int, time: Int) -> Int:
 def _choose(
     state: Ints,
     links: Ints,
-    members: NDArray[np.int32],
+    members: Int32s,
     first: Int,
     size: Int,
     switch: Int,

@@ -17,14 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Int, inlined
+from ....kernels.kernel import Int, Int32s, Ints, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.arrays import fabric_arrays
 from ...packets.model.draws import SWITCH_PORT, drawn
-from ...packets.model.model import ACK, AGAIN, Ints, Workload, message_of, number_of
+from ...packets.model.model import ACK, AGAIN, Workload, message_of, number_of
 from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -124,7 +123,7 @@ def level(state: Ints, link: Int, time: Int, add: Int) -> Int:
 @inlined
 def _best(
     state: Ints,
-    members: NDArray[np.int32],
+    members: Int32s,
     first: Int,
     size: Int,
     pair: Int,
@@ -144,7 +143,7 @@ def _best(
 def _choose(
     state: Ints,
     links: Ints,
-    members: NDArray[np.int32],
+    members: Int32s,
     first: Int,
     size: Int,
     switch: Int,

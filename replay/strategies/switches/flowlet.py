@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.units import parse_duration
-from ....kernels.kernel import Int, inlined
+from ....kernels.kernel import Array, Int, Int32s, Ints, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, below, draw, mixed
-from ...packets.model.model import ACK, PS, Ints, Workload, message_of
+from ...packets.model.model import ACK, PS, Workload, message_of
 from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options, whole_number
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -50,7 +48,7 @@ def flowlet_options(name: str, options: Mapping[str, str]) -> tuple[int, int, di
     return parse_duration(gap, f"{name}: gap") * PS, table, parameters
 
 
-def flowlet_tables(fabric: Fabric, table: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def flowlet_tables(fabric: Fabric, table: int) -> tuple[Array, Array]:
     """Time of the last packet (-1 none) and position taken, per switch and entry."""
     return np.full((fabric.switches, table), -1, np.int64), np.zeros((fabric.switches, table))
 
@@ -66,7 +64,7 @@ def flowlet_entry(packet: Int, flow: Int, switch: Int, table: Int) -> Int:
 def _choose(
     state: Ints,
     links: Ints,
-    members: NDArray[np.int32],
+    members: Int32s,
     first: Int,
     size: Int,
     switch: Int,

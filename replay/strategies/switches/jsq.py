@@ -13,13 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Int
+from ....kernels.kernel import Int, Int32s, Ints
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, TIE, drawn
-from ...packets.model.model import ACK, Ints, Workload, queued_bytes
+from ...packets.model.model import ACK, Workload, queued_bytes
 from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options
 from ..packet_state import WITHOUT_FLAGS, state_of
@@ -50,7 +49,7 @@ class ShortestQueue(Strategy):
 def _choose(
     state: Ints,
     links: Ints,
-    members: NDArray[np.int32],
+    members: Int32s,
     first: Int,
     size: Int,
     switch: Int,

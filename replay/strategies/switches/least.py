@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined
+from ....kernels.kernel import Int, Ints, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import TIE, drawn
-from ...packets.model.model import Ints
 
 NONE = -1
 """No port is to be kept."""
 
 
-def room_for_levels(fabric: Fabric) -> NDArray[np.int64]:
+def room_for_levels(fabric: Fabric) -> Ints:
     """A table of the state: levels of the links of one group, filled anew for every choice."""
     return np.zeros(int(np.diff(fabric.forwarding.group_start).max(initial=1)), np.int64)
 

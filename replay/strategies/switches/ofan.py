@@ -17,14 +17,13 @@ from itertools import product
 from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Int
+from ....kernels.kernel import Int, Int32s, Ints
 from ...fabrics.fabric import Fabric, edge_switches
 from ...fabrics.weights import with_path_weights
 from ...packets.model.draws import SHUFFLE, drawn_each
-from ...packets.model.model import ACK, Ints, Workload
+from ...packets.model.model import ACK, Workload
 from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options
 from ..packet_state import shuffled, state_of
@@ -60,9 +59,7 @@ def _even(fabric: Fabric) -> bool:
     return bool(links.up.all()) and len(rates) == len(set(links.layer.tolist()))
 
 
-def _schedules(
-    fabric: Fabric, keys: Sequence[tuple[int, int]], seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _schedules(fabric: Fabric, keys: Sequence[tuple[int, int]], seed: int) -> tuple[Ints, Ints]:
     """(where the row of every pointer begins, rows: position, length of the schedule, schedule).
 
     Pointers for data first, then those for ACKs.
@@ -105,7 +102,7 @@ def interleaved(weights: Sequence[int], order: Sequence[int]) -> list[int]:
     return [port for r in range(max(small)) for port in order if small[port] > r]
 
 
-def _rerouted(name: str, fabric: Fabric, routes: NDArray[np.int32], seed: int) -> Rules:
+def _rerouted(name: str, fabric: Fabric, routes: Int32s, seed: int) -> Rules:
     """Rules for a run through several routing states: a schedule per pointer and state."""
     sizes = np.append(np.diff(fabric.forwarding.group_start), 0)  # item -1 serves no route
     table, keys = pointer_table(name, fabric, routes)
@@ -156,8 +153,8 @@ def _schedule(fabric: Fabric, group: int, seed: int, what: int) -> list[int]:
 
 
 def pointer_table(
-    name: str, fabric: Fabric, routes: NDArray[np.int32] | None = None
-) -> tuple[NDArray[np.int32], list[tuple[int, int]]]:
+    name: str, fabric: Fabric, routes: Int32s | None = None
+) -> tuple[Int32s, list[tuple[int, int]]]:
     """(pointer of every switch and edge, -1 without a choice; a (switch, edge) of each pointer).
 
     routes: int32[states, S, E], groups in all routing states; those of `fabric` unless given.
@@ -186,9 +183,7 @@ def pointer_table(
     return table, keys
 
 
-def _parts(
-    fabric: Fabric, tier: NDArray[np.int64], edges: NDArray[np.int32], most: int
-) -> NDArray[np.int64]:
+def _parts(fabric: Fabric, tier: Ints, edges: Int32s, most: int) -> Ints:
     """int64[edges]: number of the part that each edge belongs to without tiers above `most`."""
     links = fabric.links
     inner = (links.source < fabric.switches) & (links.target < fabric.switches) & links.up
@@ -206,7 +201,7 @@ def _parts(
         np.minimum.at(part, a, part[b])
         np.minimum.at(part, b, part[a])
         if (part == before).all():
-            found: NDArray[np.int64] = part[edges.max(1)]
+            found: Ints = part[edges.max(1)]
             return found
 
 
@@ -214,7 +209,7 @@ def _parts(
 def _choose(
     state: Ints,
     links: Ints,
-    members: NDArray[np.int32],
+    members: Int32s,
     first: Int,
     size: Int,
     switch: Int,
@@ -238,7 +233,7 @@ def _choose(
 def _choose_rerouted(
     state: Ints,
     links: Ints,
-    members: NDArray[np.int32],
+    members: Int32s,
     first: Int,
     size: Int,
     switch: Int,

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Int
+from ....kernels.kernel import Int, Int32s, Ints
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SHUFFLE, drawn
-from ...packets.model.model import ACK, Ints, Workload
+from ...packets.model.model import ACK, Workload
 from ...packets.model.rules import Rules, Strategy, chooser, no_label
 from ..base import known_options, whole_number
 from ..packet_state import shuffled, state_of
@@ -54,7 +53,7 @@ class SwitchRoundRobin(Strategy):
 def _choose(
     state: Ints,
     links: Ints,
-    members: NDArray[np.int32],
+    members: Int32s,
     first: Int,
     size: Int,
     switch: Int,

@@ -30,6 +30,7 @@ from ....analyzer.wire.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_
 from ....analyzer.wire.packets import IPV6, PacketTable
 from ....analyzer.wire.registry import Registry
 from ....analyzer.wire.taps import Taps
+from ....kernels.kernel import Bools, Bytes, Ints, UInt32s
 from ..snapshots.snapshot import FlowKey
 
 PSN_MASK = 0xFFFFFF
@@ -55,10 +56,10 @@ class Late(NamedTuple):
     low: int
     high: int
 
-    def holds(self, judged: NDArray[np.void]) -> NDArray[np.bool_]:
+    def holds(self, judged: NDArray[np.void]) -> Bools:
         """Which packets are in the bucket."""
         values = judged[self.measure]
-        inside: NDArray[np.bool_] = (values >= self.low) & (values <= self.high) & (values >= 0)
+        inside: Bools = (values >= self.low) & (values <= self.high) & (values >= 0)
         return inside
 
 
@@ -79,7 +80,7 @@ class Chunk(NamedTuple):
     """Some packets in order of time."""
 
     table: PacketTable
-    verdict: NDArray[np.uint8]
+    verdict: Bytes
     judged: NDArray[np.void]
 
 
@@ -109,7 +110,7 @@ class FrameBytes:
         part = [part for part in parts if part.first_frame_number <= frame_number][-1]
         return part.path, frame_number - part.first_frame_number + 1
 
-    def forget(self, table: PacketTable, gone: NDArray[np.bool_]) -> None:
+    def forget(self, table: PacketTable, gone: Bools) -> None:
         """Release the bytes of these packets."""
         for row in np.flatnonzero(gone).tolist() if self.stored else ():
             self.stored.pop(_place(table, row), None)
@@ -201,9 +202,7 @@ class FlowPass:
             if mine.any():
                 yield Chunk(table.take(mine), verdict[mine], judged[mine])
 
-    def _is_wanted(
-        self, table: PacketTable, verdict: NDArray[np.uint8], judged: NDArray[np.void]
-    ) -> NDArray[np.bool_]:
+    def _is_wanted(self, table: PacketTable, verdict: Bytes, judged: NDArray[np.void]) -> Bools:
         wanted = self._wanted
         found = ~np.isin(verdict, NORMAL) if wanted.odd_only else np.ones(len(table), np.bool_)
         if wanted.late is not None:
@@ -241,9 +240,9 @@ class FlowPass:
             yield table
 
 
-def _of_flow(table: PacketTable, flow: tuple[int, int, int]) -> NDArray[np.bool_]:
+def _of_flow(table: PacketTable, flow: tuple[int, int, int]) -> Bools:
     src, dst, qp = flow
-    own: NDArray[np.bool_] = (table.src == src) & (table.dst == dst) & (table.dest_qp == qp)
+    own: Bools = (table.src == src) & (table.dst == dst) & (table.dest_qp == qp)
     return own
 
 
@@ -265,9 +264,7 @@ class _Order:
         self._jumps: deque[tuple[int, int, int, int]] = deque(maxlen=_JUMPS)
         """First skipped PSN, number of PSNs, arrival number and time of each gap."""
 
-    def of(
-        self, psn: NDArray[np.uint32], time_ns: NDArray[np.int64], verdict: NDArray[np.uint8]
-    ) -> NDArray[np.void]:
+    def of(self, psn: UInt32s, time_ns: Ints, verdict: Bytes) -> NDArray[np.void]:
         """JUDGED[n]."""
         judged = np.full(len(psn), -1, JUDGED)
         due, extent, late = judged["due"], judged["extent"], judged["late_ns"]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.track import batch as verdicts
 from ....analyzer.wire.packets import PacketTable
 from ....analyzer.wire.taps import Taps
+from ....kernels.kernel import Bools, Bytes, Ints
 from ....report.words import human
 from ..snapshots.snapshot import FlowKey
 from .flow_pass import (
@@ -38,10 +38,10 @@ class Packets:
 
     key: FlowKey
     table: PacketTable
-    verdict: NDArray[np.uint8]
-    expected: NDArray[np.int64]
+    verdict: Bytes
+    expected: Ints
     """The expected PSN; -1 if there is none."""
-    extent: NDArray[np.int64]
+    extent: Ints
     """Reordering extent of late packets (RFC 4737), else -1."""
     notes: list[str]
     taps: Taps
@@ -67,7 +67,7 @@ class Packets:
         """LINKTYPE_ of the bytes of `frame`."""
         return link_type(self.taps, self.table, row)
 
-    def is_odd(self) -> NDArray[np.bool_]:
+    def is_odd(self) -> Bools:
         """Per packet: it does not have the expected PSN."""
         return ~np.isin(self.verdict, NORMAL)
 
@@ -139,7 +139,7 @@ class PacketScan:
             more=more,
         )
 
-    def _span(self, numbers: NDArray[np.int64]) -> slice:
+    def _span(self, numbers: Ints) -> slice:
         """The rows to show: the first ones, or those around the wanted frame."""
         begin = 0
         if self._around is not None:

@@ -8,10 +8,10 @@ from ipaddress import IPv6Address, ip_address
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.errors import RocescopeError
 from ....analyzer.key_values import parse_options
+from ....kernels.kernel import Bytes, Floats, Int32s, Ints
 from ....replay.fabrics.fabric import Fabric
 from ....replay.fabrics.switch_hashing import switch_hashing
 from ....replay.flows.fair_share import by_capacity
@@ -136,7 +136,7 @@ class Placed:
         unit: int,
         switch: int,
         link: int,
-        members: NDArray[np.int32],
+        members: Int32s,
         group: Group,
         settings: Sequence[HashSettings] | None,
     ) -> str:
@@ -213,9 +213,7 @@ class Placed:
             **sums,
         )
 
-    def _choices(
-        self, unit: NDArray[np.int64], link: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    def _choices(self, unit: Ints, link: Ints) -> tuple[Ints, Ints, Floats]:
         """(row, link, share) of every link that each row's unit could take instead of its own.
 
         A switch shares its traffic evenly over a group, as `fair_share` does; a link outside
@@ -247,7 +245,7 @@ class Placed:
         return by_capacity(self._fabric)
 
     @cached_property
-    def _first_choice(self) -> NDArray[np.int64]:
+    def _first_choice(self) -> Ints:
         """Per unit: the first link that a switch chose among several, else the first link."""
         forwarding = self._fabric.forwarding
         sizes = np.diff(forwarding.group_start)
@@ -258,12 +256,12 @@ class Placed:
             return np.full(len(links), _NOWHERE, np.int64)
         by_choice = (links >= 0) & chosen[np.maximum(links, 0)]
         first = np.argmax(by_choice, axis=1)
-        found: NDArray[np.int64] = links[np.arange(len(links)), first].astype(np.int64)
+        found: Ints = links[np.arange(len(links)), first].astype(np.int64)
         found[self._outcome.placement.dropped] = _NOWHERE
         return found
 
 
-def _text(packed: NDArray[np.uint8], known: dict[bytes, str]) -> str:
+def _text(packed: Bytes, known: dict[bytes, str]) -> str:
     raw = packed.tobytes()
     if raw not in known:
         address = IPv6Address(raw)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.measures.series import SERIES_COLUMNS
 from ....analyzer.summary.flows import PARTIAL_VIEW_SHARE
+from ....kernels.kernel import Array, Floats, Ints
 from .snapshot import UNKNOWN, FlowBins, FlowColumns, PathColumns, Timeline
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def flow_columns(tracker: FlowTracker) -> FlowColumns:
     flows = tracker.flows
     streams = tracker.state.streams[: 2 * count].reshape(count, 2)
 
-    def both(name: str) -> NDArray[np.int64]:
-        column: NDArray[np.int64] = streams[name].sum(axis=1, dtype=np.int64)
+    def both(name: str) -> Ints:
+        column: Ints = streams[name].sum(axis=1, dtype=np.int64)
         return column
 
     started = streams["started"].any(axis=1)
@@ -119,20 +119,18 @@ def path_columns(by: str, records: UsageRecords, flows: int) -> PathColumns:
     )
 
 
-def _weights(paths: NDArray[Any]) -> NDArray[np.float64]:
-    weights: NDArray[np.float64] = paths["wire_bytes"].astype(np.float64)
+def _weights(paths: Array) -> Floats:
+    weights: Floats = paths["wire_bytes"].astype(np.float64)
     return weights
 
 
-def widths(
-    group: NDArray[np.int64], weights: NDArray[np.float64], groups: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def widths(group: Ints, weights: Floats, groups: int) -> tuple[Floats, Floats]:
     """exp(entropy of the weights) and sum of the weights per group; 0 for empty ones."""
     total = np.bincount(group, weights, groups).astype(np.float64)
     share = weights / np.maximum(total[group], 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(share > 0, -share * np.log(share), 0.0)
-    width: NDArray[np.float64] = np.exp(np.bincount(group, part, groups))
+    width: Floats = np.exp(np.bincount(group, part, groups))
     width[total == 0] = 0.0
     return width, total
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....kernels.kernel import Floats, Ints
 from ....report.words import human
 from .snapshot import PathColumns, Snapshot
 
@@ -23,25 +23,20 @@ class Matrix(NamedTuple):
 
     name: Callable[[int], str]
     """The name of a row."""
-    first_flow: NDArray[np.int64]
+    first_flow: Ints
     """Per row: the flow with the most bytes."""
     labels: list[str]
     """Names of the paths."""
-    loads: NDArray[np.float64]
+    loads: Floats
     """[rows, paths] in the chosen measure."""
-    fair: NDArray[np.float64]
+    fair: Floats
     """[rows, paths]: the fair shares of each row's load, 0 for paths it cannot take."""
     by_place: bool
     """Columns are ranks in the order of keys, because flows have few paths in common."""
 
 
 def path_matrix(
-    snapshot: Snapshot,
-    paths: PathColumns,
-    flows: NDArray[np.int64],
-    rows: Rows,
-    measure: Measure,
-    room: int,
+    snapshot: Snapshot, paths: PathColumns, flows: Ints, rows: Rows, measure: Measure, room: int
 ) -> Matrix:
     """The loads of these flows, the largest row first, in at most `room` columns.
 
@@ -87,7 +82,7 @@ def path_matrix(
     )
 
 
-def _groups(snapshot: Snapshot, rows: Rows) -> tuple[NDArray[np.int64], Callable[[int], str]]:
+def _groups(snapshot: Snapshot, rows: Rows) -> tuple[Ints, Callable[[int], str]]:
     """Number of each flow's row, and the name of the row of a flow."""
     flows, text = snapshot.flows, snapshot.addresses
     if rows == "QP":

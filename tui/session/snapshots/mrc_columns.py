@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.measures.measuring import Measuring
 from ....analyzer.measures.mrc import state as st
@@ -18,6 +17,7 @@ from ....analyzer.results.events import Event
 from ....analyzer.statistics.histogram import MAX
 from ....analyzer.summary.mrc import MrcSummary
 from ....analyzer.summary.summarize import Summary
+from ....kernels.kernel import Array, Int32s, Ints
 from .columns import widths
 from .snapshot import UNKNOWN, MrcColumns, MrcPlaneState, PathColumns
 
@@ -70,12 +70,12 @@ class MrcView:
         return columns, planes
 
 
-def _padded(values: NDArray[Any], length: int, fill: int) -> NDArray[Any]:
+def _padded(values: Array, length: int, fill: int) -> Array:
     return np.concatenate([values, np.full(length - len(values), fill, values.dtype)])
 
 
 def _columns(
-    measure: MrcMeasure, summary: MrcSummary, peer: NDArray[np.int32]
+    measure: MrcMeasure, summary: MrcSummary, peer: Int32s
 ) -> tuple[MrcColumns, PathColumns | None]:
     """peer: flow index of each flow's peer, -1 while it is unknown."""
     flows = len(peer)
@@ -99,10 +99,10 @@ def _columns(
     answers = records[np.maximum(peer, 0)]
     heard = sends & (peer >= 0) & ((answers["sacks"] > 0) | answers["nacks"].any(axis=1))
 
-    def of_sender(values: NDArray[Any]) -> NDArray[np.int64]:
+    def of_sender(values: Array) -> Ints:
         return np.where(sends, values, UNKNOWN).astype(np.int64)
 
-    def of_answers(values: NDArray[Any]) -> NDArray[np.int64]:
+    def of_answers(values: Array) -> Ints:
         return np.where(heard, values, UNKNOWN).astype(np.int64)
 
     known = plane >= 0
@@ -127,7 +127,7 @@ def _columns(
     return columns, by_plane if names else None
 
 
-def _largest(measure: MrcMeasure, kind: int, flows: int) -> NDArray[np.int64]:
+def _largest(measure: MrcMeasure, kind: int, flows: int) -> Ints:
     """The largest observed value of a kind per flow, 0 without any."""
     pool, found = measure.histograms.arrays, np.zeros(flows, np.int64)
     row = pool.row[:flows, kind]
@@ -135,18 +135,12 @@ def _largest(measure: MrcMeasure, kind: int, flows: int) -> NDArray[np.int64]:
     return found
 
 
-def _by_plane(
-    sent: NDArray[Any],
-    flow: NDArray[np.int64],
-    plane: NDArray[np.int64],
-    flows: int,
-    names: list[str],
-) -> PathColumns:
+def _by_plane(sent: Array, flow: Ints, plane: Ints, flows: int, names: list[str]) -> PathColumns:
     """Counts of each flow on each plane; the column of late packets holds retransmitted ones."""
     codes, of = np.unique(flow * max(1, len(names)) + plane, return_inverse=True)
     owner = codes // max(1, len(names))
 
-    def total(column: str) -> NDArray[np.int64]:
+    def total(column: str) -> Ints:
         return np.bincount(of, sent[column], len(codes)).astype(np.int64)
 
     wire_bytes = total("wire_bytes")

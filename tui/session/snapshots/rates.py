@@ -6,8 +6,8 @@ from collections import deque
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....kernels.kernel import Floats, Ints
 from .snapshot import SourceState
 
 AVERAGED_NS = 1_000_000_000
@@ -19,7 +19,7 @@ class Rates(NamedTuple):
 
     packets_per_second: float | None = None
     bits_per_second: float | None = None
-    by_flow: NDArray[np.float64] | None = None
+    by_flow: Floats | None = None
     """Bits per second by flow; only in live sessions."""
 
 
@@ -28,7 +28,7 @@ class _Sample(NamedTuple):
 
     time_ns: int
     packets: int
-    wire_bytes: NDArray[np.int64]
+    wire_bytes: Ints
 
 
 class RateMeter:
@@ -43,13 +43,7 @@ class RateMeter:
         self._grew_at = 0.0
         """Arrival of the last packets, by the clock of the reader."""
 
-    def of(
-        self,
-        source: SourceState,
-        wire_bytes: NDArray[np.int64],
-        span: tuple[int, int],
-        now: float,
-    ) -> Rates:
+    def of(self, source: SourceState, wire_bytes: Ints, span: tuple[int, int], now: float) -> Rates:
         """wire_bytes: of each flow; span: of the packets, ns; now: seconds."""
         start_ns, end_ns = span
         if not _is_live(source):

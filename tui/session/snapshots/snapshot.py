@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.results.events import Event
 from ....analyzer.results.flow import Owner
 from ....analyzer.results.mrc import MrcPortOutage
+from ....kernels.kernel import Bools, Bytes, Floats, Int32s, Ints, UInt32s
 
-I64 = NDArray[np.int64]
 UNKNOWN = -1
 """In a column of counts: not known from this capture."""
 
@@ -68,31 +67,31 @@ class SourceState:
 class FlowColumns:
     """One entry per flow; UNKNOWN for unknown counts."""
 
-    src: NDArray[np.uint32]
-    dst: NDArray[np.uint32]
-    qp: NDArray[np.uint32]
-    transport: NDArray[np.uint8]
-    peer: NDArray[np.int32]
-    path_mtu: I64
-    packets: I64
-    wire_bytes: I64
-    data_packets: I64
-    ack_packets: I64
-    first_ns: I64
-    last_ns: I64
-    arrivals: I64
-    late: I64
-    max_extent: I64
-    retransmitted: I64
-    recovered: I64
-    duplicates: I64
-    missing: I64
-    rewinds: I64
-    naks: I64
-    rnr_naks: I64
-    cnps: I64
-    ecn_marked: I64
-    rate: NDArray[np.float64]
+    src: UInt32s
+    dst: UInt32s
+    qp: UInt32s
+    transport: Bytes
+    peer: Int32s
+    path_mtu: Ints
+    packets: Ints
+    wire_bytes: Ints
+    data_packets: Ints
+    ack_packets: Ints
+    first_ns: Ints
+    last_ns: Ints
+    arrivals: Ints
+    late: Ints
+    max_extent: Ints
+    retransmitted: Ints
+    recovered: Ints
+    duplicates: Ints
+    missing: Ints
+    rewinds: Ints
+    naks: Ints
+    rnr_naks: Ints
+    cnps: Ints
+    ecn_marked: Ints
+    rate: Floats
     """Bits per second: of the last second in live sessions, else over the flow's lifetime."""
 
     def __len__(self) -> int:
@@ -112,17 +111,17 @@ class PathColumns:
 
     by: str
     """`entropy`, `tap`, `srv6`, `plane` (of MRC) or `fabric`."""
-    starts: I64
-    key: I64
-    packets: I64
-    wire_bytes: I64
-    late: I64
-    marked: I64
-    width: NDArray[np.float64]
+    starts: Ints
+    key: Ints
+    packets: Ints
+    wire_bytes: Ints
+    late: Ints
+    marked: Ints
+    width: Floats
     """Per flow: exp(entropy of bytes over paths), 0 without packets."""
     name: Callable[[int], str] = str
     """The text for a key."""
-    fair: NDArray[np.float64] | None = None
+    fair: Floats | None = None
     """Bytes of each row if each flow were split evenly over the paths it could use; unused paths
     have rows too. None if only paths in use are known."""
 
@@ -138,7 +137,7 @@ class PathColumns:
             return "inferred"
         return "predicted" if self.by == "fabric" else "known"
 
-    def seen(self) -> I64:
+    def seen(self) -> Ints:
         """Paths per flow."""
         return np.diff(self.starts)
 
@@ -176,19 +175,19 @@ class MrcPlaneState:
 class MrcColumns:
     """Columns of MRC flows only, one entry per flow; UNKNOWN for unknown values."""
 
-    values: I64
+    values: Ints
     """Entropy values it sent with."""
-    fell_out: I64
+    fell_out: Ints
     """Retired ones, including those that returned."""
-    planes: I64
-    resends: I64
+    planes: Ints
+    resends: Ints
     """Packets with the RTX bit."""
-    trimmed: I64
-    nacks: I64
+    trimmed: Ints
+    nacks: Ints
     """NACKs of its receiver; UNKNOWN if no answer was seen."""
-    skips: I64
+    skips: Ints
     """SACKs with SKIP_ONCE or ALWAYS_SKIP."""
-    depth: I64
+    depth: Ints
     """Largest distance from the cumulative PSN of a SACK to the highest PSN in its bitmap."""
     plane_states: tuple[MrcPlaneState, ...] = ()
     plane_by: str = ""
@@ -206,9 +205,9 @@ class Timeline:
 
     start_ns: int = 0
     window_ns: int = 1
-    columns: dict[str, I64] = field(default_factory=dict)
+    columns: dict[str, Ints] = field(default_factory=dict)
 
-    def __getitem__(self, name: str) -> I64:
+    def __getitem__(self, name: str) -> Ints:
         return self.columns.get(name, np.zeros(0, np.int64))
 
 
@@ -218,7 +217,7 @@ class FlowBins:
 
     start_ns: int = 0
     bin_ns: int = 1
-    values: NDArray[np.uint32] = field(default_factory=lambda: np.zeros((0, 0), np.uint32))
+    values: UInt32s = field(default_factory=lambda: np.zeros((0, 0), np.uint32))
     """uint32[bins, flows]; later flows have no column."""
 
     def of(self, flow: int) -> list[int]:
@@ -235,7 +234,7 @@ class Snapshot:
     addresses: tuple[str, ...] = ()
     flows: FlowColumns = field(default_factory=FlowColumns.none)
     paths: dict[str, PathColumns] = field(default_factory=lambda: {"entropy": PathColumns.none()})
-    activity: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    activity: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     """Wire bytes, int64[bins, flows]."""
     activity_bin_ns: int = 1
     activity_start_ns: int = 0
@@ -263,6 +262,6 @@ class Snapshot:
         candidates: Any = np.flatnonzero(self.flows.qp == key.qp)
         return next((int(f) for f in candidates if self.key(int(f)) == key), None)
 
-    def carries_data(self) -> NDArray[np.bool_]:
+    def carries_data(self) -> Bools:
         """Per flow: whether it has requests or responses, not only ACKs or CNPs."""
         return self.flows.data_packets > 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.results.flow import Flow
+from ....kernels.kernel import Bools, Floats, Ints
 from ....report.words import human
 from ....report.words.verdicts import PATH_WORDS, SPRAYS_FROM_WIDTH
 from ..snapshots.snapshot import UNKNOWN, PathColumns, Snapshot
@@ -35,9 +35,7 @@ def nothing(snapshot: Snapshot) -> str | None:
     return f"No RoCE packet in {human.counted(source.frames, 'frame')}."
 
 
-def queue_pairs(
-    snapshot: Snapshot, paths: PathColumns, passing: NDArray[np.bool_] | None = None
-) -> str:
+def queue_pairs(snapshot: Snapshot, paths: PathColumns, passing: Bools | None = None) -> str:
     """Flows on a single path and their share of the bytes; then late and lost packets.
 
     passing: bool by flow, the flows that count; None: all.
@@ -70,7 +68,7 @@ def queue_pairs(
         text = f"All {human.counted(count, 'flow')} spray, median width "
         text += f"{float(np.median(paths.width[data])):.1f}"
 
-    def told(*columns: tuple[NDArray[np.int64], str]) -> list[str]:
+    def told(*columns: tuple[Ints, str]) -> list[str]:
         totals = ((int(values[passing & (values > 0)].sum()), word) for values, word in columns)
         return [f"{human.count(total)} {word}" for total, word in totals if total]
 
@@ -82,7 +80,7 @@ def queue_pairs(
     return f"{text}; {', '.join(happened)}.{_by_tap(snapshot, paths, data)}"
 
 
-def _by_tap(snapshot: Snapshot, paths: PathColumns, data: NDArray[np.bool_]) -> str:
+def _by_tap(snapshot: Snapshot, paths: PathColumns, data: Bools) -> str:
     """Flows that spray over taps although the path key shows one path."""
     taps = snapshot.paths.get("tap")
     if taps is None or paths.by != "entropy" or snapshot.source.kind == "live":
@@ -95,16 +93,13 @@ def _by_tap(snapshot: Snapshot, paths: PathColumns, data: NDArray[np.bool_]) -> 
     return f" But {human.counted(spread, 'flow sprays', 'flows spray')} over several taps (p)."
 
 
-def busiest(loads: NDArray[np.float64], fair: NDArray[np.float64]) -> int:
+def busiest(loads: Floats, fair: Floats) -> int:
     """The path with the largest load; among equals the one with the smallest fair share."""
     return int(np.lexsort((fair, -loads))[0])
 
 
 def busiest_path(
-    names: list[str],
-    loads: NDArray[np.float64],
-    fair: NDArray[np.float64],
-    heaviest: tuple[str, float, float],
+    names: list[str], loads: Floats, fair: Floats, heaviest: tuple[str, float, float]
 ) -> str:
     """The busiest path over its fair share, and its load without its largest flow.
 
@@ -184,7 +179,7 @@ def recovery(flow: Flow | None, cnps: int = UNKNOWN) -> str:
     return f"{'; '.join(parts)}."
 
 
-def own_paths(paths: PathColumns, flows: NDArray[np.int64]) -> str:
+def own_paths(paths: PathColumns, flows: Ints) -> str:
     """Paths per flow, for flows with few paths in common."""
     shown = np.zeros(len(paths.starts) - 1, np.bool_)
     shown[flows] = True

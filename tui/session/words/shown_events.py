@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.results.events import Event
+from ....kernels.kernel import Bools
 from ....report.words import human
 from ....report.words.events import counted_kind
 from ..snapshots.snapshot import Snapshot
 from . import sentences
 
 
-def shown_events(snapshot: Snapshot, passing: NDArray[np.bool_]) -> tuple[Event, ...]:
+def shown_events(snapshot: Snapshot, passing: Bools) -> tuple[Event, ...]:
     """Events of connections of which one flow passes, and events that belong to no flow.
 
     A NAK is an event of the responding flow, and the filter of a flow includes its NAKs.

@@ -18,9 +18,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
-from .....kernels.kernel import Int, subkernel
+from .....kernels.kernel import Floats, Int, subkernel
 from ...model.pointer import pointer_to
 
 WINDOW, OWN_COLUMNS = 0, 1
@@ -35,7 +34,7 @@ ON_ACK = types.int64(_ROWS, _PARAMS, _I, _I, _I, _I, _I)
 ON_LOSS = types.int64(_ROWS, _PARAMS, _I, _I, _I, _I)
 ON_SEND = types.int64(_ROWS, _PARAMS, _I, _I, _I)
 
-_F = NDArray[np.float64]
+_F = Floats
 OnAck: TypeAlias = Callable[[_F, _F, Int, Int, Int, Int, Int], Int]
 OnLoss: TypeAlias = Callable[[_F, _F, Int, Int, Int, Int], Int]
 OnSend: TypeAlias = Callable[[_F, _F, Int, Int, Int], Int]
@@ -54,13 +53,7 @@ class Line(NamedTuple):
 
 @subkernel
 def ignore_ack(
-    rows: NDArray[np.float64],
-    params: NDArray[np.float64],
-    flow: Int,
-    acked: Int,
-    rtt_ps: Int,
-    marked: Int,
-    now_ps: Int,
+    rows: Floats, params: Floats, flow: Int, acked: Int, rtt_ps: Int, marked: Int, now_ps: Int
 ) -> Int:
     """Of an algorithm that acknowledgements tell nothing."""
     return np.int64(0)
@@ -68,33 +61,26 @@ def ignore_ack(
 
 @subkernel
 def ignore_loss(
-    rows: NDArray[np.float64],
-    params: NDArray[np.float64],
-    flow: Int,
-    lost: Int,
-    trimmed: Int,
-    now_ps: Int,
+    rows: Floats, params: Floats, flow: Int, lost: Int, trimmed: Int, now_ps: Int
 ) -> Int:
     """Of an algorithm that losses tell nothing."""
     return np.int64(0)
 
 
 @subkernel
-def at_once(
-    rows: NDArray[np.float64], params: NDArray[np.float64], flow: Int, size: Int, now_ps: Int
-) -> Int:
+def at_once(rows: Floats, params: Floats, flow: Int, size: Int, now_ps: Int) -> Int:
     """Of an algorithm without pacing."""
     return np.int64(0)
 
 
-def leave_open(rows: NDArray[np.float64], params: NDArray[np.float64], line: Line) -> None:
+def leave_open(rows: Floats, params: Floats, line: Line) -> None:
     """Of an algorithm without state."""
 
 
 class Algorithm(NamedTuple):
     """The parts of a congestion control."""
 
-    start: Callable[[NDArray[np.float64], NDArray[np.float64], Line], None] = leave_open
+    start: Callable[[Floats, Floats, Line], None] = leave_open
     """Fills in rows (window: no limit) and params (MSS) before the first packet."""
     on_ack: OnAck = ignore_ack
     on_loss: OnLoss = ignore_loss
@@ -104,9 +90,9 @@ class Algorithm(NamedTuple):
 class Congestion(NamedTuple):
     """Congestion control of all flows of a run."""
 
-    rows: NDArray[np.float64]
+    rows: Floats
     """float64[flows, COLUMNS]."""
-    params: NDArray[np.float64]
+    params: Floats
     """float64[PARAMETERS]."""
     on_ack: OnAck
     on_loss: OnLoss

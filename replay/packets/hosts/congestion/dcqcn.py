@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .....kernels.kernel import Int, subkernel
+from .....kernels.kernel import Floats, Int, subkernel
 from .algorithm import OWN_COLUMNS, OWN_PARAMETERS, Algorithm, Line
 
 RATE_PS, ALPHA, TARGET_PS, LAST_CNP, LAST_RAISE, STAGE = range(OWN_COLUMNS, OWN_COLUMNS + 6)
@@ -32,7 +31,7 @@ LEAST_BITS_PER_SECOND: Final = 100e6
 """It sends no slower than at 100 Mb/s (assumed)."""
 
 
-def _start(rows: NDArray[np.float64], params: NDArray[np.float64], line: Line) -> None:
+def _start(rows: Floats, params: Floats, line: Line) -> None:
     params[LINE_PS] = 8e12 / line.bits_per_second
     rows[:, RATE_PS] = rows[:, TARGET_PS] = params[LINE_PS]
     rows[:, ALPHA], rows[:, LAST_CNP] = 1.0, -1e18
@@ -40,13 +39,7 @@ def _start(rows: NDArray[np.float64], params: NDArray[np.float64], line: Line) -
 
 @subkernel
 def on_ack(
-    rows: NDArray[np.float64],
-    params: NDArray[np.float64],
-    flow: Int,
-    acked: Int,
-    rtt_ps: Int,
-    marked: Int,
-    now_ps: Int,
+    rows: Floats, params: Floats, flow: Int, acked: Int, rtt_ps: Int, marked: Int, now_ps: Int
 ) -> Int:
     row = rows[flow]
     now = np.float64(now_ps)
@@ -63,15 +56,13 @@ def on_ack(
 
 
 @subkernel
-def on_send(
-    rows: NDArray[np.float64], params: NDArray[np.float64], flow: Int, size: Int, now_ps: Int
-) -> Int:
+def on_send(rows: Floats, params: Floats, flow: Int, size: Int, now_ps: Int) -> Int:
     _timers(rows, params, flow, now_ps)
     return np.int64(np.float64(size) * rows[flow, RATE_PS])
 
 
 @subkernel
-def _timers(rows: NDArray[np.float64], params: NDArray[np.float64], flow: Int, now_ps: Int) -> None:
+def _timers(rows: Floats, params: Floats, flow: Int, now_ps: Int) -> None:
     """All raises of the rate, and falls of alpha, that are due by now."""
     row = rows[flow]
     now, line = np.float64(now_ps), params[LINE_PS]

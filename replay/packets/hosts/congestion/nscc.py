@@ -8,9 +8,8 @@ has failed, nothing says that it was congested). Left out: its fast increase.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .....kernels.kernel import Int, subkernel
+from .....kernels.kernel import Floats, Int, subkernel
 from .algorithm import MSS, OWN_COLUMNS, OWN_PARAMETERS, WINDOW, Algorithm, Line
 
 INCREASE, DELAY, LAST_ADJUST, LAST_DECREASE, ACKED_SINCE, ACHIEVED, QUICK_END, IGNORE, TRIMS = (
@@ -35,7 +34,7 @@ quick adaptation; trims since the last one."""
 """Bytes, ps and the factors of the formulas."""
 
 
-def _start(rows: NDArray[np.float64], params: NDArray[np.float64], line: Line) -> None:
+def _start(rows: Floats, params: Floats, line: Line) -> None:
     """Factors of uet-htsim: scaled from a network of 100 Gb/s and 12 us."""
     bdp = line.bits_per_second / 8e12 * line.base_rtt_ps
     scale = bdp / (100e9 / 8e12 * 12e6)
@@ -50,13 +49,7 @@ def _start(rows: NDArray[np.float64], params: NDArray[np.float64], line: Line) -
 
 @subkernel
 def on_ack(
-    rows: NDArray[np.float64],
-    params: NDArray[np.float64],
-    flow: Int,
-    acked: Int,
-    rtt_ps: Int,
-    marked: Int,
-    now_ps: Int,
+    rows: Floats, params: Floats, flow: Int, acked: Int, rtt_ps: Int, marked: Int, now_ps: Int
 ) -> Int:
     row = rows[flow]
     size, now = np.float64(acked), np.float64(now_ps)
@@ -96,14 +89,7 @@ def on_ack(
 
 
 @subkernel
-def on_loss(
-    rows: NDArray[np.float64],
-    params: NDArray[np.float64],
-    flow: Int,
-    lost: Int,
-    trimmed: Int,
-    now_ps: Int,
-) -> Int:
+def on_loss(rows: Floats, params: Floats, flow: Int, lost: Int, trimmed: Int, now_ps: Int) -> Int:
     if trimmed:
         rows[flow, TRIMS] += 1.0
         if _quick(rows, params, flow, np.float64(0.0), np.float64(now_ps)):
@@ -114,8 +100,8 @@ def on_loss(
 
 @subkernel
 def _quick(
-    rows: NDArray[np.float64],
-    params: NDArray[np.float64],
+    rows: Floats,
+    params: Floats,
     flow: Int,
     delay: float,
     now: float,
