@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.kernel import Int, Int32s, Ints
+from ...kernels.kernel import Int, Ints
 from ..fabrics.fabric import Fabric
 from ..flows.loads import Placement
 from ..packets.model.arrays import FabricArrays, fabric_arrays
 from ..packets.model.model import ACK, Workload, message_of, number_of
-from ..packets.model.rules import Rules, chooser, emitter
+from ..packets.model.rules import Choice, Rules, chooser, emitter
 from ..results.replay import SolverReport
 from ..traffic.traffic import Traffic
 from .packet_state import state_of
@@ -104,22 +104,11 @@ def _emit(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int
 
 
 @chooser
-def _choose(
-    state: Ints,
-    links: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
-    row = state[6] + label * state[1]
+def _choose(state: Ints, links: Ints, at: Choice) -> Int:
+    row = state[6] + at.label * state[1]
     for i in range(state[1]):
         choice = state[row + i]
-        if choice >> np.int64(32) == switch:
+        if choice >> np.int64(32) == at.switch:
             return choice & np.int64(0xFFFFFFFF)
     # Subflows and ACKs keep to the port of their flow, whose plane may not be the one they were
     # placed in: they take the link of the same number there.

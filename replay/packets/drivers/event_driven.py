@@ -13,52 +13,19 @@ from ....kernels.kernel import Ints
 from ...fabrics.fabric import Fabric
 from ..failures.events import Failures
 from ..failures.schedule import Scheduled, converged, scheduled
+from ..hosts import feedback_state as fb
 from ..hosts.congestion.algorithm import Congestion, Line, congestion
 from ..hosts.congestion.registry import ALGORITHMS
-from ..hosts.feedback_state import (
-    DATA_LOST,
-    DATA_RECEIVED,
-    DATA_SENT,
-    DUPLICATES,
-    GIVEN_UP,
-    LAST_LOSS_PS,
-    LOST_ON_LINKS,
-    MARGIN,
-    OUT_OF_ORDER,
-    PROBE,
-    PROBES_SENT,
-    SENT_AGAIN,
-    TIMEOUTS,
-    TRIMMED_RECEIVED,
-    TRIMS_SEEN,
-    Feedback,
-    new_feedback,
-)
+from ..hosts.feedback_state import Feedback, new_feedback
 from ..hosts.parameters import Transport
+from ..model import run_state as rs
 from ..model.aligned import aligned
 from ..model.arrays import FabricArrays, fabric_arrays
 from ..model.labels import EvState, HostFunctions, host_functions, new_state, no_selection
 from ..model.model import ACK, NEVER, EngineResult, Model, Workload
 from ..model.round_trip import round_trip_ps
 from ..model.rules import Rules, Strategy
-from ..model.run_state import (
-    ACK_HEAD,
-    COMPLETED,
-    COMPLETED_PS,
-    DATA_HEAD,
-    HEAD_TIME,
-    HOPS,
-    KEY,
-    NEXT,
-    NO_SLOT,
-    WAITING_PACKETS,
-    WIRE_HEAD,
-    RunState,
-    new_run,
-    release,
-    smallest_packet,
-    with_more_slots,
-)
+from ..model.run_state import RunState, new_run, release, smallest_packet, with_more_slots
 from ..model.wheel import new_wheel
 from .event_loop import GROW, MORE, run_events
 from .runner import HOPS_AT_ONCE, check_hosts, result_of
@@ -150,7 +117,7 @@ def run_event_driven(
     own = _feedback(
         workload, run, arrays, plan, transport, control, model, strategy, rules, can_lose
     )
-    run, own = _grown_to(run, own, int(own.control[MARGIN]) + len(workload.src))
+    run, own = _grown_to(run, own, int(own.control[fb.MARGIN]) + len(workload.src))
     base, goal = 0, 0
     if until_ps is None:
         until_ps = _patience_ps(workload, fabric)
@@ -159,8 +126,8 @@ def run_event_driven(
         goal += int(np.count_nonzero(in_phase))
         release(run, workload, np.flatnonzero(in_phase & (workload.after < 0)), base)
         run, own = _drain(run, own, evs, functions, control, rules, goal, until_ps, tell, stop)
-        done = run.messages[in_phase, COMPLETED_PS]
-        if run.counts[COMPLETED] < goal:
+        done = run.messages[in_phase, rs.COMPLETED_PS]
+        if run.counts[rs.COMPLETED] < goal:
             break
         base = int(done.max(initial=base))
     return _result(run, own, rules, None if rules.hosts is None else evs)
@@ -195,7 +162,7 @@ def _drain(
     stop: Event | None,
 ) -> tuple[RunState, Feedback]:
     while True:
-        before = int(run.counts[HOPS])
+        before = int(run.counts[rs.HOPS])
         outcome = run_events(
             run,
             own,
@@ -214,11 +181,11 @@ def _drain(
             HOPS_AT_ONCE,
         )
         if tell is not None:
-            tell(int(run.counts[HOPS]))
+            tell(int(run.counts[rs.HOPS]))
         if outcome == GROW:
             run, own = _grown(run, own)
             continue
-        at_limit = outcome == MORE and run.counts[HOPS] < before + HOPS_AT_ONCE
+        at_limit = outcome == MORE and run.counts[rs.HOPS] < before + HOPS_AT_ONCE
         if outcome != MORE or at_limit or (stop is not None and stop.is_set()):
             return run, own
 
@@ -293,26 +260,26 @@ def _result(run: RunState, own: Feedback, rules: Rules, evs: EvState | None) -> 
     tally = own.tally.tolist()
     engine = replace(
         result_of(run, rules),
-        lost_on_links=tally[LOST_ON_LINKS],
-        sent_again=tally[SENT_AGAIN],
-        timeouts=tally[TIMEOUTS],
+        lost_on_links=tally[fb.LOST_ON_LINKS],
+        sent_again=tally[fb.SENT_AGAIN],
+        timeouts=tally[fb.TIMEOUTS],
     )
     return FeedbackResult(
         engine=engine,
-        data_sent=tally[DATA_SENT],
-        data_received=tally[DATA_RECEIVED],
-        data_lost=tally[DATA_LOST],
-        trimmed_received=tally[TRIMMED_RECEIVED],
+        data_sent=tally[fb.DATA_SENT],
+        data_received=tally[fb.DATA_RECEIVED],
+        data_lost=tally[fb.DATA_LOST],
+        trimmed_received=tally[fb.TRIMMED_RECEIVED],
         data_under_way=_under_way(run),
-        sent_again=tally[SENT_AGAIN],
-        given_up=tally[GIVEN_UP],
-        timeouts=tally[TIMEOUTS],
-        duplicates=tally[DUPLICATES],
-        out_of_order=tally[OUT_OF_ORDER],
-        trims_seen=tally[TRIMS_SEEN],
-        probes=tally[PROBES_SENT],
-        lost_on_links=tally[LOST_ON_LINKS],
-        last_loss_ps=tally[LAST_LOSS_PS],
+        sent_again=tally[fb.SENT_AGAIN],
+        given_up=tally[fb.GIVEN_UP],
+        timeouts=tally[fb.TIMEOUTS],
+        duplicates=tally[fb.DUPLICATES],
+        out_of_order=tally[fb.OUT_OF_ORDER],
+        trims_seen=tally[fb.TRIMS_SEEN],
+        probes=tally[fb.PROBES_SENT],
+        lost_on_links=tally[fb.LOST_ON_LINKS],
+        last_loss_ps=tally[fb.LAST_LOSS_PS],
         port_bytes=own.ports,
         evs=evs,
     )
@@ -321,13 +288,14 @@ def _result(run: RunState, own: Feedback, rules: Rules, evs: EvState | None) -> 
 def _under_way(run: RunState) -> int:
     """Data packets on wires and in queues."""
     count = 0
-    for link in np.flatnonzero(run.links[:, WAITING_PACKETS] | (run.links[:, HEAD_TIME] != NEVER)):
-        heads = [int(run.links[link, DATA_HEAD]), int(run.links[link, ACK_HEAD])]
-        if run.links[link, HEAD_TIME] != NEVER:
-            heads.append(int(run.links[link, WIRE_HEAD]))
+    on_wire = run.links[:, rs.HEAD_TIME] != NEVER
+    for link in np.flatnonzero(run.links[:, rs.WAITING_PACKETS] | on_wire):
+        heads = [int(run.links[link, rs.DATA_HEAD]), int(run.links[link, rs.ACK_HEAD])]
+        if on_wire[link]:
+            heads.append(int(run.links[link, rs.WIRE_HEAD]))
         for slot in heads:
             while slot >= 0:
-                count += not int(run.slots[slot, KEY]) & (ACK | PROBE)
-                following = int(run.slots[slot, NEXT]) & NO_SLOT
-                slot = -1 if following == NO_SLOT else following
+                count += not int(run.slots[slot, rs.KEY]) & (ACK | fb.PROBE)
+                following = int(run.slots[slot, rs.NEXT]) & rs.NO_SLOT
+                slot = -1 if following == rs.NO_SLOT else following
     return count

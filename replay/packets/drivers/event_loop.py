@@ -15,80 +15,23 @@ import numpy as np
 from ....kernels.kernel import Int, Int32s, Ints, inlined, kernel, subkernel
 from ...traffic.traffic import ON_RECEIVED
 from ..failures.changes import LINK_DOWN, LINK_LOSS, LINK_RATE, LINK_UP, PEER_PORTS, ROUTES
+from ..hosts import feedback_state as fb
 from ..hosts.congestion.algorithm import OnAck, OnLoss, OnSend
-from ..hosts.feedback_state import (
-    BLOCKED,
-    DATA_LOST,
-    DEAD,
-    DOWN,
-    ECHO,
-    EPOCH,
-    HOST_ITEMS,
-    LAST_LOSS_PS,
-    LOSS,
-    LOST_ON_LINKS,
-    MARGIN,
-    NEXT_CHANGE,
-    NOW_PS,
-    OWNER,
-    PROBE,
-    RECOVERY,
-    STAMP,
-    TARGET,
-    TIMERS,
-    UP,
-    Feedback,
-    drawn_key,
-)
+from ..hosts.feedback_state import Feedback, drawn_key
 from ..hosts.hosts import release_successors
 from ..hosts.reacting import on_timer, receive_ack, receive_data
 from ..hosts.recovery import IDEAL, LOSS_HEAD, NEW_PORTS, PEER_MASK
 from ..hosts.sending import serve_nic, unblock
 from ..links.queues import enqueue, free_slot, link_next, new_slot, next_of, serve
 from ..links.route import way_on
+from ..model import run_state as rs
 from ..model.arrays import ATTACHED
 from ..model.draws import FAILURE, draw
 from ..model.labels import EvState, OnFeedback, OnWake, Select
 from ..model.model import ACK, NEVER, message_of, number_of
 from ..model.prefetch import prefetch
 from ..model.rules import Choose, Emit
-from ..model.run_state import (
-    ACK_HEAD,
-    ACK_TAIL,
-    CLOCK,
-    COMPLETED,
-    DATA_HEAD,
-    DATA_TAIL,
-    DROPS,
-    DST,
-    FIRST_NUMBER,
-    FLOW,
-    FREE,
-    FREE_SLOTS,
-    HEAD_TIME,
-    HOPS,
-    KEY,
-    META,
-    NEXT,
-    NO_ROUTE_COUNT,
-    NO_SLOT,
-    PENDING,
-    RATE,
-    READS_QUEUES,
-    RELEASE,
-    SEED,
-    SEES_ALL,
-    SRC,
-    TIME,
-    WAITING_ACKS,
-    WAITING_DATA,
-    WAITING_PACKETS,
-    WIRE_HEAD,
-    WIRE_TAIL,
-    Desk,
-    Net,
-    RunState,
-)
+from ..model.run_state import Desk, Net, RunState
 from ..model.wheel import AT, COUNT, ITEM_MASK, MANY, Wheel, next_event, schedule
 
 DONE, MORE, GROW = range(3)
@@ -121,20 +64,20 @@ def run_events(
     )  # fmt: skip
     counts, links, slots, stats = run.counts, run.links, run.slots, run.stats
     control, wheel, wires = own.control, own.wheel, own.wires
-    timers, host_items = control[TIMERS], control[HOST_ITEMS]
+    timers, host_items = control[fb.TIMERS], control[fb.HOST_ITEMS]
     switches = own.routes.shape[1]
-    stop_hops = counts[HOPS] + most_hops
+    stop_hops = counts[rs.HOPS] + most_hops
     ahead = len(wheel.items) > MANY
     for host in range(run.access.shape[0]):
-        if run.hosts[host, PENDING] >= 0:
-            due = max(run.messages[run.hosts[host, PENDING], RELEASE], counts[CLOCK])
+        if run.hosts[host, rs.PENDING] >= 0:
+            due = max(run.messages[run.hosts[host, rs.PENDING], rs.RELEASE], counts[rs.CLOCK])
             schedule(wheel, host_items + host, due)
-    if control[NEXT_CHANGE] < len(own.changes):
-        schedule(wheel, np.int64(0), own.changes[control[NEXT_CHANGE], 0])
-    while counts[COMPLETED] < goal:
-        if counts[FREE_SLOTS] < control[MARGIN]:
+    if control[fb.NEXT_CHANGE] < len(own.changes):
+        schedule(wheel, np.int64(0), own.changes[control[fb.NEXT_CHANGE], 0])
+    while counts[rs.COMPLETED] < goal:
+        if counts[rs.FREE_SLOTS] < control[fb.MARGIN]:
             return GROW
-        if counts[HOPS] >= stop_hops:
+        if counts[rs.HOPS] >= stop_hops:
             return MORE
         item, time = next_event(wheel)
         if item < 0:
@@ -142,8 +85,8 @@ def run_events(
         if time > until_ps:
             schedule(wheel, item, time)
             return MORE
-        counts[CLOCK] = time
-        control[NOW_PS] = time
+        counts[rs.CLOCK] = time
+        control[fb.NOW_PS] = time
         if ahead:
             _fetch_next(run, own, switches)
 
@@ -158,22 +101,22 @@ def run_events(
             nic: Int = _owner_of_change(own)
         elif item >= host_items:
             nic = item - host_items
-            again = own.nics[nic, BLOCKED] != 0
+            again = own.nics[nic, fb.BLOCKED] != 0
         elif item >= timers:
             flow = item - timers
-            nic = run.flows[flow, SRC]
+            nic = run.flows[flow, rs.SRC]
         else:
             link = item - 1
-            nic = wires[link, OWNER]
-            if links[link, HEAD_TIME] == time:
-                node = wires[link, TARGET]
-                slot = links[link, WIRE_HEAD]
+            nic = wires[link, fb.OWNER]
+            if links[link, rs.HEAD_TIME] == time:
+                node = wires[link, fb.TARGET]
+                slot = links[link, rs.WIRE_HEAD]
                 following = next_of(slots, slot)
-                links[link, WIRE_HEAD] = following
-                links[link, HEAD_TIME] = NEVER if following < 0 else slots[following, TIME]
+                links[link, rs.WIRE_HEAD] = following
+                links[link, rs.HEAD_TIME] = NEVER if following < 0 else slots[following, rs.TIME]
                 if node >= switches:
                     nic = node - switches
-            if wires[link, OWNER] < 0 and links[link, WAITING_PACKETS] > 0:
+            if wires[link, fb.OWNER] < 0 and links[link, rs.WAITING_PACKETS] > 0:
                 serve(net, link, time + 1)
         if nic >= 0:
             limit = time + 1 if item else time  # changes come before all else
@@ -182,10 +125,10 @@ def run_events(
             unblock(own.nics, run.hosts, nic, time)
             schedule(wheel, item, time)
         if link >= 0:
-            if links[link, HEAD_TIME] != NEVER:
-                schedule(wheel, item, links[link, HEAD_TIME])
-            elif links[link, WAITING_PACKETS] > 0:
-                schedule(wheel, item, max(time, links[link, FREE]))
+            if links[link, rs.HEAD_TIME] != NEVER:
+                schedule(wheel, item, links[link, rs.HEAD_TIME])
+            elif links[link, rs.WAITING_PACKETS] > 0:
+                schedule(wheel, item, max(time, links[link, rs.FREE]))
 
         # The packet to send on, and the link for that.
         finished: Int
@@ -196,16 +139,17 @@ def run_events(
         elif flow >= 0:
             slot = on_timer(net, desk, own, evs, feedback, wake, on_loss, flow, time)
             if slot >= 0:
-                out = np.int64(run.access[nic, own.extra[slot, ECHO] % run.access.shape[1]])
+                out = np.int64(run.access[nic, own.extra[slot, fb.ECHO] % run.access.shape[1]])
         elif slot >= 0:
-            if own.extra[slot, DEAD] or _fails(own, slots, run.settings[SEED], link, slot, time):
-                own.tally[LOST_ON_LINKS] += 1
+            seed = run.settings[rs.SEED]
+            if own.extra[slot, fb.DEAD] or _fails(own, slots, seed, link, slot, time):
+                own.tally[fb.LOST_ON_LINKS] += 1
             elif node < switches:
                 out = _way_on(run, own, choose, state, node, slot, time)
                 if out < 0:
-                    counts[NO_ROUTE_COUNT] += 1
-            elif slots[slot, KEY] & np.int64(ACK):
-                key, count = slots[slot, KEY], slots[slot, NEXT] >> np.int64(48)
+                    counts[rs.NO_ROUTE_COUNT] += 1
+            elif slots[slot, rs.KEY] & np.int64(ACK):
+                key, count = slots[slot, rs.KEY], slots[slot, rs.NEXT] >> np.int64(48)
                 finished = receive_ack(
                     desk, own, evs, feedback, on_ack, on_loss, own.ends, counts, key, count, slot,
                     time,
@@ -229,23 +173,23 @@ def run_events(
         if finished:
             for i in range(finished):
                 release_successors(run, nic, own.ends[i], time)
-            pending = run.hosts[nic, PENDING]
+            pending = run.hosts[nic, rs.PENDING]
             if pending >= 0:
-                schedule(wheel, host_items + nic, max(time, run.messages[pending, RELEASE]))
+                schedule(wheel, host_items + nic, max(time, run.messages[pending, rs.RELEASE]))
         if slot < 0 or item == 0:
             continue
-        if out >= 0 and wires[out, DOWN] == 0:
+        if out >= 0 and wires[out, fb.DOWN] == 0:
             serve(net, out, time + 1)
-            dropped = stats[out, DROPS]
+            dropped = stats[out, rs.DROPS]
             enqueue(net, out, slot, time)
-            if links[out, HEAD_TIME] != NEVER:
-                schedule(wheel, 1 + out, links[out, HEAD_TIME])
-            if stats[out, DROPS] == dropped:
+            if links[out, rs.HEAD_TIME] != NEVER:
+                schedule(wheel, 1 + out, links[out, rs.HEAD_TIME])
+            if stats[out, rs.DROPS] == dropped:
                 continue
         else:
             free_slot(net, slot)
             if out >= 0:
-                stats[out, DROPS] += 1
+                stats[out, rs.DROPS] += 1
         _lost(net, own, run.messages, slot, time)
     return DONE
 
@@ -259,7 +203,7 @@ def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
     """
     book, links, slots = own.wheel.book, run.links, run.slots
     at, left = book[AT], book[COUNT] - book[AT]
-    begin, second = np.int64(0), np.int64(HEAD_TIME)
+    begin, second = np.int64(0), np.int64(rs.HEAD_TIME)
     if left > 7:
         link = (book[at + 7] & np.int64(ITEM_MASK)) - 1
         prefetch(links, link, begin)
@@ -267,22 +211,22 @@ def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
         prefetch(own.wires, link, begin)
     if left > 4:
         link = (book[at + 4] & np.int64(ITEM_MASK)) - 1
-        if 0 <= link < len(links) and links[link, HEAD_TIME] != NEVER:
-            prefetch(slots, links[link, WIRE_HEAD], begin)
-            prefetch(own.extra, links[link, WIRE_HEAD], begin)
+        if 0 <= link < len(links) and links[link, rs.HEAD_TIME] != NEVER:
+            prefetch(slots, links[link, rs.WIRE_HEAD], begin)
+            prefetch(own.extra, links[link, rs.WIRE_HEAD], begin)
     if left > 1:
         link = (book[at + 1] & np.int64(ITEM_MASK)) - 1
-        if 0 <= link < len(links) and links[link, HEAD_TIME] != NEVER:
-            slot = links[link, WIRE_HEAD]
+        if 0 <= link < len(links) and links[link, rs.HEAD_TIME] != NEVER:
+            slot = links[link, rs.WIRE_HEAD]
             prefetch(slots, next_of(slots, slot), begin)
-            host = slots[slot, META] >> np.int64(32)
-            node, edge = own.wires[link, TARGET], np.int64(run.host_edge[host])
+            host = slots[slot, rs.META] >> np.int64(32)
+            node, edge = own.wires[link, fb.TARGET], np.int64(run.host_edge[host])
             if node >= switches:
-                key = slots[slot, KEY]
-                first = run.messages[message_of(key), FIRST_NUMBER]
+                key = slots[slot, rs.KEY]
+                first = run.messages[message_of(key), rs.FIRST_NUMBER]
                 prefetch(own.packets, first + number_of(key), begin)
             elif edge >= 0:
-                group = np.int64(own.routes[own.control[EPOCH], node, edge])
+                group = np.int64(own.routes[own.control[fb.EPOCH], node, edge])
                 out = np.int64(0)
                 if group >= 0:
                     out = np.int64(run.members[run.group_start[group]])
@@ -296,10 +240,10 @@ def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
 @inlined
 def _fails(own: Feedback, slots: Ints, seed: Int, link: Int, slot: Int, time: Int) -> Any:
     """A lossy link loses this packet."""
-    chance = own.wires[link, LOSS]
+    chance = own.wires[link, fb.LOSS]
     if chance == 0:
         return False
-    random = draw(seed, FAILURE, slots[slot, KEY], (time << np.int64(16)) ^ link)
+    random = draw(seed, FAILURE, slots[slot, rs.KEY], (time << np.int64(16)) ^ link)
     return np.int64(random >> np.uint64(32)) < chance
 
 
@@ -307,21 +251,21 @@ def _fails(own: Feedback, slots: Ints, seed: Int, link: Int, slot: Int, time: In
 def _lost(net: Net, own: Feedback, messages: Ints, slot: Int, time: Int) -> None:
     """A packet is gone and its slot, just freed, still says which. With the ideal code the sender
     will know at once: by the timer of the flow, so that its NIC is served before."""
-    key = net.slots[slot, KEY]
-    if key & np.int64(PROBE):
+    key = net.slots[slot, rs.KEY]
+    if key & np.int64(fb.PROBE):
         return
     if not key & np.int64(ACK):
-        own.tally[DATA_LOST] += 1
-        own.tally[LAST_LOSS_PS] = time
-    if own.control[RECOVERY] == IDEAL:  # a lost ACK too makes its packet go again
-        flow = messages[message_of(key), FLOW]
+        own.tally[fb.DATA_LOST] += 1
+        own.tally[fb.LAST_LOSS_PS] = time
+    if own.control[fb.RECOVERY] == IDEAL:  # a lost ACK too makes its packet go again
+        flow = messages[message_of(key), rs.FLOW]
         kept = new_slot(net, key, np.int64(0), np.int64(0))  # the same one
         head = own.senders[flow, LOSS_HEAD]
-        net.slots[kept, NEXT] = np.int64(NO_SLOT)
+        net.slots[kept, rs.NEXT] = np.int64(rs.NO_SLOT)
         if head >= 0:
             link_next(net.slots, kept, head)
         own.senders[flow, LOSS_HEAD] = kept
-        schedule(own.wheel, own.control[TIMERS] + flow, time)
+        schedule(own.wheel, own.control[fb.TIMERS] + flow, time)
 
 
 @inlined
@@ -329,20 +273,20 @@ def _way_on(
     run: RunState, own: Feedback, choose: Choose, state: Ints, switch: Int, slot: Int, time: Int
 ) -> Int:
     """`way_on` by the routing state in force."""
-    meta = run.slots[slot, META]
+    meta = run.slots[slot, rs.META]
     edge = np.int64(run.host_edge[meta >> np.int64(32)])
-    group = np.int64(own.routes[own.control[EPOCH], switch, edge]) if edge >= 0 else np.int64(-1)
-    if group >= 0 and run.settings[READS_QUEUES]:
+    group = np.int64(own.routes[own.control[fb.EPOCH], switch, edge]) if edge >= 0 else np.int64(-1)
+    if group >= 0 and run.settings[rs.READS_QUEUES]:
         first, end = run.group_start[group], run.group_start[group + 1]
-        if end - first > 1 or run.settings[SEES_ALL]:
+        if end - first > 1 or run.settings[rs.SEES_ALL]:
             net = Net(
                 run.links, run.stats, run.slots, run.counts, run.settings, run.histogram, run.loads
             )
             for i in range(first, end):
                 other = np.int64(run.members[i])
-                if run.links[other, WAITING_PACKETS] > 0 and run.links[other, FREE] <= time:
+                if run.links[other, rs.WAITING_PACKETS] > 0 and run.links[other, rs.FREE] <= time:
                     _bring_up(net, own.wheel, other, time)
-    key = drawn_key(run.slots[slot, KEY], own.extra[slot, STAMP])
+    key = drawn_key(run.slots[slot, rs.KEY], own.extra[slot, fb.STAMP])
     return way_on(run, choose, state, group, switch, edge, meta, key, time)
 
 
@@ -350,17 +294,17 @@ def _way_on(
 def _bring_up(net: Net, wheel: Wheel, link: Int, time: Int) -> None:
     """Serve a link up to and with a time."""
     serve(net, link, time + 1)
-    if net.links[link, HEAD_TIME] != NEVER:
-        schedule(wheel, 1 + link, net.links[link, HEAD_TIME])
+    if net.links[link, rs.HEAD_TIME] != NEVER:
+        schedule(wheel, 1 + link, net.links[link, rs.HEAD_TIME])
 
 
 @inlined
 def _owner_of_change(own: Feedback) -> Int:
     """The host whose NIC the next change concerns, -1 for none."""
-    at = own.control[NEXT_CHANGE]
+    at = own.control[fb.NEXT_CHANGE]
     if own.changes[at, 1] >= ROUTES:
         return np.int64(-1)
-    return own.wires[own.changes[at, 2], OWNER]
+    return own.wires[own.changes[at, 2], fb.OWNER]
 
 
 @subkernel
@@ -369,40 +313,40 @@ def _change(
 ) -> None:
     """The next change of a link or of routing takes effect."""
     control, changes = own.control, own.changes
-    at = control[NEXT_CHANGE]
+    at = control[fb.NEXT_CHANGE]
     what, which, value = changes[at, 1], changes[at, 2], changes[at, 3]
-    control[NEXT_CHANGE] = at + 1
+    control[fb.NEXT_CHANGE] = at + 1
     if at + 1 < len(changes):
         schedule(own.wheel, np.int64(0), changes[at + 1, 0])
     if what == ROUTES:
-        control[EPOCH] = which
+        control[fb.EPOCH] = which
         return
     if what == PEER_PORTS:
         for flow in range(len(flows)):
-            if flows[flow, DST] == which:
+            if flows[flow, rs.DST] == which:
                 own.senders[flow, PEER_MASK] = value
                 own.senders[flow, NEW_PORTS] = 1
-                schedule(own.wheel, control[TIMERS] + flow, time)
+                schedule(own.wheel, control[fb.TIMERS] + flow, time)
         return
-    host = own.wires[which, OWNER]
+    host = own.wires[which, fb.OWNER]
     if host < 0:
         _bring_up(net, own.wheel, which, time - 1)
     if what == LINK_RATE:
-        net.links[which, RATE] = value
+        net.links[which, rs.RATE] = value
     elif what == LINK_LOSS:
-        own.wires[which, LOSS] = value
+        own.wires[which, fb.LOSS] = value
     elif what == LINK_DOWN or what == LINK_UP:
         down = what == LINK_DOWN
-        own.wires[which, DOWN] = 1 if down else 0
+        own.wires[which, fb.DOWN] = 1 if down else 0
         if host >= 0:
             for port in range(access.shape[1]):
                 if access[host, port] == which:
                     bit = np.int64(1) << port
-                    own.nics[host, UP] = own.nics[host, UP] & ~bit | (0 if down else bit)
+                    own.nics[host, fb.UP] = own.nics[host, fb.UP] & ~bit | (0 if down else bit)
             for flow in range(len(flows)):
-                if flows[flow, SRC] == host:
+                if flows[flow, rs.SRC] == host:
                     own.senders[flow, NEW_PORTS] = 1
-                    schedule(own.wheel, control[TIMERS] + flow, time)
+                    schedule(own.wheel, control[fb.TIMERS] + flow, time)
         if down:
             _cut(net, own, messages, which, time)
 
@@ -411,19 +355,19 @@ def _change(
 def _cut(net: Net, own: Feedback, messages: Ints, link: Int, time: Int) -> None:
     """What waits for a link is lost, and what is in service; what is on the wire still arrives."""
     links = net.links
-    if links[link, FREE] > time and links[link, HEAD_TIME] != NEVER:
-        own.extra[links[link, WIRE_TAIL], DEAD] = 1
-    for head in (DATA_HEAD, ACK_HEAD):
+    if links[link, rs.FREE] > time and links[link, rs.HEAD_TIME] != NEVER:
+        own.extra[links[link, rs.WIRE_TAIL], fb.DEAD] = 1
+    for head in (rs.DATA_HEAD, rs.ACK_HEAD):
         slot = links[link, head]
         links[link, head] = -1
         while slot >= 0:
             following = next_of(net.slots, slot)
-            net.stats[link, DROPS] += 1
+            net.stats[link, rs.DROPS] += 1
             free_slot(net, slot)
             _lost(net, own, messages, slot, time)
             slot = following
-    links[link, DATA_TAIL] = -1
-    links[link, ACK_TAIL] = -1
-    links[link, WAITING_DATA] = 0
-    links[link, WAITING_ACKS] = 0
-    links[link, WAITING_PACKETS] = 0
+    links[link, rs.DATA_TAIL] = -1
+    links[link, rs.ACK_TAIL] = -1
+    links[link, rs.WAITING_DATA] = 0
+    links[link, rs.WAITING_ACKS] = 0
+    links[link, rs.WAITING_PACKETS] = 0

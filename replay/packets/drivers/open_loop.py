@@ -16,31 +16,11 @@ from ....kernels.kernel import Int, Ints, inlined, kernel, subkernel
 from ..hosts.hosts import receive, serve_host
 from ..links.queues import enqueue, free_slot, next_of, serve
 from ..links.route import way_on
+from ..model import run_state as rs
 from ..model.model import NEVER
 from ..model.prefetch import prefetch
 from ..model.rules import Choose, Emit
-from ..model.run_state import (
-    CLOCK,
-    FREE_SLOTS,
-    HEAD_TIME,
-    HOPS,
-    IN_FLIGHT,
-    KEY,
-    META,
-    NEW_PER_WINDOW,
-    NEXT,
-    NO_ROUTE_COUNT,
-    PENDING,
-    READS_QUEUES,
-    RELEASE,
-    RING_HEAD,
-    SEES_ALL,
-    TIME,
-    WAITING_PACKETS,
-    WINDOW_PS,
-    WIRE_HEAD,
-    RunState,
-)
+from ..model.run_state import RunState
 
 DONE, MORE, GROW = range(3)
 """Nothing is under way or pending; stopped at the limit; slots may not suffice for a window."""
@@ -65,7 +45,7 @@ def _fill_tree(run: RunState, node: Int, begin: Int, end: Int) -> Int:
     for i in range(leaves):
         key = np.int64(NEVER)
         if i < degree:
-            time = links[run.in_links[first + i], HEAD_TIME]
+            time = links[run.in_links[first + i], rs.HEAD_TIME]
             if time < end:
                 key = ((time - begin) << np.int64(_PORT_BITS)) | i
                 found = True
@@ -84,16 +64,16 @@ def _take_arrival(
 ) -> Int:
     """Take the first packet off a wire and bring the tree up to date; returns its slot."""
     tree, links, slots = run.tree, run.links, run.slots
-    slot = links[link, WIRE_HEAD]
+    slot = links[link, rs.WIRE_HEAD]
     following = next_of(slots, slot)
-    links[link, WIRE_HEAD] = following
+    links[link, rs.WIRE_HEAD] = following
     key, time = np.int64(NEVER), np.int64(NEVER)
     if following >= 0:
-        time = slots[following, TIME]
-        prefetch(slots, slots[following, NEXT] & np.int64(_NEXT_MASK), np.int64(0))
+        time = slots[following, rs.TIME]
+        prefetch(slots, slots[following, rs.NEXT] & np.int64(_NEXT_MASK), np.int64(0))
         if time < end:
             key = ((time - begin) << np.int64(_PORT_BITS)) | position
-    links[link, HEAD_TIME] = time
+    links[link, rs.HEAD_TIME] = time
     i = leaves + position
     tree[i] = key
     while i > 1:
@@ -116,29 +96,29 @@ def _switch_window(
         slot = _take_arrival(run, run.in_links[first + position], position, leaves, begin, end)
         link = _way_on(run, choose, state, node, slot, time)
         if link < 0:
-            run.counts[NO_ROUTE_COUNT] += 1
+            run.counts[rs.NO_ROUTE_COUNT] += 1
             free_slot(run, slot)
             continue
         serve(run, link, time + 1)
         enqueue(run, link, slot, time)
     for i in range(run.out_start[node], run.out_start[node + 1]):
         link = np.int64(run.out_links[i])
-        if links[link, WAITING_PACKETS] > 0:
+        if links[link, rs.WAITING_PACKETS] > 0:
             serve(run, link, end)
 
 
 @inlined
 def _way_on(run: RunState, choose: Choose, state: Ints, switch: Int, slot: Int, time: Int) -> Int:
     """`way_on` by the only routing state there is."""
-    meta = run.slots[slot, META]
+    meta = run.slots[slot, rs.META]
     edge = np.int64(run.host_edge[meta >> np.int64(32)])
     group = np.int64(run.route[switch, edge]) if edge >= 0 else np.int64(-1)
-    if group >= 0 and run.settings[READS_QUEUES]:
+    if group >= 0 and run.settings[rs.READS_QUEUES]:
         first, end = run.group_start[group], run.group_start[group + 1]
-        if end - first > 1 or run.settings[SEES_ALL]:
+        if end - first > 1 or run.settings[rs.SEES_ALL]:
             for i in range(first, end):
                 serve(run, np.int64(run.members[i]), time + 1)
-    return way_on(run, choose, state, group, switch, edge, meta, run.slots[slot, KEY], time)
+    return way_on(run, choose, state, group, switch, edge, meta, run.slots[slot, rs.KEY], time)
 
 
 @subkernel
@@ -163,12 +143,12 @@ def _next_release(run: RunState) -> Int:
     """When something happens without a packet under way: the next release, NEVER if none."""
     found = np.int64(NEVER)
     for ring in range(run.rings.shape[0]):
-        if run.rings[ring, RING_HEAD] >= 0:
-            return run.counts[CLOCK]
+        if run.rings[ring, rs.RING_HEAD] >= 0:
+            return run.counts[rs.CLOCK]
     for host in range(run.access.shape[0]):
-        message = run.hosts[host, PENDING]
+        message = run.hosts[host, rs.PENDING]
         if message >= 0:
-            found = min(found, run.messages[message, RELEASE])
+            found = min(found, run.messages[message, rs.RELEASE])
     return found
 
 
@@ -176,21 +156,21 @@ def _next_release(run: RunState) -> Int:
 def run_windows(run: RunState, choose: Choose, emit: Emit, state: Ints, most_hops: Int) -> Int:
     """Advance by about `most_hops` hops. Returns DONE, MORE or GROW."""
     counts, settings = run.counts, run.settings
-    stop_hops = counts[HOPS] + most_hops
+    stop_hops = counts[rs.HOPS] + most_hops
     switches = run.route.shape[0]
-    while counts[HOPS] < stop_hops:
-        if counts[FREE_SLOTS] < settings[NEW_PER_WINDOW]:
+    while counts[rs.HOPS] < stop_hops:
+        if counts[rs.FREE_SLOTS] < settings[rs.NEW_PER_WINDOW]:
             return GROW
-        begin = counts[CLOCK]
-        if counts[IN_FLIGHT] == 0:
+        begin = counts[rs.CLOCK]
+        if counts[rs.IN_FLIGHT] == 0:
             begin = _next_release(run)
             if begin == NEVER:
                 return DONE
-            begin = max(begin, counts[CLOCK])
-        end = begin + settings[WINDOW_PS]
+            begin = max(begin, counts[rs.CLOCK])
+        end = begin + settings[rs.WINDOW_PS]
         for node in range(switches):
             _switch_window(run, choose, state, node, begin, end)
         for host in range(run.access.shape[0]):
             _host_window(run, emit, state, host, begin, end)
-        counts[CLOCK] = end
+        counts[rs.CLOCK] = end
     return MORE

@@ -11,28 +11,11 @@ from ....analyzer.errors import UsageError
 from ....kernels.kernel import Array, Ints
 from ...fabrics.fabric import Fabric
 from ..links.load_bins import filled
+from ..model import run_state as rs
 from ..model.arrays import FabricArrays, fabric_arrays
 from ..model.model import EngineResult, Model, Workload
 from ..model.rules import Rules, Strategy
-from ..model.run_state import (
-    CARRIED,
-    COMPLETED_PS,
-    DROPS,
-    HOPS,
-    LOAD_BIN_PS,
-    MARKS,
-    MAX_BYTES,
-    MAX_PACKETS,
-    NO_ROUTE_COUNT,
-    PACKETS,
-    RECEIVED_PS,
-    STARTED_PS,
-    TRIMS,
-    RunState,
-    new_run,
-    release,
-    with_more_slots,
-)
+from ..model.run_state import RunState, new_run, release, with_more_slots
 from .open_loop import DONE, GROW, run_windows
 
 HOPS_AT_ONCE = 2_000_000
@@ -75,7 +58,7 @@ def run_open_loop(
         own = workload.phase == phase
         release(run, workload, np.flatnonzero(own & (workload.after < 0)), base)
         run = _drain(run, rules, tell, stop)
-        done = run.messages[own, COMPLETED_PS]
+        done = run.messages[own, rs.COMPLETED_PS]
         if (done < 0).any() or (stop is not None and stop.is_set()):
             break  # a barrier that is not reached
         base = int(done.max(initial=base))
@@ -92,7 +75,7 @@ def _drain(
     while True:
         outcome = run_windows(run, rules.choose, rules.emit, rules.state, HOPS_AT_ONCE)
         if tell is not None:
-            tell(int(run.counts[HOPS]))
+            tell(int(run.counts[rs.HOPS]))
         if outcome == DONE or (stop is not None and stop.is_set()):
             return run
         if outcome == GROW:
@@ -116,21 +99,21 @@ def result_of(run: RunState, rules: Rules) -> EngineResult:
         return np.ascontiguousarray(of[:, number])
 
     kept = len(run.arrived_ps) > 0
-    bin_ps = int(run.counts[LOAD_BIN_PS])
+    bin_ps = int(run.counts[rs.LOAD_BIN_PS])
     return EngineResult(
-        started_ps=column(messages, STARTED_PS),
-        received_ps=column(messages, RECEIVED_PS),
-        completed_ps=column(messages, COMPLETED_PS),
-        link_bytes=column(run.links, CARRIED),
-        link_packets=column(stats, PACKETS),
-        link_max_packets=column(stats, MAX_PACKETS),
-        link_max_bytes=column(stats, MAX_BYTES),
-        link_drops=column(stats, DROPS),
-        link_trims=column(stats, TRIMS),
-        link_marks=column(stats, MARKS),
+        started_ps=column(messages, rs.STARTED_PS),
+        received_ps=column(messages, rs.RECEIVED_PS),
+        completed_ps=column(messages, rs.COMPLETED_PS),
+        link_bytes=column(run.links, rs.CARRIED),
+        link_packets=column(stats, rs.PACKETS),
+        link_max_packets=column(stats, rs.MAX_PACKETS),
+        link_max_bytes=column(stats, rs.MAX_BYTES),
+        link_drops=column(stats, rs.DROPS),
+        link_trims=column(stats, rs.TRIMS),
+        link_marks=column(stats, rs.MARKS),
         queue_histogram=run.histogram,
-        no_route=int(run.counts[NO_ROUTE_COUNT]),
-        hops=int(run.counts[HOPS]),
+        no_route=int(run.counts[rs.NO_ROUTE_COUNT]),
+        hops=int(run.counts[rs.HOPS]),
         arrived_ps=run.arrived_ps if kept else None,
         arrived_flags=run.arrived_flags if kept else None,
         sent_ps=run.sent_ps if len(run.sent_ps) else None,

@@ -9,49 +9,10 @@ import numpy as np
 from ....kernels.kernel import Int, Ints, inlined
 from ...traffic.traffic import ON_ACKED, ON_RECEIVED
 from ..links.queues import enqueue, free_slot, new_slot, size_of, start_service, take_waiting
+from ..model import run_state as rs
 from ..model.model import ACK, NEVER, TRIMMED, message_of, number_of, packet_key
 from ..model.rules import Emit
-from ..model.run_state import (
-    ACK_BYTES,
-    ACK_EVERY,
-    ACKED,
-    ANY_PORT,
-    COMPLETED,
-    COMPLETED_PS,
-    CURSOR,
-    DST,
-    END,
-    FIRST_NUMBER,
-    FLOW,
-    FREE,
-    IN_RING,
-    KEEP_ARRIVALS,
-    KEY,
-    LAST_BYTES,
-    META,
-    NEXT,
-    NO_SLOT,
-    NOW,
-    PACKET_BYTES,
-    PENDING,
-    PENDING_NEXT,
-    READY,
-    RECEIVED,
-    RECEIVED_PS,
-    RELEASE,
-    RING,
-    RING_HEAD,
-    RING_NEXT,
-    RING_TAIL,
-    SENT,
-    SIZE,
-    SRC,
-    STARTED_PS,
-    UNACKED,
-    WAITING_PACKETS,
-    Messages,
-    RunState,
-)
+from ..model.run_state import Messages, RunState
 
 _FLAG_SHIFT = 56
 
@@ -59,25 +20,25 @@ _FLAG_SHIFT = 56
 @inlined
 def join_ring(run: Messages, flow: Int) -> None:
     """A flow has something to send: it joins at the end."""
-    ring = run.flows[flow, RING]
-    run.flows[flow, RING_NEXT] = -1
-    if run.rings[ring, RING_HEAD] < 0:
-        run.rings[ring, RING_HEAD] = flow
+    ring = run.flows[flow, rs.RING]
+    run.flows[flow, rs.RING_NEXT] = -1
+    if run.rings[ring, rs.RING_HEAD] < 0:
+        run.rings[ring, rs.RING_HEAD] = flow
     else:
-        run.flows[run.rings[ring, RING_TAIL], RING_NEXT] = flow
-    run.rings[ring, RING_TAIL] = flow
-    run.flows[flow, IN_RING] = 1
+        run.flows[run.rings[ring, rs.RING_TAIL], rs.RING_NEXT] = flow
+    run.rings[ring, rs.RING_TAIL] = flow
+    run.flows[flow, rs.IN_RING] = 1
 
 
 @inlined
 def release_first(run: Messages, host: Int) -> None:
     """The first pending message of a host may be sent from now on."""
-    message = run.hosts[host, PENDING]
-    run.hosts[host, PENDING] = run.messages[message, PENDING_NEXT]
-    run.hosts[host, NOW] = max(run.hosts[host, NOW], run.messages[message, RELEASE])
-    run.messages[message, READY] = 1
-    flow = run.messages[message, FLOW]
-    if run.flows[flow, CURSOR] == message and run.flows[flow, IN_RING] == 0:
+    message = run.hosts[host, rs.PENDING]
+    run.hosts[host, rs.PENDING] = run.messages[message, rs.PENDING_NEXT]
+    run.hosts[host, rs.NOW] = max(run.hosts[host, rs.NOW], run.messages[message, rs.RELEASE])
+    run.messages[message, rs.READY] = 1
+    flow = run.messages[message, rs.FLOW]
+    if run.flows[flow, rs.CURSOR] == message and run.flows[flow, rs.IN_RING] == 0:
         join_ring(run, flow)
 
 
@@ -85,15 +46,15 @@ def release_first(run: Messages, host: Int) -> None:
 def add_pending(run: Messages, host: Int, message: Int, time: Int) -> None:
     """A message will be released at a time; behind those of the same time."""
     messages = run.messages
-    messages[message, RELEASE] = time
-    before, here = np.int64(-1), run.hosts[host, PENDING]
-    while here >= 0 and messages[here, RELEASE] <= time:
-        before, here = here, messages[here, PENDING_NEXT]
-    messages[message, PENDING_NEXT] = here
+    messages[message, rs.RELEASE] = time
+    before, here = np.int64(-1), run.hosts[host, rs.PENDING]
+    while here >= 0 and messages[here, rs.RELEASE] <= time:
+        before, here = here, messages[here, rs.PENDING_NEXT]
+    messages[message, rs.PENDING_NEXT] = here
     if before < 0:
-        run.hosts[host, PENDING] = message
+        run.hosts[host, rs.PENDING] = message
     else:
-        messages[before, PENDING_NEXT] = message
+        messages[before, rs.PENDING_NEXT] = message
 
 
 @inlined
@@ -101,10 +62,10 @@ def data_bytes(run: Messages, message: Int, number: Int) -> Int:
     """Wire size of a data packet."""
     messages = run.messages
     if len(run.wire):
-        return np.int64(run.wire[messages[message, FIRST_NUMBER] + number])
-    if number + 1 == messages[message, SIZE]:
-        return messages[message, LAST_BYTES]
-    return messages[message, PACKET_BYTES]
+        return np.int64(run.wire[messages[message, rs.FIRST_NUMBER] + number])
+    if number + 1 == messages[message, rs.SIZE]:
+        return messages[message, rs.LAST_BYTES]
+    return messages[message, rs.PACKET_BYTES]
 
 
 @inlined
@@ -112,10 +73,10 @@ def waits_for_its_time(run: Messages, host: Int, message: Int, number: Int, time
     """Whether the next packet of a message is due later; then the message is pending again."""
     if len(run.due_ps) == 0:
         return False
-    due = run.due_ps[run.messages[message, FIRST_NUMBER] + number]
+    due = run.due_ps[run.messages[message, rs.FIRST_NUMBER] + number]
     if due <= time:
         return False
-    run.messages[message, READY] = 0
+    run.messages[message, rs.READY] = 0
     add_pending(run, host, message, due)
     return True
 
@@ -126,30 +87,30 @@ def pull(
 ) -> None:
     """The flow whose turn it is sends its next packet over an access link that is free."""
     flows, messages = run.flows, run.messages
-    flow = run.rings[ring, RING_HEAD]
-    message = flows[flow, CURSOR]
-    number = messages[message, SENT]
+    flow = run.rings[ring, rs.RING_HEAD]
+    message = flows[flow, rs.CURSOR]
+    number = messages[message, rs.SENT]
     key = packet_key(message, number)
     if number == 0:
-        messages[message, STARTED_PS] = time
-    messages[message, SENT] = number + 1
+        messages[message, rs.STARTED_PS] = time
+    messages[message, rs.SENT] = number + 1
     if len(run.sent_ps):
-        run.sent_ps[messages[message, FIRST_NUMBER] + number] = time
-    is_last = number + 1 == messages[message, SIZE]
+        run.sent_ps[messages[message, rs.FIRST_NUMBER] + number] = time
+    is_last = number + 1 == messages[message, rs.SIZE]
     size = data_bytes(run, message, number)
-    following = flows[flow, RING_NEXT]
-    run.rings[ring, RING_HEAD] = following
+    following = flows[flow, rs.RING_NEXT]
+    run.rings[ring, rs.RING_HEAD] = following
     if following < 0:
-        run.rings[ring, RING_TAIL] = -1
-    flows[flow, IN_RING] = 0
+        run.rings[ring, rs.RING_TAIL] = -1
+    flows[flow, rs.IN_RING] = 0
     if is_last:
-        flows[flow, CURSOR] = message + 1
-        if message + 1 < flows[flow, END] and messages[message + 1, READY]:
+        flows[flow, rs.CURSOR] = message + 1
+        if message + 1 < flows[flow, rs.END] and messages[message + 1, rs.READY]:
             join_ring(run, flow)
     elif not waits_for_its_time(run, host, message, number + 1, time):
         join_ring(run, flow)
     label = emit(state, run.links, host, link, key, time) & np.int64(0xFFFFFFFF)
-    meta = (flows[flow, DST] << np.int64(32)) | label
+    meta = (flows[flow, rs.DST] << np.int64(32)) | label
     slot = new_slot(run, key, meta, size)
     start_service(run, link, slot, size, time)
 
@@ -158,7 +119,7 @@ def pull(
 def ring_of(run: Messages, host: Int, port: Int) -> Int:
     """The ring that a port takes its packets from."""
     first = host * run.access.shape[1]
-    return first if run.settings[ANY_PORT] else first + port
+    return first if run.settings[rs.ANY_PORT] else first + port
 
 
 @inlined
@@ -172,24 +133,24 @@ def serve_host(run: RunState, emit: Emit, state: Ints, host: Int, limit: Int) ->
             link = np.int64(run.access[host, p])
             if link < 0:
                 continue
-            if links[link, WAITING_PACKETS] > 0:
-                at = links[link, FREE]
-            elif run.rings[ring_of(run, host, p), RING_HEAD] >= 0:
-                at = max(links[link, FREE], run.hosts[host, NOW])
+            if links[link, rs.WAITING_PACKETS] > 0:
+                at = links[link, rs.FREE]
+            elif run.rings[ring_of(run, host, p), rs.RING_HEAD] >= 0:
+                at = max(links[link, rs.FREE], run.hosts[host, rs.NOW])
             else:
                 continue
             if at < start:
                 start, port = at, np.int64(p)
-        pending = run.hosts[host, PENDING]
-        if pending >= 0 and messages[pending, RELEASE] <= start:
-            if messages[pending, RELEASE] >= limit:
+        pending = run.hosts[host, rs.PENDING]
+        if pending >= 0 and messages[pending, rs.RELEASE] <= start:
+            if messages[pending, rs.RELEASE] >= limit:
                 return
             release_first(run, host)
             continue
         if start >= limit:
             return
         link = np.int64(run.access[host, port])
-        if links[link, WAITING_PACKETS] > 0:
+        if links[link, rs.WAITING_PACKETS] > 0:
             slot = take_waiting(run, link, start)
             start_service(run, link, slot, size_of(run.slots, slot), start)
         else:
@@ -202,44 +163,44 @@ def receive(
 ) -> None:
     """A packet arrives at a host that is served up to and with `time`."""
     messages = run.messages
-    key = run.slots[slot, KEY]
+    key = run.slots[slot, rs.KEY]
     message = message_of(key)
     if key & np.int64(ACK):
-        messages[message, ACKED] += run.slots[slot, NEXT] >> np.int64(48)
+        messages[message, rs.ACKED] += run.slots[slot, rs.NEXT] >> np.int64(48)
         free_slot(run, slot)
-        if messages[message, ACKED] == messages[message, SIZE]:
-            messages[message, COMPLETED_PS] = time
-            run.counts[COMPLETED] += 1
+        if messages[message, rs.ACKED] == messages[message, rs.SIZE]:
+            messages[message, rs.COMPLETED_PS] = time
+            run.counts[rs.COMPLETED] += 1
             release_successors(run, host, 2 * message + ON_ACKED, time)
         return
-    if run.settings[KEEP_ARRIVALS]:
-        at = messages[message, FIRST_NUMBER] + number_of(key)
+    if run.settings[rs.KEEP_ARRIVALS]:
+        at = messages[message, rs.FIRST_NUMBER] + number_of(key)
         if run.arrived_ps[at] < 0:
             run.arrived_ps[at] = time
             run.arrived_flags[at] = np.uint8(key >> np.int64(_FLAG_SHIFT))
     if key & np.int64(TRIMMED):
         free_slot(run, slot)
         return
-    messages[message, RECEIVED] += 1
-    messages[message, UNACKED] += 1
-    complete = messages[message, RECEIVED] == messages[message, SIZE]
+    messages[message, rs.RECEIVED] += 1
+    messages[message, rs.UNACKED] += 1
+    complete = messages[message, rs.RECEIVED] == messages[message, rs.SIZE]
     back = np.int64(run.return_link[came_by])
-    if back >= 0 and (complete or messages[message, UNACKED] >= run.settings[ACK_EVERY]):
-        sender = run.flows[messages[message, FLOW], SRC]
+    if back >= 0 and (complete or messages[message, rs.UNACKED] >= run.settings[rs.ACK_EVERY]):
+        sender = run.flows[messages[message, rs.FLOW], rs.SRC]
         label = emit(state, run.links, host, back, key | np.int64(ACK), time)
-        run.slots[slot, KEY] = key | np.int64(ACK)
-        run.slots[slot, META] = (sender << np.int64(32)) | (label & np.int64(0xFFFFFFFF))
-        run.slots[slot, NEXT] = (
-            (messages[message, UNACKED] << np.int64(48))
-            | (run.settings[ACK_BYTES] << np.int64(32))
-            | np.int64(NO_SLOT)
+        run.slots[slot, rs.KEY] = key | np.int64(ACK)
+        run.slots[slot, rs.META] = (sender << np.int64(32)) | (label & np.int64(0xFFFFFFFF))
+        run.slots[slot, rs.NEXT] = (
+            (messages[message, rs.UNACKED] << np.int64(48))
+            | (run.settings[rs.ACK_BYTES] << np.int64(32))
+            | np.int64(rs.NO_SLOT)
         )
-        messages[message, UNACKED] = 0
+        messages[message, rs.UNACKED] = 0
         enqueue(run, back, slot, time)
     else:
         free_slot(run, slot)
     if complete:
-        messages[message, RECEIVED_PS] = time
+        messages[message, rs.RECEIVED_PS] = time
         release_successors(run, host, 2 * message + ON_RECEIVED, time)
 
 
@@ -248,4 +209,4 @@ def release_successors(run: RunState, host: Int, end: Int, time: Int) -> None:
     """A message is done at one of its ends: those that waited for it get their time."""
     for i in range(run.next_start[end], run.next_start[end + 1]):
         successor = np.int64(run.next_message[i])
-        add_pending(run, host, successor, time + run.messages[successor, RELEASE])
+        add_pending(run, host, successor, time + run.messages[successor, rs.RELEASE])

@@ -8,102 +8,19 @@ import numpy as np
 from ....kernels.kernel import Bytes, Int, Ints, inlined, subkernel
 from ...traffic.traffic import ON_ACKED
 from ..links.queues import free_slot, link_next, new_slot, next_of
-from ..model.labels import ACKED as EV_ACKED
-from ..model.labels import LOST as EV_LOST
-from ..model.labels import MARKED as EV_MARKED
-from ..model.labels import PORT_MASK, PROBE_CLEAN, PROBE_MARKED, WAKE, EvState, OnFeedback, OnWake
-from ..model.labels import TIMEOUT as EV_TIMEOUT
-from ..model.labels import TRIMMED as EV_TRIMMED
+from ..model import labels
+from ..model import run_state as rs
+from ..model.labels import EvState, OnFeedback, OnWake
 from ..model.model import ACK, MARKED, NEVER, TRIMMED, message_of, number_of, packet_key
 from ..model.rules import Emit
-from ..model.run_state import (
-    ACK_BYTES,
-    ACK_EVERY,
-    COMPLETED,
-    COMPLETED_PS,
-    DST,
-    END,
-    FIRST_NUMBER,
-    FLOW,
-    IN_RING,
-    KEEP_ARRIVALS,
-    KEY,
-    META,
-    NEXT,
-    NO_SLOT,
-    RECEIVED,
-    RECEIVED_PS,
-    SIZE,
-    SRC,
-    TIME,
-    UNACKED,
-    Desk,
-    Net,
-)
-from ..model.run_state import ACKED as PACKETS_ACKED
+from ..model.run_state import Desk, Net
 from ..model.wheel import schedule
+from . import feedback_state as fb
+from . import recovery as rec
 from .congestion.algorithm import MSS, OnAck, OnLoss
-from .feedback_state import (
-    BLOCKED,
-    CONTROLLED,
-    DATA_RECEIVED,
-    DEAD,
-    DUPLICATES,
-    ECHO,
-    GIVEN_UP,
-    HOST_ITEMS,
-    LINEAR,
-    MPR,
-    OUT_OF_ORDER,
-    POSITION,
-    PROBE,
-    PROBES_SENT,
-    RECOVERY,
-    REFLECTS,
-    RTO,
-    SELECTS,
-    STAMP,
-    THRESHOLD,
-    TIMEOUTS,
-    TIMERS,
-    TRIMMED_RECEIVED,
-    TRIMS_SEEN,
-    UP,
-    Feedback,
-    drawn_key,
-)
+from .feedback_state import Feedback, drawn_key
 from .hosts import join_ring
-from .recovery import (
-    ASKED,
-    DONE,
-    EV,
-    EXPECTED,
-    FIRST,
-    GO_BACK_N,
-    LOG_SEEN,
-    LOGGED,
-    LOSS_HEAD,
-    MARKED_EV,
-    MESSAGE,
-    NEW_PORTS,
-    NO_RECOVERY,
-    NOTICE_HEAD,
-    NOTICE_TAIL,
-    PEER_MASK,
-    RETRIED_PS,
-    RETRIES,
-    SACK,
-    SENT_PS,
-    STATE,
-    UNACKNOWLEDGED,
-    UNDER_WAY,
-    WAY_HEAD,
-    go_back,
-    now_done,
-    now_lost,
-    overtaken,
-    timeout_ps,
-)
+from .recovery import go_back, now_done, now_lost, overtaken, timeout_ps
 from .sending import unblock
 
 _FLAG_SHIFT = 56
@@ -113,11 +30,11 @@ _LABEL = 0xFFFFFFFF
 @inlined
 def _send_again(desk: Desk, own: Feedback, flow: Int, time: Int) -> None:
     """A flow has packets to send again, or more room: its host may send at once."""
-    if desk.flows[flow, IN_RING] == 0:
+    if desk.flows[flow, rs.IN_RING] == 0:
         join_ring(desk, flow)
-    host = desk.flows[flow, SRC]
+    host = desk.flows[flow, rs.SRC]
     unblock(own.nics, desk.hosts, host, time)
-    schedule(own.wheel, own.control[HOST_ITEMS] + host, time)
+    schedule(own.wheel, own.control[fb.HOST_ITEMS] + host, time)
 
 
 @subkernel
@@ -138,80 +55,83 @@ def receive_ack(
     """An ACK (for `count` packets), NACK or answer to a probe arrives at its sender; the number of
     messages that it completes, listed in `ends` as `release_successors` takes them."""
     control, senders, packets, messages = own.control, own.senders, own.packets, desk.messages
-    ev, stamp, position = own.extra[slot, ECHO], own.extra[slot, STAMP], own.extra[slot, POSITION]
+    ev, stamp = own.extra[slot, fb.ECHO], own.extra[slot, fb.STAMP]
+    position = own.extra[slot, fb.POSITION]
     message = message_of(key)
-    flow = messages[message, FLOW]
+    flow = messages[message, rs.FLOW]
     completed, newly, given_up = np.int64(0), np.int64(0), np.int64(0)
-    stirred = own.nics[desk.flows[flow, SRC], BLOCKED] != 0
-    what = EV_MARKED if key & np.int64(MARKED) else EV_ACKED
-    if key & np.int64(PROBE):
-        what = PROBE_MARKED if key & np.int64(MARKED) else PROBE_CLEAN
+    stirred = own.nics[desk.flows[flow, rs.SRC], fb.BLOCKED] != 0
+    what = labels.MARKED if key & np.int64(MARKED) else labels.ACKED
+    if key & np.int64(fb.PROBE):
+        what = labels.PROBE_MARKED if key & np.int64(MARKED) else labels.PROBE_CLEAN
     elif key & np.int64(TRIMMED):
-        what = EV_TRIMMED
-        own.tally[TRIMS_SEEN] += 1
-        packet = messages[message, FIRST_NUMBER] + number_of(key)
-        under_way = packets[packet, STATE] == UNDER_WAY and packets[packet, SENT_PS] == stamp
-        if control[RECOVERY] == GO_BACK_N:
+        what = labels.TRIMMED
+        own.tally[fb.TRIMS_SEEN] += 1
+        packet = messages[message, rs.FIRST_NUMBER] + number_of(key)
+        under_way = (
+            packets[packet, rec.STATE] == rec.UNDER_WAY and packets[packet, rec.SENT_PS] == stamp
+        )
+        if control[fb.RECOVERY] == rec.GO_BACK_N:
             given_up += go_back(senders, packets, flow, packet)
-        elif control[RECOVERY] != NO_RECOVERY and under_way:
+        elif control[fb.RECOVERY] != rec.NO_RECOVERY and under_way:
             given_up += 1
             now_lost(senders, packets, flow, packet)
     else:
-        while senders[flow, LOG_SEEN] < position:
-            packet = np.int64(own.log[senders[flow, FIRST] + senders[flow, LOG_SEEN]])
-            senders[flow, LOG_SEEN] += 1
-            if packets[packet, STATE] == DONE:
+        while senders[flow, rec.LOG_SEEN] < position:
+            packet = np.int64(own.log[senders[flow, rec.FIRST] + senders[flow, rec.LOG_SEEN]])
+            senders[flow, rec.LOG_SEEN] += 1
+            if packets[packet, rec.STATE] == rec.DONE:
                 continue
             now_done(senders, packets, flow, packet)
             newly += 1
-            if control[RECOVERY] == NO_RECOVERY:
+            if control[fb.RECOVERY] == rec.NO_RECOVERY:
                 continue
-            of = packets[packet, MESSAGE]
-            messages[of, PACKETS_ACKED] += 1
-            if messages[of, PACKETS_ACKED] == messages[of, SIZE]:
-                messages[of, COMPLETED_PS] = time
-                counts[COMPLETED] += 1
+            of = packets[packet, rec.MESSAGE]
+            messages[of, rs.ACKED] += 1
+            if messages[of, rs.ACKED] == messages[of, rs.SIZE]:
+                messages[of, rs.COMPLETED_PS] = time
+                counts[rs.COMPLETED] += 1
                 ends[completed] = 2 * of + ON_ACKED
                 completed += 1
-        if control[RECOVERY] == NO_RECOVERY:  # no ACK tells what another one did
-            messages[message, PACKETS_ACKED] += count
-            if messages[message, PACKETS_ACKED] == messages[message, SIZE]:
-                messages[message, COMPLETED_PS] = time
-                counts[COMPLETED] += 1
+        if control[fb.RECOVERY] == rec.NO_RECOVERY:  # no ACK tells what another one did
+            messages[message, rs.ACKED] += count
+            if messages[message, rs.ACKED] == messages[message, rs.SIZE]:
+                messages[message, rs.COMPLETED_PS] = time
+                counts[rs.COMPLETED] += 1
                 ends[0] = 2 * message + ON_ACKED
                 completed = np.int64(1)
     if newly:
-        senders[flow, RETRIES] = 0
-        if control[MPR]:
-            first, end = senders[flow, UNACKNOWLEDGED], senders[flow, FIRST]
-            end += senders[flow, LOG_SEEN]  # no more than so many can be done in a row
-            while first < end and packets[first, STATE] == DONE:
+        senders[flow, rec.RETRIES] = 0
+        if control[fb.MPR]:
+            first, end = senders[flow, rec.UNACKNOWLEDGED], senders[flow, rec.FIRST]
+            end += senders[flow, rec.LOG_SEEN]  # no more than so many can be done in a row
+            while first < end and packets[first, rec.STATE] == rec.DONE:
                 first += 1
-            senders[flow, UNACKNOWLEDGED] = first
-    if control[SELECTS]:
+            senders[flow, rec.UNACKNOWLEDGED] = first
+    if control[fb.SELECTS]:
         feedback(evs, flow, ev, what, time)
-    if control[RECOVERY] == SACK and newly:
-        lost = overtaken(senders, packets, flow, control[THRESHOLD])
+    if control[fb.RECOVERY] == rec.SACK and newly:
+        lost = overtaken(senders, packets, flow, control[fb.THRESHOLD])
         while lost >= 0:
             given_up += 1
             now_lost(senders, packets, flow, lost)
-            if control[SELECTS]:
-                feedback(evs, flow, packets[lost, EV], EV_LOST, time)
-            lost = overtaken(senders, packets, flow, control[THRESHOLD])
-    if control[CONTROLLED]:
+            if control[fb.SELECTS]:
+                feedback(evs, flow, packets[lost, rec.EV], labels.LOST, time)
+            lost = overtaken(senders, packets, flow, control[fb.THRESHOLD])
+    if control[fb.CONTROLLED]:
         mss = np.int64(own.window_params[MSS])
         window, params = own.window, own.window_params
         if newly:
-            marked = np.int64(what == EV_MARKED)
+            marked = np.int64(what == labels.MARKED)
             on_ack(window, params, flow, newly * mss, time - stamp, marked, time)
         if given_up:
-            trimmed = np.int64(what == EV_TRIMMED)
+            trimmed = np.int64(what == labels.TRIMMED)
             on_loss(window, params, flow, given_up * mss, trimmed, time)
-    own.tally[GIVEN_UP] += given_up
+    own.tally[fb.GIVEN_UP] += given_up
     if given_up or stirred:
         _send_again(desk, own, flow, time)
-    if control[SELECTS] and evs.rows[flow, WAKE] != NEVER:
-        schedule(own.wheel, control[TIMERS] + flow, max(time, evs.rows[flow, WAKE]))
+    if control[fb.SELECTS] and evs.rows[flow, labels.WAKE] != NEVER:
+        schedule(own.wheel, control[fb.TIMERS] + flow, max(time, evs.rows[flow, labels.WAKE]))
     return completed
 
 
@@ -232,68 +152,68 @@ def receive_data(
     """A data packet or probe arrives at a host: (its slot has become an ACK to send over the link
     `back`, message that is complete or -1)."""
     messages, senders, slots = desk.messages, own.senders, net.slots
-    key = slots[slot, KEY]
+    key = slots[slot, rs.KEY]
     message = message_of(key)
-    flow = messages[message, FLOW]
+    flow = messages[message, rs.FLOW]
     complete: Int = np.int64(-1)
     if key & np.int64(TRIMMED):
-        acknowledge = own.control[RECOVERY] != NO_RECOVERY
-        own.tally[TRIMMED_RECEIVED] += 1
-        packet = messages[message, FIRST_NUMBER] + number_of(key)
-        if net.settings[KEEP_ARRIVALS] and not acknowledge and arrived_ps[packet] < 0:
+        acknowledge = own.control[fb.RECOVERY] != rec.NO_RECOVERY
+        own.tally[fb.TRIMMED_RECEIVED] += 1
+        packet = messages[message, rs.FIRST_NUMBER] + number_of(key)
+        if net.settings[rs.KEEP_ARRIVALS] and not acknowledge and arrived_ps[packet] < 0:
             arrived_ps[packet] = time
             arrived_flags[packet] = np.uint8(key >> np.int64(_FLAG_SHIFT) & 15)
-    elif key & np.int64(PROBE):
+    elif key & np.int64(fb.PROBE):
         acknowledge = True
     else:
         acknowledge = True
-        packet = messages[message, FIRST_NUMBER] + number_of(key)
-        own.tally[DATA_RECEIVED] += 1
-        messages[message, UNACKED] += 1
+        packet = messages[message, rs.FIRST_NUMBER] + number_of(key)
+        own.tally[fb.DATA_RECEIVED] += 1
+        messages[message, rs.UNACKED] += 1
         if key & np.int64(MARKED):
-            senders[flow, MARKED_EV] = 1 + own.extra[slot, ECHO]
+            senders[flow, rec.MARKED_EV] = 1 + own.extra[slot, fb.ECHO]
         if own.got[packet]:
-            own.tally[DUPLICATES] += 1
-        elif own.control[RECOVERY] == GO_BACK_N and packet != senders[flow, EXPECTED]:
-            own.tally[OUT_OF_ORDER] += 1
-            acknowledge = senders[flow, ASKED] == 0
-            senders[flow, ASKED] = 1
-            while messages[message, FIRST_NUMBER] > senders[flow, EXPECTED]:
+            own.tally[fb.DUPLICATES] += 1
+        elif own.control[fb.RECOVERY] == rec.GO_BACK_N and packet != senders[flow, rec.EXPECTED]:
+            own.tally[fb.OUT_OF_ORDER] += 1
+            acknowledge = senders[flow, rec.ASKED] == 0
+            senders[flow, rec.ASKED] = 1
+            while messages[message, rs.FIRST_NUMBER] > senders[flow, rec.EXPECTED]:
                 message -= 1
-            number = senders[flow, EXPECTED] - messages[message, FIRST_NUMBER]
+            number = senders[flow, rec.EXPECTED] - messages[message, rs.FIRST_NUMBER]
             key = packet_key(message, number) | np.int64(TRIMMED)
         else:
             own.got[packet] = 1
-            if net.settings[KEEP_ARRIVALS]:
+            if net.settings[rs.KEEP_ARRIVALS]:
                 arrived_ps[packet] = time
                 arrived_flags[packet] = np.uint8(key >> np.int64(_FLAG_SHIFT) & 15)
-            own.log[senders[flow, FIRST] + senders[flow, LOGGED]] = packet
-            senders[flow, LOGGED] += 1
-            senders[flow, EXPECTED] = packet + 1
-            senders[flow, ASKED] = 0
-            messages[message, RECEIVED] += 1
-            if messages[message, RECEIVED] == messages[message, SIZE]:
-                messages[message, RECEIVED_PS] = time
+            own.log[senders[flow, rec.FIRST] + senders[flow, rec.LOGGED]] = packet
+            senders[flow, rec.LOGGED] += 1
+            senders[flow, rec.EXPECTED] = packet + 1
+            senders[flow, rec.ASKED] = 0
+            messages[message, rs.RECEIVED] += 1
+            if messages[message, rs.RECEIVED] == messages[message, rs.SIZE]:
+                messages[message, rs.RECEIVED_PS] = time
                 complete = message
-            elif messages[message, UNACKED] < net.settings[ACK_EVERY]:
+            elif messages[message, rs.UNACKED] < net.settings[rs.ACK_EVERY]:
                 acknowledge = False
     if back < 0 or not acknowledge:
         return False, complete
-    label = own.extra[slot, ECHO]
-    if not own.control[REFLECTS]:
-        drawn = drawn_key(key, own.extra[slot, STAMP]) | np.int64(ACK)
+    label = own.extra[slot, fb.ECHO]
+    if not own.control[fb.REFLECTS]:
+        drawn = drawn_key(key, own.extra[slot, fb.STAMP]) | np.int64(ACK)
         label = emit(state, net.links, host, back, drawn, time)
-    slots[slot, KEY] = key | np.int64(ACK)
-    slots[slot, META] = (desk.flows[flow, SRC] << np.int64(32)) | (label & np.int64(_LABEL))
-    slots[slot, NEXT] = (net.settings[ACK_BYTES] << np.int64(32)) | np.int64(NO_SLOT)
-    own.extra[slot, POSITION] = senders[flow, LOGGED]
-    if not key & np.int64(PROBE | TRIMMED):
-        slots[slot, NEXT] |= messages[message, UNACKED] << np.int64(48)
-        messages[message, UNACKED] = 0
-        if senders[flow, MARKED_EV]:  # of any packet since the last ACK
-            slots[slot, KEY] |= np.int64(MARKED)
-            own.extra[slot, ECHO] = senders[flow, MARKED_EV] - 1
-            senders[flow, MARKED_EV] = 0
+    slots[slot, rs.KEY] = key | np.int64(ACK)
+    slots[slot, rs.META] = (desk.flows[flow, rs.SRC] << np.int64(32)) | (label & np.int64(_LABEL))
+    slots[slot, rs.NEXT] = (net.settings[rs.ACK_BYTES] << np.int64(32)) | np.int64(rs.NO_SLOT)
+    own.extra[slot, fb.POSITION] = senders[flow, rec.LOGGED]
+    if not key & np.int64(fb.PROBE | TRIMMED):
+        slots[slot, rs.NEXT] |= messages[message, rs.UNACKED] << np.int64(48)
+        messages[message, rs.UNACKED] = 0
+        if senders[flow, rec.MARKED_EV]:  # of any packet since the last ACK
+            slots[slot, rs.KEY] |= np.int64(MARKED)
+            own.extra[slot, fb.ECHO] = senders[flow, rec.MARKED_EV] - 1
+            senders[flow, rec.MARKED_EV] = 0
     return True, complete
 
 
@@ -315,59 +235,59 @@ def on_timer(
     probe: Int
     given_up, timeouts, probe = np.int64(0), np.int64(0), np.int64(-1)
     due, stirred = np.int64(NEVER), False
-    if control[SELECTS] and senders[flow, NEW_PORTS]:
-        mask = senders[flow, PEER_MASK] & own.nics[desk.flows[flow, SRC], UP]
-        feedback(evs, flow, mask, PORT_MASK, time)
-        senders[flow, NEW_PORTS] = 0
+    if control[fb.SELECTS] and senders[flow, rec.NEW_PORTS]:
+        mask = senders[flow, rec.PEER_MASK] & own.nics[desk.flows[flow, rs.SRC], fb.UP]
+        feedback(evs, flow, mask, labels.PORT_MASK, time)
+        senders[flow, rec.NEW_PORTS] = 0
         stirred = True
     given_up += _new_losses(net, desk, own, flow, time)
-    notice = senders[flow, NOTICE_HEAD]
-    while notice >= 0 and net.slots[notice, TIME] <= time:
+    notice = senders[flow, rec.NOTICE_HEAD]
+    while notice >= 0 and net.slots[notice, rs.TIME] <= time:
         following = next_of(net.slots, notice)
         timeouts += 1
-        feedback(evs, flow, own.extra[notice, ECHO], EV_TIMEOUT, time)
+        feedback(evs, flow, own.extra[notice, fb.ECHO], labels.TIMEOUT, time)
         free_slot(net, notice)
         notice = following
-    senders[flow, NOTICE_HEAD] = notice
+    senders[flow, rec.NOTICE_HEAD] = notice
     if notice < 0:
-        senders[flow, NOTICE_TAIL] = -1
+        senders[flow, rec.NOTICE_TAIL] = -1
     else:
-        due = net.slots[notice, TIME]
-    if control[RECOVERY] >= SACK:
-        packet = senders[flow, WAY_HEAD]
-        patience = timeout_ps(senders, flow, control[RTO], control[LINEAR])
-        sent = packets[packet, SENT_PS] if packet >= 0 else np.int64(NEVER)
+        due = net.slots[notice, rs.TIME]
+    if control[fb.RECOVERY] >= rec.SACK:
+        packet = senders[flow, rec.WAY_HEAD]
+        patience = timeout_ps(senders, flow, control[fb.RTO], control[fb.LINEAR])
+        sent = packets[packet, rec.SENT_PS] if packet >= 0 else np.int64(NEVER)
         # Packets of one window that are lost together are one try.
-        if sent + patience <= time and sent >= senders[flow, RETRIED_PS]:
-            senders[flow, RETRIES] += 1
-            senders[flow, RETRIED_PS] = time
-        while packet >= 0 and packets[packet, SENT_PS] + patience <= time:
+        if sent + patience <= time and sent >= senders[flow, rec.RETRIED_PS]:
+            senders[flow, rec.RETRIES] += 1
+            senders[flow, rec.RETRIED_PS] = time
+        while packet >= 0 and packets[packet, rec.SENT_PS] + patience <= time:
             timeouts += 1
             given_up += 1
-            if control[SELECTS]:
-                feedback(evs, flow, packets[packet, EV], EV_TIMEOUT, time)
-            if control[RECOVERY] == GO_BACK_N:
+            if control[fb.SELECTS]:
+                feedback(evs, flow, packets[packet, rec.EV], labels.TIMEOUT, time)
+            if control[fb.RECOVERY] == rec.GO_BACK_N:
                 go_back(senders, packets, flow, packet)
             else:
                 now_lost(senders, packets, flow, packet)
-            packet = senders[flow, WAY_HEAD]
+            packet = senders[flow, rec.WAY_HEAD]
         if packet >= 0:
-            patience = timeout_ps(senders, flow, control[RTO], control[LINEAR])
-            due = min(due, packets[packet, SENT_PS] + patience)
-        if control[CONTROLLED] and given_up:
+            patience = timeout_ps(senders, flow, control[fb.RTO], control[fb.LINEAR])
+            due = min(due, packets[packet, rec.SENT_PS] + patience)
+        if control[fb.CONTROLLED] and given_up:
             lost = given_up * np.int64(own.window_params[MSS])
             on_loss(own.window, own.window_params, flow, lost, np.int64(0), time)
-    own.tally[TIMEOUTS] += timeouts
-    if control[SELECTS]:
-        if evs.rows[flow, WAKE] <= time:
+    own.tally[fb.TIMEOUTS] += timeouts
+    if control[fb.SELECTS]:
+        if evs.rows[flow, labels.WAKE] <= time:
             ev = wake(evs, flow, time)
             if ev >= 0:
                 probe = _probe(net, desk, own, flow, ev, time)
-        due = min(due, evs.rows[flow, WAKE])
+        due = min(due, evs.rows[flow, labels.WAKE])
     if given_up or stirred:
         _send_again(desk, own, flow, time)
     if due != NEVER:
-        schedule(own.wheel, control[TIMERS] + flow, max(due, time + 1))
+        schedule(own.wheel, control[fb.TIMERS] + flow, max(due, time + 1))
     return probe
 
 
@@ -376,25 +296,25 @@ def _new_losses(net: Net, desk: Desk, own: Feedback, flow: Int, time: Int) -> In
     """Packets that the network has lost just now: with the ideal code their sender knows at once,
     but the selection of EVs learns of it no sooner than by its timeout. How many."""
     senders, packets, count = own.senders, own.packets, np.int64(0)
-    slot = senders[flow, LOSS_HEAD]
-    senders[flow, LOSS_HEAD] = -1
+    slot = senders[flow, rec.LOSS_HEAD]
+    senders[flow, rec.LOSS_HEAD] = -1
     while slot >= 0:
         following = next_of(net.slots, slot)
-        key, stamp = net.slots[slot, KEY], own.extra[slot, STAMP]
-        packet = desk.messages[message_of(key), FIRST_NUMBER] + number_of(key)
-        if packets[packet, STATE] == UNDER_WAY and packets[packet, SENT_PS] == stamp:
+        key, stamp = net.slots[slot, rs.KEY], own.extra[slot, fb.STAMP]
+        packet = desk.messages[message_of(key), rs.FIRST_NUMBER] + number_of(key)
+        if packets[packet, rec.STATE] == rec.UNDER_WAY and packets[packet, rec.SENT_PS] == stamp:
             now_lost(senders, packets, flow, packet)
-            own.tally[GIVEN_UP] += 1
+            own.tally[fb.GIVEN_UP] += 1
             count += 1
-        if own.control[SELECTS]:
-            net.slots[slot, TIME] = max(time, stamp + own.control[RTO])
-            net.slots[slot, NEXT] = np.int64(NO_SLOT)
-            last = senders[flow, NOTICE_TAIL]
+        if own.control[fb.SELECTS]:
+            net.slots[slot, rs.TIME] = max(time, stamp + own.control[fb.RTO])
+            net.slots[slot, rs.NEXT] = np.int64(rs.NO_SLOT)
+            last = senders[flow, rec.NOTICE_TAIL]
             if last < 0:
-                senders[flow, NOTICE_HEAD] = slot
+                senders[flow, rec.NOTICE_HEAD] = slot
             else:
                 link_next(net.slots, last, slot)
-            senders[flow, NOTICE_TAIL] = slot
+            senders[flow, rec.NOTICE_TAIL] = slot
         else:
             free_slot(net, slot)
         slot = following
@@ -404,11 +324,11 @@ def _new_losses(net: Net, desk: Desk, own: Feedback, flow: Int, time: Int) -> In
 @inlined
 def _probe(net: Net, desk: Desk, own: Feedback, flow: Int, ev: Int, time: Int) -> Int:
     """A small packet of the data class for the path of an EV."""
-    key = packet_key(desk.flows[flow, END] - 1, 0) | np.int64(PROBE)
-    meta = (desk.flows[flow, DST] << np.int64(32)) | (ev & np.int64(_LABEL))
-    slot = new_slot(net, key, meta, net.settings[ACK_BYTES])
-    own.extra[slot, STAMP] = time
-    own.extra[slot, ECHO] = ev
-    own.extra[slot, DEAD] = 0
-    own.tally[PROBES_SENT] += 1
+    key = packet_key(desk.flows[flow, rs.END] - 1, 0) | np.int64(fb.PROBE)
+    meta = (desk.flows[flow, rs.DST] << np.int64(32)) | (ev & np.int64(_LABEL))
+    slot = new_slot(net, key, meta, net.settings[rs.ACK_BYTES])
+    own.extra[slot, fb.STAMP] = time
+    own.extra[slot, fb.ECHO] = ev
+    own.extra[slot, fb.DEAD] = 0
+    own.tally[fb.PROBES_SENT] += 1
     return slot

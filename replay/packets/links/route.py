@@ -6,7 +6,7 @@ import numpy as np
 
 from ....kernels.kernel import Int, Ints, inlined
 from ..model.arrays import ATTACHED
-from ..model.rules import Choose
+from ..model.rules import Choice, Choose
 from ..model.run_state import SEES_ALL, RunState
 
 
@@ -35,9 +35,8 @@ def way_on(
         size = run.group_start[group + 1] - first
         member: Int = np.int64(0)
         if size > 1 or run.settings[SEES_ALL]:
-            member = choose(
-                state, run.links, run.members, first, size, switch, edge, key, label, time
-            )
+            at = Choice(run.members, first, size, switch, edge, key, label, time)
+            member = choose(state, run.links, at)
             if member < 0 or member >= size:
                 member %= size
         return np.int64(run.members[first + member])
@@ -48,6 +47,7 @@ def way_on(
                 out = np.int64(run.exits[host, port])
                 if run.settings[SEES_ALL]:
                     none = np.int64(0)
-                    choose(state, run.links, run.members, out, none, switch, edge, key, label, time)
+                    at = Choice(run.members, out, none, switch, edge, key, label, time)
+                    choose(state, run.links, at)
                 return out
     return np.int64(-1)

@@ -1,20 +1,20 @@
 """What a strategy gives to the packet-level drivers: two compiled functions and their state.
 
-The drivers call them by pointer, so a new strategy compiles nothing but itself. Both
-get their state as one int64 array that the strategy has built from the fabric.
+The drivers call the functions by pointer, so a new strategy compiles only its own functions. Both
+functions get their state as one int64 array that the strategy builds from the fabric.
 
-`choose(state, links, members, first, size, switch, edge, packet, label, time) -> position`
-    A switch has `size` > 1 equal-cost links, `members[first : first + size]`, towards the hosts
-    of `edge`. Returns 0 .. size-1; all else is taken modulo size. `first` names the group.
-    `links` are the columns of `LinkColumn`: with `reads_queues`, those of the members are true
-    at `time`. `label` is what the host gave. With `sees_all` it is called for every packet at
-    every switch: with size 1 without a choice, with size 0 and the link as `first` where the
-    host is attached.
+`choose(state, links, at) -> position`
+    A switch has `at.size` > 1 equal-cost links for a packet (`Choice`). Returns 0 .. size-1; other
+    values are taken modulo size. `links` are the columns of `LinkColumn`: with `reads_queues`, the
+    columns of the members are valid at `at.time`. With `sees_all` the function is called for every
+    packet at every switch: with size 1 when there is no choice, with size 0 and the link as
+    `at.first` at the switch of the destination host.
 `emit(state, links, host, link, packet, time) -> label`
     A host sends a packet (data or ACK) over its access link `link`. Returns the entropy
-    value or route the packet carries, 0 .. 2**32 - 1.
+    value or route of the packet, 0 .. 2**32 - 1.
 
-`Learn` (feedback at hosts) is called by the event-driven driver alone.
+Hosts that learn from ACKs give the functions of `labels.py` as well; only the event-driven driver
+calls those.
 """
 
 from __future__ import annotations
@@ -22,37 +22,44 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import numpy as np
 from numba import types
 
-from ....kernels.kernel import Int, Int32s, Ints, callback
+from ....kernels.kernel import Int, Int32s, Ints, callback, inlined
 from ...fabrics.fabric import Fabric
 from .labels import EvState, HostFunctions
 from .model import Workload
 
-_STATE = types.int64[::1]
-_LINKS = types.int64[:, ::1]
-_MEMBERS = types.int32[::1]
-_I = types.int64
-CHOOSE = types.int64(_STATE, _LINKS, _MEMBERS, _I, _I, _I, _I, _I, _I, _I)
+
+class Choice(NamedTuple):
+    """A packet at a switch with several links to its destination."""
+
+    members: Int32s
+    """Links of all groups; those of this group are members[first : first + size]."""
+    first: Int
+    """Identifies the group, too."""
+    size: Int
+    switch: Int
+    edge: Int
+    """The edge of the destination host."""
+    packet: Int
+    """Its key (`model.packet_key`)."""
+    label: Int
+    """The label that the host gave it."""
+    time: Int
+    """ps."""
+
+
+_STATE, _LINKS, _I = types.int64[::1], types.int64[:, ::1], types.int64
+CHOICE: Any = types.NamedTuple(  # type: ignore[no-untyped-call, unused-ignore]
+    [types.int32[::1], *[_I] * 7], Choice
+)
+CHOOSE = types.int64(_STATE, _LINKS, CHOICE)
 EMIT = types.int64(_STATE, _LINKS, _I, _I, _I, _I)
 
-Choose: TypeAlias = Callable[
-    [
-        Ints,
-        Ints,
-        Int32s,
-        Int,
-        Int,
-        Int,
-        Int,
-        Int,
-        Int,
-        Int,
-    ],
-    Int,
-]
+Choose: TypeAlias = Callable[[Ints, Ints, Choice], Int]
 Emit: TypeAlias = Callable[[Ints, Ints, Int, Int, Int, Int], Int]
 
 
@@ -64,6 +71,12 @@ def chooser(function: Choose) -> Callable[[], Choose]:
 def emitter(function: Emit) -> Callable[[], Emit]:
     """Declares an `emit` function; calling the result gives its compiled pointer."""
     return callback(EMIT)(function)
+
+
+@inlined
+def nth_link(at: Choice, position: Int) -> Int:
+    """The link at a position of the group."""
+    return np.int64(at.members[at.first + position])
 
 
 @emitter

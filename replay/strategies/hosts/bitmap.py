@@ -16,27 +16,15 @@ import numpy as np
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Int, subkernel
 from ...fabrics.fabric import Fabric
-from ...packets.model.labels import (
-    EVS,
-    LOST,
-    MARKED,
-    OWN,
-    PORTS,
-    TIMEOUT,
-    TRIMMED,
-    EvState,
-    HostFunctions,
-    draw,
-    host_functions,
-    new_state,
-)
+from ...packets.model import labels
+from ...packets.model.labels import EvState, HostFunctions, draw, host_functions, new_state
 from ...packets.model.model import Workload
 from ...packets.model.rules import Rules, Strategy
 from ..base import known_options, whole_number
 from .host_spray import HostSpray
 
 MARK_PENALTY, TRIM_PENALTY, TIMEOUT_PENALTY, MOST_PENALTY = 1, 4, 15, 15
-POSITION, PERMUTATION = OWN, OWN + 1
+POSITION, PERMUTATION = labels.OWN, labels.OWN + 1
 ENTROPY_VALUES = 256
 
 
@@ -62,7 +50,7 @@ class Bitmap(Strategy):
 def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
     """The next EV without a penalty that leaves by a free port; -1 when no EV does."""
     rows, table = state.rows, state.table
-    evs, ports = state.params[EVS], state.params[PORTS]
+    evs, ports = state.params[labels.EVS], state.params[labels.PORTS]
     lowered = False
     fallback = np.int64(-1)
     for _ in range(evs):
@@ -87,11 +75,11 @@ def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
 def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
     """Add the penalty for what happened."""
     penalty = np.int64(0)
-    if what == MARKED:
+    if what == labels.MARKED:
         penalty = np.int64(MARK_PENALTY)
-    elif what == TRIMMED:
+    elif what == labels.TRIMMED:
         penalty = np.int64(TRIM_PENALTY)
-    elif what == LOST or what == TIMEOUT:
+    elif what == labels.LOST or what == labels.TIMEOUT:
         penalty = np.int64(TIMEOUT_PENALTY)
     if penalty:
         state.table[flow, ev] = min(

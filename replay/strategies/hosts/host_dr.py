@@ -18,7 +18,7 @@ from ....kernels.kernel import Int, Int32s, Ints
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SHUFFLE, drawn_each
 from ...packets.model.model import ACK, Workload, message_of
-from ...packets.model.rules import Rules, Strategy, chooser, emitter
+from ...packets.model.rules import Choice, Rules, Strategy, chooser, emitter
 from ..base import known_options
 from ..packet_state import state_of
 
@@ -104,16 +104,6 @@ def _emit(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int
 
 
 @chooser
-def _choose(
-    state: Ints,
-    links: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
-    return np.int64(np.uint32(label) // np.uint32(state[state[4] + switch]) % np.uint32(size))
+def _choose(state: Ints, links: Ints, at: Choice) -> Int:
+    worth = np.uint32(state[state[4] + at.switch])
+    return np.int64(np.uint32(at.label) // worth % np.uint32(at.size))

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Int, Int32s, Ints
+from ....kernels.kernel import Int, Ints
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import HOST_LABEL, SWITCH_PORT, drawn
 from ...packets.model.model import ACK, Workload, message_of
-from ...packets.model.rules import Rules, Strategy, chooser, emitter
+from ...packets.model.rules import Choice, Rules, Strategy, chooser, emitter
 from ..base import known_options, whole_number
 from ..packet_state import WITHOUT_FLAGS, state_of
 
@@ -57,23 +57,12 @@ def _emit(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int
 
 
 @chooser
-def hash_label(
-    state: Ints,
-    links: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
+def hash_label(state: Ints, links: Ints, at: Choice) -> Int:
     """An ideal hash of flow, direction and label, another one in every switch.
 
     State: [seed, any, begin of the table of the flow of every message, ...].
     """
-    flow = state[state[2] + message_of(packet)]
-    if packet & np.int64(ACK):
+    flow = state[state[2] + message_of(at.packet)]
+    if at.packet & np.int64(ACK):
         flow |= np.int64(1 << 30)
-    return drawn(state[0], SWITCH_PORT, (flow << np.int64(32)) | label, switch, size)
+    return drawn(state[0], SWITCH_PORT, (flow << np.int64(32)) | at.label, at.switch, at.size)

@@ -29,41 +29,22 @@ import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration
-from ....kernels.kernel import Int, Int32s, Ints, inlined, subkernel
+from ....kernels.kernel import Int, Ints, inlined, subkernel
 from ...fabrics.fabric import Fabric
+from ...packets.model import labels
 from ...packets.model.draws import generator
-from ...packets.model.labels import (
-    ALWAYS_SKIP,
-    EVS,
-    LOST,
-    MARKED,
-    NEVER,
-    OWN,
-    OWN_PARAMETERS,
-    PORT_MASK,
-    PORTS,
-    PROBE_CLEAN,
-    PROBE_MARKED,
-    TIMEOUT,
-    TRIMMED,
-    WAKE,
-    EvState,
-    HostFunctions,
-    draw,
-    host_functions,
-    new_state,
-)
+from ...packets.model.labels import EvState, HostFunctions, draw, host_functions, new_state
 from ...packets.model.model import PS, Workload
-from ...packets.model.rules import Rules, Strategy, chooser, no_label
+from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label
 from ..base import known_options, whole_number
 from ..packet_state import state_of
 
 GOOD, SKIP, ASSUMED_BAD, DENIED = range(4)
 """States of an EV."""
-USED, REACHABLE, BAD, USABLE, PROBE_AT = range(OWN, OWN + 5)
+USED, REACHABLE, BAD, USABLE, PROBE_AT = range(labels.OWN, labels.OWN + 5)
 """Planes used in this round, planes by which the peer can be reached (bit masks); EVs that are
 ASSUMED_BAD; active EVs that are not; EV that was probed last."""
-PER_PLANE, LEAST, PROBE_PS, PROBES = range(OWN_PARAMETERS, OWN_PARAMETERS + 4)
+PER_PLANE, LEAST, PROBE_PS, PROBES = range(labels.OWN_PARAMETERS, labels.OWN_PARAMETERS + 4)
 """Active EVs per plane, fewest usable ones, time between two probes of an EV, answers needed."""
 PROBE_INTERVAL_PS: Final = 100_000_000
 """100 us (assumed)."""
@@ -139,20 +120,9 @@ def _paths(name: str, fabric: Fabric) -> int:
 
 
 @chooser
-def _by_label(
-    state: Ints,
-    links: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
+def _by_label(state: Ints, links: Ints, at: Choice) -> Int:
     """The link that the entropy value names. State: planes."""
-    return label // state[0] % size
+    return at.label // state[0] % at.size
 
 
 @inlined
@@ -168,19 +138,19 @@ def _set_state(state: EvState, flow: Int, ev: Int, value: Int) -> None:
 @inlined
 def _slot(state: EvState, plane: Int, n: Int) -> Int:
     """Where in the table the n-th active EV of a plane is."""
-    return state.params[EVS] + plane * state.params[PER_PLANE] + n
+    return state.params[labels.EVS] + plane * state.params[PER_PLANE] + n
 
 
 @inlined
 def _plane_order(state: EvState, n: Int) -> Int:
     """Where in the table the n-th plane of a round is."""
-    return state.params[EVS] + state.params[PORTS] * state.params[PER_PLANE] + n
+    return state.params[labels.EVS] + state.params[labels.PORTS] * state.params[PER_PLANE] + n
 
 
 @inlined
 def _cursor(state: EvState, plane: Int) -> Int:
-    """Where in the table is which active EV of a plane is next."""
-    return state.params[EVS] + state.params[PORTS] * (state.params[PER_PLANE] + 1) + plane
+    """Where in the table the position of the next active EV of a plane is."""
+    return _plane_order(state, 0) + state.params[labels.PORTS] + plane
 
 
 @inlined
@@ -197,7 +167,7 @@ def _shuffle(state: EvState, flow: Int, first: Int, n: Int) -> None:
 def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
     """The next GOOD EV of the first free plane that was not used in this round; -1: none."""
     rows, table, params = state.rows, state.table, state.params
-    planes, per_plane = params[PORTS], params[PER_PLANE]
+    planes, per_plane = params[labels.PORTS], params[PER_PLANE]
     reachable = rows[flow, REACHABLE]
     if reachable & ~rows[flow, USED] == 0:
         rows[flow, USED] = 0
@@ -230,8 +200,8 @@ def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
 def _assume_bad(state: EvState, flow: Int, ev: Int, now_ps: Int) -> None:
     """Stop using an EV; a backup of its plane takes its place."""
     rows, params, table = state.rows, state.params, state.table
-    planes = params[PORTS]
-    paths = params[EVS] // planes
+    planes = params[labels.PORTS]
+    paths = params[labels.EVS] // planes
     plane = ev % planes
     active = np.int64(table[flow, ev]) & _ACTIVE != 0
     backup = np.int64(-1)
@@ -256,29 +226,29 @@ def _assume_bad(state: EvState, flow: Int, ev: Int, now_ps: Int) -> None:
         table[flow, ev] = ASSUMED_BAD
     elif active:
         rows[flow, USABLE] -= 1
-    if rows[flow, WAKE] == NEVER:
-        rows[flow, WAKE] = now_ps + params[PROBE_PS]
+    if rows[flow, labels.WAKE] == labels.NEVER:
+        rows[flow, labels.WAKE] = now_ps + params[PROBE_PS]
 
 
 @subkernel
 def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
     """The transitions of the specification's figure 5."""
     rows, params = state.rows, state.params
-    if what == PORT_MASK:
+    if what == labels.PORT_MASK:
         rows[flow, REACHABLE] = ev
         return np.int64(0)
     now = _state_of(state, flow, ev)
-    if what == MARKED or what == TRIMMED:
+    if what == labels.MARKED or what == labels.TRIMMED:
         if now == GOOD:
             _set_state(state, flow, ev, SKIP)
-    elif what == LOST or what == TIMEOUT or what == ALWAYS_SKIP:
+    elif what == labels.LOST or what == labels.TIMEOUT or what == labels.ALWAYS_SKIP:
         if now == GOOD or now == SKIP:
             _assume_bad(state, flow, ev, now_ps)
-    elif (what == PROBE_CLEAN or what == PROBE_MARKED) and now == ASSUMED_BAD:
+    elif (what == labels.PROBE_CLEAN or what == labels.PROBE_MARKED) and now == ASSUMED_BAD:
         answers = (np.int64(state.table[flow, ev]) >> _ANSWERS & 3) + 1
         if answers >= params[PROBES]:
             active = np.int64(state.table[flow, ev]) & _ACTIVE != 0
-            _set_state(state, flow, ev, SKIP if what == PROBE_MARKED else GOOD)
+            _set_state(state, flow, ev, SKIP if what == labels.PROBE_MARKED else GOOD)
             rows[flow, BAD] -= 1
             if active:
                 rows[flow, USABLE] += 1
@@ -291,11 +261,11 @@ def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
 def wake(state: EvState, flow: Int, now_ps: Int) -> Int:
     """The next ASSUMED_BAD EV to probe; each is probed once per interval."""
     rows, params = state.rows, state.params
-    bad, evs = rows[flow, BAD], params[EVS]
-    rows[flow, WAKE] = NEVER
+    bad, evs = rows[flow, BAD], params[labels.EVS]
+    rows[flow, labels.WAKE] = labels.NEVER
     if bad <= 0:
         return np.int64(-1)
-    rows[flow, WAKE] = now_ps + max(np.int64(1), params[PROBE_PS] // bad)
+    rows[flow, labels.WAKE] = now_ps + max(np.int64(1), params[PROBE_PS] // bad)
     for i in range(1, evs + 1):
         ev = (rows[flow, PROBE_AT] + i) % evs
         if _state_of(state, flow, ev) == ASSUMED_BAD:

@@ -17,14 +17,8 @@ import numpy as np
 
 from ....kernels.kernel import Int, subkernel
 from ...fabrics.fabric import Fabric
+from ...packets.model import labels
 from ...packets.model.labels import (
-    ACKED,
-    MARKED,
-    OUTSTANDING,
-    OWN,
-    OWN_PARAMETERS,
-    PORTS,
-    TIMEOUT,
     EvState,
     HostFunctions,
     draw,
@@ -40,9 +34,9 @@ from .host_spray import HostSpray, on_all_ports
 
 PAUSE_PS: Final = 60_000_000_000_000
 """60 s; the pause is one to two times that (Linux)."""
-CURRENT, ROUND_END, SEEN, MARKS, CONGESTED, PAUSED_UNTIL = range(OWN, OWN + 6)
+CURRENT, ROUND_END, SEEN, MARKS, CONGESTED, PAUSED_UNTIL = range(labels.OWN, labels.OWN + 6)
 """EV + 1 (0: none yet), end of the round, packets and marks in it, congested rounds in a row."""
-_PERCENT, _ROUNDS, _IDLE_ROUNDS, _ROUND_PS, _PAUSE = range(OWN_PARAMETERS, OWN_PARAMETERS + 5)
+_PERCENT, _ROUNDS, _IDLE_ROUNDS, _ROUND_PS, _PAUSE = (labels.OWN_PARAMETERS + i for i in range(5))
 LABELS = 1 << 20
 """IPv6 flow labels."""
 
@@ -76,13 +70,13 @@ def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
     rows, params = state.rows, state.params
     congested = rows[flow, CONGESTED]
     enough = congested >= params[_ROUNDS]
-    if rows[flow, OUTSTANDING] == 0 and congested >= params[_IDLE_ROUNDS]:
+    if rows[flow, labels.OUTSTANDING] == 0 and congested >= params[_IDLE_ROUNDS]:
         enough = True
     if rows[flow, CURRENT] == 0 or (enough and now_ps >= rows[flow, PAUSED_UNTIL]):
         rows[flow, CURRENT] = random_ev(state, flow, free_ports) + 1
         rows[flow, CONGESTED] = 0
     ev = rows[flow, CURRENT] - 1
-    if ev >= 0 and free_ports >> (ev % params[PORTS]) & 1:
+    if ev >= 0 and free_ports >> (ev % params[labels.PORTS]) & 1:
         return ev
     return np.int64(-1)
 
@@ -91,9 +85,9 @@ def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
 def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
     """Count marks per round; a timeout gives a new label at once, then a pause."""
     rows, params = state.rows, state.params
-    if what == ACKED or what == MARKED:
+    if what == labels.ACKED or what == labels.MARKED:
         rows[flow, SEEN] += 1
-        if what == MARKED:
+        if what == labels.MARKED:
             rows[flow, MARKS] += 1
         if now_ps >= rows[flow, ROUND_END]:
             marked = 100 * rows[flow, MARKS] >= params[_PERCENT] * rows[flow, SEEN]
@@ -101,7 +95,7 @@ def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
             rows[flow, SEEN] = 0
             rows[flow, MARKS] = 0
             rows[flow, ROUND_END] = now_ps + params[_ROUND_PS]
-    elif what == TIMEOUT:
+    elif what == labels.TIMEOUT:
         rows[flow, CURRENT] = 0
         rows[flow, CONGESTED] = 0
         if params[_PAUSE] > 0:

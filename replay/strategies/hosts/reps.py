@@ -17,18 +17,8 @@ import numpy as np
 from ....analyzer.units import parse_duration
 from ....kernels.kernel import Int, subkernel
 from ...fabrics.fabric import Fabric
-from ...packets.model.labels import (
-    ACKED,
-    OWN,
-    OWN_PARAMETERS,
-    PORTS,
-    TIMEOUT,
-    EvState,
-    HostFunctions,
-    host_functions,
-    new_state,
-    random_ev,
-)
+from ...packets.model import labels
+from ...packets.model.labels import EvState, HostFunctions, host_functions, new_state, random_ev
 from ...packets.model.model import PS, Workload
 from ...packets.model.round_trip import bdp_packets
 from ...packets.model.rules import Rules, Strategy
@@ -42,10 +32,10 @@ FREEZE_PS: Final = 10_000_000_000
 EXPLORE_AFTER: Final = 16
 """Random EVs after freezing (the authors' simulator)."""
 
-HEAD, FROZEN, UNFREEZE, EXPLORE, WRITTEN = OWN, OWN + 1, OWN + 2, OWN + 3, OWN + 4
+HEAD, FROZEN, UNFREEZE, EXPLORE, WRITTEN = range(labels.OWN, labels.OWN + 5)
 """Where the next entry goes; frozen or not; when that ends; random EVs to send; entries ever
 written, at most RING."""
-_FREEZE, _EXPLORE_AFTER = OWN_PARAMETERS, OWN_PARAMETERS + 1
+_FREEZE, _EXPLORE_AFTER = labels.OWN_PARAMETERS, labels.OWN_PARAMETERS + 1
 ENTROPY_VALUES = 1 << 16
 
 
@@ -80,7 +70,7 @@ def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
         if ev >= 0 and rows[flow, EXPLORE] > 0:
             rows[flow, EXPLORE] -= 1
         return ev
-    ports = state.params[PORTS]
+    ports = state.params[labels.PORTS]
     frozen = rows[flow, FROZEN] != 0
     for any_entry in range(2 if frozen else 1):
         for i in range(RING):  # from the oldest entry on
@@ -102,7 +92,7 @@ def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
 def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
     """Recycle what came through unmarked; freeze when packets vanish."""
     rows, table = state.rows, state.table
-    if what == ACKED:
+    if what == labels.ACKED:
         head = rows[flow, HEAD]
         table[flow, head] = ev
         table[flow, RING + head] = 1
@@ -111,7 +101,7 @@ def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
         if rows[flow, FROZEN] != 0 and now_ps > rows[flow, UNFREEZE]:
             rows[flow, FROZEN] = 0
             rows[flow, EXPLORE] = state.params[_EXPLORE_AFTER]
-    elif what == TIMEOUT and rows[flow, FROZEN] == 0 and rows[flow, EXPLORE] == 0:
+    elif what == labels.TIMEOUT and rows[flow, FROZEN] == 0 and rows[flow, EXPLORE] == 0:
         rows[flow, FROZEN] = 1
         rows[flow, UNFREEZE] = now_ps + state.params[_FREEZE]
     return np.int64(0)

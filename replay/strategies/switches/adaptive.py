@@ -15,11 +15,11 @@ import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration, parse_size
-from ....kernels.kernel import Int, Int32s, Ints, inlined
+from ....kernels.kernel import Int, Ints, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, drawn
 from ...packets.model.model import ACK, PS, Workload, queued_bytes
-from ...packets.model.rules import Rules, Strategy, chooser, no_label
+from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label, nth_link
 from ..base import known_options
 from ..packet_state import WITHOUT_FLAGS, state_of
 from .least import NONE, random_least, room_for_levels
@@ -66,49 +66,30 @@ def band_state(
 
 
 @inlined
-def least_band(
-    state: Ints,
-    links: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    switch: Int,
-    what: Int,
-    time: Int,
-) -> Int:
-    """A random position among those of the lowest band; levels are as old as `refresh` allows.
+def least_band(state: Ints, links: Ints, at: Choice) -> Int:
+    """A random position among those of the lowest band; levels are up to `refresh` old.
 
-    State: seed, refresh, three limits, begin of the refresh times and of the levels per link, and
-    of room for the levels of a group.
+    State: seed, refresh, three limits; where the refresh times and the levels of the links begin,
+    and the scratch space for the levels of a group.
     """
-    for i in range(size):
-        link = np.int64(members[first + i])
+    for i in range(at.size):
+        link = nth_link(at, i)
         known, level_at = state[5] + link, state[6] + link
-        if state[known] < 0 or time - state[known] >= state[1]:
-            queued = queued_bytes(links, link, time)
+        if state[known] < 0 or at.time - state[known] >= state[1]:
+            queued = queued_bytes(links, link, at.time)
             level = np.int64(0)
             for band in range(3):
                 if queued >= state[2 + band]:
                     level = np.int64(band + 1)
-            state[known], state[level_at] = time, level
+            state[known], state[level_at] = at.time, level
         state[state[7] + i] = state[level_at]
-    return random_least(state, state[7], size, state[0], what, switch, np.int64(NONE))
+    what = at.packet & np.int64(WITHOUT_FLAGS)
+    return random_least(state, state[7], at.size, state[0], what, at.switch, np.int64(NONE))
 
 
 @chooser
-def _choose(
-    state: Ints,
-    links: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
-    what = packet & np.int64(WITHOUT_FLAGS)
-    if packet & np.int64(ACK):
-        return drawn(state[0], SWITCH_PORT, what, switch, size)
-    return least_band(state, links, members, first, size, switch, what, time)
+def _choose(state: Ints, links: Ints, at: Choice) -> Int:
+    if at.packet & np.int64(ACK):
+        what = at.packet & np.int64(WITHOUT_FLAGS)
+        return drawn(state[0], SWITCH_PORT, what, at.switch, at.size)
+    return least_band(state, links, at)

@@ -18,10 +18,10 @@ import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....analyzer.units import parse_duration
-from ....kernels.kernel import Int, Int32s, Ints, inlined
+from ....kernels.kernel import Int, Ints, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.model import PS, Workload, message_of, queued_bytes
-from ...packets.model.rules import Rules, Strategy, chooser, no_label
+from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label, nth_link
 from ..base import known_options, whole_number
 from ..packet_state import WITHOUT_FLAGS, state_of
 from .adaptive import band_state, least_band
@@ -108,31 +108,20 @@ def quality(state: Ints, links: Ints, link: Int, time: Int) -> Int:
 
 
 @chooser
-def _choose(
-    state: Ints,
-    links: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
+def _choose(state: Ints, links: Ints, at: Choice) -> Int:
     gap, table, load = state[state[8]], state[state[8] + 1], state[state[8] + 2]
-    entry = flowlet_entry(packet, state[state[9] + message_of(packet)], switch, table)
+    entry = flowlet_entry(at.packet, state[state[9] + message_of(at.packet)], at.switch, table)
     last, position = state[10] + entry, state[11] + entry
-    if state[last] < 0 or time - state[last] > gap or state[position] >= size:
-        what = packet & np.int64(WITHOUT_FLAGS)
+    if state[last] < 0 or at.time - state[last] > gap or state[position] >= at.size:
+        what = at.packet & np.int64(WITHOUT_FLAGS)
         if load:
-            for i in range(size):
-                link = np.int64(members[first + i])
-                state[state[7] + i] = quality(state, links, link, time)
+            for i in range(at.size):
+                link = nth_link(at, i)
+                state[state[7] + i] = quality(state, links, link, at.time)
             state[position] = random_least(
-                state, state[7], size, state[0], what, switch, np.int64(NONE)
+                state, state[7], at.size, state[0], what, at.switch, np.int64(NONE)
             )
         else:
-            state[position] = least_band(state, links, members, first, size, switch, what, time)
-    state[last] = time
+            state[position] = least_band(state, links, at)
+    state[last] = at.time
     return state[position]

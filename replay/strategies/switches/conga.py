@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Int, Int32s, Ints, inlined
+from ....kernels.kernel import Int, Ints, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.arrays import fabric_arrays
 from ...packets.model.draws import SWITCH_PORT, drawn
 from ...packets.model.model import ACK, AGAIN, Workload, message_of, number_of
-from ...packets.model.rules import Rules, Strategy, chooser, no_label
+from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label, nth_link
 from ..base import known_options
 from ..packet_state import WITHOUT_FLAGS, state_of
 from .flowlet import flowlet_entry, flowlet_options, flowlet_tables
@@ -121,50 +121,31 @@ def level(state: Ints, link: Int, time: Int, add: Int) -> Int:
 
 
 @inlined
-def _best(
-    state: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    pair: Int,
-    before: Int,
-    what: Int,
-    time: Int,
-) -> Int:
+def _best(state: Ints, at: Choice, pair: Int, before: Int) -> Int:
     """Position of the least congested way to a leaf; on ties `before` (or NONE) or a random one."""
     leaf_metrics = state[TO_LEAF] + pair * state[MOST]
-    for i in range(size):
-        here = level(state, np.int64(members[first + i]), time, np.int64(0))
+    for i in range(at.size):
+        here = level(state, nth_link(at, i), at.time, np.int64(0))
         state[state[ROOM] + i] = max(here, state[leaf_metrics + i])
-    return random_least(state, state[ROOM], size, state[SEED], what, pair, before)
+    what = at.packet & np.int64(WITHOUT_FLAGS)
+    return random_least(state, state[ROOM], at.size, state[SEED], what, pair, before)
 
 
 @chooser
-def _choose(
-    state: Ints,
-    links: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
-    message = message_of(packet)
+def _choose(state: Ints, links: Ints, at: Choice) -> Int:
+    message = message_of(at.packet)
     source = state[state[SRC_EDGE] + message]
-    is_ack, again = packet & np.int64(ACK), packet & np.int64(AGAIN)
+    is_ack, again = at.packet & np.int64(ACK), at.packet & np.int64(AGAIN)
     if is_ack:
         source = state[state[DST_EDGE] + message]
-    carried = state[CARRIED] + state[state[FIRST] + message] + number_of(packet)
+    carried = state[CARRIED] + state[state[FIRST] + message] + number_of(at.packet)
     if is_ack:
         carried += state[PACKETS]
     if again:
         carried = state[CARRIED]
-    back = edge * state[EDGES] + source
-    if size == 0:  # here it leaves the fabric
-        if source != edge and not again:
+    back = at.edge * state[EDGES] + source
+    if at.size == 0:  # here it leaves the fabric
+        if source != at.edge and not again:
             what = state[carried]
             metrics = back * state[MOST]
             state[state[FROM_LEAF] + metrics + (what >> 3 & 255)] = what & 7
@@ -172,25 +153,25 @@ def _choose(
                 state[state[TO_LEAF] + metrics + (what >> 11 & 255)] = what >> 19 & 7
         return np.int64(0)
     added = np.int64(0) if is_ack else state[state[BYTES] + message]
-    what = packet & np.int64(WITHOUT_FLAGS)
-    if switch != state[state[LEAF] + source]:  # a spine
+    what = at.packet & np.int64(WITHOUT_FLAGS)
+    if at.switch != state[state[LEAF] + source]:  # a spine
         position: Int = np.int64(0)
-        if size > 1:
-            position = drawn(state[SEED], SWITCH_PORT, what, switch, size)
-        here = level(state, np.int64(members[first + position]), time, added)
+        if at.size > 1:
+            position = drawn(state[SEED], SWITCH_PORT, what, at.switch, at.size)
+        here = level(state, nth_link(at, position), at.time, added)
         if not again:
             state[carried] = state[carried] & ~np.int64(7) | max(state[carried] & 7, here)
         return position
-    pair = source * state[EDGES] + edge
-    entry = flowlet_entry(packet, state[state[FLOW] + message], switch, state[ENTRIES])
+    pair = source * state[EDGES] + at.edge
+    entry = flowlet_entry(at.packet, state[state[FLOW] + message], at.switch, state[ENTRIES])
     last, taken = state[LAST] + entry, state[POSITION] + entry
     position = state[taken]
-    if state[last] < 0 or time - state[last] > state[GAP_PS] or position >= size:
+    if state[last] < 0 or at.time - state[last] > state[GAP_PS] or position >= at.size:
         before = np.int64(NONE) if state[last] < 0 else position
-        position = _best(state, members, first, size, pair, before, what, time)
+        position = _best(state, at, pair, before)
         state[taken] = position
-    state[last] = time
-    here = level(state, np.int64(members[first + position]), time, added)
+    state[last] = at.time
+    here = level(state, nth_link(at, position), at.time, added)
     if not again:
         tag = state[state[NEXT_BACK] + pair]
         state[state[NEXT_BACK] + pair] = (tag + 1) % state[MOST]

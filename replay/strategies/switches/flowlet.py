@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....analyzer.units import parse_duration
-from ....kernels.kernel import Array, Int, Int32s, Ints, inlined
+from ....kernels.kernel import Array, Int, Ints, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, below, draw, mixed
 from ...packets.model.model import ACK, PS, Workload, message_of
-from ...packets.model.rules import Rules, Strategy, chooser, no_label
+from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label
 from ..base import known_options, whole_number
 from ..packet_state import WITHOUT_FLAGS, state_of
 
@@ -61,23 +61,12 @@ def flowlet_entry(packet: Int, flow: Int, switch: Int, table: Int) -> Int:
 
 
 @chooser
-def _choose(
-    state: Ints,
-    links: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
+def _choose(state: Ints, links: Ints, at: Choice) -> Int:
     """State: seed, gap, entries; flow of every message, times, positions."""
-    entry = flowlet_entry(packet, state[state[3] + message_of(packet)], switch, state[2])
+    entry = flowlet_entry(at.packet, state[state[3] + message_of(at.packet)], at.switch, state[2])
     last, position = state[4] + entry, state[5] + entry
-    if state[last] < 0 or time - state[last] > state[1] or state[position] >= size:
-        random = draw(state[0], SWITCH_PORT, packet & np.int64(WITHOUT_FLAGS), switch)
-        state[position] = below(random, size)
-    state[last] = time
+    if state[last] < 0 or at.time - state[last] > state[1] or state[position] >= at.size:
+        random = draw(state[0], SWITCH_PORT, at.packet & np.int64(WITHOUT_FLAGS), at.switch)
+        state[position] = below(random, at.size)
+    state[last] = at.time
     return state[position]

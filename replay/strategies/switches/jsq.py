@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Int, Int32s, Ints
+from ....kernels.kernel import Int, Ints
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, TIE, drawn
 from ...packets.model.model import ACK, Workload, queued_bytes
-from ...packets.model.rules import Rules, Strategy, chooser, no_label
+from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label, nth_link
 from ..base import known_options
 from ..packet_state import WITHOUT_FLAGS, state_of
 
@@ -46,34 +46,23 @@ class ShortestQueue(Strategy):
 
 
 @chooser
-def _choose(
-    state: Ints,
-    links: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
-    what = packet & np.int64(WITHOUT_FLAGS)
-    if state[2] and packet & np.int64(ACK):
-        return drawn(state[0], SWITCH_PORT, what, switch, size)
+def _choose(state: Ints, links: Ints, at: Choice) -> Int:
+    what = at.packet & np.int64(WITHOUT_FLAGS)
+    if state[2] and at.packet & np.int64(ACK):
+        return drawn(state[0], SWITCH_PORT, what, at.switch, at.size)
     best: Int = np.int64(1 << 62)
     equal: Int = np.int64(0)
     chosen: Int = np.int64(0)
-    for i in range(size):
-        queued = queued_bytes(links, np.int64(members[first + i]), time)
+    for i in range(at.size):
+        queued = queued_bytes(links, nth_link(at, i), at.time)
         if queued < best:
             best, equal, chosen = queued, np.int64(1), np.int64(i)
         elif queued == best:
             equal += 1
     if state[1] and equal > 1:
-        skip = drawn(state[0], TIE, what, switch, equal)
-        for i in range(size):
-            if queued_bytes(links, np.int64(members[first + i]), time) == best:
+        skip = drawn(state[0], TIE, what, at.switch, equal)
+        for i in range(at.size):
+            if queued_bytes(links, nth_link(at, i), at.time) == best:
                 if skip == 0:
                     return np.int64(i)
                 skip -= 1

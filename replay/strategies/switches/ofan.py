@@ -24,7 +24,7 @@ from ...fabrics.fabric import Fabric, edge_switches
 from ...fabrics.weights import with_path_weights
 from ...packets.model.draws import SHUFFLE, drawn_each
 from ...packets.model.model import ACK, Workload
-from ...packets.model.rules import Rules, Strategy, chooser, no_label
+from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label
 from ..base import known_options
 from ..packet_state import shuffled, state_of
 
@@ -206,21 +206,10 @@ def _parts(fabric: Fabric, tier: Ints, edges: Int32s, most: int) -> Ints:
 
 
 @chooser
-def _choose(
-    state: Ints,
-    links: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
+def _choose(state: Ints, links: Ints, at: Choice) -> Int:
     """State: edges, pointers; pointer table, begins of the pointers' rows, rows."""
-    pointer = state[state[2] + switch * state[0] + edge]
-    if packet & np.int64(ACK):
+    pointer = state[state[2] + at.switch * state[0] + at.edge]
+    if at.packet & np.int64(ACK):
         pointer += state[1]
     row = state[4] + state[state[3] + pointer]
     position = state[row]
@@ -230,26 +219,15 @@ def _choose(
 
 
 @chooser
-def _choose_rerouted(
-    state: Ints,
-    links: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
+def _choose_rerouted(state: Ints, links: Ints, at: Choice) -> Int:
     """State: edges, pointers; pointer table, begins by routing state, positions, schedules, routing
     state of the group that begins at a member."""
-    pointer = state[state[2] + switch * state[0] + edge]
-    if packet & np.int64(ACK):
+    pointer = state[state[2] + at.switch * state[0] + at.edge]
+    if at.packet & np.int64(ACK):
         pointer += state[1]
-    routing = state[state[6] + first]
+    routing = state[state[6] + at.first]
     schedule = state[5] + state[state[3] + 2 * state[1] * routing + pointer]
-    at = state[4] + pointer
-    position = state[at] % state[schedule]  # the schedule before may have been longer
-    state[at] = position + 1
+    last = state[4] + pointer
+    position = state[last] % state[schedule]  # the schedule before may have been longer
+    state[last] = position + 1
     return state[schedule + 1 + position]

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....kernels.kernel import Int, Int32s, Ints
+from ....kernels.kernel import Int, Ints
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, drawn
 from ...packets.model.model import Workload
-from ...packets.model.rules import Rules, Strategy, chooser, no_label
+from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label
 from ..base import known_options
 from ..packet_state import WITHOUT_FLAGS, state_of
 
@@ -33,16 +33,5 @@ class SwitchRandom(Strategy):
 
 
 @chooser
-def _choose(
-    state: Ints,
-    links: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
-    return drawn(state[0], SWITCH_PORT, packet & np.int64(WITHOUT_FLAGS), switch, size)
+def _choose(state: Ints, links: Ints, at: Choice) -> Int:
+    return drawn(state[0], SWITCH_PORT, at.packet & np.int64(WITHOUT_FLAGS), at.switch, at.size)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Int, Int32s, Ints
+from ....kernels.kernel import Int, Ints
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SHUFFLE, drawn
 from ...packets.model.model import ACK, Workload
-from ...packets.model.rules import Rules, Strategy, chooser, no_label
+from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label
 from ..base import known_options, whole_number
 from ..packet_state import shuffled, state_of
 
@@ -50,35 +50,24 @@ class SwitchRoundRobin(Strategy):
 
 
 @chooser
-def _choose(
-    state: Ints,
-    links: Ints,
-    members: Int32s,
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
+def _choose(state: Ints, links: Ints, at: Choice) -> Int:
     """State: seed, rounds, own pointer of ACKs, members; order, sent, shuffles by kind."""
-    kind = np.int64(1) if packet & np.int64(ACK) and state[2] else np.int64(0)
-    at = kind * state[3] + first
-    order, sent = state[4] + at, state[5] + at
+    kind = np.int64(1) if at.packet & np.int64(ACK) and state[2] else np.int64(0)
+    own = kind * state[3] + at.first
+    order, sent = state[4] + own, state[5] + own
     turn = state[sent]
     position = state[order + turn]
     turn += 1
-    if turn == size:
+    if turn == at.size:
         turn = np.int64(0)
         # A group has at least two members: the second one's place holds the rounds.
         state[sent + 1] += 1
         if state[1] > 0 and state[sent + 1] == state[1]:
             state[sent + 1] = 0
-            shuffles = state[6] + at
+            shuffles = state[6] + own
             state[shuffles] += 1
-            for i in range(size - 1, 0, -1):
-                what = first | (kind << np.int64(32))
+            for i in range(at.size - 1, 0, -1):
+                what = at.first | (kind << np.int64(32))
                 j = drawn(state[0], SHUFFLE, what, state[shuffles] * 65536 + i, i + 1)
                 other = state[order + i]
                 state[order + i] = state[order + j]

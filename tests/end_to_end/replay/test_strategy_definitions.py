@@ -17,6 +17,7 @@ from rocescope.replay.packets.model.model import (
     Model,
     Workload,
 )
+from rocescope.replay.packets.model.rules import Choice
 from rocescope.replay.packets.offers.offered import workload_of
 from rocescope.replay.strategies.registry import parse_packet_strategy
 from rocescope.replay.strategies.switches import adaptive, ofan
@@ -121,7 +122,8 @@ def test_adaptive_bands_of_5_10_and_20_percent_are_stale_for_100_ns() -> None:
     members = np.arange(4, dtype=np.int32)
 
     def chosen(time_ps: int, packet: int = 0) -> int:
-        return int(adaptive.least_band(state, queues, members, 0, 4, 0, packet, time_ps))
+        at = Choice(members, 0, 4, 0, 0, packet, 0, time_ps)
+        return int(adaptive.least_band(state, queues, at))
 
     # Of 800 kB: bands 2, 3, 0 and 1, each a byte beside the boundary.
     queues[:4, LinkColumn.WAITING_DATA] = 159_999, 160_000, 39_999, 40_000

@@ -6,33 +6,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from rocescope.kernels.kernel import Int
+from rocescope.kernels.kernel import Int, Ints
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.drivers.event_driven import run_event_driven
 from rocescope.replay.packets.drivers.runner import run_open_loop
 from rocescope.replay.packets.model.model import Model, Workload
-from rocescope.replay.packets.model.rules import Rules, Strategy, chooser, no_label
+from rocescope.replay.packets.model.rules import Choice, Rules, Strategy, chooser, no_label
 from rocescope.replay.packets.offers.offered import workload_of
 
 FABRIC = parse_fabric("leaf-spine:leaves=2,spines=3,hosts=1,rate=100G,delay=40ns")
 
 
 @chooser
-def _position(
-    state: NDArray[np.int64],
-    links: NDArray[np.int64],
-    members: NDArray[np.int32],
-    first: Int,
-    size: Int,
-    switch: Int,
-    edge: Int,
-    packet: Int,
-    label: Int,
-    time: Int,
-) -> Int:
+def _position(state: Ints, links: Ints, at: Choice) -> Int:
     return state[0]
 
 
