@@ -1,6 +1,6 @@
-"""Common parts of strategies: whole-flow placement, and options.
+"""Common parts of strategies: options, and the placement of whole flows.
 
-What the drivers ask of a strategy is `packets.model.rules.Strategy`.
+The drivers use strategies by the protocol `packets.model.rules.Strategy`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,52 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ...analyzer.errors import UsageError
+from ...analyzer.units import parse_duration
 from ..fabrics.fabric import Fabric
-from ..packets.model.model import Workload
+from ..packets.model.model import PS, Workload
 from ..packets.model.rules import Rules, Strategy
 from ..traffic.traffic import Traffic
 from .placed import Outcome, placed_rules
+
+
+class Configured:
+    """Reads the options of a strategy; each method raises UsageError for an invalid value."""
+
+    name: str
+    """The standard name, set by each strategy."""
+
+    def __init__(self, options: Mapping[str, str], name: str = "") -> None:
+        """name: the strategy that uses this one, for messages."""
+        self.options = options
+        self.name = name or self.name
+
+    def known(self, *names: str) -> None:
+        """UsageError for an option that is not one of these."""
+        for key in self.options:
+            if key not in names:
+                there = ", ".join(names) or "none"
+                raise UsageError(f"{self.name} has no option {key!r}; it has {there}")
+
+    def whole(self, key: str, default: int, least: int, most: int) -> int:
+        """A whole number from least to most."""
+        text = self.options.get(key, str(default))
+        if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
+            raise UsageError(
+                f"{self.name}: {key}={text}: use a whole number from {least} to {most}"
+            )
+        return int(text)
+
+    def word(self, key: str, *words: str) -> str:
+        """One of these words, by default the first."""
+        text = self.options.get(key, words[0])
+        if text not in words:
+            raise UsageError(f"{self.name}: {key}={text}: use {' or '.join(words)}")
+        return text
+
+    def duration_ps(self, key: str, default: str) -> tuple[int, str]:
+        """A time in ps, and its text."""
+        text = self.options.get(key, default)
+        return parse_duration(text, f"{self.name}: {key}") * PS, text
 
 
 class FlowStrategy(Strategy, Protocol):
@@ -27,21 +68,3 @@ class FlowStrategy(Strategy, Protocol):
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         """Packets follow the path that `place` finds for their unit."""
         return placed_rules(self.place(workload.traffic, fabric), workload, fabric)
-
-
-def known_options(name: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """UsageError for an unknown option."""
-    for key in options:
-        if key not in known:
-            there = ", ".join(known) or "none"
-            raise UsageError(f"{name} has no option {key!r}; it has {there}")
-
-
-def whole_number(
-    name: str, options: Mapping[str, str], key: str, default: int, least: int, most: int
-) -> int:
-    """An option that is a whole number from least to most; UsageError otherwise."""
-    text = options.get(key, str(default))
-    if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
-        raise UsageError(f"{name}: {key}={text}: use a whole number from {least} to {most}")
-    return int(text)

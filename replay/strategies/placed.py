@@ -1,8 +1,8 @@
-"""Whole-flow strategies on the packet engine: packets follow the way that was found for their unit.
+"""Whole-flow strategies on the packet engine: packets follow the path of their unit.
 
-The label of a packet is the row of its placement, and switches look up what they do with it. Data
-and ACKs are units of their own, placed by their own header fields. A strategy that splits
-units says where each came from (`Outcome.origin`); packets take the parts in turn.
+The label of a packet is the row of its placement, in which switches look up their link. Data
+and ACKs are separate units, placed by their own header fields. A strategy that splits
+units gives the origin of each part (`Outcome.origin`); packets use the parts in turn.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from .packet_state import state_of
 
 
 class Outcome(NamedTuple):
-    """Where the units went."""
+    """The paths of the units."""
 
     traffic: Traffic
-    """What was placed: a strategy may split flows."""
+    """The placed units: a strategy may split flows."""
     placement: Placement
     parameters: dict[str, str]
-    """Everything that was chosen, for the report."""
+    """All parameters in force, for the report."""
     solver: SolverReport | None = None
     notes: tuple[str, ...] = ()
     origin: Ints | None = None
-    """int64[placed units], ascending: unit of the given traffic each came from; None: the same."""
+    """int64[placed units], ascending: the original unit of each; None: units were not split."""
 
 
 def placed_rules(outcome: Outcome, workload: Workload, fabric: Fabric) -> Rules:
@@ -61,7 +61,7 @@ def placed_rules(outcome: Outcome, workload: Workload, fabric: Fabric) -> Rules:
 
 
 def _choices(placement: Placement, outcome: Outcome, arrays: FabricArrays, fabric: Fabric) -> Ints:
-    """int64[rows, choices]: switch << 32 | position for every choice of a row in turn, then -1."""
+    """int64[rows, choices]: switch << 32 | position for the choices of a row in order, then -1."""
     links = placement.links
     source = np.where(links >= 0, fabric.links.source[links], -1)
     edge = arrays.host_edge[np.maximum(outcome.traffic.dst_host, 0)][:, None]
@@ -84,15 +84,15 @@ def _choices(placement: Placement, outcome: Outcome, arrays: FabricArrays, fabri
 
 @emitter
 def _emit(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int) -> Int:
-    """State: units of data, choices of a row, packets with a unit of their own; flow and first
-    number of every message, first row of every unit, choices of every row, first packet of every
-    message, unit of every packet."""
+    """State: units of data, choices of a row, number of packets in the last table (0: the unit of a
+    packet is its flow); flow and first number of every message, first row of every unit, choices of
+    every row, first packet of every message, unit of every packet."""
     message = message_of(packet)
     unit = state[state[3] + message]
     if state[2]:
         begin = state[state[7] + message]
         size = state[state[7] + message + 1] - begin
-        # The number of a packet that is sent again is random (`drawn_key`).
+        # The number of a retransmitted packet is random (`drawn_key`).
         unit = state[state[8] + begin + number_of(packet) % size]
     if packet & np.int64(ACK):
         unit += state[0]
@@ -110,6 +110,6 @@ def _choose(state: Ints, links: Ints, at: Choice) -> Int:
         choice = state[row + i]
         if choice >> np.int64(32) == at.switch:
             return choice & np.int64(0xFFFFFFFF)
-    # Subflows and ACKs keep to the port of their flow, whose plane may not be the one they were
-    # placed in: they take the link of the same number there.
+    # Subflows and ACKs use the port of their flow, whose plane may differ from the plane of their
+    # placement: they use the link with the same position.
     return np.int64(0) if state[row] < 0 else state[row] & np.int64(0xFFFFFFFF)

@@ -1,4 +1,4 @@
-"""Load-balancing strategies, each in a file with its standard name.
+"""The load-balancing strategies by name.
 
 Strategies of STRATEGIES place whole flows and can also be replayed packet by packet;
 strategies of PACKET_STRATEGIES decide packet by packet.
@@ -59,15 +59,15 @@ PACKET_STRATEGIES: Mapping[str, Callable[[Mapping[str, str]], Strategy]] = {
     "mrc": Mrc,
 }
 ALL = "all"
-"""In place of names: every strategy that can run."""
+"""Selects every strategy that can run."""
 _SAME: Mapping[str, str] = {"optimal": "assign"}
 """Other names of strategies."""
 
 
 def parse_strategy(text: str) -> FlowStrategy:
-    """`ecmp`, `ecmp:hash=crc32,seed=7`, ...: a strategy that places whole flows.
+    """A strategy that places whole flows, such as `ecmp` or `ecmp:hash=crc32,seed=7`.
 
-    UsageError names what is wrong.
+    UsageError for an invalid text.
     """
     name, options = _parts(text)
     if name in PACKET_STRATEGIES:
@@ -76,7 +76,7 @@ def parse_strategy(text: str) -> FlowStrategy:
 
 
 def parse_packet_strategy(text: str) -> Strategy:
-    """`ofan`, `ecmp:hash=crc32`, ...: any strategy, for the packet engine. UsageError as above."""
+    """A strategy for the packet engine, such as `ofan` or `ecmp:seed=7`. UsageError as above."""
     name, options = _parts(text)
     if name in PACKET_STRATEGIES:
         return PACKET_STRATEGIES[name](options)
@@ -84,13 +84,13 @@ def parse_packet_strategy(text: str) -> Strategy:
 
 
 def expanded(texts: Sequence[str], packets: bool) -> list[str]:
-    """What was asked for, with every strategy in place of `all`; packets: on the packet engine."""
+    """The requested strategies, with every strategy for `all`; packets: for the packet engine."""
     every = [*STRATEGIES, *(PACKET_STRATEGIES if packets else ())]
     return [name for text in texts for name in (every if text == ALL else [text])]
 
 
 def needs_packets(text: str) -> bool:
-    """Whether this strategy exists on the packet engine only."""
+    """Whether only the packet engine has this strategy."""
     return text.partition(":")[0] in PACKET_STRATEGIES
 
 

@@ -1,69 +1,62 @@
-"""The best static assignment: whole paths for all units so that the busiest link has least to do.
+"""The best static assignment: whole paths for all units that minimise the busiest link's time.
 
-The yardstick of what routing could reach, not something a switch can do by itself. It is
-an integer programme (minimise t; every link's bytes over its rate are at most t; every
-unit takes one path), solved by HiGHS through scipy within a time limit. Units of the
-same size between the same switches count as one variable per path. How far from the best
-the answer can be at most is told with it.
+It shows the limit of static routing; no switch can compute it. An integer programme (minimise t;
+the bytes of every link over its rate are at most t; every unit takes one path), solved by HiGHS
+through scipy within a time limit. Units of the same size between the same switches are one
+variable per path. The result includes its largest possible distance from the optimum.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....analyzer.units import parse_duration
 from ....kernels.kernel import Floats, Int32s, Ints, kernel
 from ...fabrics.fabric import Fabric
 from ...flows.paths import PathChoices, links_of_paths, path_choices
 from ...flows.placement import finished
 from ...results.replay import SolverReport
 from ...traffic.traffic import Traffic
-from ..base import FlowStrategy, known_options
+from ..base import Configured, FlowStrategy
 from ..placed import Outcome
 
 MOST_VARIABLES = 50_000
-"""Beyond it the solver is left out: it would not get far in any time limit."""
+"""With more variables the solver does not run: it would make no progress in the time limit."""
 
 
-@dataclass(frozen=True)
-class Assign(FlowStrategy):
+class Assign(Configured, FlowStrategy):
     """Option: `limit`, the solver's time limit (10s)."""
 
-    options: Mapping[str, str]
-    name: str = "assign"
+    name = "assign"
 
     def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
-        known_options(self.name, self.options, ("limit",))
-        text = self.options.get("limit", "10s")
-        limit = parse_duration(text, "assign: limit") / 1e9
+        self.known("limit")
+        limit_ps, text = self.duration_ps("limit", "10s")
         choices = path_choices(traffic, fabric)
-        path, report = assigned(traffic, fabric, choices, limit)
+        path, report = assigned(traffic, fabric, choices, limit_ps / 1e12)
         columns = links_of_paths(traffic, fabric, choices, path)
         placement = finished(columns, traffic, fabric)
         return Outcome(traffic, placement, {"limit": text}, report)
 
 
 class _Classes(NamedTuple):
-    """Units that can be exchanged for each other: same pair of switches, same bytes."""
+    """Interchangeable units: the same pair of switches, the same bytes."""
 
     of_unit: Ints
     """int64[units], -1 for units without a path."""
     pair: Ints
     wire_bytes: Ints
     units: Ints
-    """How many."""
+    """Number of units."""
 
 
 def assigned(
     traffic: Traffic, fabric: Fabric, choices: PathChoices, limit_s: float
 ) -> tuple[Ints, SolverReport | None]:
-    """(path of every unit, -1 for none; how good that is); None when there is nothing to choose."""
+    """(path of every unit, -1 for none; the solver's report, None without a choice)."""
     begun = time.monotonic()
     path = _greedy(traffic, fabric, choices)
     moving = np.flatnonzero(choices.pair >= 0)
@@ -84,7 +77,7 @@ def assigned(
                 better = _spread_out(choices, classes, answer.units)
                 if _busiest(better, traffic, fabric, choices) < seconds:
                     path, seconds = better, _busiest(better, traffic, fabric, choices)
-    bound = min(bound, seconds)  # equal but for rounding
+    bound = min(bound, seconds)  # larger only by rounding
     return path, SolverReport(
         status=status,
         objective=seconds,
@@ -96,7 +89,7 @@ def assigned(
 
 
 def _busiest(path: Ints, traffic: Traffic, fabric: Fabric, choices: PathChoices) -> float:
-    """Seconds the busiest link between switches needs."""
+    """Transmission time of the busiest link between switches, s."""
     loads = np.zeros(len(fabric.links.source), np.int64)
     for hop in range(choices.links.shape[1]):
         link = np.where(path >= 0, choices.links[path, hop], -1)
@@ -105,7 +98,7 @@ def _busiest(path: Ints, traffic: Traffic, fabric: Fabric, choices: PathChoices)
 
 
 def _greedy(traffic: Traffic, fabric: Fabric, choices: PathChoices) -> Ints:
-    """The largest unit first, each to the path that is least busy with it (Graham's LPT)."""
+    """Largest unit first, each on the path whose busiest link is then shortest (Graham's LPT)."""
     path = np.full(len(traffic), -1, np.int64)
     order = np.argsort(-traffic.wire_bytes, kind="stable")
     busy = np.zeros(len(fabric.links.source))
@@ -158,8 +151,8 @@ def _classes(traffic: Traffic, choices: PathChoices) -> _Classes:
 
 
 def _cuts(traffic: Traffic, fabric: Fabric, choices: PathChoices) -> float:
-    """Seconds that no assignment can be below: what must leave a switch over all its links
-    that lead on, what must come to an edge over all links that lead there, and one unit alone."""
+    """A lower bound of every assignment, s: the bytes that leave a switch over its links towards
+    their destinations, the bytes that reach an edge over the links to it, and one unit alone."""
     moving = choices.pair >= 0
     pairs = len(choices.switch)
     total = np.bincount(choices.pair[moving], traffic.wire_bytes[moving], minlength=pairs)
@@ -196,7 +189,7 @@ class _Answer(NamedTuple):
 
 
 def _solved(fabric: Fabric, choices: PathChoices, classes: _Classes, limit_s: float) -> _Answer:
-    """The integer programme of these classes."""
+    """Solve the integer programme of these classes."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
 
@@ -236,7 +229,7 @@ def _solved(fabric: Fabric, choices: PathChoices, classes: _Classes, limit_s: fl
 
 
 def _spread_out(choices: PathChoices, classes: _Classes, count: Ints) -> Ints:
-    """The path of every unit from the numbers per class and path."""
+    """The path of every unit, from the number of units per class and path."""
     per_class = np.diff(choices.first)[classes.pair]
     begin = np.cumsum(per_class) - per_class
     of_unit = np.full(len(classes.of_unit), -1, np.int64)

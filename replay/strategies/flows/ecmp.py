@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from ...fabrics.fabric import Fabric
 from ...fabrics.switch_hashing import switch_hashing
 from ...flows.placement import place
 from ...traffic.traffic import Traffic
-from ..base import FlowStrategy
+from ..base import Configured, FlowStrategy
 from ..placed import Outcome
 
 
-@dataclass(frozen=True)
-class Ecmp(FlowStrategy):
+class Ecmp(Configured, FlowStrategy):
     """Options: see `switch_hashing`."""
 
-    options: Mapping[str, str]
-    name: str = "ecmp"
+    name = "ecmp"
 
     def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
         hashing = switch_hashing(fabric, self.options, self.name)

@@ -1,4 +1,4 @@
-"""ECMP that hashes the destination queue pair too (Meta's E-ECMP): 3 bytes at offset 13 of UDP.
+"""ECMP that also hashes the destination queue pair (Meta's E-ECMP): 3 bytes at offset 13 of UDP.
 
 Source: Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta Scale",
 SIGCOMM 2024; FBOSS configures it as a user-defined field with CRC16-CCITT.
@@ -6,25 +6,20 @@ SIGCOMM 2024; FBOSS configures it as a user-defined field with CRC16-CCITT.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from ....analyzer.errors import UsageError
 from ...fabrics.fabric import Fabric
 from ...traffic.traffic import Traffic
-from ..base import FlowStrategy
+from ..base import Configured, FlowStrategy
 from ..placed import Outcome
 from .ecmp import Ecmp
 
 DEFAULT_HASH = "crc16-ccitt"
 
 
-@dataclass(frozen=True)
-class EcmpQpn(FlowStrategy):
-    """Options: those of ecmp, but `fields`."""
+class EcmpQpn(Configured, FlowStrategy):
+    """Options: those of ecmp except `fields`."""
 
-    options: Mapping[str, str]
-    name: str = "ecmp-qpn"
+    name = "ecmp-qpn"
 
     def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
         if "fields" in self.options:

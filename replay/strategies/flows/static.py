@@ -1,8 +1,8 @@
-"""Static routing: the way of a unit follows from where it comes from or goes to, without a hash.
+"""Static routing: the source or destination of a unit determines its path, without a hash.
 
-destination: at every level the next digit of the destination's number picks the link
+destination: at every level the next digit of the destination's number selects the link
 (D-mod-k routing, as in InfiniBand fat trees); source: the same with the source's number;
-round-robin: every switch pins its units to its links in turn, in the order of source,
+round-robin: every switch assigns its units to its links in turn, in the order of source,
 destination and unit.
 Source: Zahavi et al., "Optimized InfiniBand fat-tree routing for shift all-to-all
 communication patterns", Concurrency and Computation 2009 (D-mod-k).
@@ -10,34 +10,24 @@ communication patterns", Concurrency and Computation 2009 (D-mod-k).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
-from ....analyzer.errors import UsageError
 from ....kernels.kernel import Int32s, UInt16s
 from ...fabrics.fabric import Fabric
 from ...flows.placement import Choose, place_by
 from ...traffic.traffic import Traffic
-from ..base import FlowStrategy, known_options
+from ..base import Configured, FlowStrategy
 from ..placed import Outcome
 
-BY = ("round-robin", "destination", "source")
 
-
-@dataclass(frozen=True)
-class Static(FlowStrategy):
+class Static(Configured, FlowStrategy):
     """Option: `by`."""
 
-    options: Mapping[str, str]
-    name: str = "static"
+    name = "static"
 
     def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
-        known_options(self.name, self.options, ("by",))
-        by = self.options.get("by", BY[0])
-        if by not in BY:
-            raise UsageError(f"static: by={by}: use {', '.join(BY)}")
+        self.known("by")
+        by = self.word("by", "round-robin", "destination", "source")
         if by == "round-robin":
             choose = _in_turn(traffic, fabric)
         else:
@@ -48,7 +38,7 @@ class Static(FlowStrategy):
 
 
 def _by_digits(number: Int32s, fabric: Fabric) -> Choose:
-    """Digits of a mixed-radix number, the lowest at the first choice."""
+    """Digits of a mixed-radix number, the lowest digit at the first choice."""
     sizes = np.append(np.diff(fabric.forwarding.group_start), 1)  # item -1 serves group -1
     left = number.astype(np.int64).copy()
 

@@ -1,13 +1,12 @@
-"""Subflows: every queue pair is split into k with entropy of their own (QP scaling, MPTCP).
+"""Subflows: every queue pair is split into k with separate entropy (QP scaling, MPTCP).
 
-The bytes of a unit are shared evenly; subflow 0 keeps its header fields, subflow j has
-the j-th next queue pair number and a source port drawn from 49152 to 65535.
+The bytes of a unit are split evenly; subflow 0 keeps its header fields, subflow j has
+queue pair number + j and a random source port from 49152 to 65535.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,23 +14,21 @@ from ....kernels.kernel import Array, Ints
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import generator
 from ...traffic.traffic import Traffic, Windows
-from ..base import FlowStrategy, whole_number
+from ..base import Configured, FlowStrategy
 from ..placed import Outcome
 from .ecmp import Ecmp
 
 _FIRST_PORT = 49_152
 
 
-@dataclass(frozen=True)
-class Subflow(FlowStrategy):
-    """Options: `k` subflows (4), `draw` (which random ports), and those of ecmp."""
+class Subflow(Configured, FlowStrategy):
+    """Options: `k` subflows (4), `draw`, the seed of the ports (0), and those of ecmp."""
 
-    options: Mapping[str, str]
-    name: str = "subflow"
+    name = "subflow"
 
     def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
-        k = whole_number(self.name, self.options, "k", 4, 1, 1024)
-        draw = whole_number(self.name, self.options, "draw", 0, 0, 1 << 31)
+        k = self.whole("k", 4, 1, 1024)
+        draw = self.whole("draw", 0, 0, 1 << 31)
         rest = {key: v for key, v in self.options.items() if key not in ("k", "draw")}
         outcome = Ecmp(rest, self.name).place(split(traffic, k, draw), fabric)
         return outcome._replace(
@@ -41,7 +38,7 @@ class Subflow(FlowStrategy):
 
 
 def split(traffic: Traffic, k: int, draw: int = 0) -> Traffic:
-    """Every unit as k units; a unit of fewer than k packets as one per packet."""
+    """Every unit as k units; a unit of fewer than k packets as one unit per packet."""
     parts = _parts(traffic, k)
     rows = np.repeat(np.arange(len(traffic)), parts)
     number = np.arange(len(rows)) - np.repeat(np.cumsum(parts) - parts, parts)
@@ -72,7 +69,7 @@ def _parts(traffic: Traffic, k: int) -> Ints:
 
 
 def _share(amount: Array, number: Array, shares: Array) -> Ints:
-    """The number-th of so many equal whole shares; the first ones are larger by 1."""
+    """Share `number` of `shares` equal whole shares; the first shares are larger by 1."""
     share: Ints = amount // shares + (number < amount % shares)
     return share
 

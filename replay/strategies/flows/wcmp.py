@@ -1,4 +1,4 @@
-"""WCMP: ECMP with weights in proportion to the capacity behind every next hop.
+"""WCMP: ECMP with weights proportional to the capacity beyond every next hop.
 
 Source: Zhou et al., "WCMP: Weighted Cost Multipathing for Improved Fairness in Data
 Centers", EuroSys 2014.
@@ -6,24 +6,19 @@ Centers", EuroSys 2014.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from ....analyzer.errors import UsageError
 from ...fabrics.fabric import Fabric
 from ...fabrics.weights import with_capacity_weights
 from ...traffic.traffic import Traffic
-from ..base import FlowStrategy
+from ..base import Configured, FlowStrategy
 from ..placed import Outcome
 from .ecmp import Ecmp
 
 
-@dataclass(frozen=True)
-class Wcmp(FlowStrategy):
+class Wcmp(Configured, FlowStrategy):
     """Options: those of ecmp."""
 
-    options: Mapping[str, str]
-    name: str = "wcmp"
+    name = "wcmp"
 
     def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
         try:

@@ -1,14 +1,13 @@
 """The bitmap balancer of the Ultra Ethernet reference simulator: a penalty per entropy value (EV).
 
-EVs are taken in turn, in an order that is permuted anew at every wrap (XOR with a random
-number); an EV with a penalty is passed over, and of these one per packet has its penalty
-lowered. Penalties: ECN mark 1, trimmed 4, timeout 15, at most 15 (ultraethernet/uet-htsim).
+EVs are used in turn, in an order that changes at every wrap (XOR with a random number). EVs with
+a penalty are skipped; the first skipped EV of each packet has its penalty lowered by 1.
+Penalties: ECN mark 1, trimmed 4, timeout 15, at most 15 (ultraethernet/uet-htsim).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from ...packets.model import labels
 from ...packets.model.labels import EvState, HostFunctions, draw, host_functions, new_state
 from ...packets.model.model import Workload
 from ...packets.model.rules import Rules, Strategy
-from ..base import known_options, whole_number
+from ..base import Configured
 from .host_spray import HostSpray
 
 MARK_PENALTY, TRIM_PENALTY, TIMEOUT_PENALTY, MOST_PENALTY = 1, 4, 15, 15
@@ -28,17 +27,15 @@ POSITION, PERMUTATION = labels.OWN, labels.OWN + 1
 ENTROPY_VALUES = 256
 
 
-@dataclass(frozen=True)
-class Bitmap(Strategy):
+class Bitmap(Configured, Strategy):
     """Option: `evs`, entropy values, a power of two (256)."""
 
-    options: Mapping[str, str]
-    name: str = "bitmap"
+    name = "bitmap"
     reacts: ClassVar[bool] = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        known_options(self.name, self.options, ("evs",))
-        evs = whole_number(self.name, self.options, "evs", ENTROPY_VALUES, 2, 1 << 16)
+        self.known("evs")
+        evs = self.whole("evs", ENTROPY_VALUES, 2, 1 << 16)
         if evs & (evs - 1) or evs < fabric.ports:
             raise UsageError(f"{self.name}: evs={evs}: use a power of two from {fabric.ports} on")
         base = HostSpray({"evs": str(evs)}).rules(workload, fabric, seed)
@@ -48,7 +45,7 @@ class Bitmap(Strategy):
 
 @subkernel
 def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
-    """The next EV without a penalty that leaves by a free port; -1 when no EV does."""
+    """The next EV without a penalty that uses a free port; -1 if no EV uses a free port."""
     rows, table = state.rows, state.table
     evs, ports = state.params[labels.EVS], state.params[labels.PORTS]
     lowered = False
@@ -73,7 +70,7 @@ def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
 
 @subkernel
 def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
-    """Add the penalty for what happened."""
+    """Add the penalty of an event."""
     penalty = np.int64(0)
     if what == labels.MARKED:
         penalty = np.int64(MARK_PENALTY)
@@ -89,5 +86,5 @@ def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
 
 
 def bitmap(flows: int, seed: int, ports: int, evs: int) -> tuple[EvState, HostFunctions]:
-    """evs: a power of two."""
+    """State and functions; evs: a power of two."""
     return new_state(flows, evs, seed, ports, evs), host_functions(select, feedback)

@@ -1,15 +1,12 @@
-"""Host destination rotation (DRB): a host takes the top switches in turn, per destination.
+"""Host destination rotation (DRB): a host uses the top switches in turn, per destination.
 
 A pointer per (source, destination, data or ACK) counts packets; the label is the number of the
-path, and switches on the way up read their digit of it. Source: Cao et al., "Per-packet
-Load-balanced, Low-Latency Routing for Clos-based Data Center Networks", CoNEXT 2013; "Host DR"
-of arXiv 2507.21372. Needs hosts that know the topology, and tiers.
+path, and each switch on the way up reads its digit of the label. Needs tiers, and hosts that know
+the topology. Source: Cao et al., "Per-packet Load-balanced, Low-Latency Routing for Clos-based
+Data Center Networks", CoNEXT 2013; "Host DR" of arXiv 2507.21372.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,21 +16,19 @@ from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SHUFFLE, drawn_each
 from ...packets.model.model import ACK, Workload, message_of
 from ...packets.model.rules import Choice, Rules, Strategy, chooser, emitter
-from ..base import known_options
+from ..base import Configured
 from ..packet_state import state_of
 
 _MOST_PATHS = 1 << 30
 
 
-@dataclass(frozen=True)
-class HostRotation(Strategy):
+class HostRotation(Configured, Strategy):
     """No options."""
 
-    options: Mapping[str, str]
-    name: str = "host-dr"
+    name = "host-dr"
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        known_options(self.name, self.options, ())
+        self.known()
         if fabric.ports > 1:
             raise UsageError(f"{self.name} needs hosts with one port; {fabric.name} has more")
         digits = place_values(self.name, fabric)
@@ -50,9 +45,9 @@ class HostRotation(Strategy):
 
 
 def place_values(name: str, fabric: Fabric) -> Ints:
-    """int64[switches]: what one step of a switch's choice is worth in the number of a path.
+    """int64[switches]: the place value of a switch's choice in the number of a path.
 
-    Leaves count single paths, a switch of the next tier as many as a leaf has uplinks, and so on.
+    It is 1 for leaves, the number of uplinks of a leaf in the next tier, and so on.
     UsageError when switches of a tier have groups of different sizes.
     """
     forwarding = fabric.forwarding
@@ -76,7 +71,7 @@ def place_values(name: str, fabric: Fabric) -> Ints:
 
 
 def paths_of(fabric: Fabric, source: Int32s, destination: Int32s) -> Ints:
-    """int64[n]: shortest paths between hosts, as the product of the choices on the first one."""
+    """int64[n]: shortest paths between hosts: product of the group sizes along the first path."""
     switch = fabric.attachments.switch[source, 0].astype(np.int64)
     edge = fabric.attachments.edge[destination]
     count = np.ones(len(source), np.int64)
@@ -94,7 +89,8 @@ def paths_of(fabric: Fabric, source: Int32s, destination: Int32s) -> Ints:
 
 @emitter
 def _emit(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int) -> Int:
-    """State: pairs; pair of every message, paths by kind and pair, next path likewise, digits."""
+    """State: pairs; pair of every message, paths by kind and pair, next path by kind and pair,
+    place values."""
     kind = np.int64(1) if packet & np.int64(ACK) else np.int64(0)
     at = kind * state[0] + state[state[1] + message_of(packet)]
     path = state[state[3] + at]

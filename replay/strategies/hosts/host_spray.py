@@ -1,14 +1,11 @@
-"""Hosts give every packet a random entropy value, and switches hash it (oblivious spraying).
+"""Hosts give every packet a random entropy value, which switches hash (oblivious spraying).
 
 Source: "Host Pkt" of "Load Balancing for AI Training Workloads" (arXiv 2507.21372), OPS of REPS
-(arXiv 2407.21625), the oblivious policy of Ultra Ethernet. How many values there are matters: they
-are hashed once, so two values of a flow on one path stay there.
+(arXiv 2407.21625), the oblivious policy of Ultra Ethernet. The number of values matters: the hash
+of a value never changes, so two values of a flow with the same path always share it.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,23 +15,21 @@ from ...fabrics.fabric import Fabric
 from ...packets.model.draws import HOST_LABEL, SWITCH_PORT, drawn
 from ...packets.model.model import ACK, Workload, message_of
 from ...packets.model.rules import Choice, Rules, Strategy, chooser, emitter
-from ..base import known_options, whole_number
+from ..base import Configured
 from ..packet_state import WITHOUT_FLAGS, state_of
 
 ENTROPY_VALUES = 1 << 16
-"""A UDP source port."""
+"""Of a UDP source port."""
 
 
-@dataclass(frozen=True)
-class HostSpray(Strategy):
+class HostSpray(Configured, Strategy):
     """Option: `evs`, entropy values to draw from (65,536)."""
 
-    options: Mapping[str, str]
-    name: str = "host-spray"
+    name = "host-spray"
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        known_options(self.name, self.options, ("evs",))
-        evs = whole_number(self.name, self.options, "evs", ENTROPY_VALUES, 1, 1 << 31)
+        self.known("evs")
+        evs = self.whole("evs", ENTROPY_VALUES, 1, 1 << 31)
         return Rules(
             hash_label(),
             _emit(),
@@ -45,7 +40,7 @@ class HostSpray(Strategy):
 
 
 def on_all_ports(name: str, evs: int, fabric: Fabric) -> int:
-    """The values cut to a multiple of the ports of a host: value modulo ports is the port."""
+    """evs rounded down to a multiple of the ports of a host: value modulo ports is the port."""
     if evs < fabric.ports:
         raise UsageError(f"{name}: evs={evs} are fewer than the {fabric.ports} ports of a host")
     return evs // fabric.ports * fabric.ports
@@ -58,9 +53,9 @@ def _emit(state: Ints, links: Ints, host: Int, link: Int, packet: Int, time: Int
 
 @chooser
 def hash_label(state: Ints, links: Ints, at: Choice) -> Int:
-    """An ideal hash of flow, direction and label, another one in every switch.
+    """An ideal hash of flow, direction and label, independent in every switch.
 
-    State: [seed, any, begin of the table of the flow of every message, ...].
+    State: [seed, any value, position of the table of each message's flow, ...].
     """
     flow = state[state[2] + message_of(at.packet)]
     if at.packet & np.int64(ACK):

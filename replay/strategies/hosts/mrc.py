@@ -1,34 +1,31 @@
-"""MRC: queue pairs spray over a set of static paths in all planes and drop the bad ones.
+"""MRC: queue pairs spray over a set of static paths in all planes and retire bad paths.
 
-Source: Multipath Reliable Connection 1.0 (OCP, 2026) as read by others, arXiv 2605.04333. Paths
-are source routes (SRv6 micro-segments): an entropy value (EV) names a path, plane = EV modulo
+Source: Multipath Reliable Connection 1.0 (OCP, 2026) as cited in arXiv 2605.04333. Paths
+are source routes (SRv6 micro-segments): an entropy value (EV) is a path, plane = EV modulo
 planes, spine of that plane = EV // planes, and no switch hashes. Every round uses
-every plane once, in an order drawn anew, so planes carry the same bytes; the active EVs of a plane
-are taken in turn, in an order drawn anew after every full turn.
-States and transitions follow the MRC 1.0 specification (9.3.1) as its readers report it:
+every plane once, in a new random order, so planes carry the same bytes; the active EVs of a plane
+are used in turn, in a new random order after every full turn.
+States and transitions follow the MRC 1.0 specification (9.3.1) as cited there:
 
-- GOOD: usable. SKIP: an ECN mark or a trimmed packet; passed over once, then GOOD again, at most
+- GOOD: usable. SKIP: an ECN mark or a trimmed packet; skipped once, then GOOD again, at most
   one such EV per packet sent (11.2.2). ASSUMED_BAD: a packet was lost without a trim, or the
-  receiver said so; replaced at once by a backup EV of the same plane, never of another, and back
-  to GOOD when probes get through. DENIED: an operator's choice.
-- The set shrinks no further than `least` usable EVs (`ev_min_active`, a quarter in the examples).
-- NIC ports and the peer's port status take whole planes out until they return.
+  receiver declared the EV bad; replaced at once by a backup EV of the same plane, never of another
+  plane, and GOOD again after enough answered probes. DENIED: excluded by the operator.
+- At least `least` EVs stay usable (`ev_min_active`, a quarter in the examples).
+- While a NIC port or a port of the peer is down, its plane is not used.
 
-Not public, so assumed here: the probe interval and how many answered probes make an EV GOOD
-again; that planes are used in rounds (a port that is free before the others had their turn waits);
-that ACKs come back by the path of the packet that they acknowledge.
+Assumed, because not public: the probe interval and the number of answered probes until an EV is
+GOOD again; that planes are used in rounds (a free port waits until the others had their turn);
+that an ACK returns by the path of the packet that it acknowledges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....analyzer.units import parse_duration
 from ....kernels.kernel import Int, Ints, inlined, subkernel
 from ...fabrics.fabric import Fabric
 from ...packets.model import labels
@@ -36,43 +33,41 @@ from ...packets.model.draws import generator
 from ...packets.model.labels import EvState, HostFunctions, draw, host_functions, new_state
 from ...packets.model.model import PS, Workload
 from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label
-from ..base import known_options, whole_number
+from ..base import Configured
 from ..packet_state import state_of
 
 GOOD, SKIP, ASSUMED_BAD, DENIED = range(4)
 """States of an EV."""
 USED, REACHABLE, BAD, USABLE, PROBE_AT = range(labels.OWN, labels.OWN + 5)
-"""Planes used in this round, planes by which the peer can be reached (bit masks); EVs that are
-ASSUMED_BAD; active EVs that are not; EV that was probed last."""
+"""Bit masks of the planes used in this round and of the planes that reach the peer; numbers of EVs
+in ASSUMED_BAD and of usable active EVs; the EV probed last."""
 PER_PLANE, LEAST, PROBE_PS, PROBES = range(labels.OWN_PARAMETERS, labels.OWN_PARAMETERS + 4)
-"""Active EVs per plane, fewest usable ones, time between two probes of an EV, answers needed."""
+"""Active EVs per plane, minimum of usable EVs, time between two probes of an EV, answers needed."""
 PROBE_INTERVAL_PS: Final = 100_000_000
 """100 us (assumed)."""
 PROBES_NEEDED: Final = 3
-"""Answered probes (assumed)."""
+"""Answered probes until an EV is GOOD again (assumed)."""
 _FIRST_PATHS: Final = 0x4D5243
-"""What `generator` draws for."""
+"""Purpose of `generator`."""
 _STATE, _ANSWERS, _ACTIVE = 3, 2, 16
-"""Bits of an EV's item in the table: its state, answered probes << 2, active."""
+"""Bits of an EV's entry in the table: its state, answered probes << 2, active."""
 ACTIVE = 128
 """Entropy values in use (paper: 128 to 256)."""
 LEAST_PROBE_PS = 1_000_000
-"""1 us between probes of one entropy value: more would be a load of its own."""
+"""1 us between probes of one entropy value: more probes would be a noticeable load."""
 
 
-@dataclass(frozen=True)
-class Mrc(Strategy):
+class Mrc(Configured, Strategy):
     """Options: `evs`, active entropy values of a queue pair (128, or three quarters of the paths if
-    that is less); `least` usable ones (a quarter of evs); `probe`, time between probes of a bad one
-    (100us); `probes` that must be answered (3)."""
+    that is less); `least`, minimum of usable values (a quarter of evs); `probe`, time between two
+    probes of a bad value (100us); `probes` that must be answered (3)."""
 
-    options: Mapping[str, str]
-    name: str = "mrc"
+    name = "mrc"
     reacts: ClassVar[bool] = True
     static_paths: ClassVar[bool] = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        known_options(self.name, self.options, ("evs", "least", "probe", "probes"))
+        self.known("evs", "least", "probe", "probes")
         planes = fabric.ports
         if planes < 2:
             raise UsageError(
@@ -81,16 +76,14 @@ class Mrc(Strategy):
             )
         paths = _paths(self.name, fabric)
         fitting = max(planes, min(ACTIVE, planes * paths * 3 // 4) // planes * planes)
-        evs = whole_number(self.name, self.options, "evs", fitting, planes, planes * paths)
+        evs = self.whole("evs", fitting, planes, planes * paths)
         if evs % planes:
             raise UsageError(f"{self.name}: evs={evs}: use a multiple of the {planes} planes")
-        least = whole_number(self.name, self.options, "least", evs // 4, 0, evs)
-        probes = whole_number(self.name, self.options, "probes", PROBES_NEEDED, 1, 4)
-        probe_ps = PROBE_INTERVAL_PS
-        if "probe" in self.options:
-            probe_ps = parse_duration(self.options["probe"], f"{self.name}: probe") * PS
-            if probe_ps < LEAST_PROBE_PS:
-                raise UsageError(f"{self.name}: probe={self.options['probe']}: use 1us or more")
+        least = self.whole("least", evs // 4, 0, evs)
+        probes = self.whole("probes", PROBES_NEEDED, 1, 4)
+        probe_ps, probe = self.duration_ps("probe", "100us")
+        if probe_ps < LEAST_PROBE_PS:
+            raise UsageError(f"{self.name}: probe={probe}: use 1us or more")
         hosts = mrc(len(workload.src), seed, planes, paths, evs, least, probe_ps, probes)
         return Rules(
             _by_label(),
@@ -109,7 +102,7 @@ class Mrc(Strategy):
 
 
 def _paths(name: str, fabric: Fabric) -> int:
-    """Paths of one plane: links that lead on from a leaf; UsageError when planes differ."""
+    """Paths of one plane: uplinks of a leaf; UsageError when leaves differ."""
     sizes = np.diff(fabric.forwarding.group_start)
     leaves = np.unique(fabric.attachments.switch[fabric.attachments.switch >= 0])
     groups = fabric.forwarding.group_of[leaves]
@@ -121,7 +114,7 @@ def _paths(name: str, fabric: Fabric) -> int:
 
 @chooser
 def _by_label(state: Ints, links: Ints, at: Choice) -> Int:
-    """The link that the entropy value names. State: planes."""
+    """The link of the entropy value. State: planes."""
     return at.label // state[0] % at.size
 
 
@@ -137,25 +130,25 @@ def _set_state(state: EvState, flow: Int, ev: Int, value: Int) -> None:
 
 @inlined
 def _slot(state: EvState, plane: Int, n: Int) -> Int:
-    """Where in the table the n-th active EV of a plane is."""
+    """Position in the table of the n-th active EV of a plane."""
     return state.params[labels.EVS] + plane * state.params[PER_PLANE] + n
 
 
 @inlined
 def _plane_order(state: EvState, n: Int) -> Int:
-    """Where in the table the n-th plane of a round is."""
+    """Position in the table of the n-th plane of a round."""
     return state.params[labels.EVS] + state.params[labels.PORTS] * state.params[PER_PLANE] + n
 
 
 @inlined
 def _cursor(state: EvState, plane: Int) -> Int:
-    """Where in the table the position of the next active EV of a plane is."""
+    """Position in the table of the cursor of a plane: its next active EV."""
     return _plane_order(state, 0) + state.params[labels.PORTS] + plane
 
 
 @inlined
 def _shuffle(state: EvState, flow: Int, first: Int, n: Int) -> None:
-    """A new order of n items of the table (Fisher and Yates)."""
+    """Shuffle n entries of the table (Fisher and Yates)."""
     for i in range(n - 1, 0, -1):
         other = draw(state, flow, i + 1)
         kept = state.table[flow, first + i]
@@ -165,7 +158,7 @@ def _shuffle(state: EvState, flow: Int, first: Int, n: Int) -> None:
 
 @subkernel
 def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
-    """The next GOOD EV of the first free plane that was not used in this round; -1: none."""
+    """The next GOOD EV of the first free plane not yet used in this round; -1: none."""
     rows, table, params = state.rows, state.table, state.params
     planes, per_plane = params[labels.PORTS], params[PER_PLANE]
     reachable = rows[flow, REACHABLE]
@@ -178,7 +171,7 @@ def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
         plane = np.int64(table[flow, _plane_order(state, n)])
         if wanted >> plane & 1 == 0:
             continue
-        rows[flow, USED] |= np.int64(1) << plane  # also when no EV of it is usable
+        rows[flow, USED] |= np.int64(1) << plane  # even when none of its EVs is usable
         for _ in range(per_plane):
             cursor = np.int64(table[flow, _cursor(state, plane)])
             if cursor == 0:
@@ -198,7 +191,7 @@ def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
 
 @subkernel
 def _assume_bad(state: EvState, flow: Int, ev: Int, now_ps: Int) -> None:
-    """Stop using an EV; a backup of its plane takes its place."""
+    """Stop using an EV; a backup EV of its plane replaces it."""
     rows, params, table = state.rows, state.params, state.table
     planes = params[labels.PORTS]
     paths = params[labels.EVS] // planes
@@ -232,7 +225,7 @@ def _assume_bad(state: EvState, flow: Int, ev: Int, now_ps: Int) -> None:
 
 @subkernel
 def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
-    """The transitions of the specification's figure 5."""
+    """The transitions of figure 5 of the specification."""
     rows, params = state.rows, state.params
     if what == labels.PORT_MASK:
         rows[flow, REACHABLE] = ev
@@ -259,7 +252,7 @@ def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
 
 @subkernel
 def wake(state: EvState, flow: Int, now_ps: Int) -> Int:
-    """The next ASSUMED_BAD EV to probe; each is probed once per interval."""
+    """The next ASSUMED_BAD EV to probe; each EV is probed once per interval."""
     rows, params = state.rows, state.params
     bad, evs = rows[flow, BAD], params[labels.EVS]
     rows[flow, labels.WAKE] = labels.NEVER
@@ -288,7 +281,7 @@ def mrc(
     """State of flows over `planes` planes of `paths` paths each.
 
     active: EVs in use, at most planes * paths and a multiple of planes; the others are backups.
-    least: fewest usable EVs, a quarter of the active ones if not given. probes: 1 to 4.
+    least: minimum of usable EVs, default a quarter of the active EVs. probes: 1 to 4.
     """
     evs, per_plane = planes * paths, active // planes
     own = (per_plane, active // 4 if least is None else least, probe_ps, min(probes, 4))

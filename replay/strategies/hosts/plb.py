@@ -1,16 +1,15 @@
-"""PLB: a flow moves to a new label when too many of its packets come back marked.
+"""PLB: a flow changes its label when too many of its packets are marked.
 
 Acknowledgements are counted in rounds of one round-trip time; a round is congested when the
 marked share reaches the threshold; after enough congested rounds in a row the flow draws a new
 label. Source: Linux, tcp_plb.c and ip-sysctl (50 %, 12 rounds, 3 when nothing is in flight,
-a pause of 1 to 2 times 60 s after a timeout). The study of load balancing for AI training
-(arXiv 2507.21372, there "Flowlet") names 40 % and gives no rounds: 1 is assumed.
+a pause of 1 to 2 times 60 s after a timeout). "Load Balancing for AI Training Workloads"
+(arXiv 2507.21372, there "Flowlet") has 40 % and does not give the rounds: 1 is assumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Final
 
 import numpy as np
@@ -29,33 +28,32 @@ from ...packets.model.labels import (
 from ...packets.model.model import Workload
 from ...packets.model.round_trip import round_trip_ps
 from ...packets.model.rules import Rules, Strategy
-from ..base import known_options, whole_number
+from ..base import Configured
 from .host_spray import HostSpray, on_all_ports
 
 PAUSE_PS: Final = 60_000_000_000_000
-"""60 s; the pause is one to two times that (Linux)."""
+"""60 s; the pause is one to two times this (Linux)."""
 CURRENT, ROUND_END, SEEN, MARKS, CONGESTED, PAUSED_UNTIL = range(labels.OWN, labels.OWN + 6)
-"""EV + 1 (0: none yet), end of the round, packets and marks in it, congested rounds in a row."""
+"""EV + 1 (0: none yet), end of the round, packets and marks in it, congested rounds in a row, end
+of the pause."""
 _PERCENT, _ROUNDS, _IDLE_ROUNDS, _ROUND_PS, _PAUSE = (labels.OWN_PARAMETERS + i for i in range(5))
 LABELS = 1 << 20
 """IPv6 flow labels."""
 
 
-@dataclass(frozen=True)
-class Plb(Strategy):
-    """Options: `percent` of marked packets that makes a round congested (40, the study; Linux: 50);
-    `rounds` in a row before a new label (1, assumed; Linux: 12), `idle` when nothing is in flight
-    (1, assumed; Linux: 3)."""
+class Plb(Configured, Strategy):
+    """Options: `percent` of marked packets in a congested round (40, the study; Linux: 50);
+    `rounds` in a row before a new label (1, assumed; Linux: 12), `idle`, the same when nothing is
+    in flight (1, assumed; Linux: 3)."""
 
-    options: Mapping[str, str]
-    name: str = "plb"
+    name = "plb"
     reacts: ClassVar[bool] = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        known_options(self.name, self.options, ("percent", "rounds", "idle"))
-        percent = whole_number(self.name, self.options, "percent", 40, 1, 100)
-        rounds = whole_number(self.name, self.options, "rounds", 1, 1, 1000)
-        idle = whole_number(self.name, self.options, "idle", min(rounds, 3), 1, 1000)
+        self.known("percent", "rounds", "idle")
+        percent = self.whole("percent", 40, 1, 100)
+        rounds = self.whole("rounds", 1, 1, 1000)
+        idle = self.whole("idle", min(rounds, 3), 1, 1000)
         evs = on_all_ports(self.name, LABELS, fabric)
         round_ps = round_trip_ps(fabric, int(workload.packet_bytes.max(initial=64)))
         hosts = plb(len(workload.src), seed, fabric.ports, evs, round_ps, percent, rounds, idle)
@@ -66,7 +64,7 @@ class Plb(Strategy):
 
 @subkernel
 def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
-    """The current label; a new one when the flow has been congested long enough."""
+    """The current label; a new label after enough congested rounds."""
     rows, params = state.rows, state.params
     congested = rows[flow, CONGESTED]
     enough = congested >= params[_ROUNDS]
@@ -83,7 +81,7 @@ def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
 
 @subkernel
 def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
-    """Count marks per round; a timeout gives a new label at once, then a pause."""
+    """Count marks per round; after a timeout a new label at once, then a pause."""
     rows, params = state.rows, state.params
     if what == labels.ACKED or what == labels.MARKED:
         rows[flow, SEEN] += 1
@@ -115,7 +113,7 @@ def plb(
     idle_rounds: int = 1,
     pause_ps: int = PAUSE_PS,
 ) -> tuple[EvState, HostFunctions]:
-    """round_ps: one round-trip time without queues."""
+    """State and functions; round_ps: one round-trip time without queues."""
     own = (percent, rounds, idle_rounds, round_ps, pause_ps)
     state = new_state(flows, 1, seed, ports, evs, own)
     state.rows[:, ROUND_END] = round_ps

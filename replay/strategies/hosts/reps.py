@@ -1,20 +1,18 @@
-"""REPS: hosts reuse the entropy values (EVs) of packets that came through unmarked.
+"""REPS: hosts reuse the entropy values (EVs) of packets that arrived unmarked.
 
-An EV whose packet was acknowledged without an ECN mark goes into a ring of 8 and is used once
-more, the oldest first; with none left, or in the first bandwidth-delay product of a flow, the EV
-is random. A timeout freezes the ring: then its EVs are used in turn, used up or not.
+The EV of a packet that was acknowledged without an ECN mark is stored in a ring of 8 and used once
+more, the oldest first; when no EV is left, and in the first bandwidth-delay product of a flow, the
+EV is random. A timeout freezes the ring: its EVs are then used in turn, any number of times.
 Source: Bonato et al., EuroSys 2026 (arXiv 2407.21625).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Final
 
 import numpy as np
 
-from ....analyzer.units import parse_duration
 from ....kernels.kernel import Int, subkernel
 from ...fabrics.fabric import Fabric
 from ...packets.model import labels
@@ -22,38 +20,34 @@ from ...packets.model.labels import EvState, HostFunctions, host_functions, new_
 from ...packets.model.model import PS, Workload
 from ...packets.model.round_trip import bdp_packets
 from ...packets.model.rules import Rules, Strategy
-from ..base import known_options, whole_number
+from ..base import Configured
 from .host_spray import HostSpray, on_all_ports
 
 RING: Final = 8
 """Entries (paper)."""
 FREEZE_PS: Final = 10_000_000_000
-"""10 ms of freezing (the authors' simulator; the paper leaves the time open)."""
+"""10 ms of freezing (the authors' simulator; the paper does not give the time)."""
 EXPLORE_AFTER: Final = 16
 """Random EVs after freezing (the authors' simulator)."""
 
 HEAD, FROZEN, UNFREEZE, EXPLORE, WRITTEN = range(labels.OWN, labels.OWN + 5)
-"""Where the next entry goes; frozen or not; when that ends; random EVs to send; entries ever
-written, at most RING."""
+"""Position of the next entry; frozen or not; end of freezing; random EVs to send; entries written
+so far, at most RING."""
 _FREEZE, _EXPLORE_AFTER = labels.OWN_PARAMETERS, labels.OWN_PARAMETERS + 1
 ENTROPY_VALUES = 1 << 16
 
 
-@dataclass(frozen=True)
-class Reps(Strategy):
+class Reps(Configured, Strategy):
     """Options: `evs`, entropy values (65,536); `freeze`, how long the ring stays frozen (10ms)."""
 
-    options: Mapping[str, str]
-    name: str = "reps"
+    name = "reps"
     reacts: ClassVar[bool] = True
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        known_options(self.name, self.options, ("evs", "freeze"))
-        evs = whole_number(self.name, self.options, "evs", ENTROPY_VALUES, 2, 1 << 30)
+        self.known("evs", "freeze")
+        evs = self.whole("evs", ENTROPY_VALUES, 2, 1 << 30)
         evs = on_all_ports(self.name, evs, fabric)
-        freeze = FREEZE_PS
-        if "freeze" in self.options:
-            freeze = parse_duration(self.options["freeze"], f"{self.name}: freeze") * PS
+        freeze, _ = self.duration_ps("freeze", "10ms")
         first = bdp_packets(fabric, int(workload.packet_bytes.max(initial=64)))
         hosts = reps(len(workload.src), seed, fabric.ports, evs, first, freeze)
         parameters = {"evs": str(evs), "freeze": f"{freeze // PS}ns", "first": str(first)}
@@ -63,7 +57,7 @@ class Reps(Strategy):
 
 @subkernel
 def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
-    """The oldest valid EV; frozen, the next of the ring; else a random one."""
+    """The oldest valid EV, while frozen the next EV of the ring, else a random EV."""
     rows, table = state.rows, state.table
     if rows[flow, EXPLORE] > 0 or rows[flow, WRITTEN] == 0:
         ev = random_ev(state, flow, free_ports)
@@ -90,7 +84,7 @@ def select(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
 
 @subkernel
 def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
-    """Recycle what came through unmarked; freeze when packets vanish."""
+    """Store EVs of unmarked packets; freeze after a timeout."""
     rows, table = state.rows, state.table
     if what == labels.ACKED:
         head = rows[flow, HEAD]
@@ -110,7 +104,8 @@ def feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
 def reps(
     flows: int, seed: int, ports: int, evs: int, first: int, freeze_ps: int = FREEZE_PS
 ) -> tuple[EvState, HostFunctions]:
-    """first: random EVs at the start of a flow, its bandwidth-delay product in packets."""
+    """State and functions; first: random EVs at the start of a flow, its bandwidth-delay product in
+    packets."""
     state = new_state(flows, 2 * RING, seed, ports, evs, (freeze_ps, EXPLORE_AFTER))
     state.rows[:, EXPLORE] = first
     return state, host_functions(select, feedback)

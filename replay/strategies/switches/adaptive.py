@@ -1,4 +1,4 @@
-"""Adaptive routing per packet: a random one of the links whose queues are in the lowest of 4 bands.
+"""Adaptive routing per packet: a random link among those whose queues are in the lowest of 4 bands.
 
 Source: "Switch Pkt AR" of "Load Balancing for AI Training Workloads" (arXiv 2507.21372), a model of
 Spectrum-X: boundaries at 5, 10 and 20 percent of the buffer, levels refreshed at most every
@@ -8,46 +8,40 @@ uet-htsim. The grading in the ASIC is not public.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....analyzer.units import parse_duration, parse_size
+from ....analyzer.units import parse_size
 from ....kernels.kernel import Int, Ints, inlined
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, drawn
-from ...packets.model.model import ACK, PS, Workload, queued_bytes
+from ...packets.model.model import ACK, Workload, queued_bytes
 from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label, nth_link
-from ..base import known_options
+from ..base import Configured
 from ..packet_state import WITHOUT_FLAGS, state_of
-from .least import NONE, random_least, room_for_levels
+from .least import NONE, random_least, scratch_levels
 
 BUFFER_BYTES = 800_000
 BANDS_PERCENT = (5, 10, 20)
 REFRESH = "100ns"
 
 
-@dataclass(frozen=True)
-class Adaptive(Strategy):
+class Adaptive(Configured, Strategy):
     """Options: `bands`, percent of the buffer (5+10+20); `buffer` (800kB); `refresh` (100ns)."""
 
-    options: Mapping[str, str]
-    name: str = "adaptive"
+    name = "adaptive"
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        known_options(self.name, self.options, ("bands", "buffer", "refresh"))
-        head, parameters = band_state(self.name, self.options, seed)
+        self.known("bands", "buffer", "refresh")
+        head, parameters = band_state(self, seed)
         per_link = np.zeros(len(fabric.links.source), np.int64)
-        state = state_of(head, per_link - 1, per_link, room_for_levels(fabric))
+        state = state_of(head, per_link - 1, per_link, scratch_levels(fabric))
         return Rules(_choose(), no_label(), state, reads_queues=True, parameters=parameters)
 
 
-def band_state(
-    name: str, options: Mapping[str, str], seed: int
-) -> tuple[list[int], dict[str, str]]:
+def band_state(strategy: Configured, seed: int) -> tuple[list[int], dict[str, str]]:
     """([seed, refresh in ps, three band limits in bytes], parameters) from the options."""
+    name, options = strategy.name, strategy.options
     text = options.get("bands", "+".join(map(str, BANDS_PERCENT)))
     parts = text.split("+")
     if len(parts) != 3 or not all(p.isascii() and p.isdecimal() for p in parts):
@@ -58,8 +52,9 @@ def band_state(
     buffer = BUFFER_BYTES
     if "buffer" in options:
         buffer = parse_size(options["buffer"], f"{name}: buffer")
-    refresh = options.get("refresh", REFRESH)
-    refresh_ps = 0 if refresh == "0" else parse_duration(refresh, f"{name}: refresh") * PS
+    refresh_ps, refresh = 0, "0"
+    if options.get("refresh") != "0":
+        refresh_ps, refresh = strategy.duration_ps("refresh", REFRESH)
     limits = [buffer * band // 100 for band in bands]
     parameters = {"bands": text, "buffer": str(buffer), "refresh": refresh}
     return [seed, refresh_ps, *limits], parameters

@@ -1,32 +1,28 @@
 """Adaptive routing per flowlet (DLB, ARS): after a gap a flow moves to a port of the best quality.
 
-Quality is what SAI's adaptive routing and switching (mode flowlet-quality) makes of a port: moving
-averages of the bytes it sent per sample and of the bytes queued, each in 8 bands and weighted.
+The quality of a port as in SAI's adaptive routing and switching (mode flowlet-quality): moving
+averages of the bytes sent per sample and of the bytes queued, each in 8 bands and weighted.
 Defaults of SAI: a sample every 16 us, weights 16 and 16, exponent 2 (a quarter of the difference
-per sample); gap 16 us as FBOSS configures it. Assumed, as ASICs keep it to themselves: the highest
-band begins at 7/8 of the line's rate and of a fifth of the buffer, ports are sampled when a
-flowlet begins, random among the best. With `load=0` the port's load does not count and quality is
-the queue's band as in `adaptive`: the flowlets of docs/reproductions.md.
+per sample); gap 16 us as in FBOSS. Assumed, because not public: the highest band begins at 7/8 of
+the line rate and of a fifth of the buffer, ports are sampled at the begin of a flowlet, ties are
+broken at random. With `load=0` the load of the port does not count and quality is the band of the
+queue as in `adaptive`: the flowlets of docs/reproductions.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....analyzer.units import parse_duration
 from ....kernels.kernel import Int, Ints, inlined
 from ...fabrics.fabric import Fabric
-from ...packets.model.model import PS, Workload, message_of, queued_bytes
+from ...packets.model.model import Workload, message_of, queued_bytes
 from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label, nth_link
-from ..base import known_options, whole_number
+from ..base import Configured
 from ..packet_state import WITHOUT_FLAGS, state_of
 from .adaptive import band_state, least_band
 from .flowlet import flowlet_entry, flowlet_options, flowlet_tables
-from .least import NONE, random_least, room_for_levels
+from .least import NONE, random_least, scratch_levels
 
 GAP = "16us"
 SAMPLE = "16us"
@@ -34,27 +30,24 @@ WEIGHT = 16
 EXPONENT = 2
 _BANDS = 8
 _SAMPLES = 64
-"""After so many samples without a flowlet an average has forgotten what was before."""
+"""After this many samples without a flowlet an average no longer depends on earlier samples."""
 
 
-@dataclass(frozen=True)
-class AdaptiveFlowlet(Strategy):
+class AdaptiveFlowlet(Configured, Strategy):
     """Options: `gap` (16us), `table` (4096), `buffer` (800kB); `load` and `queue`, weights (16),
-    `exponent` (2), `sample` (16us); with `load=0` those of adaptive in place of them."""
+    `exponent` (2), `sample` (16us); with `load=0` those of adaptive in place of the last three."""
 
-    options: Mapping[str, str]
-    name: str = "adaptive-flowlet"
+    name = "adaptive-flowlet"
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        load = whole_number(self.name, self.options, "load", WEIGHT, 0, 1000)
+        load = self.whole("load", WEIGHT, 0, 1000)
         own = ("queue", "exponent", "sample") if load else ("bands", "refresh")
-        known_options(self.name, self.options, ("gap", "table", "buffer", "load", *own))
-        gap, table, parameters = flowlet_options(self.name, {"gap": GAP, **self.options})
-        head, bands = band_state(self.name, self.options, seed)
-        queue = whole_number(self.name, self.options, "queue", WEIGHT, 0, 1000)
-        exponent = whole_number(self.name, self.options, "exponent", EXPONENT, 0, 16)
-        sample = self.options.get("sample", SAMPLE)
-        sample_ps = parse_duration(sample, f"{self.name}: sample") * PS
+        self.known("gap", "table", "buffer", "load", *own)
+        gap, table, parameters = flowlet_options(self, GAP)
+        head, bands = band_state(self, seed)
+        queue = self.whole("queue", WEIGHT, 0, 1000)
+        exponent = self.whole("exponent", EXPONENT, 0, 16)
+        sample_ps, sample = self.duration_ps("sample", SAMPLE)
         if load:
             bands = {
                 "buffer": bands["buffer"],
@@ -67,12 +60,12 @@ class AdaptiveFlowlet(Strategy):
         if load and sample_ps == 0:
             raise UsageError(f"{self.name}: sample=0: use a time such as {SAMPLE}")
         per_link = np.zeros(len(fabric.links.source), np.int64)
-        # least_band finds the begins of its tables at 5 to 7; ours follow.
+        # Items 5 to 7 are the table positions of least_band; more follow.
         state = state_of(
             head,
             per_link - 1,
             per_link,
-            room_for_levels(fabric),
+            scratch_levels(fabric),
             np.array([gap, table, load, queue, exponent, max(1, sample_ps)], np.int64),
             workload.flow,
             *flowlet_tables(fabric, table),
@@ -86,10 +79,10 @@ class AdaptiveFlowlet(Strategy):
 
 @inlined
 def quality(state: Ints, links: Ints, link: Int, time: Int) -> Int:
-    """Band of a port, 0 the best to 7.
+    """Band of a port, from 0 (best) to 7.
 
-    State: numbers from 8 on, of links bytes per sample at their rate from 12 on, and from 13 on
-    (averages of bytes sent and of bytes queued, bytes sent in all, sample) as of the last look.
+    State: position of the numbers at 8; of the bytes that each link sends per sample at its rate at
+    12; at 13, of each link's (average of bytes sent and queued, total bytes sent, last sample).
     """
     numbers, at = state[8], state[13] + 4 * link
     now = time // state[numbers + 5]

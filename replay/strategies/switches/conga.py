@@ -1,20 +1,17 @@
-"""CONGA: leaves send flowlets by the path that is least congested from leaf to leaf.
+"""CONGA: leaves send flowlets by the least congested path from leaf to leaf.
 
 Every link has a discounting rate estimator: bytes sent, less an eighth per `TAU_PS` / 8, quantised
-to 3 bits of the line's rate. Packets collect the highest value on their way. The leaf at which they
-leave the fabric keeps it per leaf and first link, and returns one value with each packet in the
-other direction. At the begin of a flowlet a leaf takes the link with the least maximum of its own
-estimate and the one returned; on ties the one before, else a random one.
+to 3 bits of the line rate. A packet collects the highest value along its path. The last leaf
+stores it per source leaf and first link, and returns one stored value with each packet in the
+other direction. At the begin of a flowlet a leaf selects the link with the smallest maximum of its
+own estimate and the returned value; on ties the previous link, else a random link.
 
 Source: Alizadeh et al., "CONGA", SIGCOMM 2014: Q = 3, tau = 160 us, flowlet gap 500 us. Assumed:
-the eighth, the order in which values are returned (in turn), data bytes alone count and do when a
-packet is queued, values do not age, packets sent again carry none.
+the eighth, the order of returned values (in turn), only data bytes count, from the time the packet
+is queued, values do not age, retransmitted packets carry no value.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,30 +22,28 @@ from ...packets.model.arrays import fabric_arrays
 from ...packets.model.draws import SWITCH_PORT, drawn
 from ...packets.model.model import ACK, AGAIN, Workload, message_of, number_of
 from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label, nth_link
-from ..base import known_options
+from ..base import Configured
 from ..packet_state import WITHOUT_FLAGS, state_of
 from .flowlet import flowlet_entry, flowlet_options, flowlet_tables
-from .least import NONE, random_least, room_for_levels
+from .least import NONE, random_least, scratch_levels
 
 GAP = "500us"
 TAU_PS = 160_000_000
 _PERIOD_PS = TAU_PS // 8
 _LEVELS = 8
 _LINKS = 256
-"""Most equal-cost links of a leaf that fit what packets carry."""
+"""Maximum of equal-cost links of a leaf: the tag in a packet has 8 bits."""
 _VALID = 1 << 22
 
 
-@dataclass(frozen=True)
-class Conga(Strategy):
+class Conga(Configured, Strategy):
     """Options: `gap` (500us), `table`, entries per leaf (4096)."""
 
-    options: Mapping[str, str]
-    name: str = "conga"
+    name = "conga"
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        known_options(self.name, self.options, ("gap", "table"))
-        gap, entries, parameters = flowlet_options(self.name, {"gap": GAP, **self.options})
+        self.known("gap", "table")
+        gap, entries, parameters = flowlet_options(self, GAP)
         arrays = fabric_arrays(fabric)
         tiers = np.unique(fabric.nodes.tier[: fabric.switches])
         if fabric.ports > 1 or len(tiers) != 2:
@@ -80,7 +75,7 @@ class Conga(Strategy):
             np.zeros((edges, edges), np.int64),
             np.zeros(2 * int(workload.packet_start[-1]), np.int64),
             *flowlet_tables(fabric, entries),
-            room_for_levels(fabric),
+            scratch_levels(fabric),
         )
         return Rules(_choose(), no_label(), state, parameters=parameters, sees_all=True)
 
@@ -103,15 +98,15 @@ SEED, GAP_PS, ENTRIES, EDGES, MOST, PACKETS = range(6)
     POSITION,
     ROOM,
 ) = range(6, 21)
-"""Begins of tables: flow, edge of source and destination, first packet and bytes of messages; leaf
-of edges; of links the bytes of tau at their rate, and (bytes, period) of the estimator; metrics
-returned from leaves, those to return to them, which comes next; what packets carry; flowlets;
-room for the levels of a group."""
+"""Positions of tables: flow, edge of source and destination, first packet and bytes of messages;
+leaf of edges; of links the bytes in tau at line rate, and (bytes, period) of the estimator;
+metrics returned from leaves, metrics to return to them, the next metric to return; values in
+packets; flowlets; scratch space for the levels of a group."""
 
 
 @inlined
 def level(state: Ints, link: Int, time: Int, add: Int) -> Int:
-    """Congestion of a link, 0 to 7, after `add` more bytes."""
+    """Congestion of a link, 0 to 7, with `add` more bytes."""
     at, period = state[SENT] + 2 * link, time // np.int64(_PERIOD_PS)
     sent, periods = state[at], min(period - state[at + 1], np.int64(400))
     for _ in range(periods):
@@ -122,7 +117,7 @@ def level(state: Ints, link: Int, time: Int, add: Int) -> Int:
 
 @inlined
 def _best(state: Ints, at: Choice, pair: Int, before: Int) -> Int:
-    """Position of the least congested way to a leaf; on ties `before` (or NONE) or a random one."""
+    """Position of the least congested link to a leaf; on ties `before` (or NONE), else random."""
     leaf_metrics = state[TO_LEAF] + pair * state[MOST]
     for i in range(at.size):
         here = level(state, nth_link(at, i), at.time, np.int64(0))
@@ -144,7 +139,7 @@ def _choose(state: Ints, links: Ints, at: Choice) -> Int:
     if again:
         carried = state[CARRIED]
     back = at.edge * state[EDGES] + source
-    if at.size == 0:  # here it leaves the fabric
+    if at.size == 0:  # the last leaf
         if source != at.edge and not again:
             what = state[carried]
             metrics = back * state[MOST]

@@ -1,45 +1,34 @@
 """Every switch sends every packet to the shortest of its equal-cost queues.
 
 Source: JSQ of "Load Balancing for AI Training Workloads" (arXiv 2507.21372), theory part:
-exact queue lengths. The same with the lowest port on ties is "Adaptive RoCE" of REPS' baselines.
-ACKs take a random port unless told otherwise: Ultra Ethernet's simulator (uet-htsim) hashes all
-packets under 100 B, and only with that the queues are those of the reference tables
-(docs/reproductions.md).
+exact queue lengths. With the lowest port on ties it is "Adaptive RoCE" of REPS' baselines.
+By default ACKs use a random port: Ultra Ethernet's simulator (uet-htsim) hashes all packets under
+100 B, and only then the queues equal those of the reference tables (docs/reproductions.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
-from ....analyzer.errors import UsageError
 from ....kernels.kernel import Int, Ints
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SWITCH_PORT, TIE, drawn
 from ...packets.model.model import ACK, Workload, queued_bytes
 from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label, nth_link
-from ..base import known_options
+from ..base import Configured
 from ..packet_state import WITHOUT_FLAGS, state_of
 
 
-@dataclass(frozen=True)
-class ShortestQueue(Strategy):
+class ShortestQueue(Configured, Strategy):
     """Options: `ties`, `random` or `first` port (random); `acks`, `random` port or `shortest`
     queue (random)."""
 
-    options: Mapping[str, str]
-    name: str = "jsq"
+    name = "jsq"
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        known_options(self.name, self.options, ("ties", "acks"))
-        ties = self.options.get("ties", "random")
-        if ties not in ("random", "first"):
-            raise UsageError(f"{self.name}: ties={ties}: use random or first")
-        acks = self.options.get("acks", "random")
-        if acks not in ("random", "shortest"):
-            raise UsageError(f"{self.name}: acks={acks}: use random or shortest")
+        self.known("ties", "acks")
+        ties = self.word("ties", "random", "first")
+        acks = self.word("acks", "random", "shortest")
         state = state_of([seed, int(ties == "random"), int(acks == "random")])
         parameters = {"ties": ties, "acks": acks}
         return Rules(_choose(), no_label(), state, reads_queues=True, parameters=parameters)

@@ -1,4 +1,4 @@
-"""Choosing the port with the least level, whatever a strategy takes for one."""
+"""The choice of the port with the lowest level, a measure of the strategy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ...fabrics.fabric import Fabric
 from ...packets.model.draws import TIE, drawn
 
 NONE = -1
-"""No port is to be kept."""
+"""Keep no port."""
 
 
-def room_for_levels(fabric: Fabric) -> Ints:
-    """A table of the state: levels of the links of one group, filled anew for every choice."""
+def scratch_levels(fabric: Fabric) -> Ints:
+    """A table of the state: scratch space for the levels of the links of one group."""
     return np.zeros(int(np.diff(fabric.forwarding.group_start).max(initial=1)), np.int64)
 
 
@@ -21,9 +21,9 @@ def room_for_levels(fabric: Fabric) -> Ints:
 def random_least(
     state: Ints, levels: Int, size: Int, seed: Int, what: Int, where: Int, kept: Int
 ) -> Int:
-    """Position of the least of `size` >= 1 levels that begin at state[levels].
+    """Position of the lowest of `size` >= 1 levels from state[levels] on.
 
-    Of several the position `kept` if it is among them, else a random one, drawn for (what, where).
+    On ties `kept` if it is among the lowest, else a random position, drawn for (what, where).
     """
     best, equal = state[levels], np.int64(1)
     for i in range(1, size):

@@ -1,18 +1,17 @@
 """Ofan: switches rotate per destination switch, with a pointer for data and one for ACKs.
 
-A leaf has a pointer per destination leaf, a spine one per destination pod: destinations that share
-a way-point share a pointer. Every pointer has its own random start and order of ports.
-Under asymmetry a pointer follows an interleaved weighted round robin of the weights that W-ECMP
-announces (shortest paths behind every link), divided by their greatest common divisor. When routing
-changes during a run, every pointer goes on in a schedule made of the new weights.
+A leaf has a pointer per destination leaf, a spine a pointer per destination pod: destinations with
+a common way-point share a pointer. Every pointer has its own random start and order of ports.
+Under asymmetry a pointer follows an interleaved weighted round robin of the W-ECMP weights
+(shortest paths beyond every link), divided by their greatest common divisor. When routing
+changes during a run, every pointer continues in a schedule of the new weights.
 
 Source: "Load Balancing for AI Training Workloads" (arXiv 2507.21372 v2), section 7 and appendix F.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import product
 from math import gcd
 
@@ -25,19 +24,17 @@ from ...fabrics.weights import with_path_weights
 from ...packets.model.draws import SHUFFLE, drawn_each
 from ...packets.model.model import ACK, Workload
 from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label
-from ..base import known_options
+from ..base import Configured
 from ..packet_state import shuffled, state_of
 
 
-@dataclass(frozen=True)
-class Ofan(Strategy):
+class Ofan(Configured, Strategy):
     """No options."""
 
-    options: Mapping[str, str]
-    name: str = "ofan"
+    name = "ofan"
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        known_options(self.name, self.options, ())
+        self.known()
         where = fabric if _even(fabric) else with_path_weights(fabric)
         pointers, keys = pointer_table(self.name, where)
         begins, rows = _schedules(where, keys, seed)
@@ -53,16 +50,16 @@ class Ofan(Strategy):
 
 
 def _even(fabric: Fabric) -> bool:
-    """Whether all links are up and those of a layer have one rate: all weights are equal."""
+    """Whether all links are up and each layer has one rate: all weights are equal."""
     links = fabric.links
     rates = {(int(a), int(b)) for a, b in zip(links.layer, links.rate_bits_per_second, strict=True)}
     return bool(links.up.all()) and len(rates) == len(set(links.layer.tolist()))
 
 
 def _schedules(fabric: Fabric, keys: Sequence[tuple[int, int]], seed: int) -> tuple[Ints, Ints]:
-    """(where the row of every pointer begins, rows: position, length of the schedule, schedule).
+    """(first item of every pointer's row; rows: position, length of the schedule, schedule).
 
-    Pointers for data first, then those for ACKs.
+    Pointers for data first, then pointers for ACKs.
     """
     at = np.array(keys, np.int64).reshape(-1, 2)
     group = fabric.forwarding.group_of[at[:, 0], at[:, 1]]
@@ -70,7 +67,7 @@ def _schedules(fabric: Fabric, keys: Sequence[tuple[int, int]], seed: int) -> tu
     what = np.concatenate([number << 1, number << 1 | 1])
     group = np.tile(group, 2)
     sizes = np.diff(fabric.forwarding.group_start)[group]
-    start, order = shuffled(sizes, seed, SHUFFLE, what)
+    start, order = shuffled(sizes, seed, what)
     weights = fabric.forwarding.group_weights
     first = fabric.forwarding.group_start[group]
     parts, lengths = [], sizes.copy()
@@ -93,7 +90,7 @@ def _schedules(fabric: Fabric, keys: Sequence[tuple[int, int]], seed: int) -> tu
 
 
 def interleaved(weights: Sequence[int], order: Sequence[int]) -> list[int]:
-    """Interleaved weighted round robin: in round r every port of weight above r, in this order.
+    """Interleaved weighted round robin: round r has the ports with a weight above r, in order.
 
     Weights [1600, 1600, 1600, 800] in the order [2, 1, 3, 0] give [2, 1, 3, 0, 2, 1, 0].
     """
@@ -103,7 +100,7 @@ def interleaved(weights: Sequence[int], order: Sequence[int]) -> list[int]:
 
 
 def _rerouted(name: str, fabric: Fabric, routes: Int32s, seed: int) -> Rules:
-    """Rules for a run through several routing states: a schedule per pointer and state."""
+    """Rules for a run with several routing states: a schedule per pointer and state."""
     sizes = np.append(np.diff(fabric.forwarding.group_start), 0)  # item -1 serves no route
     table, keys = pointer_table(name, fabric, routes)
     pointers = len(keys)
@@ -142,25 +139,25 @@ def _rerouted(name: str, fabric: Fabric, routes: Int32s, seed: int) -> Rules:
 
 
 def _schedule(fabric: Fabric, group: int, seed: int, what: int) -> list[int]:
-    """Positions in a group, interleaved by weight, in an order of its own; links that occur
-    several times weigh as much."""
+    """Positions in a group, interleaved by weight, in a random order; a link that occurs n times
+    has the sum of its weights."""
     part = slice(*fabric.forwarding.group_start[group : group + 2].tolist())
     links, weights = fabric.forwarding.group_links[part], fabric.forwarding.group_weights[part]
     _, first, which = np.unique(links, return_index=True, return_inverse=True)
     total = np.bincount(which.reshape(-1), weights).astype(np.int64)
-    _, order = shuffled(np.array([len(first)]), seed, SHUFFLE, np.array([what]))
+    _, order = shuffled(np.array([len(first)]), seed, np.array([what]))
     return [int(first[port]) for port in interleaved(total.tolist(), order.tolist())]
 
 
 def pointer_table(
     name: str, fabric: Fabric, routes: Int32s | None = None
 ) -> tuple[Int32s, list[tuple[int, int]]]:
-    """(pointer of every switch and edge, -1 without a choice; a (switch, edge) of each pointer).
+    """(pointer of every switch and edge, -1 without a choice; one (switch, edge) per pointer).
 
-    routes: int32[states, S, E], groups in all routing states; those of `fabric` unless given.
+    routes: int32[states, S, E], groups in all routing states; default the groups of `fabric`.
 
-    A switch of tier t has a pointer per part of the fabric that hangs together without the
-    tiers above t. UsageError when the fabric has no tiers to speak of.
+    A switch of tier t has a pointer per part of the fabric that is connected without the
+    tiers above t. UsageError when the fabric has no tiers with a choice.
     """
     tier = fabric.nodes.tier[: fabric.switches].astype(np.int64)
     edges = edge_switches(fabric.attachments)
@@ -174,7 +171,7 @@ def pointer_table(
     numbers: dict[tuple[int, bytes, int], int] = {}
     keys: list[tuple[int, int]] = []
     for switch, edge in zip(*(c.tolist() for c in np.nonzero(choice)), strict=True):
-        # Where links are down, edges of a part may have other groups: those need their own.
+        # With links down, edges of one part may have different groups: each needs a pointer.
         key = (switch, groups[:, switch, edge].tobytes(), int(parts[int(tier[switch])][edge]))
         if key not in numbers:
             numbers[key] = len(keys)
@@ -184,7 +181,7 @@ def pointer_table(
 
 
 def _parts(fabric: Fabric, tier: Ints, edges: Int32s, most: int) -> Ints:
-    """int64[edges]: number of the part that each edge belongs to without tiers above `most`."""
+    """int64[edges]: part of each edge in the fabric without the tiers above `most`."""
     links = fabric.links
     inner = (links.source < fabric.switches) & (links.target < fabric.switches) & links.up
     a, b = links.source[inner], links.target[inner]
@@ -192,7 +189,7 @@ def _parts(fabric: Fabric, tier: Ints, edges: Int32s, most: int) -> Ints:
     a, b = a[low], b[low]
     part = np.arange(fabric.switches)
     several = edges[(edges >= 0).sum(1) > 1]
-    for row in several:  # hosts with several switches tie these together
+    for row in several:  # a host connects all its switches
         known = row[row >= 0]
         a = np.append(a, known[1:])
         b = np.append(b, np.repeat(known[:1], len(known) - 1))
@@ -207,7 +204,7 @@ def _parts(fabric: Fabric, tier: Ints, edges: Int32s, most: int) -> Ints:
 
 @chooser
 def _choose(state: Ints, links: Ints, at: Choice) -> Int:
-    """State: edges, pointers; pointer table, begins of the pointers' rows, rows."""
+    """State: edges, pointers; pointer table, positions of the pointers' rows, rows."""
     pointer = state[state[2] + at.switch * state[0] + at.edge]
     if at.packet & np.int64(ACK):
         pointer += state[1]
@@ -220,14 +217,14 @@ def _choose(state: Ints, links: Ints, at: Choice) -> Int:
 
 @chooser
 def _choose_rerouted(state: Ints, links: Ints, at: Choice) -> Int:
-    """State: edges, pointers; pointer table, begins by routing state, positions, schedules, routing
-    state of the group that begins at a member."""
+    """State: edges, pointers; pointer table, positions of schedules by routing state, positions in
+    schedules, schedules, routing state of the group by its first member."""
     pointer = state[state[2] + at.switch * state[0] + at.edge]
     if at.packet & np.int64(ACK):
         pointer += state[1]
     routing = state[state[6] + at.first]
     schedule = state[5] + state[state[3] + 2 * state[1] * routing + pointer]
     last = state[4] + pointer
-    position = state[last] % state[schedule]  # the schedule before may have been longer
+    position = state[last] % state[schedule]  # the previous schedule may be longer
     state[last] = position + 1
     return state[schedule + 1 + position]

@@ -1,48 +1,40 @@
-"""Every switch sends packet after packet over its equal-cost links in turn.
+"""Every switch sends its packets over its equal-cost links in turn.
 
 A pointer per group of links. Source: "Load Balancing for AI Training Workloads" (arXiv
-2507.21372): "Simple RR" keeps the order of the ports for ever, "Switch Pkt" shuffles it
-every 5 rounds. Whether ACKs have a pointer of their own is a choice of ours to show.
+2507.21372): "Simple RR" never changes the order of the ports, "Switch Pkt" shuffles it
+every 5 rounds. The option for a separate pointer of ACKs is not from the paper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
-from ....analyzer.errors import UsageError
 from ....kernels.kernel import Int, Ints
 from ...fabrics.fabric import Fabric
 from ...packets.model.draws import SHUFFLE, drawn
 from ...packets.model.model import ACK, Workload
 from ...packets.model.rules import Choice, Rules, Strategy, chooser, no_label
-from ..base import known_options, whole_number
+from ..base import Configured
 from ..packet_state import shuffled, state_of
 
 RESHUFFLE_ROUNDS = 5
 
 
-@dataclass(frozen=True)
-class SwitchRoundRobin(Strategy):
-    """Options: `reshuffle`, rounds after which the order is drawn anew, 0 for never (5);
+class SwitchRoundRobin(Configured, Strategy):
+    """Options: `reshuffle`, rounds until the order is shuffled again, 0 for never (5);
     `acks`, `shared` or `own` pointer (shared)."""
 
-    options: Mapping[str, str]
-    name: str = "switch-rr"
+    name = "switch-rr"
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
-        known_options(self.name, self.options, ("reshuffle", "acks"))
-        rounds = whole_number(self.name, self.options, "reshuffle", RESHUFFLE_ROUNDS, 0, 1 << 20)
-        acks = self.options.get("acks", "shared")
-        if acks not in ("shared", "own"):
-            raise UsageError(f"{self.name}: acks={acks}: use shared or own")
+        self.known("reshuffle", "acks")
+        rounds = self.whole("reshuffle", RESHUFFLE_ROUNDS, 0, 1 << 20)
+        acks = self.word("acks", "shared", "own")
         start = fabric.forwarding.group_start
         total = len(fabric.forwarding.group_links)
         sizes = np.diff(start)
         first = start[:-1]
-        order = np.stack([shuffled(sizes, seed, SHUFFLE, first | k << 32)[1] for k in (0, 1)])
+        order = np.stack([shuffled(sizes, seed, first | k << 32)[1] for k in (0, 1)])
         zeros = np.zeros((2, total), np.int64)
         state = state_of([seed, rounds, int(acks == "own"), total], order, zeros, zeros)
         parameters = {"reshuffle": str(rounds), "acks": acks}
@@ -51,7 +43,8 @@ class SwitchRoundRobin(Strategy):
 
 @chooser
 def _choose(state: Ints, links: Ints, at: Choice) -> Int:
-    """State: seed, rounds, own pointer of ACKs, members; order, sent, shuffles by kind."""
+    """State: seed, rounds, whether ACKs have a pointer, members; by kind: order, packets sent,
+    shuffles."""
     kind = np.int64(1) if at.packet & np.int64(ACK) and state[2] else np.int64(0)
     own = kind * state[3] + at.first
     order, sent = state[4] + own, state[5] + own
@@ -60,7 +53,7 @@ def _choose(state: Ints, links: Ints, at: Choice) -> Int:
     turn += 1
     if turn == at.size:
         turn = np.int64(0)
-        # A group has at least two members: the second one's place holds the rounds.
+        # A group has at least two members: the place of the second holds the rounds.
         state[sent + 1] += 1
         if state[1] > 0 and state[sent + 1] == state[1]:
             state[sent + 1] = 0
