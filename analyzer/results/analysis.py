@@ -23,7 +23,7 @@ from .mrc import Mrc, SegmentList
 from .paths import Imbalance
 from .series import Series
 
-SCHEMA_VERSION = "2.0"
+SCHEMA_VERSION = "1.2"
 
 
 class Analysis(Record, frozen=True, kw_only=True):

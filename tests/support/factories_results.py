@@ -31,6 +31,7 @@ from rocescope.analyzer.results.flow import (
     Recovery,
     Reordering,
 )
+from rocescope.analyzer.results.hops import Hop, LostAt
 from rocescope.analyzer.results.paths import Imbalance, PathShare, Spraying
 from rocescope.analyzer.results.series import Series
 
@@ -371,6 +372,35 @@ def diagnosis() -> Diagnosis:
     )
 
 
+def hop(**changes: Any) -> Hop:
+    """From leaf1 through spine2, which loses packets of flow 2."""
+    made = Hop(
+        id=0,
+        from_tap="leaf1-spine2",
+        to_tap="leaf2-spine2",
+        device="spine2",
+        expected_by="flow",
+        flows=4,
+        packets=7_904,
+        wire_bytes=8_551_000,
+        passed_packets=7_833,
+        lost_packets=71,
+        lost_percent=0.898,
+        lost_by_flow=[LostAt(2, 71, 3_100, START_NS + SECOND, START_NS + 3 * SECOND)],
+        first_lost_ns=START_NS + SECOND,
+        last_lost_ns=START_NS + 3 * SECOND,
+        ce_marked_packets=0,
+        reordered_packets=0,
+        duplicate_packets=0,
+        trimmed_packets=0,
+        dscp_changed_packets=0,
+        hop_limit_drop=1,
+        delay_ns=quantiles(7_833, 1_400, 1_700, 9_000),
+        queueing_ns=quantiles(7_833, 0, 300, 7_600),
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
 def analysis(**changes: Any) -> Analysis:
     """The six flows, one capture, one set of parallel taps, two events."""
     results = Analysis(
@@ -402,7 +432,9 @@ def analysis(**changes: Any) -> Analysis:
             )
         ],
         imbalance=[imbalance()],
-        hops=[],
+        hops=[hop()],
+        capture_losses=[],
+        clocks=[],
         events=[
             Event(START_NS + 310_000_000, "nak", 3, 4_711, "leaf1", "NAK PSN sequence error"),
             Event(START_NS + 850_000_000, "timeout", 2, 9_001, "leaf1", "resent after 537 ms"),

@@ -27,9 +27,10 @@ FULL_HOP_LIMITS = (64, 128, 255)
 MOST_DIRECT = 0.2
 """Packets of a flow that skip a tap are missed by its capture only up to this share of the flow;
 beyond, they have another way."""
-LEAST_GRACE_NS = 1_000_000
+GRACE_NS = 1_000_000
 """At the end of the captures packets may be on their way: a packet counts as lost only if the
-captures go on this long after it, or twice the longest delay of the hop."""
+captures go on for twice the longest delay of the hop after it (this long if nothing passed), if a
+packet that entered the hop later passed, or if it was retransmitted."""
 
 LOST = np.dtype(
     [
@@ -38,7 +39,8 @@ LOST = np.dtype(
         ("time", np.int64),  # when it was last seen; of unlogged packets the first or last time
         ("frame", np.int64),  # 0 for packets without a moment of their own
         ("wire_bytes", np.int64),
-        ("resent", np.bool_),
+        ("resent", np.bool_),  # its PSN was retransmitted later
+        ("again", np.bool_),  # it is a retransmission itself
     ]
 )
 
@@ -163,11 +165,7 @@ def ways_of(measure: HopMeasure, tracker: FlowTracker, tap_names: list[str]) -> 
     """The hops of a concluded measure."""
     names = short_names(tap_names)
     tables = _Tables(measure, tracker, names)
-    delays = {
-        (int(e["from_tap"]), int(e["to_tap"])): int(e["delay_max"])
-        for e in tables.all
-        if e["from_tap"] != START and e["to_tap"] != END
-    }
+    whole = {(int(e["from_tap"]), int(e["to_tap"])): e for e in tables.all}
     hops: dict[tuple[int, int], Way] = {}
     moments = _moments_by_edge(measure)
     resent = _resent_times(measure)
@@ -182,13 +180,16 @@ def ways_of(measure: HopMeasure, tracker: FlowTracker, tap_names: list[str]) -> 
         to_tap, reason = expected
         here = int(edge["from_tap"])
         packets = _lost_packets(edge, moments.get(number))
-        grace = max(2 * delays.get((here, to_tap), 0), LEAST_GRACE_NS)
-        judged = packets["time"] + grace <= newest
+        passed = whole.get((here, to_tap))
+        grace = GRACE_NS if passed is None else max(2 * int(passed["delay_max"]), 0)
+        packets["resent"], packets["again"] = _sent_later(packets, resent)
+        judged = (packets["time"] + grace <= newest) | packets["resent"]
+        if passed is not None:
+            judged |= packets["time"] < passed["last_ns"]
         undecided += int(np.count_nonzero(~judged))
         packets = packets[judged]
         if not len(packets):
             continue
-        packets["resent"] = _sent_later(packets, resent)
         lost[here, to_tap].append(packets)
         reasons[here, to_tap].add(reason)
     missed: dict[int, list[tuple[NDArray[np.int32], NDArray[np.int64]]]] = defaultdict(list)
@@ -319,8 +320,7 @@ def _lost_packets(edge: Any, moments: NDArray[Any] | None) -> NDArray[Any]:
 
 def _resent_times(measure: HopMeasure) -> NDArray[Any]:
     resent = measure.resent
-    order = np.lexsort((resent["time"], resent["label"], resent["flow"]))
-    return resent[order]
+    return resent[np.lexsort((resent["time"], _key(resent)))]
 
 
 def _key(records: NDArray[Any]) -> NDArray[np.uint64]:
@@ -329,30 +329,31 @@ def _key(records: NDArray[Any]) -> NDArray[np.uint64]:
     return (records["flow"].astype(np.uint64) << np.uint64(24)) | psn
 
 
-def _sent_later(packets: NDArray[Any], resent: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which packets were retransmitted after they were last seen."""
-    latest: dict[int, int] = {}
-    for key, time in zip(_key(resent).tolist(), resent["time"].tolist(), strict=True):
-        latest[key] = max(time, latest.get(key, time))
-    never = np.iinfo(np.int64).min
-    return np.array(
-        [
-            latest.get(key, never) > time
-            for key, time in zip(_key(packets).tolist(), packets["time"].tolist(), strict=True)
-        ],
-        np.bool_,
-    )
+def _sent_later(
+    packets: NDArray[Any], resent: NDArray[Any]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which packets were retransmitted after they were last seen, and which ones before."""
+    if not len(resent):
+        none = np.zeros(len(packets), np.bool_)
+        return none, none
+    keys, times = _key(resent), resent["time"]
+    wanted = _key(packets)
+    begin, end = (np.searchsorted(keys, wanted, side) for side in ("left", "right"))
+    known = begin < end
+    earliest = times[np.minimum(begin, len(times) - 1)]
+    latest = times[np.maximum(end - 1, 0)]
+    return known & (latest > packets["time"]), known & (earliest <= packets["time"])
 
 
 def _arrived(packets: NDArray[Any], tracker: FlowTracker) -> NDArray[np.bool_]:
-    """Requests that the peer acknowledged and that were never retransmitted."""
+    """Requests that the peer acknowledged although each was sent only once."""
     flows = tracker.flows[packets["flow"]]
     bits = OPCODE_CLASS[packets["label"] >> np.uint32(24)]
     request = (bits & REQUEST != 0) & (bits & SEQUENCED != 0)
     psn = (packets["label"] & np.uint32(PSN_MASK)).astype(np.int64)
     distance = ((flows["ack_psn"].astype(np.int64) - psn + (1 << 23)) & PSN_MASK) - (1 << 23)
     known = (packets["frame"] > 0) & (flows["acked"] != 0)
-    return request & known & (distance >= 0) & ~packets["resent"]
+    return request & known & (distance >= 0) & ~packets["resent"] & ~packets["again"]
 
 
 def _add_passed(hops: dict[tuple[int, int], Way], tables: _Tables, measure: HopMeasure) -> None:
