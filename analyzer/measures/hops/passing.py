@@ -16,8 +16,15 @@ from ....kernels.kernel import Int, inlined, kernel, subkernel
 from ....kernels.named import NamedTuple
 from ...statistics.histogram import Histograms, observe
 from ...track.batch import OVERTAKEN, RECOVERED, RETRANSMITTED
-from ...wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, REQUEST, RESPONSE_DATA, SEQUENCED
-from ...wire.packets import IPV6
+from ...wire.opcodes import (
+    ACKNOWLEDGE,
+    MARKS_RESENDS,
+    OPCODE_CLASS,
+    REQUEST,
+    RESPONSE_DATA,
+    SEQUENCED,
+)
+from ...wire.packets import IPV6, RTX
 from ...wire.psn import psn_distance
 from .state import (
     BYTES_IN,
@@ -86,7 +93,9 @@ class Rows(NamedTuple):
     traffic_class: NDArray[np.uint8]
     decode_flags: NDArray[np.uint8]
     hop_limit: NDArray[np.uint8]
+    udp_sport: NDArray[np.uint16]
     opcode: NDArray[np.uint8]
+    bth_flags: NDArray[np.uint32]
     psn: NDArray[np.uint32]
     aeth: NDArray[np.uint32]
     fingerprint: NDArray[np.uint32]
@@ -575,6 +584,11 @@ def follow(
         extra = np.int64(0)
         if np.int64(OPCODE_CLASS[opcode]) & ACKNOWLEDGE:
             extra = np.int64(rows.aeth[i])
+        elif np.int64(OPCODE_CLASS[opcode]) & MARKS_RESENDS:
+            # MRC: transmissions of one PSN differ by path or RTX bit.
+            is_rtx = np.int64(rows.bth_flags[i]) & RTX != 0
+            extra = (np.int64(rows.udp_sport[i]) << 1) | is_rtx
+            ip_id = np.int64(0)
         if len(rows.fingerprint) > 0:
             extra ^= np.int64(rows.fingerprint[i])
         bucket = _mixed((flow << 32) | label, (extra << 16) | ip_id, p.salt)

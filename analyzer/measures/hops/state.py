@@ -33,7 +33,7 @@ TRANSMISSION = np.dtype(
         ("flow", np.int32),
         ("label", np.uint32),  # opcode << 24 | PSN
         ("ip_id", np.uint32),
-        ("extra", np.uint32),  # AETH of an ACK, fingerprint of an MRC response
+        ("extra", np.uint32),  # AETH of an ACK; of MRC a fingerprint, or source port and RTX bit
         ("first_ns", np.int64),
         ("sighting", np.int64),  # the latest one
         ("first_sighting", np.int64),

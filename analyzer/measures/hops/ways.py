@@ -133,9 +133,10 @@ class _Tables:
             self.next_of[int(edge["flow"]), int(edge["from_tap"])].append(edge)
         self.access: dict[int, set[int]] = defaultdict(set)
         """By endpoint: the taps on its own link."""
-        for edge in self.starts:
+        for edge in self.flows:
             if int(edge["limit_max"]) in FULL_HOP_LIMITS:
-                self.access[int(self.src[edge["flow"]])].add(int(edge["to_tap"]))
+                at = edge["to_tap"] if edge["from_tap"] == START else edge["from_tap"]
+                self.access[int(self.src[edge["flow"]])].add(int(at))
         self.end_limit: dict[tuple[int, int], int] = {}
         """By source and destination: the lowest hop limit at the end of their packets."""
         for edge in self.ends:
