@@ -8,7 +8,7 @@ PACKAGES = analyzer commands kernels probes replay report tui
 WORKERS = -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test thorough fuzz reproductions test-kernel lint format check bench docs clean
+.PHONY: demo test thorough fuzz faults reproductions test-kernel lint format check bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -28,6 +28,9 @@ thorough: .venv/.dev ## run the tests that are too slow for `make test`
 
 fuzz: .venv/.dev ## damaged captures through the whole analysis: N=10000, FROM=a number (else random)
 	@PYTHONPATH=tests/support .venv/bin/python -m tests.fuzz.many $(or $(N),10000) $(FROM)
+
+faults: .venv/.dev ## diagnose faults of real Linux routers and score the diagnosis (root): N=30, FROM=1, KEEP=folder
+	@PYTHONPATH=tests/support .venv/bin/python -m tests.lab $(or $(FROM),1) $(or $(N),30) $(if $(KEEP),--keep '$(KEEP)')
 
 reproductions: .venv/.dev ## published results on the packet engine; fails when a figure leaves its band
 	@.venv/bin/python benchmarks/reproductions/run_all.py

@@ -24,6 +24,7 @@ PACKAGES = {
     "editcap": "wireshark-common",
     "mergecap": "wireshark-common",
     "ip": "iproute2",
+    "tc": "iproute2",
     "lz4": "lz4",
     "mount": "mount",
     "objdump": "binutils",

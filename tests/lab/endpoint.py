@@ -1,0 +1,344 @@
+"""The queue pairs of one host: RC WRITE requesters and responders in user space.
+
+`endpoint.py`, inside the host's namespace: a line of JSON configures it, it says that it is ready,
+a second line is the time to start, and it ends with its counters as JSON. Standard library only,
+so that it starts quickly. Go-back-N as Linux's rxe does it: one ACK for every
+packet that asks for one, one NAK for a gap, retransmission from the PSN of the NAK, a timeout
+when nothing is acknowledged, DF, TTL 64 and an IP ID that increments per pair of addresses.
+
+All frames pass a packet socket bound to IPv4 or IPv6: it sees what the kernel's rules let pass,
+and a frame that it sends carries no hash of a socket.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import struct
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+WRITE_FIRST, WRITE_MIDDLE, WRITE_LAST, WRITE_ONLY = 0x06, 0x07, 0x08, 0x0A
+ACKNOWLEDGE, CNP = 0x11, 0x81
+ACK, RNR_NAK, PSN_NAK, ACCESS_NAK = 0x1F, 0x2E, 0x60, 0x62
+PSNS = 1 << 24
+ACK_EVERY = 64
+"""A longer message asks for an ACK on every packet of this number."""
+MAX_UNACKED = 128
+BURST = 8
+TICK_S = 0.002
+RNR_WAIT_S = 0.02
+CNP_EVERY_S = 0.001
+SO_RCVBUFFORCE = 33
+
+
+@dataclass
+class Pair:
+    """One queue pair: a requester here and a responder there, or the other way round."""
+
+    number: int
+    """Its QPN at this host."""
+    peer_number: int
+    peer: str
+    sport: int
+    tos: int
+    payload_bytes: int
+    first_psn: int
+    requester: bool
+    messages: list[int] = field(default_factory=list)
+    """Packets of each message, of a requester."""
+    payload: bytes = b""
+    head: bytes = b""
+    checksum: int = 0
+
+    # Requester. Sequence numbers are not reduced: packet n has PSN first_psn + n.
+    ends: list[tuple[int, int]] = field(default_factory=list)
+    next: int = 0
+    unacked: int = 0
+    highest: int = 0
+    message: int = 0
+    """Index of the message that `next` is in."""
+    asked: int = -1
+    """The last packet that asked for an ACK."""
+    timer: float | None = None
+    wait: float = 0.0
+    dead: bool = False
+    retransmitted: int = 0
+    timeouts: int = 0
+    tries: int = 0
+    """Timeouts since the last progress."""
+
+    # Responder.
+    expected: int = 0
+    received: int = 0
+    """Whole messages."""
+    nak_sent: bool = False
+    last_cnp: float = 0.0
+
+
+class Endpoint:
+    """All queue pairs of one host, driven by one loop."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        self.family: int = config["family"]
+        self.start = 0.0
+        self.ip_ids: dict[str, int] = {}
+        self.counters = {"sent": 0, "received": 0, "naks": 0, "rnr_naks": 0, "cnps": 0, "unsent": 0}
+        self.pairs = [Pair(**pair) for pair in config["pairs"]]
+        self.by_number = {pair.number: pair for pair in self.pairs}
+        for pair in self.pairs:
+            self._prepare(pair)
+        self.requesters = [pair for pair in self.pairs if pair.requester]
+        kind = 0x0800 if self.family == 4 else 0x86DD
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(kind))
+        self.socket.bind(("eth0", kind))
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 26)
+        self.socket.setblocking(False)
+
+    def _prepare(self, pair: Pair) -> None:
+        pair.payload = bytes(pair.payload_bytes)
+        start = 0
+        for length in pair.messages:
+            pair.ends.append((start, start + length))
+            start += length
+        source = self.config["address"]
+        mac = bytes.fromhex((self.config["to_mac"] + self.config["mac"]).replace(":", ""))
+        if self.family == 4:
+            addresses = socket.inet_aton(source) + socket.inet_aton(pair.peer)
+            head = struct.pack(">BBHHHBBH", 0x45, pair.tos, 0, 0, 0x4000, 64, 17, 0)
+            pair.head = mac + b"\x08\x00" + head + addresses
+            pair.checksum = sum(struct.unpack(">10H", head + addresses))
+        else:
+            addresses = socket.inet_pton(socket.AF_INET6, source)
+            addresses += socket.inet_pton(socket.AF_INET6, pair.peer)
+            head = struct.pack(">IHBB", 6 << 28 | pair.tos << 20, 0, 17, 64)
+            pair.head = mac + b"\x86\xdd" + head + addresses
+
+    def _send(self, pair: Pair, opcode: int, psn: int, ask: bool, rest: bytes) -> None:
+        """One packet; `rest` is what follows the BTH but the ICRC."""
+        length = 8 + 12 + len(rest) + 4
+        if self.family == 4:
+            self.ip_ids[pair.peer] = ip_id = (self.ip_ids.get(pair.peer, 0) + 1) & 0xFFFF
+            total = pair.checksum + 20 + length + ip_id
+            total = (total & 0xFFFF) + (total >> 16)
+            total = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+            head = pair.head
+            head = (
+                head[:16]
+                + struct.pack(">HH", 20 + length, ip_id)
+                + head[20:24]
+                + struct.pack(">H", total)
+                + head[26:]
+            )
+        else:
+            head = pair.head[:18] + struct.pack(">H", length) + pair.head[20:]
+        bth = struct.pack(
+            ">HHHHBBHII",
+            pair.sport, 4791, length, 0,
+            opcode, 0x40, 0xFFFF, pair.peer_number, ask << 31 | psn % PSNS,
+        )  # fmt: skip
+        try:
+            self.socket.send(head + bth + rest + b"ICRC")
+            self.counters["sent"] += 1
+        except (BlockingIOError, OSError):
+            self.counters["unsent"] += 1
+
+    # Requester.
+
+    def _can_send(self, pair: Pair, now: float) -> bool:
+        return (
+            not pair.dead
+            and now >= pair.wait
+            and pair.next - pair.unacked < MAX_UNACKED
+            and pair.message < len(pair.ends)
+        )
+
+    def _send_next(self, pair: Pair, now: float) -> None:
+        start, end = pair.ends[pair.message]
+        at = pair.next
+        first, last = at == start, at == end - 1
+        opcode = (
+            (WRITE_ONLY if last else WRITE_FIRST) if first else WRITE_LAST if last else WRITE_MIDDLE
+        )
+        ask = last or (at - start) % ACK_EVERY == ACK_EVERY - 1
+        rest = pair.payload
+        if first:
+            remote = 0x7F0000000000 + (pair.number << 20)
+            reth = struct.pack(">QII", remote, 0x1000 + pair.number, (end - start) * len(rest))
+            rest = reth + rest
+        self._send(pair, opcode, pair.first_psn + at, ask, rest)
+        pair.retransmitted += at < pair.highest
+        pair.next = at + 1
+        pair.highest = max(pair.highest, pair.next)
+        if last:
+            pair.message += 1
+        if ask:
+            pair.asked = at
+            pair.timer = now + self.config["timeout_s"]
+
+    def _go_back(self, pair: Pair, to: int) -> None:
+        pair.next = to
+        while pair.message and pair.ends[pair.message - 1][1] > to:
+            pair.message -= 1
+
+    def _hear(self, pair: Pair, psn: int, syndrome: int, now: float) -> None:
+        at = pair.unacked + (psn - pair.first_psn - pair.unacked + PSNS // 2) % PSNS - PSNS // 2
+        if not pair.unacked - 1 <= at < pair.highest:
+            return
+        kind = syndrome >> 5
+        acked = at + 1 if kind == 0 else at
+        if acked > pair.unacked:
+            pair.unacked, pair.tries = acked, 0
+            waits = pair.asked >= acked
+            pair.timer = now + self.config["timeout_s"] if waits else None
+            if pair.next < acked:  # an ACK of the first copies arrives during the retransmission
+                pair.next = acked
+                while pair.message < len(pair.ends) and pair.ends[pair.message][1] <= acked:
+                    pair.message += 1
+        if kind == 3 and syndrome != PSN_NAK:
+            pair.dead = True
+        elif kind in (1, 3) and at >= pair.unacked:
+            self._go_back(pair, at)
+            if kind == 1:
+                pair.wait = now + RNR_WAIT_S
+                pair.timer = None
+
+    def _time_out(self, now: float) -> None:
+        for pair in self.requesters:
+            if pair.timer is not None and now > pair.timer and not pair.dead:
+                pair.timeouts += 1
+                pair.tries += 1
+                pair.timer = None
+                pair.dead = 0 < self.config["retry_cnt"] < pair.tries
+                self._go_back(pair, pair.unacked)
+
+    # Responder.
+
+    def _receive(self, pair: Pair, opcode: int, psn: int, ask: bool, now: float) -> None:
+        at = pair.expected + (psn - pair.first_psn - pair.expected + PSNS // 2) % PSNS - PSNS // 2
+        fault = self._fault(pair, now)
+        if fault == "dead":
+            return
+        if at > pair.expected:
+            if not pair.nak_sent:
+                pair.nak_sent = True
+                self.counters["naks"] += 1
+                self._answer(pair, pair.expected, PSN_NAK)
+            return
+        if at < pair.expected:
+            if ask:
+                self._answer(pair, pair.expected - 1, ACK)
+            return
+        if fault is not None and opcode in (WRITE_FIRST, WRITE_ONLY):
+            name, syndrome = ("rnr_naks", RNR_NAK) if fault == "rnr" else ("naks", ACCESS_NAK)
+            self.counters[name] += 1
+            self._answer(pair, at, syndrome)
+            pair.nak_sent = True
+            return
+        pair.expected, pair.nak_sent = at + 1, False
+        pair.received += opcode in (WRITE_LAST, WRITE_ONLY)
+        if ask:
+            self._answer(pair, at, ACK)
+
+    def _fault(self, pair: Pair, now: float) -> str | None:
+        """What this responder does wrong now: dead, rnr or access."""
+        for fault in self.config["faults"]:
+            running = now - self.start
+            if pair.number in fault["numbers"] and fault["from_s"] <= running < fault["until_s"]:
+                return fault["kind"]
+        return None
+
+    def _answer(self, pair: Pair, at: int, syndrome: int) -> None:
+        aeth = struct.pack(">I", syndrome << 24 | pair.received & 0xFFFFFF)
+        self._send(pair, ACKNOWLEDGE, pair.first_psn + at, False, aeth)
+
+    # The loop.
+
+    def _take(self, now: float) -> None:
+        network = 34 if self.family == 4 else 54
+        while True:
+            try:
+                frame = self.socket.recv(256)
+            except BlockingIOError:
+                return
+            if len(frame) < network + 20 or frame[network + 2 : network + 4] != b"\x12\xb7":
+                continue
+            self.counters["received"] += 1
+            opcode = frame[network + 8]
+            word, sequence = struct.unpack_from(">II", frame, network + 12)
+            pair = self.by_number.get(word & 0xFFFFFF)
+            if pair is None or opcode == CNP:
+                continue
+            psn = sequence & 0xFFFFFF
+            if opcode == ACKNOWLEDGE:
+                if pair.requester:
+                    self._hear(pair, psn, frame[network + 20], now)
+                continue
+            tos = frame[15] if self.family == 4 else (frame[15] >> 4)
+            if tos & 3 == 3 and self.config["cnp"] and now > pair.last_cnp + CNP_EVERY_S:
+                pair.last_cnp = now
+                self.counters["cnps"] += 1
+                self._send(pair, CNP, 0, False, bytes(16))
+            self._receive(pair, opcode, psn, sequence >> 31 == 1, now)
+
+    def run(self, start: float) -> None:
+        """Send from `start`, a monotonic time, as long as configured; answer a while longer."""
+        stop, rate = start + self.config["seconds"], self.config["rate"]
+        self.start = start
+        allowed, before, turn = 0.0, start, 0
+        while (now := time.monotonic()) < stop + self.config["linger_s"]:
+            select.select([self.socket], [], [], TICK_S)
+            now = time.monotonic()
+            self._take(now)
+            if not start <= now < stop:
+                continue
+            self._time_out(now)
+            allowed = min(allowed + (now - before) * rate, rate * 0.05 + BURST)
+            before = now
+            tried = 0
+            while allowed >= BURST and tried < len(self.requesters):
+                pair = self.requesters[turn % len(self.requesters)]
+                turn += 1
+                tried += 1
+                sent = 0
+                while sent < BURST and self._can_send(pair, now):
+                    self._send_next(pair, now)
+                    sent += 1
+                if sent:
+                    tried = 0
+                allowed -= sent
+
+    def result(self) -> dict[str, Any]:
+        pairs = [
+            {
+                "number": pair.number,
+                "peer": pair.peer,
+                "peer_number": pair.peer_number,
+                "packets": pair.highest,
+                "acknowledged": pair.unacked,
+                "retransmitted": pair.retransmitted,
+                "timeouts": pair.timeouts,
+                "dead": pair.dead,
+            }
+            for pair in self.requesters
+        ]
+        return {"counters": self.counters, "requesters": pairs}
+
+
+def main() -> None:
+    # All hosts on one CPU, which forwards their packets too: on another one the kernel would hand
+    # packets over out of order.
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    endpoint = Endpoint(json.loads(sys.stdin.readline()))
+    print("ready", flush=True)
+    endpoint.run(float(sys.stdin.readline()))
+    json.dump(endpoint.result(), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

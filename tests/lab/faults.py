@@ -1,0 +1,500 @@
+"""The kinds of faults, each drawn at random in place, onset and size."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from router_namespaces import ip
+
+from .damage import change_clock, miss_frames
+from .packets import Flow
+from .rules import COPY, DROP, MARK_CE, Rule
+from .scenario import (
+    Expected,
+    Lab,
+    Scenario,
+    Spot,
+    Step,
+    any_output,
+    any_spot,
+    out_of_leaf,
+    through_spine,
+    to_host,
+)
+from .topology import HOSTS, LEAVES, LINKS, SPINES, address
+from .traffic import HostFault, QueuePair, Traffic
+
+ECT0 = 2
+DATA = "p.opcode != 0x11 && p.opcode != 0x81"
+FLOW_HASH = "(p.sport * 40503u + p.dest_qp * 2654435761u)"
+
+
+class Draw:
+    """What one scenario is made of, the same for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.chance = random.Random(seed)
+        self.seconds = round(self.chance.uniform(3, 5), 1)
+        self.rate = self.chance.choice([1000, 1400, 1800])
+
+    def traffic(self, **options: object) -> Traffic:
+        chosen = {"family": 4, "rate": self.rate} | options
+        return Traffic(seed=self.seed, seconds=self.seconds, **chosen)
+
+    def scenario(self, kind: str, traffic: Traffic, **parts: object) -> Scenario:
+        seeds = (self.chance.getrandbits(32) | 1, self.chance.getrandbits(32) | 1)
+        return Scenario(kind, traffic, hash_seeds=seeds, **parts)
+
+    def onset(self) -> float:
+        """From the beginning, or somewhere in the middle of the run."""
+        return self.chance.choice([-0.2, round(self.chance.uniform(0.25, 0.6) * self.seconds, 2)])
+
+    def middle(self) -> float:
+        return round(self.chance.uniform(0.25, 0.5) * self.seconds, 2)
+
+    def millionths(self, low_percent: float, high_percent: float) -> int:
+        return int(self.chance.uniform(low_percent, high_percent) * 10_000)
+
+
+def turn(number: int, on: bool) -> Callable[[Lab], object]:
+    return lambda lab: lab.rules[number].turn(on)
+
+
+def turn_all(on: bool) -> Callable[[Lab], object]:
+    def act(lab: Lab) -> None:
+        for rule in lab.rules:
+            rule.turn(on)
+
+    return act
+
+
+def one_rule(
+    draw: Draw,
+    kind: str,
+    kinds: Sequence[str],
+    spot: Spot,
+    condition: str,
+    action: str,
+    count: Literal["lost", "changed", "copied"],
+    traffic: Traffic,
+    *more: Expected,
+) -> Scenario:
+    """A fault that one rule in the kernel makes, until the end or some time before it."""
+    steps = [Step(draw.onset(), turn(0, True))]
+    ends = None
+    if draw.chance.random() < 0.3:
+        ends = 1
+        until = draw.chance.uniform(0.75, 0.9) * draw.seconds
+        steps.append(Step(round(until, 2), turn(0, False)))
+    expected = Expected(list(kinds), spot.hop, count, rule=0, ends=ends)
+    return draw.scenario(
+        kind,
+        traffic,
+        rules=[spot.rule(condition, action)],
+        steps=steps,
+        expected=[expected, *more],
+    )
+
+
+# Clean runs.
+
+
+def clean(draw: Draw) -> Scenario:
+    return draw.scenario("clean", draw.traffic(tos=[0, 26 << 2 | ECT0]))
+
+
+def clean_ipv6(draw: Draw) -> Scenario:
+    return draw.scenario("clean-ipv6", draw.traffic(family=6))
+
+
+def clean_sizes(draw: Draw) -> Scenario:
+    return draw.scenario("clean-sizes", draw.traffic(payload_bytes=[256, 512, 1024]))
+
+
+def clean_spraying(draw: Draw) -> Scenario:
+    """Both leaves choose a spine for every packet."""
+    rules = [
+        Rule(f"leaf{leaf}", f"H{host}", "in", "1", "bpf_set_hash(skb, bpf_get_prandom_u32())")
+        for host, leaf in HOSTS.items()
+    ]
+
+    sprays = Expected(["spraying"], required=False, begins=None, severity="note")
+    return draw.scenario(
+        "clean-spraying",
+        draw.traffic(),
+        rules=rules,
+        steps=[Step(-0.2, turn_all(True))],
+        expected=[sprays],
+    )
+
+
+# Loss.
+
+
+def gray_loss(draw: Draw, family: int = 4) -> Scenario:
+    condition = f"CHANCE({draw.millionths(0.4, 4)})"
+    kind = "gray-loss" if family == 4 else "gray-loss-ipv6"
+    spot = any_spot(draw.chance)
+    traffic = draw.traffic(family=family)
+    return one_rule(draw, kind, ["loss"], spot, condition, DROP, "lost", traffic)
+
+
+def ack_loss(draw: Draw) -> Scenario:
+    condition = f"p.opcode == 0x11 && CHANCE({draw.millionths(20, 50)})"
+    kinds = ["loss", "selective-loss"]
+    spot = any_spot(draw.chance)
+    return one_rule(draw, "ack-loss", kinds, spot, condition, DROP, "lost", draw.traffic())
+
+
+def selective_loss(draw: Draw) -> Scenario:
+    """All packets with some bits of the UDP source port or the destination QP."""
+    bits = draw.chance.choice([2, 3])
+    column = draw.chance.choice(["p.sport", "p.dest_qp"])
+    condition = f"({column} & {(1 << bits) - 1}) == {draw.chance.randrange(1 << bits)}"
+    kinds = ["selective-loss", "blackhole"]
+    spot = any_spot(draw.chance)
+    return one_rule(draw, "selective-loss", kinds, spot, condition, DROP, "lost", draw.traffic())
+
+
+def dscp_loss(draw: Draw) -> Scenario:
+    """All packets of one of two DSCPs."""
+    condition = f"p.tos >> 2 == {draw.chance.choice([0, 26])}"
+    kinds = ["selective-loss", "blackhole", "dscp-mismatch"]
+    spot, traffic = any_spot(draw.chance), draw.traffic(tos=[0, 26 << 2])
+    return one_rule(draw, "dscp-loss", kinds, spot, condition, DROP, "lost", traffic)
+
+
+def length_loss(draw: Draw) -> Scenario:
+    """All packets of the largest size."""
+    kinds = ["mtu-mismatch", "selective-loss", "blackhole"]
+    spot, traffic = any_spot(draw.chance), draw.traffic(payload_bytes=[256, 512, 1024])
+    condition = "p.bytes > 1000"
+    return one_rule(draw, "length-loss", kinds, spot, condition, DROP, "lost", traffic)
+
+
+def blackhole(draw: Draw) -> Scenario:
+    """All packets of some flows, by a hash of their headers."""
+    of = draw.chance.choice([3, 4, 6])
+    condition = f"({FLOW_HASH} >> 8) % {of} == {draw.chance.randrange(of)}"
+    kinds = ["blackhole", "selective-loss"]
+    spot = any_spot(draw.chance)
+    return one_rule(draw, "blackhole", kinds, spot, condition, DROP, "lost", draw.traffic())
+
+
+def outage(draw: Draw) -> Scenario:
+    """Nothing passes in one direction or in both, for some time."""
+    leaf, spine = draw.chance.choice(LEAVES), draw.chance.choice(SPINES)
+    spots = [through_spine(spine, leaf)]
+    if draw.chance.random() < 0.5:
+        spots.append(through_spine(spine, 3 - leaf))
+    at = draw.middle()
+
+    until = at + round(draw.chance.uniform(0.4, 1), 2)
+    kinds = ["outage", "blackhole"]
+    return draw.scenario(
+        "outage",
+        draw.traffic(),
+        rules=[spot.rule("1", DROP) for spot in spots],
+        steps=[Step(at, turn_all(True)), Step(until, turn_all(False))],
+        expected=[
+            Expected(kinds, spot.hop, "lost", rule=i, ends=1) for i, spot in enumerate(spots)
+        ],
+    )
+
+
+def host_loss(draw: Draw) -> Scenario:
+    """A host drops packets after the capture on its link."""
+    host = draw.chance.choice(list(HOSTS))
+    condition = f"CHANCE({draw.millionths(0.5, 3)})"
+    expected = Expected(["loss", "timeout-recovery"], host=host)
+    expected.hop = to_host(host).hop
+    expected.hop.device, expected.hop.before = f"H{host}", expected.hop.after
+    expected.hop.after, expected.hop.to_tap = [], None
+    return draw.scenario(
+        "host-loss",
+        draw.traffic(),
+        rules=[Rule(f"H{host}", "eth0", "in", condition, DROP)],
+        steps=[Step(draw.onset(), turn(0, True))],
+        expected=[expected],
+    )
+
+
+# Queues, marks, order.
+
+
+def set_rate(lab: Lab, spot: Spot, bits_per_second: int, queue_bytes: int) -> None:
+    """Give an output a rate and a queue."""
+    shape = ["tbf", "rate", f"{bits_per_second}bit", "burst", "3000", "limit", str(queue_bytes)]
+    lab.fabric.tc(spot.node, "qdisc", "replace", "dev", spot.interface, "root", *shape)
+
+
+def slow_link(draw: Draw) -> Scenario:
+    """An output slower than what is offered, with a short queue that drops."""
+    spot = any_output(draw.chance)
+    links = 1 if spot.interface[0] == "H" else 4 / 2
+    offered = draw.rate * 1094 * 8 / links
+    rate = int(offered * draw.chance.uniform(0.4, 0.7))
+    step = Step(draw.onset(), partial(set_rate, spot=spot, bits_per_second=rate, queue_bytes=30000))
+    expected = Expected(["rate-limit", "queueing"], spot.hop, "lost")
+    return draw.scenario("slow-link", draw.traffic(), steps=[step], expected=[expected])
+
+
+def deep_queue(draw: Draw) -> Scenario:
+    """An output slower than what is offered, with a long queue that holds everything."""
+    spot = any_output(draw.chance)
+    links = 1 if spot.interface[0] == "H" else 4 / 2
+    rate = int(draw.rate * 1094 * 8 / links * draw.chance.uniform(0.5, 0.8))
+    step = Step(draw.onset(), partial(set_rate, spot=spot, bits_per_second=rate, queue_bytes=10**6))
+    expected = Expected(["queueing", "rate-limit"], spot.hop, "delayed")
+    traffic = draw.traffic(timeout_s=2.0)
+    return draw.scenario("deep-queue", traffic, steps=[step], expected=[expected])
+
+
+def incast(draw: Draw) -> Scenario:
+    """Three hosts send to the fourth, whose link is slower than they are."""
+    target = draw.chance.choice(list(HOSTS))
+    spot = to_host(target)
+    rate = int(3 * draw.rate * 1094 * 8 * draw.chance.uniform(0.4, 0.7))
+    step = Step(-0.2, partial(set_rate, spot=spot, bits_per_second=rate, queue_bytes=60000))
+    pairs = [(source, target) for source in HOSTS if source != target]
+    traffic = draw.traffic(pairs_of_hosts=pairs, queue_pairs=24)
+    expected = Expected(["incast", "rate-limit", "queueing"], spot.hop, "lost")
+    return draw.scenario("incast", traffic, steps=[step], expected=[expected])
+
+
+def ce_marks(draw: Draw) -> Scenario:
+    cnp = draw.chance.random() < 0.5
+    traffic = draw.traffic(tos=[26 << 2 | ECT0], cnp=cnp)
+    condition = f"(p.tos & 3) == 2 && CHANCE({draw.millionths(1, 8)})"
+    kinds, spot = ["ecn-marking"], any_spot(draw.chance)
+    silent = Expected(["mark-without-cnp"], required=False)
+    more = [] if cnp else [silent]
+    return one_rule(draw, "ce-marks", kinds, spot, condition, MARK_CE, "changed", traffic, *more)
+
+
+def dscp_rewrite(draw: Draw) -> Scenario:
+    traffic = draw.traffic(tos=[26 << 2])
+    kinds, spot = ["dscp-mismatch"], any_spot(draw.chance)
+    action = f"set_dscp(skb, &p, {draw.chance.choice([0, 8, 46])})"
+    return one_rule(draw, "dscp-rewrite", kinds, spot, "1", action, "changed", traffic)
+
+
+def duplication(draw: Draw) -> Scenario:
+    condition = f"CHANCE({draw.millionths(0.5, 4)})"
+    kinds, spot = ["duplication"], any_output(draw.chance)
+    return one_rule(draw, "duplication", kinds, spot, condition, COPY, "copied", draw.traffic())
+
+
+def reordering(draw: Draw) -> Scenario:
+    """Some packets wait in a slow class of an output, the others overtake them."""
+    spot = through_spine(draw.chance.choice(SPINES), draw.chance.choice(LEAVES))
+    share = draw.millionths(2, 6)
+    slow = int(draw.rate / 2 * 1094 * 8 * share / 1e6 * 1.3)
+
+    def classes(lab: Lab) -> None:
+        tc = partial(lab.fabric.tc, spot.node)
+        dev = ["dev", spot.interface]
+        tc("qdisc", "add", *dev, "root", "handle", "1:", "htb", "default", "1")
+        for minor, rate in ((1, 10**9), (2, slow)):
+            htb = ["htb", "rate", f"{rate}bit", "burst", "2000", "cburst", "2000"]
+            tc("class", "add", *dev, "parent", "1:", "classid", f"1:{minor}", *htb)
+            queue = ["pfifo", "limit", "1000"]
+            tc("qdisc", "add", *dev, "parent", f"1:{minor}", *queue)
+        lab.rules[0].turn(True)
+
+    return draw.scenario(
+        "reordering",
+        draw.traffic(),
+        rules=[spot.rule(f"{DATA} && CHANCE({share})", "skb->priority = 0x10002")],
+        steps=[Step(draw.onset(), classes)],
+        expected=[Expected(["reordering", "queueing"], spot.hop, "overtaken")],
+    )
+
+
+def spraying_slow_spine(draw: Draw) -> Scenario:
+    """A leaf sprays the packets of one host; one spine is slower than its share."""
+    host = draw.chance.choice(list(HOSTS))
+    leaf = HOSTS[host]
+    spot = through_spine(draw.chance.choice(SPINES), 3 - leaf)
+    rate = int(draw.rate / 2 * 1094 * 8 * draw.chance.uniform(0.9, 1.3))
+    spray = Rule(f"leaf{leaf}", f"H{host}", "in", "1", "bpf_set_hash(skb, bpf_get_prandom_u32())")
+
+    def begin(lab: Lab) -> None:
+        lab.rules[0].turn(True)
+        set_rate(lab, spot, rate, 10**6)
+
+    return draw.scenario(
+        "spraying-slow-spine",
+        draw.traffic(timeout_s=2.0),
+        rules=[spray],
+        steps=[Step(-0.2, begin)],
+        expected=[
+            Expected(["queueing", "rate-limit", "reordering"], spot.hop, "delayed"),
+            Expected(["reordering"], required=False),
+            Expected(["spraying"], required=False, severity="note"),
+        ],
+    )
+
+
+# Routes and links.
+
+
+def rehash(draw: Draw) -> Scenario:
+    """A leaf chooses spines by another seed from one moment on, and back."""
+    leaf, seed = draw.chance.choice(LEAVES), draw.chance.getrandbits(32) | 1
+    at = draw.middle()
+    scenario = draw.scenario("rehash", draw.traffic())
+    back = scenario.hash_seeds[leaf - 1]
+    scenario.steps = [
+        Step(at, lambda lab: lab.fabric.hash_by(leaf, seed)),
+        Step(at + 1, lambda lab: lab.fabric.hash_by(leaf, back)),
+    ]
+    hop = out_of_leaf(leaf, 1).hop
+    hop.to_tap = None
+    scenario.expected = [
+        Expected(["rehash"], hop, "moved", ends=1),
+        Expected(["rehash"], hop, begins=1, required=False),
+    ]
+    return scenario
+
+
+def link_down(draw: Draw) -> Scenario:
+    """A link fails: one leaf reroutes at once, the other after a while loses what it sends."""
+    leaf, spine = draw.chance.choice(LEAVES), draw.chance.choice(SPINES)
+    others = tuple(s for s in SPINES if s != spine)
+    at = draw.middle()
+    lossy = through_spine(spine, leaf)
+
+    def fail(lab: Lab) -> None:
+        ip([f"link set leaf{leaf} down"], lab.fabric.name(f"spine{spine}"))
+
+    def reroute(lab: Lab) -> None:
+        lab.fabric.set_routes(3 - leaf, others)
+
+    moved = [
+        Expected(["rehash", "link-down"], out_of_leaf(leaf, spine).hop, required=False),
+        Expected(["rehash"], out_of_leaf(3 - leaf, spine).hop, begins=1, required=False),
+        Expected(["link-down", "outage"], through_spine(spine, 3 - leaf).hop, required=False),
+    ]
+    for expected in moved:
+        expected.hop.to_tap = None
+    kinds = ["link-down", "outage", "blackhole"]
+    return draw.scenario(
+        "link-down",
+        draw.traffic(),
+        steps=[Step(at, fail), Step(at + round(draw.chance.uniform(0.15, 0.5), 2), reroute)],
+        expected=[Expected(kinds, lossy.hop, "lost", ends=1), *moved],
+    )
+
+
+# Hosts.
+
+
+def _victims(draw: Draw, traffic: Traffic, number: int) -> list[QueuePair]:
+    target = draw.chance.choice(list(HOSTS))
+    pairs = [pair for pair in traffic.made if pair.target == target]
+    return draw.chance.sample(pairs, number)
+
+
+def _host_fault(draw: Draw, name: str, fault: str, kinds: list[str], number: int) -> Scenario:
+    traffic = draw.traffic(timeout_s=0.1)
+    victims = _victims(draw, traffic, number)
+    host, at = victims[0].target, draw.middle()
+    until = at + 0.8 if fault == "rnr" else 1e9
+    numbers = [pair.peer_number for pair in victims]
+    traffic.faults = [HostFault(fault, host, numbers, at, until)]
+    family = traffic.family
+    flows = [
+        Flow(address(pair.source, family), address(pair.target, family), pair.peer_number)
+        for pair in victims
+    ]
+    expected = Expected(kinds, host=host, flows=flows)
+    steps = [Step(at, lambda _: None)]
+    return draw.scenario(name, traffic, steps=steps, expected=[expected])
+
+
+def dead_responder(draw: Draw) -> Scenario:
+    return _host_fault(draw, "dead-responder", "dead", ["stalled", "retry-storm"], 2)
+
+
+def receiver_not_ready(draw: Draw) -> Scenario:
+    return _host_fault(draw, "receiver-not-ready", "rnr", ["receiver-not-ready"], 3)
+
+
+def access_error(draw: Draw) -> Scenario:
+    return _host_fault(draw, "access-error", "access", ["fatal-nak"], 2)
+
+
+# Captures.
+
+
+def capture_loss(draw: Draw) -> Scenario:
+    tap, share = draw.chance.choice(LINKS), draw.chance.uniform(0.005, 0.03)
+    expected = Expected(["capture-loss"], capture=tap, begins=None, severity="note")
+
+    def after(folder: Path) -> None:
+        miss_frames(folder / f"{tap}.pcap", share, random.Random(draw.seed))
+
+    return draw.scenario("capture-loss", draw.traffic(), expected=[expected], after=after)
+
+
+def wrong_clock(draw: Draw) -> Scenario:
+    """One clock is off, drifts, or steps."""
+    tap = draw.chance.choice(LINKS)
+    how = draw.chance.choice(["offset", "drift", "step"])
+    offset = draw.chance.choice([-1, 1]) * draw.chance.randint(2_000_000, 20_000_000)
+    expected = Expected(["clock"], capture=tap, begins=None, severity="note")
+
+    def after(folder: Path) -> None:
+        path = folder / f"{tap}.pcap"
+        first = []
+
+        def clock(time_ns: int) -> int:
+            first.append(time_ns) if not first else None
+            run_ns = time_ns - first[0]
+            if how == "drift":
+                return time_ns + run_ns * 200 // 1_000_000
+            late = how == "offset" or run_ns > draw.seconds * 5e8
+            return time_ns + (offset if late else 0)
+
+        change_clock(path, clock)
+
+    name = f"clock-{how}"
+    return draw.scenario(name, draw.traffic(), expected=[expected], after=after)
+
+
+KINDS: dict[str, Callable[[Draw], Scenario]] = {
+    "clean": clean,
+    "gray-loss": gray_loss,
+    "blackhole": blackhole,
+    "slow-link": slow_link,
+    "ce-marks": ce_marks,
+    "rehash": rehash,
+    "link-down": link_down,
+    "dead-responder": dead_responder,
+    "capture-loss": capture_loss,
+    "outage": outage,
+    "clean-ipv6": clean_ipv6,
+    "gray-loss-ipv6": partial(gray_loss, family=6),
+    "selective-loss": selective_loss,
+    "duplication": duplication,
+    "reordering": reordering,
+    "incast": incast,
+    "ack-loss": ack_loss,
+    "receiver-not-ready": receiver_not_ready,
+    "access-error": access_error,
+    "dscp-rewrite": dscp_rewrite,
+    "clean-spraying": clean_spraying,
+    "deep-queue": deep_queue,
+    "spraying-slow-spine": spraying_slow_spine,
+    "host-loss": host_loss,
+    "wrong-clock": wrong_clock,
+    "dscp-loss": dscp_loss,
+    "length-loss": length_loss,
+    "clean-sizes": clean_sizes,
+}

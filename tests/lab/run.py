@@ -1,0 +1,113 @@
+"""Run a scenario: a folder of compressed captures and truth.json."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from .packets import Captured, Hits
+from .rules import Attached
+from .scenario import Expected, Lab, Scenario
+from .topology import LINKS, Captures, Fabric, address
+from .traffic import Running
+
+LEAST_PACKETS = 5
+LEAD_S = 0.4
+"""Faults of the whole run begin in this time before the traffic."""
+
+
+class Useless(Exception):
+    """The fault hit nothing that the captures could show, or this machine added a fault."""
+
+
+def run(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    """What happened and was captured, written to the folder too.
+
+    AssertionError if a capture dropped packets, or a counter disagrees with the captures.
+    """
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    times: list[int] = []
+    with contextlib.ExitStack() as stack:
+        fabric = stack.enter_context(Fabric(scenario.hash_seeds))
+        rules = [
+            stack.enter_context(contextlib.closing(Attached(rule, fabric)))
+            for rule in scenario.rules
+        ]
+        lab = Lab(fabric, rules)
+        captures = stack.enter_context(Captures(fabric, folder))
+        with Running(scenario.traffic, fabric) as running:
+            start = time.monotonic() + LEAD_S
+            start_ns = time.time_ns() + int(LEAD_S * 1e9)
+            running.start(start)
+            for step in scenario.steps:
+                time.sleep(max(0.0, start + step.at_s - time.monotonic()))
+                times.append(time.time_ns())
+                step.do(lab)
+        hits = [rule.hits for rule in rules]
+    assert not any(captures.drops.values()), f"captures dropped packets: {captures.drops}"
+    counters = [result["counters"] for result in running.results.values()]
+    if any(c["unsent"] for c in counters) or (scenario.quiet and any(c["naks"] for c in counters)):
+        raise Useless("this machine lost packets or changed their order")
+    captured = Captured(folder)
+    truth = {
+        "kind": scenario.kind,
+        "family": scenario.traffic.family,
+        "start_ns": start_ns,
+        "end_ns": start_ns + int(scenario.traffic.seconds * 1e9),
+        "rate": scenario.traffic.rate,
+        "packets": sum(len(captured.by_link[link]) for link in LINKS if link[0] == "H"),
+        "rule_hits": hits,
+        "hosts": {f"H{host}": result for host, result in running.results.items()},
+        "expected": [
+            _found(expected, captured, times, hits, scenario) for expected in scenario.expected
+        ],
+    }
+    if scenario.after is not None:
+        scenario.after(folder)
+    for link in LINKS:
+        plain = folder / f"{link}.pcap"
+        plain.with_suffix(".pcap.gz").write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
+        plain.unlink()
+    (folder / "truth.json").write_text(json.dumps(truth, indent=1))
+    return truth
+
+
+def _found(
+    expected: Expected, captured: Captured, times: list[int], rules: list[int], scenario: Scenario
+) -> dict[str, Any]:
+    """An expected finding with the packets, flows and times that the captures tell."""
+    hop = expected.hop
+    hits = Hits()
+    if hop is not None and expected.count is not None:
+        hits = getattr(captured, expected.count)(hop)
+        if expected.rule is not None:
+            counted = rules[expected.rule]
+            assert hits.packets == counted, f"captures tell {hits.packets}, the rule {counted}"
+        if expected.required and hits.packets < LEAST_PACKETS:
+            raise Useless(f"{hits.packets} packets hit")
+    flows = list(hits.flows) if expected.flows is None else expected.flows
+    return {
+        "kinds": expected.kinds,
+        "count": expected.count,
+        "required": expected.required,
+        "severity": expected.severity,
+        "from_taps": hop.before if hop else [],
+        "to_taps": ([hop.to_tap] if hop.to_tap else hop.after) if hop else [],
+        "device": hop.device if hop else None,
+        "host": address(expected.host, scenario.traffic.family) if expected.host else None,
+        "capture": expected.capture,
+        "set_ns": None if expected.begins is None else times[expected.begins],
+        "unset_ns": None if expected.ends is None else times[expected.ends],
+        "from_ns": hits.first_ns,
+        "until_ns": hits.last_ns,
+        "packets": hits.packets if expected.count else None,
+        "of_packets": hits.of_packets if expected.count else None,
+        "affected": [[*flow, hits.flows[flow] or None] for flow in flows],
+    }
