@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import UNSET, UnsetType
 
@@ -18,6 +18,7 @@ from .words import counted, duration, when
 
 MOST_AFFECTED = 1000
 MOST_EVIDENCE = 20
+WORTH_A_WARNING = 0.01
 MOST_OF_THE_TIME = 0.5
 """Share of their time that queue pairs lose to a critical fault."""
 
@@ -37,6 +38,8 @@ def finding(
     severity: Severity | None = None,
     until_ns: int | UnsetType | None = UNSET,
     costs: bool = True,
+    packets: int | None = None,
+    seen: Collection[Trouble] = (),
     details: dict[str, str | int | float] | UnsetType = UNSET,
 ) -> Finding:
     """A finding of `kind`.
@@ -44,14 +47,16 @@ def finding(
     hits: packets that the fault hit, by flow. of_packets: packets that it could have hit. span:
     first and last hit in ns. says: the sentence without time and victims. severity: default by
     victims and cost. until_ns: default by the pace of the hits. costs: False for kinds that cost
-    the flows no time; True: by `cost_ns`.
+    the flows no time; True: by `cost_ns`. packets: default the sum of `hits`.
+    seen: the hits as the troubles of single flows; they give the evidence and the pace.
     """
     flows = [case.flows[f] for f in sorted(hits)]
-    packets = sum(hits.values())
-    seen = interval(case, flows, packets, *span)
-    first, uncertain = seen.from_ns, seen.uncertain_ns
+    packets = sum(hits.values()) if packets is None else packets
+    pause_ns = max((trouble.pause_ns for trouble in seen), default=0)
+    active = interval(case, flows, packets, span, pause_ns)
+    first, uncertain = active.from_ns, active.uncertain_ns
     if until_ns is UNSET:
-        until_ns = seen.until_ns
+        until_ns = active.until_ns
     affected = [_affected(flow, hits[flow.id], costs) for flow in flows]
     affected.sort(key=lambda a: (-(a.cost_ns or 0), -a.packets, a.flow))
     known = [a.cost_ns for a in affected if a.cost_ns is not None]
@@ -75,7 +80,9 @@ def finding(
         cost_ns=cost,
         confidence=confidence,
         sentence="; ".join(filter(None, (f"{says}, {time}", sufferers(case, flows, cost)))),
-        evidence=sorted(evidence, key=lambda e: (e.time_ns, e.tap, e.frame_number))[:MOST_EVIDENCE],
+        evidence=sorted(
+            (*evidence, *frames(case, seen)), key=lambda e: (e.time_ns, e.tap, e.frame_number)
+        )[:MOST_EVIDENCE],
         next_step=next_step,
         details=details,
     )
@@ -87,6 +94,13 @@ def severity_of(case: Case, flows: Sequence[Flow], cost: int | None) -> Severity
         return "critical"
     time = sum(flow.last_time_ns - flow.first_time_ns for flow in flows)
     return "critical" if cost and cost > MOST_OF_THE_TIME * time else "warning"
+
+
+def cheap(flows: Iterable[Flow]) -> bool:
+    """Whether recovery cost these flows less than a hundredth of their time."""
+    flows = list(flows)
+    time = sum(flow.last_time_ns - flow.first_time_ns for flow in flows)
+    return sum(cost_ns(flow) or 0 for flow in flows) < WORTH_A_WARNING * time
 
 
 def sufferers(case: Case, flows: Sequence[Flow], cost: int | None) -> str:
@@ -101,13 +115,12 @@ def sufferers(case: Case, flows: Sequence[Flow], cost: int | None) -> str:
     return f"{who} lost {duration(cost)}" if cost else who
 
 
-def frames(case: Case, troubles: Iterable[Trouble | None]) -> list[Evidence]:
+def frames(case: Case, troubles: Iterable[Trouble]) -> list[Evidence]:
     """The first frames of these troubles."""
     names = case.registry.tap_names
     return [
         Evidence(names[tap], frame, time)
         for trouble in troubles
-        if trouble is not None
         for time, frame, tap in trouble.frames
     ]
 

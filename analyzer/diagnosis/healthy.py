@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
 
+from msgspec import UNSET
+
+from ..results.diagnosis import Finding, Kind
 from ..results.flow import Flow
 from .case import Case, carries_data
 from .deaths import death_of
 from .words import counted
 
 
-def healthy(case: Case) -> list[str]:
+LOSSES: Final[frozenset[Kind]] = frozenset(
+    ("loss", "selective-loss", "blackhole", "outage", "rate-limit", "link-down", "incast")
+)
+
+
+def healthy(case: Case, findings: Sequence[Finding]) -> list[str]:
     """One claim per check that ran on every packet it names and found nothing."""
-    sampled = any(flow.sampling for flow in case.flows)
+    sampled = any(flow.sampling is not UNSET for flow in case.flows)
     if case.filtered or sampled:
         return []  # packets that were left out look like loss, or hide it
-    return [claim for check in (_sequence, _answers, _marks, _icrc) for claim in check(case)]
+    kinds = {finding.kind for finding in findings}
+    checks = (_sequence(case, kinds), _hops(case, kinds), _answers(case), _marks(case), _icrc(case))
+    return [claim for claims in checks for claim in claims]
 
 
-def _sequence(case: Case) -> Iterator[str]:
+def _sequence(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
     """PSNs of every flow that has any: loss, reordering, duplicates, retransmissions."""
     flows = [flow for flow in case.flows if flow.retransmitted_packets is not None]
     if not flows or any(flow.missing_packets is None for flow in flows):
         return
     packets = sum(flow.request_packets + flow.response_packets for flow in flows)
     checked = {
-        "lost": sum((f.missing_packets or 0) + (f.recovered_packets or 0) for f in flows),
+        "lost": sum((f.missing_packets or 0) + (f.recovered_packets or 0) for f in flows)
+        or not LOSSES.isdisjoint(kinds),
         "retransmitted": sum(f.retransmitted_packets or 0 for f in flows),
-        "reordered": sum(f.reordered_packets or 0 for f in flows),
-        "duplicated": sum(f.duplicate_packets or 0 for f in flows),
+        "reordered": sum(f.reordered_packets or 0 for f in flows) or "reordering" in kinds,
+        "duplicated": sum(f.duplicate_packets or 0 for f in flows) or "duplication" in kinds,
     }
     none = [name for name, found in checked.items() if not found]
     where = "the first tap" if case.measuring.many_taps else "the tap"
@@ -37,6 +49,15 @@ def _sequence(case: Case) -> Iterator[str]:
             f"{counted(packets, 'request and response packet')}: none {_either(none)}"
             f" before {where}"
         )
+
+
+def _hops(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
+    """What entered a hop and left it."""
+    hops = [hop for hop in case.hops if hop.to_tap is not None]
+    if not hops or any(hop.lost_packets for hop in case.hops) or not LOSSES.isdisjoint(kinds):
+        return
+    passed = sum(hop.passed_packets for hop in hops)
+    yield f"{counted(len(hops), 'hop')}, {counted(passed, 'passage')}: no loss"
 
 
 def _answers(case: Case) -> Iterator[str]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ..measures.troubles import Trouble
 from ..results.flow import Flow
 from .case import Case
 
-EXPECTED = 10.0
+EXPECTED = 5.0
 """Hits that the traffic before the first hit (after the last) would have had at the pace between
 them, from which the fault begins with the first hit (ends with the last). A random fault leaves so
-much traffic alone with a probability of exp(-10); hits come in bursts, which makes long pauses far
-more likely than that: with bursts of three, exp(-10 / 3) = 4 %."""
+much traffic alone with a probability of exp(-5) = 0.7 %."""
+PAUSES = 2
+"""This time is also so many times the longest pause between two hits, because hits come in bursts:
+a go-back-N receiver sends one NAK for many packets."""
 ONSET = 3.0
 """The same for the uncertainty of the onset: exp(-3) = 5 %."""
 
@@ -27,8 +30,14 @@ class Interval(NamedTuple):
     """The onset is at most this much before `from_ns`."""
 
 
-def interval(case: Case, flows: Sequence[Flow], hits: int, first: int, last: int) -> Interval:
-    """The interval of a fault that hit `flows`; `first` and `last` are its first and last hit."""
+def interval(
+    case: Case, flows: Sequence[Flow], hits: int, span: tuple[int, int], pause_ns: int
+) -> Interval:
+    """The interval of a fault that hit `flows`.
+
+    span: time of its first and last hit; pause_ns: longest time between two hits.
+    """
+    first, last = span
     begin = min((flow.first_time_ns for flow in flows), default=first)
     if hits < 2 or last <= first:
         return Interval(first, last, 0)
@@ -37,10 +46,17 @@ def interval(case: Case, flows: Sequence[Flow], hits: int, first: int, last: int
     before = pace * traffic_bytes(case, flows, begin, first)
     after = pace * traffic_bytes(case, flows, last, case.last_ns)
     uncertain = round(ONSET * (last - first) / (hits - 1))
-    if before < EXPECTED:
+    if before < EXPECTED or first - begin <= PAUSES * pause_ns:
         uncertain = first - begin
-    goes_on = after < EXPECTED and _still_sends(case, flows, last)
+    is_over = after >= EXPECTED and case.last_ns - last > PAUSES * pause_ns
+    goes_on = not is_over and _still_sends(case, flows, last)
     return Interval(first, None if goes_on else last, max(0, min(uncertain, first - begin)))
+
+
+def span_of(troubles: Iterable[Trouble]) -> tuple[int, int]:
+    """Time of the first and of the last packet of these troubles, at least one."""
+    spans = [(trouble.first_ns, trouble.last_ns) for trouble in troubles]
+    return min(first for first, _ in spans), max(last for _, last in spans)
 
 
 def traffic_bytes(case: Case, flows: Sequence[Flow], from_ns: int, until_ns: int) -> float:

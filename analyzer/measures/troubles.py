@@ -35,7 +35,7 @@ from ..wire.opcodes import (
     SYNDROME_NAK,
     SYNDROME_RNR_NAK,
 )
-from ..wire.packets import HAS_AETH
+from ..wire.packets import HAS_AETH, ICRC_BAD
 from ..wire.psn import psn_add, psn_distance
 from ..wire.record import Record, Records
 
@@ -55,12 +55,13 @@ from ..wire.record import Record, Records
     ACKED_AGAIN,  # ACKs for packets that an earlier ACK covers: the receiver had them twice
     JUMPED,  # PSNs that a run of requests skips: lost before the tap, or LATE
     LOST_AFTER,  # NAKed although the tap saw the packet in order: lost after the tap, or LATE_AFTER
-) = range(14)
-KINDS = 14
+    CORRUPT,  # wrong ICRC, at any tap
+) = range(15)
+KINDS = 15
 
 KEPT = 4
 """Frames kept per flow and kind."""
-_MOST_PER_ROW = 6
+_MOST_PER_ROW = 7
 _CE = 3
 _CNP_OPCODE = 0x81
 _LOST_RESENDS = 64
@@ -72,6 +73,7 @@ TROUBLE = np.dtype(
         ("kept", "i8"),
         ("first", "i8"),  # ns
         ("last", "i8"),
+        ("pause", "i8"),  # longest time between two of them
         ("time", "i8", (KEPT,)),
         ("frame", "i8", (KEPT,)),
         ("tap", "u2", (KEPT,)),
@@ -101,6 +103,7 @@ PROGRESS = np.dtype(
         ("rounds_unanswered", "u4"),  # of these, since the latest answer
         ("max_rounds", "u4"),
         ("max_rounds_time", "i8"),
+        ("hop_limit", "u1"),  # largest at the first tap of the flow's packets
     ],
     align=True,
 )
@@ -129,6 +132,8 @@ class Trouble(NamedTuple):
     packets: int
     first_ns: int
     last_ns: int
+    pause_ns: int
+    """Longest time between two of them."""
     frames: list[tuple[int, int, int]]
     """(time_ns, frame number, tap) of the first ones."""
 
@@ -152,6 +157,7 @@ def _note(
         record.tap[n] = tap
         record.kept = n + 1
     record.count += count
+    record.pause = max(np.int64(record.pause), time - np.int64(record.last))
     record.first = min(np.int64(record.first), time)
     record.last = max(np.int64(record.last), time)
 
@@ -173,6 +179,8 @@ def _send(p: ProgressRecord, psn: Int, is_read: Bool, again: Bool, restarted: Bo
             skipped = psn_distance(psn, np.int64(p.nak_psn)) if p.nak_open and again else 0
             if not 0 < skipped < _LOST_RESENDS:
                 skipped = 0
+    if skipped > 0 and p.acked:  # a sender does not go on with what was acknowledged meanwhile
+        skipped = min(skipped, max(psn_distance(psn, np.int64(p.ack_psn)) - 1, 0))
     p.run_known = not is_read
     p.run_next = psn_add(psn, 1)
     return skipped
@@ -230,15 +238,22 @@ def _update(
     aeth: NDArray[np.uint32],
     decode_flags: NDArray[np.uint8],
     traffic_class: NDArray[np.uint8],
+    hop_limit: NDArray[np.uint8],
+    icrc_state: NDArray[np.uint8],
 ) -> int:
     """Take in rows from `start`; returns their number, or the row before which the pool is full."""
     for i in range(start, len(flow)):
         if arrays.used[0] + _MOST_PER_ROW > len(arrays.records):
             return i
         v = np.int64(verdict[i])
+        f = np.int64(flow[i])
+        if icrc_state[i] == ICRC_BAD:
+            _note(arrays, f, CORRUPT, time_ns[i], frame_number[i], np.int64(tap_of_row[i]), 1)
         if v == TAP_COPY or v == MIRROR_DUPLICATE:
             continue
-        f = np.int64(flow[i])
+        hop_limit_of = arrays.progress[f]
+        if hop_limit[i] > hop_limit_of.hop_limit:
+            hop_limit_of.hop_limit = hop_limit[i]
         op = np.int64(opcode[i])
         bits = np.int64(OPCODE_CLASS[op])
         psn = np.int64(subject_psn[i])
@@ -363,6 +378,8 @@ class Troubles:
                 t.aeth,
                 t.decode_flags,
                 t.traffic_class,
+                t.hop_limit,
+                t.icrc_state,
             )
             if row < len(batch):
                 self._reserve(len(self._arrays.records))
@@ -395,9 +412,12 @@ class Troubles:
                 _add(mine.records[mine.record_of[into] - 1], more)
         for flow, into in enumerate(flow_map.tolist()):
             later = theirs.progress[flow]
+            limit = max(mine.progress[into]["hop_limit"], later["hop_limit"])
+            mine.progress[into]["hop_limit"] = limit
             if later["new_time"] or later["answer_time"] or later["rounds"]:
                 earlier = mine.progress[into].copy()
                 mine.progress[into] = later
+                mine.progress[into]["hop_limit"] = limit
                 if earlier["max_rounds"] >= later["max_rounds"]:
                     for name in ("max_rounds", "max_rounds_time"):
                         mine.progress[into][name] = earlier[name]
@@ -416,7 +436,9 @@ class Troubles:
             r["tap"][:kept].tolist(),
             strict=True,
         )
-        return Trouble(int(r["count"]), int(r["first"]), int(r["last"]), sorted(frames))
+        return Trouble(
+            int(r["count"]), int(r["first"]), int(r["last"]), int(r["pause"]), sorted(frames)
+        )
 
     def flows(self, kind: int) -> list[int]:
         """Flows with packets of `kind`, in ascending order."""
@@ -455,6 +477,8 @@ def _add(mine: Any, more: Any) -> None:
         mine["time"][i], mine["frame"][i], mine["tap"][i] = time, frame, tap
     mine["kept"] = min(len(kept), KEPT)
     mine["count"] += more["count"]
+    between = more["first"] - mine["last"]
+    mine["pause"] = max(mine["pause"], more["pause"], between)
     mine["first"] = min(mine["first"], more["first"])
     mine["last"] = max(mine["last"], more["last"])
 

@@ -8,7 +8,8 @@ from ...measures.troubles import FATAL_SENT, Trouble
 from ...results.diagnosis import Finding, Place, Severity
 from ..case import Case
 from ..deaths import death_of
-from ..finding import finding, frames
+from ..finding import finding
+from ..interval import span_of
 from ..known import Known
 from ..words import counted, plain
 
@@ -38,11 +39,11 @@ def fatal_naks(case: Case, known: Known) -> Iterator[Finding]:
             Place(host=host),
             hits,
             max(total, sum(case.flows[f].request_packets for f in hits)),
-            (min(t.first_ns for t in naks.values()), max(t.last_ns for t in naks.values())),
+            span_of(naks.values()),
             f"{plain(host)} refuses requests: {counted(total, 'NAK')} {code}",
             _STEPS.get(code, "look up the NAK code of the responder"),
             confidence="proven",
-            evidence=frames(case, naks.values()),
+            seen=naks.values(),
             severity=severity,
         )
 

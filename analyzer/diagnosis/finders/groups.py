@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...results.flow import Flow
+from ..case import Case
 
 
 def by_hosts(flows: Iterable[Flow]) -> list[list[Flow]]:
@@ -27,3 +28,9 @@ def by_hosts(flows: Iterable[Flow]) -> list[list[Flow]]:
     for flow in flows:
         groups.setdefault(root(("from", flow.src)), []).append(flow)
     return list(groups.values())
+
+
+def of_same_hosts(case: Case, group: Iterable[Flow]) -> list[Flow]:
+    """All flows with the sources and destinations of a group, hit or not."""
+    ways = {(flow.src, flow.dst) for flow in group}
+    return [flow for flow in case.flows if (flow.src, flow.dst) in ways]

@@ -4,69 +4,94 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...measures.troubles import LATE_AFTER, LOST_AFTER
-from ...results.diagnosis import Finding, Kind, Place
+from ...measures.troubles import LATE_AFTER, LOST_AFTER, Trouble
+from ...results.diagnosis import Finding, Kind, Place, Severity
 from ...results.flow import Flow
+from ...statistics.proportion import wilson
 from ..case import Case
-from ..finding import finding, frames
+from ..cost import cost_ns
+from ..finding import finding
+from ..interval import span_of
 from ..known import Known
-from ..words import hosts, packets_of
-from .groups import by_hosts
+from ..words import hosts, packets_of, plain
+from .groups import by_hosts, of_same_hosts
+from .places import after, link_of_receiver, only, tap_of
 
 LATE_SHARE = 0.25
 """Share of the NAKed packets that were only late, from which reordering is the cause: a go-back-N
 receiver drops the packets that overtook a late one and NAKs these as well. Loss alone has none."""
+RARE = 0.01
+"""Share of packets that a receiver drops, up to which it is a note: every host drops a few packets
+when it starts or is busy."""
+CHEAP = 0.1
+"""Share of the time of its victims that such a drop costs at most."""
 
 
 def losses_after(case: Case, known: Known) -> Iterator[Finding]:
     """Packets seen in order at the last tap of their flow that the receiver missed."""
     troubles = case.measuring.troubles
-    kinds: dict[Kind, list[Flow]] = {"loss": [], "reordering": []}
+    lost: list[Flow] = []
+    late: list[Flow] = []
     for f in sorted({*troubles.flows(LOST_AFTER), *troubles.flows(LATE_AFTER)}):
-        late, lost = troubles.of(f, LATE_AFTER), troubles.of(f, LOST_AFTER)
-        seen = [trouble for trouble in (late, lost) if trouble]
-        first, last = min(t.first_ns for t in seen), max(t.last_ns for t in seen)
-        if case.flows[f].retransmitted_packets is None:
+        seen = _seen(case, f)
+        first, last = span_of(seen)
+        explained = known.explains("loss", f, first, last)
+        if explained or case.flows[f].retransmitted_packets is None:
             continue
-        n_late = late.packets if late else 0
-        n_lost = lost.packets if lost else 0
-        kind: Kind = "reordering" if n_late > LATE_SHARE * (n_late + n_lost) else "loss"
-        if not known.explains(kind, f, first, last) and not known.explains("loss", f, first, last):
-            kinds[kind].append(case.flows[f])
-    for kind, flows in kinds.items():
-        for group in by_hosts(flows):
-            yield _finding(case, kind, group)
+        overtaken = troubles.of(f, LATE_AFTER)
+        n_late = overtaken.packets if overtaken else 0
+        is_late = n_late > LATE_SHARE * sum(t.packets for t in seen)
+        (late if is_late else lost).append(case.flows[f])
+    for group in by_hosts(lost):
+        yield _finding(case, "loss", group)
+    for group in by_hosts(late):
+        yield _finding(case, "reordering", group)
+
+
+def _seen(case: Case, f: int) -> list[Trouble]:
+    found = (case.measuring.troubles.of(f, kind) for kind in (LATE_AFTER, LOST_AFTER))
+    return [trouble for trouble in found if trouble is not None]
 
 
 def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
-    troubles = case.measuring.troubles
-    counted = (LOST_AFTER,) if kind == "loss" else (LATE_AFTER, LOST_AFTER)
-    seen = {f.id: [t for k in counted if (t := troubles.of(f.id, k))] for f in group}
-    hits = {f: sum(t.packets for t in found) for f, found in seen.items() if found}
-    every = [trouble for found in seen.values() for trouble in found]
-    ways = {(flow.src, flow.dst) for flow in group}
-    could = sum(
-        flow.request_packets + flow.response_packets
-        for flow in case.flows
-        if (flow.src, flow.dst) in ways
-    )
+    hits: dict[int, int] = {}
+    seen: list[Trouble] = []
+    for flow in group:
+        found = _seen(case, flow.id)
+        hits[flow.id] = sum(trouble.packets for trouble in found)
+        seen += found
+    could = sum(flow.request_packets + flow.response_packets for flow in of_same_hosts(case, group))
     packets = sum(hits.values())
-    what = "are lost after the tap" if kind == "loss" else "arrive late after the tap"
-    taps = {tap for flow in group for tap in flow.taps}
-    receivers = {flow.dst for flow in group}
+    link = only(link_of_receiver(case, flow) or "" for flow in group) or None
+    receiver = only(flow.dst for flow in group)
+    tap = link or tap_of(case, seen)
+    if kind == "reordering":
+        says = f"{packets_of(packets, could)} from {hosts(group)} arrive late {after(case, tap)}"
+    elif link:
+        who = "the receivers" if receiver is None else plain(receiver)
+        says = f"{packets_of(packets, could)} from {hosts(group)} reach their link, but {who} drop"
+        says += "s them" if receiver else " them"
+    else:
+        says = f"{packets_of(packets, could)} from {hosts(group)} are lost {after(case, tap)}"
     return finding(
         case,
         kind,
-        Place(
-            from_tap=next(iter(taps)) if len(taps) == 1 else None,
-            direction="after the tap",
-            host=next(iter(receivers)) if len(receivers) == 1 else None,
-        ),
+        Place(from_tap=tap, direction="after the tap", host=receiver),
         hits,
         could,
-        (min(t.first_ns for t in every), max(t.last_ns for t in every)),
-        f"{packets_of(packets, could)} from {hosts(group)} {what}",
-        "capture at the receiver as well: it tells whether the network or the host is at fault",
+        span_of(seen),
+        says,
+        "look at the drop counters of the receiving NIC and host"
+        if link
+        else "capture at the receiver as well: it tells whether the network or the host drops",
         confidence="likely",
-        evidence=frames(case, every),
+        seen=seen,
+        severity=_severity(group, packets, could) if link else None,
     )
+
+
+def _severity(group: list[Flow], packets: int, could: int) -> Severity | None:
+    """A note for rare drops of a host; None: by victims and cost."""
+    time = sum(flow.last_time_ns - flow.first_time_ns for flow in group)
+    cheap = sum(cost_ns(flow) or 0 for flow in group) <= CHEAP * time
+    return "note" if cheap and wilson(packets, could)[1] <= RARE else None

@@ -9,10 +9,11 @@ from ...results.diagnosis import Finding, Place
 from ...results.flow import Flow
 from ...wire.opcodes import TRANSPORT_NAMES, UC
 from ..case import Case
-from ..finding import finding, frames
+from ..finding import finding
 from ..known import Known
 from ..words import hosts, packets_of
-from .groups import by_hosts
+from .groups import by_hosts, of_same_hosts
+from .places import before, only, tap_of
 
 
 def losses_before(case: Case, known: Known) -> Iterator[Finding]:
@@ -33,16 +34,13 @@ def lost_before(case: Case, flow: Flow) -> int:
         return 0
     troubles = case.measuring.troubles
     recovered = flow.recovered_packets or 0
-    missing = (flow.missing_packets or 0) - (flow.capture_loss_suspected_packets or 0)
     if flow.transport == TRANSPORT_NAMES[UC]:
-        return max(missing, 0)
+        return max((flow.missing_packets or 0) - (flow.capture_loss_suspected_packets or 0), 0)
     jumped = troubles.of(flow.id, JUMPED)
-    if not recovered and not jumped:
-        return 0
-    if troubles.of(flow.id, LATE) or flow.missing_packets is None:
+    disordered = troubles.of(flow.id, LATE) or troubles.of(flow.id, LATE_AFTER)
+    if jumped is None or disordered or flow.missing_packets is None:
         return recovered
-    overtaken = troubles.of(flow.id, LATE_AFTER)
-    return recovered if overtaken else max(recovered, 0 if jumped is None else jumped.packets)
+    return max(recovered, jumped.packets - (flow.capture_loss_suspected_packets or 0))
 
 
 def _finding(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding:
@@ -53,33 +51,24 @@ def _finding(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding:
         for kind in (RECOVERED_LOSS, JUMPED)
         if (trouble := troubles.of(flow.id, kind))
     ]
-    ways = {(flow.src, flow.dst) for flow in group}
-    same = [flow for flow in case.flows if (flow.src, flow.dst) in ways]
     packets = sum(lost.values())
-    could = packets + sum(flow.request_packets + flow.response_packets for flow in same)
+    could = packets + sum(
+        flow.request_packets + flow.response_packets for flow in of_same_hosts(case, group)
+    )
     first = min((t.first_ns for t in seen), default=min(flow.first_time_ns for flow in group))
     last = max((t.last_ns for t in seen), default=max(flow.last_time_ns for flow in group))
-    sources = {flow.src for flow in group}
+    tap = tap_of(case, seen)
+    where = before(case, tap)
     return finding(
         case,
         "loss",
-        Place(
-            to_tap=_tap(case, group),
-            direction="before the tap",
-            host=next(iter(sources)) if len(sources) == 1 else None,
-        ),
+        Place(to_tap=tap, direction="before the tap", host=only(flow.src for flow in group)),
         lost,
         could,
         (first, last),
-        f"{packets_of(packets, could)} from {hosts(group)} are lost before the tap",
-        "check the links and devices between the sender and the tap; a capture at the sender"
-        " tells which",
+        f"{packets_of(packets, could)} from {hosts(group)} are lost {where}",
+        "check links and devices between the sender and the tap; a capture at the sender tells"
+        " which",
         confidence="proven",
-        evidence=frames(case, seen),
+        seen=seen,
     )
-
-
-def _tap(case: Case, group: list[Flow]) -> str | None:
-    """The tap that sees these flows, if it is one."""
-    taps = {tap for flow in group for tap in flow.taps}
-    return next(iter(taps)) if len(taps) == 1 else None

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from ...measures.troubles import RNR_SENT, Trouble
 from ...results.diagnosis import Finding, Place
 from ..case import Case
-from ..finding import finding, frames
+from ..finding import finding
+from ..interval import span_of
 from ..known import Known
 from ..words import counted, plain
 
@@ -28,9 +29,9 @@ def receivers_not_ready(case: Case, known: Known) -> Iterator[Finding]:
             Place(host=host),
             hits,
             max(total, sum(case.flows[f].request_packets for f in hits)),
-            (min(t.first_ns for t in naks.values()), max(t.last_ns for t in naks.values())),
+            span_of(naks.values()),
             f"{plain(host)} is not ready to receive: {counted(total, 'RNR NAK')}",
             f"post more receive buffers on {plain(host)}, or earlier; raise its min RNR timer",
             confidence="proven",
-            evidence=frames(case, naks.values()),
+            seen=naks.values(),
         )

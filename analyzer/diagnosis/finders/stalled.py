@@ -9,7 +9,7 @@ from ...results.diagnosis import Finding, Place
 from ...results.flow import Flow
 from ..case import Case
 from ..deaths import Death, death_of
-from ..finding import finding, frames
+from ..finding import finding
 from ..known import Known
 from ..words import flow_name, hosts
 from .groups import by_hosts
@@ -49,7 +49,7 @@ def _finding(case: Case, group: list[Flow], dead: dict[int, Death]) -> Finding:
         f"{who} {what}",
         "check that the receiver's queue pair exists and answers; capture on the way to it",
         confidence="likely" if resends else "possible",
-        evidence=frames(case, (case.measuring.troubles.of(f, RESENT) for f in hits)),
+        seen=[t for f in hits if (t := case.measuring.troubles.of(f, RESENT))],
         severity="critical",
         until_ns=None,
     )

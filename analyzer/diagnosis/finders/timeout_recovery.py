@@ -8,7 +8,8 @@ from ...measures.troubles import ACKED_AGAIN, RESENT, RESENT_AFTER_ACK
 from ...results.diagnosis import Finding, Place
 from ...results.flow import Flow
 from ..case import Case
-from ..finding import finding, frames
+from ..finding import cheap, finding
+from ..interval import span_of
 from ..known import Known
 from ..words import duration, hosts, packets_of, plain
 
@@ -59,13 +60,14 @@ def _finding(case: Case, group: list[Flow]) -> Finding:
         Place(direction=f"between {_between(group)}"),
         hits,
         could,
-        (min(t.first_ns for t in resent), max(t.last_ns for t in resent)),
+        span_of(resent),
         f"{packets_of(packets, could)} {way} wait for timeouts (up to {duration(longest)}): {why}",
         "look for a busy receiver, or raise the ACK timeout"
         if late
         else "look for loss of last packets or of ACKs; a capture at the other host tells where",
         confidence="likely",
-        evidence=frames(case, resent),
+        seen=resent,
+        severity="note" if cheap(group) else None,
     )
 
 

@@ -1,0 +1,101 @@
+"""Packets that arrive late at the tap, and the path that they came over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ...measures.troubles import LATE
+from ...results.diagnosis import Finding, Place, Severity
+from ...results.flow import Flow
+from ..case import Case
+from ..finding import finding
+from ..interval import span_of
+from ..known import Known
+from ..words import hosts, packets_of, plain
+from .groups import by_hosts, of_same_hosts
+from .places import before, only, tap_of
+
+SLOW_SHARE = 0.8
+"""Least share of the late packets that one path carried to be named the slow one."""
+SLOW_FACTOR = 2
+"""It also has at least this many times its share of the packets."""
+
+
+def late_before(case: Case, known: Known) -> Iterator[Finding]:
+    """Packets overtaken before the first tap of their flow."""
+    troubles = case.measuring.troubles
+    flows = [case.flows[f] for f in troubles.flows(LATE)]
+    flows = [flow for flow in flows if flow.reordered_packets]
+    for group in by_hosts(flows):
+        late = {f.id: trouble for f in group if (trouble := troubles.of(f.id, LATE))}
+        first, last = span_of(late.values())
+        if all(known.explains("reordering", f, first, last) for f in late):
+            continue
+        hits = {f: trouble.packets for f, trouble in late.items()}
+        same = of_same_hosts(case, group)
+        could = sum(flow.request_packets + flow.response_packets for flow in same)
+        packets = sum(hits.values())
+        tap = tap_of(case, late.values())
+        slow = slow_path(group)
+        via = "" if slow is None else f", {slow.share} of them over {slow.name}"
+        yield finding(
+            case,
+            "reordering",
+            Place(to_tap=tap, direction="before the tap", host=only(f.src for f in group)),
+            hits,
+            could,
+            (first, last),
+            f"{packets_of(packets, could)} from {hosts(group)} are overtaken {before(case, tap)}"
+            f"{via}",
+            "compare the delay of the paths"
+            if slow is None
+            else f"look for a queue on {slow.name}",
+            confidence="proven",
+            seen=late.values(),
+            severity=_severity(case, group, packets),
+        )
+
+
+class SlowPath(NamedTuple):
+    """The path that carries nearly all late packets."""
+
+    name: str
+    share: str
+
+
+def slow_path(group: list[Flow]) -> SlowPath | None:
+    """The tap or source port that most late packets of sprayed flows came over."""
+    for key, word in (("tap", ""), ("entropy", "source port ")):
+        late: dict[str, int] = {}
+        packets: dict[str, int] = {}
+        for flow in group:
+            for spraying in flow.spraying:
+                if spraying.path_by == key and len(spraying.paths) > 1:
+                    for path in spraying.paths:
+                        late[path.path] = late.get(path.path, 0) + path.reordered_packets
+                        packets[path.path] = packets.get(path.path, 0) + path.packets
+        slow = _most(late, packets)
+        if slow is not None:
+            share = f"{100 * late[slow] / sum(late.values()):.0f} %"
+            return SlowPath(f"{word}{plain(slow)}", share)
+    return None
+
+
+def _most(late: Mapping[str, int], packets: Mapping[str, int]) -> str | None:
+    total = sum(late.values())
+    if not total:
+        return None
+    slow = max(late, key=lambda path: late[path])
+    usual = packets[slow] / sum(packets.values())
+    share = late[slow] / total
+    return slow if share >= SLOW_SHARE and share >= SLOW_FACTOR * usual else None
+
+
+def _severity(case: Case, group: list[Flow], packets: int) -> Severity | None:
+    """A note where nobody retransmits because of it, or the capture itself is out of order."""
+    disordered = sum(capture.out_of_order_frames for capture in case.captures)
+    if len(case.captures) == 1 and packets <= disordered:
+        return "note"
+    troubled = any(flow.retransmitted_packets or flow.recovery.naks for flow in group)
+    return None if troubled else "note"

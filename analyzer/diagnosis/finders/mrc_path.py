@@ -1,0 +1,78 @@
+"""MRC: ports that hosts declare down, and entropy values that senders stop using."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import UNSET, UnsetType
+
+from ...results.diagnosis import Finding, Place
+from ...results.flow import Flow
+from ...results.mrc import MrcRetirement
+from ..case import Case
+from ..finding import finding
+from ..known import Known
+from ..words import counted, plain
+
+CAUSES = ("always_skip", "loss")
+"""Causes of a retirement that show a bad path; a port down is its own finding."""
+
+
+def mrc_paths(case: Case, known: Known) -> Iterator[Finding]:
+    """One finding per port of a host that is down, one per plane with retired entropy values."""
+    if case.mrc is None:
+        return
+    for outage in case.mrc.outages:
+        flows = [
+            flow
+            for flow in case.flows
+            if outage.host in (flow.src, flow.dst) and flow.mrc is not UNSET
+        ]
+        yield finding(
+            case,
+            "mrc-path",
+            Place(host=outage.host, device=f"port {outage.port}"),
+            {flow.id: 0 for flow in flows},
+            sum(flow.packets for flow in flows),
+            (outage.down_time_ns, outage.up_time_ns or case.last_ns),
+            f"port {outage.port} of {plain(outage.host)} is down",
+            f"check the link of port {outage.port} of {plain(outage.host)} and its plane",
+            confidence="proven",
+            severity="warning",
+            until_ns=outage.up_time_ns,
+        )
+    retired: dict[str, list[tuple[Flow, MrcRetirement]]] = {}
+    for flow in case.flows:
+        if flow.mrc is UNSET:
+            continue
+        for end in flow.mrc.retirements:
+            if end.certain and end.cause in CAUSES:
+                retired.setdefault(end.plane or "unknown plane", []).append((flow, end))
+    for plane, ends in retired.items():
+        yield _retired(case, plane, ends)
+
+
+def _retired(case: Case, plane: str, ends: list[tuple[Flow, MrcRetirement]]) -> Finding:
+    hits: dict[int, int] = {}
+    for flow, _ in ends:
+        hits[flow.id] = hits.get(flow.id, 0) + 1
+    values = {end.ev for _, end in ends}
+    back = [end.returned_time_ns for _, end in ends]
+    until = None if None in back else max(time for time in back if time is not None)
+    used = sum(
+        mrc.entropy_values for f in hits if not isinstance(mrc := case.flows[f].mrc, UnsetType)
+    )
+    return finding(
+        case,
+        "mrc-path",
+        Place(device=plane),
+        hits,
+        used,
+        (min(end.retired_time_ns for _, end in ends), until or case.last_ns),
+        f"senders stopped using {counted(len(values), 'entropy value')} on {plain(plane)}",
+        f"look for loss or congestion on {plain(plane)}",
+        confidence="likely",
+        severity="warning",
+        until_ns=until,
+        packets=len(ends),
+    )

@@ -1,0 +1,52 @@
+"""Senders that retransmit the same packets again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...measures.troubles import RESENT
+from ...results.diagnosis import Finding, Place
+from ..case import Case
+from ..finding import cheap, finding
+from ..interval import span_of
+from ..known import Known
+from ..words import flow_name, hosts, packets_of
+from .groups import by_hosts
+from .places import only
+
+ROUNDS = 4
+"""Rewinds to one PSN in a row: with 1 % random loss a packet is lost four times in a row once in
+100,000,000 packets."""
+
+
+def retry_storms(case: Case, known: Known) -> Iterator[Finding]:
+    """Flows that went back to the same PSN at least `ROUNDS` times in a row."""
+    troubles = case.measuring.troubles
+    stormy = []
+    for f in troubles.flows(RESENT):
+        resent = troubles.of(f, RESENT)
+        rounds = int(troubles.progress(f)["max_rounds"])
+        if resent is None or rounds < ROUNDS or case.flows[f].retransmitted_packets is None:
+            continue
+        if not known.explains("retry-storm", f, resent.first_ns, resent.last_ns):
+            stormy.append(case.flows[f])
+    for group in by_hosts(stormy):
+        resent_by = {f.id: t for f in group if (t := troubles.of(f.id, RESENT))}
+        hits = {f: trouble.packets for f, trouble in resent_by.items()}
+        could = sum(flow.request_packets for flow in group)
+        most = max(int(troubles.progress(f)["max_rounds"]) for f in hits)
+        who = flow_name(group[0]) if len(group) == 1 else hosts(group)
+        yield finding(
+            case,
+            "retry-storm",
+            Place(host=only(flow.dst for flow in group)),
+            hits,
+            could,
+            span_of(resent_by.values()),
+            f"{packets_of(sum(hits.values()), could)} from {who} are retransmissions, one PSN"
+            f" {most} times in a row",
+            "find out why the receiver does not take this packet: its state, its path, its size",
+            confidence="proven",
+            seen=resent_by.values(),
+            severity="note" if cheap(group) else None,
+        )

@@ -1,0 +1,69 @@
+"""Who sprays: hosts over source ports, switches over parallel links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...measures.paths.tapsets import SPRAYED_WIDTH
+from ...results.diagnosis import Finding, Place
+from ...results.flow import Flow
+from ...results.paths import Spraying
+from ..case import Case
+from ..finding import finding
+from ..known import Known
+from ..words import counted, plain
+
+
+def sprays(case: Case, known: Known) -> Iterator[Finding]:
+    """A note per host that sprays its packets, and one for flows that a switch sprays."""
+    by_host: dict[str, dict[int, Spraying]] = {}
+    by_switch: dict[int, Spraying] = {}
+    for flow in case.flows:
+        kinds = {spraying.path_by: spraying for spraying in flow.spraying}
+        entropy, tap = kinds.get("entropy"), kinds.get("tap")
+        if entropy is not None and is_sprayed(entropy):
+            by_host.setdefault(flow.src, {})[flow.id] = entropy
+        elif tap is not None and is_sprayed(tap):
+            by_switch[flow.id] = tap
+    for host, flows in by_host.items():
+        paths = max(spraying.paths_seen for spraying in flows.values())
+        yield _finding(
+            case,
+            Place(host=host),
+            [case.flows[f] for f in flows],
+            f"{plain(host)} sprays {counted(len(flows), 'flow')} over {paths} source ports",
+        )
+    if by_switch:
+        links = sorted({path.path for tap in by_switch.values() for path in tap.paths})
+        yield _finding(
+            case,
+            Place(),
+            [case.flows[f] for f in by_switch],
+            f"switches spray {counted(len(by_switch), 'flow')} over {len(links)} parallel taps",
+        )
+
+
+def is_sprayed(spraying: Spraying) -> bool:
+    """True for a flow that alternates between paths; one that only moved left each for good."""
+    return (
+        spraying.width >= SPRAYED_WIDTH
+        and spraying.switches is not None
+        and spraying.switches >= 2 * spraying.paths_seen
+    )
+
+
+def _finding(case: Case, place: Place, flows: list[Flow], says: str) -> Finding:
+    packets = sum(flow.packets for flow in flows)
+    return finding(
+        case,
+        "spraying",
+        place,
+        {flow.id: flow.packets for flow in flows},
+        packets,
+        (min(flow.first_time_ns for flow in flows), max(flow.last_time_ns for flow in flows)),
+        says,
+        "nothing, if the receivers accept packets out of order",
+        confidence="proven",
+        severity="note",
+        costs=False,
+    )
