@@ -6,22 +6,26 @@ from collections.abc import Callable, Iterable
 
 from ..results.diagnosis import SEVERITIES, Diagnosis, Finding
 from .case import Case
-from .finders.copies import copies_before
-from .finders.corruption import corrupt_packets
-from .finders.fatal_nak import fatal_naks
-from .finders.late import late_before
-from .finders.loss_after import losses_after
-from .finders.loss_before import losses_before
-from .finders.marks import marks_before, marks_without_notification, notifications_without_marks
-from .finders.mrc_path import mrc_paths
-from .finders.mtu import mtu_mismatches
-from .finders.pause import pauses
-from .finders.receiver_not_ready import receivers_not_ready
-from .finders.retry_storm import retry_storms
-from .finders.spraying import sprays
-from .finders.stalled import stalled
-from .finders.timeout_recovery import timeout_recoveries
-from .finders.traffic_class import traffic_classes
+from .finders.hosts.fatal_nak import fatal_naks
+from .finders.hosts.mrc_path import mrc_paths
+from .finders.hosts.mtu import mtu_mismatches
+from .finders.hosts.receiver_not_ready import receivers_not_ready
+from .finders.hosts.retry_storm import retry_storms
+from .finders.hosts.stalled import stalled
+from .finders.hosts.timeout_recovery import timeout_recoveries
+from .finders.hosts.traffic_class import traffic_classes
+from .finders.paths.spraying import sprays
+from .finders.taps.copies import copies_before
+from .finders.taps.corruption import corrupt_packets
+from .finders.taps.late import late_before
+from .finders.taps.loss_after import losses_after
+from .finders.taps.loss_before import losses_before
+from .finders.taps.marks import (
+    marks_before,
+    marks_without_notification,
+    notifications_without_marks,
+)
+from .finders.taps.pause import pauses
 from .healthy import healthy
 from .known import Known
 from .limits import limits

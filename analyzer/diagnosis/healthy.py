@@ -13,7 +13,6 @@ from .case import Case, carries_data
 from .deaths import death_of
 from .words import counted
 
-
 LOSSES: Final[frozenset[Kind]] = frozenset(
     ("loss", "selective-loss", "blackhole", "outage", "rate-limit", "link-down", "incast")
 )

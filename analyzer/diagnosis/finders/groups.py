@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ...results.flow import Flow
 from ..case import Case
@@ -14,19 +14,33 @@ def by_hosts(flows: Iterable[Flow]) -> list[list[Flow]]:
     One fault before or after a tap hits what one host sends or what one host receives; flows of
     both directions between two hosts are never one group.
     """
-    parent: dict[tuple[str, str], tuple[str, str]] = {}
+    return _joined(flows, lambda flow: (("from", flow.src), ("to", flow.dst)))
 
-    def root(node: tuple[str, str]) -> tuple[str, str]:
+
+def by_any_host(flows: Iterable[Flow]) -> list[list[Flow]]:
+    """Groups of flows joined by a common host, whatever the direction."""
+    return _joined(flows, lambda flow: (("host", flow.src), ("host", flow.dst)))
+
+
+_Node = tuple[str, str]
+
+
+def _joined(flows: Iterable[Flow], ends: Callable[[Flow], tuple[_Node, _Node]]) -> list[list[Flow]]:
+    """The connected components, in order of their first flow."""
+    parent: dict[_Node, _Node] = {}
+
+    def root(node: _Node) -> _Node:
         while parent.setdefault(node, node) != node:
             node = parent[node]
         return node
 
     flows = list(flows)
     for flow in flows:
-        parent[root(("from", flow.src))] = root(("to", flow.dst))
-    groups: dict[tuple[str, str], list[Flow]] = {}
+        one, other = ends(flow)
+        parent[root(one)] = root(other)
+    groups: dict[_Node, list[Flow]] = {}
     for flow in flows:
-        groups.setdefault(root(("from", flow.src)), []).append(flow)
+        groups.setdefault(root(ends(flow)[0]), []).append(flow)
     return list(groups.values())
 
 

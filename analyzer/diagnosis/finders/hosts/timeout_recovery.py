@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...measures.troubles import ACKED_AGAIN, RESENT, RESENT_AFTER_ACK
-from ...results.diagnosis import Finding, Place
-from ...results.flow import Flow
-from ..case import Case
-from ..finding import cheap, finding
-from ..interval import span_of
-from ..known import Known
-from ..words import duration, hosts, packets_of, plain
+from ....measures.troubles import ACKED_AGAIN, RESENT, RESENT_AFTER_ACK
+from ....results.diagnosis import Finding, Place
+from ....results.flow import Flow
+from ...case import Case
+from ...finding import cheap, finding
+from ...interval import span_of
+from ...known import Known
+from ...words import duration, hosts, packets_of, plain
+from ..groups import by_any_host
+from ..places import only
 
 SPURIOUS_SHARE = 0.5
 """Share of the retransmitted packets acknowledged twice, from which only ACKs were missed."""
@@ -26,10 +28,7 @@ def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
             continue
         if not known.explains("timeout-recovery", flow.id, resent.first_ns, resent.last_ns):
             flows.append(flow)
-    groups: dict[frozenset[str], list[Flow]] = {}
-    for flow in flows:
-        groups.setdefault(frozenset((flow.src, flow.dst)), []).append(flow)
-    for group in groups.values():
+    for group in by_any_host(flows):
         yield _finding(case, group)
 
 
@@ -57,7 +56,10 @@ def _finding(case: Case, group: list[Flow]) -> Finding:
     return finding(
         case,
         "timeout-recovery",
-        Place(direction=f"between {_between(group)}"),
+        Place(
+            direction=f"between {_between(group)}",
+            host=only(flow.dst for flow in group) or only(flow.src for flow in group),
+        ),
         hits,
         could,
         span_of(resent),

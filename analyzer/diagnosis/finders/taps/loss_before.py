@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...measures.troubles import JUMPED, LATE, LATE_AFTER, RECOVERED_LOSS
-from ...results.diagnosis import Finding, Place
-from ...results.flow import Flow
-from ...wire.opcodes import TRANSPORT_NAMES, UC
-from ..case import Case
-from ..finding import finding
-from ..known import Known
-from ..words import hosts, packets_of
-from .groups import by_hosts, of_same_hosts
-from .places import before, only, tap_of
+from ....measures.troubles import JUMPED, LATE, LATE_AFTER, RECOVERED_LOSS
+from ....results.diagnosis import Finding, Place
+from ....results.flow import Flow
+from ....wire.opcodes import TRANSPORT_NAMES, UC
+from ...case import Case
+from ...finding import finding
+from ...known import Known
+from ...words import hosts, packets_of
+from ..groups import by_hosts, of_same_hosts
+from ..places import before, only, tap_of
 
 
 def losses_before(case: Case, known: Known) -> Iterator[Finding]:

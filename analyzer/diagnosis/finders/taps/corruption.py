@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...measures.troubles import CORRUPT
-from ...results.diagnosis import Finding, Place
-from ..case import Case
-from ..finding import finding
-from ..interval import span_of
-from ..known import Known
-from ..words import packets_of, plain
-from .places import before, tap_of
+from ....measures.troubles import CORRUPT
+from ....results.diagnosis import Finding, Place
+from ...case import Case
+from ...finding import finding
+from ...interval import span_of
+from ...known import Known
+from ...words import packets_of, plain
+from ..places import before, tap_of
 
 MOSTLY = 0.5
 """Share of wrong ICRCs from which the capture is at fault: a tap before the NIC that computes the

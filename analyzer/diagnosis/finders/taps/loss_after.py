@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...measures.troubles import LATE_AFTER, LOST_AFTER, Trouble
-from ...results.diagnosis import Finding, Kind, Place, Severity
-from ...results.flow import Flow
-from ...statistics.proportion import wilson
-from ..case import Case
-from ..cost import cost_ns
-from ..finding import finding
-from ..interval import span_of
-from ..known import Known
-from ..words import hosts, packets_of, plain
-from .groups import by_hosts, of_same_hosts
-from .places import after, link_of_receiver, only, tap_of
+from ....measures.troubles import LATE_AFTER, LOST_AFTER, Trouble
+from ....results.diagnosis import Finding, Kind, Place, Severity
+from ....results.flow import Flow
+from ....statistics.proportion import wilson
+from ...case import Case
+from ...cost import cost_ns
+from ...finding import finding
+from ...interval import span_of
+from ...known import Known
+from ...words import hosts, packets_of, plain
+from ..groups import by_hosts, of_same_hosts
+from ..places import after, link_of_receiver, only, tap_of
 
 LATE_SHARE = 0.25
 """Share of the NAKed packets that were only late, from which reordering is the cause: a go-back-N

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...decode.headers.cm import GENERAL_SERVICES_QP
-from ...measures.congestion import dscp_outliers
-from ...results.diagnosis import Finding, Place
-from ...results.flow import Flow
-from ..case import Case
-from ..finding import finding
-from ..known import Known
-from ..words import counted, plain
+from ....decode.headers.cm import GENERAL_SERVICES_QP
+from ....measures.congestion import dscp_outliers
+from ....results.diagnosis import Finding, Place
+from ....results.flow import Flow
+from ...case import Case
+from ...finding import finding
+from ...known import Known
+from ...words import counted, plain
 
 
 def traffic_classes(case: Case, known: Known) -> Iterator[Finding]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...results.diagnosis import Finding, Place
-from ..case import Case
-from ..finding import finding
-from ..known import Known
-from ..words import counted, hosts, plain
+from ....results.diagnosis import Finding, Place
+from ...case import Case
+from ...finding import finding
+from ...known import Known
+from ...words import counted, hosts, plain
 
 
 def mtu_mismatches(case: Case, known: Known) -> Iterator[Finding]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...measures.troubles import RNR_SENT, Trouble
-from ...results.diagnosis import Finding, Place
-from ..case import Case
-from ..finding import finding
-from ..interval import span_of
-from ..known import Known
-from ..words import counted, plain
+from ....measures.troubles import RNR_SENT, Trouble
+from ....results.diagnosis import Finding, Place
+from ...case import Case
+from ...finding import finding
+from ...interval import span_of
+from ...known import Known
+from ...words import counted, plain
 
 
 def receivers_not_ready(case: Case, known: Known) -> Iterator[Finding]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ...measures.troubles import LATE
-from ...results.diagnosis import Finding, Place, Severity
-from ...results.flow import Flow
-from ..case import Case
-from ..finding import finding
-from ..interval import span_of
-from ..known import Known
-from ..words import hosts, packets_of, plain
-from .groups import by_hosts, of_same_hosts
-from .places import before, only, tap_of
+from ....measures.troubles import LATE
+from ....results.diagnosis import Finding, Place, Severity
+from ....results.flow import Flow
+from ...case import Case
+from ...finding import finding
+from ...interval import span_of
+from ...known import Known
+from ...words import hosts, packets_of, plain
+from ..groups import by_hosts, of_same_hosts
+from ..places import before, only, tap_of
 
 SLOW_SHARE = 0.8
 """Least share of the late packets that one path carried to be named the slow one."""

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from msgspec import UNSET, UnsetType
 
-from ...results.diagnosis import Finding, Place
-from ...results.flow import Flow
-from ...results.mrc import MrcRetirement
-from ..case import Case
-from ..finding import finding
-from ..known import Known
-from ..words import counted, plain
+from ....results.diagnosis import Finding, Place
+from ....results.flow import Flow
+from ....results.mrc import MrcRetirement
+from ...case import Case
+from ...finding import finding
+from ...known import Known
+from ...words import counted, plain
 
 CAUSES = ("always_skip", "loss")
 """Causes of a retirement that show a bad path; a port down is its own finding."""

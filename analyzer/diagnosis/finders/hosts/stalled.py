@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...measures.troubles import RESENT
-from ...results.diagnosis import Finding, Place
-from ...results.flow import Flow
-from ..case import Case
-from ..deaths import Death, death_of
-from ..finding import finding
-from ..known import Known
-from ..words import flow_name, hosts
-from .groups import by_hosts
+from ....measures.troubles import RESENT
+from ....results.diagnosis import Finding, Place
+from ....results.flow import Flow
+from ...case import Case
+from ...deaths import Death, death_of
+from ...finding import finding
+from ...known import Known
+from ...words import flow_name, hosts
+from ..groups import by_hosts
 
 
 def stalled(case: Case, known: Known) -> Iterator[Finding]:

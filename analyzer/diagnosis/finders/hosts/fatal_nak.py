@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...measures.troubles import FATAL_SENT, Trouble
-from ...results.diagnosis import Finding, Place, Severity
-from ..case import Case
-from ..deaths import death_of
-from ..finding import finding
-from ..interval import span_of
-from ..known import Known
-from ..words import counted, plain
+from ....measures.troubles import FATAL_SENT, Trouble
+from ....results.diagnosis import Finding, Place, Severity
+from ...case import Case
+from ...deaths import death_of
+from ...finding import finding
+from ...interval import span_of
+from ...known import Known
+from ...words import counted, plain
 
 _STEPS = {
     "invalid request": "compare opcode, length and limits of the request with the queue pair's",

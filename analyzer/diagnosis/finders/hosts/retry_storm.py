@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...measures.troubles import RESENT
-from ...results.diagnosis import Finding, Place
-from ..case import Case
-from ..finding import cheap, finding
-from ..interval import span_of
-from ..known import Known
-from ..words import flow_name, hosts, packets_of
-from .groups import by_hosts
-from .places import only
+from ....measures.troubles import RESENT
+from ....results.diagnosis import Finding, Place
+from ...case import Case
+from ...finding import cheap, finding
+from ...interval import span_of
+from ...known import Known
+from ...words import flow_name, hosts, packets_of
+from ..groups import by_hosts
+from ..places import only
 
 ROUNDS = 4
 """Rewinds to one PSN in a row: with 1 % random loss a packet is lost four times in a row once in

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...results.captures import CaptureSummary, Pause, TapSummary
-from ...results.diagnosis import Finding, Place, Severity
-from ..case import Case
-from ..finding import finding
-from ..known import Known
-from ..words import counted, percent, plain
+from ....results.captures import CaptureSummary, Pause, TapSummary
+from ....results.diagnosis import Finding, Place, Severity
+from ...case import Case
+from ...finding import finding
+from ...known import Known
+from ...words import counted, percent, plain
 
 WORTH_A_WARNING = 0.01
 """Share of the time paused, below which pauses are a note: lossless classes pause for moments."""

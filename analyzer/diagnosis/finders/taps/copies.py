@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...measures.troubles import COPIED
-from ...results.diagnosis import Finding, Place
-from ..case import Case
-from ..finding import finding
-from ..interval import span_of
-from ..known import Known
-from ..words import hosts, packets_of, plain
-from .groups import by_hosts, of_same_hosts
-from .places import before, only, tap_of
+from ....measures.troubles import COPIED
+from ....results.diagnosis import Finding, Place
+from ...case import Case
+from ...finding import finding
+from ...interval import span_of
+from ...known import Known
+from ...words import hosts, packets_of, plain
+from ..groups import by_hosts, of_same_hosts
+from ..places import before, only, tap_of
 
 TWICE = 0.4
 """Share of copies from which it is the capture that sees its packets twice: two mirror ports, or

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...measures.paths.tapsets import SPRAYED_WIDTH
-from ...results.diagnosis import Finding, Place
-from ...results.flow import Flow
-from ...results.paths import Spraying
-from ..case import Case
-from ..finding import finding
-from ..known import Known
-from ..words import counted, plain
+from ....measures.paths.tapsets import SPRAYED_WIDTH
+from ....results.diagnosis import Finding, Place
+from ....results.flow import Flow
+from ....results.paths import Spraying
+from ...case import Case
+from ...finding import finding
+from ...known import Known
+from ...words import counted, plain
 
 
 def sprays(case: Case, known: Known) -> Iterator[Finding]:

@@ -1,0 +1,1 @@
+"""Faults of queue pairs and hosts."""

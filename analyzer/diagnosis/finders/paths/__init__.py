@@ -1,0 +1,1 @@
+"""How traffic is spread over paths."""

@@ -1,0 +1,1 @@
+"""Faults that one tap shows: before it, after it, at it."""
