@@ -6,6 +6,11 @@ from collections.abc import Callable, Iterable
 
 from ..results.diagnosis import SEVERITIES, Diagnosis, Finding
 from .case import Case
+from .finders.hops.captures import clocks, missed_by_captures
+from .finders.hops.delays import hop_disorder, hop_queues
+from .finders.hops.losses import hop_losses
+from .finders.hops.marks import hop_copies, hop_marks, hop_rewrites
+from .finders.hops.moves import hop_moves
 from .finders.hosts.fatal_nak import fatal_naks
 from .finders.hosts.mrc_path import mrc_paths
 from .finders.hosts.mtu import mtu_mismatches
@@ -35,6 +40,15 @@ Finder = Callable[[Case, Known], Iterable[Finding]]
 """Finds faults of one kind; `Known` tells which flows a cause already explains."""
 
 FINDERS: tuple[Finder, ...] = (
+    missed_by_captures,
+    clocks,
+    hop_losses,
+    hop_queues,
+    hop_moves,
+    hop_marks,
+    hop_copies,
+    hop_rewrites,
+    hop_disorder,
     corrupt_packets,
     pauses,
     fatal_naks,

@@ -49,6 +49,14 @@ def duration(ns: float) -> str:
     return f"{ns:.0f} ns"
 
 
+def rate(bits_per_second: float) -> str:
+    """`9.8 Gb/s`, `312 Mb/s`."""
+    for unit, scale in (("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3)):
+        if bits_per_second >= 0.9995 * scale:
+            return f"{bits_per_second / scale:.3g} {unit}"
+    return f"{bits_per_second:.0f} b/s"
+
+
 def moment(case: Case, ns: int) -> str:
     """Time since the first packet: `1.2 s`. Milliseconds matter in runs shorter than a second."""
     since = max(0, ns - case.first_ns) / 1e9

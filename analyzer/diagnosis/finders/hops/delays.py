@@ -1,0 +1,138 @@
+"""Queues on a hop, and reordering by slow paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ....measures.hops import state
+from ....measures.hops.ways import Way
+from ....results.diagnosis import Finding
+from ...case import Case
+from ...finding import finding
+from ...known import Known
+from ...words import duration, packets_of, plain
+from .groups import HopGroup, groups, hits_by_flow
+
+QUEUE_NS = 200_000
+"""A hop queues if its p99 delay above the least is at least this, and `QUEUE_FACTOR` times that of
+the median hop: what slows every hop is the machines, or the clocks."""
+QUEUE_FACTOR = 10
+LEAST_PACKETS = 100
+SLOW_SHARE = 0.6
+"""A path that carries this share of the late packets is the slow one."""
+
+
+def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
+    """Hops whose delay is far above the least."""
+    ways = case.ways
+    if ways is None:
+        return
+    p99 = {
+        (way.from_tap, way.to_tap): hop.queueing_ns.p99
+        for way, hop in zip(ways.hops, case.hops, strict=True)
+        if hop.queueing_ns is not None and hop.queueing_ns.count >= LEAST_PACKETS
+    }
+    if not p99:
+        return
+    limit = max(QUEUE_NS, QUEUE_FACTOR * float(np.median(list(p99.values()))))
+    for group in groups(ways, lambda hop: p99.get((hop.from_tap, hop.to_tap), 0) >= limit):
+        worst = max(group.hops, key=lambda hop: p99[hop.from_tap, hop.to_tap])
+        queue = p99[worst.from_tap, worst.to_tap]
+        first, last = _busy(group, limit)
+        passed = group.passed()
+        slow = passed[passed["delay_max"] - passed["delay_min"] >= limit]
+        hits = {
+            flow: packets
+            for flow, packets in hits_by_flow(slow["flow"], slow["packets"]).items()
+            if not known.explains("queueing", flow, first, last)
+        }
+        if not hits:
+            continue
+        text = f"queues packets{group.way()} for up to {duration(queue)} (p99 above the least)"
+        yield finding(
+            case,
+            "queueing",
+            group.place(case),
+            hits,
+            sum(hop.passed_packets for hop in group.hops),
+            (first, last),
+            f"{group.name()} {text}",
+            f"check the load and the speed of the egress of {group.name()}",
+            severity="warning",
+            costs=False,
+            details={"p99_ns": round(queue)},
+        )
+
+
+def _busy(group: HopGroup, limit: float) -> tuple[int, int]:
+    """First and last window with a queue."""
+    width, origin = group.ways.window_ns, group.ways.origin_ns
+    queued = np.zeros(state.WINDOWS, np.bool_)
+    for hop in group.hops:
+        used = hop.windows[:, state.PACKETS_IN] > 0
+        queued |= used & (hop.windows[:, state.DELAY_MOST] - hop.whole["delay_min"] >= limit)
+    at = np.flatnonzero(queued)
+    if not len(at):
+        return origin, group.ways.newest_ns
+    return origin + int(at[0]) * width, origin + (int(at[-1]) + 1) * width
+
+
+def hop_disorder(case: Case, known: Known) -> Iterator[Finding]:
+    """In order at the tap before, late at the tap after."""
+    if case.ways is None:
+        return
+    for group in groups(case.ways, lambda hop: hop.whole is not None and hop.whole["late"] > 0):
+        late = [hop for hop in group.hops if hop.whole["late"]]
+        first = min(int(hop.whole["first_late_ns"]) for hop in late)
+        last = max(int(hop.whole["last_late_ns"]) for hop in late)
+        passed = group.passed()
+        hit = passed[passed["late"] > 0]
+        hits = {
+            flow: packets
+            for flow, packets in hits_by_flow(hit["flow"], hit["late"]).items()
+            if not known.explains("reordering", flow, first, last)
+        }
+        if not hits:
+            continue
+        packets = sum(hits.values())
+        flows = [case.flows[f] for f in hits]
+        of = int(passed["packets"][np.isin(passed["flow"], list(hits))].sum())
+        slow = _slow(group)
+        text = f"{packets_of(packets, of)}{group.way()} arrive late"
+        text += f" after {group.name()}" if slow is None else f", most over {slow}"
+        harm = any(flow.retransmitted_packets for flow in flows)
+        yield finding(
+            case,
+            "reordering",
+            group.place(case),
+            hits,
+            of,
+            (first, last),
+            text,
+            "compare the delays of the parallel paths: one is slow"
+            if slow
+            else f"check {group.name()} for paths of unequal delay",
+            confidence="proven",
+            severity="warning" if harm else "note",
+            costs=harm,
+        )
+
+
+def _slow(group: HopGroup) -> str | None:
+    """The tap over which most late packets came, if there are several."""
+    late: dict[int, int] = {}
+    for hop in group.hops:
+        late[hop.from_tap] = late.get(hop.from_tap, 0) + int(hop.whole["late"])
+    tap, most = max(late.items(), key=lambda item: item[1])
+    if len({hop.from_tap for hop in _all_into(group)}) < 2 or most < SLOW_SHARE * sum(
+        late.values()
+    ):
+        return None
+    return plain(group.ways.names[tap])
+
+
+def _all_into(group: HopGroup) -> list[Way]:
+    taps = {hop.to_tap for hop in group.hops}
+    return [hop for hop in group.ways.hops if hop.to_tap in taps]

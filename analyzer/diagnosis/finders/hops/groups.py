@@ -1,0 +1,137 @@
+"""Hops that share a fault: those of one device that begin or end at the same tap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....measures.hops.names import direction
+from ....measures.hops.ways import Way, Ways
+from ....results.diagnosis import Place
+from ...case import Case
+from ...words import plain
+
+
+@dataclass(frozen=True)
+class HopGroup:
+    """Hops with the same fault."""
+
+    ways: Ways
+    hops: Sequence[Way]
+
+    @property
+    def from_tap(self) -> int | None:
+        """The tap before the fault, if it is one."""
+        taps = {hop.from_tap for hop in self.hops}
+        return next(iter(taps)) if len(taps) == 1 else None
+
+    @property
+    def to_tap(self) -> int | None:
+        """The tap after the fault, if it is one and known."""
+        taps = {hop.to_tap for hop in self.hops}
+        tap = next(iter(taps)) if len(taps) == 1 else -1
+        return tap if tap >= 0 else None
+
+    @property
+    def device(self) -> str | None:
+        """The device between the taps, where names tell."""
+        names = {self.ways.devices.get((hop.from_tap, hop.to_tap)) for hop in self.hops}
+        return next(iter(names)) if len(names) == 1 else None
+
+    @property
+    def direction(self) -> str | None:
+        """`leaf1 to leaf2`, where names tell and all hops agree."""
+        names = self.ways.names
+        found = {
+            direction(names[hop.from_tap], names[hop.to_tap]) if hop.to_tap >= 0 else None
+            for hop in self.hops
+        }
+        return next(iter(found)) if len(found) == 1 else None
+
+    def place(self, case: Case) -> Place:
+        """Where the fault is."""
+        names = case.registry.tap_names
+        return Place(
+            from_tap=None if self.from_tap is None else names[self.from_tap],
+            to_tap=None if self.to_tap is None else names[self.to_tap],
+            device=self.device,
+            direction=self.direction,
+        )
+
+    def name(self) -> str:
+        """The device, or the taps around the fault."""
+        if self.device is not None:
+            return plain(self.device)
+        near = self._named({hop.from_tap for hop in self.hops})
+        far = self._named({hop.to_tap for hop in self.hops} - {-1})
+        if not far:
+            return f"the network after {near}"
+        return f"the network between {near} and {far}"
+
+    def way(self) -> str:
+        """Which packets: ` from leaf1 to leaf2`, with a space before it; empty if names do not
+        tell."""
+        names = self.ways.names
+        if self.direction is not None:
+            return f" from {plain(self.direction)}"
+        if self.device is not None and self.to_tap is not None:
+            return f" towards {plain(names[self.to_tap])}"
+        if self.device is not None and self.from_tap is not None:
+            return f" from {plain(names[self.from_tap])}"
+        return ""
+
+    def _named(self, taps: set[int]) -> str:
+        names = sorted(plain(self.ways.names[tap]) for tap in taps)
+        return names[0] if len(names) == 1 else f"{len(names)} taps" if names else ""
+
+    def lost(self) -> NDArray[np.void]:
+        """LOST records in the order of time."""
+        parts = [hop.lost for hop in self.hops]
+        lost: NDArray[np.void] = np.concatenate(parts)
+        return lost[np.argsort(lost["time"], kind="stable")]
+
+    def passed(self) -> NDArray[np.void]:
+        """EDGE records per flow."""
+        return np.concatenate([hop.passed for hop in self.hops])
+
+    @property
+    def packets(self) -> int:
+        """Packets that entered the hops."""
+        return sum(hop.packets for hop in self.hops)
+
+
+def groups(ways: Ways, hit: Callable[[Way], bool]) -> list[HopGroup]:
+    """The hops with `hit`, joined where they share a device and a tap on the same side."""
+    hops = [hop for hop in ways.hops if hit(hop)]
+    parent = list(range(len(hops)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            i = parent[i]
+        return i
+
+    first: dict[tuple[str, str | None, int], int] = {}
+    for i, hop in enumerate(hops):
+        device = ways.devices.get((hop.from_tap, hop.to_tap))
+        keys: Iterable[tuple[str, str | None, int]] = (("to", device, hop.to_tap),)
+        if device is not None:
+            keys = (*keys, ("from", device, hop.from_tap))
+        for key in keys:
+            if key[2] >= 0:
+                parent[root(i)] = root(first.setdefault(key, i))
+    found: dict[int, list[Way]] = {}
+    for i, hop in enumerate(hops):
+        found.setdefault(root(i), []).append(hop)
+    return [HopGroup(ways, members) for members in found.values()]
+
+
+def hits_by_flow(flows: NDArray[np.integer], packets: NDArray[np.integer]) -> dict[int, int]:
+    """Packets per flow."""
+    found: dict[int, int] = {}
+    for flow, count in zip(flows.tolist(), packets.tolist(), strict=True):
+        if count:
+            found[flow] = found.get(flow, 0) + count
+    return found

@@ -1,0 +1,230 @@
+"""Loss on a hop: random, of some flows, of everything for a while, or above a rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....measures.hops import state
+from ....results.diagnosis import Evidence, Finding, Kind
+from ...case import Case
+from ...finding import MOST_EVIDENCE, finding
+from ...known import Known
+from ...words import counted, packets_of, rate
+from .groups import HopGroup, groups
+from .selective import selection
+
+TOTAL_PACKETS = 3
+"""Lost packets in a row, and no passed packet between them, from which a flow is swallowed."""
+QUEUE_NS = 500_000
+"""A queue this long, ten times the usual delay, while packets are lost: the queue overflows."""
+QUEUE_FACTOR = 10
+INCAST_SOURCES = 3
+MOVED_WITHIN_NS = 2_000_000_000
+"""Flows that leave a dead link this soon after its last loss do so because of it."""
+LIMITED_WINDOWS = 8
+"""Windows with loss from which a constant output shows a rate limit without a queue."""
+
+
+class _Cause(NamedTuple):
+    kind: Kind
+    says: str
+    next_step: str
+    details: dict[str, str | int | float]
+
+
+def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
+    """One finding per device and direction that loses packets."""
+    if case.ways is None:
+        return
+    for group in groups(case.ways, lambda hop: len(hop.lost) > 0):
+        lost = group.lost()
+        cause = _cause(case, group, lost)
+        flows, counts = np.unique(lost["flow"], return_counts=True)
+        passed = group.passed()
+        mine = np.isin(passed["flow"], flows) if cause.kind == "blackhole" else slice(None)
+        of_packets = len(lost) + int(passed["packets"][mine].sum())
+        yield finding(
+            case,
+            cause.kind,
+            group.place(case),
+            dict(zip(flows.tolist(), counts.tolist(), strict=True)),
+            of_packets,
+            (int(lost["time"][0]), int(lost["time"][-1])),
+            cause.says,
+            cause.next_step,
+            confidence="proven" if _is_proven(group) else "likely",
+            evidence=_evidence(case, group),
+            details=cause.details,
+        )
+
+
+def _is_proven(group: HopGroup) -> bool:
+    return all(hop.expected_by in ("flow", "destination", "host") for hop in group.hops)
+
+
+def _evidence(case: Case, group: HopGroup) -> list[Evidence]:
+    names = case.registry.tap_names
+    found = []
+    for hop in group.hops:
+        known = hop.lost[hop.lost["frame"] > 0][:MOST_EVIDENCE]
+        found += [
+            Evidence(names[hop.from_tap], int(packet["frame"]), int(packet["time"]))
+            for packet in known
+        ]
+    return found
+
+
+def _cause(case: Case, group: HopGroup, lost: NDArray[Any]) -> _Cause:
+    """What kind of loss this is, in the order from the most to the least specific."""
+    name, way = group.name(), group.way()
+    share = packets_of(len(lost), group.packets)
+    check = f"check {name} and its links"
+    first, last = int(lost["time"][0]), int(lost["time"][-1])
+    if len(lost) >= TOTAL_PACKETS and last > first and not _passed_between(group, first, last):
+        everything = f"all {counted(len(lost), 'packet')}{way}"
+        if _left(case, group, last):
+            says = f"{name} loses {everything} until flows take another way"
+            return _Cause("link-down", says, f"{check}: a link went down", {})
+        if _passed_between(group, last + 1, case.last_ns + 1):
+            return _Cause("outage", f"{name} loses {everything} for a while", check, {})
+        return _Cause("blackhole", f"{name} loses {everything}", f"drain {name}, {check}", {})
+    swallowed = _swallowed(group, lost)
+    of_swallowed = np.isin(lost["flow"], list(swallowed))
+    if swallowed and np.count_nonzero(of_swallowed) > 0.9 * len(lost):
+        flows = counted(len(swallowed), "flow")
+        chosen = selection(case, swallowed, set(group.passed()["flow"].tolist()) - swallowed)
+        if chosen is not None:
+            says = f"{name} drops all packets{way} with {chosen} ({flows}, {len(lost):,} packets)"
+            step = f"look for a rule or a defect in {name} that depends on these bits"
+            return _Cause("selective-loss", says, step, {"selection": chosen})
+        says = f"{name} drops all packets{way} of {flows} ({len(lost):,} packets)"
+        return _Cause("blackhole", says, f"drain {name}, check its tables", {})
+    limit = _rate_limit(group)
+    if limit is not None:
+        sources = {case.flows[f].src for f in np.unique(lost["flow"]).tolist()}
+        details: dict[str, str | int | float] = {"bits_per_second": round(limit)}
+        if len(sources) >= INCAST_SOURCES and group.to_tap is not None:
+            says = f"{len(sources)} sources overload {name}{way}: it drops {share}"
+            return _Cause("incast", says, "spread the sources in time, or use ECN or PFC", details)
+        says = f"{name} drops {share}{way}: no more than {rate(limit)} pass"
+        return _Cause(
+            "rate-limit", says, f"check speed and shapers of the egress of {name}", details
+        )
+    size = _by_size(group, lost)
+    if size is not None:
+        says = f"{name} drops all packets{way} longer than {size:,} bytes ({len(lost):,} packets)"
+        details = {"longest_passed_bytes": size}
+        return _Cause("selective-loss", says, f"check the MTU of {name}", details)
+    return _Cause("loss", f"{name} drops {share}{way}", f"{check}, or drain it", {})
+
+
+def _passed_between(group: HopGroup, first: int, last: int) -> int:
+    """Packets that entered the hops and passed in windows inside an interval; flows with both
+    first and last packet inside count as well."""
+    width, origin = group.ways.window_ns, group.ways.origin_ns
+    begin, end = -((origin - first) // width), (last - origin) // width
+    passed = 0
+    for hop in group.hops:
+        if hop.whole is None:
+            continue
+        begin, end = max(begin, 0), min(end, state.WINDOWS)
+        passed += int(hop.windows[begin:end, state.PACKETS_IN].sum()) if end > begin else 0
+        flows = hop.passed
+        passed += int(np.count_nonzero((flows["first_ns"] >= first) & (flows["first_ns"] <= last)))
+        passed += int(np.count_nonzero((flows["last_ns"] >= first) & (flows["last_ns"] <= last)))
+    return passed
+
+
+def _left(case: Case, group: HopGroup, last: int) -> bool:
+    """Whether flows took another next tap soon after the last loss."""
+    assert case.ways is not None
+    visits = case.ways.visits
+    taps = [hop.from_tap for hop in group.hops]
+    moved = (visits["moves"] > 0) & np.isin(visits["first_next_tap"], taps)
+    moved &= ~np.isin(visits["next_tap"], taps)
+    soon = np.abs(visits["last_move_ns"] - last) <= MOVED_WITHIN_NS
+    return bool(np.any(moved & soon))
+
+
+def _swallowed(group: HopGroup, lost: NDArray[Any]) -> set[int]:
+    """Flows without a passed packet between their first and last lost one."""
+    passed = group.passed()
+    spans = {
+        int(e["flow"]): (int(e["first_ns"]), int(e["last_ns"])) for e in passed if e["packets"]
+    }
+    found = set()
+    flows, index, counts = np.unique(lost["flow"], return_inverse=True, return_counts=True)
+    for i, flow in enumerate(flows.tolist()):
+        if counts[i] < TOTAL_PACKETS:
+            continue
+        times = lost["time"][index == i]
+        first, last = spans.get(flow, (0, -1))
+        if last < times[0] or first > times[-1]:
+            found.add(flow)
+    return found
+
+
+def _rate_limit(group: HopGroup) -> float | None:
+    """Bits per second that pass while packets are lost, if a queue or a constant rate shows."""
+    width, origin = group.ways.window_ns, group.ways.origin_ns
+    loss = np.zeros(state.WINDOWS, np.int64)
+    lost_bytes = np.zeros(state.WINDOWS, np.int64)
+    lost = group.lost()
+    at = np.clip((lost["time"] - origin) // width, 0, state.WINDOWS - 1)
+    np.add.at(loss, at, 1)
+    np.add.at(lost_bytes, at, lost["wire_bytes"])
+    out = np.zeros(state.WINDOWS, np.int64)
+    most = np.zeros(state.WINDOWS, np.int64)
+    for hop in group.hops:
+        if hop.whole is None:
+            return None
+        out += hop.windows[:, state.BYTES_IN]
+        above = hop.windows[:, state.DELAY_MOST] - int(hop.whole["delay_min"])
+        most = np.maximum(most, np.where(hop.windows[:, state.PACKETS_IN] > 0, above, 0))
+    lossy = (loss > 0) & (out > 0)
+    if not lossy.any():
+        return None
+    median = float(np.median(out[lossy])) * 8e9 / width
+    queued = float(np.median(most[lossy]))
+    usual = _usual_delay(group)
+    if queued >= max(QUEUE_NS, QUEUE_FACTOR * usual):
+        return median
+    busy = out > 0
+    offered = out + lost_bytes
+    if np.count_nonzero(lossy) < LIMITED_WINDOWS:
+        return None
+    vary_in = float(np.std(offered[lossy]) / np.mean(offered[lossy]))
+    vary_out = float(np.std(out[lossy]) / np.mean(out[lossy]))
+    ceiling = float(np.median(out[lossy]))
+    below = np.count_nonzero(out[busy & ~lossy] <= 1.1 * ceiling)
+    free = np.count_nonzero(busy & ~lossy)
+    if vary_in > 0.15 and vary_out < 0.5 * vary_in and below >= 0.9 * free:
+        return median
+    return None
+
+
+def _usual_delay(group: HopGroup) -> float:
+    """Median over the other hops of their longest delay above the least, ns."""
+    mine = {(hop.from_tap, hop.to_tap) for hop in group.hops}
+    others = []
+    for hop in group.ways.hops:
+        if (hop.from_tap, hop.to_tap) in mine or hop.whole is None or hop.lost.size:
+            continue
+        used = hop.windows[:, state.PACKETS_IN] > 0
+        most = hop.windows[used, state.DELAY_MOST] - int(hop.whole["delay_min"])
+        others.append(float(np.median(most)))
+    return float(np.median(others)) if others else 0.0
+
+
+def _by_size(group: HopGroup, lost: NDArray[Any]) -> int | None:
+    """The longest passed packet, if every lost one is longer."""
+    passed = group.passed()
+    known = lost["frame"] > 0
+    if np.count_nonzero(known) < 10 or not len(passed):
+        return None
+    longest = int(passed["bytes_max"].max())
+    return longest if int(lost["wire_bytes"][known].min()) > longest else None

@@ -1,0 +1,68 @@
+"""CE marks, rewritten DSCPs and copies that arise on a hop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....results.diagnosis import Finding, Kind
+from ...case import Case
+from ...finding import finding
+from ...known import Known
+from ...words import packets_of
+from .groups import HopGroup, groups, hits_by_flow
+
+
+def hop_marks(case: Case, _: Known) -> Iterator[Finding]:
+    """Not CE at the tap before, CE at the tap after."""
+    yield from _arisen(
+        case, "ecn-marking", "marked", "marks {share}{way} CE",
+        "find what loads this egress: see imbalance and incast",
+    )  # fmt: skip
+
+
+def hop_copies(case: Case, _: Known) -> Iterator[Finding]:
+    """More copies at the tap after than at the tap before."""
+    yield from _arisen(
+        case, "duplication", "copies", "duplicates {share}{way}",
+        "check {name} for loops, flooding and mirror sessions that feed the tap",
+    )  # fmt: skip
+
+
+def hop_rewrites(case: Case, _: Known) -> Iterator[Finding]:
+    """Another DSCP at the tap after."""
+    yield from _arisen(
+        case, "dscp-mismatch", "dscp_changed", "rewrites the DSCP of {share}{way}",
+        "check the trust and remark settings of {name}: the packets change their queue",
+    )  # fmt: skip
+
+
+def _arisen(case: Case, kind: Kind, counter: str, says: str, step: str) -> Iterator[Finding]:
+    if case.ways is None:
+        return
+    for group in groups(case.ways, lambda hop: hop.whole is not None and hop.whole[counter] > 0):
+        passed = group.passed()
+        hit = passed[passed[counter] > 0]
+        packets = int(hit[counter].sum())
+        of = sum(hop.passed_packets for hop in group.hops)
+        text = says.format(share=packets_of(packets, of), way=group.way())
+        yield finding(
+            case,
+            kind,
+            group.place(case),
+            hits_by_flow(hit["flow"], hit[counter]),
+            of,
+            _span(group, counter),
+            f"{group.name()} {text}",
+            step.format(name=group.name()),
+            confidence="proven",
+            severity="warning",
+            costs=False,
+        )
+
+
+def _span(group: HopGroup, counter: str) -> tuple[int, int]:
+    """First and last time; of counters without times those of the packets."""
+    prefix = {"marked": "marked_", "copies": "copy_", "late": "late_"}.get(counter, "")
+    hit = [hop.whole for hop in group.hops]
+    first = min(int(whole[f"first_{prefix}ns"]) for whole in hit)
+    return first, max(int(whole[f"last_{prefix}ns"]) for whole in hit)
