@@ -30,6 +30,7 @@ UInt32s: TypeAlias = NDArray[np.uint32]
 UInt64s: TypeAlias = NDArray[np.uint64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
+Records: TypeAlias = NDArray[np.void]
 Array: TypeAlias = NDArray[Any]
 """Arrays, inside kernels and out; whoever makes one says its shape."""
 

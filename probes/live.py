@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..analyzer.decode.decoder import Decoder
 from ..analyzer.decode.merge import merge_tables
@@ -21,6 +20,7 @@ from ..analyzer.wire.packets import I64, PacketTable
 from ..analyzer.wire.ports import ROCE_UDP_PORT
 from ..analyzer.wire.registry import Registry
 from ..analyzer.wire.taps import Tap
+from ..kernels.kernel import Records
 from . import bpf
 from .files.blocks import Blocks
 from .hooks.attach import Attachment, Hook, attach, directions_of, privileges_of
@@ -332,7 +332,7 @@ class LiveSource:
         """The same for each tap of this source, in the order of `taps`."""
         return [total(row) for row in self.loss_by_tap_and_cpu()]
 
-    def loss_by_tap_and_cpu(self) -> NDArray[np.void]:
+    def loss_by_tap_and_cpu(self) -> Records:
         """LOSS[taps, cpus]; after the capture the final counters."""
         if self._rings is None:
             return np.zeros((0, 0), LOSS)

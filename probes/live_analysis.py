@@ -11,7 +11,6 @@ from typing import Self
 
 import numpy as np
 from msgspec import UNSET
-from numpy.typing import NDArray
 
 from ..analyzer.analysis.conclude import MAX_FLOWS, conclude
 from ..analyzer.measures.measuring import Measuring
@@ -24,7 +23,7 @@ from ..analyzer.summary.options import FlowOrder, PathBy
 from ..analyzer.summary.trust import tap_summary, ultra_ethernet
 from ..analyzer.wire.packets import PacketTable
 from ..analyzer.wire.registry import Registry
-from ..kernels.kernel import Ints
+from ..kernels.kernel import Ints, Records
 from . import sysfs
 from .live import LiveOptions, LiveSource
 from .loss import Loss
@@ -289,7 +288,7 @@ class _Counted:
         }
 
 
-def _sum(records: NDArray[np.void], *fields: str) -> int:
+def _sum(records: Records, *fields: str) -> int:
     return sum(int(records[field].sum()) for field in fields)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ..kernels.kernel import Records
 
 LOSS: Final = np.dtype(
     [
@@ -54,6 +55,6 @@ class Loss:
         return Loss(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(Loss)))
 
 
-def total(counters: NDArray[np.void]) -> Loss:
+def total(counters: Records) -> Loss:
     """The sum over all CPUs (and taps) of an array of LOSS."""
     return Loss(**{field.name: int(counters[field.name].sum()) for field in fields(Loss)})

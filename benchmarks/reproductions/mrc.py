@@ -19,13 +19,12 @@ from plots import log_log_plot
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.flows.checks.blast_radius import links_of
 from rocescope.replay.packets.drivers.event_driven import FeedbackResult, run_event_driven
 from rocescope.replay.packets.failures.events import (
     Failures,
     flapping,
-    plane_loss,
-    port_loss,
-    reboot,
+    outage,
 )
 from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.model.model import Model, Workload
@@ -84,7 +83,10 @@ def main() -> None:
     roce = Case("RoCE, all well", "ecmp", ROCE, model=Model())
     alone = _run(roce, fabric, load)
     spine = _busiest_spine(fabric, alone.result)  # so that RoCE, on a few paths, is hit too
-    t1 = Failures(reboot(fabric, spine, BEGIN_PS, END_PS))
+    t1 = Failures(outage(fabric.find_links(spine).tolist(), BEGIN_PS, END_PS))
+    at = fabric.attachments
+    port = [int(at.access_link[0, 2]), int(at.exit_link[0, 2])]
+    plane = links_of(fabric, "plane3").tolist()
     flapped = ("plane2.leaf1-plane2.spine1", "plane6.leaf3-plane6.spine9")
     links = [link for name in flapped for link in fabric.find_links(name).tolist()]
     flaps = Failures(flapping(links, BEGIN_PS, END_PS, FLAP_PS, FLAP_PS))
@@ -93,8 +95,8 @@ def main() -> None:
         Case("spine reboots", failures=t1),
         Case("... with NSCC", transport=MRC_NSCC, failures=t1),
         Case("2 cables flap", failures=flaps),
-        Case("a NIC's port is lost", failures=Failures(port_loss(fabric, 0, 2, BEGIN_PS))),
-        Case("a plane is lost", failures=Failures(plane_loss(fabric, 2, BEGIN_PS))),
+        Case("a NIC's port is lost", failures=Failures(outage(port, BEGIN_PS))),
+        Case("a plane is lost", failures=Failures(outage(plane, BEGIN_PS))),
         *(Case(f"{n} EVs, all well", f"mrc:evs={n}") for n in (*FEWER_EVS, PATHS)),
         *(Case(f"{n} EVs, spine reboots", f"mrc:evs={n}", failures=t1) for n in (8, 32)),
         Case("RoCE, spine reboots", "ecmp", ROCE, t1, Model()),
@@ -148,12 +150,13 @@ def _busiest_spine(fabric: Fabric, result: FeedbackResult) -> str:
 
 def _line(name: str, done: Outcome) -> str:
     last = ""
-    if done.result.last_loss_ps and "flap" not in name:
-        last = f"+{(done.result.last_loss_ps - BEGIN_PS) / 1e6:.1f} us"
+    if done.result.tally.last_loss_ps and "flap" not in name:
+        last = f"+{(done.result.tally.last_loss_ps - BEGIN_PS) / 1e6:.1f} us"
     one_port = name.startswith("RoCE")
+    tally = done.result.tally
     return (
-        f"{name:24}{done.completion_us:9.1f}{done.result.data_lost:7}{done.result.sent_again:7}"
-        f"{'one port' if one_port else done.uneven_packets:>9}{last:>10}{done.result.probes:8}"
+        f"{name:24}{done.completion_us:9.1f}{tally.data_lost:7}{tally.sent_again:7}"
+        f"{'one port' if one_port else done.uneven_packets:>9}{last:>10}{tally.probes:8}"
     )
 
 
@@ -161,7 +164,7 @@ def _print_claims(bands: Bands, done: dict[str, Outcome], roce: Outcome, steps: 
     """The paper's statements, the measured values and the assumptions."""
     well, reboots, flap = done["all well"], done["spine reboots"], done["2 cables flap"]
     few = done["8 EVs, spine reboots"].result, done["32 EVs, spine reboots"].result
-    last = [(one.last_loss_ps - BEGIN_PS) / 1e6 for one in (reboots.result, *few)]
+    last = [(one.tally.last_loss_ps - BEGIN_PS) / 1e6 for one in (reboots.result, *few)]
     port, plane = done["a NIC's port is lost"], done["a plane is lost"]
     most = done[f"{PATHS} EVs, all well"].completion_us
     share = [done[f"{n} EVs, all well"].completion_us / most for n in (8, 32, 64, 96)]

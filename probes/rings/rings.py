@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import Records
 from .. import bpf
 from ..loss import LOSS
 from .ring import CHUNK_BYTES, Ring
@@ -91,9 +91,9 @@ class Rings:
                 )
             )
 
-    def loss(self) -> NDArray[np.void]:
+    def loss(self) -> Records:
         """Counters of the probes so far, LOSS[taps, cpus]; also after `close`."""
-        counters: NDArray[np.void] = self._control["loss"].T.copy()
+        counters: Records = self._control["loss"].T.copy()
         return counters
 
     def close(self) -> None:

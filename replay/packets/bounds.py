@@ -1,4 +1,4 @@
-"""Lower bounds of completion times: an empty, perfectly shared network."""
+"""Lower bounds of completion times: an idle network with ideal load balancing."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .model.arrays import FabricArrays, fabric_arrays
 from .model.model import LINE_RATE, Model, Workload, pace_of
 
 Way: TypeAlias = Callable[[int, int, int], int | None]
-"""(host, host, bytes) -> ps of the best way through an empty network, None without one."""
+"""(host, host, bytes) -> ps of the fastest path through an idle network, None without a path."""
 
 
 class Bounds(NamedTuple):
     """Lower bounds in ps."""
 
     completion_ps: int
-    """Of everything, from the first release on."""
+    """Of all messages, from the first release on."""
     message_ps: Ints
-    """int64[M]: of each message alone in the network, from its release on; -1 without a way."""
+    """int64[M]: of each message alone in the network, from its release on; -1 without a path."""
     kind: str
-    """How the completion was bounded, in words."""
+    """What bounds the completion, in words."""
 
 
 def permutation_bound_ps(
@@ -35,12 +35,12 @@ def permutation_bound_ps(
     """Every host sends `packets` packets to one host, receives as many, and acknowledges each.
 
     data_ps, ack_ps, gap_ps: time on a link; propagation_ps: one way, all links together. The first
-    i1 packets leave before an ACK has to; then a host sends data and ACKs in turn, then the last
-    packet crosses the network and its ACK comes back. For 1 MiB of 4,096 B packets with
+    i1 packets leave before the first ACK; then a host sends data and ACKs in turn; at last the last
+    packet crosses the network and its ACK returns. For 1 MiB of 4,096 B packets with
     62 B of header, 64 B ACKs and 20 B gaps at 800 Gb/s over 6 links of 0.5 us: 17.05674 us.
 
     Source: "Load Balancing for AI Training Workloads" (arXiv 2507.21372), appendix B; the
-    closed form is derived from its description and gives its simulated minimum within 2 ns.
+    closed form is derived from its description and equals its simulated minimum within 2 ns.
     """
     data, ack = data_ps + gap_ps, ack_ps + gap_ps
     alone = -(-(propagation_ps + (hops - 1) * data_ps) // data) + 1
@@ -49,12 +49,12 @@ def permutation_bound_ps(
 
 
 def bounds(workload: Workload, fabric: Fabric, model: Model, rate_share: float = 1.0) -> Bounds:
-    """Bounds for a workload on a fabric as it is, whose hosts send data at a share of their rate.
+    """Bounds for a workload on a fabric whose hosts send data at a share of their rate.
 
-    Where every host sends as much as it receives, on links of one rate, that is the bound above (a
-    permutation is one message each, an all-to-all many). All else has the larger of: the
-    slowest message alone, and the host with the most to send or to receive.
-    Predecessors and barriers add up phase by phase.
+    `permutation_bound_ps` if every host sends as much as it receives on links of one rate (a
+    permutation has one message per host, an all-to-all many). Otherwise the larger of the slowest
+    message alone, and the host that sends or receives the most. The bounds of phases (between
+    barriers) are summed; predecessors extend the messages that wait for them.
     """
     arrays = fabric_arrays(fabric)
     pace = pace_of(rate_share)
@@ -88,24 +88,24 @@ def _service(size: int, q20: int) -> int:
 
 
 def _services(size: Ints, q20: int) -> Ints:
-    """Without overflow for messages of terabytes."""
+    """`_service` without overflow for messages of terabytes."""
     return size // (1 << 20) * q20 + ((size % (1 << 20) * q20 + (1 << 19)) >> 20)
 
 
 def _occupied(size: int, gap: int, q20: int, pace: int) -> int:
-    """How long a port is not free for the next packet after the begin of one."""
+    """Time from the begin of a packet until its port is free for the next packet."""
     return max(_service(size + gap, q20), _service(size, q20) * pace >> 20)
 
 
 class _Alone(NamedTuple):
-    """Of each message alone in the network from its release on: int64[M], ps; -1 without a way."""
+    """Times of each message alone in the network from its release on: int64[M], ps; -1: no path."""
 
     done: Ints
-    """Packets back to back, the last one's way and its ACK's."""
+    """Packets back to back, the path of the last packet and of its ACK."""
     received: Ints
     """The same without the ACK."""
     last: Ints
-    """The way of the last packet and its ACK."""
+    """The path of the last packet and of its ACK."""
 
 
 def _alone(workload: Workload, arrays: FabricArrays, model: Model, pace: int) -> _Alone:
@@ -122,17 +122,17 @@ def _alone(workload: Workload, arrays: FabricArrays, model: Model, pace: int) ->
             continue
         rate, slowest = _port_rate(arrays, src), _slowest_port(arrays, src)
         each = _occupied(size, gap, rate, pace)
-        # A packet takes one port: the last begins when all ports together have sent
-        # everything but what that port is busy with.
+        # The last packet uses one port. It begins when all ports together have sent everything
+        # except the share of this port during its last packet.
         single = _occupied(size, gap, slowest, pace)
-        if total:  # packets of unlike sizes, the time of each rounded to 1 ps
+        if total:  # packets of different sizes, each time rounded to 1 ps
             if rate == slowest:
                 single = _occupied(last, gap, slowest, pace)
             sending = _occupied(total, n * gap, rate, pace) - n
             whole = max(0, sending - single) + there
         else:
             whole = max(0, n * each - single) + there
-            if n > 1:  # a short last packet may overtake the one before, which then is last
+            if n > 1:  # a short last packet may overtake the previous packet
                 before = max(0, (n - 1) * each - single)
                 whole = max(whole, before + (way(src, dst, size) or 0))
         found[:, at] = whole + back, whole, there + back
@@ -140,7 +140,7 @@ def _alone(workload: Workload, arrays: FabricArrays, model: Model, pace: int) ->
 
 
 def _in_time(workload: Workload, alone: _Alone) -> Ints:
-    """`_Alone.done` of packets that are not sent before their times."""
+    """`_Alone.done` if packets are not sent before their times."""
     if not len(workload.due_ps):
         return alone.done
     start = workload.packet_start
@@ -200,10 +200,10 @@ def _latencies(arrays: FabricArrays) -> Way:
 def _permutations(
     workload: Workload, arrays: FabricArrays, model: Model, rows: Ints, pace: int
 ) -> int | None:
-    """The bound when every host sends as much as it receives, all from the begin; else None.
+    """The bound if every host sends as much as it receives, all from the begin; else None.
 
-    One message each is the paper's permutation. Of several (all-to-all) the last packet may
-    have the shortest way, and ACKs may begin as late as the longest way lets them.
+    One message per host is the paper's permutation. With several messages (all-to-all) the last
+    packet may have the shortest path, and ACKs may begin as late as the longest path permits.
     """
     if len(workload.wire_bytes):  # captured: no collective
         return None
@@ -230,7 +230,7 @@ def _permutations(
     ways = [way(first[int(a)], first[int(b)], size) or 0 for a, b in edges.T]
     far, near = (round(ps / (data + delay)) for ps in (max(ways), min(ways)))
     if len(src) == np.count_nonzero(sent):
-        near = far  # the message with the longest way is somebody's only one
+        near = far  # the message with the longest path is the only message of its host
     bound = permutation_bound_ps(int(sent.max()), data, ack, gap, far * delay, far)
     paced = (int(sent.max()) - 1) * _occupied(size, model.gap_bytes, q20, pace)
     return max(
@@ -248,14 +248,15 @@ def _busiest_host(
     alone: Ints,
     pace: int,
 ) -> int:
-    """All that a host sends (or receives) back to back, and the way of the last packet. hosts:
-    the senders or the receivers of flows."""
+    """All bytes of a host back to back, then the path of the last packet, for the busiest host.
+
+    hosts: the senders or the receivers of flows."""
     gap = model.gap_bytes
     ends, n = hosts[workload.flow[rows]], workload.packets[rows]
     wire = workload.message_bytes()[rows]
     largest = np.where(n > 1, workload.packet_bytes[rows], workload.last_bytes[rows])
-    # What remains of a message's time alone once its packets are through the host's ports, the
-    # last of them through one of these.
+    # The rest of a message's time alone after its packets passed the ports of the host, the last
+    # packet through one port.
     most = 0
     total, packets = (np.bincount(ends, of, arrays.hosts).astype(np.int64) for of in (wire, n))
     for host in np.flatnonzero(total).tolist():
@@ -277,7 +278,7 @@ def _busiest_host(
 
 
 def _chains(workload: Workload, rows: Ints, alone: Ints, received: Ints) -> int:
-    """The longest chain of messages that wait for each other."""
+    """The longest chain of messages that wait for their predecessors."""
     if (workload.after[rows] < 0).all():
         return int((workload.release_ps[rows] + alone[rows]).max(initial=0))
     begun: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Loads of layers and links in a run of the packet engine, in all and over time."""
+"""Loads of layers and links in a run of the packet engine, in total and over time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ..results.replay import LayerLoad, LayerOverTime
 from .model.model import PS, EngineResult, Workload
 
 STRETCHES = 50
-"""Of the lower bound, in which loads over time are counted."""
+"""Intervals of loads over time, in the time of the lower bound."""
 MOST_CELLS = 1 << 18
-"""Numbers of a strategy's loads over time in the result; else stretches are joined in pairs."""
+"""Maximum of numbers in the loads over time of a strategy; more are joined in pairs."""
 LEAST_PACKETS = 8
-"""Full packets in a stretch: in a shorter one any link that is used at all seems busy."""
+"""Full packets per interval: in a shorter interval every used link would seem busy."""
 
 
 def stretch_ps(workload: Workload, bound_ps: int, fabric: Fabric) -> int:
-    """Stretches in which loads are told: about STRETCHES of them, if all goes well, in each of
-    which most links can serve LEAST_PACKETS."""
+    """Length of the intervals of loads: about STRETCHES per run without losses, each long enough
+    for LEAST_PACKETS on most links."""
     packet = int(workload.packet_bytes.max(initial=1))
     service = packet * 8e12 / float(np.median(fabric.links.rate_bits_per_second))
     longest = max(bound_ps // STRETCHES, int(LEAST_PACKETS * service))
@@ -28,7 +28,7 @@ def stretch_ps(workload: Workload, bound_ps: int, fabric: Fabric) -> int:
 
 
 def loads_over_time(result: EngineResult) -> tuple[Ints, int]:
-    """(bytes of every link by stretch, length of a stretch in ns), at most MOST_CELLS numbers."""
+    """(bytes of every link by interval, its length in ns), at most MOST_CELLS numbers."""
     loads, length = result.loads, result.load_bin_ps
     if loads is None:
         return np.zeros((0, len(result.link_bytes)), np.int64), 0
@@ -41,7 +41,7 @@ def loads_over_time(result: EngineResult) -> tuple[Ints, int]:
 def layer_load(
     name: str, members: Ints, choice: bool, fabric: Fabric, result: EngineResult, fair: Floats
 ) -> LayerLoad:
-    """One layer; fair: float64[links of the fabric] as of `fair_share.fair_bytes`."""
+    """The record of one layer; fair: float64[links of the fabric], see `fair_share.fair_bytes`."""
     carried = result.link_bytes
     rates = fabric.links.rate_bits_per_second[members]
     even = evenness(np.zeros(len(members), np.int64), carried[members], rates, fair[members])
@@ -63,7 +63,7 @@ def layer_load(
 
 
 def _over_time(result: EngineResult, members: Ints, fabric: Fabric) -> LayerOverTime | None:
-    """Means over the stretches with traffic, weighted by their bytes."""
+    """Means over the intervals with traffic, weighted by bytes."""
     if result.loads is None:
         return None
     loads = result.loads[:, members]

@@ -1,4 +1,4 @@
-"""Many runs at once: seeds and strategies over all cores. Results do not depend on how many."""
+"""Many runs in parallel: seeds and strategies on all cores. Results do not depend on the cores."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ def run_many(
     threads: int | None = None,
     tick: Callable[[], None] | None = None,
 ) -> Iterator[tuple[int, Result]]:
-    """(number of the case, its result) as they finish. Kernels release the GIL, so threads do.
+    """(number of the case, its result) in order of completion. Kernels release the GIL, so the
+    workers are threads.
 
-    tick: called on the caller's thread a few times a second. When the caller stops listening (an
-    interrupt), runs under way are told to stop by the event.
+    tick: called on the caller's thread a few times a second. When the caller closes the iterator
+    (an interrupt), the event stops the current runs.
     """
     stop = Event()
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
         waiting = {pool.submit(run, case, stop): i for i, case in enumerate(cases)}
         try:
             while waiting:
-                # Wakes up now and then: an interrupt must not wait for a long run.
+                # Wakes up regularly: an interrupt must not wait for a long run.
                 done, _ = wait(waiting, 0.2, FIRST_COMPLETED)
                 if tick is not None:
                     tick()

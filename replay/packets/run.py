@@ -1,9 +1,10 @@
-"""One way to run any strategy: the open-loop driver where it can, else the event-driven one."""
+"""Runs any strategy: with the open-loop driver if possible, else with the event-driven driver."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Event
+from typing import TypedDict, Unpack
 
 from ..fabrics.fabric import Fabric
 from .drivers.event_driven import run_event_driven
@@ -17,9 +18,19 @@ from .model.rules import Strategy
 def needs_events(
     strategy: Strategy, transport: Transport | None = None, failures: Failures | None = None
 ) -> bool:
-    """Whether hosts react to more than the ends of messages, or links change."""
+    """Whether hosts need feedback other than ends of messages, or links change."""
     plain = transport is None or transport == Transport()
     return not plain or bool(failures and failures.events) or strategy.reacts
+
+
+class Watching(TypedDict, total=False):
+    """What to keep of a run, and how to follow it; as for the drivers."""
+
+    keep_arrivals: bool
+    keep_sent: bool
+    load_bin_ps: int
+    tell: Callable[[int], None] | None
+    stop: Event | None
 
 
 def run_packets(
@@ -31,37 +42,11 @@ def run_packets(
     *,
     transport: Transport | None = None,
     failures: Failures | None = None,
-    keep_arrivals: bool = False,
-    keep_sent: bool = False,
-    load_bin_ps: int = 0,
-    tell: Callable[[int], None] | None = None,
-    stop: Event | None = None,
+    **watching: Unpack[Watching],
 ) -> EngineResult:
-    """Both drivers give the same where both can run a case; see their docstrings."""
-    if needs_events(strategy, transport, failures):
-        return run_event_driven(
-            workload,
-            fabric,
-            strategy,
-            model,
-            seed,
-            transport=transport,
-            failures=failures,
-            keep_arrivals=keep_arrivals,
-            keep_sent=keep_sent,
-            load_bin_ps=load_bin_ps,
-            tell=tell,
-            stop=stop,
-        ).engine
-    return run_open_loop(
-        workload,
-        fabric,
-        strategy,
-        model,
-        seed,
-        keep_arrivals=keep_arrivals,
-        keep_sent=keep_sent,
-        load_bin_ps=load_bin_ps,
-        tell=tell,
-        stop=stop,
-    )
+    """Run by the driver that the case needs; both drivers give the same result where both can."""
+    if not needs_events(strategy, transport, failures):
+        return run_open_loop(workload, fabric, strategy, model, seed, **watching)
+    return run_event_driven(
+        workload, fabric, strategy, model, seed, transport=transport, failures=failures, **watching
+    ).engine

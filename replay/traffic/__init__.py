@@ -1,1 +1,1 @@
-"""What the hosts wanted to send, from captures or patterns."""
+"""The offered traffic of hosts, from captures or patterns."""

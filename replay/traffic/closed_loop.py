@@ -1,18 +1,18 @@
-"""What each captured message waited for, inferred from the capture alone.
+"""Which event each captured message waited for, inferred from the capture alone.
 
-- The data of a READ waits until its request is received, where that was captured.
+- The data of a READ waits until its request is received, if the request was captured.
 
 Per queue pair, in this order:
 
-- *ping-pong*: the messages of its two directions take turns in a pattern that repeats, and none
-  begins before those of the other side have ended. Then each waits until the last one of the
-  other side is received.
-- *window*: at most k messages were outstanding at once. Then each waits until the k-th
-  before it is acknowledged (of a READ: its data received). The data of READs without captured
-  requests has the window of the side that asks.
-- Otherwise nothing is known, and nothing waits but for the order of the queue pair.
+- *ping-pong*: the messages of the two directions take turns in a repeating pattern, and no message
+  begins before the messages of the other side have ended. Then each message waits until the last
+  message of the other side is received.
+- *window*: at most k messages were outstanding at once. Then each message waits until the message
+  k before it is acknowledged (READ: its data received). The data of READs without captured
+  requests has the window of the requesting side.
+- Otherwise the dependency is unknown, and messages wait only for the order of the queue pair.
 
-Only packets of messages count: ACKs, NAKs and CNPs decide nothing here, whatever their headers.
+Only packets of messages count: ACKs, NAKs and CNPs are ignored.
 """
 
 from __future__ import annotations
@@ -20,24 +20,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.measures.messages.measure import MessageStatistics
-from ...kernels.kernel import Bytes, Int32s, Ints
+from ...kernels.kernel import Bytes, Int32s, Ints, Records
 from ..traffic.traffic import ON_ACKED, ON_RECEIVED
 from .message_log import ASKS, KINDS, REQUESTS, RESPONSES, MessageLog
 from .traffic import PacketTimes, SentMessages
 
 LEAST_TURNS = 8
-"""Times that the pattern must repeat: two sides that know nothing of each other send 8 messages
-each strictly in turn by chance once in 6,435 orders (2 of C(16, 8))."""
+"""Required repetitions of the pattern: two independent sides with 8 messages each alternate
+strictly by chance in one of 6,435 orders (2 of C(16, 8))."""
 LONGEST_PATTERN = 16
-"""Messages; rping takes 7 for a READ and a WRITE."""
+"""Messages; rping sends 7 for a READ and a WRITE."""
 
 
 @dataclass
 class _Told:
-    """Queue pairs by what was found."""
+    """Numbers of queue pairs by kind of dependency."""
 
     ping_pong: int = 0
     windows: list[int] = field(default_factory=list)
@@ -47,10 +46,10 @@ class _Told:
 def sent_messages(
     log: MessageLog, statistics: MessageStatistics, peer: Int32s
 ) -> SentMessages | None:
-    """The messages of flows with what each waits for; None when there were too many.
+    """The messages of flows and their dependencies; None if there were too many messages.
 
-    peer: int32[flows], the other flow of the connection or -1. `SentMessages.flow` has the numbers
-    of these flows.
+    peer: int32[flows], the other flow of the connection or -1. `SentMessages.flow` are indices of
+    these flows.
     """
     if log.full:
         return None
@@ -86,7 +85,7 @@ def _times(log: MessageLog, order: Ints) -> PacketTimes | None:
 
 
 def _waits(
-    records: NDArray[np.void],
+    records: Records,
     statistics: MessageStatistics,
     peer: Int32s,
     told: _Told,
@@ -134,8 +133,8 @@ def _window(statistics: MessageStatistics, flow: int) -> int | None:
     return statistics.messages(flow).max_outstanding
 
 
-def _answers(records: NDArray[np.void], own: Ints, others: Ints) -> tuple[Ints, Ints]:
-    """(requests of READs, the data of each), first asked first answered."""
+def _answers(records: Records, own: Ints, others: Ints) -> tuple[Ints, Ints]:
+    """(requests of READs, data of each), in the order of requests."""
     asks = own[records["kind"][own] == ASKS]
     data = others[records["kind"][others] == RESPONSES]
     asked, begun = records["begun_ns"][asks], records["begun_ns"][data]
@@ -152,7 +151,7 @@ def _answers(records: NDArray[np.void], own: Ints, others: Ints) -> tuple[Ints, 
 
 
 def _window_waits(
-    records: NDArray[np.void],
+    records: Records,
     own: Ints,
     data_of: Ints,
     window: int | None,
@@ -160,7 +159,7 @@ def _window_waits(
     on: Bytes,
     told: _Told,
 ) -> None:
-    """Each request waits for the one `window` before; data_of: answer of each READ, -1 for none."""
+    """Each request waits for the request `window` before; data_of: data of each READ, -1: none."""
     members = own[records["kind"][own] != RESPONSES]
     if not len(members):
         return
@@ -175,7 +174,7 @@ def _window_waits(
 
 
 def _data_of_reads(
-    records: NDArray[np.void], own: Ints, window: int | None, after: Int32s, told: _Told
+    records: Records, own: Ints, window: int | None, after: Int32s, told: _Told
 ) -> None:
     """Data whose requests are not in the capture."""
     members = own[records["kind"][own] == RESPONSES]
@@ -188,10 +187,10 @@ def _data_of_reads(
     after[members[window:]] = members[:-window]
 
 
-def _turns(records: NDArray[np.void], own: Ints, others: Ints) -> Ints | None:
-    """The messages of both directions in order, or None when they do not take turns."""
+def _turns(records: Records, own: Ints, others: Ints) -> Ints | None:
+    """The messages of both directions in order; None if they do not take turns."""
     both = np.concatenate([own, others])
-    # Of equal times, one that has ended comes before one that goes on.
+    # At equal times an ended message comes before a message that continues.
     both = both[np.lexsort((records["ended_ns"][both], records["begun_ns"][both]))]
     side = np.isin(both, others)
     kind = side * KINDS + records["kind"][both]
@@ -210,10 +209,10 @@ def _turns(records: NDArray[np.void], own: Ints, others: Ints) -> Ints | None:
 
 
 def _turn_waits(
-    records: NDArray[np.void], both: Ints, windows: dict[int, int | None], after: Int32s, on: Bytes
+    records: Records, both: Ints, windows: dict[int, int | None], after: Int32s, on: Bytes
 ) -> None:
-    """Each waits for the other side's last message; of several in one turn those beyond the window
-    wait for their own side's."""
+    """Each message waits for the last message of the other side; in a turn of several messages,
+    messages beyond the window wait for messages of their own side."""
     flow = records["flow"][both]
     at = np.arange(len(both))
     begins = np.append(True, flow[1:] != flow[:-1])

@@ -1,25 +1,13 @@
-"""The messages of a capture one by one, and their packets: which flow sent what, and when."""
+"""The single messages of a capture and their packets."""
 
 from __future__ import annotations
 
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...analyzer.track.batch import (
-    AHEAD,
-    DUPLICATE,
-    IN_ORDER,
-    MIRROR_DUPLICATE,
-    NOT_SEQUENCED,
-    RECOVERED,
-    REORDERED,
-    RESTARTED,
-    RETRANSMITTED,
-    TAP_COPY,
-    TrackedBatch,
-)
+from ...analyzer.track import batch as verdicts
+from ...analyzer.track.batch import TrackedBatch
 from ...analyzer.wire.opcodes import (
     BEGINS,
     OPCODE_CLASS,
@@ -28,7 +16,7 @@ from ...analyzer.wire.opcodes import (
     SEQUENCED,
     opcode_name,
 )
-from ...kernels.kernel import Array, Int, Int32s, Ints, kernel
+from ...kernels.kernel import Array, Int, Int32s, Ints, Records, kernel
 
 MOST_LOGGED = 1 << 22
 """Messages kept, about 40 bytes each."""
@@ -36,7 +24,7 @@ MOST_PACKETS_LOGGED = 1 << 24
 """Packets kept, 20 bytes each."""
 
 REQUESTS, RESPONSES, ASKS = 0, 1, 2
-"""What a message is: a SEND, WRITE or atomic, the data of a READ, or the request for it."""
+"""Kinds of messages: a SEND, WRITE or atomic; the data of a READ; the request of a READ."""
 KINDS = 3
 
 LOGGED = np.dtype(
@@ -49,20 +37,21 @@ LOGGED = np.dtype(
         ("ended_ns", "i8"),
     ]
 )
-"""One message; begun and ended: times of its first and last packet."""
+"""One message; begun and ended: times of the first and last packet."""
 
 PACKET = np.dtype([("message", "i4"), ("unit", "i4"), ("time_ns", "i8"), ("wire_bytes", "i4")])
 """One packet of a logged message; unit: its flow and entropy value (`unit_counts`)."""
 
-_NEW: Final = sum(1 << v for v in (IN_ORDER, AHEAD, REORDERED, RECOVERED, RESTARTED))
-_AGAIN: Final = 1 << RETRANSMITTED | 1 << DUPLICATE
-_COPIES: Final = 1 << TAP_COPY | 1 << MIRROR_DUPLICATE | 1 << DUPLICATE
+_ORDERED: Final = 1 << verdicts.IN_ORDER | 1 << verdicts.AHEAD | 1 << verdicts.REORDERED
+_NEW: Final = _ORDERED | 1 << verdicts.RECOVERED | 1 << verdicts.RESTARTED
+_AGAIN: Final = 1 << verdicts.RETRANSMITTED | 1 << verdicts.DUPLICATE
+_COPIES: Final = 1 << verdicts.TAP_COPY | 1 << verdicts.MIRROR_DUPLICATE | 1 << verdicts.DUPLICATE
 
 _MESSAGES, _PACKETS, _FEEDBACK, _SENT_AGAIN = range(4)
 
 
 def _kind(opcode: int) -> int:
-    """-1 for packets that the far end's transport makes by itself: ACKs, NAKs, CNPs, probes."""
+    """-1 for packets that the transport of the peer generates: ACKs, NAKs, CNPs, probes."""
     bits = int(OPCODE_CLASS[opcode])
     if "READ_RESPONSE" in opcode_name(opcode):
         return RESPONSES
@@ -75,9 +64,9 @@ _KIND: Final = np.array([_kind(opcode) for opcode in range(256)], np.int8)
 
 
 class MessageLog:
-    """Messages and their packets, each counted once however often it was sent.
+    """Messages and their packets, without retransmissions.
 
-    A packet that is late counts for the message that its flow sends by then.
+    A late packet counts for the current message of its flow.
     """
 
     def __init__(self, most: int = MOST_LOGGED, most_packets: int = MOST_PACKETS_LOGGED) -> None:
@@ -87,23 +76,23 @@ class MessageLog:
         self._open = np.full(0, -1, np.int64)
         self._used = np.zeros(4, np.int64)
         self.full = False
-        """There were more than `most`; what is kept is of no use."""
+        """There were more than `most` messages; the log is then invalid."""
 
     @property
-    def messages(self) -> NDArray[np.void]:
-        """LOGGED records in the order in which they begin, a view."""
+    def messages(self) -> Records:
+        """LOGGED records in the order of their begins, a view."""
         return self._log[: int(self._used[_MESSAGES])]
 
     @property
-    def packets(self) -> NDArray[np.void] | None:
-        """PACKET records in the order of the capture, a view; None when there were too many."""
+    def packets(self) -> Records | None:
+        """PACKET records in capture order, a view; None if there were too many."""
         if self._most_packets == 0:
             return None
         return self._packets[: int(self._used[_PACKETS])]
 
     @property
     def feedback_packets(self) -> int:
-        """Packets that are no part of a message."""
+        """Packets that are not part of a message."""
         return int(self._used[_FEEDBACK])
 
     @property
@@ -112,7 +101,7 @@ class MessageLog:
         return int(self._used[_SENT_AGAIN])
 
     def update(self, batch: TrackedBatch, unit: Int32s) -> None:
-        """Log a batch; batches must come in capture order. unit: of each row."""
+        """Log a batch; batches must be in capture order. unit: of each row."""
         if KINDS * batch.n_flows > len(self._open):
             longer = np.full(2 * KINDS * batch.n_flows, -1, np.int64)
             longer[: len(self._open)] = self._open
@@ -149,7 +138,7 @@ class MessageLog:
                 self._packets = _longer(self._packets, self._most_packets)
 
 
-def _longer(log: NDArray[np.void], most: int) -> NDArray[np.void]:
+def _longer(log: Records, most: int) -> Records:
     longer = np.zeros(min(2 * len(log), most), log.dtype)
     longer[: len(log)] = log
     return longer
@@ -165,19 +154,19 @@ def _log_rows(
     unit: Array,
     row: Int,
     open_: Array,
-    log: NDArray[np.void],
-    packets: NDArray[np.void],
+    log: Records,
+    packets: Records,
     used: Ints,
 ) -> Int:
-    """Log rows from `row` on; returns the row for which there is no room.
+    """Log rows from `row` on; returns the first row without room.
 
-    len(open_) >= KINDS * flows known to the tracker. No packets are logged when `packets` is empty.
+    len(open_) >= KINDS * flows of the tracker. No packets are logged if `packets` is empty.
     """
     while row < len(flow):
         kind = np.int64(_KIND[opcode[row]])
         bits = np.int64(OPCODE_CLASS[opcode[row]])
         seen = np.int64(1) << np.int64(verdict[row])
-        unordered = bits & SEQUENCED == 0 and verdict[row] == NOT_SEQUENCED
+        unordered = bits & SEQUENCED == 0 and verdict[row] == verdicts.NOT_SEQUENCED
         if kind < 0 or not (seen & _NEW or unordered):
             if kind < 0 and not seen & _COPIES:
                 used[_FEEDBACK] += 1

@@ -1,4 +1,4 @@
-"""Traffic from captures: what every flow and entropy value sent, each packet counted once."""
+"""Traffic of captures by flow and entropy value, each packet counted once."""
 
 from __future__ import annotations
 
@@ -47,14 +47,13 @@ def traffic_from_capture(
     messages: bool = False,
     progress: Callable[[int, int | None], None] | None = None,
 ) -> Traffic:
-    """What the hosts of captures sent, on the hosts of a fabric.
+    """The traffic of captures, mapped to the hosts of a fabric.
 
-    Several files are several taps (unless `concat`); a packet that several of them saw
-    counts once. mapping: see mapping.py; units of addresses that belong to no host have
-    host -1 and the addresses are in `unmapped`. window_ns: also count bytes per window.
-    messages: also tell messages with their packets, and what each waits for (`closed_loop`).
-    progress is told bytes read and bytes in all. Raises UnreadableInput when there is no
-    RoCE packet, UsageError for options that make no sense.
+    Several files are several taps (unless `concat`); a packet at several taps counts once.
+    mapping: see mapping.py; units of addresses without a host have host -1, and `unmapped` lists
+    the addresses. window_ns: also count bytes per window. messages: also return messages with
+    their packets and dependencies (`closed_loop`). progress: called with the bytes read and the
+    size of the captures. UnreadableInput without RoCE packets, UsageError for invalid options.
     """
     with ExitStack() as stack:
         registry = Registry()
@@ -84,18 +83,18 @@ def traffic_from_capture(
 
 
 class ClosedLoop:
-    """Gathers what messages, their packets and their dependencies are told from."""
+    """Collects messages, their packets, and the statistics for their dependencies."""
 
     def __init__(self) -> None:
         self._log, self._statistics = MessageLog(), MessageStatistics()
 
     def update(self, batch: TrackedBatch, unit: Int32s) -> None:
-        """Look at a batch and the units of its rows; batches must come in capture order."""
+        """Add a batch and the units of its rows; batches must be in capture order."""
         self._log.update(batch, unit)
         self._statistics.update(batch)
 
     def messages(self, tracker: FlowTracker, counter: UnitCounter) -> SentMessages | None:
-        """After all batches; None when there were too many."""
+        """The messages after all batches; None if there were too many."""
         sent = sent_messages(self._log, self._statistics, tracker.flows["peer"])
         if sent is None:
             return None
@@ -117,7 +116,7 @@ def count_units(
     window_ns: int | None,
     loop: ClosedLoop | None = None,
 ) -> tuple[FlowTracker, UnitCounter]:
-    """The tracker and the units after all tables; `loop` looks at them too."""
+    """The tracker and the units after all tables; `loop` also gets the batches."""
     tracker, counter = FlowTracker(), UnitCounter(window_ns)
     for table in tables:
         if len(table):

@@ -1,13 +1,13 @@
-"""What the hosts wanted to send, as units that a fabric places.
+"""The offered traffic of hosts, as units that a fabric places.
 
-A unit is what always takes one path under a hash: a one-way flow, or one entropy value
+All packets of a unit have the same path under a hash: a one-way flow, or one entropy value
 (UDP source port and flow label) of a flow that sprays.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,23 +15,23 @@ from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints
 from ..hashing.keys import PacketKeys
 
 ON_ACKED, ON_RECEIVED = 0, 1
-"""At which end a message waits for the one before it: at the sender, or at the receiver."""
+"""The end at which the predecessor of a message must be complete: its sender or its receiver."""
 
 
 class Windows(NamedTuple):
-    """Bytes of units in equal time windows; only the windows in which a unit sent."""
+    """Bytes of units in equal time windows; only windows with bytes of the unit."""
 
     width_ns: int
     start_ns: int
-    """Where window 0 begins."""
+    """Begin of window 0."""
     unit: Int32s
-    """Sorted; the windows of each unit ascend."""
+    """Sorted by unit, then by window."""
     window: Int32s
     wire_bytes: Ints
 
 
 class PacketTimes(NamedTuple):
-    """The packets of messages, one message after another."""
+    """The packets of messages, sorted by message."""
 
     unit: Int32s
     time_ns: Ints
@@ -40,25 +40,25 @@ class PacketTimes(NamedTuple):
 
 
 class SentMessages(NamedTuple):
-    """What flows sent, message by message, without retransmissions."""
+    """The messages of flows, without retransmissions."""
 
     flow: Int32s
-    """As in `Traffic.flow`. Messages are sorted by flow and `responses`, then as they began."""
+    """As in `Traffic.flow`. Messages are sorted by flow and `responses`, then by begin."""
     responses: Bools
-    """The data of a READ, which a queue pair sends beside its own requests."""
+    """Data of a READ, which a queue pair sends in addition to its own requests."""
     packets: Ints
     wire_bytes: Ints
     begun_ns: Ints
     """Time of the first packet since the Unix epoch."""
     ended_ns: Ints
     after: Int32s
-    """Message that must be done first, -1 for none."""
+    """The predecessor, which must be complete first; -1 for none."""
     on: Bytes
-    """At which end, as in `engine.model.Workload`."""
+    """ON_ACKED or ON_RECEIVED."""
     times: PacketTimes | None = None
-    """None when there are too many packets."""
+    """None if there are too many packets."""
     notes: tuple[str, ...] = ()
-    """What could and could not be told of waits."""
+    """Known and unknown dependencies, in words."""
     left_out: tuple[str, ...] = ()
     """Packets that are not part of a message."""
 
@@ -69,10 +69,10 @@ class Traffic:
 
     keys: PacketKeys
     src_host: Int32s
-    """Host of the fabric; -1 when the address belongs to none."""
+    """Host of the fabric; -1 if the address belongs to no host."""
     dst_host: Int32s
     flow: Int32s
-    """Index of the one-way flow, from 0; several units of one flow when it sprays."""
+    """Index of the one-way flow, from 0; a flow that sprays has several units."""
     packets: Ints
     wire_bytes: Ints
     first_ns: Ints
@@ -84,7 +84,7 @@ class Traffic:
     warnings: tuple[str, ...] = ()
     """Parts of the captures that could not be read."""
     messages: SentMessages | None = None
-    """If they were asked for."""
+    """None if they were not requested."""
 
     def __len__(self) -> int:
         return len(self.flow)
@@ -95,7 +95,7 @@ class Traffic:
         return int(self.flow.max(initial=-1)) + 1
 
     def take(self, rows: Array) -> Traffic:
-        """The units an index or boolean array picks; windows follow, flows keep their numbers."""
+        """The selected units (indices or a mask) with their windows; flows keep their numbers."""
         rows = np.arange(len(self))[rows]
         windows = self.windows
         if windows is not None:
@@ -107,27 +107,19 @@ class Traffic:
             windows = windows._replace(
                 unit=unit[order], window=windows.window[order], wire_bytes=windows.wire_bytes[order]
             )
-        return Traffic(
-            self.keys.take(rows),
-            self.src_host[rows],
-            self.dst_host[rows],
-            self.flow[rows],
-            self.packets[rows],
-            self.wire_bytes[rows],
-            self.first_ns[rows],
-            self.last_ns[rows],
-            windows,
-            self.unmapped,
-            self.warnings,
-            None if self.messages is None else _of_units(self.messages, rows, self.flow),
-        )
+        messages = self.messages and _of_units(self.messages, rows, self.flow)
+        columns = ("src_host", "dst_host", "flow", "packets", "wire_bytes", "first_ns", "last_ns")
+        taken: dict[str, Any] = {name: getattr(self, name)[rows] for name in columns}
+        return replace(self, keys=self.keys.take(rows), windows=windows, messages=messages, **taken)
 
 
 def _of_units(messages: SentMessages, rows: Array, flow: Int32s) -> SentMessages:
-    """The messages of flows that keep a unit; nothing waits for one that is gone. Packets of units
-    that are gone are the first kept unit's of their flow."""
+    """The messages of flows with a remaining unit, without dependencies on removed messages.
+
+    Packets of removed units count for the first remaining unit of their flow.
+    """
     kept = np.isin(messages.flow, flow[rows])
-    place = np.full(len(kept) + 1, -1, np.int32)  # the last: of no message, -1
+    place = np.full(len(kept) + 1, -1, np.int32)  # the last item stands for no message
     place[:-1][kept] = np.arange(int(kept.sum()), dtype=np.int32)
     times = messages.times
     if times is not None:
@@ -139,14 +131,6 @@ def _of_units(messages: SentMessages, rows: Array, flow: Int32s) -> SentMessages
         times = PacketTimes(
             new[times.unit[of_kept]], times.time_ns[of_kept], times.wire_bytes[of_kept]
         )
-    return messages._replace(
-        flow=messages.flow[kept],
-        responses=messages.responses[kept],
-        packets=messages.packets[kept],
-        wire_bytes=messages.wire_bytes[kept],
-        begun_ns=messages.begun_ns[kept],
-        ended_ns=messages.ended_ns[kept],
-        after=place[messages.after[kept]],
-        on=messages.on[kept],
-        times=times,
-    )
+    columns = ("flow", "responses", "packets", "wire_bytes", "begun_ns", "ended_ns", "on")
+    taken: dict[str, Any] = {name: getattr(messages, name)[kept] for name in columns}
+    return messages._replace(after=place[messages.after[kept]], times=times, **taken)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...analyzer.track.batch import MIRROR_DUPLICATE, TAP_COPY
 from ...analyzer.wire.packets import PacketTable
-from ...kernels.kernel import Array, Bytes, Int, Int32s, Ints, kernel
+from ...kernels.kernel import Array, Bytes, Int, Int32s, Ints, Records, kernel
 from .traffic import Windows
 from .window_cells import WindowCells
 
@@ -28,7 +27,7 @@ UNIT = np.dtype(
 
 
 class UnitCounter:
-    """Takes packet tables with the flow and verdict of each row.
+    """Counts packets of tables with the flow and verdict of each row.
 
     Memory is bounded by units (and windows, see WindowCells).
     """
@@ -40,12 +39,12 @@ class UnitCounter:
         self._cells = WindowCells(window_ns) if window_ns else None
 
     @property
-    def units(self) -> NDArray[np.void]:
+    def units(self) -> Records:
         """UNIT records in order of appearance, a view."""
         return self._units[: int(self._used[0])]
 
     def update(self, table: PacketTable, flow: Int32s, verdict: Bytes) -> Int32s:
-        """Count the rows that are not copies of one packet at another tap.
+        """Count the rows that are not copies of a packet at another tap.
 
         Returns the unit of each row, -1 for copies.
         """
@@ -74,7 +73,7 @@ class UnitCounter:
         return unit
 
     def windows(self) -> Windows | None:
-        """Bytes per unit and window, if they were asked for."""
+        """Bytes per unit and window; None without windows."""
         return None if self._cells is None else self._cells.windows()
 
     def _grow(self) -> None:
@@ -86,10 +85,8 @@ class UnitCounter:
 
 
 @kernel
-def _slot(
-    flow: Int, sport: Int, dport: Int, label: Int, units: NDArray[np.void], slots: Int32s
-) -> Int:
-    """The slot of a unit: taken by it, or free."""
+def _slot(flow: Int, sport: Int, dport: Int, label: Int, units: Records, slots: Int32s) -> Int:
+    """The slot of a unit: used by it, or free."""
     h = np.uint64(flow) * np.uint64(0x9E3779B97F4A7C15)
     h ^= np.uint64(sport) << np.uint64(40) | np.uint64(dport) << np.uint64(20) | np.uint64(label)
     h ^= h >> np.uint64(31)
@@ -121,11 +118,11 @@ def _count(
     verdict: Array,
     row: Int,
     unit_of_row: Array,
-    units: NDArray[np.void],
+    units: Records,
     slots: Int32s,
     used: Ints,
 ) -> Int:
-    """Count rows from `row` on; returns the row for which there may be no room."""
+    """Count rows from `row` on; returns the first row that may not have room."""
     while row < len(flow):
         if used[0] >= len(units):
             return row
@@ -156,7 +153,7 @@ def _count(
 
 
 @kernel
-def _rehash(units: NDArray[np.void], slots: Int32s, used: Ints) -> None:
+def _rehash(units: Records, slots: Int32s, used: Ints) -> None:
     for i in range(used[0]):
         unit = units[i]
         slots[_slot(unit.flow, unit.sport, unit.dport, unit.flow_label, units, slots)] = i

@@ -1,4 +1,4 @@
-"""Bytes per unit and time window, kept only for the windows in which a unit sent."""
+"""Bytes per unit and time window, only for windows with bytes of the unit."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...kernels.kernel import Array, Ints
 from .traffic import Windows
 
 MAX_CELLS = 1 << 22
-"""(unit, window) pairs kept; beyond it the windows get twice as wide."""
+"""Maximum of (unit, window) pairs; with more pairs the windows double in width."""
 
 _WINDOW: Final = 0xFFFFFFFF
 
 
 class WindowCells:
-    """Sums that are added in batches; memory is bounded by units and `MAX_CELLS`."""
+    """Sums, updated in batches; memory is bounded by units and `MAX_CELLS`."""
 
     def __init__(self, width_ns: int) -> None:
         self._width_ns = width_ns
@@ -33,7 +33,7 @@ class WindowCells:
             self._start_ns = int(time_ns.min()) // self._width_ns * self._width_ns
         while (int(time_ns.max()) - self._start_ns) // self._width_ns >= 1 << 31:
             self._widen()
-        # Rows that come late, from before the very first one, count in its window.
+        # Late rows from before the first row count in its window.
         window = np.maximum(0, (time_ns - self._start_ns) // self._width_ns)
         key = unit.astype(np.int64) << 32 | window
         self._waiting.append(_summed(key, size.astype(np.int64)))
@@ -66,7 +66,7 @@ class WindowCells:
 
 
 def _summed(key: Ints, value: Ints) -> tuple[Ints, Ints]:
-    """Distinct keys in order, and the sum of each."""
+    """Distinct keys in order, and the sum of the values of each."""
     if not len(key):
         return key, value
     order = np.argsort(key, kind="stable")

@@ -1,4 +1,4 @@
-"""A workload through a fabric by the event-driven driver: feedback at hosts, losses, failures."""
+"""Runs a workload with the event-driven driver: feedback at hosts, losses, failures."""
 
 from __future__ import annotations
 
@@ -31,37 +31,17 @@ from .event_loop import GROW, MORE, run_events
 from .runner import HOPS_AT_ONCE, check_hosts, result_of
 
 LONGEST_PS = 10**11
-"""100 ms: what a run that cannot complete is given beside the time to send everything."""
+"""100 ms: added to the sending time of everything, for runs that cannot complete."""
 
 
 @dataclass(frozen=True)
 class FeedbackResult:
-    """What a run with feedback gave beside `engine`."""
+    """The result of a run with feedback."""
 
     engine: EngineResult
-    data_sent: int
-    """Packets that hosts put onto their links, retransmissions too."""
-    data_received: int
-    """Whole packets that came to their host, duplicates too."""
-    data_lost: int
-    """Dropped by queues, lost on links or without a route."""
-    trimmed_received: int
-    """Packets of which only the header came to their host."""
+    tally: fb.Tally
     data_under_way: int
-    """In queues and on wires at the end, trimmed or not."""
-    sent_again: int
-    given_up: int
-    """Packets that senders took for lost before their timeout."""
-    timeouts: int
-    duplicates: int
-    out_of_order: int
-    """Packets that a go-back-N receiver did not take."""
-    trims_seen: int
-    """NACKs that came to senders."""
-    probes: int
-    lost_on_links: int
-    last_loss_ps: int
-    """When the latest data packet was lost, 0 if none was."""
+    """Packets in queues and on wires at the end, trimmed packets included."""
     port_bytes: Ints
     """int64[F, ports]: data of each flow by the NIC port of its host."""
     evs: EvState | None
@@ -84,16 +64,15 @@ def run_event_driven(
     tell: Callable[[int], None] | None = None,
     stop: Event | None = None,
 ) -> FeedbackResult:
-    """Send everything; returns when all messages are complete, or nothing can happen any more.
+    """Run until all messages are complete, or no event is left.
 
-    until_ps ends runs that would retry for ever; None: `_patience_ps`. tell: called with the
-    packet hops so far. stop: ends the run early when set. keep_arrivals, keep_sent, load_bin_ps: as
-    `run_open_loop` takes them. UsageError when the parts do not go together.
+    until_ps: ends runs that would retry for ever; None: `_patience_ps`. The others as for
+    `run_open_loop`. UsageError for a combination that is not possible.
     """
     transport = transport or Transport()
     fixed = failures is None or strategy.static_paths
     before = [] if failures is None or fixed else failures.known_before()
-    # What everyone knows before the start is how the fabric is.
+    # Failures known to all switches before the start are part of the fabric.
     known = converged(fabric, before) if before else fabric
     plan = scheduled(known, failures or Failures(), seed)
     rules = strategy.rules(workload, plan.fabric, seed)
@@ -134,7 +113,7 @@ def run_event_driven(
 
 
 def _patience_ps(workload: Workload, fabric: Fabric) -> int:
-    """When to give up: long after the last message could have been sent, were all sent in turn."""
+    """When to give up: 10 times the time to send all messages one after another, plus a margin."""
     sent = workload.message_bytes()
     slowest = int(fabric.links.rate_bits_per_second.min())
     at_once = workload.after < 0
@@ -257,36 +236,18 @@ def _feedback(
 
 
 def _result(run: RunState, own: Feedback, rules: Rules, evs: EvState | None) -> FeedbackResult:
-    tally = own.tally.tolist()
+    tally = fb.Tally(*own.tally.tolist())
     engine = replace(
         result_of(run, rules),
-        lost_on_links=tally[fb.LOST_ON_LINKS],
-        sent_again=tally[fb.SENT_AGAIN],
-        timeouts=tally[fb.TIMEOUTS],
+        lost_on_links=tally.lost_on_links,
+        sent_again=tally.sent_again,
+        timeouts=tally.timeouts,
     )
-    return FeedbackResult(
-        engine=engine,
-        data_sent=tally[fb.DATA_SENT],
-        data_received=tally[fb.DATA_RECEIVED],
-        data_lost=tally[fb.DATA_LOST],
-        trimmed_received=tally[fb.TRIMMED_RECEIVED],
-        data_under_way=_under_way(run),
-        sent_again=tally[fb.SENT_AGAIN],
-        given_up=tally[fb.GIVEN_UP],
-        timeouts=tally[fb.TIMEOUTS],
-        duplicates=tally[fb.DUPLICATES],
-        out_of_order=tally[fb.OUT_OF_ORDER],
-        trims_seen=tally[fb.TRIMS_SEEN],
-        probes=tally[fb.PROBES_SENT],
-        lost_on_links=tally[fb.LOST_ON_LINKS],
-        last_loss_ps=tally[fb.LAST_LOSS_PS],
-        port_bytes=own.ports,
-        evs=evs,
-    )
+    return FeedbackResult(engine, tally, _under_way(run), own.ports, evs)
 
 
 def _under_way(run: RunState) -> int:
-    """Data packets on wires and in queues."""
+    """Data packets on wires and in queues at the end."""
     count = 0
     on_wire = run.links[:, rs.HEAD_TIME] != NEVER
     for link in np.flatnonzero(run.links[:, rs.WAITING_PACKETS] | on_wire):

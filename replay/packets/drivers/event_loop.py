@@ -1,9 +1,9 @@
 """The event-driven driver: one event per packet and link, from a calendar of links.
 
-Links are first in, first out and are served lazily, so each has one event at most: the arrival of
-the first packet on its wire. Bringing a link up to date when something looks at it replaces
-events for departures. Hosts' timers and changes of links are items of the same calendar. Same
-model, queues and rules as the open-loop driver (model/model.py, links/).
+Links are first in, first out and are served lazily, so each link has at most one event: the arrival
+of the first packet on its wire. A link is served up to the current time when its state is needed,
+in place of events for departures. Timers of hosts and changes of links are items of the same
+calendar. Model, queues and rules are those of the open-loop driver (model/model.py, links/).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ..model.run_state import Desk, Net, RunState
 from ..model.wheel import AT, COUNT, ITEM_MASK, MANY, Wheel, next_event, schedule
 
 DONE, MORE, GROW = range(3)
-"""Nothing is due or the goal is reached; stopped at a limit; slots may not suffice."""
+"""No event is left or the goal is reached; stopped at a limit; slots may not suffice."""
 
 
 @kernel
@@ -90,8 +90,8 @@ def run_events(
         if ahead:
             _fetch_next(run, own, switches)
 
-        # What the event is about: a change, a link with the packet that arrives, a flow's timer.
-        # `nic` is the host that is concerned.
+        # The event: a change, a packet that arrives over a link, or the timer of a flow.
+        # `nic` is the host of the event.
         link: Int = np.int64(-1)
         slot: Int = np.int64(-1)
         node: Int = np.int64(-1)
@@ -119,9 +119,9 @@ def run_events(
             if wires[link, fb.OWNER] < 0 and links[link, rs.WAITING_PACKETS] > 0:
                 serve(net, link, time + 1)
         if nic >= 0:
-            limit = time + 1 if item else time  # changes come before all else
+            limit = time + 1 if item else time  # changes come first
             serve_nic(net, desk, own, evs, emit, state, select, on_send, nic, limit)
-        if again:  # once more, after what was due before has been sent
+        if again:  # retry after the earlier packets were sent
             unblock(own.nics, run.hosts, nic, time)
             schedule(wheel, item, time)
         if link >= 0:
@@ -130,7 +130,7 @@ def run_events(
             elif links[link, rs.WAITING_PACKETS] > 0:
                 schedule(wheel, item, max(time, links[link, rs.FREE]))
 
-        # The packet to send on, and the link for that.
+        # The packet to forward, and the link for it.
         finished: Int
         out: Int = np.int64(-1)
         finished = np.int64(0)
@@ -196,10 +196,10 @@ def run_events(
 
 @inlined
 def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
-    """Let the processor fetch what the next events need: MANY links and packets exceed its caches.
+    """Prefetch the data of the next events: MANY links and packets exceed the caches.
 
-    First the link, then the packet on it, then what that leads to: the packet behind it, the link
-    that it goes on to where that is known, or what its sender knows of it.
+    First the link, then the packet on it, then the next packet on the link, and the next link of
+    the packet or the sender's state of the packet.
     """
     book, links, slots = own.wheel.book, run.links, run.slots
     at, left = book[AT], book[COUNT] - book[AT]
@@ -239,7 +239,7 @@ def _fetch_next(run: RunState, own: Feedback, switches: Int) -> None:
 
 @inlined
 def _fails(own: Feedback, slots: Ints, seed: Int, link: Int, slot: Int, time: Int) -> Any:
-    """A lossy link loses this packet."""
+    """Whether a lossy link loses this packet."""
     chance = own.wires[link, fb.LOSS]
     if chance == 0:
         return False
@@ -249,17 +249,17 @@ def _fails(own: Feedback, slots: Ints, seed: Int, link: Int, slot: Int, time: In
 
 @subkernel
 def _lost(net: Net, own: Feedback, messages: Ints, slot: Int, time: Int) -> None:
-    """A packet is gone and its slot, just freed, still says which. With the ideal code the sender
-    will know at once: by the timer of the flow, so that its NIC is served before."""
+    """Count a lost packet, whose slot is already free but unchanged. With the ideal code the sender
+    learns of it at once, by the timer of the flow, so that its NIC is served first."""
     key = net.slots[slot, rs.KEY]
     if key & np.int64(fb.PROBE):
         return
     if not key & np.int64(ACK):
         own.tally[fb.DATA_LOST] += 1
         own.tally[fb.LAST_LOSS_PS] = time
-    if own.control[fb.RECOVERY] == IDEAL:  # a lost ACK too makes its packet go again
+    if own.control[fb.RECOVERY] == IDEAL:  # a lost ACK also causes a retransmission
         flow = messages[message_of(key), rs.FLOW]
-        kept = new_slot(net, key, np.int64(0), np.int64(0))  # the same one
+        kept = new_slot(net, key, np.int64(0), np.int64(0))  # the same slot
         head = own.senders[flow, LOSS_HEAD]
         net.slots[kept, rs.NEXT] = np.int64(rs.NO_SLOT)
         if head >= 0:
@@ -272,7 +272,7 @@ def _lost(net: Net, own: Feedback, messages: Ints, slot: Int, time: Int) -> None
 def _way_on(
     run: RunState, own: Feedback, choose: Choose, state: Ints, switch: Int, slot: Int, time: Int
 ) -> Int:
-    """`way_on` by the routing state in force."""
+    """`way_on` in the current routing state."""
     meta = run.slots[slot, rs.META]
     edge = np.int64(run.host_edge[meta >> np.int64(32)])
     group = np.int64(own.routes[own.control[fb.EPOCH], switch, edge]) if edge >= 0 else np.int64(-1)
@@ -292,7 +292,7 @@ def _way_on(
 
 @subkernel
 def _bring_up(net: Net, wheel: Wheel, link: Int, time: Int) -> None:
-    """Serve a link up to and with a time."""
+    """Serve a link up to a time, inclusive."""
     serve(net, link, time + 1)
     if net.links[link, rs.HEAD_TIME] != NEVER:
         schedule(wheel, 1 + link, net.links[link, rs.HEAD_TIME])
@@ -300,7 +300,7 @@ def _bring_up(net: Net, wheel: Wheel, link: Int, time: Int) -> None:
 
 @inlined
 def _owner_of_change(own: Feedback) -> Int:
-    """The host whose NIC the next change concerns, -1 for none."""
+    """The host whose NIC the next change affects, -1 for none."""
     at = own.control[fb.NEXT_CHANGE]
     if own.changes[at, 1] >= ROUTES:
         return np.int64(-1)
@@ -311,7 +311,7 @@ def _owner_of_change(own: Feedback) -> Int:
 def _change(
     net: Net, own: Feedback, flows: Ints, messages: Ints, access: Int32s, time: Int
 ) -> None:
-    """The next change of a link or of routing takes effect."""
+    """Apply the next change of a link or of routing."""
     control, changes = own.control, own.changes
     at = control[fb.NEXT_CHANGE]
     what, which, value = changes[at, 1], changes[at, 2], changes[at, 3]
@@ -353,7 +353,7 @@ def _change(
 
 @inlined
 def _cut(net: Net, own: Feedback, messages: Ints, link: Int, time: Int) -> None:
-    """What waits for a link is lost, and what is in service; what is on the wire still arrives."""
+    """Packets that wait and the packet in service are lost; packets on the wire still arrive."""
     links = net.links
     if links[link, rs.FREE] > time and links[link, rs.HEAD_TIME] != NEVER:
         own.extra[links[link, rs.WIRE_TAIL], fb.DEAD] = 1

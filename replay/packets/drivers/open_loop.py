@@ -1,9 +1,9 @@
-"""The open-loop driver: no event heap, windows of time that no packet can cross a link in.
+"""The open-loop driver: no event heap, but time windows shorter than any transmission.
 
-A packet whose service starts in a window arrives at the next node after its end: the window is as
-long as the fastest link takes for the smallest packet. So all arrivals of a window
-are known at its begin, every link delivers in order, and a node merges its links. It serves
-oblivious and switch-local strategies: hosts react to nothing but the ends of messages.
+A window is as long as the fastest link needs for the smallest packet, so a packet whose service
+starts in a window arrives at the next node after the window. All arrivals of a window
+are known at its begin, every link delivers in order, and a node merges its links. The driver serves
+oblivious and switch-local strategies: hosts react only to the ends of messages.
 
 Conservative synchronisation: Chandy, Misra, "Distributed Simulation", IEEE TSE 1979.
 """
@@ -23,7 +23,7 @@ from ..model.rules import Choose, Emit
 from ..model.run_state import RunState
 
 DONE, MORE, GROW = range(3)
-"""Nothing is under way or pending; stopped at the limit; slots may not suffice for a window."""
+"""No packet is in flight or pending; stopped at the limit; slots may not suffice for a window."""
 
 _PORT_BITS = 16
 _NEXT_MASK = 0xFFFFFFFF
@@ -31,9 +31,9 @@ _NEXT_MASK = 0xFFFFFFFF
 
 @inlined
 def _fill_tree(run: RunState, node: Int, begin: Int, end: Int) -> Int:
-    """Put the first arrival of every in-link into a winner tree; returns its number of leaves.
+    """Build a winner tree of the first arrival on every in-link; returns its number of leaves.
 
-    A leaf is (time - begin) << 16 | position of the link; inner nodes hold the smaller of two.
+    A leaf is (time - begin) << 16 | position of the link; an inner node is the smaller child.
     """
     tree, links = run.tree, run.links
     first = run.in_start[node]
@@ -62,7 +62,7 @@ def _fill_tree(run: RunState, node: Int, begin: Int, end: Int) -> Int:
 def _take_arrival(
     run: RunState, link: Int, position: Int, leaves: Int, begin: Int, end: Int
 ) -> Int:
-    """Take the first packet off a wire and bring the tree up to date; returns its slot."""
+    """Take the first packet from a wire and update the tree; returns the slot."""
     tree, links, slots = run.tree, run.links, run.slots
     slot = links[link, rs.WIRE_HEAD]
     following = next_of(slots, slot)
@@ -86,7 +86,7 @@ def _take_arrival(
 def _switch_window(
     run: RunState, choose: Choose, state: Ints, node: Int, begin: Int, end: Int
 ) -> None:
-    """All that arrives at a switch in a window, and all that its links begin to serve in it."""
+    """The arrivals at a switch in a window, and the services that its links begin."""
     tree, links = run.tree, run.links
     first = run.in_start[node]
     leaves = _fill_tree(run, node, begin, end)
@@ -109,7 +109,7 @@ def _switch_window(
 
 @inlined
 def _way_on(run: RunState, choose: Choose, state: Ints, switch: Int, slot: Int, time: Int) -> Int:
-    """`way_on` by the only routing state there is."""
+    """`way_on`; there is only one routing state."""
     meta = run.slots[slot, rs.META]
     edge = np.int64(run.host_edge[meta >> np.int64(32)])
     group = np.int64(run.route[switch, edge]) if edge >= 0 else np.int64(-1)
@@ -123,7 +123,7 @@ def _way_on(run: RunState, choose: Choose, state: Ints, switch: Int, slot: Int, 
 
 @subkernel
 def _host_window(run: RunState, emit: Emit, state: Ints, host: Int, begin: Int, end: Int) -> None:
-    """All that arrives at a host in a window, and all that its ports begin to send in it."""
+    """The arrivals at a host in a window, and the packets that its ports begin to send."""
     tree = run.tree
     node = run.route.shape[0] + host
     first = run.in_start[node]
@@ -140,7 +140,7 @@ def _host_window(run: RunState, emit: Emit, state: Ints, host: Int, begin: Int, 
 
 @subkernel
 def _next_release(run: RunState) -> Int:
-    """When something happens without a packet under way: the next release, NEVER if none."""
+    """Time of the next release when no packet is in flight, NEVER if there is none."""
     found = np.int64(NEVER)
     for ring in range(run.rings.shape[0]):
         if run.rings[ring, rs.RING_HEAD] >= 0:

@@ -1,4 +1,4 @@
-"""A workload through a fabric by the rules of one strategy: the open-loop driver from Python."""
+"""Runs a workload with the open-loop driver, by the rules of one strategy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..model.run_state import RunState, new_run, release, with_more_slots
 from .open_loop import DONE, GROW, run_windows
 
 HOPS_AT_ONCE = 2_000_000
-"""Between looks at the clock for progress and interruption."""
+"""Packet hops between checks for progress and interruption."""
 
 
 def run_open_loop(
@@ -35,13 +35,13 @@ def run_open_loop(
     tell: Callable[[int], None] | None = None,
     stop: Event | None = None,
 ) -> EngineResult:
-    """Send everything; returns when nothing is under way any more.
+    """Run until no packet is in flight or pending.
 
-    keep_arrivals, keep_sent, load_bin_ps: also give `arrived_ps`, `sent_ps` and `loads`, these by
-    stretches of this length or, in a long run, of its double and so on; 0 for not.
+    keep_arrivals, keep_sent: also return `arrived_ps`, `sent_ps`. load_bin_ps: also return `loads`
+    in intervals of this length, doubled as often as a long run needs; 0: no loads.
     tell: called with the packet hops so far. stop: ends the run early when set.
-    UsageError when strategy, fabric and workload do not go together, and for a strategy that
-    needs feedback: its hosts would learn nothing here.
+    UsageError if strategy, fabric and workload do not fit, and for strategies that need feedback,
+    which this driver does not give.
     """
     rules = strategy.rules(workload, fabric, seed)
     if strategy.reacts or rules.hosts is not None:
@@ -60,7 +60,7 @@ def run_open_loop(
         run = _drain(run, rules, tell, stop)
         done = run.messages[own, rs.COMPLETED_PS]
         if (done < 0).any() or (stop is not None and stop.is_set()):
-            break  # a barrier that is not reached
+            break  # the barrier is not reached
         base = int(done.max(initial=base))
     return result_of(run, rules)
 
@@ -71,7 +71,7 @@ def _drain(
     tell: Callable[[int], None] | None,
     stop: Event | None,
 ) -> RunState:
-    """Run until nothing is under way or pending."""
+    """Run until no packet is in flight or pending."""
     while True:
         outcome = run_windows(run, rules.choose, rules.emit, rules.state, HOPS_AT_ONCE)
         if tell is not None:
@@ -83,7 +83,7 @@ def _drain(
 
 
 def check_hosts(workload: Workload, arrays: FabricArrays, name: str) -> None:
-    """UsageError when a flow has no host or no way."""
+    """UsageError for a flow without hosts, or from a host to itself."""
     ends = np.concatenate([workload.src, workload.dst])
     if len(ends) and (ends.min() < 0 or ends.max() >= arrays.hosts):
         raise UsageError(f"{name} has {arrays.hosts} hosts, the traffic needs more")
@@ -92,7 +92,7 @@ def check_hosts(workload: Workload, arrays: FabricArrays, name: str) -> None:
 
 
 def result_of(run: RunState, rules: Rules) -> EngineResult:
-    """What a run found."""
+    """The result of a run."""
     messages, stats = run.messages, run.stats
 
     def column(of: Array, number: int) -> Ints:

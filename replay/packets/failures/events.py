@@ -1,4 +1,4 @@
-"""Failures: what happens to which link at which time."""
+"""Failures: events of links at given times."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ UP: Final = "up"
 SLOW: Final = "slow"
 LOSSY: Final = "lossy"
 _CABLES: Final = 0x4641
-"""What `generator` draws for."""
+"""Purpose of `generator`."""
 
 
 class LinkEvent(NamedTuple):
-    """What happens to a link at a time."""
+    """A change of a link at a time."""
 
     time_ps: int
     link: int | str
@@ -39,7 +39,7 @@ class Failures:
 
     events: tuple[LinkEvent, ...] = ()
     convergence_ps: int | None = None
-    """G: until the other switches have learnt of it; None for never."""
+    """G: time until the other switches learn of an event; None for never."""
 
     def __post_init__(self) -> None:
         if self.convergence_ps is not None and self.convergence_ps < 0:
@@ -53,7 +53,7 @@ class Failures:
                 raise UsageError(f"{event.link}: lossy needs a chance from 0 to 1")
 
     def known_before(self) -> list[int | str]:
-        """Links that are down from the start on, when routing converges at once (G = 0)."""
+        """Links that are down during the whole run, if routing converges at once (G = 0)."""
         if self.convergence_ps != 0:
             return []
         later = {event.link for event in self.events if event.time_ps > 0}
@@ -62,7 +62,7 @@ class Failures:
         ]
 
     def __add__(self, other: Failures) -> Failures:
-        """Both; the convergence time is that of the first."""
+        """The events of both; the convergence time of the first."""
         return Failures(self.events + other.events, self.convergence_ps)
 
 
@@ -79,7 +79,7 @@ def cables(fabric: Fabric) -> Ints:
     ends = np.flatnonzero(np.append(pair[1:] != pair[:-1], True)) + 1
     both = []
     for begin, end in zip(np.append(0, ends[:-1]).tolist(), ends.tolist(), strict=True):
-        half = (end - begin) // 2  # parallel cables: the n-th there with the n-th back
+        half = (end - begin) // 2  # parallel cables: the n-th of each direction
         both.append(np.stack([order[begin : begin + half], order[begin + half : end]], 1))
     return np.concatenate(both) if both else np.zeros((0, 2), np.int64)
 
@@ -87,7 +87,7 @@ def cables(fabric: Fabric) -> Ints:
 def random_cables(
     fabric: Fabric, share: float, seed: int, time_ps: int = 0, until_ps: int | None = None
 ) -> tuple[LinkEvent, ...]:
-    """Every cable between switches fails by itself with probability `share`, both ways."""
+    """Every cable between switches fails independently with probability `share`, both ways."""
     if not 0.0 <= share <= 1.0:
         raise UsageError(f"the share of links that fail must be 0 to 1, not {share}")
     all_cables = cables(fabric)
@@ -98,7 +98,7 @@ def random_cables(
 def outage(
     links: Iterable[int | str], time_ps: int, until_ps: int | None = None
 ) -> tuple[LinkEvent, ...]:
-    """Links that go down together, and come back unless `until_ps` is None."""
+    """Links that go down together, and return unless `until_ps` is None."""
     events = [LinkEvent(time_ps, link, DOWN) for link in links]
     if until_ps is not None:
         events += [LinkEvent(until_ps, event.link, UP) for event in events]
@@ -108,7 +108,7 @@ def outage(
 def flapping(
     links: Iterable[int | str], time_ps: int, until_ps: int, down_ps: int, up_ps: int
 ) -> tuple[LinkEvent, ...]:
-    """Links that are down for `down_ps`, up for `up_ps`, and so on; up in the end."""
+    """Links that are down for `down_ps` and up for `up_ps` in turn; up at the end."""
     if down_ps <= 0 or up_ps <= 0:
         raise UsageError("a flapping link needs times for down and up above 0")
     names = tuple(links)
@@ -118,32 +118,3 @@ def flapping(
         events += outage(names, begin, min(begin + down_ps, until_ps))
         begin += down_ps + up_ps
     return tuple(events)
-
-
-def reboot(
-    fabric: Fabric, switch: str, time_ps: int, until_ps: int | None = None
-) -> tuple[LinkEvent, ...]:
-    """A switch and all its links are gone for a while."""
-    return outage(fabric.find_links(switch).tolist(), time_ps, until_ps)
-
-
-def port_loss(
-    fabric: Fabric, host: int, port: int, time_ps: int, until_ps: int | None = None
-) -> tuple[LinkEvent, ...]:
-    """A NIC port of a host loses its cable: in a multi-plane fabric one plane for this host."""
-    if not (0 <= host < fabric.hosts and 0 <= port < fabric.ports):
-        raise UsageError(f"{fabric.name} has no host {host} with a port {port}")
-    at = fabric.attachments
-    links = [int(at.access_link[host, port]), int(at.exit_link[host, port])]
-    return outage([link for link in links if link >= 0], time_ps, until_ps)
-
-
-def plane_loss(
-    fabric: Fabric, plane: int, time_ps: int, until_ps: int | None = None
-) -> tuple[LinkEvent, ...]:
-    """All links of the switches of a plane."""
-    inside = np.flatnonzero(fabric.nodes.plane[: fabric.switches] == plane)
-    if not len(inside):
-        raise UsageError(f"{fabric.name} has no plane {plane}")
-    of = np.isin(fabric.links.source, inside) | np.isin(fabric.links.target, inside)
-    return outage(np.flatnonzero(of).tolist(), time_ps, until_ps)

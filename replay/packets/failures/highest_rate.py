@@ -1,4 +1,4 @@
-"""The highest rate at which a fabric carries all flows, what fails left out."""
+"""The highest rate at which a fabric carries all flows, without its failed links."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..model.arrays import ATTACHED, fabric_arrays
 
 
 def rho_max(fabric: Fabric, src: Int32s, dst: Int32s) -> float:
-    """Share of the line rate at which every flow can send when each is split evenly over its
-    shortest paths: the slowest link's capacity over the flows on it (paper, section 6); at most 1.
+    """Share of the line rate at which every flow can send if flows are split evenly over their
+    shortest paths: minimum over links of capacity over load (paper, section 6); at most 1.
     """
     fabric = with_path_weights(fabric)
     arrays = fabric_arrays(fabric)

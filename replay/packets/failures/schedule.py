@@ -1,9 +1,9 @@
 """Link failures during a replay of packets, and convergence of routing.
 
-A switch stops using its own dead links at once. The others learn after the convergence time G:
-0, finite, or never; then every switch weighs its links by the paths behind them (W-ECMP).
-Hosts see nothing of it but marks, trims, losses and timeouts, except for their own ports, whose
-loss their peers are told of (MRC's port status update). Model: arXiv 2507.21372, section 6.
+A switch stops using its own failed links at once. Other switches learn after the convergence time
+G: 0, finite, or never; then every switch weights its links by the paths beyond them (W-ECMP).
+Hosts only see marks, trims, losses and timeouts, except for their own ports, whose loss is
+reported to their peers (MRC's port status update). Model: arXiv 2507.21372, section 6.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from .events import DOWN, LOSSY, SLOW, UP, Failures
 
 
 class Scheduled(NamedTuple):
-    """Failures as the driver takes them."""
+    """Failures as the input of the driver."""
 
     fabric: Fabric
-    """Its forwarding has the groups of all routing states, one after the other."""
+    """Its forwarding has the groups of all routing states, concatenated."""
     routes: Int32s
-    """int32[states, S, E]: like `FabricArrays.route`; state 0 is that before anything failed."""
+    """int32[states, S, E]: `FabricArrays.route` of each state; state 0 is before all failures."""
     changes: Ints
-    """int64[changes, 4]: (time, what, which, value) of changes.py, by time."""
+    """int64[changes, 4]: (time, what, which, value) of changes.py, sorted by time."""
 
     def without_routing(self) -> Scheduled:
-        """Switches with static routes: nobody reacts."""
+        """For static routes: switches do not react."""
         keep = self.changes[:, 1] != ROUTES
         return self._replace(routes=self.routes[:1], changes=self.changes[keep])
 
@@ -92,7 +92,8 @@ def _up_at(fabric: Fabric, turns: list[tuple[int, int, bool]], time_ps: int) -> 
 def _port_status(
     fabric: Fabric, turns: list[tuple[int, int, bool]]
 ) -> list[tuple[int, int, int, int]]:
-    """When peers learn by which ports a host can be reached: after the links' delays (assumed)."""
+    """Times at which peers learn the usable ports of a host: after the delays of the links
+    (assumed)."""
     access = fabric.attachments.access_link
     at = {int(access[h, p]): (h, p) for h, p in np.argwhere(access >= 0).tolist()}
     whole = (1 << fabric.ports) - 1
@@ -110,7 +111,7 @@ def _port_status(
 
 
 class _States:
-    """Routing states, each computed once; groups of all of them in one table."""
+    """Routing states, each computed once, with the groups of all states in one table."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
@@ -118,7 +119,7 @@ class _States:
         self.parts: list[Forwarding] = [fabric.forwarding]
 
     def number(self, known: Bools, now: Bools) -> int:
-        """State in which the others know `known`, and each switch its own links of `now`."""
+        """The state in which switches know `known` of other links, and `now` of their own."""
         links = self.fabric.links
         inner = (links.source < self.fabric.switches) & (links.target < self.fabric.switches)
         known, now = known | ~inner, now | ~inner
@@ -153,7 +154,7 @@ class _States:
 
 
 def converged(fabric: Fabric, links: Iterable[int | str]) -> Fabric:
-    """The fabric after these links went down and all switches know and weigh what is left."""
+    """The fabric without these links, after all switches know and weight the remaining links."""
     after = fabric.down(links)
     if not after.routed:
         return after
@@ -161,14 +162,14 @@ def converged(fabric: Fabric, links: Iterable[int | str]) -> Fabric:
 
 
 def _expanded(forwarding: Forwarding) -> Forwarding:
-    """Links of weight w w times, turn by turn (interleaved weighted round robin, paper App. F)."""
+    """Links of weight w repeated w times, interleaved (weighted round robin, paper App. F)."""
     start, links = [0], []
     for group in range(len(forwarding.group_start) - 1):
         part = slice(int(forwarding.group_start[group]), int(forwarding.group_start[group + 1]))
         members, weights = forwarding.group_links[part], forwarding.group_weights[part]
         for turn in range(int(weights.max(initial=0))):
             links.append(members[weights > turn])
-        if not len(members):  # no switch uses it; strategies expect links in every group
+        if not len(members):  # unused; strategies expect links in every group
             links.append(np.zeros(1, np.int32))
         start.append(start[-1] + max(1, int(weights.sum())))
     flat = np.concatenate([np.zeros(0, np.int32), *links]).astype(np.int32)

@@ -1,4 +1,4 @@
-"""What the event-driven driver keeps beside `RunState`: senders that learn, and links that fail."""
+"""State of the event-driven driver beside `RunState`: senders with feedback, failing links."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .parameters import Transport
 from .recovery import new_packets, new_senders
 
 PROBE = 1 << 60
-"""Flag of a packet key: a probe of an EV, or with ACK its answer."""
+"""Flag of a packet key: a probe of an EV; with ACK the answer to it."""
 
 
 @inlined
 def drawn_key(key: Int, stamp: Int) -> Int:
-    """The packet key that labels and switches' choices are drawn for: sent again at another time
-    (stamp), a packet and its ACK take another way."""
+    """The packet key for random labels and choices of switches: a packet that is retransmitted at
+    another time (stamp), and its ACK, use another path."""
     if key & np.int64(AGAIN):
         return key ^ np.int64(mixed(stamp) & np.uint64(NUMBER_MASK))
     return key
@@ -33,18 +33,18 @@ def drawn_key(key: Int, stamp: Int) -> Int:
 # extra, per slot
 STAMP, ECHO, POSITION, DEAD = range(4)
 EXTRA_COLUMNS = 4
-"""When the data packet left its host, the EV it carried, entries of the receiver's log when the
-ACK was made, 1 for a packet that its link lost."""
+"""Time at which the data packet left its host, its EV, entries of the receiver's log at the time of
+the ACK, 1 for a packet that its link lost."""
 
 # wires, per link
 OWNER, DOWN, LOSS, PACED, TARGET = range(5)
 WIRE_COLUMNS = 8
-"""Host that the link leaves (-1: a switch), 1 if down, chance of loss in 2^-32, when data may leave
-a NIC again that keeps below the line's rate, node at its end."""
+"""Host at the begin of the link (-1: a switch), 1 if down, chance of loss in 2^-32, earliest time
+of the next data packet of a NIC below line rate, node at the end of the link."""
 
 # nics, per host
 BLOCKED, UP = range(2)
-"""Masks of ports: nothing could be sent when they were free; they have a link."""
+"""Masks of ports: free but without a packet to send; with a link that is up."""
 
 # control
 (
@@ -66,22 +66,45 @@ BLOCKED, UP = range(2)
     MPR,
     PACED_FLOWS,
 ) = range(17)
-"""Recovery and its parameters; hosts select EVs; packets can be lost; routing state in force; next
-of `changes`; free slots that one event needs at most; sending time of data over its service,
-in 2^-20 (1 << 20: line rate); there is congestion control; ACKs return by the path of their packet;
-items of the calendar: 0 the next change, then links, flows' timers from TIMERS on, hosts from
-HOST_ITEMS on; time of the present event; timeouts before they double; most packets beyond the first
-unacknowledged one (0: no limit); congestion control paces."""
+"""Recovery and its parameters; hosts select EVs; packets can be lost; routing state in force; index
+of the next change; maximum of free slots that one event needs; sending interval of data over its
+service time, in 2^-20 (1 << 20: line rate); congestion control is on; ACKs return by the path of
+their packet; items of the calendar: 0 is the next change, then links, flows' timers from TIMERS on,
+hosts from HOST_ITEMS on; time of the current event; timeouts before they double; maximum of packets
+beyond the first unacknowledged packet (0: no limit); congestion control paces."""
 CONTROL = 17
 
 # tally
 SENT_AGAIN, GIVEN_UP, TIMEOUTS, TRIMS_SEEN, PROBES_SENT, LOST_ON_LINKS, DUPLICATES, OUT_OF_ORDER = (
     range(8)
 )
-DATA_SENT, DATA_RECEIVED, DATA_LOST, TRIMMED_RECEIVED = range(8, 12)
-LAST_LOSS_PS = 12
-"""When the latest data packet was lost."""
-TALLY = 13
+DATA_SENT, DATA_RECEIVED, DATA_LOST, TRIMMED_RECEIVED, LAST_LOSS_PS = range(8, 13)
+
+
+class Tally(NamedTuple):
+    """Counts of a run, in the order of these columns."""
+
+    sent_again: int
+    given_up: int
+    """Packets that senders considered lost before their timeout."""
+    timeouts: int
+    trims_seen: int
+    """NACKs that arrived at senders."""
+    probes: int
+    lost_on_links: int
+    duplicates: int
+    out_of_order: int
+    """Packets that a go-back-N receiver rejected."""
+    data_sent: int
+    """Packets that hosts sent, retransmissions included."""
+    data_received: int
+    """Whole packets that arrived at their host, duplicates included."""
+    data_lost: int
+    """Dropped by queues, lost on links or without a route."""
+    trimmed_received: int
+    """Packets of which only the header arrived at the host."""
+    last_loss_ps: int
+    """Time of the last loss of a data packet, 0 without losses."""
 
 
 class Feedback(NamedTuple):
@@ -92,7 +115,7 @@ class Feedback(NamedTuple):
     packets: Ints
     """int64[N, PACKET_COLUMNS]"""
     log: Int32s
-    """int32[N]: packets of each flow in the order in which they first arrived."""
+    """int32[N]: packets of each flow in the order of their first arrival."""
     got: Bytes
     """uint8[N]: 1 for packets that have arrived."""
     extra: Ints
@@ -102,12 +125,12 @@ class Feedback(NamedTuple):
     nics: Ints
     """int64[H, 2]"""
     ports: Ints
-    """int64[F, P]: data bytes each flow has sent over each port of its host."""
+    """int64[F, P]: data bytes that each flow sent over each port of its host."""
     routes: Int32s
-    """int32[states, S, E]: like `FabricArrays.route`, one per routing state."""
+    """int32[states, S, E]: `FabricArrays.route` of each routing state."""
     changes: Ints
     ends: Ints
-    """Scratch: messages that an ACK completes."""
+    """Scratch space: messages that an ACK completes."""
     control: Ints
     tally: Ints
     window: Floats
@@ -165,7 +188,7 @@ def new_feedback(
         changes=changes,
         ends=np.zeros(int(np.diff(workload.flow_start).max(initial=1)), np.int64),
         control=control,
-        tally=np.zeros(TALLY, np.int64),
+        tally=np.zeros(len(Tally._fields), np.int64),
         window=control_of_congestion.rows,
         window_params=control_of_congestion.params,
         wheel=wheel,

@@ -19,7 +19,7 @@ _FLAG_SHIFT = 56
 
 @inlined
 def join_ring(run: Messages, flow: Int) -> None:
-    """A flow has something to send: it joins at the end."""
+    """Append a flow that has packets to send to its ring."""
     ring = run.flows[flow, rs.RING]
     run.flows[flow, rs.RING_NEXT] = -1
     if run.rings[ring, rs.RING_HEAD] < 0:
@@ -32,7 +32,7 @@ def join_ring(run: Messages, flow: Int) -> None:
 
 @inlined
 def release_first(run: Messages, host: Int) -> None:
-    """The first pending message of a host may be sent from now on."""
+    """Release the first pending message of a host."""
     message = run.hosts[host, rs.PENDING]
     run.hosts[host, rs.PENDING] = run.messages[message, rs.PENDING_NEXT]
     run.hosts[host, rs.NOW] = max(run.hosts[host, rs.NOW], run.messages[message, rs.RELEASE])
@@ -44,7 +44,7 @@ def release_first(run: Messages, host: Int) -> None:
 
 @inlined
 def add_pending(run: Messages, host: Int, message: Int, time: Int) -> None:
-    """A message will be released at a time; behind those of the same time."""
+    """Schedule the release of a message, after messages of the same time."""
     messages = run.messages
     messages[message, rs.RELEASE] = time
     before, here = np.int64(-1), run.hosts[host, rs.PENDING]
@@ -70,7 +70,7 @@ def data_bytes(run: Messages, message: Int, number: Int) -> Int:
 
 @inlined
 def waits_for_its_time(run: Messages, host: Int, message: Int, number: Int, time: Int) -> Any:
-    """Whether the next packet of a message is due later; then the message is pending again."""
+    """Whether the next packet of a message is due later; if so, the message becomes pending."""
     if len(run.due_ps) == 0:
         return False
     due = run.due_ps[run.messages[message, rs.FIRST_NUMBER] + number]
@@ -85,7 +85,7 @@ def waits_for_its_time(run: Messages, host: Int, message: Int, number: Int, time
 def pull(
     run: RunState, emit: Emit, state: Ints, host: Int, link: Int, ring: Int, time: Int
 ) -> None:
-    """The flow whose turn it is sends its next packet over an access link that is free."""
+    """Send the next packet of the flow at the head of the ring over a free access link."""
     flows, messages = run.flows, run.messages
     flow = run.rings[ring, rs.RING_HEAD]
     message = flows[flow, rs.CURSOR]
@@ -117,14 +117,14 @@ def pull(
 
 @inlined
 def ring_of(run: Messages, host: Int, port: Int) -> Int:
-    """The ring that a port takes its packets from."""
+    """The ring of flows of a port."""
     first = host * run.access.shape[1]
     return first if run.settings[rs.ANY_PORT] else first + port
 
 
 @inlined
 def serve_host(run: RunState, emit: Emit, state: Ints, host: Int, limit: Int) -> None:
-    """All that a host's NIC ports begin before `limit`, and releases before it."""
+    """Send the packets that the NIC ports of a host begin before `limit`; release messages."""
     ports = run.access.shape[1]
     links, messages = run.links, run.messages
     while True:
@@ -161,7 +161,7 @@ def serve_host(run: RunState, emit: Emit, state: Ints, host: Int, limit: Int) ->
 def receive(
     run: RunState, emit: Emit, state: Ints, host: Int, came_by: Int, slot: Int, time: Int
 ) -> None:
-    """A packet arrives at a host that is served up to and with `time`."""
+    """Handle a packet that arrives at a host; the host has been served up to `time`, inclusive."""
     messages = run.messages
     key = run.slots[slot, rs.KEY]
     message = message_of(key)
@@ -206,7 +206,7 @@ def receive(
 
 @inlined
 def release_successors(run: RunState, host: Int, end: Int, time: Int) -> None:
-    """A message is done at one of its ends: those that waited for it get their time."""
+    """Schedule the successors of a message that is complete at one of its ends."""
     for i in range(run.next_start[end], run.next_start[end + 1]):
         successor = np.int64(run.next_message[i])
         add_pending(run, host, successor, time + run.messages[successor, rs.RELEASE])

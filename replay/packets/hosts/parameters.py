@@ -1,12 +1,12 @@
-"""Parameters of the transport at hosts, each with where it comes from.
+"""Parameters of the transport at hosts, with their sources.
 
 | parameter | source |
 |---|---|
-| recovery `ideal` | paper: zero-overhead erasure code; a host knows losses at once: assumed |
+| recovery `ideal` | paper: zero-overhead erasure code; assumed: hosts learn of losses at once |
 | reordering threshold 32 (6 for all-to-all) | paper (arXiv 2507.21372, section 8), SACK |
-| timeout 70 us | paper (REPS, arXiv 2407.21625); MRC's own is not public |
-| 7 timeouts alike, then doubling | MRC's public API: linear at most 7, then exponential |
-| MPR 1,024 packets | MRC's public API: 8 units of 128 in the examples; no limit by itself |
+| timeout 70 us | paper (REPS, arXiv 2407.21625); the value of MRC is not public |
+| 7 equal timeouts, then doubling | MRC's public API: linear at most 7, then exponential |
+| MPR 1,024 packets | MRC's public API: 8 units of 128 in the examples; default: no limit |
 | go-back-N | InfiniBand specification, volume 1: one NAK per gap |
 | congestion control NSCC | UET reference simulator, see congestion/nscc.py |
 | congestion control DCQCN | paper (SIGCOMM 2015), simplified: see congestion/dcqcn.py |
@@ -42,11 +42,11 @@ class Transport:
     rto_ps: int = 70_000_000
     """A packet that is not acknowledged within this time is lost."""
     linear_retries: int = 7
-    """Timeouts in a row after which the timeout doubles with every further one."""
+    """Number of consecutive timeouts without doubling; each further timeout doubles the time."""
     mpr_packets: int = 0
-    """How far packets may be sent beyond the first that is not acknowledged; 0: no limit."""
+    """Maximum of packets sent beyond the first unacknowledged packet; 0: no limit."""
     rate_share: float = 1.0
-    """Data leaves a NIC at this share of the line's rate (rho_max)."""
+    """Share of the line rate at which a NIC sends data (rho_max)."""
 
     def __post_init__(self) -> None:
         for name, known in (("recovery", RECOVERIES), ("congestion", ALGORITHMS)):
@@ -68,7 +68,7 @@ class Transport:
             raise UsageError(f"rate_share must be 0.01 to 1, not {self.rate_share}")
 
     def described(self) -> dict[str, str]:
-        """What matters of it, in the words of `replay --transport`."""
+        """The relevant parameters, in the words of `replay --transport`."""
         told = {"recovery": self.recovery}
         if self.congestion != NONE:
             told["congestion"] = self.congestion

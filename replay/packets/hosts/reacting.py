@@ -1,5 +1,5 @@
-"""Hosts that react to what arrives: ACKs, losses and timers. `sending.py` has served their
-NICs up to and with the present before."""
+"""Reactions of hosts to ACKs, losses and timers. Before, `sending.py` has served their NICs up to
+the current time, inclusive."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LABEL = 0xFFFFFFFF
 
 @inlined
 def _send_again(desk: Desk, own: Feedback, flow: Int, time: Int) -> None:
-    """A flow has packets to send again, or more room: its host may send at once."""
+    """Let the host of a flow send: the flow has packets to retransmit, or a larger window."""
     if desk.flows[flow, rs.IN_RING] == 0:
         join_ring(desk, flow)
     host = desk.flows[flow, rs.SRC]
@@ -52,8 +52,9 @@ def receive_ack(
     slot: Int,
     time: Int,
 ) -> Int:
-    """An ACK (for `count` packets), NACK or answer to a probe arrives at its sender; the number of
-    messages that it completes, listed in `ends` as `release_successors` takes them."""
+    """Handle an ACK (for `count` packets), NACK or answer to a probe at the sender.
+
+    Returns the number of messages that it completes; `ends` lists them for `release_successors`."""
     control, senders, packets, messages = own.control, own.senders, own.packets, desk.messages
     ev, stamp = own.extra[slot, fb.ECHO], own.extra[slot, fb.STAMP]
     position = own.extra[slot, fb.POSITION]
@@ -93,7 +94,7 @@ def receive_ack(
                 counts[rs.COMPLETED] += 1
                 ends[completed] = 2 * of + ON_ACKED
                 completed += 1
-        if control[fb.RECOVERY] == rec.NO_RECOVERY:  # no ACK tells what another one did
+        if control[fb.RECOVERY] == rec.NO_RECOVERY:  # each ACK reports different packets
             messages[message, rs.ACKED] += count
             if messages[message, rs.ACKED] == messages[message, rs.SIZE]:
                 messages[message, rs.COMPLETED_PS] = time
@@ -104,7 +105,7 @@ def receive_ack(
         senders[flow, rec.RETRIES] = 0
         if control[fb.MPR]:
             first, end = senders[flow, rec.UNACKNOWLEDGED], senders[flow, rec.FIRST]
-            end += senders[flow, rec.LOG_SEEN]  # no more than so many can be done in a row
+            end += senders[flow, rec.LOG_SEEN]  # the maximum of packets done in a row
             while first < end and packets[first, rec.STATE] == rec.DONE:
                 first += 1
             senders[flow, rec.UNACKNOWLEDGED] = first
@@ -149,8 +150,8 @@ def receive_data(
     slot: Int,
     time: Int,
 ) -> tuple[bool, Int]:
-    """A data packet or probe arrives at a host: (its slot has become an ACK to send over the link
-    `back`, message that is complete or -1)."""
+    """Handle a data packet or probe at a host: (whether its slot has become an ACK for the link
+    `back`, the completed message or -1)."""
     messages, senders, slots = desk.messages, own.senders, net.slots
     key = slots[slot, rs.KEY]
     message = message_of(key)
@@ -210,7 +211,7 @@ def receive_data(
     if not key & np.int64(fb.PROBE | TRIMMED):
         slots[slot, rs.NEXT] |= messages[message, rs.UNACKED] << np.int64(48)
         messages[message, rs.UNACKED] = 0
-        if senders[flow, rec.MARKED_EV]:  # of any packet since the last ACK
+        if senders[flow, rec.MARKED_EV]:  # for any packet since the last ACK
             slots[slot, rs.KEY] |= np.int64(MARKED)
             own.extra[slot, fb.ECHO] = senders[flow, rec.MARKED_EV] - 1
             senders[flow, rec.MARKED_EV] = 0
@@ -229,8 +230,8 @@ def on_timer(
     flow: Int,
     time: Int,
 ) -> Int:
-    """A flow's timer is due: losses by time, wishes of the EV selection. A slot that holds a probe
-    to send by the port of its EV, or -1."""
+    """Handle the timer of a flow: losses by timeout, probes of the EV selection. Returns the slot
+    of a probe to send by the port of its EV, or -1."""
     control, senders, packets = own.control, own.senders, own.packets
     probe: Int
     given_up, timeouts, probe = np.int64(0), np.int64(0), np.int64(-1)
@@ -257,7 +258,7 @@ def on_timer(
         packet = senders[flow, rec.WAY_HEAD]
         patience = timeout_ps(senders, flow, control[fb.RTO], control[fb.LINEAR])
         sent = packets[packet, rec.SENT_PS] if packet >= 0 else np.int64(NEVER)
-        # Packets of one window that are lost together are one try.
+        # Losses of packets of one window count as one timeout.
         if sent + patience <= time and sent >= senders[flow, rec.RETRIED_PS]:
             senders[flow, rec.RETRIES] += 1
             senders[flow, rec.RETRIED_PS] = time
@@ -293,8 +294,8 @@ def on_timer(
 
 @inlined
 def _new_losses(net: Net, desk: Desk, own: Feedback, flow: Int, time: Int) -> Int:
-    """Packets that the network has lost just now: with the ideal code their sender knows at once,
-    but the selection of EVs learns of it no sooner than by its timeout. How many."""
+    """Handle the packets that the network has just lost: with the ideal code the sender learns of
+    them at once, the selection of EVs by its timeout. Returns their number."""
     senders, packets, count = own.senders, own.packets, np.int64(0)
     slot = senders[flow, rec.LOSS_HEAD]
     senders[flow, rec.LOSS_HEAD] = -1
@@ -323,7 +324,7 @@ def _new_losses(net: Net, desk: Desk, own: Feedback, flow: Int, time: Int) -> In
 
 @inlined
 def _probe(net: Net, desk: Desk, own: Feedback, flow: Int, ev: Int, time: Int) -> Int:
-    """A small packet of the data class for the path of an EV."""
+    """The slot of a probe: a small packet of the data class for the path of an EV."""
     key = packet_key(desk.flows[flow, rs.END] - 1, 0) | np.int64(fb.PROBE)
     meta = (desk.flows[flow, rs.DST] << np.int64(32)) | (ev & np.int64(_LABEL))
     slot = new_slot(net, key, meta, net.settings[rs.ACK_BYTES])

@@ -4,12 +4,12 @@ Every packet of a flow is in at most one of two lists: packets in flight, ordere
 last transmission, or packets to retransmit. Both are threaded through
 `packets`, so every step is O(1).
 
-- IDEAL: the zero-overhead erasure code of arXiv 2507.21372: one more packet for every one lost, at
-  once. (Any packet will do, so the lost packet itself is retransmitted.)
-- SACK: a packet is lost when one that was sent `threshold` packets later was acknowledged, or
+- IDEAL: the zero-overhead erasure code of arXiv 2507.21372: one more packet for every lost packet,
+  at once. (Any packet would do; the lost packet itself is retransmitted.)
+- SACK: a packet is lost when a packet sent `threshold` packets later was acknowledged, or
   after the timeout.
-- GO_BACK_N: the receiver takes packets in order only and asks once per gap for the rest; all that
-  is under way goes out again (RoCE, InfiniBand specification volume 1, 9.7.5.2).
+- GO_BACK_N: the receiver accepts packets in order only and requests the rest once per gap; all
+  packets in flight are retransmitted (RoCE, InfiniBand specification volume 1, 9.7.5.2).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ NO_RECOVERY, IDEAL, SACK, GO_BACK_N = range(4)
 
 # packets
 TX, SENT_PS, EV, PREV, AFTER, STATE, MESSAGE = range(7)
-"""Number of its last sending within the flow, when that was, by which EV; neighbours in its list;
-what it is up to; its message."""
+"""Transmission number in the flow, time and EV of the last transmission; neighbours in the list;
+state; message."""
 PACKET_COLUMNS = 8
 UNSENT, UNDER_WAY, DONE, AGAIN_DUE = range(4)
 """Values of STATE."""
@@ -55,19 +55,19 @@ UNSENT, UNDER_WAY, DONE, AGAIN_DUE = range(4)
     RETRIES,
     RETRIED_PS,
 ) = range(22)
-"""First packet; the two lists; sendings so far, the highest acknowledged one; packets under way;
-earliest time of the next sending; entries of the receiver's log that the sender knows and that
-there are; next packet in order and whether it was asked for (go-back-N, at the receiver); slots of
-packets whose loss the EV selection learns by time alone, and of those whose loss is new (ideal);
-ports by which the peer can be reached (bit mask), 1 when these or the host's own ports changed;
-first packet that is not acknowledged (kept up for MPR alone); at the receiver: 1 + EV of the latest
-marked packet since the last ACK, 0 for none; timeouts since something new was acknowledged, and
-when the latest of them was: one counts when its packet was sent after the one before."""
+"""First packet; the two lists; transmissions so far, the highest acknowledged transmission; packets
+in flight; earliest time of the next transmission; entries of the receiver's log that the sender
+knows, and all entries; next packet in order and whether it was requested (go-back-N, at the
+receiver); slots of packets whose loss the EV selection learns by timeout, and of packets whose loss
+is new (ideal); usable ports of the peer (bit mask), 1 when these or the host's own ports changed;
+first unacknowledged packet (only for MPR); at the receiver: 1 + EV of the latest marked packet
+since the last ACK, 0 for none; timeouts since the last new acknowledgement, and the time of the
+latest: a timeout counts if its packet was sent after the previous timeout."""
 SENDER_COLUMNS = 24
 
 
 def new_senders(workload: Workload) -> Ints:
-    """int64[flows, SENDER_COLUMNS]: nothing sent."""
+    """int64[flows, SENDER_COLUMNS]: the state before the first packet."""
     senders = aligned(len(workload.src), SENDER_COLUMNS)
     senders[:, WAY_HEAD : AGAIN_TAIL + 1] = -1
     senders[:, HIGHEST_TX] = -1
@@ -78,7 +78,7 @@ def new_senders(workload: Workload) -> Ints:
 
 
 def new_packets(total: int) -> Ints:
-    """int64[total, PACKET_COLUMNS]: nothing sent."""
+    """int64[total, PACKET_COLUMNS]: the state before the first packet."""
     packets = aligned(total, PACKET_COLUMNS)
     packets[:, PREV : AFTER + 1] = -1
     return packets
@@ -86,7 +86,7 @@ def new_packets(total: int) -> Ints:
 
 @inlined
 def _append(senders: Ints, packets: Ints, flow: Int, packet: Int, head: Int) -> None:
-    """To the end of the list that begins at column `head`."""
+    """Append to the list that begins at column `head`."""
     last = senders[flow, head + 1]
     packets[packet, PREV] = last
     packets[packet, AFTER] = -1
@@ -112,7 +112,7 @@ def _unlink(senders: Ints, packets: Ints, flow: Int, packet: Int, head: Int) -> 
 
 @inlined
 def now_under_way(senders: Ints, packets: Ints, flow: Int, packet: Int, ev: Int, time: Int) -> None:
-    """A packet that is UNSENT or AGAIN_DUE is sent."""
+    """Record the transmission of a packet that is UNSENT or AGAIN_DUE."""
     if packets[packet, STATE] == AGAIN_DUE:
         _unlink(senders, packets, flow, packet, AGAIN_HEAD)
     packets[packet, STATE] = UNDER_WAY
@@ -126,7 +126,7 @@ def now_under_way(senders: Ints, packets: Ints, flow: Int, packet: Int, ev: Int,
 
 @inlined
 def now_done(senders: Ints, packets: Ints, flow: Int, packet: Int) -> None:
-    """A packet was acknowledged for the first time."""
+    """Record the first acknowledgement of a packet."""
     if packets[packet, STATE] == UNDER_WAY:
         _unlink(senders, packets, flow, packet, WAY_HEAD)
         senders[flow, WAY_PACKETS] -= 1
@@ -138,7 +138,7 @@ def now_done(senders: Ints, packets: Ints, flow: Int, packet: Int) -> None:
 
 @inlined
 def now_lost(senders: Ints, packets: Ints, flow: Int, packet: Int) -> None:
-    """A packet under way must be sent again, after those that wait for that already."""
+    """Append a packet in flight to the packets to retransmit."""
     _unlink(senders, packets, flow, packet, WAY_HEAD)
     senders[flow, WAY_PACKETS] -= 1
     packets[packet, STATE] = AGAIN_DUE
@@ -147,7 +147,7 @@ def now_lost(senders: Ints, packets: Ints, flow: Int, packet: Int) -> None:
 
 @inlined
 def overtaken(senders: Ints, packets: Ints, flow: Int, threshold: Int) -> Int:
-    """The packet under way that SACK gives up first, -1 for none."""
+    """The first packet in flight that SACK considers lost, -1 for none."""
     packet = senders[flow, WAY_HEAD]
     if packet >= 0 and packets[packet, TX] + threshold <= senders[flow, HIGHEST_TX]:
         return packet
@@ -156,14 +156,15 @@ def overtaken(senders: Ints, packets: Ints, flow: Int, threshold: Int) -> Int:
 
 @inlined
 def timeout_ps(senders: Ints, flow: Int, rto_ps: Int, linear: Int) -> Int:
-    """A flow's timeout: it doubles with every one after `linear` in a row, up to 2^16-fold."""
+    """The timeout of a flow: doubled at each consecutive timeout after `linear`, to 2^16-fold."""
     more = min(max(np.int64(0), senders[flow, RETRIES] - linear), np.int64(16))
     return min(rto_ps << more, np.int64(10**13))
 
 
 @subkernel
 def go_back(senders: Ints, packets: Ints, flow: Int, packet: Int) -> Int:
-    """All under way from this packet on go out again, before what waits already; how many."""
+    """Retransmit all packets in flight from this packet on, before other retransmissions; returns
+    their number."""
     count = np.int64(0)
     last = senders[flow, WAY_TAIL]
     while last >= 0:

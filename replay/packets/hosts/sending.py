@@ -1,4 +1,4 @@
-"""Hosts that send: turns of flows, windows and pacing, entropy values, retransmissions first."""
+"""Sending hosts: turns of flows, windows and pacing, entropy values, retransmissions first."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LABEL = 0xFFFFFFFF
 
 @inlined
 def unblock(nics: Ints, hosts: Ints, host: Int, time: Int) -> None:
-    """Let a host's ports try again from now on."""
+    """Let the ports of a host send again from now on."""
     nics[host, fb.BLOCKED] = 0
     hosts[host, rs.NOW] = max(hosts[host, rs.NOW], time)
 
 
 @inlined
 def _take_turn(rings: Ints, flows: Ints, ring: Int) -> Int:
-    """The first flow of a ring, taken out of it; -1 when it is empty."""
+    """Remove and return the first flow of a ring; -1 for an empty ring."""
     flow = rings[ring, rs.RING_HEAD]
     if flow >= 0:
         following = flows[flow, rs.RING_NEXT]
@@ -46,7 +46,7 @@ def _take_turn(rings: Ints, flows: Ints, ring: Int) -> Int:
 
 @inlined
 def _has_more(senders: Ints, flows: Ints, messages: Ints, flow: Int) -> Any:
-    """The flow could send if its window allowed."""
+    """Whether the flow has a packet to send, window aside."""
     if senders[flow, rec.AGAIN_HEAD] >= 0:
         return True
     message = flows[flow, rs.CURSOR]
@@ -64,10 +64,10 @@ def _next_flow(
     free: Int,
     start: Int,
 ) -> tuple[Int, Int, Int]:
-    """(flow, EV, port) of the next packet from a ring; flow -1 when none can send.
+    """(flow, EV, port) of the next packet of a ring; flow -1 if no flow can send.
 
-    A flow whose window, pace or EVs do not allow it passes its turn on. The flow that is
-    returned is not in the ring.
+    A flow passes its turn if its window, pace or EVs do not permit a packet. The returned flow is
+    no longer in the ring.
     """
     control, senders = own.control, own.senders
     ring = ring_of(desk, host, port)
@@ -100,7 +100,7 @@ def _next_flow(
                 by = ev % desk.access.shape[1]
                 return flow, ev, by if free >> by & 1 else port
         join_ring(desk, flow)
-    if flow >= 0:  # all had their turn
+    if flow >= 0:  # all flows had their turn
         join_ring(desk, flow)
     if later != NEVER:
         schedule(own.wheel, own.control[fb.HOST_ITEMS] + host, max(later, own.control[fb.NOW_PS]))
@@ -122,7 +122,7 @@ def pull(
     free: Int,
     start: Int,
 ) -> Int:
-    """Send one packet of the flows of a ring by a free port; the port, -1 if none can send."""
+    """Send one packet of a ring by a free port; returns the port, -1 if no flow can send."""
     flow, ev, by = _next_flow(desk, own, evs, select, host, port, free, start)
     if flow < 0:
         return by
@@ -192,7 +192,7 @@ def serve_nic(
     host: Int,
     limit: Int,
 ) -> None:
-    """All that a host's NIC ports begin before `limit`, and releases before it."""
+    """Send the packets that the NIC ports of a host begin before `limit`; release messages."""
     ports = desk.access.shape[1]
     links, messages, nics, wires = net.links, desk.messages, own.nics, own.wires
     item = own.control[fb.HOST_ITEMS] + host
@@ -239,5 +239,5 @@ def serve_nic(
         by = pull(net, desk, own, evs, emit, state, select, on_send, host, port, free, start)
         if by < 0:
             nics[host, fb.BLOCKED] |= free
-        elif desk.settings[rs.ANY_PORT]:  # what one port sends may let another one send
+        elif desk.settings[rs.ANY_PORT]:  # a packet of one port may enable another port
             unblock(nics, desk.hosts, host, start)

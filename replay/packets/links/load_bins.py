@@ -1,7 +1,7 @@
-"""Loads of links over time: bytes by the time at which they are on their way onto the link.
+"""Loads of links over time: bytes by the time of their transmission.
 
-A packet's bytes are spread evenly over its service, so no link carries more in a stretch than its
-rate allows. Both drivers count alike, packet by packet, in the order in which they come to it.
+The bytes of a packet are spread evenly over its service time, so no link exceeds its rate in an
+interval. Both drivers count packet by packet; their order does not matter.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from ..model.run_state import LOAD_BIN_PS
 
 
 def filled(loads: Ints) -> Ints:
-    """The stretches up to the last one with a byte."""
+    """The intervals up to the last interval with a byte."""
     return loads[: int(np.flatnonzero(loads.any(1)).max(initial=-1)) + 1]
 
 
 @subkernel
 def add_load(loads: Ints, counts: Ints, link: Int, size: Int, start: Int, service: Int) -> None:
-    """`size` bytes, at most 65,535, that are served from `start` on for so many ps.
+    """Count `size` bytes, at most 65,535, served from `start` on for `service` ps.
 
-    Byte boundaries are rounded at the same times whatever the stretches are, so the order of
-    packets, and when stretches were joined, change nothing.
+    The rounding of bytes does not depend on the intervals, so neither the order of packets nor the
+    time at which intervals are joined changes the result.
     """
     last = start + max(service - 1, np.int64(0))
     while last // counts[LOAD_BIN_PS] >= len(loads):
@@ -39,7 +39,7 @@ def add_load(loads: Ints, counts: Ints, link: Int, size: Int, start: Int, servic
 
 @subkernel
 def _join(loads: Ints, counts: Ints) -> None:
-    """Two stretches become one."""
+    """Join pairs of intervals."""
     half = len(loads) // 2
     for at in range(len(loads)):
         for link in range(loads.shape[1]):

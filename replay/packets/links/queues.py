@@ -17,7 +17,7 @@ _SIZE_MASK = 0xFFFF
 
 @inlined
 def next_of(slots: Ints, slot: Int) -> Int:
-    """The slot after this one in its list, -1 behind the last."""
+    """The next slot in the list, -1 after the last."""
     following = slots[slot, rs.NEXT] & np.int64(_NEXT_MASK)
     return np.int64(-1) if following == np.int64(rs.NO_SLOT) else following
 
@@ -30,13 +30,13 @@ def size_of(slots: Ints, slot: Int) -> Int:
 
 @inlined
 def link_next(slots: Ints, slot: Int, following: Int) -> None:
-    """Make `following` (a slot) the one after this."""
+    """Set the next slot in the list."""
     slots[slot, rs.NEXT] = (slots[slot, rs.NEXT] & ~np.int64(_NEXT_MASK)) | following
 
 
 @inlined
 def free_slot(run: Network, slot: Int) -> None:
-    """The packet has left the network."""
+    """Free the slot of a packet that has left the network."""
     run.slots[slot, rs.NEXT] = run.counts[rs.FREE_SLOT]
     run.counts[rs.FREE_SLOT] = slot
     run.counts[rs.FREE_SLOTS] += 1
@@ -45,7 +45,7 @@ def free_slot(run: Network, slot: Int) -> None:
 
 @inlined
 def new_slot(run: Network, key: Int, meta: Int, size: Int) -> Int:
-    """A packet enters the network. The driver has made sure that a slot is free."""
+    """A slot for a packet that enters the network; the driver ensures that a slot is free."""
     counts = run.counts
     slot = counts[rs.FREE_SLOT]
     counts[rs.FREE_SLOT] = run.slots[slot, rs.NEXT] & np.int64(_NEXT_MASK)
@@ -59,7 +59,7 @@ def new_slot(run: Network, key: Int, meta: Int, size: Int) -> Int:
 
 @inlined
 def start_service(run: Network, link: Int, slot: Int, size: Int, start: Int) -> None:
-    """Serve a packet from `start` on and put it onto the wire."""
+    """Begin the service of a packet and put it on the wire."""
     links, slots = run.links, run.slots
     rate = links[link, rs.RATE]
     service = service_ps(size, rate)
@@ -103,7 +103,7 @@ def take_waiting(run: Network, link: Int, start: Int) -> Int:
 
 @inlined
 def mark(run: Network, link: Int, slot: Int, queued: Int) -> None:
-    """ECN for a data packet whose service starts with so many bytes queued, its own too."""
+    """ECN for a data packet whose service starts with `queued` bytes, its own bytes included."""
     low = run.settings[rs.ECN_LOW]
     if queued > low:
         high = run.settings[rs.ECN_HIGH]
@@ -117,7 +117,7 @@ def mark(run: Network, link: Int, slot: Int, queued: Int) -> None:
 
 @inlined
 def serve(run: Network, link: Int, limit: Int) -> None:
-    """Start the service of all waiting packets whose turn comes before `limit`."""
+    """Begin the service of all waiting packets that are due before `limit`."""
     links = run.links
     while links[link, rs.WAITING_PACKETS] > 0 and links[link, rs.FREE] < limit:
         start = links[link, rs.FREE]
@@ -127,7 +127,7 @@ def serve(run: Network, link: Int, limit: Int) -> None:
 
 @inlined
 def enqueue(run: Network, link: Int, slot: Int, time: Int) -> None:
-    """A packet comes to a link that is served up to and with `time`."""
+    """Add a packet to a link that has been served up to `time`, inclusive."""
     links, slots, stats = run.links, run.slots, run.stats
     key, size = slots[slot, rs.KEY], size_of(slots, slot)
     first = key & np.int64(ACK | TRIMMED)
@@ -136,7 +136,7 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> None:
     found = waiting + (np.int64(1) if busy else np.int64(0))
     bin = min(found, run.settings[rs.HISTOGRAM_BINS] - 1)
     run.histogram[links[link, rs.LAYER], bin] += 1
-    if not busy:  # then nothing waits either
+    if not busy:  # no packet waits
         if not first:
             mark(run, link, slot, size)
         if stats[link, rs.MAX_PACKETS] == 0:

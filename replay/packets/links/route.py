@@ -1,4 +1,4 @@
-"""The link on which a switch sends a packet on, the same in both drivers."""
+"""The next link of a packet at a switch, the same in both drivers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def way_on(
     key: Int,
     time: Int,
 ) -> Int:
-    """The link out of `group`, or to the host where that is ATTACHED; -1 for none.
+    """The chosen link of `group`, or the link to the host if group is ATTACHED; -1 for none.
 
-    meta: of the packet's slot (destination host << 32 | label). key: what its choices are drawn
-    for. Where the strategy reads queues, the links of the group are served up to and with `time`.
-    A position that a strategy chooses is taken modulo the size of the group: hosts may have
-    chosen it before links failed, in a larger group.
+    meta: of the packet's slot (destination host << 32 | label). key: for random choices. If the
+    strategy reads queues, the links of the group have been served up to `time`, inclusive.
+    The position that a strategy chooses is taken modulo the size of the group: a host may have
+    chosen it for a larger group, before links failed.
     """
     label = meta & np.int64(0xFFFFFFFF)
     if group >= 0:

@@ -1,1 +1,1 @@
-"""What a run consists of: fabric, workload, state and random draws as arrays."""
+"""The parts of a run as arrays: fabric, workload, state and random draws."""

@@ -1,4 +1,4 @@
-"""Arrays whose rows begin where cache lines do: a row of eight numbers touches one, not two."""
+"""Arrays aligned to cache lines: a row of eight numbers is in one line, not in two."""
 
 from __future__ import annotations
 

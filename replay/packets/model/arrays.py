@@ -1,4 +1,4 @@
-"""A fabric as the arrays that the drivers walk."""
+"""A fabric as the arrays of the drivers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_ROUTE, ATTACHED = -1, -2
 
 
 class FabricArrays(NamedTuple):
-    """Plain arrays, S switches, H hosts, P ports, L links, E edges, G groups.
+    """Arrays of S switches, H hosts, P ports, L links, E edges, G groups.
 
     Nodes are numbered as in the fabric: switches first, then hosts.
     """
@@ -29,7 +29,7 @@ class FabricArrays(NamedTuple):
     layer: Bytes
     up: Bools
     route: Int32s
-    """int32[S, E]: group, NO_ROUTE, or ATTACHED where the hosts of the edge are."""
+    """int32[S, E]: group, NO_ROUTE, or ATTACHED at the switches of the edge."""
     group_start: Ints
     """int64[G + 1]"""
     members: Int32s
@@ -45,9 +45,9 @@ class FabricArrays(NamedTuple):
     return_link: Int32s
     """int32[L]: of an exit link the access link of the same port, else -1."""
     in_start: Ints
-    """int64[S + H + 1]: where the links that end at a node begin in `in_links`."""
+    """int64[S + H + 1]: position in `in_links` of the first link that ends at each node."""
     in_links: Int32s
-    """In the order of their numbers, which breaks ties."""
+    """Sorted by number, which breaks ties."""
 
     @property
     def switches(self) -> int:
@@ -61,7 +61,7 @@ class FabricArrays(NamedTuple):
 
 
 def fabric_arrays(fabric: Fabric) -> FabricArrays:
-    """The arrays of a fabric with its links as they are. UsageError for rates below 1 Mb/s."""
+    """The arrays of a fabric in its present state. UsageError for rates below 1 Mb/s."""
     links, attachments, forwarding = fabric.links, fabric.attachments, fabric.forwarding
     slowest = int(links.rate_bits_per_second.min())
     if slowest < 1_000_000:
@@ -97,7 +97,7 @@ def fabric_arrays(fabric: Fabric) -> FabricArrays:
 
 
 def ports_in_turn(arrays: FabricArrays, src: Array, dst: Array) -> Int32s:
-    """int32[n]: port by which each flow leaves, a host's flows taking its usable ports in turn."""
+    """int32[n]: sending port of each flow; the flows of a host use its usable ports in turn."""
     turn = np.zeros(arrays.hosts, np.int64)
     ports = np.full(len(src), -1, np.int32)
     if arrays.access.shape[1] == 1:

@@ -1,7 +1,7 @@
 """All randomness of strategies, hosts, links and failures.
 
-During a run a random number is a hash of what it is for (`drawn`), so neither the order of events
-nor the number of threads matters. What is drawn before a run comes from `generator`.
+During a run a random number is a hash of its purpose and identity (`drawn`), so neither the order
+of events nor the number of threads matters. Draws before a run use `generator`.
 The mixing function is the finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 """
 
@@ -27,7 +27,7 @@ def purpose(name: str) -> int:
 
 
 def generator(*what: int) -> np.random.Generator:
-    """A stream for what is drawn before a run: from a seed, and numbers that say what for."""
+    """A random stream for draws before a run, from a seed and numbers of the purpose."""
     return np.random.default_rng(what)
 
 
@@ -56,7 +56,7 @@ def draw(seed: Int, purpose: Int, what: Int, number: Int) -> np.uint64:
 
 @inlined
 def drawn_in_turn(seed: Int, flow: Int, count: Int, n: Int) -> Int:
-    """int64 in 0 .. n-1: the count-th draw of a flow's host, whatever it is for; n <= 2**31."""
+    """int64 in 0 .. n-1: the count-th draw of the host of a flow, for any purpose; n <= 2**31."""
     x = finalized(np.uint64(seed) ^ np.uint64(0x9E3779B97F4A7C15))
     x = finalized(x + np.uint64(flow) * np.uint64(0x9E3779B97F4A7C15))
     x = finalized(x + np.uint64(count) * np.uint64(0xD1B54A32D192ED03))
@@ -71,15 +71,15 @@ def below(random: np.uint64, n: Int) -> Int:
 
 @inlined
 def drawn(seed: Int, purpose: Int, what: Int, number: Int, n: Int) -> Int:
-    """int64 in 0 .. n-1: `draw` and `below` in one, which Python may call too."""
+    """int64 in 0 .. n-1: `draw` and `below` together; can also be called from Python."""
     return below(draw(seed, purpose, what, number), n)
 
 
 @kernel
 def shuffle_each(seed: Int, purpose: Int, what: Ints, start: Ints, order: Ints) -> None:
-    """order[start[i] : start[i + 1]] becomes 0 .. n-1 in an order drawn for what[i].
+    """Set order[start[i] : start[i + 1]] to 0 .. n-1, shuffled for what[i].
 
-    Fisher's and Yates' shuffle. what: int64[m], start: int64[m + 1], order: int64[start[m]].
+    Shuffle of Fisher and Yates. what: int64[m], start: int64[m + 1], order: int64[start[m]].
     """
     for i in range(len(what)):
         begin, size = start[i], start[i + 1] - start[i]

@@ -1,17 +1,17 @@
 """The state of entropy-value selection at hosts, and how the driver calls it.
 
-An entropy value (EV) is a number below `params[EVS]`; a host with several NIC ports sends it
-out of port EV modulo `params[PORTS]`. A strategy of hosts is three compiled functions over
+An entropy value (EV) is a number below `params[EVS]`; a host with several NIC ports sends its
+packets by port EV modulo `params[PORTS]`. A strategy of hosts is three compiled functions over
 one `EvState`:
 
-- select(state, flow, free_ports, now_ps): the EV of the next packet, -1 when no usable EV
-  leaves by one of the free ports (a bit mask);
-- feedback(state, flow, ev, what, now_ps): what became of a packet (codes below);
-- wake(state, flow, now_ps): the EV to probe now, -1 for none, when `rows[flow, WAKE]` is due.
+- select(state, flow, free_ports, now_ps): the EV of the next packet, -1 if no usable EV
+  uses a free port (bit mask);
+- feedback(state, flow, ev, what, now_ps): the fate of a packet (codes below);
+- wake(state, flow, now_ps): the EV to probe now, -1 for none; called at `rows[flow, WAKE]`.
 
-The functions are passed as pointers, so that the driver is compiled once for all of them.
-Random numbers come from (seed, flow, count of draws), never from a stream: the order in which
-flows are served does not matter.
+The functions are passed as pointers, so that the driver is compiled once for all strategies.
+Random numbers are functions of (seed, flow, count of draws), so the order in which flows are
+served does not matter.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from .draws import drawn_in_turn
 from .pointer import pointer_to
 
 WAKE, DRAWS, OUTSTANDING, OWN = 0, 1, 2, 3
-"""Columns of `rows`: when to call `wake` (ps, NEVER), random numbers drawn, packets in flight
-(written by the driver); a strategy's own columns follow."""
+"""Columns of `rows`: time of the next `wake` (ps, NEVER), random numbers drawn, packets in flight
+(written by the driver); the columns of the strategy follow."""
 ROW: Final = 16
 SEED, PORTS, EVS, OWN_PARAMETERS = 0, 1, 2, 3
-"""Items of `params`; a strategy's own follow."""
+"""Items of `params`; the items of the strategy follow."""
 PARAMETERS: Final = 16
 NEVER: Final = 1 << 62
 
 ACKED, MARKED, TRIMMED, LOST, TIMEOUT, PROBE_CLEAN, PROBE_MARKED, ALWAYS_SKIP = range(8)
-"""What became of a packet: acknowledged, with an ECN mark, cut to its header, given up because
-later ones arrived, given up by time; a probe's answer; the receiver calls the path bad."""
+"""The fate of a packet: acknowledged, acknowledged with an ECN mark, trimmed, lost because later
+packets arrived, lost by timeout; answer to a probe, without or with a mark; the receiver declares
+the path bad."""
 PORT_MASK: Final = 8
-"""Instead of an EV comes the mask of NIC ports over which the destination can be reached."""
+"""The argument is not an EV but the mask of NIC ports that reach the destination."""
 
 
 class EvState(NamedTuple):
@@ -48,7 +49,7 @@ class EvState(NamedTuple):
     rows: Ints
     """int64[flows, ROW]."""
     table: Int32s
-    """int32[flows, as many as the strategy needs]."""
+    """int32[flows, columns of the strategy]."""
     params: Ints
     """int64[PARAMETERS]."""
 
@@ -68,7 +69,7 @@ OnWake: TypeAlias = Callable[[EvState, Int, Int], Int]
 def new_state(
     flows: int, width: int, seed: int, ports: int, evs: int, own: tuple[int, ...] = ()
 ) -> EvState:
-    """State of flows that have sent nothing; own: the strategy's parameters."""
+    """The state before the first packet; own: parameters of the strategy."""
     rows = np.zeros((flows, ROW), np.int64)
     rows[:, WAKE] = NEVER
     params = np.zeros(PARAMETERS, np.int64)
@@ -79,7 +80,7 @@ def new_state(
 
 @inlined
 def draw(state: EvState, flow: Int, below: Int) -> Int:
-    """The flow's next random number, 0 .. below-1; below is at most 2^31."""
+    """The next random number of the flow, 0 .. below-1; below is at most 2^31."""
     count = state.rows[flow, DRAWS]
     state.rows[flow, DRAWS] = count + 1
     return drawn_in_turn(state.params[SEED], flow, count, below)
@@ -87,7 +88,7 @@ def draw(state: EvState, flow: Int, below: Int) -> Int:
 
 @inlined
 def nth_port(mask: Int, n: Int) -> Int:
-    """The number of the n-th set bit of a mask, from 0; -1 when there are fewer."""
+    """The position of the n-th set bit of a mask, n from 0; -1 if there are fewer bits."""
     port = np.int64(0)
     while mask != 0:
         if mask & 1:
@@ -111,7 +112,7 @@ def count_ports(mask: Int) -> Int:
 
 @inlined
 def random_ev(state: EvState, flow: Int, free_ports: Int) -> Int:
-    """A random EV that leaves by a free port; -1 when there is none."""
+    """A random EV of a free port; -1 if no port is free."""
     ports = state.params[PORTS]
     free_ports &= (np.int64(1) << ports) - 1
     if free_ports == 0:
@@ -125,24 +126,24 @@ def random_ev(state: EvState, flow: Int, free_ports: Int) -> Int:
 
 @subkernel
 def no_feedback(state: EvState, flow: Int, ev: Int, what: Int, now_ps: Int) -> Int:
-    """Of strategies that do not listen."""
+    """For strategies without feedback."""
     return np.int64(0)
 
 
 @subkernel
 def no_wake(state: EvState, flow: Int, now_ps: Int) -> Int:
-    """Of strategies without probes."""
+    """For strategies without probes."""
     return np.int64(-1)
 
 
 @subkernel
 def no_selection(state: EvState, flow: Int, free_ports: Int, now_ps: Int) -> Int:
-    """Of strategies that choose no EVs: the drivers do not call it."""
+    """For strategies that select no EVs; the drivers do not call it."""
     return np.int64(-1)
 
 
 class HostFunctions(NamedTuple):
-    """A strategy of hosts as the driver takes it."""
+    """The functions of a strategy of hosts, for the driver."""
 
     select: Select
     feedback: OnFeedback

@@ -1,17 +1,17 @@
-"""The model that every driver of the packet-level replay simulates, and its conventions.
+"""The model that both drivers of the packet-level replay simulate, and its conventions.
 
 **Time** is int64 picoseconds from the start of the traffic. A packet of n bytes takes
 `service_ps` = (n * ps_per_byte_q20 + 2**19) >> 20 on a link; exact wherever 8e12 / rate is whole.
 
 **Links** are store and forward. A packet whose service starts at s keeps its link busy until
 s + service(bytes + gap) and arrives at the next node, whole, at s + service(bytes) + delay.
-A node hands an arrived packet to an output link at once. The host's NIC is its access link:
-it serves ACKs like any other packet, and pulls a data packet whenever it is free for one.
+A node passes an arrived packet to an output link at once. The NIC of a host is its access link:
+it serves ACKs like any other packet, and pulls a data packet when it is free.
 
-**Two classes.** ACKs (and trimmed packets) strictly before data, without preemption.
+**Two classes.** ACKs (and trimmed packets) have strict priority over data, without preemption.
 
-**Ties.** At one node and instant: first messages are released, then the links that are free
-start their next packet from what was queued before (departures before arrivals; ports of a host in
+**Ties.** At one node and instant: first messages are released, then the free links
+start their next queued packet (departures before arrivals; ports of a host in
 their order), then arrivals are handled in the order of the arriving links' numbers. After
 every arrival the links are served again, so a packet that arrives at an idle link starts at
 once, and the second of two simultaneous arrivals waits even if it is an ACK. A link that
@@ -23,24 +23,24 @@ buffer; an ACK when the ACKs waiting would. ECN is decided at switches when the 
 packet starts, by the data waiting then with itself (probability 0 at `ecn_low_bytes` to 1 at
 `ecn_high_bytes`, linear between).
 
-**Hosts.** Messages of a flow (QP) are sent in order; the packets of captured ones not before
-their times. The flows of a host with something to send
+**Hosts.** Messages of a flow (QP) are sent in order; packets of captured messages not before
+their times. The flows of a host with packets to send
 take turns packet by packet (round robin; a flow joins at the end when its message is released).
-A packet's label is asked for when its service starts (data) or when it is queued (ACKs).
+The label of a packet is chosen when its service starts (data) or when it is queued (ACKs).
 A receiver sends an ACK when a data packet has arrived and `ack_every` packets of its message are
-unacknowledged, or its message is complete; over the port that the packet came by. A
-message is complete when ACKs for all its packets are at the sender.
+unacknowledged, or its message is complete; over the port at which the packet arrived. A
+message is complete when ACKs for all its packets have arrived at the sender.
 
 **Packets** are identified by one positive int64, `packet_key`: message, number within
 the message, and flags. The number of a packet over all messages is
 `workload.packet_start[message] + number`. An ACK has the key of the packet that triggered it, and
 the flag ACK.
 
-**Random numbers** are functions of what they are for (`engine/draws.py`), never of a stream: seed,
-purpose, packet or pointer, draw. So both drivers and any number of threads see the same ones.
+**Random numbers** are functions of seed, purpose, packet or pointer, and draw (`draws.py`), never
+of a stream. So both drivers and any number of threads get the same numbers.
 
 Model source: htsim as described in "Load Balancing for AI Training Workloads" (arXiv 2507.21372)
-and docs/reproductions.md; where that is silent (ties, turns of flows) the choice is ours.
+and docs/reproductions.md; ties and turns of flows are not specified there.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from ...traffic.traffic import Traffic
 PS = 1_000
 """Picoseconds of a nanosecond."""
 NEVER = np.int64(1 << 62)
-"""A time that does not come."""
+"""Later than every time."""
 
 NUMBER_BITS = 28
 NUMBER_MASK = (1 << NUMBER_BITS) - 1
@@ -84,7 +84,7 @@ def packet_key(message: Int, number: Int) -> Int:
 
 @inlined
 def message_of(packet: Int) -> Int:
-    """Message of a packet key, flags and all."""
+    """Message of a packet key with or without flags."""
     return (packet & np.int64(IDENTITY)) >> np.int64(NUMBER_BITS)
 
 
@@ -96,15 +96,15 @@ def number_of(packet: Int) -> Int:
 
 @inlined
 def service_ps(size: Int, ps_per_byte_q20: Int) -> Int:
-    """Transmission time of this many bytes; it fits below 2**20 bytes at 1 Mb/s or more."""
+    """Transmission time of `size` bytes; no overflow below 2**20 bytes at 1 Mb/s or more."""
     return (size * ps_per_byte_q20 + np.int64(1 << 19)) >> np.int64(20)
 
 
 @dataclass(frozen=True)
 class Model:
-    """What packets and queues are like. Sizes are bytes on the wire, headers and all.
+    """Packets and queues. Sizes are bytes on the wire, headers included.
 
-    Default overheads: 64 B header and ACK, no gap, which give 41.6 ns at 800 Gb/s (the reference
+    Default overheads: 64 B header and ACK, no gap, that is 41.6 ns at 800 Gb/s (the reference
     tables of docs/reproductions.md). The paper itself has 62 B, 64 B and a gap of 20 B.
     """
 
@@ -112,15 +112,15 @@ class Model:
     header_bytes: int = 64
     ack_bytes: int = 64
     gap_bytes: int = 0
-    """Between packets on the wire; the link is busy, but arrival does not wait for it."""
+    """Between packets on the wire; the link is busy, but the arrival is not delayed."""
     ack_every: int = 1
     buffer_bytes: int | None = None
-    """Data per output queue, and as much for ACKs; None is lossless."""
+    """Data per output queue, and the same for ACKs; None: lossless."""
     trim_bytes: int | None = None
-    """Data that does not fit is cut to this and goes on among the ACKs; None drops it."""
+    """Data packets that do not fit are cut to this and queued with the ACKs; None: dropped."""
     ecn_low_bytes: int | None = None
     ecn_high_bytes: int | None = None
-    """Equal to ecn_low_bytes for a threshold; None for both: no marking."""
+    """Equal to ecn_low_bytes for a single threshold; None for both: no marking."""
 
     def __post_init__(self) -> None:
         for name, least, most in (
@@ -147,16 +147,13 @@ LINE_RATE = 1 << 20
 
 
 def pace_of(rate_share: float) -> int:
-    """Time from one data packet to the next at a share of the line's rate, over the packet's
-    service time, scaled by 2**20 (LINE_RATE)."""
+    """Interval between data packets at a share of the line rate, over the service time of a
+    packet, scaled by 2**20 (LINE_RATE)."""
     return round(LINE_RATE / rate_share)
 
 
-"""Values of `Workload.on`."""
-
-
 class Workload(NamedTuple):
-    """What hosts send. F flows (QPs), M messages, sorted by flow and order within it."""
+    """What hosts send: F flows (QPs), M messages, sorted by flow and order in the flow."""
 
     src: Int32s
     """int32[F]: sending host."""
@@ -165,37 +162,37 @@ class Workload(NamedTuple):
     flow: Int32s
     """int32[M]: flow of each message, ascending."""
     flow_start: Ints
-    """int64[F + 1]: where the messages of each flow begin."""
+    """int64[F + 1]: first message of each flow."""
     packets: Ints
-    """int64[M], at least 1 each."""
+    """int64[M], at least 1."""
     packet_start: Ints
-    """int64[M + 1]: number over all messages of the first packet of each."""
+    """int64[M + 1]: number, over all messages, of the first packet of each message."""
     packet_bytes: Ints
-    """int64[M]: wire size of all packets of a message but the last, at most 65,535."""
+    """int64[M]: wire size of the packets of a message except the last, at most 65,535."""
     last_bytes: Ints
     """int64[M]: wire size of the last packet."""
     release_ps: Ints
-    """int64[M]: earliest time; after a predecessor or a barrier: time from there on."""
+    """int64[M]: earliest time; from the end of the predecessor or barrier, if there is one."""
     after: Int32s
-    """int32[M]: message that must be done first, -1 for none. `on` says at which end; it is the
-    end at which this message is sent."""
+    """int32[M]: the predecessor, which must be complete first, -1 for none. `on` is the end at
+    which it must be complete: the end that sends this message."""
     on: Bytes
     """uint8[M]: ON_ACKED (the predecessor has the same source) or ON_RECEIVED (its
     destination is this one's source)."""
     phase: Int32s
-    """int32[M]: messages of phase p are released when all of the phases before are complete
-    (barriers); from 0."""
+    """int32[M]: messages of phase p are released when all earlier phases are complete (barriers);
+    from 0."""
     traffic: Traffic
-    """2U units, for strategies that hash headers: unit f < F is the data of flow f, U + u are the
-    ACKs of unit u. U is F but for flows of several entropy values."""
+    """2U units, for strategies that hash headers: unit f < F is the data of flow f, unit U + u the
+    ACKs of unit u. U is F unless flows have several entropy values."""
     due_ps: Ints = np.zeros(0, np.int64)
-    """int64[P]: earliest time of every packet of messages without predecessors, by its number over
-    all messages; empty when each message is released as a whole."""
+    """int64[P]: earliest time of each packet of messages without predecessors, by number over all
+    messages; empty if messages are released as a whole."""
     wire_bytes: Int32s = np.zeros(0, np.int32)
-    """int32[P]: wire size of every packet, at most 65,535; empty when `packet_bytes` (else the
-    largest of each message) and `last_bytes` tell."""
+    """int32[P]: wire size of each packet, at most 65,535; `packet_bytes` is then the largest of
+    each message. Empty if `packet_bytes` and `last_bytes` are exact."""
     unit: Int32s = np.zeros(0, np.int32)
-    """int32[P]: unit of every packet, below U; empty when packets are of their flow's unit."""
+    """int32[P]: unit of each packet, below U; empty if it is the unit of the flow."""
 
     @property
     def units(self) -> int:
@@ -210,7 +207,7 @@ class Workload(NamedTuple):
         return np.where(last, self.last_bytes[message], self.packet_bytes[message])
 
     def units_of(self, packets: Ints, message: Ints) -> Array:
-        """Units of packets, by the same."""
+        """Units of packets, by the same arguments."""
         return self.unit[packets] if len(self.unit) else self.flow[message]
 
     def message_bytes(self) -> Ints:
@@ -223,22 +220,22 @@ class Workload(NamedTuple):
 class LinkColumn:
     """Columns of the drivers' `links`, int64[links, LINK_COLUMNS], that strategies may read.
 
-    They hold once the driver has brought the link up to the time in question.
+    They are valid for the time up to which the driver has served the link.
     """
 
     FREE = 0
-    """When its service ends; it is in service at t if this is > t."""
+    """End of the current service; the link is busy at t if this is > t."""
     WAITING_DATA = 1
-    """Bytes of data that wait, without the packet in service."""
+    """Bytes of waiting data, without the packet in service."""
     WAITING_ACKS = 2
     WAITING_PACKETS = 3
     """Of both classes."""
     SERVED = 4
-    """Bytes of the packet in service (or served last)."""
+    """Bytes of the packet in service, or of the last packet served."""
     CARRIED = 5
     """Bytes whose service has started, in total."""
     OWN = 6
-    """From here on the driver's own."""
+    """First column of the driver's own columns."""
 
 
 LINK_COLUMNS = 16
@@ -247,46 +244,46 @@ LINK_COLUMNS = 16
 
 @inlined
 def queued_bytes(links: Ints, link: Int, time: Int) -> Int:
-    """Queue of a link in bytes, both classes, with the whole packet in service."""
+    """Queue of a link in bytes: both classes, and all bytes of the packet in service."""
     waiting = links[link, 1] + links[link, 2]
     return waiting + (links[link, 4] if links[link, 0] > time else 0)
 
 
 @dataclass(frozen=True)
 class EngineResult:
-    """What one run gave; times in ps, -1 where it did not happen."""
+    """The result of a run; times in ps, -1 for events that did not happen."""
 
     started_ps: Ints
-    """int64[M]: service of the first packet of each message began."""
+    """int64[M]: begin of the service of the first packet of each message."""
     received_ps: Ints
-    """int64[M]: its last packet arrived."""
+    """int64[M]: arrival of the last packet."""
     completed_ps: Ints
-    """int64[M]: its last ACK arrived at the sender."""
+    """int64[M]: arrival of the last ACK at the sender."""
     link_bytes: Ints
-    """int64[L], gaps left out."""
+    """int64[L], without gaps."""
     link_packets: Ints
     link_max_packets: Ints
-    """int64[L]: largest queue, with the packet in service."""
+    """int64[L]: largest queue, packet in service included."""
     link_max_bytes: Ints
     link_drops: Ints
     link_trims: Ints
     link_marks: Ints
     queue_histogram: Ints
-    """int64[layers, bins]: queue in packets that an arriving packet found before it, ACKs too; the
-    last bin holds all above."""
+    """int64[layers, bins]: queue in packets at each arrival of a packet, ACKs included; the last
+    bin holds all longer queues."""
     no_route: int
-    """Packets lost because a switch had no way to their host."""
+    """Packets lost because a switch had no route to their host."""
     hops: int
-    """Packets through links' queues, ACKs too."""
+    """Packets through queues of links, ACKs included."""
     arrived_ps: Ints | None = None
-    """int64[packets]: first arrival of every data packet at its receiver; None if not asked for."""
+    """int64[packets]: first arrival of each data packet at its receiver; None if not requested."""
     arrived_flags: Bytes | None = None
-    """uint8[packets]: MARKED, TRIMMED, AGAIN of that arrival, >> 56."""
+    """uint8[packets]: MARKED, TRIMMED, AGAIN of this arrival, >> 56."""
     sent_ps: Ints | None = None
-    """int64[packets]: begin of the first service of every data packet; None if not asked for."""
+    """int64[packets]: begin of the first service of each data packet; None if not requested."""
     loads: Ints | None = None
-    """int64[stretches, L]: bytes that each link served in each stretch of `load_bin_ps`, a packet's
-    spread over its service."""
+    """int64[intervals, L]: bytes that each link served in each interval of `load_bin_ps`; the bytes
+    of a packet are spread over its service."""
     load_bin_ps: int = 0
     lost_on_links: int = 0
     """Packets lost on lossy or failed links."""
@@ -294,12 +291,12 @@ class EngineResult:
     """Retransmitted data packets."""
     timeouts: int = 0
     parameters: Mapping[str, str] = field(default_factory=dict)
-    """Of the strategy."""
+    """Parameters of the strategy."""
     notes: tuple[str, ...] = ()
 
     @property
     def completion_ps(self) -> int | None:
-        """Completion of the last message; None when one was not completed."""
+        """Completion of the last message; None if a message did not complete."""
         if not len(self.completed_ps) or (self.completed_ps < 0).any():
             return None
         return int(self.completed_ps.max())

@@ -1,4 +1,4 @@
-"""Compiled functions as arguments: kernels that take them are compiled once for all of them."""
+"""Compiled functions as arguments: a kernel is compiled once for all functions it may call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Pointer(types.WrapperAddressProtocol):  # type: ignore[misc, unused-ignore]
-    """Numba takes it for a function of its signature; compiled when it is first called."""
+    """For numba a function of this signature, compiled at its first use."""
 
     def __init__(self, function: Any, signature: Any) -> None:
         import numba.experimental.function_type  # noqa: F401 - teaches numba to type pointers
@@ -33,14 +33,14 @@ class _Pointer(types.WrapperAddressProtocol):  # type: ignore[misc, unused-ignor
 
 
 def pointer_to(function: F, signature: Any) -> F:
-    """A `subkernel` for kernels to call by its address, with this numba signature.
+    """A `subkernel` that kernels call by its address, with this numba signature.
 
-    Kernels can call the same function directly too, unlike those of `kernel.callback`.
+    Kernels can also call the same function directly, unlike functions of `kernel.callback`.
     """
     return cast(F, _pointer(function, signature))
 
 
 @cache
 def _pointer(function: Any, signature: Any) -> _Pointer:
-    """Made once: to look up an address takes milliseconds, as long as thousands of packets."""
+    """Cached: the lookup of an address takes milliseconds, as long as thousands of packets."""
     return _Pointer(function, signature)

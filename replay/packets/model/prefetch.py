@@ -1,4 +1,4 @@
-"""A hint to the processor: this row of packets will be needed soon."""
+"""A hint to the processor: a row will be needed soon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 def _prefetch(typingctx: Any, array: Any, row: Any, column: Any) -> Any:
     """Fetch the cache line of array[row, column] of a C-contiguous array of two dimensions.
 
-    Only a hint: nothing is read, so any place is safe.
+    Only a hint: it reads nothing, so every address is safe.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

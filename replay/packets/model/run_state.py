@@ -1,5 +1,6 @@
-"""Everything that changes while a driver runs, in a few arrays: links, packets in flight, hosts,
-flows, messages. Columns are constants of this file; rows of links and packets fit cache lines."""
+"""The state of a run in a few arrays: links, packets in flight, hosts, flows, messages.
+
+Columns are constants of this file; rows of links and packets fit cache lines."""
 
 from __future__ import annotations
 
@@ -16,16 +17,16 @@ from .rules import Rules
 # links: the shared columns of `LinkColumn`, then
 FREE, WAITING_DATA, WAITING_ACKS, WAITING_PACKETS, SERVED, CARRIED = range(6)
 WIRE_HEAD, WIRE_TAIL, HEAD_TIME = 6, 7, 8
-"""Packets on their way along the link, and when the first of them arrives (NEVER: none)."""
+"""Packets on the wire, and the arrival time of the first (NEVER: none)."""
 DATA_HEAD, DATA_TAIL, ACK_HEAD, ACK_TAIL = 9, 10, 11, 12
-"""Packets that wait for the link, by class; -1 for none."""
+"""Packets that wait, by class; -1 for none."""
 RATE, DELAY, LAYER = 13, 14, 15
 
 # stats, per link
 PACKETS, MAX_PACKETS, MAX_BYTES, DROPS, TRIMS, MARKS = range(6)
 STAT_COLUMNS = 8
 
-# slots: one row per packet in flight, from its sending to its arrival
+# slots: one row per packet in flight
 TIME, KEY, META, NEXT = range(4)
 """TIME: of arrival, on a wire. META: destination host << 32 | label. NEXT: packets that an ACK
 acknowledges << 48 | bytes << 32 | next slot (0xFFFFFFFF for none)."""
@@ -34,9 +35,9 @@ NO_SLOT = 0xFFFFFFFF
 
 # hosts
 PENDING, NOW = range(2)
-"""First message not yet released, by time; latest release or arrival that was handled."""
+"""First message not yet released, by time; latest handled release or arrival."""
 
-# rings: flows that have something to send and may take turns on a port
+# rings: flows with packets to send, which take turns on a port
 RING_HEAD, RING_TAIL = range(2)
 
 # flows
@@ -75,11 +76,11 @@ SETTINGS = 15
 
 _BINS = 2048
 MOST_STRETCHES = 128
-"""Even; in which loads over time are counted."""
+"""Intervals of loads over time; even."""
 
 
 class RunState(NamedTuple):
-    """Arrays of a run. int64 unless the fabric's own; columns as above."""
+    """Arrays of a run. int64 except arrays of the fabric; columns as above."""
 
     links: Ints
     stats: Ints
@@ -97,14 +98,14 @@ class RunState(NamedTuple):
     arrived_ps: Ints
     arrived_flags: Bytes
     sent_ps: Ints
-    """int64[packets]: when each was sent first; empty when that is not kept."""
+    """int64[packets]: time of the first transmission; empty if not requested."""
     due_ps: Ints
     wire: Int32s
     """As in `Workload`: `due_ps` and `wire_bytes`."""
     loads: Ints
-    """See load_bins.py; counted when LOAD_BIN_PS is not 0."""
+    """See load_bins.py; counted if LOAD_BIN_PS is not 0."""
     tree: Ints
-    """Scratch of the merge."""
+    """Scratch space of the merge of links."""
     route: Int32s
     group_start: Ints
     members: Int32s
@@ -120,7 +121,7 @@ class RunState(NamedTuple):
 
 
 class Net(NamedTuple):
-    """Those arrays of `RunState` that packets in the network need: fewer arguments to hand on."""
+    """The arrays of `RunState` for packets in the network, as one argument."""
 
     links: Ints
     stats: Ints
@@ -132,7 +133,7 @@ class Net(NamedTuple):
 
 
 class Desk(NamedTuple):
-    """Those arrays of `RunState` that messages and turns need."""
+    """The arrays of `RunState` for messages and turns of flows."""
 
     hosts: Ints
     rings: Ints
@@ -146,9 +147,9 @@ class Desk(NamedTuple):
 
 
 Network: TypeAlias = RunState | Net
-"""All that a function about packets in the network needs."""
+"""Argument of functions on packets in the network."""
 Messages: TypeAlias = RunState | Desk
-"""All that a function about messages and turns needs."""
+"""Argument of functions on messages and turns of flows."""
 
 
 def new_run(
@@ -215,7 +216,7 @@ def new_run(
 
 
 def _free_slots(first: int, room: int) -> Ints:
-    """Rows that are chained from `first` on; the last one ends the chain."""
+    """Free slots, chained from number `first` on."""
     slots = aligned(room, SLOT_COLUMNS)
     slots[:, NEXT] = np.arange(first + 1, first + room + 1)
     slots[-1, NEXT] = NO_SLOT
@@ -223,7 +224,7 @@ def _free_slots(first: int, room: int) -> Ints:
 
 
 def with_more_slots(run: RunState) -> RunState:
-    """Twice the room for packets in flight."""
+    """The state with twice the slots for packets in flight."""
     old, counts = run.slots, run.counts
     more = _free_slots(len(old), len(old))
     more[-1, NEXT] = counts[FREE_SLOT] if counts[FREE_SLOTS] else NO_SLOT
@@ -235,9 +236,9 @@ def with_more_slots(run: RunState) -> RunState:
 
 
 def release(run: RunState, workload: Workload, rows: Array, base_ps: int) -> None:
-    """Hand messages without a predecessor to their hosts, at base_ps + release_ps.
+    """Schedule messages without a predecessor at their hosts, at base_ps + release_ps.
 
-    No host has anything pending. Messages of flows without a way are left out.
+    No host may have pending messages. Messages of flows without a path are left out.
     """
     rows = rows[run.flows[workload.flow[rows], RING] >= 0]
     if not len(rows):
@@ -288,7 +289,7 @@ def _successors(workload: Workload) -> tuple[Ints, Int32s]:
 
 
 def smallest_packet(workload: Workload) -> int:
-    """Bytes on the wire of the smallest data packet; 65,536 when there is none."""
+    """Bytes on the wire of the smallest data packet; 65,536 without packets."""
     columns = (
         (workload.wire_bytes,)
         if len(workload.wire_bytes)

@@ -1,8 +1,8 @@
-"""A calendar of items (links, timers, hosts), each of which is due at most once at a time.
+"""A calendar of items (links, timers, hosts), each with at most one due time.
 
-Time is cut into buckets that are kept in a wheel (Brown, CACM 1988); an item far ahead waits in its
-bucket for later turns. Only the bucket of the present is sorted, by (time, item number): a few
-items at a time, or thousands where hosts and links keep step. The queue holds links, not packets,
+Time is divided into buckets of a wheel (Brown, CACM 1988); an item far in the future waits in its
+bucket for later turns of the wheel. Only the current bucket is sorted, by (time, item number): a
+few items, or thousands if hosts and links are synchronous. The calendar holds links, not packets,
 so it does not grow with queues.
 """
 
@@ -16,20 +16,20 @@ from ....kernels.kernel import Int, Ints, inlined, subkernel
 from .model import NEVER
 
 BUCKET, AT, COUNT, DUE, SHIFT, BATCH = range(6)
-"""Items of `book`: number of the present bucket, next entry of the batch, end of the batch, items
-that are due at some time, binary logarithm of a bucket's width in ps; from BATCH on the batch:
+"""Items of `book`: number of the current bucket, next entry of the batch, end of the batch, number
+of items with a due time, binary logarithm of a bucket's width in ps; from BATCH on the batch:
 sorted entries (time - begin of the bucket) << 32 | item."""
 WHEN, FOLLOWING = range(2)
-"""Columns of `items`: when it is due (ps, NEVER), next item of the same bucket."""
+"""Columns of `items`: due time (ps, NEVER), next item of the same bucket."""
 _ITEM_BITS = 32
 ITEM_MASK = (1 << _ITEM_BITS) - 1
 _PATIENCE = 4096
-"""Empty buckets before looking for the earliest item instead."""
+"""Empty buckets until the earliest item is searched instead."""
 _FEW = 48
-"""Up to so many entries insertion sorts faster than counting digits does."""
+"""Up to this number of entries insertion sort is faster than counting digits."""
 _DIGITS = 256
 MANY = 4096
-"""So many items and the packets on their links exceed the processor's caches."""
+"""With this number of items the packets on their links exceed the caches of the processor."""
 
 
 class Wheel(NamedTuple):
@@ -42,12 +42,12 @@ class Wheel(NamedTuple):
     book: Ints
     """int64[BATCH + 2 items + 1]"""
     scratch: Ints
-    """int64[256 + items], for sorting."""
+    """int64[256 + items], scratch space for sorting."""
 
 
 def new_wheel(items: int, between_ps: int, horizon_ps: int) -> Wheel:
-    """between_ps: expected time from one event to the next; horizon_ps: how far ahead most are."""
-    at_once = 64 if items > MANY else 8  # a long batch tells early what to fetch into the caches
+    """between_ps: expected time between events; horizon_ps: how far ahead most events are."""
+    at_once = 64 if items > MANY else 8  # a long batch shows early what to prefetch
     shift = max(0, min(28, (at_once * between_ps).bit_length()))
     buckets = 1 << max(4, min(16, (2 * horizon_ps >> shift).bit_length()))
     book = np.zeros(BATCH + 2 * items + 1, np.int64)
@@ -61,7 +61,7 @@ def new_wheel(items: int, between_ps: int, horizon_ps: int) -> Wheel:
 
 @inlined
 def schedule(wheel: Wheel, item: Int, time: Int) -> None:
-    """Make an item due at a time, not before the present, unless it is due earlier already."""
+    """Make an item due at a time, present or future, unless it is already due earlier."""
     items, book = wheel.items, wheel.book
     if items[item, WHEN] <= time:
         return
@@ -78,14 +78,14 @@ def schedule(wheel: Wheel, item: Int, time: Int) -> None:
 
 @subkernel
 def _schedule_soon(wheel: Wheel, item: Int, time: Int) -> None:
-    """For an item that was due later, or is due in the present bucket."""
+    """`schedule` for an item that was due later, or is due in the current bucket."""
     items, book = wheel.items, wheel.book
     shift = book[SHIFT]
     if items[item, WHEN] == NEVER:
         book[DUE] += 1
     elif items[item, WHEN] >> shift != book[BUCKET]:
         _take_out(wheel, item, items[item, WHEN] >> shift)
-    # Else its entry of the present batch stays behind; `next_event` sees that it is void.
+    # Else its entry stays in the current batch; `next_event` ignores it.
     items[item, WHEN] = time
     bucket = time >> shift
     if bucket > book[BUCKET]:
@@ -98,7 +98,7 @@ def _schedule_soon(wheel: Wheel, item: Int, time: Int) -> None:
 
 @subkernel
 def _insert(wheel: Wheel, entry: Int) -> None:
-    """Into the sorted rest of the present batch."""
+    """Insert into the sorted rest of the current batch."""
     book = wheel.book
     if book[COUNT] >= len(book):
         _tidy(wheel)
@@ -112,7 +112,7 @@ def _insert(wheel: Wheel, entry: Int) -> None:
 
 @inlined
 def _tidy(wheel: Wheel) -> None:
-    """Keep what is still due of the present batch, once: at most one entry per item."""
+    """Remove void entries of the current batch: at most one entry per item stays."""
     book = wheel.book
     begin, kept, before = book[BUCKET] << book[SHIFT], np.int64(BATCH), np.int64(-1)
     for i in range(book[AT], book[COUNT]):
@@ -128,7 +128,7 @@ def _tidy(wheel: Wheel) -> None:
 
 @inlined
 def _take_out(wheel: Wheel, item: Int, bucket: Int) -> None:
-    """From the list of a bucket, in which the item is."""
+    """Remove an item from the list of its bucket."""
     items = wheel.items
     at = bucket & np.int64(len(wheel.heads) - 1)
     following = wheel.heads[at]
@@ -145,9 +145,9 @@ def _take_out(wheel: Wheel, item: Int, bucket: Int) -> None:
 
 @inlined
 def next_event(wheel: Wheel) -> tuple[Int, Int]:
-    """(item, time) of the next event by (time, item); the item is no longer due. (-1, NEVER): none.
+    """(item, time) of the next event by (time, item); (-1, NEVER): none.
 
-    The present moves on to that event.
+    The item is then no longer due, and its time is the present.
     """
     items, book = wheel.items, wheel.book
     shift = book[SHIFT]
@@ -168,7 +168,7 @@ def next_event(wheel: Wheel) -> tuple[Int, Int]:
 
 @subkernel
 def _next_bucket(wheel: Wheel) -> None:
-    """Move on to the next bucket with items of this turn and sort them."""
+    """Go to the next bucket with items of this turn of the wheel, and sort them."""
     items, book, heads = wheel.items, wheel.book, wheel.heads
     shift, mask = book[SHIFT], np.int64(len(heads) - 1)
     book[AT] = BATCH
@@ -186,7 +186,7 @@ def _next_bucket(wheel: Wheel) -> None:
         begin = book[BUCKET] << shift
         end = begin + (np.int64(1) << shift)
         at = book[BUCKET] & mask
-        item, last = heads[at], np.int64(-1)  # last: of those that stay
+        item, last = heads[at], np.int64(-1)  # last: of the items that stay
         while item >= 0:
             after = items[item, FOLLOWING]
             if items[item, WHEN] < end:
@@ -205,7 +205,7 @@ def _next_bucket(wheel: Wheel) -> None:
 
 @inlined
 def _sort(wheel: Wheel) -> None:
-    """The whole batch, in which every item is once."""
+    """Sort the whole batch, in which every item occurs once."""
     book = wheel.book
     if book[COUNT] - BATCH > _FEW:
         bits = 1
@@ -224,7 +224,7 @@ def _sort(wheel: Wheel) -> None:
 
 @inlined
 def _sort_digits(wheel: Wheel, lowest: Int, end: Int) -> None:
-    """Stable, by the bits from `lowest` to below `end` of entries: counting sorts by bytes."""
+    """Stable counting sorts by byte, of the bits from `lowest` to below `end`."""
     book, scratch = wheel.book, wheel.scratch
     count = book[COUNT] - BATCH
     for shift in range(lowest, end, 8):

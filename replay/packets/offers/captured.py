@@ -1,4 +1,4 @@
-"""Captured traffic as the packet engine offers it: at its times, or as fast as possible."""
+"""Captured traffic for the packet engine: at the captured times, or as fast as possible."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from .collectives import both_ways
 from .offered import workload_of
 
 LARGEST_ACK_BYTES = 100
-"""Where packets are not known one by one, units of smaller ones on average are taken for ACKs."""
+"""If single packets are not known, units with a smaller mean packet size count as ACKs."""
 _LARGEST = 65_535
 
 
 def captured(
     traffic: Traffic, model: Model, *, as_captured: bool, window_ns: int | None = None
 ) -> tuple[Workload, list[str]]:
-    """What captured flows sent, with the entropy values of their packets, and what is said of it.
+    """What captured flows sent, with the entropy values of their packets, and notes on it.
 
     as_captured: every packet is released at its time (with `window_ns` at the begin of its
-    window); else as fast as possible, messages after those that they waited for. Times count from
-    the first packet. Packets keep their sizes. Where there were too many to keep, those of
-    a message are equal, evenly between its first and its last, its flow's entropy values in turn;
-    a unit is one message where there were too many messages. UsageError when nothing is left.
+    window); else as fast as possible, messages after the messages that they waited for. Times are
+    relative to the first packet. Packets keep their sizes. If there were too many packets, the
+    packets of a message have equal sizes, are spread evenly between its first and last packet, and
+    use the entropy values of their flow in turn; if there were too many messages, a unit is one
+    message. UsageError if nothing remains.
     """
     sent, notes = traffic.messages, []
     if sent is None:
@@ -56,13 +57,13 @@ def captured(
 
 
 class _Streams(NamedTuple):
-    """The flows of the engine: the requests of a captured one, or the data of its READs."""
+    """The flows of the engine: the requests of a captured flow, or the data of its READs."""
 
     of_message: Ints
     rows: Ints
-    """Units of the traffic; the first of them are the streams' main ones."""
+    """Units of the traffic; first the main unit of each stream."""
     row_of_packet: Int32s
-    """Index of `rows`; empty when every stream has one."""
+    """Index of `rows`; empty if every stream has one unit."""
 
 
 def _workload(
@@ -95,7 +96,7 @@ def _workload(
 
 
 def _units_as_messages(traffic: Traffic) -> tuple[Traffic, SentMessages, int]:
-    """(every unit a flow of its own with one message, those, units that are left out as ACKs)."""
+    """(each unit as a flow with one message, these messages, number of units left out as ACKs)."""
     data = traffic.packets * LARGEST_ACK_BYTES <= traffic.wire_bytes
     n = int(np.count_nonzero(data))
     units = replace(traffic.take(data), flow=np.arange(n, dtype=np.int32))
@@ -130,7 +131,7 @@ def _number(sent: SentMessages) -> Ints:
 
 
 def _due_ps(sent: SentMessages, window_ns: int | None) -> Ints:
-    """int64[packets]: release of each from the first one on."""
+    """int64[packets]: release times, relative to the first packet."""
     if sent.times is not None:
         time = sent.times.time_ns.copy()
     else:
@@ -140,7 +141,7 @@ def _due_ps(sent: SentMessages, window_ns: int | None) -> Ints:
         time = (took // gaps) * _number(sent) + (took % gaps) * _number(sent) // gaps
         time += np.repeat(sent.begun_ns, sent.packets)
     start = int(time.min())
-    if window_ns:  # as `WindowCells` has them
+    if window_ns:  # as in `WindowCells`
         time = np.maximum(start, time // window_ns * window_ns)
     due: Ints = (time - start) * PS
     return due
@@ -170,7 +171,7 @@ def _streams(traffic: Traffic, sent: SentMessages) -> _Streams:
 
 
 def _in_turn(traffic: Traffic, sent: SentMessages) -> Ints:
-    """int64[packets]: a flow's units of data in turn."""
+    """int64[packets]: unit of each packet; the data units of a flow in turn."""
     usable = traffic.packets * LARGEST_ACK_BYTES <= traffic.wire_bytes
     flows = int(traffic.flow.max(initial=-1)) + 1
     without = np.bincount(traffic.flow[usable], minlength=flows) == 0
@@ -186,7 +187,7 @@ def _in_turn(traffic: Traffic, sent: SentMessages) -> Ints:
 def _offered(
     traffic: Traffic, streams: _Streams, size: Int32s, packets: Ints, model: Model
 ) -> Traffic:
-    """The units of all streams with what they send, and their ACKs."""
+    """The units of all streams with their packets and bytes, and their ACKs."""
     of_packet: Array = streams.row_of_packet
     if not len(of_packet):
         of_packet = np.repeat(streams.of_message, packets)

@@ -17,7 +17,7 @@ from ..model.model import Model, Workload
 from .offered import workload_of
 
 ITERATED = frozenset({"ring-allreduce"})
-"""Patterns whose messages are steps: all hosts finish one before any begins the next."""
+"""Patterns whose messages are steps: all hosts complete a step before the next begins."""
 
 
 def collective(
@@ -31,7 +31,7 @@ def collective(
     qps: int = 1,
     hosts: int | None = None,
 ) -> Workload:
-    """A pattern of `rocescope generate` on the hosts of a fabric, as fast as they can send.
+    """A pattern of `rocescope generate` on the hosts of a fabric, sent as fast as possible.
 
     UsageError for an unknown pattern or an impossible value.
     """
@@ -49,10 +49,8 @@ def collective(
 
 
 def from_queue_pairs(pairs: QueuePairs, fabric: Fabric, model: Model, barriers: bool) -> Workload:
-    """Generated queue pairs as flows; with barriers message i of all of them is phase i."""
-    offered = offered_traffic(
-        without_spray(pairs), fabric.addresses
-    )  # per pair: its data, then its ACKs
+    """Generated queue pairs as flows; with barriers message i of every queue pair is in phase i."""
+    offered = offered_traffic(without_spray(pairs), fabric.addresses)  # per pair: data, then ACKs
     n = len(pairs)
     units = np.concatenate([2 * np.arange(n), 2 * np.arange(n) + 1])
     flow = np.repeat(np.arange(n), pairs.messages)
@@ -71,12 +69,12 @@ def from_queue_pairs(pairs: QueuePairs, fabric: Fabric, model: Model, barriers: 
 
 
 def without_spray(pairs: QueuePairs) -> QueuePairs:
-    """The same queue pairs with one entropy value each: strategies choose others."""
+    """The same queue pairs with one entropy value each: strategies choose entropy values."""
     return replace(pairs, sending=pairs.sending._replace(entropy_values=1))
 
 
 def both_ways(traffic: Traffic, model: Model) -> Traffic:
-    """The units and, behind them, the ACKs that answer each: addresses exchanged, same ports."""
+    """The units, followed by the ACKs of each unit: addresses exchanged, same ports."""
     keys = traffic.keys
     back = keys._replace(src=keys.dst, dst=keys.src)
     columns: list[Any] = [

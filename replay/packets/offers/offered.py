@@ -1,4 +1,4 @@
-"""What hosts offer to the packet engine: collectives with barriers, or any list of messages."""
+"""Workloads of the packet engine from lists of messages."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def workload_of(
 ) -> Workload:
     """Messages of `message_bytes` payload each, cut into packets as the model says.
 
-    src, dst: int[F] hosts. flow: int[M], ascending; one message per flow if not given.
-    The others are columns of `Workload`, 0 or none if not given.
+    src, dst: int[F] hosts. flow: int[M], ascending; default one message per flow.
+    The others are columns of `Workload`, default 0 or none.
     """
     size = np.asarray(message_bytes, np.int64)
     m = len(size)

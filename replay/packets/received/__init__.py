@@ -1,1 +1,1 @@
-"""Packets as their receivers saw them."""
+"""Packets as seen by their receivers."""

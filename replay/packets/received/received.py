@@ -1,4 +1,4 @@
-"""The packets of a replay as their receivers saw them, for the analyzer's own measures."""
+"""The packets of a replay as seen by their receivers, for the measures of the analyzer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HEADERS = 14 + 20 + 8 + 12 + 4
 
 
 def received_order(result: EngineResult) -> Ints:
-    """Numbers (over all messages) of the data packets that arrived whole, in order of arrival."""
+    """Numbers (over all messages) of the data packets that arrived untrimmed, by arrival."""
     assert result.arrived_ps is not None and result.arrived_flags is not None
     whole = (result.arrived_ps >= 0) & ((result.arrived_flags & (TRIMMED >> 56)) == 0)
     rows = np.flatnonzero(whole)
@@ -33,8 +33,8 @@ def received_order(result: EngineResult) -> Ints:
 
 
 def received_table(workload: Workload, result: EngineResult) -> PacketTable:
-    """Data packets in order of arrival; the run has kept arrivals. Addresses are host numbers,
-    and flow f is queue pair 0x100 + f with PSNs from 0."""
+    """Data packets by arrival; needs a run with `keep_arrivals`. Addresses are host numbers, and
+    flow f is queue pair 0x100 + f with PSNs from 0."""
     order = received_order(result)
     assert result.arrived_ps is not None and result.arrived_flags is not None
     message = np.searchsorted(workload.packet_start, order, side="right") - 1
@@ -64,7 +64,7 @@ def received_table(workload: Workload, result: EngineResult) -> PacketTable:
 
 
 def received_packets(workload: Workload, result: EngineResult) -> Packets:
-    """The same for `write_pcap`, of a workload made of queue pairs (`from_queue_pairs`)."""
+    """The same packets for `write_pcap`, of a workload of queue pairs (`from_queue_pairs`)."""
     order = received_order(result)
     assert result.arrived_ps is not None and result.arrived_flags is not None
     message = np.searchsorted(workload.packet_start, order, side="right") - 1
@@ -79,7 +79,7 @@ def received_packets(workload: Workload, result: EngineResult) -> Packets:
 
 
 def received_flows(workload: Workload, result: EngineResult, fabric: Fabric) -> list[Flow]:
-    """What the analyzer says of the received packets."""
+    """The flows of the received packets, as the analyzer measures them."""
     registry = Registry()
     for host in range(fabric.hosts):
         registry.endpoints.add(str(fabric.address_of(host)))

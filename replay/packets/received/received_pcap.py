@@ -1,4 +1,4 @@
-"""Replayed packets of a capture as a pcap: headers, as the receivers saw them."""
+"""Replayed packets of a capture as a pcap of headers, as seen by the receivers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _AT_ONCE = 1 << 16
 
 
 def write_received(file: BinaryIO, workload: Workload, result: EngineResult) -> int:
-    """Write the data packets that arrived whole, in order of arrival; returns how many.
+    """Write the data packets that arrived untrimmed, by arrival; returns their number.
 
-    The run has kept arrivals and times of sending. Addresses, source port, flow label and queue
-    pair are those of the captured unit, PSNs count a queue pair's packets from 0 in the order in
-    which they were first sent, ECN is what the replay marked. What a unit does not tell is made
-    up: SEND on a reliable connection (of ONLY packets where a queue pair sends data of READs beside
-    its own), sizes in steps of 4 bytes, DSCP and MAC addresses as `generate` has them.
+    Needs a run with `keep_arrivals` and `keep_sent`. Addresses, source port, flow label and queue
+    pair are from the captured unit; PSNs count the packets of a queue pair from 0 in the order of
+    first transmission; ECN marks are from the replay. Fields unknown to a unit are synthetic: SEND
+    on a reliable connection (ONLY packets if a queue pair also sends data of READs), sizes in steps
+    of 4 bytes, DSCP and MAC addresses as in `generate`.
     """
     assert result.arrived_ps is not None and result.arrived_flags is not None
     rows = received_order(result)
@@ -58,7 +58,7 @@ def write_received(file: BinaryIO, workload: Workload, result: EngineResult) -> 
 
 
 def _sequence_numbers(workload: Workload, result: EngineResult) -> tuple[Ints, Bools]:
-    """(PSN of every packet that was sent, whether a flow shares its queue pair with others)."""
+    """(PSN of each sent packet, whether a flow shares its queue pair with other flows)."""
     assert result.sent_ps is not None
     keys, units = workload.traffic.keys, len(workload.src)
     columns = [keys.src[:units], keys.dst[:units], keys.dest_qp[:units, None].view(np.uint8)]
@@ -78,7 +78,7 @@ def _sequence_numbers(workload: Workload, result: EngineResult) -> tuple[Ints, B
 def _records(
     time_ns: Ints, keys: PacketKeys, size: Ints, opcode: Ints, psn: Ints, marked: Bools
 ) -> bytes:
-    """Record headers and frames up to the BTH, one after another."""
+    """Record headers and frames up to the BTH, concatenated."""
     network = np.where(keys.ipv6, IPV6, IPV4)
     kept = ETHERNET + network + UDP + BTH
     wire = kept + ICRC + (np.maximum(0, size - kept - ICRC) & ~3)
@@ -107,7 +107,7 @@ def _records(
 
 
 def _put(frame: Bytes, at: int, width: int, values: Ints | int) -> None:
-    """Values in network byte order, at most 4 bytes wide."""
+    """Write values in network byte order, at most 4 bytes wide."""
     whole = np.broadcast_to(np.asarray(values, np.int64), (len(frame),)).astype(">u4")
     frame[:, at : at + width] = whole[:, None].view(np.uint8)[:, 4 - width :]
 

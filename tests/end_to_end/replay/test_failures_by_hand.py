@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from host_ports import port_links
 
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.flows.checks.blast_radius import links_of
 from rocescope.replay.packets.drivers.event_driven import FeedbackResult, run_event_driven
 from rocescope.replay.packets.failures.events import (
     LOSSY,
@@ -14,8 +16,6 @@ from rocescope.replay.packets.failures.events import (
     Failures,
     LinkEvent,
     outage,
-    plane_loss,
-    port_loss,
 )
 from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.model.model import Model
@@ -63,7 +63,11 @@ def test_a_link_that_loses_everything_for_three_packets() -> None:
         LinkEvent(end, "leaf1>spine1", LOSSY, 0),
     )
     result = run(PATH, "host-spray", 60, Failures(events))
-    assert (result.lost_on_links, result.sent_again, result.data_sent) == (3, 3, 63)
+    assert (result.tally.lost_on_links, result.tally.sent_again, result.tally.data_sent) == (
+        3,
+        3,
+        63,
+    )
     assert result.engine.completion_ps == 4 * (DATA + DELAY) + 62 * DATA + 4 * (ACK + DELAY)
 
 
@@ -83,7 +87,7 @@ def test_until_routing_converges_half_the_packets_are_lost(g_us: int | None) -> 
     # The begin of leaf1's turns with the new routes is drawn, so two of one spine may follow.
     assert abs(result.engine.no_route - half) <= 1
     # One packet was in service when the link died.
-    assert result.lost_on_links == 1 and result.data_lost == result.engine.no_route + 1
+    assert result.tally.lost_on_links == 1 and result.tally.data_lost == result.engine.no_route + 1
     used = [int(result.engine.link_packets[TWO.find_links(f"leaf1>spine{i}")[0]]) for i in (1, 2)]
     learned = packets if g_us is None else int((at_spine - DATA - DELAY < down + g_us * US).sum())
     assert abs(used[0] - learned / 2) <= 1  # from then on leaf1 uses spine2 alone
@@ -93,10 +97,10 @@ def test_until_routing_converges_half_the_packets_are_lost(g_us: int | None) -> 
 def test_a_dead_port_and_a_dead_plane_leave_three_quarters() -> None:
     """400 packets over four ports take 100 each; over three 134, 133 and 133."""
     alone = 4 * (DATA + DELAY) + 4 * (ACK + DELAY)
-    for events in (port_loss(PLANES, 0, 2, 0), plane_loss(PLANES, 2, 0)):
-        result = run(PLANES, "mrc:evs=8", 400, Failures(events, 0))
+    for links in (port_links(PLANES, 0, 2), links_of(PLANES, "plane3").tolist()):
+        result = run(PLANES, "mrc:evs=8", 400, Failures(outage(links, 0), 0))
         assert sorted(result.port_bytes[0].tolist()) == [0, *(4160 * n for n in (133, 133, 134))]
-        assert result.port_bytes[0, 2] == 0 and result.sent_again == 0
+        assert result.port_bytes[0, 2] == 0 and result.tally.sent_again == 0
         assert result.engine.completion_ps == alone + 133 * DATA
     whole = run(PLANES, "mrc:evs=8", 400, Failures(()))
     assert whole.engine.completion_ps == alone + 99 * DATA

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.analysis.run import open_sources
@@ -30,7 +29,7 @@ from ....analyzer.wire.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_
 from ....analyzer.wire.packets import IPV6, PacketTable
 from ....analyzer.wire.registry import Registry
 from ....analyzer.wire.taps import Taps
-from ....kernels.kernel import Bools, Bytes, Ints, UInt32s
+from ....kernels.kernel import Bools, Bytes, Ints, Records, UInt32s
 from ..snapshots.snapshot import FlowKey
 
 PSN_MASK = 0xFFFFFF
@@ -56,7 +55,7 @@ class Late(NamedTuple):
     low: int
     high: int
 
-    def holds(self, judged: NDArray[np.void]) -> Bools:
+    def holds(self, judged: Records) -> Bools:
         """Which packets are in the bucket."""
         values = judged[self.measure]
         inside: Bools = (values >= self.low) & (values <= self.high) & (values >= 0)
@@ -81,7 +80,7 @@ class Chunk(NamedTuple):
 
     table: PacketTable
     verdict: Bytes
-    judged: NDArray[np.void]
+    judged: Records
 
 
 @dataclass(slots=True)
@@ -202,7 +201,7 @@ class FlowPass:
             if mine.any():
                 yield Chunk(table.take(mine), verdict[mine], judged[mine])
 
-    def _is_wanted(self, table: PacketTable, verdict: Bytes, judged: NDArray[np.void]) -> Bools:
+    def _is_wanted(self, table: PacketTable, verdict: Bytes, judged: Records) -> Bools:
         wanted = self._wanted
         found = ~np.isin(verdict, NORMAL) if wanted.odd_only else np.ones(len(table), np.bool_)
         if wanted.late is not None:
@@ -264,7 +263,7 @@ class _Order:
         self._jumps: deque[tuple[int, int, int, int]] = deque(maxlen=_JUMPS)
         """First skipped PSN, number of PSNs, arrival number and time of each gap."""
 
-    def of(self, psn: UInt32s, time_ns: Ints, verdict: Bytes) -> NDArray[np.void]:
+    def of(self, psn: UInt32s, time_ns: Ints, verdict: Bytes) -> Records:
         """JUDGED[n]."""
         judged = np.full(len(psn), -1, JUDGED)
         due, extent, late = judged["due"], judged["extent"], judged["late_ns"]

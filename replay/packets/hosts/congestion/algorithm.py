@@ -1,14 +1,14 @@
-"""What a congestion control consists of, and its state over all flows.
+"""The parts of a congestion control, and its state over all flows.
 
 The drivers call its functions by pointer, so that they are compiled once for all algorithms:
 
 - on_ack(rows, params, flow, acked, rtt_ps, marked, now_ps): `acked` bytes were acknowledged;
-- on_loss(rows, params, flow, lost, trimmed, now_ps): `lost` bytes were trimmed, or given up
+- on_loss(rows, params, flow, lost, trimmed, now_ps): `lost` bytes were trimmed, or considered lost
   without a trim;
-- on_send(rows, params, flow, size, now_ps): ps from a packet of `size` bytes that is sent now to
-  the flow's next one, 0 where only the window limits.
+- on_send(rows, params, flow, size, now_ps): ps from a packet of `size` bytes sent now to the next
+  packet of the flow, 0 without pacing.
 
-A flow also keeps its packets under way within `rows[flow, WINDOW]`.
+The bytes in flight of a flow stay within `rows[flow, WINDOW]`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .....kernels.kernel import Floats, Int, subkernel
 from ...model.pointer import pointer_to
 
 WINDOW, OWN_COLUMNS = 0, 1
-"""Columns of `rows`: bytes that may be under way; an algorithm's own columns follow."""
+"""Columns of `rows`: maximum of bytes in flight; the columns of the algorithm follow."""
 COLUMNS: Final = 12
 MSS, OWN_PARAMETERS = 0, 1
-"""Items of `params`: wire bytes of a full packet; an algorithm's own follow."""
+"""Items of `params`: wire bytes of a full packet; the items of the algorithm follow."""
 PARAMETERS: Final = 16
 
 _ROWS, _PARAMS, _I = types.float64[:, ::1], types.float64[::1], types.int64
@@ -41,21 +41,21 @@ OnSend: TypeAlias = Callable[[_F, _F, Int, Int, Int], Int]
 
 
 class Line(NamedTuple):
-    """What an algorithm knows of the network before it has sent."""
+    """What an algorithm knows of the network at its start."""
 
     mss: int
     """Wire bytes of a full packet."""
     base_rtt_ps: int
     bits_per_second: int
     trimming: bool
-    """Whether queues trim packets in place of dropping them."""
+    """Whether queues trim packets instead of dropping them."""
 
 
 @subkernel
 def ignore_ack(
     rows: Floats, params: Floats, flow: Int, acked: Int, rtt_ps: Int, marked: Int, now_ps: Int
 ) -> Int:
-    """Of an algorithm that acknowledgements tell nothing."""
+    """For algorithms that do not use acknowledgements."""
     return np.int64(0)
 
 
@@ -63,25 +63,25 @@ def ignore_ack(
 def ignore_loss(
     rows: Floats, params: Floats, flow: Int, lost: Int, trimmed: Int, now_ps: Int
 ) -> Int:
-    """Of an algorithm that losses tell nothing."""
+    """For algorithms that do not use losses."""
     return np.int64(0)
 
 
 @subkernel
 def at_once(rows: Floats, params: Floats, flow: Int, size: Int, now_ps: Int) -> Int:
-    """Of an algorithm without pacing."""
+    """For algorithms without pacing."""
     return np.int64(0)
 
 
 def leave_open(rows: Floats, params: Floats, line: Line) -> None:
-    """Of an algorithm without state."""
+    """For algorithms without state."""
 
 
 class Algorithm(NamedTuple):
     """The parts of a congestion control."""
 
     start: Callable[[Floats, Floats, Line], None] = leave_open
-    """Fills in rows (window: no limit) and params (MSS) before the first packet."""
+    """Initialises rows (window: no limit) and params (MSS) before the first packet."""
     on_ack: OnAck = ignore_ack
     on_loss: OnLoss = ignore_loss
     on_send: OnSend = at_once

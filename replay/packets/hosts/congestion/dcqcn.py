@@ -1,8 +1,8 @@
 """DCQCN (Zhu et al., SIGCOMM 2015), simplified.
 
-It keeps a rate from marks alone; here marks ride on acknowledgements and at most one per interval
-counts as a CNP. Its timers are caught up with whenever a packet is sent or an acknowledgement
-comes, which is when they matter. Left out: its byte counter and hyper increase.
+It controls a rate by marks alone; here acknowledgements carry the marks, and at most one mark per
+interval counts as a CNP. Timers are evaluated when a packet is sent or an acknowledgement arrives,
+the only times that need them. Not implemented: byte counter and hyper increase.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FAST_STAGES: Final = 5
 RAISE_BITS_PER_SECOND: Final = 40e6
 """R_AI = 40 Mb/s (paper)."""
 LEAST_BITS_PER_SECOND: Final = 100e6
-"""It sends no slower than at 100 Mb/s (assumed)."""
+"""Minimum rate: 100 Mb/s (assumed)."""
 
 
 def _start(rows: Floats, params: Floats, line: Line) -> None:
@@ -63,12 +63,12 @@ def on_send(rows: Floats, params: Floats, flow: Int, size: Int, now_ps: Int) -> 
 
 @subkernel
 def _timers(rows: Floats, params: Floats, flow: Int, now_ps: Int) -> None:
-    """All raises of the rate, and falls of alpha, that are due by now."""
+    """Apply all increases of the rate, and decreases of alpha, that are due."""
     row = rows[flow]
     now, line = np.float64(now_ps), params[LINE_PS]
     while row[LAST_RAISE] + RAISE_PS <= now:
         row[LAST_RAISE] += RAISE_PS
-        if row[RATE_PS] <= line:  # nothing to raise; alpha is of use after a cut only
+        if row[RATE_PS] <= line:  # at line rate; alpha matters only after a cut
             row[LAST_RAISE] = now
             return
         row[ALPHA] *= 1.0 - DCQCN_G

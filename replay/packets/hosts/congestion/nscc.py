@@ -1,8 +1,8 @@
 """NSCC of Ultra Ethernet 1.0, as its public reference simulator computes it (uet-htsim).
 
-It keeps a window in bytes from delay and ECN marks; a trimmed packet may cut it down to what came
-through lately, a packet that is lost without a trim takes its own bytes off it and no more (a path
-has failed, nothing says that it was congested). Left out: its fast increase.
+It controls a window in bytes by delay and ECN marks; a trimmed packet may reduce the window to the
+bytes delivered recently; a packet lost without a trim reduces it by its own bytes only (the path
+has failed; congestion is not indicated). Not implemented: the fast increase.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .algorithm import MSS, OWN_COLUMNS, OWN_PARAMETERS, WINDOW, Algorithm, Line
 INCREASE, DELAY, LAST_ADJUST, LAST_DECREASE, ACKED_SINCE, ACHIEVED, QUICK_END, IGNORE, TRIMS = (
     range(OWN_COLUMNS, OWN_COLUMNS + 9)
 )
-"""Increase to come (bytes^2), mean delay (ps), times (ps), bytes acknowledged since the last
-adjustment, bytes that came through since `QUICK_END` began; bytes whose marks are ignored after a
-quick adaptation; trims since the last one."""
+"""Pending increase (bytes^2), mean delay (ps), times (ps), bytes acknowledged since the last
+adjustment, bytes delivered since `QUICK_END` was set, end of the quick adaptation interval, bytes
+whose marks are ignored after a quick adaptation, trims since the last quick adaptation."""
 (
     BASE_RTT,
     TARGET,
@@ -31,11 +31,11 @@ quick adaptation; trims since the last one."""
     ADJUST_PS,
     ADJUST_BYTES,
 ) = range(OWN_PARAMETERS, OWN_PARAMETERS + 11)
-"""Bytes, ps and the factors of the formulas."""
+"""Bytes, ps and factors of the formulas."""
 
 
 def _start(rows: Floats, params: Floats, line: Line) -> None:
-    """Factors of uet-htsim: scaled from a network of 100 Gb/s and 12 us."""
+    """Factors of uet-htsim, scaled from a network of 100 Gb/s and 12 us."""
     bdp = line.bits_per_second / 8e12 * line.base_rtt_ps
     scale = bdp / (100e9 / 8e12 * 12e6)
     target = (0.75 if line.trimming else 1.0) * line.base_rtt_ps
@@ -106,7 +106,7 @@ def _quick(
     delay: float,
     now: float,
 ) -> bool:
-    """NSCC's quick adaptation: down to what really came through in the last round trip."""
+    """Quick adaptation of NSCC: reduce the window to the bytes delivered in the last round trip."""
     row = rows[flow]
     adapted = False
     if now >= row[QUICK_END]:

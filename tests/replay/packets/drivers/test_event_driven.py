@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from host_ports import port_links
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -20,7 +21,6 @@ from rocescope.replay.packets.failures.events import (
     LinkEvent,
     flapping,
     outage,
-    port_loss,
 )
 from rocescope.replay.packets.hosts.parameters import Transport
 from rocescope.replay.packets.many import run_many
@@ -165,8 +165,8 @@ def test_both_drivers_agree_on_every_packet(
 
 
 def _conserved(result: FeedbackResult) -> None:
-    gone = result.data_received + result.trimmed_received + result.data_lost
-    assert result.data_sent == gone + result.data_under_way
+    gone = result.tally.data_received + result.tally.trimmed_received + result.tally.data_lost
+    assert result.tally.data_sent == gone + result.data_under_way
 
 
 @settings(max_examples=40, deadline=None)
@@ -228,8 +228,8 @@ def test_what_is_sent_arrives_in_the_end(
     _conserved(result)
     assert (result.engine.completed_ps >= 0).all()
     if recovery != "go-back-n":
-        assert result.data_received - result.duplicates == load.packet_start[-1]
-    assert result.sent_again == result.data_sent - load.packet_start[-1]
+        assert result.tally.data_received - result.tally.duplicates == load.packet_start[-1]
+    assert result.tally.sent_again == result.tally.data_sent - load.packet_start[-1]
 
 
 def test_the_same_on_any_number_of_threads() -> None:
@@ -254,7 +254,7 @@ def test_planes_carry_the_same_bytes() -> None:
     result = run_event_driven(load, fabric, parse_packet_strategy("mrc:evs=12"), model, 1)
     spread = result.port_bytes.max(1) - result.port_bytes.min(1)
     assert (spread <= model.payload_bytes + model.header_bytes).all()
-    assert (result.engine.completed_ps >= 0).all() and result.sent_again == 0
+    assert (result.engine.completed_ps >= 0).all() and result.tally.sent_again == 0
 
 
 def test_a_lost_path_is_dropped_and_comes_back() -> None:
@@ -275,7 +275,7 @@ def test_a_lost_path_is_dropped_and_comes_back() -> None:
     for result, state in ((run(None), ASSUMED_BAD), (run(40_000_000), GOOD)):
         assert (result.engine.completed_ps >= 0).all()
         _conserved(result)
-        assert result.evs is not None and result.probes > 0
+        assert result.evs is not None and result.tally.probes > 0
         states = result.evs.table[:, : 4 * 4] & 3
         hit = 1 + 4 * 2  # plane 2 (from 1), spine 3 (from 1)
         assert (states[:, hit] == state).any()
@@ -288,7 +288,7 @@ def test_a_lost_path_is_dropped_and_comes_back() -> None:
 def test_a_lost_port_takes_its_plane_out_of_use() -> None:
     fabric, model = parse_fabric(PLANES), Model(buffer_bytes=800_000)
     load = _permutation(fabric, model, 1_000)
-    failures = Failures(port_loss(fabric, 0, 2, 0))
+    failures = Failures(outage(port_links(fabric, 0, 2), 0))
     transport = Transport(recovery="sack", reordering_packets=512)
     strategy = parse_packet_strategy("mrc:evs=16")
     result = run_event_driven(

@@ -10,7 +10,6 @@ from rocescope.replay.packets.failures.events import (
     LinkEvent,
     cables,
     flapping,
-    plane_loss,
     random_cables,
 )
 
@@ -39,14 +38,6 @@ def test_flapping_ends_up() -> None:
     ]
 
 
-def test_a_plane_is_all_links_of_its_switches() -> None:
-    fabric = parse_fabric("multi-plane:planes=4,leaves=2,spines=2,hosts=2,delay=500ns")
-    gone = plane_loss(fabric, 1, 0)
-    assert len(gone) == (4 + 4) * 2  # host cables and leaf-spine cables of a plane, both ways
-
-
 def test_errors_name_the_value() -> None:
     with pytest.raises(UsageError, match="chance from 0 to 1"):
         Failures((LinkEvent(0, 1, "lossy", 2.0),))
-    with pytest.raises(UsageError, match="no plane 7"):
-        plane_loss(FABRIC, 7, 0)

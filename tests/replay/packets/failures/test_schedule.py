@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from host_ports import port_links
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.parse import parse_fabric
@@ -10,7 +11,6 @@ from rocescope.replay.packets.failures.events import (
     Failures,
     flapping,
     outage,
-    port_loss,
 )
 from rocescope.replay.packets.failures.schedule import converged, scheduled
 from rocescope.replay.packets.model.arrays import NO_ROUTE
@@ -61,7 +61,7 @@ def test_a_flapping_link_is_up_in_the_end() -> None:
 
 def test_peers_learn_of_ports() -> None:
     fabric = parse_fabric("multi-plane:planes=4,leaves=2,spines=2,hosts=2,delay=500ns")
-    plan = scheduled(fabric, Failures(port_loss(fabric, 1, 2, 0, 1_000_000)))
+    plan = scheduled(fabric, Failures(outage(port_links(fabric, 1, 2), 0, 1_000_000)))
     told = plan.changes[plan.changes[:, 1] == PEER_PORTS]
     assert told[:, 2:].tolist() == [[1, 0b1011], [1, 0b1111]]
     assert told[:, 0].tolist() == [2_000_000, 3_000_000]  # four links of 500 ns later

@@ -99,7 +99,7 @@ def test_no_packet_is_sent_by_an_ev_that_is_not_good(seed: int, trims: bool) -> 
     pairs = [(0, 2), (1, 2), (2, 0), (3, 1)]
     result = run(pairs, 300, PLANES, Watched((denied,)), transport, model, Failures(events))
     assert (result.engine.completed_ps >= 0).all() and result.evs is not None
-    assert result.sent_again > 0 and not result.evs.rows[:, _BAD_SENT].any()
+    assert result.tally.sent_again > 0 and not result.evs.rows[:, _BAD_SENT].any()
     up = PLANES.find_links(
         f"plane{denied % 2 + 1}.leaf1>plane{denied % 2 + 1}.spine{denied // 2 + 1}"
     )
@@ -139,7 +139,7 @@ def test_timeouts_double_after_the_linear_ones() -> None:
                 [(0, 2)], 1, PATH, one,
                 Transport(recovery=recovery, rto_ps=10 * US, linear_retries=linear),
                 failures=dead, until_ps=1005 * US,
-            ).timeouts
+            ).tally.timeouts
             for linear in (2, 1000)
         ]  # fmt: skip
         assert counts == [8, 100]  # at 10, 20, 30, 50, 90, 170, 330, 650 us
