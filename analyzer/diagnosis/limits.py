@@ -15,9 +15,8 @@ UNANSWERED = ("UC", "UD", "CNP")
 
 def limits(case: Case) -> list[str]:
     """Lines, most important first."""
-    if not case.flows:
-        return []
-    return [line for check in _CHECKS for line in check(case)]
+    checks = _CHECKS if case.flows else _CHECKS[:1]
+    return [line for check in checks for line in check(case)]
 
 
 def _how_it_was_read(case: Case) -> Iterator[str]:

@@ -1,0 +1,66 @@
+"""Which queue pairs are dead."""
+
+from __future__ import annotations
+
+from cases import case_of
+from conformance_traces import ACK, NAK, answer, last, write
+
+from rocescope.analyzer.diagnosis.deaths import death_of
+
+MS = 1000
+REFUSAL = 0x62
+BEGIN = [write(0, at=0), last(1, at=1), answer(1, at=9)]
+
+
+def death(rows):
+    case = case_of([*BEGIN, *rows])
+    return death_of(case, case.flows[0])
+
+
+def resend(at, ip_id):
+    return last(2, at=at, ip_id=ip_id)
+
+
+def test_an_answered_queue_pair_lives():
+    assert death([]) is None
+    assert death([last(2, at=10), resend(60 * MS, 90), answer(2, at=60 * MS + 5)]) is None
+
+
+def test_three_rewinds_without_an_answer():
+    rows = [last(2, at=10), *(resend(60 * MS * n, 90 + n) for n in (1, 2, 3))]
+    assert death(rows[:3]) is None
+    dead = death(rows)
+    assert (dead.why, dead.packets) == ("unanswered", 3)
+    case = case_of([*BEGIN, *rows])
+    assert dead.since_ns == case.first_ns + 60 * MS * 1000
+
+
+def test_two_rewinds_and_half_a_second():
+    rows = [last(2, at=10), resend(200 * MS, 91), resend(520 * MS, 92)]
+    assert death(rows).why == "unanswered"
+    assert death([*rows, answer(2, at=521 * MS)]) is None
+
+
+def test_a_refusal_is_death_unless_the_sender_goes_on():
+    refused = [last(2, at=10), answer(2, REFUSAL, at=20)]
+    assert death(refused).why == "refused"
+    assert death([*refused, write(3, at=30), last(4, at=31), answer(4, at=40)]) is None
+
+
+def test_silence_after_an_unanswered_request():
+    other = [last(7, at=5000 * MS, dest_qp=0x77)]  # the capture goes on
+    assert death([last(2, at=10), *other]).why == "silent"
+    assert death([last(2, at=10), answer(2, at=20), *other]) is None
+    assert death([last(2, at=4500 * MS), *other]) is None
+
+
+def test_one_direction_tells_nothing():
+    case = case_of([last(0, at=0), last(7, at=5000 * MS, dest_qp=0x77)])
+    assert death_of(case, case.flows[0]) is None
+
+
+def test_a_nak_is_an_answer():
+    rows = [last(2, at=10)]
+    for n in range(1, 6):
+        rows += [answer(2, NAK, at=60 * MS * n - 5), resend(60 * MS * n, 90 + n)]
+    assert death([*rows, answer(2, ACK, at=301 * MS)]) is None

@@ -1,0 +1,57 @@
+"""Claims, and when they are withdrawn."""
+
+from __future__ import annotations
+
+import msgspec
+from cases import capture, case_of, table_of
+from conformance_traces import NAK, answer, last, write
+from factories_results import diagnosis
+
+from rocescope.analyzer.diagnosis.healthy import healthy
+
+CLEAN = [write(0), last(1), answer(1), write(2), last(3), answer(3)]
+
+
+def test_claims_say_what_they_cover():
+    assert healthy(case_of(CLEAN), []) == [
+        "4 request and response packets: none lost, retransmitted, reordered or duplicated"
+        " before the tap",
+        "2 ACKs: no NAK, no RNR NAK",
+        "1 queue pair: none stalled",
+    ]
+
+
+def test_each_fault_withdraws_its_claim():
+    lossy = [write(0), last(1), answer(1), last(3), answer(2, NAK), write(2, ip_id=90, at=99)]
+    claims = " ".join(healthy(case_of(lossy), []))
+    assert "none reordered or duplicated" in claims
+    assert "NAK" not in claims
+    loss = diagnosis().findings[0]
+    assert "lost" not in " ".join(healthy(case_of(CLEAN), [loss]))
+    late = msgspec.structs.replace(loss, kind="reordering")
+    assert "reordered" not in " ".join(healthy(case_of(CLEAN), [late]))
+
+
+def test_a_filter_withdraws_all():
+    assert healthy(case_of(CLEAN, filtered=True), []) == []
+
+
+def test_marks_need_packets_that_can_be_marked():
+    capable = [row | {"traffic_class": 2} for row in CLEAN]
+    assert "6 ECN-capable packets: none marked CE" in healthy(case_of(capable), [])
+    marked = [row | {"traffic_class": 3} for row in CLEAN]
+    assert not any("CE" in claim for claim in healthy(case_of(marked), []))
+
+
+def test_checked_icrcs():
+    table = table_of(CLEAN)
+    good = capture(table, icrc={"ok": 6, "bad": 0, "truncated": 0})
+    assert "6 ICRCs: none wrong" in healthy(case_of(CLEAN, captures=[good]), [])
+    bad = capture(table, icrc={"ok": 5, "bad": 1, "truncated": 0})
+    assert not any("ICRC" in claim for claim in healthy(case_of(CLEAN, captures=[bad]), []))
+    none = capture(table, icrc={"ok": 0, "bad": 0, "truncated": 6})
+    assert not any("ICRC" in claim for claim in healthy(case_of(CLEAN, captures=[none]), []))
+
+
+def test_one_direction_is_no_proof_of_life():
+    assert not any("stalled" in claim for claim in healthy(case_of(CLEAN[:2]), []))

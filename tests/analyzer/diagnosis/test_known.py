@@ -1,0 +1,46 @@
+"""Causes explain their effects, and nothing else."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import msgspec
+from factories_results import diagnosis
+
+from rocescope.analyzer.diagnosis.known import AFTERMATH_NS, CLOCKS_NS, EXPLAINS, Known
+from rocescope.analyzer.results.diagnosis import Kind
+
+CAUSE = msgspec.structs.replace(
+    diagnosis().findings[0], kind="loss", flows=[2], from_ns=10**12, until_ns=10**12 + 10**9,
+    onset_uncertainty_ns=0,
+)  # fmt: skip
+
+
+def test_same_flow_same_time():
+    known = Known([CAUSE])
+    at = CAUSE.from_ns
+    assert known.explains("timeout-recovery", 2, at, at)
+    assert not known.explains("timeout-recovery", 3, at, at)
+    assert not known.explains("ecn-marking", 2, at, at)
+    assert not known.explains("timeout-recovery", 2, at - 9, at - CLOCKS_NS - 1)
+    until = CAUSE.until_ns
+    assert known.explains("timeout-recovery", 2, until + AFTERMATH_NS, until + 10**12)
+    assert not known.explains("timeout-recovery", 2, until + AFTERMATH_NS + 1, until + 10**12)
+
+
+def test_a_cause_without_end_explains_all_that_follows():
+    known = Known([msgspec.structs.replace(CAUSE, until_ns=None)])
+    assert known.explains("stalled", 2, CAUSE.from_ns + 10**15, CAUSE.from_ns + 10**15)
+
+
+def test_a_note_explains_nothing():
+    known = Known([msgspec.structs.replace(CAUSE, severity="note")])
+    assert not known.explains("stalled", 2, CAUSE.from_ns, CAUSE.from_ns)
+
+
+def test_no_kinds_explain_each_other_in_a_circle():
+    kinds = set(get_args(Kind))
+    for effect, causes in EXPLAINS.items():
+        assert {effect, *causes} <= kinds
+        for cause in causes - {effect}:
+            assert effect not in EXPLAINS.get(cause, ())

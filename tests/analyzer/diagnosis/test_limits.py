@@ -1,0 +1,61 @@
+"""What captures cannot tell."""
+
+from __future__ import annotations
+
+import msgspec
+from cases import capture, case_of, table_of
+from conformance_traces import answer, last, write
+
+from rocescope.analyzer.diagnosis.limits import limits
+from rocescope.analyzer.results.captures import Sampling
+
+ROWS = [write(0), last(1), answer(1)]
+
+
+def said(rows=ROWS, **changes):
+    return " | ".join(limits(case_of(rows, **changes)))
+
+
+def with_tap(**changes):
+    one = capture(table_of(ROWS))
+    tap = msgspec.structs.replace(one.taps[0], **changes)
+    return [msgspec.structs.replace(one, taps=[tap])]
+
+
+def test_one_tap_without_icrc():
+    assert "one tap: loss after it" in said()
+    assert "ICRCs were not checked" in said()
+    assert "not state dropped frames" not in said()
+
+
+def test_drops_of_the_capture():
+    assert "tap dropped 3 frames itself" in said(captures=with_tap(dropped_frames=3))
+    assert "does not state dropped frames" in said(captures=with_tap(dropped_frames=None))
+
+
+def test_samples():
+    sampling = Sampling(one_in=100, estimated_packets=1, estimated_wire_bytes=1, error_percent=1)
+    assert "samples only" in said(captures=with_tap(sampling=sampling))
+
+
+def test_truncated_frames():
+    cut = [capture(table_of(ROWS), icrc={"ok": 1, "bad": 0, "truncated": 2})]
+    assert "2 frames are truncated" in said(captures=cut)
+
+
+def test_how_it_was_read():
+    assert said(complete=False).startswith("interrupted")
+    assert "filter" in said(filtered=True)
+
+
+def test_one_direction():
+    assert "1 flow without any packet of the other direction" in said(ROWS[:2])
+    assert "other direction" not in said()
+
+
+def test_names_are_plain():
+    assert "\x1b" not in said(captures=with_tap(name="a\x1bb", dropped_frames=1))
+
+
+def test_nothing_to_limit():
+    assert limits(case_of([])) == []

@@ -1,0 +1,28 @@
+"""One sentence for the whole diagnosis."""
+
+from __future__ import annotations
+
+from cases import case_of
+from conformance_traces import last
+from factories_results import diagnosis
+
+from rocescope.analyzer.diagnosis.summary import summary
+
+
+def test_the_worst_fault_comes_first():
+    loss, note = diagnosis().findings
+    case = case_of([last(0)])
+    assert summary(case, [loss, note], ["x"]) == loss.sentence
+    assert summary(case, [loss, loss, loss], []) == f"{loss.sentence} (and 2 further faults)"
+
+
+def test_notes_are_no_faults():
+    note = diagnosis().findings[1]
+    assert (
+        summary(case_of([last(0)]), [note], ["x"]) == "No fault found in 1 packet of 1 queue pair"
+    )
+
+
+def test_nothing_checked_is_no_all_clear():
+    assert summary(case_of([last(0)]), [], []).startswith("No check")
+    assert summary(case_of([]), [], []) == "No RoCE packets: nothing was checked"
