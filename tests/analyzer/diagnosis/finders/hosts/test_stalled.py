@@ -1,0 +1,40 @@
+"""Senders without an answer."""
+
+from __future__ import annotations
+
+import msgspec
+from cases import case_of
+from conformance_traces import answer, last, write
+from factories_results import diagnosis
+
+from rocescope.analyzer.diagnosis.finders.hosts.stalled import stalled
+from rocescope.analyzer.diagnosis.known import Known
+
+MS = 1000
+BEGIN = [write(0, at=0), last(1, at=1), answer(1, at=9)]
+DEAD = [*BEGIN, last(2, at=10), *(last(2, at=60 * MS * n, ip_id=80 + n) for n in (1, 2, 3))]
+
+
+def test_a_sender_that_nobody_answers():
+    (one,) = stalled(case_of(DEAD), Known())
+    assert (one.kind, one.severity, one.packets, one.until_ns) == ("stalled", "critical", 3, None)
+    assert (one.place.host, one.place.dest_qp) == ("10.0.0.2", 0x11)
+    assert "10.0.0.1 to 10.0.0.2 QP 0x000011 retransmits without an answer" in one.sentence
+
+
+def test_silence_is_only_a_possible_fault():
+    other = last(7, at=5000 * MS, dest_qp=0x77)
+    (one,) = stalled(case_of([*BEGIN, last(2, at=10), other]), Known())
+    assert one.confidence == "possible"
+
+
+def test_a_known_blackhole_explains_it():
+    case = case_of(DEAD)
+    cause = msgspec.structs.replace(
+        diagnosis().findings[0], kind="blackhole", flows=[0], from_ns=case.first_ns
+    )
+    assert list(stalled(case, Known([cause]))) == []
+
+
+def test_answered_senders():
+    assert list(stalled(case_of([*DEAD, answer(2, at=200 * MS)]), Known())) == []

@@ -1,0 +1,76 @@
+"""Loss and reordering after the tap."""
+
+from __future__ import annotations
+
+from cases import case_of
+from conformance_traces import NAK, answer, last, write
+
+from rocescope.analyzer.diagnosis.finders.taps.loss_after import losses_after
+from rocescope.analyzer.diagnosis.known import Known
+
+BEGIN = [write(n, at=n, ip_id=n) for n in range(20)]
+LOST = [
+    *BEGIN,
+    last(20, at=20, ip_id=20),
+    answer(15, NAK, at=40),
+    *(write(n, at=60 + n, ip_id=10 + n) for n in range(15, 20)),
+    last(20, at=90, ip_id=40),
+    answer(20, at=99),
+]
+LATE = [*BEGIN, last(20, at=20, ip_id=20), answer(15, NAK, at=40), answer(20, at=41)]
+
+
+def found(rows, known=None):
+    return list(losses_after(case_of(rows), known or Known()))
+
+
+def test_a_nak_for_what_the_tap_saw():
+    (one,) = found(LOST)
+    assert (one.kind, one.packets, one.flows) == ("loss", 1, [0])
+    assert (one.place.from_tap, one.place.host) == ("tap", "10.0.0.2")
+    assert "1 of 27 packets from 10.0.0.1 to 10.0.0.2 are lost after the tap" in one.sentence
+    assert one.evidence[0].frame_number == 22
+
+
+def test_a_nak_without_a_retransmission_is_a_late_packet():
+    (one,) = found(LATE)
+    assert one.kind == "reordering"
+    assert "arrive late after the tap" in one.sentence
+
+
+def test_a_nak_for_a_gap_at_the_tap_is_no_loss_after_it():
+    rows = [*BEGIN, last(21, at=21, ip_id=21), answer(20, NAK, at=40), write(20, at=90, ip_id=22)]
+    assert found(rows) == []
+
+
+def test_a_nak_for_packets_before_the_capture():
+    assert found([*BEGIN, answer(0xFFFFF0, NAK, at=40)]) == []
+
+
+def test_a_known_cause_explains_it():
+    (cause,) = found(LOST)
+    assert found(LOST, Known([cause])) == []
+
+
+def through_two_taps(rows):
+    """Every packet at the sender's tap, then routed, at the receiver's; answers the other way."""
+    both = []
+    for row in rows:
+        first = 1 if row.get("answer") else 0
+        row = {"ip_id": row["at"] + 1000} | row
+        both.append(row | {"tap": first, "hop_limit": 64, "at": 10 * row["at"]})
+        both.append(row | {"tap": 1 - first, "hop_limit": 63, "at": 10 * row["at"] + 3})
+    return both
+
+
+def test_a_receiver_that_drops_a_few_is_a_note():
+    more = [write(n, at=200 + n, ip_id=200 + n) for n in range(21, 800)]
+    rows = [*LOST, *more, last(800, at=1000, ip_id=1200), answer(800, at=20_000)]
+    case = case_of(through_two_taps(rows), taps=("near", "far"))
+    (one,) = losses_after(case, Known())
+    assert one.severity == "note"
+    assert one.place.from_tap == "far"
+    assert "reach their link, but 10.0.0.2 drops them" in one.sentence
+    few = case_of(through_two_taps(LOST), taps=("near", "far"))
+    (one,) = losses_after(few, Known())
+    assert one.severity != "note"

@@ -1,0 +1,77 @@
+"""Loss before the tap."""
+
+from __future__ import annotations
+
+from cases import case_of
+from conformance_traces import NAK, answer, last, write
+
+from rocescope.analyzer.diagnosis.finders.taps.loss_before import losses_before, lost_before
+from rocescope.analyzer.diagnosis.known import Known
+
+BEGIN = [write(n, at=n, ip_id=n) for n in range(20)]
+LOST = [
+    *BEGIN,
+    last(21, at=21, ip_id=21),
+    answer(20, NAK, at=30),
+    write(20, at=90, ip_id=22),
+    last(21, at=91, ip_id=23),
+    answer(21, at=99),
+]
+
+
+def losses(rows):
+    case = case_of(rows)
+    return list(losses_before(case, Known()))
+
+
+def test_a_gap_then_its_retransmission():
+    (one,) = losses(LOST)
+    assert (one.packets, one.of_packets, one.flows) == (1, 24, [0])
+    assert one.place.to_tap == "tap"
+    assert one.place.direction == "before the tap"
+    assert one.place.host == "10.0.0.1"
+    assert one.confidence == "proven"
+    assert "1 of 24 packets from 10.0.0.1 to 10.0.0.2 are lost before the tap" in one.sentence
+
+
+def test_a_lost_retransmission_counts_too():
+    again = [
+        *LOST[:-3],
+        last(21, at=91, ip_id=23),
+        answer(20, NAK, at=120),
+        write(20, at=190, ip_id=24),
+        last(21, at=191, ip_id=25),
+        answer(21, at=199),
+    ]
+    (one,) = losses(again)
+    assert one.packets == 2
+
+
+def test_a_late_packet_is_not_lost():
+    late = [*BEGIN, last(21, at=21, ip_id=21), write(20, at=22, ip_id=20), answer(21, at=30)]
+    assert losses(late) == []
+
+
+def test_what_an_ack_covers_is_not_lost():
+    """Go-back-N: the sender skips what was acknowledged while it retransmitted."""
+    rows = [
+        *BEGIN,
+        last(20, at=20, ip_id=20),
+        write(5, at=400, ip_id=30),
+        write(6, at=401, ip_id=31),
+        answer(20, at=402),
+        last(21, at=403, ip_id=32),
+        answer(21, at=410),
+    ]
+    assert losses(rows) == []
+
+
+def test_uc_packets_that_never_come():
+    rows = [write(n, at=n, opcode=0x27, ip_id=n) for n in range(20) if n not in (7, 8)]
+    (one,) = losses(rows)
+    assert one.packets == 2
+
+
+def test_datagrams_tell_nothing():
+    case = case_of([write(n, at=n, opcode=0x64) for n in (1, 5, 9)])
+    assert [lost_before(case, flow) for flow in case.flows] == [0]

@@ -1,0 +1,45 @@
+"""Where a finding of one tap is."""
+
+from __future__ import annotations
+
+from cases import case_of
+from conformance_traces import NAK, answer, last, write
+
+from rocescope.analyzer.diagnosis.finders import places
+from rocescope.analyzer.measures.troubles import NAK_SENT
+
+ROWS = [write(0), last(1), answer(0, NAK), write(0, ip_id=80), last(1, ip_id=81), answer(1)]
+
+
+def test_only():
+    assert places.only(["a", "a"]) == "a"
+    assert places.only(["a", "b"]) is None
+    assert places.only([]) is None
+
+
+def test_one_tap_needs_no_name():
+    case = case_of(ROWS)
+    nak = case.measuring.troubles.of(1, NAK_SENT)
+    assert places.tap_of(case, [nak]) == "tap"
+    assert places.before(case, "tap") == "before the tap"
+    assert places.link_of_receiver(case, case.flows[0]) is None
+
+
+def both_taps(limit_of_answers):
+    rows = []
+    for i, row in enumerate(ROWS):
+        first = 1 if row.get("answer") else 0
+        limits = (limit_of_answers, limit_of_answers - 1) if first else (64, 63)
+        row = {"ip_id": 100 + i} | row
+        for step, tap in enumerate((first, 1 - first)):
+            rows.append(row | {"tap": tap, "hop_limit": limits[step], "at": 10 * i + step})
+    return case_of(rows, taps=("a\x07", "b"))
+
+
+def test_the_link_of_the_receiver_is_where_its_naks_begin():
+    case = both_taps(64)
+    assert places.link_of_receiver(case, case.flows[0]) == "b"
+    assert places.before(case, "a\x07") == "before a?"
+    assert places.after(case, None) == "after the last tap"
+    routed = both_taps(62)
+    assert places.link_of_receiver(routed, routed.flows[0]) is None
