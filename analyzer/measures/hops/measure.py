@@ -12,6 +12,7 @@ from ...track.batch import TrackedBatch
 from ...wire.salt import salt
 from . import passing, state
 from .passing import (
+    FIRST_HORIZON_NS,
     MOST_MOMENTS,
     MOST_TAPS,
     Rows,
@@ -24,12 +25,6 @@ from .passing import (
 )
 from .state import Passing
 
-FIRST_HORIZON_NS = 2_000_000_000
-"""Sightings of one packet farther apart than this are not paired."""
-LEAST_HORIZON_NS = 250_000_000
-_SPANS_WAITED = 8
-"""Horizon in units of the longest time between two sightings of one packet."""
-_CONCLUDED_BEFORE_NARROWING = 1_000
 FIRST_WINDOW_NS = 1_000_000
 MOST_IN_FLIGHT = 1 << 20
 """Sightings, and transmissions, kept at most."""
@@ -62,6 +57,7 @@ class HopMeasure:
             windows=np.zeros((64, state.WINDOWS, state.WINDOW_VALUES), np.int64),
             ends=np.zeros(1024, state.MOMENT),
             resent=np.zeros(1024, state.MOMENT),
+            lags=np.zeros((state.ORDERED_TAPS, state.ORDERED_TAPS, 2, 3), np.int64),
             clock=np.zeros(8, np.int64),
             used=np.zeros(9, np.int64),
             salt=salt(3) | np.uint64(1),
@@ -92,10 +88,6 @@ class HopMeasure:
             )  # fmt: skip
             if row < len(batch):
                 may_grow = self._grow(int(self._reason[0]))
-        clock, used = self.state.clock, self.state.used
-        if used[state.TAIL] > _CONCLUDED_BEFORE_NARROWING:
-            waited = _SPANS_WAITED * int(clock[state.LONGEST])
-            clock[state.HORIZON] = min(max(waited, LEAST_HORIZON_NS), FIRST_HORIZON_NS)
 
     def conclude(self) -> None:
         """Follow the transmissions still in flight to their end: no more packets come."""
@@ -222,8 +214,9 @@ class HopMeasure:
                 if not into["went_on"]:
                     into["first_next_tap"] = taps[visit["first_next_tap"]]
                 into["next_tap"] = taps[visit["next_tap"]]
-            for name in ("packets", "went_on"):
+            for name in ("packets", "went_on", "long_runs", "in_long_runs"):
                 into[name] += visit[name]
+            into["run"] = visit["run"]
             for which in range(2):
                 if visit["started"][which]:
                     into["started"][which] = 1

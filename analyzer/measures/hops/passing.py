@@ -39,12 +39,17 @@ from .state import (
     HORIZON,
     HURRIED,
     LATE_IN,
+    LEAST,
+    LONG_RUN,
     LONGEST,
     MARKS_IN,
+    MOST,
     NEWEST,
+    ORDERED_TAPS,
     ORIGIN,
     PACKETS_IN,
     RESENT,
+    SAMPLES,
     SIGHTED,
     START,
     TAIL,
@@ -57,6 +62,14 @@ from .state import (
     Passing,
 )
 
+FIRST_HORIZON_NS = 4_000_000_000
+"""Sightings of one packet farther apart than this are not paired."""
+LEAST_HORIZON_NS = 250_000_000
+SPANS_WAITED = 8
+"""The horizon, in units of the longest time between two sightings of one packet."""
+CONCLUDED_BEFORE_NARROWING = 1_000
+LEAST_SAMPLES = 8
+"""Packets of each direction from which the order of two taps is learned."""
 TWIN_NS = 20_000
 """A repeated packet without identification is a copy within this time (as in track.psn)."""
 MOST_TAPS = 32
@@ -87,6 +100,8 @@ class Rows(NamedTuple):
     verdict: NDArray[np.uint8]
     time_ns: NDArray[np.int64]
     frame_number: NDArray[np.int64]
+    src: NDArray[np.uint32]
+    dst: NDArray[np.uint32]
     wire_bytes: NDArray[np.uint32]
     tap: NDArray[np.uint16]
     ip_id: NDArray[np.uint16]
@@ -305,6 +320,41 @@ def _note_pass(
     row[DELAY_MOST] = max(row[DELAY_MOST], delay)
 
 
+@inlined
+def _is_before(p: Passing, one: Any, other: Any, direction: Int) -> bool:
+    """Whether a transmission was at one tap before the other: by hop limits, else by times.
+
+    Clocks may differ by more than the way between two taps takes. If so, packets of both directions
+    seem to go the same way; those of the real direction take longer, always.
+    """
+    if one.hop_limit != other.hop_limit:
+        return bool(one.hop_limit > other.hop_limit)
+    a, b = np.int64(one.tap), np.int64(other.tap)
+    if a >= ORDERED_TAPS or b >= ORDERED_TAPS:
+        return bool(one.time < other.time)
+    lags = p.lags[min(a, b), max(a, b)]
+    if lags[0, SAMPLES] < LEAST_SAMPLES or lags[1, SAMPLES] < LEAST_SAMPLES:
+        return bool(one.time < other.time)
+    if lags[direction, LEAST] > lags[1 - direction, MOST]:
+        return bool(a < b)
+    if lags[direction, MOST] < lags[1 - direction, LEAST]:
+        return bool(a > b)
+    return bool(one.time < other.time)
+
+
+@inlined
+def _note_lag(p: Passing, one: Any, other: Any, direction: Int) -> None:
+    """Learn the time between two taps with the same hop limit."""
+    a, b = np.int64(one.tap), np.int64(other.tap)
+    if one.hop_limit != other.hop_limit or a >= ORDERED_TAPS or b >= ORDERED_TAPS:
+        return
+    lag = other.time - one.time if a < b else one.time - other.time
+    lags = p.lags[min(a, b), max(a, b), direction]
+    lags[LEAST] = lag if lags[SAMPLES] == 0 else min(lags[LEAST], lag)
+    lags[MOST] = lag if lags[SAMPLES] == 0 else max(lags[MOST], lag)
+    lags[SAMPLES] += 1
+
+
 @subkernel
 def _note_next(p: Passing, visit: Any, next_tap: Int, time: Int) -> None:
     if visit.went_on == 0:
@@ -316,6 +366,7 @@ def _note_next(p: Passing, visit: Any, next_tap: Int, time: Int) -> None:
         visit.last_move_ns = time
     visit.next_tap = next_tap
     visit.went_on += 1
+    visit.run = 0
 
 
 @subkernel
@@ -331,7 +382,6 @@ def _conclude(
     mask = len(p.sightings) - 1
     flow = np.int64(t.flow)
     taps = 0
-    earliest, latest = _ALWAYS, _NEVER
     at = np.int64(t.sighting)
     while at != _EMPTY:  # the latest first
         number = at
@@ -339,15 +389,10 @@ def _conclude(
         at = np.int64(s.previous)
         if s.copy != 0:
             continue
-        earliest = min(earliest, s.time)
-        latest = max(latest, s.time)
         # In the order of hop limits, then of times.
         place = taps
         while place > 0:
-            other = p.sightings[way[place - 1] & mask]
-            if other.hop_limit > s.hop_limit or (
-                other.hop_limit == s.hop_limit and other.time < s.time
-            ):
+            if _is_before(p, p.sightings[way[place - 1] & mask], s, np.int64(t.direction)):
                 break
             if place < MOST_TAPS:
                 way[place] = way[place - 1]
@@ -355,7 +400,6 @@ def _conclude(
         if place < MOST_TAPS:
             way[place] = number
         taps = min(taps + 1, MOST_TAPS)
-    p.clock[LONGEST] = max(p.clock[LONGEST], latest - earliest)
 
     for k in range(taps):
         copies[k] = 0
@@ -395,6 +439,12 @@ def _conclude(
     visit = p.visits[p.visit_slots[_visit_place(p, flow, np.int64(last.tap))]]
     if visit.went_on or p.edges[ended].packets < FIRST_ENDS:
         _log_end(p, t, last, ended)
+    visit.run += 1
+    if visit.run == LONG_RUN:
+        visit.long_runs += 1
+        visit.in_long_runs += LONG_RUN
+    elif visit.run > LONG_RUN:
+        visit.in_long_runs += 1
     edge = p.edges[ended]
     _grown(edge, last.time, np.int64(last.wire_bytes), np.int64(last.hop_limit))
     whole = p.edges[np.int64(p.hops[np.int64(edge.hop)])]
@@ -550,6 +600,9 @@ def follow(
         opcode, psn = np.int64(rows.opcode[i]), np.int64(rows.psn[i])
         if p.clock[NEWEST] < time:
             p.clock[NEWEST] = time
+        if p.used[TAIL] > CONCLUDED_BEFORE_NARROWING:
+            waited = max(SPANS_WAITED * p.clock[LONGEST], LEAST_HORIZON_NS)
+            p.clock[HORIZON] = min(waited, FIRST_HORIZON_NS)
         until = p.clock[NEWEST] - p.clock[HORIZON]
         # Two at a time keep pace and never stop the rows for long.
         for _ in range(2):
@@ -610,6 +663,7 @@ def follow(
             visit_of(p, flow, START)
             t = p.transmissions[found & (len(p.transmissions) - 1)]
             t.flow = flow
+            t.direction = rows.src[i] < rows.dst[i]
             t.label = label
             t.ip_id = ip_id
             t.extra = extra
@@ -623,6 +677,9 @@ def follow(
         else:
             t = p.transmissions[found & (len(p.transmissions) - 1)]
             s.previous = t.sighting
+            span = abs(time - t.first_ns)
+            if not copy and span > p.clock[LONGEST]:
+                p.clock[LONGEST] = span
         t.sighting = number
         s.time = time
         s.frame = rows.frame_number[i]
@@ -632,4 +689,7 @@ def follow(
         s.traffic_class = rows.traffic_class[i]
         s.late = late
         s.copy = copy
+        if s.previous != _EMPTY and not copy:
+            before = p.sightings[s.previous & (len(p.sightings) - 1)]
+            _note_lag(p, before, s, np.int64(t.direction))
     return len(rows.flow)

@@ -31,6 +31,7 @@ SIGHTING = np.dtype(
 TRANSMISSION = np.dtype(
     [
         ("flow", np.int32),
+        ("direction", np.uint8),  # 1: the source has a lower number than the destination
         ("label", np.uint32),  # opcode << 24 | PSN
         ("ip_id", np.uint32),
         ("extra", np.uint32),  # AETH of an ACK; of MRC a fingerprint, or source port and RTX bit
@@ -84,6 +85,9 @@ VISIT = np.dtype(
         ("highest", np.uint32, (2,)),  # highest PSN of requests and of responses
         ("packets", np.int64),  # copies included
         ("went_on", np.int64),
+        ("run", np.int64),  # transmissions in a row that ended here
+        ("long_runs", np.int64),  # such rows of at least LONG_RUN
+        ("in_long_runs", np.int64),  # and the transmissions in them
         ("moves", np.int64),  # consecutive transmissions with different next taps
         ("first_move_ns", np.int64),
         ("last_move_ns", np.int64),
@@ -104,6 +108,14 @@ MOMENT = np.dtype(
     ],
     align=True,
 )
+
+LONG_RUN: Final = 3
+"""Transmissions of a flow in a row that end at a tap: random loss seldom takes so many."""
+
+ORDERED_TAPS: Final = 64
+"""Taps whose order is learned where hop limits do not tell it."""
+LEAST, MOST, SAMPLES = range(3)
+"""Items of `Passing.lags`."""
 
 WINDOWS: Final = 128
 """Windows per hop, all of one width."""
@@ -145,6 +157,10 @@ class Passing(NamedTuple):
     their first sighting; also the first few of every flow and tap."""
     resent: NDArray[Any]
     """MOMENT: retransmissions."""
+    lags: NDArray[np.int64]
+    """int64[ORDERED_TAPS, ORDERED_TAPS, 2, 3]: for taps a < b that see the same hop limit, by
+    direction (1 where the source has the lower number): least and most time from a to b, samples.
+    """
     clock: NDArray[np.int64]
     used: NDArray[np.int64]
     salt: NDArray[np.uint64]
