@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from ..results.diagnosis import SEVERITIES, Diagnosis, Finding
 from .case import Case
 from .finders.hops.captures import clocks, missed_by_captures
-from .finders.hops.delays import hop_disorder, hop_queues
+from .finders.hops.delays import hop_queues, overtaking, slow_paths
 from .finders.hops.losses import hop_losses
 from .finders.hops.marks import hop_copies, hop_marks, hop_rewrites
 from .finders.hops.moves import hop_moves
@@ -43,12 +43,13 @@ FINDERS: tuple[Finder, ...] = (
     missed_by_captures,
     clocks,
     hop_losses,
+    overtaking,
     hop_queues,
     hop_moves,
     hop_marks,
     hop_copies,
     hop_rewrites,
-    hop_disorder,
+    slow_paths,
     corrupt_packets,
     pauses,
     fatal_naks,
@@ -73,7 +74,7 @@ FINDERS: tuple[Finder, ...] = (
 
 def diagnose(case: Case) -> Diagnosis:
     """All findings of `case`, worst first, and what was checked without a finding."""
-    known = Known()
+    known = Known(peers=case.peers)
     findings: list[Finding] = []
     for finder in FINDERS:
         found = list(finder(case, known))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
-from ..results.diagnosis import Finding, Kind
+from ..results.diagnosis import Finding, Kind, Place
 
 CLOCKS_NS = 1_000_000
 """An effect may seem to begin this much before its cause: the clocks of two taps differ."""
@@ -22,13 +23,14 @@ _HOST: Final = ("receiver-not-ready", "fatal-nak")
 
 EXPLAINS: Final[dict[Kind, frozenset[str]]] = {
     "loss": frozenset((*_LOSSES, *_DISORDER, *_HOST, "pause")),
-    "reordering": frozenset((*_DISORDER, "capture-loss")),
+    "reordering": frozenset((*_LOSSES, *_DISORDER, "queueing", "capture-loss")),
+    "rehash": frozenset(("link-down", "outage", "capture-loss")),
     "stalled": frozenset((*_LOSSES, *_HOST)),
     "timeout-recovery": frozenset((*_LOSSES, *_DISORDER, *_HOST, "stalled", "pause", "queueing")),
     "retry-storm": frozenset(
         (*_LOSSES, *_DISORDER, *_HOST, "stalled", "timeout-recovery", "pause", "queueing")
     ),
-    "queueing": frozenset(("incast", "collision", "rate-limit", "pause")),
+    "queueing": frozenset(("incast", "collision", "rate-limit", "pause", "reordering")),
     "cnp-without-mark": frozenset(("ecn-marking", "incast", "collision")),
     "mark-without-cnp": frozenset(("stalled",)),
 }
@@ -38,16 +40,52 @@ EXPLAINS: Final[dict[Kind, frozenset[str]]] = {
 class Known:
     """The causes found so far, by flow."""
 
-    def __init__(self, findings: Iterable[Finding] = ()) -> None:
+    def __init__(
+        self, findings: Iterable[Finding] = (), peers: Mapping[int, int] | None = None
+    ) -> None:
+        self._peers = peers or {}
+        self._places: list[Finding] = []
         self._by_flow: dict[int, list[Finding]] = defaultdict(list)
         for finding in findings:
             self.add(finding)
 
     def add(self, finding: Finding) -> None:
         """Let `finding` explain effects from now on; a note explains nothing."""
-        if finding.severity != "note":
-            for flow in finding.flows:
-                self._by_flow[flow].append(finding)
+        if finding.severity == "note":
+            return
+        self._places.append(finding)
+        for flow in finding.flows:
+            self._by_flow[flow].append(finding)
+            peer = self._peers.get(flow)  # waits for the ACKs that the fault hit
+            if peer is not None:
+                self._by_flow[peer].append(finding)
+
+    def explains_place(self, effect: Kind, place: Place) -> bool:
+        """Whether a known cause lies between the same taps, or at the same device on the way to the
+        same tap."""
+        causes = EXPLAINS.get(effect, frozenset())
+        return any(
+            cause.kind in causes
+            and (
+                (cause.place.from_tap, cause.place.to_tap) == (place.from_tap, place.to_tap)
+                or (
+                    place.device is not None
+                    and place.to_tap is not None
+                    and (cause.place.device, cause.place.to_tap) == (place.device, place.to_tap)
+                )
+            )
+            for cause in self._places
+        )
+
+    def moved_from(self, taps: AbstractSet[str], first_ns: int, last_ns: int) -> bool:
+        """Whether a known fault hit one of these links when flows left it."""
+        return any(
+            cause.kind in EXPLAINS["rehash"]
+            and taps & {cause.place.from_tap, cause.place.to_tap}
+            and first_ns <= (cause.until_ns or last_ns) + AFTERMATH_NS
+            and last_ns >= cause.from_ns - AFTERMATH_NS
+            for cause in self._places
+        )
 
     def explains(self, effect: Kind, flow: int, first_ns: int, last_ns: int) -> bool:
         """Whether a known cause hit `flow` while or shortly before an effect was seen there."""

@@ -18,8 +18,7 @@ from ..statistics.histogram import HistogramPool
 LISTED_FLOWS = 1_000
 _QUANTILES = (0.5, 0.9, 0.99, 0.999)
 _STEP_NS = 100_000
-"""A clock step: the offset between two taps changes at least so much from window to window, and
-beyond the uncertainty of the offset."""
+"""A clock step changes the offset of two taps by at least this from one window to the next."""
 _DRIFT_WINDOWS = 8
 
 
@@ -143,9 +142,9 @@ def clocks(ways: Ways, names: Sequence[str]) -> list[TapClock]:
         if back is None or far < near:
             continue
         one, other = int(there.whole["delay_min"]), int(back.whole["delay_min"])
-        offsets = _offsets(there, back)
+        offsets, trips = _offsets(there, back)
         drift = _drift_ppm(offsets, ways.window_ns)
-        steps = _steps(offsets, max(_STEP_NS, abs(one + other)))
+        steps = _steps(offsets, trips)
         found.append(
             TapClock(
                 tap=names[far],
@@ -159,11 +158,15 @@ def clocks(ways: Ways, names: Sequence[str]) -> list[TapClock]:
     return found
 
 
-def _offsets(there: Way, back: Way) -> NDArray[np.float64]:
-    """Offset per window from the smallest delays of both directions; NaN where one is unknown."""
-    one, other = (way.windows[:, state.DELAY_LEAST] for way in (there, back))
-    known = (there.windows[:, state.PACKETS_IN] > 0) & (back.windows[:, state.PACKETS_IN] > 0)
-    return np.where(known, (one / 2) - (other / 2), np.nan)
+def _offsets(there: Way, back: Way) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Offset and round trip per window with packets of both directions, from the least delays."""
+    both = (there.windows[:, state.PACKETS_IN] > 0) & (back.windows[:, state.PACKETS_IN] > 0)
+    one, other = (
+        np.where(both, way.windows[:, state.DELAY_LEAST], 0).astype(np.float64)
+        for way in (there, back)
+    )
+    unknown = np.where(both, 0.0, np.nan)
+    return (one - other) / 2 + unknown, one + other + unknown
 
 
 def _drift_ppm(offsets: NDArray[np.float64], window_ns: int) -> float | None:
@@ -174,6 +177,9 @@ def _drift_ppm(offsets: NDArray[np.float64], window_ns: int) -> float | None:
     return float(np.polyfit(at * float(window_ns), offsets[at], 1)[0] * 1e6)
 
 
-def _steps(offsets: NDArray[np.float64], least_ns: float) -> int:
-    known = offsets[~np.isnan(offsets)]
-    return int(np.count_nonzero(np.abs(np.diff(known)) > least_ns))
+def _steps(offsets: NDArray[np.float64], trips: NDArray[np.float64]) -> int:
+    """Jumps of the offset that leave the round trip as it is: a queue changes both."""
+    known = ~np.isnan(offsets)
+    jump = np.abs(np.diff(offsets[known]))
+    change = np.abs(np.diff(trips[known]))
+    return int(np.count_nonzero((jump > _STEP_NS) & (change < jump / 4)))

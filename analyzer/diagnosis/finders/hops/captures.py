@@ -10,7 +10,7 @@ from ....results.diagnosis import Finding, Place
 from ...case import Case
 from ...finding import finding
 from ...known import Known
-from ...words import duration, packets_of, plain
+from ...words import counted, duration, packets_of, plain
 from .groups import hits_by_flow
 
 OFFSET_NS = 1_000_000
@@ -42,23 +42,59 @@ def missed_by_captures(case: Case, _: Known) -> Iterator[Finding]:
 
 
 def clocks(case: Case, _: Known) -> Iterator[Finding]:
-    """Clocks of neighbouring taps that jump, or differ."""
+    """Clocks that jump, or differ from those of most taps."""
+    jumps: dict[str, int] = {}
     for clock in case.clocks:
-        offset = abs(clock.offset_ns)
-        differs = offset > max(OFFSET_NS, clock.uncertainty_ns)
-        if not clock.steps and not differs:
+        for tap in (clock.tap, clock.relative_to) if clock.steps else ():
+            jumps[tap] = jumps.get(tap, 0) + clock.steps
+    offsets = _offsets(case)
+    usual = float(np.median([offset for offset, _ in offsets.values()])) if offsets else 0.0
+    short = dict(zip(case.registry.tap_names, _short(case), strict=True))
+    worst = max(jumps.values(), default=0)
+    for tap, (offset, uncertainty) in offsets.items():
+        differs = abs(offset - usual) > max(OFFSET_NS, uncertainty)
+        jumping = jumps.get(tap) == worst > 0
+        if not jumping and not differs:
             continue
-        what = f"jumps {clock.steps} times against" if clock.steps else "differs from"
+        what = f"jumps {counted(jumps[tap], 'time')}" if jumping else "differs"
+        off = f" by {duration(abs(offset - usual))}" if differs else ""
         yield finding(
             case,
             "clock",
-            Place(capture=clock.tap),
+            Place(capture=tap),
             {},
             0,
             (case.first_ns, case.last_ns),
-            f"the clock of {plain(clock.tap)} {what} that of {plain(clock.relative_to)}"
-            f" by {duration(offset)} (+-{duration(clock.uncertainty_ns)})",
+            f"the clock of {plain(short[tap])} {what} from that of the other taps{off}",
             "synchronise the clocks (PTP); delays between these taps are not exact",
-            severity="warning" if clock.steps else "note",
+            severity="warning" if jumping else "note",
             costs=False,
         )
+
+
+def _short(case: Case) -> list[str]:
+    return case.registry.tap_names if case.ways is None else case.ways.names
+
+
+def _offsets(case: Case) -> dict[str, tuple[float, float]]:
+    """Offset and uncertainty of each tap's clock, from neighbour to neighbour."""
+    beside: dict[str, list[tuple[str, float, float]]] = {}
+    for clock in case.clocks:
+        beside.setdefault(clock.relative_to, []).append(
+            (clock.tap, clock.offset_ns, clock.uncertainty_ns)
+        )
+        beside.setdefault(clock.tap, []).append(
+            (clock.relative_to, -clock.offset_ns, clock.uncertainty_ns)
+        )
+    found: dict[str, tuple[float, float]] = {}
+    for root in beside:
+        found.setdefault(root, (0.0, 0.0))
+        waiting = [root]
+        while waiting:
+            tap = waiting.pop()
+            for other, offset, uncertainty in beside[tap]:
+                if other not in found:
+                    mine = found[tap]
+                    found[other] = (mine[0] + offset, mine[1] + uncertainty)
+                    waiting.append(other)
+    return found

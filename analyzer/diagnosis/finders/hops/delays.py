@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from ....measures.hops import state
-from ....measures.hops.ways import Way
 from ....results.diagnosis import Finding
 from ...case import Case
 from ...finding import finding
@@ -48,7 +47,7 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
             for flow, packets in hits_by_flow(slow["flow"], slow["packets"]).items()
             if not known.explains("queueing", flow, first, last)
         }
-        if not hits:
+        if not hits or known.explains_place("queueing", group.place(case)):
             continue
         text = f"queues packets{group.way()} for up to {duration(queue)} (p99 above the least)"
         yield finding(
@@ -79,14 +78,26 @@ def _busy(group: HopGroup, limit: float) -> tuple[int, int]:
     return origin + int(at[0]) * width, origin + (int(at[-1]) + 1) * width
 
 
-def hop_disorder(case: Case, known: Known) -> Iterator[Finding]:
+def overtaking(case: Case, known: Known) -> Iterator[Finding]:
+    """Packets that overtake others on one hop: it has several ways, or its queue is not a FIFO."""
+    yield from _disorder(case, known, parallel=False)
+
+
+def slow_paths(case: Case, known: Known) -> Iterator[Finding]:
+    """Packets of several paths that arrive out of order where the paths meet."""
+    yield from _disorder(case, known, parallel=True)
+
+
+def _disorder(case: Case, known: Known, parallel: bool) -> Iterator[Finding]:
     """In order at the tap before, late at the tap after."""
     if case.ways is None:
         return
     for group in groups(case.ways, lambda hop: hop.whole is not None and hop.whole["late"] > 0):
-        late = [hop for hop in group.hops if hop.whole["late"]]
-        first = min(int(hop.whole["first_late_ns"]) for hop in late)
-        last = max(int(hop.whole["last_late_ns"]) for hop in late)
+        meeting = len(_into(group)) > 1
+        if meeting != parallel:
+            continue
+        first = min(int(hop.whole["first_late_ns"]) for hop in group.hops)
+        last = max(int(hop.whole["last_late_ns"]) for hop in group.hops)
         passed = group.passed()
         hit = passed[passed["late"] > 0]
         hits = {
@@ -97,12 +108,14 @@ def hop_disorder(case: Case, known: Known) -> Iterator[Finding]:
         if not hits:
             continue
         packets = sum(hits.values())
-        flows = [case.flows[f] for f in hits]
         of = int(passed["packets"][np.isin(passed["flow"], list(hits))].sum())
-        slow = _slow(group)
+        slow = _slow(group) if parallel else None
         text = f"{packets_of(packets, of)}{group.way()} arrive late"
         text += f" after {group.name()}" if slow is None else f", most over {slow}"
-        harm = any(flow.retransmitted_packets for flow in flows)
+        step = f"check {group.name()} for links or queues of unequal delay"
+        if slow is not None:
+            step = "compare the delays of the parallel paths: one is slow"
+        harm = any(case.flows[f].retransmitted_packets for f in hits)
         yield finding(
             case,
             "reordering",
@@ -111,9 +124,7 @@ def hop_disorder(case: Case, known: Known) -> Iterator[Finding]:
             of,
             (first, last),
             text,
-            "compare the delays of the parallel paths: one is slow"
-            if slow
-            else f"check {group.name()} for paths of unequal delay",
+            step,
             confidence="proven",
             severity="warning" if harm else "note",
             costs=harm,
@@ -121,18 +132,20 @@ def hop_disorder(case: Case, known: Known) -> Iterator[Finding]:
 
 
 def _slow(group: HopGroup) -> str | None:
-    """The tap over which most late packets came, if there are several."""
+    """The tap over which most late packets came."""
     late: dict[int, int] = {}
     for hop in group.hops:
         late[hop.from_tap] = late.get(hop.from_tap, 0) + int(hop.whole["late"])
     tap, most = max(late.items(), key=lambda item: item[1])
-    if len({hop.from_tap for hop in _all_into(group)}) < 2 or most < SLOW_SHARE * sum(
-        late.values()
-    ):
-        return None
-    return plain(group.ways.names[tap])
+    return plain(group.ways.names[tap]) if most >= SLOW_SHARE * sum(late.values()) else None
 
 
-def _all_into(group: HopGroup) -> list[Way]:
+def _into(group: HopGroup) -> set[int]:
+    """The taps from which the late flows come to the taps where they are late."""
     taps = {hop.to_tap for hop in group.hops}
-    return [hop for hop in group.ways.hops if hop.to_tap in taps]
+    flows = group.passed()["flow"][group.passed()["late"] > 0]
+    return {
+        hop.from_tap
+        for hop in group.ways.hops
+        if hop.to_tap in taps and np.isin(hop.passed["flow"], flows).any()
+    }

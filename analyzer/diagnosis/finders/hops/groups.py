@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....measures.hops.names import direction
+from ....measures.hops.names import direction, parts_of
 from ....measures.hops.ways import Way, Ways
 from ....results.diagnosis import Place
 from ...case import Case
@@ -35,9 +36,31 @@ class HopGroup:
         tap = next(iter(taps)) if len(taps) == 1 else -1
         return tap if tap >= 0 else None
 
+    @cached_property
+    def beside(self) -> list[Way]:
+        """Where the next tap of lost packets is unknown: hops that begin at the same tap with the
+        same hop limit, so that packets pass the same device."""
+        unknown = [hop for hop in self.hops if hop.to_tap < 0]
+        return [
+            hop
+            for hop in self.ways.hops
+            if hop.whole is not None and hop not in self.hops
+            and any(
+                hop.from_tap == one.from_tap
+                and hop.whole["limit_min"] <= one.lost["hop_limit"].max()
+                and hop.whole["limit_max"] >= one.lost["hop_limit"].min()
+                for one in unknown
+            )
+        ]  # fmt: skip
+
     @property
     def device(self) -> str | None:
         """The device between the taps, where names tell."""
+        if self.beside:
+            taps = {tap for hop in (*self.hops, *self.beside) for tap in (hop.from_tap, hop.to_tap)}
+            parts = [set(parts_of(self.ways.names[tap])) for tap in taps if tap >= 0]
+            shared = set.intersection(*parts)
+            return next(iter(shared)) if len(shared) == 1 else None
         names = {self.ways.devices.get((hop.from_tap, hop.to_tap)) for hop in self.hops}
         return next(iter(names)) if len(names) == 1 else None
 
@@ -95,12 +118,12 @@ class HopGroup:
 
     def passed(self) -> NDArray[np.void]:
         """EDGE records per flow."""
-        return np.concatenate([hop.passed for hop in self.hops])
+        return np.concatenate([hop.passed for hop in (*self.hops, *self.beside)])
 
     @property
     def packets(self) -> int:
         """Packets that entered the hops."""
-        return sum(hop.packets for hop in self.hops)
+        return sum(hop.packets for hop in (*self.hops, *self.beside))
 
 
 def groups(ways: Ways, hit: Callable[[Way], bool]) -> list[HopGroup]:

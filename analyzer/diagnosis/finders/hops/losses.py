@@ -17,6 +17,7 @@ from ...words import counted, packets_of, rate
 from .groups import HopGroup, groups
 from .selective import selection
 
+MOST_RUNS = 2
 TOTAL_PACKETS = 3
 """Lost packets in a row, and no passed packet between them, from which a flow is swallowed."""
 QUEUE_NS = 500_000
@@ -128,7 +129,7 @@ def _passed_between(group: HopGroup, first: int, last: int) -> int:
     width, origin = group.ways.window_ns, group.ways.origin_ns
     begin, end = -((origin - first) // width), (last - origin) // width
     passed = 0
-    for hop in group.hops:
+    for hop in (*group.hops, *group.beside):
         if hop.whole is None:
             continue
         begin, end = max(begin, 0), min(end, state.WINDOWS)
@@ -151,21 +152,21 @@ def _left(case: Case, group: HopGroup, last: int) -> bool:
 
 
 def _swallowed(group: HopGroup, lost: NDArray[Any]) -> set[int]:
-    """Flows without a passed packet between their first and last lost one."""
-    passed = group.passed()
-    spans = {
-        int(e["flow"]): (int(e["first_ns"]), int(e["last_ns"])) for e in passed if e["packets"]
+    """Flows that lost all packets for a while: in one or two long runs, nothing passed between."""
+    visits = group.ways.visits
+    taps = {hop.from_tap for hop in group.hops}
+    flows, counts = np.unique(lost["flow"], return_counts=True)
+    total = dict(zip(flows.tolist(), counts.tolist(), strict=True))
+    runs = {flow: [0, 0] for flow in total}
+    for visit in visits[np.isin(visits["flow"], flows) & np.isin(visits["tap"], list(taps))]:
+        seen = runs[int(visit["flow"])]
+        seen[0] += int(visit["long_runs"])
+        seen[1] += int(visit["in_long_runs"])
+    return {
+        flow
+        for flow, (long_runs, packets) in runs.items()
+        if 0 < long_runs <= MOST_RUNS and packets >= 0.9 * total[flow]
     }
-    found = set()
-    flows, index, counts = np.unique(lost["flow"], return_inverse=True, return_counts=True)
-    for i, flow in enumerate(flows.tolist()):
-        if counts[i] < TOTAL_PACKETS:
-            continue
-        times = lost["time"][index == i]
-        first, last = spans.get(flow, (0, -1))
-        if last < times[0] or first > times[-1]:
-            found.add(flow)
-    return found
 
 
 def _rate_limit(group: HopGroup) -> float | None:
@@ -179,9 +180,9 @@ def _rate_limit(group: HopGroup) -> float | None:
     np.add.at(lost_bytes, at, lost["wire_bytes"])
     out = np.zeros(state.WINDOWS, np.int64)
     most = np.zeros(state.WINDOWS, np.int64)
-    for hop in group.hops:
+    for hop in (*group.hops, *group.beside):
         if hop.whole is None:
-            return None
+            continue
         out += hop.windows[:, state.BYTES_IN]
         above = hop.windows[:, state.DELAY_MOST] - int(hop.whole["delay_min"])
         most = np.maximum(most, np.where(hop.windows[:, state.PACKETS_IN] > 0, above, 0))

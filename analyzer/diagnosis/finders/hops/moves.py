@@ -45,6 +45,9 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
                 continue
             first = int(cluster["first_move_ns"].min())
             last = int(cluster["last_move_ns"].max())
+            left = {case.registry.tap_names[int(tap)] for tap in cluster["first_next_tap"]}
+            if known.moved_from(left, first, last):
+                continue
             if any(known.explains("rehash", int(f), first, last) for f in flows):
                 continue
             yield _finding(case, device, cluster, first, last)
