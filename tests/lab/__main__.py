@@ -14,6 +14,7 @@ from pathlib import Path
 from .faults import KINDS, Draw
 from .run import Useless, run
 from .score import Score, line, score, totals
+from .topology import LINKS
 
 
 def draw_and_run(number: int, kind: str | None, folder: Path) -> Path:
@@ -38,6 +39,7 @@ def main() -> None:
     parser.add_argument("--kind", choices=KINDS, help="only this kind instead of random kinds")
     parser.add_argument("--only-run", action="store_true", help="make the captures, score nothing")
     parser.add_argument("--only-score", type=Path, help="score the runs of a folder, make none")
+    parser.add_argument("--drop-tap", action="store_true", help="leave out a random tap of each")
     options = parser.parse_args()
     scores: list[Score] = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -51,7 +53,8 @@ def main() -> None:
             if options.only_run:
                 print(each, flush=True)
             else:
-                scores.append(score(each))
+                without = random.Random(each.name).choice(LINKS) if options.drop_tap else None
+                scores.append(score(each, without))
                 print(line(scores[-1]), flush=True)
     if scores:
         print(totals(scores))

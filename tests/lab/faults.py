@@ -21,6 +21,7 @@ from .scenario import (
     Step,
     any_output,
     any_spot,
+    from_host,
     out_of_leaf,
     through_spine,
     to_host,
@@ -41,9 +42,10 @@ class Draw:
         self.chance = random.Random(seed)
         self.seconds = round(self.chance.uniform(3, 5), 1)
         self.rate = self.chance.choice([1000, 1400, 1800])
+        self.family = self.chance.choice([4, 4, 4, 6])
 
     def traffic(self, **options: object) -> Traffic:
-        chosen = {"family": 4, "rate": self.rate} | options
+        chosen = {"family": self.family, "rate": self.rate} | options
         return Traffic(seed=self.seed, seconds=self.seconds, **chosen)
 
     def scenario(self, kind: str, traffic: Traffic, **parts: object) -> Scenario:
@@ -105,7 +107,7 @@ def one_rule(
 
 
 def clean(draw: Draw) -> Scenario:
-    return draw.scenario("clean", draw.traffic(tos=[0, 26 << 2 | ECT0]))
+    return draw.scenario("clean", draw.traffic(family=4, tos=[0, 26 << 2 | ECT0]))
 
 
 def clean_ipv6(draw: Draw) -> Scenario:
@@ -136,12 +138,10 @@ def clean_spraying(draw: Draw) -> Scenario:
 # Loss.
 
 
-def gray_loss(draw: Draw, family: int = 4) -> Scenario:
+def gray_loss(draw: Draw) -> Scenario:
     condition = f"CHANCE({draw.millionths(0.4, 4)})"
-    kind = "gray-loss" if family == 4 else "gray-loss-ipv6"
     spot = any_spot(draw.chance)
-    traffic = draw.traffic(family=family)
-    return one_rule(draw, kind, ["loss"], spot, condition, DROP, "lost", traffic)
+    return one_rule(draw, "gray-loss", ["loss"], spot, condition, DROP, "lost", draw.traffic())
 
 
 def ack_loss(draw: Draw) -> Scenario:
@@ -224,6 +224,42 @@ def host_loss(draw: Draw) -> Scenario:
     )
 
 
+def lost_by_sender(draw: Draw) -> Scenario:
+    """A host drops packets before the capture on its link."""
+    host = draw.chance.choice(list(HOSTS))
+    condition = f"CHANCE({draw.millionths(0.5, 3)})"
+    expected = Expected(["loss"], from_host(host).hop, host=host)
+    expected.hop.device, expected.hop.after = f"H{host}", expected.hop.before
+    expected.hop.before = []
+    return draw.scenario(
+        "lost-by-sender",
+        draw.traffic(),
+        rules=[Rule(f"H{host}", "eth0", "out", condition, DROP)],
+        steps=[Step(draw.onset(), turn(0, True))],
+        expected=[expected],
+    )
+
+
+def two_faults(draw: Draw) -> Scenario:
+    """One spine loses, another one marks, each in one direction."""
+    lossy, marking = draw.chance.sample(SPINES, 2)
+    loss = through_spine(lossy, draw.chance.choice(LEAVES))
+    marks = through_spine(marking, draw.chance.choice(LEAVES))
+    return draw.scenario(
+        "two-faults",
+        draw.traffic(tos=[26 << 2 | ECT0], cnp=True),
+        rules=[
+            loss.rule(f"CHANCE({draw.millionths(1, 4)})", DROP),
+            marks.rule(f"(p.tos & 3) == 2 && CHANCE({draw.millionths(2, 8)})", MARK_CE),
+        ],
+        steps=[Step(draw.onset(), turn(0, True)), Step(draw.onset(), turn(1, True))],
+        expected=[
+            Expected(["loss"], loss.hop, "lost", rule=0, begins=0),
+            Expected(["ecn-marking"], marks.hop, "changed", rule=1, begins=1),
+        ],
+    )
+
+
 # Queues, marks, order.
 
 
@@ -251,7 +287,7 @@ def deep_queue(draw: Draw) -> Scenario:
     rate = int(draw.rate * 1094 * 8 / links * draw.chance.uniform(0.5, 0.8))
     step = Step(draw.onset(), partial(set_rate, spot=spot, bits_per_second=rate, queue_bytes=10**6))
     expected = Expected(["queueing", "rate-limit"], spot.hop, "delayed")
-    traffic = draw.traffic(timeout_s=2.0)
+    traffic = draw.traffic(timeout_s=2.0, linger_s=3.0)
     return draw.scenario("deep-queue", traffic, steps=[step], expected=[expected])
 
 
@@ -330,7 +366,7 @@ def spraying_slow_spine(draw: Draw) -> Scenario:
 
     return draw.scenario(
         "spraying-slow-spine",
-        draw.traffic(timeout_s=2.0),
+        draw.traffic(timeout_s=2.0, linger_s=3.0),
         rules=[spray],
         steps=[Step(-0.2, begin)],
         expected=[
@@ -402,7 +438,7 @@ def _victims(draw: Draw, traffic: Traffic, number: int) -> list[QueuePair]:
 
 
 def _host_fault(draw: Draw, name: str, fault: str, kinds: list[str], number: int) -> Scenario:
-    traffic = draw.traffic(timeout_s=0.1)
+    traffic = draw.traffic(timeout_s=0.1, retry_cnt=draw.chance.choice([0, 7]))
     victims = _victims(draw, traffic, number)
     host, at = victims[0].target, draw.middle()
     until = at + 0.8 if fault == "rnr" else 1e9
@@ -480,7 +516,7 @@ KINDS: dict[str, Callable[[Draw], Scenario]] = {
     "capture-loss": capture_loss,
     "outage": outage,
     "clean-ipv6": clean_ipv6,
-    "gray-loss-ipv6": partial(gray_loss, family=6),
+    "two-faults": two_faults,
     "selective-loss": selective_loss,
     "duplication": duplication,
     "reordering": reordering,
@@ -493,6 +529,7 @@ KINDS: dict[str, Callable[[Draw], Scenario]] = {
     "deep-queue": deep_queue,
     "spraying-slow-spine": spraying_slow_spine,
     "host-loss": host_loss,
+    "lost-by-sender": lost_by_sender,
     "wrong-clock": wrong_clock,
     "dscp-loss": dscp_loss,
     "length-loss": length_loss,

@@ -53,17 +53,12 @@ class Hits:
     """The packets that a fault hit on a hop."""
 
     packets: int = 0
+    sure_packets: int = 0
+    """Without those that come after all others, which may have been on their way."""
     of_packets: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
     flows: Counter[Flow] = field(default_factory=Counter)
-
-    def add(self, packet: Packet, number: int = 1) -> None:
-        self.packets += number
-        self.flows[packet.flow] += number
-        first, last = self.first_ns, self.last_ns
-        self.first_ns = packet.time_ns if first is None else min(first, packet.time_ns)
-        self.last_ns = packet.time_ns if last is None else max(last, packet.time_ns)
 
 
 def read(path: Path) -> list[Packet]:
@@ -102,6 +97,23 @@ class Captured:
     def __init__(self, folder: Path) -> None:
         self.by_link = {link: read(folder / f"{link}.pcap") for link in LINKS}
 
+    def missed(self) -> int:
+        """Packets that reached their host unseen at one of the links on their way."""
+        seen = {link: {packet.same for packet in packets} for link, packets in self.by_link.items()}
+        missed = 0
+        for host, leaf in HOSTS.items():
+            for packet in self.by_link[f"H{host}-leaf{leaf}"]:
+                if packet.target != host:
+                    continue
+                first = HOSTS[packet.source]
+                stages = [[f"H{packet.source}-leaf{first}"]]
+                if first != leaf:
+                    stages += [links_of(first, "spine"), links_of(leaf, "spine")]
+                missed += not all(
+                    any(packet.same in seen[link] for link in stage) for stage in stages
+                )
+        return missed
+
     def at(self, taps: Iterable[str], hop: Hop) -> list[Packet]:
         """Packets of the hop's direction at these taps."""
         sources, targets = set(hop.sources), set(hop.targets)
@@ -114,74 +126,81 @@ class Captured:
 
     def lost(self, hop: Hop) -> Hits:
         """Packets before the hop that are not after it."""
-        after = Counter(packet.same for packet in self.at(hop.after, hop))
-        return self._more(self.at(hop.before, hop), after)
+        both, lost, _ = self._matched(hop)
+        last = max((start.time_ns for start, _ in both), default=0)
+        sure = sum(packet.time_ns <= last for packet in lost)
+        return _hits(lost, len(both) + len(lost), sure)
 
     def copied(self, hop: Hop) -> Hits:
         """Packets that are more often after the hop than before it."""
-        before = Counter(packet.same for packet in self.at(hop.before, hop))
-        return self._more(self.at(hop.after, hop), before)
-
-    @staticmethod
-    def _more(packets: list[Packet], elsewhere: Counter[tuple[int, ...]]) -> Hits:
-        hits = Hits(of_packets=len(packets))
-        for packet in packets:
-            if elsewhere[packet.same]:
-                elsewhere[packet.same] -= 1
-            else:
-                hits.add(packet)
-        return hits
+        both, _, copied = self._matched(hop)
+        return _hits(copied, len(both) + len(copied))
 
     def changed(self, hop: Hop) -> Hits:
         """Packets whose traffic class differs before and after the hop."""
-        both = self._both(hop)
-        hits = Hits(of_packets=len(both))
-        for start, end in both:
-            if start.tos != end.tos:
-                hits.add(end)
-        return hits
+        both = self._matched(hop)[0]
+        return _hits([end for start, end in both if start.tos != end.tos], len(both))
 
     def delayed(self, hop: Hop) -> Hits:
         """Packets that took DELAYED_NS longer than the fastest."""
-        taken = [(end.time_ns - start.time_ns, start) for start, end in self._both(hop)]
-        least = min((delay for delay, _ in taken), default=0)
-        hits = Hits(of_packets=len(taken))
-        for delay, packet in taken:
-            if delay > least + DELAYED_NS:
-                hits.add(packet)
-        return hits
+        both = self._matched(hop)[0]
+        least = min((end.time_ns - start.time_ns for start, end in both), default=0)
+        late = [s for s, end in both if end.time_ns - s.time_ns > least + DELAYED_NS]
+        return _hits(late, len(both))
 
     def overtaken(self, hop: Hop) -> Hits:
         """Packets that come after a packet of their flow that was sent after them."""
-        order = sorted(self._both(hop), key=lambda pair: pair[1].time_ns)
+        both = self._matched(hop)[0]
         latest: defaultdict[Flow, int] = defaultdict(int)
-        hits = Hits(of_packets=len(order))
-        for start, end in order:
+        late = []
+        for start, end in both:
             if start.time_ns < latest[start.flow]:
-                hits.add(end)
+                late.append(end)
             latest[start.flow] = max(latest[start.flow], start.time_ns)
-        return hits
+        return _hits(late, len(both))
 
     def moved(self, hop: Hop) -> Hits:
         """Packets that leave by another tap than the first packet of their flow."""
-        hits, first = Hits(), dict[Flow, str]()
         leaving = [(packet, tap) for tap in hop.after for packet in self.at([tap], hop)]
-        for packet, tap in sorted(leaving, key=lambda each: each[0].time_ns):
-            hits.of_packets += 1
-            if first.setdefault(packet.flow, tap) != tap:
-                hits.add(packet)
-        return hits
-
-    def _both(self, hop: Hop) -> list[tuple[Packet, Packet]]:
-        """Packets that passed the hop: before it and after it."""
-        before: defaultdict[tuple[int, ...], list[Packet]] = defaultdict(list)
-        for packet in self.at(hop.before, hop):
-            before[packet.same].append(packet)
-        return [
-            (before[packet.same].pop(0), packet)
-            for packet in self.at(hop.after, hop)
-            if before[packet.same]
+        first: dict[Flow, str] = {}
+        moved = [
+            packet
+            for packet, tap in sorted(leaving, key=lambda each: each[0].time_ns)
+            if first.setdefault(packet.flow, tap) != tap
         ]
+        return _hits(moved, len(leaving))
+
+    def _matched(self, hop: Hop) -> tuple[list[tuple[Packet, Packet]], list[Packet], list[Packet]]:
+        """Packets that passed the hop, before and after it, in the order after it; packets that
+        are only before it; packets that are only after it.
+
+        IPv6 has no identification: a copy after the hop is the last one that could be it.
+        """
+        before: defaultdict[tuple[int, ...], list[Packet]] = defaultdict(list)
+        for packet in sorted(self.at(hop.before, hop)):
+            before[packet.same].append(packet)
+        both, more = [], []
+        for end in sorted(self.at(hop.after, hop), reverse=True):
+            starts = before[end.same]
+            found = next(
+                (i for i in reversed(range(len(starts))) if starts[i].time_ns <= end.time_ns), None
+            )
+            if found is None:
+                more.append(end)
+            else:
+                both.append((starts.pop(found), end))
+        return both[::-1], sorted(p for left in before.values() for p in left), more[::-1]
+
+
+def _hits(packets: list[Packet], of_packets: int, sure: int | None = None) -> Hits:
+    return Hits(
+        len(packets),
+        len(packets) if sure is None else sure,
+        of_packets,
+        min((packet.time_ns for packet in packets), default=None),
+        max((packet.time_ns for packet in packets), default=None),
+        Counter(packet.flow for packet in packets),
+    )
 
 
 def hosts_of(leaf: int) -> list[int]:

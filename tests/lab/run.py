@@ -33,7 +33,7 @@ def run(scenario: Scenario, folder: Path) -> dict[str, Any]:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    times: list[int] = []
+    times: dict[int, int] = {}
     with contextlib.ExitStack() as stack:
         fabric = stack.enter_context(Fabric(scenario.hash_seeds))
         rules = [
@@ -46,16 +46,20 @@ def run(scenario: Scenario, folder: Path) -> dict[str, Any]:
             start = time.monotonic() + LEAD_S
             start_ns = time.time_ns() + int(LEAD_S * 1e9)
             running.start(start)
-            for step in scenario.steps:
+            for number, step in sorted(enumerate(scenario.steps), key=lambda each: each[1].at_s):
                 time.sleep(max(0.0, start + step.at_s - time.monotonic()))
-                times.append(time.time_ns())
+                times[number] = time.time_ns()
                 step.do(lab)
         hits = [rule.hits for rule in rules]
     assert not any(captures.drops.values()), f"captures dropped packets: {captures.drops}"
     counters = [result["counters"] for result in running.results.values()]
-    if any(c["unsent"] for c in counters) or (scenario.quiet and any(c["naks"] for c in counters)):
+    unsent = not any(rule.node[0] == "H" for rule in scenario.rules) and any(
+        each["unsent"] for each in counters
+    )
+    if unsent or (scenario.quiet and any(each["naks"] for each in counters)):
         raise Useless("this machine lost packets or changed their order")
     captured = Captured(folder)
+    assert not captured.missed(), "captures missed packets without saying so"
     truth = {
         "kind": scenario.kind,
         "family": scenario.traffic.family,
@@ -80,7 +84,11 @@ def run(scenario: Scenario, folder: Path) -> dict[str, Any]:
 
 
 def _found(
-    expected: Expected, captured: Captured, times: list[int], rules: list[int], scenario: Scenario
+    expected: Expected,
+    captured: Captured,
+    times: dict[int, int],
+    rules: list[int],
+    scenario: Scenario,
 ) -> dict[str, Any]:
     """An expected finding with the packets, flows and times that the captures tell."""
     hop = expected.hop
@@ -108,6 +116,7 @@ def _found(
         "from_ns": hits.first_ns,
         "until_ns": hits.last_ns,
         "packets": hits.packets if expected.count else None,
+        "sure_packets": hits.sure_packets if expected.count else None,
         "of_packets": hits.of_packets if expected.count else None,
         "affected": [[*flow, hits.flows[flow] or None] for flow in flows],
     }

@@ -24,6 +24,7 @@ TRUTH = {
     "until_ns": 2 * 10**9,
     "count": "lost",
     "packets": 30,
+    "sure_packets": 30,
     "of_packets": 1000,
     "affected": [[SRC, DST, 17, 20], [SRC, DST, 18, 10]],
 }

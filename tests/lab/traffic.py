@@ -15,7 +15,6 @@ from .topology import HOSTS, Fabric, address, host_mac, leaf_mac
 
 ACROSS = tuple((a, b) for a in HOSTS for b in HOSTS if HOSTS[a] != HOSTS[b])
 """Pairs of hosts of different leaves."""
-LINGER_S = 0.8
 _ENDPOINT = Path(__file__).with_name("endpoint.py")
 
 
@@ -62,6 +61,8 @@ class Traffic:
     retry_cnt: int = 0
     """0: endless."""
     timeout_s: float = 0.25
+    linger_s: float = 0.8
+    """How long the hosts answer after they stop sending: until the queues are empty."""
     faults: list[HostFault] = field(default_factory=list)
     made: list[QueuePair] = field(default_factory=list)
 
@@ -129,7 +130,7 @@ class Traffic:
             "retry_cnt": self.retry_cnt,
             "timeout_s": self.timeout_s,
             "seconds": self.seconds,
-            "linger_s": LINGER_S,
+            "linger_s": self.linger_s,
             "faults": [
                 {
                     "kind": fault.kind,
