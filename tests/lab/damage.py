@@ -35,11 +35,12 @@ def miss_frames(path: Path, share: float, chance: random.Random) -> int:
     return missed
 
 
-def change_clock(path: Path, clock: Callable[[int], int]) -> None:
-    """Rewrite all times: `clock` is the wrong time of a true time, both in nanoseconds."""
+def change_clock(path: Path, clock: Callable[[int], int]) -> int:
+    """Rewrite all times: `clock` is the wrong time of a true time, both in ns; how many."""
     data = path.read_bytes()
     out = [data[:_HEADER]]
     for time_ns, record in records(data):
         seconds, nanoseconds = divmod(clock(time_ns), 10**9)
         out.append(struct.pack("<II", seconds, nanoseconds) + record[8:])
     path.write_bytes(b"".join(out))
+    return len(out) - 1

@@ -107,7 +107,8 @@ def one_rule(
 
 
 def clean(draw: Draw) -> Scenario:
-    return draw.scenario("clean", draw.traffic(family=4, tos=[0, 26 << 2 | ECT0]))
+    tos = draw.chance.choice([0, 26 << 2, 26 << 2 | ECT0])
+    return draw.scenario("clean", draw.traffic(family=4, tos=[tos]))
 
 
 def clean_ipv6(draw: Draw) -> Scenario:
@@ -166,7 +167,8 @@ def dscp_loss(draw: Draw) -> Scenario:
     condition = f"p.tos >> 2 == {draw.chance.choice([0, 26])}"
     kinds = ["selective-loss", "blackhole", "dscp-mismatch"]
     spot, traffic = any_spot(draw.chance), draw.traffic(tos=[0, 26 << 2])
-    return one_rule(draw, "dscp-loss", kinds, spot, condition, DROP, "lost", traffic)
+    hosts_mix = Expected(["dscp-mismatch"], required=False)
+    return one_rule(draw, "dscp-loss", kinds, spot, condition, DROP, "lost", traffic, hosts_mix)
 
 
 def length_loss(draw: Draw) -> Scenario:
@@ -336,8 +338,8 @@ def reordering(draw: Draw) -> Scenario:
         tc = partial(lab.fabric.tc, spot.node)
         dev = ["dev", spot.interface]
         tc("qdisc", "add", *dev, "root", "handle", "1:", "htb", "default", "1")
-        for minor, rate in ((1, 10**9), (2, slow)):
-            htb = ["htb", "rate", f"{rate}bit", "burst", "2000", "cburst", "2000"]
+        for minor, rate, burst in ((1, 10**10, "1000000"), (2, slow, "2000")):
+            htb = ["htb", "rate", f"{rate}bit", "burst", burst, "cburst", burst]
             tc("class", "add", *dev, "parent", "1:", "classid", f"1:{minor}", *htb)
             queue = ["pfifo", "limit", "1000"]
             tc("qdisc", "add", *dev, "parent", f"1:{minor}", *queue)
@@ -473,8 +475,8 @@ def capture_loss(draw: Draw) -> Scenario:
     tap, share = draw.chance.choice(LINKS), draw.chance.uniform(0.005, 0.03)
     expected = Expected(["capture-loss"], capture=tap, begins=None, severity="note")
 
-    def after(folder: Path) -> None:
-        miss_frames(folder / f"{tap}.pcap", share, random.Random(draw.seed))
+    def after(folder: Path) -> int:
+        return miss_frames(folder / f"{tap}.pcap", share, random.Random(draw.seed))
 
     return draw.scenario("capture-loss", draw.traffic(), expected=[expected], after=after)
 
@@ -486,7 +488,7 @@ def wrong_clock(draw: Draw) -> Scenario:
     offset = draw.chance.choice([-1, 1]) * draw.chance.randint(2_000_000, 20_000_000)
     expected = Expected(["clock"], capture=tap, begins=None, severity="note")
 
-    def after(folder: Path) -> None:
+    def after(folder: Path) -> int:
         path = folder / f"{tap}.pcap"
         first = []
 
@@ -498,7 +500,7 @@ def wrong_clock(draw: Draw) -> Scenario:
             late = how == "offset" or run_ns > draw.seconds * 5e8
             return time_ns + (offset if late else 0)
 
-        change_clock(path, clock)
+        return change_clock(path, clock)
 
     name = f"clock-{how}"
     return draw.scenario(name, draw.traffic(), expected=[expected], after=after)

@@ -170,6 +170,16 @@ class Captured:
         ]
         return _hits(moved, len(leaving))
 
+    def asked(self, flows: Iterable[Flow], from_ns: int) -> int | None:
+        """When all of these flows have asked for an ACK since a time; None: no flows."""
+        first: dict[Flow, int] = {}
+        for packets in self.by_link.values():
+            for packet in packets:
+                if packet.same[6] >> 31 and packet.time_ns >= from_ns:
+                    at = first.get(packet.flow, packet.time_ns)
+                    first[packet.flow] = min(at, packet.time_ns)
+        return max((first[flow] for flow in flows if flow in first), default=None)
+
     def _matched(self, hop: Hop) -> tuple[list[tuple[Packet, Packet]], list[Packet], list[Packet]]:
         """Packets that passed the hop, before and after it, in the order after it; packets that
         are only before it; packets that are only after it.

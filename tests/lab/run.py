@@ -52,12 +52,8 @@ def run(scenario: Scenario, folder: Path) -> dict[str, Any]:
                 step.do(lab)
         hits = [rule.hits for rule in rules]
     assert not any(captures.drops.values()), f"captures dropped packets: {captures.drops}"
-    counters = [result["counters"] for result in running.results.values()]
-    unsent = not any(rule.node[0] == "H" for rule in scenario.rules) and any(
-        each["unsent"] for each in counters
-    )
-    if unsent or (scenario.quiet and any(each["naks"] for each in counters)):
-        raise Useless("this machine lost packets or changed their order")
+    if _disturbed(scenario, list(running.results.values())):
+        raise Useless("this machine lost packets, or hosts waited too long for it")
     captured = Captured(folder)
     assert not captured.missed(), "captures missed packets without saying so"
     truth = {
@@ -74,13 +70,21 @@ def run(scenario: Scenario, folder: Path) -> dict[str, Any]:
         ],
     }
     if scenario.after is not None:
-        scenario.after(folder)
+        truth["damaged_frames"] = scenario.after(folder)
     for link in LINKS:
         plain = folder / f"{link}.pcap"
         plain.with_suffix(".pcap.gz").write_bytes(gzip.compress(plain.read_bytes(), mtime=0))
         plain.unlink()
     (folder / "truth.json").write_text(json.dumps(truth, indent=1))
     return truth
+
+
+def _disturbed(scenario: Scenario, hosts: list[dict[str, Any]]) -> bool:
+    """Whether hosts failed to send, or retransmitted without a fault that is a reason to."""
+    dropping = any(rule.node[0] == "H" for rule in scenario.rules)
+    unsent = any(host["counters"]["unsent"] for host in hosts)
+    repeated = any(each["retransmitted"] for host in hosts for each in host["requesters"])
+    return (unsent and not dropping) or (repeated and scenario.quiet)
 
 
 def _found(
@@ -100,6 +104,8 @@ def _found(
             assert hits.packets == counted, f"captures tell {hits.packets}, the rule {counted}"
         if expected.required and hits.packets < LEAST_PACKETS:
             raise Useless(f"{hits.packets} packets hit")
+    if expected.flows is not None and expected.begins is not None:
+        hits.first_ns = captured.asked(expected.flows, times[expected.begins])
     flows = list(hits.flows) if expected.flows is None else expected.flows
     return {
         "kinds": expected.kinds,

@@ -60,8 +60,8 @@ class Scenario:
     rules: list[Rule] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     expected: list[Expected] = field(default_factory=list)
-    after: Callable[[Path], None] | None = None
-    """What happens to the captures afterwards, once the truth has been read from them."""
+    after: Callable[[Path], int] | None = None
+    """What happens to the captures, once the truth has been read from them; frames it changes."""
     hash_seeds: tuple[int, int] = (1, 1)
 
     @property

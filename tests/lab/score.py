@@ -32,10 +32,8 @@ class Match:
     @property
     def onset_error_ns(self) -> int | None:
         """Distance from the interval between the beginning of the fault and its first packet."""
-        if self.truth["set_ns"] is None:
-            return None
-        at, first = self.finding["from_ns"], self.truth["from_ns"] or self.truth["set_ns"]
-        return max(self.truth["set_ns"] - at, at - first, 0)
+        at, begun, first = (self.finding["from_ns"], self.truth["set_ns"], self.truth["from_ns"])
+        return None if begun is None or first is None else max(begun - at, at - first, 0)
 
     @property
     def onset_right(self) -> bool | None:

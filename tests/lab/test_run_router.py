@@ -33,7 +33,7 @@ def uncompressed(folder: Path) -> Captured:
 
 @pytest.mark.parametrize("family", [4, pytest.param(6, marks=pytest.mark.thorough)])
 def test_a_clean_run_loses_and_repeats_nothing(tmp_path: Path, family: int) -> None:
-    traffic = Traffic(seed=1, seconds=1, rate=500, family=family)
+    traffic = Traffic(seed=1, seconds=1, rate=500, family=family, timeout_s=5)
     truth = run(Scenario("clean", traffic, hash_seeds=(5, 6)), tmp_path)
     captured = uncompressed(tmp_path)
     counters = [host["counters"] for host in truth["hosts"].values()]
