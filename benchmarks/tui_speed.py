@@ -44,7 +44,7 @@ from rocescope.tui.session.opening import open_live, open_recorded
 from rocescope.tui.session.session import Session
 
 SIZE = (160, 50)
-KEYS = ("j", "j", "k", "pagedown", "s", "S", "2", "j", "1", "3", "4", "1", "p", "a", "a", "home")
+KEYS = ("j", "j", "k", "pagedown", "s", "S", "4", "j", "2", "5", "6", "2", "p", "a", "a", "home")
 WHAT = ("capture", "live", "losses", "open", "start", "use-live", "use", "watch")
 SETTLE_S, WATCH_S = 2.0, 5.0
 PACED_EVERY_S = 0.05

@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from textual.binding import Binding, BindingType
 
 SCREENS = (
-    ("qps", "QPs"),
-    ("paths", "Paths"),
-    ("reorder", "Reorder"),
-    ("recovery", "Recovery"),
-    ("packets", "Packets"),
-    ("events", "Events"),
-    ("replay", "Replay"),
-    ("fabric", "Fabric"),
-    ("doctor", "Doctor"),
+    ("1", "diagnosis", "Diagnosis"),
+    ("2", "qps", "QPs"),
+    ("3", "hops", "Hops"),
+    ("4", "paths", "Paths"),
+    ("5", "reorder", "Reorder"),
+    ("6", "recovery", "Recovery"),
+    ("7", "packets", "Packets"),
+    ("8", "events", "Events"),
+    ("9", "replay", "Replay"),
+    ("0", "fabric", "Fabric"),
+    ("D", "doctor", "Doctor"),
 )
-"""Names and titles of the screens, in the order of their number keys."""
+"""Keys, names and titles of the screens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,9 @@ class Action:
         return f"screen.{self.name}" if self.screens else f"app.{self.name}"
 
 
-def _go(number: int, name: str, title: str) -> Action:
-    return Action(f"go('{name}')", str(number), title, f"Go to the screen {title}")
+def _go(key: str, name: str, title: str) -> Action:
+    keys = f"{key},upper_{key.lower()}" if key.isupper() else key
+    return Action(f"go('{name}')", keys, title, f"Go to the screen {title}")
 
 
 _FLOWS = ("qps", "paths")
@@ -59,7 +62,18 @@ ACTIONS: tuple[Action, ...] = (
         "enter",
         "deeper",
         "Open the row under the cursor",
-        ("qps", "paths", "reorder", "recovery", "events", "replay", "fabric"),
+        (
+            "diagnosis",
+            "evidence",
+            "qps",
+            "hops",
+            "paths",
+            "reorder",
+            "recovery",
+            "events",
+            "replay",
+            "fabric",
+        ),
         True,
     ),
     Action("back", "escape", "back", "Go back; then clear the filter; then return to live"),
@@ -77,7 +91,12 @@ ACTIONS: tuple[Action, ...] = (
         True,
     ),
     Action(
-        "measure", "v", "measure", "Show bytes, packets, CE marks or late packets", ("paths",), True
+        "measure",
+        "v",
+        "measure",
+        "Next measure: bytes, packets, CE marks, late packets; on Hops loss, marks, delay",
+        ("paths", "hops"),
+        True,
     ),
     Action("rows", "r", "rows", "One row per QP, host pair or host", ("paths",), True),
     Action("view", "o", "view", "RFC 4737, RFC 5236 or recovery view", ("reorder",), True),
@@ -111,7 +130,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("draw_seeds", "d", "sweep seeds", "Sweep many hash seeds", ("replay",), True),
     Action("fabric", "f", "fabric", "Set the fabric and the host mapping", ("replay",), True),
-    Action("pick", "p", "pick", "Pick a strategy to compare with on screen 8", ("replay",), True),
+    Action("pick", "p", "pick", "Pick a strategy to compare with on screen 0", ("replay",), True),
     Action("best_seed", "b", "best seed", "Run the best seeds of the sweeps", ("replay",)),
     Action("worst_seed", "w", "worst seed", "Run the worst seeds of the sweeps", ("replay",)),
     Action("stop", "x", "stop", "Stop the replay", ("replay",)),
@@ -139,7 +158,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("command_palette", "colon,ctrl+p", "palette", "All commands by name"),
     Action("help", "question_mark", "help", "All keys", footer=True),
     Action("quit", "q", "quit", "Leave", footer=True),
-    *(_go(number, name, title) for number, (name, title) in enumerate(SCREENS, 1)),
+    *(_go(*screen) for screen in SCREENS),
 )
 
 
@@ -191,7 +210,7 @@ def keys_of(action: Action) -> str:
 
 def key_table() -> str:
     """The keys as the documentation shows them."""
-    titles = dict(SCREENS)
+    titles = {name: title for _, name, title in SCREENS} | {"evidence": "Evidence"}
     lines = ["| key | action | what it does | where |", "|---|---|---|---|"]
     for action in ACTIONS:
         keys = " ".join(f"`{key}`" for key in keys_of(action).split())

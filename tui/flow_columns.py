@@ -1,4 +1,4 @@
-"""Columns of the table of flows on screen 1."""
+"""Columns of the table of flows on screen 2."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ COLUMNS = (
     GridColumn("src", "SOURCE", 10, grows=True, ends=True),
     GridColumn("dst", "DESTINATION", 11, grows=True, ends=True),
     GridColumn("qp", "QP", 8),
+    GridColumn("state", "STATE", 9),
     GridColumn("transport", "TYPE", 4, priority=9),
     GridColumn("rate", "b/s", 7, True),
     GridColumn("packets", "PACKETS", 8, True, 5),

@@ -19,6 +19,10 @@ class SnapshotReady(Message, bubble=False):
         return isinstance(message, SnapshotReady)
 
 
+class DiagnosisReady(Message, bubble=False):
+    """The session has another diagnosis."""
+
+
 class FocusReady(Message, bubble=False):
     """The whole record of the selected flow."""
 

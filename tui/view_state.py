@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..analyzer.results.diagnosis import Finding
 from ..analyzer.results.flow import Flow
 from ..kernels.kernel import Ints
 from ..report.words import human
@@ -46,6 +47,8 @@ class ViewState:
     """Frame number for the cursor of the packets screen."""
     wanted_late: tuple[Late, str] | None = None
     """Late packets for the packets screen, and their name."""
+    finding: Finding | None = None
+    """The finding under the cursor of the diagnosis screen."""
     _record: Flow | None = None
     _replays: Replays | None = None
 
@@ -58,6 +61,7 @@ class ViewState:
         self.session, self._record = session, None
         self._replays, self.strategy, self.picked = None, None, set()
         self.frozen = self.chosen = False
+        self.finding = None
         self.snapshot = Snapshot(SourceState(session.name, session.kind))
 
     def end(self) -> None:
@@ -89,6 +93,12 @@ class ViewState:
         self.session.selected = key
         self.chosen = self.chosen or by_user
         return changed
+
+    def select_first(self) -> None:
+        """Select the flow with the most trouble unless a flow is selected."""
+        shown = self.shown_flows()
+        if self.session.selected is None and len(shown):
+            self.select(self.snapshot.key(int(shown[np.argmax(self.snapshot.trouble()[shown])])))
 
     def select_passing(self) -> bool:
         """Move the cursor to the busiest flow that passes if the selected one does not."""

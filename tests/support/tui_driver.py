@@ -18,7 +18,7 @@ from rocescope.tui.session.snapshots.snapshot import Snapshot
 _wait.SLEEP_GRANULARITY = 1 / 250
 _wait.SLEEP_IDLE = _wait.SLEEP_GRANULARITY / 20
 
-UNHURRIED = {*"123456789", "enter", "escape", "l", "n", "N"}
+UNHURRIED = {*"1234567890D", "enter", "escape", "l", "n", "N"}
 """Keys after which workers must have ended before the next one."""
 
 
@@ -40,7 +40,8 @@ async def settled(app, pilot):
         quiet = all(w.is_finished for w in app.workers)
         ended = not app.view.session.running and not app.view.snapshot.source.running
         drawn = app.snapshots.waiting is None  # a snapshot waits until a key is painted
-        if quiet and drawn and (ended or isinstance(app.view.session, Still)):
+        judging = app.snapshots.judging or app.view.session.diagnosis_due()
+        if quiet and drawn and not judging and (ended or isinstance(app.view.session, Still)):
             break
     await pilot.pause()
 
@@ -57,15 +58,17 @@ async def press(app, pilot, keys):
             await settled(app, pilot)
 
 
-def drive(paths, keys=(), size=(120, 40), look=None, settings=None, session=None):
+def drive(paths, keys=(), size=(120, 40), look=None, settings=None, session=None, start="qps"):
     """Press keys in an app over these captures; what `look(app)` returns at the end.
 
-    A key may also be a function of the app, called in its place.
+    A key may also be a function of the app, called in its place. start: the screen before keys.
     """
 
     async def run():
         app = RocescopeApp(session or Session.open([str(p) for p in paths]), settings)
         async with app.run_test(size=size) as pilot:
+            if start != app.current_mode:
+                app.switch_mode(start)
             await settled(app, pilot)
             await press(app, pilot, keys)
             await settled(app, pilot)

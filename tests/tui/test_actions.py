@@ -24,7 +24,7 @@ def test_every_action_can_be_done(action):
             assert name in dir(getattr(module, registry.SCREENS[screen])), screen
 
 
-@pytest.mark.parametrize("screen", [name for name, _ in SCREENS])
+@pytest.mark.parametrize("screen", [name for _, name, _ in SCREENS])
 def test_no_key_has_two_meanings(screen):
     keys = [key for action in actions_of(screen) for key in action.keys.split(",")]
     assert len(keys) == len(set(keys))

@@ -21,7 +21,7 @@ from ...analyzer.errors import RocescopeError
 from ...probes.rights.priority import lower_own, raise_own
 from ..actions import ACTIONS, bindings
 from ..host import Host
-from ..messages import FlowSelected, FocusReady, SnapshotReady
+from ..messages import DiagnosisReady, FlowSelected, FocusReady, SnapshotReady
 from ..screens import registry
 from ..screens.base import RoceScreen
 from ..session.session import Session
@@ -53,7 +53,7 @@ class RocescopeApp(Host):
         Binding("ctrl+c", "quit", show=False, priority=True, system=True),
     ]
     MODES: ClassVar[dict[str, str | Callable[[], Screen[None]]]] = registry.modes()
-    DEFAULT_MODE = "qps"
+    DEFAULT_MODE = "diagnosis"
 
     def __init__(self, session: Session, settings: Settings | None = None) -> None:
         super().__init__()
@@ -138,6 +138,9 @@ class RocescopeApp(Host):
     def on_snapshot_ready(self, message: SnapshotReady) -> None:
         self.snapshots.arrived(message)
 
+    def on_diagnosis_ready(self, message: DiagnosisReady) -> None:
+        self.snapshots.judged()
+
     def redraw(self) -> None:
         for screen in reversed(self.screen_stack):
             if isinstance(screen, RoceScreen):
@@ -173,13 +176,14 @@ class RocescopeApp(Host):
     async def action_back(self) -> None:
         if self._trail:
             self.switch_mode(self._trail.pop())
-        elif self.current_mode != "qps":
-            self.switch_mode("qps")
         elif self.view.session.filter_text:
             self._set_filter("")
         elif self.view.session.looking_at is not None:
             self.view.session.looking_at = None
             self.request_snapshot()
+        else:
+            self.go(self.DEFAULT_MODE)
+            self._trail = []
 
     def action_jump(self) -> None:
         from ..screens.jump import JumpScreen

@@ -90,7 +90,7 @@ class Exports:
         chosen = [session.selected] if session.selected is not None else []
         keys = chosen if screen is not None else list(session.marks.flows) or chosen
         if not keys:
-            self._host.notify("Choose a flow first (1)", severity="warning")
+            self._host.notify("Choose a flow first (2)", severity="warning")
             return
         export = PacketExport(session, keys, wanted)
         self._in_thread(lambda: self._write_packets(path, export))

@@ -8,9 +8,8 @@ from typing import NamedTuple, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from ..actions import ACTIONS, Action, actions_of, shown_key
+from ..actions import ACTIONS, SCREENS, Action, actions_of, shown_key
 from ..host import Host
-from ..screens.registry import SCREENS
 
 _WORDS, _HERE = 1000.0, 500.0
 """Beyond any score for scattered letters: all words occur; and it works on the screen in front."""
@@ -25,7 +24,8 @@ class _Command(NamedTuple):
     def title(self) -> str:
         key = shown_key(self.action)
         if self.screen:
-            key = f"{list(SCREENS).index(self.screen) + 1} {key}"
+            number = next((key for key, name, _ in SCREENS if name == self.screen), "")
+            key = f"{number} {key}".strip()
         return f"{self.action.help}  ({key})"
 
     @property

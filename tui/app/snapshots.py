@@ -6,9 +6,11 @@ from time import monotonic
 
 from textual.timer import Timer
 
+from ...analyzer.results.diagnosis import Place
 from ...analyzer.results.flow import Flow
+from ...report.words.diagnosis import sentence
 from ..host import Host
-from ..messages import FocusReady, SnapshotReady
+from ..messages import DiagnosisReady, FocusReady, SnapshotReady
 from ..session.snapshots.snapshot import Snapshot
 from .upkeep import QUIET_S
 
@@ -18,6 +20,8 @@ HURRIED_EVERY_S = 1.0
 """Interval of snapshots while packets arrive faster than they are measured."""
 PAINT_S = 0.05
 """A key is painted within this time; a snapshot that is ready earlier is drawn after it."""
+MOST_LINES = 3
+"""Lines for new critical findings at one time."""
 FIRST_EVERY_S = 0.04
 """How often to check for the first packets."""
 
@@ -34,6 +38,10 @@ class Snapshots:
         self._building = False
         self._stale = False
         self._first: Timer | None = None
+        self.judging = False
+        """Whether a thread diagnoses the session."""
+        self._critical: set[tuple[str, Place]] = set()
+        """Critical findings of a live session that were announced."""
 
     def begin(self, refresh_hz: float) -> None:
         """Make the first snapshot, then one at every refresh."""
@@ -99,11 +107,42 @@ class Snapshots:
             self.show(message.snapshot, message.record)
         if self._stale:
             self._host.request_snapshot()
+        if not self.judging and self._view.session.diagnosis_due():
+            self.judging = True
+            self._host.run_worker(self._judge, thread=True, group="diagnosis", exit_on_error=False)
+
+    def _judge(self) -> None:
+        try:
+            self._view.session.diagnose()
+        finally:
+            self._host.post_message(DiagnosisReady())
+
+    def judged(self) -> None:
+        """Show the new diagnosis."""
+        self.judging = False
+        self._announce()
+        self._host.request_snapshot()
+
+    def _announce(self) -> None:
+        """A line and the bell for a new critical finding of a live session."""
+        session = self._view.session
+        if session.kind != "live":
+            return
+        found = [f for f in session.diagnosing.judged.findings if f.severity == "critical"]
+        new = [f for f in found if (f.kind, f.place) not in self._critical]
+        self._critical = {(f.kind, f.place) for f in found}
+        if new:
+            self._host.bell()
+        for finding in new[:MOST_LINES]:
+            self._host.notify(
+                sentence(finding), title="critical", severity="error", timeout=20, markup=False
+            )
 
     def show(self, snapshot: Snapshot, record: Flow | None = None) -> None:
         """Set the current snapshot and the record of the selected flow, and draw them."""
         view = self._view
         view.snapshot = snapshot
+        view.select_first()
         view.put_record(record)
         self._host.redraw()
         if not view.is_selected(record):  # another flow was selected in the meantime, or by drawing

@@ -140,7 +140,11 @@ class RoceScreen(Screen[None]):
         top = self.query_one(TopBar)
         top.show(snapshot, view.paths(), view.frozen, view.window_text(), session.name)
         events = shown_events(snapshot, session.passing(snapshot))
-        counts = {"qps": view.visible_count, "events": len(events)}
+        counts = {
+            "diagnosis": len(snapshot.judged.findings),
+            "qps": view.visible_count,
+            "events": len(events),
+        }
         self.query_one(Tabs).show(self.name_, counts)
         self.query_one(Hints).show(self.name_)
         sentence = self.draw(snapshot)
@@ -161,7 +165,7 @@ class RoceScreen(Screen[None]):
     def action_path_key(self) -> None:
         """Switch to the next path key."""
         if not self.view.next_path_key():
-            self.notify("Source ports are the only path key here; a replay (7) predicts links")
+            self.notify("Source ports are the only path key here; a replay (9) predicts links")
         self.redraw()
 
     def action_mark(self) -> None:
@@ -218,9 +222,9 @@ class RoceScreen(Screen[None]):
             return why
         key = self.view.session.selected
         if key is None:
-            return "Select a flow on screen 1."
+            return "Select a flow on screen 2."
         if snapshot.find(key) is None:
-            return f"{flow_name(key)} has no packet here: select another flow on screen 1."
+            return f"{flow_name(key)} has no packet here: select another flow on screen 2."
         return f"{flow_name(key)}: loading its details."
 
     def what_next(self, snapshot: Snapshot) -> str:

@@ -1,4 +1,4 @@
-"""Screen 9: limits of trust in the results, and the available tools."""
+"""Screen D: limits of trust in the results, and the available tools."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def source_findings(snapshot: Snapshot) -> Iterator[Finding]:
     if not len(snapshot.flows):
         return
     if "tap" in snapshot.paths and (source.kind != "live" or "," in source.name):
-        yield GOOD, "several taps: paths by tap are known (p on screens 1 and 2)"
+        yield GOOD, "several taps: paths by tap are known (p on screens 2 and 4)"
     else:
         yield (
             DOUBT,
@@ -107,7 +107,7 @@ def tool_findings() -> Iterator[Finding]:
     yield (
         (GOOD, f"tshark: {tshark}")
         if tshark
-        else (DOUBT, "tshark is not installed: no dissection on screen 5 (apt install tshark)")
+        else (DOUBT, "tshark is not installed: no dissection on screen 7 (apt install tshark)")
     )
     root = os.geteuid() == 0
     yield (

@@ -1,4 +1,4 @@
-"""Screen 6: events in order of time."""
+"""Screen 8: events in order of time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVENT_COLUMNS = (
 )
 NOTHING = """No NAK, rewind or restart of a queue pair.
 
-Losses without a NAK are on screen 4, late packets on screen 3."""
+Losses without a NAK are on screen 6, late packets on screen 5."""
 _ALIKE = 50
 """If the addresses of one of the first N events do not fit, all events omit them."""
 _STYLES = {

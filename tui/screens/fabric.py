@@ -1,4 +1,4 @@
-"""Screen 8: the links of the replayed fabric as a map, and the flows on each link."""
+"""Screen 0: the links of the replayed fabric as a map, and the flows on each link."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _EVEN = 1.005
 """Loads below this multiple of the fair share count as fair."""
 NOTHING_YET = """No strategy has run on this traffic yet.
 
-7  opens the replay screen
+9  opens the replay screen
 r  there runs every strategy on a fabric that fits the captured hosts
 f  there sets another fabric"""
 
 
 class FabricScreen(RoceScreen):
-    """Link map of the strategy under the cursor of screen 7, its links, and the flows on a link."""
+    """Link map of the strategy under the cursor of screen 9, its links, and the flows on a link."""
 
     name_ = "fabric"
     BINDINGS = own_bindings("fabric")
@@ -81,7 +81,7 @@ class FabricScreen(RoceScreen):
             self._links = []
             below.show(0, lambda row: ())
             self._show_flows()
-            return why or "No strategy has run yet: r on screen 7."
+            return why or "No strategy has run yet: r on screen 9."
         result = view.strategies[chosen]
         against = next((n for n in shown.picked if n in view.strategies and n != chosen), None)
         base = view.strategies[against] if against else None

@@ -53,6 +53,7 @@ def flow_cells(
         snapshot.addresses[flows.src[f]],
         snapshot.addresses[flows.dst[f]],
         human.queue_pair(int(flows.qp[f])),
+        state(snapshot, f),
         TRANSPORT_NAMES[flows.transport[f]],
         human.rate(float(flows.rate[f])).removesuffix("b/s").rstrip() or "0",
         human.count(int(flows.packets[f])),
@@ -70,6 +71,12 @@ def flow_cells(
         share(ce, int(flows.packets[f])),
         activity,
     )
+
+
+def state(snapshot: Snapshot, f: int) -> Cell:
+    """The worst finding that hit the flow."""
+    rank, name = snapshot.judged.states.get(f, (0, ""))
+    return name, "" if rank <= 1 else "warn" if rank == 2 else "bad"
 
 
 def bad(value: int) -> Cell:

@@ -41,7 +41,8 @@ class HelpScreen(Asking[None]):
         """The keys of this screen and of the cursor, and those that work everywhere."""
         everywhere = [(keys_of(a), a.help) for a in ACTIONS if not a.screens]
         own = [(keys_of(a), a.help) for a in ACTIONS if self._screen in a.screens]
-        title = f"On this screen ({dict(SCREENS)[self._screen]})"
+        name = next((title for _, name, title in SCREENS if name == self._screen), self._screen)
+        title = f"On this screen ({name})"
         parts = [(title, own), ("The cursor", list(CURSOR)), ("Everywhere", everywhere)]
         if beside:
             table = Table.grid(padding=(0, 2, 0, 0))

@@ -1,4 +1,4 @@
-"""Cells of the columns of screen 1 that only MRC has."""
+"""Cells of the columns of screen 2 that only MRC has."""
 
 from __future__ import annotations
 

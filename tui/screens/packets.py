@@ -1,4 +1,4 @@
-"""Screen 5: the packets of one flow; Wireshark's dissection and the bytes of the selected one."""
+"""Screen 7: the packets of one flow; Wireshark's dissection and the bytes of the selected one."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ class PacketsScreen(RoceScreen):
         if label:
             text.append(f", flow label 0x{label:05x}")
         if placed is None:
-            text.append("  path: unknown; a replay (7) predicts it", "dim")
+            text.append("  path: unknown; a replay (9) predicts it", "dim")
         else:
             lines = placed.why(packets.key, (label << 16) | port)
             text.append(f"  by {placed.text}", "dim")

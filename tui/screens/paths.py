@@ -1,4 +1,4 @@
-"""Screen 2: the load of each flow on each path, as share over fair share."""
+"""Screen 4: the load of each flow on each path, as share over fair share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Screen 1: every flow with its rate, spraying and losses."""
+"""Screen 2: every flow with its rate, spraying and losses."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ _SORTS: dict[str, Values] = {
     "src": lambda s, p: s.flows.src,
     "dst": lambda s, p: s.flows.dst,
     "qp": lambda s, p: s.flows.qp,
+    "state": lambda s, p: s.trouble(),
     "transport": lambda s, p: s.flows.transport,
     "rate": lambda s, p: s.flows.rate,
     "packets": lambda s, p: s.flows.packets,
@@ -76,7 +77,7 @@ class QpsScreen(RoceScreen):
 
     def body(self) -> ComposeResult:
         grid = Grid(COLUMNS, id="flows")
-        grid.sorted_by = "rate"
+        grid.sorted_by = "state"
         yield grid
         yield Static(id="detail")
 

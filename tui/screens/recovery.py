@@ -1,4 +1,4 @@
-"""Screen 4: losses, NAKs, timeouts, rewinds and congestion signals of one flow, over time."""
+"""Screen 6: losses, NAKs, timeouts, rewinds and congestion signals of one flow, over time."""
 
 from __future__ import annotations
 

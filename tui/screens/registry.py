@@ -8,7 +8,10 @@ from importlib import import_module
 from textual.screen import Screen
 
 SCREENS = {
+    "diagnosis": "DiagnosisScreen",
+    "evidence": "EvidenceScreen",
     "qps": "QpsScreen",
+    "hops": "HopsScreen",
     "paths": "PathsScreen",
     "reorder": "ReorderScreen",
     "recovery": "RecoveryScreen",

@@ -1,4 +1,4 @@
-"""Screen 3: how late the packets of one flow arrive, and the buffer that restores their order."""
+"""Screen 5: how late the packets of one flow arrive, and the buffer that restores their order."""
 
 from __future__ import annotations
 

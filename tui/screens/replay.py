@@ -1,4 +1,4 @@
-"""Screen 7: the same traffic with other strategies and seeds."""
+"""Screen 9: the same traffic with other strategies and seeds."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import numpy as np
 from ...analyzer.results.flow import Flow
 from ...kernels.kernel import Ints
 from .snapshots.columns import widths
+from .snapshots.judged import Judged
 from .snapshots.snapshot import (
     UNKNOWN,
     FlowBins,
@@ -61,7 +62,9 @@ class History:
         """
         if self._kept and snapshot.end_ns - self._kept[-1].end_ns < STEP_NS:
             return False
-        snapshot = replace(snapshot, activity=np.zeros((0, 0), np.int64), late=FlowBins())
+        snapshot = replace(
+            snapshot, activity=np.zeros((0, 0), np.int64), late=FlowBins(), judged=Judged()
+        )
         self._kept.append(snapshot)
         self._sizes.append(_size(snapshot))
         self._records.append({})
@@ -116,6 +119,7 @@ def as_then(earlier: Snapshot, now: Snapshot) -> Snapshot:
         activity_bin_ns=now.activity_bin_ns,
         activity_start_ns=now.activity_start_ns,
         late=replace(late, values=late.values[: max(0, bins), :flows]),
+        judged=now.judged,
     )
 
 

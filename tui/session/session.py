@@ -22,6 +22,7 @@ from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.flow import Flow
 from ...analyzer.summary.summarize import Summary
 from ...kernels.kernel import Bools
+from .diagnosing import Diagnosing
 from .feeds.feeds import CaptureFeed, Feed
 from .history import STEP_NS, History, as_then, between
 from .marks import Marks
@@ -74,6 +75,7 @@ class Session:
         self._whole: tuple[int, int] | None = None
         self._generation = 0
         self._at_close: list[Callable[[], None]] = []
+        self.diagnosing = Diagnosing(clock)
         self.history = History()
         """Of a live session."""
         self.looking_at: int | None = None
@@ -109,6 +111,7 @@ class Session:
         """Start to read, or restart after a change of the packet filter or the time window."""
         self.stop()
         self._error, self.looking_at = "", None
+        self.diagnosing.begin()
         thread = threading.Thread(
             target=self._read, args=(self._generation,), name="rocescope-session", daemon=True
         )
@@ -300,7 +303,8 @@ class Session:
         """The current state; the engine waits only while columns are copied."""
         running, feed = self.running, self._feed
         if feed is None:
-            return Snapshot(replace(self._source, running=running, error=self._error))
+            source = replace(self._source, running=running, error=self._error)
+            return Snapshot(source, judged=self.diagnosing.judged)
         if feed is not self._taken.feed:
             self._taken = Taken(feed)
             self.history.clear()
@@ -362,9 +366,22 @@ class Session:
             events_omitted=omitted,
             owners=owners,
             mrc=mrc_columns,
+            judged=self.diagnosing.judged,
             start_ns=start,
             end_ns=end,
         )
+
+    def diagnosis_due(self) -> bool:
+        """Whether `diagnose` should run now."""
+        return not self.hurried and self.diagnosing.is_due(self.running)
+
+    def diagnose(self) -> None:
+        """Diagnose what was read so far, for the next snapshot; in a thread of its own."""
+        running, feed = self.running, self._feed
+        if feed is not None:
+            self.diagnosing.run(feed, running)
+        elif not running:
+            self.diagnosing.give_up()
 
     def analysis(self) -> Analysis:
         """The whole result so far, for export. RocescopeError if there is none."""

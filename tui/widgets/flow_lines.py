@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, floor, log10
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ from ...report.words.human import UNICODE
 from ..session.snapshots.snapshot import UNKNOWN, FlowKey, Snapshot
 
 LABEL = 16
+TICK = 14
+"""Columns between two numbers of a time axis, about."""
 
 
 class Axis(NamedTuple):
@@ -37,6 +40,39 @@ class Axis(NamedTuple):
         place = np.clip((edges - start_ns) / max(1, bin_ns), 0, len(values))
         found: list[float] = np.diff(np.interp(place, np.arange(len(sums)), sums)).tolist()
         return found
+
+    def column(self, time_ns: int) -> int:
+        """The column of a time, of the nearest one outside the axis."""
+        place = (time_ns - self.start_ns) * self.columns // self.length_ns
+        return min(max(place, 0), self.columns - 1)
+
+    def numbers(self, origin_ns: int) -> Text:
+        """The line under the strips: times since `origin_ns` at round numbers."""
+        first = self.start_ns - origin_ns
+        last = first + self.length_ns
+        least = self.length_ns * TICK / self.columns
+        power = 10 ** floor(log10(least))
+        step = next(power * n for n in (1, 2, 5, 10) if power * n >= least)
+        unit, scale = next(
+            ((u, s) for u, s in (("s", 10**9), ("ms", 10**6)) if last >= s), ("us", 10**3)
+        )
+        digits = max(0, -floor(log10(step / scale)))
+        line = ""
+        for tick in range(ceil(first / step), floor(last / step) + 1):
+            at = round((tick * step - first) * self.columns / self.length_ns)
+            label = f"╵{tick * step / scale:.{digits}f} {unit}"
+            if at + len(label) <= self.columns + LABEL:
+                line = line.ljust(at) + label
+        return Text(" " * (LABEL + 1) + line, "dim", no_wrap=True, overflow="ellipsis")
+
+    def interval(self, label: str, from_ns: int, until_ns: int | None) -> Text:
+        """A strip that marks an interval; an arrow at its end: it goes on."""
+        begin = self.column(from_ns)
+        end = self.columns - 1 if until_ns is None else self.column(until_ns)
+        last = "▶" if until_ns is None else "┤"
+        line = "├" + "─" * (end - begin - 1) + last if end > begin else "┃"
+        text = Text(f"{label:>{LABEL}} ", "dim", no_wrap=True, overflow="ellipsis")
+        return text.append(" " * begin + line, "bold red not dim")
 
     def counts(self, events: Sequence[Event]) -> list[int]:
         """Events per column."""

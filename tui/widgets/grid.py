@@ -300,12 +300,14 @@ class Grid(ScrollView, can_focus=True):
 
     def _header(self, width: int) -> Strip:
         style, marked = self._filtered(self._style("header")), self._filtered(self._style("sorted"))
-        segments = [Segment("  ", style)]
+        arrow = "▼" if self.descending else "▲"
+        hidden = self.sorted_by and not self.width_of(self.sorted_by)
+        segments = [Segment(f"{arrow} " if hidden else "  ", marked)]
         for index, cell_width in self._layout():
             column = self.columns[index]
             sorted_here = column.key == self.sorted_by
-            arrow = ("▼" if self.descending else "▲") if sorted_here else ""
-            title = fit(with_arrow(column.title, arrow, cell_width), cell_width, column.right)
+            title = with_arrow(column.title, arrow if sorted_here else "", cell_width)
+            title = fit(title, cell_width, column.right)
             segments.append(Segment(f"{title} ", marked if sorted_here else style))
         return _line(segments, self._needed(), width, style)
 

@@ -147,15 +147,15 @@ class Tabs(Static):
         if self._shown == (current, counts, width):
             return
         self._shown = current, counts, width
-        long = [self._title(i, name, title, counts) for i, (name, title) in enumerate(SCREENS, 1)]
+        long = [self._title(*screen, counts) for screen in SCREENS]
         if sum(map(len, long)) + 2 * len(long) > width:
-            long = [f"{i} {title}" for i, (_, title) in enumerate(SCREENS, 1)]
+            long = [f"{key} {title}" for key, _, title in SCREENS]
         if sum(map(len, long)) + len(long) - 1 > width:
-            long = [f"{i} {title[:4]}" for i, (_, title) in enumerate(SCREENS, 1)]
+            long = [f"{key} {title[:4]}" for key, _, title in SCREENS]
         gap = "  " if sum(map(len, long)) + 2 * len(long) <= width else " "
         text = Text(" " if gap == "  " else "")
-        for (name, _), label in zip(SCREENS, long, strict=True):
-            if name != SCREENS[0][0]:
+        for number, ((_, name, _), label) in enumerate(zip(SCREENS, long, strict=True)):
+            if number:
                 text.append(gap)
             begin = len(text.plain)
             text.append(label, "bold reverse" if name == current else "")
@@ -163,6 +163,6 @@ class Tabs(Static):
         self.update(text, layout=False)
 
     @staticmethod
-    def _title(number: int, name: str, title: str, counts: dict[str, int]) -> str:
+    def _title(key: str, name: str, title: str, counts: dict[str, int]) -> str:
         count = counts.get(name)
-        return f"{number} {title} {human.count(count)}" if count else f"{number} {title}"
+        return f"{key} {title} {human.count(count)}" if count else f"{key} {title}"

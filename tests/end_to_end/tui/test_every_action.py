@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import asyncio
 
+import factories_results as factories
 import pytest
 from captures import data
 from textual.widgets import Input
 from tui_driver import press, settled
 
-from rocescope.tui.actions import ACTIONS
+from rocescope.tui.actions import ACTIONS, SCREENS
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.screens import packets
 from rocescope.tui.session.session import Session
+from rocescope.tui.session.snapshots.judged import Judged
 from rocescope.tui.widgets.grid import Grid
 
 TAPS = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
 FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
-MODES = {
-    name: str(number)
-    for number, name in enumerate(
-        ("qps", "paths", "reorder", "recovery", "packets", "events", "replay", "fabric", "doctor"),
-        1,
-    )
-}
+MODES = {name: [key] for key, name, _ in SCREENS} | {"evidence": ["1", "enter"]}
+"""Keys that lead to a screen."""
 
 
 def prompt(app):
@@ -81,7 +78,7 @@ def panes(app):
 
 CHANGES = {
     "deeper": (where, []),
-    "back": (where, ["2"]),
+    "back": (where, ["4"]),
     "filter": (prompt, []),
     "sort": (grid("flows"), []),
     "sort_back": (grid("flows"), []),
@@ -125,7 +122,7 @@ CHANGES = {
     "command_palette": (prompt, []),
     "help": (prompt, []),
     "quit": (lambda app: app._exit, []),
-    **{f"go('{mode}')": (where, ["1" if mode != "qps" else "2"]) for mode in MODES},
+    **{f"go('{mode}')": (where, ["2" if mode != "qps" else "4"]) for _, mode, _ in SCREENS},
 }
 """By action: what must be another afterwards, and the keys before it."""
 LOADED = {"run", "run_packets", "draw_seeds", "best_seed", "worst_seed", "stop"}
@@ -175,13 +172,18 @@ def test_every_action_changes_what_it_says(quick):
         app = RocescopeApp(Session.open([str(path) for path in TAPS]))
         async with app.run_test(size=(120, 40)) as pilot:
             await settled(app, pilot)
+            # Findings and a hop with losses: these links have neither.
+            app.view.session.diagnosing.judged = Judged.of(factories.analysis(), True)
+            app.request_snapshot()
+            await settled(app, pilot)
             # The flow with the most late packets first, so that each screen has something.
+            await press(app, pilot, ["9", drawn, "2"])
             app.screen.query_one("#flows", Grid).sorted_by = "late"
-            await press(app, pilot, ["7", drawn, "1", "j", "k"])
+            await press(app, pilot, ["2", "j", "k"])
             for action in actions:
                 look, before = CHANGES[action.name]
                 for screen in action.screens or ("qps",):
-                    await press(app, pilot, [as_before, MODES[screen], *before])
+                    await press(app, pilot, [as_before, *MODES[screen], *before])
                     was = look(app)
                     key = action.keys.split(",")[0]
                     await pilot.press(key)

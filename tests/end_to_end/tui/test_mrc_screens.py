@@ -160,7 +160,7 @@ def test_screens_of_mrc(made):
     assert "EVs  OUT PLANES" in lines[4] and "RETRANS" not in lines[4]
     row = next(line for line in lines if f"0x{flow['dest_qp']:06x}" in line)
     assert f" {flow['retransmissions']} " in row and f" {flow['max_out_of_order_depth']}" in row
-    lines = drive([path], ["p", "p", "2"], (140, 24), text_of)
+    lines = drive([path], ["p", "p", "4"], (140, 24), text_of)
     legend = lines[-2]
     known, may_be = out_of_use(made[0])
     for plane, count in known.items():
@@ -169,19 +169,19 @@ def test_screens_of_mrc(made):
         assert plane in known or f"{plane[-4:]} ({count} EV" in legend, plane
     assert f"{told['outages'][0]['host']} port 2 ▲ up; down at" in legend
     assert "inferred by plane" in lines[-3] and "Path " in lines[2]
-    lines = drive([path], ["4"], (120, 40), text_of)
+    lines = drive([path], ["6"], (120, 40), text_of)
     retired = f"{flow['retransmissions']} packets retransmitted (RTX)"
     assert retired in lines[2]
     assert judged(made[0], flow["dest_qp"]) in " ".join(" ".join(lines[2:4]).split())
     assert any("NACKs TRIMMED 3" in line for line in lines)
-    lines = drive([path], ["6"], (120, 40), text_of)
+    lines = drive([path], ["8"], (120, 40), text_of)
     assert any("plane down" in line for line in lines)
     assert any("plane up" in line for line in lines)
 
 
 def test_the_tree_names_what_wireshark_does_not_know(made, monkeypatch):
     monkeypatch.setattr(packets_screen, "dissect", lambda *_: [])
-    lines = drive([made[0]], ["5"], (120, 40), text_of)
+    lines = drive([made[0]], ["7"], (120, 40), text_of)
     shown = "\n".join(lines)
     assert "▾ MRC_WRITE_MIDDLE, decoded by rocescope" in shown and "▾ METH, decoded" in shown
 
@@ -205,7 +205,7 @@ def test_without_mrc_there_is_nothing_of_it():
 
 @pytest.mark.parametrize(
     ("name", "keys"),
-    [("qps", []), ("paths", ["p", "p", "2"]), ("recovery", ["4"]), ("packets", ["5"])],
+    [("qps", []), ("paths", ["p", "p", "4"]), ("recovery", ["6"]), ("packets", ["7"])],
 )
 def test_pictures_of_the_documentation(name, keys, made, golden, the_same_everywhere):
     golden(f"docs/screens/{name}-mrc.svg", drive([made[0]], keys, (110, 32), svg_of))

@@ -5,15 +5,22 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
+from dataclasses import replace as with_changes
 
+import factories_results as factories
+import numpy as np
 import pytest
 from captures import data
+from msgspec.structs import replace
 from textual.widgets import Input
 from tui_driver import Still, drive, svg_of, text_of
 
+from rocescope.analyzer.results.diagnosis import Affected, Evidence
 from rocescope.commands.replay.generate_mrc import generate_mrc
 from rocescope.tui.session.session import Session
+from rocescope.tui.session.snapshots.judged import Judged
 from rocescope.tui.session.snapshots.snapshot import SourceState
 
 I03 = [data("i03_write_reorder5_AtoB")]
@@ -38,18 +45,18 @@ def without_blinking(app):
 
 SCREENS = {
     "qps": (TAPS, ["p"]),
-    "paths": (TAPS, ["p", "2"]),
-    "reorder": (I03, ["3"]),
-    "reorder-density": (I03, ["3", "o"]),
-    "reorder-buffer": (I03, ["3", "o", "o"]),
-    "recovery": (I03, ["4"]),
-    "packets": (I03, ["5"]),
-    "packets-why": (TAPS, ["7", replayed, "1", "5"]),
-    "paths-predicted": (TAPS, ["7", replayed, "2", "p", "p"]),
-    "events": (I03, ["6"]),
-    "replay": (TAPS, ["7", replayed]),
-    "fabric": (TAPS, ["7", replayed, "8", "tab", "j"]),
-    "doctor": (I03, ["9"]),
+    "paths": (TAPS, ["p", "4"]),
+    "reorder": (I03, ["5"]),
+    "reorder-density": (I03, ["5", "o"]),
+    "reorder-buffer": (I03, ["5", "o", "o"]),
+    "recovery": (I03, ["6"]),
+    "packets": (I03, ["7"]),
+    "packets-why": (TAPS, ["9", replayed, "2", "7"]),
+    "paths-predicted": (TAPS, ["9", replayed, "4", "p", "p"]),
+    "events": (I03, ["8"]),
+    "replay": (TAPS, ["9", replayed]),
+    "fabric": (TAPS, ["9", replayed, "0", "tab", "j"]),
+    "doctor": (I03, ["D"]),
     "help": (I03, ["question_mark"]),
     "palette": (I03, ["colon", without_blinking]),
     "compare": (I03, ["m", "j", "m", "c"]),
@@ -87,6 +94,48 @@ LIVE = SourceState(
 )
 
 
+def judged_of(seen):
+    """A spine that loses packets of three flows from a third of the capture on, and its hops."""
+    start, length = seen.start_ns, seen.end_ns - seen.start_ns
+    at = start + length // 3
+    loss, spraying = factories.diagnosis().findings
+    flows = np.flatnonzero(seen.carries_data())[:3].tolist()
+    names = [seen.key(flow) for flow in flows]
+    affected = [
+        Affected(flow, key.src, key.dst, key.qp, None, None, 30 - 7 * i, 40_000_000 * (3 - i))
+        for i, (flow, key) in enumerate(zip(flows, names, strict=True))
+    ]
+    evidence = [Evidence("leaf1-spine2", 97 + i, at + i * 1_000_000) for i in range(3)]
+    found = [
+        replace(loss, from_ns=at, flows=flows, affected=affected, evidence=evidence),
+        replace(spraying, from_ns=start),
+    ]
+    clean = {"lost_packets": 0, "lost_percent": 0.0, "lost_by_flow": [], "first_lost_ns": None}
+    hops = [
+        factories.hop(
+            id=number,
+            from_tap=f"leaf{one}-spine{spine}",
+            to_tap=f"leaf{3 - one}-spine{spine}",
+            device=f"spine{spine}",
+            last_lost_ns=seen.end_ns,
+            **({"first_lost_ns": at} if (one, spine) == (1, 2) else clean),
+        )
+        for number, (one, spine) in enumerate(itertools.product((1, 2), (1, 2, 3, 4)))
+    ]
+    diagnosis = replace(factories.diagnosis(), findings=found)
+    return Judged.of(factories.analysis(diagnosis=diagnosis, hops=hops), True)
+
+
+@pytest.mark.parametrize("name", ["diagnosis", "evidence", "hops"])
+def test_pictures_of_a_diagnosis(seen, golden, name):
+    """Made by hand: pictures do not change with thresholds."""
+    keys = {"diagnosis": [], "evidence": ["enter"], "hops": ["3"]}[name]
+    source = SourceState("8 captures", "capture", False, packets=27_459, frames=27_459)
+    session = Still(source, with_changes(seen, judged=judged_of(seen)))
+    svg = drive([], keys, (110, 32), svg_of, session=session, start="diagnosis")
+    golden(f"docs/screens/{name}.svg", svg)
+
+
 def test_picture_of_a_live_session_that_dropped_packets(seen, golden):
     def look(app):
         return svg_of(app), text_of(app)
@@ -116,7 +165,7 @@ def test_segment_lists_of_mrc(tmp_path, golden, monkeypatch):
     counts = [len(one) for one in lists.values()]
     shown = []
     for size in ((80, 24), (120, 40), (200, 60)):
-        lines = [line.rstrip() for line in drive([path], ["p", "2"], size, text_of)]
+        lines = [line.rstrip() for line in drive([path], ["p", "4"], size, text_of)]
         assert "paths known" in lines[0]
         assert f"{len(lists)} flows use {min(counts)} to {max(counts)} segment lists" in lines[2]
         assert f"{len(set().union(*lists.values()))} in all" in lines[2]

@@ -26,8 +26,8 @@ from rocescope.tui.session.snapshots.snapshot import Snapshot, SourceState
 pytestmark = pytest.mark.usefixtures("the_same_everywhere")
 
 SIZES = ((80, 24), (120, 40), (200, 60))
-NAMES = [name for name, _ in SCREENS]
-EVERY = "".join(str(number) for number, _ in enumerate(SCREENS, 1))
+NAMES = [name for _, name, _ in SCREENS]
+EVERY = "".join(key for key, _, _ in SCREENS)
 I03 = [data("i03_write_reorder5_AtoB")]
 TAPS = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
 FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
@@ -60,7 +60,7 @@ def visit(session, keys, before=(), sizes=SIZES, look=None):
         async with app.run_test(size=sizes[0]) as pilot:
             await settled(app, pilot)
             # The record of the flow is there once a screen has drawn it.
-            await press(app, pilot, ["3", "1", *before])
+            await press(app, pilot, ["5", "2", *before])
             for size in sizes:
                 await pilot.resize_terminal(*size)
                 for key in keys:
@@ -151,18 +151,18 @@ STATES = {
     "no-such-file": (lambda folder, of: Session.open(["/nowhere/x.pcap"]), EVERY, ()),
     "compiling": (
         lambda folder, of: Still(SourceState("a.pcap", "capture", compiling=True)),
-        "1",
+        "2",
         (),
     ),
     "replaying": (
         lambda folder, of: some_queue_pairs(folder, 2),
         "78",
-        ("7", a_replay_under_way, "1"),
+        ("9", a_replay_under_way, "2"),
     ),
     "replayed": (
         lambda folder, of: Session.open([str(p) for p in TAPS]),
         "785",
-        ("7", a_replay_that_ended, "1"),
+        ("9", a_replay_that_ended, "2"),
     ),
 }
 SAYS = {
@@ -213,7 +213,7 @@ def test_colours_are_seen_where_they_may_be():
     found = set()
     visit(
         Session.open([str(p) for p in TAPS]),
-        "2",
+        "4",
         ("p",),
         SIZES[:1],
         lambda app: found.update(colours(app)),
@@ -224,7 +224,7 @@ def test_colours_are_seen_where_they_may_be():
 def test_a_missing_tshark_is_said_where_its_dissection_would_be(monkeypatch):
     monkeypatch.setattr(packets, "dissect", dissect)
     monkeypatch.setenv("PATH", "/nowhere")
-    seen = visit(Session.open([str(p) for p in I03]), "5")
+    seen = visit(Session.open([str(p) for p in I03]), "7")
     for *_, lines in seen:
         assert any("tshark is not installed" in line for line in lines)
 

@@ -26,16 +26,18 @@ def command(*paths):
 
 def test_a_real_capture_in_a_real_terminal(terminal, need_tool, tmp_path):
     window = terminal(command(data("i03_write_reorder5_AtoB")))
-    window.wait("982 late, 4,860")
+    window.wait("Diagnosis")
     window.keys("2")
+    window.wait("982 late, 4,860")
+    window.keys("4")
     window.wait("only hint at paths")
-    window.keys("3")
-    window.wait("EXTENT")
     window.keys("5")
+    window.wait("EXTENT")
+    window.keys("7")
     window.wait("gap: 38 missing")
     window.resize(120, 40)
     window.wait("EXPECT")
-    window.keys("1")
+    window.keys("2")
     window.keys("/")
     window.wait("or part of an address")
     window.keys("late > 6%", "Enter")
@@ -69,10 +71,10 @@ def test_ctrl_c_and_missing_files_leave_a_clean_terminal(terminal, tmp_path):
 
 def test_the_terminal_is_left_in_order_when_ended(terminal):
     window = terminal(command(data("c05_rc_atomic_fetchadd")))
-    window.wait("1 QPs")
+    window.wait("2 QPs")
     window.keys("q")
     window.wait("exit code 0")
-    assert "1 QPs" not in window.screen()  # the alternate screen is gone
+    assert "2 QPs" not in window.screen()  # the alternate screen is gone
 
 
 def test_sigterm_ends_it_with_the_terminal_in_order(terminal, tmp_path):

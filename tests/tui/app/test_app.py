@@ -16,7 +16,6 @@ from tui_driver import drive, settled, text_of, typed
 
 from rocescope.tui.actions import ACTIONS, SCREENS
 from rocescope.tui.app.app import RocescopeApp
-from rocescope.tui.screens import registry
 from rocescope.tui.screens.packets import PacketsScreen
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.snapshot import FlowKey
@@ -24,8 +23,8 @@ from rocescope.tui.settings import Settings
 from rocescope.tui.widgets.grid import Grid
 
 I03 = [data("i03_write_reorder5_AtoB")]
-READY = [name for name, _ in SCREENS if name in registry.SCREENS]
-NUMBERS = [str([name for name, _ in SCREENS].index(name) + 1) for name in READY]
+READY = [name for _, name, _ in SCREENS]
+NUMBERS = [key for key, _, _ in SCREENS]
 
 
 def screen(app):
@@ -43,7 +42,7 @@ def test_one_cursor_through_all_screens():
     seen = []
     drive(
         I03,
-        ["j", "j", lambda a: seen.append(a.view.session.selected), "2", "3", "5"],
+        ["j", "j", lambda a: seen.append(a.view.session.selected), "4", "5", "7"],
         look=lambda app: seen.append(app.view.session.selected),
     )
     assert seen[0] == seen[1]
@@ -57,7 +56,7 @@ def screen_of_flow(key: FlowKey) -> str:
 def test_enter_goes_deeper_and_escape_comes_back():
     modes = []
     note = lambda app: modes.append(app.current_mode)  # noqa: E731
-    drive(I03, ["2", "enter", note, "enter", note, "escape", note, "escape", note, "escape", note])
+    drive(I03, ["4", "enter", note, "enter", note, "escape", note, "escape", note, "escape", note])
     assert modes == ["reorder", "packets", "reorder", "paths", "qps"]
 
 
@@ -67,7 +66,7 @@ def test_sorting_by_key_and_by_heading():
         return [app.screen._order.tolist(), grid.sorted_by, grid.descending]
 
     _, by, _ = drive(I03, ["s"], look=late)
-    assert by == "packets"
+    assert by == "rate"
     down, _, _ = drive(I03, ["s"], look=late)
     up, _, descending = drive(I03, ["s", "S"], look=late)
     assert up == down[::-1] and not descending
@@ -134,11 +133,11 @@ def test_packets_next_odd_and_odd_only():
         screen = app.screen
         return screen.query_one("#packets").cursor, len(screen.packets), screen.packets
 
-    first, total, packets = drive(I03, ["5"], look=row)
-    second, _, _ = drive(I03, ["5", "n"], look=row)
-    back, _, _ = drive(I03, ["5", "n", "N"], look=row)
+    first, total, packets = drive(I03, ["7"], look=row)
+    second, _, _ = drive(I03, ["7", "n"], look=row)
+    back, _, _ = drive(I03, ["7", "n", "N"], look=row)
     assert packets.is_odd()[first] and second > first and back == first
-    cursor, odd, only = drive(I03, ["5", "l"], look=row)
+    cursor, odd, only = drive(I03, ["7", "l"], look=row)
     assert cursor == 0 and only.is_odd().all() and odd < total
 
 
@@ -146,17 +145,17 @@ def test_a_bucket_leads_to_its_packets():
     def shown(app):
         return app.screen.packets.extent.tolist(), text_of(app)[2]
 
-    extents, sentence = drive(I03, ["3", "j", "j", "enter"], look=shown)
+    extents, sentence = drive(I03, ["5", "j", "j", "enter"], look=shown)
     assert extents and all(4 <= extent <= 7 for extent in extents)
     assert "packets of extent 4-7 (l shows all)" in sentence
-    everything, _ = drive(I03, ["3", "j", "j", "enter", "l"], look=shown)
+    everything, _ = drive(I03, ["5", "j", "j", "enter", "l"], look=shown)
     assert len(everything) > len(extents)
 
 
 def test_a_packet_for_wireshark(monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    command = shlex.split(drive(I03, ["5", "w"], look=lambda app: app.clipboard))
+    command = shlex.split(drive(I03, ["7", "w"], look=lambda app: app.clipboard))
     assert command[:3] == ["tshark", "-r", str(I03[0])] and command[4].startswith("frame.number")
 
 
@@ -164,8 +163,8 @@ def test_one_pane_and_all_panes():
     def panes(app):
         return {w.id for w in app.screen.query("#packets, #panes, #why") if w.region.area}
 
-    assert drive(I03, ["5", "plus"], look=panes) == {"packets"}
-    assert drive(I03, ["5", "plus", "underscore"], look=panes) == {"packets", "panes", "why"}
+    assert drive(I03, ["7", "plus"], look=panes) == {"packets"}
+    assert drive(I03, ["7", "plus", "underscore"], look=panes) == {"packets", "panes", "why"}
 
 
 def test_reading_is_stopped_and_begun_again():
@@ -196,27 +195,27 @@ def test_replay_from_inside_to_the_flows_of_a_link():
         app.screen.redraw()
 
     taps = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
-    lines = drive(taps, ["7", replayed], look=text_of)
+    lines = drive(taps, ["9", replayed], look=text_of)
     assert any("seed 7 of crc32" in line and "worse than" in line for line in lines)
     assert any("ideal random hashing" in line for line in lines) and any(
         "▲" in line for line in lines
     )
-    lines = drive(taps, ["7", replayed, "8", "tab", "j"], look=text_of)
+    lines = drive(taps, ["9", replayed, "0", "tab", "j"], look=text_of)
     assert any("FLOWS ON spine3>leaf2" in line for line in lines)
     modes = []
     drive(
-        taps, ["7", replayed, "8", "tab", "enter", "enter", lambda a: modes.append(a.current_mode)]
+        taps, ["9", replayed, "0", "tab", "enter", "enter", lambda a: modes.append(a.current_mode)]
     )
     assert modes == ["packets"]
-    lines = drive(taps, ["7", replayed, "2", "p", "p"], look=text_of)
+    lines = drive(taps, ["9", replayed, "4", "p", "p"], look=text_of)
     assert "paths predicted" in lines[0] and "Path leaf1>spine" in lines[2]
-    lines = drive(taps, ["7", replayed, "1", "5"], look=text_of)
+    lines = drive(taps, ["9", replayed, "2", "7"], look=text_of)
     assert any("linux(its policy's fields, seed 0x" in line for line in lines)
 
 
 def test_dissection_and_bytes(need_tool):
     need_tool("tshark")
-    shown = drive(I03, ["5", "tab", "j", "j"], look=screen)
+    shown = drive(I03, ["7", "tab", "j", "j"], look=screen)
     assert "InfiniBand" in shown and "Base Transport Header" in shown
     assert "0000" in shown and "[" in shown
 
@@ -227,7 +226,7 @@ def test_an_event_leads_to_its_packet():
         number = int(packets.table.frame_number[app.screen.query_one("#packets").cursor])
         return number, app.view.snapshot.events[3].frame_number
 
-    got, wanted = drive(I03, ["6", "j", "j", "j", "enter"], look=look)
+    got, wanted = drive(I03, ["8", "j", "j", "j", "enter"], look=look)
     assert got == wanted
 
 
@@ -240,7 +239,7 @@ def test_keys_of_a_burst_are_for_nobody_while_a_prompt_leaves():
         return send
 
     keys = ["semicolon", typed("x"), burst("enter", "enter"), "ctrl+o", burst("a", "a")]
-    keys += ["ctrl+o", burst("escape", "escape"), "question_mark", burst("escape", "escape"), "4"]
+    keys += ["ctrl+o", burst("escape", "escape"), "question_mark", burst("escape", "escape"), "6"]
     mode, comments = drive(
         I03, keys, look=lambda app: (app.current_mode, list(app.view.session.marks.flows.values()))
     )
@@ -253,11 +252,11 @@ def test_what_a_filter_leaves_is_shown_with_its_own_record():
         told = app.view.record.retransmitted_packets, app.view.record.dest_qp
         return told, int(app.view.snapshot.flows.retransmitted[flow]), screen(app).splitlines()[2]
 
-    for before in (["j", "j"], ["G"], ["j", "3"]):
+    for before in (["j", "j"], ["G"], ["j", "5"]):
         to_filter = [*before, "slash", typed("qp == 0x2c"), "enter"]
         told, resent, _ = drive(I03, to_filter, look=look)
         assert told == (resent, 0x2C)
-        told, resent, sentence = drive(I03, [*to_filter, "4"], look=look)
+        told, resent, sentence = drive(I03, [*to_filter, "6"], look=look)
         assert told == (resent, 0x2C)
         assert "0x00002c" in sentence and f"{resent:,} packets retransmitted" in sentence
 
@@ -269,7 +268,7 @@ def test_the_first_sentence_tells_all_troubles():
     )
     taps = [data(f"leafspine/r09_packet_spray_h1/leaf2-spine{n}") for n in (1, 2, 3, 4)]
     assert "But 4 flows spray over several taps (p)." in drive(taps, size=(200, 40), look=screen)
-    assert "14 records are out of time order" in drive(I03, ["9"], look=screen)
+    assert "14 records are out of time order" in drive(I03, ["D"], look=screen)
 
 
 def test_a_mark_is_no_comment():
@@ -277,12 +276,12 @@ def test_a_mark_is_no_comment():
         packets = app.screen.packets
         return list(app.view.session.marks.packets.values()), len(packets)
 
-    said, _ = drive(I03, ["5", "m"], look=mark)
+    said, _ = drive(I03, ["7", "m"], look=mark)
     assert said == ["marked"]
     glyph = lambda app: (grid := app.screen.query_one("#packets"))._mark(grid.cursor)  # noqa: E731
-    assert drive(I03, ["5", "m"], look=glyph) == "*"
-    assert drive(I03, ["5", "semicolon", typed("odd"), "enter"], look=glyph) == ";"
-    said, _ = drive(I03, ["5", "m", "semicolon", *"odd", "enter"], look=mark)
+    assert drive(I03, ["7", "m"], look=glyph) == "*"
+    assert drive(I03, ["7", "semicolon", typed("odd"), "enter"], look=glyph) == ";"
+    said, _ = drive(I03, ["7", "m", "semicolon", *"odd", "enter"], look=mark)
     assert said == ["odd"]
 
 
@@ -310,7 +309,7 @@ def test_palette_runs_actions():
 
 
 def test_jump_mode():
-    focused = drive(I03, ["5", "ctrl+o", "s"], look=lambda app: app.focused.id)
+    focused = drive(I03, ["7", "ctrl+o", "s"], look=lambda app: app.focused.id)
     assert focused == "fields"
 
 
@@ -348,7 +347,7 @@ def test_keys_and_theme_from_the_settings():
 def test_columns_from_the_settings():
     settings = Settings(columns={"qps": ["qp", "late", "activity"]})
     lines = drive(I03, [], (80, 24), text_of, settings=settings)
-    assert lines[5].split() == ["QP", "LATE", "%", "BYTES", "OVER", "TIME"]
+    assert lines[5].split() == ["▼", "QP", "LATE", "%", "BYTES", "OVER", "TIME"]
     assert "8.63" in "".join(lines[6:10])
 
 
@@ -357,11 +356,13 @@ def test_mouse():
         app = RocescopeApp(Session.open([str(p) for p in I03]))
         async with app.run_test(size=(120, 40)) as pilot:
             await settled(app, pilot)
+            await pilot.press("2")
+            await settled(app, pilot)
             await pilot.click("#flows", offset=(30, 3))
             row = app.screen.query_one("#flows", Grid).cursor
-            await pilot.click("#flows", offset=(44, 0))
+            await pilot.click("#flows", offset=(text_of(app)[4].index("PACKETS"), 0))
             by = app.screen.query_one("#flows", Grid).sorted_by
-            await pilot.click("#tabs", offset=(12, 0))
+            await pilot.click("#tabs", offset=(text_of(app)[1].index("Paths"), 0))
             await settled(app, pilot)
             return row, by, app.current_mode
 
@@ -378,7 +379,7 @@ def test_nothing_panics_without_packets(tmp_path):
     empty = tmp_path / "empty.pcap"
     empty.write_bytes(pcap_bytes(some_frames(3)))
     keys = [key for number in NUMBERS for key in (number, *ALL_KEYS)]
-    lines = drive([empty], [*keys, "1"], (80, 24), text_of)
+    lines = drive([empty], [*keys, "2"], (80, 24), text_of)
     assert "No RoCE packet in 3 frames" in lines[2]
 
 
@@ -391,7 +392,7 @@ def test_nothing_panics_when_the_file_is_not_there():
 def test_a_capture_that_vanishes_while_its_packets_are_shown(tmp_path):
     copy = tmp_path / "copy.pcap"
     copy.write_bytes(data("c05_rc_atomic_fetchadd").read_bytes())
-    lines = drive([copy], ["5", lambda _: copy.unlink(), "j"], look=text_of)
+    lines = drive([copy], ["7", lambda _: copy.unlink(), "j"], look=text_of)
     assert any("cannot read the capture" in line for line in lines)
 
 

@@ -111,7 +111,7 @@ class Placed:
         """One line per choice on the path: the hash, its fields and the selected link."""
         unit = self._units.get((*key, entropy))
         if unit is None:
-            return ["The fabric of screen 7 has no host with these addresses."]
+            return ["The fabric of screen 9 has no host with these addresses."]
         way = self._way(unit)
         if not way:
             return [f"{self.text} has no route for it."]

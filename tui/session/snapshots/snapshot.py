@@ -12,6 +12,7 @@ from ....analyzer.results.events import Event
 from ....analyzer.results.flow import Owner
 from ....analyzer.results.mrc import MrcPortOutage
 from ....kernels.kernel import Bools, Bytes, Floats, Int32s, Ints, UInt32s
+from .judged import Judged
 
 UNKNOWN = -1
 """In a column of counts: not known from this capture."""
@@ -247,6 +248,8 @@ class Snapshot:
     """By flow: the process of this host that owns its queue pair; live, if known."""
     mrc: MrcColumns | None = None
     """None without MRC."""
+    judged: Judged = field(default_factory=Judged)
+    """The latest diagnosis, also in the past of a live session."""
     start_ns: int = 0
     end_ns: int = 0
 
@@ -261,6 +264,20 @@ class Snapshot:
             return None
         candidates: Any = np.flatnonzero(self.flows.qp == key.qp)
         return next((int(f) for f in candidates if self.key(int(f)) == key), None)
+
+    def trouble(self) -> Ints:
+        """Per flow its place in the order of trouble, the worst flow has the largest number.
+
+        First its worst finding, then packets that never arrived, retransmissions, late packets;
+        flows without any of these by their rate.
+        """
+        flows = self.flows
+        gone = np.maximum(flows.missing, 0) + np.maximum(flows.recovered, 0)
+        ranks = self.judged.ranks(len(flows))
+        order = np.lexsort((flows.rate, flows.late, flows.retransmitted, gone, ranks))
+        places = np.empty(len(flows), np.int64)
+        places[order] = np.arange(len(flows))
+        return places
 
     def carries_data(self) -> Bools:
         """Per flow: whether it has requests or responses, not only ACKs or CNPs."""

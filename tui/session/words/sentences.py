@@ -73,11 +73,30 @@ def queue_pairs(snapshot: Snapshot, paths: PathColumns, passing: Bools | None = 
         return [f"{human.count(total)} {word}" for total, word in totals if total]
 
     troubles = told(
-        (flows.late, "late"), (flows.retransmitted, "retransmitted"), (flows.missing, "missing")
+        (flows.late, "late"),
+        (flows.retransmitted, "retransmitted"),
+        (flows.missing, "missing"),
+        (flows.naks, "NAKs"),
+        (flows.rnr_naks, "RNR NAKs"),
     )
     others = told((flows.duplicates, "duplicated by the network"), (flows.ecn_marked, "marked CE"))
-    happened = (troubles or ["no packet late or lost"]) + others
+    happened = (troubles or [_nothing_seen(snapshot, data)]) + others
+    lost = sum(hop.lost_packets for hop in snapshot.judged.hops)
+    happened += [f"{human.count(lost)} lost between taps (3)"] if lost else []
     return f"{text}; {', '.join(happened)}.{_by_tap(snapshot, paths, data)}"
+
+
+def _nothing_seen(snapshot: Snapshot, data: Bools) -> str:
+    """What is known of flows without trouble: only what happened before the (first) tap."""
+    flows = snapshot.flows
+    known = (flows.late != UNKNOWN) & (flows.retransmitted != UNKNOWN) & (flows.missing != UNKNOWN)
+    judged = int((data & known).sum())
+    count = int(data.sum())
+    if not judged:
+        return "loss and order unknown"
+    tap = "the first tap" if len(snapshot.source.tap_names) > 1 else "this tap"
+    where = "" if judged == count else f" in {judged} of {count} flows, the others unknown"
+    return f"no packet late or lost before {tap}{where}"
 
 
 def _by_tap(snapshot: Snapshot, paths: PathColumns, data: Bools) -> str:
@@ -123,7 +142,7 @@ def busiest_path(
 def reordering(flow: Flow | None) -> str:
     """The share of late packets and the receive buffer that restores their order."""
     if flow is None:
-        return "Select a flow on screen 1."
+        return "Select a flow on screen 2."
     if flow.reordered_packets is None:
         return flow.notes[0] if flow.notes else "The order of the packets is unknown."
     record = flow.reordering
@@ -156,7 +175,7 @@ def marks(flow: Flow, cnps: int) -> str:
 def recovery(flow: Flow | None, cnps: int = UNKNOWN) -> str:
     """Losses and the latency of recovery; without losses congestion. cnps: as `marks`."""
     if flow is None:
-        return "Select a flow on screen 1."
+        return "Select a flow on screen 2."
     again = flow.retransmitted_packets
     if again is None:
         return flow.notes[0] if flow.notes else "Losses are unknown: the flow has no PSN order."

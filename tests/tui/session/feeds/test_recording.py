@@ -38,6 +38,7 @@ def test_a_recorded_session_goes_back_while_it_goes_on(network, tmp_path, need_t
         app = RocescopeApp(session)
         async with app.run_test(size=(120, 30)) as pilot:
             await until(pilot, lambda: app.view.snapshot.source.dropped == 0)
+            await pilot.press("2")
             net.send(roce_frames(300))
             await until(pilot, lambda: app.view.snapshot.source.packets == 300)
             assert "rec record.pcapng" in text_of(app)[0]
@@ -48,10 +49,10 @@ def test_a_recorded_session_goes_back_while_it_goes_on(network, tmp_path, need_t
             await until(pilot, lambda: app.view.snapshot.flows.packets.tolist() == [300])
             assert "behind live by" in text_of(app)[0]
             net.send([roce(psn) for psn in range(500, 600)])  # it goes on meanwhile
-            await pilot.press("5")
+            await pilot.press("7")
             await until(pilot, lambda: app.screen.packets is not None)  # type: ignore[attr-defined]
             assert len(app.screen.packets) == 300  # type: ignore[attr-defined]
-            await pilot.press("1", "right_square_bracket")
+            await pilot.press("2", "right_square_bracket")
             await until(pilot, lambda: app.view.snapshot.flows.packets.tolist() == [600])
             assert "behind" not in text_of(app)[0]
             await pilot.press("X")
@@ -75,6 +76,7 @@ def test_all_that_was_recorded_is_read_when_it_ends_and_again(network, tmp_path)
         app = RocescopeApp(session)
         async with app.run_test(size=(120, 30)) as pilot:
             await until(pilot, lambda: app.view.snapshot.source.dropped == 0)
+            await pilot.press("2")
             net.send(roce_frames(2_000))
             await until(pilot, lambda: app.view.snapshot.source.packets == 2_000)
             net.send(roce(psn) for psn in range(2_000, 40_000))
@@ -104,6 +106,7 @@ def test_a_recording_names_owners(network, tmp_path):
         app = RocescopeApp(session)
         async with app.run_test(size=(100, 30)) as pilot:
             await until(pilot, lambda: app.view.snapshot.source.dropped == 0)
+            await pilot.press("2")
             job.connect(0x21, 0x51)
             net.send([frame(HERE, THERE, 0x51, psn, 0x04) for psn in range(20)])
             await until(pilot, lambda: app.view.snapshot.owners)
@@ -125,6 +128,7 @@ def test_a_recorded_session_whose_interface_vanishes_stands(network, tmp_path):
         app = RocescopeApp(session)
         async with app.run_test(size=(100, 30)) as pilot:
             await until(pilot, lambda: app.view.snapshot.source.dropped == 0)
+            await pilot.press("2")
             net.send(roce_frames(10))
             await until(pilot, lambda: app.view.snapshot.source.packets == 10)
             net.ip("link", "del", "left")
@@ -142,11 +146,12 @@ def test_live_in_a_real_terminal(network, need_tool, tmp_path):
     with terminals(tmp_path) as terminal:
         window = terminal([*command, str(record)])
         window.wait("Waiting for the first RoCE packet")
+        window.keys("2")
         net.send(roce_frames(400))
         window.wait("no packet late or lost")
-        window.keys("5")
+        window.keys("7")
         window.wait("0 of 400 packets are not in order")
-        window.keys("1", "[")
+        window.keys("2", "[")
         window.wait("No older data is kept")
         window.keys("Space")
         window.wait("frozen")
@@ -167,6 +172,7 @@ def test_a_closed_terminal_leaves_a_whole_recording(network, need_tool, tmp_path
     with terminals(tmp_path) as terminal:
         window = terminal([*watch, *command, str(record)])
         window.wait("Waiting for the first RoCE packet")
+        window.keys("2")
         net.send(roce_frames(400))
         window.wait("no packet late or lost")
         window.close()

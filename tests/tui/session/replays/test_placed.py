@@ -120,7 +120,7 @@ def test_all_screens_and_the_command_say_the_same_of_a_link():
     def keep(name):
         return lambda app: shown.update({name: " ".join(" ".join(text_of(app)).split())})
 
-    keys = ["7", i03_replayed, keep(7), "8", keep(8), "2", "p", keep(2)]
+    keys = ["9", i03_replayed, keep(7), "0", keep(8), "4", "p", keep(2)]
     result = drive(I03, keys, look=lambda app: app.view.replays.view.strategies["ecmp"])
     command = io.StringIO()
     parsed = parse_fabric(ONE_PAIR)

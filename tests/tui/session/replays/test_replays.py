@@ -97,7 +97,7 @@ def test_the_screens_show_strategies_and_links():
     drive(
         TAPS,
         [
-            "7",
+            "9",
             lambda app: app.view.replays.set_fabric(FABRIC),
             lambda app: app.view.replays.run(["ecmp", "static"]),
             finish,
@@ -195,7 +195,7 @@ def screen_7(view, size=(80, 24)):
         app.screen.redraw()
 
     return drive(
-        I03, ["7", put], size, look=lambda app: ("\n".join(text_of(app)), app.view.strategy)
+        I03, ["9", put], size, look=lambda app: ("\n".join(text_of(app)), app.view.strategy)
     )
 
 
@@ -225,7 +225,7 @@ def test_the_end_of_a_replay_is_drawn():
         app = RocescopeApp(Session.open([str(p) for p in I03]))
         async with app.run_test(size=(80, 24)) as pilot:
             await settled(app, pilot)
-            await press(app, pilot, ["7"])
+            await press(app, pilot, ["9"])
             app.view.replays.set_fabric(FABRIC)
             app.view.replays._tell(running="250 seeds of linux", done=0.1)
             await pilot.pause(0.6)
@@ -254,6 +254,6 @@ def test_the_explanation_of_a_path_follows_the_replay():
 
     shown = []
     keep = lambda app: shown.append("\n".join(text_of(app)))  # noqa: E731
-    drive(I03, ["5", keep, "7", ecmp, "5", keep])
-    assert "a replay (7) predicts it" in shown[0]
-    assert "a replay (7) predicts it" not in shown[1] and "linux(" in shown[1]
+    drive(I03, ["7", keep, "9", ecmp, "7", keep])
+    assert "a replay (9) predicts it" in shown[0]
+    assert "a replay (9) predicts it" not in shown[1] and "linux(" in shown[1]

@@ -20,7 +20,7 @@ CAPTURE = data("i03_write_reorder5_AtoB")
 
 def shown(*keys):
     """The sentence, the tabs, and the times of the events of all lines."""
-    lines = drive([CAPTURE], ("6", *keys), (110, 140), text_of)
+    lines = drive([CAPTURE], ("8", *keys), (130, 140), text_of)
     times = [
         float(t) for line in lines if (t := line[1:12].strip()) and re.fullmatch(r"\d+\.\d{6}", t)
     ]

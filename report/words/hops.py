@@ -1,0 +1,84 @@
+"""Names of taps and hops, and their values in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ...analyzer.measures.hops.names import short_names
+from ...analyzer.results.hops import CaptureLoss, Hop, TapClock
+from .human import count, counted, duration, percent, printable
+
+EXPECTED_BY = {
+    "flow": "other packets of the same flow went there",
+    "destination": "other packets to the same destination went there",
+    "host": "packets of this host pass there",
+    "partner": "its parallel link leads there",
+    "fabric": "the fabric file says so",
+}
+
+
+def short_taps(names: Iterable[str]) -> dict[str, str]:
+    """Names of taps without what all have in common, printable."""
+    taps = list(dict.fromkeys(names))
+    return {tap: printable(short) for tap, short in zip(taps, short_names(taps), strict=True)}
+
+
+def tier(device: str) -> str:
+    """`spine` of `spine3`: devices of one tier differ in their numbers."""
+    return re.sub(r"\d+", "", device)
+
+
+def expected_tap(hop: Hop, short: dict[str, str]) -> str:
+    """The next tap; `?` if nothing tells where the lost packets were going."""
+    return "?" if hop.to_tap is None else short.get(hop.to_tap, printable(hop.to_tap))
+
+
+def counts(hop: Hop) -> str:
+    """`7,904 packets of 12 flows, 71 lost (0.90 %), 3 marked CE here`"""
+    text = f"{counted(hop.packets, 'packet')} of {counted(hop.flows, 'flow')}"
+    text += f", {count(hop.lost_packets)} lost"
+    if hop.lost_packets:
+        text += f" ({percent(hop.lost_percent / 100)})"
+    for number, word in (
+        (hop.ce_marked_packets, "marked CE here"),
+        (hop.reordered_packets, "overtaken here"),
+        (hop.duplicate_packets, "copied here"),
+        (hop.trimmed_packets, "trimmed here"),
+        (hop.dscp_changed_packets, "with another DSCP"),
+    ):
+        text += f", {count(number)} {word}" if number else ""
+    return text
+
+
+def delay(hop: Hop) -> str:
+    """`delay 12.0 us (p50), 40.1 us (p99); queueing 28.0 us (p99)`; empty if unknown."""
+    if hop.delay_ns is None:
+        return ""
+    text = f"delay min {duration_of(hop.delay_ns.min)}, p50 {duration_of(hop.delay_ns.p50)}"
+    text += f", p99 {duration_of(hop.delay_ns.p99)}, max {duration_of(hop.delay_ns.max)}"
+    if (above := hop.queueing_ns) is not None:
+        text += f"; queueing p50 {duration(above.p50)}, p99 {duration(above.p99)}"
+    return text
+
+
+def duration_of(nanoseconds: float) -> str:
+    """A delay between two clocks, which may be negative."""
+    return f"-{duration(-nanoseconds)}" if nanoseconds < 0 else duration(nanoseconds)
+
+
+def capture_loss(loss: CaptureLoss, short: dict[str, str]) -> str:
+    """What a capture missed."""
+    tap = short.get(loss.tap, printable(loss.tap))
+    share = percent(loss.packets / loss.of_packets if loss.of_packets else None)
+    missed = f"{count(loss.packets)} of {count(loss.of_packets)}"
+    return f"the capture of {tap} missed {missed} ({share})"
+
+
+def clock(one: TapClock, short: dict[str, str]) -> str:
+    """The clock of a tap: its offset and how well it is known."""
+    names = [short.get(tap, printable(tap)) for tap in (one.tap, one.relative_to)]
+    text = f"clock of {names[0]}: {duration_of(one.offset_ns)} from {names[1]}"
+    text += f", known to {duration(one.uncertainty_ns)}"
+    text += f", drift {one.drift_ppm:.2f} ppm" if one.drift_ppm is not None else ""
+    return f"{text}, {counted(one.steps, 'jump')}" if one.steps else text

@@ -1,0 +1,49 @@
+"""Screen 3: hops of real captures, and the map of a fabric."""
+
+from __future__ import annotations
+
+import factories_results as factories
+from captures import data
+from tui_driver import drive, text_of
+
+from rocescope.tui.screens.hops import MEASURES, drawn_fabric, sentence
+
+PAIR = [data(f"i01_write_loss0.5_AtoB.at{side}") for side in "AB"]
+FABRIC = [
+    factories.hop(id=0),
+    factories.hop(
+        id=1, from_tap="leaf1-spine1", to_tap="leaf2-spine1", device="spine1",
+        lost_packets=0, lost_percent=0.0, ce_marked_packets=7,
+    ),
+    factories.hop(id=2, from_tap="leaf2-spine1", to_tap=None, device=None),
+]  # fmt: skip
+
+
+def test_losses_between_two_captures():
+    """The facts of the run: 180 packets were lost between both."""
+    lines = drive(PAIR, ["3"], (120, 40), text_of)
+    assert "180 of " in lines[2] and "passages over 2 hops lost" in lines[2]
+
+
+def test_one_tap_has_no_hop_and_no_all_clear():
+    lines = drive(PAIR[:1], ["3"], (80, 24), text_of)
+    assert "No packet was seen at two taps." in lines[2]
+    assert any("hops need captures of two or more taps" in line for line in lines)
+
+
+def test_the_map_has_a_column_per_parallel_device():
+    text = drawn_fabric(FABRIC, MEASURES[0], 8).plain.splitlines()
+    assert text[0].split() == ["lost", "(v)", "spine1", "spine2"]
+    assert text[1].split() == ["leaf1", "to", "leaf2", "0", "%", "●", "0.90", "%"]
+    assert "●" not in drawn_fabric(FABRIC, MEASURES[3], 8).plain
+    assert "● 7" in drawn_fabric(FABRIC, MEASURES[1], 8).plain
+    assert "and 1 more" in drawn_fabric(FABRIC, MEASURES[0], 1).plain
+
+
+def test_names_that_tell_no_fabric_draw_none():
+    assert not drawn_fabric([factories.hop(from_tap="a", to_tap="b", device=None)], MEASURES[0], 8)
+
+
+def test_the_sentence_names_the_worst_hop():
+    assert "most on leaf1-spine2 > leaf2-spine2: 71 of 7,904" in sentence(FABRIC[:2])
+    assert sentence(FABRIC[1:2]) == "7,904 passages over 1 hop, no loss."

@@ -1,0 +1,104 @@
+"""When a session is diagnosed, and what it is told."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import factories_results as factories
+import pytest
+from captures import data
+
+from rocescope.analyzer.errors import UnreadableInput
+from rocescope.tui.session.diagnosing import (
+    EVERY_S,
+    MOST_FLOWS,
+    MOST_LIVE_FLOWS,
+    PART,
+    Diagnosing,
+)
+from rocescope.tui.session.session import Session
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def feed(clock, took=0.0, flows=6, error=None):
+    """A feed whose analysis takes some time."""
+
+    def analysis():
+        clock.now += took
+        if error is not None:
+            raise error
+        return factories.analysis()
+
+    measuring = SimpleNamespace(tracker=range(flows))
+    return SimpleNamespace(lock=nullcontext(), measuring=measuring, analysis=analysis)
+
+
+def test_a_running_session_waits_a_second_then_twenty_times_what_it_took():
+    clock = Clock()
+    diagnosing = Diagnosing(clock)
+    assert not diagnosing.is_due(True)
+    clock.now += EVERY_S
+    assert diagnosing.is_due(True)
+    diagnosing.run(feed(clock, took=0.5), True)
+    assert diagnosing.judged.findings and not diagnosing.judged.final
+    clock.now += PART * 0.5 - 0.1
+    assert not diagnosing.is_due(True)
+    clock.now += 0.2
+    assert diagnosing.is_due(True)
+
+
+def test_the_end_is_diagnosed_once():
+    clock = Clock()
+    diagnosing = Diagnosing(clock)
+    assert diagnosing.is_due(False)
+    diagnosing.run(feed(clock), False)
+    assert diagnosing.judged.final and not diagnosing.is_due(False)
+    diagnosing.begin()
+    assert diagnosing.is_due(False) and diagnosing.judged.diagnosis is None
+
+
+@pytest.mark.parametrize(("running", "most"), [(True, MOST_LIVE_FLOWS), (False, MOST_FLOWS)])
+def test_too_many_flows_are_no_all_clear(running, most):
+    clock = Clock()
+    diagnosing = Diagnosing(clock)
+    diagnosing.run(feed(clock, flows=most + 1), running)
+    assert diagnosing.judged.diagnosis is None
+    assert "too many to diagnose here: rocescope analyze --brief" in diagnosing.judged.why
+
+
+def test_an_input_without_packets_says_why():
+    clock = Clock()
+    diagnosing = Diagnosing(clock)
+    diagnosing.run(feed(clock, error=UnreadableInput("no RoCE packet")), False)
+    assert diagnosing.judged.why == "no RoCE packet" and diagnosing.judged.final
+    other = Diagnosing(clock)
+    other.give_up()
+    assert other.judged.final and other.judged.why == "Nothing was read."
+
+
+def test_packets_read_anew_are_not_judged_by_what_was_read_before():
+    clock = Clock()
+    diagnosing = Diagnosing(clock)
+    again = feed(clock)
+    first = again.analysis
+    again.analysis = lambda: (diagnosing.begin(), first())[1]
+    diagnosing.run(again, False)
+    assert diagnosing.judged.diagnosis is None
+
+
+def test_a_session_is_diagnosed_like_its_capture():
+    session = Session.open([str(data("i03_write_reorder5_AtoB"))])
+    session.start()
+    assert session.wait(60)
+    assert session.diagnosis_due() and session.snapshot().judged.diagnosis is None
+    session.diagnose()
+    assert not session.diagnosis_due()
+    assert session.snapshot().judged.diagnosis == session.analysis().diagnosis
+    session.close()

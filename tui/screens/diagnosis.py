@@ -1,0 +1,133 @@
+"""Screen 1: what is wrong, where, since when and who suffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from ...analyzer.results.diagnosis import SEVERITIES, Finding
+from ...report.words import diagnosis as words
+from ...report.words import human
+from ...report.words.human import UNICODE, printable
+from ..session.snapshots.snapshot import Snapshot
+from ..session.words.findings import summary
+from ..widgets.grid import Grid
+from ..widgets.grid_columns import Cell, GridColumn
+from .base import RoceScreen, own_bindings
+
+COLUMNS = (
+    GridColumn("kind", "FINDING", 18),
+    GridColumn("place", "WHERE", 22, grows=True, ends=True),
+    GridColumn("from", "FROM s", 9, True),
+    GridColumn("until", "UNTIL s", 9, True, 3),
+    GridColumn("qps", "QPs", 5, True),
+    GridColumn("packets", "PACKETS", 8, True, 2),
+    GridColumn("share", "SHARE", 8, True),
+    GridColumn("cost", "COST", 8, True, 1),
+    GridColumn("sure", "SURE", 8, priority=4),
+)
+STYLES = {"critical": "bad", "warning": "warn", "note": ""}
+
+
+class DiagnosisScreen(RoceScreen):
+    """The findings, worst first."""
+
+    name_ = "diagnosis"
+    BINDINGS = own_bindings("diagnosis")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._findings: Sequence[Finding] = ()
+
+    def body(self) -> ComposeResult:
+        yield Grid(COLUMNS, id="findings")
+        with VerticalScroll(id="about", can_focus=False):
+            yield Static(id="finding")
+
+    def draw(self, snapshot: Snapshot) -> str:
+        self._findings = found = snapshot.judged.findings
+        start = self.start_ns(snapshot)
+        grid = self.query_one("#findings", Grid)
+        grid.empty = "" if len(snapshot.flows) else self.what_next(snapshot)
+        grid.show(len(found), lambda row: finding_cells(found[row], start))
+        chosen = self.view.finding
+        if chosen is not None:
+            sought = chosen.kind, chosen.place
+            at = [i for i, f in enumerate(found) if (f.kind, f.place) == sought]
+            if at:
+                grid.put_cursor(at[0])
+        self._about(snapshot, grid.cursor)
+        return summary(snapshot)
+
+    def _about(self, snapshot: Snapshot, row: int) -> None:
+        """The finding under the cursor; then what is healthy, and what cannot be told."""
+        self.view.finding = self._findings[row] if row < len(self._findings) else None
+        text = Text()
+        if self.view.finding is not None:
+            text.append_text(about(self.view.finding))
+        diagnosis = snapshot.judged.diagnosis
+        if diagnosis is not None:
+            for line in diagnosis.healthy:
+                text.append(f"{UNICODE.good} ", "green").append(f"{printable(line)}\n")
+            for line in diagnosis.limits:
+                text.append(f"{human.UNKNOWN} {printable(line)}\n", "dim")
+        self.query_one("#finding", Static).update(text)
+
+    def draw_record(self) -> None:
+        """Findings do not depend on it."""
+
+    @on(Grid.Moved, "#findings")
+    def _moved(self, event: Grid.Moved) -> None:
+        self._about(self.view.snapshot, event.row)
+
+    def on_grid_chosen(self) -> None:
+        self.action_deeper()
+
+    def action_deeper(self) -> None:
+        if self.view.finding is not None:
+            self.host.go("evidence")
+
+
+def finding_cells(finding: Finding, start_ns: int) -> Sequence[Cell]:
+    """One row, in the order of COLUMNS."""
+    mark = UNICODE.severities[SEVERITIES.index(finding.severity)]
+    until = finding.until_ns
+    return (
+        (f"{mark} {finding.kind}", STYLES[finding.severity]),
+        words.place(finding.place),
+        f"{(finding.from_ns - start_ns) / 1e9:.3f}",
+        "end" if until is None else f"{(until - start_ns) / 1e9:.3f}",
+        human.count(len(finding.flows)),
+        human.count(finding.packets),
+        human.percent(finding.share_percent / 100),
+        human.duration(finding.cost_ns),
+        finding.confidence,
+    )
+
+
+def about(finding: Finding) -> Text:
+    """The finding in words: sentence, next step, and how sure it is."""
+    style = {"critical": "bold red", "warning": "yellow", "note": "bold"}[finding.severity]
+    mark = UNICODE.severities[SEVERITIES.index(finding.severity)]
+    text = Text(f"{mark} {printable(finding.sentence)}\n", style)
+    if finding.next_step:
+        text.append("next: ", "dim").append(f"{printable(finding.next_step)}\n", "bold")
+    text.append(f"{finding.confidence}; {_share(finding)}\n", "dim")
+    return text
+
+
+def _share(finding: Finding) -> str:
+    """`71 of 7,904 packets, 0.90 % (95 %: 0.70 to 1.1 %); onset known to 40.0 ms`"""
+    of = human.counted(finding.of_packets, "packet")
+    text = f"{human.count(finding.packets)} of {of}, {human.percent(finding.share_percent / 100)}"
+    if finding.share_low_percent is not None and finding.share_high_percent is not None:
+        low, high = finding.share_low_percent / 100, finding.share_high_percent / 100
+        text += f" (95 %: {human.percent(low)} to {human.percent(high)})"
+    if finding.onset_uncertainty_ns:
+        text += f"; onset at most {human.duration(finding.onset_uncertainty_ns)} earlier"
+    return text

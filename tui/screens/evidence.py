@@ -1,0 +1,163 @@
+"""Evidence of one finding: its interval on the time axis, its victims, its packets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.widgets import Static
+
+from ...analyzer.results.diagnosis import Affected, Evidence, Finding
+from ...report.words import human
+from ...report.words.hops import short_taps
+from ...report.words.human import printable
+from ..session.snapshots.snapshot import FlowKey, Snapshot
+from ..widgets.flow_lines import Axis, strip_line
+from ..widgets.grid import Grid
+from ..widgets.grid_columns import Cell, GridColumn
+from .base import RoceScreen, own_bindings
+from .diagnosis import about
+
+_VICTIMS = (
+    GridColumn("src", "SOURCE", 10, grows=True, ends=True),
+    GridColumn("dst", "DESTINATION", 11, grows=True, ends=True),
+    GridColumn("qp", "QP", 8),
+    GridColumn("packets", "PACKETS", 7, True),
+    GridColumn("cost", "COST", 8, True),
+    GridColumn("owner", "PROCESS", 14, priority=1, grows=True),
+)
+_FRAMES = (
+    GridColumn("tap", "TAP", 12, grows=True, ends=True),
+    GridColumn("frame", "FRAME", 9, True),
+    GridColumn("time", "TIME s", 11, True),
+)
+_SIGNALS = (
+    ("retransmitted", "retransmitted_packets"),
+    ("late", "reordered_packets"),
+    ("NAKs", "naks"),
+    ("CE marks", "ecn_marked_packets"),
+    ("CNPs", "cnps"),
+)
+NOTHING = "Choose a finding on screen 1."
+
+
+class EvidenceScreen(RoceScreen):
+    """What a finding is made of."""
+
+    name_ = "evidence"
+    BINDINGS = own_bindings("evidence")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._finding: Finding | None = None
+
+    def body(self) -> ComposeResult:
+        yield Static(id="times")
+        yield Static(id="about")
+        with Horizontal(id="panes"):
+            yield Grid(_VICTIMS, id="victims")
+            yield Grid(_FRAMES, id="frames")
+
+    def draw(self, snapshot: Snapshot) -> str:
+        self._finding = finding = self.view.finding
+        victims, frames = self.query_one("#victims", Grid), self.query_one("#frames", Grid)
+        chart, text = self.query_one("#times", Static), self.query_one("#about", Static)
+        if finding is None:
+            chart.update("")
+            text.update("")
+            victims.show(0, lambda row: ())
+            frames.show(0, lambda row: ())
+            return NOTHING
+        start = self.start_ns(snapshot)
+        chart.update(self._chart(snapshot, finding, start))
+        text.update(about(finding))
+        affected, evidence = finding.affected, finding.evidence
+        victims.empty = "no queue pair suffers"
+        victims.show(len(affected), lambda row: victim_cells(affected[row]))
+        frames.empty = "no frame is named"
+        taps = short_taps([*snapshot.source.tap_names, *(one.tap for one in evidence)])
+        frames.show(len(evidence), lambda row: frame_cells(evidence[row], taps, start))
+        shown = f"{human.counted(len(finding.flows), 'flow')} affected"
+        more = len(finding.flows) - len(affected)
+        listed = f", the worst {len(affected)} are listed" if affected and more > 0 else ""
+        return f"{finding.kind}: {shown}{listed}; enter opens packets."
+
+    def _chart(self, snapshot: Snapshot, finding: Finding, start_ns: int) -> Text:
+        """Strips of all flows and of the affected flows, the interval, and the time axis."""
+        width = self.size.width - 1
+        axis, line = Axis.of(snapshot, width), snapshot.timeline
+        lines = []
+        for name, key in (("all, bytes", "wire_bytes"), *_SIGNALS):
+            values = line[key].tolist()
+            if not sum(values):
+                continue
+            spread = axis.spread(values, line.start_ns, line.window_ns)
+            size = key == "wire_bytes"
+            total = human.size(sum(values)) if size else human.count(sum(values))
+            lines.append(strip_line(name, spread, total, "cyan" if size else "bold yellow"))
+        known = snapshot.activity.shape[1] if snapshot.activity.ndim == 2 else 0
+        hit = [flow for flow in finding.flows if flow < known]
+        if hit:
+            sums = snapshot.activity[:, np.asarray(hit)].sum(axis=1).tolist()
+            spread = axis.spread(sums, snapshot.activity_start_ns, snapshot.activity_bin_ns)
+            lines.insert(1, strip_line("affected, bytes", spread, human.size(sum(sums)), "cyan"))
+        lines.append(axis.interval(finding.kind, finding.from_ns, finding.until_ns))
+        lines.append(axis.numbers(start_ns))
+        return Text("\n").join(lines)
+
+    def draw_record(self) -> None:
+        """The evidence does not depend on it."""
+
+    def _victim(self) -> FlowKey | None:
+        at = self.query_one("#victims", Grid).cursor
+        if self._finding is None or at >= len(self._finding.affected):
+            return None
+        one = self._finding.affected[at]
+        return FlowKey(one.src, one.dst, one.dest_qp)
+
+    @on(Grid.Chosen)
+    def _chosen(self) -> None:
+        self.action_deeper()
+
+    def action_deeper(self) -> None:
+        """To the packets of the flow under the cursor, or to the frame under it."""
+        finding = self._finding
+        if finding is None:
+            return
+        frames = self.query_one("#frames", Grid)
+        if frames.has_focus and frames.cursor < len(finding.evidence):
+            self.view.wanted_frame = finding.evidence[frames.cursor].frame_number
+        elif finding.evidence and not finding.affected:
+            self.view.wanted_frame = finding.evidence[0].frame_number
+        key = self._victim()
+        if key is None and finding.flows:
+            snapshot = self.view.snapshot
+            if finding.flows[0] < len(snapshot.flows):
+                key = snapshot.key(finding.flows[0])
+        if key is None:
+            self.notify("This finding names no flow")
+            return
+        self.view.select(key, by_user=True)
+        self.host.go("packets")
+
+
+def victim_cells(one: Affected) -> Sequence[Cell]:
+    """One affected flow."""
+    return (
+        one.src,
+        one.dst,
+        human.queue_pair(one.dest_qp),
+        human.count(one.packets),
+        human.duration(one.cost_ns),
+        "" if one.owner is None else printable(human.owner(one.owner)),
+    )
+
+
+def frame_cells(one: Evidence, taps: dict[str, str], start_ns: int) -> Sequence[Cell]:
+    """One frame that shows the fault."""
+    time = f"{(one.time_ns - start_ns) / 1e9:.6f}"
+    return taps[one.tap], f"{one.frame_number:,}", time

@@ -1,0 +1,235 @@
+"""Screen 3: what happens between taps: losses, marks, delay on every hop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from ...analyzer.measures.hops.names import direction
+from ...analyzer.results.hops import Hop
+from ...report.words import hops as words
+from ...report.words import human
+from ...report.words.human import UNICODE, printable
+from ..messages import FlowSelected
+from ..session.snapshots.snapshot import Snapshot
+from ..session.words import sentences
+from ..widgets.grid import Grid
+from ..widgets.grid_columns import Cell, GridColumn
+from .base import RoceScreen, own_bindings
+
+COLUMNS = (
+    GridColumn("from", "FROM", 12, grows=True, ends=True, most=24),
+    GridColumn("to", "TO", 12, grows=True, ends=True, most=24),
+    GridColumn("device", "DEVICE", 7, priority=2),
+    GridColumn("packets", "PACKETS", 8, True),
+    GridColumn("lost", "LOST", 6, True),
+    GridColumn("share", "LOST %", 7, True),
+    GridColumn("marks", "CE", 6, True, 4),
+    GridColumn("late", "LATE", 6, True, 5),
+    GridColumn("copies", "DUP", 5, True, 6),
+    GridColumn("delay", "DELAY p50", 9, True, 3),
+    GridColumn("delay99", "p99", 8, True, 7),
+    GridColumn("queueing", "QUEUE p99", 9, True, 1),
+)
+NOTHING = """No hop: hops need captures of two or more taps that the same packets pass.
+
+rocescope tui leaf1-spine*.pcap leaf2-spine*.pcap"""
+_NAME, _CELL = 18, 11
+
+
+class Measure(NamedTuple):
+    """What the cells of the drawn fabric show."""
+
+    title: str
+    value: Callable[[Hop], Any]
+    """A number; None: unknown."""
+    text: Callable[[float], str]
+    is_bad: bool
+    """Whether every value above 0 is a problem."""
+
+
+MEASURES = (
+    Measure("lost", lambda h: h.lost_percent / 100, human.percent, True),
+    Measure("CE marks", lambda h: h.ce_marked_packets, lambda v: human.count(int(v)), True),
+    Measure("late", lambda h: h.reordered_packets, lambda v: human.count(int(v)), True),
+    Measure(
+        "delay p50", lambda h: h.delay_ns.p50 if h.delay_ns else None, words.duration_of, False
+    ),
+    Measure(
+        "queueing p99",
+        lambda h: h.queueing_ns.p99 if h.queueing_ns else None,
+        human.duration,
+        False,
+    ),
+)
+
+
+class HopsScreen(RoceScreen):
+    """The table of hops, the hop under the cursor, and the fabric as a map."""
+
+    name_ = "hops"
+    BINDINGS = own_bindings("hops")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._hops: list[Hop] = []
+        self._measure = MEASURES[0]
+
+    def body(self) -> ComposeResult:
+        yield Grid(COLUMNS, id="hops")
+        yield Static(id="about")
+        yield Static(id="map")
+
+    def draw(self, snapshot: Snapshot) -> str:
+        judged = snapshot.judged
+        self._hops = sorted(judged.hops, key=lambda hop: (-hop.lost_packets, hop.id))
+        hops = self._hops
+        short = words.short_taps(t for hop in hops for t in (hop.from_tap, hop.to_tap) if t)
+        grid = self.query_one("#hops", Grid)
+        grid.empty = NOTHING if judged.diagnosis is not None else printable(judged.why)
+        grid.show(len(hops), lambda row: hop_cells(hops[row], short))
+        self._about(snapshot, grid.cursor)
+        room = max(1, (self.size.width - _NAME - 4) // _CELL)
+        drawn = drawn_fabric(hops, self._measure, room)
+        self.query_one("#map", Static).update(drawn)
+        self.query_one("#map", Static).display = bool(drawn.plain)
+        return why if (why := sentences.nothing(snapshot)) else sentence(hops)
+
+    def _about(self, snapshot: Snapshot, row: int) -> None:
+        """The hop under the cursor; what captures missed; clocks."""
+        judged, start = snapshot.judged, self.start_ns(snapshot)
+        short = words.short_taps(snapshot.source.tap_names)
+        text = Text()
+        if row < len(self._hops):
+            hop = self._hops[row]
+            way = f"{short.get(hop.from_tap, printable(hop.from_tap))} > "
+            text.append(way + words.expected_tap(hop, short), "bold")
+            text.append(f" through {printable(hop.device)}" if hop.device else "")
+            text.append(f": {words.counts(hop)}\n")
+            if hop.first_lost_ns is not None and hop.last_lost_ns is not None:
+                first, last = ((t - start) / 1e9 for t in (hop.first_lost_ns, hop.last_lost_ns))
+                text.append(f"lost from {first:.3f} s to {last:.3f} s")
+                if hop.expected_by in words.EXPECTED_BY:
+                    text.append(f"; next tap: {words.EXPECTED_BY[hop.expected_by]}", "dim")
+                text.append("\n")
+            if delay := words.delay(hop):
+                text.append(f"{delay}\n")
+        for loss in judged.capture_losses:
+            text.append(f"{UNICODE.warning} {words.capture_loss(loss, short)}\n", "yellow")
+        for clock in judged.clocks:
+            text.append(f"{words.clock(clock, short)}\n", "dim")
+        self.query_one("#about", Static).update(text)
+
+    def draw_record(self) -> None:
+        """Hops do not depend on it."""
+
+    @on(Grid.Moved, "#hops")
+    def _moved(self, event: Grid.Moved) -> None:
+        self._about(self.view.snapshot, event.row)
+
+    def on_grid_chosen(self) -> None:
+        self.action_deeper()
+
+    def action_deeper(self) -> None:
+        """To the packets of the flow that lost most on the hop under the cursor."""
+        row, snapshot = self.query_one("#hops", Grid).cursor, self.view.snapshot
+        lost = self._hops[row].lost_by_flow if row < len(self._hops) else []
+        if not lost or lost[0].flow >= len(snapshot.flows):
+            self.notify("No flow lost a packet on this hop")
+            return
+        self.post_message(FlowSelected(snapshot.key(lost[0].flow)))
+        self.host.go("packets")
+
+    def action_measure(self) -> None:
+        self._measure = MEASURES[(MEASURES.index(self._measure) + 1) % len(MEASURES)]
+        self.redraw()
+
+
+def sentence(hops: Sequence[Hop]) -> str:
+    """How many passages had a loss, and the hop with the most."""
+    if not hops:
+        return "No packet was seen at two taps."
+    passed = sum(hop.packets for hop in hops)
+    lost = sum(hop.lost_packets for hop in hops)
+    on = human.counted(len(hops), "hop")
+    if not lost:
+        return f"{human.counted(passed, 'passage')} over {on}, no loss."
+    worst = max(hops, key=lambda hop: hop.lost_packets)
+    short = words.short_taps(t for hop in hops for t in (hop.from_tap, hop.to_tap) if t)
+    where = f"{short[worst.from_tap]} > {words.expected_tap(worst, short)}"
+    text = f"{human.count(lost)} of {human.counted(passed, 'passage')} over {on} lost"
+    most = f"{human.count(worst.lost_packets)} of {human.count(worst.packets)}"
+    return f"{text}; most on {where}: {most}."
+
+
+def hop_cells(hop: Hop, short: dict[str, str]) -> Sequence[Cell]:
+    """One row, in the order of COLUMNS."""
+    delay, queueing = hop.delay_ns, hop.queueing_ns
+    return (
+        short.get(hop.from_tap, printable(hop.from_tap)),
+        words.expected_tap(hop, short),
+        printable(hop.device or "-"),
+        human.count(hop.packets),
+        _bad(hop.lost_packets),
+        (human.percent(hop.lost_percent / 100), "bad" if hop.lost_packets else "dim"),
+        _bad(hop.ce_marked_packets),
+        _bad(hop.reordered_packets),
+        _bad(hop.duplicate_packets),
+        words.duration_of(delay.p50) if delay else "-",
+        words.duration_of(delay.p99) if delay else "-",
+        human.duration(queueing.p99) if queueing else "-",
+    )
+
+
+def _bad(number: int) -> Cell:
+    return human.count(number), "bad" if number else "dim"
+
+
+def drawn_fabric(hops: Sequence[Hop], measure: Measure, room: int) -> Text:
+    """Per tier a map: rows are ways through the tier, columns its devices; empty without names.
+
+    room: columns that fit.
+    """
+    short = words.short_taps(t for hop in hops for t in (hop.from_tap, hop.to_tap) if t)
+    ways: dict[str, dict[str, dict[str, Hop]]] = {}
+    for hop in sorted(hops, key=lambda hop: hop.id):
+        way = direction(short[hop.from_tap], short[hop.to_tap]) if hop.to_tap else None
+        if way is not None and hop.device is not None:
+            ways.setdefault(words.tier(hop.device), {}).setdefault(way, {})[hop.device] = hop
+    parallel = {name: rows for name, rows in ways.items() if any(len(r) > 1 for r in rows.values())}
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for rows in parallel.values():
+        devices = sorted({device for row in rows.values() for device in row}, key=_natural)
+        values = [v for row in rows.values() for h in row.values() if (v := measure.value(h))]
+        most = max(values, default=0.0)
+        text.append(f" {f'{measure.title} (v)':<{_NAME}}", "bold")
+        text.append("".join(f"{printable(d)[: _CELL - 1]:>{_CELL}}" for d in devices[:room]), "dim")
+        if len(devices) > room:
+            text.append(f" and {len(devices) - room} more", "dim")
+        text.append("\n")
+        for one, row in sorted(rows.items()):
+            name = UNICODE.shorten(one, _NAME)
+            text.append(f" {name:<{_NAME}}")
+            for device in devices[:room]:
+                text.append_text(_map_cell(row.get(device), measure, most))
+            text.append("\n")
+    return text
+
+
+def _map_cell(hop: Hop | None, measure: Measure, most: float) -> Text:
+    value = None if hop is None else measure.value(hop)
+    if value is None:
+        return Text(f"{'·':>{_CELL}}", "dim")
+    bad = value > 0 if measure.is_bad else value == most > 0
+    mark = f"{UNICODE.bad} " if measure.is_bad and bad else ""
+    return Text(f"{mark + measure.text(value):>{_CELL}}", "bold red" if bad else "")
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    digits = "".join(c for c in name if c.isdigit())
+    return words.tier(name), int(digits or 0), name

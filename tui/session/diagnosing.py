@@ -1,0 +1,62 @@
+"""When a session is diagnosed: often enough to follow it, seldom enough not to slow it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...analyzer.errors import RocescopeError
+from .feeds.feeds import Feed
+from .snapshots.judged import Judged
+
+EVERY_S = 1.0
+PART = 20
+"""The engine waits while it is diagnosed: at most one part of its time in so many."""
+MOST_FLOWS, MOST_LIVE_FLOWS = 20_000, 2_000
+"""Of a whole capture, and of a session that still runs: more take too long."""
+
+
+class Diagnosing:
+    """The latest diagnosis of a session; `run` makes the next one in a worker's thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.judged = Judged()
+        self._clock = clock
+        self._next = clock() + EVERY_S
+
+    def begin(self) -> None:
+        """Other packets are read from now on."""
+        self.judged = Judged()
+        self._next = self._clock() + EVERY_S
+
+    def is_due(self, running: bool) -> bool:
+        """Whether it is time for another diagnosis."""
+        if self.judged.final:
+            return running
+        return not running or self._clock() >= self._next
+
+    def run(self, feed: Feed, running: bool) -> None:
+        """Diagnose what was read so far."""
+        flows = len(feed.measuring.tracker)
+        before = self.judged
+        if flows > (MOST_LIVE_FLOWS if running else MOST_FLOWS):
+            why = f"{flows:,} flows are too many to diagnose here: rocescope analyze --brief"
+            judged = Judged(why=why, final=not running)
+        else:
+            begin = self._clock()
+            try:
+                with feed.lock:
+                    analysis = feed.analysis()
+                judged = Judged.of(analysis, not running)
+            except RocescopeError as error:
+                judged = Judged(why=str(error), final=not running)
+            took = self._clock() - begin
+            self._next = self._clock() + max(EVERY_S, PART * took)
+        if self.judged is before:  # otherwise other packets are read by now
+            self.judged = judged
+
+    def give_up(self) -> None:
+        """There is nothing to diagnose."""
+        if not self.judged.final:
+            self.judged = replace(self.judged, why="Nothing was read.", final=True)

@@ -1,0 +1,74 @@
+"""The diagnosis of a session as screens need it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....analyzer.results.analysis import Analysis
+from ....analyzer.results.diagnosis import SEVERITIES, Diagnosis, Finding
+from ....analyzer.results.hops import CaptureLoss, Hop, TapClock
+
+STALLED = "STALLED"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The latest diagnosis of a session."""
+
+    diagnosis: Diagnosis | None = None
+    """None: there is none yet, or none is possible; `why` tells."""
+    why: str = "The session is not diagnosed yet."
+    final: bool = False
+    """Whether it covers all packets."""
+    end_ns: int = 0
+    """Time of the last packet that it covers."""
+    hops: Sequence[Hop] = ()
+    capture_losses: Sequence[CaptureLoss] = ()
+    clocks: Sequence[TapClock] = ()
+    states: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """By flow: how bad its worst finding is (larger is worse), and its name."""
+
+    @classmethod
+    def of(cls, analysis: Analysis, final: bool) -> Judged:
+        """The diagnosis of an analysis."""
+        diagnosis = analysis.diagnosis
+        end = max((flow.last_time_ns for flow in analysis.flows), default=0)
+        return cls(
+            diagnosis=diagnosis,
+            why="",
+            final=final,
+            end_ns=end,
+            hops=analysis.hops,
+            capture_losses=analysis.capture_losses,
+            clocks=analysis.clocks,
+            states=_states(diagnosis.findings),
+        )
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """All findings, worst first."""
+        return () if self.diagnosis is None else self.diagnosis.findings
+
+    def ranks(self, flows: int) -> NDArray[np.int64]:
+        """Per flow: how bad its worst finding is; 0 without one."""
+        ranks = np.zeros(flows, np.int64)
+        for flow, (rank, _) in self.states.items():
+            if flow < flows:
+                ranks[flow] = rank
+        return ranks
+
+
+def _states(findings: Sequence[Finding]) -> dict[int, tuple[int, str]]:
+    states: dict[int, tuple[int, str]] = {}
+    for finding in findings:
+        rank, name = len(SEVERITIES) - SEVERITIES.index(finding.severity), str(finding.kind)
+        if finding.kind == "stalled":
+            rank, name = len(SEVERITIES) + 1, STALLED
+        for flow in finding.flows:
+            if rank > states.get(flow, (0, ""))[0]:
+                states[flow] = rank, name
+    return states
