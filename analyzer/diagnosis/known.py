@@ -22,15 +22,17 @@ _DISORDER: Final = ("reordering", "rehash")
 _HOST: Final = ("receiver-not-ready", "fatal-nak")
 
 EXPLAINS: Final[dict[Kind, frozenset[str]]] = {
-    "loss": frozenset((*_LOSSES, *_DISORDER, *_HOST, "pause")),
-    "reordering": frozenset((*_LOSSES, *_DISORDER, "queueing", "capture-loss")),
+    "loss": frozenset((*_LOSSES, *_DISORDER, *_HOST, "pause", "queueing")),
+    "reordering": frozenset(
+        (*_DISORDER, "rate-limit", "incast", "collision", "link-down", "queueing", "capture-loss")
+    ),
     "rehash": frozenset(("link-down", "outage", "capture-loss")),
     "stalled": frozenset((*_LOSSES, *_HOST)),
     "timeout-recovery": frozenset((*_LOSSES, *_DISORDER, *_HOST, "stalled", "pause", "queueing")),
     "retry-storm": frozenset(
         (*_LOSSES, *_DISORDER, *_HOST, "stalled", "timeout-recovery", "pause", "queueing")
     ),
-    "queueing": frozenset(("incast", "collision", "rate-limit", "pause", "reordering")),
+    "queueing": frozenset(("incast", "collision", "rate-limit", "pause")),
     "cnp-without-mark": frozenset(("ecn-marking", "incast", "collision")),
     "mark-without-cnp": frozenset(("stalled",)),
 }
@@ -55,27 +57,33 @@ class Known:
             return
         self._places.append(finding)
         for flow in finding.flows:
-            self._by_flow[flow].append(finding)
-            peer = self._peers.get(flow)  # waits for the ACKs that the fault hit
-            if peer is not None:
-                self._by_flow[peer].append(finding)
+            self._note(finding, flow)
 
-    def explains_place(self, effect: Kind, place: Place) -> bool:
-        """Whether a known cause lies between the same taps, or at the same device on the way to the
-        same tap."""
-        causes = EXPLAINS.get(effect, frozenset())
-        return any(
-            cause.kind in causes
-            and (
-                (cause.place.from_tap, cause.place.to_tap) == (place.from_tap, place.to_tap)
-                or (
-                    place.device is not None
-                    and place.to_tap is not None
-                    and (cause.place.device, cause.place.to_tap) == (place.device, place.to_tap)
-                )
-            )
-            for cause in self._places
-        )
+    def _note(self, cause: Finding, flow: int) -> None:
+        self._by_flow[flow].append(cause)
+        peer = self._peers.get(flow)  # waits for the ACKs that the fault hit
+        if peer is not None:
+            self._by_flow[peer].append(cause)
+
+    def queue_at(self, place: Place, flows: Iterable[int]) -> bool:
+        """Whether a known cause makes the queue between these taps, or at this device on the way to
+        this tap; it then explains effects in all `flows` that wait there.
+
+        Packets that overtake others on one hop are delayed, not queued.
+        """
+        for cause in self._places:
+            if cause.kind not in (*EXPLAINS["queueing"], "reordering"):
+                continue
+            there = cause.place
+            same_taps = (there.from_tap, there.to_tap) == (place.from_tap, place.to_tap)
+            known = place.device is not None and place.to_tap is not None
+            if same_taps or (
+                known and (there.device, there.to_tap) == (place.device, place.to_tap)
+            ):
+                for flow in flows:
+                    self._note(cause, flow)
+                return True
+        return False
 
     def moved_from(self, taps: AbstractSet[str], first_ns: int, last_ns: int) -> bool:
         """Whether a known fault hit one of these links when flows left it."""

@@ -134,10 +134,20 @@ class _Tables:
             self.next_of[int(edge["flow"]), int(edge["from_tap"])].append(edge)
         self.access: dict[int, set[int]] = defaultdict(set)
         """By endpoint: the taps on its own link."""
+        arriving: set[tuple[int, int]] = set()
         for edge in self.flows:
+            at = int(edge["to_tap"] if edge["from_tap"] == START else edge["from_tap"])
+            arriving.add((int(self.dst[edge["flow"]]), at))
             if int(edge["limit_max"]) in FULL_HOP_LIMITS:
-                at = edge["to_tap"] if edge["from_tap"] == START else edge["from_tap"]
-                self.access[int(self.src[edge["flow"]])].add(int(at))
+                self.access[int(self.src[edge["flow"]])].add(at)
+        # A mirror of one direction never sees what arrives at the host.
+        both = {
+            tap for host, taps in self.access.items() for tap in taps if (host, tap) in arriving
+        }
+        one_way = {tap for tap, name in enumerate(names) if name.endswith((" in", " out"))}
+        for host, taps in list(self.access.items()):
+            if not taps & both and (not both or taps & one_way):
+                del self.access[host]
         self.end_limit: dict[tuple[int, int], int] = {}
         """By source and destination: the lowest hop limit at the end of their packets."""
         for edge in self.ends:

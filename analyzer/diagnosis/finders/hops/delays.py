@@ -47,7 +47,7 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
             for flow, packets in hits_by_flow(slow["flow"], slow["packets"]).items()
             if not known.explains("queueing", flow, first, last)
         }
-        if not hits or known.explains_place("queueing", group.place(case)):
+        if known.queue_at(group.place(case), np.unique(slow["flow"]).tolist()) or not hits:
             continue
         text = f"queues packets{group.way()} for up to {duration(queue)} (p99 above the least)"
         yield finding(

@@ -15,7 +15,8 @@ from ...known import Known
 from ...words import counted, plain
 
 MOST_MOVES = 4
-"""Flows that move more often are sprayed."""
+PACKETS_PER_MOVE = 10
+"""Flows that move more often, or with fewer packets between moves, are sprayed."""
 TOGETHER_NS = 100_000_000
 """Moves this close together have one cause: a router changes its table in milliseconds, and every
 flow moves with its next packet."""
@@ -29,7 +30,7 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
         return
     visits = ways.visits
     moved = visits[(visits["moves"] > 0) & (visits["moves"] <= MOST_MOVES)]
-    moved = moved[moved["tap"] < START]
+    moved = moved[(moved["tap"] < START) & (moved["went_on"] >= PACKETS_PER_MOVE * moved["moves"])]
     by_device: dict[str, list[int]] = {}
     for i, visit in enumerate(moved):
         nexts = {int(visit["first_next_tap"]), int(visit["next_tap"])}
