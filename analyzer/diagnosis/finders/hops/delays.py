@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ....measures.hops import state
 from ....results.diagnosis import Finding
 from ...case import Case
 from ...finding import finding
@@ -19,6 +18,8 @@ QUEUE_NS = 200_000
 the median hop: what slows every hop is the machines, or the clocks."""
 QUEUE_FACTOR = 10
 LEAST_PACKETS = 100
+BURST_SHARE = 0.1
+"""A queue of the same flows, shorter than this share of another, holds what that one released."""
 SLOW_SHARE = 0.6
 """A path that carries this share of the late packets is the slow one."""
 
@@ -36,12 +37,20 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
     if not p99:
         return
     limit = max(QUEUE_NS, QUEUE_FACTOR * float(np.median(list(p99.values()))))
-    for group in groups(ways, lambda hop: p99.get((hop.from_tap, hop.to_tap), 0) >= limit):
-        worst = max(group.hops, key=lambda hop: p99[hop.from_tap, hop.to_tap])
-        queue = p99[worst.from_tap, worst.to_tap]
-        first, last = _busy(group, limit)
-        passed = group.passed()
-        slow = passed[passed["delay_max"] - passed["delay_min"] >= limit]
+    queues = [
+        (max(p99[hop.from_tap, hop.to_tap] for hop in group.hops), group)
+        for group in groups(ways, lambda hop: p99.get((hop.from_tap, hop.to_tap), 0) >= limit)
+    ]
+    waiting: set[int] = set()
+    longest = 0.0
+    for queue, group in sorted(queues, key=lambda item: -item[0]):
+        first, last = group.queued(limit)
+        slow = np.concatenate(
+            [
+                hop.passed[hop.passed["delay_max"] - hop.whole["delay_min"] >= limit]
+                for hop in group.hops
+            ]
+        )
         hits = {
             flow: packets
             for flow, packets in hits_by_flow(slow["flow"], slow["packets"]).items()
@@ -49,6 +58,10 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
         }
         if known.queue_at(group.place(case), np.unique(slow["flow"]).tolist()) or not hits:
             continue
+        if queue < BURST_SHARE * longest and waiting >= hits.keys():
+            continue
+        waiting |= hits.keys()
+        longest = max(longest, queue)
         text = f"queues packets{group.way()} for up to {duration(queue)} (p99 above the least)"
         yield finding(
             case,
@@ -63,19 +76,6 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
             costs=False,
             details={"p99_ns": round(queue)},
         )
-
-
-def _busy(group: HopGroup, limit: float) -> tuple[int, int]:
-    """First and last window with a queue."""
-    width, origin = group.ways.window_ns, group.ways.origin_ns
-    queued = np.zeros(state.WINDOWS, np.bool_)
-    for hop in group.hops:
-        used = hop.windows[:, state.PACKETS_IN] > 0
-        queued |= used & (hop.windows[:, state.DELAY_MOST] - hop.whole["delay_min"] >= limit)
-    at = np.flatnonzero(queued)
-    if not len(at):
-        return origin, group.ways.newest_ns
-    return origin + int(at[0]) * width, origin + (int(at[-1]) + 1) * width
 
 
 def overtaking(case: Case, known: Known) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....measures.hops.names import direction, parts_of
+from ....measures.hops.state import DELAY_MOST, PACKETS_IN, WINDOWS
 from ....measures.hops.ways import Way, Ways
 from ....results.diagnosis import Place
 from ...case import Case
@@ -109,6 +110,20 @@ class HopGroup:
     def _named(self, taps: set[int]) -> str:
         names = sorted(plain(self.ways.names[tap]) for tap in taps)
         return names[0] if len(names) == 1 else f"{len(names)} taps" if names else ""
+
+    def queued(self, limit: float) -> tuple[int, int]:
+        """Begin of the first and end of the last window with a delay of `limit` ns above the
+        least; without such a window all the time."""
+        width, origin = self.ways.window_ns, self.ways.origin_ns
+        long = np.zeros(WINDOWS, np.bool_)
+        for hop in self.hops:
+            if hop.whole is not None:
+                used = hop.windows[:, PACKETS_IN] > 0
+                long |= used & (hop.windows[:, DELAY_MOST] - hop.whole["delay_min"] >= limit)
+        at = np.flatnonzero(long)
+        if not len(at):
+            return origin, self.ways.newest_ns
+        return origin + int(at[0]) * width, origin + (int(at[-1]) + 1) * width
 
     def lost(self) -> NDArray[np.void]:
         """LOST records in the order of time."""

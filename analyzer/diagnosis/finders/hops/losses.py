@@ -54,13 +54,22 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
             group.place(case),
             dict(zip(flows.tolist(), counts.tolist(), strict=True)),
             of_packets,
-            (int(lost["time"][0]), int(lost["time"][-1])),
+            _span(case, group, lost, cause.kind),
             cause.says,
             cause.next_step,
             confidence="proven" if _is_proven(group) else "likely",
             evidence=_evidence(case, group),
             details=cause.details,
         )
+
+
+def _span(case: Case, group: HopGroup, lost: NDArray[Any], kind: Kind) -> tuple[int, int]:
+    """First and last loss; a slow link is slow from the first queue on."""
+    first, last = int(lost["time"][0]), int(lost["time"][-1])
+    if kind not in ("rate-limit", "incast"):
+        return first, last
+    begin, end = group.queued(max(QUEUE_NS, QUEUE_FACTOR * _usual_delay(group)))
+    return max(min(first, begin), case.first_ns), min(max(last, end), case.last_ns)
 
 
 def _is_proven(group: HopGroup) -> bool:
