@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 from ..analyzer.errors import UnreadableInput, UsageError
+from ..report.whole_file import whole_file
 from .options.inputs import check_inputs, input_name
-from .options.output import whole_file
 from .options.parameter import Parameter
 from .options.progress import ProgressAs, shown
 from .options.reading import SELECTION, Selection

@@ -6,9 +6,8 @@ import errno
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Self, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from .files.blocks import Blocks
 from .hooks.attach import Attachment, Hook, attach, directions_of, privileges_of
 from .hooks.interfaces import Interface, find_interfaces
 from .loss import LOSS, Loss, total
+from .opened import Opened
 from .program.bcc_module import import_bcc
 from .program.filter import c_condition
 from .program.program import Compiled, ProgramOptions
@@ -67,7 +67,7 @@ class LiveOptions:
     check_icrc: bool = False
 
 
-class LiveSource:
+class LiveSource(Opened):
     """Live capture on some interfaces; a context manager.
 
     `registry` has one tap per interface and direction. Enter it, then iterate either
@@ -98,23 +98,12 @@ class LiveSource:
         self._blocks: PacketBlocks | None = None
         self._gone: list[Interface] = []
         self._names = list(interfaces)
-        self._stack = ExitStack()
+        super().__init__()
         self.ends: float | None = None
         """When to stop, in seconds of time.monotonic()."""
         self._stopping, self._paused = threading.Event(), threading.Event()
         self._wakeups: Wakeups | None = None
         self._rings: Rings | None = None
-
-    def __enter__(self) -> Self:
-        try:
-            self._open()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def check(self) -> None:
         """CaptureError or UsageError if the host, privileges or interfaces do not allow it."""

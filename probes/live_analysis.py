@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from msgspec import UNSET
@@ -27,6 +25,7 @@ from ..kernels.kernel import Ints, Records
 from . import sysfs
 from .live import LiveOptions, LiveSource
 from .loss import Loss
+from .opened import Opened
 from .owners.watch import OwnerWatch
 from .rights.dropping import WATCHING, drop_privileges
 
@@ -53,7 +52,7 @@ class MeasureOptions:
     """Capabilities that are needed after the capture."""
 
 
-class LiveAnalysis:
+class LiveAnalysis(Opened):
     """Live capture with the measures of its flows; a context manager.
 
     Entering it attaches the probes, including those for owners, and then gives up every
@@ -78,30 +77,22 @@ class LiveAnalysis:
         """Reason if it ended without a request."""
         self._watch: OwnerWatch | None = None
         self._rdma_devices = rdma_devices
-        self._stack = ExitStack()
+        super().__init__()
         self._intervals = 0
         self._before = _Counted(self.measuring, Loss())
 
-    def __enter__(self) -> Self:
-        try:
-            self.source.check()  # before work that may take a minute
-            warm_up(self.options.window_ns)
-            self._watch_owners()  # takes a second; the rings would overflow
-            self._ports = sysfs.read_ports(self._rdma_devices)[0]
-            self._stack.enter_context(self.source)
-            if self.options.drop_privileges:
-                drop_privileges(
-                    self.source.privileges()
-                    + (WATCHING if self._watch is not None else ())
-                    + self.options.keep_privileges
-                )
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def _open(self) -> None:
+        self.source.check()  # before work that may take a minute
+        warm_up(self.options.window_ns)
+        self._watch_owners()  # takes a second; the rings would overflow
+        self._ports = sysfs.read_ports(self._rdma_devices)[0]
+        self._stack.enter_context(self.source)
+        if self.options.drop_privileges:
+            drop_privileges(
+                self.source.privileges()
+                + (WATCHING if self._watch is not None else ())
+                + self.options.keep_privileges
+            )
 
     def run(
         self, tell: Callable[[LiveInterval], None], check: Callable[[], None] = lambda: None

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, TextIO, TypeAlias
+from typing import Annotated, Literal, TextIO, TypeAlias
 
-from ...analyzer.errors import RocescopeError, UsageError
+from ...analyzer.errors import UsageError
+from ...report.whole_file import whole_file
 from .inputs import STANDARD_OUTPUT
 from .parameter import Parameter
 from .progress import ProgressAs
@@ -92,57 +91,6 @@ class Output:
 
 
 OUTPUT = Output()
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that gets its name only when all data is on disk.
-
-    It is written under a temporary name in the same folder, so the rename is
-    atomic; a device or pipe is written directly. RocescopeError when it cannot be written.
-    """
-    try:
-        if path.exists() and not path.is_file():
-            if path.is_dir():
-                raise RocescopeError(f"cannot write {path}: it is a folder, give a file name")
-            with path.open("wb") as device:
-                yield device
-            return
-        with _replacing(path) as file:
-            yield file
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise RocescopeError(f"cannot write {path}: {reason}") from None
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    import tempfile
-
-    path = path.resolve()  # a link keeps pointing to the file
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fchmod(file.fileno(), _mode(path))
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _mode(path: Path) -> int:
-    """The permissions of the file to replace, or those of a new file."""
-    with suppress(OSError):
-        return path.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def write_results(data: bytes, output: Path | None) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
+    from rich.progress import ProgressColumn
 
     from ...analyzer.analysis.progress import Progress
 
@@ -28,24 +29,31 @@ def shown(how: ProgressAs) -> Iterator[Report | None]:
     """
     if how == "json":
         yield _json_lines
-    elif how == "bar" or (how == "auto" and sys.stderr.isatty()):
-        bar = _bar()
-        with bar:
+    elif shows_bar(how):
+        from rich.progress import DownloadColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import TransferSpeedColumn as Speed
+
+        rate = TextColumn("{task.fields[rate]}")
+        with new_bar(DownloadColumn(), Speed(), rate, TimeRemainingColumn()) as bar:
             yield _updates(bar)
+    elif how == "auto":
+        tell = says_that_it_compiles()
+        yield lambda progress: tell(progress.compiling)
     else:
-        yield _says_that_it_compiles() if how == "auto" else None
+        yield None
 
 
-def _says_that_it_compiles() -> Report:
+def says_that_it_compiles() -> Callable[[bool], None]:
+    """A function that reports, once, that kernels are compiled; called with whether they are."""
     said = False
 
-    def update(progress: Progress) -> None:
+    def tell(compiling: bool) -> None:
         nonlocal said
-        if progress.compiling and not said:
+        if compiling and not said:
             said = True
             print(COMPILES, file=sys.stderr, flush=True)
 
-    return update
+    return tell
 
 
 def _json_lines(progress: Progress) -> None:
@@ -54,26 +62,21 @@ def _json_lines(progress: Progress) -> None:
     print(json.dumps(asdict(progress)), file=sys.stderr, flush=True)
 
 
-def _bar() -> Bar:
+def shows_bar(how: ProgressAs) -> bool:
+    """Whether progress is a bar."""
+    return how == "bar" or (how == "auto" and sys.stderr.isatty())
+
+
+def new_bar(*columns: ProgressColumn) -> Bar:
+    """A bar on standard error, with these columns after the work and the bar."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
+        *columns,
         console=Console(stderr=True),
         transient=True,
         redirect_stdout=False,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from .progress import COMPILES, ProgressAs
+from .progress import ProgressAs, new_bar, says_that_it_compiles, shows_bar
 
 Tell: TypeAlias = Callable[[str, int, int], None]
 """Called with the name of the work, the steps done and the number of steps."""
@@ -22,29 +22,11 @@ def steps_shown(how: ProgressAs) -> Iterator[Tell | None]:
     """
     if how == "json":
         yield _json_line
-    elif how == "bar" or (how == "auto" and sys.stderr.isatty()):
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+    elif shows_bar(how):
+        from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.percentage:.0f} %"),
-            TimeElapsedColumn(),
-            TextColumn("left:"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        with bar:
+        share, left = TextColumn("{task.percentage:.0f} %"), TextColumn("left:")
+        with new_bar(share, TimeElapsedColumn(), left, TimeRemainingColumn()) as bar:
             task = bar.add_task("", total=None)
             last = ""
 
@@ -56,20 +38,11 @@ def steps_shown(how: ProgressAs) -> Iterator[Tell | None]:
                 bar.update(task, description=what, completed=done, total=total)
 
             yield tell
+    elif how == "auto":
+        say = says_that_it_compiles()
+        yield lambda what, _done, _total: say(what.startswith("compiling"))
     else:
-        yield _says_that_it_compiles() if how == "auto" else None
-
-
-def _says_that_it_compiles() -> Tell:
-    said = False
-
-    def tell(what: str, _done: int, _total: int) -> None:
-        nonlocal said
-        if what.startswith("compiling") and not said:
-            said = True
-            print(COMPILES, file=sys.stderr, flush=True)
-
-    return tell
+        yield None
 
 
 def _json_line(what: str, done: int, total: int) -> None:

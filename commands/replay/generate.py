@@ -13,8 +13,8 @@ from cyclopts import App, Parameter
 
 from ...analyzer.errors import UsageError
 from ...analyzer.units import parse_duration, parse_rate, parse_size
+from ...report.whole_file import whole_file
 from ..options.inputs import STANDARD_OUTPUT
-from ..options.output import whole_file
 from ..options.progress import ProgressAs
 
 EXAMPLES = """\

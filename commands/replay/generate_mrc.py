@@ -13,8 +13,8 @@ from cyclopts import Parameter
 from ...analyzer.errors import UsageError
 from ...analyzer.units import parse_duration, parse_rate, parse_size
 from ...analyzer.wire.ports import ROCE_UDP_PORT
+from ...report.whole_file import whole_file
 from ..options.inputs import STANDARD_OUTPUT
-from ..options.output import whole_file
 
 _SHORTEST_SNAP = 14 + 40 + 40 + 8 + 12 + 36
 _ETHERNET = 1

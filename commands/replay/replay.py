@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ...analyzer.errors import UsageError
+from ...report.whole_file import whole_file
 from ..options.inputs import check_inputs, input_name
-from ..options.output import OUTPUT, Output, whole_file
+from ..options.output import OUTPUT, Output
 from ..options.parameter import Parameter
 from ..options.steps import steps_shown
 from .reading import read_traffic

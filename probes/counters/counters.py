@@ -13,9 +13,7 @@ import os
 import struct
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -26,6 +24,7 @@ from .. import bpf
 from ..clock import WallClock
 from ..hooks.attach import Attachment, Direction, Hook, attach, directions_of, privileges_of
 from ..hooks.interfaces import Interface, find_interfaces
+from ..opened import Opened
 from ..program.bcc_module import import_bcc
 from ..program.filter import c_condition
 from ..program.program import ProgramOptions
@@ -83,7 +82,7 @@ class Reading:
         return int(self.tally[field].sum())
 
 
-class CounterSource:
+class CounterSource(Opened):
     """Counters on some interfaces; a context manager.
 
     Tap number `i` of the keys is `taps[i]`. Call `read()` at intervals, the last
@@ -96,19 +95,8 @@ class CounterSource:
         self.taps: list[tuple[Interface, Direction]] = []
         self.attachments: list[Attachment] = []
         self._names = list(interfaces)
-        self._stack = ExitStack()
+        super().__init__()
         self._clock = WallClock()
-
-    def __enter__(self) -> Self:
-        try:
-            self._open()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def _open(self) -> None:
         options = self.options

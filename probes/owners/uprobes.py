@@ -8,7 +8,6 @@ import platform
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import numpy as np
@@ -163,12 +162,7 @@ class Uprobes:
     def __enter__(self) -> Uprobes:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _load(self, most_events: int) -> None:

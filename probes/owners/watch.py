@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from types import TracebackType
 
 from ...analyzer.errors import CaptureError
 from ...analyzer.results.flow import Owner
@@ -98,10 +97,5 @@ class OwnerWatch:
     def __enter__(self) -> OwnerWatch:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

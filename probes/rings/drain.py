@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...analyzer.decode.decoder import Decoder
 from ...analyzer.wire.frames import LINKTYPE_ETHERNET, FrameBatch
-from ...analyzer.wire.packets import I64, U16, U32
+from ...analyzer.wire.packets import I64, U16
 from ...kernels.kernel import kernel
 from ..clock import WallClock
 from ..files.blocks import Blocks
@@ -24,29 +23,14 @@ _VISIBLE_AFTER_NS = 20_000
 _FOREVER = (1 << 63) - 1
 
 
-@dataclass(slots=True)
 class _Rows:
     """The descriptions of the frames of one ring."""
 
-    offset: I64
-    captured: U32
-    wire: U32
-    time_ns: I64
-    tap: U16
-    end: I64
-    link_type: U16
-
-    @classmethod
-    def empty(cls, rows: int) -> _Rows:
-        return cls(
-            np.empty(rows, np.int64),
-            np.empty(rows, np.uint32),
-            np.empty(rows, np.uint32),
-            np.empty(rows, np.int64),
-            np.empty(rows, np.uint16),
-            np.empty(rows, np.int64),
-            np.full(rows, LINKTYPE_ETHERNET, np.uint16),
-        )
+    def __init__(self, rows: int) -> None:
+        self.offset, self.time_ns, self.end = (np.empty(rows, np.int64) for _ in range(3))
+        self.captured, self.wire = (np.empty(rows, np.uint32) for _ in range(2))
+        self.tap = np.empty(rows, np.uint16)
+        self.link_type = np.full(rows, LINKTYPE_ETHERNET, np.uint16)
 
 
 @kernel
@@ -68,7 +52,7 @@ class Drain:
         """Whether the last gathering left frames that are ready."""
         self._rings = rings
         rows = max(_ROWS // len(rings), _LEAST_ROWS)
-        self._rows = [_Rows.empty(rows) for _ in rings]
+        self._rows = [_Rows(rows) for _ in rings]
         self._positions = [ring.tail for ring in rings]
         self._released = list(self._positions)
 

@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import html
 import io
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 from ...analyzer.errors import RocescopeError
+from ...report.whole_file import whole_file
 from .session import Session
 
 
 def save(path: Path, write: Callable[[BinaryIO], object]) -> Path:
-    """Write a whole file or none, by a temporary name. RocescopeError names the reason."""
+    """Write a whole file or none. RocescopeError names the reason."""
     if not path.parent.is_dir():
         raise RocescopeError(f"there is no folder {path.parent}")
-    if path.is_dir():
-        raise RocescopeError("is a folder; name a file in it")
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                write(file)
-            os.chmod(name, 0o644)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        raise RocescopeError(f"{(error.strerror or str(error)).lower()}; nothing saved") from error
+    with whole_file(path) as file:
+        write(file)
     return path
 
 

@@ -1,64 +1,44 @@
-"""A file appears whole or not at all."""
+"""The format and the place of results."""
 
 from __future__ import annotations
 
-import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from rocescope.analyzer.errors import RocescopeError
-from rocescope.commands.options.output import whole_file
+from rocescope.analyzer.errors import UsageError
+from rocescope.commands.options.output import Format, Output
 
 
-def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
-    path = tmp_path / "r.json"
-    path.write_text("old")
-    path.chmod(0o640)
-    with whole_file(path) as file:
-        file.write(b"new")
-        file.flush()
-        assert path.read_text() == "old"
-    assert path.read_text() == "new"
-    assert path.stat().st_mode & 0o777 == 0o640
-    assert os.listdir(tmp_path) == ["r.json"]
+@pytest.mark.parametrize(
+    ("output", "chosen"),
+    [
+        (Output(), "table"),
+        (Output(output=Path("/dev/stdout")), "table"),
+        (Output(output=Path("a.feather")), "arrow"),
+        (Output(output=Path("A.JSON")), "json"),
+        (Output("csv", Path("a.json")), "csv"),
+    ],
+)
+def test_an_option_or_the_suffix_selects_the_format(output: Output, chosen: Format) -> None:
+    assert output.chosen() == chosen
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), KeyboardInterrupt(), RocescopeError("x")])
-def test_after_a_failure_the_old_file_is_there_and_nothing_else(
-    tmp_path: Path, error: BaseException
+def test_formats_that_cannot_be_selected(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="suffix of a.xlsx"):
+        Output(output=Path("a.xlsx")).chosen()
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: True))
+    with pytest.raises(UsageError, match="parquet is binary"):
+        Output("parquet").chosen()
+
+
+def test_warnings_go_to_standard_error_with_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "r.json"
-    path.write_text("old")
-    with pytest.raises(type(error)), whole_file(path) as file:
-        file.write(b"half")
-        raise error
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["r.json"]
-
-
-def test_a_link_keeps_pointing_to_the_file(tmp_path: Path) -> None:
-    (tmp_path / "real.json").write_text("old")
-    link = tmp_path / "link.json"
-    link.symlink_to("real.json")
-    with whole_file(link) as file:
-        file.write(b"new")
-    assert link.is_symlink() and (tmp_path / "real.json").read_text() == "new"
-
-
-def test_new_files_have_ordinary_permissions(tmp_path: Path) -> None:
-    before = os.umask(0o022)
-    try:
-        with whole_file(tmp_path / "r.csv") as file:
-            file.write(b"x")
-    finally:
-        os.umask(before)
-    assert (tmp_path / "r.csv").stat().st_mode & 0o777 == 0o644
-
-
-def test_a_device_is_written_directly() -> None:
-    with whole_file(Path(os.devnull)) as file:
-        file.write(b"x")
-    with pytest.raises(RocescopeError, match="cannot write /dev/full: no space left on device"):
-        with whole_file(Path("/dev/full")) as file:
-            file.write(b"x")
+    for format, said in (("csv", "rocescope: two taps\n"), ("json", ""), ("table", "")):
+        to = Output(format, tmp_path / "r")  # type: ignore[arg-type]
+        to.write(lambda file: print("report", file=file), lambda f: f.encode(), ["two taps"])
+        assert (tmp_path / "r").read_text().strip() == ("report" if format == "table" else format)
+        assert capsys.readouterr().err == said
