@@ -23,6 +23,7 @@ class Death(NamedTuple):
 
     why: Literal["refused", "unanswered", "silent"]
     since_ns: int
+    """The first request for an ACK after the last answer, or that answer."""
     packets: int
     """Retransmissions without an answer; 1 for a refused request."""
 
@@ -37,11 +38,17 @@ def death_of(case: Case, flow: Flow) -> Death | None:
     new_ns = int(progress["new_time"])
     if refusal is not None and new_ns <= refusal.last_ns:
         return Death("refused", refusal.first_ns, 1)
-    resent, since = int(progress["resent_unanswered"]), int(progress["resent_unanswered_time"])
-    silent = case.last_ns - max(new_ns, int(progress["answer_time"]))
-    if resent and since >= new_ns:
-        rounds = int(progress["rounds_unanswered"])
-        if rounds >= ROUNDS or silent >= (SILENCE_NS if rounds > 1 else 4 * SILENCE_NS):
+    resent, rounds = int(progress["resent_unanswered"]), int(progress["rounds_unanswered"])
+    answer_ns, asked_ns = int(progress["answer_time"]), int(progress["asked_time"])
+    resent_ns = int(progress["resent_unanswered_time"])
+    since = max(asked_ns, answer_ns) if answer_ns else min(new_ns or resent_ns, resent_ns)
+    silent = case.last_ns - max(new_ns, answer_ns)
+    if resent:
+        # Where no answer was ever seen, the tap may see one direction only: then new packets show
+        # that the sender got one.
+        heard = answer_ns > 0 or resent_ns >= new_ns or answers_pass(case, flow)
+        patience = SILENCE_NS if rounds > 1 else 4 * SILENCE_NS
+        if heard and (rounds >= ROUNDS or silent >= patience):
             return Death("unanswered", since, resent)
         return None
     if peer is None or not progress["acked"] or not progress["run_known"]:
@@ -51,5 +58,10 @@ def death_of(case: Case, flow: Flow) -> Death | None:
     if 0 < outstanding < 1 << 23 and silent >= max(
         2 * SILENCE_NS, SILENCE_FACTOR * flow.idle_gaps.max_ns
     ):
-        return Death("silent", flow.last_time_ns, outstanding)
+        return Death("silent", since, outstanding)
     return None
+
+
+def answers_pass(case: Case, flow: Flow) -> bool:
+    """Whether the tap sees what the flow's receiver sends to its sender."""
+    return (flow.dst, flow.src) in case.hosts_seen

@@ -57,15 +57,18 @@ def finding(
     first, uncertain = active.from_ns, active.uncertain_ns
     if until_ns is UNSET:
         until_ns = active.until_ns
-    affected = [_affected(flow, hits[flow.id], costs) for flow in flows]
+    victims = [victim_of(case, flow) for flow in flows]
+    affected = [
+        _affected(flow, hits[flow.id], cost_ns(victim) if costs else 0)
+        for flow, victim in zip(flows, victims, strict=True)
+    ]
     affected.sort(key=lambda a: (-(a.cost_ns or 0), -a.packets, a.flow))
-    known = [a.cost_ns for a in affected if a.cost_ns is not None]
-    cost = sum(known) if known else None
+    cost = cost_of(victims) if costs else 0
     low, high = wilson(min(packets, of_packets), of_packets)
     time = when(case, first, until_ns, uncertain)
     return Finding(
         kind=kind,
-        severity=severity or severity_of(case, flows, cost),
+        severity=severity or severity_of(case, victims, cost),
         place=place,
         from_ns=first,
         until_ns=until_ns,
@@ -79,7 +82,7 @@ def finding(
         share_high_percent=100 * high if of_packets else None,
         cost_ns=cost,
         confidence=confidence,
-        sentence="; ".join(filter(None, (f"{says}, {time}", sufferers(case, flows, cost)))),
+        sentence="; ".join(filter(None, (f"{says}, {time}", sufferers(case, victims, cost)))),
         evidence=sorted(
             (*evidence, *frames(case, seen)), key=lambda e: (e.time_ns, e.tap, e.frame_number)
         )[:MOST_EVIDENCE],
@@ -92,7 +95,8 @@ def severity_of(case: Case, flows: Sequence[Flow], cost: int | None) -> Severity
     """critical when a queue pair is dead or all together lose most of their time."""
     if any(death_of(case, flow) for flow in flows):
         return "critical"
-    time = sum(flow.last_time_ns - flow.first_time_ns for flow in flows)
+    different = {flow.id: flow for flow in flows}.values()
+    time = sum(flow.last_time_ns - flow.first_time_ns for flow in different)
     return "critical" if cost and cost > MOST_OF_THE_TIME * time else "warning"
 
 
@@ -105,7 +109,7 @@ def cheap(flows: Iterable[Flow]) -> bool:
 
 def sufferers(case: Case, flows: Sequence[Flow], cost: int | None) -> str:
     """`8 of 40 queue pairs lost 3.1 s`."""
-    victims = [flow for flow in flows if carries_data(flow)]
+    victims = [f for f in {flow.id: flow for flow in flows}.values() if carries_data(f)]
     if not victims:
         return ""
     who = f"{len(victims):,} of {counted(max(case.queue_pairs, len(victims)), 'queue pair')}"
@@ -125,7 +129,20 @@ def frames(case: Case, troubles: Iterable[Trouble]) -> list[Evidence]:
     ]
 
 
-def _affected(flow: Flow, packets: int, costs: bool) -> Affected:
+def victim_of(case: Case, flow: Flow) -> Flow:
+    """The flow that suffers when packets of `flow` are lost: for answers, the one they answer."""
+    peer = case.peers.get(flow.id)
+    return flow if carries_data(flow) or peer is None else case.flows[peer]
+
+
+def cost_of(victims: Iterable[Flow]) -> int | None:
+    """Time that these flows lost, each counted once; None when it is unknown for all."""
+    costs = [cost_ns(flow) for flow in {flow.id: flow for flow in victims}.values()]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known else None
+
+
+def _affected(flow: Flow, packets: int, cost: int | None) -> Affected:
     return Affected(
         flow=flow.id,
         src=flow.src,
@@ -134,5 +151,5 @@ def _affected(flow: Flow, packets: int, costs: bool) -> Affected:
         connection=flow.connection,
         owner=flow.owner,
         packets=packets,
-        cost_ns=cost_ns(flow) if costs else 0,
+        cost_ns=cost,
     )

@@ -24,7 +24,13 @@ def healthy(case: Case, findings: Sequence[Finding]) -> list[str]:
     if case.filtered or sampled:
         return []  # packets that were left out look like loss, or hide it
     kinds = {finding.kind for finding in findings}
-    checks = (_sequence(case, kinds), _hops(case, kinds), _answers(case), _marks(case), _icrc(case))
+    checks = (
+        _sequence(case, kinds),
+        _hops(case, kinds),
+        _answers(case),
+        _marks(case, kinds),
+        _icrc(case),
+    )
     return [claim for claims in checks for claim in claims]
 
 
@@ -73,7 +79,9 @@ def _is_answered(case: Case, flow: Flow) -> bool:
     return flow.id in case.peers and flow.retransmitted_packets is not None
 
 
-def _marks(case: Case) -> Iterator[str]:
+def _marks(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
+    if "ecn-marking" in kinds:
+        return
     capable = sum(flow.congestion.ecn_capable_packets for flow in case.flows)
     if capable and not any(flow.ecn_marked_packets for flow in case.flows):
         yield f"{counted(capable, 'ECN-capable packet')}: none marked CE"

@@ -26,6 +26,7 @@ EXPLAINS: Final[dict[Kind, frozenset[str]]] = {
     "reordering": frozenset(
         (*_DISORDER, "rate-limit", "incast", "collision", "link-down", "queueing", "capture-loss")
     ),
+    "duplication": frozenset(("duplication",)),
     "rehash": frozenset(("link-down", "outage", "capture-loss")),
     "stalled": frozenset((*_LOSSES, *_HOST)),
     "timeout-recovery": frozenset((*_LOSSES, *_DISORDER, *_HOST, "stalled", "pause", "queueing")),

@@ -35,7 +35,7 @@ from ..wire.opcodes import (
     SYNDROME_NAK,
     SYNDROME_RNR_NAK,
 )
-from ..wire.packets import HAS_AETH, ICRC_BAD
+from ..wire.packets import ACK_REQUEST, HAS_AETH, ICRC_BAD
 from ..wire.psn import psn_add, psn_distance
 from ..wire.record import Record, Records
 
@@ -85,6 +85,7 @@ PROGRESS = np.dtype(
     [
         ("new_time", "i8"),  # latest request that was not a retransmission; 0: none
         ("answer_time", "i8"),  # latest answer of the peer; 0: none
+        ("asked_time", "i8"),  # first request for an ACK since then
         ("resent_unanswered", "i8"),  # retransmissions since then
         ("resent_unanswered_time", "i8"),  # of the first of them
         ("acked", "u1"),
@@ -234,6 +235,7 @@ def _update(
     frame_number: NDArray[np.int64],
     tap_of_row: NDArray[np.uint16],
     opcode: NDArray[np.uint8],
+    bth_flags: NDArray[np.uint32],
     subject_psn: NDArray[np.uint32],
     aeth: NDArray[np.uint32],
     decode_flags: NDArray[np.uint8],
@@ -269,6 +271,8 @@ def _update(
         late = v == REORDERED or v == OVERTAKEN
         if bits & REQUEST:
             p = arrays.progress[f]
+            if bth_flags[i] & ACK_REQUEST and p.asked_time <= p.answer_time:
+                p.asked_time = time
             is_read = bits & READ_REQUEST != 0
             again = v == RETRANSMITTED or v == RECOVERED
             if again:
@@ -374,6 +378,7 @@ class Troubles:
                 t.frame_number,
                 t.tap,
                 t.opcode,
+                t.bth_flags,
                 t.subject_psn,
                 t.aeth,
                 t.decode_flags,
@@ -421,7 +426,7 @@ class Troubles:
                 if earlier["max_rounds"] >= later["max_rounds"]:
                     for name in ("max_rounds", "max_rounds_time"):
                         mine.progress[into][name] = earlier[name]
-                for name in ("new_time", "answer_time"):
+                for name in ("new_time", "answer_time", "asked_time"):
                     mine.progress[into][name] = max(earlier[name], later[name])
 
     def of(self, flow: int, kind: int) -> Trouble | None:

@@ -112,6 +112,7 @@ def test_the_order_of_the_files_does_not_matter():
         return [
             (f.kind, f.severity, f.place, f.packets, f.from_ns, f.until_ns, f.sentence)
             for f in diagnosed(paths).findings
+            if f.kind != "clock"  # which clock is the reference depends on the order
         ]
 
     assert faults(paths) == faults(paths[::-1])

@@ -2,73 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 from ....decode.headers.cm import GENERAL_SERVICES_QP
-from ....measures.congestion import dscp_outliers
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
 from ...case import Case
 from ...finding import finding
 from ...known import Known
 from ...words import counted, plain
+from ..places import only
+
+AGREEMENT = 0.75
+"""Least share of the flows in one class for the others to be exceptions. Traffic that mixes classes
+evenly does so on purpose."""
 
 
 def traffic_classes(case: Case, known: Known) -> Iterator[Finding]:
-    """Flows whose DSCP differs from that of their peers, or that are not ECN-capable beside flows
-    that are.
+    """Few flows with another DSCP than all others, or not ECN-capable beside flows that are.
 
-    Between two hosts this is a warning: queue pairs of one job belong in one class. Between
-    different hosts it is a note: jobs may differ.
+    A warning where their hosts use the usual class too: queue pairs of one job belong in one class.
+    Otherwise a note: jobs may differ.
     """
-    flows = case.measuring.tracker.flows
-    data = {
-        flow.id: dscp
-        for flow in case.flows
-        if flow.payload_bytes
-        and flow.dest_qp != GENERAL_SERVICES_QP
-        and (dscp := case.measuring.congestion.usual_dscp(flow.id)) is not None
-    }
-    for odd in dscp_outliers(data, flows["src"], flows["dst"]):
-        hits = {f: case.flows[f].packets for found in odd.flows.values() for f in found}
-        classes = ", ".join(
-            f"{counted(len(found), 'flow')} with DSCP {dscp}" for dscp, found in odd.flows.items()
+    data = [f for f in case.flows if f.payload_bytes and f.dest_qp != GENERAL_SERVICES_QP]
+    dscp = {flow.id: case.measuring.congestion.usual_dscp(flow.id) for flow in data}
+    usual, odd = _exceptions(data, lambda flow: dscp[flow.id])
+    for value in sorted({dscp[flow.id] for flow in odd} - {None}, key=str):
+        flows = [flow for flow in odd if dscp[flow.id] == value]
+        says = f"{counted(len(flows), 'flow')} with DSCP {value}, where {usual} is usual"
+        yield _finding(case, data, flows, says)
+    capable, deaf = _exceptions(data, lambda flow: flow.congestion.ecn_capable_packets > 0)
+    if deaf and capable:
+        yield _finding(
+            case, data, deaf, f"{counted(len(deaf), 'flow')} not ECN-capable, others are"
         )
-        yield _finding(case, hits, odd.hosts is None, f"{classes}, where {odd.usual} is usual")
-    for pair in _by_hosts(case, data.keys()):
-        deaf = [flow for flow in pair if not flow.congestion.ecn_capable_packets]
-        if deaf and len(deaf) < len(pair):
-            yield _finding(
-                case,
-                {flow.id: flow.packets for flow in deaf},
-                False,
-                f"{len(deaf)} of {counted(len(pair), 'flow')} not ECN-capable",
-            )
 
 
-def _finding(case: Case, hits: dict[int, int], whole: bool, says: str) -> Finding:
-    odd = [case.flows[f] for f in hits]
-    pair = sorted({odd[0].src, odd[0].dst})
-    where = "" if whole else f" between {plain(pair[0])} and {plain(pair[-1])}"
-    same = [flow for flow in case.flows if whole or sorted({flow.src, flow.dst}) == pair]
+def _exceptions(data: list[Flow], key: Callable[[Flow], object]) -> tuple[object, list[Flow]]:
+    """The usual value and the flows with another one, when these are few."""
+    counts = Counter(key(flow) for flow in data)
+    if not counts:
+        return None, []
+    usual, agree = counts.most_common(1)[0]
+    odd = [flow for flow in data if key(flow) != usual]
+    return usual, odd if agree >= AGREEMENT * len(data) else []
+
+
+def _finding(case: Case, data: list[Flow], odd: list[Flow], says: str) -> Finding:
+    ids = {flow.id for flow in odd}
+    pairs = {frozenset((flow.src, flow.dst)) for flow in odd}
+    usual = {frozenset((flow.src, flow.dst)) for flow in data if flow.id not in ids}
+    pair = sorted(next(iter(pairs))) if len(pairs) == 1 else []
+    where = f" between {' and '.join(map(plain, pair))}" if pair else ""
     return finding(
         case,
         "dscp-mismatch",
-        Place(direction=None if whole else " and ".join(pair)),
-        hits,
-        sum(flow.packets for flow in same),
+        Place(
+            direction=f"between {' and '.join(pair)}" if pair else None,
+            host=only(flow.src for flow in odd),
+        ),
+        {flow.id: flow.packets for flow in odd},
+        sum(flow.packets for flow in data),
         (min(flow.first_time_ns for flow in odd), max(flow.last_time_ns for flow in odd)),
         f"{says}{where}",
         "set the same traffic class and ECN on all queue pairs of the job",
         confidence="proven",
-        severity="note" if whole else "warning",
+        severity="warning" if pairs & usual else "note",
         costs=False,
     )
-
-
-def _by_hosts(case: Case, flows: Iterable[int]) -> list[list[Flow]]:
-    pairs: dict[tuple[str, str], list[Flow]] = {}
-    for f in flows:
-        flow = case.flows[f]
-        pairs.setdefault((flow.src, flow.dst), []).append(flow)
-    return list(pairs.values())

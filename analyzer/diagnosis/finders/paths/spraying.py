@@ -34,12 +34,12 @@ def sprays(case: Case, known: Known) -> Iterator[Finding]:
             f"{plain(host)} sprays {counted(len(flows), 'flow')} over {paths} source ports",
         )
     if by_switch:
-        links = sorted({path.path for tap in by_switch.values() for path in tap.paths})
+        paths = max(spraying.paths_seen for spraying in by_switch.values())
         yield _finding(
             case,
             Place(),
             [case.flows[f] for f in by_switch],
-            f"switches spray {counted(len(by_switch), 'flow')} over {len(links)} parallel taps",
+            f"switches spray {counted(len(by_switch), 'flow')} over {paths} parallel taps",
         )
 
 

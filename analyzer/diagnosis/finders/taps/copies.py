@@ -29,6 +29,8 @@ def copies_before(case: Case, known: Known) -> Iterator[Finding]:
         packets = sum(hits.values())
         tap = tap_of(case, copied.values())
         span = span_of(copied.values())
+        if all(known.explains("duplication", f, *span) for f in copied):
+            continue
         if packets > TWICE * could:
             name = "the capture" if tap is None else plain(tap)
             yield finding(

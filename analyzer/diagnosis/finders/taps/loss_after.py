@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....measures.troubles import LATE_AFTER, LOST_AFTER, Trouble
-from ....results.diagnosis import Finding, Kind, Place, Severity
+from ....results.diagnosis import Finding, Kind, Place
 from ....results.flow import Flow
 from ....statistics.proportion import wilson
 from ...case import Case
-from ...cost import cost_ns
 from ...finding import finding
 from ...interval import span_of
 from ...known import Known
@@ -20,11 +19,9 @@ from ..places import after, link_of_receiver, only, tap_of
 LATE_SHARE = 0.25
 """Share of the NAKed packets that were only late, from which reordering is the cause: a go-back-N
 receiver drops the packets that overtook a late one and NAKs these as well. Loss alone has none."""
-RARE = 0.01
-"""Share of packets that a receiver drops, up to which it is a note: every host drops a few packets
-when it starts or is busy."""
-CHEAP = 0.1
-"""Share of the time of its victims that such a drop costs at most."""
+RARE = 0.003
+"""Upper end of the share of packets that a receiver drops, up to which it is a note: every host
+drops a few packets when it starts or is busy."""
 
 
 def losses_after(case: Case, known: Known) -> Iterator[Finding]:
@@ -86,12 +83,5 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
         else "capture at the receiver as well: it tells whether the network or the host drops",
         confidence="likely",
         seen=seen,
-        severity=_severity(group, packets, could) if link else None,
+        severity="note" if link and wilson(packets, could)[1] <= RARE else None,
     )
-
-
-def _severity(group: list[Flow], packets: int, could: int) -> Severity | None:
-    """A note for rare drops of a host; None: by victims and cost."""
-    time = sum(flow.last_time_ns - flow.first_time_ns for flow in group)
-    cheap = sum(cost_ns(flow) or 0 for flow in group) <= CHEAP * time
-    return "note" if cheap and wilson(packets, could)[1] <= RARE else None

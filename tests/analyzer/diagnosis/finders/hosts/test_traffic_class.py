@@ -31,7 +31,11 @@ def test_one_queue_pair_in_the_default_class():
 
 
 def test_not_ect_beside_ect():
-    assert found(case([ECT, ECT, 0])) == [("dscp-mismatch", "warning", [2])]
+    assert found(case([ECT, ECT, 0, ECT])) == [("dscp-mismatch", "warning", [2])]
+
+
+def test_classes_that_are_mixed_on_purpose():
+    assert found(case([26 << 2, 0, 26 << 2 | ECT, ECT, 0, 26 << 2])) == []
 
 
 def test_one_class_for_all():

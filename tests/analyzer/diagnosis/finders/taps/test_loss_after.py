@@ -64,8 +64,8 @@ def through_two_taps(rows):
 
 
 def test_a_receiver_that_drops_a_few_is_a_note():
-    more = [write(n, at=200 + n, ip_id=200 + n) for n in range(21, 800)]
-    rows = [*LOST, *more, last(800, at=1000, ip_id=1200), answer(800, at=20_000)]
+    more = [write(n, at=200 + n, ip_id=200 + n) for n in range(21, 3000)]
+    rows = [*LOST, *more, last(3000, at=3200, ip_id=3200), answer(3000, at=3300)]
     case = case_of(through_two_taps(rows), taps=("near", "far"))
     (one,) = losses_after(case, Known())
     assert one.severity == "note"
