@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal, TextIO
 
 from rich.table import Table
+from rich.text import Text
 
-from ...replay.results.recover import RecoverResult, SwitchRecovery
-from ...replay.seeds.recover import is_explained
+from ...replay.results.recover import Candidate, RecoverResult, SwitchRecovery
+from ...replay.seeds.recover import is_explained, settings_of
 from ..words import human
 from .replay import NONE, Page
 
@@ -27,10 +28,34 @@ def print_recovery(
         page.draw(lambda table, switch=switch: _links(table, switch))  # type: ignore[misc]
         if switch.candidates:
             page.draw(lambda table, switch=switch: _candidates(table, switch))  # type: ignore[misc]
+    words = dict.fromkeys(filter(None, map(_found_words, result.switches)))
+    if words:
+        page.console.print()
+        page.say("To replay traffic with this hash and seed on every switch:", "dim")
+    for strategy in words:
+        line = f"  rocescope replay FILE... --fabric FABRIC -s {strategy}"
+        page.console.print(Text(line, "dim"), soft_wrap=True)
     tried = result.tried
     shown = ", ".join(tried[:6]) + (f" and {len(tried) - 6} more" if len(tried) > 6 else "")
     page.console.print()
     page.say(f"Tried: {shown or 'nothing'}", "dim")
+
+
+def _found_words(switch: SwitchRecovery) -> str | None:
+    """The strategy of the first candidate that explains the placements of a switch."""
+    explained = (c for c in switch.candidates if is_explained(c) and c.seed is not None)
+    known = (c for c in explained if settings_of(c) is not None)
+    found = next(known, None)
+    return None if found is None else strategy_words(found)
+
+
+def strategy_words(candidate: Candidate) -> str:
+    """The strategy of `rocescope replay` that hashes as the candidate, with its seed everywhere."""
+    options = {"hash": candidate.hash, **candidate.parameters}
+    if candidate.field_set:
+        options["fields"] = candidate.field_set
+    options |= {"seed": str(candidate.seed), "per-switch": "equal"}
+    return "ecmp:" + ",".join(f"{key}={value}" for key, value in options.items())
 
 
 def _links(table: Table, switch: SwitchRecovery) -> None:

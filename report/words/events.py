@@ -19,7 +19,6 @@ _WORDS = {
     "plane_up": "plane up",
 }
 _PLANE = re.compile(r" of plane (\S+)")
-_PSN = re.compile(r"\b(PSN (?:jumps to )?)(\d+)")
 
 
 def kind_name(kind: str) -> str:
@@ -35,7 +34,7 @@ def counted_kind(count: int, kind: str) -> str:
 
 
 def event_text(event: Event, short: bool = False, room: int | None = None) -> str:
-    """The text of an event, with hexadecimal PSNs and without the name of its kind.
+    """The text of an event, without the name of its kind.
 
     short: without the addresses of the flow. A text longer than `room` is shortened: first the
     addresses, then the common part of plane names and the note that a cause is inferred.
@@ -56,8 +55,7 @@ def _ending(plane: re.Match[str]) -> str:
 
 
 def _text(event: Event, short: bool) -> str:
-    text = _PSN.sub(lambda found: f"{found[1]}0x{int(found[2]):06x}", event.text)
-    where, colon, what = text.partition(": ")
+    where, colon, what = event.text.partition(": ")
     what = what.removeprefix(f"{kind_name(event.kind)}, ")
     if event.kind.startswith("ev_"):
         what = (

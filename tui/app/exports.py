@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +36,9 @@ class Exports:
     def ask(self) -> None:
         """Save to a file that the user names."""
         names = ", ".join(FORMATS)
-        stem = self._view.session.name.split(".")[0] or "rocescope"
+        # No colon of a namespace or comma of several interfaces: some file systems refuse them.
+        stem = re.sub(r"[^\w-]+", "-", self._view.session.name.split(".")[0]).strip("-")
+        stem = stem or "rocescope"
         self._host.push_screen(TextPrompt(f"save as {names}", f"{stem}-view.pcapng"), self._export)
 
     def _export(self, name: str | None, replaces: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Screen D: limits of trust in the results, and the available tools."""
+"""Screen D: the set-up: the capture and the available tools."""
 
 from __future__ import annotations
 
@@ -39,11 +39,9 @@ class DoctorScreen(RoceScreen):
         self.query_one("#findings", Static).update(table)
         bad = sum(1 for kind, _ in findings if kind == BAD)
         doubts = sum(1 for kind, _ in findings if kind == DOUBT)
-        if bad:
-            return f"{human.counted(bad, 'problem')}, {human.counted(doubts, 'warning')}."
-        if doubts:
-            return f"No problem, {human.counted(doubts, 'warning')}."
-        return "No problem, no warning."
+        problems = human.counted(bad, "problem") if bad else "no problem"
+        warnings = human.counted(doubts, "warning") if doubts else "no warning"
+        return f"Set-up of this host and of the capture: {problems}, {warnings}."
 
 
 Finding = tuple[tuple[str, str], str]
@@ -89,16 +87,6 @@ def source_findings(snapshot: Snapshot) -> Iterator[Finding]:
             "one tap: paths are inferred from UDP source ports; a capture of each link makes"
             " them known",
         )
-    unpaired = int(((snapshot.flows.peer < 0) & snapshot.carries_data()).sum())
-    if unpaired:
-        yield (
-            DOUBT,
-            f"{human.counted(unpaired, 'flow is', 'flows are')} not paired: CNPs and responses are"
-            " unknown",
-        )
-    partial = int(((snapshot.flows.arrivals > 0) & (snapshot.flows.late < 0)).sum())
-    if partial:
-        yield DOUBT, f"{human.counted(partial, 'flow')} captured only in part: order is unknown"
 
 
 def tool_findings() -> Iterator[Finding]:

@@ -35,8 +35,9 @@ COLUMNS = (
     GridColumn("frame", "#", 9, True),
     GridColumn("time", "TIME", 13, True),
     GridColumn("delta", "Δus", 8, True, 2),
-    GridColumn("psn", "PSN", 8),
-    GridColumn("expect", "EXPECT", 8, priority=3),
+    GridColumn("psn", "PSN", 8, True),
+    GridColumn("hex", "HEX", 8, priority=5),
+    GridColumn("expect", "EXPECT", 8, True, 3),
     GridColumn("opcode", "OPCODE", 18, priority=1),
     GridColumn("sport", "SPORT", 5, True, 4),
     GridColumn("bytes", "BYTES", 5, True, 6),
@@ -376,15 +377,16 @@ def packet_cells(packets: Packets, row: int, start_ns: int) -> Sequence[Cell]:
     time = int(table.time_ns[row])
     delta = time - int(table.time_ns[row - 1]) if row else 0
     due = int(packets.expected[row])
-    psn = f"0x{int(table.psn[row]):06x}"
+    psn = int(table.psn[row])
     note = packets.notes[row]
     style = "warn" if note and not note.startswith("copy") else ""
     return (
         f"{int(table.frame_number[row]):,}",
         f"{(time - start_ns) / 1e9:.9f}",
         f"{delta / 1e3:.2f}",
-        (psn, style),
-        f"0x{due:06x}" if due >= 0 else "",
+        (str(psn), style),
+        (f"0x{psn:06x}", "dim"),
+        str(due) if due >= 0 else "",
         opcode_name(int(table.opcode[row])),
         str(int(table.udp_sport[row])),
         str(int(table.wire_bytes[row])),

@@ -42,6 +42,8 @@ _BY = {
 """The path keys in words."""
 _BESIDE = 20
 """Terminal columns beside the name and the map: load and width."""
+ONLY = "■"
+"""The only path of a flow, where no flow sprays."""
 _ALIKE = 0.05
 """Percent: fair shares that differ by less are shown as one value."""
 
@@ -57,6 +59,8 @@ class PathsScreen(RoceScreen):
         self._rows = ROWS[0]
         self._measure = MEASURES[0]
         self._matrix: Matrix | None = None
+        self._sprayed = False
+        """Whether a flow sprays over the paths shown."""
         self._cell = SMALL_CELL
 
     def body(self) -> ComposeResult:
@@ -73,6 +77,7 @@ class PathsScreen(RoceScreen):
         flows, most = shown.shown_flows(), room // SMALL_CELL
         matrix = path_matrix(snapshot, paths, flows, self._rows, self._measure, most)
         self._matrix = matrix
+        self._sprayed = bool((paths.width[flows] >= SPRAYS_FROM_WIDTH).any())
         names = _stems(matrix.labels)
         self._cell = cell_width(len(names), room, max(map(len, names), default=0))
         grid = self.query_one("#heat", Grid)
@@ -102,14 +107,14 @@ class PathsScreen(RoceScreen):
         self.query_one("#legend", Static).update(legend, layout=False)
         if not len(matrix.first_flow):
             return sentences.queue_pairs(snapshot, paths)
-        if paths.by == "entropy" and not (paths.width[flows] >= SPRAYS_FROM_WIDTH).any():
+        if paths.by == "entropy" and not self._sprayed:
             return "No flow sprays: the columns are source ports, which only hint at paths."
         if matrix.by_place:
             return sentences.own_paths(paths, flows)
         top = sentences.busiest(totals, fair)
         heaviest = int(np.argmax(matrix.loads[:, top]))
         part = float(matrix.loads[heaviest, top]), float(matrix.fair[heaviest, top])
-        return sentences.busiest_path(matrix.labels, totals, fair, (matrix.name(heaviest), *part))
+        return sentences.busiest_path(names, totals, fair, (matrix.name(heaviest), *part))
 
     def _cells(self, matrix: Matrix, row: int) -> Sequence[Cell]:
         loads, fair = matrix.loads[row], matrix.fair[row]
@@ -119,6 +124,10 @@ class PathsScreen(RoceScreen):
             heat_cell(load / even, self._cell) if even else nothing
             for load, even in zip(loads, fair, strict=True)
         ]
+        if not self._sprayed and np.count_nonzero(loads) == 1:
+            # A flow on one path is no fault where no flow sprays.
+            only = f"{ONLY:>{self._cell - 1}} ", "accent"
+            cells = [only if load else nothing for load in loads]
         spread = width(loads) if total else 0.0
         of = int(np.count_nonzero(fair)) if total else len(loads)
         if matrix.by_place and self._rows == "QP":
@@ -156,6 +165,8 @@ class PathsScreen(RoceScreen):
             glyph, _ = heat(ratio)
             text.append(f"{glyph.strip()} ", "bold")
             text.append(f"{word} ", "dim")
+        if not self._sprayed:
+            text.append(f"{ONLY} ", "bold").append("its only path ", "dim")
         text.append(f" {trust} by {_BY[by]}", "dim")
         return text
 

@@ -19,7 +19,7 @@ from ..flow_columns import COLUMNS, FEW_BARS, LONG_LINE, MANY_BARS, MAX_BARS, MR
 from ..messages import FlowSelected
 from ..session.snapshots.snapshot import UNKNOWN, PathColumns, Snapshot
 from ..session.words import sentences
-from ..widgets.flow_lines import flow_lines, late_line
+from ..widgets.flow_lines import Axis, flow_lines, late_line
 from ..widgets.grid import Grid
 from ..widgets.grid_columns import Cell, GridColumn
 from .base import RoceScreen, own_bindings
@@ -186,8 +186,12 @@ class QpsScreen(RoceScreen):
     def _over_time(self, snapshot: Snapshot, at: int) -> list[Text]:
         """The flow's bytes and late packets on one time axis."""
         lines = flow_lines(snapshot, snapshot.key(at), self.size.width - 2)
-        late = int(snapshot.flows.late[at])
-        return [*lines, late_line(snapshot, at, self.size.width - 2)] if late > 0 else lines
+        if int(snapshot.flows.late[at]) > 0:
+            lines.append(late_line(snapshot, at, self.size.width - 2))
+        if lines:
+            axis = Axis.of(snapshot, self.size.width - 2)
+            lines.append(axis.numbers(self.start_ns(snapshot)))
+        return lines
 
     def draw_record(self) -> None:
         self._detail(self.view.snapshot)

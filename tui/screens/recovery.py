@@ -105,6 +105,7 @@ class RecoveryScreen(RoceScreen):
             text = human.size(total) if bytes_ else human.count(total)
             lines.append(strip_line(name, spread, text, "cyan" if bytes_ else "bold yellow"))
         lines += flow_lines(snapshot, self.view.session.selected, self.size.width - 1, True)
+        lines.append(axis.numbers(self.start_ns(snapshot)))
         return Text("\n").join(lines)
 
     def action_deeper(self) -> None:

@@ -150,6 +150,7 @@ class ReorderScreen(RoceScreen):
         if at is not None:
             lines.append(late_line(snapshot, at, self.size.width - 2))
         lines.append(strip_line("late, all flows", values, everyone, "bold yellow"))
+        lines.append(axis.numbers(self.start_ns(snapshot)))
         text.append_text(Text("\n").join(lines))
         record = flow.reordering
         if record is not None:

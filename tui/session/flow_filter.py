@@ -11,6 +11,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from ipaddress import ip_address, ip_network
 from typing import Any, TypeAlias
 
@@ -120,6 +121,10 @@ def needs_packets(text: str) -> bool:
     foreign = names - _OF_FLOWS
     if not foreign:
         return False
+    known = {*_OF_FLOWS, *(field.lower() for field in FIELDS)}
+    for name in sorted(foreign - known):
+        if close := get_close_matches(name, known, n=1, cutoff=0.7):
+            raise UsageError(f"filter: unknown field {name!r}; did you mean {close[0]}?")
     own = sorted(name for name in names if name in FLOW_FIELDS and name not in FIELDS)
     if own:
         raise UsageError(

@@ -13,6 +13,28 @@ from ....analyzer.results.diagnosis import SEVERITIES, Diagnosis, Finding
 from ....analyzer.results.hops import CaptureLoss, Hop, TapClock
 
 STALLED = "STALLED"
+STATES = {
+    "stalled": STALLED,
+    "selective-loss": "loss",
+    "rate-limit": "limited",
+    "ecn-marking": "marked",
+    "polarisation": "polarised",
+    "reordering": "reordered",
+    "duplication": "copied",
+    "corruption": "corrupt",
+    "receiver-not-ready": "RNR",
+    "fatal-nak": "dead",
+    "timeout-recovery": "timeouts",
+    "retry-storm": "retries",
+    "dscp-mismatch": "DSCP",
+    "mtu-mismatch": "MTU",
+    "pause": "paused",
+    "mrc-path": "path out",
+    "cnp-without-mark": "CNP",
+    "mark-without-cnp": "no CNP",
+    "capture-loss": "capture",
+}
+"""What a finding makes of a flow, in few letters; other kinds are short themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +87,10 @@ class Judged:
 def _states(findings: Sequence[Finding]) -> dict[int, tuple[int, str]]:
     states: dict[int, tuple[int, str]] = {}
     for finding in findings:
-        rank, name = len(SEVERITIES) - SEVERITIES.index(finding.severity), str(finding.kind)
-        if finding.kind == "stalled":
-            rank, name = len(SEVERITIES) + 1, STALLED
+        name = STATES.get(finding.kind, finding.kind)
+        rank = len(SEVERITIES) - SEVERITIES.index(finding.severity)
+        if name == STALLED:
+            rank = len(SEVERITIES) + 1
         for flow in finding.flows:
             if rank > states.get(flow, (0, ""))[0]:
                 states[flow] = rank, name

@@ -147,7 +147,7 @@ def reordering(flow: Flow | None) -> str:
         return flow.notes[0] if flow.notes else "The order of the packets is unknown."
     record = flow.reordering
     if not flow.reordered_packets or record is None:
-        return "Every packet of this flow arrived in order."
+        return "Every packet of this flow arrived in order at this tap."
     text = f"{human.percent(record.ratio)} of the packets arrive late"
     held, size = record.held_packets, record.byte_offset
     if held:
@@ -180,7 +180,7 @@ def recovery(flow: Flow | None, cnps: int = UNKNOWN) -> str:
     if again is None:
         return flow.notes[0] if flow.notes else "Losses are unknown: the flow has no PSN order."
     if not again and not flow.missing_packets:
-        return f"Nothing was lost or retransmitted{marks(flow, cnps)}."
+        return f"Nothing was lost before this tap or retransmitted{marks(flow, cnps)}."
     parts = []
     if again:
         text = f"{human.counted(again, 'packet')} retransmitted"

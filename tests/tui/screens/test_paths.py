@@ -1,0 +1,31 @@
+"""Screen 4: what is no fault is not red."""
+
+from __future__ import annotations
+
+from captures import data
+from tui_driver import drive, text_of
+
+LEAFSPINE = data("leafspine")
+ECMP = sorted((LEAFSPINE / "r01_clean_write").glob("leaf1-spine*.pcap.gz"))
+SPRAYED = sorted((LEAFSPINE / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
+
+
+def cells(captures):
+    """Styles of all cells of the map by tap, and the text of the screen."""
+
+    def look(app):
+        grid = app.screen.query_one("#heat")
+        rows = [app.screen._cells(app.screen._matrix, row)[1] for row in range(grid.row_count)]
+        return {style for row in rows for _, style in row}, "\n".join(text_of(app))
+
+    return drive(captures, ["p", "4"], (110, 40), look)
+
+
+def test_single_paths_are_no_hot_spots_where_no_flow_sprays():
+    styles, text = cells(ECMP)
+    assert styles == {"accent", "dim"} and "■ its only path" in text
+
+
+def test_they_are_where_flows_spray():
+    styles, text = cells(SPRAYED)
+    assert "hot3" in styles and "its only path" not in text
