@@ -20,8 +20,8 @@ ALONE = 200
 """The first process compiles the kernels on this many mutants, before the others begin."""
 
 
-def environment() -> dict[str, str]:
-    """Kernels with bounds checks; they have a cache of their own and are compiled once.
+def environment(bounds_checks: bool = True) -> dict[str, str]:
+    """Kernels with bounds checks have a cache of their own and are compiled once.
 
     Large arrays are the system's fresh memory, as in a process that reads one capture: the C
     library would reuse the arrays of the previous mutant, and fill megabytes with zeros for each.
@@ -29,24 +29,24 @@ def environment() -> dict[str, str]:
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "ROCESCOPE_BOUNDSCHECK": "1",
+        "ROCESCOPE_BOUNDSCHECK": str(int(bounds_checks)),
         "MALLOC_MMAP_THRESHOLD_": "1000000",
     }
 
 
-def fuzz(count: int, first: int, workers: int) -> Counter[str]:
+def fuzz(count: int, first: int, workers: int, bounds_checks: bool = True) -> Counter[str]:
     """The outcomes of `count` mutants from number `first`; AssertionError at the first error."""
     met: Counter[str] = Counter()
-    alone = min(ALONE, count)
+    alone = min(ALONE, count) if workers > 1 else count
     cuts = [first + alone + (count - alone) * i // workers for i in range(workers + 1)]
     shares = [(a, b - a) for a, b in itertools.pairwise(cuts) if b > a]
     for parts in ([(first, alone)], shares):
-        processes = [_start(*part) for part in parts]
+        processes = [_start(*part, bounds_checks) for part in parts]
         for process in processes:
             out, err = process.communicate()
             assert process.returncode == 0, err[-4000:]
             said = json.loads(out)
-            assert said["bounds_checked"]
+            assert said["bounds_checked"] == bounds_checks
             met.update(said["met"])
     assert met.total() == count
     # There are many of every kind: the mutator neither destroys everything nor nothing.
@@ -54,11 +54,11 @@ def fuzz(count: int, first: int, workers: int) -> Counter[str]:
     return met
 
 
-def _start(first: int, count: int) -> subprocess.Popen[str]:
+def _start(first: int, count: int, bounds_checks: bool) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "tests.fuzz.run", str(first), str(count)],
         cwd=CHECKOUT,
-        env=environment(),
+        env=environment(bounds_checks),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

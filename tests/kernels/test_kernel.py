@@ -32,7 +32,7 @@ outer(np.arange(3), 3)
 """
 
 
-@pytest.mark.parametrize("first", ["0", "1"])
+@pytest.mark.parametrize("first", ["0", pytest.param("1", marks=pytest.mark.thorough)])
 def test_bounds_are_checked_when_asked_whatever_is_cached(tmp_path: Path, first: str) -> None:
     module = tmp_path / "kernels.py"
     module.write_text(MODULE)
@@ -127,32 +127,46 @@ FAILURES = {
 }
 
 
+def run_after(code: str, folder: Path, cache: Path) -> tuple[str, str]:
+    """What the module of `CALLS` prints after some code, and whether it imported numba."""
+    code = (
+        f"import runpy\n{code}\nrunpy.run_path({str(folder / 'kernels.py')!r}, run_name='__main__')"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    return done.stdout, done.stderr.strip()
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder with the module of `CALLS` and its cache, and what the module prints."""
+    folder = tmp_path_factory.mktemp("compiled")
+    (folder / "kernels.py").write_text(CALLS)
+    printed, _ = run_after("", folder, folder / "cache")
+    assert run_after("", folder, folder / "cache") == (printed, "False")
+    return folder, printed
+
+
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
-def test_whatever_fails_while_loading_numba_does_the_same(tmp_path: Path, failure: str) -> None:
-    module = tmp_path / "kernels.py"
-    module.write_text(CALLS)
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-
-    def run(code: str) -> tuple[str, str]:
-        code = f"import runpy\n{code}\nrunpy.run_path({str(module)!r}, run_name='__main__')"
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-        return done.stdout, done.stderr.strip()
-
-    compiled = run("")
-    assert run("") == (compiled[0], "False")
-    imports = "from rocescope.kernels import kernel, image as machine_code"
-    assert run(f"{imports}\n{failure}") == (compiled[0], "True")
-
-
-@pytest.mark.parametrize("damaged", ["nbi", "nbc"])
-def test_what_is_damaged_in_the_cache_of_numba_is_compiled_anew(
-    tmp_path: Path, damaged: str
+def test_whatever_fails_while_loading_numba_does_the_same(
+    tmp_path: Path, compiled: tuple[Path, str], failure: str
 ) -> None:
-    assert together(tmp_path, {"NUMBA_OPT": "3"}) == ["10 0", "10 1"]  # without images
-    (path,) = (tmp_path / "cache").rglob(f"*.{damaged}")
-    path.write_bytes(path.read_bytes()[:-9])
+    folder, printed = compiled
+    shutil.copytree(folder / "cache", tmp_path / "cache")
+    imports = "from rocescope.kernels import kernel, image as machine_code"
+    assert run_after(f"{imports}\n{failure}", folder, tmp_path / "cache") == (printed, "True")
+
+
+def test_a_kernel_without_images_is_compiled_once_and_anew_when_the_cache_is_damaged(
+    tmp_path: Path,
+) -> None:
+    """NUMBA_OPT=3 says what numba does anyway, but then its own cache is all there is."""
     assert together(tmp_path, {"NUMBA_OPT": "3"}) == ["10 0", "10 1"]
+    for damaged in ("nbi", "nbc"):
+        (path,) = (tmp_path / "cache").rglob(f"*.{damaged}")
+        path.write_bytes(path.read_bytes()[:-9])
+        assert together(tmp_path, {"NUMBA_OPT": "3"}) == ["10 0", "10 1"]
 
 
 @pytest.mark.thorough
@@ -204,8 +218,3 @@ def test_processes_that_start_together_compile_a_kernel_once(tmp_path: Path) -> 
     shutil.rmtree(folder)
     (folder / "lock").mkdir(parents=True)
     assert together(tmp_path, {}) == ["10 1", "10 1"]  # without a lock each compiles all the same
-
-
-def test_a_kernel_without_images_is_compiled_once_too(tmp_path: Path) -> None:
-    """NUMBA_OPT=3 says what numba does anyway, but then its own cache is all there is."""
-    assert together(tmp_path, {"NUMBA_OPT": "3"}) == ["10 0", "10 1"]

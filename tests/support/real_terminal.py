@@ -49,5 +49,7 @@ def terminals(folder) -> Iterator[type]:
                 time.sleep(0.1)
             raise AssertionError(f"{text!r} did not come:\n{self.screen()}")
 
-    yield Terminal
-    subprocess.run([*server, "kill-server"], check=False)
+    try:
+        yield Terminal
+    finally:
+        subprocess.run([*server, "kill-server"], check=False)

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pytest
 from batches import T0, batch, decoder, read_pcap
 from corpus import frame
 from decode_twin import Twin
@@ -153,6 +154,7 @@ print(rows)
 """
 
 
+@pytest.mark.thorough
 def test_never_reads_outside_a_frame(tmp_path: Path, data: Path) -> None:
     rng = random.Random(3)
     frames = [frame(rng) for _ in range(15_000)]
