@@ -10,7 +10,7 @@ from ...analyzer.decode.headers.layout import LAYOUT
 from ...analyzer.track.state import RESTART_DISTANCE
 from ...analyzer.wire import opcodes
 from .. import bpf
-from ..program.compile import machine_code
+from ..program.compile import known_machine_code
 from ..program.program import Compiled, ProgramOptions, definitions, source_of
 
 _SOURCE = Path(__file__).with_name("counters.bpf.c")
@@ -42,7 +42,7 @@ class CompiledCounters(Compiled):
     """Machine code of the counting probes, for the maps it was compiled with."""
 
     def __init__(self, options: ProgramOptions, maps: CounterMaps) -> None:
-        code = machine_code(counter_source(options, maps), ("count_xdp", "count_tc"))
+        code = known_machine_code(counter_source(options, maps), ("count_xdp", "count_tc"))
         self._code = {"probe_xdp": code["count_xdp"], "probe_tc": code["count_tc"]}
 
 

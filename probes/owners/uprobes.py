@@ -15,7 +15,7 @@ import numpy as np
 from ...analyzer.errors import CaptureError
 from .. import bpf
 from ..clock import WallClock
-from ..program.compile import load, machine_code
+from ..program.compile import known_machine_code, load
 from .elf import ElfError, defaults, exported_functions
 from .libraries import all_libraries, file_key
 from .perf import PROG_KPROBE, attach_uprobe
@@ -186,9 +186,8 @@ class Uprobes:
             "EVENTS_FD": self._maps[2],
         }
         text = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
-        code = machine_code(
-            text + SOURCE.read_text(encoding="utf-8"), [function for _, function, _ in _PROBES]
-        )
+        functions = tuple(function for _, function, _ in _PROBES)
+        code = known_machine_code(text + SOURCE.read_text(encoding="utf-8"), functions)
         for name, instructions in code.items():
             self._programs[name] = load(PROG_KPROBE, instructions, name)
 

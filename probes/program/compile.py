@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
+from functools import cache
 
 from ...analyzer.errors import CaptureError
 from .. import bpf
@@ -23,6 +24,12 @@ def machine_code(text: str, functions: Iterable[str]) -> dict[str, bytes]:
             raise CaptureError(f"bcc cannot compile the probes: {error}") from None
     module.cleanup()
     return code
+
+
+@cache
+def known_machine_code(text: str, functions: tuple[str, ...]) -> dict[str, bytes]:
+    """`machine_code`, compiled once per process: a process may attach the same probes often."""
+    return machine_code(text, functions)
 
 
 def load(kind: int, code: bytes, name: str, flags: int = 0, attach_type: int = 0) -> int:

@@ -15,7 +15,7 @@ from ...analyzer.wire.ports import ROCE_UDP_PORT
 from .. import bpf
 from ..rings.ring import CHUNK_BYTES, WIDE_SNAP
 from ..rings.rings import RingMaps
-from .compile import load, machine_code
+from .compile import known_machine_code, load
 
 _HERE = Path(__file__).parent
 _SHARED = [_HERE / f"{name}.bpf.h" for name in ("frame", "tunnels", "packet", "hook")]
@@ -45,7 +45,7 @@ class Compiled:
 
     def __init__(self, options: ProgramOptions, maps: RingMaps) -> None:
         text = source_text(options, maps)
-        self._code = machine_code(text, ("probe_xdp", "probe_tc"))
+        self._code = known_machine_code(text, ("probe_xdp", "probe_tc"))
 
     def load_tc(self, tap: int) -> int:
         """A program for tc and tcx that writes records of this tap; its descriptor."""

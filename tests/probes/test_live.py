@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from network import Watched, bth, ethernet, ipv4, ipv6, roce, roce_frames, udp
 from probes_generator import FLOWS, Link
+from waiting import until
 
 from rocescope.analyzer.errors import CaptureError, UsageError
 from rocescope.analyzer.measures.measuring import Measuring
@@ -154,9 +155,8 @@ def test_interface_down_and_up(network, hook):
         net.send([roce(1)])
         net.ip("link", "set", "right", "down")
         net.ip("link", "set", "right", "up")
-        time.sleep(0.05)
+        until(lambda: "LOWER_UP" in net.ip("link", "show", "left"))
         net.send([roce(2)])
-        time.sleep(0.05)
         assert seen.source.gone() == []
     assert seen.column("psn") == [1, 2]
 
@@ -177,7 +177,6 @@ def test_namespace_is_deleted(network):
     net = network()
     with watch([net.interface("right")], hook="clsact") as seen:
         net.send([roce(1)])
-        time.sleep(0.1)
         net.ip("link", "del", "right")
         assert len(seen.source.gone()) == 1
     assert seen.column("psn") == [1]

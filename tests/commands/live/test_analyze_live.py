@@ -7,13 +7,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import jsonschema
 import pytest
 from network import bth, ethernet, ipv4, roce, roce_frames, udp
+from waiting import until
 
+from rocescope import cli
 from rocescope.report.files.text import interval_schema, json_schema
 
 from ...probes.owners.test_watch import HERE, THERE, Job
@@ -36,19 +37,26 @@ class Analyzing:
         self.wait_for("capturing on")
 
     def wait_for(self, text):
-        for _ in range(1200):
-            if text in self.err.read_text() + self.out.read_text():
-                return
+        self._until(lambda: text in self.err.read_text() + self.out.read_text())
+
+    def wait_for_packets(self, count):
+        """Until the intervals in JSON hold so many packets: those of a ring come within one."""
+        self._until(lambda: packets_of(self.lines()) >= count)
+
+    def _until(self, condition):
+        def come():
             assert self.process.poll() is None, self.err.read_text()
-            time.sleep(0.05)
-        pytest.fail(f"never said: {text}")
+            return condition()
+
+        until(come)
 
     def end(self, number=signal.SIGINT):
         self.process.send_signal(number)
         return self.process.wait(60)
 
     def lines(self):
-        return [json.loads(line) for line in self.out.read_text().splitlines()]
+        whole = self.out.read_text().rpartition("\n")[0]
+        return [json.loads(line) for line in whole.splitlines()]
 
 
 def packets_of(lines):
@@ -60,7 +68,7 @@ def test_every_psn_is_accounted_for_in_json(network, tmp_path):
     live = Analyzing(net, tmp_path, "left", "--format", "json", "--interval", "200ms")
     for first in range(0, 3000, 1000):
         net.send([roce(psn) for psn in range(first, first + 1000) if psn % 100 != 50])
-        time.sleep(0.25)
+        live.wait_for_packets(99 * (first + 1000) // 100)
     assert live.end() == 0
     *intervals, analysis = live.lines()
     for line in intervals:
@@ -92,13 +100,12 @@ def test_what_a_small_ring_loses_is_in_every_record(network, tmp_path):
     net = network()
     live = Analyzing(net, tmp_path, "left", "-f", "json", "--ring", "4KiB", "--interval", "100ms")
     net.send(roce_frames(10))
-    time.sleep(0.3)
+    live.wait_for_packets(10)
     live.process.send_signal(signal.SIGSTOP)
     net.send([roce(psn) for psn in range(10, 500)])
     live.process.send_signal(signal.SIGCONT)
-    time.sleep(0.3)
+    live.wait_for_packets(11)  # the ring has room again
     net.send([roce(psn) for psn in range(500, 510)])
-    time.sleep(0.3)
     assert live.end() == 0
     *intervals, analysis = live.lines()
     lost = sum(line["dropped_frames"] for line in intervals)
@@ -112,7 +119,7 @@ def test_what_a_small_ring_loses_is_in_every_record(network, tmp_path):
 
 def test_lines_and_report(network, tmp_path):
     net = network()
-    live = Analyzing(net, tmp_path, "left", "--interval", "300ms", "--duration", "2s")
+    live = Analyzing(net, tmp_path, "left", "--interval", "300ms", "--duration", "1s")
     ce = ethernet(ipv4(udp(bth(501) + bytes(68))).replace(b"\x45\x02", b"\x45\x03", 1))
     cnp = ethernet(ipv4(udp(bth(0, opcode=0x81) + bytes(20)), "10.0.0.2", "10.0.0.1"))
     net.send([*roce_frames(500), ce, cnp])
@@ -133,7 +140,6 @@ def test_both_ends_of_a_link_count_once(network, tmp_path):
     net = network()
     live = Analyzing(net, tmp_path, "left", net.interface("right"), "-f", "json")
     net.send(roce_frames(400))
-    time.sleep(0.1)
     assert live.end() == 0
     *intervals, analysis = live.lines()
     assert packets_of(intervals) == 400
@@ -168,7 +174,6 @@ def test_the_interface_goes_away(network, tmp_path):
     net = network()
     live = Analyzing(net, tmp_path, "left", "-o", str(tmp_path / "report.json"), "-f", "json")
     net.send(roce_frames(20))
-    time.sleep(0.2)
     net.ip("link", "del", "left")
     assert live.process.wait(60) == 0
     assert packets_of(live.lines()) == 20
@@ -194,7 +199,6 @@ def test_flows_know_their_processes(network, tmp_path):
             ):
                 packet = ipv4(udp(bth(psn, qp) + bytes(68)), source, destination)
                 net.send([ethernet(packet)], side)
-        time.sleep(0.1)
         assert live.end() == 0
     finally:
         job.kill()
@@ -232,7 +236,6 @@ def test_only_what_is_needed_is_kept(network, tmp_path, command, arguments, kept
     running = Analyzing(net, tmp_path, "left", *arguments, command=command)
     status = Path(f"/proc/{running.process.pid}/status").read_text()
     net.send(roce_frames(30))
-    time.sleep(0.1)
     assert running.end() == 0, running.err.read_text()
     mask = sum(1 << NUMBERS[name] for name in kept)
     for line in ("CapEff", "CapPrm", "CapBnd"):
@@ -258,15 +261,13 @@ def test_only_what_is_needed_is_kept(network, tmp_path, command, arguments, kept
         (["--live", "lo", "--interval", "1"], "--interval '1' has no unit"),
     ],
 )
-def test_impossible_options(arguments, why):
-    done = subprocess.run([*COMMAND, "analyze", *arguments], capture_output=True, text=True)
-    assert done.returncode == 2 and why in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_impossible_options(capsys, arguments, why):
+    assert cli.run(["analyze", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert why in said and len(said.splitlines()) == 1
 
 
-def test_an_unknown_interface_is_one_line(live_capture):
-    done = subprocess.run(
-        [*COMMAND, "analyze", "--live", "nosuch0"], capture_output=True, text=True
-    )
-    assert done.returncode == 3
-    assert len(done.stderr.splitlines()) == 1 and "nosuch0" in done.stderr
+def test_an_unknown_interface_is_one_line(live_capture, capsys):
+    assert cli.run(["analyze", "--live", "nosuch0"]) == 3
+    said = capsys.readouterr().err
+    assert "nosuch0" in said and len(said.splitlines()) == 1

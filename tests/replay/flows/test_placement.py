@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 import replay_traffic
@@ -45,14 +47,18 @@ def test_every_switch_hashes_in_its_own_way(number: int, kinds: list[int], seed:
     placement = place(traffic, fabric, settings)
     port = ingress_ports(fabric)
     access = enter(traffic, fabric).access
+
+    @cache
+    def choices(switch: int, came_by: int, members: int) -> list[int]:
+        """The member that each unit would take at this switch."""
+        known = settings[switch].model != "linux"
+        bound = bind(traffic.keys, settings[switch], int(port[came_by]) if known else None)
+        return bound.choose([settings[switch].seed], Group(np.ones(members, np.int64)))[0].tolist()
+
     for unit in range(len(traffic)):
 
         def choose(switch: int, came_by: int, members: int, unit: int = unit) -> int:
-            keys = traffic.keys.take(np.array([unit]))
-            known = settings[switch].model != "linux"
-            bound = bind(keys, settings[switch], int(port[came_by]) if known else None)
-            group = Group(np.ones(members, np.int64))
-            return int(bound.choose([settings[switch].seed], group)[0, 0])
+            return choices(switch, came_by, members)[unit]
 
         expected = replay_traffic.plain_walk(
             fabric, int(access[unit]), int(traffic.dst_host[unit]), choose

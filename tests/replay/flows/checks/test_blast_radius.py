@@ -94,17 +94,27 @@ def test_tables() -> None:
     assert (spine.routes, spine.groups, spine.members, spine.static_srv6) == (3, 0, 0, 4)
 
 
-def test_131072_nics_by_arithmetic() -> None:
+@pytest.mark.parametrize(
+    ("switch_gbps", "sizes"),
+    [
+        (12_800, (128, 8_192, 1_024, 512)),
+        pytest.param(51_200, (512, 131_072, 4_096, 2_048), marks=pytest.mark.thorough),
+    ],
+)
+def test_nics_of_eight_planes_by_arithmetic(
+    switch_gbps: int, sizes: tuple[int, int, int, int]
+) -> None:
     """The fabric of arXiv 2605.04333, from a switch of 51.2 Tb/s and a NIC of 800 Gb/s in 8 ports.
 
     A switch has 512 ports of 100 Gb/s; half of a T0's lead down, so a plane has 512 T0s, 256 T1s
-    and 512 * 256 ports for NICs. A T1 has one link to every T0.
+    and 512 * 256 ports for NICs. A T1 has one link to every T0. A switch of 12.8 Tb/s makes a
+    sixteenth of it.
     """
     planes = 8
-    radix = 51_200 // (800 // planes)
+    radix = switch_gbps // (800 // planes)
     down, t0s, t1s = radix // 2, radix, radix // 2
     nics, way_up = t0s * down, radix // 2
-    assert (radix, nics, planes * t0s, planes * t1s) == (512, 131_072, 4_096, 2_048)
+    assert (radix, nics, planes * t0s, planes * t1s) == sizes
     fabric = parse_fabric(f"multi-plane:planes=8,leaves={t0s},spines={t1s},hosts={down},rate=100G")
     assert (fabric.hosts, fabric.switches) == (nics, planes * (t0s + t1s))
     cables = planes * (nics + t0s * way_up)  # a port per NIC and plane, and all uplinks
