@@ -16,6 +16,10 @@ DELAYED_NS = 5_000_000
 """Far above what a router of the lab takes."""
 
 
+WAITED_NS = 300_000
+"""Above what a router of the lab takes on an idle machine."""
+
+
 class Flow(NamedTuple):
     src: str
     dst: str
@@ -54,7 +58,7 @@ class Hits:
 
     packets: int = 0
     sure_packets: int = 0
-    """Without those that come after all others, which may have been on their way."""
+    """Without those after the last that passed from their tap: they may be on their way."""
     of_packets: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
@@ -127,8 +131,11 @@ class Captured:
     def lost(self, hop: Hop) -> Hits:
         """Packets before the hop that are not after it."""
         both, lost, _ = self._matched(hop)
-        last = max((start.time_ns for start, _ in both), default=0)
-        sure = sum(packet.time_ns <= last for packet in lost)
+        sure = 0
+        for tap in hop.before:
+            here = set(self.by_link[tap])
+            last = max((start.time_ns for start, _ in both if start in here), default=0)
+            sure += sum(packet in here and packet.time_ns <= last for packet in lost)
         return _hits(lost, len(both) + len(lost), sure)
 
     def copied(self, hop: Hop) -> Hits:
@@ -147,6 +154,11 @@ class Captured:
         least = min((end.time_ns - start.time_ns for start, end in both), default=0)
         late = [s for s, end in both if end.time_ns - s.time_ns > least + DELAYED_NS]
         return _hits(late, len(both))
+
+    def waiting(self, hop: Hop) -> bool:
+        """Whether one packet in a hundred waited, for whatever reason this machine had."""
+        delays = sorted(end.time_ns - start.time_ns for start, end in self._matched(hop)[0])
+        return bool(delays) and delays[len(delays) * 99 // 100] > delays[0] + WAITED_NS
 
     def overtaken(self, hop: Hop) -> Hits:
         """Packets that come after a packet of their flow that was sent after them."""

@@ -130,6 +130,17 @@ def from_host(host: int) -> Spot:
     return Spot(hop, f"leaf{leaf}", f"H{host}", "in")
 
 
+def all_hops() -> list[Hop]:
+    """Every hop: through the spines, up and down through the leaves."""
+    hops = [through_spine(spine, leaf).hop for spine in SPINES for leaf in LEAVES]
+    for leaf in LEAVES:
+        inner, outer = links_of(leaf, "H"), links_of(leaf, "spine")
+        here, there = hosts_of(leaf), hosts_of(3 - leaf)
+        hops.append(Hop(f"leaf{leaf}", inner, outer, here, there))
+        hops.append(Hop(f"leaf{leaf}", outer, inner, there, here))
+    return hops
+
+
 def any_output(chance: random.Random) -> Spot:
     """The output of a spine or a leaf, where there is a queue."""
     leaf, spine = chance.choice(LEAVES), chance.choice(SPINES)

@@ -169,7 +169,8 @@ def _missed(truth: dict[str, Any], findings: list[dict[str, Any]]) -> str:
 def _words(finding: dict[str, Any]) -> str:
     place = {name: value for name, value in finding["place"].items() if value is not None}
     where = " ".join(f"{name}={_tap(str(value))}" for name, value in place.items())
-    return f"{finding['severity']} {finding['kind']} {finding['packets']} packets {where}"
+    said = f"{finding['severity']} {finding['kind']} {finding['packets']} packets {where}"
+    return f"{said}\n      {finding['sentence']}"
 
 
 def _flow(affected: dict[str, Any]) -> tuple[str, str, int]:

@@ -38,6 +38,7 @@ def finding(**other: Any) -> dict[str, Any]:
         "place": place | {"host": None, "capture": None} | other.pop("place", {}),
         "from_ns": 10**9,
         "packets": 30,
+        "sentence": "spine2 drops",
         "affected": [{"src": SRC, "dst": DST, "dest_qp": qp} for qp in (17, 18)],
     } | other
 
@@ -85,8 +86,8 @@ def test_a_note_is_no_finding_and_no_false_alarm() -> None:
     score = judged(finding(severity="note"))
     assert (len(score.missed), len(score.wrong)) == (1, 0)
     clean = compare(Score("clean"), [], [finding()])
-    assert clean.wrong == ["false: critical blackhole 30 packets"
-                           " from_tap=leaf1-spine2 to_tap=leaf2-spine2"]  # fmt: skip
+    said = "false: critical blackhole 30 packets from_tap=leaf1-spine2 to_tap=leaf2-spine2"
+    assert clean.wrong == [f"{said}\n      spine2 drops"]
 
 
 def test_one_fault_is_one_finding_unless_more_are_allowed() -> None:
