@@ -10,6 +10,7 @@ import numpy as np
 
 from ...kernels.kernel import Bytes, Int, inlined, kernel
 from .outer import Outer
+from .words import put, put_word
 
 _FILE_HEADER = 24
 _RECORD_HEADER = 16
@@ -63,13 +64,6 @@ class MirroredFile(io.RawIOBase):
 
 
 @inlined
-def _set(out: Bytes, at: Int, size: Int, value: Int) -> None:
-    """`value` in network byte order."""
-    for i in range(size):
-        out[at + i] = np.uint8((value >> (8 * (size - 1 - i))) & 0xFF)
-
-
-@inlined
 def _word(data: Bytes, at: Int) -> Int:
     """Four bytes in the byte order of the file."""
     return (
@@ -78,12 +72,6 @@ def _word(data: Bytes, at: Int) -> Int:
         | np.int64(data[at + 2]) << 16
         | np.int64(data[at + 3]) << 24
     )
-
-
-@inlined
-def _set_word(data: Bytes, at: Int, value: Int) -> None:
-    for i in range(4):
-        data[at + i] = np.uint8((value >> (8 * i)) & 0xFF)
 
 
 @kernel
@@ -112,29 +100,29 @@ def wrap(records: Bytes, outer: Outer, first: Int, out: Bytes) -> tuple[int, int
         begin = at + _RECORD_HEADER
         for i in range(8):
             out[used + i] = records[at + i]
-        _set_word(out, used + 8, captured + prefix)
-        _set_word(out, used + 12, wire + prefix)
+        put_word(out, used + 8, captured + prefix)
+        put_word(out, used + 12, wire + prefix)
         used += _RECORD_HEADER
         for i in range(prefix):
             out[used + i] = outer.data[i]
         whole = wire + prefix - network
         if outer.ipv6:
-            _set(out, used + network + 4, 2, whole - 40)
+            put(out, used + network + 4, 2, whole - 40)
         else:
-            _set(out, used + network + 2, 2, whole)
-            _set(out, used + network + 10, 2, 0)
+            put(out, used + network + 2, 2, whole)
+            put(out, used + network + 10, 2, 0)
             total = np.int64(0)
             for i in range(network, network + 20, 2):
                 total += np.int64(out[used + i]) << 8 | np.int64(out[used + i + 1])
             total = (total & 0xFFFF) + (total >> 16)
             total = (total & 0xFFFF) + (total >> 16)
-            _set(out, used + network + 10, 2, total ^ 0xFFFF)
+            put(out, used + network + 10, 2, total ^ 0xFFFF)
         if outer.udp_at >= 0:
-            _set(out, used + outer.udp_at + 4, 2, wire + prefix - outer.udp_at)
+            put(out, used + outer.udp_at + 4, 2, wire + prefix - outer.udp_at)
         if outer.sequence_at >= 0:
-            _set(out, used + outer.sequence_at, 4, first + frames)
+            put(out, used + outer.sequence_at, 4, first + frames)
         if outer.stamp_at >= 0:
-            _set(out, used + outer.stamp_at, 4, (seconds * 1_000_000_000 + part) // 100)
+            put(out, used + outer.stamp_at, 4, (seconds * 1_000_000_000 + part) // 100)
         used += prefix
         for i in range(captured):
             out[used + i] = records[begin + i]

@@ -15,10 +15,11 @@ import numpy as np
 
 from ...analyzer.decode.headers.icrc import SCRATCH_BYTES, icrc
 from ...analyzer.wire.ports import ROCE_UDP_PORT
-from ...kernels.kernel import Bytes, Int, Ints, inlined, kernel
+from ...kernels.kernel import Bytes, Int, Ints, kernel
 from ..fabrics.addressing import AddressPlan
 from .queue_pairs import AETH, BTH, ETHERNET, ICRC, IPV4, IPV6, RETH, UDP, QueuePairs
 from .schedule import Packets, packets_in_order
+from .words import put, put_word
 
 START_NS: Final = 1_700_000_000_000_000_000
 """Start time of generated traffic: fixed, so that equal arguments give equal bytes."""
@@ -112,20 +113,6 @@ def file_header(snap: int) -> bytes:
     return struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snap or 262_144, _LINKTYPE_ETHERNET)
 
 
-@inlined
-def _put(frame: Bytes, at: Int, size: Int, value: Int) -> None:
-    """`value` in network byte order."""
-    for i in range(size):
-        frame[at + i] = np.uint8((value >> (8 * (size - 1 - i))) & 0xFF)
-
-
-@inlined
-def _put_record(out: Bytes, at: Int, value: Int) -> None:
-    """Four bytes in the byte order of the file."""
-    for i in range(4):
-        out[at + i] = np.uint8((value >> (8 * i)) & 0xFF)
-
-
 @kernel
 def lay_out(
     packets: Packets, start_ns: Int, layout: _Layout, frame: Bytes, scratch: Bytes, out: Bytes
@@ -151,7 +138,7 @@ def lay_out(
             src, dst, qp = dst, src, layout.src_qp[pair]
             opcode = _ACK
             psn = layout.first_psn[pair] + number * count + count - 1
-            _put(frame, bth + BTH, 4, (_CREDITS_INVALID << 24) | ((number + 1) & 0xFFFFFF))
+            put(frame, bth + BTH, 4, (_CREDITS_INVALID << 24) | ((number + 1) & 0xFFFFFF))
             extension = AETH
         else:
             message, position = number // count, number % count
@@ -169,9 +156,9 @@ def lay_out(
             flags = 0x80 if last else 0  # AckReq
             if write and position == 0:
                 size = layout.message_bytes[pair]
-                _put(frame, bth + BTH, 8, _FIRST_ADDRESS + message * size)
-                _put(frame, bth + BTH + 8, 4, _REMOTE_KEY)
-                _put(frame, bth + BTH + 12, 4, size)
+                put(frame, bth + BTH, 8, _FIRST_ADDRESS + message * size)
+                put(frame, bth + BTH + 8, 4, _REMOTE_KEY)
+                put(frame, bth + BTH + 12, 4, size)
                 extension = RETH
         pad = -payload & 3
         wire = bth + BTH + extension + payload + pad + ICRC
@@ -186,21 +173,21 @@ def lay_out(
             for j in range(4):
                 frame[6 * i + 2 + j] = layout.address[host, 12 + j]
         if ipv6:
-            _put(frame, 12, 2, 0x86DD)
-            _put(frame, ETHERNET, 4, 6 << 28 | traffic_class << 20)
-            _put(frame, ETHERNET + 4, 2, wire - ETHERNET - IPV6)
+            put(frame, 12, 2, 0x86DD)
+            put(frame, ETHERNET, 4, 6 << 28 | traffic_class << 20)
+            put(frame, ETHERNET + 4, 2, wire - ETHERNET - IPV6)
             frame[ETHERNET + 6] = 17
             frame[ETHERNET + 7] = 64
             for j in range(16):
                 frame[ETHERNET + 8 + j] = layout.address[src, j]
                 frame[ETHERNET + 24 + j] = layout.address[dst, j]
         else:
-            _put(frame, 12, 2, 0x0800)
-            _put(frame, ETHERNET, 2, 0x45 << 8 | traffic_class)
-            _put(frame, ETHERNET + 2, 2, wire - ETHERNET)
-            _put(frame, ETHERNET + 4, 2, number)  # identification: counts up in each flow
-            _put(frame, ETHERNET + 6, 2, 0x4000)  # do not fragment
-            _put(frame, ETHERNET + 8, 4, 64 << 24 | 17 << 16)  # checksum 0 while it is summed
+            put(frame, 12, 2, 0x0800)
+            put(frame, ETHERNET, 2, 0x45 << 8 | traffic_class)
+            put(frame, ETHERNET + 2, 2, wire - ETHERNET)
+            put(frame, ETHERNET + 4, 2, number)  # identification: counts up in each flow
+            put(frame, ETHERNET + 6, 2, 0x4000)  # do not fragment
+            put(frame, ETHERNET + 8, 4, 64 << 24 | 17 << 16)  # checksum 0 while it is summed
             for j in range(4):
                 frame[ETHERNET + 12 + j] = layout.address[src, 12 + j]
                 frame[ETHERNET + 16 + j] = layout.address[dst, 12 + j]
@@ -209,19 +196,19 @@ def lay_out(
                 total += np.int64(frame[ETHERNET + j]) << 8 | np.int64(frame[ETHERNET + j + 1])
             total = (total & 0xFFFF) + (total >> 16)
             total = (total & 0xFFFF) + (total >> 16)
-            _put(frame, ETHERNET + 10, 2, total ^ 0xFFFF)
+            put(frame, ETHERNET + 10, 2, total ^ 0xFFFF)
         udp = ETHERNET + network
-        _put(frame, udp, 2, port)
-        _put(frame, udp + 2, 2, ROCE_UDP_PORT)
-        _put(frame, udp + 4, 2, wire - udp)
-        _put(frame, udp + 6, 2, 0)
+        put(frame, udp, 2, port)
+        put(frame, udp + 2, 2, ROCE_UDP_PORT)
+        put(frame, udp + 4, 2, wire - udp)
+        put(frame, udp + 6, 2, 0)
         frame[bth] = opcode
         frame[bth + 1] = pad << 4
-        _put(frame, bth + 2, 2, 0xFFFF)  # default partition
+        put(frame, bth + 2, 2, 0xFFFF)  # default partition
         frame[bth + 4] = 0
-        _put(frame, bth + 5, 3, qp)
+        put(frame, bth + 5, 3, qp)
         frame[bth + 8] = flags
-        _put(frame, bth + 9, 3, psn)
+        put(frame, bth + 9, 3, psn)
         begin = bth + BTH + extension
         for i in range(begin, min(begin + payload, captured)):
             frame[i] = np.uint8((psn + i) & 0xFF)
@@ -229,16 +216,16 @@ def lay_out(
             frame[i] = 0
         if captured == wire:
             crc = icrc(frame, ETHERNET, bth, wire - ICRC, scratch)
-            _put_record(frame, wire - ICRC, crc)
+            put_word(frame, wire - ICRC, crc)
         elif captured > wire - ICRC:
             for i in range(wire - ICRC, captured):
                 frame[i] = 0
 
         time_ns = start_ns + packets.time_ns[row]
-        _put_record(out, used, time_ns // 1_000_000_000)
-        _put_record(out, used + 4, time_ns % 1_000_000_000)
-        _put_record(out, used + 8, captured)
-        _put_record(out, used + 12, wire)
+        put_word(out, used, time_ns // 1_000_000_000)
+        put_word(out, used + 4, time_ns % 1_000_000_000)
+        put_word(out, used + 8, captured)
+        put_word(out, used + 12, wire)
         for i in range(captured):
             out[used + _RECORD_HEADER + i] = frame[i]
         used += _RECORD_HEADER + captured

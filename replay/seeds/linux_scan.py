@@ -13,33 +13,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import UInt32s, UInt64s, inlined, kernel
+from ..hashing.functions.siphash import compress, finish, seeded
 
 SEEDS = 1 << 32
 _BLOCK = 1024
 """Seeds per block: their SipHash states fill most of a first-level cache."""
-
-
-@inlined
-def _rotated(x: np.uint64, bits: int) -> np.uint64:
-    return np.uint64((x << np.uint64(bits)) | (x >> np.uint64(64 - bits)))
-
-
-@inlined
-def _round(
-    a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64
-) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """One SipRound on the state a, b, c, d (v0 to v3)."""
-    a = a + b
-    c = c + d
-    b = _rotated(b, 13) ^ a
-    d = _rotated(d, 16) ^ c
-    a = _rotated(a, 32)
-    c = c + b
-    a = a + d
-    b = _rotated(b, 17) ^ c
-    d = _rotated(d, 21) ^ a
-    c = _rotated(c, 32)
-    return a, b, c, d
 
 
 @inlined
@@ -48,11 +26,7 @@ def _begin(
 ) -> None:
     for i in range(count):
         key = np.uint64(seeds[i])
-        key |= key << np.uint64(32)
-        v0[i] = key ^ np.uint64(0x736F6D6570736575)
-        v1[i] = key ^ np.uint64(0x646F72616E646F6D)
-        v2[i] = key ^ np.uint64(0x6C7967656E657261)
-        v3[i] = key ^ np.uint64(0x7465646279746573)
+        v0[i], v1[i], v2[i], v3[i] = seeded(key << np.uint64(32) | key)
 
 
 @inlined
@@ -60,12 +34,8 @@ def _absorb(
     word: np.uint64, count: np.int64, v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s
 ) -> None:
     for i in range(count):
-        a, b, c, d = _round(v0[i], v1[i], v2[i], v3[i] ^ word)
-        a, b, c, d = _round(a, b, c, d)
-        v0[i] = a ^ word
-        v1[i] = b
-        v2[i] = c
-        v3[i] = d
+        state = (v0[i], v1[i], v2[i], v3[i])
+        v0[i], v1[i], v2[i], v3[i] = compress(state, word)
 
 
 @inlined
@@ -73,10 +43,7 @@ def _end(
     count: np.int64, v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s, hashes: UInt32s
 ) -> None:
     for i in range(count):
-        a, b, c, d = v0[i], v1[i], v2[i] ^ np.uint64(0xFF), v3[i]
-        for _ in range(4):
-            a, b, c, d = _round(a, b, c, d)
-        hashes[i] = np.uint32((a ^ b ^ c ^ d) & np.uint64(0xFFFFFFFF))
+        hashes[i] = np.uint32(finish((v0[i], v1[i], v2[i], v3[i])))
 
 
 @kernel

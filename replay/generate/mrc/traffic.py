@@ -28,6 +28,7 @@ MPR = 8
 _WINDOW = MPR * 128
 _SACK_EVERY = 4
 _BITMAP = 64
+_COUNTS = ("packets", "retransmissions", "lost", "trimmed", "ce", "sacks", "skip_once")
 
 
 class Traffic:
@@ -376,13 +377,7 @@ class Traffic:
                     "src": self._address(pair.src),
                     "dst": self._address(pair.dst),
                     "dest_qp": pair.qp,
-                    "packets": pair.truth.packets,
-                    "retransmissions": pair.truth.retransmissions,
-                    "lost": pair.truth.lost,
-                    "trimmed": pair.truth.trimmed,
-                    "ce": pair.truth.ce,
-                    "sacks": pair.truth.sacks,
-                    "skip_once": pair.truth.skip_once,
+                    **{name: getattr(pair.truth, name) for name in _COUNTS},
                     "always_skip": pair.truth.always_skip,
                     "nacks": {"TRIMMED": pair.truth.nacks} if pair.truth.nacks else {},
                     "acks": pair.truth.acks,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....kernels.kernel import Bytes, Ints, UInt32s, kernel
+from ....kernels.kernel import Bytes, Int, Ints, UInt32s, kernel
 from ..keys import KeyBytes
 
 
@@ -68,13 +68,7 @@ def _table(p: Crc) -> UInt32s:
 
 @kernel
 def _reflected(
-    data: Bytes,
-    lengths: Ints,
-    table: UInt32s,
-    start: np.uint32,
-    end: np.uint32,
-    bits: int,
-    out: UInt32s,
+    data: Bytes, lengths: Ints, table: UInt32s, start: Int, end: Int, bits: Int, out: UInt32s
 ) -> None:
     for i in range(len(out)):
         register = start
@@ -86,13 +80,7 @@ def _reflected(
 
 @kernel
 def _straight(
-    data: Bytes,
-    lengths: Ints,
-    table: UInt32s,
-    start: np.uint32,
-    end: np.uint32,
-    bits: int,
-    out: UInt32s,
+    data: Bytes, lengths: Ints, table: UInt32s, start: Int, end: Int, bits: Int, out: UInt32s
 ) -> None:
     mask = np.uint32((np.uint64(1) << np.uint64(bits)) - np.uint64(1))
     for i in range(len(out)):

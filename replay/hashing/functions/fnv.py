@@ -32,18 +32,10 @@ def _fnv1a(data: Bytes, length: np.int64, i: int, seed: np.uint32, prepended: bo
 
 @kernel
 def fnv1a(data: Bytes, lengths: Ints, seeds: UInt32s, prepended: bool, out: UInt32s) -> None:
-    """out[s, i] = FNV-1a of column i: data is uint8[L, n], lengths int64[n], at most L.
+    """out[r, i] = FNV-1a of column i under seeds[r, i]: uint8[L, n], int64[n], at most L.
 
     The seed is XORed into the offset basis or is four big-endian bytes in front.
     """
-    for s in range(len(seeds)):
-        for i in range(data.shape[1]):
-            out[s, i] = _fnv1a(data, lengths[i], i, seeds[s], prepended)
-
-
-@kernel
-def fnv1a_at(data: Bytes, lengths: Ints, seeds: UInt32s, prepended: bool, out: UInt32s) -> None:
-    """The same with a seed for every value: seeds is uint32[r, n] like out."""
     for r in range(out.shape[0]):
         for i in range(data.shape[1]):
             out[r, i] = _fnv1a(data, lengths[i], i, seeds[r, i], prepended)
@@ -54,7 +46,7 @@ def prepare(keys: KeyBytes, prepended: bool) -> Fill:
     columns = np.ascontiguousarray(keys.data.T)
 
     def fill(seeds: UInt32s, out: UInt32s) -> None:
-        run = fnv1a if seeds.ndim == 1 else fnv1a_at
-        run(columns, keys.lengths, seeds, prepended, out)
+        each = np.broadcast_to(seeds if seeds.ndim == 2 else seeds[:, None], out.shape)
+        fnv1a(columns, keys.lengths, each, prepended, out)
 
     return fill

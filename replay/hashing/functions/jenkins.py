@@ -102,21 +102,11 @@ def words_of(keys: KeyBytes, prepended: bool) -> tuple[UInt32s, Ints]:
 def hashlittle(
     words: UInt32s, lengths: Ints, seeds: UInt32s, prepended: bool, out: UInt32s
 ) -> None:
-    """out[s, i] = lookup3's hashlittle of key i, from `words_of`.
+    """out[r, i] = lookup3's hashlittle of key i, from `words_of`, under seeds[r, i].
 
     The seed is the start value (`initval`) or, with `prepended`, the first word
     as it lies in memory.
     """
-    for s in range(len(seeds)):
-        for i in range(words.shape[1]):
-            out[s, i] = _hashlittle(words, lengths[i], i, seeds[s], prepended)
-
-
-@kernel
-def hashlittle_at(
-    words: UInt32s, lengths: Ints, seeds: UInt32s, prepended: bool, out: UInt32s
-) -> None:
-    """The same with a seed for every value: seeds is uint32[r, n] like out."""
     for r in range(out.shape[0]):
         for i in range(words.shape[1]):
             out[r, i] = _hashlittle(words, lengths[i], i, seeds[r, i], prepended)
@@ -127,7 +117,7 @@ def prepare(keys: KeyBytes, prepended: bool) -> Fill:
     words, lengths = words_of(keys, prepended)
 
     def fill(seeds: UInt32s, out: UInt32s) -> None:
-        run = hashlittle if seeds.ndim == 1 else hashlittle_at
-        run(words, lengths, seeds.byteswap() if prepended else seeds, prepended, out)
+        each = np.broadcast_to(seeds if seeds.ndim == 2 else seeds[:, None], out.shape)
+        hashlittle(words, lengths, each.byteswap() if prepended else each, prepended, out)
 
     return fill

@@ -25,8 +25,9 @@ def rotated_left(x: np.uint64, bits: int) -> np.uint64:
 
 
 @inlined
-def sip_round(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64) -> State:
+def sip_round(state: State) -> State:
     """One SipRound."""
+    v0, v1, v2, v3 = state
     v0 = v0 + v1
     v2 = v2 + v3
     v1 = rotated_left(v1, 13) ^ v0
@@ -41,21 +42,17 @@ def sip_round(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64) -> Sta
 
 
 @inlined
-def compress(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64, word: np.uint64) -> State:
+def compress(state: State, word: np.uint64) -> State:
     """The state after one more word of the message."""
-    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3 ^ word)
-    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    v0, v1, v2, v3 = sip_round(sip_round((state[0], state[1], state[2], state[3] ^ word)))
     return v0 ^ word, v1, v2, v3
 
 
 @inlined
-def finish(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64) -> np.uint64:
+def finish(state: State) -> np.uint64:
     """The 64-bit hash of the state after the last word."""
-    v2 ^= np.uint64(0xFF)
-    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
-    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
-    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
-    v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+    half = sip_round(sip_round((state[0], state[1], state[2] ^ np.uint64(0xFF), state[3])))
+    v0, v1, v2, v3 = sip_round(sip_round(half))
     return np.uint64((v0 ^ v1) ^ (v2 ^ v3))
 
 
@@ -73,12 +70,9 @@ def seeded(key: np.uint64) -> State:
 @inlined
 def _prefix(seed: np.uint64, first_word: np.uint64) -> State:
     """The state after the first word of a key and two words of zeros."""
-    half = seed & np.uint64(0xFFFFFFFF)
-    zero = np.uint64(0)
-    v0, v1, v2, v3 = seeded(np.uint64((half << np.uint64(32)) | half))
-    v0, v1, v2, v3 = compress(v0, v1, v2, v3, first_word)
-    v0, v1, v2, v3 = compress(v0, v1, v2, v3, zero)
-    return compress(v0, v1, v2, v3, zero)
+    half, zero = seed & np.uint64(0xFFFFFFFF), np.uint64(0)
+    state = compress(seeded(np.uint64((half << np.uint64(32)) | half)), first_word)
+    return compress(compress(state, zero), zero)
 
 
 @kernel
@@ -92,56 +86,34 @@ def prefix_states(seeds: UInt64s, first_word: np.uint64, out: UInt64s) -> None:
 
 
 @inlined
-def _rest_ipv4(
-    v0: np.uint64,
-    v1: np.uint64,
-    v2: np.uint64,
-    v3: np.uint64,
-    words: UInt64s,
-    i: int,
-) -> np.uint64:
-    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[0, i])
-    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[1, i])
-    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[2, i])
-    v0, v1, v2, v3 = compress(v0, v1, v2, v3, np.uint64(48 << 56))
-    return finish(v0, v1, v2, v3)
+def _rest_ipv4(state: State, words: UInt64s, i: int) -> np.uint64:
+    state = compress(compress(compress(state, words[0, i]), words[1, i]), words[2, i])
+    return finish(compress(state, np.uint64(48 << 56)))
 
 
 @inlined
-def _rest_ipv6(
-    v0: np.uint64,
-    v1: np.uint64,
-    v2: np.uint64,
-    v3: np.uint64,
-    words: UInt64s,
-    i: int,
-) -> np.uint64:
-    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[0, i])
-    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[1, i])
-    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[2, i])
-    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[3, i])
-    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[4, i])
-    v0, v1, v2, v3 = compress(v0, v1, v2, v3, words[5, i])
-    v0, v1, v2, v3 = compress(v0, v1, v2, v3, np.uint64(72 << 56))
-    return finish(v0, v1, v2, v3)
+def _rest_ipv6(state: State, words: UInt64s, i: int) -> np.uint64:
+    state = compress(compress(compress(state, words[0, i]), words[1, i]), words[2, i])
+    state = compress(compress(compress(state, words[3, i]), words[4, i]), words[5, i])
+    return finish(compress(state, np.uint64(72 << 56)))
 
 
 @kernel
 def hash_ipv4(states: UInt64s, words: UInt64s, out: UInt32s) -> None:
     """out[s, i] = low 32 bits for keys of 48 bytes: uint64[m, 4], uint64[3, n], uint32[m, n]."""
     for s in range(len(states)):
-        v0, v1, v2, v3 = states[s, 0], states[s, 1], states[s, 2], states[s, 3]
+        state = states[s, 0], states[s, 1], states[s, 2], states[s, 3]
         for i in range(words.shape[1]):
-            out[s, i] = np.uint32(_rest_ipv4(v0, v1, v2, v3, words, i))
+            out[s, i] = np.uint32(_rest_ipv4(state, words, i))
 
 
 @kernel
 def hash_ipv6(states: UInt64s, words: UInt64s, out: UInt32s) -> None:
     """The same for keys of 72 bytes: words is uint64[6, n]."""
     for s in range(len(states)):
-        v0, v1, v2, v3 = states[s, 0], states[s, 1], states[s, 2], states[s, 3]
+        state = states[s, 0], states[s, 1], states[s, 2], states[s, 3]
         for i in range(words.shape[1]):
-            out[s, i] = np.uint32(_rest_ipv6(v0, v1, v2, v3, words, i))
+            out[s, i] = np.uint32(_rest_ipv6(state, words, i))
 
 
 @kernel
@@ -154,11 +126,11 @@ def hash_at(states: UInt64s, which: Int32s, words: UInt64s, out: UInt32s) -> Non
     for r in range(which.shape[0]):
         for i in range(words.shape[1]):
             w = which[r, i]
-            v0, v1, v2, v3 = states[w, 0], states[w, 1], states[w, 2], states[w, 3]
+            state = states[w, 0], states[w, 1], states[w, 2], states[w, 3]
             if ipv4:
-                out[r, i] = np.uint32(_rest_ipv4(v0, v1, v2, v3, words, i))
+                out[r, i] = np.uint32(_rest_ipv4(state, words, i))
             else:
-                out[r, i] = np.uint32(_rest_ipv6(v0, v1, v2, v3, words, i))
+                out[r, i] = np.uint32(_rest_ipv6(state, words, i))
 
 
 @kernel
@@ -172,8 +144,8 @@ def hash_each(
     ipv4 = words.shape[0] == 3
     for r in range(which.shape[0]):
         for i in range(words.shape[1]):
-            v0, v1, v2, v3 = _prefix(seeds[which[r, i]], first_words[i])
+            state = _prefix(seeds[which[r, i]], first_words[i])
             if ipv4:
-                out[r, i] = np.uint32(_rest_ipv4(v0, v1, v2, v3, words, i))
+                out[r, i] = np.uint32(_rest_ipv4(state, words, i))
             else:
-                out[r, i] = np.uint32(_rest_ipv6(v0, v1, v2, v3, words, i))
+                out[r, i] = np.uint32(_rest_ipv6(state, words, i))

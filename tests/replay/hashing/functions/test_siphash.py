@@ -39,7 +39,7 @@ def test_steps_give_the_reference_vector_of_48_bytes():
     state = (start[0] ^ k0, start[1] ^ k1, start[2] ^ k0, start[3] ^ k1)
     words = words_of(bytes(range(48)))
     for word in words[:3]:
-        state = siphash.compress(*(np.uint64(v) for v in state), word)  # type: ignore[call-arg]
+        state = siphash.compress(tuple(np.uint64(v) for v in state), word)  # type: ignore[arg-type]
     out = np.empty((1, 1), np.uint32)
     siphash.hash_ipv4(np.array([state], np.uint64), words[3:, None].copy(), out)
     assert out[0, 0] == REFERENCE[48] & 0xFFFFFFFF
