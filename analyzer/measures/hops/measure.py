@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ...statistics.histogram import HistogramPool
 from ...track.batch import TrackedBatch
+from ...wire.psn import PSN_HALF, PSN_MASK
 from ...wire.salt import salt
 from . import passing, state
 from .passing import (
@@ -218,9 +219,13 @@ class HopMeasure:
                 into[name] += visit[name]
             into["run"] = visit["run"]
             for which in range(2):
-                if visit["started"][which]:
-                    into["started"][which] = 1
-                    into["highest"][which] = visit["highest"][which]
+                if not visit["started"][which]:
+                    continue
+                theirs, ours = int(visit["highest"][which]), int(into["highest"][which])
+                ahead = (theirs - ours + PSN_HALF) & PSN_MASK
+                if not into["started"][which] or ahead >= PSN_HALF:
+                    into["highest"][which] = theirs
+                into["started"][which] = 1
 
     @property
     def edges(self) -> NDArray[Any]:

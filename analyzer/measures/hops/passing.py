@@ -171,7 +171,10 @@ def _new_edge(p: Passing, flow: Int, from_tap: Int, to_tap: Int, hop: Int) -> In
 
 @subkernel
 def edge_of(p: Passing, flow: Int, from_tap: Int, to_tap: Int) -> Int:
-    """The edge of a flow, and that of all flows, created when new; room is there for both."""
+    """The edge of a flow (-1: of all flows), and that of all flows, created when new.
+
+    Room is there for both.
+    """
     found = np.int64(p.edge_slots[_edge_place(p, flow, from_tap, to_tap)])
     if found != _EMPTY:
         return found
@@ -184,6 +187,8 @@ def edge_of(p: Passing, flow: Int, from_tap: Int, to_tap: Int) -> Int:
         for w in range(WINDOWS):
             p.windows[hop, w, DELAY_LEAST] = _ALWAYS
             p.windows[hop, w, DELAY_MOST] = _NEVER
+    if flow < 0:
+        return whole
     return _new_edge(p, flow, from_tap, to_tap, p.edges[whole].hop)
 
 

@@ -1,0 +1,150 @@
+"""The hop measure: growth, horizon, bounds, and parts merged."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from journeys import edge, hop
+from tracked_batches import START_NS, parts, renumbered, tracked
+
+from rocescope.analyzer.measures.hops import measure as measure_module
+from rocescope.analyzer.measures.hops import state
+from rocescope.analyzer.measures.hops.measure import HopMeasure
+
+SECOND = 10**9
+
+
+def updated(rows, cuts=(), n_flows=None):
+    measure = HopMeasure()
+    for batch in parts(tracked(rows, n_flows), list(cuts)):
+        measure.update(batch)
+    return measure
+
+
+def series(packets, taps, pace=10_000, flows=1):
+    return [
+        hop(pace * n + 500 * tap, tap, n, flow=n % flows)
+        for n in range(packets)
+        for tap in range(taps)
+    ]
+
+
+def test_tables_and_rings_grow():
+    """3,000 packets in flight of 300 flows at 30 taps outgrow every first size."""
+    rows = series(3_000, 3, pace=2_000, flows=300)
+    rows += [hop(10**7 + 10_000 * t + 500 * k, t + k, 9, limit=64 - k) for t in range(27)
+             for k in range(2)]  # fmt: skip
+    measure = updated(rows)
+    assert len(measure.state.transmissions) > 1 << 10
+    assert len(measure.state.sightings) > 1 << 10
+    settled = measure.settled()
+    assert edge(settled, 0, 1)["packets"] >= 3_000
+    assert edge(settled, 1, 2)["packets"] >= 3_000
+    assert all(edge(settled, 0, 1, flow)["packets"] >= 10 for flow in range(300))
+    assert settled.state.used[state.HEAD] == settled.state.used[state.TAIL]
+    # The measure itself still waits.
+    assert measure.state.used[state.HEAD] > measure.state.used[state.TAIL]
+
+
+def test_the_horizon_follows_the_longest_delay():
+    rows = []
+    for n in range(4_000):
+        delay = 5_000 if n < 2_000 else min(5_000 + 400_000 * (n - 2_000), 600_000_000)
+        rows += [hop(2_000_000 * n, 0, n), hop(2_000_000 * n + delay, 1, n)]
+    rows.sort(key=lambda row: row["time_ns"])
+    measure = updated(rows, range(100, 8_000, 100))
+    assert measure.state.used[state.TAIL] > 1_000  # long delays did not stop the conclusions
+    passed = edge(measure.settled(), 0, 1)
+    assert passed["packets"] == 4_000
+    assert passed["delay_max"] == 600_000_000
+
+
+def test_full_rings_conclude_the_oldest_early(monkeypatch):
+    monkeypatch.setattr(measure_module, "MOST_IN_FLIGHT", 1 << 10)
+    measure = updated(series(5_000, 2, pace=1_000))
+    assert len(measure.state.transmissions) == len(measure.state.sightings) == 1 << 10
+    assert measure.state.clock[state.HURRIED] > 0
+    assert edge(measure.settled(), 0, 1)["packets"] == 5_000
+
+
+def test_moments_beyond_the_bound_are_counted(monkeypatch):
+    monkeypatch.setattr(measure_module, "MOST_MOMENTS", 1 << 10)
+    passing = series(10, 2)
+    lost = [hop(10**6 + 1_000 * n, 0, 100 + n) for n in range(3_000)]
+    measure = updated(passing + lost).settled()
+    assert len(measure.ends) == 1 << 10
+    end = edge(measure, 0, state.END)
+    assert end["packets"] == 3_000
+    logged = np.count_nonzero(measure.ends["tap"] == 0)
+    assert measure.state.used[state.UNLOGGED] >= end["packets"] - logged
+
+
+def facts(measure):
+    """Everything that parts must agree on, without order."""
+    found = {}
+    for e in measure.edges:
+        key = int(e["flow"]), int(e["from_tap"]), int(e["to_tap"])
+        assert key not in found
+        names = [n for n in e.dtype.names if n != "hop"]
+        found[key] = tuple(e[n].tolist() for n in names)
+        if e["flow"] < 0 and key[1] != state.START and key[2] != state.END:
+            number = int(e["hop"])
+            clock = measure.state.clock
+            width, origin = int(clock[state.WIDTH]), int(clock[state.ORIGIN])
+            windows = measure.state.windows[number]
+            used = np.flatnonzero(windows[:, state.PACKETS_IN])
+            found[key, "windows"] = [
+                ((origin + int(w)) * width, windows[w].tolist()) for w in used
+            ]
+            found[key, "delays"] = [measure.histograms.bins(number, kind) for kind in (0, 1)]
+    for v in measure.visits:
+        found[int(v["flow"]), int(v["tap"]), "visit"] = tuple(
+            v[n].tolist() for n in v.dtype.names if n not in ("long_runs", "in_long_runs", "run")
+        )
+    return found
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 8), st.integers(0, 3), st.integers(1, 9_000)),
+        min_size=1,
+        max_size=30,
+    ),
+    st.integers(0, 30),
+)
+def test_parts_merge_to_the_whole(packets, at):
+    """Parts between packets: none is in flight across the seam."""
+    rows, seam = [], 0
+    for n, (flow, psn, last, delay) in enumerate(packets):
+        seam = len(rows) if n <= at else seam
+        rows += [
+            hop(100_000 * n + delay * tap, tap, psn, flow=flow, ip_id=n + 1)
+            for tap in range(last + 1)
+        ]
+    batch = tracked(rows, 3)
+    whole = updated(rows, n_flows=3).settled()
+    merged = HopMeasure()
+    if seam:
+        merged.update(parts(batch, [seam])[0])
+    rest, flow_map = renumbered(batch, seam)
+    later = HopMeasure()
+    later.update(rest)
+    before = later.state.edges.copy()
+    merged.merge(later, flow_map, np.arange(4, dtype=np.uint16))
+    assert np.array_equal(later.state.edges, before)  # the other part is not changed
+    assert facts(merged.settled()) == facts(whole)
+
+
+def test_merging_translates_taps_and_shifted_clocks():
+    one, other = updated(series(5, 2)), HopMeasure()
+    rows = [hop(SECOND + 10_000 * n + 5_000_000 * tap, tap, n) for n in range(5) for tap in (1, 0)]
+    other.update(tracked(sorted(rows, key=lambda row: row["time_ns"])))
+    one.merge(other, np.array([0], np.int32), np.array([1, 0], np.uint16))
+    settled = one.settled()
+    # Tap 0 of the part is tap 1 here; hop limits 64 and 63 go with the taps of the part.
+    assert edge(settled, 1, 0)["packets"] == 5
+    assert edge(settled, 0, 1)["packets"] == 5
+    assert settled.histograms.quantiles(int(edge(settled, 1, 0)["hop"]), 0) is not None
+    assert int(edge(settled, 1, 0)["first_ns"]) == START_NS + SECOND

@@ -1,0 +1,50 @@
+"""Names of taps and devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocescope.analyzer.measures.hops.names import (
+    device_between,
+    direction,
+    parts_of,
+    short_names,
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (["a/leaf1-spine1.pcap.gz", "b/leaf1-spine2.pcapng"], ["leaf1-spine1", "leaf1-spine2"]),
+        (["run7.leaf1-spine1.cap", "run7.leaf2-spine1.cap"], ["leaf1-spine1", "leaf2-spine1"]),
+        (["run7_A_end.pcap", "run7_B_end.pcap"], ["A", "B"]),
+        (["x/a.pcap", "y/a.pcap"], ["x/a.pcap", "y/a.pcap"]),  # without folders they are equal
+        (["eth0", "eth1"], ["eth0", "eth1"]),
+        (["only.pcap"], ["only"]),
+        ([".pcap", "b.pcap"], [".pcap", "b"]),
+        ([], []),
+    ],
+)
+def test_short_names(names, short):
+    assert short_names(names) == short
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "device", "way"),
+    [
+        ("leaf1-spine3", "leaf2-spine3", "spine3", "leaf1 to leaf2"),
+        ("leaf2-spine3", "leaf1-spine3", "spine3", "leaf2 to leaf1"),
+        ("H1-leaf1", "leaf1-spine3", "leaf1", "H1 to spine3"),
+        ("leaf1--spine3", "spine3_leaf2", "spine3", "leaf1 to leaf2"),
+        ("sender", "receiver", None, None),
+        ("leaf1-spine3", "leaf1-spine3", None, None),
+        ("eth0 in", "eth1 out", None, None),
+    ],
+)
+def test_devices(near, far, device, way):
+    assert device_between(near, far) == device
+    assert direction(near, far) == way
+
+
+def test_parts():
+    assert parts_of("leaf1 to spine3 rx") == ["leaf1", "spine3"]

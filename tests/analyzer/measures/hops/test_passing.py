@@ -1,0 +1,203 @@
+"""The way of packets from tap to tap, against a plain twin that keeps every packet."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from journeys import WRITE_ONLY, edge, hop
+from tracked_batches import START_NS, parts, tracked
+
+from rocescope.analyzer.measures.hops.measure import HopMeasure
+from rocescope.analyzer.measures.hops.passing import TWIN_NS
+from rocescope.analyzer.measures.hops.state import END, START
+
+CE = 3
+TAPS = 4
+
+
+def twin(rows):
+    """Per (flow, from, to): packets, marked, copies, least and most delay; by plain lists."""
+    transmissions = defaultdict(list)  # identity -> transmissions, each {tap: [rows]}
+    for row in rows:
+        key = row["flow"], row["psn"], row["ip_id"]
+        for known in reversed(transmissions[key]):
+            here = known.get(row["tap"])
+            if here is None:
+                known[row["tap"]] = [row]
+                break
+            if here[0]["hop_limit"] != row["hop_limit"]:
+                break
+            if row["ip_id"] or row["time_ns"] - here[-1]["time_ns"] < TWIN_NS:
+                here.append(row)
+                break
+        else:
+            transmissions[key].append({row["tap"]: [row]})
+    edges = defaultdict(Counter)
+    delays = defaultdict(list)
+    for (flow, *_), parts_of_key in transmissions.items():
+        for way in parts_of_key:
+            taps = sorted(way, key=lambda t: (-way[t][0]["hop_limit"], way[t][0]["time_ns"]))
+            edges[flow, START, taps[0]].update(packets=1, copies=len(way[taps[0]]) - 1)
+            edges[flow, taps[-1], END].update(packets=1)
+            for near, far in zip(taps, taps[1:], strict=False):
+                a, b = way[near][0], way[far][0]
+                marked = a["traffic_class"] & 3 != CE and b["traffic_class"] & 3 == CE
+                more = max(len(way[far]) - len(way[near]), 0)
+                edges[flow, near, far].update(packets=1, marked=marked, copies=more)
+                delays[flow, near, far].append(b["time_ns"] - a["time_ns"])
+    return edges, delays
+
+
+@st.composite
+def journeys(draw):
+    """Rows of packets on their way through four taps, with loss, marks, copies and delays."""
+    rows = []
+    ids = draw(st.booleans())
+    for number in range(draw(st.integers(1, 25))):
+        sent = START_NS + 40_000 * number
+        flow = draw(st.integers(0, 2))
+        psn = draw(st.integers(0, 6))
+        tos = draw(st.sampled_from([0, 2, 3]))
+        for tap in range(TAPS):
+            if draw(st.integers(0, 5)) == 0:
+                break  # lost
+            if draw(st.integers(0, 9)) == 0:
+                continue  # not captured
+            if draw(st.integers(0, 5)) == 0:
+                tos = 3
+            sent += draw(st.integers(1, 5_000))
+            row = {
+                "flow": flow, "time_ns": sent, "tap": tap, "psn": psn, "hop_limit": 64 - tap,
+                "ip_id": number + 1 if ids else 0, "opcode": WRITE_ONLY, "traffic_class": tos,
+                "wire_bytes": 100, "frame_number": len(rows) + 1,
+            }  # fmt: skip
+            rows.append(row)
+            if draw(st.integers(0, 9)) == 0:
+                rows.append(row | {"time_ns": sent + 1})
+    return sorted(rows, key=lambda row: row["time_ns"])
+
+
+def measured(rows, cuts=()):
+    measure = HopMeasure()
+    for batch in parts(tracked(rows, 3), list(cuts)):
+        measure.update(batch)
+    return measure.settled()
+
+
+def check(measure, rows):
+    edges, delays = twin(rows)
+    found = {
+        (int(e["flow"]), int(e["from_tap"]), int(e["to_tap"])): e
+        for e in measure.edges
+        if e["flow"] >= 0
+    }
+    assert set(found) == set(edges)
+    for key, expected in edges.items():
+        edge = found[key]
+        assert edge["packets"] == expected["packets"]
+        if key[2] != END:
+            assert edge["copies"] == expected["copies"]
+        if key in delays:
+            assert edge["marked"] == expected["marked"]
+            assert (edge["delay_min"], edge["delay_max"]) == (min(delays[key]), max(delays[key]))
+    whole = {(int(e["from_tap"]), int(e["to_tap"])): e for e in measure.edges if e["flow"] < 0}
+    for (near, far), edge in whole.items():
+        mine = [e for (_, a, b), e in found.items() if (a, b) == (near, far)]
+        assert edge["packets"] == sum(e["packets"] for e in mine)
+        assert edge["wire_bytes"] == sum(e["wire_bytes"] for e in mine)
+
+
+@settings(max_examples=150)
+@given(journeys(), st.lists(st.integers(0, 100), max_size=4))
+def test_equals_the_twin_however_the_batches_are_cut(rows, cuts):
+    if rows:
+        check(measured(rows, [min(cut, len(rows)) for cut in sorted(cuts)]), rows)
+
+
+def test_hop_limits_order_taps_whatever_the_clocks_say():
+    rows = [hop(1_000 * n - 900 * tap, tap, n) for n in range(20) for tap in range(3)]
+    rows.sort(key=lambda row: row["time_ns"])
+    measure = measured(rows)
+    assert edge(measure, 0, 1)["packets"] == edge(measure, 1, 2)["packets"] == 20
+    assert edge(measure, 0, 1)["delay_max"] == -900
+    assert edge(measure, 1, 0) is None
+
+
+def test_equal_hop_limits_are_ordered_by_both_directions():
+    """Clock of tap 1 is 1 ms ahead: packets of both directions seem to go from tap 0 to tap 1."""
+    rows = []
+    for n in range(40):
+        there, back = 20_000 * n, 20_000 * n + 7_000
+        one, other = {"src": 0, "dst": 1}, {"src": 1, "dst": 0, "flow": 1}
+        rows += [hop(there, 0, n, 64, **one), hop(there + 300 + 10**6, 1, n, 64, **one)]
+        rows += [hop(back + 10**6, 1, n, 64, **other), hop(back + 300, 0, n, 64, **other)]
+    rows.sort(key=lambda row: row["time_ns"])
+    measure = measured(rows)
+    assert edge(measure, 0, 1, 0)["packets"] == edge(measure, 1, 0, 1)["packets"] == 40
+    assert edge(measure, 1, 0, 0) is edge(measure, 0, 1, 1) is None
+
+
+def test_late_here_only():
+    order = [0, 1, 3, 2, 4]
+    rows = [hop(1_000 * n, 0, n) for n in range(5)]
+    rows += [hop(10_000 + 1_000 * at, 1, psn) for at, psn in enumerate(order)]
+    measure = measured(rows)
+    assert edge(measure, 0, 1)["late"] == 1
+    assert edge(measure, 0, 1)["first_late_ns"] == START_NS + 2_000
+
+
+def test_one_tap_that_mirrors_before_and_after_a_router_counts_once():
+    rows = [hop(0, 0, 0, 64), hop(500, 0, 0, 63), hop(900, 1, 0, 62)]
+    measure = measured(rows)
+    assert edge(measure, 0, 1)["packets"] == 1
+    assert edge(measure, 0, 1)["drop_min"] == 2
+    assert edge(measure, 0, 0) is None
+
+
+def test_moves_between_next_taps():
+    ways = [1, 1, 1, 2, 2, 1]
+    rows = [
+        row
+        for n, way in enumerate(ways)
+        for row in (hop(10_000 * n, 0, n), hop(10_000 * n + 500, way, n, 63))
+    ]
+    visit = next(v for v in measured(rows).visits if v["tap"] == 0)
+    assert (visit["first_next_tap"], visit["next_tap"], visit["moves"]) == (1, 1, 2)
+    assert visit["first_move_ns"] == START_NS + 30_000
+    assert visit["last_move_ns"] == START_NS + 50_000
+
+
+def test_runs_of_packets_that_end():
+    ends = "..XXX.X.XXXX."
+    rows = []
+    for n, what in enumerate(ends):
+        rows.append(hop(10_000 * n, 0, n))
+        if what == ".":
+            rows.append(hop(10_000 * n + 500, 1, n))
+    visit = next(v for v in measured(rows).visits if v["tap"] == 0)
+    assert (visit["long_runs"], visit["in_long_runs"], visit["run"]) == (2, 7, 0)
+
+
+def test_ends_have_moments_once_packets_of_the_flow_went_on():
+    rows = [row for n in range(30) for row in (hop(10_000 * n, 0, n), hop(10_000 * n + 500, 1, n))]
+    lost = [hop(10_000 * n, 0, n, frame_number=n) for n in range(30, 70)]
+    ends = [m for m in measured(rows + lost).ends if m["tap"] == 0 and m["frame"] >= 30]
+    assert [int(m["label"]) & 0xFFFFFF for m in ends] == list(range(30, 70))
+    assert [int(m["frame"]) for m in ends] == list(range(30, 70))
+
+
+def test_windows_double_until_all_times_are_inside():
+    times = [0, 5_000_000, 900_000_000, 3_000_000_000]
+    rows = [row for n, t in enumerate(times) for row in (hop(t, 0, n), hop(t + 500, 1, n))]
+    measure = measured(rows)
+    state = measure.state
+    number = int(edge(measure, 0, 1)["hop"])
+    packets = state.windows[number, :, 0]
+    assert packets.sum() == 4
+    width, origin = int(state.clock[4]), int(state.clock[5])
+    for t in times:
+        assert packets[(START_NS + t) // width - origin] > 0
+    assert np.count_nonzero(packets) == len({(START_NS + t) // width for t in times})
