@@ -167,10 +167,15 @@ class _Tables:
             at = int(edge["to_tap"] if edge["from_tap"] == START else edge["from_tap"])
             self.last_seen[at] = max(self.last_seen[at], edge["last_ns"])
             self.first_seen[at] = min(self.first_seen[at], edge["first_ns"])
-        self.before: dict[int, set[int]] = defaultdict(set)
-        """By endpoint: the taps that its packets are first seen at."""
+        self.side: dict[int, set[str]] = defaultdict(set)
+        """By endpoint: the device between it and the taps that see its packets first."""
         for edge in self.starts:
-            self.before[int(self.src[edge["flow"]])].add(int(edge["to_tap"]))
+            flow, first = int(edge["flow"]), int(edge["to_tap"])
+            for onward in self.next_of.get((flow, first), []):
+                device = device_between(names[first], names[int(onward["to_tap"])])
+                if device is not None:
+                    near = {part for part in parts_of(names[first]) if part != device}
+                    self.side[int(self.src[flow])] |= near
 
 
 def ways_of(measure: HopMeasure, tracker: FlowTracker, tap_names: list[str]) -> Ways:
@@ -263,43 +268,44 @@ def _expected(tables: _Tables, edge: Any) -> tuple[int, str] | None:
     if onward:
         return _main(onward), "destination"
     if access is not None:
-        return _next_by_name(tables, here, limit, access), "host"
+        return _towards(tables, here, limit, access), "host"
+    side = tables.side.get(dst, set())
     if tables.end_limit[src, dst] < int(edge["limit_min"]):
-        return _next_by_name(tables, here, limit, tables.before.get(dst, set())), "destination"
-    partner = _partner(tables, here, tables.before.get(dst, set()))
-    return None if partner is None else (partner, "partner")
+        tap = _link_to(tables.names, here, side)
+        return _main(tables.onward.get((-1, here, limit), {})) if tap < 0 else tap, "destination"
+    if not side or side & set(parts_of(tables.names[here])):
+        return None
+    tap = _link_to(tables.names, here, side)
+    return None if tap < 0 else (tap, "partner")
 
 
 def _main(by_tap: dict[int, int]) -> int:
     """The tap that nearly all packets go to; -1 when they are spread over several."""
-    tap, packets = max(by_tap.items(), key=lambda item: item[1])
+    tap, packets = max(by_tap.items(), key=lambda item: item[1], default=(-1, 0))
     return tap if packets > 0.9 * sum(by_tap.values()) else -1
 
 
-def _next_by_name(tables: _Tables, here: int, limit: int, goal: set[int]) -> int:
-    """The next tap of packets at a tap, from other traffic there or from the names of taps."""
-    partner = _partner(tables, here, goal)
-    if partner is not None:
-        return partner
-    others = tables.onward.get((-1, here, limit))
-    return _main(others) if others else -1
+def _towards(tables: _Tables, here: int, limit: int, access: set[int]) -> int:
+    """The next tap on the way to the link of a host, from the names of links or other traffic."""
+    names = tables.names
+    goal = {part for tap in access for part in parts_of(names[tap])}
+    if goal & set(parts_of(names[here])):
+        nearest = [tap for tap in access if device_between(names[here], names[tap])]
+        if len(nearest) == 1:
+            return nearest[0]
+    tap = _link_to(names, here, goal)
+    return _main(tables.onward.get((-1, here, limit), {})) if tap < 0 else tap
 
 
-def _partner(tables: _Tables, here: int, goal: set[int]) -> int | None:
-    """The tap of the link from a device of this tap to a device of one of the taps in `goal`."""
-    if here in goal:
-        return None
-    ends = {part for tap in goal for part in parts_of(tables.names[tap])}
-    mine = set(parts_of(tables.names[here]))
-    if mine & ends:  # this link touches a device next to the goal: the goal itself comes next
-        nearest = [t for t in goal if device_between(tables.names[here], tables.names[t])]
-        return nearest[0] if len(nearest) == 1 else None
+def _link_to(names: list[str], here: int, devices: set[str]) -> int:
+    """The only tap on a link from a device of this tap to one of `devices`; -1 for none."""
+    mine = set(parts_of(names[here]))
     found = [
         tap
-        for tap, name in enumerate(tables.names)
-        if tap != here and len(set(parts_of(name)) & mine) == 1 and set(parts_of(name)) & ends
+        for tap, name in enumerate(names)
+        if tap != here and len(mine & set(parts_of(name))) == 1 and devices & set(parts_of(name))
     ]
-    return found[0] if len(found) == 1 else None
+    return found[0] if len(found) == 1 else -1
 
 
 def _strongest(reasons: set[str]) -> str:

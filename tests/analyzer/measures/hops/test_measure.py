@@ -94,9 +94,7 @@ def facts(measure):
             width, origin = int(clock[state.WIDTH]), int(clock[state.ORIGIN])
             windows = measure.state.windows[number]
             used = np.flatnonzero(windows[:, state.PACKETS_IN])
-            found[key, "windows"] = [
-                ((origin + int(w)) * width, windows[w].tolist()) for w in used
-            ]
+            found[key, "windows"] = [((origin + int(w)) * width, windows[w].tolist()) for w in used]
             found[key, "delays"] = [measure.histograms.bins(number, kind) for kind in (0, 1)]
     for v in measure.visits:
         found[int(v["flow"]), int(v["tap"]), "visit"] = tuple(

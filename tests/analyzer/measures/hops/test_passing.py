@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -42,7 +43,7 @@ def twin(rows):
             taps = sorted(way, key=lambda t: (-way[t][0]["hop_limit"], way[t][0]["time_ns"]))
             edges[flow, START, taps[0]].update(packets=1, copies=len(way[taps[0]]) - 1)
             edges[flow, taps[-1], END].update(packets=1)
-            for near, far in zip(taps, taps[1:], strict=False):
+            for near, far in itertools.pairwise(taps):
                 a, b = way[near][0], way[far][0]
                 marked = a["traffic_class"] & 3 != CE and b["traffic_class"] & 3 == CE
                 more = max(len(way[far]) - len(way[near]), 0)

@@ -1,0 +1,180 @@
+"""Which packets are lost, and after which tap: every rule, on journeys made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from journeys import hop
+from tracked_batches import tracked
+
+from rocescope.analyzer.measures.hops.measure import HopMeasure
+from rocescope.analyzer.measures.hops.ways import ways_of
+from rocescope.analyzer.track.batch import RETRANSMITTED
+from rocescope.analyzer.track.state import FLOW
+
+ACK = 0x11
+
+
+@dataclass
+class Tracker:
+    """What the rules need of the tracker: one FLOW record per flow."""
+
+    flows: np.ndarray = field(default_factory=lambda: np.zeros(8, FLOW))
+
+    def __post_init__(self) -> None:
+        self.flows["src"] = np.arange(8)
+        self.flows["dst"] = 100
+
+
+def ways(rows, names, tracker=None):
+    measure = HopMeasure()
+    measure.update(tracked(sorted(rows, key=lambda row: row["time_ns"]), 8))
+    return ways_of(measure.settled(), tracker or Tracker(), names)
+
+
+def journey(number, taps, flow=0, first_limit=64, **more):
+    """One packet that is seen at `taps`, with one router between two of them."""
+    limits = {tap: first_limit - at for at, tap in enumerate(taps)}
+    return [
+        hop(10_000 * number + 600 * at, tap, number, limits[tap], flow=flow, **more)
+        for at, tap in enumerate(taps)
+    ]
+
+
+def lost(found):
+    return {(w.from_tap, w.to_tap): (len(w.lost), w.expected_by) for w in found.hops if len(w.lost)}
+
+
+def late_traffic(taps, first_limit=64):
+    """Packets of flow 7 so late that the ends of all others can be judged."""
+    return [
+        row
+        for n in range(1_000, 1_003)
+        for row in journey(n, taps, flow=7, first_limit=first_limit)
+    ]
+
+
+def test_packets_of_a_flow_that_went_on():
+    rows = [row for n in range(50) for row in journey(n, [0] if n in (20, 33) else [0, 1])]
+    found = ways(rows + late_traffic([0, 1]), ["a", "b"])
+    assert lost(found) == {(0, 1): (2, "flow")}
+    (way,) = (w for w in found.hops if len(w.lost))
+    assert [int(p["label"]) & 0xFFFFFF for p in way.lost] == [20, 33]
+    assert (way.packets, way.passed_packets) == (53, 51)
+
+
+def test_nothing_is_lost_at_the_last_tap():
+    rows = [row for n in range(50) for row in journey(n, [0, 1])]
+    assert lost(ways(rows, ["a", "b"])) == {}
+
+
+def test_the_last_packets_are_not_judged():
+    rows = [row for n in range(50) for row in journey(n, [0] if n == 49 else [0, 1])]
+    found = ways(rows, ["a", "b"])
+    assert lost(found) == {}
+    assert found.undecided == 1
+
+
+def test_a_flow_that_never_arrives_by_the_link_of_its_host():
+    """Host 0 sends to host 1; what host 1 sends and gets passes tap 2, so flow 0 should."""
+    tracker = Tracker()
+    tracker.flows["src"][:3] = [0, 1, 5]
+    tracker.flows["dst"][:3] = [1, 0, 1]
+    rows = [row for n in range(20) for row in journey(n, [0], flow=0)]
+    rows += [row for n in range(20) for row in journey(100 + n, [2, 1, 0], flow=1)]
+    rows += [row for n in range(20) for row in journey(200 + n, [1, 2], flow=2)]
+    found = ways(rows + late_traffic([0, 1]), ["x", "y", "z"], tracker)
+    ((place, (packets, reason)),) = lost(found).items()
+    assert place[0] == 0
+    assert packets == 20
+    assert reason in ("host", "destination")
+
+
+def test_a_flow_that_never_arrives_by_others_to_its_destination():
+    tracker = Tracker()
+    tracker.flows["src"][:2] = [0, 0]
+    tracker.flows["dst"][:2] = [1, 1]
+    rows = [row for n in range(20) for row in journey(n, [0], flow=0, first_limit=63)]
+    rows += [row for n in range(20) for row in journey(n, [0, 1], flow=1, first_limit=63)]
+    found = ways(rows + late_traffic([0, 1], 63), ["x", "y"], tracker)
+    assert lost(found) == {(0, 1): (20, "destination")}
+
+
+def test_a_flow_that_never_arrives_by_the_names_of_links():
+    """Flow 0 ends before spine2; what its destination sends comes from leaf2."""
+    names = ["leaf1-spine1", "leaf1-spine2", "leaf2-spine1", "leaf2-spine2"]
+    tracker = Tracker()
+    tracker.flows["src"][:2] = [0, 1]
+    tracker.flows["dst"][:2] = [1, 0]
+    rows = [row for n in range(20) for row in journey(n, [1], flow=0, first_limit=63)]
+    rows += [row for n in range(20) for row in journey(n, [2, 0], flow=1, first_limit=63)]
+    found = ways(rows + late_traffic([2, 0], 63), names, tracker)
+    assert lost(found) == {(1, 3): (20, "partner")}
+    assert found.devices[1, 3] == "spine2"
+
+
+def test_a_tap_that_sees_one_side_only_proves_nothing():
+    rows = [row for n in range(20) for row in journey(n, [0], first_limit=63)]
+    assert lost(ways(rows, ["x", "y"])) == {}
+
+
+def test_acknowledged_packets_were_missed_by_the_capture():
+    tracker = Tracker()
+    tracker.flows["acked"][0], tracker.flows["ack_psn"][0] = 1, 49
+    rows = [row for n in range(50) for row in journey(n, [0] if n in (20, 33) else [0, 1])]
+    found = ways(rows + late_traffic([0, 1]), ["a", "b"], tracker)
+    assert lost(found) == {}
+    (missed,) = found.missed
+    assert (missed.tap, len(missed.flows), missed.passed) == (1, 2, 51)
+
+
+def test_acknowledged_but_retransmitted_packets_were_lost():
+    tracker = Tracker()
+    tracker.flows["acked"][0], tracker.flows["ack_psn"][0] = 1, 49
+    rows = [row for n in range(50) for row in journey(n, [0] if n in (20, 33) else [0, 1])]
+    for n in (20, 33):
+        rows += [
+            row | {"psn": n, "ip_id": 900 + n}
+            for row in journey(100 + n, [0, 1], verdict=RETRANSMITTED)
+        ]
+    found = ways(rows + late_traffic([0, 1]), ["a", "b"], tracker)
+    assert lost(found) == {(0, 1): (2, "flow")}
+    assert all(w.lost["resent"].all() for w in found.hops if len(w.lost))
+    assert not found.missed
+
+
+def test_packets_seen_on_both_sides_of_a_tap_were_missed_there():
+    rows = []
+    for n in range(50):
+        rows += [row for row in journey(n, [0, 1, 2]) if not (n in (7, 8, 30) and row["tap"] == 1)]
+    found = ways(rows + late_traffic([0, 1, 2]), ["a", "b", "c"])
+    assert lost(found) == {}
+    (missed,) = found.missed
+    assert (missed.tap, len(missed.flows)) == (1, 3)
+
+
+def test_parallel_links_without_a_tap_are_no_capture_loss():
+    """Half of the packets take a link that no tap sees."""
+    rows = []
+    for n in range(50):
+        rows += [row for row in journey(n, [0, 1, 2]) if not (n % 2 and row["tap"] == 1)]
+    found = ways(rows + late_traffic([0, 2]), ["a", "b", "c"])
+    assert lost(found) == {}
+    assert not found.missed
+
+
+def test_packets_missed_at_the_first_tap():
+    rows = []
+    for n in range(50):
+        rows += [row for row in journey(n, [0, 1]) if not (n in (10, 20) and row["tap"] == 0)]
+    found = ways(rows + late_traffic([0, 1]), ["a", "b"])
+    (missed,) = found.missed
+    assert (missed.tap, len(missed.flows)) == (0, 2)
+
+
+def test_without_sampled_taps():
+    rows = [row for n in range(50) for row in journey(n, [0] if n == 20 else [0, 1, 2])]
+    found = ways(rows + late_traffic([0, 1, 2]), ["a", "b", "c"]).without({1})
+    assert all(1 not in (w.from_tap, w.to_tap) for w in found.hops)
+    assert not found.missed
