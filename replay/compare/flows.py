@@ -255,11 +255,7 @@ def _links(fabric: Fabric, layers: Layers, loads: LinkLoads, fair: Floats) -> li
 
 
 def _worst(
-    outcome: Outcome,
-    fabric: Fabric,
-    layers: Layers,
-    loads: LinkLoads,
-    fair: Floats,
+    outcome: Outcome, fabric: Fabric, layers: Layers, loads: LinkLoads, fair: Floats
 ) -> list[Collision]:
     """The busiest links of layers in which hashing chooses, relative to the largest fair share."""
     found = []

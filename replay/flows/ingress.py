@@ -41,12 +41,7 @@ class IngressVariants:
         self._units = units
         self.bound = bind(traffic.keys.take(rows), settings, ports)
 
-    def values(
-        self,
-        seeds: UInt64s,
-        which: Int32s,
-        came_by: Int32s,
-    ) -> UInt32s:
+    def values(self, seeds: UInt64s, which: Int32s, came_by: Int32s) -> UInt32s:
         """uint32[rows, units]: unit i under seeds[which[r, i]], arrived over link came_by[r, i]."""
         rows = len(which)
         every = np.empty((rows, self._ports * self._units), np.uint32)

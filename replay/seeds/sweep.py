@@ -161,12 +161,7 @@ class _Part:
         self.seeds = 0
         """Seeds seen."""
 
-    def add(
-        self,
-        seeds: UInt64s,
-        values: Floats,
-        used: Floats,
-    ) -> None:
+    def add(self, seeds: UInt64s, values: Floats, used: Floats) -> None:
         self.seeds += len(seeds)
         worst = values.max(1)
         self._score.add(worst)

@@ -85,10 +85,7 @@ def _times(log: MessageLog, order: Ints) -> PacketTimes | None:
 
 
 def _waits(
-    records: Records,
-    statistics: MessageStatistics,
-    peer: Int32s,
-    told: _Told,
+    records: Records, statistics: MessageStatistics, peer: Int32s, told: _Told
 ) -> tuple[Int32s, Bytes]:
     """(after, on) of messages sorted by flow."""
     after = np.full(len(records), -1, np.int32)

@@ -99,13 +99,7 @@ def on_loss(rows: Floats, params: Floats, flow: Int, lost: Int, trimmed: Int, no
 
 
 @subkernel
-def _quick(
-    rows: Floats,
-    params: Floats,
-    flow: Int,
-    delay: float,
-    now: float,
-) -> bool:
+def _quick(rows: Floats, params: Floats, flow: Int, delay: float, now: float) -> bool:
     """Quick adaptation of NSCC: reduce the window to the bytes delivered in the last round trip."""
     row = rows[flow]
     adapted = False
