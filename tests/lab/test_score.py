@@ -108,3 +108,10 @@ def test_places_that_are_no_hops() -> None:
     assert judged(finding(kind="stalled", place=nowhere | {"host": DST}), truth=host).right
     other = finding(kind="stalled", place=nowhere | {"host": SRC}, affected=[])
     assert not judged(other, truth=host).right
+
+
+def test_one_end_of_the_place_is_enough_next_to_a_tap_that_is_left_out() -> None:
+    truth = TRUTH | {"one_end": True}
+    assert judged(finding(place={"to_tap": "H3-leaf2.pcap.gz"}), truth=truth).right
+    assert not judged(finding(place={"from_tap": "x", "to_tap": "y"}), truth=truth).right
+    assert not judged(finding(place={"device": "leaf2"}), truth=truth).right
