@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -96,12 +96,29 @@ class Known:
             for cause in self._places
         )
 
+    def host_explains(
+        self, effect: Kind, hosts: Collection[str], first_ns: int, last_ns: int
+    ) -> bool:
+        """Whether one of these hosts is known to lose packets: then answers are lost there too."""
+        return "loss" in EXPLAINS[effect] and any(
+            cause.kind == "loss"
+            and cause.place.host in hosts
+            and _is_around(cause, first_ns, last_ns)
+            for cause in self._places
+        )
+
     def explains(self, effect: Kind, flow: int, first_ns: int, last_ns: int) -> bool:
         """Whether a known cause hit `flow` while or shortly before an effect was seen there."""
         causes = EXPLAINS.get(effect, frozenset())
         return any(
-            cause.kind in causes
-            and last_ns >= cause.from_ns - cause.onset_uncertainty_ns - CLOCKS_NS
-            and (cause.until_ns is None or first_ns <= cause.until_ns + AFTERMATH_NS)
+            cause.kind in causes and _is_around(cause, first_ns, last_ns)
             for cause in self._by_flow.get(flow, ())
         )
+
+
+def _is_around(cause: Finding, first_ns: int, last_ns: int) -> bool:
+    """Whether an effect between these times can be that of `cause`."""
+    onset = cause.from_ns - cause.onset_uncertainty_ns - CLOCKS_NS
+    return last_ns >= onset and (
+        cause.until_ns is None or first_ns <= cause.until_ns + AFTERMATH_NS
+    )

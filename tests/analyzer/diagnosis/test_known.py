@@ -28,6 +28,20 @@ def test_same_flow_same_time():
     assert not known.explains("timeout-recovery", 2, until + AFTERMATH_NS + 1, until + 10**12)
 
 
+def test_a_host_that_loses_packets_loses_answers_too():
+    place = msgspec.structs.replace(CAUSE.place, host="10.0.0.9")
+    known = Known([msgspec.structs.replace(CAUSE, place=place)])
+    at = CAUSE.from_ns
+    assert known.host_explains("timeout-recovery", ("10.0.0.1", "10.0.0.9"), at, at)
+    assert not known.host_explains("timeout-recovery", ("10.0.0.1", "10.0.0.2"), at, at)
+    assert not known.host_explains("mark-without-cnp", ("10.0.0.9",), at, at)
+
+
+def test_answers_suffer_with_their_requests():
+    known = Known([CAUSE], peers={2: 5, 5: 2})
+    assert known.explains("timeout-recovery", 5, CAUSE.from_ns, CAUSE.from_ns)
+
+
 def test_a_cause_without_end_explains_all_that_follows():
     known = Known([msgspec.structs.replace(CAUSE, until_ns=None)])
     assert known.explains("stalled", 2, CAUSE.from_ns + 10**15, CAUSE.from_ns + 10**15)

@@ -26,7 +26,12 @@ def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
         resent = case.measuring.troubles.of(flow.id, RESENT)
         if resent is None or not flow.recovery.retransmitted_by.get("timeout"):
             continue
-        if not known.explains("timeout-recovery", flow.id, resent.first_ns, resent.last_ns):
+        span = resent.first_ns, resent.last_ns
+        ends = flow.src, flow.dst
+        if not (
+            known.explains("timeout-recovery", flow.id, *span)
+            or known.host_explains("timeout-recovery", ends, *span)
+        ):
             flows.append(flow)
     for group in by_any_host(flows):
         yield _finding(case, group)
