@@ -19,6 +19,7 @@ from .finders.hosts.retry_storm import retry_storms
 from .finders.hosts.stalled import stalled
 from .finders.hosts.timeout_recovery import timeout_recoveries
 from .finders.hosts.traffic_class import traffic_classes
+from .finders.paths.placement import placements
 from .finders.paths.spraying import sprays
 from .finders.taps.copies import copies_before
 from .finders.taps.corruption import corrupt_packets
@@ -67,6 +68,7 @@ FINDERS: tuple[Finder, ...] = (
     marks_without_notification,
     traffic_classes,
     mtu_mismatches,
+    placements,
     sprays,
 )
 """In the order of cause and effect."""

@@ -96,6 +96,10 @@ class Known:
             for cause in self._places
         )
 
+    def troubled(self, taps: AbstractSet[str]) -> bool:
+        """Whether a known fault is at one of these taps."""
+        return any(taps & {cause.place.from_tap, cause.place.to_tap} for cause in self._places)
+
     def host_explains(
         self, effect: Kind, hosts: Collection[str], first_ns: int, last_ns: int
     ) -> bool:
@@ -103,6 +107,16 @@ class Known:
         return "loss" in EXPLAINS[effect] and any(
             cause.kind == "loss"
             and cause.place.host in hosts
+            and _is_around(cause, first_ns, last_ns)
+            for cause in self._places
+        )
+
+    def queue_explains(self, taps: AbstractSet[str], first_ns: int, last_ns: int) -> bool:
+        """Whether packets that pass these taps waited in a known queue: their answers came late."""
+        return any(
+            cause.kind in (*EXPLAINS["queueing"], "queueing")
+            and (there := {cause.place.from_tap, cause.place.to_tap} - {None})
+            and there <= taps
             and _is_around(cause, first_ns, last_ns)
             for cause in self._places
         )

@@ -37,6 +37,18 @@ def test_a_host_that_loses_packets_loses_answers_too():
     assert not known.host_explains("mark-without-cnp", ("10.0.0.9",), at, at)
 
 
+def test_packets_that_wait_in_a_queue_are_answered_late():
+    place = msgspec.structs.replace(CAUSE.place, from_tap="a", to_tap="b")
+    known = Known([msgspec.structs.replace(CAUSE, place=place, kind="rate-limit")])
+    at = CAUSE.from_ns
+    assert known.queue_explains({"a", "b", "c"}, at, at)
+    assert not known.queue_explains({"a", "c"}, at, at)
+    lossy = Known([msgspec.structs.replace(CAUSE, place=place)])
+    assert not lossy.queue_explains({"a", "b"}, at, at)
+    assert lossy.troubled({"b"})
+    assert not lossy.troubled({"c"})
+
+
 def test_answers_suffer_with_their_requests():
     known = Known([CAUSE], peers={2: 5, 5: 2})
     assert known.explains("timeout-recovery", 5, CAUSE.from_ns, CAUSE.from_ns)

@@ -28,9 +28,12 @@ def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
             continue
         span = resent.first_ns, resent.last_ns
         ends = flow.src, flow.dst
+        peer = case.peers.get(flow.id)
+        taps = {*flow.taps, *(() if peer is None else case.flows[peer].taps)}
         if not (
             known.explains("timeout-recovery", flow.id, *span)
             or known.host_explains("timeout-recovery", ends, *span)
+            or known.queue_explains(taps, *span)
         ):
             flows.append(flow)
     for group in by_any_host(flows):

@@ -1,0 +1,122 @@
+"""Flows that share a link while parallel links idle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ....results.diagnosis import Finding, Kind, Place
+from ...case import Case, carries_data
+from ...finding import finding
+from ...known import Known
+from ...words import counted, plain
+
+CHANCE = 1e-4
+"""With a smaller chance that as many links stay idle under a uniform hash, the hash is at fault."""
+LEAST_FLOWS = 2
+
+
+class Choice(NamedTuple):
+    """What one device put on the links of one set."""
+
+    device: str
+    flows: dict[str, list[int]]
+    """Data flows by tap; empty lists for idle links."""
+
+
+def placements(case: Case, known: Known) -> Iterator[Finding]:
+    """One finding per device that leaves links idle while flows share another."""
+    for choice in choices(case):
+        idle = sorted(tap for tap, flows in choice.flows.items() if not flows)
+        placed = sorted({f for flows in choice.flows.values() for f in flows})
+        crowded = [tap for tap, flows in choice.flows.items() if len(flows) >= LEAST_FLOWS]
+        if not idle or not crowded or known.troubled(set(idle)):
+            continue  # nobody uses a link that is down
+        chance = chance_of_idle(len(choice.flows), len(idle), len(placed))
+        kind: Kind = "polarisation" if chance < CHANCE else "collision"
+        links = f"{len(idle)} of {counted(len(choice.flows), 'parallel link')}"
+        flows = [case.flows[f] for f in placed]
+        hurt = known.troubled(set(crowded))
+        yield finding(
+            case,
+            kind,
+            Place(device=choice.device),
+            {flow.id: flow.packets for flow in flows if flow.id in _on(choice, crowded)},
+            sum(flow.packets for flow in flows),
+            (min(flow.first_time_ns for flow in flows), max(flow.last_time_ns for flow in flows)),
+            f"{plain(choice.device)} leaves {links} idle: {counted(len(placed), 'flow')} share"
+            " the others",
+            f"give {plain(choice.device)} its own hash seed, or check that {plain(idle[0])} is up"
+            if kind == "polarisation"
+            else "spray, or use more queue pairs or source ports per connection",
+            confidence="proven" if kind == "collision" else "likely",
+            severity="warning" if hurt else "note",
+            costs=hurt,
+        )
+
+
+def choices(case: Case) -> list[Choice]:
+    """The devices that choose among parallel links, with the data flows that they put there.
+
+    Links are parallel where flows to one host take them; a link without flows belongs to them if
+    its name differs only in digits.
+    """
+    if case.ways is None:
+        return []
+    taken: dict[str, dict[str, dict[int, set[int]]]] = {}  # device -> host -> tap -> flows
+    for way in case.ways.hops:
+        device = case.ways.devices.get((way.from_tap, way.to_tap))
+        if device is None or way.to_tap < 0:
+            continue
+        for f in np.unique(way.passed["flow"]).tolist():
+            if carries_data(case.flows[f]):
+                by_tap = taken.setdefault(device, {}).setdefault(case.flows[f].dst, {})
+                by_tap.setdefault(way.to_tap, set()).add(f)
+    return [
+        Choice(device, {case.registry.tap_names[tap]: sorted(on) for tap, on in links.items()})
+        for device, hosts in taken.items()
+        for links in _parallel(case.ways.names, device, list(hosts.values()))
+    ]
+
+
+def _parallel(
+    names: list[str], device: str, by_host: list[dict[int, set[int]]]
+) -> list[dict[int, set[int]]]:
+    """Sets of parallel links with their flows, those without flows included."""
+    sets: list[dict[int, set[int]]] = []
+    for links in by_host:
+        joined = {tap: set(flows) for tap, flows in links.items()}
+        for other in [other for other in sets if other.keys() & joined.keys()]:
+            sets.remove(other)
+            for tap, flows in other.items():
+                joined.setdefault(tap, set()).update(flows)
+        sets.append(joined)
+    used = {tap for links in sets for tap in links}
+    found = [links for links in sets if len(links) > 1]
+    for links in found:
+        kinds = {_without_digits(names[tap], device) for tap in links}
+        for tap, name in enumerate(names):
+            if tap not in used and _without_digits(name, device) in kinds:
+                links[tap] = set()
+    return found
+
+
+def _without_digits(name: str, device: str) -> tuple[str, ...] | None:
+    """The ends of a link, that of the device as it is; None if it is not one of them."""
+    ends = name.split("-")
+    if device not in ends:
+        return None
+    return tuple(end if end == device else end.rstrip("0123456789") for end in ends)
+
+
+def chance_of_idle(links: int, idle: int, flows: int) -> float:
+    """Upper limit of the chance that a uniform hash leaves `idle` of `links` without any of
+    `flows` flows: the number of ways to choose the links, times the chance of each."""
+    return math.comb(links, idle) * (1 - idle / links) ** flows
+
+
+def _on(choice: Choice, taps: list[str]) -> set[int]:
+    return {f for tap in taps for f in choice.flows[tap]}

@@ -1,0 +1,74 @@
+"""Links that idle while flows share others."""
+
+from __future__ import annotations
+
+import pytest
+from captures import DATA
+
+from rocescope.analyzer.analysis.analyze import analyze
+from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.diagnosis.finders.paths import placement
+from rocescope.analyzer.diagnosis.finders.paths.placement import CHANCE, chance_of_idle
+
+FABRIC = sorted((DATA / "leafspine" / "r01_clean_write").glob("*.pcap.*"))
+
+
+def test_chance_of_idle_links():
+    assert chance_of_idle(2, 1, 1) == 1
+    assert chance_of_idle(2, 1, 3) == pytest.approx(0.25)
+    assert chance_of_idle(4, 2, 10) == pytest.approx(6 / 1024)
+    assert chance_of_idle(4, 1, 60) < CHANCE
+
+
+def placements(filter=None):
+    options = AnalyzeOptions(filter=filter)
+    findings = analyze([str(path) for path in FABRIC], options).diagnosis.findings
+    return [f for f in findings if f.kind in ("collision", "polarisation")]
+
+
+def test_every_link_of_the_clean_fabric_carries_flows():
+    assert placements() == []
+
+
+@pytest.fixture(scope="module")
+def over_two_spines():
+    """Ports of the flows that leaf1 sends over spine1, and over spine2."""
+    flows = analyze([str(path) for path in FABRIC], AnalyzeOptions()).flows
+    return [
+        [
+            flow.paths[0].path
+            for flow in flows
+            if flow.payload_bytes
+            and flow.src.startswith("10.1.")
+            and flow.dst == "10.2.3.10"
+            and any(tap.startswith(f"leaf1-spine{n}") for tap in flow.taps)
+        ]
+        for n in (1, 2)
+    ]
+
+
+def only(*ports):
+    """A filter for packets of these ports to one host."""
+    return f"udp.srcport in {{{', '.join(ports)}}} and ip.dst == 10.2.3.10"
+
+
+def test_a_few_flows_on_two_links_collide(over_two_spines):
+    one, two = over_two_spines
+    (found,) = placements(only(*one[:2], *two[:1]))
+    assert (found.kind, found.severity, found.place.device) == ("collision", "note", "leaf1")
+    assert "leaf1 leaves 2 of 4 parallel links idle: 3 flows share the others" in found.sentence
+
+
+def test_idle_links_beyond_chance_are_polarisation(over_two_spines, monkeypatch):
+    """Six flows leave two of four links idle with a chance of 9 %."""
+    one, two = over_two_spines
+    assert chance_of_idle(4, 2, len(one) + len(two)) == pytest.approx(6 / 64)
+    monkeypatch.setattr(placement, "CHANCE", 0.1)
+    (found,) = placements(only(*one, *two))
+    assert found.kind == "polarisation"
+
+
+def test_hosts_are_not_parallel(over_two_spines):
+    """Packets to one host leave its neighbour's link idle."""
+    found = placements("ip.dst == 10.2.3.10")
+    assert found == []
