@@ -96,6 +96,13 @@ class Known:
             for cause in self._places
         )
 
+    def hit_by(self, kind: Kind, flow: int, first_ns: int, last_ns: int) -> bool:
+        """Whether a known fault of `kind` hit `flow` in this time."""
+        return any(
+            cause.kind == kind and _is_around(cause, first_ns, last_ns)
+            for cause in self._by_flow.get(flow, ())
+        )
+
     def troubled(self, taps: AbstractSet[str]) -> bool:
         """Whether a known fault is at one of these taps."""
         return any(taps & {cause.place.from_tap, cause.place.to_tap} for cause in self._places)

@@ -58,10 +58,16 @@ def rate(bits_per_second: float) -> str:
 
 
 def moment(case: Case, ns: int) -> str:
-    """Time since the first packet: `1.2 s`. Milliseconds matter in runs shorter than a second."""
-    since = max(0, ns - case.first_ns) / 1e9
-    digits = 1 if case.last_ns - case.first_ns >= 10**10 else 3
-    return f"{since:.{digits}f} s"
+    """Time since the first packet, to about a thousandth of the capture: `1.2 s`, `0.950 s`."""
+    since, whole = max(0, ns - case.first_ns), case.last_ns - case.first_ns
+    for least, scale, unit, digits in _MOMENTS:
+        if whole >= least:
+            return f"{since / scale:.{digits}f} {unit}"
+    return f"{since} ns"
+
+
+_MOMENTS = ((1e10, 1e9, "s", 1), (1e8, 1e9, "s", 3), (1e7, 1e6, "ms", 1), (1e4, 1e3, "us", 0))
+"""Shortest capture, unit in ns, its name, digits."""
 
 
 def when(case: Case, from_ns: int, until_ns: int | None, uncertain_ns: int = 0) -> str:

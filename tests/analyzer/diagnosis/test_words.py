@@ -56,6 +56,10 @@ def test_times_are_those_since_the_first_packet():
     assert words.when(case, t0 + 10**9, t0 + 2 * 10**9) == "from 1.000 s to 2.000 s"
     assert words.when(case, t0 + 10**9, t0 + 10**9) == "at 1.000 s"
     assert words.when(case, t0, t0 + 10**9) == "until 1.000 s"
+    short = case_of([write(1, at=0), write(2, at=50_000)])
+    assert words.when(short, t0 + 2_040_000, None) == "from 2.0 ms to the end"
+    shorter = case_of([write(1, at=0), write(2, at=900)])
+    assert words.when(shorter, t0 + 2_040, None) == "from 2 us to the end"
     long = case_of([write(1, at=0), write(2, at=20_000_000)])
     assert words.when(long, t0 + 10**9, None) == "from 1.0 s to the end"
 

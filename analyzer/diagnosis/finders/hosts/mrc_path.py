@@ -13,13 +13,14 @@ from ...case import Case
 from ...finding import finding
 from ...known import Known
 from ...words import counted, plain
+from ..places import only
 
 CAUSES = ("always_skip", "loss")
 """Causes of a retirement that show a bad path; a port down is its own finding."""
 
 
 def mrc_paths(case: Case, known: Known) -> Iterator[Finding]:
-    """One finding per port of a host that is down, one per plane with retired entropy values."""
+    """One finding per port of a host that is down, one for all retired entropy values."""
     if case.mrc is None:
         return
     for outage in case.mrc.outages:
@@ -41,22 +42,25 @@ def mrc_paths(case: Case, known: Known) -> Iterator[Finding]:
             severity="warning",
             until_ns=outage.up_time_ns,
         )
-    retired: dict[str, list[tuple[Flow, MrcRetirement]]] = {}
-    for flow in case.flows:
-        if flow.mrc is UNSET:
-            continue
-        for end in flow.mrc.retirements:
-            if end.certain and end.cause in CAUSES:
-                retired.setdefault(end.plane or "unknown plane", []).append((flow, end))
-    for plane, ends in retired.items():
-        yield _retired(case, plane, ends)
+    retired = [
+        (flow, end)
+        for flow in case.flows
+        if flow.mrc is not UNSET
+        for end in flow.mrc.retirements
+        if end.certain and end.cause in CAUSES
+    ]
+    if retired:
+        yield _retired(case, retired)
 
 
-def _retired(case: Case, plane: str, ends: list[tuple[Flow, MrcRetirement]]) -> Finding:
+def _retired(case: Case, ends: list[tuple[Flow, MrcRetirement]]) -> Finding:
     hits: dict[int, int] = {}
     for flow, _ in ends:
         hits[flow.id] = hits.get(flow.id, 0) + 1
-    values = {end.ev for _, end in ends}
+    values = {(flow.id, end.ev) for flow, end in ends}
+    planes = {end.plane for _, end in ends}
+    plane = only(end.plane or "" for _, end in ends) or None
+    where = f"plane {plain(plane)}" if plane else f"{len(planes)} planes"
     back = [end.returned_time_ns for _, end in ends]
     until = None if None in back else max(time for time in back if time is not None)
     used = sum(
@@ -69,8 +73,8 @@ def _retired(case: Case, plane: str, ends: list[tuple[Flow, MrcRetirement]]) -> 
         hits,
         used,
         (min(end.retired_time_ns for _, end in ends), until or case.last_ns),
-        f"senders stopped using {counted(len(values), 'entropy value')} on {plain(plane)}",
-        f"look for loss or congestion on {plain(plane)}",
+        f"senders stopped using {counted(len(values), 'entropy value')} on {where}",
+        f"look for loss or congestion on {where}",
         confidence="likely",
         severity="warning",
         until_ns=until,

@@ -8,6 +8,7 @@ from ....measures.paths.tapsets import SPRAYED_WIDTH
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
 from ....results.paths import Spraying
+from ....wire.opcodes import MRC, TRANSPORT_NAMES
 from ...case import Case
 from ...finding import finding
 from ...known import Known
@@ -15,23 +16,28 @@ from ...words import counted, plain
 
 
 def sprays(case: Case, known: Known) -> Iterator[Finding]:
-    """A note per host that sprays its packets, and one for flows that a switch sprays."""
-    by_host: dict[str, dict[int, Spraying]] = {}
+    """A note on hosts that spray their packets, and one on flows that switches spray."""
+    by_host: dict[int, Spraying] = {}
     by_switch: dict[int, Spraying] = {}
     for flow in case.flows:
         kinds = {spraying.path_by: spraying for spraying in flow.spraying}
         entropy, tap = kinds.get("entropy"), kinds.get("tap")
         if entropy is not None and is_sprayed(entropy):
-            by_host.setdefault(flow.src, {})[flow.id] = entropy
+            by_host[flow.id] = entropy
         elif tap is not None and is_sprayed(tap):
             by_switch[flow.id] = tap
-    for host, flows in by_host.items():
-        paths = max(spraying.paths_seen for spraying in flows.values())
+    if by_host:
+        flows = [case.flows[f] for f in by_host]
+        sources = sorted({flow.src for flow in flows})
+        ports = max(spraying.paths_seen for spraying in by_host.values())
+        mrc = any(flow.transport == TRANSPORT_NAMES[MRC] for flow in flows)
+        who = f"{plain(sources[0])} sprays" if len(sources) == 1 else f"{len(sources)} hosts spray"
         yield _finding(
             case,
-            Place(host=host),
-            [case.flows[f] for f in flows],
-            f"{plain(host)} sprays {counted(len(flows), 'flow')} over {paths} source ports",
+            Place(host=sources[0] if len(sources) == 1 else None),
+            flows,
+            f"{who} {counted(len(flows), 'flow')} over {ports}"
+            f" {'entropy values' if mrc else 'source ports'}",
         )
     if by_switch:
         paths = max(spraying.paths_seen for spraying in by_switch.values())

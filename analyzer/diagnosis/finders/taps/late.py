@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ....measures.troubles import LATE
 from ....results.diagnosis import Finding, Place, Severity
 from ....results.flow import Flow
+from ....wire.opcodes import MRC, TRANSPORT_NAMES
 from ...case import Case
 from ...finding import finding
 from ...interval import span_of
@@ -97,5 +98,7 @@ def _severity(case: Case, group: list[Flow], packets: int) -> Severity | None:
     disordered = sum(capture.out_of_order_frames for capture in case.captures)
     if len(case.captures) == 1 and packets <= disordered:
         return "note"
+    if all(flow.transport == TRANSPORT_NAMES[MRC] for flow in group):
+        return "note"  # its receivers take packets in any order
     troubled = any(flow.retransmitted_packets or flow.recovery.naks for flow in group)
     return None if troubled else "note"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....measures.troubles import JUMPED, LATE, LATE_AFTER, RECOVERED_LOSS
+from ....measures.troubles import JUMPED, LATE, LATE_AFTER, RECOVERED_LOSS, RESENT
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
-from ....wire.opcodes import TRANSPORT_NAMES, UC
+from ....wire.opcodes import MRC, TRANSPORT_NAMES, UC
 from ...case import Case
 from ...finding import finding
 from ...known import Known
@@ -15,10 +15,17 @@ from ...words import hosts, packets_of
 from ..groups import by_hosts, of_same_hosts
 from ..places import before, only, tap_of
 
+GO_BACK_N = 2
+"""A sender goes back N if it retransmits at least this many packets per skipped one."""
+
 
 def losses_before(case: Case, known: Known) -> Iterator[Finding]:
     """Packets of the sender that never reached the first tap of their flow."""
-    lost = {flow.id: n for flow in case.flows if (n := lost_before(case, flow))}
+    lost = {}
+    for flow in case.flows:
+        n = lost_before(case, flow)
+        if n and not known.hit_by("mrc-path", flow.id, flow.first_time_ns, flow.last_time_ns):
+            lost[flow.id] = n
     for group in by_hosts(case.flows[f] for f in lost):
         yield _finding(case, group, {flow.id: lost[flow.id] for flow in group})
 
@@ -26,21 +33,25 @@ def losses_before(case: Case, known: Known) -> Iterator[Finding]:
 def lost_before(case: Case, flow: Flow) -> int:
     """Packets of the flow that were lost before the tap; 0 where the capture cannot tell.
 
-    Without late packets every PSN that a run of the sender skips is a lost packet, also when it is
-    a retransmission that was lost. With late packets only those that a retransmission replaced
-    count. UC packets are never retransmitted: their missing PSNs are lost.
+    A sender that goes back N transmits runs of consecutive PSNs. Without late packets every PSN
+    that a run skips is a lost packet, also when it is a retransmission that was lost. Of other
+    senders, and with late packets, only those count that a retransmission replaced. UC packets are
+    never retransmitted: their missing PSNs are lost.
     """
     if flow.retransmitted_packets is None:
         return 0
     troubles = case.measuring.troubles
     recovered = flow.recovered_packets or 0
+    suspected = flow.capture_loss_suspected_packets or 0
     if flow.transport == TRANSPORT_NAMES[UC]:
-        return max((flow.missing_packets or 0) - (flow.capture_loss_suspected_packets or 0), 0)
-    jumped = troubles.of(flow.id, JUMPED)
+        return max((flow.missing_packets or 0) - suspected, 0)
+    jumped, resent = troubles.of(flow.id, JUMPED), troubles.of(flow.id, RESENT)
     disordered = troubles.of(flow.id, LATE) or troubles.of(flow.id, LATE_AFTER)
-    if jumped is None or disordered or flow.missing_packets is None:
+    if jumped is None or resent is None or disordered or flow.missing_packets is None:
         return recovered
-    return max(recovered, jumped.packets - (flow.capture_loss_suspected_packets or 0))
+    if resent.packets < GO_BACK_N * jumped.packets or flow.transport == TRANSPORT_NAMES[MRC]:
+        return recovered
+    return max(recovered, jumped.packets - suspected)
 
 
 def _finding(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding:

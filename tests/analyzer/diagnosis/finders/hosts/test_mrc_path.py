@@ -8,29 +8,41 @@ import pytest
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.commands.replay.generate import generate_mrc
+from rocescope.commands.replay.generate_mrc import generate_mrc
 
 
-def faults(tmp_path, **options):
-    path, truth = tmp_path / "mrc.pcap", tmp_path / "truth.json"
-    assert generate_mrc(output=path, truth=truth, progress="none", **options) == 0
-    diagnosis = analyze([str(path)], AnalyzeOptions()).diagnosis
-    return [f for f in diagnosis.findings if f.kind == "mrc-path"], json.loads(truth.read_text())
+@pytest.fixture
+def diagnosed(tmp_path):
+    """Faults of generated traffic, without notes, and the truth."""
+
+    def run(**options):
+        path, truth = tmp_path / "mrc.pcap", tmp_path / "truth.json"
+        assert generate_mrc(output=path, truth=truth, **options) == 0
+        findings = analyze([str(path)], AnalyzeOptions()).diagnosis.findings
+        return [f for f in findings if f.severity != "note"], json.loads(truth.read_text())
+
+    return run
 
 
-def test_healthy_planes_have_none(tmp_path):
-    found, _ = faults(tmp_path)
-    assert found == []
+@pytest.mark.parametrize("tap", ["sender", "receiver"])
+def test_healthy_planes(diagnosed, tap):
+    assert diagnosed(tap=tap)[0] == []
 
 
-def test_a_failed_plane(tmp_path):
-    found, _ = faults(tmp_path, fail_plane=2)
-    assert found
-    assert all(f.severity == "warning" and f.flows for f in found)
-    assert any("port 3" in f.sentence or "plane" in f.sentence for f in found)
+def test_a_port_that_is_down(diagnosed):
+    (found,), truth = diagnosed(fail_plane=2)
+    (outage,) = truth["outages"]
+    assert (found.kind, found.severity) == ("mrc-path", "warning")
+    assert (found.place.host, found.place.device) == (outage["host"], f"port {outage['port']}")
+    assert outage["down_ns"] <= found.from_ns <= outage["up_ns"]
+    assert found.until_ns >= outage["up_ns"]
+    assert f"port {outage['port']} of {outage['host']} is down" in found.sentence
 
 
-@pytest.mark.parametrize("plane", [0, 1])
-def test_the_place_names_the_plane(tmp_path, plane):
-    found, _ = faults(tmp_path, fail_plane=plane)
-    assert {f.place.device for f in found}
+def test_entropy_values_that_a_receiver_declares_bad(diagnosed):
+    (found,), truth = diagnosed(always_skip=3)
+    assert (found.kind, found.packets) == (
+        "mrc-path",
+        sum(f["always_skip"] for f in truth["flows"]),
+    )
+    assert "senders stopped using" in found.sentence

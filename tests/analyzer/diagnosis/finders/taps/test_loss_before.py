@@ -36,12 +36,14 @@ def test_a_gap_then_its_retransmission():
 
 def test_a_lost_retransmission_counts_too():
     again = [
-        *LOST[:-3],
-        last(21, at=91, ip_id=23),
+        *BEGIN,
+        *(write(n, at=n, ip_id=n) for n in range(21, 25)),
+        answer(20, NAK, at=30),
+        *(write(n, at=70 + n, ip_id=10 + n) for n in range(21, 25)),  # 20 is lost again
         answer(20, NAK, at=120),
-        write(20, at=190, ip_id=24),
-        last(21, at=191, ip_id=25),
-        answer(21, at=199),
+        *(write(n, at=170 + n, ip_id=20 + n) for n in range(20, 24)),
+        last(24, at=194, ip_id=44),
+        answer(24, at=199),
     ]
     (one,) = losses(again)
     assert one.packets == 2
@@ -64,6 +66,13 @@ def test_what_an_ack_covers_is_not_lost():
         answer(21, at=410),
     ]
     assert losses(rows) == []
+
+
+def test_a_selective_sender_skips_what_arrived():
+    """Only the lost packet is retransmitted; the next packets are new."""
+    more = [write(n, at=100 + n, ip_id=n + 1) for n in range(22, 40)]
+    (one,) = losses([*LOST[:-2], *more, last(40, at=150, ip_id=50), answer(40, at=160)])
+    assert one.packets == 1
 
 
 def test_uc_packets_that_never_come():
