@@ -14,6 +14,9 @@ CLOCKS_NS = 1_000_000
 AFTERMATH_NS = 5_000_000_000
 """An effect may begin this long after the end of its cause: ACK timeouts and their back-off."""
 
+REROUTED_NS = 1_000_000_000
+"""Routers spread flows anew within this time after a link went down."""
+
 _LOSSES: Final = (
     "loss", "selective-loss", "blackhole", "outage", "rate-limit", "link-down", "incast",
     "collision", "corruption",
@@ -87,7 +90,13 @@ class Known:
         return False
 
     def moved_from(self, taps: AbstractSet[str], first_ns: int, last_ns: int) -> bool:
-        """Whether a known fault hit one of these links when flows left it."""
+        """Whether a known fault hit one of these links when flows left it, or a link went down just
+        then: its flows are spread anew, and others with them."""
+        if any(
+            cause.kind == "link-down" and abs(first_ns - cause.from_ns) <= REROUTED_NS
+            for cause in self._places
+        ):
+            return True
         return any(
             cause.kind in EXPLAINS["rehash"]
             and taps & {cause.place.from_tap, cause.place.to_tap}

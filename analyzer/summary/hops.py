@@ -20,6 +20,8 @@ _QUANTILES = (0.5, 0.9, 0.99, 0.999)
 _STEP_NS = 100_000
 """A clock step changes the offset of two taps by at least this from one window to the next."""
 _DRIFT_WINDOWS = 8
+_QUEUED_NS = 20_000
+"""A round trip this much above the least waits in a queue: its offset tells nothing."""
 
 
 def hop_records(ways: Ways, measure: HopMeasure, names: Sequence[str]) -> list[Hop]:
@@ -143,7 +145,7 @@ def clocks(ways: Ways, names: Sequence[str]) -> list[TapClock]:
             continue
         one, other = int(there.whole["delay_min"]), int(back.whole["delay_min"])
         offsets, trips = _offsets(there, back)
-        drift = _drift_ppm(offsets, ways.window_ns)
+        drift = _drift_ppm(offsets, trips, ways.window_ns)
         steps = _steps(offsets, trips)
         found.append(
             TapClock(
@@ -169,9 +171,12 @@ def _offsets(there: Way, back: Way) -> tuple[NDArray[np.float64], NDArray[np.flo
     return (one - other) / 2 + unknown, one + other + unknown
 
 
-def _drift_ppm(offsets: NDArray[np.float64], window_ns: int) -> float | None:
-    """Slope of the offset; None with too few windows."""
-    at = np.flatnonzero(~np.isnan(offsets))
+def _drift_ppm(
+    offsets: NDArray[np.float64], trips: NDArray[np.float64], window_ns: int
+) -> float | None:
+    """Slope of the offset over windows without a queue; None with too few of them."""
+    least = np.nanmin(trips, initial=np.inf)
+    at = np.flatnonzero(trips <= least + max(_QUEUED_NS, abs(least) / 2))
     if len(at) < _DRIFT_WINDOWS:
         return None
     return float(np.polyfit(at * float(window_ns), offsets[at], 1)[0] * 1e6)

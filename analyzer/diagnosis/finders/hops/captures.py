@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from ....results.diagnosis import Finding, Place
+from ....results.hops import TapClock
 from ...case import Case
 from ...finding import finding
 from ...known import Known
@@ -15,6 +16,8 @@ from .groups import hits_by_flow
 
 OFFSET_NS = 1_000_000
 """Clocks that differ by more are named."""
+DRIFT_NS = 100_000
+"""Clocks that drift by more over the captures are named."""
 
 
 def missed_by_captures(case: Case, _: Known) -> Iterator[Finding]:
@@ -42,22 +45,22 @@ def missed_by_captures(case: Case, _: Known) -> Iterator[Finding]:
 
 
 def clocks(case: Case, _: Known) -> Iterator[Finding]:
-    """Clocks that jump, or differ from those of most taps."""
-    jumps: dict[str, int] = {}
-    for clock in case.clocks:
-        for tap in (clock.tap, clock.relative_to) if clock.steps else ():
-            jumps[tap] = jumps.get(tap, 0) + clock.steps
+    """Clocks that jump, drift, or differ from those of most taps."""
+    jumps = _worst(case, lambda clock: clock.steps)
+    drifts = _worst(case, lambda clock: round(_drifted(case, clock)))
     offsets = _offsets(case)
     usual = float(np.median([offset for offset, _ in offsets.values()])) if offsets else 0.0
     short = dict(zip(case.registry.tap_names, _short(case), strict=True))
-    worst = max(jumps.values(), default=0)
     for tap, (offset, uncertainty) in offsets.items():
-        differs = abs(offset - usual) > max(OFFSET_NS, uncertainty)
-        jumping = jumps.get(tap) == worst > 0
-        if not jumping and not differs:
+        apart = abs(offset - usual)
+        if tap in jumps:
+            what = f"jumps {counted(jumps[tap], 'time')} against those of the other taps"
+        elif drifts.get(tap, 0) > DRIFT_NS:
+            what = f"drifts by {duration(drifts[tap])} against those of the other taps"
+        elif apart > max(OFFSET_NS, uncertainty):
+            what = f"differs from those of the other taps by {duration(apart)}"
+        else:
             continue
-        what = f"jumps {counted(jumps[tap], 'time')}" if jumping else "differs"
-        off = f" by {duration(abs(offset - usual))}" if differs else ""
         yield finding(
             case,
             "clock",
@@ -65,11 +68,41 @@ def clocks(case: Case, _: Known) -> Iterator[Finding]:
             {},
             0,
             (case.first_ns, case.last_ns),
-            f"the clock of {plain(short[tap])} {what} from that of the other taps{off}",
-            "synchronise the clocks (PTP); delays between these taps are not exact",
-            severity="warning" if jumping else "note",
+            f"the clock of {plain(short[tap])} {what}",
+            "synchronise the clocks (PTP); delays from and to this tap are not exact",
+            severity="warning" if tap in jumps else "note",
+            until_ns=None,
             costs=False,
         )
+
+
+def moving_clocks(case: Case, limit_ns: float) -> set[str]:
+    """Taps whose delays cannot be compared over time: the clock jumps, or drifts by more."""
+    return {
+        tap
+        for clock in case.clocks
+        if clock.steps or _drifted(case, clock) > limit_ns / 2
+        for tap in (clock.tap, clock.relative_to)
+    }
+
+
+def _drifted(case: Case, clock: TapClock) -> float:
+    """How far the clock drifts from its neighbour, ns."""
+    return abs(clock.drift_ppm or 0.0) * (case.last_ns - case.first_ns) / 1e6
+
+
+def _worst(case: Case, fault: Callable[[TapClock], int]) -> dict[str, int]:
+    """The taps with the most faults between them and their neighbours: one bad clock is in all its
+    pairs, its neighbours are in one each."""
+    total: dict[str, int] = {}
+    pairs: dict[str, int] = {}
+    for clock in case.clocks:
+        for tap in (clock.tap, clock.relative_to):
+            pairs[tap] = pairs.get(tap, 0) + 1
+            total[tap] = total.get(tap, 0) + fault(clock)
+    means = {tap: total[tap] / pairs[tap] for tap in total if total[tap]}
+    worst = max(means.values(), default=0.0)
+    return {tap: max(round(mean), 1) for tap, mean in means.items() if mean == worst}
 
 
 def _short(case: Case) -> list[str]:

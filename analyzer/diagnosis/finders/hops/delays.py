@@ -11,6 +11,7 @@ from ...case import Case
 from ...finding import finding
 from ...known import Known
 from ...words import duration, packets_of, plain
+from .captures import moving_clocks
 from .groups import HopGroup, groups, hits_by_flow
 
 QUEUE_NS = 200_000
@@ -29,10 +30,13 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
     ways = case.ways
     if ways is None:
         return
+    moving = moving_clocks(case, QUEUE_NS)
     p99 = {
         (way.from_tap, way.to_tap): hop.queueing_ns.p99
         for way, hop in zip(ways.hops, case.hops, strict=True)
-        if hop.queueing_ns is not None and hop.queueing_ns.count >= LEAST_PACKETS
+        if hop.queueing_ns is not None
+        and hop.queueing_ns.count >= LEAST_PACKETS
+        and not moving & {hop.from_tap, hop.to_tap}
     }
     if not p99:
         return

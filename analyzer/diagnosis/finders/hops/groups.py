@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -154,10 +154,7 @@ def groups(ways: Ways, hit: Callable[[Way], bool]) -> list[HopGroup]:
     first: dict[tuple[str, str | None, int], int] = {}
     for i, hop in enumerate(hops):
         device = ways.devices.get((hop.from_tap, hop.to_tap))
-        keys: Iterable[tuple[str, str | None, int]] = (("to", device, hop.to_tap),)
-        if device is not None:
-            keys = (*keys, ("from", device, hop.from_tap))
-        for key in keys:
+        for key in (("to", device, hop.to_tap), ("from", device, hop.from_tap)):
             if key[2] >= 0:
                 parent[root(i)] = root(first.setdefault(key, i))
     found: dict[int, list[Way]] = {}
