@@ -31,6 +31,7 @@ from .finders.taps.marks import (
     marks_without_notification,
     notifications_without_marks,
 )
+from .finders.taps.missed import missed_at_one_tap
 from .finders.taps.pause import pauses
 from .healthy import healthy
 from .known import Known
@@ -42,6 +43,7 @@ Finder = Callable[[Case, Known], Iterable[Finding]]
 
 FINDERS: tuple[Finder, ...] = (
     missed_by_captures,
+    missed_at_one_tap,
     clocks,
     hop_losses,
     overtaking,
