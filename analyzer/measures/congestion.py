@@ -107,8 +107,8 @@ class CongestionMeasure:
         self._spacing.merge(other._spacing, flow_map)
         _continue_cnps(flow_map, other._cnps, self._cnps, self._spacing.arrays)
 
-    def congestion(self, flow: int) -> Congestion:
-        """ECN, CNPs and DSCPs of one flow.
+    def congestion(self, flow: int, marked_later: int = 0) -> Congestion:
+        """ECN, CNPs and DSCPs of one flow; `marked_later`: packets marked after their first tap.
 
         CE-marked packets count as ECN-capable: only ECT packets can be marked.
         """
@@ -117,7 +117,7 @@ class CongestionMeasure:
         counts = self._counts[flow]
         return Congestion(
             ecn_capable_packets=int(counts[_ECT_AND_CE].sum()),
-            ecn_marked_packets=int(counts[_CE]),
+            ecn_marked_packets=int(counts[_CE]) + marked_later,
             cnps=int(self._cnps[flow, _CNPS]),
             cnp_spacing_ns=self._spacing_of(flow),
             dscp={int(d): int(counts[_DSCP + d]) for d in np.flatnonzero(counts[_DSCP:])},

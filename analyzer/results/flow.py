@@ -158,8 +158,13 @@ class Flow(Record, frozen=True, kw_only=True):
     ]
     messages: Annotated[int | None, Meta(description="None for samples")]
     reordered_packets: Annotated[
-        int | None, Meta(description="original transmissions that arrived late")
+        int | None,
+        Meta(description="original transmissions that arrived late at their first tap"),
     ]
+    reordered_between_taps: Annotated[
+        int | None,
+        Meta(description="packets in order at a tap and late at the next; None with one tap"),
+    ] = None
     retransmitted_packets: Annotated[
         int | None, Meta(description="retransmissions, whether or not the original was seen")
     ]
@@ -183,7 +188,7 @@ class Flow(Record, frozen=True, kw_only=True):
     naks: Annotated[int, Meta(description="NAKs this flow carried (PSN error and others, not RNR)")]
     rnr_naks: Annotated[int, Meta(description="RNR NAKs this flow carried")]
     cnps: int
-    ecn_marked_packets: int
+    ecn_marked_packets: Annotated[int, Meta(description="CE, at whatever tap it was seen first")]
     entropy_values: Annotated[int, Meta(description="different UDP source ports")]
     spraying_width: float
     paths: Annotated[list[PathShare], Meta(description="paths by the chosen path key")]

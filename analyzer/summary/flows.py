@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
+from ..measures.hops.ways import Ways
 from ..measures.measuring import Measuring
 from ..measures.paths.tapsets import tap_places
 from ..results.flow import (
@@ -34,7 +35,7 @@ class FlowSummary:
     """Makes the records of flows.
 
     connection_of, owners: connection number and process by flow index. sampled: of
-    `sampled_taps`. mrc: None when there is no MRC.
+    `sampled_taps`. mrc: None when there is no MRC. ways: None with one tap.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class FlowSummary:
         owners: Mapping[int, Owner],
         sampled: Mapping[str, float],
         mrc: MrcSummary | None,
+        ways: Ways | None,
     ) -> None:
         self._m = measuring
         self._names = names
@@ -54,6 +56,8 @@ class FlowSummary:
         self._owners = owners
         self._sampled = sampled
         self._mrc = mrc
+        self._marked = {} if ways is None else ways.arisen("marked")
+        self._late = None if ways is None else ways.arisen("late")
 
     @cached_property
     def places(self) -> NDArray[np.int64]:
@@ -134,6 +138,7 @@ class FlowSummary:
             path_mtu=int(record["path_mtu"]) or None,
             messages=messages.count,
             reordered_packets=count("reordered"),
+            reordered_between_taps=None if self._late is None else self._late.get(f, 0),
             retransmitted_packets=None
             if recovered is None or retransmitted is None
             else recovered + retransmitted,
@@ -147,7 +152,7 @@ class FlowSummary:
             naks=int(record["naks"]),
             rnr_naks=int(record["rnr_naks"]),
             cnps=int(record["cnps"]),
-            ecn_marked_packets=int(record["ecn_marked"]),
+            ecn_marked_packets=int(record["ecn_marked"]) + self._marked.get(f, 0),
             entropy_values=m.entropy.paths_seen(f),
             spraying_width=chosen.width if chosen else 1.0,
             paths=chosen.paths if chosen else [],
@@ -156,7 +161,7 @@ class FlowSummary:
             recovery=self._recovery(f, record),
             message_statistics=messages,
             latency=m.messages.latency(f),
-            congestion=m.congestion.congestion(f),
+            congestion=m.congestion.congestion(f, self._marked.get(f, 0)),
             idle_gaps=m.idle.gaps(f),
             goodput_bits_per_second=m.messages.goodput_bits_per_second(f),
             activity_bytes=m.activity.of(f),

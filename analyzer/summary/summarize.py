@@ -59,7 +59,14 @@ class Summary:
         if measuring.mrc.packets:
             self.mrc = MrcSummary(measuring, names, plane_by or PlaneBy())
         self._flows = FlowSummary(
-            measuring, names, path_by, connection_of, owners or {}, self._sampled, self.mrc
+            measuring,
+            names,
+            path_by,
+            connection_of,
+            owners or {},
+            self._sampled,
+            self.mrc,
+            self.ways,
         )
 
     def flow(self, f: int) -> Flow:

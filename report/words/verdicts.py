@@ -206,6 +206,7 @@ def is_orderly(analysis: Analysis) -> bool:
             )
         )
         and not any(flow.naks or flow.rnr_naks for flow in analysis.flows)
+        and not any(flow.reordered_between_taps for flow in analysis.flows)
     )
 
 
@@ -246,13 +247,17 @@ def first_transmissions(flow: Flow) -> int:
 
 
 def first_taps(analysis: Analysis) -> str:
-    """A note if taps see the same packets: reordering between two taps is not judged."""
+    """A note if taps see the same packets, with the packets overtaken between taps."""
     if not any(flow.tap_copies for flow in analysis.flows):
         return ""
-    return (
-        " Each packet is judged at the tap that saw it first; "
-        "to judge the order at the receiver, analyse only the tap next to it."
-    )
+    note = " Each packet is judged at the tap that saw it first; "
+    if any(flow.reordered_between_taps is None for flow in analysis.flows):
+        return f"{note}to judge the order at the receiver, analyse only the tap next to it."
+    late = [n for flow in analysis.flows if (n := flow.reordered_between_taps)]
+    if late:
+        packets, flows = counted(sum(late), "packet"), counted(len(late), "flow")
+        return f"{note}{packets} of {flows} were overtaken on the way to later taps."
+    return f"{note}between taps none was overtaken."
 
 
 def worst_path(flows: list[Flow]) -> tuple[float, str | None]:

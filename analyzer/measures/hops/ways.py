@@ -107,6 +107,16 @@ class Ways:
     devices: dict[tuple[int, int], str]
     """The device between two taps, where names tell."""
 
+    def arisen(self, counter: str) -> dict[int, int]:
+        """Packets per flow that were marked, late, ... after their first tap: the sum of a counter
+        of EDGE over all hops."""
+        found: dict[int, int] = defaultdict(int)
+        for way in self.hops:
+            hit = way.passed[way.passed[counter] > 0]
+            for flow, packets in zip(hit["flow"].tolist(), hit[counter].tolist(), strict=True):
+                found[flow] += packets
+        return found
+
     def without(self, taps: set[int]) -> Ways:
         """Without hops from or to these taps: different samples at both ends are no loss."""
         hops = [w for w in self.hops if not taps & {w.from_tap, w.to_tap}]

@@ -152,6 +152,20 @@ def test_several_taps_are_judged_at_the_first() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("late", "says"),
+    [
+        (0, "between taps none was overtaken."),
+        (7, "7 packets of 1 flow were overtaken on the way to later taps."),
+    ],
+)
+def test_packets_overtaken_between_taps(late: int, says: str) -> None:
+    flow = factories.flow(0, 100, tap_copies=100, reordered_between_taps=late)
+    analysis = factories.analysis(flows=[flow])
+    assert verdicts.reordering(analysis).endswith(says)
+    assert verdicts.is_orderly(analysis) == (not late)
+
+
 @pytest.mark.parametrize("field", ["naks", "rnr_naks"])
 def test_a_nak_alone_is_not_good_order(field: str) -> None:
     analysis = factories.analysis(
