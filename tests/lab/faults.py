@@ -11,7 +11,7 @@ from typing import Literal
 from router_namespaces import ip
 
 from .damage import change_clock, miss_frames
-from .packets import Flow
+from .packets import Flow, Hop
 from .rules import COPY, DROP, MARK_CE, Rule
 from .scenario import (
     Expected,
@@ -209,6 +209,51 @@ def outage(draw: Draw) -> Scenario:
     )
 
 
+def flapping(draw: Draw) -> Scenario:
+    """Nothing passes in one direction, several times."""
+    spot = through_spine(draw.chance.choice(SPINES), draw.chance.choice(LEAVES))
+    length, pause = draw.chance.uniform(0.15, 0.3), draw.chance.uniform(0.5, 0.8)
+    begins = [0.5 + number * (length + pause) for number in range(3)]
+    steps = [
+        Step(at, turn(0, on))
+        for begin in begins
+        for at, on in ((begin, True), (begin + length, False))
+    ]
+    kinds = ["outage", "link-down", "loss", "blackhole"]
+    return draw.scenario(
+        "flapping",
+        draw.traffic(),
+        rules=[spot.rule("1", DROP)],
+        steps=steps,
+        expected=[
+            Expected(kinds, spot.hop, "lost", rule=0, ends=5),
+            Expected(kinds, spot.hop, required=False),
+        ],
+    )
+
+
+def host_link_down(draw: Draw) -> Scenario:
+    """The link of a host fails in both directions."""
+    host, at = draw.chance.choice(list(HOSTS)), draw.middle()
+    spot = to_host(host)
+    kinds = ["link-down", "outage", "blackhole"]
+    steps = [Step(at, turn_all(True))]
+    ends = None
+    if draw.chance.random() < 0.5:
+        ends = 1
+        steps.append(Step(at + draw.chance.uniform(0.5, 1), turn_all(False)))
+    return draw.scenario(
+        "host-link-down",
+        draw.traffic(),
+        rules=[spot.rule("1", DROP), Rule(f"H{host}", "eth0", "out", "1", DROP)],
+        steps=steps,
+        expected=[
+            Expected(kinds, spot.hop, "lost", rule=0, ends=ends),
+            Expected([*kinds, "loss"], _before_tap(host), host=host, required=False),
+        ],
+    )
+
+
 def host_loss(draw: Draw) -> Scenario:
     """A host drops packets after the capture on its link."""
     host = draw.chance.choice(list(HOSTS))
@@ -226,13 +271,17 @@ def host_loss(draw: Draw) -> Scenario:
     )
 
 
+def _before_tap(host: int) -> Hop:
+    """From the inside of a host to the capture on its link."""
+    hop = from_host(host).hop
+    return Hop(f"H{host}", [], hop.before, hop.sources, hop.targets)
+
+
 def lost_by_sender(draw: Draw) -> Scenario:
     """A host drops packets before the capture on its link."""
     host = draw.chance.choice(list(HOSTS))
     condition = f"CHANCE({draw.millionths(0.5, 3)})"
-    expected = Expected(["loss"], from_host(host).hop, host=host)
-    expected.hop.device, expected.hop.after = f"H{host}", expected.hop.before
-    expected.hop.before = []
+    expected = Expected(["loss"], _before_tap(host), host=host)
     return draw.scenario(
         "lost-by-sender",
         draw.traffic(),
@@ -530,6 +579,8 @@ KINDS: dict[str, Callable[[Draw], Scenario]] = {
     "clean-spraying": clean_spraying,
     "deep-queue": deep_queue,
     "spraying-slow-spine": spraying_slow_spine,
+    "flapping": flapping,
+    "host-link-down": host_link_down,
     "host-loss": host_loss,
     "lost-by-sender": lost_by_sender,
     "wrong-clock": wrong_clock,
