@@ -131,12 +131,16 @@ class Captured:
     def lost(self, hop: Hop) -> Hits:
         """Packets before the hop that are not after it."""
         both, lost, _ = self._matched(hop)
+        passed = len(both)
+        if hop.to_tap is not None:
+            there = set(self.by_link[hop.to_tap])
+            both = [(start, end) for start, end in both if end in there]
         sure = 0
         for tap in hop.before:
             here = set(self.by_link[tap])
             last = max((start.time_ns for start, _ in both if start in here), default=0)
             sure += sum(packet in here and packet.time_ns <= last for packet in lost)
-        return _hits(lost, len(both) + len(lost), sure)
+        return _hits(lost, passed + len(lost), sure)
 
     def copied(self, hop: Hop) -> Hits:
         """Packets that are more often after the hop than before it."""
