@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -36,6 +37,9 @@ PACKAGES = {
 }
 """Debian packages of the tools whose package has another name."""
 
+
+# As the command line does: tests load hundreds of thousands of objects that are no garbage.
+gc.set_threshold(100_000, 20, 20)
 
 # A shell starts background jobs with SIGINT ignored, and processes that the tests start would
 # ignore it too.
@@ -127,11 +131,15 @@ def golden(checkout: Path, pytestconfig: pytest.Config) -> Callable[[str, str], 
     return compare
 
 
-_LONGEST_FIRST = (
+_FIRST = (
     "tests/fuzz/",
+    "tests/replay/compare/test_packets.py",
+    "tests/kernels/test_kernel.py",
     "tests/probes/",
-    "_router.py",
-    "tests/replay/flows/test_placement.py",
+    "tests/replay/",
+    "tests/commands/live/",
+    "tests/tui/",
+    "tests/end_to_end/tui/",
 )
 
 
@@ -143,23 +151,24 @@ _BOUNDS_CHECKED = (
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers (`pytest -n`) the tests of a file share one, and so do all that load BPF
-    programs or make routers: they count what the whole machine has loaded. Tests of kernels with
-    bounds checks have one worker, too: it compiles them once, and no other one waits.
+    """With several workers (`pytest -n`) the tests of a file share one, and so do all that watch
+    libibverbs: its probes see the calls of every process. Tests of kernels with bounds checks have
+    one worker, too: it compiles them once, and no other one waits.
 
-    The longest files begin first, so that no worker is left with them at the end.
+    The first two compile most kernels, one of the analyzer and one of the replays, while no other
+    worker needs them. The longest files follow, so that no worker is left with one at the end.
     """
     if not hasattr(config, "workerinput"):
         return
     for item in items:
         path = item.path.as_posix()
         needs = getattr(item, "fixturenames", ())
-        alone = "live_capture" in needs or "/probes/" in path or path.endswith("_router.py")
+        watches = "libibverbs" in needs or "/probes/owners/" in path
         bounds = "/fuzz/" in path or item.name in _BOUNDS_CHECKED
-        group = "bounds" if bounds else "machine" if alone else path
+        group = "bounds" if bounds else "libibverbs" if watches else path
         item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=lambda item: _turn(item.path.as_posix()))
 
 
 def _turn(path: str) -> int:
-    return next((i for i, part in enumerate(_LONGEST_FIRST) if part in path), len(_LONGEST_FIRST))
+    return next((i for i, part in enumerate(_FIRST) if part in path), len(_FIRST))

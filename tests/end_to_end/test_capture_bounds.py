@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.thorough
 def test_random_and_damaged_captures_with_bounds_checks(checkout: Path) -> None:
     """Numba raises IndexError when checks are compiled in; the twins' tests would fail by it."""
     environment = {**os.environ, "ROCESCOPE_BOUNDSCHECK": "1"}

@@ -4,11 +4,11 @@ import os
 import re
 import signal
 import subprocess
-import time
 
 import pytest
 from jobs import Job
 from network import Network, roce_frames
+from waiting import until
 
 from ...commands.live.test_capture import Capturing, read
 
@@ -30,9 +30,11 @@ def test_owners_learned_during_the_capture_are_in_the_file(tmp_path, need_tool, 
             net.send(roce_frames(20))
             job.connect(0x21, 0x51)
             if ending == signal.SIGKILL:
-                time.sleep(3.5)  # looked for every second, written every other
+                until(lambda: b"owner: " in path.read_bytes())
+            written = path.stat().st_size
             net.send(roce_frames(30))
-            time.sleep(0.3)
+            if ending == signal.SIGKILL:
+                until(lambda: path.stat().st_size > written + 30 * 96)
             assert capture.end(ending) == (0 if ending == signal.SIGINT else -ending)
     finally:
         job.kill()
