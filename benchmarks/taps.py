@@ -1,0 +1,47 @@
+"""Several taps together against the sum of each tap alone: the price of following every packet.
+
+`python benchmarks/taps.py CAPTURE...` takes the captures of one run, one file per tap; without
+captures the bundled leaf-spine run. Processor time, the median of rounds that alternate.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.analysis.run import open_run
+
+ROUNDS = 7
+LIMIT = 2.0
+"""The taps together cost at most this times their sum."""
+BUNDLED = Path(__file__).resolve().parent.parent / "tests/data/leafspine/r09_packet_spray_h1"
+
+
+def seconds(paths: Sequence[str]) -> float:
+    """Processor time of reading and concluding."""
+    begun = time.process_time()
+    with open_run(paths, AnalyzeOptions(), None) as run:
+        run.result(run.read())
+    return time.process_time() - begun
+
+
+def main(paths: Sequence[str]) -> int:
+    """Print the ratio; 1 when it is above the limit."""
+    paths = paths or sorted(str(path) for path in BUNDLED.glob("*.pcap*"))
+    ratios = []
+    for attempt in range(ROUNDS + 1):
+        together, alone = seconds(paths), sum(seconds([path]) for path in paths)
+        if attempt:  # the first round compiles and fills caches
+            ratios.append(together / alone)
+    ratio = statistics.median(ratios)
+    spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+    print(f"{len(paths)} taps together: {ratio:.2f} times the sum of each alone ({spread})")
+    return int(ratio > LIMIT)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
