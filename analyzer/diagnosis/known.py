@@ -116,11 +116,19 @@ class Known:
         """Whether a known fault is at one of these taps."""
         return any(taps & {cause.place.from_tap, cause.place.to_tap} for cause in self._places)
 
-    def host_explains(
-        self, effect: Kind, hosts: Collection[str], first_ns: int, last_ns: int
-    ) -> bool:
-        """Whether one of these hosts is known to lose packets: then answers are lost there too."""
-        return "loss" in EXPLAINS[effect] and any(
+    def cut_off(self, host: str, first_ns: int, last_ns: int) -> bool:
+        """Whether a known fault swallows what goes to this host: a link that is down carries
+        nothing from it either."""
+        return any(
+            cause.kind in ("blackhole", "outage", "link-down")
+            and {victim.dst for victim in cause.affected} == {host}
+            and _is_around(cause, first_ns, last_ns)
+            for cause in self._places
+        )
+
+    def host_explains(self, hosts: Collection[str], first_ns: int, last_ns: int) -> bool:
+        """Whether one of these hosts is cut off or loses packets: then answers are lost there."""
+        return any(self.cut_off(host, first_ns, last_ns) for host in hosts) or any(
             cause.kind == "loss"
             and cause.place.host in hosts
             and _is_around(cause, first_ns, last_ns)

@@ -28,8 +28,10 @@ def retry_storms(case: Case, known: Known) -> Iterator[Finding]:
         rounds = int(troubles.progress(f)["max_rounds"])
         if resent is None or rounds < ROUNDS or case.flows[f].retransmitted_packets is None:
             continue
-        if not known.explains("retry-storm", f, resent.first_ns, resent.last_ns):
-            stormy.append(case.flows[f])
+        flow, span = case.flows[f], (resent.first_ns, resent.last_ns)
+        explained = known.explains("retry-storm", f, *span)
+        if not explained and not known.host_explains((flow.src, flow.dst), *span):
+            stormy.append(flow)
     for group in by_hosts(stormy):
         resent_by = {f.id: t for f in group if (t := troubles.of(f.id, RESENT))}
         hits = {f: trouble.packets for f, trouble in resent_by.items()}

@@ -22,7 +22,8 @@ def stalled(case: Case, known: Known) -> Iterator[Finding]:
         death = death_of(case, flow)
         if death is None or death.why == "refused":
             continue
-        if not known.explains("stalled", flow.id, death.since_ns, case.last_ns):
+        span = death.since_ns, case.last_ns
+        if not known.explains("stalled", flow.id, *span) and not known.cut_off(flow.src, *span):
             dead[flow.id] = death
     for group in by_hosts(case.flows[f] for f in dead):
         yield _finding(case, group, {flow.id: dead[flow.id] for flow in group})

@@ -32,7 +32,7 @@ def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
         taps = {*flow.taps, *(() if peer is None else case.flows[peer].taps)}
         if not (
             known.explains("timeout-recovery", flow.id, *span)
-            or known.host_explains("timeout-recovery", ends, *span)
+            or known.host_explains(ends, *span)
             or known.queue_explains(taps, *span)
         ):
             flows.append(flow)

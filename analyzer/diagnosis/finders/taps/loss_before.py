@@ -10,6 +10,7 @@ from ....results.flow import Flow
 from ....wire.opcodes import MRC, TRANSPORT_NAMES, UC
 from ...case import Case
 from ...finding import finding
+from ...interval import span_of
 from ...known import Known
 from ...words import hosts, packets_of
 from ..groups import by_hosts, of_same_hosts
@@ -24,10 +25,18 @@ def losses_before(case: Case, known: Known) -> Iterator[Finding]:
     lost = {}
     for flow in case.flows:
         n = lost_before(case, flow)
-        if n and not known.hit_by("mrc-path", flow.id, flow.first_time_ns, flow.last_time_ns):
+        if n and not _is_explained(case, known, flow):
             lost[flow.id] = n
     for group in by_hosts(case.flows[f] for f in lost):
         yield _finding(case, group, {flow.id: lost[flow.id] for flow in group})
+
+
+def _is_explained(case: Case, known: Known, flow: Flow) -> bool:
+    """Whether the sender lost a port, or all of its links."""
+    troubles = case.measuring.troubles
+    seen = [t for kind in (RECOVERED_LOSS, JUMPED) if (t := troubles.of(flow.id, kind))]
+    span = span_of(seen) if seen else (flow.first_time_ns, flow.last_time_ns)
+    return known.hit_by("mrc-path", flow.id, *span) or known.cut_off(flow.src, *span)
 
 
 def lost_before(case: Case, flow: Flow) -> int:
