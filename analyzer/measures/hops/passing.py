@@ -164,6 +164,8 @@ def _new_edge(p: Passing, flow: Int, from_tap: Int, to_tap: Int, hop: Int) -> In
     edge.drop_max = edge.limit_max = -0x7FFF
     edge.bytes_min = edge.first_ns = _ALWAYS
     edge.first_marked_ns = edge.first_late_ns = edge.first_copy_ns = edge.delay_min = _ALWAYS
+    edge.first_dscp_ns = _ALWAYS
+    edge.last_dscp_ns = _NEVER
     edge.last_ns = edge.last_marked_ns = edge.last_late_ns = edge.last_copy_ns = _NEVER
     edge.delay_max = _NEVER
     return index
@@ -297,7 +299,10 @@ def _note_pass(
         edge.delay_min = min(edge.delay_min, delay)
         edge.delay_max = max(edge.delay_max, delay)
         edge.trimmed += trimmed
-        edge.dscp_changed += dscp
+        if dscp:
+            edge.dscp_changed += 1
+            edge.first_dscp_ns = min(edge.first_dscp_ns, near.time)
+            edge.last_dscp_ns = max(edge.last_dscp_ns, near.time)
         if marked:
             edge.marked += 1
             edge.first_marked_ns = min(edge.first_marked_ns, near.time)

@@ -69,6 +69,8 @@ EDGE = np.dtype(
         ("last_late_ns", np.int64),
         ("first_copy_ns", np.int64),
         ("last_copy_ns", np.int64),
+        ("first_dscp_ns", np.int64),
+        ("last_dscp_ns", np.int64),
         ("delay_base", np.int64),  # of all flows: delays are counted relative to it, ns
         ("delay_min", np.int64),
         ("delay_max", np.int64),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from ....results.diagnosis import Finding, Kind
 from ...case import Case
@@ -10,6 +11,8 @@ from ...finding import finding
 from ...known import Known
 from ...words import packets_of
 from .groups import HopGroup, groups, hits_by_flow
+
+_TIMES: Final = {"marked": "marked", "copies": "copy", "dscp_changed": "dscp"}
 
 
 def hop_marks(case: Case, _: Known) -> Iterator[Finding]:
@@ -61,8 +64,8 @@ def _arisen(case: Case, kind: Kind, counter: str, says: str, step: str) -> Itera
 
 
 def _span(group: HopGroup, counter: str) -> tuple[int, int]:
-    """First and last time; of counters without times those of the packets."""
-    prefix = {"marked": "marked_", "copies": "copy_", "late": "late_"}.get(counter, "")
+    """First and last time."""
+    name = _TIMES[counter]
     hit = [hop.whole for hop in group.hops]
-    first = min(int(whole[f"first_{prefix}ns"]) for whole in hit)
-    return first, max(int(whole[f"last_{prefix}ns"]) for whole in hit)
+    first = min(int(whole[f"first_{name}_ns"]) for whole in hit)
+    return first, max(int(whole[f"last_{name}_ns"]) for whole in hit)
