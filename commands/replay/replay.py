@@ -130,6 +130,11 @@ def replay(
     read_traffic(prepared, to.progress)
     with steps_shown(to.progress) as tell:
         result = prepared.place(strategies, tell)
+        captured = prepared.as_captured()
+    if captured is not None:
+        import msgspec
+
+        result = msgspec.structs.replace(result, strategies=[captured, *result.strategies])
     _write(result, to, top)
     return 0
 

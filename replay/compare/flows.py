@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Floats, Ints
+from ...kernels.kernel import Bools, Floats, Ints
 from ...version import VERSION
 from ..fabrics.fabric import Fabric
 from ..flows.fair_share import fair_bytes, split_evenly
@@ -59,7 +59,7 @@ def replay(
     for strategy in strategies:
         if progress is not None:
             progress(strategy.name)
-        results.append(_result(strategy.name, strategy.place(traffic, fabric), fabric))
+        results.append(result_of(strategy.name, strategy.place(traffic, fabric), fabric))
     return ReplayResult(
         version=VERSION,
         traffic=traffic_summary(traffic, sources),
@@ -129,16 +129,30 @@ def _chances(traffic: Traffic, fabric: Fabric, layers: Layers) -> dict[str, Chan
     return {name: chance_of(t) for name, t in zip(scores.names, found.layers, strict=True)}
 
 
-def _result(name: str, outcome: Outcome, fabric: Fabric) -> StrategyResult:
+def result_of(
+    name: str,
+    outcome: Outcome,
+    fabric: Fabric,
+    offered: Traffic | None = None,
+    covered: Bools | None = None,
+) -> StrategyResult:
+    """The loads of an outcome.
+
+    offered: the traffic whose even split is fair, default that of the outcome. covered: links
+    whose load is known; others are left out.
+    """
     traffic, placement = outcome.traffic, outcome.placement
+    offered = traffic if offered is None else offered
     loads = link_loads(placement, traffic, len(fabric.links.source))
-    ones = np.ones(len(traffic), np.int64)
+    ones = np.ones(len(offered), np.int64)
     # A strategy may use links that the groups of the fabric do not use, and vice versa.
-    reachable = (even_loads(traffic, fabric, ones) > 0) | (loads.flows > 0)
+    reachable = (even_loads(offered, fabric, ones) > 0) | (loads.flows > 0)
     layers = layers_of(fabric, reachable)
+    if covered is not None:
+        layers = _covered(layers, fabric, covered)
     rates = fabric.links.rate_bits_per_second
-    fair = fair_bytes(split_evenly(traffic, fabric), loads.wire_bytes, rates, layers.links)
-    chances = _chances(traffic, fabric, layers)
+    fair = fair_bytes(split_evenly(offered, fabric), loads.wire_bytes, rates, layers.links)
+    chances = _chances(offered, fabric, layers)
     records = [
         _layer(layer_name, links, choice, outcome, fabric, loads, fair, chances.get(layer_name))
         for layer_name, links, choice in zip(*layers, strict=True)
@@ -164,6 +178,19 @@ def _result(name: str, outcome: Outcome, fabric: Fabric) -> StrategyResult:
         solver=outcome.solver,
         notes=notes,
     )
+
+
+def _covered(layers: Layers, fabric: Fabric, covered: Bools) -> Layers:
+    """The links of the layers that can be compared: all from one switch, or all to one."""
+    kept = []
+    for name, links, choice in zip(*layers, strict=True):
+        whole = np.zeros(len(links), np.bool_)
+        for ends in (fabric.links.source[links], fabric.links.target[links]):
+            missing = np.unique(ends[~covered[links]])
+            whole |= ~np.isin(ends, missing)
+        if whole.any():
+            kept.append((name, links[whole], choice))
+    return Layers(*map(tuple, zip(*kept, strict=True))) if kept else Layers((), (), ())
 
 
 def _layer(

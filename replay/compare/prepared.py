@@ -13,11 +13,12 @@ from ...analyzer.errors import UsageError
 from ...analyzer.filtering import compile_filter
 from ...analyzer.units import parse_duration
 from ..fabrics.parse import parse_fabric
-from ..results.replay import ReplayResult
+from ..results.replay import ReplayResult, StrategyResult
 from ..strategies.base import FlowStrategy
 from ..strategies.registry import ALL, expanded, parse_packet_strategy, parse_strategy
 from ..traffic.observed import traffic_from_capture
 from ..traffic.traffic import Traffic
+from .captured import as_captured
 from .flows import mapped, replay
 from .request import ReplayRequest
 from .specs.words import ASAP, CAPTURED
@@ -121,6 +122,10 @@ class PreparedReplay:
             done += 1
 
         return replay(self.read(), self.fabric, strategies, self.request.sources, begun)
+
+    def as_captured(self) -> StrategyResult | None:
+        """What the captured links carried; None if these are too few to compare."""
+        return as_captured(self.read(), self.fabric)
 
     def by_packets(
         self,

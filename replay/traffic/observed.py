@@ -29,10 +29,12 @@ from ..fabrics.mapping import map_hosts
 from ..hashing.keys import PacketKeys, addresses
 from .closed_loop import sent_messages
 from .message_log import MessageLog
-from .traffic import SentMessages, Traffic
+from .traffic import Seen, SentMessages, Traffic
 from .unit_counts import UnitCounter
 
 _BATCH_FRAMES = 1 << 16
+_TAPS = 1024
+"""Most taps whose loads are told apart."""
 
 
 def traffic_from_capture(
@@ -74,12 +76,14 @@ def traffic_from_capture(
 
         merged = Prefetched(lambda: merge_tables([tables(c) for c in captures]), report)
         loop = ClosedLoop() if messages else None
-        tracker, counter = count_units(merged, report, window_ns, loop)
+        at_taps = UnitCounter() if len(captures) > 1 else None
+        tracker, counter = count_units(merged, report, window_ns, loop, at_taps)
         if not len(counter.units):
             raise UnreadableInput(f"no RoCE packet in {', '.join(paths)}")
         sent = None if loop is None else loop.messages(tracker, counter)
         traffic = _traffic(tracker, counter, registry.endpoints, fabric, mapping, sent)
-        return replace(traffic, warnings=tuple(w for c in captures for w in c.warnings))
+        seen = None if at_taps is None else _seen(counter, at_taps, registry.tap_names)
+        return replace(traffic, warnings=tuple(w for c in captures for w in c.warnings), seen=seen)
 
 
 class ClosedLoop:
@@ -115,17 +119,44 @@ def count_units(
     report: Callable[[], None],
     window_ns: int | None,
     loop: ClosedLoop | None = None,
+    at_taps: UnitCounter | None = None,
 ) -> tuple[FlowTracker, UnitCounter]:
-    """The tracker and the units after all tables; `loop` also gets the batches."""
+    """The tracker and the units after all tables; `loop` also gets the batches.
+
+    at_taps: counts every copy of a packet, by flow and tap.
+    """
     tracker, counter = FlowTracker(), UnitCounter(window_ns)
     for table in tables:
         if len(table):
             batch = tracker.update(table)
             unit = counter.update(table, batch.flow, batch.verdict)
+            if at_taps is not None:
+                flow = batch.flow * np.int32(_TAPS) + table.tap.astype(np.int32)
+                at_taps.update(table, flow, np.zeros_like(batch.verdict))
             if loop is not None:
                 loop.update(batch, unit)
         report()
     return tracker, counter
+
+
+def _seen(counter: UnitCounter, at_taps: UnitCounter, taps: Sequence[str]) -> Seen | None:
+    """The units at every tap; None if there are too many flows or taps to tell them apart."""
+    units, rows = counter.units, at_taps.units
+    if len(taps) > _TAPS or int(units["flow"].max(initial=0)) >= (1 << 31) // _TAPS:
+        return None
+    keys = ["flow", "sport", "dport", "flow_label"]
+    numbers = {tuple(row): i for i, row in enumerate(units[keys].tolist())}
+    flow, tap = np.divmod(rows["flow"], _TAPS)
+    others = zip(flow.tolist(), *(rows[key].tolist() for key in keys[1:]), strict=True)
+    unit = np.array([numbers.get(other, -1) for other in others], np.int32)
+    known = unit >= 0  # the first packet of a unit is no copy: every unit is known
+    return Seen(
+        tuple(taps),
+        unit[known],
+        tap[known].astype(np.int32),
+        rows["packets"][known],
+        rows["wire_bytes"][known],
+    )
 
 
 def _traffic(

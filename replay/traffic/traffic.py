@@ -30,6 +30,16 @@ class Windows(NamedTuple):
     wire_bytes: Ints
 
 
+class Seen(NamedTuple):
+    """Packets of units at taps, copies at other taps included; one row per unit and tap."""
+
+    taps: tuple[str, ...]
+    unit: Int32s
+    tap: Int32s
+    packets: Ints
+    wire_bytes: Ints
+
+
 class PacketTimes(NamedTuple):
     """The packets of messages, sorted by message."""
 
@@ -85,6 +95,8 @@ class Traffic:
     """Parts of the captures that could not be read."""
     messages: SentMessages | None = None
     """None if they were not requested."""
+    seen: Seen | None = None
+    """None with one tap, and for patterns."""
 
     def __len__(self) -> int:
         return len(self.flow)
@@ -107,10 +119,29 @@ class Traffic:
             windows = windows._replace(
                 unit=unit[order], window=windows.window[order], wire_bytes=windows.wire_bytes[order]
             )
+        seen = self.seen
+        if seen is not None:
+            new = np.full(len(self), -1, np.int32)
+            new[rows] = np.arange(len(rows))
+            kept = new[seen.unit] >= 0
+            seen = Seen(
+                seen.taps,
+                new[seen.unit[kept]],
+                seen.tap[kept],
+                seen.packets[kept],
+                seen.wire_bytes[kept],
+            )
         messages = self.messages and _of_units(self.messages, rows, self.flow)
         columns = ("src_host", "dst_host", "flow", "packets", "wire_bytes", "first_ns", "last_ns")
         taken: dict[str, Any] = {name: getattr(self, name)[rows] for name in columns}
-        return replace(self, keys=self.keys.take(rows), windows=windows, messages=messages, **taken)
+        return replace(
+            self,
+            keys=self.keys.take(rows),
+            windows=windows,
+            messages=messages,
+            seen=seen,
+            **taken,
+        )
 
 
 def _of_units(messages: SentMessages, rows: Array, flow: Int32s) -> SentMessages:

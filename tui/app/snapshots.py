@@ -52,7 +52,8 @@ class Snapshots:
     def tick(self) -> None:
         """Request a snapshot unless keys or probes have priority."""
         host, session = self._host, self._view.session
-        if not (session.running or self._view.snapshot.source.running):
+        reading = session.running or self._view.snapshot.source.running
+        if not (reading or (session.diagnosis_due() and not self.judging)):
             return
         now = monotonic()
         waited = now - self.built_at

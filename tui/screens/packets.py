@@ -33,7 +33,7 @@ from .prompts import TextPrompt
 
 COLUMNS = (
     GridColumn("frame", "#", 9, True),
-    GridColumn("time", "TIME", 13, True),
+    GridColumn("time", "TIME s", 13, True),
     GridColumn("delta", "Δus", 8, True, 2),
     GridColumn("psn", "PSN", 8, True),
     GridColumn("hex", "HEX", 8, priority=5),

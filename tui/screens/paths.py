@@ -43,7 +43,7 @@ _BY = {
 _BESIDE = 20
 """Terminal columns beside the name and the map: load and width."""
 ONLY = "■"
-"""The only path of a flow, where no flow sprays."""
+"""The only path of a flow, where most traffic is not sprayed."""
 _ALIKE = 0.05
 """Percent: fair shares that differ by less are shown as one value."""
 
@@ -60,7 +60,7 @@ class PathsScreen(RoceScreen):
         self._measure = MEASURES[0]
         self._matrix: Matrix | None = None
         self._sprayed = False
-        """Whether a flow sprays over the paths shown."""
+        """Whether most bytes shown are sprayed."""
         self._cell = SMALL_CELL
 
     def body(self) -> ComposeResult:
@@ -77,7 +77,9 @@ class PathsScreen(RoceScreen):
         flows, most = shown.shown_flows(), room // SMALL_CELL
         matrix = path_matrix(snapshot, paths, flows, self._rows, self._measure, most)
         self._matrix = matrix
-        self._sprayed = bool((paths.width[flows] >= SPRAYS_FROM_WIDTH).any())
+        sprays = paths.width[flows] >= SPRAYS_FROM_WIDTH
+        sizes = snapshot.flows.wire_bytes[flows]
+        self._sprayed = bool(2 * sizes[sprays].sum() > sizes.sum())
         names = _stems(matrix.labels)
         self._cell = cell_width(len(names), room, max(map(len, names), default=0))
         grid = self.query_one("#heat", Grid)
@@ -107,7 +109,7 @@ class PathsScreen(RoceScreen):
         self.query_one("#legend", Static).update(legend, layout=False)
         if not len(matrix.first_flow):
             return sentences.queue_pairs(snapshot, paths)
-        if paths.by == "entropy" and not self._sprayed:
+        if paths.by == "entropy" and not sprays.any():
             return "No flow sprays: the columns are source ports, which only hint at paths."
         if matrix.by_place:
             return sentences.own_paths(paths, flows)
@@ -125,7 +127,7 @@ class PathsScreen(RoceScreen):
             for load, even in zip(loads, fair, strict=True)
         ]
         if not self._sprayed and np.count_nonzero(loads) == 1:
-            # A flow on one path is no fault where no flow sprays.
+            # A flow on one path is no fault where most traffic is not sprayed.
             only = f"{ONLY:>{self._cell - 1}} ", "accent"
             cells = [only if load else nothing for load in loads]
         spread = width(loads) if total else 0.0

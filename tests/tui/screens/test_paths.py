@@ -5,6 +5,8 @@ from __future__ import annotations
 from captures import data
 from tui_driver import drive, text_of
 
+from rocescope.tui.screens import paths
+
 LEAFSPINE = data("leafspine")
 ECMP = sorted((LEAFSPINE / "r01_clean_write").glob("leaf1-spine*.pcap.gz"))
 SPRAYED = sorted((LEAFSPINE / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
@@ -26,6 +28,13 @@ def test_single_paths_are_no_hot_spots_where_no_flow_sprays():
     assert styles == {"accent", "dim"} and "■ its only path" in text
 
 
-def test_they_are_where_flows_spray():
+def test_nor_where_few_flows_spray():
+    """Four of 36 flows spray: their cells are shares, those of the others are not."""
+    styles, text = cells(SPRAYED)
+    assert styles == {"accent", "dim", "fair"} and "■ its only path" in text
+
+
+def test_they_are_where_most_traffic_is_sprayed(monkeypatch):
+    monkeypatch.setattr(paths, "SPRAYS_FROM_WIDTH", 1.0)
     styles, text = cells(SPRAYED)
     assert "hot3" in styles and "its only path" not in text

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.errors import RocescopeError
 from ....probes.rights.priority import lower_own
+from ....replay.compare.captured import AS_CAPTURED
 from ....replay.compare.prepared import PreparedReplay
 from ....replay.compare.request import ReplayRequest, with_words
 from ....replay.compare.seeds import sweep_result
@@ -191,6 +192,9 @@ class Replays:
         self._thread.start()
 
     def _run(self, prepared: PreparedReplay, names: list[str]) -> None:
+        captured = prepared.as_captured()
+        if captured is not None:
+            self._tell(strategies={AS_CAPTURED: captured} | self.view.strategies)
         for number, name in enumerate(names):
             if self._stopping.is_set():
                 return

@@ -1,0 +1,49 @@
+"""The loads of captured links, against the seed that the switches really used."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from captures import DATA
+
+from rocescope.replay.compare.captured import AS_CAPTURED, as_captured, links_of
+from rocescope.replay.compare.flows import replay
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.strategies.registry import parse_strategy
+from rocescope.replay.traffic.observed import traffic_from_capture
+
+FABRIC = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=2")
+CLEAN = sorted(str(path) for path in (DATA / "leafspine" / "r01_clean_write").glob("*.pcap.?z"))
+SPINES = [path for path in CLEAN if "spine" in path]
+TRUE = "ecmp:hash=linux,policy=1,seed=305419896,per-switch=equal"
+"""The seed of the routers, see topology.json of the run."""
+
+
+def test_loads_are_those_of_the_seed_of_the_switches() -> None:
+    traffic = traffic_from_capture(CLEAN, FABRIC, "order")
+    found = as_captured(traffic, FABRIC)
+    assert found is not None and found.name == AS_CAPTURED
+    model = replay(traffic, FABRIC, [parse_strategy(TRUE)], []).strategies[0]
+    expected = {link.name: (link.wire_bytes, link.flows) for link in model.links}
+    seen = {link.name: (link.wire_bytes, link.flows) for link in found.links}
+    assert seen == {name: expected[name] for name in seen}
+    assert sorted(seen) == [
+        *(f"leaf1>spine{n}" for n in range(1, 5)),
+        *(f"spine{n}>leaf1" for n in range(1, 5)),
+    ]
+    assert found.notes == ["16 links were not captured; they are left out"]
+
+
+def test_without_a_link_of_a_set_nothing_is_compared() -> None:
+    assert as_captured(traffic_from_capture(SPINES[:3], FABRIC, "order"), FABRIC) is None
+
+
+def test_one_capture_and_unknown_names_have_no_row() -> None:
+    assert as_captured(traffic_from_capture(SPINES[:1], FABRIC, "order"), FABRIC) is None
+    assert np.all(links_of(["eth0.pcap", "eth1.pcap"], FABRIC) == -1)
+
+
+@pytest.mark.parametrize("name", ["leaf1-spine2", "spine2_to_leaf1", "a/leaf1-spine2.pcap.gz"])
+def test_a_tap_is_named_by_both_ends_of_its_link(name: str) -> None:
+    (ways,) = links_of([name], FABRIC)
+    assert {FABRIC.link_name(int(link)) for link in ways} == {"leaf1>spine2", "spine2>leaf1"}
