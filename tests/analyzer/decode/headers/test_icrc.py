@@ -75,8 +75,10 @@ def test_crc_equals_zlib(data: bytes, start: int, seed: int) -> None:
 def test_equals_scapy(size: int) -> None:
     send = BTH(opcode="RC_SEND_ONLY", dqpn=0x1234, psn=7, solicited=1, ackreq=1) / Raw(bytes(size))
     udp = UDP(sport=0xC000, chksum=0)
-    v4 = Ether() / IP(src="10.0.0.1", dst="10.0.0.2", tos=3, ttl=9) / udp / send
-    v6 = Ether() / IPv6(src="2001:db8::1", dst="2001:db8::2", tc=3, fl=77, hlim=9) / udp / send
+    # Without addresses scapy would look them up on the network, for a second.
+    link = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+    v4 = link / IP(src="10.0.0.1", dst="10.0.0.2", tos=3, ttl=9) / udp / send
+    v6 = link / IPv6(src="2001:db8::1", dst="2001:db8::2", tc=3, fl=77, hlim=9) / udp / send
     for frame in (v4, v6):
         table = decoder(check_icrc=True).decode(batch([bytes(frame)]))
         assert table.payload_bytes.tolist() == [size]
