@@ -326,7 +326,7 @@ def _moments_by_edge(measure: HopMeasure) -> dict[int, NDArray[Any]]:
     ends = measure.ends
     order = np.argsort(ends["edge"], kind="stable")
     numbers, begin = np.unique(ends["edge"][order], return_index=True)
-    parts = np.split(order, begin[1:])
+    parts = np.split(order, begin)[1:]  # no part without ends
     return {int(number): ends[part] for number, part in zip(numbers, parts, strict=True)}
 
 
