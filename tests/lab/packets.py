@@ -16,6 +16,8 @@ DELAYED_NS = 5_000_000
 """Far above what a router of the lab takes."""
 
 
+ON_THEIR_WAY_NS = 200_000_000
+"""No packet of the lab takes longer, but through a long queue."""
 WAITED_NS = 300_000
 """Above what a router of the lab takes on an idle machine."""
 
@@ -58,7 +60,7 @@ class Hits:
 
     packets: int = 0
     sure_packets: int = 0
-    """Without those after the last that passed from their tap: they may be on their way."""
+    """Without those at the end, after the last that passed: they may be on their way."""
     of_packets: int = 0
     first_ns: int | None = None
     last_ns: int | None = None
@@ -135,10 +137,12 @@ class Captured:
         if hop.to_tap is not None:
             there = set(self.by_link[hop.to_tap])
             both = [(start, end) for start, end in both if end in there]
+        end = max(packet.time_ns for packets in self.by_link.values() for packet in packets)
         sure = 0
         for tap in hop.before:
             here = set(self.by_link[tap])
             last = max((start.time_ns for start, _ in both if start in here), default=0)
+            last = max(last, end - ON_THEIR_WAY_NS)
             sure += sum(packet in here and packet.time_ns <= last for packet in lost)
         return _hits(lost, passed + len(lost), sure)
 
