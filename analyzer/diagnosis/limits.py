@@ -86,6 +86,14 @@ def _partial(case: Case) -> Iterator[str]:
         )
 
 
+def _untapped(case: Case) -> Iterator[str]:
+    if case.ways is not None and case.ways.elsewhere:
+        yield (
+            f"{counted(case.ways.elsewhere, 'flow')} on ways without a tap: hops there are unknown;"
+            " capture all parallel links"
+        )
+
+
 def _marks(case: Case) -> Iterator[str]:
     data = [flow for flow in case.flows if carries_data(flow)]
     if data and not any(flow.congestion.ecn_capable_packets for flow in data):
@@ -101,4 +109,13 @@ def _icrc(case: Case) -> Iterator[str]:
         yield f"{number(cut)} frames are truncated: their ICRC is unknown; capture whole frames"
 
 
-_CHECKS = (_how_it_was_read, _capture_quality, _one_way, _one_tap, _partial, _marks, _icrc)
+_CHECKS = (
+    _how_it_was_read,
+    _capture_quality,
+    _one_way,
+    _one_tap,
+    _partial,
+    _untapped,
+    _marks,
+    _icrc,
+)

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...track.state import REQUESTS
 from ...track.tracker import FlowTracker
-from ...wire.opcodes import OPCODE_CLASS, REQUEST, SEQUENCED
+from ...wire.opcodes import OPCODE_CLASS, REQUEST, SEQUENCED, UC, UD
 from ...wire.psn import PSN_MASK
 from . import state
 from .measure import HopMeasure
@@ -27,6 +28,11 @@ FULL_HOP_LIMITS = (64, 128, 255)
 MOST_DIRECT = 0.2
 """Packets of a flow that skip a tap are missed by its capture only up to this share of the flow;
 beyond, they have another way."""
+MOST_ACKED = 0.5
+"""Share of the requests of a flow that lost nothing that are acknowledged; others are in flight."""
+UNANSWERED = (UC, UD)
+RESENT_WITHIN_NS = 500_000_000
+"""A sender retransmits what nobody answers within this time, at the usual ACK timeouts of NICs."""
 GRACE_NS = 1_000_000
 """At the end of the captures packets may be on their way: a packet counts as lost only if the
 captures go on for twice the longest delay of the hop after it (this long if nothing passed), if a
@@ -100,6 +106,8 @@ class Ways:
     newest_ns: int
     undecided: int
     """Packets whose end cannot be judged: on their way when the captures ended."""
+    elsewhere: int
+    """Flows that lost nothing and took ways without a tap."""
     hurried: int
     """Packets followed for less than the horizon, for want of memory."""
     names: list[str]
@@ -200,9 +208,13 @@ def ways_of(measure: HopMeasure, tracker: FlowTracker, tap_names: list[str]) -> 
     lost: dict[tuple[int, int], list[NDArray[Any]]] = defaultdict(list)
     reasons: dict[tuple[int, int], set[str]] = defaultdict(set)
     undecided = 0
+    elsewhere: set[int] = set()
     for number, edge in zip(tables.end_numbers.tolist(), tables.ends, strict=True):
         expected = _expected(tables, edge)
         if expected is None:
+            continue
+        if _took_another_way(tables, tracker, edge):
+            elsewhere.add(int(edge["flow"]))
             continue
         to_tap, reason = expected
         here = int(edge["from_tap"])
@@ -230,7 +242,7 @@ def ways_of(measure: HopMeasure, tracker: FlowTracker, tap_names: list[str]) -> 
             if np.count_nonzero(arrived) > np.count_nonzero(network):
                 arrived |= unknown
             missed[to_tap].append((packets["flow"][arrived], packets["time"][arrived]))
-            packets = packets[~arrived]
+        packets = packets[~arrived]
         if len(packets):
             way = hops.setdefault((here, to_tap), Way(here, to_tap))
             way.lost = packets
@@ -254,6 +266,7 @@ def ways_of(measure: HopMeasure, tracker: FlowTracker, tap_names: list[str]) -> 
         origin_ns=int(measure.state.clock[state.ORIGIN] * measure.state.clock[state.WIDTH]),
         newest_ns=newest,
         undecided=undecided,
+        elsewhere=len(elsewhere),
         hurried=int(measure.state.clock[state.HURRIED]),
         names=names,
         devices=_devices(hops, names),
@@ -287,6 +300,38 @@ def _expected(tables: _Tables, edge: Any) -> tuple[int, str] | None:
         return None
     tap = _link_to(tables.names, here, side)
     return None if tap < 0 else (tap, "partner")
+
+
+def _took_another_way(tables: _Tables, tracker: FlowTracker, edge: Any) -> bool:
+    """Whether the packets that ended here went on where no tap is: their flow lost nothing, and a
+    large part of it is not seen again, or it is sprayed."""
+    flow, here = int(edge["flow"]), int(edge["from_tap"])
+    ended, own = int(edge["packets"]), tables.next_of.get((flow, here), [])
+    went_on = sum(int(e["packets"]) for e in own)
+    scattered = len(own) > 1 or ended > MOST_DIRECT * (ended + went_on)
+    return scattered and _lost_nothing(tracker, flow)
+
+
+def _lost_nothing(tracker: FlowTracker, flow: int) -> bool:
+    """Whether a flow of requests was never retransmitted although its sender would have done so, or
+    a flow of answers left none of its requests unanswered."""
+    record = tracker.flows[flow]
+    if not record["request_packets"]:
+        peer = int(record["peer"])
+        if peer >= 0:
+            return bool(tracker.flows[peer]["request_packets"] and _lost_nothing(tracker, peer))
+        waiting = tracker.flows[(tracker.flows["peer"] < 0) & (tracker.flows["rewinds"] > 0)]
+        return not ((waiting["src"] == record["dst"]) & (waiting["dst"] == record["src"])).any()
+    requests = tracker.stream(flow, REQUESTS)
+    if not requests["started"] or record["transport"] in UNANSWERED:
+        return False
+    if requests["retransmitted"] or requests["recovered"] or record["rewinds"]:
+        return False
+    if not record["acked"]:
+        return bool(record["last_time"] - record["first_time"] > RESENT_WITHIN_NS)
+    sent = (int(requests["next"]) - int(requests["first"])) & PSN_MASK
+    acked = (int(record["ack_psn"]) - int(requests["first"])) & PSN_MASK
+    return acked <= sent and acked + 1 >= MOST_ACKED * sent
 
 
 def _main(by_tap: dict[int, int]) -> int:
@@ -382,7 +427,10 @@ def _arrived(packets: NDArray[Any], tracker: FlowTracker) -> NDArray[np.bool_]:
     psn = (packets["label"] & np.uint32(PSN_MASK)).astype(np.int64)
     distance = ((flows["ack_psn"].astype(np.int64) - psn + (1 << 23)) & PSN_MASK) - (1 << 23)
     known = (packets["frame"] > 0) & (flows["acked"] != 0)
-    return request & known & (distance >= 0) & ~packets["resent"] & ~packets["again"]
+    arrived = request & known & (distance >= 0) & ~packets["resent"] & ~packets["again"]
+    requesters = np.unique(packets["flow"][flows["request_packets"] > 0]).tolist()
+    whole = [flow for flow in requesters if _lost_nothing(tracker, flow)]
+    return arrived | np.isin(packets["flow"], whole)
 
 
 def _add_passed(hops: dict[tuple[int, int], Way], tables: _Tables, measure: HopMeasure) -> None:
@@ -432,8 +480,10 @@ def _add_skipped(
         times = np.linspace(int(edge["first_ns"]), int(edge["last_ns"]), direct).astype(np.int64)
         missed[between[0]].append((np.full(direct, flow, np.int32), times))
     main: dict[int, Any] = {}
+    started: dict[int, int] = defaultdict(int)
     for edge in tables.starts:
         flow = int(edge["flow"])
+        started[flow] += int(edge["packets"])
         if flow not in main or edge["packets"] > main[flow]["packets"]:
             main[flow] = edge
     for number, edge in zip(tables.start_numbers.tolist(), tables.starts, strict=True):
@@ -441,8 +491,8 @@ def _add_skipped(
         tap = int(first["to_tap"])
         if int(edge["limit_max"]) >= int(first["limit_min"]):
             continue  # the same tap, or a parallel one
-        if int(edge["packets"]) > MOST_DIRECT * int(first["packets"]):
-            continue
+        if int(first["packets"]) < (1 - MOST_DIRECT) * started[flow]:
+            continue  # it has several ways, and not all of them have a tap
         found = moments.get(number)
         if found is None:
             continue
