@@ -17,14 +17,14 @@ AFTERMATH_NS = 5_000_000_000
 REROUTED_NS = 1_000_000_000
 """Routers spread flows anew within this time after a link went down."""
 
-_LOSSES: Final = (
+_LOSSES: Final[tuple[Kind, ...]] = (
     "loss", "selective-loss", "blackhole", "outage", "rate-limit", "link-down", "incast",
     "collision", "corruption",
 )  # fmt: skip
-_DISORDER: Final = ("reordering", "rehash")
-_HOST: Final = ("receiver-not-ready", "fatal-nak")
+_DISORDER: Final[tuple[Kind, ...]] = ("reordering", "rehash")
+_HOST: Final[tuple[Kind, ...]] = ("receiver-not-ready", "fatal-nak")
 
-EXPLAINS: Final[dict[Kind, frozenset[str]]] = {
+EXPLAINS: Final[dict[Kind, frozenset[Kind]]] = {
     "loss": frozenset((*_LOSSES, *_DISORDER, *_HOST, "pause", "queueing")),
     "reordering": frozenset(
         (*_DISORDER, "rate-limit", "incast", "collision", "link-down", "queueing", "capture-loss")
@@ -147,7 +147,7 @@ class Known:
 
     def explains(self, effect: Kind, flow: int, first_ns: int, last_ns: int) -> bool:
         """Whether a known cause hit `flow` while or shortly before an effect was seen there."""
-        causes = EXPLAINS.get(effect, frozenset())
+        causes: frozenset[Kind] = EXPLAINS.get(effect, frozenset())
         return any(
             cause.kind in causes and _is_around(cause, first_ns, last_ns)
             for cause in self._by_flow.get(flow, ())

@@ -81,4 +81,4 @@ def test_no_kinds_explain_each_other_in_a_circle():
     for effect, causes in EXPLAINS.items():
         assert {effect, *causes} <= kinds
         for cause in causes - {effect}:
-            assert effect not in EXPLAINS.get(cause, ())
+            assert effect not in EXPLAINS.get(cause, frozenset())
