@@ -25,6 +25,8 @@ def type_name(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
+    if "enum" in schema:
+        return " or ".join(f"`{value}`" for value in schema["enum"])
     if schema["type"] == "array":
         return f"array of {type_name(schema['items'])}"
     if schema["type"] == "object":
