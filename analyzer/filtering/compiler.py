@@ -89,7 +89,7 @@ def _compile(node: Node) -> _Test:
 def _field(name: Text) -> Field:
     field = FIELDS.get(name.text) or FIELDS.get(name.text.lower())
     if field is None:
-        close = get_close_matches(name.text.lower(), FIELDS, n=1, cutoff=0.7)
+        close = get_close_matches(name.text.lower(), FIELDS, n=1, cutoff=0.65)
         short = ", ".join(field for field in FIELDS if "." not in field)
         hint = f"did you mean {close[0]}?" if close else f"valid are Wireshark's names and {short}"
         raise UsageError(f"filter: unknown field {name.text!r} at column {name.column}; {hint}")
