@@ -51,13 +51,12 @@ def death_of(case: Case, flow: Flow) -> Death | None:
         if heard and (rounds >= ROUNDS or silent >= patience):
             return Death("unanswered", since, resent)
         return None
-    if peer is None or not progress["acked"] or not progress["run_known"]:
+    if peer is None or not progress["acked"] or asked_ns <= answer_ns:
         return None
     outstanding = (int(progress["run_next"]) - 1 - int(progress["ack_psn"])) & 0xFFFFFF
     silent = case.last_ns - flow.last_time_ns
-    if 0 < outstanding < 1 << 23 and silent >= max(
-        2 * SILENCE_NS, SILENCE_FACTOR * flow.idle_gaps.max_ns
-    ):
+    patience = max(2 * SILENCE_NS, SILENCE_FACTOR * flow.idle_gaps.max_ns)
+    if progress["run_known"] and 0 < outstanding < 1 << 23 and silent >= patience:
         return Death("silent", since, outstanding)
     return None
 

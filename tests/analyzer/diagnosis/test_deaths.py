@@ -52,6 +52,7 @@ def test_silence_after_an_unanswered_request():
     assert death([last(2, at=10), *other]).why == "silent"
     assert death([last(2, at=10), answer(2, at=20), *other]) is None
     assert death([last(2, at=4500 * MS), *other]) is None
+    assert death([write(2, at=10), *other]) is None  # nobody asked for an ACK
 
 
 def test_one_direction_tells_nothing():

@@ -30,8 +30,13 @@ class Choice(NamedTuple):
 def placements(case: Case, known: Known) -> Iterator[Finding]:
     """One finding per device that leaves links idle while flows share another."""
     for choice in choices(case):
-        idle = sorted(tap for tap, flows in choice.flows.items() if not flows)
         placed = sorted({f for flows in choice.flows.values() for f in flows})
+        receivers = {case.flows[f].dst for f in placed}
+        idle = sorted(
+            tap
+            for tap, flows in choice.flows.items()
+            if not flows and not _is_used(case, tap, receivers)
+        )
         crowded = [tap for tap, flows in choice.flows.items() if len(flows) >= LEAST_FLOWS]
         if not idle or not crowded or known.troubled(set(idle)):
             continue  # nobody uses a link that is down
@@ -110,6 +115,13 @@ def _without_digits(name: str, device: str) -> tuple[str, ...] | None:
     if device not in ends:
         return None
     return tuple(end if end == device else end.rstrip("0123456789") for end in ends)
+
+
+def _is_used(case: Case, tap: str, receivers: set[str]) -> bool:
+    """Whether data to these hosts passes a tap, wherever it comes from."""
+    return any(
+        flow.dst in receivers and tap in flow.taps and carries_data(flow) for flow in case.flows
+    )
 
 
 def chance_of_idle(links: int, idle: int, flows: int) -> float:
