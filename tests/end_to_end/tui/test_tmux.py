@@ -26,7 +26,7 @@ def command(*paths):
 
 def test_a_real_capture_in_a_real_terminal(terminal, need_tool, tmp_path):
     window = terminal(command(data("i03_write_reorder5_AtoB")))
-    window.wait("Diagnosis")
+    window.wait("1 Diag")
     window.keys("2")
     window.wait("982 late, 4,860")
     window.keys("4")
@@ -81,17 +81,17 @@ def test_sigterm_ends_it_with_the_terminal_in_order(terminal, tmp_path):
     told = tmp_path / "pid"
     itself = ["sh", "-c", f'echo $$ > {told}; exec "$@"', "sh"]
     window = terminal([*itself, *command(data("c05_rc_atomic_fetchadd"))])
-    window.wait("1 QPs")
+    window.wait("2 QPs")
     os.kill(int(told.read_text()), signal.SIGTERM)
     window.wait(f"exit code {128 + signal.SIGTERM}")
-    assert "1 QPs" not in window.screen()
+    assert "2 QPs" not in window.screen()
 
 
 def test_a_closed_terminal_ends_it_at_once(terminal, tmp_path):
     ended = tmp_path / "ended"
     watch = ["sh", "-c", f'trap : HUP; "$@"; echo $? > {ended}', "sh"]
     window = terminal([*watch, *command(data("c05_rc_atomic_fetchadd"))])
-    window.wait("1 QPs")
+    window.wait("2 QPs")
     window.close()
     for _ in range(200):
         if ended.exists() and ended.read_text():

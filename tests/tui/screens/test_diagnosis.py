@@ -19,7 +19,7 @@ def test_the_app_begins_with_the_diagnosis_at_80_columns():
 
 def test_a_clean_capture_says_what_was_checked():
     lines = drive(CLEAN, [], (100, 30), text_of, start="diagnosis")
-    assert "no finding in " in lines[2] and "what was checked is below" in lines[2]
+    assert "No finding in " in lines[2] and "what was checked is below" in lines[2]
     assert any(line.startswith(" ✓ ") for line in lines)
 
 

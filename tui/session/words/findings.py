@@ -17,11 +17,11 @@ def summary(snapshot: Snapshot) -> str:
     diagnosis = judged.diagnosis
     if diagnosis is None:
         return printable(judged.why)
-    so_far = "" if judged.final else "So far: "
+    so_far, no = ("", "No") if judged.final else ("So far: ", "no")
     if diagnosis.findings:
         worst = printable(diagnosis.findings[0].sentence).rstrip(".")
         return f"{so_far}{words.heading(diagnosis)}. {worst}."
     packets = human.counted(snapshot.source.packets, "packet")
     if not diagnosis.healthy:
-        return f"{so_far}no finding in {packets}, but no check covers this traffic."
-    return f"{so_far}no finding in {packets}; what was checked is below."
+        return f"{so_far}{no} finding in {packets}, but no check covers this traffic."
+    return f"{so_far}{no} finding in {packets}; what was checked is below."

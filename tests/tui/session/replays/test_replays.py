@@ -10,6 +10,7 @@ from captures import data
 from tui_driver import drive, press, settled, text_of
 
 from rocescope.analyzer.errors import UsageError
+from rocescope.replay.compare.captured import AS_CAPTURED
 from rocescope.replay.strategies.registry import STRATEGIES
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.screens.fabric import packets_sentence
@@ -34,7 +35,10 @@ def test_every_strategy_of_the_registry_runs_or_says_why():
     made.run(["ecmp", "static", "nonsense"])
     made.wait(60)
     view = made.view
-    assert set(view.strategies) == {"ecmp", "static"} and "nonsense" in view.failed["nonsense"]
+    assert (
+        set(view.strategies) == {AS_CAPTURED, "ecmp", "static"}
+        and "nonsense" in view.failed["nonsense"]
+    )
     assert not view.running and not view.error and view.flows == 72
     carried = {
         layer: sum(link.wire_bytes for link in view.strategies["ecmp"].links if link.layer == layer)
@@ -108,8 +112,9 @@ def test_the_screens_show_strategies_and_links():
             lambda app: shown.append("\n".join(text_of(app))),
         ],
     )
-    assert "times the fair share, static only 1." in shown[0] and "0.77x" in shown[0]
-    assert "static minus ecmp" in shown[1] and "leaf-spine" in shown[1]
+    assert "as captured loads its fullest link 1.28 times the fair share" in shown[0]
+    assert any(line.lstrip("▌ ").startswith("as captured") for line in shown[0].splitlines())
+    assert "ecmp minus as captured" in shown[1] and "leaf-spine" in shown[1]
     assert all(name in STRATEGIES for name in ("ecmp", "static"))
 
 
@@ -205,7 +210,7 @@ def test_what_was_asked_for_last_is_seen_while_it_is_pending():
     made.wait(60)
     asked = tuple(f"{name} by packet" for name in ("ecmp", "static", "reps"))
     running = replace(made.view, running="ecmp, packet by packet", done=0.2, asked=asked)
-    assert running.rows[:4] == [*asked, "ecmp"] and running.pending == list(asked)
+    assert running.rows[:4] == [*asked, AS_CAPTURED] and running.pending == list(asked)
     text, strategy = screen_7(running)
     lines = text.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("▌"))
@@ -214,7 +219,8 @@ def test_what_was_asked_for_last_is_seen_while_it_is_pending():
     assert "?" not in "".join(lines[first : first + 8]) and "ecmp, packet by packet" in text
     assert strategy == asked[0]
     ended = replace(running, running="")  # stopped: nothing is pending any more
-    assert ended.rows == ["ecmp", "static", "assign", "wcmp", "subflow"] and not ended.pending
+    done = [AS_CAPTURED, "ecmp", "static", "assign", "wcmp", "subflow"]
+    assert ended.rows == done and not ended.pending
 
 
 def test_the_end_of_a_replay_is_drawn():

@@ -28,10 +28,10 @@ def test_findings_are_counted_and_the_worst_is_told():
 
 def test_no_finding_is_no_all_clear_without_a_check():
     assert said(Diagnosis("", [], [], [])) == (
-        "no finding in 9 packets, but no check covers this traffic."
+        "No finding in 9 packets, but no check covers this traffic."
     )
     assert said(Diagnosis("", [], ["12 hops: no loss"], [])) == (
-        "no finding in 9 packets; what was checked is below."
+        "No finding in 9 packets; what was checked is below."
     )
 
 
