@@ -277,16 +277,18 @@ def _log_end(p: Passing, t: Any, s: Any, edge: Int) -> None:
 
 @subkernel
 def _note_pass(
-    p: Passing, histograms: Histograms, flow: Int, near: Any, far: Any, copies: Int
+    p: Passing, histograms: Histograms, flow: Int, near: Any, far: Any, copies: Int, late: bool
 ) -> None:
-    """One transmission went from one tap to the next; `copies`: that arose on the way."""
+    """One transmission went from one tap to the next; `copies`: that arose on the way.
+
+    `late`: it became late on the way.
+    """
     own = edge_of(p, flow, np.int64(near.tap), np.int64(far.tap))
     hop = np.int64(p.edges[own].hop)
     at = window_of(p, near.time)
     delay = far.time - near.time
     drop = np.int64(near.hop_limit) - np.int64(far.hop_limit)
     marked = (near.traffic_class & 3 != _CE) and (far.traffic_class & 3 == _CE)
-    late = far.late != 0 and near.late == 0
     trimmed = far.wire_bytes < near.wire_bytes
     dscp = (near.traffic_class >> 2) != (far.traffic_class >> 2)
     for which in range(2):
@@ -440,7 +442,9 @@ def _conclude(
 
     for k in range(taps - 1):
         near, far = p.sightings[way[k] & mask], p.sightings[way[k + 1] & mask]
-        _note_pass(p, histograms, flow, near, far, max(copies[k + 1] - copies[k], 0))
+        # Late at the first tap, it was sent late; parallel taps before this hop hid that.
+        late = far.late != 0 and near.late == 0 and first.late == 0
+        _note_pass(p, histograms, flow, near, far, max(copies[k + 1] - copies[k], 0), late)
         visit = p.visits[p.visit_slots[_visit_place(p, flow, np.int64(near.tap))]]
         _note_next(p, visit, np.int64(far.tap), near.time)
 
@@ -683,6 +687,7 @@ def follow(
             p.buckets[bucket] = found
             verdict = rows.verdict[i]
             if verdict == RETRANSMITTED or verdict == RECOVERED or verdict == OVERTAKEN:
+                late = True
                 _log_resent(p, rows, i, label)
         else:
             t = p.transmissions[found & (len(p.transmissions) - 1)]

@@ -23,7 +23,7 @@ SIGHTING = np.dtype(
         ("tap", np.uint16),
         ("hop_limit", np.uint8),
         ("traffic_class", np.uint8),
-        ("late", np.uint8),  # after a packet with a higher PSN of its flow at this tap
+        ("late", np.uint8),  # after a higher PSN of its flow at this tap; first: or retransmitted
         ("copy", np.uint8),  # the transmission was at this tap before
     ],
     align=True,
@@ -57,7 +57,7 @@ EDGE = np.dtype(
         ("bytes_min", np.int64),  # shortest and longest packet
         ("bytes_max", np.int64),
         ("marked", np.int64),  # not CE before, CE after
-        ("late", np.int64),  # in order before, late after
+        ("late", np.int64),  # in order before and when sent, late after
         ("copies", np.int64),  # more sightings after than before
         ("trimmed", np.int64),  # shorter after than before
         ("dscp_changed", np.int64),

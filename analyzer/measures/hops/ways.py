@@ -232,15 +232,17 @@ def ways_of(measure: HopMeasure, tracker: FlowTracker, tap_names: list[str]) -> 
         lost[here, to_tap].append(packets)
         reasons[here, to_tap].add(reason)
     missed: dict[int, list[tuple[NDArray[np.int32], NDArray[np.int64]]]] = defaultdict(list)
-    for (here, to_tap), parts in lost.items():
-        packets = np.concatenate(parts)
-        packets = packets[np.argsort(packets["time"], kind="stable")]
-        arrived = _arrived(packets, tracker)
-        if to_tap >= 0 and arrived.any():
+    ended = {taps: np.sort(np.concatenate(parts), order="time") for taps, parts in lost.items()}
+    arrivals = {taps: _arrived(packets, tracker) for taps, packets in ended.items()}
+    missing = {to_tap for (_, to_tap), arrived in arrivals.items() if arrived.any()}
+    for (here, to_tap), packets in ended.items():
+        arrived = arrivals[here, to_tap]
+        if to_tap >= 0 and to_tap in missing:
             network = packets["resent"]
             unknown = ~arrived & ~network
-            if np.count_nonzero(arrived) > np.count_nonzero(network):
+            if np.count_nonzero(arrived) > np.count_nonzero(network) or unknown.all():
                 arrived |= unknown
+        if to_tap >= 0 and arrived.any():
             missed[to_tap].append((packets["flow"][arrived], packets["time"][arrived]))
         packets = packets[~arrived]
         if len(packets):

@@ -49,10 +49,9 @@ def clocks(case: Case, _: Known) -> Iterator[Finding]:
     jumps = _worst(case, lambda clock: clock.steps)
     drifts = _worst(case, lambda clock: round(_drifted(case, clock)))
     offsets = _offsets(case)
-    usual = float(np.median([offset for offset, _ in offsets.values()])) if offsets else 0.0
     short = dict(zip(case.registry.tap_names, _short(case), strict=True))
     for tap, (offset, uncertainty) in offsets.items():
-        apart = abs(offset - usual)
+        apart = abs(offset)
         if tap in jumps:
             what = f"jumps {counted(jumps[tap], 'time')} against those of the other taps"
         elif drifts.get(tap, 0) > DRIFT_NS:
@@ -110,7 +109,8 @@ def _short(case: Case) -> list[str]:
 
 
 def _offsets(case: Case) -> dict[str, tuple[float, float]]:
-    """Offset and uncertainty of each tap's clock, from neighbour to neighbour."""
+    """Offset from most of the taps that it can be compared with, from neighbour to neighbour, and
+    uncertainty of each tap's clock."""
     beside: dict[str, list[tuple[str, float, float]]] = {}
     for clock in case.clocks:
         beside.setdefault(clock.relative_to, []).append(
@@ -121,8 +121,10 @@ def _offsets(case: Case) -> dict[str, tuple[float, float]]:
         )
     found: dict[str, tuple[float, float]] = {}
     for root in beside:
-        found.setdefault(root, (0.0, 0.0))
-        waiting = [root]
+        if root in found:
+            continue
+        found[root] = (0.0, 0.0)
+        joined, waiting = [root], [root]
         while waiting:
             tap = waiting.pop()
             for other, offset, uncertainty in beside[tap]:
@@ -130,4 +132,7 @@ def _offsets(case: Case) -> dict[str, tuple[float, float]]:
                     mine = found[tap]
                     found[other] = (mine[0] + offset, mine[1] + uncertainty)
                     waiting.append(other)
+                    joined.append(other)
+        usual = float(np.median([found[tap][0] for tap in joined]))
+        found |= {tap: (found[tap][0] - usual, found[tap][1]) for tap in joined}
     return found

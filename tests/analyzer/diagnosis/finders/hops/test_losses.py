@@ -1,0 +1,221 @@
+"""Loss on a hop: its kind, its place, its packets and its victims."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+from fabric_captures import (
+    DURATION,
+    LINKS,
+    MS,
+    START_NS,
+    US,
+    Pair,
+    between,
+    by_port,
+    diagnosis,
+    drop,
+    flows_hit,
+    flows_of,
+    names,
+    place_of,
+    queue,
+    severe,
+    simulate,
+    some,
+    usual_pairs,
+    warnings,
+    write,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+NEAR, FAR = "leaf1-spine2", "leaf2-spine2"
+SPINE = (NEAR, FAR, "spine2", "leaf1 to leaf2")
+TO_H3 = (None, "H3-leaf2", "leaf2", None)
+FROM, UNTIL = 100 * MS, 160 * MS
+FEW_FLOWS = {0x101}
+
+
+def around(packet, now):
+    """Routes change some time after spine 2 is dead."""
+    spine = by_port(packet, now)
+    return spine if spine != 2 or now < UNTIL else (1, 3, 4)[packet.sport % 3]
+
+
+def incast():
+    bursts = [
+        Pair(src, 3, 0x200 + src, 50000 + src, start=150 * MS, stop=250 * MS, gap=300 * US)
+        for src in (1, 2, 4)
+    ]
+    return usual_pairs(seed=5) + bursts
+
+
+@pytest.fixture(scope="module")
+def lossy():
+    return simulate(fault=between(NEAR, FAR, drop, FROM, which=some(0.1)))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "ipv6"),
+    [
+        (usual_pairs(), False),
+        (usual_pairs(), True),
+        (usual_pairs(hosts=[(1, 2), (1, 3), (4, 3), (2, 4)]), False),
+        (incast(), False),
+    ],
+)
+def test_no_fault_no_finding(tmp_path, pairs, ipv6):
+    assert severe(tmp_path, simulate(pairs), ipv6) == []
+
+
+@pytest.mark.parametrize("ipv6", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "fault", "route"),
+    [
+        ("loss", lambda: between(NEAR, FAR, drop, FROM, which=some(0.1)), by_port),
+        ("outage", lambda: between(NEAR, FAR, drop, FROM, UNTIL), by_port),
+        ("link-down", lambda: between(NEAR, FAR, drop, FROM), around),
+        ("blackhole", lambda: between(NEAR, FAR, drop, FROM), by_port),
+        (
+            "blackhole",
+            lambda: between(
+                NEAR, FAR, drop, FROM, which=lambda packet: packet.dest_qp in FEW_FLOWS
+            ),
+            by_port,
+        ),
+    ],
+    ids=["loss", "outage", "link-down", "dead for ever", "some flows"],
+)
+def test_packets_lost_at_a_spine(tmp_path, kind, fault, route, ipv6):
+    run = simulate(fault=fault(), route=route)
+    assert len(run.hits) > 20
+    (one,) = severe(tmp_path, run, ipv6)
+    # An answer that a later one replaces may have taken the new way.
+    hits = [hit for hit in run.hits if hit.packet.payload_bytes or route is by_port]
+    names(one, kind, SPINE, hits, ipv6)
+
+
+def test_a_swallowed_flow_is_told_from_all_packets(tmp_path):
+    """Other flows pass: only those that are swallowed could have been hit."""
+    which = lambda packet: packet.dest_qp in FEW_FLOWS  # noqa: E731
+    run = simulate(fault=between(NEAR, FAR, drop, FROM, which=which))
+    (one,) = severe(tmp_path, run)
+    entered = [s for s in run.taps[NEAR] if s.packet.src < 3 and which(s.packet)]
+    assert one.of_packets == len(entered)
+
+
+@pytest.mark.parametrize(("room", "bits"), [(12, 6e6), (2, 6e6)], ids=["queue", "policer"])
+def test_a_slow_link_that_overflows(tmp_path, room, bits):
+    run = simulate(fault=queue(NEAR, FAR, bits, FROM, 300 * MS, room))
+    (one,) = severe(tmp_path, run)
+    assert (one.kind, place_of(one)) == ("rate-limit", SPINE)
+    requests = [hit for hit in run.lost if hit.packet.payload_bytes]
+    assert len(requests) <= one.packets <= len(run.lost)
+    assert flows_hit(requests) <= flows_of(one) <= flows_hit(run.lost)
+    assert 0 <= START_NS + FROM + 4 * MS - one.from_ns <= 8 * MS
+    assert one.details["bits_per_second"] == pytest.approx(bits, rel=0.15)
+
+
+def test_three_sources_overload_one_port(tmp_path):
+    run = simulate(incast(), queue("*", "H3-leaf2", 60e6, room=16))
+    (one,) = severe(tmp_path, run)
+    assert (one.kind, place_of(one)) == ("incast", TO_H3)
+    assert one.packets == len(run.lost)
+    assert flows_of(one) == flows_hit(run.lost)
+    assert one.sentence.startswith("3 sources overload leaf2 towards H3-leaf2")
+    assert abs(one.from_ns - START_NS - 150 * MS) <= 4 * MS
+
+
+def test_two_sources_are_no_incast(tmp_path):
+    bursts = [pair for pair in incast() if pair.number not in (0x202, 0x204)]
+    hosts = [pair for pair in bursts if pair.dst != 3 or pair.src == 1]
+    run = simulate(hosts, queue("*", "H3-leaf2", 25e6, room=16))
+    (one,) = severe(tmp_path, run)
+    assert (one.kind, one.packets) == ("rate-limit", len(run.lost))
+
+
+def test_lost_acknowledgements_are_lost_packets(tmp_path):
+    """The ACK of a whole message: the requester repeats the message."""
+    acks = between(FAR, NEAR, drop, FROM, which=lambda packet: packet.opcode == 0x11)
+    run = simulate(fault=acks)
+    (one,) = severe(tmp_path, run)
+    assert (one.packets, flows_of(one)) == (len(run.hits), flows_hit(run.hits))
+    assert place_of(one) == (FAR, NEAR, "spine2", "leaf2 to leaf1")
+
+
+def test_both_directions_are_two_findings(tmp_path):
+    both = {(NEAR, FAR), (FAR, NEAR)}
+    run = simulate(
+        fault=lambda p, near, far, now: [] if (near, far) in both and FROM <= now < UNTIL else None
+    )
+    found = severe(tmp_path, run)
+    assert sorted(one.kind for one in found) == ["outage", "outage"]
+    assert {one.place.direction for one in found} == {"leaf1 to leaf2", "leaf2 to leaf1"}
+    assert sum(one.packets for one in found) == len(run.hits)
+
+
+def test_evidence_is_the_frames_before_the_loss(tmp_path, lossy):
+    (one,) = severe(tmp_path, lossy)
+    frames = [s.time_ns for s in lossy.taps[NEAR]]
+    lost = [hit.time_ns for hit in lossy.hits]
+    assert [e.time_ns for e in one.evidence] == lost[: len(one.evidence)]
+    assert all(frames[e.frame_number - 1] == e.time_ns for e in one.evidence)
+    assert one.confidence == "proven"
+
+
+def test_the_order_of_files_does_not_matter(tmp_path, lossy):
+    paths = write(tmp_path, lossy.taps)
+    (one,) = warnings(diagnosis(paths))
+    random.Random(3).shuffle(paths)
+    (other,) = warnings(diagnosis(paths))
+    assert (one.sentence, one.place, one.packets) == (other.sentence, other.place, other.packets)
+    names(other, "loss", SPINE, lossy.hits)
+
+
+@pytest.mark.parametrize("gone", random.Random(11).sample(sorted({*LINKS} - {NEAR, FAR}), 2))
+def test_a_missing_tap_elsewhere_changes_nothing(tmp_path, lossy, gone):
+    taps = {tap: seen for tap, seen in lossy.taps.items() if tap != gone}
+    (one,) = warnings(diagnosis(write(tmp_path, taps)))
+    names(one, "loss", SPINE, lossy.hits)
+
+
+@pytest.mark.parametrize("gone", [NEAR, FAR])
+def test_a_missing_tap_beside_the_fault_widens_the_place(tmp_path, lossy, gone):
+    taps = {tap: seen for tap, seen in lossy.taps.items() if tap != gone}
+    (one,) = warnings(diagnosis(write(tmp_path, taps)))
+    assert (one.kind, one.packets, flows_of(one)) == (
+        "loss",
+        len(lossy.hits),
+        flows_hit(lossy.hits),
+    )
+    assert place_of(one) == (None, FAR, None, None) if gone == NEAR else (NEAR, None, None, None)
+    assert one.sentence.startswith("the network between ")
+
+
+HOPS = [(f"leaf{a}-spine{s}", f"leaf{3 - a}-spine{s}") for a in (1, 2) for s in range(1, 5)]
+HOPS += [(f"leaf{a}-spine{s}", f"H{h}-leaf{a}") for a in (1, 2) for s in (1, 2) for h in (2 * a,)]
+HOPS += [("H1-leaf1", f"leaf1-spine{s}") for s in range(1, 5)]
+
+
+@settings(max_examples=12)
+@given(
+    hop=st.sampled_from(HOPS),
+    share=st.sampled_from([0.004, 0.02, 0.1]),
+    seed=st.integers(0, 1 << 20),
+    ipv6=st.booleans(),
+)
+def test_any_loss_is_one_finding_with_all_its_packets(hop, share, seed, ipv6):
+    """At the end, a lost packet may look like one on its way: the fault ends earlier."""
+    fault = between(hop[0], hop[1], drop, 0, DURATION - 20 * MS, some(share, seed))
+    run = simulate(usual_pairs(seed), fault, seed=seed)
+    with tempfile.TemporaryDirectory() as folder:
+        found = severe(Path(folder), run, ipv6)
+    assert len(found) == bool(run.hits)
+    for one in found:
+        assert place_of(one)[:2] == hop
+        assert (one.packets, one.from_ns) == (len(run.hits), run.hits[0].time_ns)
+        assert flows_of(one) == flows_hit(run.hits, ipv6)

@@ -1,0 +1,119 @@
+"""Flows that change their way."""
+
+from __future__ import annotations
+
+import pytest
+from fabric_captures import (
+    MS,
+    START_NS,
+    address,
+    by_port,
+    diagnosis,
+    flows_of,
+    place_of,
+    severe,
+    simulate,
+    usual_pairs,
+    write,
+)
+
+FROM, UNTIL = 100 * MS, 250 * MS
+LAST = 10**12
+
+
+def rehashed(src, first, last):
+    """A route that depends on another seed for packets of hosts `src`, for a while."""
+
+    def route(packet, now):
+        return by_port(packet, now, salt=packet.src in src and first <= now < last)
+
+    return route
+
+
+def moved(run, leaf):
+    """(source, destination, QP) of flows seen at two links from this leaf to spines, and when
+    first."""
+    links, first = {}, []
+    sightings = sorted(
+        (seen.time_ns, tap, seen.packet)
+        for tap, all_seen in run.taps.items()
+        if tap.startswith(f"leaf{leaf}-spine")
+        for seen in all_seen
+        if (seen.packet.src + 1) // 2 == leaf
+    )
+    for time_ns, tap, packet in sightings:
+        flow = (address(packet.src), address(packet.dst), packet.dest_qp)
+        if links.setdefault(flow, {tap}) != {tap} and len(links[flow]) == 1:
+            first.append(time_ns)
+        links[flow].add(tap)
+    return {flow for flow, taps in links.items() if len(taps) > 1}, min(first, default=0)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_rehash(tmp_path, back):
+    run = simulate(route=rehashed((1, 2), FROM, UNTIL if back else LAST))
+    (one,) = severe(tmp_path, run)
+    flows, first_ns = moved(run, 1)
+    assert (one.kind, place_of(one)) == ("rehash", (None, None, "leaf1", None))
+    assert len(flows) > 8
+    assert flows_of(one) == flows
+    assert 0 <= first_ns - one.from_ns < 10_000
+    assert (" and back, " in one.sentence) == back
+    assert (one.until_ns is not None) == back
+
+
+def test_both_leaves_are_two_findings(tmp_path):
+    run = simulate(route=rehashed((1, 2, 3, 4), FROM, LAST))
+    found = severe(tmp_path, run)
+    assert {(one.kind, one.place.device) for one in found} == {
+        ("rehash", "leaf1"), ("rehash", "leaf2"),
+    }  # fmt: skip
+    for one in found:
+        assert flows_of(one) == moved(run, int(one.place.device[-1]))[0]
+
+
+def away_from_spine_2(*sources):
+    """Routes change before a packet is lost."""
+
+    def route(packet, now):
+        spine = by_port(packet, now)
+        left = spine == 2 and packet.src in sources and now >= FROM
+        return (1, 3, 4)[packet.sport % 3] if left else spine
+
+    return route
+
+
+def test_flows_leave_a_link_for_good(tmp_path):
+    run = simulate(route=away_from_spine_2(1, 2, 3, 4))
+    found = {one.place.device: one for one in severe(tmp_path, run)}
+    assert found.keys() == {"leaf1", "leaf2"}
+    for device, one in found.items():
+        place = (None, f"{device}-spine2", device, None)
+        assert (one.kind, place_of(one)) == ("link-down", place)
+        assert flows_of(one) == moved(run, int(device[-1]))[0]
+        assert abs(one.from_ns - START_NS - FROM) < 8 * MS
+
+
+def test_a_link_that_still_carries_packets_is_not_down(tmp_path):
+    run = simulate(route=away_from_spine_2(1, 2))
+    (one,) = severe(tmp_path, run)
+    assert (one.kind, place_of(one)) == ("rehash", (None, None, "leaf1", None))
+    assert flows_of(one) == moved(run, 1)[0]
+
+
+def test_one_flow_that_moves_is_no_rehash(tmp_path):
+    pairs = usual_pairs()
+    mine = pairs[3].sport
+
+    def route(packet, now):
+        return by_port(packet, now, salt=packet.sport == mine and now >= FROM)
+
+    run = simulate(pairs, route=route)
+    assert len(moved(run, 1)[0]) == 1
+    assert severe(tmp_path, run) == []
+
+
+def test_sprayed_flows_do_not_move(tmp_path):
+    run = simulate(route=lambda packet, now: 1 + packet.ip_id % 4)
+    found = diagnosis(write(tmp_path, run.taps)).findings
+    assert [(one.kind, one.severity) for one in found] == [("spraying", "note")]
