@@ -52,9 +52,13 @@ def notifications_without_marks(case: Case, known: Known) -> Iterator[Finding]:
     of an unrouted network.
     """
     troubles = case.measuring.troubles
-    for receiver, flows in _by_source(case, CNP_SENT).items():
-        senders = {f.dst for f in flows}
-        data = [f for f in case.flows if f.dst == receiver and carries_data(f)]
+    notifying = _by_source(case, CNP_SENT)
+    to_host: dict[str, list[Flow]] = {receiver: [] for receiver in notifying}
+    for flow in case.flows:
+        if flow.dst in to_host and carries_data(flow):
+            to_host[flow.dst].append(flow)
+    for receiver, flows in notifying.items():
+        senders, data = {f.dst for f in flows}, to_host[receiver]
         notified = [f for f in data if f.src in senders]
         if not notified or any(_is_marked(case, f) for f in data):
             continue
