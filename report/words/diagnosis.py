@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from ...analyzer.results.diagnosis import SEVERITIES, Diagnosis, Finding, Place, Severity
 from .human import counted, printable
@@ -30,17 +31,22 @@ def healthy(diagnosis: Diagnosis) -> str:
     return "; ".join(printable(text).rstrip(".") for text in diagnosis.healthy)
 
 
-def place(where: Place) -> str:
-    """The place in a few words: the device, the two taps, a host and its queue pair, a capture."""
+def place(where: Place, short: Mapping[str, str] | None = None) -> str:
+    """The place in a few words: the device, the two taps, a host and its queue pair, a capture.
+
+    short: short names of taps.
+    """
+    taps = short or {}
+    near, far = (tap and taps.get(tap, tap) for tap in (where.from_tap, where.to_tap))
     named = where.device or where.host or where.capture
     if named and where.dest_qp is not None:
         named += f" QP 0x{where.dest_qp:06x}"
-    if not named and where.from_tap and where.to_tap:
-        named = f"{where.from_tap} > {where.to_tap}"
-    if not named and where.from_tap:
-        named = f"after {where.from_tap}"
-    if not named and where.to_tap:
-        named = f"before {where.to_tap}"
+    if not named and near and far:
+        named = f"{near} > {far}"
+    if not named and near:
+        named = f"after {near}"
+    if not named and far:
+        named = f"before {far}"
     if where.direction:
         named = f"{named}, {where.direction}" if named else where.direction
     return printable(named or "")

@@ -13,6 +13,7 @@ from textual.widgets import Static
 from ...analyzer.results.diagnosis import SEVERITIES, Finding
 from ...report.words import diagnosis as words
 from ...report.words import human
+from ...report.words.hops import short_taps
 from ...report.words.human import UNICODE, printable
 from ..session.snapshots.snapshot import Snapshot
 from ..session.words.findings import summary
@@ -54,7 +55,8 @@ class DiagnosisScreen(RoceScreen):
         start = self.start_ns(snapshot)
         grid = self.query_one("#findings", Grid)
         grid.empty = "" if len(snapshot.flows) else self.what_next(snapshot)
-        grid.show(len(found), lambda row: finding_cells(found[row], start))
+        short = short_taps(snapshot.source.tap_names)
+        grid.show(len(found), lambda row: finding_cells(found[row], short, start))
         chosen = self.view.finding
         if chosen is not None:
             sought = chosen.kind, chosen.place
@@ -93,13 +95,13 @@ class DiagnosisScreen(RoceScreen):
             self.host.go("evidence")
 
 
-def finding_cells(finding: Finding, start_ns: int) -> Sequence[Cell]:
+def finding_cells(finding: Finding, taps: dict[str, str], start_ns: int) -> Sequence[Cell]:
     """One row, in the order of COLUMNS."""
     mark = UNICODE.severities[SEVERITIES.index(finding.severity)]
     until = finding.until_ns
     return (
         (f"{mark} {finding.kind}", STYLES[finding.severity]),
-        words.place(finding.place),
+        words.place(finding.place, taps),
         f"{(finding.from_ns - start_ns) / 1e9:.3f}",
         "end" if until is None else f"{(until - start_ns) / 1e9:.3f}",
         human.count(len(finding.flows)),

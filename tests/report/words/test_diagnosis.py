@@ -48,6 +48,10 @@ def test_place(where: Place, text: str) -> None:
     assert words.place(where) == text
 
 
+def test_place_has_short_names_of_taps() -> None:
+    assert words.place(Place("a.pcap", "b.pcap"), {"a.pcap": "a", "b.pcap": "b"}) == "a > b"
+
+
 @pytest.mark.parametrize(
     ("worst", "severity", "reached"),
     [

@@ -47,3 +47,10 @@ def test_names_that_tell_no_fabric_draw_none():
 def test_the_sentence_names_the_worst_hop():
     assert "most on leaf1-spine2 > leaf2-spine2: 71 of 7,904" in sentence(FABRIC[:2])
     assert sentence(FABRIC[1:2]) == "7,904 passages over 1 hop, no loss."
+
+
+def test_taps_in_series_are_no_parallel_paths():
+    """Every packet passes both taps: no flow sprays over them."""
+    lines = drive(PAIR, [], (120, 40), text_of)
+    assert "180 lost between taps (3)" in lines[2] and "spray" not in lines[2].partition(";")[2]
+    assert "several taps" not in "".join(lines[2:4])

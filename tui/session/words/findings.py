@@ -20,7 +20,7 @@ def summary(snapshot: Snapshot) -> str:
     so_far, no = ("", "No") if judged.final else ("So far: ", "no")
     if diagnosis.findings:
         worst = printable(diagnosis.findings[0].sentence).rstrip(".")
-        return f"{so_far}{words.heading(diagnosis)}. {worst}."
+        return f"{so_far}{words.heading(diagnosis)}: {worst}."
     packets = human.counted(snapshot.source.packets, "packet")
     if not diagnosis.healthy:
         return f"{so_far}{no} finding in {packets}, but no check covers this traffic."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 
 from ....analyzer.results.flow import Flow
@@ -100,13 +102,17 @@ def _nothing_seen(snapshot: Snapshot, data: Bools) -> str:
 
 
 def _by_tap(snapshot: Snapshot, paths: PathColumns, data: Bools) -> str:
-    """Flows that spray over taps although the path key shows one path."""
+    """Flows that spray over parallel taps although the path key shows one path."""
     taps = snapshot.paths.get("tap")
-    if taps is None or paths.by != "entropy" or snapshot.source.kind == "live":
+    known = snapshot.judged.diagnosis is not None
+    if taps is None or paths.by != "entropy" or snapshot.source.kind == "live" or not known:
         return ""
-    spread = int(
-        (data & (taps.width >= SPRAYS_FROM_WIDTH) & (paths.width < SPRAYS_FROM_WIDTH)).sum()
-    )
+    serial = {frozenset((hop.from_tap, hop.to_tap)) for hop in snapshot.judged.hops}
+    wide = data & (taps.width >= SPRAYS_FROM_WIDTH) & (paths.width < SPRAYS_FROM_WIDTH)
+    spread = 0
+    for flow in np.flatnonzero(wide).tolist():
+        names = [taps.name(int(key)) for key in taps.key[taps.of(flow)]]
+        spread += not any(frozenset(pair) in serial for pair in combinations(names, 2))
     if not spread:
         return ""
     return f" But {human.counted(spread, 'flow sprays', 'flows spray')} over several taps (p)."

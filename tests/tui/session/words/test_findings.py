@@ -22,8 +22,8 @@ def said(diagnosis, final=True):
 
 
 def test_findings_are_counted_and_the_worst_is_told():
-    assert said(factories.diagnosis()).startswith("1 warning, 1 note. spine2 drops 0.9 %")
-    assert said(factories.diagnosis(), False).startswith("So far: 1 warning, 1 note.")
+    assert said(factories.diagnosis()).startswith("1 warning, 1 note: spine2 drops 0.9 %")
+    assert said(factories.diagnosis(), False).startswith("So far: 1 warning, 1 note: ")
 
 
 def test_no_finding_is_no_all_clear_without_a_check():
