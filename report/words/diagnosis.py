@@ -47,7 +47,8 @@ def place(where: Place, short: Mapping[str, str] | None = None) -> str:
         named = f"after {near}"
     if not named and far:
         named = f"before {far}"
-    if where.direction:
+    told = (near or far) and where.direction in ("before the tap", "after the tap")
+    if where.direction and not told:
         named = f"{named}, {where.direction}" if named else where.direction
     return printable(named or "")
 

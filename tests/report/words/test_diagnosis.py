@@ -41,6 +41,7 @@ def test_names_from_files_cannot_steer_the_terminal() -> None:
         (Place(host="10.0.0.1", dest_qp=17), "10.0.0.1 QP 0x000011"),
         (Place(capture="a.pcap"), "a.pcap"),
         (Place(direction="before the tap"), "before the tap"),
+        (Place(to_tap="leaf1-spine2", direction="before the tap"), "before leaf1-spine2"),
         (Place(), ""),
     ],
 )  # fmt: skip
