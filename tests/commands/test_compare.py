@@ -37,8 +37,8 @@ def test_fail_on_worse(analysed: Path, capfd: pytest.CaptureFixture[str]) -> Non
     assert cli.run(words) == 0
     assert cli.run([*words, "--fail-on", "worse"]) == 1
     out, err = capfd.readouterr()
-    assert "worse: lost" in out and err == ""
-    assert cli.run(["compare", str(RECEIVER), str(analysed), "--fail-on", "worse"]) == 0
+    assert "worse (" in out and "lost" in out and err == ""
+    assert cli.run(["compare", str(analysed), str(SENDER), "--fail-on", "worse"]) == 0
 
 
 def test_a_folder_is_the_captures_in_it(
