@@ -163,7 +163,7 @@ class Flow(Record, frozen=True, kw_only=True):
     ]
     reordered_between_taps: Annotated[
         int | None,
-        Meta(description="packets in order at a tap and late at the next; None with one tap"),
+        Meta(description="in order at a tap and late at the next; None for flows of one tap"),
     ] = None
     retransmitted_packets: Annotated[
         int | None, Meta(description="retransmissions, whether or not the original was seen")

@@ -138,7 +138,9 @@ class FlowSummary:
             path_mtu=int(record["path_mtu"]) or None,
             messages=messages.count,
             reordered_packets=count("reordered"),
-            reordered_between_taps=None if self._late is None else self._late.get(f, 0),
+            reordered_between_taps=None
+            if self._late is None or not record["tap_copies"]
+            else self._late.get(f, 0),
             retransmitted_packets=None
             if recovered is None or retransmitted is None
             else recovered + retransmitted,

@@ -251,7 +251,7 @@ def first_taps(analysis: Analysis) -> str:
     if not any(flow.tap_copies for flow in analysis.flows):
         return ""
     note = " Each packet is judged at the tap that saw it first; "
-    if any(flow.reordered_between_taps is None for flow in analysis.flows):
+    if any(flow.tap_copies and flow.reordered_between_taps is None for flow in analysis.flows):
         return f"{note}to judge the order at the receiver, analyse only the tap next to it."
     late = [n for flow in analysis.flows if (n := flow.reordered_between_taps)]
     if late:

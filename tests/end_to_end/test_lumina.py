@@ -136,6 +136,6 @@ def test_undelivered_packets_by_flow(results: Path, capsys: pytest.CaptureFixtur
         }
     ]  # fmt: skip
     (hop,) = [hop for hop in found["hops"] if hop["lost_packets"]]
-    assert (hop["from_taps"], hop["lost_packets"]) == (["before the switch"], 2)
+    assert (hop["from_tap"], hop["lost_packets"]) == ("before the switch", 2)
     (flow,) = [flow for flow in found["flows"] if flow["dest_qp"] == QP]
     assert flow["retransmitted_packets"] == 6
