@@ -46,6 +46,7 @@ NOT_RUN = {
     "make docs": "tests/docs/test_formats.py and this file hold its results",
     "make fuzz": "takes many minutes",
     "make reproductions": "takes many minutes",
+    "make faults": "takes many minutes",
     "pipx install": "tests/test_packaging.py installs the wheel",
     "tcpdump -i eth1": "a mirror port",
     "ip ": "routers: tests/end_to_end/replay/test_linux_router.py reads their tables",

@@ -213,7 +213,7 @@ class PacketsScreen(RoceScreen):
         except OSError as error:
             self._frame = b""
             self._shown = (b"", 0, 0, self._per_line())
-            self.query_one("#hex", Static).update(Text(f"cannot read the capture: {error}", "red"))
+            self._show_hex(Text(f"cannot read the capture: {error}", "red"))
             return
         self._frame, self._marked = frame, (0, 0)
         self._show_bytes()
@@ -300,7 +300,12 @@ class PacketsScreen(RoceScreen):
         shown = self._frame, *self._marked, self._per_line()
         if shown != self._shown:
             self._shown = shown
-            self.query_one("#hex", Static).update(hex_dump(*shown))
+            self._show_hex(hex_dump(*shown))
+
+    def _show_hex(self, text: Text) -> None:
+        """Show the bytes, unless the screen closes at this moment."""
+        for pane in self.query("#hex").results(Static):
+            pane.update(text)
 
     def _per_line(self) -> int:
         return 8 if self.size.width < NARROW else 16
