@@ -7,7 +7,6 @@ not overlap, a goodput when it differs by more than a tenth.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import sqrt
 from typing import Literal, TypeVar
 
 from ..analyzer.results.analysis import Analysis
@@ -21,6 +20,7 @@ from ..analyzer.results.compare import (
 )
 from ..analyzer.results.diagnosis import SEVERITIES, Finding
 from ..analyzer.results.flow import Flow
+from ..analyzer.statistics.proportion import wilson
 from ..version import VERSION
 
 Number = TypeVar("Number", int, float)
@@ -35,7 +35,6 @@ SHARES = (
 """Figures that are judged as shares of the packets: more is worse."""
 GOODPUT = "goodput_bits_per_second"
 _GOODPUT_MARGIN = 0.1
-_Z = 1.96
 
 
 def compare(before: Analysis, after: Analysis, names: tuple[str, str]) -> Comparison:
@@ -108,21 +107,9 @@ def _finding_change(before: Finding, after: Finding) -> Change:
 
 def share_change(before: int, of_before: int, after: int, of_after: int) -> Verdict:
     """Whether a share of bad packets is worse, better or unchanged."""
-    low, high = interval(before, of_before)
-    after_low, after_high = interval(after, of_after)
+    low, high = wilson(min(before, of_before), of_before)
+    after_low, after_high = wilson(min(after, of_after), of_after)
     return "worse" if after_low > high else "better" if after_high < low else "unchanged"
-
-
-def interval(packets: int, of_packets: int) -> tuple[float, float]:
-    """The 95 % confidence interval of a share (Wilson 1927); 0 to 1 without packets."""
-    n = max(of_packets, packets)
-    if n == 0:
-        return 0.0, 1.0
-    share = packets / n
-    scale = 1 + _Z * _Z / n
-    middle = (share + _Z * _Z / (2 * n)) / scale
-    half = _Z * sqrt(share * (1 - share) / n + _Z * _Z / (4 * n * n)) / scale
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def _judged(before: Figures, after: Figures) -> tuple[list[str], list[str]]:
@@ -168,7 +155,7 @@ def _figures(flows: Sequence[Flow]) -> Figures:
     return Figures(
         packets=sum(flow.packets for flow in flows),
         lost_packets=_sum(flows, _lost),
-        reordered_packets=_sum(flows, lambda f: f.reordered_packets),
+        reordered_packets=_sum(flows, _reordered),
         retransmitted_packets=_sum(flows, lambda f: f.retransmitted_packets),
         duplicate_packets=_sum(flows, lambda f: f.duplicate_packets),
         ecn_marked_packets=sum(flow.ecn_marked_packets for flow in flows),
@@ -181,7 +168,15 @@ def _lost(flow: Flow) -> int | None:
     if flow.recovered_packets is None or flow.missing_packets is None:
         return None
     not_captured = flow.capture_loss_suspected_packets or 0
-    return flow.recovered_packets + flow.missing_packets - not_captured
+    before_the_tap = flow.recovered_packets + flow.missing_packets - not_captured
+    return before_the_tap + (flow.lost_between_taps or 0)
+
+
+def _reordered(flow: Flow) -> int | None:
+    """Late packets of a flow: at its first tap, or on the way to later taps."""
+    if flow.reordered_packets is None:
+        return None
+    return flow.reordered_packets + (flow.reordered_between_taps or 0)
 
 
 def _sum(flows: Sequence[Flow], value: Callable[[Flow], Number | None]) -> Number | None:

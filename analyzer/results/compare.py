@@ -28,7 +28,8 @@ class Figures(Record, frozen=True):
 
     packets: int
     lost_packets: Annotated[
-        int | None, Meta(description="lost before the tap, or never seen; not capture loss")
+        int | None,
+        Meta(description="lost before or between taps, or never seen; not capture loss"),
     ]
     reordered_packets: int | None
     retransmitted_packets: int | None

@@ -165,6 +165,10 @@ class Flow(Record, frozen=True, kw_only=True):
         int | None,
         Meta(description="in order at a tap and late at the next; None for flows of one tap"),
     ] = None
+    lost_between_taps: Annotated[
+        int | None,
+        Meta(description="seen at a tap and lost before the next; None for flows of one tap"),
+    ] = None
     retransmitted_packets: Annotated[
         int | None, Meta(description="retransmissions, whether or not the original was seen")
     ]

@@ -57,7 +57,8 @@ class FlowSummary:
         self._sampled = sampled
         self._mrc = mrc
         self._marked = {} if ways is None else ways.arisen("marked")
-        self._late = None if ways is None else ways.arisen("late")
+        self._late = {} if ways is None else ways.arisen("late")
+        self._lost = {} if ways is None else ways.lost()
 
     @cached_property
     def places(self) -> NDArray[np.int64]:
@@ -117,6 +118,7 @@ class FlowSummary:
             notes += unknowns(mrc)
         recovered = count("recovered")
         retransmitted = count("retransmitted")
+        several = bool(record["tap_copies"]) or f in self._lost
         summary = Flow(
             id=f,
             src=self._names.addresses[record["src"]],
@@ -138,9 +140,8 @@ class FlowSummary:
             path_mtu=int(record["path_mtu"]) or None,
             messages=messages.count,
             reordered_packets=count("reordered"),
-            reordered_between_taps=None
-            if self._late is None or not record["tap_copies"]
-            else self._late.get(f, 0),
+            reordered_between_taps=self._late.get(f, 0) if several else None,
+            lost_between_taps=self._lost.get(f, 0) if several else None,
             retransmitted_packets=None
             if recovered is None or retransmitted is None
             else recovered + retransmitted,

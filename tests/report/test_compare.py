@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.compare import Comparison
 from rocescope.analyzer.results.diagnosis import Diagnosis, Finding, Place
-from rocescope.report.compare import compare, interval, share_change
+from rocescope.report.compare import compare, share_change
 
 LOSS, SPRAYING = factories.diagnosis().findings
 
@@ -95,12 +95,13 @@ def test_unknown_figures_are_not_judged() -> None:
     assert result.change == "unchanged"
 
 
-def test_interval_by_hand() -> None:
-    """Newcombe 1998, table I: 81 of 263 is 0.2553 to 0.3662 by the score method."""
-    low, high = interval(81, 263)
-    assert low == pytest.approx(0.2553, abs=1e-4)
-    assert high == pytest.approx(0.3662, abs=1e-4)
-    assert interval(0, 0) == (0.0, 1.0)
+def test_losses_between_taps_count() -> None:
+    flow = factories.flow(0, 1_000)
+    lossy = msgspec.structs.replace(flow, lost_between_taps=71, reordered_between_taps=9)
+    result = compared(found(flows=[flow]), found(flows=[lossy]))
+    assert result.figures_after.lost_packets == 71 + (result.figures_before.lost_packets or 0)
+    assert result.figures_after.reordered_packets == 9
+    assert "lost_packets" in result.worse
 
 
 @given(st.integers(0, 1000), st.integers(0, 1000), st.integers(1, 10**6), st.integers(1, 10**6))

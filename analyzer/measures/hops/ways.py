@@ -125,6 +125,15 @@ class Ways:
                 found[flow] += packets
         return found
 
+    def lost(self) -> dict[int, int]:
+        """Packets per flow that were lost between taps."""
+        found: dict[int, int] = defaultdict(int)
+        for way in self.hops:
+            flows, packets = np.unique(way.lost["flow"], return_counts=True)
+            for flow, count in zip(flows.tolist(), packets.tolist(), strict=True):
+                found[flow] += count
+        return found
+
     def without(self, taps: set[int]) -> Ways:
         """Without hops from or to these taps: different samples at both ends are no loss."""
         hops = [w for w in self.hops if not taps & {w.from_tap, w.to_tap}]
