@@ -109,6 +109,28 @@ def _icrc(case: Case) -> Iterator[str]:
         yield f"{number(cut)} frames are truncated: their ICRC is unknown; capture whole frames"
 
 
+def _ways(case: Case) -> Iterator[str]:
+    """Packets whose way between taps is known only in part."""
+    ways = case.ways
+    if ways is None:
+        return
+    if ways.undecided:
+        yield (
+            f"{counted(ways.undecided, 'packet')} still between two taps when the captures ended:"
+            " whether they arrived is unknown"
+        )
+    if ways.hurried:
+        yield (
+            f"{counted(ways.hurried, 'packet')} followed for a short time only: more were on their"
+            " way than fit in memory; analyse fewer taps or a shorter time"
+        )
+    if ways.unlogged:
+        yield (
+            f"{counted(ways.unlogged, 'lost or retransmitted packet')} without a time of their own:"
+            " more than are kept; their times are estimates"
+        )
+
+
 _CHECKS = (
     _how_it_was_read,
     _capture_quality,
@@ -116,6 +138,7 @@ _CHECKS = (
     _one_tap,
     _partial,
     _untapped,
+    _ways,
     _marks,
     _icrc,
 )

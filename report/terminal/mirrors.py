@@ -27,7 +27,8 @@ def mirrors(analysis: Analysis) -> list[str]:
         if not isinstance(tap.sampling, UnsetType):
             whole = tap.sampling
             lines.append(
-                f"{tap.name}: estimated {human.count(whole.estimated_packets)} packets,"
+                f"{human.printable(tap.name)}: estimated"
+                f" {human.count(whole.estimated_packets)} packets,"
                 f" {human.size(whole.estimated_wire_bytes)} (standard error"
                 f" {whole.error_percent:.1f} %)"
             )
@@ -60,6 +61,8 @@ def _seen(analysis: Analysis) -> list[TapSummary]:
 
 def _taps(analysis: Analysis) -> str:
     taps = _seen(analysis)
-    named = ", ".join(f"{tap.name} ({human.count(tap.roce_packets)})" for tap in taps[:_TAPS])
+    named = ", ".join(
+        f"{human.printable(tap.name)} ({human.count(tap.roce_packets)})" for tap in taps[:_TAPS]
+    )
     more = f" and {len(taps) - _TAPS} more" if len(taps) > _TAPS else ""
     return f"Taps: {named}{more}."

@@ -99,7 +99,7 @@ def capture_table(table: Table, captures: Sequence[CaptureSummary], glyphs: Glyp
         drops = [tap.dropped_frames for tap in capture.taps]
         known = None if None in drops else verdicts.total(drops)
         table.add_row(
-            capture.name,
+            human.printable(capture.name),
             human.count(capture.frames),
             human.count(capture.roce_packets),
             human.size(sum(tap.wire_bytes for tap in capture.taps)),
@@ -251,7 +251,7 @@ def imbalance_table(table: Table, record: Imbalance, top: int, glyphs: Glyphs, w
         style = "red" if ratio > 1.25 else "blue" if ratio < 0.75 else "cyan"
         mark = " ++" if ratio > 1.25 else " --" if ratio < 0.75 else ""
         table.add_row(
-            share.path,
+            human.printable(share.path),
             human.count(share.packets),
             human.size(share.wire_bytes),
             human.percent(share.share),

@@ -14,7 +14,6 @@ EXPECTED_BY = {
     "destination": "other packets to the same destination went there",
     "host": "packets of this host pass there",
     "partner": "its parallel link leads there",
-    "fabric": "the fabric file says so",
 }
 
 

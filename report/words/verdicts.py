@@ -13,7 +13,7 @@ from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.base import Quantiles
 from ...analyzer.results.flow import Flow
 from ...analyzer.results.paths import Imbalance, Spraying
-from .human import count, counted, duration, message_size, percent, rate, size, span
+from .human import count, counted, duration, message_size, percent, printable, rate, size, span
 
 SPRAYS_FROM_WIDTH = 1.5
 """Spraying width from which a flow sprays: its bytes spread as over 1.5 equally used paths."""
@@ -384,9 +384,9 @@ def imbalance(record: Imbalance) -> str:
     """The imbalance over one set of parallel paths, and the value of ideal random hashing."""
     busiest = max(record.shares, key=lambda share: share.share, default=None)
     listed = ", ".join(sorted(share.path for share in record.shares))
-    text = f"{record.name.replace(listed, f'{record.paths} parallel taps')}: "
+    text = f"{printable(record.name.replace(listed, f'{record.paths} parallel taps'))}: "
     if busiest:
-        text += f"the busiest of {record.paths} paths ({busiest.path}) carries "
+        text += f"the busiest of {record.paths} paths ({printable(busiest.path)}) carries "
     else:
         text += f"the busiest of {record.paths} paths carries "
     text += f"{record.max_over_mean:.2f} times its fair share"

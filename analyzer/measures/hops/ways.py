@@ -114,6 +114,8 @@ class Ways:
     """Short names of the taps."""
     devices: dict[tuple[int, int], str]
     """The device between two taps, where names tell."""
+    unlogged: int = 0
+    """Ends and retransmissions without a moment of their own, for want of memory."""
 
     def arisen(self, counter: str) -> dict[int, int]:
         """Packets per flow that were marked, late, ... after their first tap: the sum of a counter
@@ -279,6 +281,7 @@ def ways_of(measure: HopMeasure, tracker: FlowTracker, tap_names: list[str]) -> 
         undecided=undecided,
         elsewhere=len(elsewhere),
         hurried=int(measure.state.clock[state.HURRIED]),
+        unlogged=int(measure.state.used[state.UNLOGGED]),
         names=names,
         devices=_devices(hops, names),
     )

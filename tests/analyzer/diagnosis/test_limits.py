@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 from cases import capture, case_of, table_of
 from conformance_traces import answer, last, write
 
 from rocescope.analyzer.diagnosis.limits import limits
+from rocescope.analyzer.measures.hops.state import VISIT
+from rocescope.analyzer.measures.hops.ways import Ways
 from rocescope.analyzer.results.captures import Sampling
 
 ROWS = [write(0), last(1), answer(1)]
@@ -31,6 +34,13 @@ def test_one_tap_without_icrc():
 def test_drops_of_the_capture():
     assert "tap dropped 3 frames itself" in said(captures=with_tap(dropped_frames=3))
     assert "does not state dropped frames" in said(captures=with_tap(dropped_frames=None))
+
+
+def test_packets_whose_way_is_known_in_part():
+    ways = Ways([], [], np.zeros(0, VISIT), 1, 0, 0, 3, 0, 2, [], {}, unlogged=1)
+    assert "3 packets still between two taps" in said(ways=ways)
+    assert "2 packets followed for a short time only" in said(ways=ways)
+    assert "1 lost or retransmitted packet without a time of their own" in said(ways=ways)
 
 
 def test_samples():
