@@ -328,7 +328,7 @@ class LiveSource(Opened):
         return self._rings.loss()[self.first_tap :][: len(self._directions)]
 
     def gone(self) -> list[Interface]:
-        """Interfaces that have disappeared since the start."""
+        """Interfaces that have disappeared, or from which another program took the probes."""
         missing = self._gone + [a.interface for a in self.attachments if a.gone()]
         return [interface for interface in self.interfaces if interface in missing]
 

@@ -23,6 +23,7 @@ from ..analyzer.wire.packets import PacketTable
 from ..analyzer.wire.registry import Registry
 from ..kernels.kernel import Ints, Records
 from . import sysfs
+from .hooks.attach import GONE
 from .live import LiveOptions, LiveSource
 from .loss import Loss
 from .opened import Opened
@@ -191,7 +192,7 @@ class LiveAnalysis(Opened):
 
     def _warnings(self) -> list[str]:
         loss = self.source.loss()
-        lines = [f"{interface.label}: the interface is gone" for interface in self.source.gone()]
+        lines = [f"{interface.label} {GONE}" for interface in self.source.gone()]
         if self.ended_by is not None:
             lines.append(f"ended early, {self.ended_by}")
         for number, what in (

@@ -41,7 +41,10 @@ class LiveInterval(Record, frozen=True, kw_only=True):
     cnps: int
     naks: int
     rnr_naks: int
-    interfaces_gone: Annotated[list[str], Meta(description="interfaces that have disappeared")]
+    interfaces_gone: Annotated[
+        list[str],
+        Meta(description="interfaces that have disappeared or lost their probes"),
+    ]
 
 
 class RdmaPort(Record, frozen=True):

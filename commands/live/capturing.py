@@ -36,6 +36,8 @@ class Ending:
 
     def check(self) -> None:
         """Test the end conditions; call this several times a second."""
+        from ...probes.hooks.attach import GONE
+
         now = time.monotonic()
         if now - self._checked < _CHECK_EVERY_S:
             return
@@ -43,7 +45,7 @@ class Ending:
         for interface in self._source.gone():
             if interface.label not in self._gone:
                 self._gone.add(interface.label)
-                say(f"interface {interface.label} has disappeared")
+                say(f"interface {interface.label} {GONE}")
         if len(self._gone) == len(self._source.interfaces):
             self._source.stop()
 

@@ -75,7 +75,7 @@ class Counting:
                 checked = now
                 source.note()
                 if len(source.gone()) == len(source.interfaces):
-                    say("all interfaces have disappeared")
+                    say("all interfaces have disappeared or lost their probes")
                     return
             self._stopping.wait(_POLL_S)
 

@@ -162,7 +162,7 @@ class CounterSource(Opened):
             time.sleep(_SETTLE_S)  # running probes have ended after this time
 
     def gone(self) -> list[Interface]:
-        """Interfaces that have disappeared since the start."""
+        """Interfaces that have disappeared, or from which another program took the probes."""
         missing = [a.interface for a in self.attachments if a.gone()]
         return [interface for interface in self.interfaces if interface in missing]
 

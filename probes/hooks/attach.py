@@ -27,6 +27,9 @@ Hook: TypeAlias = Literal["tc", "xdp", "xdp-generic", "clsact"]
 """tc: tcx if the kernel has it, else clsact. xdp: native, else generic."""
 Direction: TypeAlias = Literal["in", "out"]
 
+GONE = "has disappeared, or another program has removed its probes"
+"""What `gone` means, after the name of the interface."""
+
 _ATTACH_TYPES = {"in": bpf.ATTACH_TCX_INGRESS, "out": bpf.ATTACH_TCX_EGRESS}
 # Ingress: before other programs, which may drop packets. Egress: after them.
 _PLACES = {"in": bpf.BEFORE, "out": bpf.AFTER}
@@ -54,13 +57,14 @@ class Attachment:
     """The guard of a clsact filter."""
 
     def gone(self) -> bool:
-        """Whether the interface has disappeared."""
+        """Whether the interface has disappeared, or another program has removed the probe."""
         if self.link >= 0:
             return _link_ifindex(self.link) == 0
         if self.filter is None:
             return False
         try:
-            return not in_namespace(self.interface.namespace, self.interface.is_there)
+            is_attached = partial(clsact.is_attached, self.filter)
+            return not in_namespace(self.interface.namespace, is_attached)
         except CaptureError:
             return True  # the namespace is gone
 

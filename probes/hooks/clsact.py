@@ -23,9 +23,13 @@ _DIRECT_ACTION = 1
 _CLSACT, _CLSACT_HANDLE = 0xFFFFFFF1, 0xFFFF0000
 _PARENT = {"in": 0xFFFFFFF2, "out": 0xFFFFFFF3}
 _ALL_PROTOCOLS = 0x0300  # ETH_P_ALL in network order
-_NAME = b"rocescope\0"
-_PRIORITIES = range(0xC001, 0xC101)
-"""After filters that users add; the first free priority is used."""
+_NAME, _NAME_WITH_QDISC = b"rocescope\0", b"rocescope_qdisc\0"
+"""The second: the qdisc is there for captures only, and the last one removes it."""
+_PRIORITY = 0xC001
+"""After filters that users add."""
+_HANDLES = range(1, 257)
+"""Captures on one interface at the same time have the same priority and different handles."""
+_INFO = _PRIORITY << 16 | _ALL_PROTOCOLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +38,36 @@ class ClsactFilter:
 
     ifindex: int
     direction: str
-    priority: int
+    handle: int
+    """Its own. Without the handle, a request to delete takes all filters of the priority."""
     made_qdisc: bool
-    """Whether the qdisc was created for it."""
+    """Whether the qdisc was created for it, or for another capture."""
 
 
 def add_filter(program: int, ifindex: int, direction: str) -> ClsactFilter:
     """Attach a program to an interface of this thread's namespace."""
     flags = _EXCLUSIVE | _CREATE
     made_qdisc = _ask(_NEW_QDISC, flags, ifindex, _CLSACT, _CLSACT_HANDLE, 0, _kind(b"clsact"))
+    if any(_NAME_WITH_QDISC in _filters(ifindex, parent) for parent in _PARENT.values()):
+        made_qdisc = True
     options = (
         _attribute(_BPF_FD, struct.pack("I", program))
-        + _attribute(_BPF_NAME, _NAME)
+        + _attribute(_BPF_NAME, _NAME_WITH_QDISC if made_qdisc else _NAME)
         + _attribute(_BPF_FLAGS, struct.pack("I", _DIRECT_ACTION))
     )
     attributes = _kind(b"bpf") + _attribute(_OPTIONS, options)
-    for priority in _PRIORITIES:
-        info = priority << 16 | _ALL_PROTOCOLS
-        if _ask(_NEW_FILTER, flags, ifindex, _PARENT[direction], 0, info, attributes):
-            return ClsactFilter(ifindex, direction, priority, made_qdisc)
-    raise OSError(errno.EBUSY, "all priorities are taken")
+    for handle in _HANDLES:
+        if _ask(_NEW_FILTER, flags, ifindex, _PARENT[direction], handle, _INFO, attributes):
+            return ClsactFilter(ifindex, direction, handle, made_qdisc)
+    raise OSError(errno.EBUSY, "too many captures")
+
+
+def is_attached(filter: ClsactFilter) -> bool:
+    """Whether a filter is still there: other programs may remove it, or the whole qdisc."""
+    with _request(
+        _GET_FILTER, 0, filter.ifindex, _PARENT[filter.direction], filter.handle, _INFO, b""
+    ) as answers:
+        return _code(answers.recv(65536)) == _NEW_FILTER
 
 
 def delete_filter(filter: ClsactFilter) -> None:
@@ -61,9 +75,9 @@ def delete_filter(filter: ClsactFilter) -> None:
 
     A filter or interface that is already gone is not an error.
     """
-    info = filter.priority << 16 | _ALL_PROTOCOLS
+    parent = _PARENT[filter.direction]
     with _already_gone():
-        _ask(_DELETE_FILTER, 0, filter.ifindex, _PARENT[filter.direction], 0, info, _kind(b"bpf"))
+        _ask(_DELETE_FILTER, 0, filter.ifindex, parent, filter.handle, _INFO, _kind(b"bpf"))
     if filter.made_qdisc:
         delete_unused_qdisc(filter.ifindex)
 
@@ -71,7 +85,7 @@ def delete_filter(filter: ClsactFilter) -> None:
 def delete_unused_qdisc(ifindex: int) -> bool:
     """Remove the qdisc of an interface if it has no filters; returns whether it is gone."""
     with _already_gone():
-        if any(_has_filters(ifindex, parent) for parent in _PARENT.values()):
+        if any(_filters(ifindex, parent) for parent in _PARENT.values()):
             return False
         _ask(_DELETE_QDISC, 0, ifindex, _CLSACT, _CLSACT_HANDLE, 0, _kind(b"clsact"))
     return True
@@ -87,10 +101,17 @@ def _already_gone() -> Iterator[None]:
             raise
 
 
-def _has_filters(ifindex: int, parent: int) -> bool:
+def _filters(ifindex: int, parent: int) -> bytes:
+    """The first filters of an interface, as the kernel describes them; empty without filters."""
     with _request(_GET_FILTER, _DUMP, ifindex, parent, 0, 0, b"") as answers:
-        code: int = struct.unpack_from("H", answers.recv(65536), 4)[0]
-    return code == _NEW_FILTER
+        answer = answers.recv(65536)
+    return answer if _code(answer) == _NEW_FILTER else b""
+
+
+def _code(answer: bytes) -> int:
+    """The type of the first message."""
+    code: int = struct.unpack_from("H", answer, 4)[0]
+    return code
 
 
 def _kind(name: bytes) -> bytes:

@@ -32,10 +32,6 @@ class Interface:
         """The name for users: namespace:name in other namespaces."""
         return f"{self.namespace}:{self.name}" if self.namespace else self.name
 
-    def is_there(self) -> bool:
-        """Whether it still exists; call it inside its namespace."""
-        return any(index == self.ifindex for index, _ in socket.if_nameindex())
-
 
 def find_interfaces(names: Sequence[str], namespace: str | None = None) -> list[Interface]:
     """The interfaces named `IFACE` or `NAMESPACE:IFACE`; `namespace` is for those without.

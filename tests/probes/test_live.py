@@ -6,6 +6,7 @@ import errno
 import struct
 import threading
 import time
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -197,22 +198,65 @@ def test_mtu_changes(network, hook):
     assert seen.column("payload_bytes") == [64, 8000, 64]
 
 
-def test_two_captures_at_once(network):
+@pytest.mark.parametrize("first_ends", [True, False])
+@pytest.mark.parametrize("hook", ["tc", "clsact"])
+def test_the_end_of_a_capture_leaves_the_other_one(network, hook, first_ends):
     net = network()
-    with watch([net.interface("left")]) as one, watch([net.interface("left")]) as two:
-        net.send(roce_frames(100))
-    assert one.column("psn") == two.column("psn") == list(range(100))
+    first, second = (watch([net.interface("left")], hook=hook) for _ in range(2))
+    ends, stays = (first, second) if first_ends else (second, first)
+    with ExitStack() as stack:
+        stack.enter_context(first)
+        stack.enter_context(second)
+        net.send(roce_frames(50))
+        ends.source.stop()
+        attached = ends.source.attachments
+        until(lambda: all(a.link < 0 and a.filter is None for a in attached))
+        assert stays.source.gone() == []
+        net.send([roce(psn) for psn in range(50, 100)])
+    assert stays.column("psn") == list(range(100))
+    assert ends.column("psn") == list(range(50))
+    assert "clsact" not in net.run("tc", "qdisc", "show", "dev", "left")
 
 
-def test_second_xdp_capture_is_refused(network):
+def test_another_program_removes_the_probes(network):
     net = network()
-    with watch([net.interface("left")], hook="xdp"):
-        with pytest.raises(CaptureError, match="already has an XDP program: use --hook tc"):
-            with LiveSource([net.interface("left")], LiveOptions(hook="xdp")):
-                pass
+    with watch([net.interface("left")], hook="clsact") as seen:
+        net.run("tc", "filter", "del", "dev", "left", "egress")
+        assert [interface.name for interface in seen.source.gone()] == ["left"]
+
+
+@pytest.mark.parametrize("hook", ["xdp", "xdp-generic"])
+def test_an_xdp_program_of_others_stays(network, hook):
+    """Neither a capture at XDP, which is refused, nor one at tc disturbs it."""
+    net = network()
+    with watch([net.interface("left")], hook=hook) as first:
+        for second in ("xdp", "xdp-generic"):
+            with pytest.raises(CaptureError, match="already has an XDP program: use --hook tc"):
+                with LiveSource([net.interface("left")], LiveOptions(hook=second)):
+                    pass
         with watch([net.interface("left")], hook="tc") as shared:
             net.send([roce(3)], "right")
-    assert shared.column("psn") == [3]
+            until(lambda: first.source.loss().exported == 1)
+        net.send([roce(4)], "right")
+        until(lambda: first.source.loss().exported == 2)
+    if hook == "xdp":
+        assert shared.column("psn") == [3]
+    assert first.column("psn") == [3, 4]
+
+
+def test_tc_filters_of_others_stay_and_work(network):
+    """A filter of a user before the probe may drop a packet; the probe then does not see it."""
+    net = network()
+    net.run("tc", "qdisc", "add", "dev", "left", "clsact")
+    rule = ["tc", "filter", "add", "dev", "left", "egress", "protocol", "ip", "prio", "1"]
+    net.run(*rule, "matchall", "action", "pass")
+    before = net.run("tc", "filter", "show", "dev", "left", "egress")
+    for hook in ("tc", "clsact"):
+        with watch([net.interface("left")], hook=hook) as seen:
+            net.send(roce_frames(10))
+        if hook == TC == "tcx":
+            assert seen.column("psn") == list(range(10))
+        assert net.run("tc", "filter", "show", "dev", "left", "egress") == before
 
 
 def test_a_small_ring_says_exactly_what_it_lost(network):

@@ -15,6 +15,7 @@ from network import bth, ethernet, ipv4, roce, roce_frames, udp
 from waiting import until
 
 from rocescope import cli
+from rocescope.probes.hooks.attach import GONE
 from rocescope.report.files.text import interval_schema, json_schema
 
 from ...probes.owners.test_watch import HERE, THERE, Job
@@ -180,9 +181,7 @@ def test_the_interface_goes_away(network, tmp_path):
     assert packets_of(live.lines()) == 20
     assert live.lines()[-1]["interfaces_gone"] == [net.interface("left")]
     analysis = json.loads((tmp_path / "report.json").read_text())
-    assert analysis["captures"][0]["warnings"] == [
-        f"{net.interface('left')}: the interface is gone"
-    ]
+    assert analysis["captures"][0]["warnings"] == [f"{net.interface('left')} {GONE}"]
     assert analysis["flows"][0]["packets"] == 20
 
 

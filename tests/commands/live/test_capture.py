@@ -142,6 +142,21 @@ def test_kill_9_leaves_no_clsact_filter(network):
     until(lambda: "clsact" not in net.run("tc", "qdisc", "show", "dev", "right"))
 
 
+def test_the_guard_of_a_killed_capture_leaves_the_filters_of_another(network, tmp_path):
+    net, path = network(), tmp_path / "out.pcapng"
+    killed = Capturing(net, "right", "--hook", "clsact")
+    stays = Capturing(net, "right", "--hook", "clsact", "-w", str(path))
+    assert killed.end(signal.SIGKILL) == -signal.SIGKILL
+    for way in ("ingress", "egress"):
+        show = ("tc", "filter", "show", "dev", "right", way)
+        until(lambda show=show: net.run(*show).count("direct-action") == 1)
+    net.send(roce_frames(100))
+    until(lambda: path.exists() and path.stat().st_size > 100 * 96)
+    assert stays.end() == 0
+    assert "100 packets written, 100 RoCE packets seen, 0 lost" in stays.said
+    assert "clsact" not in net.run("tc", "qdisc", "show", "dev", "right")
+
+
 @pytest.mark.parametrize("hook", ["tc", "xdp"])
 def test_kill_9_leaves_a_readable_file_and_no_program(network, tmp_path, hook):
     net, path = network(), tmp_path / "out.pcapng"
@@ -149,7 +164,7 @@ def test_kill_9_leaves_a_readable_file_and_no_program(network, tmp_path, hook):
     links = capture.link_ids()
     assert links and all(map(link_exists, links))
     net.send(roce_frames(200))
-    until(lambda: path.stat().st_size > 200 * 96)
+    until(lambda: path.exists() and path.stat().st_size > 200 * 96)
     assert capture.end(signal.SIGKILL) == -signal.SIGKILL
     frames, _ = read([path])
     assert frames == [frame[:96] for frame in roce_frames(200)]

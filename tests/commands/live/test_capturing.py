@@ -10,6 +10,7 @@ import time
 import pytest
 
 from rocescope.commands.live.capturing import Ending, ended_by_signals, said_if_slow
+from rocescope.probes.hooks.attach import GONE
 
 
 class Source:
@@ -86,4 +87,4 @@ def test_it_ends_when_every_interface_has_gone(capsys, monkeypatch):
         ending.check()
         assert source.stops == stops
     said = capsys.readouterr().err.splitlines()
-    assert said == [f"rocescope: interface {name} has disappeared" for name in "ab"]
+    assert said == [f"rocescope: interface {name} {GONE}" for name in "ab"]

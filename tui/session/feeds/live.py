@@ -15,6 +15,7 @@ from ....analyzer.measures.series import DEFAULT_WINDOW_NS
 from ....analyzer.results.analysis import Analysis
 from ....analyzer.results.flow import Owner
 from ....analyzer.wire.packets import PacketTable
+from ....probes.hooks.attach import GONE
 from ....probes.live_analysis import capture_summary, warm_up
 from ....probes.live_probes import LiveProbes
 from ....probes.rights.priority import lower_own, raise_own
@@ -98,7 +99,7 @@ class LiveFeed:
         return SourceState(
             name=self._name,
             kind=self.kind,
-            error=f"{', '.join(gone)} has disappeared" if gone else "",
+            error=f"{', '.join(gone)} {GONE}" if gone else "",
             frames=loss.seen,
             packets=self._packets,
             dropped=loss.ring_full,
