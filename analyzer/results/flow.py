@@ -203,7 +203,13 @@ class Flow(Record, frozen=True, kw_only=True):
     latency: Latency
     congestion: Congestion
     idle_gaps: IdleGaps
-    goodput_bits_per_second: float | None
+    goodput_bits_per_second: Annotated[
+        float | None,
+        Meta(
+            description="acknowledged payload, or that of READ responses; null: none, UC or UD,"
+            " or no answer was seen"
+        ),
+    ]
     activity_bytes: Annotated[
         list[int], Meta(description="wire bytes in equal time bins over the whole capture")
     ]

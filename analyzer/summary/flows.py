@@ -109,6 +109,8 @@ class FlowSummary:
                 f"{untracked} requests exceeded the tracking limit: they are missing from"
                 " the completion times"
             )
+        if m.messages.unacknowledged(f):
+            notes.append("no answer to its requests was seen: goodput is unknown")
 
         def count(field: str) -> int | None:
             return int(requests[field] + responses[field]) if sequenced else None

@@ -27,6 +27,7 @@ class Twin:
         self.outstanding = defaultdict(int)
         self.most = defaultdict(int)
         self.covered = {}
+        self.delivered = defaultdict(Delivered)
         for r in rows:
             self.take(r, opcode_name(r["opcode"]).removeprefix("RC_"))
 
@@ -34,6 +35,8 @@ class Twin:
         flow, psn, time, verdict = r["flow"], r["psn"], r["time_ns"], r["verdict"]
         if name == "ACK":
             kind = r["aeth"] >> 29 & 3
+            if kind != 2:
+                self.delivered[1 - flow].answered(psn - (kind != 0), time)
             if kind == 0:
                 self.answer(1 - flow, psn, time, acknowledged=psn)
             elif kind != 2:
@@ -44,8 +47,16 @@ class Twin:
             for entry in self.waiting[flow]:
                 if entry["psn"] == psn:
                     entry["ack"] = entry["first"] = False
+        if verdict == RETRANSMITTED:
+            self.delivered[flow].again(psn, time, not response)
         if verdict not in (IN_ORDER, REORDERED, RECOVERED):
             return
+        if response:
+            self.delivered[flow].times.append(time)
+            self.delivered[flow].acknowledged += r["payload_bytes"]
+            self.delivered[1 - flow].answered(psn, time)
+        else:
+            self.delivered[flow].first(psn, r["payload_bytes"], time)
         begins, ends = name.endswith(("FIRST", "ONLY")), name.endswith(("LAST", "ONLY"))
         timed = verdict != RECOVERED
         if response:
@@ -145,3 +156,52 @@ class Twin:
     def of(self, flow, what):
         values = self.values[flow, what]
         return of(*values) if values else None
+
+
+class Delivered:
+    """What a flow's receiver acknowledged; PSNs do not wrap twice."""
+
+    def __init__(self):
+        self.times = []
+        self.acknowledged = self.pending = 0
+        self.base = self.top = None
+        self.heard = self.anew = False
+
+    def first(self, psn, payload, time):
+        self.times.append(time)
+        self.anew = False
+        if self.base is None:
+            self.base, self.top = psn - 1, psn
+        if ahead_of(psn, self.base) <= 0:
+            if self.heard:
+                self.acknowledged += payload
+                return
+            self.base = psn - 1
+        if ahead_of(psn, self.top) > 0:
+            self.top = psn
+        self.pending += payload
+
+    def again(self, psn, time, is_request):
+        if self.times:
+            self.times.append(time)
+        if is_request and self.base is not None and not self.heard:
+            self.anew |= ahead_of(psn, self.base) == 1
+
+    def answered(self, psn, time):
+        if self.base is None:
+            return
+        self.heard = True
+        covers, outstanding = ahead_of(psn, self.base), ahead_of(self.top, self.base)
+        if covers > 0:
+            part = self.pending * min(covers, outstanding) // outstanding if outstanding else 0
+            self.acknowledged += part
+            self.pending -= part
+            self.base = psn
+            self.times.append(time)
+
+    def bits_per_second(self):
+        time = max(self.times) - min(self.times) if self.times else 0
+        known = self.heard or self.anew or not self.pending
+        if not (time and known and self.acknowledged + self.pending):
+            return None
+        return self.acknowledged * 8e9 / time

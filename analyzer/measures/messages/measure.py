@@ -10,6 +10,7 @@ Only first copies of packets count, so a retransmitted message is one message.
   to the last response by PSN, for an atomic to its ACK
 - request to ACK: a packet with AckReq to the first ACK of the same PSN; not for retransmitted
 packets (Karn's rule), nor for packets that a later ACK covers
+- goodput: see `delivered`
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ from .awaiting import (
     sent_again,
     wait,
 )
+from .delivered import acknowledged, arrived, began_again, offered, resent
 from .pieces import begin, continues, extend, place, set_aside
 from .state import MessageArrays, add, adopt, close, copied, empty, grown
 
@@ -114,17 +116,20 @@ def _update(
         s = arrays.state[f]
         v = _int(verdict[i])
         number = _int(psn[i])
-        if v == RETRANSMITTED and bits & REQUEST:
-            sent_again(arrays.rings, s, number)
+        if v == RETRANSMITTED:
+            resent(s, number, time_ns[i], bits & REQUEST != 0)
+            if bits & REQUEST:
+                sent_again(arrays.rings, s, number)
         if not (1 << v) & _NEW and (bits & SEQUENCED or v != NOT_SEQUENCED):
             continue
         time = time_ns[i]
         payload = _int(payload_bytes[i])
-        _goodput(s, payload, time)
         if bits & REQUEST == 0:
+            arrived(s, payload, time)
             f = _int(peer[f])
             if 0 <= f < len(peer):
                 arrays.state[f].answered = 1
+                acknowledged(arrays.state[f], number, time)
                 answered(
                     arrays.rings,
                     histograms,
@@ -144,6 +149,9 @@ def _update(
         )
         if v == RESTARTED:
             close(arrays, f)
+            began_again(s)
+        if bits & _RELIABLE:
+            offered(s, number, payload, time)
         if watched and bits & BEGINS:
             begin_message(s)
         if bits & (READ_REQUEST | ATOMIC):
@@ -168,19 +176,6 @@ def _update(
 
 
 @inlined
-def _goodput(s: Any, payload: int, time: int) -> None:
-    s.payload += payload
-    if time > s.last_time and s.started:
-        s.last_time = time
-    elif s.started == 0:
-        s.started = 1
-        s.first_time = time
-        s.last_time = time
-    elif time < s.first_time:
-        s.first_time = time
-
-
-@inlined
 def _acknowledge(
     arrays: MessageArrays, histograms: Histograms, f: int, number: Int, aeth: int, time: int
 ) -> None:
@@ -189,10 +184,12 @@ def _acknowledge(
     kind = (aeth >> 24) & SYNDROME_KIND_MASK
     if kind == SYNDROME_ACK:
         s.answered = 1
+        acknowledged(s, number, time)
         answered(arrays.rings, histograms, s, f, number, False, False, False, True, time)
     elif kind == SYNDROME_NAK or kind == SYNDROME_RNR_NAK:
         s.answered = 1
         number = psn_add(number, -1)
+        acknowledged(s, number, time)
         answered(arrays.rings, histograms, s, f, number, False, False, False, False, time)
 
 
@@ -329,14 +326,22 @@ class MessageStatistics:
         return int(self._state(flow)["untracked"])
 
     def goodput_bits_per_second(self, flow: int) -> float | None:
-        """Payload of first copies divided by the time from the first to the last of them.
+        """Acknowledged payload divided by the time of the flow's data and ACKs (`delivered`).
 
-        READ data counts for the flow of the responses. None without payload, or when all packets
-        have the same time.
+        None without such payload or time, and where it is unknown (`unacknowledged`).
         """
         s = self._state(flow)
         duration = int(s["last_time"]) - int(s["first_time"])
-        return int(s["payload"]) * 8e9 / duration if duration > 0 and s["payload"] else None
+        payload = int(s["delivered"])
+        if duration <= 0 or payload + int(s["pending"]) == 0 or self.unacknowledged(flow):
+            return None
+        return payload * 8e9 / duration
+
+    def unacknowledged(self, flow: int) -> bool:
+        """True where the capture holds requests with payload and does not tell whether they were
+        acknowledged: no answer, and no retransmission of the first request."""
+        s = self._state(flow)
+        return bool(s["pending"]) and not (s["acked"] or s["began_anew"])
 
     def _state(self, flow: int) -> Any:
         """The STATE record of a flow; empty for an unseen flow."""

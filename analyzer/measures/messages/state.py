@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 from ....kernels.kernel import subkernel
 from ....kernels.named import NamedTuple
 from .awaiting import ENTRY, RING, WAITER_FIELDS, forget_all
+from .delivered import DELIVERED_FIELDS
 from .pieces import ASSEMBLY_FIELDS, PIECE, PIECES, give_up_all
 
 STATE = np.dtype(
     [
         ("messages", np.int64),
-        ("payload", np.int64),  # bytes of first copies
-        ("first_time", np.int64),  # ns, of those packets
-        ("last_time", np.int64),
-        ("started", np.uint8),
         ("answered", np.uint8),  # 1: a response to this flow was seen
         *ASSEMBLY_FIELDS,
         *WAITER_FIELDS,
+        *DELIVERED_FIELDS,
     ],
     align=True,
 )
@@ -108,12 +106,14 @@ def adopt(arrays: MessageArrays, flow: int, part: MessageArrays) -> None:
 
 def add(mine: Any, theirs: Any) -> None:
     """Add the counts of a closed flow to those of another."""
-    for name in ("messages", "payload", "begun", "ended", "untracked"):
+    for name in ("messages", "delivered", "begun", "ended", "untracked"):
         mine[name] += theirs[name]
     mine["max_outstanding"] = max(mine["max_outstanding"], theirs["max_outstanding"])
     mine["answered"] |= theirs["answered"]
     if not theirs["started"]:
         return
+    for name in ("pending", "base", "top", "asked", "acked", "began_anew"):
+        mine[name] = theirs[name]
     first, last = theirs["first_time"], theirs["last_time"]
     mine["first_time"] = min(mine["first_time"], first) if mine["started"] else first
     mine["last_time"] = max(mine["last_time"], last) if mine["started"] else last

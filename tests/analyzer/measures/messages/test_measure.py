@@ -29,7 +29,7 @@ def test_writes_in_order_across_the_psn_wrap():
     assert summary(messages.duration_ns) == of(30)
     assert summary(messages.completion_ns) == of(500, 100)
     assert summary(got.latency(0).request_to_ack_ns) == of(470, 100)
-    assert got.goodput_bits_per_second(0) == 4010 * 8e9 / 600
+    assert got.goodput_bits_per_second(0) == 4010 * 8e9 / 700
     assert got.messages(1).count == got.untracked(0) == 0
     assert got.messages(1).max_outstanding is None
 

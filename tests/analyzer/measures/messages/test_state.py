@@ -32,6 +32,7 @@ def check(got, rows):
         assert messages.max_outstanding in (None, twin.most[flow])
         assert summary(latency.request_to_ack_ns) == twin.of(flow, "ack")
         assert summary(latency.read_to_first_response_ns) == twin.of(flow, "first")
+        assert got.goodput_bits_per_second(flow) == twin.delivered[flow].bits_per_second()
 
 
 BASE = (1 << 24) - 20
