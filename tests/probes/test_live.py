@@ -244,21 +244,6 @@ def test_an_xdp_program_of_others_stays(network, hook):
     assert first.column("psn") == [3, 4]
 
 
-def test_tc_filters_of_others_stay_and_work(network):
-    """A filter of a user before the probe may drop a packet; the probe then does not see it."""
-    net = network()
-    net.run("tc", "qdisc", "add", "dev", "left", "clsact")
-    rule = ["tc", "filter", "add", "dev", "left", "egress", "protocol", "ip", "prio", "1"]
-    net.run(*rule, "matchall", "action", "pass")
-    before = net.run("tc", "filter", "show", "dev", "left", "egress")
-    for hook in ("tc", "clsact"):
-        with watch([net.interface("left")], hook=hook) as seen:
-            net.send(roce_frames(10))
-        if hook == TC == "tcx":
-            assert seen.column("psn") == list(range(10))
-        assert net.run("tc", "filter", "show", "dev", "left", "egress") == before
-
-
 def test_a_small_ring_says_exactly_what_it_lost(network):
     net = network()
     source = LiveSource([net.interface("left")], LiveOptions(ring_bytes=4096))
