@@ -20,6 +20,11 @@ _FOLDERS = (
 )
 _MAPPED = re.compile(r"^\S+ r\S+ \S+ \S+ \d+ +(/\S*/libibverbs\.so\.1\S*)$", re.MULTILINE)
 
+_MOST_MAPS_CHARACTERS = 4 << 20
+"""A process has at most 65,530 mappings (vm.max_map_count), of some 100 characters."""
+_MOST_COPIES = 4
+"""Copies of one process that are looked at: a process uses one."""
+
 
 def installed_libraries() -> list[str]:
     """Copies of libibverbs in the standard folders of this host, each once."""
@@ -62,10 +67,11 @@ def _mapped_paths(proc: str) -> Iterator[str]:
         if not process.name.isdigit():
             continue
         try:
-            maps = (process / "maps").read_text(encoding="utf-8", errors="replace")
+            with open(process / "maps", encoding="utf-8", errors="replace") as maps:
+                paths = set(_MAPPED.findall(maps.read(_MOST_MAPS_CHARACTERS)))
         except OSError:
             continue  # it ended, or belongs to another user
-        for path in set(_MAPPED.findall(maps)):
+        for path in sorted(paths)[:_MOST_COPIES]:
             yield f"{process}/root{path}"
 
 

@@ -25,6 +25,8 @@ _LOCAL_RANKS = (
     "MPI_LOCALRANKID",
     "SLURM_LOCALID",
 )
+_MOST_ENVIRONMENT_BYTES = 1 << 20
+_MOST_DIGITS = 9
 _START_FIELD = 22  # of /proc/PID/stat, see proc(5)
 _START_SLACK_NS = 50_000_000  # start times count in clock ticks
 
@@ -54,7 +56,7 @@ def rank_of(pid: int, seen_ns: int | None = None, proc: str = "/proc") -> Rank:
         return Rank(reason="the process has ended, another one has its number")
     try:
         with open(f"{proc}/{pid}/environ", "rb") as file:
-            environment = _parsed(file.read())
+            environment = _parsed(file.read(_MOST_ENVIRONMENT_BYTES))
     except PermissionError:
         return Rank(reason="no permission to read its environment (CAP_SYS_PTRACE)")
     except OSError:
@@ -99,6 +101,6 @@ def _first_number(
 ) -> tuple[int | None, str | None]:
     for name in names:
         value = environment.get(name, "")
-        if value.isascii() and value.isdigit():
+        if value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
             return int(value), name
     return None, None

@@ -16,7 +16,7 @@ from ...analyzer.errors import CaptureError
 from .. import bpf
 from ..clock import WallClock
 from ..program.compile import known_machine_code, load
-from .elf import ElfError, defaults, exported_functions
+from .elf import ElfError, defaults, functions_of, opened
 from .libraries import all_libraries, file_key
 from .perf import PROG_KPROBE, attach_uprobe
 
@@ -62,6 +62,8 @@ _NO_PERMISSION = (
 )
 _EVENTS = 8192
 """Capacity for events that are not read yet."""
+_MOST_LIBRARIES = 256
+"""Copies of the library: each container may have its own, and any user can make more."""
 _CALL_BYTES = 32
 _CALLS = 16_384
 
@@ -194,16 +196,11 @@ class Uprobes:
     def _attach(self, paths: list[str]) -> None:
         for path in paths:
             key = file_key(path)
-            if key is None or key in self._known:
+            if key is None or key in self._known or len(self._known) == _MOST_LIBRARIES:
                 continue
             self._known.add(key)
             try:
-                symbols = defaults(exported_functions(path))
-                for name, program, on_return in _PROBES:
-                    if name not in symbols:
-                        raise ElfError(f"without {name}")
-                    at = symbols[name].file_offset
-                    self._links.append(attach_uprobe(self._programs[program], path, at, on_return))
+                self._attach_to(path)
             except ElfError as error:
                 self.skipped[path] = str(error)
             except OSError as error:
@@ -212,6 +209,16 @@ class Uprobes:
                     raise CaptureError(_NO_PERMISSION) from None
             else:
                 self.libraries.append(path)
+
+    def _attach_to(self, path: str) -> None:
+        with opened(path) as library:
+            symbols = defaults(functions_of(library))
+            same_file = f"/proc/self/fd/{library}"  # whatever is at the path meanwhile
+            for name, program, on_return in _PROBES:
+                if name not in symbols:
+                    raise ElfError(f"without {name}")
+                at = symbols[name].file_offset
+                self._links.append(attach_uprobe(self._programs[program], same_file, at, on_return))
 
     def _event(self, value: bytes) -> QpEvent:
         event = np.frombuffer(value, EVENT, 1)[0]

@@ -1,15 +1,24 @@
 """The ELF reader against readelf, and on damaged files."""
 
 import contextlib
+import os
 import re
+import struct
 import subprocess
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocescope.probes.owners.elf import ElfError, default_function, exported_functions
+from rocescope.probes.owners.elf import (
+    ElfError,
+    default_function,
+    exported_functions,
+    functions_of,
+    opened,
+)
 
 
 def by_readelf(path):
@@ -74,4 +83,67 @@ def test_damaged_libraries_never_raise_anything_else(tmp_path_factory, libibverb
     path = tmp_path_factory.mktemp("elf") / "damaged.so"
     path.write_bytes(content[:cut] if data.draw(st.booleans()) else content)
     with contextlib.suppress(ElfError):
+        exported_functions(path)
+
+
+def library(symbols=0, strings_bytes=16, string=b"", sections=2, segments=1):
+    """The head of a library that claims so many symbols, with one section of names."""
+    head = struct.pack(
+        "<4sBBB9xHHIQQQIHHHHHH",
+        *(b"\x7fELF", 2, 1, 1, 3, 62, 1, 0, 64, 256, 0, 64, 56, segments, 64, sections, 0),
+    )
+    symbol = struct.pack("<IBBHQQ", 0, 0x12, 0, 1, 64, 0)
+    at = 4096
+    section = "<IIQQQQIIQQ"
+    dynsym = struct.pack(section, 0, 11, 0, 0, at, symbols * 24, 1, 0, 0, 24)
+    dynstr = struct.pack(section, 0, 3, 0, 0, at + symbols * 24, strings_bytes, 0, 0, 0, 0)
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 1 << 40, 1 << 40, 4096)
+    data = head.ljust(64, b"\0") + segment
+    data = data.ljust(256, b"\0") + dynsym + dynstr
+    return data.ljust(at, b"\0") + symbol * min(symbols, 100) + string
+
+
+def most_memory_of(work):
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(ElfError):
+            work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("claims", "size"),
+    [
+        ({"symbols": 1 << 40}, 64 << 30),  # a symbol table of terabytes
+        ({"symbols": 60_000, "strings_bytes": 1 << 40}, 64 << 30),
+        ({"symbols": 40, "strings_bytes": 20 << 20, "string": b"a" * (20 << 20)}, None),
+        ({"sections": 65_535}, 64 << 30),
+        ({"segments": 65_535, "symbols": 60_000}, 64 << 30),
+    ],
+)
+def test_work_is_bounded_whatever_the_file_claims(tmp_path, claims, size):
+    """A sparse file of 64 GB, and symbols with names of 20 MB each."""
+    path = tmp_path / "libibverbs.so.1"
+    path.write_bytes(library(**claims))
+    if size is not None:
+        os.truncate(path, size)
+    assert most_memory_of(lambda: exported_functions(path)) < 64 << 20
+
+
+def test_a_library_that_is_truncated_is_damaged(tmp_path, libibverbs):
+    path = tmp_path / "libibverbs.so.1"
+    path.write_bytes(Path(libibverbs).read_bytes())
+    with opened(path) as handle:
+        assert functions_of(handle)
+        os.truncate(path, 4096)
+        with pytest.raises(ElfError, match="damaged"):
+            functions_of(handle)
+
+
+def test_a_pipe_under_the_name_of_the_library_is_not_waited_for(tmp_path):
+    path = tmp_path / "libibverbs.so.1"
+    os.mkfifo(path)
+    with pytest.raises(ElfError, match="not a regular file"):
         exported_functions(path)

@@ -40,6 +40,7 @@ def sleeper(**environment):
         ({"MV2_COMM_WORLD_RANK": "5"}, Rank(5, None, "MV2_COMM_WORLD_RANK")),
         ({"RANK": "", "PMI_RANK": "9"}, Rank(9, None, "PMI_RANK")),
         ({"RANK": "-1"}, Rank(reason="no launcher has set a rank")),
+        ({"RANK": "1" * 5000}, Rank(reason="no launcher has set a rank")),
         ({"XRANK": "1"}, Rank(reason="no launcher has set a rank")),
     ],
 )
