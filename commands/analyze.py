@@ -11,7 +11,6 @@ from ..analyzer.units import parse_duration, parse_rate
 from .live.analyze_live import analyze_live
 from .options.capturing import CAPTURING, UNTIL, Capturing, Until
 from .options.endings import exit_code
-from .options.inputs import check_inputs, input_name
 from .options.output import OUTPUT, Format, Output
 from .options.parameter import Parameter, changed
 from .options.progress import shown
@@ -24,7 +23,7 @@ Severity: TypeAlias = Literal["critical", "warning", "note"]
 
 
 def analyze(
-    *files: Annotated[Path, Parameter(required=True, name="FILE")],
+    *files: Annotated[Path, Parameter(name="FILE")],
     to: Annotated[Output, Parameter(name="*")] = OUTPUT,
     brief: Annotated[bool, Parameter(show_default=False)] = False,
     fail_on: Severity | None = None,
@@ -87,6 +86,9 @@ def analyze(
         if chosen not in ("table", "json"):
             raise UsageError(f"--live prints table or json, not {chosen}")
         _only_files(reading, switch_counters, icrc, conformance)
+        if not files:
+            raise UsageError("no interface is given: rocescope analyze --live IFACE")
+        paths, tap_names = [str(path) for path in files], dict[str, str]()
     else:
         only_live = [
             *changed(until, UNTIL),
@@ -95,8 +97,8 @@ def analyze(
         ]
         if only_live:
             raise UsageError(f"{only_live[0]} needs --live: rocescope analyze --live IFACE")
-        check_inputs(files)
-    options = reading.options(len(files), switch_counters)
+        paths, tap_names = reading.captures(files)
+    options = reading.options(paths, tap_names, switch_counters)
     window_ns = parse_duration(window, "--window")
     rate = parse_rate(link_rate, "--link-rate") if link_rate else None
     flow_order = None
@@ -106,7 +108,7 @@ def analyze(
         flow_order = flow_order_by(sort)
     if live:
         analysis, code = analyze_live(
-            [str(path) for path in files],
+            paths,
             capturing.options(reading),
             until,
             json=chosen == "json",
@@ -131,7 +133,6 @@ def analyze(
         flow_order=flow_order,
         conformance=ConformanceOptions() if conformance else None,
     )
-    paths = [input_name(path) for path in files]
     with shown(to.progress) as report:
         analysis = engine.analyze(paths, options, report)
     _write(analysis, to, top or 20, sort is not None, brief)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 from ..analyzer.errors import UsageError
 from ..analyzer.units import parse_duration
 from .options.endings import exit_code
-from .options.inputs import check_inputs, input_name
 from .options.mirrors import mirror_options
 from .options.output import OUTPUT, Format, Output
 from .options.parameter import Parameter
 from .options.progress import shown
 from .options.reading import PORTS, Ports
+from .options.taps import NAMING, Naming, check_uncombined
 
 if TYPE_CHECKING:
     from ..analyzer.results.analysis import Analysis
@@ -22,7 +22,7 @@ _VIOLATED = 1
 
 
 def check(
-    *files: Annotated[Path, Parameter(required=True, name="FILE")],
+    *files: Annotated[Path, Parameter(name="FILE")],
     counters: Annotated[tuple[Path, Path] | None, Parameter(name="--counters")] = None,
     host: str | None = None,
     at_host: Annotated[list[str] | None, Parameter(negative="")] = None,
@@ -31,6 +31,7 @@ def check(
     same_port: Annotated[list[str] | None, Parameter(negative="")] = None,
     reaction: str = "1s",
     concat: Annotated[bool, Parameter(show_default=False)] = False,
+    naming: Annotated[Naming, Parameter(name="*")] = NAMING,
     ports: Annotated[Ports, Parameter(name="*")] = PORTS,
     mirror_format: Literal["lumina"] | None = None,
     switch_counters: Path | None = None,
@@ -71,7 +72,8 @@ def check(
     to.chosen()
     if top < 1:
         raise UsageError("--top must be 1 or more")
-    check_inputs(files)
+    paths, tap_names = naming.captures(files)
+    check_uncombined(tap_names, concat)
     if (counters is None) != (host is None):
         raise UsageError("--counters and --host need each other: give both")
 
@@ -87,6 +89,7 @@ def check(
         saved = HostCounters(host, growth(*counters))
     options = AnalyzeOptions(
         concat=concat,
+        tap_names=tap_names,
         udp_ports=ports.udp_ports,
         mirror=mirror_options("capture", mirror_format, None, switch_counters),
         conformance=ConformanceOptions(
@@ -99,7 +102,7 @@ def check(
         ),
     )
     with shown(to.progress) as report:
-        analysis = engine.analyze([input_name(path) for path in files], options, report)
+        analysis = engine.analyze(paths, options, report)
     _write(analysis, to, top)
     code = exit_code(analysis)
     if code == 0 and analysis.conformance and not analysis.conformance.conformant:

@@ -11,6 +11,7 @@ from .options.inputs import input_name
 from .options.output import OUTPUT, Format, Output
 from .options.parameter import Parameter
 from .options.progress import shown
+from .options.taps import NAMING, Naming
 
 if TYPE_CHECKING:
     from ..analyzer.results.analysis import Analysis
@@ -27,6 +28,7 @@ def compare(
     *,
     fail_on: Literal["worse"] | None = None,
     top: int = 20,
+    naming: Annotated[Naming, Parameter(name="*")] = NAMING,
     to: Annotated[Output, Parameter(name="*")] = OUTPUT,
 ) -> int:
     """Compare two analyses: findings that are new, worse, better or gone, and key figures.
@@ -48,11 +50,13 @@ def compare(
         raise UsageError(f"compare prints table or json, not {chosen}")
     if top < 1:
         raise UsageError("--top must be 1 or more")
-    analyses = _read(before, to), _read(after, to)
+    sides = [_captures(path) for path in (before, after)]
+    names = naming.of_each(sides)
+    first, second = (_read(*each, to) for each in zip((before, after), sides, names, strict=True))
 
     from ..report.compare import compare as compared
 
-    result = compared(*analyses, (str(before), str(after)))
+    result = compared(first, second, (str(before), str(after)))
 
     def table(file: TextIO) -> None:
         from ..report.terminal.compare import print_comparison
@@ -65,24 +69,30 @@ def compare(
         return encode_comparison(result)
 
     to.write(table, encoded)
-    code = max(map(exit_code, analyses))
+    code = max(exit_code(first), exit_code(second))
     return code or (_WORSE if fail_on and result.change == "worse" else 0)
 
 
-def _read(path: Path, to: Output) -> Analysis:
-    """The analysis in a JSON file, or that of captures."""
+def _captures(path: Path) -> list[Path]:
+    """The captures of an input; none for JSON."""
+    if not path.is_dir():
+        return [] if _is_json(path) else [path]
+    captures = [one for one in sorted(path.iterdir()) if _is_capture(one)]
+    if not captures:
+        raise UnreadableInput(f"{path} contains no capture")
+    return captures
+
+
+def _read(path: Path, captures: list[Path], tap_names: dict[str, str], to: Output) -> Analysis:
+    """The analysis of captures, or that in a JSON file."""
+    if not captures:
+        return _decoded(path)
     from ..analyzer.analysis import analyze as engine
     from ..analyzer.analysis.options import AnalyzeOptions
 
-    captures = [path]
-    if path.is_dir():
-        captures = [one for one in sorted(path.iterdir()) if _is_capture(one)]
-        if not captures:
-            raise UnreadableInput(f"{path} contains no capture")
-    elif _is_json(path):
-        return _decoded(path)
+    paths, options = [input_name(one) for one in captures], AnalyzeOptions(tap_names=tap_names)
     with shown(to.progress) as report:
-        return engine.analyze([input_name(one) for one in captures], AnalyzeOptions(), report)
+        return engine.analyze(paths, options, report)
 
 
 def _is_capture(path: Path) -> bool:

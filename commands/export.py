@@ -8,19 +8,20 @@ from typing import Annotated
 
 from ..analyzer.errors import UnreadableInput, UsageError
 from ..report.whole_file import whole_file
-from .options.inputs import check_inputs, input_name
 from .options.parameter import Parameter
 from .options.progress import ProgressAs, shown
 from .options.reading import SELECTION, Selection
+from .options.taps import NAMING, Naming
 
 _FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 
 
 def export(
-    *files: Annotated[Path, Parameter(required=True, name="FILE")],
+    *files: Annotated[Path, Parameter(name="FILE")],
     output: Annotated[Path, Parameter(alias="-o")],
     extensions: Annotated[bool, Parameter(show_default=False)] = False,
     selection: Annotated[Selection, Parameter(name="*")] = SELECTION,
+    naming: Annotated[Naming, Parameter(name="*")] = NAMING,
     icrc: Annotated[bool, Parameter(show_default=False)] = False,
     progress: ProgressAs = "auto",
 ) -> int:
@@ -42,18 +43,18 @@ def export(
     format = _FORMATS.get(output.suffix.lower())
     if format is None:
         raise UsageError(f"--output {output} must end in .parquet, .arrow or .feather")
-    check_inputs(files)
+    paths, tap_names = naming.captures(files)
 
     from ..report.files.packet_stream import PacketOptions, PacketStream
     from ..report.files.packets import batch_writer
 
-    options = PacketOptions(selection.filter, extensions, selection.udp_ports, icrc)
+    options = PacketOptions(selection.filter, extensions, selection.udp_ports, icrc, tap_names)
     with (
         shown(progress) as report,
         whole_file(output) as file,
         batch_writer(file, format, extensions) as writer,
     ):
-        packets = PacketStream([input_name(path) for path in files], options, report=report)
+        packets = PacketStream(paths, options, report=report)
         for batch in packets:
             writer.write_batch(batch)
     for warning in packets.warnings:

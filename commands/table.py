@@ -37,6 +37,7 @@ COMMANDS = {
 Examples:
   rocescope analyze capture.pcap.gz
   rocescope analyze leaf1-spine*.pcap --path-by tap
+  rocescope analyze --tap leaf1-spine3=up3.pcap --tap leaf2-spine3=down3.pcap
   rocescope analyze capture.pcapng --filter 'ip.src == 10.0.1.0/24 and not cnp'
   rocescope analyze capture.pcap --format json | jq '.flows[].spraying_width'
   tcpdump -i eth2 -s 128 -w - udp port 4791 | rocescope analyze -

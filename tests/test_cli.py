@@ -126,6 +126,7 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
         "window_ns": 2_500_000,
         "filter": "not cnp",
         "concat": True,
+        "tap_names": {},
         "follow": False,
         "udp_ports": (4791, 4792, 4793),
         "icrc": True,
@@ -215,7 +216,11 @@ def test_sort_orders_flows_unknown_last(engine: Engine, run: Callable[..., Done]
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("analyze", 'Command "analyze" parameter FILE requires an argument.'),
+        ("analyze", "no capture is given: name one or more files"),
+        ("analyze --live", "no interface is given: rocescope analyze --live IFACE"),
+        ("analyze x --tap a", "--tap a is not NAME=FILE: write --tap leaf1-spine3=up3.pcap"),
+        ("analyze x --tap a=no", "--tap a=no: there is no file no"),
+        ("analyze x --live --tap a=x", "--tap cannot be combined with --live"),
         ("analyze x --formt json", "Unknown option: --formt. Did you mean --format?"),
         ("analyze x --window 100", "--window '100' has no unit; write a number and ns, us,"),
         ("analyze x --window 0s", "--window must be longer than 0, for example --window 100ms"),
@@ -467,6 +472,7 @@ def test_what_was_written_before_a_failure_is_not_lost() -> None:
     [
         {},
         {"udp_ports": (4791, 5000, 6000), "concat": True},
+        {"tap_names": {__file__: "leaf1-spine3"}},
         {"plane_by": PlaneBy("ev", 3, 2), "usid": UsidFormat(48, 24), "flow_label": "outer"},
         {"trimmed_dscps": (7, 9), "mirror": MirrorOptions("hardware", None, 20_000)},
         {"mirror": MirrorOptions("capture", "lumina")},

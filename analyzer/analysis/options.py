@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ..decode.mirrors.restore import MirrorOptions
 from ..decode.multipath.flow_labels import FlowLabelOf
@@ -26,6 +27,8 @@ class AnalyzeOptions:
     """Packets to analyse; all others are dropped before tracking."""
     concat: bool = False
     """The files are a rotated series of one tap."""
+    tap_names: Mapping[str, str] = field(default_factory=dict)
+    """Names of the taps of captures, by path; others have the names of their files."""
     follow: bool = False
     """Wait for more data at the end of a growing file."""
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)

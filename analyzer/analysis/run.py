@@ -94,7 +94,13 @@ def _open(
         yield concatenated(paths, taps, batch_frames=BATCH_FRAMES)
         return
     for path in paths:
-        yield open_capture(path, taps, batch_frames=BATCH_FRAMES, follow=options.follow)
+        yield open_capture(
+            path,
+            taps,
+            batch_frames=BATCH_FRAMES,
+            follow=options.follow,
+            tap_name=options.tap_names.get(path),
+        )
 
 
 class Run:

@@ -86,9 +86,13 @@ class PcapngFraming(Framing):
         batch_frames: int,
         taps: Taps,
         shared: SharedTaps,
+        one_name: bool = False,
     ) -> None:
+        """one_name: an only interface has `tap_name` as its name."""
         super().__init__(window, name, batch_frames)
-        self._tap_name = tap_name
+        self._tap_name, self._one_name = tap_name, one_name
+        self._only: tuple[Tap, str] | None = None
+        """The only tap so far, and its name once there is another."""
         self._all_taps = taps
         self._shared = shared
         self._order = "<"
@@ -210,7 +214,7 @@ class PcapngFraming(Framing):
         self._namesakes[name, link_type] = nth + 1
         tap = self._shared.get((name, link_type, nth))
         if tap is None:
-            tap = self._new_tap(f"{self._tap_name}:{name}", link_type, snap_length, options)
+            tap = self._new_tap(name, link_type, snap_length, options)
             self._shared[name, link_type, nth] = tap
         if index == len(self._table):
             self._table = np.concatenate([self._table, np.zeros_like(self._table)])
@@ -233,7 +237,13 @@ class PcapngFraming(Framing):
 
     def _new_tap(self, name: str, link_type: int, snap: int, options: dict[int, bytes]) -> int:
         speed = options.get(_IF_SPEED, b"")
-        tap = Tap(name, link_type, snap_length=snap or None)
+        tap = Tap(f"{self._tap_name}:{name}", link_type, snap_length=snap or None)
+        if self._one_name and not self._shared:
+            self._only = tap, tap.name
+            tap.name = self._tap_name
+        elif self._only is not None:
+            first, first_name = self._only
+            first.name, self._only = first_name, None
         if len(speed) == 8:
             rate: int = struct.unpack(f"{self._order}Q", speed)[0]
             tap.speed_bits_per_second = rate if 0 < rate <= _MAX_SPEED else None

@@ -154,8 +154,8 @@ def open_capture(
     """Open a capture file, "-" for standard input; its taps are added to `taps`.
 
     Batches have at most `batch_frames` frames. `follow`: wait for more data at the end of a growing
-    file. `shared` and `tap_name` make several files one tap: pass the same dictionary for each (as
-    `concatenated` does).
+    file. `tap_name`: the name of the tap, default that of the file. With `shared` several files are
+    one tap: pass the same dictionary for each (as `concatenated` does).
 
     Raises UnreadableInput for a file that cannot be opened or is not a capture, UsageError for
     `follow` with a compressed file.
@@ -176,10 +176,12 @@ def open_capture(
         capacity = min(batch_frames * _TYPICAL_RECORD_BYTES, MAX_WINDOW_BYTES)
         window = Window(stream, capacity)
         name = "stdin" if path == "-" else os.path.basename(path)
-        shared = {} if shared is None else shared
         label = name if tap_name else _unused_name(name, path, taps)
-        tap_name = tap_name or label
-        framing = _framing(shown, window, kind, stream, label, tap_name, taps, shared, batch_frames)
+        one_name = tap_name is not None and shared is None
+        tap_name, shared = tap_name or label, {} if shared is None else shared
+        framing = _framing(
+            shown, window, kind, stream, label, tap_name, one_name, taps, shared, batch_frames
+        )
     except BaseException:
         with suppress(OSError):
             stream.close()
@@ -200,6 +202,7 @@ def _framing(
     stream: RawStream | DecompressedStream,
     name: str,
     tap_name: str,
+    one_name: bool,
     taps: Taps,
     shared: SharedTaps,
     batch_frames: int,
@@ -210,7 +213,9 @@ def _framing(
     if head.startswith(pcapng.MAGIC) and (len(head) < 12 or pcapng.section_order(head)):
         if len(head) < 28:
             raise UnreadableInput(_cut_short(path, stream, len(head)))
-        return pcapng.PcapngFraming(window, name, tap_name, batch_frames, taps, shared)
+        return pcapng.PcapngFraming(
+            window, name, tap_name, batch_frames, taps, shared, one_name=one_name
+        )
     if len(head) >= 4 and pcap.is_pcap(head[:4]):
         if len(head) < pcap.HEADER_BYTES:
             raise UnreadableInput(_cut_short(path, stream, len(head)))

@@ -9,8 +9,10 @@ from ...analyzer.errors import UsageError
 from ...analyzer.wire.ports import ROCE_UDP_PORT
 from .mirrors import mirror_options
 from .parameter import Parameter
+from .taps import Naming, check_uncombined
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ...analyzer.analysis.options import AnalyzeOptions
@@ -48,7 +50,7 @@ class Selection(Ports):
 
 
 @dataclass(frozen=True)
-class Reading(Selection):
+class Reading(Naming, Selection):
     """How captures are read.
 
     Parameters
@@ -84,10 +86,16 @@ class Reading(Selection):
     mirror_format: Literal["lumina"] | None = None
     drop_duplicates: str | None = None
 
-    def options(self, files: int, switch_counters: Path | None = None) -> AnalyzeOptions:
-        """The options for `analyze`. UsageError before a file is opened. files: number of files."""
-        if self.follow and (files > 1 or self.concat):
+    def options(
+        self,
+        files: Sequence[object],
+        tap_names: Mapping[str, str],
+        switch_counters: Path | None = None,
+    ) -> AnalyzeOptions:
+        """The options for `analyze` of these files. UsageError before a file is opened."""
+        if self.follow and (len(files) > 1 or self.concat):
             raise UsageError("--follow reads one growing file and cannot be combined with --concat")
+        check_uncombined(tap_names, self.concat)
         from ...analyzer.analysis.options import AnalyzeOptions
         from ...analyzer.summary.options import parse_plane_by
         from ...analyzer.wire.segments import parse_usid_format
@@ -99,6 +107,7 @@ class Reading(Selection):
         return AnalyzeOptions(
             filter=self.filter,
             concat=self.concat,
+            tap_names=tap_names,
             follow=self.follow,
             udp_ports=self.udp_ports,
             plane_by=parse_plane_by(self.plane_by),

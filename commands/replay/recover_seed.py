@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 from ...analyzer.errors import UsageError
-from ..options.inputs import check_inputs, input_name
 from ..options.output import OUTPUT, Output
 from ..options.parameter import Parameter
 from ..options.progress import shown
 from ..options.steps import steps_shown
+from ..options.taps import NAMING, Naming
 from .results import write_result
 from .sweep import parse_seeds
 
@@ -18,12 +18,13 @@ _NOTHING_FITS = 1
 
 
 def recover_seed(
-    *files: Annotated[Path, Parameter(required=True, name="FILE")],
+    *files: Annotated[Path, Parameter(name="FILE")],
     hash: str | None = None,
     fields: str | None = None,
     weights: str | None = None,
     from_: Annotated[list[str] | None, Parameter(name="--from", negative="")] = None,
     seeds: str = "0:0x100000000",
+    naming: Annotated[Naming, Parameter(name="*")] = NAMING,
     to: Annotated[Output, Parameter(name="*")] = OUTPUT,
 ) -> int:
     """Find the hash, fields and seed that place every flow on the link where it was captured.
@@ -44,7 +45,7 @@ def recover_seed(
         Seeds to try, FIRST:END without END; default all 2^32.
     """
     to.chosen()
-    check_inputs(files)
+    names, tap_names = naming.captures(files)
     span = parse_seeds(seeds)
 
     from ...analyzer.analysis.progress import Progress
@@ -54,14 +55,13 @@ def recover_seed(
     if span.step != 1:
         raise UsageError("--seeds of recover-seed takes FIRST:END, without a step")
     group = None if weights is None else parse_weights(weights)
-    names = [input_name(path) for path in files]
     with shown(to.progress) as report:
 
         def read(done: int, total: int | None) -> None:
             if report is not None:
                 report(Progress(names[0], done, total, 0, 0))
 
-        seen = read_taps(names, read)
+        seen = read_taps(names, read, tap_names)
     wanted = Wanted(hash, fields, group, span)
     chosen_flows = [from_subnets(seen, from_)] if from_ else directions(seen)
     with steps_shown(to.progress) as tell:

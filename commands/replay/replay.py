@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from ...analyzer.errors import UsageError
 from ...report.whole_file import whole_file
-from ..options.inputs import check_inputs, input_name
 from ..options.output import OUTPUT, Output
 from ..options.parameter import Parameter
 from ..options.steps import steps_shown
+from ..options.taps import NAMING, Naming, check_uncombined
 from .reading import read_traffic
 from .results import write_result
 
@@ -33,6 +33,7 @@ def replay(
     map: str = "exact",
     filter: str | None = None,
     concat: Annotated[bool, Parameter(show_default=False)] = False,
+    naming: Annotated[Naming, Parameter(name="*")] = NAMING,
     window: str | None = None,
     packets: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     model: str | None = None,
@@ -96,13 +97,15 @@ def replay(
     from ...replay.compare.prepared import PreparedReplay
     from ...replay.compare.request import DEFAULT_STRATEGIES, ReplayRequest
 
-    check_inputs(files)
+    captures, tap_names = naming.captures(files, none_needed=True)
+    check_uncombined(tap_names, concat)
     prepared = PreparedReplay(
         ReplayRequest(
             fabric,
             tuple(strategy or DEFAULT_STRATEGIES),
-            tuple(input_name(path) for path in files),
+            tuple(captures),
             pattern or "",
+            tap_names,
             map,
             filter,
             concat,

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ...analyzer.errors import UsageError
-from ..options.inputs import check_inputs, input_name
 from ..options.output import OUTPUT, Output
 from ..options.parameter import Parameter
 from ..options.steps import steps_shown
+from ..options.taps import NAMING, Naming, check_uncombined
 from .reading import read_traffic
 from .results import write_result
 
@@ -33,6 +33,7 @@ def sweep(
     map: str = "exact",
     filter: str | None = None,
     concat: Annotated[bool, Parameter(show_default=False)] = False,
+    naming: Annotated[Naming, Parameter(name="*")] = NAMING,
     to: Annotated[Output, Parameter(name="*")] = OUTPUT,
 ) -> int:
     """Show the distribution of imbalance over hash seeds, with the best and worst seeds.
@@ -82,9 +83,11 @@ def sweep(
         if key in options:
             raise UsageError(f"--option {key}: use --{key if key != 'seed' else 'seeds'}")
     options |= {k: v for k, v in (("hash", hash), ("fields", fields)) if v is not None}
-    check_inputs(files)
-    sources = tuple(input_name(path) for path in files)
-    request = ReplayRequest(fabric, (), sources, pattern or "", map, filter, concat)
+    captures, tap_names = naming.captures(files, none_needed=True)
+    check_uncombined(tap_names, concat)
+    request = ReplayRequest(
+        fabric, (), tuple(captures), pattern or "", tap_names, map, filter, concat
+    )
     prepared = PreparedReplay(request)
     traffic = read_traffic(prepared, to.progress)
     with steps_shown(to.progress) as tell:

@@ -100,6 +100,7 @@ class PreparedReplay:
             window_ns=None if messages else self._window_ns,
             filter=request.filter,
             concat=request.concat,
+            tap_names=request.tap_names,
             udp_ports=request.udp_ports,
             messages=messages,
             progress=progress,

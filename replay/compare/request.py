@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 from ...analyzer.errors import UsageError
 from ...analyzer.wire.ports import ROCE_UDP_PORT
@@ -24,6 +24,8 @@ class ReplayRequest:
     captures: tuple[str, ...] = ()
     """Captures; empty with a pattern."""
     pattern: str = ""
+    tap_names: Mapping[str, str] = field(default_factory=dict)
+    """Names of the taps of captures, by path; others have the names of their files."""
     map: str = "exact"
     filter: str | None = None
     concat: bool = False

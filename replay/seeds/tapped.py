@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from ipaddress import ip_address, ip_network
 from typing import NamedTuple
@@ -51,14 +51,24 @@ class Seen(NamedTuple):
 
 
 def read_taps(
-    paths: Sequence[str], progress: Callable[[int, int | None], None] | None = None
+    paths: Sequence[str],
+    progress: Callable[[int, int | None], None] | None = None,
+    tap_names: Mapping[str, str] | None = None,
 ) -> Seen:
     """The flows of captures, one capture per link. UnreadableInput if there are no flows,
-    UsageError for fewer than two taps. progress: called with bytes read and total bytes."""
+    UsageError for fewer than two taps. progress: called with bytes read and total bytes.
+    tap_names: names of taps by path, default those of the files."""
     with ExitStack() as stack:
         registry = Registry()
         captures = [
-            stack.enter_context(open_capture(path, registry.taps, batch_frames=_BATCH_FRAMES))
+            stack.enter_context(
+                open_capture(
+                    path,
+                    registry.taps,
+                    batch_frames=_BATCH_FRAMES,
+                    tap_name=(tap_names or {}).get(path),
+                )
+            )
             for path in paths
         ]
         totals = [capture.total_bytes for capture in captures]

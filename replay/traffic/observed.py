@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -45,6 +45,7 @@ def traffic_from_capture(
     window_ns: int | None = None,
     filter: str | None = None,
     concat: bool = False,
+    tap_names: Mapping[str, str] | None = None,
     udp_ports: Sequence[int] = (ROCE_UDP_PORT,),
     messages: bool = False,
     progress: Callable[[int, int | None], None] | None = None,
@@ -53,13 +54,15 @@ def traffic_from_capture(
 
     Several files are several taps (unless `concat`); a packet at several taps counts once.
     mapping: see mapping.py; units of addresses without a host have host -1, and `unmapped` lists
-    the addresses. window_ns: also count bytes per window. messages: also return messages with
-    their packets and dependencies (`closed_loop`). progress: called with the bytes read and the
-    size of the captures. UnreadableInput without RoCE packets, UsageError for invalid options.
+    the addresses. tap_names: names of taps by path, default those of the files. window_ns: also
+    count bytes per window. messages: also return messages with their packets and dependencies
+    (`closed_loop`). progress: called with the bytes read and the size of the captures.
+    UnreadableInput without RoCE packets, UsageError for invalid options.
     """
     with ExitStack() as stack:
         registry = Registry()
-        captures = [stack.enter_context(capture) for capture in _open(paths, registry.taps, concat)]
+        opened = _open(paths, registry.taps, concat, tap_names or {})
+        captures = [stack.enter_context(capture) for capture in opened]
         keep = compile_filter(filter) if filter else None
 
         def tables(capture: Capture) -> Iterator[PacketTable]:
@@ -106,12 +109,14 @@ class ClosedLoop:
         return sent._replace(flow=np.searchsorted(used, sent.flow).astype(np.int32))
 
 
-def _open(paths: Sequence[str], taps: Taps, concat: bool) -> Iterator[Capture]:
+def _open(
+    paths: Sequence[str], taps: Taps, concat: bool, names: Mapping[str, str]
+) -> Iterator[Capture]:
     if concat:
         yield concatenated(paths, taps, batch_frames=_BATCH_FRAMES)  # type: ignore[misc]
         return
     for path in paths:
-        yield open_capture(path, taps, batch_frames=_BATCH_FRAMES)
+        yield open_capture(path, taps, batch_frames=_BATCH_FRAMES, tap_name=names.get(path))
 
 
 def count_units(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,6 +34,8 @@ class PacketOptions:
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
     icrc: bool = False
     """Verify the ICRC of frames captured in full; the result is the column icrc_state."""
+    tap_names: Mapping[str, str] = field(default_factory=dict)
+    """Names of the taps of captures, by path; others have the names of their files."""
 
 
 class PacketStream:
@@ -76,7 +78,8 @@ class PacketStream:
         taps = decoder.registry.taps
         self.warnings, self.damaged_places = [], 0
         for path in self._paths:
-            with open_capture(path, taps, batch_frames=_BATCH_FRAMES) as capture:
+            name = options.tap_names.get(path)
+            with open_capture(path, taps, batch_frames=_BATCH_FRAMES, tap_name=name) as capture:
                 yield from self._batches(capture, decoder)
                 self.warnings += capture.warnings
                 self.damaged_places += capture.damaged_places

@@ -51,6 +51,25 @@ def test_a_folder_is_the_captures_in_it(
     json.loads(capfdbinary.readouterr().out)
 
 
+def test_taps_have_the_names_of_the_option(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Both sides have files of the same names; the finding between the taps names them."""
+    for side in ("before", "after"):
+        (tmp_path / side).mkdir()
+        for name, path in (("1.pcap.gz", SENDER), ("2.pcap.gz", RECEIVER)):
+            (tmp_path / side / name).symlink_to(path)
+    sides = [str(tmp_path / "before"), str(tmp_path / "after")]
+    taps = ["--tap", "A-sw=1.pcap.gz", "--tap", f"sw-B={sides[1]}/2.pcap.gz"]
+    assert cli.run(["compare", *sides, *taps, "-f", "json"]) == 0
+    result = json.loads(capfdbinary.readouterr().out)
+    new, gone = (
+        {finding[side]["place"]["device"] for finding in result["findings"] if finding[side]}
+        for side in ("after", "before")
+    )
+    assert (new, gone) == ({"sw"}, {None})
+
+
 def test_one_line_for_every_mistake(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other.json"
     other.write_text('{"schema_version": "0.1"}')

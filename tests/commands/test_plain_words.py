@@ -80,7 +80,7 @@ def test_everyday_lines_are_plain(line: str) -> None:
         "--help",
         "schema",
         "plain_words",
-        "analyze",
+        "live",
         "analyze --help",
         "analyze a.pcap --format xml",
         "analyze a.pcap --format json --format csv",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 
-_ENDINGS = re.compile(r"(\.(pcapng|pcap|cap|gz|xz|zst|lz4|bz2|snoop|dmp))+$", re.IGNORECASE)
+_FILE = re.compile(r"(.*?)(\.(pcapng|pcap|cap|gz|xz|zst|lz4|bz2|snoop|dmp))+(:.*)?$", re.IGNORECASE)
+"""A file name and, of a pcapng with several interfaces, the interface."""
 _PARTS = re.compile(r"[^A-Za-z0-9.]+")
 _WORDS = {"to", "in", "out", "rx", "tx", "link", "tap", "port"}
 
@@ -14,10 +16,20 @@ _WORDS = {"to", "in", "out", "rx", "tx", "link", "tap", "port"}
 def short_names(names: Sequence[str]) -> list[str]:
     """The names without folder, file endings, and what all have in common at both ends.
 
+    Of a file with one interface the interface is dropped, of the interfaces of one file the file.
     A common part ends at a separator: leaf1-spine1 and leaf1-spine2 stay as they are. Where two
     names would become equal, all stay whole.
     """
-    short = [_ENDINGS.sub("", os.path.basename(name)) or name for name in names]
+    files, interfaces = zip(*map(_file_and_interface, names), strict=True) if names else ((), ())
+    short = list(files)
+    if len(files) > len(set(files)) == 1 and all(interfaces):
+        short = list(interfaces)
+    elif len(set(files)) < len(set(names)):
+        times = Counter(files)
+        short = [
+            f"{file}:{interface}" if interface and times[file] > 1 else file
+            for file, interface in zip(files, interfaces, strict=True)
+        ]
     if len(set(short)) < len(set(names)):
         return list(names)
     if len(short) > 1:
@@ -25,6 +37,14 @@ def short_names(names: Sequence[str]) -> list[str]:
         if all(trimmed) and len(set(trimmed)) == len(set(short)):
             short = trimmed
     return short
+
+
+def _file_and_interface(name: str) -> tuple[str, str]:
+    """Without folder and file ending; an empty interface for none."""
+    found = _FILE.match(name)
+    if found is None:
+        return os.path.basename(name) or name, ""
+    return os.path.basename(found[1]) or name, (found[4] or "")[1:]
 
 
 def _without_common(names: list[str], front: bool) -> list[str]:

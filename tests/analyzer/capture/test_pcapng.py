@@ -394,6 +394,26 @@ def test_a_shared_name_gets_the_path(tmp_path: Path) -> None:
     assert [t.name for t in taps.items] == ["x:e", f"{tmp_path / 'b' / 'x'}:e"]
 
 
+@pytest.mark.parametrize(
+    ("interfaces", "names"), [(["e"], ["up1"]), (["e", "f", "g"], ["up1:e", "up1:f", "up1:g"])]
+)
+def test_a_given_name_is_that_of_an_only_interface(
+    tmp_path: Path, interfaces: list[str], names: list[str]
+) -> None:
+    file = Pcapng()
+    for _ in range(2):
+        file.section()
+        for number, name in enumerate(interfaces):
+            file.interface(name=name)
+            file.enhanced(START_NS, b"x", interface=number)
+    path = tmp_path / "x"
+    path.write_bytes(file.bytes())
+    taps = Taps()
+    with open_capture(str(path), taps, tap_name="up1") as capture:
+        assert sum(len(batch) for batch in capture.batches()) == 2 * len(interfaces)
+    assert [tap.name for tap in taps.items] == names
+
+
 def test_zero_length_frames(tmp_path: Path) -> None:
     rows, _ = read(write_pcapng(tmp_path / "x", [Frame(START_NS, b"", 64), Frame(START_NS, b"")]))
     assert [(r.captured, r.wire) for r in rows] == [(0, 64), (0, 0)]

@@ -88,6 +88,15 @@ def test_recover_seed(capsys: pytest.CaptureFixture[str], links: list[str]) -> N
     assert (first["hash"], first["seed"], first["seeds_that_fit"]) == ("linux", 0x12345678, 1)
 
 
+def test_recovered_links_have_the_names_of_taps(
+    capsys: pytest.CaptureFixture[str], links: list[str]
+) -> None:
+    taps = [word for i, link in enumerate(links) for word in ("--tap", f"up{i}={link}")]
+    found = result(capsys, "recover-seed", *taps, *SEEDS)
+    named = found["switches"][0]["links"]  # type: ignore[index]
+    assert named == ["up0", "up1", "up2", "up3"]
+
+
 def test_nothing_recovered_is_a_failure(
     capsys: pytest.CaptureFixture[str], links: list[str]
 ) -> None:

@@ -51,11 +51,19 @@ def test_every_packet_as_tshark_sees_it(
 def test_filter_and_several_files(data: Path, tmp_path: Path) -> None:
     output = tmp_path / "naks.parquet"
     other = "c23_rc_write_vlan100.atB.pcap.gz"
-    command = ["export", str(data / CAPTURE), str(data / other), "-o", str(output)]
+    command = [
+        "export",
+        str(data / CAPTURE),
+        str(data / other),
+        "-o",
+        str(output),
+        "--tap",
+        f"vlan={other}",
+    ]
     assert cli.run([*command, "--filter", "nak or vlan.id == 100 and opcode == WRITE_FIRST"]) == 0
     frame = pl.read_parquet(output)
-    assert set(frame["tap"]) == {CAPTURE, other}
-    assert set(frame.filter(pl.col("tap") == other)["opcode"]) == {6}
+    assert set(frame["tap"]) == {CAPTURE, "vlan"}
+    assert set(frame.filter(pl.col("tap") == "vlan")["opcode"]) == {6}
 
 
 def test_fields_carry_units_and_meanings(data: Path, tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ class Replays:
             "",
             (),
             tuple(paths),
+            tap_names=reading.tap_names,
             map="order",
             filter=reading.filter,
             concat=reading.concat,

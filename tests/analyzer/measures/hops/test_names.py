@@ -21,6 +21,11 @@ from rocescope.analyzer.measures.hops.names import (
         (["x/a.pcap", "y/a.pcap"], ["x/a.pcap", "y/a.pcap"]),  # without folders they are equal
         (["eth0", "eth1"], ["eth0", "eth1"]),
         (["only.pcap"], ["only"]),
+        (["only.pcapng:eth0"], ["only"]),
+        (["a-b.pcapng:eth1", "x/b-c.pcapng:eth2"], ["a-b", "b-c"]),
+        (["run.pcapng:a-b", "run.pcapng:a-c"], ["a-b", "a-c"]),
+        (["r.pcapng:a/1", "r.pcapng:a/2", "s.pcapng:a/1"], ["r:a/1", "r:a/2", "s"]),
+        (["a.pcap", "erspan 1 from fd00::1"], ["a", "erspan 1 from fd00::1"]),
         ([".pcap", "b.pcap"], [".pcap", "b"]),
         ([], []),
     ],

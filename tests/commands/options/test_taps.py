@@ -1,0 +1,86 @@
+"""Captures and the names of their taps, as arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocescope.analyzer.errors import UsageError
+from rocescope.commands.options.taps import NAMING, Naming, check_uncombined
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """a/1.pcap, a/2.pcap and b/1.pcap in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    paths = [Path("a/1.pcap"), Path("a/2.pcap"), Path("b/1.pcap")]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    return paths
+
+
+def test_names_by_path_or_file_name(files: list[Path]) -> None:
+    naming = Naming(["leaf1-spine1=b/1.pcap", "leaf1-spine2=2.pcap"])
+    paths, names = naming.captures(files)
+    assert paths == ["a/1.pcap", "a/2.pcap", "b/1.pcap"]
+    assert names == {"b/1.pcap": "leaf1-spine1", "a/2.pcap": "leaf1-spine2"}
+
+
+def test_a_file_that_only_the_option_gives_is_also_a_capture(files: list[Path]) -> None:
+    paths, names = Naming(["up1=./a/1.pcap", "up2=b/1.pcap"]).captures(files[:1])
+    assert paths == ["a/1.pcap", "b/1.pcap"]
+    assert names == {"a/1.pcap": "up1", "b/1.pcap": "up2"}
+    assert Naming(["up1=a/1.pcap"]).captures(()) == (["a/1.pcap"], {"a/1.pcap": "up1"})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["a/1.pcap"], "--tap a/1.pcap is not NAME=FILE: write --tap leaf1-spine3=up3.pcap"),
+        (["=a/1.pcap"], "--tap =a/1.pcap is not NAME=FILE"),
+        (["up1="], "--tap up1= is not NAME=FILE"),
+        (["up1=a/3.pcap"], "--tap up1=a/3.pcap: there is no file a/3.pcap"),
+        (["up1=1.pcap"], "--tap: 1.pcap is a/1.pcap or b/1.pcap: give it with its folder"),
+        (["up1=a/1.pcap", "up1=b/1.pcap"], "a/1.pcap and b/1.pcap have the same name up1"),
+        (["up1=a/1.pcap", "up2=a/1.pcap"], "--tap up2=a/1.pcap: the tap of this file is already"),
+        (["2.pcap=a/1.pcap"], "a/2.pcap and a/1.pcap have the same name 2.pcap"),
+    ],
+)
+def test_mistakes(files: list[Path], options: list[str], message: str) -> None:
+    with pytest.raises(UsageError) as told:
+        Naming(options).captures(files)
+    assert message in str(told.value)
+
+
+def test_no_capture(files: list[Path]) -> None:
+    with pytest.raises(UsageError, match="no capture is given"):
+        NAMING.captures(())
+    assert NAMING.captures((), none_needed=True) == ([], {})
+
+
+def test_names_on_both_sides_of_a_comparison(files: list[Path]) -> None:
+    sides = [files[:2], files[2:]]
+    assert Naming(["up1=1.pcap", "up2=a/2.pcap"]).of_each(sides) == [
+        {"a/1.pcap": "up1", "a/2.pcap": "up2"},
+        {"b/1.pcap": "up1"},
+    ]
+    assert Naming(["up1=a/1.pcap", "up1=b/1.pcap"]).of_each(sides) == [
+        {"a/1.pcap": "up1"},
+        {"b/1.pcap": "up1"},
+    ]
+    for options, message in (
+        (["up1=3.pcap"], "no capture that is compared has this name"),
+        (["up1=1.pcap", "up1=a/2.pcap"], "have the same name up1"),
+        (["up1=1.pcap", "up2=b/1.pcap"], "the tap of this file is already up1"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            Naming(options).of_each(sides)
+
+
+def test_not_with_concat() -> None:
+    check_uncombined({}, concat=True)
+    check_uncombined({"a.pcap": "up1"}, concat=False)
+    with pytest.raises(UsageError, match="--tap cannot be combined with --concat"):
+        check_uncombined({"a.pcap": "up1"}, concat=True)
