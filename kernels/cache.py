@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import errno
 import os
 import stat
 import sys
@@ -92,6 +93,56 @@ def _made_unsafe(folder: str, sticky: bool = False) -> str | None:
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not kept:
             return f"others can write to {path} (chmod go-w)"
     return None
+
+
+def remove_foreign(folder: str) -> None:
+    """Remove a folder within the cache if another user can write to it. OSError if impossible.
+
+    Only this user can write to the folder above, so nobody replaces it after the check.
+    """
+    import shutil
+
+    with contextlib.suppress(FileNotFoundError):
+        status = os.lstat(folder)
+        if not stat.S_ISDIR(status.st_mode):
+            _say_refused(folder)
+            os.unlink(folder)
+        elif not _is_own(status):
+            _say_refused(folder)
+            shutil.rmtree(folder)
+
+
+def read_own(path: str) -> bytes:
+    """The contents of a file that only this user or root can have written.
+
+    Another file raises PermissionError, a missing one FileNotFoundError.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb", buffering=0) as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or not _is_own(status):
+            _say_refused(path)
+            raise PermissionError(errno.EACCES, "another user can write to it", path)
+        return file.read()
+
+
+def create_own(path: str, flags: int = os.O_WRONLY | os.O_CREAT | os.O_TRUNC) -> int:
+    """A file that only this user can write to, whatever the umask; for `open` as `opener`."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Whether only this user or root can write to a file or folder."""
+    others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid in (0, os.geteuid()) and not others_write
+
+
+@cache
+def _say_refused(path: str) -> None:
+    print(
+        f"rocescope: {path} is not used: another user can write to it; compiling again",
+        file=sys.stderr,
+    )
 
 
 def remove_unused(base: str) -> None:

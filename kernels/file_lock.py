@@ -22,7 +22,7 @@ def process_lock(path: str, patience_s: float) -> Iterator[bool]:
     with contextlib.ExitStack() as stack:
         held = False
         with contextlib.suppress(OSError):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             stack.callback(os.close, file)
             held = _taken(file, patience_s)

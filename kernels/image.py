@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from .cache import BOUNDS_CHECK
+from .cache import BOUNDS_CHECK, create_own, read_own
 from .named import NamedTuple
 
 _CHECKSUM_BYTES = 4
@@ -71,7 +71,7 @@ def save(image: Image, path: str) -> None:
     data = marshal.dumps(tuple(image))
     temporary = f"{path}.{os.getpid()}"
     with contextlib.suppress(OSError):
-        with open(temporary, "wb") as file:
+        with open(temporary, "wb", opener=create_own) as file:
             file.write(zlib.crc32(data).to_bytes(_CHECKSUM_BYTES, "little") + data)
         os.replace(temporary, path)
 
@@ -79,8 +79,7 @@ def save(image: Image, path: str) -> None:
 def load(path: str, function: Callable[..., Any]) -> Callable[..., Any] | None:
     """The machine code of a function as a callable; None without a valid image."""
     with contextlib.suppress(Exception):  # on any error numba works without an image
-        with open(path, "rb", buffering=0) as file:
-            content = file.read()
+        content = read_own(path)
         data = content[_CHECKSUM_BYTES:]
         if zlib.crc32(data) == int.from_bytes(content[:_CHECKSUM_BYTES], "little"):
             return callable_of(Image(*marshal.loads(data)), function)

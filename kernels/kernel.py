@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import image as machine_code
-from .cache import BOUNDS_CHECK, cache_base, digest_of, key_of, module_digest
+from .cache import BOUNDS_CHECK, cache_base, digest_of, key_of, module_digest, remove_foreign
 from .shape import Shape, shape_of, text_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -88,7 +88,12 @@ def callback(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]
 def _folder_of(function: Callable[..., Any], module: bytes) -> str | None:
     """The folder for a function's machine code; None when it cannot be stored."""
     base = cache_base()
-    return base and os.path.join(base, key_of(function, module))
+    if base is not None:
+        folder = os.path.join(base, key_of(function, module))
+        with suppress(OSError):
+            remove_foreign(folder)
+            return folder
+    return None
 
 
 _PATIENCE_S = 180.0

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import os
+import pickle
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numba
+from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.runtime.nrt import rtsys
 
 from . import image as machine_code
-from .cache import cache_base, remove_unused
+from .cache import cache_base, read_own, remove_foreign, remove_unused
 from .image import Image
 
 compiler_lock: Any = global_compiler_lock
 """Numba's own lock: one thread compiles at a time."""
+
+_NumbaFiles: Any = caching.IndexDataCacheFile
 
 _base = cache_base()
 if _base is not None:
@@ -25,11 +31,12 @@ if _base is not None:
 
 def dispatcher(function: Callable[..., Any], options: dict[str, Any], folder: str | None) -> Any:
     """The numba dispatcher of a function; numba's own cache is in `folder`, if any."""
-    if folder is None:
-        return numba.njit(**options | {"cache": False})(function)
-    compiled = _with_cache(function, numba.njit(**options), folder)
-    _load_at_once(compiled)
-    return compiled
+    if folder is not None:
+        with contextlib.suppress(OSError):
+            compiled = _with_cache(function, numba.njit(**options), folder)
+            _load_at_once(compiled)
+            return compiled
+    return numba.njit(**options | {"cache": False})(function)
 
 
 def pointer_to(
@@ -46,13 +53,42 @@ def _with_cache(function: Callable[..., Any], compiler: Callable[..., Any], fold
     # Numba reads the folder from its configuration when the function is decorated: one thread at a
     # time, with the lock that compiling also takes, to avoid a deadlock.
     config: Any = numba.config
+    files: Any = caching
     with compiler_lock:
         before = config.CACHE_DIR
-        config.CACHE_DIR = folder
+        config.CACHE_DIR, files.IndexDataCacheFile = folder, _OwnFiles
         try:
             return compiler(function)
         finally:
-            config.CACHE_DIR = before
+            config.CACHE_DIR, files.IndexDataCacheFile = before, _NumbaFiles
+
+
+class _OwnFiles(_NumbaFiles):  # type: ignore[misc]
+    """Numba's index and data files, read only if no other user can write to them."""
+
+    def __init__(self, cache_path: str, *rest: Any, **more: Any) -> None:
+        if os.lstat(cache_path).st_uid == os.geteuid():
+            os.chmod(cache_path, 0o700)  # made by numba just now, with the umask
+        remove_foreign(cache_path)
+        os.makedirs(cache_path, 0o700, exist_ok=True)
+        super().__init__(cache_path, *rest, **more)
+
+    def _load_index(self) -> Any:
+        with contextlib.suppress(FileNotFoundError):
+            file = io.BytesIO(read_own(self._index_path))
+            if pickle.load(file) == self._version:
+                stamp, overloads = pickle.load(file)
+                return overloads if stamp == self._source_stamp else {}
+        return {}
+
+    def _load_data(self, name: str) -> Any:
+        return pickle.loads(read_own(self._data_path(name)))
+
+    @contextlib.contextmanager
+    def _open_for_write(self, path: str) -> Iterator[Any]:
+        with super()._open_for_write(path) as file:
+            os.fchmod(file.fileno(), 0o600)
+            yield file
 
 
 def compiled_for(compiled: Any, arguments: tuple[Any, ...], path: str | None) -> Callable[..., Any]:

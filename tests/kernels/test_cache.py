@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 from types import FunctionType
 from typing import Any
 
@@ -152,3 +157,124 @@ def test_the_version_decides_about_the_key(monkeypatch: pytest.MonkeyPatch) -> N
     before = kernel_cache.key_of(base_in, b"module")
     monkeypatch.setattr(kernel_cache, "VERSION", "0.0.0")
     assert kernel_cache.key_of(base_in, b"module") != before
+
+
+class Attack:
+    """A kernel in a cache that another user prepares; `run` is what a later process does."""
+
+    SOURCE = """
+        import sys, warnings
+        sys.path.insert(0, {folder!r})
+        warnings.simplefilter("error")
+        import victim
+        print(victim.answer(20))
+    """
+
+    def __init__(self, source: Path, cache: Path) -> None:
+        self.cache, self._folder = cache, source
+
+    def run(self, **variables: str) -> tuple[str, str]:
+        """Standard output and the lines on standard error."""
+        done = subprocess.run(
+            [sys.executable, "-c", dedent(self.SOURCE.format(folder=str(self._folder)))],
+            env=os.environ | {"NUMBA_CACHE_DIR": str(self.cache)} | variables,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip(), done.stderr
+
+    def files(self, kind: str) -> list[Path]:
+        found = [path for path in self.cache.rglob(f"*{kind}") if path.is_file()]
+        assert found, kind
+        return found
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Attack:
+    """A cache with one kernel."""
+    folder = tmp_path_factory.mktemp("victim")
+    (folder / "victim.py").write_text(
+        "from rocescope.kernels.kernel import kernel\n"
+        "@kernel\ndef answer(value):\n    return value + 1\n"
+    )
+    attack = Attack(folder, tmp_path_factory.mktemp("filled") / "cache")
+    before = os.umask(0)  # everything in the cache belongs to its user alone all the same
+    try:
+        assert attack.run() == ("21", "")
+    finally:
+        os.umask(before)
+    return attack
+
+
+@pytest.fixture
+def attack(filled: Attack, tmp_path: Path) -> Attack:
+    """A copy of it."""
+    shutil.copytree(filled.cache, tmp_path / "cache")
+    return Attack(filled._folder, tmp_path / "cache")
+
+
+def give_away(path: Path) -> None:
+    os.chown(path, 1000, 1000)
+
+
+def let_group_write(path: Path) -> None:
+    path.chmod(path.stat().st_mode | 0o020)
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize(
+    ("kind", "spoil"),
+    [
+        (".code", give_away),
+        (".code", let_group_write),
+        (".nbi", give_away),
+        (".nbi", let_group_write),
+        (".nbc", let_group_write),
+        ("key folder", give_away),
+        ("key folder", let_group_write),
+        ("folder of numba", give_away),
+    ],
+)
+def test_what_another_user_could_have_written_is_compiled_again(
+    attack: Attack, spoil: Callable[[Path], None], kind: str
+) -> None:
+    """Every file and folder below the cache, also where the cache itself is safe."""
+    index, image = attack.files(".nbi")[0], attack.files(".code")[0]
+    if kind not in (".code", "key folder"):
+        image.unlink()  # so that numba's own files are read
+    folders = {"key folder": index.parent.parent, "folder of numba": index.parent}
+    target = folders[kind] if kind in folders else attack.files(kind)[0]
+    spoil(target)
+    answer, said = attack.run()
+    assert answer == "21"
+    assert f"rocescope: {target} is not used: another user can write to it" in said
+    assert said.count("\n") == 1
+    assert attack.run() == ("21", "")  # replaced by a safe one
+
+
+def test_the_cache_belongs_to_its_user_alone_whatever_the_umask(filled: Attack) -> None:
+    made = [path for path in filled.cache.rglob("*") if path != filled.cache]
+    assert len(made) > 4
+    assert [path for path in made if path.stat().st_mode & 0o077] == []
+
+
+def test_a_pipe_in_the_cache_is_not_waited_for(attack: Attack) -> None:
+    (image,) = attack.files(".code")
+    image.unlink()
+    os.mkfifo(image, 0o600)
+    assert attack.run()[0] == "21"
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("variable", ["HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"])
+def test_root_with_the_environment_of_a_user(attack: Attack, tmp_path: Path, variable: str) -> None:
+    """sudo may keep these variables; nothing is written to the folder of the user."""
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, 1000, 1000)
+    clear = {"NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": "", "TMPDIR": str(tmp_path)}
+    answer, said = attack.run(**clear | {variable: str(home)})
+    assert answer == "21" and said.count("\n") == 1
+    assert f"{home} belongs to another user" in said
+    assert list(home.iterdir()) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import tempfile
 import types
 
 import pytest
@@ -92,13 +93,15 @@ def test_another_package_named_bcc(monkeypatch):
         bcc_module.import_bcc()
 
 
-def test_stub_headers_leave_nothing_behind(monkeypatch):
+def test_stub_headers_are_in_no_folder_that_the_environment_names(monkeypatch, tmp_path):
+    """A user who keeps TMPDIR when becoming root could replace them."""
     monkeypatch.setenv("BCC_KERNEL_SOURCE", "/before")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with stub_headers.stub_headers():
         folder = os.environ["BCC_KERNEL_SOURCE"]
         assert os.path.isfile(f"{folder}/include/linux/kconfig.h")
+        assert os.listdir(tmp_path) == []
     assert os.environ["BCC_KERNEL_SOURCE"] == "/before"
-    assert not os.path.exists(folder)
 
 
 def test_a_program_the_verifier_refuses(live_capture):
