@@ -200,8 +200,7 @@ def _global_digest(value: object) -> bytes:
     if isinstance(value, tuple):
         return b"".join(_global_digest(item) for item in value)
     if isinstance(value, types.ModuleType):
-        ours = value.__name__.partition(".")[0] == _PACKAGE
-        return _file_digest(value.__file__ or "") if ours else b""
+        return _constants_digest(value) if value.__name__.partition(".")[0] == _PACKAGE else b""
     if isinstance(value, type):
         if issubclass(value, tuple):
             return repr(getattr(value, "_fields", "")).encode()  # order of the fields
@@ -210,6 +209,13 @@ def _global_digest(value: object) -> bytes:
     if isinstance(compiled, types.FunctionType):
         return _MODULES.get(compiled.__code__.co_filename, b"")
     return b""
+
+
+@cache
+def _constants_digest(module: types.ModuleType) -> bytes:
+    """A digest of a module whose constants a kernel uses; they may come from other modules."""
+    values = [x for x in list(vars(module).values()) if not isinstance(x, types.ModuleType)]
+    return _file_digest(module.__file__ or "") + b"".join(map(_global_digest, values))
 
 
 @cache

@@ -14,23 +14,8 @@ from ...kernels.kernel import inlined, kernel
 from ...kernels.named import NamedTuple
 from ..wire.packets import I64, U16, U32
 from ..wire.taps import Tap, Taps
-from . import linktypes
-from .framing import (
-    BATCH_FULL,
-    DAMAGED,
-    FRAMES,
-    LAST_TIME,
-    MAX_CAPTURED_BYTES,
-    MAX_WIRE_BYTES,
-    NEED,
-    NEED_BYTES,
-    POSITION,
-    SNAPPED,
-    Columns,
-    Framing,
-    load32,
-    note_disorder,
-)
+from . import framing, linktypes
+from .framing import Columns, Framing, load32, note_disorder
 from .window import Window
 
 HEADER_BYTES = 24
@@ -88,30 +73,30 @@ def walk_records(
     state: I64,
 ) -> int:
     """Write one row per record of `data[state[POSITION]:end]`; returns the reason it stopped."""
-    position = state[POSITION]
-    rows = state[FRAMES]
-    last = state[LAST_TIME]
+    position = state[framing.POSITION]
+    rows = state[framing.FRAMES]
+    last = state[framing.LAST_TIME]
     snapped = 0
-    reason = BATCH_FULL
+    reason = framing.BATCH_FULL
     while rows < len(offset):
         left = end - position
         if left < header_bytes:
-            state[NEED] = header_bytes
-            reason = NEED_BYTES
+            state[framing.NEED] = header_bytes
+            reason = framing.NEED_BYTES
             break
         seconds = load32(data, position, swapped)
         fraction = load32(data, position + 4, swapped)
         held = load32(data, position + 8, swapped)
         length = load32(data, position + 12, swapped)
-        if held > MAX_CAPTURED_BYTES or length > MAX_WIRE_BYTES:
-            reason = DAMAGED
+        if held > framing.MAX_CAPTURED_BYTES or length > framing.MAX_WIRE_BYTES:
+            reason = framing.DAMAGED
             break
         if length == 0 and (held > 0 or (seconds == 0 and fraction == 0)):
-            reason = DAMAGED
+            reason = framing.DAMAGED
             break
         if left < header_bytes + held:
-            state[NEED] = header_bytes + held
-            reason = NEED_BYTES
+            state[framing.NEED] = header_bytes + held
+            reason = framing.NEED_BYTES
             break
         time = seconds * 1_000_000_000 + fraction * tick_ns
         if time < last:
@@ -128,10 +113,10 @@ def walk_records(
         link_type[rows] = link
         rows += 1
         position += held
-    state[POSITION] = position
-    state[FRAMES] = rows
-    state[LAST_TIME] = last
-    state[SNAPPED] += snapped
+    state[framing.POSITION] = position
+    state[framing.FRAMES] = rows
+    state[framing.LAST_TIME] = last
+    state[framing.SNAPPED] += snapped
     return reason
 
 
@@ -146,7 +131,12 @@ def plausible_length(
     """
     held = load32(data, at + 8, swapped)
     length = load32(data, at + 12, swapped)
-    if held == 0 or held > MAX_CAPTURED_BYTES or held > length or length > MAX_WIRE_BYTES:
+    if (
+        held == 0
+        or held > framing.MAX_CAPTURED_BYTES
+        or held > length
+        or length > framing.MAX_WIRE_BYTES
+    ):
         return 0
     if load32(data, at + 4, swapped) >= ticks_per_second:
         return 0

@@ -17,20 +17,12 @@ from numpy.typing import NDArray
 
 from ..errors import UnreadableInput
 from ..wire.taps import Tap, Taps
-from . import linktypes
+from . import linktypes, pcapng_walk
 from .framing import BLOCK, DAMAGED, NEED, NEED_BYTES, POSITION, UNTIMED, Columns, Framing
-from .pcapng_walk import (
-    INTERFACE_DESCRIPTION,
-    INTERFACE_DTYPE,
-    MAX_PACKET_BLOCK_BYTES,
-    SECTION_HEADER,
-    TIME_MAX,
-    find_block,
-    walk_blocks,
-)
+from .pcapng_walk import find_block, walk_blocks
 from .window import Window
 
-MAGIC = struct.pack("<I", SECTION_HEADER)
+MAGIC = struct.pack("<I", pcapng_walk.SECTION_HEADER)
 _BYTE_ORDER_MAGIC = 0x1A2B3C4D
 _MAX_TIME_OFFSET_SECONDS = 1 << 32
 _MAX_SPEED = 1 << 60
@@ -96,7 +88,7 @@ class PcapngFraming(Framing):
         self._all_taps = taps
         self._shared = shared
         self._order = "<"
-        self._table: NDArray[Any] = np.zeros(4, INTERFACE_DTYPE)
+        self._table: NDArray[Any] = np.zeros(4, pcapng_walk.INTERFACE_DTYPE)
         self._interfaces: list[_Interface] = []
         self._namesakes: dict[tuple[str, int], int] = {}
         self._skipped: dict[int, int] = {}
@@ -168,7 +160,7 @@ class PcapngFraming(Framing):
         if order is None:
             return DAMAGED
         kind, total = struct.unpack_from(f"{order}II", head)
-        if total < 12 or total % 4 or total > MAX_PACKET_BLOCK_BYTES:
+        if total < 12 or total % 4 or total > pcapng_walk.MAX_PACKET_BLOCK_BYTES:
             return DAMAGED
         if left < total:
             self._state[NEED] = total
@@ -179,7 +171,7 @@ class PcapngFraming(Framing):
         body = block[8:-4]
         if is_section:
             good = self._section(order, body)
-        elif kind == INTERFACE_DESCRIPTION:
+        elif kind == pcapng_walk.INTERFACE_DESCRIPTION:
             good = self._interface(body)
         else:
             good = self._statistics(body)
@@ -314,7 +306,7 @@ def _resolution(value: bytes | None) -> tuple[int, int, int]:
 def _most_ticks(exponent: int, factor: int, offset_ns: int) -> int:
     """The last decimal timestamp that fits int64 ns (all where `factor` overflowed)."""
     last = (1 << 64) - 1
-    limit = TIME_MAX - max(offset_ns, 0)
+    limit = pcapng_walk.TIME_MAX - max(offset_ns, 0)
     if exponent <= 9:
         return limit // factor
     return min(limit * factor, last) if factor else last

@@ -9,22 +9,8 @@ from numpy.typing import NDArray
 
 from ...kernels.kernel import inlined, kernel
 from ..wire.packets import I64, U16, U32
-from .framing import (
-    BATCH_FULL,
-    BLOCK,
-    DAMAGED,
-    FRAMES,
-    LAST_TIME,
-    MAX_CAPTURED_BYTES,
-    NEED,
-    NEED_BYTES,
-    NO_TIME,
-    POSITION,
-    SNAPPED,
-    UNTIMED,
-    load32,
-    note_disorder,
-)
+from . import framing
+from .framing import load32, note_disorder
 
 SECTION_HEADER = 0x0A0D0D0A  # identical in both byte orders
 INTERFACE_DESCRIPTION = 1
@@ -121,32 +107,32 @@ def walk_blocks(
     skips other blocks. `interfaces` (INTERFACE_DTYPE) describes the first
     `interface_count` interfaces.
     """
-    position = state[POSITION]
-    rows = state[FRAMES]
-    last = state[LAST_TIME]
-    reason = BATCH_FULL
+    position = state[framing.POSITION]
+    rows = state[framing.FRAMES]
+    last = state[framing.LAST_TIME]
+    reason = framing.BATCH_FULL
     while rows < len(offset):
         left = end - position
         if left < 12:
-            state[NEED] = 12
-            reason = NEED_BYTES
+            state[framing.NEED] = 12
+            reason = framing.NEED_BYTES
             break
         kind = load32(data, position, swapped)
         if kind == SECTION_HEADER or kind == INTERFACE_DESCRIPTION or kind == INTERFACE_STATISTICS:
-            reason = BLOCK
+            reason = framing.BLOCK
             break
         packet = kind == ENHANCED_PACKET or kind == SIMPLE_PACKET or kind == OBSOLETE_PACKET
         total = load32(data, position + 4, swapped)
         most = MAX_PACKET_BLOCK_BYTES if packet else MAX_BLOCK_BYTES
         if total < 12 or total % 4 != 0 or total > most:
-            reason = DAMAGED
+            reason = framing.DAMAGED
             break
         if left < total:
-            state[NEED] = total
-            reason = NEED_BYTES
+            state[framing.NEED] = total
+            reason = framing.NEED_BYTES
             break
         if load32(data, position + total - 4, swapped) != total:
-            reason = DAMAGED
+            reason = framing.DAMAGED
             break
         if not packet:
             position += total
@@ -154,7 +140,7 @@ def walk_blocks(
         simple = kind == SIMPLE_PACKET
         body = 12 if simple else 28
         if total < body + 4:
-            reason = DAMAGED
+            reason = framing.DAMAGED
             break
         interface = 0
         if kind == ENHANCED_PACKET:
@@ -163,7 +149,7 @@ def walk_blocks(
             word = load32(data, position + 8, swapped)  # interface and drop count, u16 each
             interface = word >> 16 if swapped else word & 0xFFFF
         if interface >= interface_count:
-            reason = DAMAGED
+            reason = framing.DAMAGED
             break
         row = interfaces[interface]
         if simple:
@@ -171,8 +157,8 @@ def walk_blocks(
             held = min(length, total - 16)
             if row["snap_length"] > 0:
                 held = min(held, row["snap_length"])
-            time = last if last != NO_TIME else 0
-            state[UNTIMED] += 1
+            time = last if last != framing.NO_TIME else 0
+            state[framing.UNTIMED] += 1
         else:
             held = load32(data, position + 20, swapped)
             length = load32(data, position + 24, swapped)
@@ -185,14 +171,14 @@ def walk_blocks(
                 row["most_ticks"],
                 row["offset_ns"],
             )
-        if held > MAX_CAPTURED_BYTES or held > total - body - 4:
-            reason = DAMAGED
+        if held > framing.MAX_CAPTURED_BYTES or held > total - body - 4:
+            reason = framing.DAMAGED
             break
         if time < last:
             note_disorder(state, last - time)
         last = time
         if held < length:
-            state[SNAPPED] += 1
+            state[framing.SNAPPED] += 1
         offset[rows] = position + body
         captured[rows] = held if row["supported"] else 0
         wire[rows] = length
@@ -202,9 +188,9 @@ def walk_blocks(
         row["frames"] += 1
         rows += 1
         position += total
-    state[POSITION] = position
-    state[FRAMES] = rows
-    state[LAST_TIME] = last
+    state[framing.POSITION] = position
+    state[framing.FRAMES] = rows
+    state[framing.LAST_TIME] = last
     return reason
 
 

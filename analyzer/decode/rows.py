@@ -5,47 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Int, inlined, kernel
+from ..wire import packets
 from ..wire.endpoints import IPV4_MAPPED, EndpointArrays, has_room, intern
 from ..wire.opcodes import KNOWN, MRC, MRC_FIRST, OPCODE_CLASS, REQUEST, TRANSPORT_OF
-from ..wire.packets import (
-    FIRST_FRAGMENT,
-    HAS_AETH,
-    HAS_DETH,
-    HAS_RETH,
-    I64,
-    ICRC_BAD,
-    ICRC_OK,
-    ICRC_TRUNCATED,
-    ICRC_UNCHECKED,
-    IPV6,
-    LENGTH_MISMATCH,
-    ROCE_V1,
-    SNAPPED,
-    TS,
-    U8,
-    U16,
-    U32,
-)
+from ..wire.packets import I64, U8, U16, U32
 from . import outcomes
 from .columns import Columns
 from .counters import CounterArrays
+from .headers import link_and_ip
 from .headers.icrc import SCRATCH_BYTES, icrc
 from .headers.layout import BTH_BYTES, ICRC_BYTES, LAYOUT, LAYOUT_SHIFT_OF_TSETH
-from .headers.link_and_ip import (
-    ETHERTYPE_IPV4,
-    ETHERTYPE_IPV6,
-    ETHERTYPE_MAC_CONTROL,
-    ETHERTYPE_ROCE_V1,
-    FIRST,
-    LATER,
-    PROTOCOL_IB,
-    PROTOCOL_UDP,
-    UDP_BYTES,
-    ipv4,
-    ipv6,
-    link_layer,
-    may_carry_frames,
-)
+from .headers.link_and_ip import ipv4, ipv6, link_layer, may_carry_frames
 from .headers.load import be16, be32, be64, byte
 from .headers.pause import pause_frame
 from .multipath.mrc import looks_like_mrc
@@ -64,8 +34,8 @@ def _udp(data: U8, at: Int, end: Int, stop: Int, fragment: Int) -> tuple[Int, In
     `end` is the end of the captured bytes, `stop` the end of the IP packet. A single return: with
     several, numba counts references to the arrays for every packet.
     """
-    needed = UDP_BYTES + BTH_BYTES
-    bth = at + UDP_BYTES
+    needed = link_and_ip.UDP_BYTES + BTH_BYTES
+    bth = at + link_and_ip.UDP_BYTES
     packet_stop = stop
     mismatch = 0
     if stop - at < needed:
@@ -76,12 +46,12 @@ def _udp(data: U8, at: Int, end: Int, stop: Int, fragment: Int) -> tuple[Int, In
         udp_stop = at + be16(data, at + 4)
         if udp_stop - at < needed:
             bth = -outcomes.BAD_LENGTH
-        elif fragment == FIRST:
+        elif fragment == link_and_ip.FIRST:
             # The UDP length covers all fragments, hence the whole RoCE packet.
-            mismatch = LENGTH_MISMATCH if udp_stop < stop else 0
+            mismatch = packets.LENGTH_MISMATCH if udp_stop < stop else 0
             packet_stop = udp_stop
         else:
-            mismatch = LENGTH_MISMATCH if udp_stop != stop else 0
+            mismatch = packets.LENGTH_MISMATCH if udp_stop != stop else 0
             packet_stop = min(stop, udp_stop)
     return bth, packet_stop, mismatch
 
@@ -91,10 +61,10 @@ def _icrc_state(
     data: U8, ip: Int, bth: Int, end: Int, stop: Int, version: Int, fragment: Int, scratch: U8
 ) -> Int:
     """Check the ICRC of one packet: a value of the `icrc_state` column."""
-    if fragment == FIRST or end < stop or stop - bth < BTH_BYTES + ICRC_BYTES:
-        return ICRC_TRUNCATED
+    if fragment == link_and_ip.FIRST or end < stop or stop - bth < BTH_BYTES + ICRC_BYTES:
+        return packets.ICRC_TRUNCATED
     if version == 6 and bth - ip > 48:
-        return ICRC_UNCHECKED  # not defined for IPv6 extension headers
+        return packets.ICRC_UNCHECKED  # not defined for IPv6 extension headers
     at = stop - ICRC_BYTES
     stored = (
         byte(data, at)
@@ -103,8 +73,8 @@ def _icrc_state(
         | (byte(data, at + 3) << 24)
     )
     if stored == icrc(data, ip, bth, at, scratch):
-        return ICRC_OK
-    return ICRC_BAD
+        return packets.ICRC_OK
+    return packets.ICRC_BAD
 
 
 @inlined
@@ -162,16 +132,16 @@ def decode_rows(
             outcome[t, np.uint64(-ethertype)] += 1
             continue
         version = 6
-        if ethertype == ETHERTYPE_IPV4:
+        if ethertype == link_and_ip.ETHERTYPE_IPV4:
             version = 4
             protocol, at, stop, fragment = ipv4(data, ip, end)
-        elif ethertype == ETHERTYPE_IPV6 or ethertype == ETHERTYPE_ROCE_V1:
+        elif ethertype == link_and_ip.ETHERTYPE_IPV6 or ethertype == link_and_ip.ETHERTYPE_ROCE_V1:
             protocol, at, stop, fragment = ipv6(data, ip, end)
         else:
             if look_inside and may_carry_frames(ethertype, 0, 0):
                 return _stop_at(i, row, tags, t, note)
             kind: Int = outcomes.OTHER_ETHERTYPE
-            if ethertype == ETHERTYPE_MAC_CONTROL:
+            if ethertype == link_and_ip.ETHERTYPE_MAC_CONTROL:
                 kind = pause_frame(data, ip, end, time_ns[u], counters.pause[t], counters.rates[t])
             outcome[t, np.uint64(kind)] += 1
             if kind == outcomes.OTHER_ETHERTYPE:
@@ -186,12 +156,12 @@ def decode_rows(
         flags: Int = 0
         sport: Int = 0
         dport: Int = 0
-        if ethertype == ETHERTYPE_ROCE_V1:
-            if protocol != PROTOCOL_IB or at - ip != 40:
+        if ethertype == link_and_ip.ETHERTYPE_ROCE_V1:
+            if protocol != link_and_ip.PROTOCOL_IB or at - ip != 40:
                 outcome[t, outcomes.OTHER_ETHERTYPE] += 1
                 counters.ethertypes[ethertype] += 1
                 continue
-            flags = IPV6 | ROCE_V1
+            flags = packets.IPV6 | packets.ROCE_V1
             bth: Int = at
             if stop - bth < BTH_BYTES:
                 outcome[t, outcomes.BAD_LENGTH] += 1
@@ -202,13 +172,17 @@ def decode_rows(
             packet_stop: Int = stop
             note[t, outcomes.ROCE_V1_PACKETS] += 1
         else:
-            if protocol != PROTOCOL_UDP:
-                if look_inside and fragment != LATER and may_carry_frames(0, protocol, 0):
+            if protocol != link_and_ip.PROTOCOL_UDP:
+                if (
+                    look_inside
+                    and fragment != link_and_ip.LATER
+                    and may_carry_frames(0, protocol, 0)
+                ):
                     return _stop_at(i, row, tags, t, note)
                 outcome[t, outcomes.OTHER_PROTOCOL] += 1
                 counters.protocols[protocol] += 1
                 continue
-            if fragment == LATER:
+            if fragment == link_and_ip.LATER:
                 outcome[t, outcomes.LATER_FRAGMENT] += 1
                 continue
             if end - at < 4:
@@ -228,7 +202,7 @@ def decode_rows(
                 outcome[t, np.uint64(-bth)] += 1
                 continue
             if version == 6:
-                flags |= IPV6
+                flags |= packets.IPV6
         outcome[t, outcomes.ROCE] += 1
 
         if version == 4:
@@ -262,44 +236,44 @@ def decode_rows(
         layout = np.int64(LAYOUT[opcode])
         if opcode >= MRC_FIRST and TRANSPORT_OF[opcode] == MRC:
             note[t, outcomes.MRC_PACKETS] += 1
-            if OPCODE_CLASS[opcode] & REQUEST and word8 & (TS << 8):
+            if OPCODE_CLASS[opcode] & REQUEST and word8 & (packets.TS << 8):
                 layout += LAYOUT_SHIFT_OF_TSETH
         header_end = bth + (layout & 0xFF)
         # A header must be captured and inside the packet: padding of a short Ethernet frame is not
         # a header.
         readable = min(end, stop, packet_stop)
-        if fragment == FIRST:
-            flags |= FIRST_FRAGMENT
+        if fragment == link_and_ip.FIRST:
+            flags |= packets.FIRST_FRAGMENT
             note[t, outcomes.FIRST_FRAGMENTS] += 1
         if header_end > end:
-            flags |= SNAPPED
+            flags |= packets.SNAPPED
             note[t, outcomes.SNAPPED_HEADERS] += 1
         aeth: Int = 0
         position = (layout >> 8) & 0xFF
         if position != 0 and bth + position + 4 <= readable:
             aeth = be32(data, bth + position)
-            flags |= HAS_AETH
+            flags |= packets.HAS_AETH
         dma_length: Int = 0
         position = (layout >> 16) & 0xFF
         if position != 0 and bth + position + 16 <= readable:
             dma_length = be32(data, bth + position + 12)
-            flags |= HAS_RETH
+            flags |= packets.HAS_RETH
         src_qp: Int = 0
         position = layout >> 24
         if position != 0 and bth + position + 8 <= readable:
             src_qp = be32(data, bth + position + 4) & 0xFFFFFF
-            flags |= HAS_DETH
+            flags |= packets.HAS_DETH
         payload = packet_stop - header_end - ((flags1 >> 4) & 3) - ICRC_BYTES
         if payload < 0:
             payload = 0
-            flags |= LENGTH_MISMATCH
+            flags |= packets.LENGTH_MISMATCH
         wire_bytes = np.int64(wire[u])
         if wire_bytes < stop - begin:  # a mirror truncated the frame and stated its own length
             wire_bytes = stop - begin
-            flags |= LENGTH_MISMATCH
-        if flags & LENGTH_MISMATCH:
+            flags |= packets.LENGTH_MISMATCH
+        if flags & packets.LENGTH_MISMATCH:
             note[t, outcomes.LENGTH_MISMATCHES] += 1
-        state: Int = ICRC_UNCHECKED
+        state: Int = packets.ICRC_UNCHECKED
         if check_icrc:
             state = _icrc_state(data, ip, bth, end, packet_stop, version, fragment, scratch)
         note[t, np.uint64(state)] += 1

@@ -16,36 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..decode.multipath.mrc import CC_STATE, METH, NETH, SETH
-from ..wire.opcodes import (
-    ACKNOWLEDGE,
-    CNP,
-    MRC,
-    OPCODE_CLASS,
-    SYNDROME_KIND_MASK,
-    SYNDROME_NAK,
-    SYNDROME_RNR_NAK,
-    TRANSPORT_NAMES,
-    TRANSPORT_OF,
-)
-from ..wire.packets import (
-    ACK_REQUEST,
-    BECN,
-    FECN,
-    FIRST_FRAGMENT,
-    HAS_AETH,
-    HAS_DETH,
-    HAS_RETH,
-    IPV6,
-    MIGRATION,
-    PAD_COUNT_MASK,
-    PAD_COUNT_SHIFT,
-    ROCE_V1,
-    RTX,
-    SNAPPED,
-    SOLICITED_EVENT,
-    VERSION_MASK,
-    PacketTable,
-)
+from ..wire import opcodes, packets
+from ..wire.packets import PacketTable
 
 Mask: TypeAlias = NDArray[np.bool_]
 Values: TypeAlias = Callable[[PacketTable], NDArray[Any]]
@@ -98,11 +70,11 @@ def _not_flag(bit: int) -> Presence:
 
 
 def _is_ipv6(table: PacketTable) -> Mask:
-    return _equal(table.decode_flags & (IPV6 | ROCE_V1), IPV6)
+    return _equal(table.decode_flags & (packets.IPV6 | packets.ROCE_V1), packets.IPV6)
 
 
 def _is_ipv4(table: PacketTable) -> Mask:
-    return _equal(table.decode_flags & (IPV6 | ROCE_V1), 0)
+    return _equal(table.decode_flags & (packets.IPV6 | packets.ROCE_V1), 0)
 
 
 def _tagged(table: PacketTable) -> Mask:
@@ -125,25 +97,27 @@ def _bit(mask: int) -> Values:
 
 def _acknowledges(kind: int) -> Presence:
     def present(table: PacketTable) -> Mask:
-        has_aeth = (table.decode_flags & HAS_AETH) != 0
-        carries = (OPCODE_CLASS[table.opcode] & ACKNOWLEDGE) != 0
-        mask: Mask = has_aeth & carries & _equal((table.aeth >> 24) & SYNDROME_KIND_MASK, kind)
+        has_aeth = (table.decode_flags & packets.HAS_AETH) != 0
+        carries = (opcodes.OPCODE_CLASS[table.opcode] & opcodes.ACKNOWLEDGE) != 0
+        mask: Mask = (
+            has_aeth & carries & _equal((table.aeth >> 24) & opcodes.SYNDROME_KIND_MASK, kind)
+        )
         return mask
 
     return present
 
 
 def _is_cnp(table: PacketTable) -> Mask:
-    return _equal(table.opcode >> 5, CNP)
+    return _equal(table.opcode >> 5, opcodes.CNP)
 
 
 def _transport(table: PacketTable) -> NDArray[Any]:
-    kinds: NDArray[Any] = TRANSPORT_OF[table.opcode]
+    kinds: NDArray[Any] = opcodes.TRANSPORT_OF[table.opcode]
     return kinds
 
 
 def _is_mrc(table: PacketTable) -> Mask:
-    return _equal(_transport(table), MRC)
+    return _equal(_transport(table), opcodes.MRC)
 
 
 def _of_mrc(name: str) -> Values:
@@ -190,9 +164,9 @@ def _presence(name: str, present: Presence, meaning: str) -> Field:
 
 _SPORT, _DPORT = _column("udp_sport"), _column("udp_dport")
 _DSCP, _ECN = _column("traffic_class", 2), _column("traffic_class", mask=3)
-_UDP = _not_flag(ROCE_V1)
+_UDP = _not_flag(packets.ROCE_V1)
 
-TRANSPORTS = TRANSPORT_NAMES
+TRANSPORTS = opcodes.TRANSPORT_NAMES
 ICRC_STATES = ("unchecked", "good", "bad", "truncated")
 
 _WIRESHARK = (
@@ -225,39 +199,51 @@ _WIRESHARK = (
     _number("udp.port", 16, (_SPORT, _DPORT), "either UDP port", _UDP),
     _presence("infiniband.bth", _always, "has a BTH: every packet of the table"),
     Field("infiniband.bth.opcode", Kind.OPCODE, (_column("opcode"),), _always, "number or name", 8),
-    _number("infiniband.bth.se", 1, _bit(SOLICITED_EVENT), "solicited event", _always),
-    _number("infiniband.bth.m", 1, _bit(MIGRATION), "migration state", _always),
+    _number("infiniband.bth.se", 1, _bit(packets.SOLICITED_EVENT), "solicited event", _always),
+    _number("infiniband.bth.m", 1, _bit(packets.MIGRATION), "migration state", _always),
     _number(
         "infiniband.bth.padcnt",
         2,
-        _column("bth_flags", PAD_COUNT_SHIFT, PAD_COUNT_MASK),
+        _column("bth_flags", packets.PAD_COUNT_SHIFT, packets.PAD_COUNT_MASK),
         "pad bytes",
         _always,
     ),
     _number(
-        "infiniband.bth.tver", 4, _column("bth_flags", mask=VERSION_MASK), "BTH version", _always
+        "infiniband.bth.tver",
+        4,
+        _column("bth_flags", mask=packets.VERSION_MASK),
+        "BTH version",
+        _always,
     ),
     _number("infiniband.bth.p_key", 16, _column("partition_key"), "partition key", _always),
     _number("infiniband.bth.destqp", 24, _column("dest_qp"), "destination QP", _always),
-    _number("infiniband.bth.a", 1, _bit(ACK_REQUEST), "acknowledge request", _always),
+    _number("infiniband.bth.a", 1, _bit(packets.ACK_REQUEST), "acknowledge request", _always),
     _number("infiniband.bth.psn", 24, _column("psn"), "packet sequence number", _always),
-    _presence("infiniband.aeth", _flag(HAS_AETH), "has an AETH"),
+    _presence("infiniband.aeth", _flag(packets.HAS_AETH), "has an AETH"),
     _number(
-        "infiniband.aeth.syndrome", 8, _column("aeth", 24), "AETH syndrome byte", _flag(HAS_AETH)
+        "infiniband.aeth.syndrome",
+        8,
+        _column("aeth", 24),
+        "AETH syndrome byte",
+        _flag(packets.HAS_AETH),
     ),
     _number(
         "infiniband.aeth.msn",
         24,
         _column("aeth", mask=0xFFFFFF),
         "message sequence number",
-        _flag(HAS_AETH),
+        _flag(packets.HAS_AETH),
     ),
-    _presence("infiniband.reth", _flag(HAS_RETH), "has a RETH"),
+    _presence("infiniband.reth", _flag(packets.HAS_RETH), "has a RETH"),
     _number(
-        "infiniband.reth.dmalen", 32, _column("dma_length"), "size of the message", _flag(HAS_RETH)
+        "infiniband.reth.dmalen",
+        32,
+        _column("dma_length"),
+        "size of the message",
+        _flag(packets.HAS_RETH),
     ),
-    _presence("infiniband.deth", _flag(HAS_DETH), "has a DETH"),
-    _number("infiniband.deth.srcqp", 24, _column("src_qp"), "source QP", _flag(HAS_DETH)),
+    _presence("infiniband.deth", _flag(packets.HAS_DETH), "has a DETH"),
+    _number("infiniband.deth.srcqp", 24, _column("src_qp"), "source QP", _flag(packets.HAS_DETH)),
 )
 
 _OWN = (
@@ -278,12 +264,14 @@ _OWN = (
     Field("tap", Kind.TAP, (_column("tap"),), _always, "name or number of the vantage point", 16),
     Field("icrc", Kind.NAMED, (_column("icrc_state"),), _always, "ICRC check", names=ICRC_STATES),
     _presence("ack", _acknowledges(0x00), "a positive acknowledgement"),
-    _presence("nak", _acknowledges(SYNDROME_NAK), "a NAK, but not an RNR NAK"),
-    _presence("rnr", _acknowledges(SYNDROME_RNR_NAK), "an RNR NAK"),
+    _presence("nak", _acknowledges(opcodes.SYNDROME_NAK), "a NAK, but not an RNR NAK"),
+    _presence("rnr", _acknowledges(opcodes.SYNDROME_RNR_NAK), "an RNR NAK"),
     _presence("cnp", _is_cnp, "a congestion notification packet"),
     _presence("mrc", _is_mrc, "a packet of MRC"),
     _presence(
-        "mrc.rtx", lambda t: _is_mrc(t) & (t.bth_flags & RTX != 0), "MRC: retransmission (RTX bit)"
+        "mrc.rtx",
+        lambda t: _is_mrc(t) & (t.bth_flags & packets.RTX != 0),
+        "MRC: retransmission (RTX bit)",
     ),
     _presence("mrc.trimmed", lambda t: _of_mrc("trimmed")(t) != 0, "MRC: payload trimmed off"),
     _number(
@@ -300,12 +288,12 @@ _OWN = (
         "MRC: packets received out of order",
         _has_mrc(CC_STATE),
     ),
-    _presence("fecn", lambda t: (t.bth_flags & FECN) != 0, "FECN bit of the BTH"),
-    _presence("becn", lambda t: (t.bth_flags & BECN) != 0, "BECN bit of the BTH"),
-    _presence("fragment", _flag(FIRST_FRAGMENT), "the first IP fragment"),
-    _presence("snapped", _flag(SNAPPED), "headers truncated by the capture"),
+    _presence("fecn", lambda t: (t.bth_flags & packets.FECN) != 0, "FECN bit of the BTH"),
+    _presence("becn", lambda t: (t.bth_flags & packets.BECN) != 0, "BECN bit of the BTH"),
+    _presence("fragment", _flag(packets.FIRST_FRAGMENT), "the first IP fragment"),
+    _presence("snapped", _flag(packets.SNAPPED), "headers truncated by the capture"),
     _presence("ipv6", _is_ipv6, "IPv6"),
-    _presence("rocev1", _flag(ROCE_V1), "RoCEv1"),
+    _presence("rocev1", _flag(packets.ROCE_V1), "RoCEv1"),
 )
 
 FIELDS: dict[str, Field] = {field.name: field for field in (*_WIRESHARK, *_OWN)}

@@ -11,17 +11,8 @@ from numpy.typing import NDArray
 from ...kernels.kernel import kernel
 from ..results.series import Series
 from ..statistics.windows import FIRST, LAST, ORIGIN, WIDTH, WindowedSums, same_window
-from ..track.batch import (
-    DUPLICATE,
-    MIRROR_DUPLICATE,
-    OVERTAKEN,
-    RECOVERED,
-    REORDERED,
-    RETRANSMITTED,
-    TAP_COPY,
-    VERDICT_NAMES,
-    TrackedBatch,
-)
+from ..track import batch as verdicts
+from ..track.batch import TrackedBatch
 from ..wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
 from ..wire.packets import HAS_AETH
 
@@ -62,10 +53,10 @@ SERIES_COLUMNS: Final = (
 )
 """Names of the first columns of `Totals.values`."""
 
-_COLUMN_OF_VERDICT: Final = np.full(len(VERDICT_NAMES), _OTHER_VERDICTS, np.uint8)
-_COLUMN_OF_VERDICT[[REORDERED, OVERTAKEN]] = _REORDERED
-_COLUMN_OF_VERDICT[[RETRANSMITTED, RECOVERED]] = _RETRANSMITTED
-_COLUMN_OF_VERDICT[DUPLICATE] = _DUPLICATE
+_COLUMN_OF_VERDICT: Final = np.full(len(verdicts.VERDICT_NAMES), _OTHER_VERDICTS, np.uint8)
+_COLUMN_OF_VERDICT[[verdicts.REORDERED, verdicts.OVERTAKEN]] = _REORDERED
+_COLUMN_OF_VERDICT[[verdicts.RETRANSMITTED, verdicts.RECOVERED]] = _RETRANSMITTED
+_COLUMN_OF_VERDICT[verdicts.DUPLICATE] = _DUPLICATE
 
 _CNP_OPCODE = 0x81
 _ALERT: Final = ((OPCODE_CLASS & ACKNOWLEDGE) != 0) | (np.arange(256) == _CNP_OPCODE)
@@ -102,7 +93,7 @@ def _count_rows(
             state[FIRST] = min(state[FIRST], window)
             state[LAST] = max(state[LAST], window)
         sums[at, _TAPS + np.int64(tap[i])] += np.int64(wire_bytes[i])
-        if verdict[i] == TAP_COPY:
+        if verdict[i] == verdicts.TAP_COPY:
             continue
         sums[at, _PACKETS] += 1
         sums[at, _WIRE_BYTES] += np.int64(wire_bytes[i])
@@ -114,8 +105,8 @@ def _count_rows(
             if opcode[i] == _CNP_OPCODE:
                 sums[at, _CNPS] += 1
             elif (
-                verdict[i] != DUPLICATE  # a packet mirrored twice counts once
-                and verdict[i] != MIRROR_DUPLICATE
+                verdict[i] != verdicts.DUPLICATE  # a packet mirrored twice counts once
+                and verdict[i] != verdicts.MIRROR_DUPLICATE
                 and decode_flags[i] & HAS_AETH
                 and np.int64(aeth[i]) >> 24 & SYNDROME_KIND_MASK == SYNDROME_NAK
             ):
@@ -137,7 +128,7 @@ def _count_activity(
     width, origin = state[WIDTH], state[ORIGIN]
     at, begin = np.int64(-1), np.int64(0)
     for i in range(start, len(time_ns)):
-        if verdict[i] == TAP_COPY:
+        if verdict[i] == verdicts.TAP_COPY:
             continue
         if at < 0 or not same_window(time_ns[i], begin, width):
             window = time_ns[i] // width

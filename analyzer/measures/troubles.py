@@ -12,29 +12,9 @@ from numpy.typing import NDArray
 
 from ...kernels.kernel import Bool, Int, inlined, kernel
 from ...kernels.named import NamedTuple
-from ..track.batch import (
-    DUPLICATE,
-    MIRROR_DUPLICATE,
-    NOT_SEQUENCED,
-    OVERTAKEN,
-    RECOVERED,
-    REORDERED,
-    RESTARTED,
-    RETRANSMITTED,
-    TAP_COPY,
-    TrackedBatch,
-)
-from ..wire.opcodes import (
-    ACKNOWLEDGE,
-    OPCODE_CLASS,
-    READ_REQUEST,
-    REQUEST,
-    RESPONSE_DATA,
-    SYNDROME_ACK,
-    SYNDROME_KIND_MASK,
-    SYNDROME_NAK,
-    SYNDROME_RNR_NAK,
-)
+from ..track import batch as verdicts
+from ..track.batch import TrackedBatch
+from ..wire import opcodes
 from ..wire.packets import ACK_REQUEST, HAS_AETH, ICRC_BAD
 from ..wire.psn import psn_add, psn_distance
 from ..wire.record import Record, Records
@@ -251,45 +231,45 @@ def _update(
         f = np.int64(flow[i])
         if icrc_state[i] == ICRC_BAD:
             _note(arrays, f, CORRUPT, time_ns[i], frame_number[i], np.int64(tap_of_row[i]), 1)
-        if v == TAP_COPY or v == MIRROR_DUPLICATE:
+        if v == verdicts.TAP_COPY or v == verdicts.MIRROR_DUPLICATE:
             continue
         hop_limit_of = arrays.progress[f]
         if hop_limit[i] > hop_limit_of.hop_limit:
             hop_limit_of.hop_limit = hop_limit[i]
         op = np.int64(opcode[i])
-        bits = np.int64(OPCODE_CLASS[op])
+        bits = np.int64(opcodes.OPCODE_CLASS[op])
         psn = np.int64(subject_psn[i])
         time, frame, tap = time_ns[i], frame_number[i], np.int64(tap_of_row[i])
         if traffic_class[i] & 3 == _CE:
             _note(arrays, f, MARKED, time, frame, tap, 1)
-        if v == DUPLICATE:
+        if v == verdicts.DUPLICATE:
             _note(arrays, f, COPIED, time, frame, tap, 1)
             continue
         if op == _CNP_OPCODE:
             _note(arrays, f, CNP_SENT, time, frame, tap, 1)
             continue
-        late = v == REORDERED or v == OVERTAKEN
-        if bits & REQUEST:
+        late = v == verdicts.REORDERED or v == verdicts.OVERTAKEN
+        if bits & opcodes.REQUEST:
             p = arrays.progress[f]
             if bth_flags[i] & ACK_REQUEST and p.asked_time <= p.answer_time:
                 p.asked_time = time
-            is_read = bits & READ_REQUEST != 0
-            again = v == RETRANSMITTED or v == RECOVERED
+            is_read = bits & opcodes.READ_REQUEST != 0
+            again = v == verdicts.RETRANSMITTED or v == verdicts.RECOVERED
             if again:
                 if not p.resending or not p.run_known or psn != np.int64(p.run_next):
                     _rewinds(p, psn, time)
                     acked = p.acked and psn_distance(psn, np.int64(p.ack_psn)) <= 0
-                    if acked and v == RETRANSMITTED:
+                    if acked and v == verdicts.RETRANSMITTED:
                         _note(arrays, f, RESENT_AFTER_ACK, time, frame, tap, 1)
                 if p.resent_unanswered == 0:
                     p.resent_unanswered_time = time
                 p.resent_unanswered += 1
-            elif v == RESTARTED:
+            elif v == verdicts.RESTARTED:
                 p.acked = 0
                 p.nak_open = 0
                 p.rounds = 0
-            if not late and v != NOT_SEQUENCED:
-                skipped = _send(p, psn, is_read, again, v == RESTARTED)
+            if not late and v != verdicts.NOT_SEQUENCED:
+                skipped = _send(p, psn, is_read, again, v == verdicts.RESTARTED)
                 if skipped > 0:
                     _note(arrays, f, JUMPED, time, frame, tap, skipped)
                 p.resending = again
@@ -297,38 +277,38 @@ def _update(
                     p.new_time = time
             if again and p.nak_open and psn_distance(psn, np.int64(p.nak_psn)) >= 0:
                 p.nak_open = 0
-            if v != NOT_SEQUENCED:
-                _receive(p, psn, is_read, v == RESTARTED)
+            if v != verdicts.NOT_SEQUENCED:
+                _receive(p, psn, is_read, v == verdicts.RESTARTED)
         if late:
             _note(arrays, f, LATE, time, frame, tap, 1)
-        elif v == RECOVERED:
+        elif v == verdicts.RECOVERED:
             _note(arrays, f, RECOVERED_LOSS, time, frame, tap, 1)
             _note(arrays, f, RESENT, time, frame, tap, 1)
-        elif v == RETRANSMITTED:
+        elif v == verdicts.RETRANSMITTED:
             _note(arrays, f, RESENT, time, frame, tap, 1)
-        if bits & (ACKNOWLEDGE | RESPONSE_DATA) == 0:
+        if bits & (opcodes.ACKNOWLEDGE | opcodes.RESPONSE_DATA) == 0:
             continue
         g = np.int64(peer[f])
         known = 0 <= g < len(peer)
-        if bits & RESPONSE_DATA:
+        if bits & opcodes.RESPONSE_DATA:
             if known:
                 _hear(arrays.progress[g], psn, time)
             continue
         if decode_flags[i] & HAS_AETH == 0:
             continue
         syndrome = np.int64(aeth[i]) >> 24
-        kind = syndrome & SYNDROME_KIND_MASK
-        sequence_error = kind == SYNDROME_NAK and syndrome & 0x1F == 0
-        if kind == SYNDROME_RNR_NAK:
+        kind = syndrome & opcodes.SYNDROME_KIND_MASK
+        sequence_error = kind == opcodes.SYNDROME_NAK and syndrome & 0x1F == 0
+        if kind == opcodes.SYNDROME_RNR_NAK:
             _note(arrays, f, RNR_SENT, time, frame, tap, 1)
         elif sequence_error:
             _note(arrays, f, NAK_SENT, time, frame, tap, 1)
-        elif kind == SYNDROME_NAK:
+        elif kind == opcodes.SYNDROME_NAK:
             _note(arrays, f, FATAL_SENT, time, frame, tap, 1)
         if not known:
             continue
         p = arrays.progress[g]
-        if kind == SYNDROME_ACK:
+        if kind == opcodes.SYNDROME_ACK:
             if p.acked and psn_distance(psn, np.int64(p.ack_psn)) <= 0:
                 _note(arrays, g, ACKED_AGAIN, time, frame, tap, 1)
             if _hear(p, psn, time):
@@ -336,7 +316,7 @@ def _update(
             continue
         if _hear(p, psn_add(psn, -1), time):
             _note(arrays, g, LATE_AFTER, time, frame, tap, 1)
-        if not sequence_error and kind != SYNDROME_RNR_NAK:
+        if not sequence_error and kind != opcodes.SYNDROME_RNR_NAK:
             continue
         # A NAK for a PSN before the first one is about packets that the capture does not hold.
         if not p.started or psn_distance(psn, np.int64(p.first_psn)) < 0:

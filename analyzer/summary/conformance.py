@@ -8,35 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..measures.conformance import rule_list
+from ..measures.conformance import state as st
 from ..measures.conformance.counters.check import TapCounts, check_counters
 from ..measures.conformance.hosts import hosts_at_taps
-from ..measures.conformance.rule_list import (
-    ACK_REQUEST,
-    ACK_SENT,
-    AFTER_FATAL,
-    ALL_SEEN,
-    ALL_SENT,
-    AT_RECEIVER,
-    FATAL_NAK,
-    IN_SENDING_ORDER,
-    KINDS,
-    LOSS_BEFORE,
-    NAK_PSN,
-    REASONS,
-    RULES,
-    UNANSWERED,
-    UNSEEN,
-)
-from ..measures.conformance.state import (
-    LATENCIES,
-    NAK_GENERATION,
-    NAK_RESPONSE,
-    NEXT_DELIVERED,
-    RETRANSMISSION,
-    TRIGGER_NAMES,
-    UNPAIRED,
-    USED_VIOLATIONS,
-)
 from ..measures.conformance.taps import Conformance as Checks
 from ..measures.conformance.taps import TapConformance
 from ..results.captures import MirrorChecks
@@ -53,12 +28,12 @@ from ..track.tracker import FlowTracker
 from ..wire.registry import Registry
 from .cnp_pacing import cnp_conformance
 
-_NEEDS_ORDER = np.array([bool(kind.needs & IN_SENDING_ORDER) for kind in KINDS])
-_NEEDS_ALL_SENT = np.array([kind.needs == ALL_SENT for kind in KINDS])
-_NEEDS_RECEIVER = np.array([kind.needs == AT_RECEIVER for kind in KINDS])
-_NEEDS_ALL = np.array([bool(kind.needs & ALL_SEEN) for kind in KINDS])
-_RULE_OF = np.array([kind.rule for kind in KINDS])
-_PSN_KINDS = frozenset(i for i, kind in enumerate(KINDS) if "{psn}" in kind.text)
+_NEEDS_ORDER = np.array([bool(kind.needs & rule_list.IN_SENDING_ORDER) for kind in rule_list.KINDS])
+_NEEDS_ALL_SENT = np.array([kind.needs == rule_list.ALL_SENT for kind in rule_list.KINDS])
+_NEEDS_RECEIVER = np.array([kind.needs == rule_list.AT_RECEIVER for kind in rule_list.KINDS])
+_NEEDS_ALL = np.array([bool(kind.needs & rule_list.ALL_SEEN) for kind in rule_list.KINDS])
+_RULE_OF = np.array([kind.rule for kind in rule_list.KINDS])
+_PSN_KINDS = frozenset(i for i, kind in enumerate(rule_list.KINDS) if "{psn}" in kind.text)
 
 
 class _View:
@@ -88,17 +63,19 @@ class _View:
         self.broken = np.where(self.stands, book.broken[:n], 0)
         self.undecided = book.undecided[:n].astype(np.int64)
         for mask, reason in (
-            (withdrawn, LOSS_BEFORE),
-            (partial & ~withdrawn, UNSEEN),
-            (elsewhere, UNANSWERED),
+            (withdrawn, rule_list.LOSS_BEFORE),
+            (partial & ~withdrawn, rule_list.UNSEEN),
+            (elsewhere, rule_list.UNANSWERED),
         ):
             for kind in np.flatnonzero(mask.any(axis=0)):
                 cases = np.where(mask[:, kind], book.broken[:n, kind], 0)
                 self.undecided[:, _RULE_OF[kind], reason] += cases
-        self.undecided[:, ACK_REQUEST, UNANSWERED] += s["asked"]
-        self.undecided[:, ACK_SENT, UNSEEN] += s["early_answer"]
-        self.undecided[:, NAK_PSN, UNSEEN] += s["doubtful_nak"]
-        self.ok[:, FATAL_NAK] += (s["fatal"] > 0) & (book.broken[:n, AFTER_FATAL] == 0)
+        self.undecided[:, rule_list.ACK_REQUEST, rule_list.UNANSWERED] += s["asked"]
+        self.undecided[:, rule_list.ACK_SENT, rule_list.UNSEEN] += s["early_answer"]
+        self.undecided[:, rule_list.NAK_PSN, rule_list.UNSEEN] += s["doubtful_nak"]
+        self.ok[:, rule_list.FATAL_NAK] += (s["fatal"] > 0) & (
+            book.broken[:n, rule_list.AFTER_FATAL] == 0
+        )
 
 
 _LOSSES_EXPECTED = 10
@@ -152,7 +129,7 @@ def conformance(
     named = {tap: names.taps[tap] for tap, _ in seen}
     next_to = hosts_at_taps(checks.options.at_hosts, names.addresses, named)
     views = [_View(one, one.tracker or tracker, tap, next_to[tap]) for tap, one in seen]
-    pool = HistogramPool(LATENCIES)
+    pool = HistogramPool(st.LATENCIES)
     pool.grow(1)
     for view in views:
         pool.merge(view.one.keeper.latencies, np.zeros(view.n, np.int32))
@@ -203,13 +180,14 @@ def _discards(checks: Checks) -> list[str]:
 
 
 def _rules(views: Sequence[_View]) -> list[RuleResult]:
-    ok = sum((v.ok.sum(axis=0) for v in views), np.zeros(len(RULES), np.int64))
-    kinds = sum((v.broken.sum(axis=0) for v in views), np.zeros(len(KINDS), np.int64))
+    ok = sum((v.ok.sum(axis=0) for v in views), np.zeros(len(rule_list.RULES), np.int64))
+    kinds = sum((v.broken.sum(axis=0) for v in views), np.zeros(len(rule_list.KINDS), np.int64))
     reasons = sum(
-        (v.undecided.sum(axis=0) for v in views), np.zeros((len(RULES), len(REASONS)), np.int64)
+        (v.undecided.sum(axis=0) for v in views),
+        np.zeros((len(rule_list.RULES), len(rule_list.REASONS)), np.int64),
     )
     found = []
-    for index, rule in enumerate(RULES):
+    for index, rule in enumerate(rule_list.RULES):
         broken = int(kinds[_RULE_OF == index].sum())
         judged = int(ok[index]) + broken
         status = "violated" if broken else "passed" if judged else "not_judged"
@@ -221,7 +199,8 @@ def _rules(views: Sequence[_View]) -> list[RuleResult]:
                 violations=broken,
                 undecided=int(reasons[index].sum()),
                 reasons={
-                    REASONS[r]: int(reasons[index, r]) for r in np.flatnonzero(reasons[index])
+                    rule_list.REASONS[r]: int(reasons[index, r])
+                    for r in np.flatnonzero(reasons[index])
                 },
             )
         )
@@ -229,13 +208,17 @@ def _rules(views: Sequence[_View]) -> list[RuleResult]:
 
 
 def _violations(view: _View, names: Names) -> Iterator[Violation]:
-    for record in view.book.violations[: view.book.used[USED_VIOLATIONS]]:
+    for record in view.book.violations[: view.book.used[st.USED_VIOLATIONS]]:
         kind = int(record["kind"])
         flow = int(record["flow"])
         if flow >= view.n or not view.stands[flow, kind]:
             continue
-        rule = RULES[KINDS[kind].rule]
-        psn, expected, text = int(record["psn"]), int(record["expected"]), KINDS[kind].text
+        rule = rule_list.RULES[rule_list.KINDS[kind].rule]
+        psn, expected, text = (
+            int(record["psn"]),
+            int(record["expected"]),
+            rule_list.KINDS[kind].text,
+        )
         yield Violation(
             rule=rule.id,
             text=text.format(
@@ -270,7 +253,7 @@ def _records(view: _View, names: Names) -> Iterator[ConformanceView]:
             resent_packets=int(s["resent"]),
             rewinds={
                 name: int(n)
-                for name, n in zip(TRIGGER_NAMES, s["rewinds"].tolist(), strict=True)
+                for name, n in zip(st.TRIGGER_NAMES, s["rewinds"].tolist(), strict=True)
                 if n
             },
             violations=int(view.broken[f].sum()),
@@ -289,15 +272,15 @@ def _position(s: Any) -> str:
 
 def _latency(pool: HistogramPool, flow: int) -> RecoveryLatency:
     return RecoveryLatency(
-        nak_generation_ns=pool.quantiles(flow, NAK_GENERATION),
-        nak_response_ns=pool.quantiles(flow, NAK_RESPONSE),
-        retransmission_ns=pool.quantiles(flow, RETRANSMISSION),
-        next_delivered_ns=pool.quantiles(flow, NEXT_DELIVERED),
+        nak_generation_ns=pool.quantiles(flow, st.NAK_GENERATION),
+        nak_response_ns=pool.quantiles(flow, st.NAK_RESPONSE),
+        retransmission_ns=pool.quantiles(flow, st.RETRANSMISSION),
+        next_delivered_ns=pool.quantiles(flow, st.NEXT_DELIVERED),
     )
 
 
 def _notes(views: Sequence[_View], names: Names) -> list[str]:
-    unpaired = {names.taps[v.tap]: int(v.book.used[UNPAIRED]) for v in views}
+    unpaired = {names.taps[v.tap]: int(v.book.used[st.UNPAIRED]) for v in views}
     unpaired = {tap: answers for tap, answers in unpaired.items() if answers}
     if not unpaired:
         return []

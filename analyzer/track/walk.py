@@ -9,49 +9,22 @@ from ...kernels.kernel import Bool, Int, inlined, subkernel
 from ...kernels.named import NamedTuple
 from ..statistics.density import DensityArrays
 from ..statistics.histogram import Histograms
-from ..wire.opcodes import (
-    ACKNOWLEDGE,
-    ATOMIC,
-    BEGINS,
-    MARKS_RESENDS,
-    MRC,
-    MRC_FIRST,
-    OPCODE_CLASS,
-    READ_REQUEST,
-    REQUEST,
-    RESPONSE_DATA,
-    SEQUENCED,
-    TRANSPORT_OF,
-)
+from ..wire import opcodes as codes
 from ..wire.packets import RTX
 from ..wire.psn import id_distance
+from . import state as st
 from .batch import AHEAD, IN_ORDER, NOT_SEQUENCED, RECOVERED, RESTARTED, RETRANSMITTED, TAP_COPY
 from .psn.answers import hear_answer
 from .psn.copies import judge_unordered
 from .psn.reserved import responses_of
 from .psn.rewind import ask_again, asks_at_a_gap, forget_answers, note_resend
 from .psn.sequence import dates_transmissions, judge
-from .state import (
-    BY_UNKNOWN,
-    EVENT_RESTART,
-    EVENT_REWIND,
-    MAX_EVENTS,
-    MAX_RECENT_BITS,
-    MAX_WINDOW,
-    OMITTED_EVENTS,
-    REQUESTS,
-    RESPONSES,
-    USED_EVENTS,
-    USED_RECENTS,
-    USED_SLOTS,
-    FlowRecord,
-    State,
-)
+from .state import FlowRecord, State
 
-SLOTS_AHEAD = 4 * MAX_WINDOW
+SLOTS_AHEAD = 4 * st.MAX_WINDOW
 """Most free slots one packet can need: every window size once, for two streams."""
 
-RECENTS_AHEAD = 2 << MAX_RECENT_BITS
+RECENTS_AHEAD = 2 << st.MAX_RECENT_BITS
 """Most free recent entries one packet can need: every table size once."""
 
 
@@ -85,11 +58,11 @@ def _record(
     state: State, kind: Int, f: Int, time: Int, frame_number: Int, tap: Int, psn: Int, value: Int
 ) -> None:
     """Store an event for the report; beyond MAX_EVENTS it is only counted."""
-    if state.used[USED_EVENTS] >= MAX_EVENTS:
-        state.used[OMITTED_EVENTS] += 1
+    if state.used[st.USED_EVENTS] >= st.MAX_EVENTS:
+        state.used[st.OMITTED_EVENTS] += 1
         return
-    event = state.events[state.used[USED_EVENTS]]
-    state.used[USED_EVENTS] += 1
+    event = state.events[state.used[st.USED_EVENTS]]
+    state.used[st.USED_EVENTS] += 1
     event.kind = kind
     event.flow = f
     event.time = time
@@ -138,14 +111,14 @@ def walk(
     """
     for i in range(start, len(flow_of_row)):
         if (
-            state.used[USED_SLOTS] + SLOTS_AHEAD > len(state.slots)
-            or state.used[USED_RECENTS] + RECENTS_AHEAD > len(state.recents)
+            state.used[st.USED_SLOTS] + SLOTS_AHEAD > len(state.slots)
+            or state.used[st.USED_RECENTS] + RECENTS_AHEAD > len(state.recents)
         ):  # fmt: skip
             return i
         f = np.int64(flow_of_row[i])
         flow = state.flows[f]
         opcode = np.int64(table.opcode[i])
-        bits = np.int64(OPCODE_CLASS[opcode])
+        bits = np.int64(codes.OPCODE_CLASS[opcode])
         psn = np.int64(table.subject_psn[i])
         time = table.time_ns[i]
         ip_id = np.int64(table.ip_id[i])
@@ -154,42 +127,42 @@ def walk(
         wire_bytes = np.int64(table.wire_bytes[i])
         payload = np.int64(table.payload_bytes[i])
         flow.udp_sport = table.udp_sport[i]
-        is_mrc = opcode >= MRC_FIRST and TRANSPORT_OF[opcode] == MRC
+        is_mrc = opcode >= codes.MRC_FIRST and codes.TRANSPORT_OF[opcode] == codes.MRC
         sent_id, rtx = ip_id, 0
         if is_mrc:
             flow.no_ids = 1
-            if bits & MARKS_RESENDS:  # a retransmission uses another entropy value (MRC 1.0, NACK)
+            if bits & codes.MARKS_RESENDS:  # by another entropy value (MRC 1.0, NACK)
                 sent_id = np.int64(flow.udp_sport)
                 rtx = 1 if np.int64(table.bth_flags[i]) & RTX else 0
-        if bits & SEQUENCED and not bits & ACKNOWLEDGE:
-            which = RESPONSES if bits & RESPONSE_DATA else REQUESTS
+        if bits & codes.SEQUENCED and not bits & codes.ACKNOWLEDGE:
+            which = st.RESPONSES if bits & codes.RESPONSE_DATA else st.REQUESTS
             if not flow.has_transport:
                 flow.has_transport = 1
-                flow.transport = TRANSPORT_OF[opcode]
+                flow.transport = codes.TRANSPORT_OF[opcode]
             verdict = judge(
                 state, histograms, densities, f, which, psn, bits,
                 np.int64(table.dma_length[i]), sent_id, rtx, hop_limit, payload, tap, time,
             )  # fmt: skip
             overtaken = dates_transmissions(flow) and id_distance(ip_id, np.int64(flow.last_id)) < 0
-            if which == REQUESTS:
+            if which == st.REQUESTS:
                 if is_mrc and (verdict == RETRANSMITTED or verdict == RECOVERED):
                     # Only one packet is retransmitted, not all after it; measures/mrc has the
                     # trigger.
-                    flow.retransmitted_by[BY_UNKNOWN] += 1
+                    flow.retransmitted_by[st.BY_UNKNOWN] += 1
                     flow.rewound_bytes += wire_bytes
                 elif verdict == RETRANSMITTED or verdict == RECOVERED:
                     implied = False
-                    if bits & READ_REQUEST:
+                    if bits & codes.READ_REQUEST:
                         implied = asks_at_a_gap(state, f, flow, psn, time)
                     begins = note_resend(
                         histograms, f, flow, psn, wire_bytes, time, implied, overtaken
                     )
                     if begins:
                         _record(
-                            state, EVENT_REWIND, f, time, table.frame_number[i], tap, psn,
+                            state, st.EVENT_REWIND, f, time, table.frame_number[i], tap, psn,
                             np.int64(flow.rewind_trigger),
                         )  # fmt: skip
-                    if bits & (READ_REQUEST | ATOMIC) and flow.peer >= 0:
+                    if bits & (codes.READ_REQUEST | codes.ATOMIC) and flow.peer >= 0:
                         count = responses_of(state, flow, bits, np.int64(table.dma_length[i]))
                         ask_again(state.flows[flow.peer], psn, count, begins)
                 elif verdict == IN_ORDER or verdict == AHEAD:
@@ -198,17 +171,18 @@ def walk(
                     forget_answers(flow)
                 if verdict != TAP_COPY:
                     flow.last_request_time = time
-            elif bits & BEGINS and verdict != TAP_COPY:
+            elif bits & codes.BEGINS and verdict != TAP_COPY:
                 hear_answer(state, histograms, f, bits, 0, psn, time)
             _note_id(flow, verdict, ip_id, overtaken)
             if verdict == RESTARTED:
-                _record(state, EVENT_RESTART, f, time, table.frame_number[i], tap, psn, 0)
+                _record(state, st.EVENT_RESTART, f, time, table.frame_number[i], tap, psn, 0)
         else:
             identity = psn
             if is_mrc and len(table.fingerprint) > 0:  # responses repeat PSNs
                 identity ^= np.int64(table.fingerprint[i])
             verdict = judge_unordered(state, flow, identity, opcode, ip_id, hop_limit, tap)
-            if bits & ACKNOWLEDGE and verdict == NOT_SEQUENCED:  # a NAK mirrored twice counts once
+            # A NAK mirrored twice counts once.
+            if bits & codes.ACKNOWLEDGE and verdict == NOT_SEQUENCED:
                 aeth = np.int64(table.aeth[i])
                 event = hear_answer(state, histograms, f, bits, aeth, psn, time)
                 if event >= 0:
@@ -225,16 +199,16 @@ def walk(
         flow.last_time = max(flow.last_time, time)
         if np.int64(table.traffic_class[i]) & 3 == _CE:
             flow.ecn_marked += 1
-        if bits & REQUEST:
+        if bits & codes.REQUEST:
             flow.request_packets += 1
-            if bits & READ_REQUEST:
+            if bits & codes.READ_REQUEST:
                 flow.read_requests += 1
-        elif bits & RESPONSE_DATA:
+        elif bits & codes.RESPONSE_DATA:
             flow.response_packets += 1
-        elif bits & ACKNOWLEDGE:
+        elif bits & codes.ACKNOWLEDGE:
             flow.ack_packets += 1
         elif opcode == _CNP_OPCODE:
             flow.cnps += 1
         if not flow.has_transport and (opcode != _CNP_OPCODE or flow.packets == 1):
-            flow.transport = TRANSPORT_OF[opcode]
+            flow.transport = codes.TRANSPORT_OF[opcode]
     return len(flow_of_row)

@@ -8,14 +8,8 @@ import numpy as np
 
 from ...analyzer.track import batch as verdicts
 from ...analyzer.track.batch import TrackedBatch
-from ...analyzer.wire.opcodes import (
-    BEGINS,
-    OPCODE_CLASS,
-    READ_REQUEST,
-    REQUEST,
-    SEQUENCED,
-    opcode_name,
-)
+from ...analyzer.wire import opcodes
+from ...analyzer.wire.opcodes import opcode_name
 from ...kernels.kernel import Array, Int, Int32s, Ints, Records, kernel
 
 MOST_LOGGED = 1 << 22
@@ -52,12 +46,12 @@ _MESSAGES, _PACKETS, _FEEDBACK, _SENT_AGAIN = range(4)
 
 def _kind(opcode: int) -> int:
     """-1 for packets that the transport of the peer generates: ACKs, NAKs, CNPs, probes."""
-    bits = int(OPCODE_CLASS[opcode])
+    bits = int(opcodes.OPCODE_CLASS[opcode])
     if "READ_RESPONSE" in opcode_name(opcode):
         return RESPONSES
-    if bits & READ_REQUEST:
+    if bits & opcodes.READ_REQUEST:
         return ASKS
-    return REQUESTS if bits & REQUEST else -1
+    return REQUESTS if bits & opcodes.REQUEST else -1
 
 
 _KIND: Final = np.array([_kind(opcode) for opcode in range(256)], np.int8)
@@ -164,9 +158,9 @@ def _log_rows(
     """
     while row < len(flow):
         kind = np.int64(_KIND[opcode[row]])
-        bits = np.int64(OPCODE_CLASS[opcode[row]])
+        bits = np.int64(opcodes.OPCODE_CLASS[opcode[row]])
         seen = np.int64(1) << np.int64(verdict[row])
-        unordered = bits & SEQUENCED == 0 and verdict[row] == verdicts.NOT_SEQUENCED
+        unordered = bits & opcodes.SEQUENCED == 0 and verdict[row] == verdicts.NOT_SEQUENCED
         if kind < 0 or not (seen & _NEW or unordered):
             if kind < 0 and not seen & _COPIES:
                 used[_FEEDBACK] += 1
@@ -178,7 +172,7 @@ def _log_rows(
         time = time_ns[row]
         if len(packets) and used[_PACKETS] >= len(packets):
             return row
-        if open_[own] < 0 or bits & BEGINS:
+        if open_[own] < 0 or bits & opcodes.BEGINS:
             if used[_MESSAGES] >= len(log):
                 return row
             open_[own] = used[_MESSAGES]

@@ -15,20 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.named import NamedTuple
+from ...wire import packets
 from ...wire.opcodes import MRC, TRANSPORT_OF
-from ...wire.packets import (
-    HAS_AETH,
-    HAS_DETH,
-    HAS_RETH,
-    I64,
-    ROCE_V1,
-    TS,
-    U8,
-    U16,
-    U32,
-    PacketTable,
-    column,
-)
+from ...wire.packets import I64, U8, U16, U32, PacketTable, column
 from .layout import HEADER_BYTES, TSETH_BYTES, offsets_of
 
 U64: TypeAlias = NDArray[np.uint64]
@@ -81,10 +70,10 @@ class _Field(NamedTuple):
 _HEADERS: Final[dict[str, tuple[int, int, tuple[_Field, ...]]]] = {
     "RDETH": (RDETH, 0, (_Field("rdeth_ee_context", 1, 3),)),
     "XRCETH": (XRCETH, 0, (_Field("xrceth_srq", 1, 3),)),
-    "DETH": (DETH, HAS_DETH, (_Field("deth_q_key", 0, 4), _Field("deth_src_qp", 5, 3))),
+    "DETH": (DETH, packets.HAS_DETH, (_Field("deth_q_key", 0, 4), _Field("deth_src_qp", 5, 3))),
     "RETH": (
         RETH,
-        HAS_RETH,
+        packets.HAS_RETH,
         (
             _Field("reth_virtual_address", 0, 8),
             _Field("reth_r_key", 8, 4),
@@ -101,7 +90,7 @@ _HEADERS: Final[dict[str, tuple[int, int, tuple[_Field, ...]]]] = {
             _Field("atomic_compare", 20, 8),
         ),
     ),
-    "AETH": (AETH, HAS_AETH, (_Field("aeth_syndrome", 0, 1), _Field("aeth_msn", 1, 3))),
+    "AETH": (AETH, packets.HAS_AETH, (_Field("aeth_syndrome", 0, 1), _Field("aeth_msn", 1, 3))),
     "AtomicAckETH": (ATOMIC_ACK_ETH, 0, (_Field("atomic_ack_original", 0, 8),)),
     "ImmDt": (IMM_DT, 0, (_Field("immediate", 0, 4),)),
     "IETH": (IETH, 0, (_Field("invalidate_r_key", 0, 4),)),
@@ -130,7 +119,7 @@ def decode_extensions(table: PacketTable, data: U8, base_offset: int) -> Extensi
     }
     bth = table.file_offset - base_offset + table.bth_offset
     stop = _readable_end(table, data, bth)
-    stamped = (table.bth_flags & TS != 0) & (TRANSPORT_OF[table.opcode] == MRC)
+    stamped = (table.bth_flags & packets.TS != 0) & (TRANSPORT_OF[table.opcode] == MRC)
     for header, (bit, table_bit, members) in _HEADERS.items():
         offset = offsets_of(header)[table.opcode].astype(np.int64)
         if header in _BEHIND_TSETH:
@@ -159,7 +148,7 @@ def _number(data: U8, at: I64, length: int) -> U64:
 
 def _readable_end(table: PacketTable, data: U8, bth: I64) -> I64:
     """End of the captured bytes and of the packet (without Ethernet padding) of each row."""
-    v1 = table.decode_flags & ROCE_V1 != 0
+    v1 = table.decode_flags & packets.ROCE_V1 != 0
     # The UDP length, which includes 8 bytes of UDP header, or the GRH's payload length.
     length_at = np.where(v1, bth - 36, bth - 4)
     stop = bth + _number(data, length_at, 2).astype(np.int64) - np.where(v1, 0, 8)

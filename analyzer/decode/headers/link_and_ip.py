@@ -9,14 +9,7 @@ Sources: IEEE 802.1Q, tcpdump.org/linktypes.html, RFC 791, RFC 8200.
 from __future__ import annotations
 
 from ....kernels.kernel import Int, inlined
-from ...wire.frames import (
-    LINKTYPE_ETHERNET,
-    LINKTYPE_IPV4,
-    LINKTYPE_IPV6,
-    LINKTYPE_LINUX_SLL,
-    LINKTYPE_LINUX_SLL2,
-    LINKTYPE_RAW,
-)
+from ...wire import frames
 from ...wire.packets import U8
 from ..outcomes import BAD_IP_HEADER, BAD_VLAN, TRUNCATED_IP, TRUNCATED_LINK, UNKNOWN_LINK_TYPE
 from .load import be16, byte
@@ -66,26 +59,26 @@ def _is_vlan(ethertype: Int) -> bool:
 @inlined
 def link_layer(data: U8, at: Int, end: Int, link_type: Int) -> tuple[Int, Int, Int, Int]:
     """(EtherType, where its payload begins, innermost TCI, VLAN tags) of a frame."""
-    if link_type == LINKTYPE_ETHERNET:
+    if link_type == frames.LINKTYPE_ETHERNET:
         if end - at < 14:
             return -TRUNCATED_LINK, at, 0, 0
         ethertype = be16(data, at + 12)
         at += 14
-    elif link_type == LINKTYPE_LINUX_SLL:
+    elif link_type == frames.LINKTYPE_LINUX_SLL:
         if end - at < 16:
             return -TRUNCATED_LINK, at, 0, 0
         ethertype = be16(data, at + 14)
         at += 16
-    elif link_type == LINKTYPE_LINUX_SLL2:
+    elif link_type == frames.LINKTYPE_LINUX_SLL2:
         if end - at < 20:
             return -TRUNCATED_LINK, at, 0, 0
         ethertype = be16(data, at)
         at += 20
-    elif link_type == LINKTYPE_IPV4:
+    elif link_type == frames.LINKTYPE_IPV4:
         return ETHERTYPE_IPV4, at, 0, 0
-    elif link_type == LINKTYPE_IPV6:
+    elif link_type == frames.LINKTYPE_IPV6:
         return ETHERTYPE_IPV6, at, 0, 0
-    elif link_type == LINKTYPE_RAW:
+    elif link_type == frames.LINKTYPE_RAW:
         if end - at < 1:
             return -TRUNCATED_IP, at, 0, 0
         version = byte(data, at) >> 4

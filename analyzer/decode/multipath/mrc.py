@@ -16,18 +16,7 @@ from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, kernel
 from ....kernels.named import NamedTuple
-from ...wire.opcodes import (
-    MRC,
-    MRC_ACK,
-    MRC_ENDPOINT_REQUEST,
-    MRC_ENDPOINT_RESPONSE,
-    MRC_NACK,
-    MRC_PROBE,
-    MRC_SACK,
-    OPCODE_CLASS,
-    REQUEST,
-    TRANSPORT_OF,
-)
+from ...wire import opcodes
 from ...wire.packets import HAS_RETH, I64, ROCE_V1, TS, U8, VERSION_MASK, PacketTable
 from ..headers.layout import BTH_BYTES, HEADER_LENGTH, ICRC_BYTES
 from ..headers.load import be16, be32, be64, byte
@@ -119,16 +108,18 @@ MRC_ROW: Final = np.dtype([("row", "i8"), *((c.name, c.dtype) for c in MRC_COLUM
 
 
 def _expected_udp_bytes(opcode: int) -> int:
-    if TRANSPORT_OF[opcode] != MRC:
+    if opcodes.TRANSPORT_OF[opcode] != opcodes.MRC:
         return 0
-    if OPCODE_CLASS[opcode] & REQUEST:
+    if opcodes.OPCODE_CLASS[opcode] & opcodes.REQUEST:
         return _SMALLEST_WRITE
     return _UDP_BYTES + int(HEADER_LENGTH[opcode]) + ICRC_BYTES
 
 
 _UDP_LENGTH: Final[U8] = np.array([_expected_udp_bytes(op) for op in range(256)], np.uint8)
 """uint8[256]: UDP length of MRC control packets, minimum of WRITEs; 0 for other opcodes."""
-_IS_WRITE: Final[U8] = ((TRANSPORT_OF == MRC) & (OPCODE_CLASS & REQUEST != 0)).astype(np.uint8)
+_IS_WRITE: Final[U8] = (
+    (opcodes.TRANSPORT_OF == opcodes.MRC) & (opcodes.OPCODE_CLASS & opcodes.REQUEST != 0)
+).astype(np.uint8)
 
 
 @inlined
@@ -213,9 +204,9 @@ def _read_sack(data: U8, at: Int, stop: Int, out: Any) -> None:
 def _read_control(data: U8, opcode: Int, bth: Int, stop: Int, out: Any) -> None:
     """The header of a SACK, NACK, probe, endpoint request or endpoint response."""
     at = bth + BTH_BYTES
-    if opcode == MRC_SACK:
+    if opcode == opcodes.MRC_SACK:
         _read_sack(data, at, stop, out)
-    elif opcode == MRC_NACK and at + 20 <= stop:
+    elif opcode == opcodes.MRC_NACK and at + 20 <= stop:
         out.present |= NETH
         out.reason = byte(data, at + 2)
         out.entropy = be32(data, at + 4)
@@ -224,21 +215,21 @@ def _read_control(data: U8, opcode: Int, bth: Int, stop: Int, out: Any) -> None:
         out.psn = be32(data, at + 12) & 0xFFFFFF
         out.cc_type = byte(data, at + 16) >> 4
         out.timestamp = be16(data, at + 18)
-    elif opcode == MRC_PROBE and at + 16 <= stop:
+    elif opcode == opcodes.MRC_PROBE and at + 16 <= stop:
         out.present |= PETH
         out.probe_id = be16(data, at + 4)
         out.spdcid = be16(data, at + 8)
         out.dpdcid = be16(data, at + 10)
         out.timestamp = be16(data, at + 12)
         out.timestamp_flags = be16(data, at + 14)
-    elif opcode == MRC_ENDPOINT_REQUEST and at + 16 <= stop:
+    elif opcode == opcodes.MRC_ENDPOINT_REQUEST and at + 16 <= stop:
         out.present |= ERTH
         out.operation = byte(data, at + 1) & 3
         out.port_mask = be32(data, at + 4)
         out.timestamp = be16(data, at + 12)
         out.timestamp_flags = be16(data, at + 14)
         out.probe_id = be16(data, bth + 10)
-    elif opcode == MRC_ENDPOINT_RESPONSE and at + 36 <= stop:
+    elif opcode == opcodes.MRC_ENDPOINT_RESPONSE and at + 36 <= stop:
         # Implementations place its op at different bits: the probe_id in the PSN identifies the
         # request.
         out.present |= EETH
@@ -287,7 +278,7 @@ def _read_rows(
                 or (is_only and has_reth and table.payload_bytes[row] < table.dma_length[row])
             ):
                 record.trimmed = 1
-        elif opcode != MRC_ACK:
+        elif opcode != opcodes.MRC_ACK:
             _read_control(data, opcode, bth, stop, record)
     return n
 
@@ -317,7 +308,7 @@ def mrc_rows(
     trimmed_dscp: uint8[64], not 0 for the DSCPs that mark trimmed packets.
     """
     rows = np.flatnonzero(
-        (TRANSPORT_OF[table.opcode] == MRC) & (table.decode_flags & ROCE_V1 == 0)
+        (opcodes.TRANSPORT_OF[table.opcode] == opcodes.MRC) & (table.decode_flags & ROCE_V1 == 0)
     ).astype(np.int64)
     out = np.zeros(len(rows), MRC_ROW)
     columns = _Read(*(getattr(table, name) for name in _Read._fields))

@@ -21,37 +21,10 @@ from ..headers.uet import count_uet
 from ..sessions import SessionArrays, session_tap
 from . import patterns as pt
 from . import sflow
+from . import walk as words
 from .patterns import recognise, tap_of_pattern
 from .sflow import next_header, open_datagram
-from .walk import (
-    AT,
-    BEGIN,
-    DEPTH,
-    DIRECTION,
-    END,
-    END_OF_WALK,
-    FRAME,
-    KIND,
-    LINK,
-    MAX_DEPTH,
-    NUMBER,
-    OUTER_IPV6,
-    RATE,
-    ROCE_STEP,
-    SEEN,
-    SFLOW_DATAGRAM,
-    SOURCE_HIGH,
-    SOURCE_LOW,
-    STAMP,
-    STEP_SHIFT,
-    STEPS,
-    STOP,
-    TRAIL,
-    UET_PACKET,
-    VLAN,
-    begin_walk,
-    walk,
-)
+from .walk import begin_walk, walk
 
 
 class Inner(NamedTuple):
@@ -94,27 +67,27 @@ def part_of(inner: Inner, start: int, stop: int) -> Inner:
 @inlined
 def _tap_of(w: I64, carrier: Int, sessions: SessionArrays) -> Int:
     """The tap of a walked frame, -1 when its session has to be registered."""
-    if w[KIND] == 0:
+    if w[words.KIND] == 0:
         return carrier
-    what = (w[KIND] << ses.KIND_SHIFT) | (w[DIRECTION] << ses.DIRECTION_SHIFT)
-    what |= (carrier << ses.TAP_SHIFT) | w[NUMBER]
-    return session_tap(w[SOURCE_HIGH], w[SOURCE_LOW], what, sessions)
+    what = (w[words.KIND] << ses.KIND_SHIFT) | (w[words.DIRECTION] << ses.DIRECTION_SHIFT)
+    what |= (carrier << ses.TAP_SHIFT) | w[words.NUMBER]
+    return session_tap(w[words.SOURCE_HIGH], w[words.SOURCE_LOW], what, sessions)
 
 
 @inlined
 def _write(w: I64, out: Inner, row: Int, source: Int, time_ns: Int, tap: Int) -> None:
     r = np.uint64(row)
-    out.offset[r] = w[BEGIN]
-    out.captured[r] = max(w[END] - w[BEGIN], 0)
-    out.wire[r] = max(w[STOP] - w[FRAME], 0)
+    out.offset[r] = w[words.BEGIN]
+    out.captured[r] = max(w[words.END] - w[words.BEGIN], 0)
+    out.wire[r] = max(w[words.STOP] - w[words.FRAME], 0)
     out.time_ns[r] = time_ns
     out.tap[r] = tap
-    out.link_type[r] = w[LINK]
+    out.link_type[r] = w[words.LINK]
     out.source[r] = source
-    out.vlan[r] = 0 if w[LINK] == LINKTYPE_ETHERNET else w[VLAN]
-    out.outer_ipv6[r] = w[OUTER_IPV6]
-    out.stamp[r] = w[STAMP]
-    out.rate[r] = w[RATE]
+    out.vlan[r] = 0 if w[words.LINK] == LINKTYPE_ETHERNET else w[words.VLAN]
+    out.outer_ipv6[r] = w[words.OUTER_IPV6]
+    out.stamp[r] = w[words.STAMP]
+    out.rate[r] = w[words.RATE]
 
 
 @subkernel
@@ -130,7 +103,10 @@ def _count_layers(seen: Int, frames: Int, tunnels: I64) -> None:
 @inlined
 def _at_roce(w: I64) -> bool:
     """Whether a walk has ended at a RoCE packet."""
-    return bool(w[STEPS] > 0 and w[np.uint64(TRAIL - 1 + w[STEPS])] >> STEP_SHIFT == ROCE_STEP)
+    return bool(
+        w[words.STEPS] > 0
+        and w[np.uint64(words.TRAIL - 1 + w[words.STEPS])] >> words.STEP_SHIFT == words.ROCE_STEP
+    )
 
 
 @inlined
@@ -174,9 +150,9 @@ def _sampled_frames(
     that are done. _PASS_ON when it is no sFlow. A sampled frame is its interface's, whatever
     mirrors are inside it. Inlined: handing on so many arrays costs as much as the walks.
     """
-    payload, depth, seen = w[AT] + UDP_BYTES, w[DEPTH], w[SEEN] | (1 << ses.SFLOW)
-    stop = min(w[STOP], w[AT] + be16(data, w[AT] + 4))
-    end = min(w[END], stop)
+    payload, depth, seen = w[words.AT] + UDP_BYTES, w[words.DEPTH], w[words.SEEN] | (1 << ses.SFLOW)
+    stop = min(w[words.STOP], w[words.AT] + be16(data, w[words.AT] + 4))
+    end = min(w[words.END], stop)
     rows = samples = 0
     used: Int = 0
     c = np.uint64(carrier)
@@ -195,17 +171,17 @@ def _sampled_frames(
             begin_walk(
                 w, x[sflow.HEADER], x[sflow.HEADER_END], x[sflow.HEADER_STOP], x[sflow.HEADER_LINK]
             )
-            w[KIND] = ses.SFLOW
-            w[DEPTH] = depth + 1
-            w[SEEN] = seen
+            w[words.KIND] = ses.SFLOW
+            w[words.DEPTH] = depth + 1
+            w[words.SEEN] = seen
             end_of_walk = walk(data, w, ports)
-            w[RATE] = x[sflow.RATE]
+            w[words.RATE] = x[sflow.RATE]
             counters.notes[c, outcomes.INNER_FRAMES] += 1
             counters.notes[c, outcomes.ENCAPSULATED] += 1
-            _count_layers(w[SEEN], 1, counters.tunnels)
+            _count_layers(w[words.SEEN], 1, counters.tunnels)
             if end_of_walk < 0:
                 counters.outcomes[np.uint64(own), np.uint64(-end_of_walk)] += 1
-            elif end_of_walk == UET_PACKET:
+            elif end_of_walk == words.UET_PACKET:
                 _count_uet(data, w, own, counters)
             else:
                 _write(w, out, row + rows, source, time_ns, own)
@@ -220,10 +196,10 @@ def _sampled_frames(
 
 @inlined
 def _fields_in_use(w: I64) -> Int:
-    used = pt.WITH_RATE if w[RATE] != 0 else 0
-    if w[LINK] != LINKTYPE_ETHERNET and w[VLAN] != 0:
+    used = pt.WITH_RATE if w[words.RATE] != 0 else 0
+    if w[words.LINK] != LINKTYPE_ETHERNET and w[words.VLAN] != 0:
         used |= pt.WITH_VLAN
-    if w[OUTER_IPV6] >= 0:
+    if w[words.OUTER_IPV6] >= 0:
         used |= pt.WITH_OUTER_IPV6
     return used
 
@@ -236,7 +212,9 @@ def _port(x: I64, carrier: Int) -> Int:
 
 @inlined
 def _count_uet(data: U8, w: I64, tap: Int, counters: CounterArrays) -> None:
-    counted = count_uet(data, w[AT], w[END], w[STOP] - w[FRAME], counters.uet)
+    counted = count_uet(
+        data, w[words.AT], w[words.END], w[words.STOP] - w[words.FRAME], counters.uet
+    )
     counters.outcomes[np.uint64(tap), outcomes.UET if counted else outcomes.TRUNCATED_UDP] += 1
 
 
@@ -304,7 +282,7 @@ def unwrap_frames(
             continue
         begin_walk(w, begin, end, stop, link)
         end_of_walk = walk(data, w, ports)
-        if end_of_walk == SFLOW_DATAGRAM and w[DEPTH] < MAX_DEPTH:
+        if end_of_walk == words.SFLOW_DATAGRAM and w[words.DEPTH] < words.MAX_DEPTH:
             step, rows, more = _sampled_frames(
                 data, w, x, i, time_ns[u], carrier, row, ports, sessions, counters, state, out
             )
@@ -315,11 +293,11 @@ def unwrap_frames(
                 break
             if step == _DONE:
                 continue
-            end_of_walk = END_OF_WALK
+            end_of_walk = words.END_OF_WALK
         if end_of_walk < 0:
             outcome[np.uint64(carrier), np.uint64(-end_of_walk)] += 1
             continue
-        if end_of_walk == END_OF_WALK and w[DEPTH] > 0 and _at_roce(w):
+        if end_of_walk == words.END_OF_WALK and w[words.DEPTH] > 0 and _at_roce(w):
             if state[pt.WALKS_LEFT] == 0:
                 state[pt.DUE] = 1
                 done = i
@@ -329,14 +307,14 @@ def unwrap_frames(
         if own < 0:
             done = i
             break
-        _count_layers(w[SEEN], 1, counters.tunnels)
-        if w[KIND] != 0:
+        _count_layers(w[words.SEEN], 1, counters.tunnels)
+        if w[words.KIND] != 0:
             outcome[np.uint64(carrier), outcomes.CARRIER] += 1
             note[np.uint64(carrier), outcomes.INNER_FRAMES] += 1
-        if end_of_walk == UET_PACKET:
+        if end_of_walk == words.UET_PACKET:
             _count_uet(data, w, own, counters)
             continue
-        if w[DEPTH] == 0:  # handed through, with the lengths that its capture states
+        if w[words.DEPTH] == 0:  # handed through, with the lengths that its capture states
             begin_walk(w, begin, end, stop, link)
         else:
             note[np.uint64(carrier), outcomes.ENCAPSULATED] += 1

@@ -17,20 +17,8 @@ import numpy as np
 from ....kernels.kernel import Int, inlined, subkernel
 from ...wire.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6
 from ...wire.packets import U8
-from ..headers.link_and_ip import (
-    ETHERTYPE_IPV4,
-    ETHERTYPE_IPV6,
-    ETHERTYPE_MAC_CONTROL,
-    ETHERTYPE_MPLS,
-    ETHERTYPE_MPLS_UPSTREAM,
-    ETHERTYPE_QINQ,
-    ETHERTYPE_QINQ_OLD,
-    ETHERTYPE_ROCE_V1,
-    ETHERTYPE_TIMESTAMP,
-    ETHERTYPE_VLAN,
-    ipv4,
-    link_layer,
-)
+from ..headers import link_and_ip
+from ..headers.link_and_ip import ipv4, link_layer
 from ..headers.load import be16, be32, byte
 from ..outcomes import BAD_ERSPAN, BAD_GENEVE, BAD_GRE, BAD_MPLS, BAD_TIMESTAMP, TRUNCATED_TUNNEL
 
@@ -77,16 +65,16 @@ def gre(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int, Int]:
 
 
 KNOWN_ETHERTYPES: Final = (
-    ETHERTYPE_IPV4,
-    ETHERTYPE_IPV6,
-    ETHERTYPE_ROCE_V1,
-    ETHERTYPE_MAC_CONTROL,
-    ETHERTYPE_MPLS,
-    ETHERTYPE_MPLS_UPSTREAM,
-    ETHERTYPE_TIMESTAMP,
-    ETHERTYPE_VLAN,
-    ETHERTYPE_QINQ,
-    ETHERTYPE_QINQ_OLD,
+    link_and_ip.ETHERTYPE_IPV4,
+    link_and_ip.ETHERTYPE_IPV6,
+    link_and_ip.ETHERTYPE_ROCE_V1,
+    link_and_ip.ETHERTYPE_MAC_CONTROL,
+    link_and_ip.ETHERTYPE_MPLS,
+    link_and_ip.ETHERTYPE_MPLS_UPSTREAM,
+    link_and_ip.ETHERTYPE_TIMESTAMP,
+    link_and_ip.ETHERTYPE_VLAN,
+    link_and_ip.ETHERTYPE_QINQ,
+    link_and_ip.ETHERTYPE_QINQ_OLD,
 )
 """A frame with any other type looks like none to `looks_like_a_frame`."""
 
@@ -95,16 +83,16 @@ KNOWN_ETHERTYPES: Final = (
 def looks_like_a_frame(data: U8, at: Int, end: Int) -> bool:
     """Whether an Ethernet frame with something that RoCE networks carry can begin here."""
     ethertype, ip, _, _ = link_layer(data, at, end, LINKTYPE_ETHERNET)
-    if ethertype == ETHERTYPE_IPV4:
+    if ethertype == link_and_ip.ETHERTYPE_IPV4:
         return _looks_like_ipv4(data, ip, end)
-    if ethertype == ETHERTYPE_IPV6 or ethertype == ETHERTYPE_ROCE_V1:
+    if ethertype == link_and_ip.ETHERTYPE_IPV6 or ethertype == link_and_ip.ETHERTYPE_ROCE_V1:
         return bool(end - ip >= 1 and byte(data, ip) >> 4 == 6)
-    if ethertype == ETHERTYPE_MAC_CONTROL:
+    if ethertype == link_and_ip.ETHERTYPE_MAC_CONTROL:
         return bool(be32(data, at) == 0x0180C200)
     return bool(
-        ethertype == ETHERTYPE_MPLS
-        or ethertype == ETHERTYPE_MPLS_UPSTREAM
-        or ethertype == ETHERTYPE_TIMESTAMP
+        ethertype == link_and_ip.ETHERTYPE_MPLS
+        or ethertype == link_and_ip.ETHERTYPE_MPLS_UPSTREAM
+        or ethertype == link_and_ip.ETHERTYPE_TIMESTAMP
     )
 
 
@@ -240,8 +228,8 @@ def link_type_of(protocol: Int) -> Int:
     """Link type of an EtherType that a tunnel names; -1 for what is not looked into."""
     if protocol == TYPE_BRIDGED:
         return np.int64(LINKTYPE_ETHERNET)
-    if protocol == ETHERTYPE_IPV4:
+    if protocol == link_and_ip.ETHERTYPE_IPV4:
         return np.int64(LINKTYPE_IPV4)
-    if protocol == ETHERTYPE_IPV6:
+    if protocol == link_and_ip.ETHERTYPE_IPV6:
         return np.int64(LINKTYPE_IPV6)
     return np.int64(-1)

@@ -8,40 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from ....kernels.kernel import Int, inlined, subkernel
+from ...wire import frames
 from ...wire.endpoints import IPV4_MAPPED
-from ...wire.frames import (
-    LINKTYPE_ETHERNET,
-    LINKTYPE_IPV4,
-    LINKTYPE_IPV6,
-    LINKTYPE_LINUX_SLL,
-    LINKTYPE_LINUX_SLL2,
-    LINKTYPE_RAW,
-)
 from ...wire.packets import I64, U8
 from .. import outcomes
 from .. import sessions as ses
-from ..headers.link_and_ip import (
-    ETHERTYPE_IPV4,
-    ETHERTYPE_IPV6,
-    ETHERTYPE_MPLS,
-    ETHERTYPE_MPLS_UPSTREAM,
-    ETHERTYPE_TIMESTAMP,
-    GENEVE_PORT,
-    LATER,
-    PROTOCOL_ETHERNET,
-    PROTOCOL_GRE,
-    PROTOCOL_IPV4,
-    PROTOCOL_IPV6,
-    PROTOCOL_MPLS,
-    PROTOCOL_UDP,
-    SFLOW_PORT,
-    UDP_BYTES,
-    UET_PORT,
-    VXLAN_PORT,
-    ipv4,
-    ipv6,
-    link_layer,
-)
+from ..headers import link_and_ip
+from ..headers.link_and_ip import ipv4, ipv6, link_layer
 from ..headers.load import be16, be32, be64
 from .headers import (
     GRE_KEY,
@@ -131,31 +104,31 @@ def _met(w: I64, kind: Int, at: Int) -> None:
 
 @inlined
 def _link_step(link_type: Int) -> Int:
-    if link_type == LINKTYPE_ETHERNET:
+    if link_type == frames.LINKTYPE_ETHERNET:
         return ETHERNET_STEP
-    if link_type == LINKTYPE_LINUX_SLL:
+    if link_type == frames.LINKTYPE_LINUX_SLL:
         return SLL_STEP
-    return SLL2_STEP if link_type == LINKTYPE_LINUX_SLL2 else IP_LINK_STEP
+    return SLL2_STEP if link_type == frames.LINKTYPE_LINUX_SLL2 else IP_LINK_STEP
 
 
 @inlined
 def _network_step(ethertype: Int) -> Int:
-    if ethertype == ETHERTYPE_IPV4:
+    if ethertype == link_and_ip.ETHERTYPE_IPV4:
         return IPV4_STEP
-    if ethertype == ETHERTYPE_IPV6:
+    if ethertype == link_and_ip.ETHERTYPE_IPV6:
         return IPV6_STEP
-    return TIMESTAMP_STEP if ethertype == ETHERTYPE_TIMESTAMP else MPLS_STEP
+    return TIMESTAMP_STEP if ethertype == link_and_ip.ETHERTYPE_TIMESTAMP else MPLS_STEP
 
 
 @inlined
 def _transport_step(protocol: Int, port: Int) -> Int:
-    if protocol == PROTOCOL_GRE:
+    if protocol == link_and_ip.PROTOCOL_GRE:
         return GRE_STEP
-    if protocol == PROTOCOL_MPLS:
+    if protocol == link_and_ip.PROTOCOL_MPLS:
         return MPLS_STEP
-    if port == VXLAN_PORT:
+    if port == link_and_ip.VXLAN_PORT:
         return VXLAN_STEP
-    return GENEVE_STEP if port == GENEVE_PORT else OTHER_STEP
+    return GENEVE_STEP if port == link_and_ip.GENEVE_PORT else OTHER_STEP
 
 
 @inlined
@@ -224,21 +197,21 @@ def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
         w[CUT] = cut
         if header > 0:
             w[STAMP] = ERSPAN_3_STAMP | header
-        link_type: Int = LINKTYPE_ETHERNET
+        link_type: Int = frames.LINKTYPE_ETHERNET
         if is_ip:
-            link_type = LINKTYPE_RAW
+            link_type = frames.LINKTYPE_RAW
         _enter(w, frame, link_type, 1)
         return STEPPED
     link_type = link_type_of(protocol)
     mirrored = 1
-    if protocol == ETHERTYPE_MPLS or protocol == ETHERTYPE_MPLS_UPSTREAM:
+    if protocol == link_and_ip.ETHERTYPE_MPLS or protocol == link_and_ip.ETHERTYPE_MPLS_UPSTREAM:
         _met(w, MPLS_STEP, inner)
         inner, link_type = mpls(data, inner, end)
         if inner <= 0:
             return inner
     elif link_type < 0:
         return NOT_OURS
-    if link_type != LINKTYPE_ETHERNET:
+    if link_type != frames.LINKTYPE_ETHERNET:
         mirrored = 0
     kind = ses.GRE_MIRROR if protocol == TYPE_BRIDGED else ses.GRE_TUNNEL
     _session(w, data, ip, version, kind, keyed, key, at)
@@ -248,13 +221,13 @@ def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
 
 @inlined
 def _through_udp(w: I64, data: U8, at: Int, ip: Int, version: Int, port: Int) -> Int:
-    payload, end = at + UDP_BYTES, w[END]
-    if port == VXLAN_PORT:
+    payload, end = at + link_and_ip.UDP_BYTES, w[END]
+    if port == link_and_ip.VXLAN_PORT:
         inner, number = vxlan(data, payload, end)
         if inner <= 0:
             return inner
         _session(w, data, ip, version, ses.VXLAN, ses.NO_DIRECTION, number, payload)
-        _enter(w, inner, LINKTYPE_ETHERNET, 1)
+        _enter(w, inner, frames.LINKTYPE_ETHERNET, 1)
         return STEPPED
     inner, protocol, number = geneve(data, payload, end)
     if inner <= 0:
@@ -264,7 +237,7 @@ def _through_udp(w: I64, data: U8, at: Int, ip: Int, version: Int, port: Int) ->
         return NOT_OURS
     _session(w, data, ip, version, ses.GENEVE, ses.NO_DIRECTION, number, payload)
     mirrored = 0
-    if link_type == LINKTYPE_ETHERNET:
+    if link_type == frames.LINKTYPE_ETHERNET:
         mirrored = 1
     _enter(w, inner, link_type, mirrored)
     return STEPPED
@@ -278,25 +251,25 @@ def _through_ip(
     w[END] = min(w[END], stop)
     w[STOP] = min(w[STOP], stop)
     port: Int = 0
-    if protocol == PROTOCOL_UDP and w[END] - at >= UDP_BYTES:
+    if protocol == link_and_ip.PROTOCOL_UDP and w[END] - at >= link_and_ip.UDP_BYTES:
         port = be16(data, at + 2)
     roce = ports[np.uint64(port)] != 0
     _met(w, ROCE_STEP if roce else _transport_step(protocol, port), at)
-    if protocol == PROTOCOL_GRE:
+    if protocol == link_and_ip.PROTOCOL_GRE:
         return _through_gre(w, data, at, ip, version)
     if (
-        protocol == PROTOCOL_IPV4
-        or protocol == PROTOCOL_IPV6
-        or protocol == PROTOCOL_ETHERNET
-        or protocol == PROTOCOL_MPLS
+        protocol == link_and_ip.PROTOCOL_IPV4
+        or protocol == link_and_ip.PROTOCOL_IPV6
+        or protocol == link_and_ip.PROTOCOL_ETHERNET
+        or protocol == link_and_ip.PROTOCOL_MPLS
     ):
-        link_type: Int = LINKTYPE_ETHERNET
+        link_type: Int = frames.LINKTYPE_ETHERNET
         inner: Int = at
-        if protocol == PROTOCOL_IPV4:
-            link_type = LINKTYPE_IPV4
-        elif protocol == PROTOCOL_IPV6:
-            link_type = LINKTYPE_IPV6
-        elif protocol == PROTOCOL_MPLS:
+        if protocol == link_and_ip.PROTOCOL_IPV4:
+            link_type = frames.LINKTYPE_IPV4
+        elif protocol == link_and_ip.PROTOCOL_IPV6:
+            link_type = frames.LINKTYPE_IPV6
+        elif protocol == link_and_ip.PROTOCOL_MPLS:
             inner, link_type = mpls(data, at, w[END])
             if inner <= 0:
                 return inner
@@ -307,12 +280,12 @@ def _through_ip(
         return STEPPED
     if roce:
         return NOT_OURS
-    if port == VXLAN_PORT or port == GENEVE_PORT:
+    if port == link_and_ip.VXLAN_PORT or port == link_and_ip.GENEVE_PORT:
         return _through_udp(w, data, at, ip, version, port)
     w[AT] = at
-    if port == SFLOW_PORT:
+    if port == link_and_ip.SFLOW_PORT:
         return SFLOW_DATAGRAM
-    if port == UET_PORT:
+    if port == link_and_ip.UET_PORT:
         return UET_PACKET
     return NOT_OURS
 
@@ -328,32 +301,35 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
         ethertype, ip, vlan, tags = link_layer(data, w[BEGIN], w[END], w[LINK])
         if ethertype < 0:
             return END_OF_WALK
-        if w[LINK] == LINKTYPE_ETHERNET:
+        if w[LINK] == frames.LINKTYPE_ETHERNET:
             w[VLAN] = vlan
             w[VLAN_AT] = ip - 4 if tags > 0 else -1
         _met(w, _link_step(w[LINK]), w[BEGIN])
         _met(w, _network_step(ethertype), ip)
         step: Int = NOT_OURS
         stop = w[END]
-        if ethertype == ETHERTYPE_IPV4 or ethertype == ETHERTYPE_IPV6:
+        if ethertype == link_and_ip.ETHERTYPE_IPV4 or ethertype == link_and_ip.ETHERTYPE_IPV6:
             version = 4
-            if ethertype == ETHERTYPE_IPV4:
+            if ethertype == link_and_ip.ETHERTYPE_IPV4:
                 protocol, at, stop, fragment = ipv4(data, ip, w[END])
             else:
                 version = 6
                 protocol, at, stop, fragment = ipv6(data, ip, w[END])
             if protocol < 0:
                 stop = w[END]
-            elif fragment != LATER:
+            elif fragment != link_and_ip.LATER:
                 step = _through_ip(w, data, ip, at, stop, version, protocol, ports)
-        elif ethertype == ETHERTYPE_MPLS or ethertype == ETHERTYPE_MPLS_UPSTREAM:
+        elif (
+            ethertype == link_and_ip.ETHERTYPE_MPLS
+            or ethertype == link_and_ip.ETHERTYPE_MPLS_UPSTREAM
+        ):
             inner, link_type = mpls(data, ip, w[END])
             step = inner
             if inner > 0:
                 step = STEPPED
                 w[SEEN] |= 1 << ses.MPLS
                 _enter(w, inner, link_type, 0)
-        elif ethertype == ETHERTYPE_TIMESTAMP:
+        elif ethertype == link_and_ip.ETHERTYPE_TIMESTAMP:
             inner, _, _ = arista_timestamp(data, ip, w[END])
             step = inner
             if inner > 0:
@@ -362,7 +338,7 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
                 w[STAMP] = ARISTA_STAMP | ip
                 # The twelve bytes before the frame's own EtherType stand for its addresses.
                 w[BEGIN] = inner - 12
-                w[LINK] = LINKTYPE_ETHERNET
+                w[LINK] = frames.LINKTYPE_ETHERNET
                 w[FRAME] = inner - 12
         if step == NOT_OURS:
             if w[CUT]:

@@ -8,54 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, kernel
-from ...decode.multipath.mrc import (
-    ALWAYS_SKIP,
-    CC_STATE,
-    ERTH,
-    NETH,
-    PORT_STATUS_UPDATE,
-    SETH,
-    SKIP_ONCE,
-    TIMESTAMP_NS,
-    TSETH,
-)
+from ...decode.multipath import mrc as headers
 from ...statistics.histogram import observe
 from ...track.batch import DUPLICATE, MIRROR_DUPLICATE, TAP_COPY
 from ...wire.opcodes import FULL, OPCODE_CLASS, REQUEST
 from ...wire.packets import RTX
 from ...wire.psn import psn_add, psn_distance
 from ..paths.pathtable import find_record
-from .state import (
-    BOTH,
-    CAUSED_ROUNDS,
-    IN_FLIGHT,
-    LABEL_HIGH,
-    LANES,
-    LAST_PORT_NS,
-    LOG_NACK,
-    LOG_RETURNED,
-    MAX_LOG,
-    MAX_RINGS,
-    NEITHER,
-    OMITTED_LOG,
-    OOO_DEPTH,
-    PORT_HIGH,
-    REASONS,
-    RETIRED_AFTER_PACKETS,
-    RETIRED_AFTER_ROUNDS,
-    RING,
-    ROUND_TRIP,
-    SENT,
-    TOLD,
-    USED_LOG,
-    USED_RINGS,
-    Columns,
-    FlowRecord,
-    State,
-)
+from . import state as st
+from .state import Columns, FlowRecord, State
 
 _CE = 3
-_WRAP_NS = TIMESTAMP_NS << 16
+_WRAP_NS = headers.TIMESTAMP_NS << 16
 _BEHIND_NS = _WRAP_NS - _WRAP_NS // 16
 """A round trip in the last sixteenth of the wrap is slightly negative: coarse timestamps."""
 _OTHER_RESOLUTION = 0x8000  # TSR
@@ -72,7 +36,7 @@ def reason_index(reason: Int) -> Int:
         return reason - 6
     if reason == 0x19:
         return 6
-    return REASONS - 1
+    return st.REASONS - 1
 
 
 @inlined
@@ -80,11 +44,11 @@ def _note(
     state: State, kind: Int, f: Int, table: Columns, row: Int, key: Int, psn: Int, value: Int,
     without: Int, lost_ns: Int,
 ) -> None:  # fmt: skip
-    if state.counts[USED_LOG] >= MAX_LOG:
-        state.counts[OMITTED_LOG] += 1
+    if state.counts[st.USED_LOG] >= st.MAX_LOG:
+        state.counts[st.OMITTED_LOG] += 1
         return
-    entry = state.log[state.counts[USED_LOG]]
-    state.counts[USED_LOG] += 1
+    entry = state.log[state.counts[st.USED_LOG]]
+    state.counts[st.USED_LOG] += 1
     entry.kind = kind
     entry.flow = f
     entry.time_ns = table.time_ns[row]
@@ -102,17 +66,17 @@ def _may_be_caused(state: State, peer: Int, since: Int, time: Int) -> bool:
     """Whether ALWAYS_SKIP or a port status update since then may explain the silence of a value."""
     before = since - (time - since)
     said = peer >= 0 and state.flows[peer].last_always_skip_ns >= before
-    return bool(said or state.counts[LAST_PORT_NS] >= before)
+    return bool(said or state.counts[st.LAST_PORT_NS] >= before)
 
 
 @inlined
 def _ring_of(state: State, flow: FlowRecord) -> Int:
     """The ring of a sending flow, allocated if available; -1 otherwise."""
     if flow.ring == 0:
-        if state.counts[USED_RINGS] >= min(MAX_RINGS, len(state.ring_psn)):
+        if state.counts[st.USED_RINGS] >= min(st.MAX_RINGS, len(state.ring_psn)):
             return -1
-        state.counts[USED_RINGS] += 1
-        flow.ring = state.counts[USED_RINGS]
+        state.counts[st.USED_RINGS] += 1
+        flow.ring = state.counts[st.USED_RINGS]
     return np.int64(flow.ring) - 1
 
 
@@ -148,14 +112,14 @@ def _sent(
     flow, ev = state.flows[f], state.evs[found]
     time, psn = table.time_ns[row], np.int64(table.psn[row])
     key = np.int64(mrc.ev)
-    values = np.int64(state.lanes[LANES * f + SENT].paths)
+    values = np.int64(state.lanes[st.LANES * f + st.SENT].paths)
     unused = flow.packets - ev.last_index - 1
-    if ev.packets and unused > CAUSED_ROUNDS * values:
+    if ev.packets and unused > st.CAUSED_ROUNDS * values:
         lost = ev.lost_ns > last_ns
-        certain = unused > max(RETIRED_AFTER_PACKETS, RETIRED_AFTER_ROUNDS * values)
+        certain = unused > max(st.RETIRED_AFTER_PACKETS, st.RETIRED_AFTER_ROUNDS * values)
         if lost or certain or _may_be_caused(state, peer, last_ns, time):
             lost_ns = ev.lost_ns if lost else np.int64(0)
-            _note(state, LOG_RETURNED, f, table, row, key, psn, last_ns, unused, lost_ns)
+            _note(state, st.LOG_RETURNED, f, table, row, key, psn, last_ns, unused, lost_ns)
     ev.last_index = flow.packets
     ev.packets += 1
     ev.wire_bytes += np.int64(table.wire_bytes[row])
@@ -171,12 +135,12 @@ def _sent(
     if not flow.started or psn_distance(psn, np.int64(flow.next_psn)) >= 0:
         flow.started = 1
         flow.next_psn = psn_add(psn, 1)
-    if mrc.present & TSETH and not mrc.timestamp_flags & _OTHER_RESOLUTION:
+    if mrc.present & headers.TSETH and not mrc.timestamp_flags & _OTHER_RESOLUTION:
         flow.timestamped += 1
         flow.has_clock = 1
-        flow.clock_ns = (time - np.int64(mrc.timestamp) * TIMESTAMP_NS) % _WRAP_NS
+        flow.clock_ns = (time - np.int64(mrc.timestamp) * headers.TIMESTAMP_NS) % _WRAP_NS
     ring = _ring_of(state, flow)
-    at = psn & (RING - 1)
+    at = psn & (st.RING - 1)
     resent = np.int64(table.bth_flags[row]) & RTX
     if resent:
         ev.resends += 1
@@ -188,7 +152,7 @@ def _sent(
         if nacked:
             flow.resends_after_nack += 1
         first = find_record(
-            LANES * f + SENT, np.int64(state.ring_ev[ring, at]), state.lanes, state.evs,
+            st.LANES * f + st.SENT, np.int64(state.ring_ev[ring, at]), state.lanes, state.evs,
             state.slots, state.used, state.salt,
         )  # fmt: skip
         if first >= 0:
@@ -206,7 +170,7 @@ def _round_trip(state: State, mrc: Any, f: Int, peer: Int, found: Int, time: Int
     """Time from the packet to its response at the tap, by the reflected timestamp."""
     if peer < 0 or not state.flows[peer].has_clock:
         return
-    passed = state.flows[peer].clock_ns + np.int64(mrc.timestamp) * TIMESTAMP_NS
+    passed = state.flows[peer].clock_ns + np.int64(mrc.timestamp) * headers.TIMESTAMP_NS
     elapsed = (time - passed) % _WRAP_NS
     if elapsed > _BEHIND_NS:
         elapsed = np.int64(0)
@@ -217,21 +181,21 @@ def _round_trip(state: State, mrc: Any, f: Int, peer: Int, found: Int, time: Int
     ev.round_trip_sum_ns += elapsed
     ev.round_trip_min_ns = min(ev.round_trip_min_ns, elapsed)
     ev.round_trip_max_ns = max(ev.round_trip_max_ns, elapsed)
-    observe(state.histograms, f, ROUND_TRIP, elapsed)
+    observe(state.histograms, f, st.ROUND_TRIP, elapsed)
 
 
 @inlined
 def _vote(state: State, peer: Int, psn: Int, entropy: Int) -> None:
     """Compare the entropy of a SACK with that of its packet."""
     ring = np.int64(state.flows[peer].ring) - 1
-    if ring < 0 or state.ring_psn[ring, psn & (RING - 1)] != psn:
+    if ring < 0 or state.ring_psn[ring, psn & (st.RING - 1)] != psn:
         return
-    ev = np.int64(state.ring_ev[ring, psn & (RING - 1)])
+    ev = np.int64(state.ring_ev[ring, psn & (st.RING - 1)])
     turned = ((ev & 0xFFFF) << 16) | (ev >> 16)
     if entropy == ev:
-        state.votes[BOTH if entropy == turned else LABEL_HIGH] += 1
+        state.votes[st.BOTH if entropy == turned else st.LABEL_HIGH] += 1
     else:
-        state.votes[PORT_HIGH if entropy == turned else NEITHER] += 1
+        state.votes[st.PORT_HIGH if entropy == turned else st.NEITHER] += 1
 
 
 @inlined
@@ -254,10 +218,10 @@ def _sacked(state: State, mrc: Any, f: Int, peer: Int, found: Int, time: Int) ->
     flow.sacks += 1
     ev.sacks += 1
     cumulative = np.int64(mrc.psn)
-    if mrc.feedback == SKIP_ONCE:
+    if mrc.feedback == headers.SKIP_ONCE:
         flow.skips += 1
         ev.skips += 1
-    elif mrc.feedback == ALWAYS_SKIP:
+    elif mrc.feedback == headers.ALWAYS_SKIP:
         flow.always_skips += 1
         ev.always_skips += 1
         ev.last_always_skip_ns = time
@@ -267,13 +231,13 @@ def _sacked(state: State, mrc: Any, f: Int, peer: Int, found: Int, time: Int) ->
     elif peer >= 0:
         _vote(state, peer, psn_add(cumulative, np.int64(mrc.psn_offset)), np.int64(mrc.entropy))
     depth = _depth(np.uint64(mrc.sack_bitmap), np.int64(mrc.sack_offset))
-    observe(state.histograms, f, OOO_DEPTH, depth)
+    observe(state.histograms, f, st.OOO_DEPTH, depth)
     if mrc.mpr:
         flow.mpr = mrc.mpr
     if peer >= 0 and state.flows[peer].started:
         behind = psn_distance(np.int64(state.flows[peer].next_psn), cumulative) - 1
-        observe(state.histograms, f, IN_FLIGHT, behind)
-    if not mrc.present & CC_STATE:
+        observe(state.histograms, f, st.IN_FLIGHT, behind)
+    if not mrc.present & headers.CC_STATE:
         return
     if mrc.timestamp:  # 0 when the request had none
         _round_trip(state, mrc, f, peer, found, time)
@@ -296,12 +260,12 @@ def _refused(
     psn = np.int64(mrc.psn)
     state.flows[f].nacks[reason_index(np.int64(mrc.reason))] += 1
     state.evs[found].nacks += 1
-    _note(state, LOG_NACK, f, table, row, np.int64(mrc.entropy), psn, np.int64(mrc.reason), 0, 0)
+    _note(state, st.LOG_NACK, f, table, row, np.int64(mrc.entropy), psn, np.int64(mrc.reason), 0, 0)
     if peer < 0:
         return
     ring = np.int64(state.flows[peer].ring) - 1
-    if ring >= 0 and state.ring_psn[ring, psn & (RING - 1)] == psn:
-        state.ring_nacked[ring, psn & (RING - 1)] = 1
+    if ring >= 0 and state.ring_psn[ring, psn & (st.RING - 1)] == psn:
+        state.ring_nacked[ring, psn & (st.RING - 1)] = 1
     if mrc.timestamp:
         _round_trip(state, mrc, f, peer, found, table.time_ns[row])
 
@@ -331,25 +295,25 @@ def count_rows(
         peer = np.int64(peer_of_flow[f])
         time = table.time_ns[row]
         if OPCODE_CLASS[table.opcode[row]] & REQUEST:
-            lane, key = SENT, np.int64(record.ev)
-        elif record.present & (SETH | NETH):
-            lane, key = TOLD, np.int64(record.entropy)
+            lane, key = st.SENT, np.int64(record.ev)
+        elif record.present & (headers.SETH | headers.NETH):
+            lane, key = st.TOLD, np.int64(record.entropy)
         else:
-            if record.present & ERTH and record.operation == PORT_STATUS_UPDATE:
-                state.counts[LAST_PORT_NS] = time
+            if record.present & headers.ERTH and record.operation == headers.PORT_STATUS_UPDATE:
+                state.counts[st.LAST_PORT_NS] = time
             continue
         # At most two records: of the packet and of the packet that it retransmits.
         if state.used[0] + 2 > len(state.evs):
             return i
         found = find_record(
-            LANES * f + lane, key, state.lanes, state.evs, state.slots, state.used, state.salt
+            st.LANES * f + lane, key, state.lanes, state.evs, state.slots, state.used, state.salt
         )
         last_ns = state.evs[found].last_ns
         state.evs[found].first_ns = min(state.evs[found].first_ns, time)
         state.evs[found].last_ns = max(last_ns, time)
-        if lane == SENT:
+        if lane == st.SENT:
             _sent(state, record, table, row, f, peer, found, last_ns, path_mtu[f])
-        elif record.present & SETH:
+        elif record.present & headers.SETH:
             _sacked(state, record, f, peer, found, time)
         else:
             _refused(state, record, table, row, f, peer, found)

@@ -13,23 +13,8 @@ from ....kernels.kernel import Int, inlined, subkernel
 from ...statistics.histogram import Histograms, observe
 from ...wire.opcodes import ACKNOWLEDGE, SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
 from ...wire.psn import psn_add, psn_distance
-from ..state import (
-    CANDIDATES_SEEN,
-    EVENT_NAK,
-    EVENT_RNR_NAK,
-    EVIDENCE_ACK_PSN,
-    EVIDENCE_CM,
-    EVIDENCE_HOST_PROBE,
-    EVIDENCE_NAK_PSN,
-    EVIDENCE_READ_RESPONSE_PSN,
-    EVIDENCE_UDP_SOURCE_PORT,
-    GAP_TO_NAK,
-    MISSING,
-    NAK_PSN,
-    NAK_RNR,
-    REQUESTS,
-    State,
-)
+from .. import state as st
+from ..state import State
 from .rewind import await_resend, forget_answers
 from .window import holds, slot_of
 
@@ -66,7 +51,7 @@ def rdma_udp_sport(qp_a: Int, qp_b: Int) -> Int:
 @inlined
 def _was_sent(state: State, f: Int, psn: Int) -> bool:
     """True when flow `f` can have sent a request with this PSN lately."""
-    stream = state.streams[2 * f + REQUESTS]
+    stream = state.streams[2 * f + st.REQUESTS]
     if not stream.started:
         return False
     distance = psn_distance(psn, stream.next)
@@ -76,7 +61,7 @@ def _was_sent(state: State, f: Int, psn: Int) -> bool:
 @inlined
 def _may_have_sent(state: State, f: Int, psn: Int) -> bool:
     """False when flow `f` skipped this PSN according to its window: a READ reserved it."""
-    stream = state.streams[2 * f + REQUESTS]
+    stream = state.streams[2 * f + st.REQUESTS]
     size = 1 << np.int64(stream.window_bits)
     return bool(psn_distance(psn, np.int64(stream.next)) < -size or holds(state, stream, psn))
 
@@ -102,8 +87,8 @@ def _part(state: State, f: Int) -> None:
 def _look_for_peer(state: State, f: Int, psn: Int) -> None:
     """Use PSN `psn` as evidence for the peer of flow `f`; pairs them when it is sufficient."""
     flow = state.flows[f]
-    seen = max(0, state.used[CANDIDATES_SEEN] - _CANDIDATES_PER_ANSWER)
-    state.used[CANDIDATES_SEEN] = seen
+    seen = max(0, state.used[st.CANDIDATES_SEEN] - _CANDIDATES_PER_ANSWER)
+    state.used[st.CANDIDATES_SEEN] = seen
     if seen > _CANDIDATES_FREE:
         return
     flow.pairing_tries += 1
@@ -126,7 +111,7 @@ def _look_for_peer(state: State, f: Int, psn: Int) -> None:
                 ties += 1
         seen += 1
         c = np.int64(other.next_in_pair)
-    state.used[CANDIDATES_SEEN] = seen
+    state.used[st.CANDIDATES_SEEN] = seen
     if ties != 1:
         return
     if flow.candidate == best:
@@ -138,8 +123,8 @@ def _look_for_peer(state: State, f: Int, psn: Int) -> None:
         flow.peer = best
         state.flows[best].peer = f
         if best_score >= 8:
-            flow.evidence |= EVIDENCE_UDP_SOURCE_PORT
-            state.flows[best].evidence |= EVIDENCE_UDP_SOURCE_PORT
+            flow.evidence |= st.EVIDENCE_UDP_SOURCE_PORT
+            state.flows[best].evidence |= st.EVIDENCE_UDP_SOURCE_PORT
 
 
 @subkernel
@@ -158,10 +143,10 @@ def hear_answer(
     if bits & ACKNOWLEDGE:
         if kind == SYNDROME_NAK:
             flow.naks += 1
-            event = EVENT_NAK
+            event = st.EVENT_NAK
         elif kind == SYNDROME_RNR_NAK:
             flow.rnr_naks += 1
-            event = EVENT_RNR_NAK
+            event = st.EVENT_RNR_NAK
     if flow.peer < 0:
         return event
     peer = state.flows[flow.peer]
@@ -169,24 +154,24 @@ def hear_answer(
     if not _was_sent(state, flow.peer, psn):
         flow.mismatches += 1
         flow.mismatches_in_row = min(np.int64(flow.mismatches_in_row) + 1, _MISMATCHES_ENDURED)
-        exact = flow.evidence & (EVIDENCE_CM | EVIDENCE_HOST_PROBE)
+        exact = flow.evidence & (st.EVIDENCE_CM | st.EVIDENCE_HOST_PROBE)
         if flow.mismatches_in_row == _MISMATCHES_ENDURED and not exact:
             _part(state, f)
         return event
     flow.mismatches_in_row = 0
     acknowledged = psn  # a response also acknowledges all earlier requests
     if not bits & ACKNOWLEDGE:
-        flow.evidence |= EVIDENCE_READ_RESPONSE_PSN
-    elif event == EVENT_NAK:
-        flow.evidence |= EVIDENCE_NAK_PSN
+        flow.evidence |= st.EVIDENCE_READ_RESPONSE_PSN
+    elif event == st.EVENT_NAK:
+        flow.evidence |= st.EVIDENCE_NAK_PSN
         _hear_nak(state, histograms, np.int64(flow.peer), (aeth >> 24) & 0x1F, psn, time)
         acknowledged = psn_add(psn, -1)
-    elif event == EVENT_RNR_NAK:
+    elif event == st.EVENT_RNR_NAK:
         peer.rnr_received += 1
-        await_resend(peer, NAK_RNR, psn, time)
+        await_resend(peer, st.NAK_RNR, psn, time)
         acknowledged = psn_add(psn, -1)
     else:
-        flow.evidence |= EVIDENCE_ACK_PSN
+        flow.evidence |= st.EVIDENCE_ACK_PSN
     if not peer.acked or psn_distance(acknowledged, peer.ack_psn) > 0:
         peer.acked = 1
         peer.ack_psn = acknowledged
@@ -200,9 +185,9 @@ def _hear_nak(state: State, histograms: Histograms, f: Int, code: Int, psn: Int,
     flow.nak_codes[min(code, 7)] += 1
     if code != 0:
         return
-    stream = state.streams[2 * f + REQUESTS]
+    stream = state.streams[2 * f + st.REQUESTS]
     if holds(state, stream, psn):
         slot = state.slots[slot_of(stream, psn)]
-        if slot.state == MISSING:
-            observe(histograms, f, GAP_TO_NAK, time - slot.time)
-    await_resend(flow, NAK_PSN, psn, time)
+        if slot.state == st.MISSING:
+            observe(histograms, f, st.GAP_TO_NAK, time - slot.time)
+    await_resend(flow, st.NAK_PSN, psn, time)

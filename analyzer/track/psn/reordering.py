@@ -9,17 +9,8 @@ from __future__ import annotations
 
 from ....kernels.kernel import Int, inlined, subkernel
 from ...statistics.histogram import Histograms, observe
-from ..state import (
-    BYTE_OFFSET,
-    EXTENT,
-    GAP_PACKETS,
-    GAP_TIME,
-    HELD_PACKETS,
-    LATE_TIME,
-    STACK,
-    State,
-    StreamRecord,
-)
+from .. import state as st
+from ..state import State, StreamRecord
 from .window import held_beyond
 
 
@@ -48,11 +39,11 @@ def note_late(
     jump, jump_time, dense = slot.arrival, slot.time, slot.dense
     extent = index - jump
     stream.max_extent = max(stream.max_extent, extent)
-    observe(histograms, flow, EXTENT, extent)
-    observe(histograms, flow, LATE_TIME, time - jump_time)
+    observe(histograms, flow, st.EXTENT, extent)
+    observe(histograms, flow, st.LATE_TIME, time - jump_time)
     held, held_bytes = held_beyond(state, stream, slot.psn)
-    observe(histograms, flow, HELD_PACKETS, held)
-    observe(histograms, flow, BYTE_OFFSET, held_bytes)
+    observe(histograms, flow, st.HELD_PACKETS, held)
+    observe(histograms, flow, st.BYTE_OFFSET, held_bytes)
 
     if stream.reordered == 1:
         stream.first_gap_arrival = jump
@@ -60,8 +51,8 @@ def note_late(
         stream.first_run = stream.run
     if jump > stream.last_gap_arrival:
         if stream.reordered > 1:
-            observe(histograms, flow, GAP_PACKETS, jump - stream.last_gap_arrival)
-            observe(histograms, flow, GAP_TIME, jump_time - stream.last_gap_time)
+            observe(histograms, flow, st.GAP_PACKETS, jump - stream.last_gap_arrival)
+            observe(histograms, flow, st.GAP_TIME, jump_time - stream.last_gap_time)
         stream.last_gap_arrival = jump
         stream.last_gap_time = jump_time
 
@@ -74,7 +65,7 @@ def note_late(
     degree = index - 1 - _latest_lower(stream, dense, jump)
     if degree > 0:
         stream.max_n = max(stream.max_n, degree)
-        stream.n_counts[min(degree, STACK) - 1] += 1
+        stream.n_counts[min(degree, st.STACK) - 1] += 1
     _push_late(stream, dense, index)
     return index
 
@@ -99,10 +90,10 @@ def _latest_lower(stream: StreamRecord, dense: Int, jump: Int) -> Int:
 
 @inlined
 def _push_late(stream: StreamRecord, dense: Int, index: Int) -> None:
-    if stream.late_depth == STACK:
+    if stream.late_depth == st.STACK:
         stream.floor_dense = stream.late_dense[0]
         stream.floor_arrival = stream.late_arrival[0]
-        for k in range(1, STACK):
+        for k in range(1, st.STACK):
             stream.late_dense[k - 1] = stream.late_dense[k]
             stream.late_arrival[k - 1] = stream.late_arrival[k]
         stream.late_depth -= 1

@@ -7,22 +7,8 @@ import numpy as np
 from ....kernels.kernel import Bool, Int, inlined, subkernel
 from ...statistics.histogram import Histograms, observe
 from ...wire.psn import psn_add, psn_distance
-from ..state import (
-    BY_IMPLIED,
-    BY_NAK,
-    BY_RNR,
-    BY_TIMEOUT,
-    BY_UNKNOWN,
-    NAK_NONE,
-    NAK_PSN,
-    NAK_TO_RESEND,
-    NAKS_KEPT,
-    REQUESTS,
-    RESPONSES,
-    TIMEOUT,
-    FlowRecord,
-    State,
-)
+from .. import state as st
+from ..state import FlowRecord, State
 from .window import holds
 
 _LOST_RESENDS = 64
@@ -34,14 +20,14 @@ SILENCE_NS = 100_000
 @inlined
 def await_resend(flow: FlowRecord, kind: Int, psn: Int, time: Int) -> None:
     """Store a NAK (NAK_PSN or NAK_RNR) until the sender reacts; a repeated NAK is the same."""
-    for known in range(NAKS_KEPT):
+    for known in range(st.NAKS_KEPT):
         if flow.nak_kind[known] == kind and flow.nak_psn[known] == psn:
             return
     at = np.int64(flow.nak_next)
     flow.nak_kind[at] = kind
     flow.nak_psn[at] = psn
     flow.nak_time[at] = time
-    flow.nak_next = (at + 1) % NAKS_KEPT
+    flow.nak_next = (at + 1) % st.NAKS_KEPT
 
 
 @inlined
@@ -53,8 +39,8 @@ def asked_for(flow: FlowRecord, psn: Int) -> Int:
     """
     nearest: Int
     best, nearest = -1, np.int64(_LOST_RESENDS)
-    for at in range(NAKS_KEPT):
-        if flow.nak_kind[at] != NAK_NONE:
+    for at in range(st.NAKS_KEPT):
+        if flow.nak_kind[at] != st.NAK_NONE:
             distance = psn_distance(psn, np.int64(flow.nak_psn[at]))
             if 0 <= distance < nearest:
                 best, nearest = at, distance
@@ -66,14 +52,14 @@ def forget_answers(flow: FlowRecord) -> None:
     """Drop the feedback about a sequence that has ended."""
     flow.acked = 0
     flow.in_rewind = 0
-    for at in range(NAKS_KEPT):
-        flow.nak_kind[at] = NAK_NONE
+    for at in range(st.NAKS_KEPT):
+        flow.nak_kind[at] = st.NAK_NONE
 
 
 @inlined
 def expects_again(flow: FlowRecord, which: Int, psn: Int) -> bool:
     """True when a packet with this PSN in stream `which` is likely to be a retransmission."""
-    if which == REQUESTS:
+    if which == st.REQUESTS:
         return bool(flow.in_rewind != 0 or asked_for(flow, psn) >= 0)
     return bool(0 <= psn_distance(psn, np.int64(flow.asked_psn)) < flow.asked_count)
 
@@ -98,10 +84,10 @@ def asks_at_a_gap(state: State, f: Int, flow: FlowRecord, psn: Int, time: Int) -
     a request inside the PSNs of an earlier READ is proof.
     """
     if flow.peer >= 0:
-        responses = state.streams[2 * flow.peer + RESPONSES]
+        responses = state.streams[2 * flow.peer + st.RESPONSES]
         beyond = responses.started and psn_distance(psn, np.int64(responses.next)) < 0
         return bool(beyond and time - state.flows[flow.peer].last_time < SILENCE_NS)
-    stream = state.streams[2 * f + REQUESTS]
+    stream = state.streams[2 * f + st.REQUESTS]
     in_window = -psn_distance(psn, np.int64(stream.next)) <= 1 << np.int64(stream.window_bits)
     return bool(in_window and not holds(state, stream, psn))
 
@@ -129,16 +115,16 @@ def note_resend(
         silence = time - flow.last_request_time
         nak = asked_for(flow, psn)
         if nak >= 0:
-            flow.rewind_trigger = BY_NAK if flow.nak_kind[nak] == NAK_PSN else BY_RNR
-            observe(histograms, f, NAK_TO_RESEND, time - flow.nak_time[nak])
-            flow.nak_kind[nak] = NAK_NONE
+            flow.rewind_trigger = st.BY_NAK if flow.nak_kind[nak] == st.NAK_PSN else st.BY_RNR
+            observe(histograms, f, st.NAK_TO_RESEND, time - flow.nak_time[nak])
+            flow.nak_kind[nak] = st.NAK_NONE
         elif implied:
-            flow.rewind_trigger = BY_IMPLIED
+            flow.rewind_trigger = st.BY_IMPLIED
         elif silence >= SILENCE_NS:
-            flow.rewind_trigger = BY_TIMEOUT
-            observe(histograms, f, TIMEOUT, silence)
+            flow.rewind_trigger = st.BY_TIMEOUT
+            observe(histograms, f, st.TIMEOUT, silence)
         else:
-            flow.rewind_trigger = BY_UNKNOWN
+            flow.rewind_trigger = st.BY_UNKNOWN
     if begins:
         flow.rewinds += 1
     if not late:

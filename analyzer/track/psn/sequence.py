@@ -13,31 +13,9 @@ from ...statistics.density import DensityArrays, density_push
 from ...statistics.histogram import Histograms
 from ...wire.opcodes import BEGINS, MARKS_RESENDS, UC
 from ...wire.psn import id_distance, psn_add, psn_distance
-from ..batch import (
-    AHEAD,
-    DUPLICATE,
-    IN_ORDER,
-    MIRROR_DUPLICATE,
-    OVERTAKEN,
-    RECOVERED,
-    REORDERED,
-    RESTARTED,
-    RETRANSMITTED,
-    TAP_COPY,
-)
-from ..state import (
-    MAX_WINDOW,
-    MISSING,
-    MISSING_PER_ARRIVAL,
-    RESPONSES,
-    RESTART_DISTANCE,
-    SEEN,
-    SKIPPED,
-    WIDE_GAP,
-    FlowRecord,
-    State,
-    StreamRecord,
-)
+from .. import batch as verdicts
+from .. import state as st
+from ..state import FlowRecord, State, StreamRecord
 from .reordering import note_in_order, note_late
 from .reserved import advance, resolve_read
 from .rewind import expects_again
@@ -106,7 +84,7 @@ def _gap_is_certain(
     Requests are consecutive. Responses are consecutive within one READ; between
     READs only if the other side asks for nothing but READs.
     """
-    if which != RESPONSES:
+    if which != st.RESPONSES:
         return True
     if not bits & BEGINS:
         return True
@@ -119,10 +97,10 @@ def _gap_is_certain(
 @inlined
 def _is_noise(stream: StreamRecord, distance: Int) -> bool:
     """True for a wide gap in a stream that consists mostly of gaps."""
-    if distance < WIDE_GAP:
+    if distance < st.WIDE_GAP:
         return False
     unseen = stream.missing + stream.missing_evicted
-    return bool(unseen > MISSING_PER_ARRIVAL * stream.arrivals + MAX_WINDOW)
+    return bool(unseen > st.MISSING_PER_ARRIVAL * stream.arrivals + st.MAX_WINDOW)
 
 
 @subkernel
@@ -155,7 +133,7 @@ def _start(
     stream.start_arrival = stream.arrivals
     stream.start_dense = stream.next_dense
     open_gap(
-        state, flow, stream, psn_add(psn, -SKIPPED_KEPT), SKIPPED_KEPT, SKIPPED,
+        state, flow, stream, psn_add(psn, -SKIPPED_KEPT), SKIPPED_KEPT, st.SKIPPED,
         stream.arrivals, time, sent_id, stream.next_dense - SKIPPED_KEPT,
     )  # fmt: skip
     at = claim(state, flow, stream, psn)
@@ -178,7 +156,7 @@ def _skip_before_the_start(state: State, flow: FlowRecord, stream: StreamRecord,
     """Record a PSN below the first one as skipped by the first packet."""
     slot = state.slots[claim(state, flow, stream, psn)]
     slot.psn = psn
-    slot.state = SKIPPED
+    slot.state = st.SKIPPED
     slot.sent_id = stream.start_id
     slot.arrival = stream.start_arrival
     slot.time = stream.start_time
@@ -214,14 +192,14 @@ def judge(
         )
         density_push(densities, 2 * f + which, stream.next_dense - 1)
         stream.new_packets += 1
-        return IN_ORDER
+        return verdicts.IN_ORDER
 
     distance = psn_distance(psn, stream.next)
     if stream.read_pending and distance != 0:
         resolve_read(state, flow, stream, psn, bits, dma_length)
         distance = psn_distance(psn, stream.next)
-    if 0 <= distance < RESTART_DISTANCE and not _is_noise(stream, distance):
-        verdict: Int = IN_ORDER
+    if 0 <= distance < st.RESTART_DISTANCE and not _is_noise(stream, distance):
+        verdict: Int = verdicts.IN_ORDER
         if distance > 0:
             verdict = _jump(state, flow, stream, which, distance, bits, sent_id, time)
         at = claim(state, flow, stream, psn)
@@ -240,7 +218,7 @@ def judge(
             _skip_before_the_start(state, flow, stream, psn)
     if known:
         at = slot_of(stream, psn)
-        if state.slots[at].state == SEEN:
+        if state.slots[at].state == st.SEEN:
             return _seen_again(
                 state, histograms, densities, f, flow, stream, which, at, psn, bits, sent_id,
                 rtx, hop_limit, tap, time,
@@ -249,7 +227,7 @@ def judge(
             state, histograms, densities, f, flow, stream, which, at, psn, bits, sent_id, rtx,
             hop_limit, payload, tap, time,
         )  # fmt: skip
-    if -RESTART_DISTANCE < distance < 0:
+    if -st.RESTART_DISTANCE < distance < 0:
         return _older_than_the_window(state, flow, stream, sent_id)
 
     stream.restarts += 1
@@ -257,7 +235,7 @@ def judge(
     _start(state, flow, stream, psn, bits, dma_length, sent_id, rtx, hop_limit, payload, tap, time)
     density_push(densities, 2 * f + which, stream.next_dense - 1)
     stream.new_packets += 1
-    return RESTARTED
+    return verdicts.RESTARTED
 
 
 @subkernel
@@ -278,15 +256,15 @@ def _jump(
         missing = 1 if stream.mid_message else 0
     if missing > 0:
         open_gap(
-            state, flow, stream, first, missing, MISSING, stream.arrivals, time, sent_id, dense
+            state, flow, stream, first, missing, st.MISSING, stream.arrivals, time, sent_id, dense
         )
     kept = min(distance - missing, SKIPPED_KEPT)
     open_gap(
-        state, flow, stream, psn_add(first, distance - kept), kept, SKIPPED,
+        state, flow, stream, psn_add(first, distance - kept), kept, st.SKIPPED,
         stream.arrivals, time, sent_id, dense + distance - kept,
     )  # fmt: skip
     stream.next_dense += distance
-    return AHEAD if missing > 0 else IN_ORDER
+    return verdicts.AHEAD if missing > 0 else verdicts.IN_ORDER
 
 
 @subkernel
@@ -310,7 +288,7 @@ def _fill(
 ) -> Int:
     """A skipped PSN arrives: the late original, or the retransmission of a lost packet?"""
     slot = state.slots[at]
-    was_missing = slot.state == MISSING
+    was_missing = slot.state == st.MISSING
     if was_missing:
         stream.missing -= 1
     dense = slot.dense
@@ -332,13 +310,13 @@ def _fill(
             if bits & MARKS_RESENDS or dates_transmissions(flow):
                 slot.recovered, slot.arrival, slot.time = 1, jump, jump_time
             stream.recovered += 1
-            return RECOVERED
+            return verdicts.RECOVERED
         stream.retransmitted += 1
-        return RETRANSMITTED
+        return verdicts.RETRANSMITTED
     density_push(densities, 2 * f + which, dense)
     index = note_late(state, histograms, f, stream, at, time)
     write_seen(state, at, psn, sent_id, rtx, hop_limit, payload, tap, index, time, dense)
-    return REORDERED
+    return verdicts.REORDERED
 
 
 @subkernel
@@ -377,7 +355,7 @@ def _seen_again(
         # may have been overtaken by a later one.
         if earlier and tap != slot.tap and state.copies[slot.tap, tap] > 0:
             note_copy(state, slot.tap, tap)
-            return TAP_COPY
+            return verdicts.TAP_COPY
     elif new_here or bits & MARKS_RESENDS or tells_transmissions_apart(flow):
         same = True
     elif hop_limit != slot.hop_limit:
@@ -388,29 +366,29 @@ def _seen_again(
     if same and new_here:
         note_copy(state, slot.tap, tap)
         slot.taps |= bit
-        return TAP_COPY
+        return verdicts.TAP_COPY
     if same:
         if hop_limit != slot.hop_limit:
             stream.mirror_duplicates += 1
-            return MIRROR_DUPLICATE
+            return verdicts.MIRROR_DUPLICATE
         stream.duplicates += 1
-        return DUPLICATE
+        return verdicts.DUPLICATE
     stream.retransmitted += 1
     if earlier:
         if slot.recovered == 0:
-            return RETRANSMITTED
+            return verdicts.RETRANSMITTED
         stream.recovered -= 1  # the packet was not lost
         density_push(densities, 2 * f + which, slot.dense)
         note_late(state, histograms, f, stream, at, time)
         slot.recovered = 0
-        return OVERTAKEN
+        return verdicts.OVERTAKEN
     slot.sent_id = sent_id
     slot.rtx = rtx
     slot.hop_limit = hop_limit
     slot.tap = tap
     slot.taps = bit
     slot.time = time
-    return RETRANSMITTED
+    return verdicts.RETRANSMITTED
 
 
 @inlined
@@ -420,6 +398,6 @@ def _older_than_the_window(
     """A PSN whose slot is gone. Missing ones keep theirs: it was seen, or is before the start."""
     if len(state.copies) > 1 and dates_transmissions(flow):
         if id_distance(sent_id, flow.last_id) < 0:  # sent before what already came: a slower tap
-            return TAP_COPY
+            return verdicts.TAP_COPY
     stream.retransmitted += 1
-    return RETRANSMITTED
+    return verdicts.RETRANSMITTED

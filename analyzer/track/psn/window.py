@@ -6,21 +6,8 @@ import numpy as np
 
 from ....kernels.kernel import Int, inlined, subkernel
 from ...wire.psn import psn_add, psn_distance
-from ..state import (
-    EMPTY,
-    FIRST_WINDOW,
-    FOLLOWED_TAPS,
-    MAX_SLOTS,
-    MAX_WINDOW_BITS,
-    MAX_WINDOW_BITS_FOR_COPIES,
-    MISSING,
-    SEEN,
-    USED_SLOTS,
-    FlowRecord,
-    SlotRecord,
-    State,
-    StreamRecord,
-)
+from .. import state as st
+from ..state import FlowRecord, SlotRecord, State, StreamRecord
 
 
 @inlined
@@ -35,7 +22,7 @@ def holds(state: State, stream: StreamRecord, psn: Int) -> bool:
     if stream.window_bits == 0:
         return False
     slot = state.slots[slot_of(stream, psn)]
-    return bool(slot.state != EMPTY and slot.psn == psn)
+    return bool(slot.state != st.EMPTY and slot.psn == psn)
 
 
 @subkernel
@@ -44,13 +31,13 @@ def _new_window(state: State, stream: StreamRecord, bits: Int) -> None:
 
     The caller has checked the capacity of the pool.
     """
-    start, size = np.int64(state.used[USED_SLOTS]), 1 << bits
-    state.used[USED_SLOTS] += size
+    start, size = np.int64(state.used[st.USED_SLOTS]), 1 << bits
+    state.used[st.USED_SLOTS] += size
     for i in range(start, start + size):
-        state.slots[i].state = EMPTY
+        state.slots[i].state = st.EMPTY
     if stream.window_bits > 0:
         for i in range(stream.window, stream.window + (1 << np.int64(stream.window_bits))):
-            if state.slots[i].state != EMPTY:
+            if state.slots[i].state != st.EMPTY:
                 state.slots[start + (np.int64(state.slots[i].psn) & (size - 1))] = state.slots[i]
     stream.window = start
     stream.window_bits = bits
@@ -62,11 +49,11 @@ def _widen_window(state: State, stream: StreamRecord) -> None:
     """Double the window inside its earlier allocation: a slot stays or moves up."""
     size = 1 << np.int64(stream.window_bits)
     for i in range(stream.window, stream.window + size):
-        if state.slots[i].state != EMPTY and np.int64(state.slots[i].psn) & size:
+        if state.slots[i].state != st.EMPTY and np.int64(state.slots[i].psn) & size:
             state.slots[i + size] = state.slots[i]
-            state.slots[i].state = EMPTY
+            state.slots[i].state = st.EMPTY
         else:
-            state.slots[i + size].state = EMPTY
+            state.slots[i + size].state = st.EMPTY
     stream.window_bits += 1
 
 
@@ -77,11 +64,11 @@ def _is_awaited(state: State, slot: SlotRecord, bits: Int) -> bool:
     For such packets a window of 2^bits slots may grow, up to half of the maximum number of slots.
     """
     return bool(
-        slot.state == SEEN
+        slot.state == st.SEEN
         and slot.taps & (slot.taps - np.uint64(1)) == np.uint64(0)
-        and (state.used[FOLLOWED_TAPS] >> np.int64(min(slot.tap, 62))) & 1
-        and bits < MAX_WINDOW_BITS_FOR_COPIES
-        and state.used[USED_SLOTS] + (2 << bits) <= MAX_SLOTS // 2
+        and (state.used[st.FOLLOWED_TAPS] >> np.int64(min(slot.tap, 62))) & 1
+        and bits < st.MAX_WINDOW_BITS_FOR_COPIES
+        and state.used[st.USED_SLOTS] + (2 << bits) <= st.MAX_SLOTS // 2
     )
 
 
@@ -89,26 +76,26 @@ def _is_awaited(state: State, slot: SlotRecord, bits: Int) -> bool:
 def note_copy(state: State, first_tap: Int, tap: Int) -> None:
     """Count a packet first seen at one tap and now at another."""
     state.copies[first_tap, tap] += 1
-    state.used[FOLLOWED_TAPS] |= np.int64(1) << np.int64(min(first_tap, 62))
+    state.used[st.FOLLOWED_TAPS] |= np.int64(1) << np.int64(min(first_tap, 62))
 
 
 @inlined
 def claim(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> Int:
     """The slot where `psn` may be written; makes the window larger before a missing PSN is lost."""
     if stream.window_bits == 0:
-        _new_window(state, stream, state.used[FIRST_WINDOW])
+        _new_window(state, stream, state.used[st.FIRST_WINDOW])
     while True:
         at = slot_of(stream, psn)
         old = state.slots[at]
-        if (old.state != MISSING and state.used[FOLLOWED_TAPS] == 0) or old.psn == psn:
+        if (old.state != st.MISSING and state.used[st.FOLLOWED_TAPS] == 0) or old.psn == psn:
             return at
         bits = np.int64(stream.window_bits)
-        if old.state != MISSING and not _is_awaited(state, old, bits):
+        if old.state != st.MISSING and not _is_awaited(state, old, bits):
             return at
         if bits < stream.room_bits:
             _widen_window(state, stream)
             continue
-        if bits >= MAX_WINDOW_BITS or state.used[USED_SLOTS] + (2 << bits) > MAX_SLOTS:
+        if bits >= st.MAX_WINDOW_BITS or state.used[st.USED_SLOTS] + (2 << bits) > st.MAX_SLOTS:
             _give_up(flow, stream, old)
             return at
         _new_window(state, stream, bits + 1)
@@ -122,7 +109,7 @@ def reach(state: State, stream: StreamRecord, psn: Int) -> bool:
         bits = np.int64(stream.window_bits)
         if bits < stream.room_bits:
             _widen_window(state, stream)
-        elif bits >= MAX_WINDOW_BITS or state.used[USED_SLOTS] + (2 << bits) > MAX_SLOTS:
+        elif bits >= st.MAX_WINDOW_BITS or state.used[st.USED_SLOTS] + (2 << bits) > st.MAX_SLOTS:
             return False
         else:
             _new_window(state, stream, bits + 1)
@@ -146,11 +133,11 @@ def forget_missing(state: State, flow: FlowRecord, stream: StreamRecord) -> None
     """
     if stream.missing > 0:
         for i in range(stream.window, stream.window + (1 << np.int64(stream.window_bits))):
-            if state.slots[i].state == MISSING:
+            if state.slots[i].state == st.MISSING:
                 _give_up(flow, stream, state.slots[i])
-    bits = min(np.int64(stream.window_bits), np.int64(state.used[FIRST_WINDOW]))
+    bits = min(np.int64(stream.window_bits), np.int64(state.used[st.FIRST_WINDOW]))
     for i in range(stream.window, stream.window + (1 << bits)):
-        state.slots[i].state = EMPTY
+        state.slots[i].state = st.EMPTY
     stream.window_bits = bits
 
 
@@ -171,7 +158,7 @@ def write_seen(
     """Record the first sight of a PSN in its slot."""
     slot = state.slots[at]
     slot.psn = psn
-    slot.state = SEEN
+    slot.state = st.SEEN
     slot.sent_id = sent_id
     slot.rtx = rtx
     slot.hop_limit = hop_limit
@@ -207,7 +194,7 @@ def open_gap(
         slot.arrival = arrival
         slot.time = time
         slot.dense = dense + k
-    if slot_state == MISSING:
+    if slot_state == st.MISSING:
         stream.missing += count
 
 
@@ -223,13 +210,13 @@ def held_beyond(state: State, stream: StreamRecord, psn: Int) -> tuple[Int, Int]
     if span <= size:
         for k in range(1, span):
             slot = state.slots[slot_of(stream, psn_add(psn, k))]
-            if slot.state == SEEN and psn_distance(np.int64(slot.psn), psn) == k:
+            if slot.state == st.SEEN and psn_distance(np.int64(slot.psn), psn) == k:
                 packets += 1
                 total += slot.bytes
     else:  # PSNs reserved by READ requests lie between
         for i in range(stream.window, stream.window + size):
             slot = state.slots[i]
-            if slot.state == SEEN and psn_distance(np.int64(slot.psn), psn) > 0:
+            if slot.state == st.SEEN and psn_distance(np.int64(slot.psn), psn) > 0:
                 packets += 1
                 total += slot.bytes
     return packets, total
