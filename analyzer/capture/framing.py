@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import inlined
+from ...kernels.kernel import Bytes, inlined
 from ..wire.frames import FrameBatch
 from ..wire.packets import I64, U16, U32
 from .window import Window
@@ -42,7 +41,7 @@ BATCH_FULL, NEED_BYTES, DAMAGED, BLOCK = range(4)
 
 
 @inlined
-def load32(data: NDArray[np.uint8], at: int, swapped: bool) -> int:
+def load32(data: Bytes, at: int, swapped: bool) -> int:
     """The u32 at `data[at:at + 4]`, little endian, or big endian if `swapped`.
 
     The index is unsigned so that numba emits no test for negative indices and LLVM merges the four

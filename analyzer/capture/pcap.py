@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import struct
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ...kernels.kernel import inlined, kernel
+from ...kernels.kernel import Bytes, inlined, kernel
 from ...kernels.named import NamedTuple
 from ..wire.packets import I64, U16, U32
 from ..wire.taps import Tap, Taps
@@ -57,7 +54,7 @@ def is_pcap(magic: bytes) -> bool:
 
 @kernel
 def walk_records(
-    data: NDArray[np.uint8],
+    data: Bytes,
     end: int,
     swapped: bool,
     header_bytes: int,
@@ -122,7 +119,7 @@ def walk_records(
 
 @inlined
 def plausible_length(
-    data: NDArray[np.uint8], at: int, swapped: bool, ticks_per_second: int, earliest: int
+    data: Bytes, at: int, swapped: bool, ticks_per_second: int, earliest: int
 ) -> int:
     """Captured bytes of a plausible record header at `at`, 0 when it is not plausible.
 
@@ -147,7 +144,7 @@ def plausible_length(
 
 @kernel
 def find_record(
-    data: NDArray[np.uint8],
+    data: Bytes,
     start: int,
     end: int,
     at_end: bool,

@@ -10,11 +10,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import Array
 from ..errors import UnreadableInput
 from ..wire.taps import Tap, Taps
 from . import linktypes, pcapng_walk
@@ -88,7 +87,7 @@ class PcapngFraming(Framing):
         self._all_taps = taps
         self._shared = shared
         self._order = "<"
-        self._table: NDArray[Any] = np.zeros(4, pcapng_walk.INTERFACE_DTYPE)
+        self._table: Array = np.zeros(4, pcapng_walk.INTERFACE_DTYPE)
         self._interfaces: list[_Interface] = []
         self._namesakes: dict[tuple[str, int], int] = {}
         self._skipped: dict[int, int] = {}

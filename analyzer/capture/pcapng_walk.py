@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import inlined, kernel
+from ...kernels.kernel import Array, Bytes, inlined, kernel
 from ..wire.packets import I64, U16, U32
 from . import framing
 from .framing import load32, note_disorder
@@ -88,10 +85,10 @@ def nanoseconds(
 
 @kernel
 def walk_blocks(
-    data: NDArray[np.uint8],
+    data: Bytes,
     end: int,
     swapped: bool,
-    interfaces: NDArray[Any],
+    interfaces: Array,
     interface_count: int,
     offset: I64,
     captured: U32,
@@ -195,9 +192,7 @@ def walk_blocks(
 
 
 @kernel
-def find_block(
-    data: NDArray[np.uint8], start: int, end: int, at_end: bool, swapped: bool
-) -> tuple[bool, int]:
+def find_block(data: Bytes, start: int, end: int, at_end: bool, swapped: bool) -> tuple[bool, int]:
     """The first place from `start` with a block of a known type and two equal lengths.
 
     `at_end`: the capture ends at `data[end]`. Returns (False, place) when every place before

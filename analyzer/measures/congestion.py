@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import kernel
+from ...kernels.kernel import Bytes, Int32s, Ints, UInt32s, kernel
 from ...kernels.named import NamedTuple
 from ..results.base import Quantiles
 from ..results.flow import Congestion
@@ -31,13 +30,13 @@ _AGREEMENT = 0.75
 
 @kernel
 def _count_rows(
-    flow: NDArray[np.int32],
-    verdict: NDArray[np.uint8],
-    opcode: NDArray[np.uint8],
-    traffic_class: NDArray[np.uint8],
-    time_ns: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    cnps: NDArray[np.int64],
+    flow: Int32s,
+    verdict: Bytes,
+    opcode: Bytes,
+    traffic_class: Bytes,
+    time_ns: Ints,
+    counts: Ints,
+    cnps: Ints,
     spacing: Histograms,
 ) -> None:
     for i in range(len(flow)):
@@ -58,9 +57,9 @@ def _count_rows(
 
 @kernel
 def _continue_cnps(
-    flow_map: NDArray[np.int32],
-    added: NDArray[np.int64],
-    cnps: NDArray[np.int64],
+    flow_map: Int32s,
+    added: Ints,
+    cnps: Ints,
     spacing: Histograms,
 ) -> None:
     for a in range(len(flow_map)):
@@ -98,7 +97,7 @@ class CongestionMeasure:
             self._spacing.arrays,
         )
 
-    def merge(self, other: CongestionMeasure, flow_map: NDArray[np.int32]) -> None:
+    def merge(self, other: CongestionMeasure, flow_map: Int32s) -> None:
         """Add later rows; the other's flow i is our flow `flow_map[i]`."""
         if not len(flow_map):
             return
@@ -165,9 +164,7 @@ class DscpFinding(NamedTuple):
         return f"{odd}, while {self.usual} is usual {where} ({self.of} flows): another class"
 
 
-def dscp_outliers(
-    usual_dscp: dict[int, int], src: NDArray[np.uint32], dst: NDArray[np.uint32]
-) -> list[DscpFinding]:
+def dscp_outliers(usual_dscp: dict[int, int], src: UInt32s, dst: UInt32s) -> list[DscpFinding]:
     """Flows whose DSCP differs from that of their peers.
 
     `usual_dscp`: DSCP of each flow that carries data (without flows of ACKs only, which some hosts

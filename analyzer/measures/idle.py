@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import kernel
+from ...kernels.kernel import Int32s, Ints, kernel
 from ..results.flow import IdleGaps
 from ..track.batch import TrackedBatch
 
@@ -26,7 +25,7 @@ STATE = np.dtype(
 
 
 @kernel
-def _update(state: Any, flow: NDArray[np.int32], time_ns: NDArray[np.int64]) -> None:
+def _update(state: Any, flow: Int32s, time_ns: Ints) -> None:
     for i in range(len(flow)):
         s = state[flow[i]]
         time = time_ns[i]
@@ -54,7 +53,7 @@ class Idle:
         self._grow(batch.n_flows)
         _update(self._state, batch.flow, batch.table.time_ns)
 
-    def merge(self, other: Idle, flow_map: NDArray[np.int32]) -> None:
+    def merge(self, other: Idle, flow_map: Int32s) -> None:
         """Add the other's flows; its flow i is our flow `flow_map[i]`.
 
         The other's packets are later: for a flow of both parts the time between them is also a gap.

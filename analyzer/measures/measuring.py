@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ...kernels.kernel import Int32s
 from ..decode.headers.cm import CmMessage
 from ..track.batch import TrackedBatch
 from ..track.connections import CmPairs
@@ -93,7 +91,7 @@ class Measuring:
         if self.conformance is not None:
             self.conformance.update(batch, self.tracker.flows)
 
-    def merge(self, other: Measuring, maps: NumberMaps) -> NDArray[np.int32]:
+    def merge(self, other: Measuring, maps: NumberMaps) -> Int32s:
         """Add a later part of the same capture, measured separately; it is not changed.
 
         For example the files of a rotated series on several machines. Both parts have the same

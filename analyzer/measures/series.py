@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import kernel
+from ...kernels.kernel import Array, Bytes, Int32s, Ints, UInt16s, UInt32s, kernel
 from ..results.series import Series
 from ..statistics.windows import FIRST, LAST, ORIGIN, WIDTH, WindowedSums, same_window
 from ..track import batch as verdicts
@@ -68,17 +67,17 @@ _CE = 3
 @kernel
 def _count_rows(
     start: int,
-    state: NDArray[np.int64],
-    sums: NDArray[np.int64],
-    time_ns: NDArray[np.int64],
-    verdict: NDArray[np.uint8],
-    opcode: NDArray[np.uint8],
-    traffic_class: NDArray[np.uint8],
-    tap: NDArray[np.uint16],
-    wire_bytes: NDArray[np.uint32],
-    payload_bytes: NDArray[np.uint32],
-    aeth: NDArray[np.uint32],
-    decode_flags: NDArray[np.uint8],
+    state: Ints,
+    sums: Ints,
+    time_ns: Ints,
+    verdict: Bytes,
+    opcode: Bytes,
+    traffic_class: Bytes,
+    tap: UInt16s,
+    wire_bytes: UInt32s,
+    payload_bytes: UInt32s,
+    aeth: UInt32s,
+    decode_flags: Bytes,
 ) -> int:
     """Count rows from `start`; returns their number, or the row with a time outside `sums`."""
     width, origin = state[WIDTH], state[ORIGIN]
@@ -117,12 +116,12 @@ def _count_rows(
 @kernel
 def _count_activity(
     start: int,
-    state: NDArray[np.int64],
-    sums: NDArray[np.int64],
-    time_ns: NDArray[np.int64],
-    verdict: NDArray[np.uint8],
-    flow: NDArray[np.int32],
-    wire_bytes: NDArray[np.uint32],
+    state: Ints,
+    sums: Ints,
+    time_ns: Ints,
+    verdict: Bytes,
+    flow: Int32s,
+    wire_bytes: UInt32s,
 ) -> int:
     """Add bytes from row `start`; returns as `_count_rows`."""
     width, origin = state[WIDTH], state[ORIGIN]
@@ -177,8 +176,8 @@ class Totals:
     def merge(
         self,
         other: Totals,
-        flow_map: NDArray[np.int32],
-        tap_map: NDArray[np.uint16] | None = None,
+        flow_map: Int32s,
+        tap_map: UInt16s | None = None,
     ) -> None:
         """Add the totals of other rows with the same window.
 
@@ -200,7 +199,7 @@ class Totals:
         """Start of the first window, 0 without rows."""
         return self._windows.start_ns
 
-    def values(self) -> NDArray[np.int64]:
+    def values(self) -> Ints:
         """int64[windows, SERIES_COLUMNS and more], a view that the next update changes."""
         return self._windows.values()
 
@@ -271,19 +270,19 @@ class Activity:
                 return
             self._windows.cover(int(t.time_ns[row]))
 
-    def merge(self, other: Activity, flow_map: NDArray[np.int32]) -> None:
+    def merge(self, other: Activity, flow_map: Int32s) -> None:
         """Add the activity of other rows; its flow i is our flow `flow_map[i]`."""
         if len(flow_map):
             self._grow(int(flow_map.max()) + 1)
         self._windows.merge(other._windows, flow_map[: other._flows])
 
-    def values(self) -> NDArray[np.int64]:
+    def values(self) -> Ints:
         """int64[bins, flows and more], a view that the next update changes."""
         return self._windows.values()
 
     def of(self, flow: int) -> list[int]:
         """Wire bytes per bin, with the same bins for every flow."""
-        values: NDArray[Any] = self._windows.values()
+        values: Array = self._windows.values()
         if flow >= self._flows:
             return [0] * len(values)
         return [int(v) for v in values[:, flow]]

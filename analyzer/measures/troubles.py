@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import Bool, Int, inlined, kernel
+from ...kernels.kernel import Bool, Bytes, Int, Int32s, Ints, UInt16s, UInt32s, inlined, kernel
 from ...kernels.named import NamedTuple
 from ..track import batch as verdicts
 from ..track.batch import TrackedBatch
@@ -97,13 +96,13 @@ class ProgressRecord(Record):
 class TroubleArrays(NamedTuple):
     """Arrays of the kernel."""
 
-    record_of: NDArray[np.int32]
+    record_of: Int32s
     """int32[flows, KINDS]: number of the record plus 1; 0 without one."""
     records: Records
     """TROUBLE[capacity]."""
     progress: Records
     """PROGRESS[flows]."""
-    used: NDArray[np.int64]
+    used: Ints
     """int64[1]: records in use."""
 
 
@@ -208,20 +207,20 @@ def _hear(p: ProgressRecord, covered: Int, time: Int) -> bool:
 def _update(
     arrays: TroubleArrays,
     start: int,
-    flow: NDArray[np.int32],
-    verdict: NDArray[np.uint8],
-    peer: NDArray[np.int32],
-    time_ns: NDArray[np.int64],
-    frame_number: NDArray[np.int64],
-    tap_of_row: NDArray[np.uint16],
-    opcode: NDArray[np.uint8],
-    bth_flags: NDArray[np.uint32],
-    subject_psn: NDArray[np.uint32],
-    aeth: NDArray[np.uint32],
-    decode_flags: NDArray[np.uint8],
-    traffic_class: NDArray[np.uint8],
-    hop_limit: NDArray[np.uint8],
-    icrc_state: NDArray[np.uint8],
+    flow: Int32s,
+    verdict: Bytes,
+    peer: Int32s,
+    time_ns: Ints,
+    frame_number: Ints,
+    tap_of_row: UInt16s,
+    opcode: Bytes,
+    bth_flags: UInt32s,
+    subject_psn: UInt32s,
+    aeth: UInt32s,
+    decode_flags: Bytes,
+    traffic_class: Bytes,
+    hop_limit: Bytes,
+    icrc_state: Bytes,
 ) -> int:
     """Take in rows from `start`; returns their number, or the row before which the pool is full."""
     for i in range(start, len(flow)):
@@ -372,8 +371,8 @@ class Troubles:
     def merge(
         self,
         other: Troubles,
-        flow_map: NDArray[np.int32],
-        tap_map: NDArray[np.uint16] | None = None,
+        flow_map: Int32s,
+        tap_map: UInt16s | None = None,
     ) -> None:
         """Add later rows; the other's flow i is our flow `flow_map[i]`."""
         flow_map = flow_map[: other._flows]

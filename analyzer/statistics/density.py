@@ -15,9 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import inlined, subkernel
+from ...kernels.kernel import Array, Int32s, Ints, inlined, subkernel
 from ...kernels.named import NamedTuple
 
 MAX_THRESHOLD = 32
@@ -65,15 +64,15 @@ QUEUE = np.dtype(
 class DensityArrays(NamedTuple):
     """Arrays of the kernels; see `Densities`."""
 
-    state: NDArray[Any]
+    state: Array
     """STATE[2 * flows]: stream 2 * flow + space."""
-    queues: NDArray[Any]
+    queues: Array
     """QUEUE[slots, 2]: of RD and RBD."""
-    displacement: NDArray[np.int64]
+    displacement: Ints
     """int64[slots, 2 * MAX_THRESHOLD + 1]: packets per displacement, from -MAX_THRESHOLD."""
-    occupancy: NDArray[np.int64]
+    occupancy: Ints
     """int64[slots, MAX_THRESHOLD + 1]: arrivals per packets held in the buffer."""
-    used: NDArray[np.int64]
+    used: Ints
     """int64[1]: slots handed out."""
     threshold: int
 
@@ -326,7 +325,7 @@ class Densities:
         new.used[0] = used
         self.arrays = new
 
-    def merge(self, other: Densities, flow_map: NDArray[np.int32]) -> None:
+    def merge(self, other: Densities, flow_map: Int32s) -> None:
         """Add the other's streams; its flow i is our flow `flow_map[i]`.
 
         A stream of one side only continues unchanged. For a stream of both sides the two parts are

@@ -11,9 +11,8 @@ from __future__ import annotations
 import mmap
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import Int, inlined
+from ...kernels.kernel import Int, Int32s, Ints, UInt32s, inlined
 from ...kernels.named import NamedTuple
 from ..results.base import HistogramBin, Quantiles
 
@@ -30,13 +29,13 @@ _MAX_SUM = _LARGEST
 class Histograms(NamedTuple):
     """The arrays a kernel writes to; see `HistogramPool`."""
 
-    row: NDArray[np.int32]
+    row: Int32s
     """int32[flows, kinds]: index of the histogram; -1 without one."""
-    counts: NDArray[np.uint32]
+    counts: UInt32s
     """uint32[capacity, BUCKETS]."""
-    stats: NDArray[np.int64]
+    stats: Ints
     """int64[capacity, 4]: count, sum, minimum, maximum."""
-    used: NDArray[np.int64]
+    used: Ints
     """int64[1]: histograms handed out."""
 
 
@@ -84,7 +83,7 @@ def observe(histograms: Histograms, flow: Int, kind: Int, value: Int) -> None:
 _MAP_NORESERVE = 0x4000  # Linux value; Python's mmap has no name for it before 3.13
 
 
-def _untouched(shape: tuple[int, int]) -> NDArray[np.uint32]:
+def _untouched(shape: tuple[int, int]) -> UInt32s:
     """Zeros without reserved memory: pages are allocated on the first write.
 
     The pools of 100,000 flows span more address space than many machines have memory; the kernel
@@ -132,7 +131,7 @@ class HistogramPool:
         stats[:used] = old.stats[:used]
         self.arrays = Histograms(row, counts, stats, old.used)
 
-    def merge(self, other: HistogramPool, flow_map: NDArray[np.int32]) -> None:
+    def merge(self, other: HistogramPool, flow_map: Int32s) -> None:
         """Add the other pool's histograms; its flow i is our flow `flow_map[i]`."""
         if not len(flow_map):
             return
@@ -208,9 +207,7 @@ class HistogramPool:
         return int(self.arrays.row[flow, kind]) if flow < self.flows else -1
 
 
-def _quantile(
-    cumulative: NDArray[np.int64], rank: float, bucket: int, low: int, high: int
-) -> float:
+def _quantile(cumulative: Ints, rank: float, bucket: int, low: int, high: int) -> float:
     """Value of a rank inside a bucket, by linear interpolation."""
     start, stop = bucket_bounds(bucket)
     below = int(cumulative[bucket - 1]) if bucket else 0

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import Array
 from ...kernels.named import NamedTuple
 from ..results.paths import PathShare
 
@@ -29,7 +28,7 @@ class Carried(NamedTuple):
 NOTHING = Carried(0, 0, 0, 0, 0, 0)
 
 
-def carried(paths: NDArray[Any]) -> list[Carried]:
+def carried(paths: Array) -> list[Carried]:
     """One `Usage` per `pathtable.PATH` record."""
     return [Carried(*record[2:]) for record in paths.tolist()]
 
@@ -66,7 +65,7 @@ def path_shares(lines: list[tuple[str, Carried]]) -> list[PathShare]:
     ]
 
 
-def width(weights: NDArray[Any]) -> float:
+def width(weights: Array) -> float:
     """exp(Shannon entropy): 1 for a single path, n for n equal ones."""
     if len(weights) == 1:
         return 1.0
@@ -75,7 +74,7 @@ def width(weights: NDArray[Any]) -> float:
     return float(np.exp(-np.sum(share * np.log(share))))
 
 
-def jain(weights: NDArray[Any]) -> float:
+def jain(weights: Array) -> float:
     """Jain's fairness index: 1 when all are equal, 1/n when one carries everything."""
     if len(weights) == 1:
         return 1.0

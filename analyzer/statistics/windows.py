@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import inlined
+from ...kernels.kernel import Int32s, Ints, inlined
 
 WIDTH, ORIGIN, FIRST, LAST = range(4)
 """Items of `WindowedSums.state`: window width in ns; then, in multiples of the width since the
@@ -62,7 +61,7 @@ class WindowedSums:
         """Start of the earliest window, 0 without rows."""
         return int(self.state[FIRST]) * self.width_ns if len(self.values()) else 0
 
-    def values(self) -> NDArray[np.int64]:
+    def values(self) -> Ints:
         """The sums from the earliest to the latest window with rows, int64[windows, columns+]."""
         _, origin, first, last = (int(v) for v in self.state)
         return self.sums[first - origin : last - origin + 1] if first <= last else self.sums[:0]
@@ -88,7 +87,7 @@ class WindowedSums:
         if len(self.values()) > self._limit():
             self._fit(self.width_ns, int(self.state[FIRST]), int(self.state[LAST]))
 
-    def merge(self, other: WindowedSums, column_map: NDArray[np.int32]) -> None:
+    def merge(self, other: WindowedSums, column_map: Int32s) -> None:
         """Add sums with the same initial width; the other's column c is our `column_map[c]`."""
         if not len(other.values()):
             return
@@ -134,7 +133,7 @@ class WindowedSums:
         self.state[:] = target, origin, first, last
 
 
-def _merged(source: WindowedSums, width: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _merged(source: WindowedSums, width: int) -> tuple[Ints, Ints]:
     """The windows of `width`, a multiple of the width of `source`, with the sums of `source`."""
     values = source.values()
     window = (int(source.state[FIRST]) + np.arange(len(values))) // (width // source.width_ns)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import Floats, Records
 from ..measures.hops import state
 from ..measures.hops.measure import HopMeasure
 from ..measures.hops.ways import Way, Ways
@@ -91,7 +91,7 @@ def _lost_by_flow(way: Way) -> list[LostAt]:
     return found
 
 
-def delays(histograms: HistogramPool, whole: NDArray[np.void] | Any) -> Quantiles | None:
+def delays(histograms: HistogramPool, whole: Records | Any) -> Quantiles | None:
     """The delays of a hop: two histograms, of delays above and below the first one."""
     hop, base = int(whole["hop"]), int(whole["delay_base"])
     above = [(b.low, b.high, b.count) for b in histograms.bins(hop, 0)]
@@ -160,7 +160,7 @@ def clocks(ways: Ways, names: Sequence[str]) -> list[TapClock]:
     return found
 
 
-def _offsets(there: Way, back: Way) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _offsets(there: Way, back: Way) -> tuple[Floats, Floats]:
     """Offset and round trip per window with packets of both directions, from the least delays."""
     both = (there.windows[:, state.PACKETS_IN] > 0) & (back.windows[:, state.PACKETS_IN] > 0)
     one, other = (
@@ -171,9 +171,7 @@ def _offsets(there: Way, back: Way) -> tuple[NDArray[np.float64], NDArray[np.flo
     return (one - other) / 2 + unknown, one + other + unknown
 
 
-def _drift_ppm(
-    offsets: NDArray[np.float64], trips: NDArray[np.float64], window_ns: int
-) -> float | None:
+def _drift_ppm(offsets: Floats, trips: Floats, window_ns: int) -> float | None:
     """Slope of the offset over windows without a queue; None with too few of them."""
     least = np.nanmin(trips, initial=np.inf)
     at = np.flatnonzero(trips <= least + max(_QUEUED_NS, abs(least) / 2))
@@ -182,7 +180,7 @@ def _drift_ppm(
     return float(np.polyfit(at * float(window_ns), offsets[at], 1)[0] * 1e6)
 
 
-def _steps(offsets: NDArray[np.float64], trips: NDArray[np.float64]) -> int:
+def _steps(offsets: Floats, trips: Floats) -> int:
     """Jumps of the offset that leave the round trip as it is: a queue changes both."""
     known = ~np.isnan(offsets)
     jump = np.abs(np.diff(offsets[known]))

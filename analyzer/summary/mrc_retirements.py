@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from numpy.typing import NDArray
-
+from ...kernels.kernel import Array
 from ..measures.mrc import state as st
 from ..results.mrc import MrcPortOutage, MrcRetirement
 
@@ -35,7 +34,7 @@ class Why(NamedTuple):
     time_ns: int | None
 
 
-def silences(log: NDArray[Any], f: int, packets: int, sent: NDArray[Any]) -> list[Silence]:
+def silences(log: Array, f: int, packets: int, sent: Array) -> list[Silence]:
     """The long silences of flow `f` by time: ended ones, then those up to the end.
 
     log: mrc_state.LOG records; packets: number of packets of the flow; sent: its mrc_state.EV

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import Int, inlined, subkernel
+from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt32s, inlined, subkernel
 from ..wire.opcodes import FULL, OPCODE_CLASS, SEQUENCED
 from ..wire.packets import IPV6
 from .state import USED_FLOWS, USED_PAIRS, State
@@ -74,17 +73,17 @@ def _new_flow(
 @subkernel
 def assign(
     state: State,
-    flow_slots: NDArray[np.int32],
-    pair_slots: NDArray[np.int32],
-    src: NDArray[np.uint32],
-    dst: NDArray[np.uint32],
-    dest_qp: NDArray[np.uint32],
-    opcode: NDArray[np.uint8],
-    payload_bytes: NDArray[np.uint32],
-    decode_flags: NDArray[np.uint8],
-    time_ns: NDArray[np.int64],
+    flow_slots: Int32s,
+    pair_slots: Int32s,
+    src: UInt32s,
+    dst: UInt32s,
+    dest_qp: UInt32s,
+    opcode: Bytes,
+    payload_bytes: UInt32s,
+    decode_flags: Bytes,
+    time_ns: Ints,
     start: Int,
-    flow_of_row: NDArray[np.int32],
+    flow_of_row: Int32s,
 ) -> Int:
     """Fill `flow_of_row[start:]` and learn the path MTU of flows and host pairs.
 
@@ -128,9 +127,7 @@ def assign(
 
 
 @subkernel
-def rebuild_slots(
-    state: State, flow_slots: NDArray[np.int32], pair_slots: NDArray[np.int32]
-) -> None:
+def rebuild_slots(state: State, flow_slots: Int32s, pair_slots: Int32s) -> None:
     """Enter all flows and host pairs into freshly emptied hash tables."""
     mask = len(flow_slots) - 1
     for index in range(state.used[USED_FLOWS]):

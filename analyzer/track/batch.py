@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ...kernels.kernel import Bools, Bytes, Int32s
 from ..wire.packets import PacketTable
 
 # Verdicts on a row's PSN, one per packet (column `TrackedBatch.verdict`).
@@ -55,11 +53,11 @@ class TrackedBatch:
     """A packet table with the tracker's result per row. All arrays have its length."""
 
     table: PacketTable
-    flow: NDArray[np.int32]
+    flow: Int32s
     """Index of the row's one-way flow in the FlowTable."""
-    verdict: NDArray[np.uint8]
+    verdict: Bytes
     """One of the verdicts above."""
-    peer: NDArray[np.int32]
+    peer: Int32s
     """Per FLOW, not per row: the other flow of its connection, -1 while unknown."""
     n_flows: int
     """Number of flows after this batch; measures grow their state to it before updating."""
@@ -67,7 +65,7 @@ class TrackedBatch:
     def __len__(self) -> int:
         return len(self.table)
 
-    def take(self, rows: NDArray[np.bool_]) -> TrackedBatch:
+    def take(self, rows: Bools) -> TrackedBatch:
         """The batch with some of its rows; copied unless all are selected."""
         if rows.all():
             return self

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import UInt16s, UInt32s
 from ..decode.headers.cm import CmMessage
 from ..wire.opcodes import UC
 from . import state as st
@@ -69,9 +69,7 @@ class CmPairs:
                     if request.service_id is not None:
                         self.services[active] = request.service_id
 
-    def merge(
-        self, other: CmPairs, endpoint_map: NDArray[np.uint32], tap_map: NDArray[np.uint16]
-    ) -> None:
+    def merge(self, other: CmPairs, endpoint_map: UInt32s, tap_map: UInt16s) -> None:
         """Add the pairs and messages of a later part; the maps translate its endpoints and taps."""
 
         def renamed(key: tuple[int, int, int]) -> tuple[int, int, int]:

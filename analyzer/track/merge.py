@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.kernel import Bools, Int32s, UInt16s, UInt32s
 from ..statistics.histogram import observe
 from ..wire.psn import psn_distance
 from . import state as st
@@ -38,9 +38,9 @@ _NEW_SEQUENCE = 1 << 20  # as far as a restart moves the unwrapped numbers
 def merge_trackers(
     mine: FlowTracker,
     theirs: FlowTracker,
-    endpoint_map: NDArray[np.uint32],
-    tap_map: NDArray[np.uint16],
-) -> NDArray[np.int32]:
+    endpoint_map: UInt32s,
+    tap_map: UInt16s,
+) -> Int32s:
     """Add `theirs`, a later part, to `mine`; its flow i is our flow result[i].
 
     Equal to the tracker of the whole:
@@ -83,9 +83,7 @@ def merge_trackers(
     return flow_map
 
 
-def _flow_map(
-    mine: FlowTracker, theirs: FlowTracker, endpoint_map: NDArray[np.uint32]
-) -> NDArray[np.int32]:
+def _flow_map(mine: FlowTracker, theirs: FlowTracker, endpoint_map: UInt32s) -> Int32s:
     flows = theirs.flows
     nothing = np.zeros(len(flows), np.uint8)
     flow_map = mine.index_flows(
@@ -107,8 +105,8 @@ def _flow_map(
 def _add_pools(
     mine: FlowTracker,
     theirs: FlowTracker,
-    flow_map: NDArray[np.int32],
-    tap_map: NDArray[np.uint16],
+    flow_map: Int32s,
+    tap_map: UInt16s,
 ) -> None:
     mine.histograms.merge(theirs.histograms, flow_map)
     mine.densities.merge(theirs.densities, flow_map)
@@ -161,7 +159,7 @@ def _join_streams(
     into: int,
     flow: int,
     which: int,
-    tap_map: NDArray[np.uint16],
+    tap_map: UInt16s,
 ) -> None:
     stream, other = mine.stream(into, which), theirs.stream(flow, which).copy()
     if not other["started"]:
@@ -193,7 +191,7 @@ def _join_streams(
     mine.state.streams[2 * into + which] = other
 
 
-def _rename_taps(records: Any, tap_map: NDArray[np.uint16]) -> None:
+def _rename_taps(records: Any, tap_map: UInt16s) -> None:
     """Taps and sets of taps of slots or recent packets (bit 63 is shared by all from 63 on)."""
     if np.array_equal(tap_map, np.arange(len(tap_map))):
         return
@@ -247,7 +245,7 @@ def _join_runs(mine: FlowTracker, into: int, stream: Any, other: Any, clean: boo
 
 
 def _take_recents(
-    mine: FlowTracker, theirs: FlowTracker, into: int, flow: int, tap_map: NDArray[np.uint16]
+    mine: FlowTracker, theirs: FlowTracker, into: int, flow: int, tap_map: UInt16s
 ) -> None:
     """The latest packets without PSN order are those of the later part."""
     start = int(theirs.state.flows[flow]["recent"])
@@ -271,8 +269,8 @@ def _take_recents(
 def _join_peers(
     mine: FlowTracker,
     theirs: FlowTracker,
-    flow_map: NDArray[np.int32],
-    is_new: NDArray[np.bool_],
+    flow_map: Int32s,
+    is_new: Bools,
 ) -> None:
     flows, others = mine.state.flows, theirs.state.flows
     for flow, into in enumerate(flow_map.tolist()):
@@ -309,8 +307,8 @@ def _release(flows: Any, flow: int, exact: int) -> None:
 def _join_events(
     mine: FlowTracker,
     theirs: FlowTracker,
-    flow_map: NDArray[np.int32],
-    tap_map: NDArray[np.uint16],
+    flow_map: Int32s,
+    tap_map: UInt16s,
 ) -> None:
     used, other = mine.state.used, theirs.state.used
     ours = mine.state.events[: int(used[st.USED_EVENTS])]

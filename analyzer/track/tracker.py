@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import Int
+from ...kernels.kernel import Bytes, Int, Int32s, Ints, Records, UInt32s
 from ..statistics.density import Densities
 from ..statistics.histogram import HistogramPool
 from ..wire.packets import PacketTable
@@ -45,7 +44,7 @@ class FlowTracker:
             copies=np.zeros((taps, taps), np.int64),
             used=used,
         )
-        self.opcodes: NDArray[np.int64] = np.zeros((0, 256), np.int64)
+        self.opcodes: Ints = np.zeros((0, 256), np.int64)
         """int64[flows, 256]: packets per opcode."""
         self._grow_flows(64)
 
@@ -54,9 +53,9 @@ class FlowTracker:
         return int(self.state.used[st.USED_FLOWS])
 
     @property
-    def flows(self) -> NDArray[np.void]:
+    def flows(self) -> Records:
         """FLOW records of the known flows, a view."""
-        flows: NDArray[np.void] = self.state.flows[: len(self)]
+        flows: Records = self.state.flows[: len(self)]
         return flows
 
     def stream(self, flow: int, which: int) -> Any:
@@ -114,14 +113,14 @@ class FlowTracker:
 
     def index_flows(
         self,
-        src: NDArray[np.uint32],
-        dst: NDArray[np.uint32],
-        dest_qp: NDArray[np.uint32],
-        opcode: NDArray[np.uint8],
-        payload_bytes: NDArray[np.uint32],
-        decode_flags: NDArray[np.uint8],
-        time_ns: NDArray[np.int64],
-    ) -> NDArray[np.int32]:
+        src: UInt32s,
+        dst: UInt32s,
+        dest_qp: UInt32s,
+        opcode: Bytes,
+        payload_bytes: UInt32s,
+        decode_flags: Bytes,
+        time_ns: Ints,
+    ) -> Int32s:
         """The flow of each row of these columns, created when new."""
         row: Int
         flow, row = np.empty(len(src), np.int32), 0
@@ -246,7 +245,7 @@ class FlowTracker:
         )
 
 
-def _longer(array: NDArray[np.void], length: int, used: int) -> NDArray[np.void]:
+def _longer(array: Records, length: int, used: int) -> Records:
     """A copy of the used part followed by zeros; untouched memory costs nothing."""
     if length <= len(array):
         return array

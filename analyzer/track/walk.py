@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import Bool, Int, inlined, subkernel
+from ...kernels.kernel import Bool, Bytes, Int, Int32s, Ints, UInt16s, UInt32s, inlined, subkernel
 from ...kernels.named import NamedTuple
 from ..statistics.density import DensityArrays
 from ..statistics.histogram import Histograms
@@ -31,21 +30,21 @@ RECENTS_AHEAD = 2 << st.MAX_RECENT_BITS
 class Columns(NamedTuple):
     """The packet table columns used by the walk."""
 
-    time_ns: NDArray[np.int64]
-    frame_number: NDArray[np.int64]
-    wire_bytes: NDArray[np.uint32]
-    payload_bytes: NDArray[np.uint32]
-    tap: NDArray[np.uint16]
-    ip_id: NDArray[np.uint16]
-    traffic_class: NDArray[np.uint8]
-    hop_limit: NDArray[np.uint8]
-    udp_sport: NDArray[np.uint16]
-    opcode: NDArray[np.uint8]
-    bth_flags: NDArray[np.uint32]
-    subject_psn: NDArray[np.uint32]
-    aeth: NDArray[np.uint32]
-    dma_length: NDArray[np.uint32]
-    fingerprint: NDArray[np.uint32]
+    time_ns: Ints
+    frame_number: Ints
+    wire_bytes: UInt32s
+    payload_bytes: UInt32s
+    tap: UInt16s
+    ip_id: UInt16s
+    traffic_class: Bytes
+    hop_limit: Bytes
+    udp_sport: UInt16s
+    opcode: Bytes
+    bth_flags: UInt32s
+    subject_psn: UInt32s
+    aeth: UInt32s
+    dma_length: UInt32s
+    fingerprint: UInt32s
     """Empty where the table has none."""
 
 
@@ -99,10 +98,10 @@ def walk(
     histograms: Histograms,
     densities: DensityArrays,
     table: Columns,
-    opcodes: NDArray[np.int64],
+    opcodes: Ints,
     start: Int,
-    flow_of_row: NDArray[np.int32],
-    verdict_of_row: NDArray[np.uint8],
+    flow_of_row: Int32s,
+    verdict_of_row: Bytes,
 ) -> Int:
     """Judge rows from `start`; fills `verdict_of_row` and the flows' counts.
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...kernels.kernel import inlined, kernel
+from ...kernels.kernel import Int32s, Ints, UInt64s, inlined, kernel
 from ...kernels.named import NamedTuple
 from ..errors import UsageError
 from .packets import U32
@@ -25,15 +24,15 @@ IPV4_MAPPED = 0xFFFF << 32
 class EndpointArrays(NamedTuple):
     """The table for kernels: open addressing with linear probing."""
 
-    slots: NDArray[np.int32]
+    slots: Int32s
     """int32[power of two]: index of the address in this slot, -1 when free."""
-    high: NDArray[np.uint64]
+    high: UInt64s
     """uint64[len(slots) / 2]: first eight bytes of each address, in order of appearance."""
-    low: NDArray[np.uint64]
+    low: UInt64s
     """uint64[len(slots) / 2]: last eight bytes."""
-    used: NDArray[np.int64]
+    used: Ints
     """int64[1]: addresses in use."""
-    key: NDArray[np.uint64]
+    key: UInt64s
     """uint64[2], random: no capture can force collisions."""
 
 
@@ -72,7 +71,7 @@ def has_room(arrays: EndpointArrays, addresses: int) -> bool:
 
 
 @kernel
-def _refill(high: NDArray[np.uint64], low: NDArray[np.uint64], arrays: EndpointArrays) -> None:
+def _refill(high: UInt64s, low: UInt64s, arrays: EndpointArrays) -> None:
     for i in range(len(high)):
         intern(high[i], low[i], arrays)
 
@@ -111,7 +110,7 @@ class Endpoints:
         self._texts: list[str] = []
 
     @staticmethod
-    def _allocate(capacity: int, key: NDArray[np.uint64]) -> EndpointArrays:
+    def _allocate(capacity: int, key: UInt64s) -> EndpointArrays:
         rows = 1 << (capacity - 1).bit_length()
         return EndpointArrays(
             np.full(rows * 2, -1, np.int32),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
+from ...kernels.kernel import Bytes, Ints, UInt16s, UInt32s
 
 # Link types (https://www.tcpdump.org/linktypes.html) the decoder understands.
 LINKTYPE_ETHERNET = 1
@@ -34,19 +33,19 @@ class FrameBatch:
     the decoder relies on it.
     """
 
-    data: NDArray[np.uint8]
+    data: Bytes
     """The buffer: a mapped file, a decompressed window, a ring buffer."""
-    offset: NDArray[np.int64]
+    offset: Ints
     """Offset of each frame in `data`, bytes."""
-    captured: NDArray[np.uint32]
+    captured: UInt32s
     """Bytes of each frame that `data` holds."""
-    wire: NDArray[np.uint32]
+    wire: UInt32s
     """Bytes of each frame on the wire, as the capture states them."""
-    time_ns: NDArray[np.int64]
+    time_ns: Ints
     """Capture time, nanoseconds since the Unix epoch."""
-    tap: NDArray[np.uint16]
+    tap: UInt16s
     """Vantage point of each frame: index into `Taps`."""
-    link_type: NDArray[np.uint16]
+    link_type: UInt16s
     """LINKTYPE_ value of each frame."""
     first_frame_number: int
     """Number of the first frame in its capture, from 1; the rest follow."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ...kernels.kernel import Ints
 from ...report.words import human
 from ..flow_columns import MRC_COLUMNS
 from ..session.snapshots.snapshot import UNKNOWN, MrcColumns
 from ..widgets.grid_columns import Cell
 
-MRC_VALUES: dict[str, Callable[[MrcColumns], NDArray[np.int64]]] = {
+MRC_VALUES: dict[str, Callable[[MrcColumns], Ints]] = {
     "evs": lambda m: m.values,
     "out": lambda m: m.fell_out,
     "planes": lambda m: m.planes,

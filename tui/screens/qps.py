@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Static
 
 from ...analyzer.wire.opcodes import TRANSPORT_NAMES
+from ...kernels.kernel import Array, Ints
 from ...report.words import human
 from ...report.words.human import UNICODE
 from ..flow_columns import COLUMNS, FEW_BARS, LONG_LINE, MANY_BARS, MAX_BARS, MRC_COLUMNS
@@ -30,7 +29,7 @@ from .mrc_columns import MRC_VALUES, OTHERS, mrc_cells
 WIDE, TALL = 100, 36
 """From this width on rows have more bars; from this height on the flow has more details."""
 
-Values = Callable[[Snapshot, PathColumns], NDArray[Any]]
+Values = Callable[[Snapshot, PathColumns], Array]
 _SORTS: dict[str, Values] = {
     "src": lambda s, p: s.flows.src,
     "dst": lambda s, p: s.flows.dst,
@@ -56,7 +55,7 @@ _SORTS: dict[str, Values] = {
 _KEYS = [column.key for column in COLUMNS]
 
 
-def _sorted_by(key: str, snapshot: Snapshot, paths: PathColumns) -> NDArray[Any]:
+def _sorted_by(key: str, snapshot: Snapshot, paths: PathColumns) -> Array:
     """The values of a column; those of MRC are all the same where there is none."""
     if key in _SORTS:
         return _SORTS[key](snapshot, paths)
@@ -73,7 +72,7 @@ class QpsScreen(RoceScreen):
         super().__init__()
         self._columns: tuple[GridColumn, ...] = ()
         self._bars, self._line = MAX_BARS, LONG_LINE
-        self._order: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._order: Ints = np.zeros(0, np.int64)
 
     def body(self) -> ComposeResult:
         grid = Grid(COLUMNS, id="flows")

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, kernel
+from ....kernels.kernel import Int, Ints, kernel
 from ...wire.packets import I64, U8
 from ..outcomes import OTHER_ETHERTYPE, PAUSE, TRUNCATED_PAUSE
 from .load import be16
@@ -89,7 +88,7 @@ class PauseCounts:
     """Paused time of the link as seen at this tap, ns; None when its rate is unknown."""
 
 
-def pause_counts(state: NDArray[np.int64], rates: NDArray[np.int64]) -> list[PauseCounts]:
+def pause_counts(state: Ints, rates: Ints) -> list[PauseCounts]:
     """The counters: one entry per tap and priority with frames.
 
     state: int64[taps, N_CLASSES, N_FIELDS]; rates: int64[taps], bit/s, 0 when unknown.

@@ -8,9 +8,8 @@ within a time that must be shorter than any retransmission.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined, kernel
+from ....kernels.kernel import Bools, Int, UInt64s, inlined, kernel
 from ...wire.packets import I64, U8, U16, U32, PacketTable
 from ...wire.salt import salt
 
@@ -36,9 +35,9 @@ def keep_first(
     time_ns: I64,
     within_ns: Int,
     salt: np.uint64,
-    keys: NDArray[np.uint64],
+    keys: UInt64s,
     times: I64,
-    keep: NDArray[np.bool_],
+    keep: Bools,
 ) -> None:
     """Mark rows that do not repeat a packet of at most `within_ns` before.
 

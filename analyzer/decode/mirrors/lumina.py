@@ -18,9 +18,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, kernel
+from ....kernels.kernel import Bytes, Int, Ints, kernel
 from ...results.captures import MirrorChecks, SwitchCheck, UndeliveredPackets
 from ...wire.frames import LINKTYPE_ETHERNET
 from ...wire.packets import I64, U8, U32, PacketTable
@@ -98,7 +97,7 @@ class LuminaMirror:
         both.tap[again] = self.behind
         return both
 
-    def _restore(self, data: U8, base_offset: int, table: PacketTable) -> NDArray[np.uint8]:
+    def _restore(self, data: U8, base_offset: int, table: PacketTable) -> Bytes:
         """Restore the packets in place and check their numbers; returns the events."""
         begin = table.file_offset - base_offset
         time_ns, numbers = np.empty(len(table), np.int64), np.empty(len(table), np.int64)
@@ -120,7 +119,7 @@ class LuminaMirror:
         self.direction_backwards += int(count_backwards(order, table.src, time_ns, self._latest))
         return event
 
-    def _check(self, numbers: NDArray[np.int64], time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _check(self, numbers: Ints, time_ns: Ints) -> Ints:
         """Count gaps and disorder of the numbers; returns them unwrapped."""
         self.packets += len(numbers)
         if self._last is None:
@@ -139,7 +138,7 @@ class LuminaMirror:
         return counted
 
 
-def _number(octets: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _number(octets: Bytes) -> Ints:
     """Big-endian numbers, one per row."""
     value = np.zeros(len(octets), np.int64)
     for column in octets.T:

@@ -12,9 +12,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined, kernel
+from ....kernels.kernel import Bytes, Int, Ints, Records, UInt16s, UInt32s, inlined, kernel
 from ....kernels.named import NamedTuple
 from ...wire import opcodes
 from ...wire.packets import HAS_RETH, I64, ROCE_V1, TS, U8, VERSION_MASK, PacketTable
@@ -244,7 +243,7 @@ def _read_rows(
     table: Any,
     base_offset: Int,
     trimmed_dscp: U8,
-    out: NDArray[np.void],
+    out: Records,
 ) -> Int:
     """Fill `out` with the MRC packets among `rows`; returns their number.
 
@@ -286,22 +285,20 @@ def _read_rows(
 class _Read(NamedTuple):
     """The packet table columns used by `_read_rows`."""
 
-    opcode: NDArray[np.uint8]
-    file_offset: NDArray[np.int64]
-    bth_offset: NDArray[np.uint16]
-    captured_bytes: NDArray[np.uint32]
-    bth_flags: NDArray[np.uint32]
-    flow_label: NDArray[np.uint32]
-    udp_sport: NDArray[np.uint16]
-    decode_flags: NDArray[np.uint8]
-    traffic_class: NDArray[np.uint8]
-    payload_bytes: NDArray[np.uint32]
-    dma_length: NDArray[np.uint32]
+    opcode: Bytes
+    file_offset: Ints
+    bth_offset: UInt16s
+    captured_bytes: UInt32s
+    bth_flags: UInt32s
+    flow_label: UInt32s
+    udp_sport: UInt16s
+    decode_flags: Bytes
+    traffic_class: Bytes
+    payload_bytes: UInt32s
+    dma_length: UInt32s
 
 
-def mrc_rows(
-    table: PacketTable, data: U8, base_offset: int, trimmed_dscp: U8
-) -> NDArray[np.void] | None:
+def mrc_rows(table: PacketTable, data: U8, base_offset: int, trimmed_dscp: U8) -> Records | None:
     """The MRC packets of a table, MRC_ROW in its order; None without any.
 
     `data` and `base_offset` belong to the FrameBatch of the table.

@@ -13,16 +13,15 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined, kernel
+from ....kernels.kernel import Int, UInt64s, inlined, kernel
 from ...wire.endpoints import has_room, intern
 from ...wire.packets import I64, U8, U32
 from ...wire.segments import OTHER, SegmentArrays, SegmentLists
 from ..headers.link_and_ip import DESTINATION_OPTIONS, HOP_BY_HOP, MAX_EXTENSION_HEADERS, ROUTING
 from ..headers.load import be64, byte
 
-U64: TypeAlias = NDArray[np.uint64]
+U64: TypeAlias = UInt64s
 
 _MAX_SEGMENTS = 16
 _RECENT_BITS = 9

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, kernel
+from ....kernels.kernel import Array, Int, Int32s, Records, UInt16s, UInt32s, kernel
 from ....kernels.named import NamedTuple
 from ...decode.multipath.mrc import ERTH, PORT_STATUS_UPDATE
 from ...statistics.histogram import HistogramPool
@@ -62,7 +61,7 @@ class MrcMeasure:
             histograms=self._histograms.arrays,
         )
 
-    def update(self, batch: TrackedBatch, path_mtu: NDArray[Any]) -> None:
+    def update(self, batch: TrackedBatch, path_mtu: Array) -> None:
         """Count the MRC packets of one batch; path_mtu of each flow, 0 while unknown."""
         mrc = batch.table.mrc
         if mrc is None:
@@ -87,7 +86,7 @@ class MrcMeasure:
                 self._reserve(2 * len(self._state.evs))
         self._note_ports(batch, mrc)
 
-    def _note_ports(self, batch: TrackedBatch, mrc: NDArray[Any]) -> None:
+    def _note_ports(self, batch: TrackedBatch, mrc: Array) -> None:
         """Port status updates: one mask per host, sent to all its peers."""
         told = mrc[(mrc["present"] & ERTH != 0) & (mrc["operation"] == PORT_STATUS_UPDATE)]
         if not len(told):
@@ -143,27 +142,27 @@ class MrcMeasure:
         """The mrc_state.FLOW record of a flow, None without MRC."""
         return self._state.flows[f] if f < self._flows else None
 
-    def flows(self, count: int) -> NDArray[np.void]:
+    def flows(self, count: int) -> Records:
         """A copy of the mrc_state.FLOW records of the first flows, zeros without MRC."""
         found = np.zeros(count, st.FLOW)
         known = self._state.flows[: min(count, self._flows)]
         found[: len(known)] = known
         return found
 
-    def evs(self, f: int, lane: int) -> NDArray[Any]:
+    def evs(self, f: int, lane: int) -> Array:
         """The mrc_state.EV records of a flow's lane."""
         used = self.all_evs()
-        found: NDArray[Any] = used[used["lane"] == st.LANES * f + lane]
+        found: Array = used[used["lane"] == st.LANES * f + lane]
         return found
 
-    def all_evs(self) -> NDArray[Any]:
+    def all_evs(self) -> Array:
         """All mrc_state.EV records."""
-        evs: NDArray[Any] = self._state.evs[: int(self._state.used[0])]
+        evs: Array = self._state.evs[: int(self._state.used[0])]
         return evs
 
-    def log(self) -> NDArray[Any]:
+    def log(self) -> Array:
         """NACKs and returns of entropy values, mrc_state.LOG in capture order."""
-        log: NDArray[Any] = self._state.log[: int(self._state.counts[st.USED_LOG])]
+        log: Array = self._state.log[: int(self._state.counts[st.USED_LOG])]
         return log
 
     @property
@@ -179,10 +178,10 @@ class MrcMeasure:
     def merge(
         self,
         other: MrcMeasure,
-        flow_map: NDArray[np.int32],
-        endpoint_map: NDArray[np.uint32],
-        tap_map: NDArray[np.uint16],
-        evidence_map: NDArray[np.uint32] | None = None,
+        flow_map: Int32s,
+        endpoint_map: UInt32s,
+        tap_map: UInt16s,
+        evidence_map: UInt32s | None = None,
     ) -> None:
         """Add a later part of the capture; its flow i is our flow `flow_map[i]`, and so on.
 
@@ -259,7 +258,7 @@ class MrcMeasure:
         self._state = s._replace(evs=evs, slots=slots)
 
 
-def _longer(array: NDArray[np.void], length: int) -> NDArray[np.void]:
+def _longer(array: Records, length: int) -> Records:
     longer = np.zeros(length, array.dtype)
     longer[: len(array)] = array
     return longer

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined, kernel
+from ....kernels.kernel import Bytes, Int, Int32s, Ints, Records, inlined, kernel
 from ...decode.multipath import mrc as headers
 from ...statistics.histogram import observe
 from ...track.batch import DUPLICATE, MIRROR_DUPLICATE, TAP_COPY
@@ -273,12 +272,12 @@ def _refused(
 @kernel
 def count_rows(
     start: Int,
-    mrc: NDArray[np.void],
+    mrc: Records,
     table: Columns,
-    flow_of_row: NDArray[np.int32],
-    verdict: NDArray[np.uint8],
-    peer_of_flow: NDArray[np.int32],
-    path_mtu: NDArray[np.int64],
+    flow_of_row: Int32s,
+    verdict: Bytes,
+    peer_of_flow: Int32s,
+    path_mtu: Ints,
     state: State,
 ) -> Int:
     """Count MRC packets from `start`; returns their number, or the index where the table is full.

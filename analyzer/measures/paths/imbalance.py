@@ -12,16 +12,15 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....kernels.kernel import Array, Floats, Ints
 from ...results.paths import Imbalance
 from ...statistics.shares import Carried, jain, path_shares
 
 
-def fim(loads: NDArray[Any], weights: NDArray[Any] | None = None) -> float | None:
+def fim(loads: Array, weights: Array | None = None) -> float | None:
     """FIM of the loads of a set of paths, percent; None without load."""
     if not loads.sum():
         return None
@@ -29,7 +28,7 @@ def fim(loads: NDArray[Any], weights: NDArray[Any] | None = None) -> float | Non
     return 100 * float(np.mean(np.abs(loads - fair) / fair))
 
 
-def expected_fim(flows: int, paths: int, weights: NDArray[Any] | None = None) -> float | None:
+def expected_fim(flows: int, paths: int, weights: Array | None = None) -> float | None:
     """The expected FIM when each flow picks its path at random, in proportion to the weights.
 
     Exact: the mean absolute deviation of a binomial number is
@@ -52,7 +51,7 @@ def _binomial_deviation(n: int, p: float) -> float:
     return 2 * math.exp(log_term) / (n * p)
 
 
-def best_fim(flows: int, paths: int, weights: NDArray[Any] | None = None) -> float | None:
+def best_fim(flows: int, paths: int, weights: Array | None = None) -> float | None:
     """The smallest FIM over all placements of whole flows; None without flows."""
     if not flows:
         return None
@@ -76,22 +75,22 @@ def _marginal(count: int, fair: float) -> float:
     return (abs(count + 1 - fair) - abs(count - fair)) / fair
 
 
-def _shares(paths: int, weights: NDArray[Any] | None) -> NDArray[np.float64]:
+def _shares(paths: int, weights: Array | None) -> Floats:
     """The fair share of each path, as a fraction."""
     if weights is None:
         return np.full(paths, 1 / paths)
     if len(weights) != paths or not np.all(weights > 0):
         raise ValueError("weights must be above 0")
-    shares: NDArray[np.float64] = weights.astype(np.float64) / weights.sum()
+    shares: Floats = weights.astype(np.float64) / weights.sum()
     return shares
 
 
-def max_over_mean(loads: NDArray[Any]) -> float:
+def max_over_mean(loads: Array) -> float:
     """The largest load over the mean load: 1 when all are equal."""
     return float(loads.max() / loads.mean())
 
 
-def coefficient_of_variation(loads: NDArray[Any]) -> float:
+def coefficient_of_variation(loads: Array) -> float:
     """Standard deviation (of the population) divided by the mean."""
     return float(loads.std() / loads.mean())
 
@@ -103,8 +102,8 @@ def imbalance_of(
     labels: Sequence[str],
     paths: Sequence[Carried],
     flows: int,
-    flows_per_path: NDArray[np.int64] | None = None,
-    weights: NDArray[Any] | None = None,
+    flows_per_path: Ints | None = None,
+    weights: Array | None = None,
 ) -> Imbalance | None:
     """The imbalance of a set of paths; None when it carried no bytes.
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....kernels.kernel import Bools, Ints, UInt32s
 from ...results.paths import Imbalance
 from ...statistics.shares import NOTHING, carried, together, width
 from .imbalance import imbalance_of
@@ -28,7 +28,7 @@ _SERIES_SHARE = 0.1
 _LISTED_HOSTS = 4
 
 
-def parallel_tap_sets(seen: NDArray[np.int64], copies: NDArray[np.int64]) -> list[list[int]]:
+def parallel_tap_sets(seen: Ints, copies: Ints) -> list[list[int]]:
     """Sets of two or more taps on parallel links, in ascending order.
 
     `seen`, int64[groups, taps]: packets of each group at each tap, copies
@@ -60,7 +60,7 @@ def parallel_tap_sets(seen: NDArray[np.int64], copies: NDArray[np.int64]) -> lis
     return parallel
 
 
-def _packets_in_common(seen: NDArray[np.int64], copies: NDArray[np.int64]) -> NDArray[np.int64]:
+def _packets_in_common(seen: Ints, copies: Ints) -> Ints:
     """Lower bound of the packets that each two taps have in common.
 
     The copy counts relate later taps only to the first: of n packets first seen at one tap, two
@@ -126,9 +126,9 @@ def _coloured(graph: dict[Any, list[tuple[Any, int]]]) -> tuple[dict[Any, int] |
 
 def tap_imbalances(
     usage: PathUsage,
-    src: NDArray[np.uint32],
-    dst: NDArray[np.uint32],
-    copies: NDArray[np.int64],
+    src: UInt32s,
+    dst: UInt32s,
+    copies: Ints,
     tap_names: Sequence[str],
     host_names: Sequence[str],
 ) -> list[Imbalance]:
@@ -162,9 +162,7 @@ def tap_imbalances(
     return [imbalance for imbalance in found if imbalance is not None]
 
 
-def _crossings(
-    records: UsageRecords, src: NDArray[np.uint32], dst: NDArray[np.uint32], taps: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _crossings(records: UsageRecords, src: UInt32s, dst: UInt32s, taps: int) -> tuple[Ints, Ints]:
     """The groups (source, destination, level) and their packets at each tap."""
     crossing = np.stack([src[records.flow], dst[records.flow], records.level], axis=1)
     groups, group = np.unique(crossing.astype(np.int64), axis=0, return_inverse=True)
@@ -176,11 +174,11 @@ def _crossings(
 
 def tap_places(
     usage: PathUsage,
-    src: NDArray[np.uint32],
-    dst: NDArray[np.uint32],
-    copies: NDArray[np.int64],
+    src: UInt32s,
+    dst: UInt32s,
+    copies: Ints,
     taps: int,
-) -> NDArray[np.int64]:
+) -> Ints:
     """The place of each tap, int64[taps]: parallel taps share a number."""
     _, seen = _crossings(usage.records(), src, dst, taps)
     places = np.arange(taps)
@@ -193,7 +191,7 @@ def _of_taps(
     name: str,
     labels: list[str],
     records: UsageRecords,
-    rows: NDArray[np.bool_],
+    rows: Bools,
     members: list[int],
 ) -> Imbalance | None:
     counted = rows & records.data if np.any(rows & records.data) else rows
@@ -226,7 +224,7 @@ def entropy_imbalances(
     return found
 
 
-def _padded(copies: NDArray[np.int64], taps: int) -> NDArray[np.int64]:
+def _padded(copies: Ints, taps: int) -> Ints:
     """The matrix for all taps: the tracker's matrix ends at the last tap with packets."""
     padded = np.zeros((taps, taps), np.int64)
     padded[: len(copies), : len(copies)] = copies
