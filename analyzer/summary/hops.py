@@ -181,8 +181,13 @@ def _drift_ppm(offsets: Floats, trips: Floats, window_ns: int) -> float | None:
 
 
 def _steps(offsets: Floats, trips: Floats) -> int:
-    """Jumps of the offset that leave the round trip as it is: a queue changes both."""
+    """Jumps of the offset that no queue explains.
+
+    A queue changes the round trip too; one that empties while that of the other direction fills
+    leaves it as it is, but the offset stays within half a round trip of what was measured.
+    """
     known = ~np.isnan(offsets)
-    jump = np.abs(np.diff(offsets[known]))
-    change = np.abs(np.diff(trips[known]))
-    return int(np.count_nonzero((jump > _STEP_NS) & (change < jump / 4)))
+    offsets, trips = offsets[known], trips[known]
+    jump, change = np.abs(np.diff(offsets)), np.abs(np.diff(trips))
+    within = (trips[1:] + trips[:-1]) / 2
+    return int(np.count_nonzero((jump > np.maximum(_STEP_NS, within)) & (change < jump / 4)))

@@ -116,6 +116,19 @@ def test_a_queue_is_no_clock_step():
     assert clock.steps == 0
 
 
+def test_queues_that_change_sides_are_no_clock_step():
+    """One direction's queue empties while that of the other fills: the round trip stays."""
+    rows = []
+    for n in range(200):
+        there, back = (400_000, 1_000) if n < 100 else (1_000, 400_000)
+        rows += [hop(10**6 * n, 0, n, 63), hop(10**6 * n + there, 1, n, 62)]
+        rows += [hop(10**6 * n + 450_000, 1, n, 63, flow=1)]
+        rows += [hop(10**6 * n + 450_000 + back, 0, n, 62, flow=1)]
+    measure = settled(rows)
+    (clock,) = clocks(ways_of(measure, Tracker(), NAMES), NAMES)
+    assert clock.steps == 0
+
+
 def test_what_a_capture_missed():
     names = ["a", "b", "c"]
     rows = []
