@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from ..measures.hops.ways import Ways
 from ..measures.measuring import Measuring
 from ..results.captures import CaptureSummary
@@ -60,6 +62,22 @@ class Case:
                 one, other = connection.flows
                 both[one], both[other] = other, one
         return both
+
+    @cached_property
+    def longest_waits(self) -> Mapping[int, int]:
+        """Longest delay above the least, in ns, of each flow on a hop between taps whose clocks do
+        not jump."""
+        if self.ways is None:
+            return {}
+        jumping = {tap for c in self.clocks if c.steps for tap in (c.tap, c.relative_to)}
+        longest = np.zeros(len(self.flows), np.int64)
+        for way, hop in zip(self.ways.hops, self.hops, strict=True):
+            if way.whole is None or jumping & {hop.from_tap, hop.to_tap}:
+                continue
+            above = way.passed["delay_max"] - way.whole["delay_min"]
+            np.maximum.at(longest, way.passed["flow"], above)
+        waited = np.flatnonzero(longest).tolist()
+        return dict(zip(waited, longest[waited].tolist(), strict=True))
 
     @cached_property
     def queue_pairs(self) -> int:

@@ -14,6 +14,9 @@ a row at the end of a capture happen to one queue pair in 100,000."""
 SILENCE_NS = 500_000_000
 """Time without an answer after which two rewinds are enough; four times as long, one. ACK timeouts
 of NICs are below this at their usual settings (4.096 us * 2^14 = 67 ms)."""
+QUEUE_FACTOR = 2
+"""The silence is also this many times the longest wait on a hop that the requests or their answers
+pass: packets at the end of a growing queue wait longer than all that left it."""
 SILENCE_FACTOR = 4
 """The silence is also this much longer than any gap that the flow survived."""
 
@@ -43,6 +46,10 @@ def death_of(case: Case, flow: Flow) -> Death | None:
     resent_ns = int(progress["resent_unanswered_time"])
     since = max(asked_ns, answer_ns) if answer_ns else min(new_ns or resent_ns, resent_ns)
     silent = case.last_ns - max(new_ns, answer_ns)
+    waits = case.longest_waits
+    queued = max(waits.get(flow.id, 0), 0 if peer is None else waits.get(peer, 0))
+    if case.last_ns - since < QUEUE_FACTOR * queued:
+        return None
     if resent:
         # Where no answer was ever seen, the tap may see one direction only: then new packets show
         # that the sender got one.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ..results.diagnosis import SEVERITIES, Diagnosis, Finding
 from .case import Case
-from .finders.hops.captures import clocks, missed_by_captures
+from .finders.hops.captures import clocks, clocks_ahead_ns, missed_by_captures
 from .finders.hops.delays import hop_queues, overtaking, slow_paths
 from .finders.hops.losses import hop_losses
 from .finders.hops.marks import hop_copies, hop_marks, hop_rewrites
@@ -78,7 +78,7 @@ FINDERS: tuple[Finder, ...] = (
 
 def diagnose(case: Case) -> Diagnosis:
     """All findings of `case`, worst first, and what was checked without a finding."""
-    known = Known(peers=case.peers)
+    known = Known(peers=case.peers, clocks_ns=clocks_ahead_ns(case))
     findings: list[Finding] = []
     for finder in FINDERS:
         found = list(finder(case, known))

@@ -7,10 +7,14 @@ from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from msgspec import UNSET
+
 from ..results.diagnosis import Finding, Kind, Place
+from ..results.flow import Flow
 
 CLOCKS_NS = 1_000_000
-"""An effect may seem to begin this much before its cause: the clocks of two taps differ."""
+"""An effect may seem to begin this much before its cause, or as much as the clocks of two taps are
+known to differ."""
 AFTERMATH_NS = 5_000_000_000
 """An effect may begin this long after the end of its cause: ACK timeouts and their back-off."""
 
@@ -42,14 +46,31 @@ EXPLAINS: Final[dict[Kind, frozenset[Kind]]] = {
 }
 """Kinds of causes that explain an effect of this kind in the same flows at the same time."""
 
+SLOW_PATH = "slow_path"
+"""The detail of a loss on one of several paths, whose packets are late as well."""
+
+
+def is_slow_path(cause: Finding) -> bool:
+    """Whether `cause` is loss on a path that also delays packets: its queue overflows."""
+    return cause.details is not UNSET and SLOW_PATH in cause.details
+
 
 class Known:
     """The causes found so far, by flow."""
 
     def __init__(
-        self, findings: Iterable[Finding] = (), peers: Mapping[int, int] | None = None
+        self,
+        findings: Iterable[Finding] = (),
+        peers: Mapping[int, int] | None = None,
+        clocks_ns: Mapping[str, float] | None = None,
     ) -> None:
+        """clocks_ns: by tap, how far its clock is ahead of those of most taps, where known."""
         self._peers = peers or {}
+        apart = clocks_ns or {}
+        self._early = max(
+            CLOCKS_NS, max(apart.values(), default=0) - min(apart.values(), default=0)
+        )
+        self._wrong_clocks = {tap for tap, ns in apart.items() if abs(ns) > CLOCKS_NS}
         self._places: list[Finding] = []
         self._by_flow: dict[int, list[Finding]] = defaultdict(list)
         for finding in findings:
@@ -108,7 +129,7 @@ class Known:
     def hit_by(self, kind: Kind, flow: int, first_ns: int, last_ns: int) -> bool:
         """Whether a known fault of `kind` hit `flow` in this time."""
         return any(
-            cause.kind == kind and _is_around(cause, first_ns, last_ns)
+            cause.kind == kind and self._is_around(cause, first_ns, last_ns)
             for cause in self._by_flow.get(flow, ())
         )
 
@@ -122,7 +143,7 @@ class Known:
         return any(
             cause.kind in ("blackhole", "outage", "link-down")
             and {victim.dst for victim in cause.affected} == {host}
-            and _is_around(cause, first_ns, last_ns)
+            and self._is_around(cause, first_ns, last_ns)
             for cause in self._places
         )
 
@@ -131,17 +152,34 @@ class Known:
         return any(self.cut_off(host, first_ns, last_ns) for host in hosts) or any(
             cause.kind == "loss"
             and cause.place.host in hosts
-            and _is_around(cause, first_ns, last_ns)
+            and self._is_around(cause, first_ns, last_ns)
             for cause in self._places
         )
 
     def queue_explains(self, taps: AbstractSet[str], first_ns: int, last_ns: int) -> bool:
         """Whether packets that pass these taps waited in a known queue: their answers came late."""
         return any(
-            cause.kind in (*EXPLAINS["queueing"], "queueing")
+            (cause.kind in (*EXPLAINS["queueing"], "queueing", "reordering") or is_slow_path(cause))
             and (there := {cause.place.from_tap, cause.place.to_tap} - {None})
             and there <= taps
-            and _is_around(cause, first_ns, last_ns)
+            and self._is_around(cause, first_ns, last_ns)
+            for cause in self._places
+        )
+
+    def misplaced(self, flow: Flow, first_ns: int, last_ns: int) -> bool:
+        """Whether the taps of `flow` seem to see its packets in the wrong order, because a clock is
+        wrong, and a known loss between taps is what seems to be before the first tap."""
+        return not self._wrong_clocks.isdisjoint(flow.taps) and any(
+            cause.kind in _LOSSES and self._is_around(cause, first_ns, last_ns)
+            for cause in self._by_flow.get(flow.id, ())
+        )
+
+    def slow_path(self, tap: str | None, first_ns: int, last_ns: int) -> bool:
+        """Whether a known loss on the path to this tap covers that its packets are late, too."""
+        return any(
+            is_slow_path(cause)
+            and cause.place.to_tap == tap
+            and self._is_around(cause, first_ns, last_ns)
             for cause in self._places
         )
 
@@ -149,14 +187,13 @@ class Known:
         """Whether a known cause hit `flow` while or shortly before an effect was seen there."""
         causes: frozenset[Kind] = EXPLAINS.get(effect, frozenset())
         return any(
-            cause.kind in causes and _is_around(cause, first_ns, last_ns)
+            cause.kind in causes and self._is_around(cause, first_ns, last_ns)
             for cause in self._by_flow.get(flow, ())
         )
 
-
-def _is_around(cause: Finding, first_ns: int, last_ns: int) -> bool:
-    """Whether an effect between these times can be that of `cause`."""
-    onset = cause.from_ns - cause.onset_uncertainty_ns - CLOCKS_NS
-    return last_ns >= onset and (
-        cause.until_ns is None or first_ns <= cause.until_ns + AFTERMATH_NS
-    )
+    def _is_around(self, cause: Finding, first_ns: int, last_ns: int) -> bool:
+        """Whether an effect between these times can be that of `cause`."""
+        onset = cause.from_ns - cause.onset_uncertainty_ns - self._early
+        return last_ns >= onset and (
+            cause.until_ns is None or first_ns <= cause.until_ns + AFTERMATH_NS
+        )

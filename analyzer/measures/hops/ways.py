@@ -35,8 +35,8 @@ RESENT_WITHIN_NS = 500_000_000
 """A sender retransmits what nobody answers within this time, at the usual ACK timeouts of NICs."""
 GRACE_NS = 1_000_000
 """At the end of the captures packets may be on their way: a packet counts as lost only if the
-captures go on for twice the longest delay of the hop after it (this long if nothing passed), if a
-packet that entered the hop later passed, or if it was retransmitted."""
+captures go on for twice the longest delay of the hop after it (this long if nothing passed), or if
+a packet that entered the hop later passed. Senders also retransmit what waits in a queue."""
 
 LOST = np.dtype(
     [
@@ -233,7 +233,7 @@ def ways_of(measure: HopMeasure, tracker: FlowTracker, tap_names: list[str]) -> 
         passed = whole.get((here, to_tap))
         grace = GRACE_NS if passed is None else max(2 * int(passed["delay_max"]), 0)
         packets["resent"], packets["again"] = _sent_later(packets, resent)
-        judged = (packets["time"] + grace <= newest) | packets["resent"]
+        judged = packets["time"] + grace <= newest
         if passed is not None:
             judged |= packets["time"] < passed["last_ns"]
         undecided += int(np.count_nonzero(~judged))

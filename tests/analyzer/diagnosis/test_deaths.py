@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 from cases import case_of
 from conformance_traces import ACK, NAK, answer, last, write
+from factories_results import hop
 
 from rocescope.analyzer.diagnosis.deaths import death_of
+from rocescope.analyzer.measures.hops.state import EDGE, VISIT
+from rocescope.analyzer.measures.hops.ways import Way, Ways
+from rocescope.analyzer.results.hops import TapClock
 
 MS = 1000
 REFUSAL = 0x62
@@ -58,6 +63,28 @@ def test_silence_after_an_unanswered_request():
 def test_one_direction_tells_nothing():
     case = case_of([last(0, at=0), last(7, at=5000 * MS, dest_qp=0x77)])
     assert death_of(case, case.flows[0]) is None
+
+
+def between_taps(longest_ns):
+    """The hop between two taps, where one packet of flow 0 waited this long."""
+    passed = np.zeros(2, EDGE)
+    passed["flow"] = 0, -1
+    passed["delay_max"], passed["delay_min"] = longest_ns, 1000
+    way = Way(0, 1, whole=passed[1], passed=passed[:1])
+    empty = np.zeros(0, VISIT)
+    ways = Ways([way], [], empty, 1, 0, 0, 0, 0, 0, ["a", "b"], {})
+    return {"ways": ways, "hops": [hop(from_tap="a", to_tap="b")]}
+
+
+def test_a_request_may_wait_in_a_queue_that_others_left():
+    """Three rewinds in 180 ms prove nothing beside a queue of 100 ms."""
+    rows = [*BEGIN, last(2, at=10), *(resend(60 * MS * n, 90 + n) for n in (1, 2, 3))]
+    for waited_ms, lives in ((100, True), (80, False)):
+        case = case_of(rows, **between_taps(waited_ms * MS * 1000))
+        assert (death_of(case, case.flows[0]) is None) == lives
+    clock = TapClock("b", "a", 0.0, 0.0, None, 1)
+    case = case_of(rows, **between_taps(100 * MS * 1000), clocks=[clock])
+    assert death_of(case, case.flows[0]) is not None  # a clock that jumps is no queue
 
 
 def test_a_nak_is_an_answer():

@@ -122,6 +122,19 @@ def test_the_order_of_the_files_does_not_matter():
     assert faults(fabric) == faults(mixed)
 
 
+def test_a_slow_path_seen_by_the_taps_after_it_is_one_finding():
+    """Spine2 is slow: its queue overflows, delays sprayed packets, and makes ACKs late."""
+    taps = sorted((DATA / "leafspine" / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
+    found = diagnosed(taps).findings
+    (one,) = (finding for finding in found if finding.severity != "note")
+    assert (one.kind, one.place.to_tap, one.packets) == ("loss", "leaf2-spine2.pcap.gz", 359)
+    assert one.details == {"slow_path": "leaf2-spine2.pcap.gz"}
+    assert {(flow.src, flow.dst) for flow in one.affected} == {
+        ("10.1.2.10", "10.2.4.10"),
+        ("10.1.1.10", "10.2.3.10"),
+    }
+
+
 FABRIC = sorted((DATA / "leafspine" / "r01_clean_write").glob("*.pcap.*"))
 
 

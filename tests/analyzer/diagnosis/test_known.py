@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import get_args
 
 import msgspec
-from factories_results import diagnosis
+from factories_results import diagnosis, flow
 
-from rocescope.analyzer.diagnosis.known import AFTERMATH_NS, CLOCKS_NS, EXPLAINS, Known
+from rocescope.analyzer.diagnosis.known import AFTERMATH_NS, CLOCKS_NS, EXPLAINS, SLOW_PATH, Known
 from rocescope.analyzer.results.diagnosis import Kind
 
 CAUSE = msgspec.structs.replace(
@@ -26,6 +26,38 @@ def test_same_flow_same_time():
     until = CAUSE.until_ns
     assert known.explains("timeout-recovery", 2, until + AFTERMATH_NS, until + 10**12)
     assert not known.explains("timeout-recovery", 2, until + AFTERMATH_NS + 1, until + 10**12)
+
+
+def test_clocks_apart():
+    at = CAUSE.from_ns
+    known = Known([CAUSE], clocks_ns={"a": 0, "b": 10 * CLOCKS_NS, "c": -20 * CLOCKS_NS})
+    assert known.explains("timeout-recovery", 2, at - 10**12, at - 30 * CLOCKS_NS)
+    assert not known.explains("timeout-recovery", 2, at - 10**12, at - 30 * CLOCKS_NS - 1)
+    assert not Known([CAUSE], clocks_ns={"a": 9}).explains(
+        "timeout-recovery", 2, 0, at - CLOCKS_NS - 1
+    )
+
+
+def test_a_wrong_clock_makes_a_loss_between_taps_seem_to_be_before_them():
+    at = CAUSE.from_ns
+    known = Known([CAUSE], clocks_ns={"a": 0, "b": 2 * CLOCKS_NS})
+    assert known.misplaced(flow(2, 9, taps={"a": 4, "b": 5}), at, at)
+    assert not known.misplaced(flow(2, 9, taps={"a": 4}), at, at)
+    assert not known.misplaced(flow(3, 9, taps={"b": 4}), at, at)
+    assert not Known([CAUSE]).misplaced(flow(2, 9, taps={"b": 4}), at, at)
+
+
+def test_a_slow_path():
+    place = msgspec.structs.replace(CAUSE.place, from_tap=None, to_tap="b")
+    at = CAUSE.from_ns
+    slow = msgspec.structs.replace(CAUSE, place=place, details={SLOW_PATH: "b"})
+    assert Known([slow]).slow_path("b", at, at)
+    assert not Known([slow]).slow_path("c", at, at)
+    assert not Known([slow]).slow_path("b", at - 10**10, at - 10**9)
+    assert Known([slow]).queue_explains({"a", "b"}, at, at)
+    lossy = msgspec.structs.replace(CAUSE, place=place)
+    assert not Known([lossy]).slow_path("b", at, at)
+    assert not Known([lossy]).queue_explains({"a", "b"}, at, at)
 
 
 def test_a_host_that_loses_packets_loses_answers_too():

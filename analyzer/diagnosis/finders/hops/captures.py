@@ -75,6 +75,11 @@ def clocks(case: Case, _: Known) -> Iterator[Finding]:
         )
 
 
+def clocks_ahead_ns(case: Case) -> dict[str, float]:
+    """By tap, how far its clock is ahead of those of most taps, as far as it is known."""
+    return {tap: offset for tap, (offset, _) in _offsets(case).items()}
+
+
 def moving_clocks(case: Case, limit_ns: float) -> set[str]:
     """Taps whose delays cannot be compared over time: the clock jumps, or drifts by more."""
     return {

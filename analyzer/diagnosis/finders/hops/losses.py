@@ -15,7 +15,7 @@ from ...finding import MOST_EVIDENCE, finding
 from ...known import Known
 from ...words import counted, packets_of, rate
 from .groups import HopGroup, groups
-from .selective import selection
+from .selective import dscp_selection, selection, unlikely
 
 MOST_RUNS = 2
 TOTAL_PACKETS = 3
@@ -106,7 +106,11 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any]) -> _Cause:
     of_swallowed = np.isin(lost["flow"], list(swallowed))
     if swallowed and np.count_nonzero(of_swallowed) > 0.9 * len(lost):
         flows = counted(len(swallowed), "flow")
-        chosen = selection(case, swallowed, set(group.passed()["flow"].tolist()) - swallowed)
+        others = _pass_meanwhile(group, lost) - swallowed
+        size = _by_size(group, lost, others) if unlikely(swallowed, others, 1) else None
+        if size is not None:
+            return _too_long(group, lost, size)
+        chosen = dscp_selection(case, swallowed, others) or selection(case, swallowed, others)
         if chosen is not None:
             says = f"{name} drops all packets{way} with {chosen} ({flows}, {len(lost):,} packets)"
             step = f"look for a rule or a defect in {name} that depends on these bits"
@@ -126,9 +130,7 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any]) -> _Cause:
         )
     size = _by_size(group, lost)
     if size is not None:
-        says = f"{name} drops all packets{way} longer than {size:,} bytes ({len(lost):,} packets)"
-        details = {"longest_passed_bytes": size}
-        return _Cause("selective-loss", says, f"check the MTU of {name}", details)
+        return _too_long(group, lost, size)
     return _Cause("loss", f"{name} drops {share}{way}", f"{check}, or drain it", {})
 
 
@@ -230,9 +232,28 @@ def _usual_delay(group: HopGroup) -> float:
     return float(np.median(others)) if others else 0.0
 
 
-def _by_size(group: HopGroup, lost: NDArray[Any]) -> int | None:
-    """The longest passed packet, if every lost one is longer."""
+def _pass_meanwhile(group: HopGroup, lost: NDArray[Any]) -> set[int]:
+    """Flows with packets that passed between the first and the last loss, as far as the times of
+    their first and last packet tell."""
     passed = group.passed()
+    meanwhile = passed["first_ns"] <= lost["time"][-1]
+    meanwhile &= passed["last_ns"] >= lost["time"][0]
+    return set(passed["flow"][meanwhile].tolist())
+
+
+def _too_long(group: HopGroup, lost: NDArray[Any], size: int) -> _Cause:
+    name = group.name()
+    says = f"{name} drops all packets{group.way()} longer than {size:,} bytes"
+    details: dict[str, str | int | float] = {"longest_passed_bytes": size}
+    says += f" ({len(lost):,} packets)"
+    return _Cause("selective-loss", says, f"check the MTU of {name}", details)
+
+
+def _by_size(group: HopGroup, lost: NDArray[Any], flows: set[int] | None = None) -> int | None:
+    """The longest packet of these or of all flows that passed, if every lost one is longer."""
+    passed = group.passed()
+    if flows is not None:
+        passed = passed[np.isin(passed["flow"], list(flows))]
     known = lost["frame"] > 0
     if np.count_nonzero(known) < 10 or not len(passed):
         return None

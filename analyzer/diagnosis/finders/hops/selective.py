@@ -1,9 +1,10 @@
-"""Which header bits tell swallowed flows from those that pass."""
+"""Which header fields tell swallowed flows from those that pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations
+from math import comb
 from typing import Final
 
 from ....results.flow import Flow
@@ -19,6 +20,23 @@ _FIELDS: Final[tuple[tuple[str, int, Callable[[Flow], int]], ...]] = (
     ("destination QP", 24, lambda flow: flow.dest_qp),
     ("DSCP", 6, lambda flow: next(iter(flow.congestion.dscp), 0)),
 )
+
+
+def dscp_selection(case: Case, swallowed: set[int], others: set[int]) -> str | None:
+    """`DSCP 26`: the class of all flows that are swallowed and of none that pass."""
+    classes = {f: next(iter(case.flows[f].congestion.dscp), None) for f in swallowed | others}
+    wanted = {classes[f] for f in swallowed}
+    if len(wanted) != 1 or None in wanted or wanted & {classes[f] for f in others}:
+        return None
+    tried = len(set(classes.values()))
+    return f"DSCP {next(iter(wanted))}" if unlikely(swallowed, others, tried) else None
+
+
+def unlikely(swallowed: set[int], others: set[int], tried: int) -> bool:
+    """Whether as many flows drawn at random would seldom be the ones of one of so many classes."""
+    if len(swallowed) < LEAST_FLOWS or len(others) < LEAST_FLOWS:
+        return False
+    return tried <= CHANCE * comb(len(swallowed) + len(others), len(swallowed))
 
 
 def selection(case: Case, swallowed: set[int], others: set[int]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ....measures.troubles import LATE
+from ....measures.troubles import LATE, Trouble
 from ....results.diagnosis import Finding, Place, Severity
 from ....results.flow import Flow
 from ....wire.opcodes import MRC, TRANSPORT_NAMES
@@ -31,14 +31,19 @@ def late_before(case: Case, known: Known) -> Iterator[Finding]:
     for group in by_hosts(flows):
         late = {f.id: trouble for f in group if (trouble := troubles.of(f.id, LATE))}
         first, last = span_of(late.values())
-        if all(known.explains("reordering", f, first, last) for f in late):
+        slow = slow_path(group)
+        if slow is not None and known.slow_path(slow.tap, first, last):
+            continue
+        if all(
+            known.explains("reordering", flow.id, first, last) or known.misplaced(flow, first, last)
+            for flow in group
+        ):
             continue
         hits = {f: trouble.packets for f, trouble in late.items()}
         same = of_same_hosts(case, group)
         could = sum(flow.request_packets + flow.response_packets for flow in same)
         packets = sum(hits.values())
         tap = tap_of(case, late.values())
-        slow = slow_path(group)
         via = "" if slow is None else f", {slow.share} of them over {slow.name}"
         yield finding(
             case,
@@ -58,11 +63,25 @@ def late_before(case: Case, known: Known) -> Iterator[Finding]:
         )
 
 
+def late_over(case: Case, tap: str | None, first_ns: int, last_ns: int) -> dict[int, Trouble]:
+    """Late packets, by flow, whose slow path leads to this tap, where some come in this time."""
+    troubles = case.measuring.troubles
+    found: dict[int, Trouble] = {}
+    for group in by_hosts(case.flows[f] for f in troubles.flows(LATE)):
+        late = {f.id: trouble for f in group if (trouble := troubles.of(f.id, LATE))}
+        slow, (first, last) = slow_path(group), span_of(late.values())
+        if slow is not None and tap == slow.tap and first <= last_ns and last >= first_ns:
+            found |= late
+    return found
+
+
 class SlowPath(NamedTuple):
     """The path that carries nearly all late packets."""
 
     name: str
     share: str
+    tap: str | None
+    """None where the paths are source ports."""
 
 
 def slow_path(group: list[Flow]) -> SlowPath | None:
@@ -79,7 +98,7 @@ def slow_path(group: list[Flow]) -> SlowPath | None:
         slow = _most(late, packets)
         if slow is not None:
             share = f"{100 * late[slow] / sum(late.values()):.0f} %"
-            return SlowPath(f"{word}{plain(slow)}", share)
+            return SlowPath(f"{word}{plain(slow)}", share, slow if key == "tap" else None)
     return None
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import UNSET
+
 from ....measures.troubles import JUMPED, LATE, LATE_AFTER, RECOVERED_LOSS, RESENT
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
@@ -11,10 +13,11 @@ from ....wire.opcodes import MRC, TRANSPORT_NAMES, UC
 from ...case import Case
 from ...finding import finding
 from ...interval import span_of
-from ...known import Known
-from ...words import hosts, packets_of
+from ...known import SLOW_PATH, Known
+from ...words import counted, hosts, packets_of
 from ..groups import by_hosts, of_same_hosts
 from ..places import before, only, tap_of
+from .late import late_over
 
 GO_BACK_N = 2
 """A sender goes back N if it retransmits at least this many packets per skipped one."""
@@ -32,11 +35,15 @@ def losses_before(case: Case, known: Known) -> Iterator[Finding]:
 
 
 def _is_explained(case: Case, known: Known, flow: Flow) -> bool:
-    """Whether the sender lost a port, or all of its links."""
+    """Whether the sender lost a port or all of its links, or a wrong clock makes it seem so."""
     troubles = case.measuring.troubles
     seen = [t for kind in (RECOVERED_LOSS, JUMPED) if (t := troubles.of(flow.id, kind))]
     span = span_of(seen) if seen else (flow.first_time_ns, flow.last_time_ns)
-    return known.hit_by("mrc-path", flow.id, *span) or known.cut_off(flow.src, *span)
+    return (
+        known.hit_by("mrc-path", flow.id, *span)
+        or known.cut_off(flow.src, *span)
+        or known.misplaced(flow, *span)
+    )
 
 
 def lost_before(case: Case, flow: Flow) -> int:
@@ -78,17 +85,26 @@ def _finding(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding:
     first = min((t.first_ns for t in seen), default=min(flow.first_time_ns for flow in group))
     last = max((t.last_ns for t in seen), default=max(flow.last_time_ns for flow in group))
     tap = tap_of(case, seen)
-    where = before(case, tap)
+    says = f"{packets_of(packets, could)} from {hosts(group)} are lost {before(case, tap)}"
+    late = late_over(case, tap, first, last) if tap is not None else {}
+    if late:  # one queue overflows and delays: one cause
+        first, last = min(first, span_of(late.values())[0]), max(last, span_of(late.values())[1])
+        overtaken = counted(sum(trouble.packets for trouble in late.values()), "packet")
+        says += f", and {overtaken} of {counted(len(late), 'flow')} over this path are late"
     return finding(
         case,
         "loss",
         Place(to_tap=tap, direction="before the tap", host=only(flow.src for flow in group)),
-        lost,
+        dict.fromkeys(late, 0) | lost,
         could,
         (first, last),
-        f"{packets_of(packets, could)} from {hosts(group)} are lost {where}",
-        "check links and devices between the sender and the tap; a capture at the sender tells"
+        says,
+        "look for a queue that overflows on this path"
+        if late
+        else "check links and devices between the sender and the tap; a capture at the sender tells"
         " which",
         confidence="proven",
-        seen=seen,
+        seen=[*seen, *late.values()],
+        packets=packets,
+        details={SLOW_PATH: tap} if late and tap is not None else UNSET,
     )

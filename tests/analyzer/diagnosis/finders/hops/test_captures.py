@@ -96,9 +96,10 @@ def test_a_clock_that_drifts_makes_no_queue(tmp_path, clean):
     assert [one.kind for one in warnings(diagnosis(write(tmp_path, taps)))] in ([], ["clock"])
 
 
-@pytest.mark.parametrize("ns", [30 * MS, -500 * US])
-def test_a_loss_beside_another_clock(tmp_path, ns):
+@pytest.mark.parametrize("tap", [FAR, "H3-leaf2"])
+@pytest.mark.parametrize("ns", [30 * MS, -30 * MS, -500 * US])
+def test_a_loss_beside_another_clock(tmp_path, tap, ns):
     run = simulate(fault=between(NEAR, FAR, drop, which=some(0.05)))
-    taps = shifted(run, FAR, lambda time_ns: time_ns + ns)
+    taps = shifted(run, tap, lambda time_ns: time_ns + ns)
     (one,) = warnings(diagnosis(write(tmp_path, taps)))
     names(one, "loss", SPINE, run.hits)

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traffic import packets
 
-from rocescope.analyzer.diagnosis.finders.hops.selective import selection
+from rocescope.analyzer.diagnosis.finders.hops.selective import dscp_selection, selection
 
 NEAR, FAR = "leaf1-spine2", "leaf2-spine2"
 SPINE = (NEAR, FAR, "spine2", "leaf1 to leaf2")
@@ -50,6 +50,19 @@ def test_packets_that_are_too_long(tmp_path):
     (one,) = severe(tmp_path, run)
     names(one, "selective-loss", SPINE, run.hits)
     assert one.details == {"longest_passed_bytes": 54 + 12 + 256 - 8}
+
+
+@pytest.mark.parametrize("first", [0, FROM])
+def test_flows_that_are_too_long(tmp_path, first):
+    """Every packet of some flows is too long: they are no blackhole."""
+    pairs = usual_pairs(per_hosts=6)
+    for pair in (pair for n, pair in enumerate(pairs) if n // 4 % 2):
+        pair.payload_bytes = pair.tail_bytes = 256
+    fault = between(NEAR, FAR, drop, first, 350 * MS, which=lambda packet: wire_bytes(packet) > 700)
+    run = simulate(pairs, fault)
+    (one,) = severe(tmp_path, run)
+    names(one, "selective-loss", SPINE, run.hits)
+    assert one.details == {"longest_passed_bytes": 54 + 12 + 16 + 256 - 8}
 
 
 def case(ports, qps, dscps):
@@ -88,6 +101,16 @@ def test_one_bit_of_any_field(field, bit, flows, seed):
         assert found is None
     else:
         assert found == f"{field} bit {bit} = 1"
+
+
+def test_one_dscp():
+    dscps = [26] * 5 + [0] * 5 + [48] * 2
+    made = case([49152 + 7 * n for n in range(12)], range(12), dscps)
+    hit = set(range(5))
+    assert dscp_selection(made, hit, set(range(5, 12))) == "DSCP 26"
+    assert dscp_selection(made, {5, 6, 7}, set(range(5)) | set(range(8, 12))) is None
+    assert dscp_selection(made, hit | {5}, set(range(6, 12))) is None
+    assert dscp_selection(made, {0, 1, 2}, {5, 6, 7}) is None  # chance: one draw of 20
 
 
 def test_few_flows_prove_no_rule():

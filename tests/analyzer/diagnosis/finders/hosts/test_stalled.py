@@ -5,6 +5,9 @@ from __future__ import annotations
 import msgspec
 from cases import case_of
 from conformance_traces import answer, last, write
+from fabric_captures import START_NS, queue, simulate, warnings
+from fabric_captures import diagnosis as diagnosis_of
+from fabric_captures import write as write_taps
 from factories_results import diagnosis
 
 from rocescope.analyzer.diagnosis.finders.hosts.stalled import stalled
@@ -34,6 +37,18 @@ def test_a_known_blackhole_explains_it():
         diagnosis().findings[0], kind="blackhole", flows=[0], from_ns=case.first_ns
     )
     assert list(stalled(case, Known([cause]))) == []
+
+
+def test_who_waits_in_a_long_queue_is_not_dead(tmp_path):
+    """The last requests wait for longer than several timeouts when the captures end."""
+    run = simulate(fault=queue("leaf1-spine2", "leaf2-spine2", 3e6))
+    taps = {
+        tap: [s for s in sightings if s.time_ns < START_NS + 380_000_000]
+        for tap, sightings in run.taps.items()
+    }
+    found = diagnosis_of(write_taps(tmp_path, taps))
+    assert [one.kind for one in warnings(found)] == ["queueing"]
+    assert "dead" not in found.findings[0].sentence
 
 
 def test_answered_senders():
