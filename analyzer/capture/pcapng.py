@@ -15,7 +15,7 @@ import numpy as np
 
 from ...kernels.kernel import Array
 from ..errors import UnreadableInput
-from ..wire.taps import Tap, Taps
+from ..wire.taps import MANY_TAPS, Tap, Taps
 from . import linktypes, pcapng_walk
 from .framing import BLOCK, DAMAGED, NEED, NEED_BYTES, POSITION, UNTIMED, Columns, Framing
 from .pcapng_walk import find_block, walk_blocks
@@ -38,6 +38,7 @@ _MAX_OWNERS = 100_000
 
 SharedTaps = dict[tuple[str, int, int], int]
 """(name, link type, rank among interfaces of that name) -> tap, for interfaces that are one tap."""
+_FURTHER = ("", -1, 0)
 
 
 @dataclass(slots=True)
@@ -204,7 +205,9 @@ class PcapngFraming(Framing):
         nth = self._namesakes.get((name, link_type), 0)
         self._namesakes[name, link_type] = nth + 1
         tap = self._shared.get((name, link_type, nth))
-        if tap is None:
+        if tap is None and self._all_taps.are_many:
+            tap = self._tap_of_further(link_type)
+        elif tap is None:
             tap = self._new_tap(name, link_type, snap_length, options)
             self._shared[name, link_type, nth] = tap
         if index == len(self._table):
@@ -225,6 +228,15 @@ class PcapngFraming(Framing):
             0,
         )
         return True
+
+    def _tap_of_further(self, link_type: int) -> int:
+        """The tap of all interfaces after the first MANY_TAPS."""
+        if _FURTHER not in self._shared:
+            self._shared[_FURTHER] = self._new_tap("further interfaces", link_type, 0, {})
+            self.counts.warnings.append(
+                f"{self._name}: more than {MANY_TAPS} interfaces: further interfaces count as one"
+            )
+        return self._shared[_FURTHER]
 
     def _new_tap(self, name: str, link_type: int, snap: int, options: dict[int, bytes]) -> int:
         speed = options.get(_IF_SPEED, b"")

@@ -14,6 +14,7 @@ from ..wire.frames import FrameBatch
 from ..wire.packets import I64, PacketTable
 from ..wire.ports import ROCE_UDP_PORT
 from ..wire.registry import Registry
+from ..wire.taps import MANY_TAPS
 from .columns import ColumnPool, table_of
 from .counters import DecodeCounters
 from .headers.cm import CmMessage, cm_messages
@@ -190,8 +191,8 @@ class Decoder:
         lines = [] if self.mirrors is None else self.mirrors.warnings(name)
         if self._unwrapper.sessions.overflowed:
             lines.append(
-                f"{name}: more than {MAX_SESSIONS} mirror sessions: further sessions count as one"
-                " tap"
+                f"{name}: more than {MAX_SESSIONS} mirror sessions, or more than {MANY_TAPS} taps"
+                " in all: further sessions count as one tap"
             )
         return lines
 

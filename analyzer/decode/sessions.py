@@ -118,6 +118,7 @@ class Sessions:
 
     def __init__(self, taps: Taps) -> None:
         self._taps = taps
+        self._without_tap = False
         self.arrays = SessionArrays(
             np.full(_SLOTS, -1, np.int16),
             np.zeros((MAX_SESSIONS, 3), np.int64),
@@ -131,7 +132,7 @@ class Sessions:
     @property
     def overflowed(self) -> bool:
         """There were more sessions than taps for them."""
-        return bool(self.arrays.state[HAS_OTHER])
+        return bool(self.arrays.state[HAS_OTHER]) or self._without_tap
 
     @property
     def pending(self) -> bool:
@@ -142,15 +143,19 @@ class Sessions:
         """Register a tap for the session at which a kernel stopped."""
         high, low, what = (int(v) for v in self.arrays.state[PENDING : PENDING + 3])
         carried_by = what >> TAP_SHIFT & 0xFFFF
-        carrier = self._taps[carried_by].name
-        name = (
-            f"further mirror sessions in {carrier}"
-            if len(self) == MAX_SESSIONS
-            else session_name(high & (1 << 64) - 1, low & (1 << 64) - 1, what)
-        )
-        name = self._unused(name, carrier)
-        tap = Tap(name, LINKTYPE_ETHERNET, carrier=carried_by)
-        _add(self._taps.add(tap), self.arrays)
+        if self._taps.are_many:
+            self._without_tap = True
+            _add(carried_by, self.arrays)
+        else:
+            carrier = self._taps[carried_by].name
+            name = (
+                f"further mirror sessions in {carrier}"
+                if len(self) == MAX_SESSIONS
+                else session_name(high & (1 << 64) - 1, low & (1 << 64) - 1, what)
+            )
+            name = self._unused(name, carrier)
+            tap = Tap(name, LINKTYPE_ETHERNET, carrier=carried_by)
+            _add(self._taps.add(tap), self.arrays)
         self.arrays.state[PENDING + 2] = 0
 
     def _unused(self, name: str, carrier: str) -> str:

@@ -25,7 +25,15 @@ class LateActivity(Activity):
         row = 0
         while True:
             row = _count_activity(
-                row, self._windows.state, self._windows.sums, time_ns, verdict, flow, one
+                row,
+                self._windows.state,
+                self._windows.slots,
+                self._windows.windows,
+                self._windows.sums,
+                time_ns,
+                verdict,
+                flow,
+                one,
             )
             if row == len(late):
                 return

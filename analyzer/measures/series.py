@@ -7,17 +7,27 @@ from typing import Final
 
 import numpy as np
 
-from ...kernels.kernel import Array, Bytes, Int32s, Ints, UInt16s, UInt32s, kernel
+from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt16s, UInt32s, kernel
 from ..results.series import Series
-from ..statistics.windows import FIRST, LAST, ORIGIN, WIDTH, WindowedSums, same_window
-from ..track import batch as verdicts
-from ..track.batch import TrackedBatch
+from ..statistics.windows import WIDTH, WindowedSums, same_window, window_row
+from ..track.batch import (
+    DUPLICATE,
+    MIRROR_DUPLICATE,
+    OVERTAKEN,
+    RECOVERED,
+    REORDERED,
+    RETRANSMITTED,
+    TAP_COPY,
+    VERDICT_NAMES,
+    TrackedBatch,
+)
 from ..wire.opcodes import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
 from ..wire.packets import HAS_AETH
 
 DEFAULT_WINDOW_NS = 100_000_000
 MAX_WINDOWS = 1_000_000
-"""Most windows of a series; a longer capture gets wider windows, see `Series.window_ns`."""
+"""Most windows of a series. A longer capture gets wider windows, as does one of 95,000 windows or
+more (fewer with many taps) in which less than a quarter has packets: see `Series.window_ns`."""
 ACTIVITY_BINS = 60
 """Most bins of a flow's activity."""
 
@@ -52,10 +62,10 @@ SERIES_COLUMNS: Final = (
 )
 """Names of the first columns of `Totals.values`."""
 
-_COLUMN_OF_VERDICT: Final = np.full(len(verdicts.VERDICT_NAMES), _OTHER_VERDICTS, np.uint8)
-_COLUMN_OF_VERDICT[[verdicts.REORDERED, verdicts.OVERTAKEN]] = _REORDERED
-_COLUMN_OF_VERDICT[[verdicts.RETRANSMITTED, verdicts.RECOVERED]] = _RETRANSMITTED
-_COLUMN_OF_VERDICT[verdicts.DUPLICATE] = _DUPLICATE
+_COLUMN_OF_VERDICT: Final = np.full(len(VERDICT_NAMES), _OTHER_VERDICTS, np.uint8)
+_COLUMN_OF_VERDICT[[REORDERED, OVERTAKEN]] = _REORDERED
+_COLUMN_OF_VERDICT[[RETRANSMITTED, RECOVERED]] = _RETRANSMITTED
+_COLUMN_OF_VERDICT[DUPLICATE] = _DUPLICATE
 
 _CNP_OPCODE = 0x81
 _ALERT: Final = ((OPCODE_CLASS & ACKNOWLEDGE) != 0) | (np.arange(256) == _CNP_OPCODE)
@@ -68,6 +78,8 @@ _CE = 3
 def _count_rows(
     start: int,
     state: Ints,
+    slots: Int32s,
+    windows: Ints,
     sums: Ints,
     time_ns: Ints,
     verdict: Bytes,
@@ -79,20 +91,19 @@ def _count_rows(
     aeth: UInt32s,
     decode_flags: Bytes,
 ) -> int:
-    """Count rows from `start`; returns their number, or the row with a time outside `sums`."""
-    width, origin = state[WIDTH], state[ORIGIN]
-    at, begin = np.int64(-1), np.int64(0)
+    """Count rows from `start`; returns their number, or the row whose window has no place."""
+    width = state[WIDTH]
+    at: Int = np.int64(-1)
+    begin = np.int64(0)
     for i in range(start, len(time_ns)):
         if at < 0 or not same_window(time_ns[i], begin, width):
             window = time_ns[i] // width
-            at = window - origin
-            if at < 0 or at >= len(sums):
+            at = window_row(window, state, slots, windows)
+            if at < 0:
                 return i
             begin = window * width
-            state[FIRST] = min(state[FIRST], window)
-            state[LAST] = max(state[LAST], window)
         sums[at, _TAPS + np.int64(tap[i])] += np.int64(wire_bytes[i])
-        if verdict[i] == verdicts.TAP_COPY:
+        if verdict[i] == TAP_COPY:
             continue
         sums[at, _PACKETS] += 1
         sums[at, _WIRE_BYTES] += np.int64(wire_bytes[i])
@@ -104,8 +115,8 @@ def _count_rows(
             if opcode[i] == _CNP_OPCODE:
                 sums[at, _CNPS] += 1
             elif (
-                verdict[i] != verdicts.DUPLICATE  # a packet mirrored twice counts once
-                and verdict[i] != verdicts.MIRROR_DUPLICATE
+                verdict[i] != DUPLICATE  # a packet mirrored twice counts once
+                and verdict[i] != MIRROR_DUPLICATE
                 and decode_flags[i] & HAS_AETH
                 and np.int64(aeth[i]) >> 24 & SYNDROME_KIND_MASK == SYNDROME_NAK
             ):
@@ -117,6 +128,8 @@ def _count_rows(
 def _count_activity(
     start: int,
     state: Ints,
+    slots: Int32s,
+    windows: Ints,
     sums: Ints,
     time_ns: Ints,
     verdict: Bytes,
@@ -124,19 +137,18 @@ def _count_activity(
     wire_bytes: UInt32s,
 ) -> int:
     """Add bytes from row `start`; returns as `_count_rows`."""
-    width, origin = state[WIDTH], state[ORIGIN]
-    at, begin = np.int64(-1), np.int64(0)
+    width = state[WIDTH]
+    at: Int = np.int64(-1)
+    begin = np.int64(0)
     for i in range(start, len(time_ns)):
-        if verdict[i] == verdicts.TAP_COPY:
+        if verdict[i] == TAP_COPY:
             continue
         if at < 0 or not same_window(time_ns[i], begin, width):
             window = time_ns[i] // width
-            at = window - origin
-            if at < 0 or at >= len(sums):
+            at = window_row(window, state, slots, windows)
+            if at < 0:
                 return i
             begin = window * width
-            state[FIRST] = min(state[FIRST], window)
-            state[LAST] = max(state[LAST], window)
         sums[at, flow[i]] += np.int64(wire_bytes[i])
     return len(time_ns)
 
@@ -158,6 +170,8 @@ class Totals:
             row = _count_rows(
                 row,
                 self._windows.state,
+                self._windows.slots,
+                self._windows.windows,
                 self._windows.sums,
                 t.time_ns,
                 batch.verdict,
@@ -200,12 +214,12 @@ class Totals:
         return self._windows.start_ns
 
     def values(self) -> Ints:
-        """int64[windows, SERIES_COLUMNS and more], a view that the next update changes."""
+        """int64[windows, SERIES_COLUMNS and more], from the first to the last window."""
         return self._windows.values()
 
     def series(self, tap_names: Sequence[str]) -> Series:
         """All windows from the first to the last packet; tap i is `tap_names[i]`."""
-        values = self._windows.values()
+        window_ns, start_ns, values = self._windows.dense(sparing=True)
 
         def column(index: int) -> list[int]:
             if index >= values.shape[1]:
@@ -214,8 +228,8 @@ class Totals:
             return result
 
         return Series(
-            window_ns=self._windows.width_ns,
-            start_ns=self._windows.start_ns,
+            window_ns=window_ns,
+            start_ns=start_ns,
             packets=column(_PACKETS),
             wire_bytes=column(_WIRE_BYTES),
             payload_bytes=column(_PAYLOAD_BYTES),
@@ -260,6 +274,8 @@ class Activity:
             row = _count_activity(
                 row,
                 self._windows.state,
+                self._windows.slots,
+                self._windows.windows,
                 self._windows.sums,
                 t.time_ns,
                 batch.verdict,
@@ -277,15 +293,12 @@ class Activity:
         self._windows.merge(other._windows, flow_map[: other._flows])
 
     def values(self) -> Ints:
-        """int64[bins, flows and more], a view that the next update changes."""
+        """int64[bins, flows and more]."""
         return self._windows.values()
 
     def of(self, flow: int) -> list[int]:
         """Wire bytes per bin, with the same bins for every flow."""
-        values: Array = self._windows.values()
-        if flow >= self._flows:
-            return [0] * len(values)
-        return [int(v) for v in values[:, flow]]
+        return self._windows.column(flow)
 
     def _grow(self, flows: int) -> None:
         if flows > self._windows.sums.shape[1]:

@@ -1,9 +1,9 @@
-"""Sums in equal time windows: any time span in bounded memory.
+"""Sums in equal time windows: any time span in memory bounded by the rows counted.
 
-Windows are aligned to multiples of their width since the Unix epoch. A time outside adds windows on
-its side; when there would be too many, neighbours are merged and the width doubles. The result
-depends only on the earliest and latest time, not on the order of the rows or the batch boundaries,
-so the sums of parts merge exactly.
+Windows are aligned to multiples of their width since the Unix epoch. Only windows with rows take
+memory: one wild time costs one window, not all windows up to it. When the span would need too many
+windows, neighbours are merged and the width doubles. The result depends only on the rows, not on
+their order or the batch boundaries, so the sums of parts merge exactly.
 """
 
 from __future__ import annotations
@@ -12,15 +12,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...kernels.kernel import Int32s, Ints, inlined
+from ...kernels.kernel import Int, Int32s, Ints, inlined, kernel, subkernel
+from ..wire.salt import salt
 
-WIDTH, ORIGIN, FIRST, LAST = range(4)
-"""Items of `WindowedSums.state`: window width in ns; then, in multiples of the width since the
-epoch, the window of row 0 of `sums`, and the earliest and latest window with rows."""
+WIDTH, FIRST, LAST, LIMIT, USED, SALT = range(6)
+"""Items of `WindowedSums.state`: window width in ns; in multiples of the width since the epoch, the
+earliest and latest window with rows; most windows from the one to the other; windows with rows; a
+random odd factor of the hash table."""
 
 MAX_WIDTH_NS: Final = 1 << 60
 """Widest initial window, about 36 years."""
 _MIN_WINDOWS: Final = 8  # with fewer windows the width for int64 times could exceed int64
+_FEW_CELLS: Final = 1 << 20
+_WINDOWS_PER_USED: Final = 4
 
 _MAX: Final = int(np.iinfo(np.int64).max)
 _MIN: Final = int(np.iinfo(np.int64).min)
@@ -32,11 +36,41 @@ def same_window(time: Any, window_start: Any, width: Any) -> Any:
     return np.uint64(time - window_start) < np.uint64(width)
 
 
-class WindowedSums:
-    """int64 sums per window and column; kernels write `sums` and `state`.
+@subkernel
+def window_row(window: Int, state: Ints, slots: Int32s, windows: Ints) -> Int:
+    """The row of a window in the sums, -1 when the caller must make room with `cover`."""
+    mask = np.uint64(len(slots) - 1)
+    h = np.uint64(window) * np.uint64(state[SALT])
+    at = (h ^ (h >> np.uint64(32))) & mask
+    while slots[at] != 0:
+        row = np.int64(slots[at]) - 1
+        if windows[row] == window:
+            return row
+        at = (at + np.uint64(1)) & mask
+    first, last = min(state[FIRST], window), max(state[LAST], window)
+    row = state[USED]
+    if row == len(windows) or np.uint64(last - first) >= np.uint64(state[LIMIT]):
+        return np.int64(-1)
+    state[FIRST], state[LAST], state[USED] = first, last, row + 1
+    slots[at] = row + 1
+    windows[row] = window
+    return row
 
-    At most `max_windows` windows, and about `max_cells` sums in total if given. A kernel stops at a
-    time outside `sums` for its caller to `cover` it.
+
+@kernel
+def _rehash(state: Ints, slots: Int32s, windows: Ints) -> None:
+    """Enter the used windows into empty slots."""
+    used = state[USED]
+    state[USED] = 0
+    for i in range(used):
+        window_row(windows[i], state, slots, windows)
+
+
+class WindowedSums:
+    """int64 sums per window and column; kernels write `sums`, whose rows `window_row` finds.
+
+    At most `max_windows` windows from the first to the last, and about `max_cells` sums in total if
+    given. A kernel stops at a time without a row for its caller to `cover` it.
     """
 
     def __init__(
@@ -48,8 +82,15 @@ class WindowedSums:
         self._max_cells = max_cells
         self.columns = columns
         """Columns in use; `sums` may have more."""
-        self.state = np.array([width_ns, 0, _MAX, _MIN], np.int64)
-        self.sums = np.zeros((0, columns), np.int64)
+        factor = int(salt(1)[0] >> np.uint64(1)) | 1
+        self.state = np.array([width_ns, _MAX, _MIN, 0, 0, factor], np.int64)
+        self.state[LIMIT] = self._limit()
+        self.windows = np.zeros(_MIN_WINDOWS, np.int64)
+        """int64[rows]: the window of each row of `sums`."""
+        self.slots = np.zeros(4 * _MIN_WINDOWS, np.int32)
+        """Hash table of `window_row`: a row plus one, 0 when free."""
+        self.sums = np.zeros((_MIN_WINDOWS, columns), np.int64)
+        """int64[rows, columns+], in the order in which the windows had their first row."""
 
     @property
     def width_ns(self) -> int:
@@ -59,17 +100,48 @@ class WindowedSums:
     @property
     def start_ns(self) -> int:
         """Start of the earliest window, 0 without rows."""
-        return int(self.state[FIRST]) * self.width_ns if len(self.values()) else 0
+        return int(self.state[FIRST]) * self.width_ns if self.state[USED] else 0
 
     def values(self) -> Ints:
-        """The sums from the earliest to the latest window with rows, int64[windows, columns+]."""
-        _, origin, first, last = (int(v) for v in self.state)
-        return self.sums[first - origin : last - origin + 1] if first <= last else self.sums[:0]
+        """The sums from the earliest to the latest window, int64[windows, columns]."""
+        return self.dense()[2]
+
+    def column(self, column: int) -> list[int]:
+        """One column of `values`; zeros for one that has no rows yet."""
+        used = int(self.state[USED])
+        dense = np.zeros(int(self.state[LAST] - self.state[FIRST]) + 1 if used else 0, np.int64)
+        if column < self.columns:
+            dense[self.windows[:used] - self.state[FIRST]] = self.sums[:used, column]
+        return [int(value) for value in dense]
+
+    def dense(self, sparing: bool = False) -> tuple[int, int, Ints]:
+        """(width in ns, start in ns, int64[windows, columns]).
+
+        `sparing`: where few of many windows have rows, wider windows, so that the size is bounded
+        by the windows with rows.
+        """
+        used, width = int(self.state[USED]), self.width_ns
+        if not used:
+            return width, 0, np.zeros((0, self.columns), np.int64)
+        limit = self._max_windows
+        if sparing:
+            few = max(_MIN_WINDOWS, _FEW_CELLS // max(self.columns, 1))
+            limit = max(few, _WINDOWS_PER_USED * used)
+        first, last = int(self.state[FIRST]), int(self.state[LAST])
+        while last - first >= limit:
+            width, first, last = 2 * width, first // 2, last // 2
+        window, sums = self._merged(width)
+        values = np.zeros((last - first + 1, self.columns), np.int64)
+        values[window - first] = sums[:, : self.columns]
+        return width, first * width, values
 
     def cover(self, time_ns: int) -> None:
-        """Extend `sums` to the window of this time."""
+        """Make room for the window of this time."""
         window = time_ns // self.width_ns
         self._fit(self.width_ns, window, window)
+        used = int(self.state[USED])
+        if used == len(self.windows):
+            self._resize(2 * used)
 
     def widen(self, columns: int) -> None:
         """Grow to at least this many columns."""
@@ -79,17 +151,18 @@ class WindowedSums:
         rows, have = self.sums.shape
         if columns > have:
             # Taps appear one by one: with spare columns few of them copy all the sums.
-            room = max(columns, have + have // 2) if rows else columns
-            sums, kept = np.zeros((rows, room), np.int64), self.values()
-            begin = int(self.state[FIRST] - self.state[ORIGIN]) if len(kept) else 0
-            sums[begin : begin + len(kept), :have] = kept
+            room = max(columns, have + have // 2) if self.state[USED] else columns
+            sums = np.zeros((rows, room), np.int64)
+            sums[:, :have] = self.sums
             self.sums = sums
-        if len(self.values()) > self._limit():
+        self.state[LIMIT] = self._limit()
+        if self.state[USED]:
             self._fit(self.width_ns, int(self.state[FIRST]), int(self.state[LAST]))
 
     def merge(self, other: WindowedSums, column_map: Int32s) -> None:
         """Add sums with the same initial width; the other's column c is our `column_map[c]`."""
-        if not len(other.values()):
+        used = int(other.state[USED])
+        if not used:
             return
         narrow, wide = sorted((self.width_ns, other.width_ns))
         if wide % narrow or (wide // narrow) & (wide // narrow - 1):
@@ -97,9 +170,15 @@ class WindowedSums:
         if len(column_map):
             self.widen(int(column_map.max()) + 1)
         self._fit(other.width_ns, int(other.state[FIRST]), int(other.state[LAST]))
-        at, added = _merged(other, self.width_ns)
-        rows = (at - int(self.state[ORIGIN]))[:, None]
-        np.add.at(self.sums, (rows, column_map[None, :]), added[:, : len(column_map)])
+        mine, theirs = int(self.state[USED]), other._merged(self.width_ns)
+        self._resize(mine + len(theirs[0]))
+        new = np.setdiff1d(theirs[0], self.windows[:mine])
+        self.windows[mine : mine + len(new)] = new
+        self.state[USED] = used = mine + len(new)
+        self._rehash()
+        order = np.argsort(self.windows[:used])
+        rows = order[np.searchsorted(self.windows[:used], theirs[0], sorter=order)]
+        np.add.at(self.sums, (rows[:, None], column_map[None, :]), theirs[1][:, : len(column_map)])
 
     def _limit(self) -> int:
         if self._max_cells is None:
@@ -107,35 +186,40 @@ class WindowedSums:
         return max(_MIN_WINDOWS, min(self._max_windows, self._max_cells // self.columns))
 
     def _fit(self, width: int, first: int, last: int) -> None:
-        """Cover windows first..last of this width in addition to those covered."""
-        used = len(self.values())
+        """Widen the windows until first..last of this width fit in addition to those with rows."""
         target = max(width, self.width_ns)
         first, last = first * width // target, last * width // target
-        if used:
+        if self.state[USED]:
             first = min(first, int(self.state[FIRST]) * self.width_ns // target)
             last = max(last, int(self.state[LAST]) * self.width_ns // target)
-        while last - first >= self._limit():
+        while last - first >= self.state[LIMIT]:
             target, first, last = 2 * target, first // 2, last // 2
-        origin = int(self.state[ORIGIN])
-        limit, have = self._limit(), len(self.sums)
-        if target != self.width_ns or first < origin or last >= origin + have or have > limit:
-            rows = min(limit, 2 * (last - first + 1))
-            leftwards = used and target == self.width_ns and first < origin
-            origin = max(last - rows + 1, _MIN) if leftwards else first
-            sums = np.zeros((rows, self.sums.shape[1]), np.int64)
-            if used and target == self.width_ns:
-                at_row = int(self.state[FIRST]) - origin
-                sums[at_row : at_row + used] = self.values()
-            elif used:
-                at, merged = _merged(self, target)
-                sums[at - origin] = merged
-            self.sums = sums
-        self.state[:] = target, origin, first, last
+        if target != self.width_ns:
+            window, sums = self._merged(target)
+            self.state[WIDTH], self.state[USED] = target, len(window)
+            self.windows[: len(window)], self.sums[:] = window, 0
+            self.sums[: len(window)] = sums
+            self._rehash()
 
+    def _resize(self, rows: int) -> None:
+        """Grow to this many rows."""
+        have, columns = self.sums.shape
+        if rows > have:
+            sums, windows = np.zeros((rows, columns), np.int64), np.zeros(rows, np.int64)
+            sums[:have], windows[:have] = self.sums, self.windows
+            self.sums, self.windows = sums, windows
+            self._rehash()
 
-def _merged(source: WindowedSums, width: int) -> tuple[Ints, Ints]:
-    """The windows of `width`, a multiple of the width of `source`, with the sums of `source`."""
-    values = source.values()
-    window = (int(source.state[FIRST]) + np.arange(len(values))) // (width // source.width_ns)
-    begins = np.flatnonzero(np.diff(window, prepend=window[0] - 1))
-    return window[begins], np.add.reduceat(values, begins, axis=0)
+    def _rehash(self) -> None:
+        slots = 1 << (2 * len(self.windows) - 1).bit_length()
+        self.slots = np.zeros(slots, np.int32)
+        self.state[FIRST], self.state[LAST] = _MAX, _MIN
+        _rehash(self.state, self.slots, self.windows)
+
+    def _merged(self, width: int) -> tuple[Ints, Ints]:
+        """The windows with rows if each had `width`, a multiple of the present one; their sums."""
+        used = int(self.state[USED])
+        order = np.argsort(self.windows[:used])
+        window = self.windows[order] // (width // self.width_ns)
+        begins = np.flatnonzero(np.r_[True, window[1:] != window[:-1]])[:used]
+        return window[begins], np.add.reduceat(self.sums[order], begins, axis=0)

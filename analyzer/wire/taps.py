@@ -8,6 +8,10 @@ import numpy as np
 
 from .packets import U16
 
+MANY_TAPS = 2048
+"""From here on interfaces and mirror sessions of a capture share a tap: tables of taps against taps
+grow with the square."""
+
 
 @dataclass(frozen=True, slots=True)
 class SampledFrames:
@@ -58,6 +62,11 @@ class Taps:
             raise ValueError("more than 65,536 taps in one analysis")
         self.items.append(tap)
         return len(self.items) - 1
+
+    @property
+    def are_many(self) -> bool:
+        """Whether further interfaces and mirror sessions share a tap."""
+        return len(self.items) >= MANY_TAPS
 
     def carrier(self, index: int) -> Tap:
         """The file, interface or probe of a tap's frames: the tap itself, except for sessions."""

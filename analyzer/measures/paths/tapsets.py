@@ -8,7 +8,7 @@ hosts, unless they see the same packets (taps in series without a router between
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ....kernels.kernel import Bools, Ints, UInt32s
 from ...results.paths import Imbalance
 from ...statistics.shares import NOTHING, carried, together, width
 from .imbalance import imbalance_of
+from .pathtable import OTHER
 from .spraying import PathUsage, UsageRecords
 
 SPRAYED_WIDTH = 1.5
@@ -28,51 +29,70 @@ _SERIES_SHARE = 0.1
 _LISTED_HOSTS = 4
 
 
-def parallel_tap_sets(seen: Ints, copies: Ints) -> list[list[int]]:
+class Crossings(NamedTuple):
+    """Packets of each group at each tap, copies included; only groups and taps with packets.
+
+    A group is the packets of one source, destination and hop limit, which may be spread over
+    parallel links. Records are ordered by group, and there is one for each group and tap.
+    """
+
+    group: Ints
+    tap: Ints
+    packets: Ints
+
+
+def parallel_tap_sets(seen: Crossings, copies: Ints, taps: int) -> list[list[int]]:
     """Sets of two or more taps on parallel links, in ascending order.
 
-    `seen`, int64[groups, taps]: packets of each group at each tap, copies
-    included; a group is the packets of one source, destination and hop limit, which may be spread
-    over parallel links. `copies`, int64[taps, taps]: packets first seen at the one tap and again at
-    the other. With only one set, an idle tap belongs to it, because unused links must be visible.
+    `copies`, int64[taps or less, same]: packets first seen at the one tap and again at the other.
+    With only one set, an idle tap belongs to it, because unused links must be visible.
     """
-    taps = seen.shape[1]
-    shared = _packets_in_common(seen, copies)
-    leader = list(range(taps))
-
-    def find(tap: int) -> int:
-        while leader[tap] != tap:
-            tap = leader[tap]
-        return tap
-
-    for a in range(taps):
-        together = np.minimum(seen[:, a : a + 1], seen).sum(axis=0)
-        for b in np.flatnonzero((together > 0) & (shared[a] <= _SERIES_SHARE * together)):
-            if b > a:
-                leader[find(int(b))] = find(a)
+    packets_at = np.bincount(seen.tap, seen.packets, taps).astype(np.int64)
+    first_here = packets_at[: len(copies)] - copies.sum(axis=0)
+    begins = np.searchsorted(seen.group, np.arange(int(seen.group.max(initial=-1)) + 2))
+    sizes = np.diff(begins)
+    first_of_set = np.arange(taps)
+    by_tap = np.argsort(seen.tap, kind="stable")
+    for own in np.split(by_tap, np.flatnonzero(np.diff(seen.tap[by_tap])) + 1):
+        if not len(own):
+            break
+        a = int(seen.tap[own[0]])
+        # The records of all groups that were at this tap.
+        size = sizes[seen.group[own]]
+        first = np.repeat(begins[seen.group[own]] - np.cumsum(size) + size, size)
+        rows = np.arange(len(first)) + first
+        least = np.minimum(np.repeat(seen.packets[own], size), seen.packets[rows])
+        together = np.bincount(seen.tap[rows], least, taps)
+        shared = _packets_in_common(a, first_here, copies, taps)
+        joined = (together > 0) & (shared <= _SERIES_SHARE * together)
+        joined[a] = True
+        joining = np.zeros(taps, bool)
+        joining[first_of_set[joined]] = True
+        first_of_set[joining[first_of_set]] = np.argmax(joining)
     sets: dict[int, list[int]] = {}
-    for tap in range(taps):
-        sets.setdefault(find(tap), []).append(tap)
+    for tap in np.flatnonzero(packets_at).tolist():
+        sets.setdefault(int(first_of_set[tap]), []).append(tap)
     parallel = [s for s in sets.values() if len(s) > 1]
     if len(parallel) == 1:
-        idle = np.flatnonzero(seen.sum(axis=0) == 0)
-        parallel = [sorted([*parallel[0], *(int(t) for t in idle)])]
+        parallel = [sorted([*parallel[0], *np.flatnonzero(packets_at == 0).tolist()])]
     return parallel
 
 
-def _packets_in_common(seen: Ints, copies: Ints) -> Ints:
-    """Lower bound of the packets that each two taps have in common.
+def _packets_in_common(a: int, first_here: Ints, copies: Ints, taps: int) -> Ints:
+    """Lower bound of the packets that a tap has in common with each other tap, int64[taps].
 
+    `first_here`: packets of each tap that no other tap saw before.
     The copy counts relate later taps only to the first: of n packets first seen at one tap, two
     others that saw b and c of them have at least b + c - n in common.
     """
-    shared = copies + copies.T
-    first_here = seen.sum(axis=0) - copies.sum(axis=0)
-    for a in range(len(copies)):
-        overlap = copies[a][:, None] + copies[a][None, :] - max(int(first_here[a]), 0)
-        overlap[copies[a] == 0, :] = 0
-        overlap[:, copies[a] == 0] = 0
-        shared = np.maximum(shared, overlap)
+    shared = np.zeros(taps, np.int64)
+    if a < len(copies):
+        known = shared[: len(copies)]
+        known += copies[a] + copies[:, a]
+        for first in np.flatnonzero(copies[:, a]):
+            others = np.flatnonzero(copies[first])
+            overlap = copies[first, a] + copies[first, others] - max(int(first_here[first]), 0)
+            known[others] = np.maximum(known[others], overlap)
     return shared
 
 
@@ -140,12 +160,11 @@ def tap_imbalances(
     """
     records = usage.records()
     taps = records.paths["key"].astype(np.int64)
-    groups, seen = _crossings(records, src, dst, len(tap_names))
-    copies = _padded(copies, len(tap_names))
+    groups, seen = _crossings(records, src, dst)
     found = []
-    for members in parallel_tap_sets(seen, copies):
+    for members in parallel_tap_sets(seen, copies, len(tap_names)):
         inside = np.isin(taps, members)
-        used = np.flatnonzero(seen[:, members].any(axis=1))
+        used = np.unique(seen.group[np.isin(seen.tap, members)])
         side = sides((int(s), int(d), int(level)) for s, d, level in groups[used])
         labels = [tap_names[t] for t in members]
         name = _listed(labels)
@@ -162,14 +181,15 @@ def tap_imbalances(
     return [imbalance for imbalance in found if imbalance is not None]
 
 
-def _crossings(records: UsageRecords, src: UInt32s, dst: UInt32s, taps: int) -> tuple[Ints, Ints]:
-    """The groups (source, destination, level) and their packets at each tap."""
+def _crossings(records: UsageRecords, src: UInt32s, dst: UInt32s) -> tuple[Ints, Crossings]:
+    """The groups (source, destination, level), and their packets at each tap."""
     crossing = np.stack([src[records.flow], dst[records.flow], records.level], axis=1)
     groups, group = np.unique(crossing.astype(np.int64), axis=0, return_inverse=True)
-    seen = np.zeros((len(groups), taps), np.int64)
-    at = records.paths["key"].astype(np.int64)
-    np.add.at(seen, (group.reshape(-1), at), records.paths["packets"])
-    return groups, seen
+    named = records.paths["key"] != OTHER
+    at = (group.reshape(-1) << 16) | records.paths["key"].astype(np.int64)
+    places, place = np.unique(at[named], return_inverse=True)
+    packets = np.bincount(place, records.paths["packets"][named], len(places)).astype(np.int64)
+    return groups, Crossings(places >> 16, places & 0xFFFF, packets)
 
 
 def tap_places(
@@ -180,9 +200,9 @@ def tap_places(
     taps: int,
 ) -> Ints:
     """The place of each tap, int64[taps]: parallel taps share a number."""
-    _, seen = _crossings(usage.records(), src, dst, taps)
+    _, seen = _crossings(usage.records(), src, dst)
     places = np.arange(taps)
-    for members in parallel_tap_sets(seen, _padded(copies, taps)):
+    for members in parallel_tap_sets(seen, copies, taps):
         places[members] = members[0]
     return places
 
@@ -197,10 +217,13 @@ def _of_taps(
     counted = rows & records.data if np.any(rows & records.data) else rows
     paths = [NOTHING] * len(members)
     flows = np.zeros(len(members), np.int64)
-    for i, tap in enumerate(members):
-        here = records.paths["key"] == tap
-        paths[i] = together(carried(records.paths[rows & here]))
-        flows[i] = len(np.unique(records.flow[counted & here]))
+    by_tap = np.flatnonzero(rows)
+    by_tap = by_tap[np.argsort(records.paths["key"][by_tap], kind="stable")]
+    ends = np.searchsorted(records.paths["key"][by_tap], np.add.outer(members, (0, 1)))
+    for i, (first, end) in enumerate(ends):
+        here = by_tap[first:end]
+        paths[i] = together(carried(records.paths[here]))
+        flows[i] = len(np.unique(records.flow[here[counted[here]]]))
     distinct = len(np.unique(records.flow[counted]))
     return imbalance_of(name, "tap", False, labels, paths, distinct, flows)
 
@@ -222,13 +245,6 @@ def entropy_imbalances(
         if imbalance is not None:
             found.append(imbalance)
     return found
-
-
-def _padded(copies: Ints, taps: int) -> Ints:
-    """The matrix for all taps: the tracker's matrix ends at the last tap with packets."""
-    padded = np.zeros((taps, taps), np.int64)
-    padded[: len(copies), : len(copies)] = copies
-    return padded
 
 
 def _listed(names: Sequence[str]) -> str:

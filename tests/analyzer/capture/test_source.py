@@ -30,7 +30,7 @@ from factories import (
 from rocescope.analyzer.capture import bytestream
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.errors import UnreadableInput, UsageError
-from rocescope.analyzer.wire.taps import Tap, Taps
+from rocescope.analyzer.wire.taps import MANY_TAPS, Tap, Taps
 
 from .reading import read, rows_of
 
@@ -426,3 +426,21 @@ def test_too_many_taps_are_an_error(tmp_path: Path) -> None:
         with pytest.raises(UnreadableInput, match="more than 65,536 taps"):
             with open_capture(str(path), taps) as capture:
                 rows_of(capture.batches())
+
+
+def test_the_last_of_many_interfaces_share_a_tap(tmp_path: Path) -> None:
+    many = Pcapng().section()
+    for _ in range(MANY_TAPS + 3):
+        many.interface()
+    for interface in (0, MANY_TAPS - 1, MANY_TAPS, MANY_TAPS + 2):
+        many.enhanced(START_NS, b"x", interface=interface)
+    path, taps = tmp_path / "x", Taps()
+    path.write_bytes(many.bytes())
+    with open_capture(str(path), taps) as capture:
+        rows = rows_of(capture.batches())
+        assert [row.tap for row in rows] == [0, MANY_TAPS - 1, MANY_TAPS, MANY_TAPS]
+        assert capture.warnings == [
+            f"x: more than {MANY_TAPS} interfaces: further interfaces count as one"
+        ]
+    assert (len(taps), taps[MANY_TAPS].name) == (MANY_TAPS + 1, "x:further interfaces")
+    assert taps[MANY_TAPS].frames == 2

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocescope.analyzer.statistics.windows import FIRST, LAST, ORIGIN, WIDTH, WindowedSums
-from rocescope.analyzer.statistics.windows import same_window as compiled_same_window
+from rocescope.analyzer.statistics import windows as under_test
+from rocescope.analyzer.statistics.windows import FIRST, LAST, USED, WIDTH, WindowedSums
 from rocescope.kernels.kernel import kernel
 
 I64 = np.iinfo(np.int64)
@@ -19,18 +19,30 @@ TIMES = st.one_of(
 
 @kernel
 def same_window(time, start, width):
-    return compiled_same_window(time, start, width)
+    return under_test.same_window(time, start, width)
+
+
+@kernel
+def count(start, times, column, state, slots, windows, sums):
+    for i in range(start, len(times)):
+        row = under_test.window_row(times[i] // state[WIDTH], state, slots, windows)
+        if row < 0:
+            return i
+        sums[row, column] += 1
+    return len(times)
 
 
 def add(sums, times, column=0):
-    for time in times:
-        sums.cover(time)
-        sums.sums[time // sums.width_ns - int(sums.state[ORIGIN]), column] += 1
-    return sums
+    times, done = np.array([int(t) for t in times], np.int64), 0
+    while True:
+        done = count(done, times, column, sums.state, sums.slots, sums.windows, sums.sums)
+        if done == len(times):
+            return sums
+        sums.cover(int(times[done]))
 
 
 def as_dict(sums):
-    width, _, first, _ = (int(v) for v in sums.state)
+    width, first = (int(sums.state[i]) for i in (WIDTH, FIRST))
     values = sums.values()
     return {(first + i) * width: values[i].tolist() for i in range(len(values)) if values[i].any()}
 
@@ -53,7 +65,8 @@ def test_order_free_and_bounded(times, width, limit):
     sums = add(WindowedSums(width, 1, limit), times)
     assert (sums.width_ns, as_dict(sums)) == expected(times, width, limit)
     assert len(sums.values()) <= limit
-    assert len(sums.sums) <= limit
+    assert len(sums.sums) <= max(8, 2 * len(times))
+    assert sums.column(0) == sums.values()[:, 0].tolist()
 
 
 @given(st.lists(TIMES, max_size=20), st.lists(TIMES, max_size=20))
@@ -85,14 +98,14 @@ def test_refuses_what_could_overflow(width, limit):
 @pytest.mark.parametrize("width", [1, 7, 2**60])
 @pytest.mark.parametrize("times", [(I64.min, I64.max), (I64.max, I64.min), (I64.min + 1, I64.min)])
 def test_any_two_times_fit(times, width):
-    sums = add(WindowedSums(width, 1, 8), [int(t) for t in times])
+    sums = add(WindowedSums(width, 1, 8), times)
     assert sums.values().sum() == 2
 
 
 def test_more_columns_mean_fewer_windows():
     sums = add(WindowedSums(1, 1, 100, max_cells=100), range(100))
     sums.widen(10)
-    assert (sums.width_ns, len(sums.values()), len(sums.sums)) == (16, 7, 10)
+    assert (sums.width_ns, len(sums.values())) == (16, 7)
     assert sums.values()[:, 0].tolist() == [16, 16, 16, 16, 16, 16, 4]
 
 
@@ -120,3 +133,19 @@ def test_state_items():
     sums = add(WindowedSums(10, 1, 8), [25, 47])
     assert [int(sums.state[i]) for i in (WIDTH, FIRST, LAST)] == [10, 2, 4]
     assert sums.start_ns == 20
+
+
+def test_a_wild_time_takes_memory_for_one_window():
+    sums = add(WindowedSums(1, 50, 1_000_000), [*range(20), 999_000])
+    assert int(sums.state[USED]) == 21
+    assert sums.sums.nbytes + sums.slots.nbytes + sums.windows.nbytes < 20_000
+    assert len(sums.values()) == 999_001
+
+
+def test_sparing_windows_are_bounded_by_those_with_rows():
+    few, far = add(WindowedSums(1, 50, 1_000_000), [*range(20), 999_000]), 1_000_000 // 20_000
+    width, start, values = few.dense(sparing=True)
+    assert (width, start, len(values)) == (64, 0, 999_000 // 64 + 1)
+    assert (values[:, 0].sum(), values[0, 0], values[-1, 0]) == (21, 20, 1)
+    many = add(WindowedSums(1, 50, 1_000_000), range(0, 999_000, far // 20))
+    assert (many.dense(sparing=True)[0], len(many.dense(sparing=True)[2])) == (1, 998_999)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import ipaddress
+import itertools
 from collections import defaultdict
 from typing import Any
 
 import dpkt
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tracked_batches import ACK, tracked, updated
 
 from rocescope.analyzer.capture.source import open_capture
@@ -18,6 +21,7 @@ from rocescope.analyzer.decode.merge import merge_tables
 from rocescope.analyzer.measures.paths.imbalance import fim
 from rocescope.analyzer.measures.paths.spraying import PathUsage
 from rocescope.analyzer.measures.paths.tapsets import (
+    Crossings,
     entropy_imbalances,
     parallel_tap_sets,
     sides,
@@ -34,35 +38,86 @@ def no_copies(taps):
     return np.zeros((taps, taps), np.int64)
 
 
+def sets_of(seen, copies):
+    """`seen`: packets of each group at each tap."""
+    seen = np.array(seen, np.int64).reshape(-1, len(copies))
+    group, tap = np.nonzero(seen)
+    return parallel_tap_sets(Crossings(group, tap, seen[group, tap]), copies, len(copies))
+
+
 def test_taps_that_split_the_packets_of_a_pair_are_parallel():
-    seen = np.array([[10, 12, 0, 0], [0, 9, 11, 0], [0, 0, 0, 50]])
-    assert parallel_tap_sets(seen, no_copies(4)) == [[0, 1, 2]]
+    seen = [[10, 12, 0, 0], [0, 9, 11, 0], [0, 0, 0, 50]]
+    assert sets_of(seen, no_copies(4)) == [[0, 1, 2]]
 
 
 def test_taps_that_see_the_same_packets_are_in_series():
     copies = no_copies(2)
     copies[0, 1] = 99
-    assert parallel_tap_sets(np.array([[100, 99]]), copies) == []
+    assert sets_of([[100, 99]], copies) == []
 
 
 def test_third_tap_in_series_though_copies_name_only_the_first():
     """Host link, two parallel links, far host link; no hop limit tells them apart."""
     copies = no_copies(4)
     copies[0, 1], copies[0, 2], copies[0, 3] = 60, 40, 100
-    assert parallel_tap_sets(np.array([[100, 60, 40, 100]]), copies) == [[1, 2]]
+    assert sets_of([[100, 60, 40, 100]], copies) == [[1, 2]]
 
 
 def test_an_unused_link_belongs_to_the_only_set():
-    assert parallel_tap_sets(np.array([[5, 0, 7]]), no_copies(3)) == [[0, 1, 2]]
+    assert sets_of([[5, 0, 7]], no_copies(3)) == [[0, 1, 2]]
 
 
 def test_an_unused_link_belongs_to_neither_of_two_sets():
-    seen = np.array([[5, 7, 0, 0, 0], [0, 0, 5, 7, 0]])
-    assert parallel_tap_sets(seen, no_copies(5)) == [[0, 1], [2, 3]]
+    seen = [[5, 7, 0, 0, 0], [0, 0, 5, 7, 0]]
+    assert sets_of(seen, no_copies(5)) == [[0, 1], [2, 3]]
 
 
 def test_nothing_seen():
-    assert parallel_tap_sets(np.zeros((0, 3), np.int64), no_copies(3)) == []
+    assert sets_of([], no_copies(3)) == []
+
+
+def plain_sets(seen, copies):
+    """The definition, for each two taps."""
+    taps = len(copies)
+    first_here = [max(0, seen[:, f].sum() - copies[:, f].sum()) for f in range(taps)]
+    joined = [{t} for t in range(taps)]
+    for a, b in itertools.combinations(range(taps), 2):
+        least = np.minimum(seen[:, a], seen[:, b]).sum()
+        shared = max(
+            copies[a, b] + copies[b, a],
+            *(
+                copies[f, a] + copies[f, b] - first_here[f]
+                for f in range(taps)
+                if copies[f, a] and copies[f, b]
+            ),
+            0,
+        )
+        if least and shared <= 0.1 * least:
+            union = joined[a] | joined[b]
+            for tap in union:
+                joined[tap] = union
+    parallel = sorted({tuple(sorted(s)) for s in joined if len(s) > 1})
+    if len(parallel) == 1:
+        idle = (t for t in range(taps) if not seen[:, t].any())
+        parallel = [tuple(sorted({*parallel[0], *idle}))]
+    return [list(s) for s in parallel]
+
+
+@given(st.data())
+def test_sets_equal_their_plain_twin(data):
+    taps = data.draw(st.integers(1, 6))
+    counts = st.sampled_from([0, 0, 0, 1, 5, 50])
+    rows = st.lists(counts, min_size=taps, max_size=taps)
+    seen = np.array(data.draw(st.lists(rows, max_size=4)), np.int64).reshape(-1, taps)
+    copies = np.array(data.draw(st.lists(rows, min_size=taps, max_size=taps)), np.int64)
+    np.fill_diagonal(copies, 0)
+    assert sets_of(seen, copies) == plain_sets(seen, copies)
+
+
+def test_a_thousand_taps_that_see_one_packet_are_in_series():
+    copies = no_copies(1000)
+    copies[0, 1:] = 1
+    assert sets_of(np.ones((1, 1000)), copies) == []
 
 
 def test_sides_of_a_leaf():
