@@ -32,6 +32,7 @@ def analyze(
     window: str = "100ms",
     path_by: Literal["entropy", "tap", "srv6"] = "entropy",
     reading: Annotated[Reading, Parameter(name="*")] = READING,
+    fabric: str | None = None,
     switch_counters: Path | None = None,
     icrc: Annotated[bool, Parameter(show_default=False)] = False,
     link_rate: str | None = None,
@@ -60,6 +61,9 @@ def analyze(
         Length of the windows of the time series.
     path_by
         Path key of a flow: entropy (UDP source port, IPv6 flow label), tap or srv6 (segments).
+    fabric
+        A fabric, or a file, see rocescope fabric: its links tell the tap that should have seen a
+        lost packet next, where no other packet tells it.
     switch_counters
         With --mirror-format lumina: counters of its switch (switch_state_snapshot.yml).
     icrc
@@ -85,7 +89,7 @@ def analyze(
     if live:
         if chosen not in ("table", "json"):
             raise UsageError(f"--live prints table or json, not {chosen}")
-        _only_files(reading, switch_counters, icrc, conformance)
+        _only_files(reading, fabric, switch_counters, icrc, conformance)
         if not files:
             raise UsageError("no interface is given: rocescope analyze --live IFACE")
         paths, tap_names = [str(path) for path in files], dict[str, str]()
@@ -123,6 +127,7 @@ def analyze(
 
     from ..analyzer.analysis import analyze as engine
     from ..analyzer.measures.conformance.options import ConformanceOptions
+    from .options.fabric_links import fabric_links
 
     options = replace(
         options,
@@ -131,6 +136,7 @@ def analyze(
         icrc=icrc,
         link_rate_bits_per_second=rate,
         flow_order=flow_order,
+        fabric=None if fabric is None else fabric_links(fabric),
         conformance=ConformanceOptions() if conformance else None,
     )
     with shown(to.progress) as report:
@@ -149,11 +155,16 @@ def _failed(analysis: Analysis, fail_on: Severity | None) -> int:
 
 
 def _only_files(
-    reading: Reading, switch_counters: Path | None, icrc: bool, conformance: bool
+    reading: Reading,
+    fabric: str | None,
+    switch_counters: Path | None,
+    icrc: bool,
+    conformance: bool,
 ) -> None:
     """UsageError for options that need files; of `reading`, --live takes only filter and ports."""
     kept = Reading(udp_port=reading.udp_port, filter=reading.filter)
-    given = [*changed(reading, kept), *["--switch-counters"] * (switch_counters is not None)]
+    given = [*changed(reading, kept), *["--fabric"] * (fabric is not None)]
+    given += ["--switch-counters"] * (switch_counters is not None)
     given += ["--icrc"] * icrc + ["--conformance"] * conformance
     if given:
         raise UsageError(f"{given[0]} cannot be combined with --live")

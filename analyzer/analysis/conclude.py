@@ -10,6 +10,7 @@ from ...version import VERSION
 from ..decode.merge import MergeCounts
 from ..diagnosis.case import Case
 from ..diagnosis.diagnose import diagnose
+from ..measures.hops.fabric_links import FabricLinks
 from ..measures.measuring import Measuring
 from ..results.analysis import Analysis
 from ..results.captures import CaptureSummary, MirrorChecks
@@ -42,6 +43,7 @@ def conclude(
     mirror: MirrorChecks | None = None,
     rdma_ports: Sequence[RdmaPort] = (),
     flow_order: FlowOrder | None = None,
+    fabric: FabricLinks | None = None,
 ) -> Analysis:
     """The Analysis; `captures` describe the sources of the packets and their quality.
 
@@ -49,9 +51,10 @@ def conclude(
     several captures. owners: processes by flow index. plane_by: key of the MRC planes.
     outer_labels: entropy values use the flow label of the outer header. mirror: integrity of a
     mirror that numbers its packets; its losses are the first warnings. rdma_ports: growth of the
-    counters of this host's ports. flow_order: order of `flows`; default: by first packet.
+    counters of this host's ports. flow_order: order of `flows`; default: by first packet. fabric:
+    tells the next taps of lost packets where no other packet does.
     """
-    summary = Summary(measuring, registry, path_by, owners, plane_by=plane_by)
+    summary = Summary(measuring, registry, path_by, owners, plane_by=plane_by, fabric=fabric)
     flows = summary.flows()
     checks = measuring.conformance
     events, omitted = summary.events(MAX_EVENTS_REPORTED)

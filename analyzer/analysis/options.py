@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ..decode.mirrors.restore import MirrorOptions
 from ..decode.multipath.flow_labels import FlowLabelOf
 from ..measures.conformance.options import ConformanceOptions
+from ..measures.hops.fabric_links import FabricLinks
 from ..measures.series import DEFAULT_WINDOW_NS
 from ..summary.options import FlowOrder, PathBy, PlaneBy
 from ..wire.ports import ROCE_UDP_PORT
@@ -50,5 +51,7 @@ class AnalyzeOptions:
     """Key of the MRC planes."""
     flow_order: FlowOrder | None = None
     """Order of the flows in the result; default: by first packet."""
+    fabric: FabricLinks | None = None
+    """Tells the next taps of lost packets where no other packet does."""
     conformance: ConformanceOptions | None = None
     """Also check the rules of the protocol."""

@@ -188,6 +188,7 @@ class Run:
                 None if asked is None else asked.switch_counters,
             ),
             flow_order=self._options.flow_order,
+            fabric=self._options.fabric,
         )
 
     def owners(self) -> dict[int, Owner]:

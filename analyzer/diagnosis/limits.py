@@ -119,6 +119,7 @@ def _ways(case: Case) -> Iterator[str]:
             f"{counted(ways.undecided, 'packet')} still between two taps when the captures ended:"
             " whether they arrived is unknown"
         )
+    yield from ways.fabric_limits
     if ways.hurried:
         yield (
             f"{counted(ways.hurried, 'packet')} followed for a short time only: more were on their"

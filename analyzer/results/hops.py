@@ -39,7 +39,8 @@ class Hop(Record, frozen=True, kw_only=True):
         Meta(
             description="how the next tap of the lost packets is known: flow (others of the same"
             " flow went there), destination (others to the same destination), host (the host's own"
-            " packets pass there), partner (a parallel tap); None without lost packets"
+            " packets pass there), partner (a parallel tap), fabric (the links of the fabric file);"
+            " None without lost packets"
         ),
     ]
     flows: int

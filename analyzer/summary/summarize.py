@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..measures.hops.fabric_links import FabricLinks
 from ..measures.hops.ways import Ways, ways_of
 from ..measures.measuring import Measuring
 from ..measures.paths.tapsets import entropy_imbalances, tap_imbalances
@@ -29,7 +30,8 @@ class Summary:
     """Builds the records; one instance per result, whose creation settles the pairing.
 
     owners: processes by flow index, from the probes of this host. in_passing: for single flows of a
-    running analysis; pairing stays unchanged and connections have no numbers.
+    running analysis; pairing stays unchanged and connections have no numbers. fabric: tells the
+    next taps of lost packets where no other packet does.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Summary:
         in_passing: bool = False,
         *,
         plane_by: PlaneBy | None = None,
+        fabric: FabricLinks | None = None,
     ) -> None:
         self._m = measuring
         self._names = names = Names(measuring.tracker, registry)
@@ -53,7 +56,7 @@ class Summary:
         self._settled = None if in_passing or not measuring.many_taps else measuring.hops.settled()
         self.ways: Ways | None = None
         if self._settled is not None:
-            ways = ways_of(self._settled, measuring.tracker, names.taps)
+            ways = ways_of(self._settled, measuring.tracker, names.taps, fabric, names.addresses)
             self.ways = ways.without({names.taps.index(tap) for tap in self._sampled})
         self.mrc: MrcSummary | None = None
         if measuring.mrc.packets:

@@ -33,9 +33,11 @@ def between_taps(hops: Sequence[Hop], losses: Sequence[CaptureLoss]) -> str:
 def where(hop: Hop) -> str:
     """`in spine2, from leaf1-spine2 to leaf2-spine2`."""
     if hop.to_tap is None:
-        return f"after {printable(hop.from_tap)}"
-    between = f"from {printable(hop.from_tap)} to {printable(hop.to_tap)}"
-    return f"in {printable(hop.device)}, {between}" if hop.device else between
+        text = f"after {printable(hop.from_tap)}"
+    else:
+        text = f"from {printable(hop.from_tap)} to {printable(hop.to_tap)}"
+        text = f"in {printable(hop.device)}, {text}" if hop.device else text
+    return f"{text} (next tap by the fabric file)" if hop.expected_by == "fabric" else text
 
 
 def hop_table(table: Table, hops: Sequence[Hop], glyphs: Glyphs) -> None:

@@ -14,6 +14,7 @@ EXPECTED_BY = {
     "destination": "other packets to the same destination went there",
     "host": "packets of this host pass there",
     "partner": "its parallel link leads there",
+    "fabric": "by the fabric file",
 }
 
 

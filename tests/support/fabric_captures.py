@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import NamedTuple
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
+from rocescope.analyzer.measures.hops.fabric_links import FabricLinks
 from rocescope.analyzer.results.diagnosis import Diagnosis, Finding
 
 START_NS = 1_700_000_000_000_000_000
@@ -404,8 +405,18 @@ def write(folder: Path, taps: Mapping[str, Iterable[Sighting]], ipv6: bool = Fal
 # What the analysis says of them.
 
 
-def diagnosis(paths: Iterable[Path]) -> Diagnosis:
-    return analyze([str(path) for path in paths], AnalyzeOptions()).diagnosis
+def diagnosis(paths: Iterable[Path], fabric: FabricLinks | None = None) -> Diagnosis:
+    return analyze([str(path) for path in paths], AnalyzeOptions(fabric=fabric)).diagnosis
+
+
+def fabric_links() -> FabricLinks:
+    """The links of all taps, and the addresses of the hosts."""
+    ends = [link.split("-") for link in LINKS]
+    return FabricLinks(
+        links=[link for a, b in ends for link in ((a, b), (b, a))],
+        hosts=frozenset(f"H{host}" for host in LEAF),
+        networks={ip_network(address(host)): f"H{host}" for host in LEAF},
+    )
 
 
 def severe(folder: Path, run: Run, ipv6: bool = False) -> list[Finding]:

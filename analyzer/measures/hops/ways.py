@@ -8,6 +8,7 @@ was acknowledged and never retransmitted, the next capture missed it.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from ...track.tracker import FlowTracker
 from ...wire.opcodes import OPCODE_CLASS, REQUEST, SEQUENCED, UC, UD
 from ...wire.psn import PSN_MASK
 from . import state
+from .fabric_links import FabricLinks, FabricTaps
 from .measure import HopMeasure
 from .names import device_between, parts_of, short_names
 from .state import END, START
@@ -114,6 +116,8 @@ class Ways:
     """Short names of the taps."""
     devices: dict[tuple[int, int], str]
     """The device between two taps, where names tell."""
+    fabric_limits: Sequence[str] = ()
+    """What the fabric does not tell, one line each."""
     unlogged: int = 0
     """Ends and retransmissions without a moment of their own, for want of memory."""
 
@@ -145,9 +149,16 @@ class Ways:
 class _Tables:
     """The edges in the forms that the rules need."""
 
-    def __init__(self, measure: HopMeasure, tracker: FlowTracker, names: list[str]) -> None:
+    def __init__(
+        self,
+        measure: HopMeasure,
+        tracker: FlowTracker,
+        names: list[str],
+        fabric: FabricTaps | None,
+    ) -> None:
         edges = measure.edges
         self.names = names
+        self.fabric = fabric
         self.flows = edges[edges["flow"] >= 0]
         self.all = edges[edges["flow"] < 0]
         self.numbers = np.flatnonzero(edges["flow"] >= 0)
@@ -185,8 +196,13 @@ class _Tables:
             self.end_limit[pair] = min(limit, self.end_limit.get(pair, limit))
         self.onward: dict[tuple[int, int, int], dict[int, int]] = defaultdict(dict)
         """By destination (-1 for all), tap and hop limit there: packets by next tap."""
+        self.passed: dict[tuple[int, int], set[str]] = defaultdict(set)
+        """By flow and tap: the devices that its packets passed right before the tap."""
         for edge in self.passes:
             here, there = int(edge["from_tap"]), int(edge["to_tap"])
+            device = device_between(names[here], names[there])
+            if device is not None:
+                self.passed[int(edge["flow"]), there].add(device)
             for dst in (int(self.dst[edge["flow"]]), -1):
                 counts = self.onward[dst, here, int(edge["limit_max"])]
                 counts[there] = counts.get(there, 0) + int(edge["packets"])
@@ -207,10 +223,17 @@ class _Tables:
                     self.side[int(self.src[flow])] |= near
 
 
-def ways_of(measure: HopMeasure, tracker: FlowTracker, tap_names: list[str]) -> Ways:
-    """The hops of a concluded measure."""
+def ways_of(
+    measure: HopMeasure,
+    tracker: FlowTracker,
+    tap_names: list[str],
+    fabric: FabricLinks | None = None,
+    addresses: Sequence[str] = (),
+) -> Ways:
+    """The hops of a concluded measure. addresses: of all endpoints, for the fabric."""
     names = short_names(tap_names)
-    tables = _Tables(measure, tracker, names)
+    known = None if fabric is None else FabricTaps(fabric, names, addresses)
+    tables = _Tables(measure, tracker, names, known)
     whole = {(int(e["from_tap"]), int(e["to_tap"])): e for e in tables.all}
     hops: dict[tuple[int, int], Way] = {}
     moments = _moments_by_edge(measure)
@@ -281,6 +304,7 @@ def ways_of(measure: HopMeasure, tracker: FlowTracker, tap_names: list[str]) -> 
         undecided=undecided,
         elsewhere=len(elsewhere),
         hurried=int(measure.state.clock[state.HURRIED]),
+        fabric_limits=() if known is None else known.limits,
         unlogged=int(measure.state.used[state.UNLOGGED]),
         names=names,
         devices=_devices(hops, names),
@@ -290,6 +314,17 @@ def ways_of(measure: HopMeasure, tracker: FlowTracker, tap_names: list[str]) -> 
 def _expected(tables: _Tables, edge: Any) -> tuple[int, str] | None:
     """The next tap (-1: unknown) of packets that ended here, and how it is known; None: they
     arrived, or nothing says that a later tap should have seen them."""
+    found = _by_packets(tables, edge)
+    if tables.fabric is None or (found is not None and found[0] >= 0):
+        return found
+    taps = tables.fabric.after(int(edge["from_tap"]), int(tables.dst[edge["flow"]]))
+    if not taps or (len(taps) > 1 and found is not None):
+        return found
+    return min(taps) if len(taps) == 1 else -1, "fabric"
+
+
+def _by_packets(tables: _Tables, edge: Any) -> tuple[int, str] | None:
+    """`_expected` as other packets and the names of taps tell it."""
     flow, here = int(edge["flow"]), int(edge["from_tap"])
     src, dst, limit = int(tables.src[flow]), int(tables.dst[flow]), int(edge["limit_max"])
     own = tables.next_of.get((flow, here))
@@ -305,14 +340,14 @@ def _expected(tables: _Tables, edge: Any) -> tuple[int, str] | None:
     if onward:
         return _main(onward), "destination"
     if access is not None:
-        return _towards(tables, here, limit, access), "host"
+        return _towards(tables, edge, access), "host"
     side = tables.side.get(dst, set())
     if tables.end_limit[src, dst] < int(edge["limit_min"]):
-        tap = _link_to(tables.names, here, side)
+        tap = _link_to(tables, edge, side)
         return _main(tables.onward.get((-1, here, limit), {})) if tap < 0 else tap, "destination"
     if not side or side & set(parts_of(tables.names[here])):
         return None
-    tap = _link_to(tables.names, here, side)
+    tap = _link_to(tables, edge, side)
     return None if tap < 0 else (tap, "partner")
 
 
@@ -354,21 +389,25 @@ def _main(by_tap: dict[int, int]) -> int:
     return tap if packets > 0.9 * sum(by_tap.values()) else -1
 
 
-def _towards(tables: _Tables, here: int, limit: int, access: set[int]) -> int:
+def _towards(tables: _Tables, edge: Any, access: set[int]) -> int:
     """The next tap on the way to the link of a host, from the names of links or other traffic."""
-    names = tables.names
+    names, here, limit = tables.names, int(edge["from_tap"]), int(edge["limit_max"])
     goal = {part for tap in access for part in parts_of(names[tap])}
     if goal & set(parts_of(names[here])):
         nearest = [tap for tap in access if device_between(names[here], names[tap])]
         if len(nearest) == 1:
             return nearest[0]
-    tap = _link_to(names, here, goal)
+    tap = _link_to(tables, edge, goal)
     return _main(tables.onward.get((-1, here, limit), {})) if tap < 0 else tap
 
 
-def _link_to(names: list[str], here: int, devices: set[str]) -> int:
-    """The only tap on a link from a device of this tap to one of `devices`; -1 for none."""
-    mine = set(parts_of(names[here]))
+def _link_to(tables: _Tables, edge: Any, devices: set[str]) -> int:
+    """The only tap on a link from the device after this tap to one of `devices`; -1 for none.
+
+    A packet does not return to the device that it came from.
+    """
+    names, here = tables.names, int(edge["from_tap"])
+    mine = set(parts_of(names[here])) - tables.passed.get((int(edge["flow"]), here), set())
     found = [
         tap
         for tap, name in enumerate(names)
@@ -378,7 +417,7 @@ def _link_to(names: list[str], here: int, devices: set[str]) -> int:
 
 
 def _strongest(reasons: set[str]) -> str:
-    return next(r for r in ("flow", "host", "destination", "partner") if r in reasons)
+    return next(r for r in ("flow", "host", "destination", "partner", "fabric") if r in reasons)
 
 
 def _moments_by_edge(measure: HopMeasure) -> dict[int, NDArray[Any]]:

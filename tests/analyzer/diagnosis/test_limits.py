@@ -37,9 +37,10 @@ def test_drops_of_the_capture():
 
 
 def test_packets_whose_way_is_known_in_part():
-    ways = Ways([], [], np.zeros(0, VISIT), 1, 0, 0, 3, 0, 2, [], {}, unlogged=1)
+    ways = Ways([], [], np.zeros(0, VISIT), 1, 0, 0, 3, 0, 2, [], {}, ["1 of 2 taps"], 1)
     assert "3 packets still between two taps" in said(ways=ways)
     assert "2 packets followed for a short time only" in said(ways=ways)
+    assert "1 of 2 taps" in said(ways=ways)
     assert "1 lost or retransmitted packet without a time of their own" in said(ways=ways)
 
 

@@ -55,7 +55,7 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
             dict(zip(flows.tolist(), counts.tolist(), strict=True)),
             of_packets,
             _span(case, group, lost, cause.kind),
-            cause.says,
+            cause.says + _by_fabric(group),
             cause.next_step,
             confidence="proven" if _is_proven(group) else "likely",
             evidence=_evidence(case, group),
@@ -70,6 +70,12 @@ def _span(case: Case, group: HopGroup, lost: NDArray[Any], kind: Kind) -> tuple[
         return first, last
     begin, end = group.queued(max(QUEUE_NS, QUEUE_FACTOR * _usual_delay(group)))
     return max(min(first, begin), case.first_ns), min(max(last, end), case.last_ns)
+
+
+def _by_fabric(group: HopGroup) -> str:
+    """The evidence for the next tap, where only the fabric file tells it."""
+    told = any(hop.expected_by == "fabric" for hop in group.hops)
+    return " (next tap by the fabric file)" if told else ""
 
 
 def _is_proven(group: HopGroup) -> bool:

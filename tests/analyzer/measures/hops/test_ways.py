@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 
 import numpy as np
 from journeys import hop
 from tracked_batches import tracked
 
+from rocescope.analyzer.measures.hops.fabric_links import FabricLinks
 from rocescope.analyzer.measures.hops.measure import HopMeasure
 from rocescope.analyzer.measures.hops.ways import ways_of
 from rocescope.analyzer.track.batch import RETRANSMITTED
@@ -27,10 +29,10 @@ class Tracker:
         self.flows["dst"] = 100
 
 
-def ways(rows, names, tracker=None):
+def ways(rows, names, tracker=None, fabric=None, addresses=()):
     measure = HopMeasure()
     measure.update(tracked(sorted(rows, key=lambda row: row["time_ns"]), 8))
-    return ways_of(measure.settled(), tracker or Tracker(), names)
+    return ways_of(measure.settled(), tracker or Tracker(), names, fabric, addresses)
 
 
 def journey(number, taps, flow=0, first_limit=64, **more):
@@ -112,6 +114,64 @@ def test_a_flow_that_never_arrives_by_the_names_of_links():
     found = ways(rows + late_traffic([2, 0], 63), names, tracker)
     assert lost(found) == {(1, 3): (20, "partner")}
     assert found.devices[1, 3] == "spine2"
+
+
+def test_packets_do_not_return_to_the_device_they_came_from():
+    """One leaf is captured: flow 0 leaves by spine2, what its destination sends comes by spine1."""
+    names = ["H1-leaf1", "leaf1-spine1", "leaf1-spine2"]
+    tracker = Tracker()
+    tracker.flows["src"][:2] = [0, 1]
+    tracker.flows["dst"][:2] = [1, 0]
+    rows = [row for n in range(20) for row in journey(n, [0, 2], flow=0)]
+    rows += [row for n in range(20) for row in journey(n, [1, 0], flow=1, first_limit=62)]
+    assert lost(ways(rows + late_traffic([0, 2]), names, tracker)) == {}
+
+
+def two_hosts():
+    """Flow 0 from H1 to H2, flow 7 between other hosts; what host 0 or 1 is."""
+    tracker = Tracker()
+    tracker.flows["src"][:1], tracker.flows["dst"][:1] = 0, 1
+    links = [("H1", "s1"), ("s1", "s2"), ("s1", "s3"), ("s2", "s4"), ("s3", "s4"), ("s4", "H2")]
+    hosts = {ip_network("10.0.0.1"): "H1", ip_network("10.0.0.2"): "H2"}
+    both = [pair for a, b in links for pair in ((a, b), (b, a))]
+    fabric = FabricLinks(both, frozenset({"H1", "H2"}), hosts)
+    addresses = ["10.0.0.1", "10.0.0.2", *(f"10.9.0.{n}" for n in range(2, 101))]
+    return tracker, fabric, addresses
+
+
+def test_a_flow_that_never_arrives_by_the_links_of_a_fabric():
+    """No other packet of these hosts tells that the tap at H2 should have seen flow 0."""
+    tracker, fabric, addresses = two_hosts()
+    rows = [row for n in range(20) for row in journey(n, [0], flow=0, first_limit=63)]
+    rows += late_traffic([2, 3], 63)
+    names = ["s1-s2", "H2-s4", "eth0", "eth1"]
+    assert lost(ways(rows, names, tracker)) == {}
+    found = ways(rows, names, tracker, fabric, addresses)
+    assert lost(found) == {(0, 1): (20, "fabric")}
+    assert [line.split(" taps")[0] for line in found.fabric_limits] == [
+        "2 of 4", "99 of 101 addresses are not in the fabric file: it does not tell the way to them"
+    ]  # fmt: skip
+
+
+def test_several_next_taps_by_the_links_of_a_fabric():
+    tracker, fabric, addresses = two_hosts()
+    rows = [row for n in range(20) for row in journey(n, [0], flow=0, first_limit=63)]
+    rows += late_traffic([3, 4], 63)
+    found = ways(rows, ["H1-s1", "s1-s2", "s1-s3", "eth0", "eth1"], tracker, fabric, addresses)
+    assert lost(found) == {(0, -1): (20, "fabric")}
+    found = ways(rows, ["H1-s1", "s1-s2", "other", "eth0", "eth1"], tracker, fabric, addresses)
+    assert lost(found) == {}  # a way without a tap
+
+
+def test_other_packets_tell_more_than_a_fabric():
+    tracker, fabric, addresses = two_hosts()
+    rows = [row for n in range(50) for row in journey(n, [0] if n in (20, 33) else [0, 1])]
+    names = ["s1-s2", "s2-s4", "H2-s4"]
+    rows += late_traffic([0, 1])
+    assert lost(ways(rows, names, tracker, fabric, addresses)) == {
+        (0, 1): (2, "flow"),
+        (1, 2): (48, "fabric"),
+    }
 
 
 def test_a_tap_that_sees_one_side_only_proves_nothing():

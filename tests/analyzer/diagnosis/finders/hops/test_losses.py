@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from fabric_captures import (
     by_port,
     diagnosis,
     drop,
+    fabric_links,
     flows_hit,
     flows_of,
     names,
@@ -52,6 +54,31 @@ def incast():
         for src in (1, 2, 4)
     ]
     return usual_pairs(seed=5) + bursts
+
+
+@pytest.mark.parametrize(
+    ("taps", "dead", "place"),
+    [
+        (("leaf1-*", "leaf2-*"), (NEAR, FAR), SPINE),
+        (("H1-*", "leaf1-*"), ("H1-leaf1", "leaf1-*"), ("H1-leaf1", None, None, None)),
+    ],
+)
+def test_the_fabric_file_tells_the_next_tap(taps, dead, place, tmp_path):
+    """One queue pair whose packets all vanish: no other packet tells where they were going."""
+    pair = Pair(1, 3, 0x101, 50001)
+    run = simulate([pair], between(dead[0], dead[1], drop), lambda packet, now: 2)
+    kept = {tap: seen for tap, seen in run.taps.items() if any(fnmatch(tap, t) for t in taps)}
+    paths = write(tmp_path, kept)
+    assert [finding.kind for finding in warnings(diagnosis(paths))] == ["stalled"]
+    (finding,) = warnings(diagnosis(paths, fabric_links()))
+    assert (finding.kind, place_of(finding)) == ("blackhole", place)
+    assert "(next tap by the fabric file)" in finding.sentence
+    assert flows_of(finding) == flows_hit(run.hits)
+    # The last packets may be on their way when the captures end.
+    assert len(run.hits) - 2 <= finding.packets <= len(run.hits)
+    whole = simulate([Pair(1, 3, 0x101, 50001)], route=lambda packet, now: 2).taps
+    clean = write(tmp_path, {tap: whole[tap] for tap in kept})
+    assert warnings(diagnosis(clean, fabric_links())) == []
 
 
 @pytest.fixture(scope="module")
