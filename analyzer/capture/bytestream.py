@@ -92,7 +92,11 @@ class RawStream:
             got = self._file.readinto(view)
             while not got and self._follow and not self._file.closed:
                 ended = self._stop.wait(POLL_SECONDS)
+                change = self._change()
                 got = self._file.readinto(view)  # also reads bytes written just before the end
+                if not got and change is not None:
+                    self.failure = change
+                    break
                 if ended:
                     break
         except OSError as error:
@@ -101,6 +105,17 @@ class RawStream:
         except ValueError:  # closed while waiting for more
             return 0
         return got or 0
+
+    def _change(self) -> str | None:
+        """What happened to a followed file that will not grow any more; None: nothing."""
+        if os.fstat(self._file.fileno()).st_size < self._file.tell():
+            return "the file was truncated"
+        try:
+            there = os.stat(self.path)
+        except OSError:
+            return "the file was removed"
+        same = os.path.samestat(there, os.fstat(self._file.fileno()))
+        return None if same else "another file has replaced it"
 
     def silent(self) -> bool:
         """See ByteStream."""

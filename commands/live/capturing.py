@@ -51,8 +51,9 @@ class Ending:
 
 
 def say(text: str) -> None:
-    """Print a message line on standard error."""
-    print(f"rocescope: {text}", file=sys.stderr, flush=True)
+    """Print a message line on standard error, if that still exists: a terminal may be gone."""
+    with suppress(OSError):
+        print(f"rocescope: {text}", file=sys.stderr, flush=True)
 
 
 def say_what(source: LiveSource | CounterSource, doing: str = "capturing") -> None:
@@ -78,19 +79,23 @@ def say_owners_unknown(reasons: Sequence[str]) -> None:
 
 @contextmanager
 def ended_by_signals(source: Stoppable) -> Iterator[None]:
-    """The first SIGINT or SIGTERM ends the capture cleanly, the second at once."""
+    """The first SIGINT, SIGTERM or SIGHUP ends the capture cleanly, the second at once.
+
+    A SIGHUP that is ignored from the start (nohup) stays ignored.
+    """
 
     def end(number: int, _frame: FrameType | None) -> None:
         source.stop()
-        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else _raise)
+        signal.signal(number, _raise if number == signal.SIGINT else signal.SIG_DFL)
 
     def _raise(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     before = {}
     with suppress(ValueError):  # not the main thread
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, end)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                before[number] = signal.signal(number, end)
     try:
         yield
     finally:

@@ -88,6 +88,11 @@ class CaptureFiles:
 
     def write(self, blocks: Blocks) -> None:
         """Append packet blocks; DiskFull if there is no space for all of them."""
+        limit = self._rotation.size_bytes
+        while limit is not None and self._size + len(blocks.data) > limit:
+            fitting, blocks = blocks.split(max(limit - self._size, 1))
+            self._append(fitting)
+            self.tick()
         if len(blocks.data):
             self._append(blocks)
         self.tick()

@@ -383,6 +383,30 @@ def test_following_a_growing_file(tmp_path: Path) -> None:
     assert capture.warnings == []
 
 
+@pytest.mark.parametrize(
+    ("happens", "why"),
+    [
+        (lambda path: os.replace(path.with_name("other"), path), "another file has replaced it"),
+        (lambda path: path.unlink(), "the file was removed"),
+        (lambda path: os.truncate(path, 30), "the file was truncated"),
+    ],
+)
+def test_a_followed_file_that_cannot_grow_any_more_ends(
+    tmp_path: Path, happens: Callable[[Path], None], why: str
+) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(pcap_bytes(FRAMES))
+    path.with_name("other").write_bytes(pcap_bytes(FRAMES))
+    with open_capture(str(path), Taps(), follow=True) as capture:
+        batches = capture.batches()
+        rows = rows_of([next(batches)])
+        happens(path)
+        rows += rows_of(batches)
+        assert [r.data for r in rows] == [f.data for f in FRAMES]
+        (warning,) = capture.warnings
+    assert why in warning and warning.endswith("everything before it is reported")
+
+
 def test_what_was_written_just_before_the_end_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x"
     data = pcap_bytes(FRAMES)
