@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
+from ..words import printable
 from .case import Case, carries_data
-from .words import counted, number, plain
+from .words import counted, number
 
 UNANSWERED = ("UC", "UD", "CNP")
 """Transports whose requests have no answer."""
@@ -30,10 +31,10 @@ def _capture_quality(case: Case) -> Iterator[str]:
     for capture in case.captures:
         for tap in capture.taps:
             if tap.sampling is not UNSET:
-                yield f"{plain(tap.name)} has samples only: loss and reordering are unknown"
+                yield f"{printable(tap.name)} has samples only: loss and reordering are unknown"
             elif tap.dropped_frames:
                 yield (
-                    f"{plain(tap.name)} dropped {counted(tap.dropped_frames, 'frame')} itself:"
+                    f"{printable(tap.name)} dropped {counted(tap.dropped_frames, 'frame')} itself:"
                     " packets missing there may be capture loss"
                 )
     silent = [

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from .. import words
 from ..results.flow import Flow
+from ..words import printable
 from .case import Case
-
-
-def plain(name: str) -> str:
-    """A name of a packet, file or process without characters that a terminal interprets."""
-    return "".join(c if c.isprintable() else "?" for c in name)
 
 
 def number(value: int) -> str:
@@ -20,7 +17,7 @@ def number(value: int) -> str:
 
 def counted(value: int, noun: str) -> str:
     """`1 flow`, `1,200 flows`."""
-    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+    return f"{value:,} {words.noun(value, noun)}"
 
 
 def percent(share: float) -> str:
@@ -42,19 +39,12 @@ def packets_of(hits: int, of: int) -> str:
 
 def duration(ns: float) -> str:
     """`1.2 s`, `310 ms`, `12 us`, `850 ns`."""
-    for unit, scale in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        value = ns / scale
-        if value >= 0.9995:
-            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
-    return f"{ns:.0f} ns"
+    return words.short(words.duration(ns))
 
 
 def rate(bits_per_second: float) -> str:
     """`9.8 Gb/s`, `312 Mb/s`."""
-    for unit, scale in (("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3)):
-        if bits_per_second >= 0.9995 * scale:
-            return f"{bits_per_second / scale:.3g} {unit}"
-    return f"{bits_per_second:.0f} b/s"
+    return words.short(words.scaled(bits_per_second, "b/s"))
 
 
 def moment(case: Case, ns: int) -> str:
@@ -83,7 +73,7 @@ def when(case: Case, from_ns: int, until_ns: int | None, uncertain_ns: int = 0) 
 
 def flow_name(flow: Flow) -> str:
     """`10.0.0.1 to 10.0.0.2 QP 0x000022`."""
-    return f"{plain(flow.src)} to {plain(flow.dst)} QP 0x{flow.dest_qp:06x}"
+    return f"{printable(flow.src)} to {printable(flow.dst)} QP 0x{flow.dest_qp:06x}"
 
 
 def hosts(flows: Sequence[Flow]) -> str:
@@ -92,4 +82,4 @@ def hosts(flows: Sequence[Flow]) -> str:
 
 
 def _some(names: Collection[str]) -> str:
-    return plain(next(iter(names))) if len(names) == 1 else f"{len(names)} hosts"
+    return printable(next(iter(names))) if len(names) == 1 else f"{len(names)} hosts"

@@ -9,7 +9,8 @@ from rich.text import Text
 
 from ...analyzer.measures.hops.names import short_names
 from ...analyzer.results.hops import CaptureLoss, Hop
-from ..words.human import Glyphs, count, counted, duration, percent, printable
+from ...analyzer.words import printable
+from ..words.human import Glyphs, count, counted, duration, percent
 
 
 def between_taps(hops: Sequence[Hop], losses: Sequence[CaptureLoss]) -> str:

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from ...analyzer.results.compare import CHANGES, Comparison, Figures, FindingChange, FlowChange
 from ...analyzer.results.diagnosis import SEVERITIES, Finding
+from ...analyzer.words import printable
 from ..compare import GOODPUT, SHARES
 from ..words import diagnosis as words
 from ..words import human
-from ..words.human import printable
 from .diagnosis import STYLES
 from .replay import NONE, Page
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...analyzer.results.diagnosis import SEVERITIES, Diagnosis
+from ...analyzer.words import printable
 from ..words import diagnosis as words
-from ..words.human import UNKNOWN, Glyphs, counted, printable
+from ..words.human import UNKNOWN, Glyphs, counted
 
 MOST_FINDINGS = 8
 MOST_LIMITS = 4

@@ -6,6 +6,7 @@ from msgspec import UnsetType
 
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.captures import TapSummary
+from ...analyzer.words import printable
 from ..words import human
 
 _TAPS = 4
@@ -27,7 +28,7 @@ def mirrors(analysis: Analysis) -> list[str]:
         if not isinstance(tap.sampling, UnsetType):
             whole = tap.sampling
             lines.append(
-                f"{human.printable(tap.name)}: estimated"
+                f"{printable(tap.name)}: estimated"
                 f" {human.count(whole.estimated_packets)} packets,"
                 f" {human.size(whole.estimated_wire_bytes)} (standard error"
                 f" {whole.error_percent:.1f} %)"
@@ -62,7 +63,7 @@ def _seen(analysis: Analysis) -> list[TapSummary]:
 def _taps(analysis: Analysis) -> str:
     taps = _seen(analysis)
     named = ", ".join(
-        f"{human.printable(tap.name)} ({human.count(tap.roce_packets)})" for tap in taps[:_TAPS]
+        f"{printable(tap.name)} ({human.count(tap.roce_packets)})" for tap in taps[:_TAPS]
     )
     more = f" and {len(taps) - _TAPS} more" if len(taps) > _TAPS else ""
     return f"Taps: {named}{more}."

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from ...analyzer.results.diagnosis import SEVERITIES, Diagnosis, Finding, Place, Severity
-from .human import counted, printable
+from ...analyzer.words import printable
+from .human import counted
 
 NO_CHECK = "No check covers this traffic."
 

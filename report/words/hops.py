@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from ...analyzer.measures.hops.names import short_names
 from ...analyzer.results.hops import CaptureLoss, Hop, TapClock
-from .human import count, counted, duration, percent, printable
+from ...analyzer.words import printable
+from .human import count, counted, duration, percent
 
 EXPECTED_BY = {
     "flow": "other packets of the same flow went there",

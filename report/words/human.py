@@ -7,39 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...analyzer import words
+
 if TYPE_CHECKING:
     from ...analyzer.results.flow import Owner
 
 UNKNOWN = "?"
-_DECIMAL = ("", "k", "M", "G", "T", "P")
-
-
-def _three_digits(value: float) -> str:
-    """Three significant digits, without an exponent."""
-    return (
-        f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
-    )
-
-
-def _scaled(value: float, unit: str) -> str:
-    prefix = 0
-    while value >= 999.5 and prefix < len(_DECIMAL) - 1:
-        value /= 1_000
-        prefix += 1
-    number = f"{value:.0f}" if prefix == 0 else _three_digits(value)
-    return f"{number} {_DECIMAL[prefix]}{unit}".rstrip()
 
 
 def count(value: int | None) -> str:
     """`1,234`, from a million on `1.23 M`, `?` for unknown."""
     if value is None:
         return UNKNOWN
-    return f"{value:,}" if value < 1_000_000 else _scaled(value, "")
+    return f"{value:,}" if value < 1_000_000 else words.scaled(value, "")
 
 
 def size(value: float | None) -> str:
     """Bytes: `12.3 kB`."""
-    return UNKNOWN if value is None else _scaled(value, "B")
+    return UNKNOWN if value is None else words.scaled(value, "B")
 
 
 def message_size(value: float | None) -> str:
@@ -53,20 +38,12 @@ def message_size(value: float | None) -> str:
 
 def rate(bits_per_second: float | None) -> str:
     """`47.9 Gb/s`."""
-    return UNKNOWN if bits_per_second is None else _scaled(bits_per_second, "b/s")
+    return UNKNOWN if bits_per_second is None else words.scaled(bits_per_second, "b/s")
 
 
 def duration(nanoseconds: float | None) -> str:
     """`850 ns`, `12.0 us`, `537 ms`, `1.20 s`, `3 min 20 s`."""
-    if nanoseconds is None:
-        return UNKNOWN
-    if nanoseconds < 999.5:
-        return f"{nanoseconds:.0f} ns"
-    for unit, scale in (("us", 1e3), ("ms", 1e6), ("s", 1e9)):
-        if nanoseconds / scale < (99.95 if unit == "s" else 999.5):
-            return f"{_three_digits(nanoseconds / scale)} {unit}"
-    minutes, seconds = divmod(round(nanoseconds / 1e9), 60)
-    return f"{minutes} min {seconds} s" if minutes < 120 else f"{minutes / 60:.1f} h"
+    return UNKNOWN if nanoseconds is None else words.duration(nanoseconds)
 
 
 def percent(share: float | None) -> str:
@@ -83,11 +60,6 @@ def percent(share: float | None) -> str:
     return f"{value:.2f} %" if value < 0.995 else f"{value:.1f} %"
 
 
-def printable(text: str) -> str:
-    """Text from a packet, a file name or a process without characters that steer a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
 def queue_pair(number: int) -> str:
     """`0x0011ac`"""
     return f"0x{number:06x}"
@@ -101,7 +73,7 @@ def owner(process: Owner) -> str:
 
 def counted(number: int | None, singular: str, plural: str | None = None) -> str:
     """`1 flow`, `2 flows`."""
-    return f"{count(number)} {singular if number == 1 else plural or singular + 's'}"
+    return f"{count(number)} {words.noun(number, singular, plural)}"
 
 
 def span(values: Sequence[float], text: object = None) -> str:

@@ -13,7 +13,8 @@ from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.base import Quantiles
 from ...analyzer.results.flow import Flow
 from ...analyzer.results.paths import Imbalance, Spraying
-from .human import count, counted, duration, message_size, percent, printable, rate, size, span
+from ...analyzer.words import printable
+from .human import count, counted, duration, message_size, percent, rate, size, span
 
 SPRAYS_FROM_WIDTH = 1.5
 """Spraying width from which a flow sprays: its bytes spread as over 1.5 equally used paths."""

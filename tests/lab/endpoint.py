@@ -1,10 +1,11 @@
-"""The queue pairs of one host: RC WRITE requesters and responders in user space.
+"""The queue pairs of one host: RC requesters and responders of WRITE, SEND and READ.
 
 `endpoint.py`, inside the host's namespace: a line of JSON configures it, it says that it is ready,
 a second line is the time to start, and it ends with its counters as JSON. Standard library only,
 so that it starts quickly. Go-back-N as Linux's rxe does it: one ACK for every
 packet that asks for one, one NAK for a gap, retransmission from the PSN of the NAK, a timeout
-when nothing is acknowledged, DF, TTL 64 and an IP ID that increments per pair of addresses.
+when nothing is acknowledged, a READ requested again from the first missing response, DF, TTL 64
+and an IP ID that increments per pair of addresses.
 
 All frames pass a packet socket bound to IPv4 or IPv6: it sees what the kernel's rules let pass,
 and a frame that it sends carries no hash of a socket.
@@ -22,7 +23,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-WRITE_FIRST, WRITE_MIDDLE, WRITE_LAST, WRITE_ONLY = 0x06, 0x07, 0x08, 0x0A
+OPCODES = {"write": (0x06, 0x07, 0x08, 0x0A), "send": (0x00, 0x01, 0x02, 0x04)}
+"""First, middle, last and only packet of a message."""
+BEGINS, ENDS = (0x06, 0x0A, 0x00, 0x04), (0x08, 0x0A, 0x02, 0x04)
+READ_REQUEST, READ_FIRST, READ_MIDDLE, READ_LAST, READ_ONLY = 0x0C, 0x0D, 0x0E, 0x0F, 0x10
 ACKNOWLEDGE, CNP = 0x11, 0x81
 ACK, RNR_NAK, PSN_NAK, ACCESS_NAK = 0x1F, 0x2E, 0x60, 0x62
 PSNS = 1 << 24
@@ -49,6 +53,8 @@ class Pair:
     payload_bytes: int
     first_psn: int
     requester: bool
+    operation: str
+    """write, send or read."""
     messages: list[int] = field(default_factory=list)
     """Packets of each message, of a requester."""
     payload: bytes = b""
@@ -77,6 +83,7 @@ class Pair:
     received: int = 0
     """Whole messages."""
     nak_sent: bool = False
+    """Of a READ requester: it has asked for missing responses."""
     last_cnp: float = 0.0
 
 
@@ -154,32 +161,51 @@ class Endpoint:
         return (
             not pair.dead
             and now >= pair.wait
-            and pair.next - pair.unacked < MAX_UNACKED
+            and pair.next - pair.unacked < (1 if pair.operation == "read" else MAX_UNACKED)
             and pair.message < len(pair.ends)
         )
 
-    def _send_next(self, pair: Pair, now: float) -> None:
+    def _send_next(self, pair: Pair, now: float) -> int:
+        """Send a request; how many packets of payload it moves."""
         start, end = pair.ends[pair.message]
         at = pair.next
+        whole = pair.operation == "read"
         first, last = at == start, at == end - 1
-        opcode = (
-            (WRITE_ONLY if last else WRITE_FIRST) if first else WRITE_LAST if last else WRITE_MIDDLE
-        )
-        ask = last or (at - start) % ACK_EVERY == ACK_EVERY - 1
-        rest = pair.payload
-        if first:
-            remote = 0x7F0000000000 + (pair.number << 20)
-            reth = struct.pack(">QII", remote, 0x1000 + pair.number, (end - start) * len(rest))
-            rest = reth + rest
+        ask = last or whole or (at - start) % ACK_EVERY == ACK_EVERY - 1
+        remote = 0x7F0000000000 + (pair.number << 20)
+        size = pair.payload_bytes
+        if whole:
+            opcode, next_at = READ_REQUEST, end
+            rest = struct.pack(">QII", remote, 0x1000 + pair.number, (end - at) * size)
+        else:
+            begin, middle, final, only = OPCODES[pair.operation]
+            opcode = (only if last else begin) if first else final if last else middle
+            rest, next_at = pair.payload, at + 1
+            if first and pair.operation == "write":
+                reth = struct.pack(">QII", remote, 0x1000 + pair.number, (end - start) * size)
+                rest = reth + rest
         self._send(pair, opcode, pair.first_psn + at, ask, rest)
         pair.retransmitted += at < pair.highest
-        pair.next = at + 1
+        pair.next = next_at
         pair.highest = max(pair.highest, pair.next)
-        if last:
+        if next_at == end:
             pair.message += 1
         if ask:
-            pair.asked = at
+            pair.asked = next_at - 1
             pair.timer = now + self.config["timeout_s"]
+        return next_at - at
+
+    def _take_response(self, pair: Pair, psn: int, now: float) -> None:
+        """A READ response: the next one, or one after a gap."""
+        at = pair.unacked + (psn - pair.first_psn - pair.unacked + PSNS // 2) % PSNS - PSNS // 2
+        if at == pair.unacked < pair.highest:
+            pair.unacked, pair.tries, pair.nak_sent = at + 1, 0, False
+            pair.next = max(pair.next, at + 1)
+            waits = pair.unacked < pair.next
+            pair.timer = now + self.config["timeout_s"] if waits else None
+        elif pair.unacked < at < pair.highest and not pair.nak_sent:
+            pair.nak_sent = True
+            self._go_back(pair, pair.unacked)
 
     def _go_back(self, pair: Pair, to: int) -> None:
         pair.next = to
@@ -234,16 +260,41 @@ class Endpoint:
             if ask:
                 self._answer(pair, pair.expected - 1, ACK)
             return
-        if fault is not None and opcode in (WRITE_FIRST, WRITE_ONLY):
+        if fault is not None and opcode in BEGINS:
             name, syndrome = ("rnr_naks", RNR_NAK) if fault == "rnr" else ("naks", ACCESS_NAK)
             self.counters[name] += 1
             self._answer(pair, at, syndrome)
             pair.nak_sent = True
             return
         pair.expected, pair.nak_sent = at + 1, False
-        pair.received += opcode in (WRITE_LAST, WRITE_ONLY)
+        pair.received += opcode in ENDS
         if ask:
             self._answer(pair, at, ACK)
+
+    def _receive_read(self, pair: Pair, psn: int, size: int, now: float) -> None:
+        """A READ request: its responses at once, also if they were sent before."""
+        at = pair.expected + (psn - pair.first_psn - pair.expected + PSNS // 2) % PSNS - PSNS // 2
+        if self._fault(pair, now) == "dead":
+            return
+        if at > pair.expected:
+            if not pair.nak_sent:
+                pair.nak_sent = True
+                self.counters["naks"] += 1
+                self._answer(pair, pair.expected, PSN_NAK)
+            return
+        packets = size // pair.payload_bytes
+        if at == pair.expected:
+            pair.received += 1
+            pair.nak_sent = False
+        pair.expected = max(pair.expected, at + packets)
+        aeth = struct.pack(">I", ACK << 24 | pair.received & 0xFFFFFF)
+        for n in range(packets):
+            first, last = n == 0, n == packets - 1
+            opcode = (
+                (READ_ONLY if last else READ_FIRST) if first else READ_LAST if last else READ_MIDDLE
+            )
+            head = aeth if first or last else b""
+            self._send(pair, opcode, pair.first_psn + at + n, False, head + pair.payload)
 
     def _fault(self, pair: Pair, now: float) -> str | None:
         """What this responder does wrong now: dead, rnr or access."""
@@ -284,7 +335,13 @@ class Endpoint:
                 pair.last_cnp = now
                 self.counters["cnps"] += 1
                 self._send(pair, CNP, 0, False, bytes(16))
-            self._receive(pair, opcode, psn, sequence >> 31 == 1, now)
+            if opcode == READ_REQUEST:
+                (size,) = struct.unpack_from(">I", frame, network + 32)
+                self._receive_read(pair, psn, size, now)
+            elif READ_FIRST <= opcode <= READ_ONLY:
+                self._take_response(pair, psn, now)
+            else:
+                self._receive(pair, opcode, psn, sequence >> 31 == 1, now)
 
     def run(self, start: float) -> None:
         """Send from `start`, a monotonic time, as long as configured; answer a while longer."""
@@ -307,8 +364,7 @@ class Endpoint:
                 tried += 1
                 sent = 0
                 while sent < BURST and self._can_send(pair, now):
-                    self._send_next(pair, now)
-                    sent += 1
+                    sent += self._send_next(pair, now)
                 if sent:
                     tried = 0
                 allowed -= sent

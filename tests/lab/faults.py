@@ -34,6 +34,11 @@ DATA = "p.opcode != 0x11 && p.opcode != 0x81"
 FLOW_HASH = "(p.sport * 40503u + p.dest_qp * 2654435761u)"
 
 
+MIXED = ("write", "send", "read")
+PACED = ("write", "send")
+"""Requesters pace their packets; responders send the responses of a READ at once."""
+
+
 class Draw:
     """What one scenario is made of, the same for the same seed."""
 
@@ -43,9 +48,11 @@ class Draw:
         self.seconds = round(self.chance.uniform(3, 5), 1)
         self.rate = self.chance.choice([1000, 1400, 1800])
         self.family = self.chance.choice([4, 4, 4, 6])
+        self.operations = self.chance.choice([("write",), ("write", "send"), MIXED])
 
     def traffic(self, **options: object) -> Traffic:
-        chosen = {"family": self.family, "rate": self.rate} | options
+        chosen = {"family": self.family, "rate": self.rate, "operations": self.operations}
+        chosen |= options
         return Traffic(seed=self.seed, seconds=self.seconds, **chosen)
 
     def scenario(self, kind: str, traffic: Traffic, **parts: object) -> Scenario:
@@ -328,7 +335,9 @@ def slow_link(draw: Draw) -> Scenario:
     rate = int(offered * draw.chance.uniform(0.4, 0.7))
     step = Step(draw.onset(), partial(set_rate, spot=spot, bits_per_second=rate, queue_bytes=30000))
     expected = Expected(["rate-limit", "queueing"], spot.hop, "lost")
-    return draw.scenario("slow-link", draw.traffic(), steps=[step], expected=[expected])
+    return draw.scenario(
+        "slow-link", draw.traffic(operations=PACED), steps=[step], expected=[expected]
+    )
 
 
 def deep_queue(draw: Draw) -> Scenario:
@@ -338,7 +347,7 @@ def deep_queue(draw: Draw) -> Scenario:
     rate = int(draw.rate * 1094 * 8 / links * draw.chance.uniform(0.5, 0.8))
     step = Step(draw.onset(), partial(set_rate, spot=spot, bits_per_second=rate, queue_bytes=10**6))
     expected = Expected(["queueing", "rate-limit"], spot.hop, "delayed")
-    traffic = draw.traffic(timeout_s=2.0, linger_s=3.0)
+    traffic = draw.traffic(timeout_s=2.0, linger_s=3.0, operations=PACED)
     return draw.scenario("deep-queue", traffic, steps=[step], expected=[expected])
 
 
@@ -349,7 +358,7 @@ def incast(draw: Draw) -> Scenario:
     rate = int(3 * draw.rate * 1094 * 8 * draw.chance.uniform(0.4, 0.7))
     step = Step(-0.2, partial(set_rate, spot=spot, bits_per_second=rate, queue_bytes=60000))
     pairs = [(source, target) for source in HOSTS if source != target]
-    traffic = draw.traffic(pairs_of_hosts=pairs, queue_pairs=24)
+    traffic = draw.traffic(pairs_of_hosts=pairs, queue_pairs=24, operations=PACED)
     expected = Expected(["incast", "rate-limit", "queueing"], spot.hop, "lost")
     return draw.scenario("incast", traffic, steps=[step], expected=[expected])
 
@@ -396,7 +405,7 @@ def reordering(draw: Draw) -> Scenario:
 
     return draw.scenario(
         "reordering",
-        draw.traffic(),
+        draw.traffic(operations=PACED),
         rules=[spot.rule(f"{DATA} && CHANCE({share})", "skb->priority = 0x10002")],
         steps=[Step(draw.onset(), classes)],
         expected=[Expected(["reordering", "queueing"], spot.hop, "overtaken")],
@@ -417,7 +426,7 @@ def spraying_slow_spine(draw: Draw) -> Scenario:
 
     return draw.scenario(
         "spraying-slow-spine",
-        draw.traffic(timeout_s=2.0, linger_s=3.0),
+        draw.traffic(timeout_s=2.0, linger_s=3.0, operations=PACED),
         rules=[spray],
         steps=[Step(-0.2, begin)],
         expected=[
@@ -482,15 +491,21 @@ def link_down(draw: Draw) -> Scenario:
 # Hosts.
 
 
-def _victims(draw: Draw, traffic: Traffic, number: int) -> list[QueuePair]:
+def _victims(draw: Draw, traffic: Traffic, number: int, operation: str) -> list[QueuePair]:
     target = draw.chance.choice(list(HOSTS))
     pairs = [pair for pair in traffic.made if pair.target == target]
+    pairs = [pair for pair in pairs if operation in ("", pair.operation)]
     return draw.chance.sample(pairs, number)
 
 
-def _host_fault(draw: Draw, name: str, fault: str, kinds: list[str], number: int) -> Scenario:
-    traffic = draw.traffic(timeout_s=0.1, retry_cnt=draw.chance.choice([0, 7]))
-    victims = _victims(draw, traffic, number)
+def _host_fault(
+    draw: Draw, name: str, fault: str, kinds: list[str], number: int, operation: str = ""
+) -> Scenario:
+    options = {"timeout_s": 0.1, "retry_cnt": draw.chance.choice([0, 7])}
+    if operation:
+        options["operations"] = ("write", "send")
+    traffic = draw.traffic(**options)
+    victims = _victims(draw, traffic, number, operation)
     host, at = victims[0].target, draw.middle()
     until = at + 0.8 if fault == "rnr" else 1e9
     numbers = [pair.peer_number for pair in victims]
@@ -510,11 +525,11 @@ def dead_responder(draw: Draw) -> Scenario:
 
 
 def receiver_not_ready(draw: Draw) -> Scenario:
-    return _host_fault(draw, "receiver-not-ready", "rnr", ["receiver-not-ready"], 3)
+    return _host_fault(draw, "receiver-not-ready", "rnr", ["receiver-not-ready"], 3, "send")
 
 
 def access_error(draw: Draw) -> Scenario:
-    return _host_fault(draw, "access-error", "access", ["fatal-nak"], 2)
+    return _host_fault(draw, "access-error", "access", ["fatal-nak"], 2, "write")
 
 
 # Captures.

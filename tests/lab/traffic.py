@@ -42,6 +42,7 @@ class QueuePair:
     tos: int
     payload_bytes: int
     messages: list[int]
+    operation: str
 
 
 @dataclass
@@ -57,6 +58,8 @@ class Traffic:
     queue_pairs: int = 40
     tos: Sequence[int] = (0,)
     payload_bytes: Sequence[int] = (1024,)
+    operations: Sequence[str] = ("write",)
+    """Of these each queue pair does one: write, send or read."""
     cnp: bool = False
     retry_cnt: int = 0
     """0: endless."""
@@ -90,6 +93,7 @@ class Traffic:
                     chance.choice(self.tos),
                     chance.choice(self.payload_bytes),
                     messages,
+                    self.operations[i * len(self.operations) // self.queue_pairs],
                 )
             )
 
@@ -102,6 +106,7 @@ class Traffic:
                 "tos": pair.tos,
                 "payload_bytes": pair.payload_bytes,
                 "first_psn": pair.first_psn,
+                "operation": pair.operation,
             }
             ends = [
                 (pair.source, pair.number, pair.target, pair.peer_number, True),

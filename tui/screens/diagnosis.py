@@ -11,10 +11,11 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from ...analyzer.results.diagnosis import SEVERITIES, Finding
+from ...analyzer.words import printable
 from ...report.words import diagnosis as words
 from ...report.words import human
 from ...report.words.hops import short_taps
-from ...report.words.human import UNICODE, printable
+from ...report.words.human import UNICODE
 from ..session.snapshots.snapshot import Snapshot
 from ..session.words.findings import summary
 from ..widgets.grid import Grid

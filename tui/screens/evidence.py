@@ -12,9 +12,9 @@ from textual.containers import Horizontal
 from textual.widgets import Static
 
 from ...analyzer.results.diagnosis import Affected, Evidence, Finding
+from ...analyzer.words import printable
 from ...report.words import human
 from ...report.words.hops import short_taps
-from ...report.words.human import printable
 from ..session.snapshots.snapshot import FlowKey, Snapshot
 from ..widgets.flow_lines import Axis, strip_line
 from ..widgets.grid import Grid

@@ -12,9 +12,10 @@ from textual.widgets import Static
 
 from ...analyzer.measures.hops.names import direction
 from ...analyzer.results.hops import Hop
+from ...analyzer.words import printable
 from ...report.words import hops as words
 from ...report.words import human
-from ...report.words.human import UNICODE, printable
+from ...report.words.human import UNICODE
 from ..messages import FlowSelected
 from ..session.snapshots.snapshot import Snapshot
 from ..session.words import sentences

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from ...measures.troubles import NAK_SENT, Trouble
 from ...results.flow import Flow
+from ...words import printable
 from ..case import Case
-from ..words import plain
 
 FULL_HOP_LIMITS = (64, 128, 255)
 """Hop limits of packets that no router has forwarded yet."""
@@ -42,7 +42,7 @@ def _called(case: Case, tap: str | None, which: str) -> str:
         return f"the {which} tap"
     short = [] if case.ways is None else case.ways.names
     names = case.registry.tap_names
-    return plain(short[names.index(tap)] if short else tap)
+    return printable(short[names.index(tap)] if short else tap)
 
 
 def link_of_receiver(case: Case, flow: Flow) -> str | None:

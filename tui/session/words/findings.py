@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ....analyzer.words import printable
 from ....report.words import diagnosis as words
 from ....report.words import human
-from ....report.words.human import printable
 from ..snapshots.snapshot import Snapshot
 from . import sentences
 

@@ -8,10 +8,11 @@ import numpy as np
 
 from ....results.diagnosis import Finding, Place
 from ....results.hops import TapClock
+from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...known import Known
-from ...words import counted, duration, packets_of, plain
+from ...words import counted, duration, packets_of
 from .groups import hits_by_flow
 
 OFFSET_NS = 1_000_000
@@ -35,7 +36,7 @@ def missed_by_captures(case: Case, _: Known) -> Iterator[Finding]:
             hits_by_flow(flows, counts),
             packets + missed.passed,
             (int(missed.times.min()), int(missed.times.max())),
-            f"the capture {plain(case.ways.names[missed.tap])} missed"
+            f"the capture {printable(case.ways.names[missed.tap])} missed"
             f" {packets_of(packets, packets + missed.passed)}; the network did not lose them",
             "capture with a larger buffer or a shorter snap length there",
             confidence="proven",
@@ -67,7 +68,7 @@ def clocks(case: Case, _: Known) -> Iterator[Finding]:
             {},
             0,
             (case.first_ns, case.last_ns),
-            f"the clock of {plain(short[tap])} {what}",
+            f"the clock of {printable(short[tap])} {what}",
             "synchronise the clocks (PTP); delays from and to this tap are not exact",
             severity="warning" if tap in jumps else "note",
             until_ns=None,

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from ....results.diagnosis import Finding
+from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...known import Known
-from ...words import duration, packets_of, plain
+from ...words import duration, packets_of
 from .captures import moving_clocks
 from .groups import HopGroup, groups, hits_by_flow
 
@@ -141,7 +142,7 @@ def _slow(group: HopGroup) -> str | None:
     for hop in group.hops:
         late[hop.from_tap] = late.get(hop.from_tap, 0) + int(hop.whole["late"])
     tap, most = max(late.items(), key=lambda item: item[1])
-    return plain(group.ways.names[tap]) if most >= SLOW_SHARE * sum(late.values()) else None
+    return printable(group.ways.names[tap]) if most >= SLOW_SHARE * sum(late.values()) else None
 
 
 def _into(group: HopGroup) -> set[int]:

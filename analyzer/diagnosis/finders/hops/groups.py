@@ -13,8 +13,8 @@ from ....measures.hops.names import direction, parts_of
 from ....measures.hops.state import DELAY_MOST, PACKETS_IN, WINDOWS
 from ....measures.hops.ways import Way, Ways
 from ....results.diagnosis import Place
+from ....words import printable
 from ...case import Case
-from ...words import plain
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class HopGroup:
     def name(self) -> str:
         """The device, or the taps around the fault."""
         if self.device is not None:
-            return plain(self.device)
+            return printable(self.device)
         near = self._named({hop.from_tap for hop in self.hops})
         far = self._named({hop.to_tap for hop in self.hops} - {-1})
         if not far:
@@ -100,15 +100,15 @@ class HopGroup:
         tell."""
         names = self.ways.names
         if self.direction is not None:
-            return f" from {plain(self.direction)}"
+            return f" from {printable(self.direction)}"
         if self.device is not None and self.to_tap is not None:
-            return f" towards {plain(names[self.to_tap])}"
+            return f" towards {printable(names[self.to_tap])}"
         if self.device is not None and self.from_tap is not None:
-            return f" from {plain(names[self.from_tap])}"
+            return f" from {printable(names[self.from_tap])}"
         return ""
 
     def _named(self, taps: set[int]) -> str:
-        names = sorted(plain(self.ways.names[tap]) for tap in taps)
+        names = sorted(printable(self.ways.names[tap]) for tap in taps)
         return names[0] if len(names) == 1 else f"{len(names)} taps" if names else ""
 
     def queued(self, limit: float) -> tuple[int, int]:

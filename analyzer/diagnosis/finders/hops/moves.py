@@ -9,10 +9,11 @@ import numpy as np
 from ....measures.hops.names import parts_of
 from ....measures.hops.state import START
 from ....results.diagnosis import Finding, Place
+from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...known import Known
-from ...words import counted, plain
+from ...words import counted
 
 MOST_MOVES = 4
 PACKETS_PER_MOVE = 10
@@ -71,9 +72,9 @@ def _finding(case: Case, device: str, cluster: np.ndarray, first: int, last: int
     here = np.unique(cluster["tap"])
     hits = {int(f): 1 for f in flows}
     abandoned = len(left) == 1 and not went_back.any() and not _used_after(case, int(left[0]), last)
-    name = plain(device)
+    name = printable(device)
     if abandoned:
-        link = plain(names[int(left[0])])
+        link = printable(names[int(left[0])])
         return finding(
             case, "link-down",
             Place(to_tap=taps[int(left[0])], device=device), hits, len(hits), (first, last),

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from ....measures.troubles import FATAL_SENT, Trouble
 from ....results.diagnosis import Finding, Place, Severity
+from ....words import printable
 from ...case import Case
 from ...deaths import death_of
 from ...finding import finding
 from ...interval import span_of
 from ...known import Known
-from ...words import counted, plain
+from ...words import counted
 
 _STEPS = {
     "invalid request": "compare opcode, length and limits of the request with the queue pair's",
@@ -40,7 +41,7 @@ def fatal_naks(case: Case, known: Known) -> Iterator[Finding]:
             hits,
             max(total, sum(case.flows[f].request_packets for f in hits)),
             span_of(naks.values()),
-            f"{plain(host)} refuses requests: {counted(total, 'NAK')} {code}",
+            f"{printable(host)} refuses requests: {counted(total, 'NAK')} {code}",
             _STEPS.get(code, "look up the NAK code of the responder"),
             confidence="proven",
             seen=naks.values(),

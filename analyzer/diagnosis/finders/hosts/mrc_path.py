@@ -9,10 +9,11 @@ from msgspec import UNSET, UnsetType
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
 from ....results.mrc import MrcRetirement
+from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...known import Known
-from ...words import counted, plain
+from ...words import counted
 from ..places import only
 
 CAUSES = ("always_skip", "loss")
@@ -36,8 +37,8 @@ def mrc_paths(case: Case, known: Known) -> Iterator[Finding]:
             {flow.id: 0 for flow in flows},
             sum(flow.packets for flow in flows),
             (outage.down_time_ns, outage.up_time_ns or case.last_ns),
-            f"port {outage.port} of {plain(outage.host)} is down",
-            f"check the link of port {outage.port} of {plain(outage.host)} and its plane",
+            f"port {outage.port} of {printable(outage.host)} is down",
+            f"check the link of port {outage.port} of {printable(outage.host)} and its plane",
             confidence="proven",
             severity="warning",
             until_ns=outage.up_time_ns,
@@ -60,7 +61,7 @@ def _retired(case: Case, ends: list[tuple[Flow, MrcRetirement]]) -> Finding:
     values = {(flow.id, end.ev) for flow, end in ends}
     planes = {end.plane for _, end in ends}
     plane = only(end.plane or "" for _, end in ends) or None
-    where = f"plane {plain(plane)}" if plane else f"{len(planes)} planes"
+    where = f"plane {printable(plane)}" if plane else f"{len(planes)} planes"
     back = [end.returned_time_ns for _, end in ends]
     until = None if None in back else max(time for time in back if time is not None)
     used = sum(

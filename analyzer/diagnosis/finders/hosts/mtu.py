@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....results.diagnosis import Finding, Place
+from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...known import Known
-from ...words import counted, hosts, plain
+from ...words import counted, hosts
 
 
 def mtu_mismatches(case: Case, known: Known) -> Iterator[Finding]:
@@ -45,7 +46,7 @@ def mtu_mismatches(case: Case, known: Known) -> Iterator[Finding]:
                 {},
                 capture.frames,
                 (capture.first_time_ns or case.first_ns, capture.last_time_ns or case.last_ns),
-                f"{plain(capture.name)} holds {counted(n, 'IP fragment')}: packets exceed a"
+                f"{printable(capture.name)} holds {counted(n, 'IP fragment')}: packets exceed a"
                 " link's MTU",
                 "raise the MTU of the links, or lower the RoCE path MTU",
                 confidence="likely",

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from ....measures.troubles import RNR_SENT, Trouble
 from ....results.diagnosis import Finding, Place
+from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...interval import span_of
 from ...known import Known
-from ...words import counted, plain
+from ...words import counted
 
 
 def receivers_not_ready(case: Case, known: Known) -> Iterator[Finding]:
@@ -30,8 +31,8 @@ def receivers_not_ready(case: Case, known: Known) -> Iterator[Finding]:
             hits,
             max(total, sum(case.flows[f].request_packets for f in hits)),
             span_of(naks.values()),
-            f"{plain(host)} is not ready to receive: {counted(total, 'RNR NAK')}",
-            f"post more receive buffers on {plain(host)}, or earlier; raise its min RNR timer",
+            f"{printable(host)} is not ready to receive: {counted(total, 'RNR NAK')}",
+            f"post more receive buffers on {printable(host)}, or earlier; raise its min RNR timer",
             confidence="proven",
             seen=naks.values(),
         )

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from ....measures.troubles import ACKED_AGAIN, RESENT, RESENT_AFTER_ACK
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
+from ....words import printable
 from ...case import Case
 from ...finding import cheap, finding
 from ...interval import span_of
 from ...known import Known
-from ...words import duration, hosts, packets_of, plain
+from ...words import duration, hosts, packets_of
 from ..groups import by_any_host
 from ..places import only
 
@@ -53,7 +54,7 @@ def _finding(case: Case, group: list[Flow]) -> Finding:
     after_ack = sum(t.packets for flow in group if (t := troubles.of(flow.id, RESENT_AFTER_ACK)))
     late = arrived and after_ack < SPURIOUS_SHARE * sum(wait.count for wait in waits)
     one_way = len({(flow.src, flow.dst) for flow in group}) == 1
-    way = f"from {hosts(group)}" if one_way else f"between {plain(_between(group))}"
+    way = f"from {hosts(group)}" if one_way else f"between {printable(_between(group))}"
     why = (
         "the ACKs came late"
         if late

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from ....decode.headers.cm import GENERAL_SERVICES_QP
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
+from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...known import Known
-from ...words import counted, plain
+from ...words import counted
 from ..places import only
 
 AGREEMENT = 0.75
@@ -54,7 +55,7 @@ def _finding(case: Case, data: list[Flow], odd: list[Flow], says: str) -> Findin
     pairs = {frozenset((flow.src, flow.dst)) for flow in odd}
     usual = {frozenset((flow.src, flow.dst)) for flow in data if flow.id not in ids}
     pair = sorted(next(iter(pairs))) if len(pairs) == 1 else []
-    where = f" between {' and '.join(map(plain, pair))}" if pair else ""
+    where = f" between {' and '.join(map(printable, pair))}" if pair else ""
     return finding(
         case,
         "dscp-mismatch",

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ....results.diagnosis import Finding, Kind, Place
+from ....words import printable
 from ...case import Case, carries_data
 from ...finding import finding
 from ...known import Known
-from ...words import counted, plain
+from ...words import counted
 
 CHANCE = 1e-4
 """With a smaller chance that as many links stay idle under a uniform hash, the hash is at fault."""
@@ -52,9 +53,10 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
             {flow.id: flow.packets for flow in flows if flow.id in _on(choice, crowded)},
             sum(flow.packets for flow in flows),
             (min(flow.first_time_ns for flow in flows), max(flow.last_time_ns for flow in flows)),
-            f"{plain(choice.device)} leaves {links} idle: {counted(len(placed), 'flow')} share"
+            f"{printable(choice.device)} leaves {links} idle: {counted(len(placed), 'flow')} share"
             " the others",
-            f"give {plain(choice.device)} its own hash seed, or check that {plain(idle[0])} is up"
+            f"give {printable(choice.device)} its own hash seed,"
+            f" or check that {printable(idle[0])} is up"
             if kind == "polarisation"
             else "spray, or use more queue pairs or source ports per connection",
             confidence="proven" if kind == "collision" else "likely",

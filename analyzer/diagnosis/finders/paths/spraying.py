@@ -9,10 +9,11 @@ from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
 from ....results.paths import Spraying
 from ....wire.opcodes import MRC, TRANSPORT_NAMES
+from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...known import Known
-from ...words import counted, plain
+from ...words import counted
 
 
 def sprays(case: Case, known: Known) -> Iterator[Finding]:
@@ -31,7 +32,11 @@ def sprays(case: Case, known: Known) -> Iterator[Finding]:
         sources = sorted({flow.src for flow in flows})
         ports = max(spraying.paths_seen for spraying in by_host.values())
         mrc = any(flow.transport == TRANSPORT_NAMES[MRC] for flow in flows)
-        who = f"{plain(sources[0])} sprays" if len(sources) == 1 else f"{len(sources)} hosts spray"
+        who = (
+            f"{printable(sources[0])} sprays"
+            if len(sources) == 1
+            else f"{len(sources)} hosts spray"
+        )
         yield _finding(
             case,
             Place(host=sources[0] if len(sources) == 1 else None),

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from ....measures.troubles import COPIED
 from ....results.diagnosis import Finding, Place
+from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...interval import span_of
 from ...known import Known
-from ...words import hosts, packets_of, plain
+from ...words import hosts, packets_of
 from ..groups import by_hosts, of_same_hosts
 from ..places import before, only, tap_of
 
@@ -32,7 +33,7 @@ def copies_before(case: Case, known: Known) -> Iterator[Finding]:
         if all(known.explains("duplication", f, *span) for f in copied):
             continue
         if packets > TWICE * could:
-            name = "the capture" if tap is None else plain(tap)
+            name = "the capture" if tap is None else printable(tap)
             yield finding(
                 case,
                 "duplication",

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from ....measures.troubles import CORRUPT
 from ....results.diagnosis import Finding, Place
+from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...interval import span_of
 from ...known import Known
-from ...words import packets_of, plain
+from ...words import packets_of
 from ..places import before, tap_of
 
 MOSTLY = 0.5
@@ -39,7 +40,7 @@ def corrupt_packets(case: Case, known: Known) -> Iterator[Finding]:
         checked,
         span,
         f"{packets_of(packets, checked)} have a wrong ICRC"
-        + (f" at {plain(tap or 'the taps')}" if of_capture else f" {before(case, tap)}"),
+        + (f" at {printable(tap or 'the taps')}" if of_capture else f" {before(case, tap)}"),
         "check that the tap is after the NIC, and what rewrites headers"
         if of_capture
         else "look at the error counters of links and devices before the tap",

@@ -9,11 +9,12 @@ from ....measures.troubles import LATE, Trouble
 from ....results.diagnosis import Finding, Place, Severity
 from ....results.flow import Flow
 from ....wire.opcodes import MRC, TRANSPORT_NAMES
+from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...interval import span_of
 from ...known import Known
-from ...words import hosts, packets_of, plain
+from ...words import hosts, packets_of
 from ..groups import by_hosts, of_same_hosts
 from ..places import before, only, tap_of
 
@@ -98,7 +99,7 @@ def slow_path(group: list[Flow]) -> SlowPath | None:
         slow = _most(late, packets)
         if slow is not None:
             share = f"{100 * late[slow] / sum(late.values()):.0f} %"
-            return SlowPath(f"{word}{plain(slow)}", share, slow if key == "tap" else None)
+            return SlowPath(f"{word}{printable(slow)}", share, slow if key == "tap" else None)
     return None
 
 

@@ -8,11 +8,12 @@ from ....measures.troubles import LATE_AFTER, LOST_AFTER, Trouble
 from ....results.diagnosis import Finding, Kind, Place
 from ....results.flow import Flow
 from ....statistics.proportion import wilson
+from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...interval import span_of
 from ...known import Known
-from ...words import hosts, packets_of, plain
+from ...words import hosts, packets_of
 from ..groups import by_hosts, of_same_hosts
 from ..places import after, link_of_receiver, only, tap_of
 
@@ -65,7 +66,7 @@ def _finding(case: Case, kind: Kind, group: list[Flow]) -> Finding:
     if kind == "reordering":
         says = f"{packets_of(packets, could)} from {hosts(group)} arrive late {after(case, tap)}"
     elif link:
-        who = "the receivers" if receiver is None else plain(receiver)
+        who = "the receivers" if receiver is None else printable(receiver)
         says = f"{packets_of(packets, could)} from {hosts(group)} reach their link, but {who} drop"
         says += "s them" if receiver else " them"
     else:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from ....measures.troubles import CNP_SENT, MARKED
 from ....results.diagnosis import Finding, Place
 from ....results.flow import Flow
+from ....words import printable
 from ...case import Case, carries_data
 from ...finding import finding
 from ...interval import span_of
 from ...known import Known
-from ...words import counted, hosts, packets_of, plain
+from ...words import counted, hosts, packets_of
 from ..groups import by_hosts, of_same_hosts
 from ..places import FULL_HOP_LIMITS, before, only, tap_of
 
@@ -67,7 +68,7 @@ def notifications_without_marks(case: Case, known: Known) -> Iterator[Finding]:
         at_link = all(_unrouted(case, f) for f in flows) and all(tap in f.taps for f in notified)
         total = sum(trouble.packets for trouble in sent.values())
         could = sum(f.request_packets + f.response_packets for f in notified)
-        name = plain(receiver)
+        name = printable(receiver)
         unrouted = all(_unrouted(case, f) for f in notified) and not case.measuring.many_taps
         yield finding(
             case,
@@ -114,8 +115,8 @@ def marks_without_notification(case: Case, known: Known) -> Iterator[Finding]:
             {f: trouble.packets for f, trouble in found.items()},
             sum(f.congestion.ecn_capable_packets for f in flows),
             span_of(found.values()),
-            f"{plain(receiver)} gets {counted(total, 'packet')} marked CE and sends no CNP",
-            f"enable ECN and CNPs on {plain(receiver)}",
+            f"{printable(receiver)} gets {counted(total, 'packet')} marked CE and sends no CNP",
+            f"enable ECN and CNPs on {printable(receiver)}",
             confidence="likely",
             seen=found.values(),
             severity="warning",

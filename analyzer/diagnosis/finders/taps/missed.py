@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....results.diagnosis import Finding, Place
+from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...known import Known
-from ...words import packets_of, plain
+from ...words import packets_of
 from ..places import only
 
 
@@ -30,7 +31,7 @@ def missed_at_one_tap(case: Case, known: Known) -> Iterator[Finding]:
         hits,
         could,
         (min(flow.first_time_ns for flow in flows), max(flow.last_time_ns for flow in flows)),
-        f"the capture {plain(tap or '')} missed {packets_of(packets, could)}: they were"
+        f"the capture {printable(tap or '')} missed {packets_of(packets, could)}: they were"
         " acknowledged and never retransmitted",
         "capture with a larger buffer or a shorter snap length",
         confidence="likely",

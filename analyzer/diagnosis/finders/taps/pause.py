@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from ....results.captures import CaptureSummary, Pause, TapSummary
 from ....results.diagnosis import Finding, Place, Severity
+from ....words import printable
 from ...case import Case
 from ...finding import finding
 from ...known import Known
-from ...words import counted, percent, plain
+from ...words import counted, percent
 
 WORTH_A_WARNING = 0.01
 """Share of the time paused, below which pauses are a note: lossless classes pause for moments."""
@@ -47,7 +48,7 @@ def _finding(case: Case, capture: CaptureSummary, tap: TapSummary, pause: Pause)
         {},
         tap.frames,
         (first, last),
-        f"the {what} at {plain(tap.name)} is paused by {counted(stops, 'frame')}, {time}",
+        f"the {what} at {printable(tap.name)} is paused by {counted(stops, 'frame')}, {time}",
         "find the receiver that sends pause frames: its buffers are full",
         confidence="proven",
         severity=severity,

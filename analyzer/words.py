@@ -1,0 +1,51 @@
+"""Numbers with units, nouns, and names from outside, as sentences and tables write them."""
+
+from __future__ import annotations
+
+_PREFIXES = ("", "k", "M", "G", "T", "P")
+
+
+def printable(text: str) -> str:
+    """Text from a packet, a file name or a process without characters that steer a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def noun(number: int | None, singular: str, plural: str | None = None) -> str:
+    """`flow` for one, else `flows`."""
+    return singular if number == 1 else plural or f"{singular}s"
+
+
+def three_digits(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    return (
+        f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    )
+
+
+def scaled(value: float, unit: str) -> str:
+    """`12.3 kB`: three digits and a decimal prefix."""
+    prefix = 0
+    while value >= 999.5 and prefix < len(_PREFIXES) - 1:
+        value /= 1_000
+        prefix += 1
+    number = f"{value:.0f}" if prefix == 0 else three_digits(value)
+    return f"{number} {_PREFIXES[prefix]}{unit}".rstrip()
+
+
+def duration(nanoseconds: float) -> str:
+    """`850 ns`, `12.0 us`, `537 ms`, `1.20 s`, `3 min 20 s`."""
+    if nanoseconds < 999.5:
+        return f"{nanoseconds:.0f} ns"
+    for unit, scale in (("us", 1e3), ("ms", 1e6), ("s", 1e9)):
+        if nanoseconds / scale < (99.95 if unit == "s" else 999.5):
+            return f"{three_digits(nanoseconds / scale)} {unit}"
+    minutes, seconds = divmod(round(nanoseconds / 1e9), 60)
+    return f"{minutes} min {seconds} s" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+def short(figure: str) -> str:
+    """A figure with its unit without zeros at its end: `12 us` for `12.0 us`."""
+    number, space, unit = figure.partition(" ")
+    if "." in number:
+        number = number.rstrip("0").rstrip(".")
+    return f"{number}{space}{unit}"
