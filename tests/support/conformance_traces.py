@@ -48,6 +48,16 @@ def response(psn, opcode=traffic.READ_MIDDLE, **more):
     return {"psn": psn, "opcode": opcode, "answer": True, "payload_bytes": 1024, **more}
 
 
+def fetch_add(psn, **more):
+    """A FETCH_AND_ADD request."""
+    return {"psn": psn, "opcode": traffic.FETCH_ADD, "payload_bytes": 0, **more}
+
+
+def atomic_ack(psn, **more):
+    """The ACK of an atomic, with its result."""
+    return {"psn": psn, "opcode": traffic.ATOMIC_ACK, "answer": True, "payload_bytes": 0, **more}
+
+
 def judged(rows, options=None, cuts=(), paired=True):
     """A TapConformance that has seen the rows; rows with `at` (us) come at that time.
 

@@ -56,20 +56,24 @@ def asks(book: Book, s: RequesterRecord, psn: Int, dma_length: Int) -> None:
 
 @subkernel
 def _find(book: Book, s: RequesterRecord, psn: Int) -> Int:
-    """The tracked READ that reserved `psn`; -1: none, -2: its length is unknown."""
-    if s.reads == 0:
-        return -1
+    """The tracked READ that reserved `psn`; -1: none, -2: its length is unknown.
+
+    Requests may be recorded in another order than that of their PSNs. READs do not overlap, so
+    only the nearest one at or before `psn` can have reserved it.
+    """
+    nearest, least = np.int64(-1), np.int64(1 << 24)
     for i in range(min(s.reads_seen, READS)):
         at = (s.reads_seen - 1 - i) & (READS - 1)
-        read = book.reads[s.reads - 1, at]
-        behind = psn_distance(psn, np.int64(read.psn))
-        if behind < 0:
-            continue
-        count = reserves(s, np.int64(read.dma_length))
-        if count == 0:
-            return -2
-        return at if behind < count else -1
-    return -1
+        behind = psn_distance(psn, np.int64(book.reads[s.reads - 1, at].psn))
+        if 0 <= behind < least:
+            nearest, least = at, behind
+            count = reserves(s, np.int64(book.reads[s.reads - 1, at].dma_length))
+            if behind < count:
+                return at
+    if nearest < 0:
+        return np.int64(-1)
+    known = reserves(s, np.int64(book.reads[s.reads - 1, nearest].dma_length)) > 0
+    return np.int64(-1 if known else -2)
 
 
 @subkernel
@@ -120,19 +124,23 @@ def responds(
     if psn_distance(psn, np.int64(s.first)) < 0:
         return  # requested before the capture
     at = _find(book, s, psn)
+    through = psn_add(psn, 1)
+    unasked = at == -1 and s.reads_seen <= READS
+    if not unasked and psn_distance(through, np.int64(s.unacked)) > 0:
+        acknowledge(book, f, s, through, tap)
     if at == -2:
         leaves_open(book, f, READ_RANGE, NO_PATH_MTU)
         return
+    if unasked:
+        breaks(book, f, READ_OUTSIDE, tap, time, frame, 0, psn, 0, 0)
+        return
     if at < 0:
-        if s.reads_seen > READS:
-            leaves_open(book, f, READ_RANGE, TOO_MANY_READS)
-        else:
-            breaks(book, f, READ_OUTSIDE, tap, time, frame, 0, psn, 0, 0)
+        leaves_open(book, f, READ_RANGE, TOO_MANY_READS)
         return
     read = book.reads[s.reads - 1, at]
     behind = psn_add(np.int64(read.psn), reserves(s, np.int64(read.dma_length)))
     first = psn == read.psn or (read.again and psn == read.latest_from)
-    last = psn_add(psn, 1) == behind
+    last = through == behind
     if bits & BEGINS and not first and read.again:
         leaves_open(book, f, READ_RANGE, UNSEEN)  # perhaps of an earlier repetition
     elif (bits & BEGINS and not first) or bool(bits & ENDS) != last:
@@ -152,9 +160,6 @@ def responds(
         keeps(book, f, READ_ORDER)
     if psn_distance(psn, np.int64(read.next)) >= 0:
         read.next = psn_add(psn, 1)
-    through = psn_add(psn, 1)
-    if psn_distance(through, np.int64(s.unacked)) > 0:
-        acknowledge(book, f, s, through, tap)
 
 
 @inlined

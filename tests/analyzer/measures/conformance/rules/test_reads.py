@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import traffic
 from conformance_traces import (
+    answer,
+    atomic_ack,
     broken,
+    fetch_add,
     judged,
     kept,
+    last,
     open_cases,
     read,
     response,
@@ -15,6 +19,7 @@ from conformance_traces import (
 )
 
 from rocescope.analyzer.measures.conformance import rule_list as rules
+from rocescope.analyzer.measures.conformance.state import READS
 
 FIRST, MIDDLE, LAST = traffic.READ_FIRST, traffic.READ_MIDDLE, traffic.READ_LAST
 ONLY = traffic.READ_ONLY
@@ -70,3 +75,49 @@ def test_lost_responses_are_left_open() -> None:
     one = judged([*START, WHOLE[0], WHOLE[3]])
     assert not broken(one)
     assert ("read-order", rules.REASONS[rules.LOSS_BEFORE]) in open_cases(one)
+
+
+def test_a_response_acknowledges_without_the_path_mtu() -> None:
+    one = judged(
+        [
+            last(0),
+            answer(0),
+            read(1, 512),
+            response(1, ONLY, payload_bytes=512),
+            last(2),
+            last(2, at=5000),  # its ACK was lost: the READ before it was answered
+        ]
+    )
+    assert not broken(one)
+    assert kept(one)["rewind-start"] == 1
+
+
+def test_a_response_acknowledges_a_read_that_is_no_longer_tracked() -> None:
+    reads = [read(psn, 64) for psn in range(2, READS + 2)]
+    rows = [read(0, 64), write(1), *reads, response(0, ONLY, payload_bytes=64), write(1, at=5000)]
+    one = judged([last(-1), answer(-1), *rows])
+    assert not broken(one)
+    assert kept(one)["rewind-start"] == 1
+
+
+def test_responses_to_requests_that_arrived_in_another_order() -> None:
+    """Outstanding READs and atomics whose requests changed places before the tap."""
+    wanted = [fetch_add(0), fetch_add(2), fetch_add(1), fetch_add(3)]
+    wanted[2]["ip_id"] = 2  # sent before the packet that overtook it
+    wanted[1]["ip_id"] = 3
+    one = judged([*wanted, *(atomic_ack(psn) for psn in range(4))])
+    assert not broken(one)
+    assert kept(one)["read-range"] == 4
+
+    asked = [write(TOP, payload_bytes=1024), read(4, 4096), read(0, 4096), read(8, 2048)]
+    asked[1]["ip_id"], asked[2]["ip_id"] = 3, 2
+    whole = [response(p, {0: FIRST, 3: LAST}.get(p % 4, MIDDLE)) for p in range(8)]
+    one = judged([*asked, *whole, response(8, FIRST), response(9, LAST)])
+    assert not broken(one)
+    assert kept(one)["read-range"] == 10
+
+
+def test_one_read_of_unknown_length_hides_no_other() -> None:
+    """Only the nearest request before a response can have asked for it."""
+    one = judged([read(0, 4096), read(8, 64), response(8, ONLY, payload_bytes=64)])
+    assert kept(one)["read-range"] == 1
