@@ -176,6 +176,7 @@ def result_of(
         links=_links(fabric, layers, loads, fair),
         worst=_worst(outcome, fabric, layers, loads, fair),
         solver=outcome.solver,
+        switches=list(outcome.switches),
         notes=notes,
     )
 

@@ -288,6 +288,7 @@ def _strategy(
     return StrategyResult(
         name=name,
         parameters=dict(first.parameters),
+        switches=list(first.switches),
         fim_percent=None,
         max_over_mean=max((r.max_over_mean or 0.0 for r in chosen), default=None),
         busiest_link=fabric.link_name(int(busy.argmax())) if busy.any() else None,

@@ -82,10 +82,10 @@ def _production_score(
     if production is not None:
         row = switch_seeds(np.array([production], np.uint64), walk.fabric.switches, per_switch)
     else:
-        own = [one.seed for one in walk.fabric.hash_settings if one is not None]
-        if len(own) < walk.fabric.switches:
+        own = walk.fabric.hash_settings
+        if any(own[switch] is None for switch in walk.fabric.choosing_switches().tolist()):
             return None
-        row = np.array([own], np.uint64)
+        row = np.array([[0 if one is None else one.seed for one in own]], np.uint64)
     values, _ = scores.measured(walk, row)
     return float(values.max())
 

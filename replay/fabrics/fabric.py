@@ -128,6 +128,12 @@ class Fabric:
         part = slice(int(start[group]), int(start[group + 1])) if group >= 0 else slice(0, 0)
         return self.forwarding.group_links[part], self.forwarding.group_weights[part]
 
+    def choosing_switches(self) -> Ints:
+        """The switches with an equal-cost group of several links."""
+        size = np.diff(self.forwarding.group_start)
+        group = self.forwarding.group_of
+        return np.flatnonzero(((group >= 0) & (size[group] > 1)).any(1))
+
     def usable_ports(self, source: Int32s, destination: Int32s) -> Bools:
         """bool[n, ports]: the ports through which each source host reaches its destination host."""
         first = self.attachments.switch[source]

@@ -12,6 +12,7 @@ from ...analyzer.errors import UsageError
 from ..hashing import MODELS, HashSettings
 from ..hashing.keys import parse_field_set
 from ..hashing.seeding import PerSwitch, switch_seeds
+from ..results.replay import SeedOrigin, SwitchHash
 from .fabric import Fabric
 
 OPTIONS = (
@@ -26,14 +27,17 @@ class SwitchHashing(NamedTuple):
     settings: list[HashSettings]
     parameters: dict[str, str]
     """The chosen settings, for the report."""
+    seed_from: list[SeedOrigin]
+    """Where the seed of every switch comes from."""
 
 
 def switch_hashing(fabric: Fabric, options: Mapping[str, str], where: str) -> SwitchHashing:
     """Settings per switch: settings of the fabric, overridden by `options` (keys of OPTIONS and
     settings of the hash model).
 
-    Without a seed the switches have different seeds, which `seeding` derives from 0.
-    UsageError, starting with `where`, for unknown options.
+    A switch without settings in the fabric has the default hash and, without a seed in `options`,
+    the seed that `seeding` derives from 0, different on each switch. UsageError, starting with
+    `where`, for unknown options.
     """
     model = _model(fabric, options, where)
     per_switch = options.get("per-switch", "different")
@@ -41,17 +45,37 @@ def switch_hashing(fabric: Fabric, options: Mapping[str, str], where: str) -> Sw
         raise UsageError(f"{where}: per-switch={per_switch}: use equal or different")
     changes = _changes(options, model, where)
     given = [_with(own, options, changes) for own in fabric.hash_settings]
-    own_seeds = all(own is not None for own in fabric.hash_settings) and "seed" not in options
-    if own_seeds and "per-switch" not in options:
-        seeds = [settings.seed for settings in given]
-        told = {"seed": "of the fabric"}
+    seed = _number(options, "seed", where)
+    rows = switch_seeds(np.array([seed], np.uint64), len(given), _checked(per_switch))
+    derived = np.broadcast_to(rows.reshape(1, -1), (1, len(given)))[0].tolist()
+    if "seed" in options or "per-switch" in options:
+        origins: list[SeedOrigin] = ["option"] * len(given)
     else:
-        seed = _number(options, "seed", where)
-        rows = switch_seeds(np.array([seed], np.uint64), len(given), _checked(per_switch))
-        seeds = np.broadcast_to(rows.reshape(1, -1), (1, len(given)))[0].tolist()
-        told = {"seed": str(seed), "per-switch": per_switch}
-    settings = [replace(one, seed=int(seed)) for one, seed in zip(given, seeds, strict=True)]
-    return SwitchHashing(settings, {**_names(settings), **told, **_told(options)})
+        origins = ["default" if own is None else "fabric" for own in fabric.hash_settings]
+    told = {"seed": str(seed), "per-switch": per_switch}
+    if "fabric" in origins:
+        told = {"seed": "of the fabric"}
+    settings = [
+        one if origin == "fabric" else replace(one, seed=int(number))
+        for one, origin, number in zip(given, origins, derived, strict=True)
+    ]
+    return SwitchHashing(settings, {**_names(settings), **told, **_told(options)}, origins)
+
+
+def hash_records(fabric: Fabric, hashing: SwitchHashing) -> tuple[SwitchHash, ...]:
+    """The hash of every switch, for the report; empty if the fabric sets none."""
+    if not any(own is not None for own in fabric.hash_settings):
+        return ()
+    return tuple(
+        SwitchHash(
+            switch=fabric.nodes.names[i],
+            hash=one.model,
+            fields=fields_of(one),
+            seed=one.seed,
+            seed_from=hashing.seed_from[i],
+        )
+        for i, one in enumerate(hashing.settings)
+    )
 
 
 def _checked(text: str) -> PerSwitch:
@@ -72,8 +96,11 @@ def _with(
     own: HashSettings | None, options: Mapping[str, str], changes: Mapping[str, Any]
 ) -> HashSettings:
     """The settings of a switch with changes; another hash starts from defaults."""
-    base = HashSettings() if own is None or "hash" in options else own
-    return replace(base, **changes)
+    base = HashSettings() if own is None else own
+    if "hash" in options and base.model != changes["model"]:
+        base = HashSettings(seed=base.seed)
+    extra = {**base.extra, **changes.get("extra", {})}
+    return replace(base, **{**changes, "extra": extra})
 
 
 def _changes(options: Mapping[str, str], model: str, where: str) -> dict[str, Any]:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
 from .base import SCHEMA_VERSION, Chance, FabricSummary, Record, TrafficSummary
 from .packets import PacketReplay
+
+
+SeedOrigin: TypeAlias = Literal["fabric", "option", "default"]
+
+
+class SwitchHash(Record, frozen=True, kw_only=True):
+    """The hash of one switch in a replay."""
+
+    switch: str
+    hash: str
+    fields: Annotated[str, Meta(description="field set, or the policy of Linux")]
+    seed: int
+    seed_from: Annotated[
+        SeedOrigin,
+        Meta(description="the fabric file, an option, or the default: the file sets no hash"),
+    ]
 
 
 class LayerOverTime(Record, frozen=True, kw_only=True):
@@ -133,6 +149,10 @@ class StrategyResult(Record, frozen=True, kw_only=True):
     packets: Annotated[
         PacketReplay | None, Meta(description="results of the packet engine; None: whole flows")
     ] = None
+    switches: Annotated[
+        list[SwitchHash],
+        Meta(description="hash per switch; empty if the fabric sets none, or without hashing"),
+    ] = []
     notes: list[str] = []
 
 

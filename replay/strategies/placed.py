@@ -17,7 +17,7 @@ from ..flows.loads import Placement
 from ..packets.model.arrays import FabricArrays, fabric_arrays
 from ..packets.model.model import ACK, Workload, message_of, number_of
 from ..packets.model.rules import Choice, Rules, chooser, emitter
-from ..results.replay import SolverReport
+from ..results.replay import SolverReport, SwitchHash
 from ..traffic.traffic import Traffic
 from .packet_state import state_of
 
@@ -34,6 +34,8 @@ class Outcome(NamedTuple):
     notes: tuple[str, ...] = ()
     origin: Ints | None = None
     """int64[placed units], ascending: the original unit of each; None: units were not split."""
+    switches: tuple[SwitchHash, ...] = ()
+    """The hash of every switch, for the report."""
 
 
 def placed_rules(outcome: Outcome, workload: Workload, fabric: Fabric) -> Rules:
@@ -56,7 +58,12 @@ def placed_rules(outcome: Outcome, workload: Workload, fabric: Fabric) -> Rules:
     lost = int(np.count_nonzero(outcome.placement.dropped))
     notes = (f"{lost:,} of {rows:,} units have no way to their host",) if lost else ()
     return Rules(
-        _choose(), _emit(), state, parameters=outcome.parameters, notes=(*outcome.notes, *notes)
+        _choose(),
+        _emit(),
+        state,
+        parameters=outcome.parameters,
+        notes=(*outcome.notes, *notes),
+        switches=outcome.switches,
     )
 
 

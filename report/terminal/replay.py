@@ -11,13 +11,20 @@ from rich.table import Table
 from rich.text import Text
 
 from ...replay.results.base import Chance, FabricSummary, TrafficSummary
-from ...replay.results.replay import LayerLoad, ReplayResult, StrategyResult
+from ...replay.results.replay import LayerLoad, ReplayResult, StrategyResult, SwitchHash
 from ..words import human
 from ..words.human import ASCII, UNICODE
 from .report import console_for
 from .tables import new_table
 
 NONE = "-"
+_HASHES = 8
+"""Switches whose hash is printed, per origin."""
+_SEEDS_FROM = {
+    "fabric": "Seeds of the fabric",
+    "option": "Seeds of the options",
+    "default": "Default hash, the fabric sets none",
+}
 
 
 class Page:
@@ -147,6 +154,7 @@ def _strategy(page: Page, one: StrategyResult, top: int) -> None:
     page.section(_title(one))
     for note in one.notes:
         page.say(f"{page.glyphs.warning} {note}", "yellow")
+    say_hashes(page, one.switches)
     page.draw(lambda table: _layers(table, one.layers))
     if one.solver is not None:
         page.say(
@@ -159,6 +167,16 @@ def _strategy(page: Page, one: StrategyResult, top: int) -> None:
         page.draw(lambda table: _over_time(table, one.layers))
     if one.worst:
         page.draw(lambda table: _worst(table, one, top))
+
+
+def say_hashes(page: Page, switches: list[SwitchHash]) -> None:
+    """The hash of every switch of a fabric that sets some."""
+    for origin, words in _SEEDS_FROM.items():
+        those = [one for one in switches if one.seed_from == origin]
+        if those:
+            told = [f"{s.switch} {s.hash} ({s.fields}) 0x{s.seed:x}" for s in those[:_HASHES]]
+            more = f", and {len(those) - _HASHES} more: --format json" * (len(those) > _HASHES)
+            page.say(f"{words}: {', '.join(told)}{more}.", "dim")
 
 
 def _layers(table: Table, layers: list[LayerLoad]) -> None:

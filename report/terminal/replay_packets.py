@@ -9,6 +9,7 @@ from rich.table import Table
 from ...replay.results.packets import PacketReplay
 from ...replay.results.replay import ReplayResult, StrategyResult
 from ..words import human
+from .replay import say_hashes
 
 if TYPE_CHECKING:
     from .replay import Page
@@ -45,6 +46,7 @@ def print_packets(page: Page, result: ReplayResult) -> None:
         page.section(title(one))
         for note in one.notes:
             page.say(f"{page.glyphs.warning} {note}", "yellow")
+        say_hashes(page, one.switches)
         page.draw(lambda table, one=one: _queues(table, one))  # type: ignore[misc]
         if any(layer.choice and layer.over_time for layer in one.layers):
             page.draw(lambda table, one=one: _over_time(table, one, page))  # type: ignore[misc]

@@ -121,4 +121,5 @@ def result_of(run: RunState, rules: Rules) -> EngineResult:
         load_bin_ps=bin_ps,
         parameters=rules.parameters,
         notes=rules.notes,
+        switches=rules.switches,
     )

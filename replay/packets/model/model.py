@@ -53,6 +53,7 @@ import numpy as np
 
 from ....analyzer.errors import UsageError
 from ....kernels.kernel import Array, Bytes, Int, Int32s, Ints, inlined
+from ...results.replay import SwitchHash
 from ...traffic.traffic import Traffic
 
 PS = 1_000
@@ -293,6 +294,8 @@ class EngineResult:
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Parameters of the strategy."""
     notes: tuple[str, ...] = ()
+    switches: tuple[SwitchHash, ...] = ()
+    """The hash of every switch that the strategy used."""
 
     @property
     def completion_ps(self) -> int | None:

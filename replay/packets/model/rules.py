@@ -29,6 +29,7 @@ from numba import types
 
 from ....kernels.kernel import Int, Int32s, Ints, callback, inlined
 from ...fabrics.fabric import Fabric
+from ...results.replay import SwitchHash
 from .labels import EvState, HostFunctions
 from .model import Workload
 
@@ -98,6 +99,8 @@ class Rules:
     """Every port of a host may send any of its packets; else a flow keeps to one port, in turn."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    switches: tuple[SwitchHash, ...] = ()
+    """The hash of every switch, for the report."""
     fabric: Fabric | None = None
     """The fabric with other groups or weights; None for the one given."""
     hosts: tuple[EvState, HostFunctions] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...fabrics.fabric import Fabric
-from ...fabrics.switch_hashing import switch_hashing
+from ...fabrics.switch_hashing import hash_records, switch_hashing
 from ...flows.placement import place
 from ...traffic.traffic import Traffic
 from ..base import Configured, FlowStrategy
@@ -17,4 +17,9 @@ class Ecmp(Configured, FlowStrategy):
 
     def place(self, traffic: Traffic, fabric: Fabric) -> Outcome:
         hashing = switch_hashing(fabric, self.options, self.name)
-        return Outcome(traffic, place(traffic, fabric, hashing.settings), hashing.parameters)
+        return Outcome(
+            traffic,
+            place(traffic, fabric, hashing.settings),
+            hashing.parameters,
+            switches=hash_records(fabric, hashing),
+        )

@@ -61,7 +61,8 @@ def _find(book: Book, s: RequesterRecord, psn: Int) -> Int:
     Requests may be recorded in another order than that of their PSNs. READs do not overlap, so
     only the nearest one at or before `psn` can have reserved it.
     """
-    nearest, least = np.int64(-1), np.int64(1 << 24)
+    nearest: Int = np.int64(-1)
+    least: Int = np.int64(1 << 24)
     for i in range(min(s.reads_seen, READS)):
         at = (s.reads_seen - 1 - i) & (READS - 1)
         behind = psn_distance(psn, np.int64(book.reads[s.reads - 1, at].psn))
