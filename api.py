@@ -203,6 +203,7 @@ def replay(
     options: fields of `ReplayRequest`, such as `map`, `packets`, `model`, `fail`. Raises
     UsageError for wrong or conflicting options, UnreadableInput if a capture cannot be read.
     """
+    from .replay.compare.flows import ALL_PATHS, Listed
     from .replay.compare.prepared import PreparedReplay
 
     paths = () if captures == () else tuple(fspath(path) for path in _listed(captures))
@@ -210,7 +211,7 @@ def replay(
     prepared = PreparedReplay(_checked(ReplayRequest, given))
     if prepared.request.by_packet:
         return Replay(prepared.by_packets(prepared.request.strategies)[0])
-    return Replay(prepared.place(prepared.parsed()))
+    return Replay(prepared.place(prepared.parsed(), listed=Listed(paths=ALL_PATHS)))
 
 
 def fabric(spec: str) -> Fabric:

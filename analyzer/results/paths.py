@@ -49,7 +49,10 @@ class Imbalance(Record, frozen=True):
     paths: int
     flows: int
     wire_bytes: int
-    fim_flows_percent: float | None
+    fim_flows_percent: Annotated[
+        float | None,
+        Meta(description="of flows with data, or of all if the set carried only ACKs and CNPs"),
+    ]
     fim_bytes_percent: float | None
     fim_flows_chance_percent: Annotated[
         float | None,
@@ -62,3 +65,10 @@ class Imbalance(Record, frozen=True):
     coefficient_of_variation: float
     jain: float
     shares: list[PathShare]
+    fim_all_flows_percent: Annotated[
+        float | None,
+        Meta(
+            description="of all flows, those with only ACKs or CNPs included; null: equal to "
+            "fim_flows_percent"
+        ),
+    ] = None

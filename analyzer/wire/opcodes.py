@@ -147,6 +147,14 @@ TRANSPORT_OF: Final[NDArray[np.uint8]] = np.array(
 )
 """The transport of each opcode, an index of TRANSPORT_NAMES, uint8[256]."""
 
+CARRIES_DATA: Final[NDArray[np.bool_]] = (
+    (OPCODE_CLASS & ACKNOWLEDGE == 0)
+    & ((TRANSPORT_OF != MRC) | (OPCODE_CLASS & MARKS_RESENDS != 0))
+    & (TRANSPORT_OF != CNP)
+)
+"""bool[256]: requests, and data of READs; not ACKs, NAKs, control packets of MRC and CNPs. A FIM
+of flows counts the flows with such packets."""
+
 # AETH syndrome (byte), bits 6..5 and the NAK codes in bits 4..0.
 SYNDROME_KIND_MASK = 0x60
 SYNDROME_ACK = 0x00

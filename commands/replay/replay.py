@@ -88,12 +88,13 @@ def replay(
     received
         Write the data packets that the first strategy delivered in the first run, as a pcap.
     top
-        Number of worst links and flows in the report.
+        Number of worst links and flows in the report, and in JSON if it is larger than 5 or 10.
     """
     to.chosen()
     if top < 1:
         raise UsageError("--top must be 1 or more")
 
+    from ...replay.compare.flows import ALL_PATHS, Listed
     from ...replay.compare.prepared import PreparedReplay
     from ...replay.compare.request import DEFAULT_STRATEGIES, ReplayRequest
 
@@ -130,10 +131,11 @@ def replay(
         _write(result, to, top)
         return 0 if complete else 130
     strategies = prepared.parsed()
+    listed = Listed(max(top, 5), max(top, 10), ALL_PATHS if to.chosen() == "json" else 0)
     read_traffic(prepared, to.progress)
     with steps_shown(to.progress) as tell:
-        result = prepared.place(strategies, tell)
-        captured = prepared.as_captured()
+        result = prepared.place(strategies, tell, listed)
+        captured = prepared.as_captured(listed)
     if captured is not None:
         import msgspec
 

@@ -16,14 +16,14 @@ from ..flows.spread import even_loads
 from ..results.replay import StrategyResult
 from ..strategies.placed import Outcome
 from ..traffic.traffic import Seen, Traffic
-from .flows import mapped, result_of
+from .flows import SHORT, Listed, mapped, result_of
 
 AS_CAPTURED = "as captured"
 _MOST_PAIRS = 4096
 """Pairs of hosts; the direction on a link is found for each."""
 
 
-def as_captured(traffic: Traffic, fabric: Fabric) -> StrategyResult | None:
+def as_captured(traffic: Traffic, fabric: Fabric, listed: Listed = SHORT) -> StrategyResult | None:
     """Loads of captured links; None unless all links from or to one switch were captured.
 
     A tap is the capture of a link if its name has the names of both ends: `leaf1-spine2`.
@@ -45,7 +45,7 @@ def as_captured(traffic: Traffic, fabric: Fabric) -> StrategyResult | None:
     )
     placement = Placement(link[rows].reshape(-1, 1), np.zeros(len(rows), np.bool_))
     outcome = Outcome(parts, placement, {})
-    result = result_of(AS_CAPTURED, outcome, fabric, offered=inside, covered=covered)
+    result = result_of(AS_CAPTURED, outcome, fabric, offered=inside, covered=covered, listed=listed)
     if not any(layer.choice for layer in result.layers):
         return None
     left = int(np.count_nonzero(~covered))

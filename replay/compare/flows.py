@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,12 +24,14 @@ from ..flows.loads import (
 from ..flows.placement import Walk
 from ..flows.spread import even_loads
 from ..hashing import HashSettings
+from ..hashing.keys import address_text
 from ..hashing.seeding import SeedRange
 from ..results.base import Chance, FabricSummary, TrafficSummary
 from ..results.replay import (
     CollidingFlow,
     Collision,
     DeviceLoad,
+    FlowPath,
     LayerLoad,
     LayerOverTime,
     LinkLoad,
@@ -42,8 +45,21 @@ from ..traffic.traffic import Traffic
 
 CHANCE_DRAWS = 1000
 CHANCE_FIELDS = "5-tuple+flow-label+qpn"
-_WORST_LINKS = 5
-_FLOWS_SHOWN = 10
+
+
+class Listed(NamedTuple):
+    """Most items of the lists of a result."""
+
+    links: int = 5
+    """Of `worst`."""
+    flows: int = 10
+    """Of each of these links."""
+    paths: int = 0
+
+
+SHORT = Listed()
+ALL_PATHS = 1 << 16
+"""`Listed.paths` for programs: a limit only for the largest fabrics."""
 
 
 def replay(
@@ -52,6 +68,7 @@ def replay(
     strategies: Sequence[FlowStrategy],
     sources: Sequence[str],
     progress: Callable[[str], None] | None = None,
+    listed: Listed = SHORT,
 ) -> ReplayResult:
     """Place the traffic with each strategy. UsageError if no flow is on the fabric."""
     traffic, warnings = mapped(traffic, fabric)
@@ -59,7 +76,8 @@ def replay(
     for strategy in strategies:
         if progress is not None:
             progress(strategy.name)
-        results.append(result_of(strategy.name, strategy.place(traffic, fabric), fabric))
+        outcome = strategy.place(traffic, fabric)
+        results.append(result_of(strategy.name, outcome, fabric, listed=listed))
     return ReplayResult(
         version=VERSION,
         traffic=traffic_summary(traffic, sources),
@@ -97,6 +115,7 @@ def traffic_summary(traffic: Traffic, sources: Sequence[str]) -> TrafficSummary:
         wire_bytes=int(traffic.wire_bytes.sum()),
         hosts=len(np.unique(np.concatenate([traffic.src_host, traffic.dst_host]))),
         window_ns=traffic.windows.width_ns if traffic.windows else None,
+        mapping=traffic.mapping,
     )
 
 
@@ -135,6 +154,7 @@ def result_of(
     fabric: Fabric,
     offered: Traffic | None = None,
     covered: Bools | None = None,
+    listed: Listed = SHORT,
 ) -> StrategyResult:
     """The loads of an outcome.
 
@@ -152,13 +172,17 @@ def result_of(
         layers = _covered(layers, fabric, covered)
     rates = fabric.links.rate_bits_per_second
     fair = fair_bytes(split_evenly(offered, fabric), loads.wire_bytes, rates, layers.links)
+    reach = even_loads(offered, fabric, offered.counted()) > 0
     chances = _chances(offered, fabric, layers)
     records = [
-        _layer(layer_name, links, choice, outcome, fabric, loads, fair, chances.get(layer_name))
+        _layer(
+            layer_name, links, choice, outcome, fabric, loads, fair, reach, chances.get(layer_name)
+        )
         for layer_name, links, choice in zip(*layers, strict=True)
     ]
     chosen = [record for record in records if record.choice and record.flows]
     busy = loads.wire_bytes * 8e9 / rates
+    worst, loaded = _worst(outcome, fabric, layers, loads, fair, listed)
     dropped = int(np.count_nonzero(placement.dropped))
     notes = list(outcome.notes)
     if dropped:
@@ -174,7 +198,10 @@ def result_of(
         max_queue_packets=None,
         layers=records,
         links=_links(fabric, layers, loads, fair),
-        worst=_worst(outcome, fabric, layers, loads, fair),
+        worst=worst,
+        worst_omitted=loaded - len(worst),
+        paths=_paths(outcome, fabric, listed.paths),
+        paths_omitted=max(0, len(traffic) - listed.paths),
         solver=outcome.solver,
         switches=list(outcome.switches),
         notes=notes,
@@ -202,28 +229,33 @@ def _layer(
     fabric: Fabric,
     loads: LinkLoads,
     fair: Floats,
+    reach: Bools,
     chance: Chance | None,
 ) -> LayerLoad:
-    rates = fabric.links.rate_bits_per_second[links]
-    even = evenness(loads.flows[links], loads.wire_bytes[links], rates, fair[links])
+    rates = fabric.links.rate_bits_per_second
+    even = evenness(loads, links, rates, fair, reach)
     return LayerLoad(
         layer=name,
         choice=choice,
         links=len(links),
         idle_links=even.idle_links,
         flows=even.flows,
+        data_flows=even.data_flows,
         wire_bytes=even.wire_bytes,
         fim_flows_percent=even.fim_flows,
+        fim_all_flows_percent=even.fim_all_flows,
         fim_flows_best_percent=even.fim_flows_best,
         fim_bytes_percent=even.fim_bytes,
         fim_chance_percent=chance,
         max_over_mean=even.max_over_mean,
-        over_time=_over_time(outcome, fabric, links, rates),
-        devices=_devices(fabric, links, loads, fair) if choice else [],
+        over_time=_over_time(outcome, fabric, links, rates[links]),
+        devices=_devices(fabric, links, loads, fair, reach) if choice else [],
     )
 
 
-def _devices(fabric: Fabric, links: Ints, loads: LinkLoads, fair: Floats) -> list[DeviceLoad]:
+def _devices(
+    fabric: Fabric, links: Ints, loads: LinkLoads, fair: Floats, reach: Bools
+) -> list[DeviceLoad]:
     """The links of a layer by source switch, for switches with several links."""
     source = fabric.links.source[links]
     found = []
@@ -231,14 +263,15 @@ def _devices(fabric: Fabric, links: Ints, loads: LinkLoads, fair: Floats) -> lis
         own = links[source == switch]
         if len(own) < 2:
             continue
-        rates = fabric.links.rate_bits_per_second[own]
-        even = evenness(loads.flows[own], loads.wire_bytes[own], rates, fair[own])
+        even = evenness(loads, own, fabric.links.rate_bits_per_second, fair, reach)
         found.append(
             DeviceLoad(
                 switch=fabric.nodes.names[switch],
                 links=len(own),
                 flows=even.flows,
+                data_flows=even.data_flows,
                 fim_flows_percent=even.fim_flows,
+                fim_all_flows_percent=even.fim_all_flows,
                 fim_flows_best_percent=even.fim_flows_best,
                 fim_bytes_percent=even.fim_bytes,
                 max_over_mean=even.max_over_mean,
@@ -283,9 +316,15 @@ def _links(fabric: Fabric, layers: Layers, loads: LinkLoads, fair: Floats) -> li
 
 
 def _worst(
-    outcome: Outcome, fabric: Fabric, layers: Layers, loads: LinkLoads, fair: Floats
-) -> list[Collision]:
-    """The busiest links of layers in which hashing chooses, relative to the largest fair share."""
+    outcome: Outcome,
+    fabric: Fabric,
+    layers: Layers,
+    loads: LinkLoads,
+    fair: Floats,
+    listed: Listed,
+) -> tuple[list[Collision], int]:
+    """(The busiest links of layers in which hashing chooses, relative to the largest fair share,
+    the number of such links with load)."""
     found = []
     rates = fabric.links.rate_bits_per_second
     for name, links, choice in zip(*layers, strict=True):
@@ -294,17 +333,55 @@ def _worst(
             busy = loads.wire_bytes[links] / rates[links] / (fair[links] / rates[links]).max()
             found += [
                 (-float(busy[at]), int(links[at]), float(over[at]), name)
-                for at in np.argsort(-busy, kind="stable")[:_WORST_LINKS]
+                for at in np.argsort(-busy, kind="stable")
+                if busy[at]
             ]
-    return [_collision(outcome, fabric, loads, *one[1:]) for one in sorted(found)[:_WORST_LINKS]]
+    shown = sorted(found)[: listed.links]
+    return [_collision(outcome, fabric, loads, listed.flows, *one[1:]) for one in shown], len(found)
+
+
+def _paths(outcome: Outcome, fabric: Fabric, most: int) -> list[FlowPath]:
+    """The paths of the largest units."""
+    traffic, placement = outcome.traffic, outcome.placement
+    shown = np.argsort(-traffic.wire_bytes, kind="stable")[:most]
+    names = {
+        link: fabric.link_name(link)
+        for link in np.unique(placement.links[shown]).tolist()
+        if link >= 0
+    }
+    keys = traffic.keys
+    return [
+        FlowPath(
+            flow=int(traffic.flow[unit]),
+            src=address_text(keys.src[unit]),
+            dst=address_text(keys.dst[unit]),
+            src_host=fabric.host_name(int(traffic.src_host[unit])),
+            dst_host=fabric.host_name(int(traffic.dst_host[unit])),
+            src_port=int(keys.sport[unit]),
+            flow_label=int(keys.flow_label[unit]),
+            dest_qp=int(keys.dest_qp[unit]),
+            packets=int(traffic.packets[unit]),
+            wire_bytes=int(traffic.wire_bytes[unit]),
+            links=None
+            if placement.dropped[unit]
+            else [names[link] for link in placement.links[unit].tolist() if link >= 0],
+        )
+        for unit in shown.tolist()
+    ]
 
 
 def _collision(
-    outcome: Outcome, fabric: Fabric, loads: LinkLoads, link: int, over: float, layer: str
+    outcome: Outcome,
+    fabric: Fabric,
+    loads: LinkLoads,
+    most: int,
+    link: int,
+    over: float,
+    layer: str,
 ) -> Collision:
     traffic, placement = outcome.traffic, outcome.placement
     here = np.flatnonzero((placement.links == link).any(1) & ~placement.dropped)
-    largest = here[np.argsort(-traffic.wire_bytes[here], kind="stable")][:_FLOWS_SHOWN]
+    largest = here[np.argsort(-traffic.wire_bytes[here], kind="stable")][:most]
     at_once = None
     if traffic.windows is not None:
         at_once = most_at_once(placement, traffic.windows, link)

@@ -19,7 +19,7 @@ from ..strategies.registry import ALL, expanded, parse_packet_strategy, parse_st
 from ..traffic.observed import traffic_from_capture
 from ..traffic.traffic import Traffic
 from .captured import as_captured
-from .flows import mapped, replay
+from .flows import SHORT, Listed, mapped, replay
 from .request import ReplayRequest
 from .specs.words import ASAP, CAPTURED
 
@@ -111,7 +111,10 @@ class PreparedReplay:
         return [parse_strategy(text) for text in expanded(self.request.strategies, packets=False)]
 
     def place(
-        self, strategies: Sequence[FlowStrategy], progress: Tell | None = None
+        self,
+        strategies: Sequence[FlowStrategy],
+        progress: Tell | None = None,
+        listed: Listed = SHORT,
     ) -> ReplayResult:
         """Place whole flows with these strategies."""
         done = 0
@@ -122,11 +125,11 @@ class PreparedReplay:
                 progress(name, done, len(strategies))
             done += 1
 
-        return replay(self.read(), self.fabric, strategies, self.request.sources, begun)
+        return replay(self.read(), self.fabric, strategies, self.request.sources, begun, listed)
 
-    def as_captured(self) -> StrategyResult | None:
+    def as_captured(self, listed: Listed = SHORT) -> StrategyResult | None:
         """What the captured links carried; None if these are too few to compare."""
-        return as_captured(self.read(), self.fabric)
+        return as_captured(self.read(), self.fabric, listed)
 
     def by_packets(
         self,

@@ -2,42 +2,58 @@
 
 `exact`: the addresses and subnets of the fabric. `order`: sorted addresses on the hosts in port
 order. `subnets`: addresses of one /24 (IPv6: /64) on one leaf, sorted subnets on the leaves
-in order. A YAML file: `address: host` or `subnet: leaf` or `subnet: host`.
+in order; larger subnets if there are more than leaves, as where every host has its own. A YAML
+file: `address: host` or `subnet: leaf` or `subnet: host`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address, ip_network
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Int32s, Ints
+from ..results.base import EXACT
 from .addressing import Address, Network
 from .fabric import Fabric, edge_switches
 from .files.yaml_source import Source, load_yaml
 
 RULES = ("exact", "order", "subnets")
+_PREFIXES = {4: (24, 16, 8), 6: (64, 56, 48, 32)}
+"""Prefix lengths of the subnets of leaves, by IP version; the first that fits."""
 
 
-def map_hosts(addresses: Sequence[str], fabric: Fabric, mapping: str = "exact") -> Int32s:
-    """int32[n]: the host of each address, -1 for none.
+class HostMap(NamedTuple):
+    """The hosts of addresses."""
+
+    hosts: Int32s
+    """int32[n]: the host of each address, -1 for none."""
+    rule: str
+    """The rule in words."""
+
+
+def map_hosts(addresses: Sequence[str], fabric: Fabric, mapping: str = "exact") -> HostMap:
+    """The host of each address.
 
     mapping: one of RULES or the path of a YAML file. UsageError if the rule or file is
     invalid, or if the addresses do not fit into the fabric.
     """
     parsed = [ip_address(a) for a in addresses]
     if mapping == "order":
-        return _in_order(parsed, fabric)
+        return HostMap(_in_order(parsed, fabric), "sorted addresses on the hosts in order")
     if mapping == "subnets":
         return _by_subnet(parsed, fabric)
     hosts = [fabric.addresses.host_of(a) for a in parsed]
     if mapping != "exact":
         by_file = _from_file(parsed, fabric, mapping)
         hosts = [own if own is not None else host for own, host in zip(by_file, hosts, strict=True)]
-    return np.array([-1 if host is None else host for host in hosts], np.int32)
+    rule = EXACT if mapping == "exact" else f"by {mapping}"
+    return HostMap(np.array([-1 if host is None else host for host in hosts], np.int32), rule)
 
 
 def _key(address: Address) -> tuple[int, int]:
@@ -60,22 +76,41 @@ def _hosts_of_edges(fabric: Fabric) -> list[Ints]:
     return [np.flatnonzero(edge == e) for e in range(int(edge.max(initial=-1)) + 1)]
 
 
-def _by_subnet(addresses: list[Address], fabric: Fabric) -> Int32s:
-    network = {a: ip_network((a, 24 if a.version == 4 else 64), strict=False) for a in addresses}
-    subnets = sorted(
-        set(network.values()), key=lambda n: (n.version, int(n.network_address), n.prefixlen)
-    )
+def _by_subnet(addresses: list[Address], fabric: Fabric) -> HostMap:
     leaves = _hosts_of_edges(fabric)
+    versions = sorted({a.version for a in addresses})
+    found = [_subnets(addresses, dict(zip(versions, lengths, strict=True)))
+             for lengths in product(*(_PREFIXES[version] for version in versions))]  # fmt: skip
+    fits = (
+        subnets
+        for subnets in found
+        if len(subnets) <= len(leaves)
+        and all(len(m) <= len(leaf) for m, leaf in zip(subnets.values(), leaves, strict=False))
+    )
+    subnets = next(fits, found[0])
     if len(subnets) > len(leaves):
         raise UsageError(
             f"the capture has addresses in {len(subnets)} subnets, {fabric.name} only "
-            f"{len(leaves)} leaves; use a mapping file"
+            f"{len(leaves)} leaves; use --map order or a mapping file"
         )
     number: dict[Address, int] = {}
     for subnet, hosts in zip(subnets, leaves, strict=False):
-        _fill(number, sorted({a for a in addresses if network[a] == subnet}, key=_key), hosts,
-              f"{subnet}", fabric)  # fmt: skip
-    return np.array([number[a] for a in addresses], np.int32)
+        _fill(number, subnets[subnet], hosts, f"{subnet}", fabric)
+    of_leaf = edge_switches(fabric.attachments)
+    told = (
+        f"{subnet} on {fabric.nodes.names[int(of_leaf[edge, 0])]}"
+        for edge, subnet in enumerate(subnets)
+    )
+    return HostMap(np.array([number[a] for a in addresses], np.int32), ", ".join(told))
+
+
+def _subnets(addresses: list[Address], prefixes: Mapping[int, int]) -> dict[Network, list[Address]]:
+    """The sorted addresses of every subnet, in the order of the subnets."""
+    subnets: dict[Network, list[Address]] = {}
+    for address in sorted(set(addresses), key=_key):
+        network = ip_network((address, prefixes[address.version]), strict=False)
+        subnets.setdefault(network, []).append(address)
+    return subnets
 
 
 def _fill(

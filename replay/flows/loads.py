@@ -29,27 +29,28 @@ class LinkLoads:
     flows: Ints
     """int64[links]: units; each entropy value of a sprayed flow counts."""
     wire_bytes: Ints
+    counted: Ints
+    """int64[links]: units that a FIM of flows counts (`Traffic.counted`)."""
 
 
 def link_loads(placement: Placement, traffic: Traffic, links: int) -> LinkLoads:
     """Sum up the load of every link."""
-    flows, wire_bytes = np.zeros(links, np.int64), np.zeros(links, np.int64)
-    _add_loads(placement.links, placement.dropped, traffic.wire_bytes, flows, wire_bytes)
-    return LinkLoads(flows, wire_bytes)
+    loads = np.zeros((3, links), np.int64)
+    _add_loads(placement.links, placement.dropped, traffic.wire_bytes, traffic.counted(), loads)
+    return LinkLoads(*loads)
 
 
 @kernel
-def _add_loads(
-    links: Int32s, dropped: Bools, unit_bytes: Ints, flows: Ints, wire_bytes: Ints
-) -> None:
+def _add_loads(links: Int32s, dropped: Bools, unit_bytes: Ints, counted: Ints, loads: Ints) -> None:
     for unit in range(links.shape[0]):
         if dropped[unit]:
             continue
         for hop in range(links.shape[1]):
             link = links[unit, hop]
-            if 0 <= link < len(flows):
-                flows[link] += 1
-                wire_bytes[link] += unit_bytes[unit]
+            if 0 <= link < loads.shape[1]:
+                loads[0, link] += 1
+                loads[1, link] += unit_bytes[unit]
+                loads[2, link] += counted[unit]
 
 
 class Layers(NamedTuple):
@@ -83,28 +84,42 @@ class Evenness(NamedTuple):
     """How evenly the links of a layer are loaded; None without load."""
 
     flows: int
+    data_flows: int
     wire_bytes: int
     idle_links: int
     fim_flows: float | None
+    fim_all_flows: float | None
+    """Of all flows; None if `fim_flows` counts all."""
     fim_flows_best: float | None
     fim_bytes: float | None
     max_over_mean: float | None
     """Load of the busiest link over the largest fair share."""
 
 
-def evenness(flows: Array, wire_bytes: Array, rates: Array, fair: Floats) -> Evenness:
-    """The measures of one layer; fair shares are proportional to link rates.
+def evenness(loads: LinkLoads, links: Ints, rates: Array, fair: Floats, reach: Bools) -> Evenness:
+    """The measures of `links`; fair shares are proportional to link rates.
 
-    fair: float64[links], bytes as of `fair_share.fair_bytes`.
+    rates, fair: of all links; fair is bytes as of `fair_share.fair_bytes`. reach: bool of all
+    links, those that a unit with data can reach; a FIM of flows counts these units and links, and
+    all of them if none has data.
     """
+    rates, fair = rates[links], fair[links]
     weights = None if (rates == rates[0]).all() else rates
-    placements = int(flows.sum())
+    flows, wire_bytes, counted = loads.flows[links], loads.wire_bytes[links], loads.counted[links]
+    only_acks = not counted.any()
+    number = flows if only_acks else counted
+    inside = np.ones(len(links), np.bool_) if only_acks else reach[links] | (counted > 0)
+    of_data = None if weights is None else rates[inside]
+    every = int(flows.sum())
+    number = number[inside]
     return Evenness(
-        placements,
+        every,
+        int(counted.sum()),
         int(wire_bytes.sum()),
         int(np.count_nonzero(flows == 0)),
-        fim(flows, weights),
-        best_fim(placements, len(flows), weights),
+        fim(number, of_data),
+        fim(flows, weights) if int(number.sum()) < every else None,
+        best_fim(int(number.sum()), len(number), of_data),
         fim(wire_bytes, weights),
         fullest_over_fair(wire_bytes, fair, rates),
     )

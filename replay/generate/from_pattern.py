@@ -99,6 +99,7 @@ def offered_traffic(pairs: QueuePairs, plan: AddressPlan, window_ns: int | None 
         first_ns=START_NS + units.first_ns,
         last_ns=START_NS + units.last_ns,
         windows=None if window_ns is None else _windows(pairs, window_ns),
+        has_data=~is_ack,
     )
 
 

@@ -99,6 +99,12 @@ def addresses(texts: Sequence[str]) -> Bytes:
     return np.frombuffer(bytes(packed), np.uint8).reshape(-1, 16)
 
 
+def address_text(packed: Bytes) -> str:
+    """The text of one row of `addresses`."""
+    address = IPv6Address(packed.tobytes())
+    return str(address.ipv4_mapped or address)
+
+
 def _is_ipv6(packed: Bytes) -> Bools:
     mapped = np.frombuffer(_MAPPED, np.uint8)
     different: Bools = (packed[:, :12] != mapped).any(axis=1)

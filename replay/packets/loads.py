@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...analyzer.measures.paths.imbalance import fim
 from ...kernels.kernel import Floats, Ints
 from ..fabrics.fabric import Fabric
-from ..flows.loads import evenness
+from ..flows.loads import fullest_over_fair
 from ..results.replay import LayerLoad, LayerOverTime
 from .model.model import PS, EngineResult, Workload
 
@@ -44,19 +45,21 @@ def layer_load(
     """The record of one layer; fair: float64[links of the fabric], see `fair_share.fair_bytes`."""
     carried = result.link_bytes
     rates = fabric.links.rate_bits_per_second[members]
-    even = evenness(np.zeros(len(members), np.int64), carried[members], rates, fair[members])
+    weights = None if (rates == rates[0]).all() else rates
     return LayerLoad(
         layer=name,
         choice=choice,
         links=len(members),
         idle_links=int(np.count_nonzero(carried[members] == 0)),
         flows=None,
-        wire_bytes=even.wire_bytes,
+        data_flows=None,
+        wire_bytes=int(carried[members].sum()),
         fim_flows_percent=None,
+        fim_all_flows_percent=None,
         fim_flows_best_percent=None,
-        fim_bytes_percent=even.fim_bytes,
+        fim_bytes_percent=fim(carried[members], weights),
         fim_chance_percent=None,
-        max_over_mean=even.max_over_mean,
+        max_over_mean=fullest_over_fair(carried[members], fair[members], rates),
         over_time=_over_time(result, members, fabric),
         devices=[],
     )

@@ -11,11 +11,20 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "2.0"
+EXACT = "addresses of the fabric"
+"""`HostMapping.rule` of the addresses of the fabric itself."""
 
 
 class Record(msgspec.Struct, frozen=True):
     """Base of all result records."""
+
+
+class HostMapping(Record, frozen=True, kw_only=True):
+    """Hosts of the fabric that the addresses of a capture belong to."""
+
+    rule: str
+    hosts: Annotated[dict[str, str], Meta(description="host by address")]
 
 
 class TrafficSummary(Record, frozen=True, kw_only=True):
@@ -30,6 +39,10 @@ class TrafficSummary(Record, frozen=True, kw_only=True):
     wire_bytes: int
     hosts: Annotated[int, Meta(description="hosts that send or receive")]
     window_ns: Annotated[int | None, Meta(description="length of time windows; None: no windows")]
+    mapping: Annotated[
+        HostMapping | None,
+        Meta(description="None: generated traffic"),
+    ] = None
 
 
 class FabricSummary(Record, frozen=True, kw_only=True):

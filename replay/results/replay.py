@@ -9,7 +9,6 @@ from msgspec import Meta
 from .base import SCHEMA_VERSION, Chance, FabricSummary, Record, TrafficSummary
 from .packets import PacketReplay
 
-
 SeedOrigin: TypeAlias = Literal["fabric", "option", "default"]
 
 
@@ -24,6 +23,17 @@ class SwitchHash(Record, frozen=True, kw_only=True):
         SeedOrigin,
         Meta(description="the fabric file, an option, or the default: the file sets no hash"),
     ]
+
+
+_DATA_FLOWS = Meta(description="placements of flows that are not ACKs and CNPs only")
+_FIM_FLOWS = Meta(
+    description="of flows with data and the links they can reach, as in analyze; of all flows if "
+    "none has data"
+)
+_FIM_ALL_FLOWS = Meta(
+    description="of all flows, those with only ACKs or CNPs included; None: equal to "
+    "fim_flows_percent"
+)
 
 
 class LayerOverTime(Record, frozen=True, kw_only=True):
@@ -46,7 +56,9 @@ class DeviceLoad(Record, frozen=True, kw_only=True):
     switch: str
     links: int
     flows: int
-    fim_flows_percent: float | None
+    data_flows: Annotated[int, _DATA_FLOWS]
+    fim_flows_percent: Annotated[float | None, _FIM_FLOWS]
+    fim_all_flows_percent: Annotated[float | None, _FIM_ALL_FLOWS]
     fim_flows_best_percent: float | None
     fim_bytes_percent: float | None
     max_over_mean: float | None
@@ -63,8 +75,10 @@ class LayerLoad(Record, frozen=True, kw_only=True):
         int | None,
         Meta(description="placements: a flow on two links counts twice; None: packet engine"),
     ]
+    data_flows: Annotated[int | None, _DATA_FLOWS]
     wire_bytes: int
-    fim_flows_percent: float | None
+    fim_flows_percent: Annotated[float | None, _FIM_FLOWS]
+    fim_all_flows_percent: Annotated[float | None, _FIM_ALL_FLOWS]
     fim_flows_best_percent: Annotated[
         float | None, Meta(description="lower limit for any placement of whole flows")
     ]
@@ -118,7 +132,28 @@ class Collision(Record, frozen=True, kw_only=True):
     flows_at_once: Annotated[
         int | None, Meta(description="maximum number of flows in one window; None without windows")
     ]
-    largest: Annotated[list[CollidingFlow], Meta(description="the flows with the most bytes")]
+    largest: Annotated[
+        list[CollidingFlow],
+        Meta(description="the flows with the most bytes, `flows` in all; more with --top"),
+    ]
+
+
+class FlowPath(Record, frozen=True, kw_only=True):
+    """The path of a flow, or of one entropy value of a sprayed flow."""
+
+    flow: int
+    src: str
+    dst: str
+    src_host: str
+    dst_host: str
+    src_port: int
+    flow_label: int
+    dest_qp: int
+    packets: int
+    wire_bytes: int
+    links: Annotated[
+        list[str] | None, Meta(description="from source to destination; None: it has no path")
+    ]
 
 
 class StrategyResult(Record, frozen=True, kw_only=True):
@@ -144,7 +179,17 @@ class StrategyResult(Record, frozen=True, kw_only=True):
     max_queue_packets: int | None
     layers: list[LayerLoad]
     links: list[LinkLoad]
-    worst: list[Collision]
+    worst: Annotated[list[Collision], Meta(description="the fullest links; more with --top")]
+    worst_omitted: Annotated[
+        int, Meta(description="links with a choice and with load that `worst` omits")
+    ] = 0
+    paths: Annotated[
+        list[FlowPath],
+        Meta(description="of every flow, the largest first; of whole flows only"),
+    ] = []
+    paths_omitted: Annotated[
+        int, Meta(description="flows that `paths` omits: it holds the largest 65,536")
+    ] = 0
     solver: Annotated[SolverReport | None, Meta(description="only of assign")] = None
     packets: Annotated[
         PacketReplay | None, Meta(description="results of the packet engine; None: whole flows")

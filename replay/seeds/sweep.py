@@ -59,9 +59,10 @@ class Scores:
     def __init__(self, traffic: Traffic, fabric: Fabric, measure: Measure) -> None:
         ones = np.ones(len(traffic), np.int64)
         self.measure = measure
-        self.amounts = ones if measure == "fim-flows" else traffic.wire_bytes
+        counted = traffic.counted() if measure == "fim-flows" else ones
+        self.amounts = counted if measure == "fim-flows" else traffic.wire_bytes
         """int64[units]: load that a unit adds to a link."""
-        even = even_loads(traffic, fabric, ones)
+        even = even_loads(traffic, fabric, counted)
         layers = layers_of(fabric, even > 0)
         self.number = np.full(len(fabric.links.source) + 1, -1, np.int32)
         """int32[links + 1]: index of a link among the measured links, -1 for other links;

@@ -27,6 +27,7 @@ from ...kernels.kernel import Int32s
 from ..fabrics.fabric import Fabric
 from ..fabrics.mapping import map_hosts
 from ..hashing.keys import PacketKeys, addresses
+from ..results.base import HostMapping
 from .closed_loop import sent_messages
 from .message_log import MessageLog
 from .traffic import Seen, SentMessages, Traffic
@@ -178,7 +179,8 @@ def _traffic(
     src, dst = (tracker.flows[name][flow].astype(np.int64) for name in ("src", "dst"))
     hosts = np.full(len(texts), -1, np.int32)
     seen = np.unique(np.concatenate([src, dst]))
-    hosts[seen] = map_hosts([texts[i] for i in seen], fabric, mapping)
+    found = map_hosts([texts[i] for i in seen], fabric, mapping)
+    hosts[seen] = found.hosts
     packed = addresses(texts)
     return Traffic(
         keys=PacketKeys(
@@ -201,4 +203,13 @@ def _traffic(
         windows=counter.windows(),
         unmapped=tuple(texts[i] for i in seen if hosts[i] < 0),
         messages=messages,
+        mapping=HostMapping(
+            rule=found.rule,
+            hosts={
+                texts[i]: fabric.host_name(int(hosts[i]))
+                for i in sorted(seen.tolist(), key=lambda i: int(hosts[i]))
+                if hosts[i] >= 0
+            },
+        ),
+        has_data=units["has_data"].astype(np.bool_),
     )

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints
 from ..hashing.keys import PacketKeys
+from ..results.base import HostMapping
 
 ON_ACKED, ON_RECEIVED = 0, 1
 """The end at which the predecessor of a message must be complete: its sender or its receiver."""
@@ -97,6 +98,10 @@ class Traffic:
     """None if they were not requested."""
     seen: Seen | None = None
     """None with one tap, and for patterns."""
+    mapping: HostMapping | None = None
+    """The hosts of the addresses of a capture; None for patterns."""
+    has_data: Bools | None = None
+    """bool[units]: not only ACKs and CNPs; None: all units have data."""
 
     def __len__(self) -> int:
         return len(self.flow)
@@ -105,6 +110,14 @@ class Traffic:
     def flows(self) -> int:
         """Number of one-way flows."""
         return int(self.flow.max(initial=-1)) + 1
+
+    def counted(self) -> Ints:
+        """int64[units]: 1 for the units that a FIM of flows counts: those with data, or all if none
+        has."""
+        every = np.ones(len(self), np.int64)
+        if self.has_data is None or not self.has_data.any():
+            return every
+        return self.has_data.astype(np.int64)
 
     def take(self, rows: Array) -> Traffic:
         """The selected units (indices or a mask) with their windows; flows keep their numbers."""
@@ -140,6 +153,7 @@ class Traffic:
             windows=windows,
             messages=messages,
             seen=seen,
+            has_data=None if self.has_data is None else self.has_data[rows],
             **taken,
         )
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...analyzer.track.batch import MIRROR_DUPLICATE, TAP_COPY
+from ...analyzer.wire.opcodes import CARRIES_DATA
 from ...analyzer.wire.packets import PacketTable
 from ...kernels.kernel import Array, Bytes, Int, Int32s, Ints, Records, kernel
 from .traffic import Windows
@@ -22,6 +23,7 @@ UNIT = np.dtype(
         ("wire_bytes", "i8"),
         ("first_ns", "i8"),
         ("last_ns", "i8"),
+        ("has_data", "u1"),
     ]
 )
 
@@ -57,6 +59,7 @@ class UnitCounter:
                 table.flow_label,
                 table.wire_bytes,
                 table.time_ns,
+                table.opcode,
                 flow,
                 verdict,
                 row,
@@ -114,6 +117,7 @@ def _count(
     label: Array,
     wire_bytes: Array,
     time_ns: Array,
+    opcode: Array,
     flow: Array,
     verdict: Array,
     row: Int,
@@ -144,6 +148,7 @@ def _count(
             unit.last_ns = time
         unit = units[slots[slot]]
         unit.packets += 1
+        unit.has_data |= CARRIES_DATA[opcode[row]]
         unit.wire_bytes += np.int64(wire_bytes[row])
         unit.first_ns = min(unit.first_ns, time)
         unit.last_ns = max(unit.last_ns, time)

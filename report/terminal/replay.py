@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from ...replay.results.base import Chance, FabricSummary, TrafficSummary
+from ...replay.results.base import EXACT, Chance, FabricSummary, TrafficSummary
 from ...replay.results.replay import LayerLoad, ReplayResult, StrategyResult, SwitchHash
 from ..words import human
 from ..words.human import ASCII, UNICODE
@@ -18,6 +18,8 @@ from .report import console_for
 from .tables import new_table
 
 NONE = "-"
+_MAPPED = 8
+"""Addresses printed with their host."""
 _HASHES = 8
 """Switches whose hash is printed, per origin."""
 _SEEDS_FROM = {
@@ -73,6 +75,11 @@ class Page:
             f"{human.counted(fabric.hosts, 'host')}, "
             f"{human.count(fabric.links)} one-way links{down}"
         )
+        mapping = traffic.mapping
+        if mapping is not None and mapping.rule != EXACT:
+            pairs = [f"{address} {host}" for address, host in mapping.hosts.items()]
+            more = ", ..." * (len(pairs) > _MAPPED)
+            self.say(f"mapping: {mapping.rule}; {', '.join(pairs[:_MAPPED])}{more}")
         for line in warnings:
             self.say(f"{self.glyphs.warning} {line}", "yellow")
 
@@ -156,6 +163,14 @@ def _strategy(page: Page, one: StrategyResult, top: int) -> None:
         page.say(f"{page.glyphs.warning} {note}", "yellow")
     say_hashes(page, one.switches)
     page.draw(lambda table: _layers(table, one.layers))
+    with_acks = [layer for layer in one.layers if layer.choice and layer.fim_all_flows_percent]
+    if with_acks:
+        told = (
+            f"{layer.layer} {fim(layer.fim_all_flows_percent)} % "
+            f"({human.counted(layer.flows or 0, 'flow')})"
+            for layer in with_acks
+        )
+        page.say(f"FIM of all flows, those with only ACKs included: {', '.join(told)}.", "dim")
     if one.solver is not None:
         page.say(
             f"Solver: {one.solver.status}; the busiest link is at most "
@@ -190,7 +205,7 @@ def _layers(table: Table, layers: list[LayerLoad]) -> None:
             layer.layer,
             human.count(layer.links),
             human.count(layer.idle_links),
-            NONE if layer.flows is None else human.count(layer.flows),
+            NONE if layer.flows is None else human.count(layer.data_flows or layer.flows),
             fim(layer.fim_flows_percent),
             chance_text(layer.fim_chance_percent),
             fim(layer.fim_flows_best_percent),

@@ -395,6 +395,8 @@ def imbalance(record: Imbalance) -> str:
         text += f"; FIM of {counted(record.flows, 'flow')}: {record.fim_flows_percent:.1f} %"
         if record.fim_flows_chance_percent is not None:
             text += f" (ideal hashing: {record.fim_flows_chance_percent:.1f} %)"
+    if record.fim_all_flows_percent is not None:
+        text += f"; of all, those with only ACKs included: {record.fim_all_flows_percent:.1f} %"
     return f"{text}."
 
 

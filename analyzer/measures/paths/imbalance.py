@@ -104,12 +104,14 @@ def imbalance_of(
     flows: int,
     flows_per_path: Ints | None = None,
     weights: Array | None = None,
+    all_flows_per_path: Ints | None = None,
 ) -> Imbalance | None:
     """The imbalance of a set of paths; None when it carried no bytes.
 
     `paths` has one item per path, also for idle ones, and `labels` their names; `flows_per_path`
     counts the flows on each (a flow on two paths counts on both), None when flows are not
-    meaningful, as for the paths of a single flow.
+    meaningful, as for the paths of a single flow. `all_flows_per_path` counts also the flows
+    without data, which `flows_per_path` omits; None: there is none.
     """
     loads = np.array([path.wire_bytes for path in paths], np.int64)
     if not loads.any():
@@ -136,4 +138,7 @@ def imbalance_of(
         coefficient_of_variation=coefficient_of_variation(relative),
         jain=jain(relative),
         shares=path_shares([(labels[i], paths[i]) for i in largest_first]),
+        fim_all_flows_percent=(
+            None if all_flows_per_path is None else fim(all_flows_per_path, weights)
+        ),
     )

@@ -20,7 +20,7 @@ from ...results.base import Quantiles
 from ...results.paths import PathShare, Spraying
 from ...statistics.shares import Carried, carried, jain, path_shares, together, width
 from ...track.batch import TrackedBatch
-from ...wire.opcodes import ACKNOWLEDGE, CNP, MARKS_RESENDS, MRC, OPCODE_CLASS, TRANSPORT_OF
+from ...wire.opcodes import CARRIES_DATA, CNP
 from .pathtable import ENTROPY, EVIDENCE, LEVELS, OTHER, PATH, TAP, PathTable
 
 Key = Literal["entropy", "tap", "srv6"]
@@ -29,11 +29,8 @@ _ABOUT_AS_WIDE = 0.9
 
 _DATA, _ACKS, _CNPS = range(3)  # the lanes of a flow, by priority as its representative
 _LANES = 4
-_ANSWERS: Final = (OPCODE_CLASS & ACKNOWLEDGE != 0) | (
-    (TRANSPORT_OF == MRC) & (OPCODE_CLASS & MARKS_RESENDS == 0)
-)
 _LANE_OF: Final[NDArray[np.uint8]] = np.where(
-    _ANSWERS, _ACKS, np.where(np.arange(256) >> 5 == CNP, _CNPS, _DATA)
+    CARRIES_DATA, _DATA, np.where(np.arange(256) >> 5 == CNP, _CNPS, _ACKS)
 ).astype(np.uint8)
 
 _KINDS: Final = {"entropy": ENTROPY, "tap": TAP, "srv6": EVIDENCE}

@@ -217,6 +217,7 @@ def _of_taps(
     counted = rows & records.data if np.any(rows & records.data) else rows
     paths = [NOTHING] * len(members)
     flows = np.zeros(len(members), np.int64)
+    every = np.zeros(len(members), np.int64)
     by_tap = np.flatnonzero(rows)
     by_tap = by_tap[np.argsort(records.paths["key"][by_tap], kind="stable")]
     ends = np.searchsorted(records.paths["key"][by_tap], np.add.outer(members, (0, 1)))
@@ -224,8 +225,18 @@ def _of_taps(
         here = by_tap[first:end]
         paths[i] = together(carried(records.paths[here]))
         flows[i] = len(np.unique(records.flow[here[counted[here]]]))
+        every[i] = len(np.unique(records.flow[here]))
     distinct = len(np.unique(records.flow[counted]))
-    return imbalance_of(name, "tap", False, labels, paths, distinct, flows)
+    return imbalance_of(
+        name,
+        "tap",
+        False,
+        labels,
+        paths,
+        distinct,
+        flows,
+        all_flows_per_path=every if int(every.sum()) > int(flows.sum()) else None,
+    )
 
 
 def entropy_imbalances(

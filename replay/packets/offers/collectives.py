@@ -96,4 +96,5 @@ def both_ways(traffic: Traffic, model: Model) -> Traffic:
         ),
         first_ns=traffic.first_ns[twice],
         last_ns=traffic.last_ns[twice],
+        has_data=~acks,
     )

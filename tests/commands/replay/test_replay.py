@@ -56,6 +56,37 @@ def test_replay_of_a_capture_with_windows(capsys: pytest.CaptureFixture[str], da
     assert all(one["windows"] > 1 and 0 < one["peak_utilisation"] < 1 for one in over)
 
 
+def test_json_is_complete(capsys: pytest.CaptureFixture[str], links: list[str]) -> None:
+    fabric = ["--fabric", "leaf-spine:leaves=2,spines=4,hosts=2", "--map", "subnets"]
+    words = ["replay", *links, *fabric, "-s", "ecmp:seed=305419896,per-switch=equal"]
+    found = result(capsys, *words)
+    mapping = found["traffic"]["mapping"]  # type: ignore[index]
+    assert mapping["rule"] == "10.1.0.0/16 on leaf1, 10.2.0.0/16 on leaf2"
+    assert mapping["hosts"]["10.2.4.10"] == "host4"
+    captured, ecmp = found["strategies"]  # type: ignore[misc]
+    assert len(ecmp["paths"]) == 96 and ecmp["paths_omitted"] == 0
+    loads = dict.fromkeys((link["name"] for link in ecmp["links"]), 0)
+    for one in ecmp["paths"]:
+        for link in one["links"]:
+            loads[link] += one["wire_bytes"]
+    assert loads == {link["name"]: link["wire_bytes"] for link in ecmp["links"]}
+    first = ecmp["paths"][0]
+    assert (first["src"], first["src_host"]) == ("10.1.2.10", "host2")
+    assert all(len(one["links"]) == 1 for one in captured["paths"])
+    assert len(ecmp["worst"]) == 5 and ecmp["worst_omitted"] == 11
+    assert {len(one["largest"]) for one in ecmp["worst"]} == {10}
+    more = result(capsys, *words, "--top", "1000")["strategies"][1]  # type: ignore[index]
+    assert len(more["worst"]) == 16 and more["worst_omitted"] == 0
+    assert all(len(one["largest"]) == one["flows"] for one in more["worst"])
+
+
+def test_the_mapping_is_printed(capsys: pytest.CaptureFixture[str], links: list[str]) -> None:
+    fabric = ["--fabric", "leaf-spine:leaves=2,spines=4,hosts=2", "--map", "subnets"]
+    assert cli.run(["replay", *links, *fabric, "-s", "ecmp"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "mapping: 10.1.0.0/16 on leaf1, 10.2.0.0/16 on leaf2; 10.1.1.10 host1" in told
+
+
 def test_rows_of_links(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["replay", *PATTERN, *FABRIC, "-s", "static", "--format", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rocescope import analyze
 from rocescope.analyzer.measures.paths.imbalance import fim
 from rocescope.replay.compare.flows import replay
 from rocescope.replay.fabrics.fabric import Fabric
@@ -91,13 +92,29 @@ def test_fim_of_the_taps_is_fim_of_the_replay(traffic: Traffic, fabric: Fabric, 
     flows = np.concatenate([np.bincount(d.seen.link, minlength=4) for d in (there, back)])
     assert flows.tolist() == [15, 11, 11, 11, 15, 11, 11, 11]
     for name in ("leaf-spine", "spine-leaf"):
-        assert layer[name].fim_flows_percent == pytest.approx(fim(flows))
-        assert layer[name].fim_flows_percent == pytest.approx(12.5)
-        assert layer[name].flows == 96 and layer[name].over_time is not None
+        assert layer[name].fim_all_flows_percent == pytest.approx(fim(flows))
+        assert layer[name].fim_all_flows_percent == pytest.approx(12.5)
+        assert (layer[name].flows, layer[name].data_flows) == (96, 48)
+        assert layer[name].over_time is not None
     # leaf1's own choices, as its taps saw them: 15, 11, 11 and 11 flows on four uplinks.
     leaf1, leaf2 = layer["leaf-spine"].devices
     assert (leaf1.switch, leaf1.links, leaf1.flows) == ("leaf1", 4, 48)
-    assert leaf1.fim_flows_percent == leaf2.fim_flows_percent == pytest.approx(12.5)
+    assert leaf1.fim_all_flows_percent == leaf2.fim_all_flows_percent == pytest.approx(12.5)
+
+
+def test_a_fim_of_flows_is_the_same_in_analyze_and_replay(
+    run: Path, traffic: Traffic, fabric: Fabric
+) -> None:
+    """It counts flows with data, not those of ACKs only."""
+    result = replay(traffic, fabric, [parse_strategy(STRATEGY)], ["run"])
+    layer = {one.layer: one for one in result.strategies[0].layers}
+    taps = [run / f"leaf1-spine{i}.pcap.gz" for i in range(1, 5)]
+    seen = {one.name.split(", from ")[1]: one for one in analyze(taps).imbalance}
+    for device, senders in zip(layer["leaf-spine"].devices, sorted(seen), strict=True):
+        assert device.data_flows == seen[senders].flows < device.flows
+        assert device.fim_flows_percent == pytest.approx(seen[senders].fim_flows_percent)
+        assert device.fim_all_flows_percent == pytest.approx(seen[senders].fim_all_flows_percent)
+        assert device.fim_flows_percent != pytest.approx(device.fim_all_flows_percent)
     assert layer["leaf-spine"].choice and not layer["host-leaf"].choice
 
 

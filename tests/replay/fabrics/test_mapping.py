@@ -13,23 +13,43 @@ FABRIC = parse_fabric("leaf-spine:leaves=2,hosts=3")
 
 def test_exact_addresses():
     addresses = ["10.0.0.2", "10.0.0.6", "10.0.0.7", "fd10::3", "192.168.1.1"]
-    assert map_hosts(addresses, FABRIC).tolist() == [1, 5, -1, 2, -1]
+    assert map_hosts(addresses, FABRIC).hosts.tolist() == [1, 5, -1, 2, -1]
 
 
 def test_sorted_addresses_in_order():
     addresses = ["10.9.0.9", "10.9.0.10", "10.8.1.1", "10.9.0.9"]
-    assert map_hosts(addresses, FABRIC, "order").tolist() == [1, 2, 0, 1]
+    assert map_hosts(addresses, FABRIC, "order").hosts.tolist() == [1, 2, 0, 1]
     with pytest.raises(UsageError, match="7 addresses.* only 6 hosts"):
         map_hosts([f"10.0.0.{i}" for i in range(7)], FABRIC, "order")
 
 
 def test_one_subnet_per_leaf():
     addresses = ["10.2.1.9", "10.1.1.7", "10.1.1.10", "10.2.1.1"]
-    assert map_hosts(addresses, FABRIC, "subnets").tolist() == [4, 0, 1, 3]
-    with pytest.raises(UsageError, match="3 subnets.* only 2 leaves"):
-        map_hosts(["10.1.1.1", "10.1.2.1", "10.1.3.1"], FABRIC, "subnets")
+    assert map_hosts(addresses, FABRIC, "subnets").hosts.tolist() == [4, 0, 1, 3]
+    with pytest.raises(UsageError, match="3 subnets.* only 2 leaves; use --map order"):
+        map_hosts(["10.1.1.1", "11.1.2.1", "12.1.3.1"], FABRIC, "subnets")
     with pytest.raises(UsageError, match="4 addresses .* only 3 hosts"):
         map_hosts([f"10.1.1.{i}" for i in range(1, 5)], FABRIC, "subnets")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "rule"),
+    [
+        (
+            ["10.2.4.10", "10.1.1.10", "10.1.2.10", "10.2.3.10"],
+            "10.1.0.0/16 on leaf1, 10.2.0.0/16 on leaf2",
+        ),
+        (
+            ["fd10:2:4::10", "fd10:1:1::10", "fd10:1:2::10", "fd10:2:3::10"],
+            "fd10:1::/32 on leaf1, fd10:2::/32 on leaf2",
+        ),
+    ],
+)
+def test_every_host_has_its_own_subnet(addresses, rule):
+    """As in the captured run with 2 leaves (topology.json): 10.<leaf>.<host>.10."""
+    mapped = map_hosts(addresses, FABRIC, "subnets")
+    assert mapped.hosts.tolist() == [4, 0, 1, 3]
+    assert mapped.rule == rule
 
 
 def test_a_file_names_hosts_and_leaves(tmp_path):
@@ -37,7 +57,7 @@ def test_a_file_names_hosts_and_leaves(tmp_path):
     file.write_text("172.16.0.9: host6\n172.16.0.0/24: leaf1\n")
     addresses = ["172.16.0.5", "172.16.0.9", "172.16.0.4", "10.0.0.5", "8.8.8.8"]
     # What the file does not name keeps the address the fabric gives it.
-    assert map_hosts(addresses, FABRIC, str(file)).tolist() == [1, 5, 0, 4, -1]
+    assert map_hosts(addresses, FABRIC, str(file)).hosts.tolist() == [1, 5, 0, 4, -1]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,17 @@ import replay_traffic
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocescope.kernels.kernel import Floats, Ints
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.flows.loads import Placement, evenness, link_loads, most_at_once, over_time
+from rocescope.replay.flows.loads import (
+    Evenness,
+    LinkLoads,
+    Placement,
+    evenness,
+    link_loads,
+    most_at_once,
+    over_time,
+)
 from rocescope.replay.flows.spread import even_loads
 
 FABRIC = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=4")
@@ -23,9 +32,18 @@ def test_flows_and_bytes_per_link() -> None:
     assert loads.wire_bytes.tolist() == [100, 10, 0, 110, 0, 10, 0]
 
 
+def measured(
+    flows: list[int], carried: Ints, rates: Ints, fair: Floats, counted: list[int] | None = None
+) -> Evenness:
+    """The evenness of all links; every link is within reach of the counted flows."""
+    n = len(flows)
+    loads = LinkLoads(np.array(flows), carried, np.array(flows if counted is None else counted))
+    return evenness(loads, np.arange(n), rates, fair, np.ones(n, np.bool_))
+
+
 def test_evenness_by_hand() -> None:
     carried, rates = np.array([60, 20, 0, 0]), np.full(4, 400)
-    even = evenness(np.array([3, 1, 0, 0]), carried, rates, np.full(4, 20.0))
+    even = measured([3, 1, 0, 0], carried, rates, np.full(4, 20.0))
     # mean 1: deviations 2, 0, 1, 1; of bytes, mean 20: 2, 0, 1, 1.
     assert even.fim_flows == pytest.approx(100) and even.fim_bytes == pytest.approx(100)
     assert even.max_over_mean == pytest.approx(3)
@@ -33,12 +51,26 @@ def test_evenness_by_hand() -> None:
     assert even.fim_flows_best == 0
 
 
+def test_a_fim_of_flows_counts_flows_with_data() -> None:
+    carried, rates = np.array([60, 20, 20, 20]), np.full(4, 400)
+    even = measured([3, 1, 1, 1], carried, rates, np.full(4, 30.0), counted=[1, 1, 0, 0])
+    assert (even.flows, even.data_flows) == (6, 2)
+    # mean 1/2: deviations 1, 1, 1, 1; of all flows, mean 3/2: 1, 1/3, 1/3, 1/3.
+    assert even.fim_flows == pytest.approx(100) and even.fim_all_flows == pytest.approx(50)
+    loads = LinkLoads(np.array([2, 2, 1, 1]), carried, np.array([2, 2, 0, 0]))
+    reach = np.array([True, True, False, False])  # the other links carry ACKs only
+    one_way = evenness(loads, np.arange(4), rates, np.full(4, 30.0), reach)
+    assert one_way.fim_flows == 0 and one_way.fim_all_flows == pytest.approx(100 / 3)
+    only_acks = measured([3, 1, 0, 0], carried, rates, np.full(4, 30.0), counted=[0] * 4)
+    assert only_acks.fim_flows == pytest.approx(100) and only_acks.fim_all_flows is None
+
+
 def test_links_of_other_rates_have_other_shares() -> None:
     fair = np.array([3_000.0, 1_000.0])
-    even = evenness(np.array([3, 1]), np.array([3_000, 1_000]), np.array([300, 100]), fair)
+    even = measured([3, 1], np.array([3_000, 1_000]), np.array([300, 100]), fair)
     assert even.fim_bytes == pytest.approx(0) and even.max_over_mean == pytest.approx(1)
     carried, rates = np.array([1 << 40, 1 << 40]), np.array([4 * 10**11] * 2)
-    huge = evenness(np.array([1, 1]), carried, rates, carried.astype(np.float64))
+    huge = measured([1, 1], carried, rates, carried.astype(np.float64))
     assert huge.max_over_mean == pytest.approx(1)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from ipaddress import IPv6Address, ip_address
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from ....replay.fabrics.fabric import Fabric
 from ....replay.fabrics.switch_hashing import switch_hashing
 from ....replay.flows.fair_share import by_capacity
 from ....replay.hashing import Group, HashSettings, bind
+from ....replay.hashing.keys import address_text
 from ....replay.hashing.models import MODELS
 from ....replay.strategies.base import FlowStrategy
 from ....replay.strategies.placed import Outcome
@@ -264,6 +264,5 @@ class Placed:
 def _text(packed: Bytes, known: dict[bytes, str]) -> str:
     raw = packed.tobytes()
     if raw not in known:
-        address = IPv6Address(raw)
-        known[raw] = str(address.ipv4_mapped or ip_address(raw))
+        known[raw] = address_text(packed)
     return known[raw]
