@@ -12,7 +12,7 @@ import msgspec
 
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.live import LiveInterval
-from rocescope.analyzer.wire.packets import COLUMNS
+from rocescope.report.files.packets import packet_schema
 
 MARKER = "<!-- What follows is written by `make docs`. -->\n"
 PAGE = Path(__file__).parent / "formats.md"
@@ -45,9 +45,10 @@ def record_table(name: str, schema: dict[str, Any]) -> str:
 
 def packet_columns() -> str:
     lines = ["| column | type | unit | meaning |", "|---|---|---|---|"]
-    for c in COLUMNS:
-        meaning = c.meaning.replace("|", "\\|")
-        lines.append(f"| `{c.name}` | {c.dtype.name} | {c.unit} | {meaning} |")
+    for field in packet_schema():
+        told = {key.decode(): text.decode() for key, text in field.metadata.items()}
+        meaning = told["meaning"].replace("|", "\\|")
+        lines.append(f"| `{field.name}` | {field.type} | {told['unit']} | {meaning} |")
     return "\n".join(lines)
 
 

@@ -19,8 +19,13 @@ class Candidate(Record, frozen=True, kw_only=True):
     seeds: Annotated[list[int], Meta(description="the first seeds that fit")]
     seeds_that_fit: Annotated[int, Meta(description="number of searched seeds that fit")]
     seeds_searched: int
+    hypotheses: Annotated[int, Meta(description="hashes with their fields that may be tried")]
     expected_by_chance: Annotated[
-        float, Meta(description="seeds that would fit by chance if the function were wrong")
+        float,
+        Meta(
+            description="different placements that would fit all flows by chance, over all "
+            "hypotheses; a claim needs less than 0.001"
+        ),
     ]
     fitted_flows: int
     validated_flows: Annotated[int, Meta(description="held-back flows that the candidate predicts")]
@@ -39,6 +44,10 @@ class SwitchRecovery(Record, frozen=True, kw_only=True):
     ]
     flows_per_link: list[int]
     candidates: list[Candidate]
+    flows_needed: Annotated[
+        dict[str, int],
+        Meta(description="hashes that these flows cannot tell from chance: flows that suffice"),
+    ]
     conclusion: str
 
 

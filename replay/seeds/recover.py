@@ -5,22 +5,26 @@ and must predict the other flows (held back). The search tries in this order, un
 hypothesis fits: Linux with every seed; every function that is linear in its seed, by
 elimination; an unknown linear function, learned from the flows. Other functions take long
 and are tried only on request.
+
+A claim needs fewer than MOST_CHANCE placements that fit by chance, over all hypotheses together. A
+hypothesis that the flows cannot distinguish from chance is not searched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Int32s, Ints
+from ...kernels.kernel import Bools, Int32s, Ints
 from ...version import VERSION
 from ..hashing import MODELS, Group, HashModel, HashSettings, LinearHash, bind
 from ..hashing.functions.linux import LinuxHash
-from ..hashing.keys import PacketKeys, fields_matrix, parse_field_set
+from ..hashing.keys import PacketKeys, fields_matrix, parse_field_set, symmetric
 from ..hashing.seeding import SeedRange
 from ..results.recover import Candidate, RecoverResult, SwitchRecovery
 from .gf2 import AffineMap
@@ -28,7 +32,10 @@ from .search import Fit, fitting, search_any, search_linear, search_linux, searc
 from .tapped import Direction, Seen
 
 FIELD_SETS = ("5-tuple", "4-tuple", "3-tuple", "5-tuple+qpn", "5-tuple+flow-label")
-LEAST_FLOWS = 4
+MOST_CHANCE = 0.001
+"""Expected number of placements that fit by chance, over all hypotheses: the most for a claim."""
+_LEAST_FLOWS = 9
+"""A third of them, three, are held back."""
 ALL_SEEDS = SeedRange(0, 1 << 32)
 _WIDE = 16
 """Linear hashes with more bits are tried with all seeds only on request."""
@@ -71,18 +78,29 @@ def recover(
     tried: list[str] = []
     candidates: list[Candidate] = []
     used = np.bincount(flows.link, minlength=links)
-    if len(flows.link) >= LEAST_FLOWS and np.count_nonzero(used) > 1:
-        for hypothesis in _hypotheses(flows, group, wanted, known):
+    needed: dict[str, int] = {}
+    if np.count_nonzero(used) > 1:
+        hypotheses = list(_hypotheses(flows, group, wanted, known))
+        number = len(hypotheses) + (wanted.hash is None)
+        for hypothesis in hypotheses:
+            task = _task(hypothesis, flows, group, number)
+            if task is None:
+                tried.append(_name(hypothesis.settings))
+                continue
+            if task.chance >= MOST_CHANCE or not task.held_back.any():
+                needed[hypothesis.settings.model] = task.enough()
+                continue
             tried.append(_name(hypothesis.settings))
-            found = _tested(hypothesis, flows, group, tell)
+            found = _tested(task, tell)
             if found is not None:
                 candidates.append(found)
                 if is_explained(found):
                     break
         if not candidates and wanted.hash is None:
-            tried.append("an unknown linear function")
-            learnt = _learnt(flows, group)
-            candidates += [learnt] if learnt else []
+            learnt = _learnt(flows, group, number)
+            if learnt is not None:
+                tried.append("an unknown linear function")
+                candidates.append(learnt)
     record = SwitchRecovery(
         direction=direction.name,
         links=list(seen.links),
@@ -90,7 +108,8 @@ def recover(
         flows_on_several_links=int(np.count_nonzero(~single)),
         flows_per_link=used.tolist(),
         candidates=candidates,
-        conclusion=_conclusion(candidates, flows, used),
+        conclusion=_conclusion(candidates, flows, used, tried, needed),
+        flows_needed=needed,
     )
     return record, tried
 
@@ -150,29 +169,100 @@ def _name(settings: HashSettings) -> str:
     return f"{settings.model} of {settings.field_set}{alike}"
 
 
-def _tested(
-    hypothesis: _Hypothesis, flows: Seen, group: Group, tell: Tell | None
-) -> Candidate | None:
-    """The candidate of a hypothesis; None if no seed fits or it cannot be searched."""
-    settings = hypothesis.settings
+class _Task(NamedTuple):
+    """A hypothesis with its distinct flows."""
+
+    hypothesis: _Hypothesis
+    keys: PacketKeys
+    link: Int32s
+    group: Group
+    held_back: Bools
+    placements: int
+    """Most different placements that the seeds give."""
+    information: int
+    """Flows whose links are independent of each other under a wrong hypothesis."""
+    number: int
+    """Hypotheses."""
+
+    @property
+    def chance(self) -> float:
+        """Expected placements that fit by chance, over all hypotheses."""
+        n = max(1, len(self.link))
+        exponent = _log_chance(self.link, self.group) * self.information / n
+        return float(self.number * self.placements * np.exp(exponent))
+
+    def enough(self) -> int:
+        """Flows of this kind that would suffice."""
+        share = self.group.weights / self.group.weights.sum()
+        share = share[share > 0]
+        each = float(-(share * np.log(share)).sum())
+        flows = math.ceil(math.log(self.number * self.placements / MOST_CHANCE) / each)
+        return max(_LEAST_FLOWS, flows)
+
+
+def _task(hypothesis: _Hypothesis, flows: Seen, group: Group, number: int) -> _Task | None:
+    """The search for a hypothesis; None if it has one key on two links.
+
+    number: hypotheses.
+    """
+    settings, seeds = hypothesis.settings, hypothesis.seeds.seeds
     rows = _distinct(flows, settings)
     if rows is None:
         return None
     keys, link = flows.keys.take(rows), flows.link[rows]
-    held_back = np.arange(len(rows)) % 3 == 2 if len(rows) >= 9 else np.zeros(len(rows), np.bool_)
-    fit = _searched(hypothesis, keys.take(~held_back), link[~held_back], group, tell)
+    held_back = np.arange(len(rows)) % 3 == 2
+    if seeds == 1:  # nothing is fitted
+        held_back[:] = True
+    elif len(rows) < _LEAST_FLOWS:
+        held_back[:] = False
+    bound = bind(keys, settings)
+    information = len(rows)
+    if isinstance(bound, LinearHash):
+        most = 1 << bound.bits
+        if bound.seed_permutes(group):
+            most = len(group.weights) ** len(bound.basis)
+        seeds = min(seeds, most)
+        information = min(information, _independent(keys, settings))
+    return _Task(hypothesis, keys, link, group, held_back, seeds, information, number)
+
+
+def _independent(keys: PacketKeys, settings: HashSettings) -> int:
+    """Keys that determine a linear function of the fields: the others follow from them."""
+    if settings.symmetric:
+        keys = symmetric(keys)
+    data = fields_matrix(keys, settings.field_set).data
+    basis: dict[int, int] = {}
+    for row in data ^ data[:1]:
+        value = int.from_bytes(row.tobytes(), "big")
+        while value:
+            other = basis.setdefault(value.bit_length(), value)
+            if other == value:
+                break
+            value ^= other
+    return len(basis) + 1
+
+
+def _tested(task: _Task, tell: Tell | None) -> Candidate | None:
+    """The candidate of a hypothesis; None if no seed fits or it cannot be searched."""
+    hypothesis, group, held_back = task.hypothesis, task.group, task.held_back
+    settings = hypothesis.settings
+    keys, link = task.keys, task.link
+    if hypothesis.seeds.seeds == 1:
+        fit: Fit | None = Fit(hypothesis.seeds.part(0, 1), 1, 1)
+    else:
+        fit = _searched(hypothesis, keys.take(~held_back), link[~held_back], group, tell)
     if fit is None or not fit.number:
         return None
-    seeds, count, validated = fit.seeds, fit.number, 0
-    if held_back.any():
-        right = fitting(keys.take(held_back), settings, group, link[held_back], seeds)
-        best = int(right.sum(1).max())
-        if best == len(right[0]):  # seeds that also fit the held-back flows
-            every = right.all(1)
-            seeds = seeds[every]
-            # All fitting seeds of a solved hash give the same placement.
-            count = count if len(fit.seeds) < fit.number else int(every.sum())
-        validated = best
+    seeds, count = fit.seeds, fit.number
+    right = fitting(keys.take(held_back), settings, group, link[held_back], seeds)
+    best = int(right.sum(1).max())
+    if held_back.all() and best < len(right[0]):
+        return None
+    if best == len(right[0]):  # seeds that also fit the held-back flows
+        every = right.all(1)
+        seeds = seeds[every]
+        # All fitting seeds of a solved hash give the same placement.
+        count = count if len(fit.seeds) < fit.number else int(every.sum())
     return Candidate(
         hash=settings.model,
         field_set="" if settings.model == "linux" else settings.field_set,
@@ -181,9 +271,10 @@ def _tested(
         seeds=[int(seed) for seed in seeds[:_SHOWN]],
         seeds_that_fit=count,
         seeds_searched=fit.searched,
-        expected_by_chance=_expected(fit.searched, link, group),
+        hypotheses=task.number,
+        expected_by_chance=task.chance,
         fitted_flows=int(np.count_nonzero(~held_back)),
-        validated_flows=validated,
+        validated_flows=best,
         held_back_flows=int(np.count_nonzero(held_back)),
         note=hypothesis.note,
     )
@@ -258,13 +349,13 @@ def _searched_linux(
     return Fit(fit.seeds[right], int(right.sum()), fit.searched)
 
 
-def _expected(searched: int, link: Int32s, group: Group) -> float:
-    """Number of seeds that would fit all flows by chance."""
+def _log_chance(link: Int32s, group: Group) -> float:
+    """Logarithm of the probability that all flows take these links by chance."""
     share = group.weights / group.weights.sum()
-    return float(searched * np.exp(np.log(np.maximum(share[link], 1e-300)).sum()))
+    return float(np.log(np.maximum(share[link], 1e-300)).sum())
 
 
-def _learnt(flows: Seen, group: Group) -> Candidate | None:
+def _learnt(flows: Seen, group: Group, number: int) -> Candidate | None:
     """An unknown linear function of all fields, learned from flows and tested with the others."""
     links = len(group.weights)
     if links & (links - 1) or (group.weights != group.weights[0]).any():
@@ -288,7 +379,8 @@ def _learnt(flows: Seen, group: Group) -> Candidate | None:
         seeds=[],
         seeds_that_fit=0,
         seeds_searched=0,
-        expected_by_chance=float(links) ** -predicted,
+        hypotheses=number,
+        expected_by_chance=number * float(links) ** -predicted,
         fitted_flows=learnt.rank,
         validated_flows=predicted,
         held_back_flows=predicted,
@@ -298,45 +390,29 @@ def _learnt(flows: Seen, group: Group) -> Candidate | None:
 
 def is_explained(candidate: Candidate) -> bool:
     """Whether a candidate predicts all held-back flows, and not by chance."""
-    return candidate.validated_flows == candidate.held_back_flows and _doubt(candidate) < 0.01
+    held_back = candidate.held_back_flows
+    return candidate.validated_flows == held_back > 0 and candidate.expected_by_chance < MOST_CHANCE
 
 
-def _doubt(candidate: Candidate) -> float:
-    """Expected number of different placements that fit by chance."""
-    model = MODELS.get(candidate.hash)
-    if model is None or model.linear is None:
-        return candidate.expected_by_chance
-    # Seeds of a linear hash with the same placement fit or fail together.
-    return candidate.expected_by_chance / candidate.seeds_that_fit
-
-
-def _conclusion(candidates: Sequence[Candidate], flows: Seen, used: Ints) -> str:
+def _conclusion(
+    candidates: Sequence[Candidate],
+    flows: Seen,
+    used: Ints,
+    tried: Sequence[str],
+    needed: Mapping[str, int],
+) -> str:
     """The conclusion in one sentence."""
-    if len(flows.link) < LEAST_FLOWS:
-        return f"{len(flows.link)} flows are too few to identify a hash"
     if np.count_nonzero(used) < 2:
+        if len(flows.link) < _LEAST_FLOWS:
+            return f"too few flows ({len(flows.link)}), none of them on a second link"
         return "all flows took one link: the switch had no choice, or other links were not captured"
-    good = [c for c in candidates if c.validated_flows == c.held_back_flows]
-    if not candidates:
-        return (
-            "no hash fits all flows: the files must be in next-hop order; try --weights and --hash"
-        )
-    if not good:
-        best = max(candidates, key=lambda c: c.validated_flows)
-        return (
-            f"no hash fits: the best, {best.hash}, predicts only {best.validated_flows} "
-            f"of {best.held_back_flows} held-back flows"
-        )
-    best = next((c for c in good if is_explained(c)), good[0])
+    best = next((c for c in candidates if is_explained(c)), None)
+    if best is None:
+        return _refusal(candidates, flows, tried, needed)
     held = f"it predicts {best.validated_flows} of {best.held_back_flows} held-back flows"
     if best.seed is None:
         return f"an unknown linear function fits; {held}"
     text = f"{_name(settings_of(best) or HashSettings())}, seed {best.seed}"
-    if not is_explained(best):
-        return (
-            f"{text} fits, and {best.seeds_that_fit - 1:,} other seeds fit too: with few flows "
-            "that can be chance: capture more flows"
-        )
     if best.seeds_searched == 1:
         return f"{text}, found in the other direction; {held}"
     if best.seeds_that_fit == 1:
@@ -345,6 +421,37 @@ def _conclusion(candidates: Sequence[Candidate], flows: Seen, used: Ints) -> str
         f"{text}, or any of {best.seeds_that_fit:,} seeds of {best.seeds_searched:,} that give "
         f"the same placement; {held}"
     )
+
+
+def _refusal(
+    candidates: Sequence[Candidate],
+    flows: Seen,
+    tried: Sequence[str],
+    needed: Mapping[str, int],
+) -> str:
+    """Why no hash is claimed, and how many flows would suffice."""
+    by_flows: dict[int, list[str]] = {}
+    for model, n in needed.items():
+        by_flows.setdefault(n, []).append(model)
+    suffice = ", ".join(
+        f"{n} flows suffice for {models[0] if len(models) == 1 else f'{len(models)} hashes'}"
+        for n, models in sorted(by_flows.items())
+    )
+    if not tried:
+        return f"too few flows ({len(flows.link)}): any hash may fit by chance; {suffice}"
+    if candidates:
+        best = max(candidates, key=lambda c: c.validated_flows)
+        text = (
+            f"no hash fits: the best, {best.hash}, predicts only {best.validated_flows} "
+            f"of {best.held_back_flows} held-back flows"
+        )
+    else:
+        text = (
+            "no hash fits all flows: the files must be in next-hop order; try --weights and --hash"
+        )
+    if suffice:
+        text += f"; too few flows ({len(flows.link)}) for other hashes: {suffice}"
+    return text
 
 
 def parse_weights(text: str) -> Group:

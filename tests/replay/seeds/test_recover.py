@@ -75,7 +75,7 @@ def test_linux_with_both_address_families() -> None:
     [
         (HashSettings("crc16-ccitt", "5-tuple+qpn", seed=0xBEEF), 4),
         (HashSettings("crc32", "5-tuple", seed=0xDEADBEEF), 8),
-        (HashSettings("crc32c", "3-tuple", seed=3), 2),
+        (HashSettings("crc32c", "3-tuple", seed=3), 4),
         (HashSettings("toeplitz", "4-tuple", seed=99), 16),
         (HashSettings("crc16-bisync", "5-tuple", seed=4321, symmetric=True), 32),
         (HashSettings("xor16", "5-tuple", seed=77), 4),
@@ -146,12 +146,64 @@ def test_one_flow_on_the_wrong_link_is_enough() -> None:
     assert "no hash fits" in record.conclusion
 
 
-def test_few_flows_are_not_enough() -> None:
-    direction = planted(HashSettings("linux", seed=12_345), [1] * 4, 6)
+def test_few_flows_are_refused_before_a_search() -> None:
+    """All 2^32 seeds of Linux take a minute: 16 flows cannot tell the right one from chance."""
+    direction = planted(HashSettings("linux", seed=12_345), [1] * 4, 16)
+    told: list[str] = []
+    wanted = Wanted(hash="linux")
+    record, tried = recover(direction, wanted, (), lambda name, *_: told.append(name))
+    assert (record.candidates, tried, told) == ([], [], [])
+    # 2 hypotheses * 2^32 seeds / 4^n < 1/1000 from 22 flows on.
+    assert record.flows_needed == {"linux": 22}
+    assert record.conclusion == (
+        "too few flows (16): any hash may fit by chance; 22 flows suffice for linux"
+    )
+
+
+@pytest.mark.parametrize("flows", [13, 14])
+def test_as_many_flows_as_told_suffice(flows: int) -> None:
+    direction = planted(HashSettings("linux", seed=12_345), [1] * 4, flows)
     record, _ = recover(direction, Wanted(hash="linux", seeds=NARROW), (), None)
-    assert record.candidates[0].seeds_that_fit > 1
-    assert "can be chance: capture more flows" in record.conclusion
-    assert record.candidates[0].expected_by_chance == pytest.approx(59_000 / 4**6)
+    if flows == 13:  # 2 * 59,000 / 4^13 = 0.0018
+        assert record.flows_needed == {"linux": 14} and not record.candidates
+    else:
+        assert is_explained(record.candidates[0]) and record.candidates[0].seed == 12_345
+        assert record.candidates[0].expected_by_chance == pytest.approx(2 * 59_000 / 4**14)
+
+
+@pytest.mark.parametrize(
+    ("truth", "flows"),
+    [("linux", 5), ("random-oracle", 5), ("random-oracle", 10), ("random-oracle", 16)],
+)
+def test_no_claim_by_chance(truth: str, flows: int) -> None:
+    """All hypotheses with all seeds; the true one cannot be known from so few flows."""
+    for draw in range(3):
+        direction = planted(HashSettings(truth, seed=draw), [1] * 4, flows, seed=draw)
+        record, _ = recover(direction, Wanted(), (), None)
+        assert not any(is_explained(one) for one in record.candidates), draw
+        assert record.flows_needed["linux"] == 25
+
+
+def test_no_claim_by_chance_with_many_flows() -> None:
+    for draw in range(10):
+        direction = planted(HashSettings("random-oracle", seed=draw), [1] * 4, 50, seed=draw)
+        for name in ("crc16-ccitt", "crc16-bisync", "crc32", "xor16", "toeplitz"):
+            record, _ = recover(direction, Wanted(hash=name), (), None)
+            assert not record.candidates, (draw, name)
+        record, _ = recover(direction, Wanted(hash="linux", seeds=NARROW), (), None)
+        assert not any(is_explained(one) for one in record.candidates), draw
+
+
+def test_flows_whose_links_follow_from_each_other_prove_nothing() -> None:
+    """Eight source ports between two hosts: any linear function of three bits places them alike."""
+    keys = packet_keys(["10.0.0.1"] * 8, ["10.1.0.1"] * 8, 50_000 + np.arange(8))
+    one = HashSettings("crc32", seed=1)
+    link = bind(keys, one).choose([1], Group(np.ones(2, np.int64)))[0].astype(np.int32)
+    zeros = np.zeros(8, np.int64)
+    seen = Seen(("a", "b"), keys, link, zeros.astype(np.uint8), zeros, zeros, ("10.0.0.1",))
+    repeated = seen.take(np.tile(np.arange(8), 4))
+    record, _ = recover(Direction("from here", repeated), Wanted(hash="crc32"), (), None)
+    assert not any(is_explained(one) for one in record.candidates)
 
 
 def test_flows_on_several_links_are_told_and_left_out() -> None:

@@ -17,7 +17,7 @@ def candidate(**changes: object) -> Candidate:
     values: dict[str, object] = {
         "hash": "linux", "field_set": "", "parameters": {"policy": "1"}, "seed": 305_419_896,
         "seeds": [305_419_896], "seeds_that_fit": 1, "seeds_searched": 65_536,
-        "expected_by_chance": 1e-20, "fitted_flows": 32, "validated_flows": 16,
+        "hypotheses": 2, "expected_by_chance": 1e-20, "fitted_flows": 32, "validated_flows": 16,
         "held_back_flows": 16,
     }  # fmt: skip
     return Candidate(**(values | changes))  # type: ignore[arg-type]
@@ -27,7 +27,7 @@ def printed(*switches: list[Candidate]) -> str:
     found = [
         SwitchRecovery(
             direction="from H1", links=["a", "b"], flows=48, flows_on_several_links=0,
-            flows_per_link=[24, 24], candidates=candidates, conclusion="found",
+            flows_per_link=[24, 24], candidates=candidates, flows_needed={}, conclusion="found",
         )
         for candidates in switches
     ]  # fmt: skip
