@@ -23,3 +23,11 @@ class UnreadableInput(RocescopeError):
     """A capture that is missing, empty, of the wrong type or unreadable from its start."""
 
     exit_code = 4
+
+
+def too_many_flows(most: int, packets: int) -> str:
+    """What to do about more flows than the memory for each allows."""
+    return (
+        f"more than {most} flows after {packets} packets: analyse a part of them, for example with"
+        " --filter 'ip.addr == 10.0.0.0/28'"
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TextIO, TypeAlias
 
 from ..analyzer.errors import UsageError
+from ..analyzer.summary.trust import ENDED_EARLY
 from ..analyzer.units import parse_duration, parse_rate
 from .live.analyze_live import analyze_live
 from .options.capturing import CAPTURING, UNTIL, Capturing, Until
@@ -181,5 +182,6 @@ def _write(analysis: Analysis, to: Output, top: int, sorted_flows: bool, brief: 
 
         return encode(analysis, format)
 
-    # exit_code reports an interrupt in every format.
-    to.write(table, encoded, [w for w in analysis.warnings if not w.startswith("interrupted")])
+    # exit_code reports an early end in every format.
+    early = ("interrupted", ENDED_EARLY)
+    to.write(table, encoded, [w for w in analysis.warnings if not w.startswith(early)])

@@ -18,9 +18,10 @@ def analyze(
     """Analyse capture files, "-" for standard input.
 
     Several files are several taps unless `options.concat`. SIGINT ends reading; the result then has
-    `complete=False`, except with `follow`, which only SIGINT ends. Raises UnreadableInput when
-    nothing could be read, UsageError for invalid options.
+    `complete=False`, except with `follow`, which only SIGINT ends. More flows than
+    `options.max_flows` end reading too, with `complete=False` and a warning. Raises UnreadableInput
+    when nothing could be read, UsageError for invalid options.
     """
     with open_run(paths, options, progress) as run:
         complete = run.read()
-        return run.result(complete or options.follow)
+        return run.result(complete or (options.follow and run.ended_by is None))

@@ -35,6 +35,7 @@ def conclude(
     *,
     path_by: PathBy,
     complete: bool,
+    ended_by: str | None = None,
     filtered: bool,
     merge: MergeCounts | None = None,
     owners: Mapping[int, Owner] | None = None,
@@ -47,6 +48,7 @@ def conclude(
 ) -> Analysis:
     """The Analysis; `captures` describe the sources of the packets and their quality.
 
+    ended_by: the limit that ended reading, if one did.
     filtered: packets were dropped by a filter before tracking. merge: counters of the merge of
     several captures. owners: processes by flow index. plane_by: key of the MRC planes.
     outer_labels: entropy values use the flow label of the outer header. mirror: integrity of a
@@ -66,6 +68,7 @@ def conclude(
         complete,
         filtered,
         measuring.packets_before_taps if measuring.many_taps else 0,
+        ended_by,
     )
     mrc = None if summary.mrc is None else summary.mrc.whole(outer_labels)
     imbalance = summary.imbalance()

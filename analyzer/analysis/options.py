@@ -38,7 +38,7 @@ class AnalyzeOptions:
     link_rate_bits_per_second: int | None = None
     """Link rate for the pause times of taps that do not state their rate."""
     max_flows: int = MAX_FLOWS
-    """More flows end the analysis with an error."""
+    """More flows end the analysis; the result covers what was read."""
     trimmed_dscps: tuple[int, ...] = ()
     """DSCPs that mark trimmed packets of MRC."""
     flow_label: FlowLabelOf = "auto"

@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..results.flow import Owner
 from ..track.state import EVIDENCE_HOST_PROBE
 from ..track.tracker import FlowTracker
@@ -24,6 +26,11 @@ _LINE = re.compile(
 )
 
 
+_MOST_LOOKED_AT = 5_000_000
+"""Flows compared with comments. Comments of a host name few flows each; comments that all name the
+same thousands of flows are not written by `rocescope capture`, and name nobody."""
+
+
 @dataclass(frozen=True, slots=True)
 class _QueuePair:
     local_qp: int
@@ -34,6 +41,36 @@ class _QueuePair:
     pid: int
     command: str
     rank: int | None
+
+    def ends(self) -> tuple[int, int]:
+        """The queue pairs at both ends; -1 when unknown."""
+        return self.local_qp, -1 if self.remote_qp is None else self.remote_qp
+
+
+class _FlowsByEnd:
+    """The flows of some destination queue pairs by each of their addresses."""
+
+    def __init__(self, tracker: FlowTracker, endpoints: Endpoints, qps: set[int]) -> None:
+        texts = endpoints.texts()
+        self._from: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
+        self._to: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
+        named = np.flatnonzero(np.isin(tracker.flows["dest_qp"], list(qps)))
+        for number in named.tolist():
+            flow = tracker.flows[number]
+            qp, src, dst = int(flow["dest_qp"]), texts[flow["src"]], texts[flow["dst"]]
+            self._from[qp, src].append((number, dst))
+            self._to[qp, dst].append((number, src))
+
+    def matching(
+        self, qp: int, sources: frozenset[str], destinations: frozenset[str]
+    ) -> tuple[list[int], int]:
+        """The flows to a queue pair from and to one of these addresses each (any if none is given),
+        and how many were looked at."""
+        table, ours, theirs = self._to, destinations, sources
+        if not destinations:
+            table, ours, theirs = self._from, sources, destinations
+        near = [flow for address in sorted(ours) for flow in table.get((qp, address), ())]
+        return sorted(n for n, far in near if not theirs or far in theirs), len(near) + len(ours)
 
 
 def owners_in(
@@ -49,12 +86,10 @@ def owners_in(
     pairs = [pair for comment in comments if (pair := _parsed(comment)) is not None]
     if not pairs:
         return {}
-    texts = endpoints.texts()
-    flows: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
-    for number, flow in enumerate(tracker.flows):
-        flows[int(flow["dest_qp"])].append((number, texts[flow["src"]], texts[flow["dst"]]))
+    flows = _FlowsByEnd(tracker, endpoints, {qp for pair in pairs for qp in pair.ends()})
     found: dict[tuple[int, str], set[Owner]] = defaultdict(set)
     partners: dict[int, set[int]] = defaultdict(set)
+    looked = 0
     for pair in pairs:
         seen: list[list[int]] = []
         for end, qp, here, there in (
@@ -63,20 +98,19 @@ def owners_in(
         ):
             if qp is None or not (here or there):
                 continue
-            matching = [
-                number
-                for number, src, dst in flows.get(qp, ())
-                if (not here or src in here) and (not there or dst in there)
-            ]
+            matching, of = flows.matching(qp, here, there)
+            looked += of
+            if looked > _MOST_LOOKED_AT:
+                return {}
             seen.append(matching)
             for number in matching:
-                found[number, end].add(Owner(pair.pid, pair.command, pair.rank, end))
+                if len(found[number, end]) < 2:  # two already contradict each other
+                    found[number, end].add(Owner(pair.pid, pair.command, pair.rank, end))
         if pair.addresses and pair.remote_addresses and len(seen) == 2:
             to_here, from_here = seen
-            for number in to_here:
-                partners[number].update(from_here)
-            for number in from_here:
-                partners[number].update(to_here)
+            for ends, far in ((to_here, from_here), (from_here, to_here)):
+                for number in ends:
+                    partners[number].update(far[:2])  # two already contradict each other
     for number, others in partners.items():
         (*first, last) = others or (-1,)
         if last > number and not first and partners[last] == {number}:

@@ -18,7 +18,7 @@ from ..decode.headers.cm import CmMessage
 from ..decode.merge import MergeCounts, merge_tables
 from ..decode.mirrors.restore import Mirrors
 from ..decode.sources import Source
-from ..errors import RocescopeError, UnreadableInput, UsageError
+from ..errors import UnreadableInput, UsageError, too_many_flows
 from ..measures.measuring import Measuring
 from ..results.analysis import Analysis
 from ..results.flow import Owner
@@ -136,12 +136,14 @@ class Run:
         self._began = time.monotonic()
         self._told = 0.0
         self.packets = 0
+        self.ended_by: str | None = None
+        """Why `read` ended before the end of the captures, unless somebody stopped it."""
         self._batches = 0
         self._interrupted = threading.Event()
         self._decoded = Prefetched(self._tables, self._report)
 
     def read(self) -> bool:
-        """Read, decode and track all packets; False when interrupted."""
+        """Read, decode and track all packets; False when interrupted, or ended by a limit."""
         with _interrupts(self._interrupted, self._stop_reading):
             for table, cm in self._decoded:
                 with self.lock:
@@ -149,10 +151,13 @@ class Run:
                     self.packets += len(table)
                 self._batches += 1
                 if len(self.measuring.tracker) > self._options.max_flows:
-                    raise RocescopeError(self._too_many_flows())
+                    limit = self._options.max_flows
+                    self.ended_by = too_many_flows(limit, self.packets)
+                    self._stop_reading()
+                    break
                 self._report()
         self._report(last=True)
-        return not self._interrupted.is_set()
+        return not self._interrupted.is_set() and self.ended_by is None
 
     def result(self, complete: bool) -> Analysis:
         """The results so far."""
@@ -177,6 +182,7 @@ class Run:
             captures,
             path_by=self._options.path_by,
             complete=complete,
+            ended_by=self.ended_by,
             filtered=self._filter is not None,
             merge=self._merge,
             owners=self.owners(),
@@ -197,12 +203,6 @@ class Run:
             (line for source in self.sources for line in source.capture.owner_comments),
             self.measuring.tracker,
             self.registry.endpoints,
-        )
-
-    def _too_many_flows(self) -> str:
-        return (
-            f"more than {self._options.max_flows} flows after {self.packets} packets: analyse a"
-            " part of them, for example with --filter 'ip.addr == 10.0.0.0/28'"
         )
 
     def _tables(self) -> Iterator[tuple[PacketTable, list[CmMessage]]]:

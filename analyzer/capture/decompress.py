@@ -1,6 +1,7 @@
 """Compressed captures, decompressed in small chunks by a thread ahead of the reader.
 
-Output is bounded by one small chunk of input, so a decompression bomb costs time but no memory. A
+Output is bounded by one small chunk of input, so a decompression bomb costs no memory, and by a
+multiple of all input, so it costs little time. A
 truncated or damaged stream yields all data before the damage.
 """
 
@@ -26,6 +27,9 @@ _ZSTD_PIECE_BYTES = 1 << 10
 _CHUNK_BYTES = 1 << 20
 """Approximate size of a decompressed chunk."""
 _CHUNKS_AHEAD = 6
+_FREE_BYTES = 1 << 24
+_MOST_EXPANSION = 1100
+"""Decompressed bytes per byte of input, after the first _FREE_BYTES; gzip has at most 1,032."""
 _XZ_MEMORY_BYTES = 1 << 28
 _ZSTD_WINDOW_BYTES = 1 << 27
 
@@ -177,6 +181,7 @@ class DecompressedStream:
         piece_bytes = _ZSTD_PIECE_BYTES if self._kind == "zstd" else _PIECE_BYTES
         member = _member(self._kind)
         piece = self._raw.read(piece_bytes)
+        made = 0
         while not self._stop.is_set():
             try:
                 part = member.decompress(piece, _CHUNK_BYTES)
@@ -185,6 +190,10 @@ class DecompressedStream:
                 return
             if part:
                 yield part
+            made += len(part)
+            if made > _FREE_BYTES + _MOST_EXPANSION * self._raw.position:
+                self.damage = f"its {self._kind} data expands more than {_MOST_EXPANSION} times"
+                return
             if member.eof:
                 piece = self._next_member(member.unused_data or b"")
                 if not piece:

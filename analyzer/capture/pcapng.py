@@ -35,6 +35,7 @@ _COMMENT = 1
 _OWNER = b"owner: "  # see analyzer/analysis/owners.py
 _MAX_OWNERS = 100_000
 """Limit far above the queue pairs of one host, because a file may hold any number of comments."""
+_MOST_OWNER_BYTES = 512
 
 SharedTaps = dict[tuple[str, int, int], int]
 """(name, link type, rank among interfaces of that name) -> tap, for interfaces that are one tap."""
@@ -186,7 +187,12 @@ class PcapngFraming(Framing):
         self._count_interfaces()
         comments = self.counts.owner_comments
         for code, value in _options(body[16:], order):
-            if code == _COMMENT and value.startswith(_OWNER) and len(comments) < _MAX_OWNERS:
+            if (
+                code == _COMMENT
+                and value.startswith(_OWNER)
+                and len(value) <= _MOST_OWNER_BYTES
+                and len(comments) < _MAX_OWNERS
+            ):
                 comments.append(_text(value))
         self._order = order
         self._interfaces.clear()

@@ -17,6 +17,9 @@ from ..results.series import Series
 from ..wire.taps import Taps
 from .sampling import tap_sampling
 
+ENDED_EARLY = "ended early: "
+"""Begins the warning about a limit that ended reading."""
+
 
 def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> CaptureSummary:
     """The record of one capture."""
@@ -53,14 +56,18 @@ def warnings_of(
     complete: bool,
     filtered: bool,
     before_taps: int = 0,
+    ended_by: str | None = None,
 ) -> list[str]:
     """Warnings that limit trust in the results, worst first; empty for a faultless capture.
 
     before_taps: packets read before the first mirror session showed that there are several taps.
+    ended_by: the limit that ended reading, if one did.
     """
     late = any(flow.reordered_packets for flow in flows)
     lines = []
-    if not complete:
+    if ended_by is not None:
+        lines.append(f"{ENDED_EARLY}{ended_by}")
+    elif not complete:
         lines.append("interrupted: the report covers what was read so far")
     for capture in captures:
         lines += capture.warnings

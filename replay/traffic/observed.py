@@ -13,7 +13,7 @@ from ...analyzer.capture.concat import concatenated
 from ...analyzer.capture.source import Capture, open_capture
 from ...analyzer.decode.decoder import Decoder
 from ...analyzer.decode.merge import merge_tables
-from ...analyzer.errors import UnreadableInput
+from ...analyzer.errors import RocescopeError, UnreadableInput, too_many_flows
 from ...analyzer.filtering import compile_filter
 from ...analyzer.measures.messages.measure import MessageStatistics
 from ...analyzer.track.batch import TrackedBatch
@@ -34,6 +34,10 @@ from .traffic import Seen, SentMessages, Traffic
 from .unit_counts import UnitCounter
 
 _BATCH_FRAMES = 1 << 16
+MOST_FLOWS = 100_000
+"""Most flows of captured traffic; the tracker takes about 16 KB for each."""
+MOST_UNITS = 1 << 21
+"""Most entropy values of all flows together; placing each takes about 1 KB."""
 _TAPS = 1024
 """Most taps whose loads are told apart."""
 
@@ -129,13 +133,22 @@ def count_units(
 ) -> tuple[FlowTracker, UnitCounter]:
     """The tracker and the units after all tables; `loop` also gets the batches.
 
-    at_taps: counts every copy of a packet, by flow and tap.
+    at_taps: counts every copy of a packet, by flow and tap. RocescopeError with more flows or units
+    than fit in memory.
     """
-    tracker, counter = FlowTracker(), UnitCounter(window_ns)
+    tracker, counter, packets = FlowTracker(), UnitCounter(window_ns), 0
     for table in tables:
         if len(table):
             batch = tracker.update(table)
+            packets += len(table)
+            if len(tracker) > MOST_FLOWS:
+                raise RocescopeError(too_many_flows(MOST_FLOWS, packets))
             unit = counter.update(table, batch.flow, batch.verdict)
+            if len(counter.units) > MOST_UNITS:
+                raise RocescopeError(
+                    f"more than {MOST_UNITS} entropy values of flows after {packets} packets:"
+                    " replay a part of them, for example with --filter 'ip.addr == 10.0.0.0/28'"
+                )
             if at_taps is not None:
                 flow = batch.flow * np.int32(_TAPS) + table.tap.astype(np.int32)
                 at_taps.update(table, flow, np.zeros_like(batch.verdict))

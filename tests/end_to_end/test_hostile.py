@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import struct
@@ -16,7 +17,6 @@ from factories import Frame, pcap_bytes
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
-from rocescope.analyzer.errors import RocescopeError
 
 TIME_NS = 1_700_000_000_000_000_000
 NOBODY = 65534
@@ -193,6 +193,11 @@ def test_three_hundred_taps(tmp_path: Path, small: Path) -> None:
 def test_too_many_flows_end_with_advice(tmp_path: Path) -> None:
     path = tmp_path / "x.pcap"
     path.write_bytes(pcap_bytes(Frame(TIME_NS + i, packet(0, source=i)) for i in range(50)))
-    with pytest.raises(RocescopeError, match="more than 40 flows after 50 packets.*--filter"):
-        analyze([str(path)], AnalyzeOptions(max_flows=40))
-    assert len(analyze([str(path)], AnalyzeOptions(max_flows=50)).flows) == 50
+    result = analyze([str(path)], AnalyzeOptions(max_flows=40))
+    assert re.match(
+        "ended early: more than 40 flows after 50 packets.*--filter", result.warnings[0]
+    )
+    assert not result.complete
+    assert sum(flow.packets for flow in result.flows) == 50  # what was read
+    result = analyze([str(path)], AnalyzeOptions(max_flows=50))
+    assert (result.complete, result.warnings, len(result.flows)) == (True, [], 50)

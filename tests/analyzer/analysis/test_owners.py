@@ -76,6 +76,38 @@ def test_flows_have_the_owners_of_the_comments(tmp_path, comments, owned):
         assert owner.end == ("source", "destination", "destination")[number]
 
 
+def many_flows(sources):
+    frames = b""
+    for source in range(sources):
+        bth = struct.pack(">BBHII", 4, 0, 0xFFFF, 0x51, source) + bytes(68)
+        udp = struct.pack(">HHHH", 50000, 4791, 8 + len(bth), 0) + bth
+        ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 1, 0, 64, 17, 0)
+        frame = (
+            bytes(12) + b"\x08\0" + ip + struct.pack(">II", 0x0A010000 + source, 0x0A000002) + udp
+        )
+        sizes = struct.pack("<IIIII", 0, 0, source, len(frame), len(frame))
+        frames += block(6, sizes + frame + bytes(-len(frame) % 4))
+    return frames
+
+
+@pytest.mark.parametrize("comments", [2, 2200])
+def test_comments_that_all_name_the_same_flows_cost_little(tmp_path, comments):
+    """Each flow has two owners at once, hence none; the work is bounded too."""
+    path = tmp_path / "x.pcapng"
+    lines = (f"owner: QP 0x000051 at 10.0.0.2: pid {pid} python" for pid in range(comments))
+    path.write_bytes(head(*lines) + packets(range(1)) + many_flows(2500))
+    result = analyze([str(path)], AnalyzeOptions())
+    assert len(result.flows) == 2503
+    assert all(flow.owner is None for flow in result.flows)
+
+
+def test_long_comments_are_ignored(tmp_path):
+    path = tmp_path / "x.pcapng"
+    tail = " or 10.0.0.1" * 50
+    path.write_bytes(head(FIRST.replace(" at 10.0.0.1", f" at 10.0.0.1{tail}")) + packets(range(2)))
+    assert all(flow.owner is None for flow in analyze([str(path)], AnalyzeOptions()).flows)
+
+
 @pytest.mark.parametrize(
     ("comments", "pairs"),
     [

@@ -468,3 +468,16 @@ def test_the_last_of_many_interfaces_share_a_tap(tmp_path: Path) -> None:
         ]
     assert (len(taps), taps[MANY_TAPS].name) == (MANY_TAPS + 1, "x:further interfaces")
     assert taps[MANY_TAPS].frames == 2
+
+
+@pytest.mark.parametrize("kind", ["xz", "zstd"])  # gzip and lz4 expand less
+def test_a_decompression_bomb_ends_early_and_says_so(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "x"
+    frame = pcap_bytes(FRAMES[:1])
+    many = (96 << 20) // len(frame[24:])
+    path.write_bytes(COMPRESSORS[kind](frame + frame[24:] * many))
+    with open_capture(str(path), Taps()) as capture:
+        frames = sum(map(len, capture.batches()))
+        assert 0 < frames < many
+        assert any("expands more than" in warning for warning in capture.warnings)
+        assert capture.damaged_places

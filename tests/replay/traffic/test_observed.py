@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 import numpy as np
 import pytest
 
-from rocescope.analyzer.errors import UnreadableInput
+from rocescope.analyzer.errors import RocescopeError, UnreadableInput
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.generate.from_pattern import generate, offered_traffic
 from rocescope.replay.generate.patterns.demands import Settings
@@ -186,3 +186,12 @@ def test_a_filter_that_lets_nothing_pass(capture):
     path = capture(generate("permutation", SETTINGS, seed=3), fabric.addresses)
     with pytest.raises(UnreadableInput, match="no RoCE packet"):
         traffic_from_capture([path], fabric, filter="psn == 1 and psn == 2")
+
+
+@pytest.mark.parametrize(("limit", "said"), [("FLOWS", "flows"), ("UNITS", "entropy values")])
+def test_more_flows_than_memory_allows_are_refused(capture, monkeypatch, limit, said):
+    fabric = parse_fabric(SPEC)
+    path = capture(generate("permutation", SETTINGS, seed=3), fabric.addresses)
+    monkeypatch.setattr(f"rocescope.replay.traffic.observed.MOST_{limit}", 1)
+    with pytest.raises(RocescopeError, match=f"more than 1 {said}.* --filter"):
+        traffic_from_capture([path], fabric)

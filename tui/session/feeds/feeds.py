@@ -134,7 +134,11 @@ class CaptureFeed:
             dropped=sum(known) if known else None,
             truncated=sum(capture.truncated_frames for capture in captures),
             undecodable=undecodable,
-            warnings=(*_warnings(captures), *([STOPPED_EARLY] if stopped_early else [])),
+            warnings=(
+                *([self._run.ended_by] if self._run.ended_by else []),
+                *_warnings(captures),
+                *([STOPPED_EARLY] if stopped_early else []),
+            ),
             tap_names=tuple(self.registry.tap_names),
             stopped_early=stopped_early,
         )
