@@ -208,10 +208,12 @@ def replay(
 
     paths = () if captures == () else tuple(fspath(path) for path in _listed(captures))
     given = {**options, "fabric": fabric, "strategies": tuple(strategies), "captures": paths}
-    prepared = PreparedReplay(_checked(ReplayRequest, given))
+    prepared, listed = PreparedReplay(_checked(ReplayRequest, given)), Listed(paths=ALL_PATHS)
     if prepared.request.by_packet:
-        return Replay(prepared.by_packets(prepared.request.strategies)[0])
-    return Replay(prepared.place(prepared.parsed(), listed=Listed(paths=ALL_PATHS)))
+        result, _ = prepared.by_packets(prepared.request.strategies)
+    else:
+        result = prepared.place(prepared.parsed(), listed=listed)
+    return Replay(prepared.beside_captured(result, listed))
 
 
 def fabric(spec: str) -> Fabric:

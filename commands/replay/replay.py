@@ -120,6 +120,7 @@ def replay(
             seed=seed,
         )
     )
+    listed = Listed(max(top, 5), max(top, 10), ALL_PATHS if to.chosen() == "json" else 0)
     if prepared.request.by_packet:
         read_traffic(prepared, to.progress, messages=True)
         with steps_shown(to.progress) as tell:
@@ -128,19 +129,13 @@ def replay(
                 tell,
                 None if received is None else partial(_write_received, received, prepared),
             )
-        _write(result, to, top)
+        _write(prepared.beside_captured(result, listed), to, top)
         return 0 if complete else 130
     strategies = prepared.parsed()
-    listed = Listed(max(top, 5), max(top, 10), ALL_PATHS if to.chosen() == "json" else 0)
     read_traffic(prepared, to.progress)
     with steps_shown(to.progress) as tell:
         result = prepared.place(strategies, tell, listed)
-        captured = prepared.as_captured(listed)
-    if captured is not None:
-        import msgspec
-
-        result = msgspec.structs.replace(result, strategies=[captured, *result.strategies])
-    _write(result, to, top)
+    _write(prepared.beside_captured(result, listed), to, top)
     return 0
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
+
 from ...analyzer.errors import UsageError
 from ...analyzer.filtering import compile_filter
 from ...analyzer.units import parse_duration
@@ -129,7 +131,13 @@ class PreparedReplay:
 
     def as_captured(self, listed: Listed = SHORT) -> StrategyResult | None:
         """What the captured links carried; None if these are too few to compare."""
-        return as_captured(self.read(), self.fabric, listed)
+        return None if self.request.pattern else as_captured(self.read(), self.fabric, listed)
+
+    def beside_captured(self, result: ReplayResult, listed: Listed = SHORT) -> ReplayResult:
+        """A result with the loads as captured before its strategies, where they are known."""
+        captured = self.as_captured(listed) if result.strategies else None
+        first = [] if captured is None else [captured]
+        return msgspec.structs.replace(result, strategies=[*first, *result.strategies])
 
     def by_packets(
         self,

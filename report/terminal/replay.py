@@ -111,14 +111,17 @@ def print_replay(
     if not result.strategies:  # interrupted before the first was finished
         return
     if any(one.packets for one in result.strategies):
-        from .replay_packets import print_packets
+        from .replay_packets import print_packets, print_strategy
 
         print_packets(page, result)
-        return
-    page.section("Strategies", verdict(result))
-    page.draw(lambda table: _strategies(table, result.strategies))
+    else:
+        page.section("Strategies", verdict(result))
+        page.draw(lambda table: _strategies(table, result.strategies))
     for one in result.strategies:
-        _strategy(page, one, top)
+        if one.packets is None:
+            _strategy(page, one, top)
+        else:
+            print_strategy(page, one)
 
 
 def verdict(result: ReplayResult) -> str:

@@ -36,20 +36,23 @@ _OFFERS = {
 
 
 def print_packets(page: Page, result: ReplayResult) -> None:
-    """The strategies side by side, then the queues of each."""
+    """The strategies side by side, below the loads as captured."""
     known = [one for one in result.strategies if one.packets is not None]
     page.section("Strategies, packet by packet", _verdict(known))
-    page.draw(lambda table: _strategies(table, known))
+    page.draw(lambda table: _strategies(table, result.strategies))
     for line in _small_print(known):
         page.say(line, "dim")
-    for one in known:
-        page.section(title(one))
-        for note in one.notes:
-            page.say(f"{page.glyphs.warning} {note}", "yellow")
-        say_hashes(page, one.switches)
-        page.draw(lambda table, one=one: _queues(table, one))  # type: ignore[misc]
-        if any(layer.choice and layer.over_time for layer in one.layers):
-            page.draw(lambda table, one=one: _over_time(table, one, page))  # type: ignore[misc]
+
+
+def print_strategy(page: Page, one: StrategyResult) -> None:
+    """The queues of one strategy."""
+    page.section(title(one))
+    for note in one.notes:
+        page.say(f"{page.glyphs.warning} {note}", "yellow")
+    say_hashes(page, one.switches)
+    page.draw(lambda table: _queues(table, one))
+    if any(layer.choice and layer.over_time for layer in one.layers):
+        page.draw(lambda table: _over_time(table, one, page))
 
 
 def title(one: StrategyResult) -> str:
@@ -87,11 +90,16 @@ def _strategies(table: Table, known: list[StrategyResult]) -> None:
     runs = any(one.packets and one.packets.runs > 1 for one in known)
     headings = ["completion", *(("min to max",) if runs else ()), "over bound", "max queue"]
     headings += ["reordered", *(("lost", "trimmed") if lost else ())]
-    for heading in [*headings, *(("retrans",) if again else ())]:
+    captured = any(one.packets is None for one in known)
+    headings += [*(("retrans",) if again else ()), *(("x fair",) if captured else ())]
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for one in known:
         packets = one.packets
-        assert packets is not None
+        fair = [_NONE if one.max_over_mean is None else f"{one.max_over_mean:.2f}"] * captured
+        if packets is None:  # as captured
+            table.add_row(title(one), *[_NONE] * (len(headings) - 1), *fair)
+            continue
         cells = [title(one), human.duration(one.completion_time_ns)]
         if runs:
             cells.append(_range(packets))
@@ -103,7 +111,7 @@ def _strategies(table: Table, known: list[StrategyResult]) -> None:
             cells += [human.count(_lost(packets)), human.count(packets.trimmed)]
         if again:
             cells.append(human.count(packets.sent_again))
-        table.add_row(*cells)
+        table.add_row(*cells, *fair)
 
 
 def _lost(packets: PacketReplay) -> int:

@@ -204,6 +204,24 @@ def test_progress_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert last == {"step": "seeds", "done": 50, "total": 50}
 
 
+def test_the_loads_as_captured_come_first_packet_by_packet(
+    capsys: pytest.CaptureFixture[str], links: list[str]
+) -> None:
+    fabric = ["--fabric", "leaf-spine:leaves=2,spines=4,hosts=2", "--map", "order"]
+    words = ["replay", *links, *fabric, "--packets", "-s", "ecmp"]
+    captured, ecmp = result(capsys, *words)["strategies"]  # type: ignore[misc]
+    assert (captured["name"], ecmp["name"]) == ("as captured", "ecmp")
+    assert captured["packets"] is None and ecmp["packets"]
+    assert {link["name"] for link in captured["links"]} <= {link["name"] for link in ecmp["links"]}
+    assert captured["max_over_mean"] > 1
+    assert cli.run([*words, "--top", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("strategy "))
+    assert lines[at].endswith("x fair") and lines[at + 1].startswith("as captured ")
+    assert lines[at + 1].endswith(f"{captured['max_over_mean']:.2f}")
+    assert "AS CAPTURED" in lines and all(len(line) <= 80 for line in lines)
+
+
 def test_every_strategy_on_a_captured_run(capsys: pytest.CaptureFixture[str], data: Path) -> None:
     files = [str(f) for f in sorted((data / "leafspine" / "r01_clean_write").glob("H*.pcap.xz"))]
     fabric = ["--fabric", "leaf-spine:leaves=2,spines=4,hosts=2,oversubscription=1"]

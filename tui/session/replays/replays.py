@@ -193,9 +193,7 @@ class Replays:
         self._thread.start()
 
     def _run(self, prepared: PreparedReplay, names: list[str]) -> None:
-        captured = prepared.as_captured()
-        if captured is not None:
-            self._tell(strategies={AS_CAPTURED: captured} | self.view.strategies)
+        self._show_captured(prepared)
         for number, name in enumerate(names):
             if self._stopping.is_set():
                 return
@@ -211,7 +209,13 @@ class Replays:
                 self.placed[name] = Placed(name, strategy.outcome, prepared.fabric)
             self._tell(strategies=strategies, warnings=tuple(result.warnings))
 
+    def _show_captured(self, prepared: PreparedReplay) -> None:
+        captured = prepared.as_captured()
+        if captured is not None:
+            self._tell(strategies={AS_CAPTURED: captured} | self.view.strategies)
+
     def _by_packets(self, prepared: PreparedReplay, names: list[str]) -> None:
+        self._show_captured(prepared)
         for number, name in enumerate(names):
             if self._stopping.is_set():
                 return

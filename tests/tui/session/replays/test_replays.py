@@ -145,7 +145,8 @@ def test_packets_stop_inside_a_strategy(monkeypatch):
     made.by_packets(["ecmp", "static"])
     made.wait(120)
     view = made.view
-    assert not view.strategies and not view.failed and not view.error and not view.running
+    assert set(view.strategies) == {AS_CAPTURED}
+    assert not view.failed and not view.error and not view.running
     assert 0 < seen[0] < 0.5 and len(seen) == 1  # in the middle of the first
 
 
@@ -153,6 +154,7 @@ def test_packet_by_packet():
     made = replays()
     made.by_packets(["switch-rr", "nosuch"])
     made.wait(120)
+    assert list(made.view.strategies) == [AS_CAPTURED, "switch-rr by packet"]
     result = made.view.strategies["switch-rr by packet"]
     assert result.completion_time_ns >= result.lower_bound_ns > 0
     assert result.max_queue_packets > 0 and result.packets.received.packets > 0
