@@ -88,6 +88,12 @@ class RoceScreen(Screen[None]):
     _shape = (0, 0)
     """Width and lines of the sentence."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Its widgets get the styles of now when they mount. Textual would parse all styles again,
+        # for each screen twice: when the screen is made and at its first visit.
+        self._css_update_count = self.app._css_update_count
+
     def compose(self) -> ComposeResult:
         yield TopBar(id="topbar")
         yield Tabs(id="tabs")
