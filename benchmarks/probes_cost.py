@@ -25,7 +25,7 @@ from rocescope.analyzer.wire.taps import Tap, Taps
 from rocescope.probes import bpf
 from rocescope.probes.counters.layout import COUNTERS, ORDER_BYTES, TALLY, WAYS
 from rocescope.probes.counters.program import CounterMaps, counter_source, opcode_map
-from rocescope.probes.program.compile import load, machine_code
+from rocescope.probes.program.compile import known_machine_code, load
 from rocescope.probes.program.program import Compiled, ProgramOptions, marked
 from rocescope.probes.rings.drain import Drain
 from rocescope.probes.rings.rings import Rings
@@ -121,7 +121,7 @@ class CounterBench:
 
     def program(self, flows: int, counted: bool = True) -> int:
         text = self._source + varying("count_one(ctx);" if counted else "", flows - 1)
-        code = machine_code(text, ["varied"])["varied"]
+        code = known_machine_code(text, ("varied",), self._maps.descriptors)["varied"]
         return load(bpf.PROG_XDP, marked(code, 0) if counted else code, "varied")
 
 

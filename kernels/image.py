@@ -13,10 +13,8 @@ from __future__ import annotations
 import builtins
 import contextlib
 import ctypes
-import marshal
 import os
 import sys
-import zlib
 from collections.abc import Callable
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
@@ -27,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from .cache import BOUNDS_CHECK, create_own, read_own
+from .cache import BOUNDS_CHECK
 from .named import NamedTuple
+from .stored import store, stored
 
-_CHECKSUM_BYTES = 4
 _PROCESSOR_WORDS = (b"vendor", b"cpu family", b"model", b"flags", b"Features", b"CPU ")
 """Line prefixes of the processor features in /proc/cpuinfo."""
 
@@ -68,21 +66,13 @@ def usable() -> bool:
 
 def save(image: Image, path: str) -> None:
     """Write an image atomically; failures are ignored."""
-    data = marshal.dumps(tuple(image))
-    temporary = f"{path}.{os.getpid()}"
-    with contextlib.suppress(OSError):
-        with open(temporary, "wb", opener=create_own) as file:
-            file.write(zlib.crc32(data).to_bytes(_CHECKSUM_BYTES, "little") + data)
-        os.replace(temporary, path)
+    store(tuple(image), path)
 
 
 def load(path: str, function: Callable[..., Any]) -> Callable[..., Any] | None:
     """The machine code of a function as a callable; None without a valid image."""
     with contextlib.suppress(Exception):  # on any error numba works without an image
-        content = read_own(path)
-        data = content[_CHECKSUM_BYTES:]
-        if zlib.crc32(data) == int.from_bytes(content[:_CHECKSUM_BYTES], "little"):
-            return callable_of(Image(*marshal.loads(data)), function)
+        return callable_of(Image(*stored(path)), function)
     return None
 
 

@@ -85,6 +85,31 @@ def callback(signature: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]
     return declared
 
 
+class FromNumba:
+    """Something inside kernels that only numba has, made when it compiles a kernel that uses it.
+
+    Numba is not imported for kernels from the cache. make: returns a function of numba, or one
+    with numba's decorator `intrinsic`.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.__wrapped__ = make
+        self._type: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Never called: for type checkers, which see calls inside kernels."""
+        raise NotImplementedError
+
+    @property
+    def _numba_type_(self) -> Any:
+        """Numba reads this attribute when it compiles a kernel."""
+        if self._type is None:
+            from .numba_side import type_of
+
+            self._type = type_of(self.__wrapped__())
+        return self._type
+
+
 def _folder_of(function: Callable[..., Any], module: bytes) -> str | None:
     """The folder for a function's machine code; None when it cannot be stored."""
     base = cache_base()

@@ -13,6 +13,7 @@ from typing import Any
 import numba
 from numba.core import caching
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 
 from . import image as machine_code
@@ -37,6 +38,13 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any], folder: st
             _load_at_once(compiled)
             return compiled
     return numba.njit(**options | {"cache": False})(function)
+
+
+def type_of(function: Any) -> Any:
+    """The type by which kernels call one of numba's functions."""
+    context = cpu_target.typing_context
+    context.refresh()  # an intrinsic may be new
+    return context.resolve_value_type(function)
 
 
 def pointer_to(

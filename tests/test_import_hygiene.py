@@ -67,3 +67,9 @@ def test_screens_begin_without_compiler_and_parser() -> None:
     loaded = modules_after("import rocescope.tui.app.app, rocescope.tui.screens.qps")
     assert "textual" in loaded
     assert loaded.isdisjoint({"numba", "llvmlite", "scipy", "cyclopts", "lark", "pyarrow"})
+
+
+def test_live_commands_load_no_compiler() -> None:
+    """Probes and kernels are compiled once, then they come from the cache."""
+    loaded = modules_after("import rocescope.probes.live_analysis, rocescope.commands.live.capture")
+    assert loaded.isdisjoint({"numba", "scipy", "textual", "pyarrow"})

@@ -37,24 +37,30 @@ class CounterMaps:
     tally: int
     opcodes: int
 
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """In the order of the indices in `counter_source`."""
+        return self.table, self.order, self.tally, self.opcodes
+
 
 class CompiledCounters(Compiled):
-    """Machine code of the counting probes, for the maps it was compiled with."""
+    """Machine code of the counting probes, for these maps."""
 
     def __init__(self, options: ProgramOptions, maps: CounterMaps) -> None:
-        code = known_machine_code(counter_source(options, maps), ("count_xdp", "count_tc"))
+        text = counter_source(options, maps)
+        code = known_machine_code(text, ("count_xdp", "count_tc"), maps.descriptors)
         self._code = {"probe_xdp": code["count_xdp"], "probe_tc": code["count_tc"]}
 
 
 def counter_source(options: ProgramOptions, maps: CounterMaps) -> str:
-    """The C source, preceded by the definitions it needs."""
+    """The C source, preceded by the definitions it needs; maps have their index."""
     own = {
-        "TABLE_FD": maps.table,
+        "TABLE_FD": 0,
         "SETS": maps.sets,
-        "ORDER_FD": maps.order,
+        "ORDER_FD": 1,
         "ORDER_SETS": maps.order_sets,
-        "TALLY_FD": maps.tally,
-        "OPCODES_FD": maps.opcodes,
+        "TALLY_FD": 2,
+        "OPCODES_FD": 3,
         "RESTART_DISTANCE": RESTART_DISTANCE,
         **{name: int(getattr(opcodes, name)) for name in _CLASSES},
     }

@@ -18,8 +18,9 @@ from .clsact import ClsactFilter, delete_filter, delete_unused_qdisc
 from .namespaces import in_namespace
 
 _REMOVED = b"removed\n"
-_OTHERS_TAKE_S = 2.0
-"""Wait for the guard of the other direction, whose filter is on the same qdisc."""
+_OTHERS_TAKE_S = 60.0
+"""Longest wait for the guard of the other direction, whose filter is on the same qdisc: on a busy
+machine its process may start seconds later."""
 
 
 class Guard:

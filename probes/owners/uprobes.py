@@ -183,13 +183,14 @@ class Uprobes:
         definitions |= {
             "PID_NAMESPACE_DEVICE": namespace.st_dev,
             "PID_NAMESPACE_INODE": namespace.st_ino,
-            "CALLS_FD": self._maps[0],
-            "LOST_FD": self._maps[1],
-            "EVENTS_FD": self._maps[2],
+            "CALLS_FD": 0,
+            "LOST_FD": 1,
+            "EVENTS_FD": 2,
         }
         text = "".join(f"#define {name} {value}\n" for name, value in definitions.items())
         functions = tuple(function for _, function, _ in _PROBES)
-        code = known_machine_code(text + SOURCE.read_text(encoding="utf-8"), functions)
+        text += SOURCE.read_text(encoding="utf-8")
+        code = known_machine_code(text, functions, self._maps)
         for name, instructions in code.items():
             self._programs[name] = load(PROG_KPROBE, instructions, name)
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 
 from ...analyzer.errors import CaptureError
+from ...kernels.cache import cache_base, digest_of
+from ...kernels.stored import store, stored
+from ...version import VERSION
 from .. import bpf
 from .bcc_module import import_bcc
-from .stub_headers import stub_headers
+from .stub_headers import HEADERS, stub_headers
+
+_FLAGS = ["-O2", "-Wno-everything"]
+_LOAD_IMMEDIATE = 0x18  # BPF_LD | BPF_IMM | BPF_DW
+_PSEUDO_MAP_FD = 1
 
 
 def machine_code(text: str, functions: Iterable[str]) -> dict[str, bytes]:
@@ -18,7 +27,7 @@ def machine_code(text: str, functions: Iterable[str]) -> dict[str, bytes]:
     bcc = import_bcc()
     with stub_headers():
         try:
-            module = bcc.BPF(text=text.encode(), cflags=["-O2", "-Wno-everything"])
+            module = bcc.BPF(text=text.encode(), cflags=_FLAGS)
             code = {name: module.dump_func(name.encode()) for name in functions}
         except Exception as error:
             raise CaptureError(f"bcc cannot compile the probes: {error}") from None
@@ -26,10 +35,48 @@ def machine_code(text: str, functions: Iterable[str]) -> dict[str, bytes]:
     return code
 
 
+def known_machine_code(
+    text: str, functions: tuple[str, ...], maps: Sequence[int]
+) -> dict[str, bytes]:
+    """`machine_code`, compiled once and then read from the cache of this user.
+
+    maps: descriptors; the text has the index of each map here in place of its descriptor, so
+    that it is the same in every process.
+    """
+    return {name: _with_maps(code, maps) for name, code in _known(text, functions).items()}
+
+
 @cache
-def known_machine_code(text: str, functions: tuple[str, ...]) -> dict[str, bytes]:
-    """`machine_code`, compiled once per process: a process may attach the same probes often."""
-    return machine_code(text, functions)
+def _known(text: str, functions: tuple[str, ...]) -> dict[str, bytes]:
+    bcc = import_bcc()
+    base = cache_base()
+    if base is None:
+        return machine_code(text, functions)
+    # The compiler adapts what it makes to the running kernel.
+    made_by = (VERSION, bcc.__version__, os.uname().release, os.uname().machine)
+    headers = [path.read_bytes() for path in sorted(HEADERS.rglob("*.h"))]
+    key = digest_of(repr((text, functions, headers, _FLAGS, made_by)).encode())
+    path = os.path.join(base, key, "probes.code")
+    code: dict[str, bytes] | None = stored(path)
+    if code is None:
+        code = machine_code(text, functions)
+        with suppress(OSError):
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        store(code, path)
+    return code
+
+
+def _with_maps(code: bytes, maps: Sequence[int]) -> bytes:
+    """The code with the descriptors of maps in place of their indices."""
+    instructions = bytearray(code)
+    at = 0
+    while at < len(code):
+        wide = code[at] == _LOAD_IMMEDIATE
+        if wide and code[at + 1] >> 4 == _PSEUDO_MAP_FD:
+            index = struct.unpack_from("<i", code, at + 4)[0]
+            struct.pack_into("<i", instructions, at + 4, maps[index])
+        at += 16 if wide else 8
+    return bytes(instructions)
 
 
 def load(kind: int, code: bytes, name: str, flags: int = 0, attach_type: int = 0) -> int:

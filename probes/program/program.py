@@ -41,11 +41,12 @@ class ProgramOptions:
 
 
 class Compiled:
-    """Machine code of the probes, for the maps it was compiled with."""
+    """Machine code of the probes, for these maps."""
 
     def __init__(self, options: ProgramOptions, maps: RingMaps) -> None:
         text = source_text(options, maps)
-        self._code = known_machine_code(text, ("probe_xdp", "probe_tc"))
+        descriptors = (maps.rings, maps.chunks, maps.bell)
+        self._code = known_machine_code(text, ("probe_xdp", "probe_tc"), descriptors)
 
     def load_tc(self, tap: int) -> int:
         """A program for tc and tcx that writes records of this tap; its descriptor."""
@@ -60,13 +61,16 @@ class Compiled:
 
 
 def source_text(options: ProgramOptions, maps: RingMaps) -> str:
-    """The C source of the exporting probes, preceded by the definitions it needs."""
+    """The C source of the exporting probes, preceded by the definitions it needs.
+
+    Maps have their index in place of a descriptor (`known_machine_code`).
+    """
     own: dict[str, int | str] = {
         "SNAP": options.snap_bytes,
         "WIDE_SNAP": WIDE_SNAP,
-        "RINGS_FD": maps.rings,
-        "CHUNKS_FD": maps.chunks,
-        "BELL_FD": maps.bell,
+        "RINGS_FD": 0,
+        "CHUNKS_FD": 1,
+        "BELL_FD": 2,
         "RING_BYTES": f"{maps.ring_bytes}ull",
         "CHUNK_BYTES": f"{min(CHUNK_BYTES, maps.ring_bytes)}ull",
         "TAPS": maps.taps,

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_HEADERS = Path(__file__).with_name("headers")
+HEADERS = Path(__file__).with_name("headers")
+"""Their folder."""
 _VARIABLE = "BCC_KERNEL_SOURCE"
 
 
@@ -19,7 +20,7 @@ _VARIABLE = "BCC_KERNEL_SOURCE"
 def stub_headers() -> Iterator[None]:
     """Context manager in which bcc compiles against the stand-ins."""
     before = os.environ.get(_VARIABLE)
-    os.environ[_VARIABLE] = str(_HEADERS)
+    os.environ[_VARIABLE] = str(HEADERS)
     try:
         yield
     finally:

@@ -7,15 +7,13 @@ Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
-from numba import carray, types  # type: ignore[attr-defined]
-from numba.extending import intrinsic
 
 from ...analyzer.wire.packets import I64, U32
-from ...kernels.kernel import Int, inlined, kernel
+from ...kernels.kernel import FromNumba, Int, inlined, kernel
 from ..files.blocks import Blocks
 from ..files.pcapng_writer import ENHANCED_PACKET
 from .ring import (
@@ -98,18 +96,29 @@ class PacketBlocks:
         return Blocks(self._words.data.cast("B")[: 4 * words], frames), bool(more)
 
 
-@intrinsic
-def _pointer(typingctx: Any, address: Any) -> Any:
+@FromNumba
+def _words_at() -> Any:
     """The memory at an address as uint32s."""
+    from numba import types
+    from numba.extending import intrinsic
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+    @intrinsic
+    def pointer(typingctx: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
-    words: Any = types.CPointer(types.uint32)  # type: ignore[no-untyped-call]
-    return words(types.int64), generate
+        words: Any = types.CPointer(types.uint32)  # type: ignore[no-untyped-call]
+        return words(types.int64), generate
+
+    return pointer
 
 
-_words_at: Callable[[Int], Any] = cast("Callable[[Int], Any]", _pointer)
+@FromNumba
+def _array() -> Any:
+    """numba's carray: an array over memory."""
+    from numba import carray  # type: ignore[attr-defined]
+
+    return carray
 
 
 @inlined
@@ -152,7 +161,7 @@ def _write_blocks(
     size = (mask + 1) // 4
     acquire_fence()
     for ring in range(len(addresses)):
-        words = carray(_words_at(addresses[ring]), size)
+        words = _array(_words_at(addresses[ring]), size)
         position, times[ring] = next_record(words, mask, positions[ring], heads[ring])
         positions[ring] = position
     # Unsigned indices need no test for negative values, which would prevent vectorisation.
@@ -172,7 +181,7 @@ def _write_blocks(
         for r in range(len(times)):  # while no other ring has an earlier record
             if r != ring:
                 until = min(until, times[r] - (r < ring))
-        words = carray(_words_at(addresses[ring]), size)
+        words = _array(_words_at(addresses[ring]), size)
         position = positions[ring]
         while time != BEING_WRITTEN and time <= until:
             w = (position & np.uint64(mask)) >> np.uint64(2)

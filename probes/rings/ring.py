@@ -8,15 +8,12 @@ into the rest of a chunk, the next record starts in the next chunk.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 
 from ...analyzer.wire.packets import I64, U8, U16, U32
-from ...kernels.kernel import Int, UInt64s, inlined, kernel
+from ...kernels.kernel import FromNumba, Int, UInt64s, inlined, kernel
 
 RECORD_HEADER: Final = np.dtype(
     [("time_ns", "<u8"), ("wire_bytes", "<u4"), ("captured_bytes", "<u2"), ("tap", "<u2")]
@@ -39,31 +36,25 @@ _WIDE_SNAP = np.uint64(WIDE_SNAP)
 _MARKS = np.uint64(7)
 
 
-@intrinsic
-def _acquire(typingctx: Any) -> Any:
-    """Load barrier: later loads are not done before earlier loads."""
+def _fence(ordering: str) -> Any:
+    from numba import types
+    from numba.extending import intrinsic
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.fence("acquire")
-        return context.get_dummy_value()
+    @intrinsic
+    def fence(typingctx: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            builder.fence(ordering)
+            return context.get_dummy_value()
 
-    return types.void(), generate
+        return types.void(), generate
 
-
-@intrinsic
-def _release(typingctx: Any) -> Any:
-    """Store barrier: later stores become visible after earlier loads and stores."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.fence("release")
-        return context.get_dummy_value()
-
-    return types.void(), generate
+    return fence
 
 
-# numba passes the first parameter, unknown to type checkers.
-acquire_fence: Callable[[], None] = cast("Callable[[], None]", _acquire)
-_release_fence: Callable[[], None] = cast("Callable[[], None]", _release)
+acquire_fence = FromNumba(lambda: _fence("acquire"))
+"""Load barrier: later loads are not done before earlier loads."""
+_release_fence = FromNumba(lambda: _fence("release"))
+"""Store barrier: later stores become visible after earlier loads and stores."""
 
 
 @inlined

@@ -11,6 +11,7 @@ import time
 import pytest
 from captures import data
 from real_terminal import terminals
+from waiting import until
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_a_real_capture_in_a_real_terminal(terminal, need_tool, tmp_path):
     window.keys("C-u")
     out = tmp_path / "late.pcapng"
     window.keys(str(out), "Enter")
-    window.wait("saved")
+    until(out.exists)  # once it is whole; the message is seen for seconds only
     window.keys("q")
     assert "exit code 0" in window.wait("exit code")
     assert b"marked: slow one" in out.read_bytes()

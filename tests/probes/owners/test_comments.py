@@ -27,6 +27,7 @@ def test_owners_learned_during_the_capture_are_in_the_file(tmp_path, need_tool, 
     try:
         with Network(f"rs-comment-{os.getpid()}") as net:
             capture = Capturing(net, "left", "-w", str(path))
+            until(path.exists)
             net.send(roce_frames(20))
             job.connect(0x21, 0x51)
             if ending == signal.SIGKILL:

@@ -10,6 +10,7 @@ from captures import data
 from tui_driver import drive, text_of, typed
 
 from rocescope.analyzer.errors import RocescopeError
+from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.session.export import save
 from rocescope.tui.session.packets.export import PacketExport
 from rocescope.tui.session.packets.flow_pass import Wanted
@@ -17,6 +18,11 @@ from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.snapshot import FlowKey
 
 I03 = [data("i03_write_reorder5_AtoB")]
+
+
+@pytest.fixture(autouse=True)
+def lasting_toasts(monkeypatch):
+    monkeypatch.setattr(RocescopeApp, "NOTIFICATION_TIMEOUT", 600)
 
 
 def screen(app):
@@ -30,7 +36,9 @@ def toasts(app):
 @pytest.mark.parametrize("suffix", [".json", ".parquet", ".csv", ".svg", ".html", ".pcapng"])
 def test_export(tmp_path, monkeypatch, suffix):
     monkeypatch.chdir(tmp_path)
-    drive(I03, ["7", "e", typed(f"out{suffix}"), "enter"])
+    keys = ["7", "e", typed(f"out{suffix}"), "enter"]
+    (title,) = drive(I03, keys, look=lambda app: [note.title for note in app._notifications])
+    assert title == "saved"
     out = (tmp_path / f"out{suffix}").read_bytes()
     begins = {".parquet": b"PAR1", ".svg": b"<svg", ".pcapng": b"\x0a\x0d\x0d\x0a"}
     begins[".html"] = b"<!doctype html>"

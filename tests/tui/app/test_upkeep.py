@@ -16,9 +16,18 @@ from rocescope.probes.rights.priority import NICE
 from rocescope.tui.app import upkeep as upkeep
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.app.snapshots import PAINT_S
-from rocescope.tui.app.upkeep import QUIET_S
 from rocescope.tui.messages import SnapshotReady
 from rocescope.tui.session.session import Session
+
+
+async def reached(condition):
+    """Wait until a condition holds."""
+    for _ in range(3000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("it was not reached")
+
 
 I03 = [data("i03_write_reorder5_AtoB")]
 
@@ -34,8 +43,7 @@ def test_a_snapshot_is_drawn_after_the_key_that_came_before_it():
             app.on_snapshot_ready(SnapshotReady(older, app.view.record))
             app.on_snapshot_ready(SnapshotReady(newer, app.view.record))
             assert app.view.snapshot is shown
-            await asyncio.sleep(2 * PAINT_S)
-            assert app.view.snapshot is newer
+            await reached(lambda: app.view.snapshot is newer)
             await asyncio.sleep(PAINT_S)
             app.on_snapshot_ready(SnapshotReady(older, app.view.record))
             assert app.view.snapshot is older
@@ -54,14 +62,17 @@ def test_garbage_is_looked_for_while_no_key_waits(monkeypatch):
         async with app.run_test() as pilot:
             await settled(app, pilot)
             monkeypatch.setattr(gc, "collect", collected.append)
-            await asyncio.sleep(QUIET_S + 0.3)
+            await reached(lambda: len(collected) >= 6)
             assert not gc.isenabled() and collected[:6].count(2) == 2
+            now = monotonic() + 1
+            monkeypatch.setattr(upkeep, "monotonic", lambda: now)
+            app.upkeep._tidy()
             collected.clear()
-            began = monotonic()
-            while monotonic() - began < 0.5:  # a key that is held down
-                app.key_at = monotonic()
-                await asyncio.sleep(0.005)
-            assert 1 <= len(collected) <= 2
+            for _ in range(100):  # half a second of a key that is held down
+                now += 0.005
+                app.key_at = now
+                app.upkeep._tidy()
+            assert len(collected) == 1
 
     asyncio.run(run())
     assert gc.isenabled()

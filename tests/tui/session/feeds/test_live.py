@@ -152,9 +152,10 @@ session = open_live(["{net.interface("left")}"], LiveOptions(ring_bytes=1 << 20)
 session.start()
 while session.snapshot().source.dropped is None:
     pass
-import pathlib
+import contextlib, pathlib
 for task in pathlib.Path("/proc/self/task").iterdir():
-    print(re.search(r"CapEff:\\s*(\\w+)", (task / "status").read_text())[1])
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        print(re.search(r"CapEff:\\s*(\\w+)", (task / "status").read_text())[1])
 session.close()
 """
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
