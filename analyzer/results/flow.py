@@ -58,15 +58,18 @@ class Recovery(Record, frozen=True):
     ]
     rnr_naks: Annotated[int | None, Meta(description="None for counters")]
     retransmitted_by: Annotated[
-        dict[str, int],
-        Meta(description="retransmitted packets by trigger: nak, rnr, timeout, implied, unknown"),
+        dict[str, int] | None,
+        Meta(
+            description="retransmitted requests by trigger: nak, rnr, timeout, implied, unknown; "
+            "None for counters and samples, and if only READ or atomic responses are retransmitted"
+        ),
     ]
     rewinds: Annotated[
         int | None,
-        Meta(description="times the sender went back to an earlier PSN; None for counters"),
+        Meta(description="times the requester went back to an earlier PSN; None likewise"),
     ]
     rewound_bytes: Annotated[
-        int | None, Meta(description="wire bytes retransmitted; None for counters")
+        int | None, Meta(description="wire bytes of retransmitted requests; None likewise")
     ]
     gap_to_nak_ns: Annotated[
         Quantiles | None, Meta(description="first packet after a gap to the NAK for the gap")

@@ -120,6 +120,12 @@ class FlowSummary:
             notes += unknowns(mrc)
         recovered = count("recovered")
         retransmitted = count("retransmitted")
+        answered_again = int(responses["recovered"] + responses["retransmitted"])
+        if answered_again:
+            notes.append(
+                f"{answered_again} retransmitted packets answer READs or atomics, mostly repeated"
+                " ones: rewinds and triggers are those of the requests only"
+            )
         several = bool(record["tap_copies"]) or f in self._lost
         summary = Flow(
             id=f,
@@ -163,7 +169,7 @@ class FlowSummary:
             paths=chosen.paths if chosen else [],
             spraying=spraying,
             reordering=self._reordering(f, requests, responses),
-            recovery=self._recovery(f, record),
+            recovery=self._recovery(f, record, known=not answered_again or requests["started"]),
             message_statistics=messages,
             latency=m.messages.latency(f),
             congestion=m.congestion.congestion(f, self._marked.get(f, 0)),
@@ -222,7 +228,8 @@ class FlowSummary:
             ),
         )
 
-    def _recovery(self, f: int, record: Any) -> Recovery:
+    def _recovery(self, f: int, record: Any, known: bool) -> Recovery:
+        """known: the retransmissions of the flow have triggers of its own."""
         h = self._m.tracker.histograms
         codes = {
             NAK_NAMES.get(0x60 | code, "other"): int(n)
@@ -236,9 +243,11 @@ class FlowSummary:
                 name: int(n)
                 for name, n in zip(st.TRIGGER_NAMES, record["retransmitted_by"], strict=True)
                 if n
-            },
-            rewinds=int(record["rewinds"]),
-            rewound_bytes=int(record["rewound_bytes"]),
+            }
+            if known
+            else None,
+            rewinds=int(record["rewinds"]) if known else None,
+            rewound_bytes=int(record["rewound_bytes"]) if known else None,
             gap_to_nak_ns=h.quantiles(f, st.GAP_TO_NAK),
             nak_to_resend_ns=h.quantiles(f, st.NAK_TO_RESEND),
             timeout_ns=h.quantiles(f, st.TIMEOUT),

@@ -56,7 +56,7 @@ def as_sampled(flow: Flow, rates: Mapping[str, float]) -> Flow:
     )
     recovery = structs.replace(
         flow.recovery,
-        retransmitted_by={},
+        retransmitted_by=None,
         rewinds=None,
         rewound_bytes=None,
         gap_to_nak_ns=None,

@@ -21,9 +21,9 @@ from .tracker import FlowTracker
 _FLOW_SUMS = (
     "ids_ascending", "ids_other", "ids_same", "loose_ids_same", "loose_ids_different",
     "packets", "wire_bytes", "payload_bytes",
-    "request_packets", "read_requests", "response_packets", "ack_packets", "tap_copies", "naks",
-    "rnr_naks", "cnps", "ecn_marked", "answers", "mismatches", "nak_codes", "rnr_received",
-    "rewinds", "rewound_bytes", "retransmitted_by",
+    "request_packets", "read_requests", "atomic_requests", "response_packets", "ack_packets",
+    "tap_copies", "naks", "rnr_naks", "cnps", "ecn_marked", "answers", "mismatches", "nak_codes",
+    "rnr_received", "rewinds", "rewound_bytes", "retransmitted_by",
 )  # fmt: skip
 _STREAM_SUMS = (
     "arrivals", "missing_evicted", "missing_evicted_acked", "new_packets", "reordered",

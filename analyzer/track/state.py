@@ -46,6 +46,7 @@ FLOW = np.dtype(
         ("payload_bytes", "i8"),
         ("request_packets", "i8"),
         ("read_requests", "i8"),
+        ("atomic_requests", "i8"),
         ("response_packets", "i8"),
         ("ack_packets", "i8"),
         ("tap_copies", "i8"),

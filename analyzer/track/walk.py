@@ -202,6 +202,8 @@ def walk(
             flow.request_packets += 1
             if bits & codes.READ_REQUEST:
                 flow.read_requests += 1
+            elif bits & codes.ATOMIC:
+                flow.atomic_requests += 1
         elif bits & codes.RESPONSE_DATA:
             flow.response_packets += 1
         elif bits & codes.ACKNOWLEDGE:

@@ -183,7 +183,7 @@ def _flow(number: int, counted: _Counted) -> Flow:
         paths=spraying.paths,
         spraying=[spraying],
         reordering=None,
-        recovery=Recovery({}, None, {}, None, None, None, None, None),
+        recovery=Recovery({}, None, None, None, None, None, None, None),
         message_statistics=Messages(int(total["messages"]), None, None, None, None, None),
         latency=Latency(None, None),
         congestion=Congestion(

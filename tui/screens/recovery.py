@@ -63,7 +63,7 @@ class RecoveryScreen(RoceScreen):
             left.update(_lines(mrc_counts(mrc) if mrc else _counts(flow, cnps)))
             right.update(_lines(mrc_causes(mrc, snapshot.start_ns) if mrc else _causes(flow)))
         else:
-            causes = [Bar(k, n) for k, n in flow.recovery.retransmitted_by.items()]
+            causes = [Bar(k, n) for k, n in (flow.recovery.retransmitted_by or {}).items()]
             bars, title = (causes, "retransmissions by trigger")
             rows = _counts(flow, cnps) + _causes(flow)[1:]
             if mrc is not None:
@@ -121,7 +121,10 @@ def _counts(flow: Flow, cnps: int) -> list[tuple[str, str]]:
         ("retransmitted", f"{human.count(again)} ({human.percent(share)})"),
         ("lost before tap", human.count(flow.recovered_packets)),
         ("never seen", human.count(flow.missing_packets)),
-        ("rewinds", f"{flow.recovery.rewinds}, {human.size(flow.recovery.rewound_bytes)}"),
+        (
+            "rewinds",
+            f"{human.count(flow.recovery.rewinds)}, {human.size(flow.recovery.rewound_bytes)}",
+        ),
         ("marked CE", f"{human.count(marked)} ({human.percent(marked / max(1, flow.packets))})"),
         ("CNPs", human.UNKNOWN if cnps == UNKNOWN else human.count(cnps)),
     ]
@@ -129,11 +132,12 @@ def _counts(flow: Flow, cnps: int) -> list[tuple[str, str]]:
 
 def _causes(flow: Flow) -> list[tuple[str, str]]:
     """Triggers of retransmissions, and latencies of recovery."""
-    causes = sorted(flow.recovery.retransmitted_by.items(), key=lambda one: -one[1])
+    triggers = flow.recovery.retransmitted_by
+    causes = sorted((triggers or {}).items(), key=lambda one: -one[1])
     total = max(1, sum(n for _, n in causes))
     shares = ", ".join(f"{cause} {100 * n / total:.0f}" for cause, n in causes)
     return [
-        ("triggers, %", shares),
+        ("triggers, %", human.UNKNOWN if triggers is None else shares),
         ("NAKs", ", ".join(f"{k} {n}" for k, n in flow.recovery.naks.items()) or "0"),
         ("RNR NAKs", human.count(flow.recovery.rnr_naks)),
         ("gap to NAK", _times(flow.recovery.gap_to_nak_ns)),

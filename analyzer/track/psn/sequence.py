@@ -81,8 +81,8 @@ def _gap_is_certain(
 ) -> bool:
     """True when every PSN between the expected and the present packet must exist in this stream.
 
-    Requests are consecutive. Responses are consecutive within one READ; between
-    READs only if the other side asks for nothing but READs.
+    Requests are consecutive. Responses are consecutive within one READ; between READs and
+    atomics only if the other side asks for nothing else.
     """
     if which != st.RESPONSES:
         return True
@@ -91,7 +91,7 @@ def _gap_is_certain(
     if flow.peer < 0:
         return False
     peer = state.flows[flow.peer]
-    return bool(peer.read_requests == peer.request_packets)
+    return bool(peer.read_requests + peer.atomic_requests == peer.request_packets)
 
 
 @inlined

@@ -25,7 +25,7 @@ def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
     flows = []
     for flow in case.flows:
         resent = case.measuring.troubles.of(flow.id, RESENT)
-        if resent is None or not flow.recovery.retransmitted_by.get("timeout"):
+        if resent is None or not _by_timeout(flow):
             continue
         span = resent.first_ns, resent.last_ns
         ends = flow.src, flow.dst
@@ -41,9 +41,13 @@ def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
         yield _finding(case, group)
 
 
+def _by_timeout(flow: Flow) -> int:
+    return (flow.recovery.retransmitted_by or {}).get("timeout", 0)
+
+
 def _finding(case: Case, group: list[Flow]) -> Finding:
     troubles = case.measuring.troubles
-    hits = {flow.id: flow.recovery.retransmitted_by["timeout"] for flow in group}
+    hits = {flow.id: _by_timeout(flow) for flow in group}
     resent = [trouble for flow in group if (trouble := troubles.of(flow.id, RESENT))]
     twice = sum(t.packets for flow in group if (t := troubles.of(flow.id, ACKED_AGAIN)))
     could = sum(flow.request_packets for flow in group)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traffic import (
     ACK,
+    ATOMIC_ACK,
     FETCH_ADD,
     NAK_SEQUENCE_ERROR,
     READ_FIRST,
@@ -298,3 +299,42 @@ def test_any_packets_in_any_batches(seed, cuts):
     ):  # fmt: skip
         sequenced = OPCODE_CLASS[table.opcode] & (SEQUENCED | ACKNOWLEDGE) == SEQUENCED
         assert streams[field].sum() == np.count_nonzero((whole == verdict) & sequenced), field
+
+
+def atomic(psn):
+    return {"psn": psn, "opcode": FETCH_ADD, "payload_bytes": 0}
+
+
+def atomic_ack(psn):
+    return {"answer": True, "psn": psn, "opcode": ATOMIC_ACK, "syndrome": 0x1F}
+
+
+def test_a_lost_atomic_ack_is_missing_and_then_recovered():
+    """The requester repeats the atomics from the lost ACK on; the responder answers them again."""
+    rows = [row for p in range(10) for row in (atomic(p), atomic_ack(p))]
+    rows += [atomic(p) for p in range(10, 15)]
+    rows += [atomic_ack(p) for p in (10, 11, 13, 14)]
+    tracker, _ = verdicts(rows)
+    assert tracker.missing(1, state.RESPONSES)[0] == 1
+    again = [atomic(p) for p in range(12, 15)] + [atomic_ack(p) for p in range(12, 15)]
+    tracker, found = verdicts([*rows, *again])
+    assert found[-3:] == [RECOVERED, RETRANSMITTED, RETRANSMITTED]
+    assert tracker.missing(1, state.RESPONSES)[0] == 0
+    assert tracker.stream(1, state.RESPONSES)["recovered"] == 1
+
+
+def test_atomics_and_reads_follow_each_other_without_gaps():
+    rows, count = read(0, 1024, 4096)
+    for p in range(count, 12):
+        rows += [atomic(p), atomic_ack(p)]
+    more, _ = read(12, 1024, 4096)
+    rows += [*more, atomic(16), atomic(17), atomic_ack(17)]
+    tracker, _ = verdicts(rows)
+    assert tracker.missing(1, state.RESPONSES)[0] == 1
+
+
+def test_between_atomics_and_writes_no_ack_is_known_to_be_missing():
+    rows = [row for p in range(8) for row in (atomic(p), atomic_ack(p))]
+    write = {"psn": 8, "opcode": WRITE_ONLY, "payload_bytes": 8}
+    tracker, _ = verdicts([*rows, write, atomic(9), atomic_ack(9)])
+    assert tracker.missing(1, state.RESPONSES)[0] == 0
