@@ -1,7 +1,8 @@
 """Two analyses compared: findings that are new, worse, better or gone, and key figures.
 
 A share is better or worse when the 95 % confidence intervals (Wilson score) of both analyses do
-not overlap, a goodput when it differs by more than a tenth.
+not overlap, a goodput when it differs by more than a tenth, the queueing of a hop when it differs
+by more than a factor of two and 100 us.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeVar
 
+from ..analyzer.measures.hops.names import short_names
 from ..analyzer.results.analysis import Analysis
 from ..analyzer.results.compare import (
     CHANGES,
@@ -17,9 +19,12 @@ from ..analyzer.results.compare import (
     Figures,
     FindingChange,
     FlowChange,
+    HopChange,
+    HopFigures,
 )
 from ..analyzer.results.diagnosis import SEVERITIES, Finding
 from ..analyzer.results.flow import Flow
+from ..analyzer.results.hops import Hop
 from ..analyzer.statistics.proportion import wilson
 from ..version import VERSION
 
@@ -33,6 +38,13 @@ SHARES = (
     "ecn_marked_packets",
 )
 """Figures that are judged as shares of the packets: more is worse."""
+HOP_SHARES = ("lost_packets", "ecn_marked_packets", "reordered_packets", "duplicate_packets")
+"""Figures of a hop that are judged as shares of its packets: more is worse."""
+QUEUEING = "queueing_p99_ns"
+HOP_ORDER: tuple[Change, ...] = ("worse", "better", "new", "gone", "unchanged")
+_QUEUEING_FACTOR, _QUEUEING_LEAST_NS = 2, 100_000
+_LEAST_PACKETS = 200
+"""From this number of packets a p99 is more than one or two of them."""
 GOODPUT = "goodput_bits_per_second"
 _GOODPUT_MARGIN = 0.1
 
@@ -61,6 +73,7 @@ def compare(before: Analysis, after: Analysis, names: tuple[str, str]) -> Compar
         better=better,
         figures_before=first,
         figures_after=second,
+        hops=sorted(_hops(before.hops, after.hops), key=_hop_order),
         flows=flows,
         warnings=[
             f"{name}: {text}"
@@ -129,6 +142,59 @@ def _judged(before: Figures, after: Figures) -> tuple[list[str], list[str]]:
     return found["worse"], found["better"]
 
 
+def _hop_order(hop: HopChange) -> tuple[int, str, str]:
+    return HOP_ORDER.index(hop.change), hop.from_tap, hop.to_tap or ""
+
+
+def _hops(before: Sequence[Hop], after: Sequence[Hop]) -> Iterable[HopChange]:
+    """The hops of both analyses; a hop that is new or gone is neither worse nor better."""
+    first, second = _by_taps(before), _by_taps(after)
+    for taps in first.keys() | second.keys():
+        hop = second.get(taps) or first[taps]
+        was = _hop_figures(first[taps]) if taps in first else None
+        now = _hop_figures(second[taps]) if taps in second else None
+        worse: list[str] = []
+        better: list[str] = []
+        change: Change = "new" if was is None else "gone"
+        if was is not None and now is not None:
+            worse, better = _judged_hop(was, now)
+            change = "worse" if worse else "better" if better else "unchanged"
+        yield HopChange(change, *taps, hop.device, worse, better, was, now)
+
+
+def _by_taps(hops: Sequence[Hop]) -> dict[tuple[str, str | None], Hop]:
+    """Hops by the short names of their taps, which runs in files of other names share."""
+    taps = list({tap: None for hop in hops for tap in (hop.from_tap, hop.to_tap) if tap})
+    short = dict(zip(taps, short_names(taps), strict=True))
+    return {(short[hop.from_tap], hop.to_tap and short[hop.to_tap]): hop for hop in hops}
+
+
+def _hop_figures(hop: Hop) -> HopFigures:
+    return HopFigures(
+        packets=hop.packets,
+        lost_packets=hop.lost_packets,
+        ecn_marked_packets=hop.ce_marked_packets,
+        reordered_packets=hop.reordered_packets,
+        duplicate_packets=hop.duplicate_packets,
+        queueing_p99_ns=None if hop.queueing_ns is None else hop.queueing_ns.p99,
+    )
+
+
+def _judged_hop(before: HopFigures, after: HopFigures) -> tuple[list[str], list[str]]:
+    """Names of the figures that are worse, and of those that are better."""
+    found: dict[str, list[str]] = {"worse": [], "better": [], "unchanged": []}
+    for name in HOP_SHARES:
+        counts = getattr(before, name), getattr(after, name)
+        found[share_change(counts[0], before.packets, counts[1], after.packets)].append(name)
+    was, now = before.queueing_p99_ns, after.queueing_p99_ns
+    if was is not None and now is not None:
+        low, high = min(was, now), max(was, now)
+        changed = high > _QUEUEING_FACTOR * low and high - low > _QUEUEING_LEAST_NS
+        if changed and min(before.packets, after.packets) >= _LEAST_PACKETS:
+            found["worse" if now > was else "better"].append(QUEUEING)
+    return found["worse"], found["better"]
+
+
 def _flows(before: Sequence[Flow], after: Sequence[Flow]) -> Iterable[FlowChange]:
     """The flows of both analyses; a queue pair that was used twice is one flow here."""
     first, second = _by_key(before), _by_key(after)
@@ -166,7 +232,7 @@ def _figures(flows: Sequence[Flow]) -> Figures:
 def _lost(flow: Flow) -> int | None:
     """Lost packets of a flow, without those that only its capture missed."""
     if flow.recovered_packets is None or flow.missing_packets is None:
-        return None
+        return flow.lost_between_taps or None
     not_captured = flow.capture_loss_suspected_packets or 0
     before_the_tap = flow.recovered_packets + flow.missing_packets - not_captured
     return before_the_tap + (flow.lost_between_taps or 0)

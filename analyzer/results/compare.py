@@ -51,6 +51,32 @@ class FlowChange(Record, frozen=True):
     after: Figures | None
 
 
+class HopFigures(Record, frozen=True):
+    """Key figures of a hop."""
+
+    packets: Annotated[int, Meta(description="entered the hop: passed or lost")]
+    lost_packets: int
+    ecn_marked_packets: Annotated[int, Meta(description="marked CE on this hop")]
+    reordered_packets: int
+    duplicate_packets: int
+    queueing_p99_ns: Annotated[
+        float | None, Meta(description="delay above the smallest delay of the hop")
+    ]
+
+
+class HopChange(Record, frozen=True):
+    """A hop of one analysis or of both."""
+
+    change: Change
+    from_tap: Annotated[str, Meta(description="without what the names of all taps have in common")]
+    to_tap: Annotated[str | None, Meta(description="None: nothing tells the next tap")]
+    device: str | None
+    worse: Annotated[list[str], Meta(description="names of figures")]
+    better: list[str]
+    before: HopFigures | None
+    after: HopFigures | None
+
+
 class Comparison(Record, frozen=True, kw_only=True):
     """Everything `rocescope compare` found."""
 
@@ -70,6 +96,9 @@ class Comparison(Record, frozen=True, kw_only=True):
     better: list[str]
     figures_before: Figures
     figures_after: Figures
+    hops: Annotated[
+        list[HopChange], Meta(description="matched by the names of taps; worse first, then better")
+    ]
     flows: Annotated[
         list[FlowChange], Meta(description="matched by src, dst and dest_qp; new and worse first")
     ]

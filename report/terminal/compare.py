@@ -9,10 +9,18 @@ from typing import Literal, TextIO
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.results.compare import CHANGES, Comparison, Figures, FindingChange, FlowChange
+from ...analyzer.results.compare import (
+    CHANGES,
+    Comparison,
+    Figures,
+    FindingChange,
+    FlowChange,
+    HopChange,
+    HopFigures,
+)
 from ...analyzer.results.diagnosis import SEVERITIES, Finding
 from ...analyzer.words import printable
-from ..compare import GOODPUT, SHARES
+from ..compare import GOODPUT, QUEUEING, SHARES
 from ..words import diagnosis as words
 from ..words import human
 from .diagnosis import STYLES
@@ -25,6 +33,7 @@ NAMES = {
     "duplicate_packets": "duplicated",
     "ecn_marked_packets": "marked CE",
     GOODPUT: "goodput",
+    QUEUEING: "queueing p99",
 }
 _COLORS = {"new": "red", "worse": "red", "better": "green", "gone": "green", "unchanged": ""}
 
@@ -49,6 +58,8 @@ def print_comparison(
         page.say(f"{mark} {one.change}: {finding_text(one)}", style)
     page.section("Figures of all flows")
     page.draw(lambda table: _figures(table, result))
+    if result.hops:
+        _hop_section(page, result.hops, top)
     changed = [flow for flow in result.flows if flow.change != "unchanged"]
     same = human.counted(len(result.flows) - len(changed), "flow is", "flows are")
     page.section("Flows", f"{same} unchanged." if len(changed) < len(result.flows) else "")
@@ -106,12 +117,54 @@ def _figures(table: Table, result: Comparison) -> None:
     table.add_row(NAMES[GOODPUT], *rates, _named(GOODPUT, result.worse, result.better))
 
 
+def _hop_section(page: Page, hops: Sequence[HopChange], top: int) -> None:
+    """The hops that changed; those that are worse first."""
+    changed = [hop for hop in hops if hop.change != "unchanged"]
+    same = human.counted(len(hops) - len(changed), "hop is", "hops are")
+    page.section("Hops", f"{same} unchanged." if len(changed) < len(hops) else "")
+    if changed:
+        page.draw(lambda table: _hops(table, changed[:top], page.glyphs.arrow))
+    if len(changed) > top:
+        left = human.counted(len(changed) - top, "changed hop")
+        page.say(f"... {left} not shown (--top)", "dim", 2)
+
+
+def _hops(table: Table, hops: Sequence[HopChange], arrow: str) -> None:
+    for heading in ("from", "to", "change"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("what", overflow="fold")
+    for hop in hops:
+        table.add_row(
+            printable(hop.from_tap),
+            "?" if hop.to_tap is None else printable(hop.to_tap),
+            Text(hop.change, _COLORS[hop.change] if hop.worse or hop.better else ""),
+            _what_of_hop(hop, arrow),
+        )
+
+
+def _what_of_hop(hop: HopChange, arrow: str) -> str:
+    """`lost 71 (0.90 %) → 0 (0 %), queueing p99 12 us → 1.2 ms`"""
+    if hop.before is None or hop.after is None:
+        side = hop.after or hop.before
+        lost = f", {human.count(side.lost_packets)} lost" if side and side.lost_packets else ""
+        return human.counted(side.packets, "packet") + lost if side else NONE
+    sides = hop.before, hop.after
+    parts = []
+    for name in (*hop.worse, *hop.better):
+        was, now = (
+            human.duration(side.queueing_p99_ns) if name == QUEUEING else _counted(side, name)
+            for side in sides
+        )
+        parts.append(f"{NAMES[name]} {was} {arrow} {now}")
+    return ", ".join(parts)
+
+
 def _named(name: str, worse: Sequence[str], better: Sequence[str]) -> Text:
     change = "worse" if name in worse else "better" if name in better else ""
     return Text(change, _COLORS.get(change, ""))
 
 
-def _counted(figures: Figures, name: str) -> str:
+def _counted(figures: Figures | HopFigures, name: str) -> str:
     """`71 (0.90 %)`"""
     packets: int | None = getattr(figures, name)
     if packets is None or not figures.packets:

@@ -104,6 +104,58 @@ def test_losses_between_taps_count() -> None:
     assert "lost_packets" in result.worse
 
 
+def test_answers_lost_between_taps_count() -> None:
+    """What was lost of answers before the first tap is never known."""
+    answers = factories.flow(0, 1_000, missing_packets=None, lost_between_taps=71)
+    assert compared(found(), found(flows=[answers])).figures_after.lost_packets == 71
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "change", "worse", "better"),
+    [
+        ({}, {}, "unchanged", [], []),
+        ({}, {"lost_packets": 790}, "worse", ["lost_packets"], []),
+        ({}, {"lost_packets": 0, "ce_marked_packets": 200}, "worse",
+         ["ecn_marked_packets"], ["lost_packets"]),
+        ({"reordered_packets": 90, "duplicate_packets": 90}, {}, "better", [],
+         ["reordered_packets", "duplicate_packets"]),
+        ({"queueing_ns": factories.quantiles(7_833, 0, 300, 90_000)},
+         {"queueing_ns": factories.quantiles(7_833, 0, 300, 195_000)}, "worse",
+         ["queueing_p99_ns"], []),
+        ({}, {"queueing_ns": factories.quantiles(7_833, 0, 300, 90_000)}, "unchanged", [], []),
+        ({"packets": 150}, {"queueing_ns": factories.quantiles(150, 0, 300, 10**9)},
+         "better", [], ["lost_packets"]),
+        ({}, {"queueing_ns": None}, "unchanged", [], []),
+    ],
+)  # fmt: skip
+def test_hops(
+    before: dict[str, Any], after: dict[str, Any], change: str, worse: list[str], better: list[str]
+) -> None:
+    sides = [found(hops=[factories.hop(**values)]) for values in (before, after)]
+    (hop,) = compared(*sides).hops
+    assert (hop.change, hop.worse, hop.better) == (change, worse, better)
+    assert compared(*sides).change == "unchanged"  # findings judge the whole
+
+
+def test_hops_are_matched_by_the_names_of_taps() -> None:
+    back = {"from_tap": "leaf2-spine2", "to_tap": "leaf1-spine2"}
+    unknown = {"to_tap": None, "device": None}
+    renamed = {"from_tap": "run7.leaf1-spine2.pcap", "to_tap": "run7.leaf2-spine2.pcap"}
+    before = found(hops=[factories.hop(), factories.hop(**back)])
+    after = found(
+        hops=[
+            factories.hop(**renamed),
+            factories.hop(**(unknown | {"from_tap": renamed["from_tap"]})),
+        ]
+    )
+    hops = {(hop.from_tap, hop.to_tap): hop.change for hop in compared(before, after).hops}
+    assert hops == {
+        ("leaf1-spine2", "leaf2-spine2"): "unchanged",
+        ("leaf2-spine2", "leaf1-spine2"): "gone",
+        ("leaf1-spine2", None): "new",
+    }
+
+
 @given(st.integers(0, 1000), st.integers(0, 1000), st.integers(1, 10**6), st.integers(1, 10**6))
 def test_better_is_the_reverse_of_worse(bad: int, other: int, of: int, of_other: int) -> None:
     reverse = {"worse": "better", "better": "worse", "unchanged": "unchanged"}

@@ -34,6 +34,26 @@ def test_what_changed_comes_first_with_both_shares() -> None:
     assert max(map(len, lines[1:])) <= 80
 
 
+def test_hops_that_changed() -> None:
+    quiet = Diagnosis("", [], [], [])
+    hops = [factories.hop(), factories.hop(from_tap="leaf2-spine2", to_tap="leaf1-spine2")]
+    slow = factories.hop(lost_packets=0, queueing_ns=factories.quantiles(7_833, 0, 300, 400_000))
+    back = factories.hop(from_tap="leaf2-spine2", to_tap=None, packets=9, lost_packets=9)
+    before = factories.analysis(diagnosis=quiet, hops=hops)
+    text = printed(before, factories.analysis(diagnosis=quiet, hops=[slow, back]))
+    rows = text[text.index("HOPS") : text.index("\nFLOWS")].splitlines()
+    assert [" ".join(row.split()) for row in rows[1:] if row] == [
+        "from to change what",
+        "leaf1-spine2 leaf2-spine2 worse queueing p99 7.60 us → 400 us, lost 71 (0.90 %)",
+        "→ 0 (0 %)",
+        "leaf2-spine2 ? new 9 packets, 9 lost",
+        "leaf2-spine2 leaf1-spine2 gone 7,904 packets, 71 lost",
+    ]
+    text = printed(before, before)
+    assert "2 hops are unchanged." in text and "queueing" not in text
+    assert "... 2 changed hops not shown" in printed(before, factories.analysis(hops=[back]), 1)
+
+
 def test_flows_that_changed_and_the_number_of_the_others() -> None:
     flows = factories.analysis().flows
     lossy = msgspec.structs.replace(flows[1], recovered_packets=400)
