@@ -8,7 +8,7 @@ was acknowledged and never retransmitted, the next capture missed it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -146,6 +146,11 @@ class Ways:
         return replace(self, hops=hops, missed=[m for m in self.missed if m.tap not in taps])
 
 
+def _rows(edges: NDArray[Any], *names: str) -> Iterator[tuple[int, ...]]:
+    """These columns as rows of Python integers: reading single records takes many times longer."""
+    return zip(*(edges[name].tolist() for name in names), strict=True)
+
+
 class _Tables:
     """The edges in the forms that the rules need."""
 
@@ -169,17 +174,23 @@ class _Tables:
         self.starts, self.ends = self.flows[starts], self.flows[ends]
         self.end_numbers, self.start_numbers = self.numbers[ends], self.numbers[starts]
         self.passes = self.flows[~starts & ~ends]
-        self.next_of: dict[tuple[int, int], list[Any]] = defaultdict(list)
-        for edge in self.passes:
-            self.next_of[int(edge["flow"]), int(edge["from_tap"])].append(edge)
+        self.next_of: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        """By flow and tap: next taps, and the packets that went there."""
+        for flow, here, there, packets in _rows(
+            self.passes, "flow", "from_tap", "to_tap", "packets"
+        ):
+            self.next_of[flow, here].append((there, packets))
         self.access: dict[int, set[int]] = defaultdict(set)
         """By endpoint: the taps on its own link."""
         arriving: set[tuple[int, int]] = set()
-        for edge in self.flows:
-            at = int(edge["to_tap"] if edge["from_tap"] == START else edge["from_tap"])
-            arriving.add((int(self.dst[edge["flow"]]), at))
-            if int(edge["limit_max"]) in FULL_HOP_LIMITS:
-                self.access[int(self.src[edge["flow"]])].add(at)
+        src, dst = self.src.tolist(), self.dst.tolist()
+        for flow, here, there, limit in _rows(
+            self.flows, "flow", "from_tap", "to_tap", "limit_max"
+        ):
+            at = there if here == START else here
+            arriving.add((dst[flow], at))
+            if limit in FULL_HOP_LIMITS:
+                self.access[src[flow]].add(at)
         # A mirror of one direction never sees what arrives at the host.
         both = {
             tap for host, taps in self.access.items() for tap in taps if (host, tap) in arriving
@@ -190,22 +201,28 @@ class _Tables:
                 del self.access[host]
         self.end_limit: dict[tuple[int, int], int] = {}
         """By source and destination: the lowest hop limit at the end of their packets."""
-        for edge in self.ends:
-            pair = int(self.src[edge["flow"]]), int(self.dst[edge["flow"]])
-            limit = int(edge["limit_min"])
+        for flow, limit in _rows(self.ends, "flow", "limit_min"):
+            pair = src[flow], dst[flow]
             self.end_limit[pair] = min(limit, self.end_limit.get(pair, limit))
         self.onward: dict[tuple[int, int, int], dict[int, int]] = defaultdict(dict)
         """By destination (-1 for all), tap and hop limit there: packets by next tap."""
         self.passed: dict[tuple[int, int], set[str]] = defaultdict(set)
         """By flow and tap: the devices that its packets passed right before the tap."""
-        for edge in self.passes:
-            here, there = int(edge["from_tap"]), int(edge["to_tap"])
-            device = device_between(names[here], names[there])
+        hops = {(int(edge["from_tap"]), int(edge["to_tap"])) for edge in self.all}
+        devices = {
+            (here, there): device_between(names[here], names[there])
+            for here, there in hops
+            if here != START and there != END
+        }
+        for flow, here, there, limit, packets in _rows(
+            self.passes, "flow", "from_tap", "to_tap", "limit_max", "packets"
+        ):
+            device = devices[here, there]
             if device is not None:
-                self.passed[int(edge["flow"]), there].add(device)
-            for dst in (int(self.dst[edge["flow"]]), -1):
-                counts = self.onward[dst, here, int(edge["limit_max"])]
-                counts[there] = counts.get(there, 0) + int(edge["packets"])
+                self.passed[flow, there].add(device)
+            for goal in (dst[flow], -1):
+                counts = self.onward[goal, here, limit]
+                counts[there] = counts.get(there, 0) + packets
         self.last_seen = np.full(len(names), np.iinfo(np.int64).min)
         self.first_seen = np.full(len(names), np.iinfo(np.int64).max)
         for edge in self.all:
@@ -214,13 +231,15 @@ class _Tables:
             self.first_seen[at] = min(self.first_seen[at], edge["first_ns"])
         self.side: dict[int, set[str]] = defaultdict(set)
         """By endpoint: the device between it and the taps that see its packets first."""
-        for edge in self.starts:
-            flow, first = int(edge["flow"]), int(edge["to_tap"])
-            for onward in self.next_of.get((flow, first), []):
-                device = device_between(names[first], names[int(onward["to_tap"])])
-                if device is not None:
-                    near = {part for part in parts_of(names[first]) if part != device}
-                    self.side[int(self.src[flow])] |= near
+        begins = {
+            (src[flow], first, then)
+            for flow, first in _rows(self.starts, "flow", "to_tap")
+            for then, _ in self.next_of.get((flow, first), [])
+        }
+        for host, first, then in begins:
+            device = devices[first, then]
+            if device is not None:
+                self.side[host] |= {part for part in parts_of(names[first]) if part != device}
 
 
 def ways_of(
@@ -330,8 +349,8 @@ def _by_packets(tables: _Tables, edge: Any) -> tuple[int, str] | None:
     own = tables.next_of.get((flow, here))
     if own:
         by_tap: dict[int, int] = defaultdict(int)
-        for e in own:
-            by_tap[int(e["to_tap"])] += int(e["packets"])
+        for there, packets in own:
+            by_tap[there] += packets
         return _main(by_tap), "flow"
     access = tables.access.get(dst)
     if access is not None and here in access:
@@ -356,7 +375,7 @@ def _took_another_way(tables: _Tables, tracker: FlowTracker, edge: Any) -> bool:
     large part of it is not seen again, or it is sprayed."""
     flow, here = int(edge["flow"]), int(edge["from_tap"])
     ended, own = int(edge["packets"]), tables.next_of.get((flow, here), [])
-    went_on = sum(int(e["packets"]) for e in own)
+    went_on = sum(packets for _, packets in own)
     scattered = len(own) > 1 or ended > MOST_DIRECT * (ended + went_on)
     return scattered and _lost_nothing(tracker, flow)
 
@@ -481,9 +500,10 @@ def _arrived(packets: NDArray[Any], tracker: FlowTracker) -> NDArray[np.bool_]:
     distance = ((flows["ack_psn"].astype(np.int64) - psn + (1 << 23)) & PSN_MASK) - (1 << 23)
     known = (packets["frame"] > 0) & (flows["acked"] != 0)
     arrived = request & known & (distance >= 0) & ~packets["resent"] & ~packets["again"]
+    waits = request & known & (distance < 0)  # the captures ended before its ACK, or its loss
     requesters = np.unique(packets["flow"][flows["request_packets"] > 0]).tolist()
     whole = [flow for flow in requesters if _lost_nothing(tracker, flow)]
-    return arrived | np.isin(packets["flow"], whole)
+    return arrived | (np.isin(packets["flow"], whole) & ~waits)
 
 
 def _add_passed(hops: dict[tuple[int, int], Way], tables: _Tables, measure: HopMeasure) -> None:
@@ -514,11 +534,10 @@ def _add_skipped(
     for here, there in drops:
         after[here].add(there)
     total: dict[tuple[int, int], int] = defaultdict(int)
-    for edge in tables.passes:
-        total[int(edge["flow"]), int(edge["from_tap"])] += int(edge["packets"])
-    for edge in tables.passes:
-        flow, here, there = int(edge["flow"]), int(edge["from_tap"]), int(edge["to_tap"])
-        drop = int(edge["drop_max"])
+    for flow, here, packets in _rows(tables.passes, "flow", "from_tap", "packets"):
+        total[flow, here] += packets
+    columns = ("flow", "from_tap", "to_tap", "drop_max", "packets", "first_ns", "last_ns")
+    for flow, here, there, drop, direct, first_ns, last_ns in _rows(tables.passes, *columns):
         between = [
             m
             for m in after[here]
@@ -527,10 +546,9 @@ def _add_skipped(
             and drops[here, m] + drops[m, there] == drop
             and drops[here, m] < drop
         ]
-        direct = int(edge["packets"])
         if len(between) != 1 or direct > MOST_DIRECT * total[flow, here]:
             continue
-        times = np.linspace(int(edge["first_ns"]), int(edge["last_ns"]), direct).astype(np.int64)
+        times = np.linspace(first_ns, last_ns, direct).astype(np.int64)
         missed[between[0]].append((np.full(direct, flow, np.int32), times))
     main: dict[int, Any] = {}
     started: dict[int, int] = defaultdict(int)

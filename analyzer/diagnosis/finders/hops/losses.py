@@ -23,6 +23,8 @@ TOTAL_PACKETS = 3
 QUEUE_NS = 500_000
 """A queue this long, ten times the usual delay, while packets are lost: the queue overflows."""
 QUEUE_FACTOR = 10
+LONG_QUEUE_NS = 20_000_000
+"""A queue this long while packets are lost overflows, also where it drops all packets of a flow."""
 INCAST_SOURCES = 3
 MOVED_WITHIN_NS = 2_000_000_000
 """Flows that leave a dead link this soon after its last loss do so because of it."""
@@ -108,7 +110,9 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any]) -> _Cause:
         if _passed_between(group, last + 1, case.last_ns + 1):
             return _Cause("outage", f"{name} loses {everything} for a while", check, {})
         return _Cause("blackhole", f"{name} loses {everything}", f"drain {name}, {check}", {})
-    swallowed = _swallowed(group, lost)
+    limit, queued_ns = _rate_limit(group)
+    overflows = limit is not None and queued_ns >= LONG_QUEUE_NS
+    swallowed = set() if overflows else _swallowed(group, lost)
     of_swallowed = np.isin(lost["flow"], list(swallowed))
     if swallowed and np.count_nonzero(of_swallowed) > 0.9 * len(lost):
         flows = counted(len(swallowed), "flow")
@@ -123,7 +127,6 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any]) -> _Cause:
             return _Cause("selective-loss", says, step, {"selection": chosen})
         says = f"{name} drops all packets{way} of {flows} ({len(lost):,} packets)"
         return _Cause("blackhole", says, f"drain {name}, check its tables", {})
-    limit = _rate_limit(group)
     if limit is not None:
         sources = {case.flows[f].src for f in np.unique(lost["flow"]).tolist()}
         details: dict[str, str | int | float] = {"bits_per_second": round(limit)}
@@ -186,8 +189,9 @@ def _swallowed(group: HopGroup, lost: NDArray[Any]) -> set[int]:
     }
 
 
-def _rate_limit(group: HopGroup) -> float | None:
-    """Bits per second that pass while packets are lost, if a queue or a constant rate shows."""
+def _rate_limit(group: HopGroup) -> tuple[float | None, float]:
+    """Bits per second that pass while packets are lost, if a queue or a constant rate shows; the
+    usual of the longest waits meanwhile, ns."""
     width, origin = group.ways.window_ns, group.ways.origin_ns
     loss = np.zeros(state.WINDOWS, np.int64)
     lost_bytes = np.zeros(state.WINDOWS, np.int64)
@@ -205,24 +209,23 @@ def _rate_limit(group: HopGroup) -> float | None:
         most = np.maximum(most, np.where(hop.windows[:, state.PACKETS_IN] > 0, above, 0))
     lossy = (loss > 0) & (out > 0)
     if not lossy.any():
-        return None
+        return None, 0.0
     median = float(np.median(out[lossy])) * 8e9 / width
     queued = float(np.median(most[lossy]))
     usual = _usual_delay(group)
     if queued >= max(QUEUE_NS, QUEUE_FACTOR * usual):
-        return median
+        return median, queued
     busy = out > 0
     offered = out + lost_bytes
     if np.count_nonzero(lossy) < LIMITED_WINDOWS:
-        return None
+        return None, queued
     vary_in = float(np.std(offered[lossy]) / np.mean(offered[lossy]))
     vary_out = float(np.std(out[lossy]) / np.mean(out[lossy]))
     ceiling = float(np.median(out[lossy]))
     below = np.count_nonzero(out[busy & ~lossy] <= 1.1 * ceiling)
     free = np.count_nonzero(busy & ~lossy)
-    if vary_in > 0.15 and vary_out < 0.5 * vary_in and below >= 0.9 * free:
-        return median
-    return None
+    limited = vary_in > 0.15 and vary_out < 0.5 * vary_in and below >= 0.9 * free
+    return median if limited else None, queued
 
 
 def _usual_delay(group: HopGroup) -> float:

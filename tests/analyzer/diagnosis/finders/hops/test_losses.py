@@ -147,6 +147,26 @@ def test_a_slow_link_that_overflows(tmp_path, room, bits):
     assert one.details["bits_per_second"] == pytest.approx(bits, rel=0.15)
 
 
+def test_a_long_queue_that_drops_the_rest_of_some_flows_is_no_blackhole(tmp_path):
+    """Nothing of these flows passes after the first loss, because the captures end."""
+    slow = queue(NEAR, FAR, 6e6)
+
+    def overflowing(packet, before, after, now):
+        full = (before, after) == (NEAR, FAR) and now >= 300 * MS and packet.dest_qp & 4
+        return [] if full else slow(packet, before, after, now)
+
+    run = simulate(fault=overflowing)
+    found = severe(tmp_path, run)
+    assert [(one.kind, place_of(one)) for one in found] == [("rate-limit", SPINE)]
+
+
+def test_a_spine_that_dies_just_before_the_end(tmp_path):
+    """No sender has noticed it yet: nothing is retransmitted, and nothing is acknowledged."""
+    run = simulate(fault=between(NEAR, FAR, drop, 390 * MS))
+    (one,) = severe(tmp_path, run)
+    names(one, "blackhole", SPINE, run.hits)
+
+
 def test_three_sources_overload_one_port(tmp_path):
     run = simulate(incast(), queue("*", "H3-leaf2", 60e6, room=16))
     (one,) = severe(tmp_path, run)
