@@ -123,5 +123,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"rocescope: {message}", file=sys.stderr)
+    from .analyzer.words import printable
+
+    print(f"rocescope: {printable(message)}", file=sys.stderr)
     return code

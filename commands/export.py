@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ..analyzer.errors import UnreadableInput, UsageError
+from ..analyzer.words import printable
 from ..report.whole_file import whole_file
 from .options.parameter import Parameter
 from .options.progress import ProgressAs, shown
@@ -58,5 +59,5 @@ def export(
         for batch in packets:
             writer.write_batch(batch)
     for warning in packets.warnings:
-        print(f"rocescope: {warning}", file=sys.stderr)
+        print(f"rocescope: {printable(warning)}", file=sys.stderr)
     return UnreadableInput.exit_code if packets.damaged_places else 0

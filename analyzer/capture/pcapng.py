@@ -36,6 +36,7 @@ _OWNER = b"owner: "  # see analyzer/analysis/owners.py
 _MAX_OWNERS = 100_000
 """Limit far above the queue pairs of one host, because a file may hold any number of comments."""
 _MOST_OWNER_BYTES = 512
+_MOST_NAME_BYTES = 128
 
 SharedTaps = dict[tuple[str, int, int], int]
 """(name, link type, rank among interfaces of that name) -> tap, for interfaces that are one tap."""
@@ -207,7 +208,7 @@ class PcapngFraming(Framing):
         link_type = linktypes.canonical(link_type)
         options = dict(_options(body[8:], order))
         index = len(self._interfaces)
-        name = _text(options.get(_IF_NAME)) or str(index)
+        name = _text(options.get(_IF_NAME, b"")[:_MOST_NAME_BYTES]) or str(index)
         nth = self._namesakes.get((name, link_type), 0)
         self._namesakes[name, link_type] = nth + 1
         tap = self._shared.get((name, link_type, nth))

@@ -175,8 +175,8 @@ def open_capture(
             stream = DecompressedStream(raw, kind)
         capacity = min(batch_frames * _TYPICAL_RECORD_BYTES, MAX_WINDOW_BYTES)
         window = Window(stream, capacity)
-        name = "stdin" if path == "-" else os.path.basename(path)
-        label = name if tap_name else _unused_name(name, path, taps)
+        name = "stdin" if path == "-" else _unicode(os.path.basename(path))
+        label = name if tap_name else _unused_name(name, _unicode(path), taps)
         one_name = tap_name is not None and shared is None
         tap_name, shared = tap_name or label, {} if shared is None else shared
         framing = _framing(
@@ -187,6 +187,11 @@ def open_capture(
             stream.close()
         raise
     return Capture(name, raw, stream, kind, framing)
+
+
+def _unicode(name: str) -> str:
+    """A file name as results hold it: bytes other than UTF-8 become replacement characters."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _unused_name(name: str, path: str, taps: Taps) -> str:

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
+from ...analyzer.words import printable
+
 if TYPE_CHECKING:
     from ...probes.counters.counters import CounterSource
     from ...probes.live import LiveSource
@@ -53,7 +55,7 @@ class Ending:
 def say(text: str) -> None:
     """Print a message line on standard error, if that still exists: a terminal may be gone."""
     with suppress(OSError):
-        print(f"rocescope: {text}", file=sys.stderr, flush=True)
+        print(f"rocescope: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def say_what(source: LiveSource | CounterSource, doing: str = "capturing") -> None:

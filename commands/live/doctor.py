@@ -41,10 +41,11 @@ def doctor(*, format: Literal["table", "json"] = "table") -> int:
 
 def _print(lines: list[str]) -> None:
     """The lines of the report, with coloured states on a colour terminal."""
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True)
+    from ...report.terminal.report import SafeConsole
+
+    console = SafeConsole(highlight=False, soft_wrap=True)
     for line in lines:
         text = Text(line)
         state = line[2 : 2 + _STATE_WIDTH].strip()

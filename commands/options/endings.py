@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...analyzer.errors import UnreadableInput
 from ...analyzer.summary.trust import ENDED_EARLY
+from ...analyzer.words import printable
 
 if TYPE_CHECKING:
     from ...analyzer.results.analysis import Analysis
@@ -24,7 +25,7 @@ def exit_code(analysis: Analysis) -> int:
     if not analysis.complete:
         print("rocescope: interrupted; the report covers the packets read so far", file=sys.stderr)
         return _INTERRUPTED
-    damaged = [capture.name for capture in analysis.captures if capture.damaged_places]
+    damaged = [printable(capture.name) for capture in analysis.captures if capture.damaged_places]
     if damaged:
         print(
             f"rocescope: {', '.join(damaged)} could not be read completely; "

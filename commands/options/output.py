@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TextIO, TypeAlias
 
 from ...analyzer.errors import UsageError
+from ...analyzer.words import printable
 from ...report.whole_file import whole_file
 from .inputs import STANDARD_OUTPUT
 from .parameter import Parameter
@@ -87,7 +88,7 @@ class Output:
         write_results(encode(format), self.file)
         if format != "json":
             for warning in warnings:
-                print(f"rocescope: {warning}", file=sys.stderr)
+                print(f"rocescope: {printable(warning)}", file=sys.stderr)
 
 
 OUTPUT = Output()

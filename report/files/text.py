@@ -10,6 +10,8 @@ from ...analyzer.results.analysis import SCHEMA_VERSION, Analysis
 from ...analyzer.results.compare import Comparison
 from ...analyzer.results.live import LiveInterval
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
 
 def encode_json(analysis: Analysis) -> bytes:
     """The whole analysis as one line of JSON; `schema_version` is the first field."""
@@ -65,4 +67,7 @@ def encode_csv(analysis: Analysis) -> bytes:
 
 
 def _cell(value: Any) -> Any:
+    """A name that a spreadsheet would run as a formula begins with an apostrophe."""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
     return str(value).lower() if isinstance(value, bool) else value

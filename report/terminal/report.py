@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 from msgspec import UnsetType
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -17,6 +19,7 @@ from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.conformance import Conformance
 from ...analyzer.results.mrc import MrcPlanes
 from ...analyzer.results.paths import Imbalance
+from ...analyzer.words import printable
 from ..words import diagnosis as words
 from ..words import human, verdicts
 from ..words.human import ASCII, UNICODE, UNKNOWN
@@ -60,6 +63,9 @@ _KEPT = 4
 """Leading columns of a flow table that are shown on the narrowest terminal."""
 
 
+_USUAL_WIDTH, _WIDEST = 80, 1000
+
+
 def print_report(
     analysis: Analysis,
     stream: TextIO,
@@ -76,8 +82,29 @@ def print_report(
     Report(analysis, console_for(stream, color), top, sort, brief).print()
 
 
-class _Console(Console):
-    """A console that raises BrokenPipeError to the command line."""
+class SafeConsole(Console):
+    """A console on which no text steers the terminal: only its own styles do.
+
+    Names from packets, files and processes reach it in any text. BrokenPipeError is raised to the
+    command line.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        """Options of rich; the size is never that of the environment, which may be any text."""
+        sizes = ("COLUMNS", "LINES")
+        environment = {name: text for name, text in os.environ.items() if name not in sizes}
+        super().__init__(**options, _environ=environment)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The segments of a renderable, with printable characters only."""
+        for segment in super().render(renderable, options):
+            text, style, control = segment
+            if control is not None or text.isprintable() or text == "\n":
+                yield segment
+            else:
+                yield Segment("\n".join(map(printable, text.split("\n"))), style)
 
     def on_broken_pipe(self) -> None:
         raise  # rich calls this while it handles the BrokenPipeError
@@ -85,11 +112,11 @@ class _Console(Console):
 
 def console_for(stream: TextIO, color: Literal["auto", "always", "never"]) -> Console:
     """A console on `stream`: plain text unless it is a terminal or colour is requested."""
-    width = None if stream.isatty() else int(os.environ.get("COLUMNS") or 80)
+    width = _width(stream)
     if color == "never":
-        return _Console(file=stream, width=width, color_system=None, highlight=False)
+        return SafeConsole(file=stream, width=width, color_system=None, highlight=False)
     if color == "always":
-        return _Console(
+        return SafeConsole(
             file=stream,
             width=width,
             force_terminal=True,
@@ -97,7 +124,17 @@ def console_for(stream: TextIO, color: Literal["auto", "always", "never"]) -> Co
             color_system="standard",
             highlight=False,
         )
-    return _Console(file=stream, width=width, highlight=False)
+    return SafeConsole(file=stream, width=width, highlight=False)
+
+
+def _width(stream: TextIO) -> int:
+    """Columns of a terminal, or those that the environment asks for."""
+    if stream.isatty():
+        columns = shutil.get_terminal_size((_USUAL_WIDTH, 24)).columns
+    else:
+        asked = os.environ.get("COLUMNS", "")
+        columns = int(asked) if asked.isdecimal() and len(asked) <= 4 else 0
+    return min(columns or _USUAL_WIDTH, _WIDEST)
 
 
 class Report:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import Frame, pcap_bytes
+from factories import Frame, Pcapng, pcap_bytes
 
 from rocescope.analyzer.analysis.analyze import analyze
 from rocescope.analyzer.analysis.options import AnalyzeOptions
@@ -201,3 +201,49 @@ def test_too_many_flows_end_with_advice(tmp_path: Path) -> None:
     assert sum(flow.packets for flow in result.flows) == 50  # what was read
     result = analyze([str(path)], AnalyzeOptions(max_flows=50))
     assert (result.complete, result.warnings, len(result.flows)) == (True, [], 50)
+
+
+HOSTILE = ("\x1b]0;x\x07", "[/]", "[link=http://x]y[/link]", "\x1b[2J", "\u202ey", "=cmd|'x'!A0")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_steer_no_terminal(tmp_path: Path, name: str) -> None:
+    """Names of files, interfaces and processes, in tables, sentences and errors."""
+    path = tmp_path / f"{name.replace('/', '|')}.pcapng"
+    owner = f"owner: QP 0x000012 at 11.0.0.1: pid 7 {name}"
+    many = Pcapng().section(comment=owner).interface(name=name).interface(name=f"{name}2")
+    for i in range(30):
+        many.enhanced(TIME_NS + i * 9_000, packet(i))
+        if i % 4:
+            many.enhanced(TIME_NS + i * 9_000 + 500, packet(i), interface=1)
+    path.write_bytes(many.bytes())
+    empty = tmp_path / f"{name.replace('/', '|')}.txt"
+    empty.touch()
+    commands = (ANALYZE, ("check", "--progress", "none"), ("fabric",), ("analyze", empty))
+    for command in commands:
+        done = run(*command, path)
+        shown = done.stdout + done.stderr
+        assert all(line.isprintable() for line in shown.splitlines()), (command, shown)
+        assert "internal error" not in shown
+    done = run(*ANALYZE, "--format", "csv", path)
+    assert done.returncode == 0
+    assert not re.search(r'(^|,)"?[=+@]', done.stdout, re.MULTILINE)
+
+
+def test_file_names_that_are_not_utf_8(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/x\xff.pcap"
+    with open(path, "wb") as file:
+        file.write(capture(20))
+    for format in ("table", "json", "csv", "parquet", "arrow"):
+        done = run(*ANALYZE, "--format", format, os.fsdecode(path), text=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+    done = run("export", "--progress", "none", os.fsdecode(path), "-o", tmp_path / "x.parquet")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("columns", ["0", "-1", "x", "9" * 5000], ids=len)
+def test_widths_that_are_none(small: Path, columns: str) -> None:
+    done = run(*ANALYZE, small, env={**os.environ, "COLUMNS": columns})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "20 RoCE packets" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80

@@ -83,10 +83,13 @@ class Pcapng:
         self.parts.append(struct.pack(f"{self.order}I", kind) + total + body + total)
         return self
 
-    def section(self, order: str | None = None) -> Pcapng:
+    def section(self, order: str | None = None, *, comment: str | None = None) -> Pcapng:
         """A section header, from here on in another byte order if given."""
         self.order = order or self.order
-        return self.block(0x0A0D0D0A, struct.pack(f"{self.order}IHHq", 0x1A2B3C4D, 1, 0, -1))
+        head = struct.pack(f"{self.order}IHHq", 0x1A2B3C4D, 1, 0, -1)
+        if comment is not None:
+            head += option(1, comment.encode(), self.order) + option(0, b"", self.order)
+        return self.block(0x0A0D0D0A, head)
 
     def interface(
         self,
