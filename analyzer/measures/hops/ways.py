@@ -287,6 +287,14 @@ def ways_of(
     missed: dict[int, list[tuple[NDArray[np.int32], NDArray[np.int64]]]] = defaultdict(list)
     ended = {taps: np.sort(np.concatenate(parts), order="time") for taps, parts in lost.items()}
     arrivals = {taps: _arrived(packets, tracker) for taps, packets in ended.items()}
+    for tap in _ended_early(tables, ended, arrivals):
+        for taps in [taps for taps in ended if taps[1] == tap]:
+            packets = ended[taps]
+            passed = whole.get(taps)
+            grace = GRACE_NS if passed is None else max(2 * int(passed["delay_max"]), 0)
+            before = packets["time"] + grace <= tables.last_seen[tap]
+            undecided += int(np.count_nonzero(~before))
+            ended[taps], arrivals[taps] = packets[before], arrivals[taps][before]
     missing = {to_tap for (_, to_tap), arrived in arrivals.items() if arrived.any()}
     for (here, to_tap), packets in ended.items():
         arrived = arrivals[here, to_tap]
@@ -328,6 +336,34 @@ def ways_of(
         names=names,
         devices=_devices(hops, names),
     )
+
+
+def _ended_early(
+    tables: _Tables,
+    ended: dict[tuple[int, int], NDArray[Any]],
+    arrivals: dict[tuple[int, int], NDArray[np.bool_]],
+) -> set[int]:
+    """Taps whose capture ended before the others. A link that fails is silent too, but nothing
+    passes it: after the last packet at such a tap, packets appear beyond it, or are acknowledged.
+    """
+    found = {
+        to_tap
+        for (here, to_tap), packets in ended.items()
+        if to_tap >= 0
+        and (arrivals[here, to_tap] & (packets["time"] > tables.last_seen[to_tap])).any()
+    }
+    main: dict[int, Any] = {}
+    for edge in tables.starts:
+        flow = int(edge["flow"])
+        if flow not in main or edge["packets"] > main[flow]["packets"]:
+            main[flow] = edge
+    beyond = {(int(edge["flow"]), int(edge["to_tap"])) for edge in tables.passes}
+    for edge in tables.starts:
+        flow, at = int(edge["flow"]), int(edge["to_tap"])
+        tap = int(main[flow]["to_tap"])
+        if at != tap and (flow, at) in beyond and edge["last_ns"] > tables.last_seen[tap]:
+            found.add(tap)
+    return found
 
 
 def _expected(tables: _Tables, edge: Any) -> tuple[int, str] | None:

@@ -172,7 +172,10 @@ def _left(case: Case, group: HopGroup, last: int) -> bool:
 
 
 def _swallowed(group: HopGroup, lost: NDArray[Any]) -> set[int]:
-    """Flows that lost all packets for a while: in one or two long runs, nothing passed between."""
+    """Flows that lost all packets for a while: in one or two long runs, nothing passed between.
+
+    Runs also hold packets that are not lost: those after the end of a capture.
+    """
     visits = group.ways.visits
     taps = {hop.from_tap for hop in group.hops}
     flows, counts = np.unique(lost["flow"], return_counts=True)
@@ -185,7 +188,7 @@ def _swallowed(group: HopGroup, lost: NDArray[Any]) -> set[int]:
     return {
         flow
         for flow, (long_runs, packets) in runs.items()
-        if 0 < long_runs <= MOST_RUNS and packets >= 0.9 * total[flow]
+        if 0 < long_runs <= MOST_RUNS and 0.9 * total[flow] <= packets <= 2 * total[flow]
     }
 
 

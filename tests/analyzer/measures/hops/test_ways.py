@@ -44,6 +44,14 @@ def journey(number, taps, flow=0, first_limit=64, **more):
     ]
 
 
+def back(number, taps):
+    """One ACK of flow 1, the other direction of flow 0, over `taps`."""
+    return [
+        row | {"time_ns": row["time_ns"] + 5_000}
+        for row in journey(number, taps, flow=1, opcode=ACK)
+    ]
+
+
 def lost(found):
     return {(w.from_tap, w.to_tap): (len(w.lost), w.expected_by) for w in found.hops if len(w.lost)}
 
@@ -187,6 +195,35 @@ def test_acknowledged_packets_were_missed_by_the_capture():
     assert lost(found) == {}
     (missed,) = found.missed
     assert (missed.tap, len(missed.flows), missed.passed) == (1, 2, 51)
+
+
+def test_a_capture_that_ended_early_lost_nothing():
+    """Packets that tap 0 would have seen first begin at tap 1 after its last packet."""
+    rows = [row for n in range(40) for row in journey(n, [0, 1])]
+    rows += [row for n in range(40, 50) for row in journey(n, [1], first_limit=63)]
+    rows += [row for n in range(50) for row in back(n, [1, 0] if n < 40 else [1])]
+    found = ways(rows + late_traffic([1], first_limit=63), ["a", "b"])
+    assert lost(found) == {} and found.undecided == 10
+
+
+def test_requests_acknowledged_after_a_capture_ended_are_not_lost():
+    tracker = Tracker()
+    tracker.flows["acked"][0], tracker.flows["ack_psn"][0] = 1, 49
+    rows = [row for n in range(50) for row in journey(n, [0, 1] if n < 40 else [0])]
+    for n in (45, 46):  # retransmitted: the network or the capture, nobody knows
+        rows += [
+            row | {"psn": n, "ip_id": 900 + n}
+            for row in journey(100 + n, [0], verdict=RETRANSMITTED)
+        ]
+    found = ways(rows + late_traffic([0]), ["a", "b"], tracker)
+    assert lost(found) == {} and not found.missed
+
+
+def test_a_silent_link_is_a_fault_if_nothing_passes_it():
+    rows = [row for n in range(50) for row in journey(n, [0, 1] if n < 40 else [0])]
+    rows += [row for n in range(50) for row in back(n, [1, 0]) if n < 40]
+    (way,) = (w for w in ways(rows + late_traffic([0]), ["a", "b"]).hops if len(w.lost))
+    assert (way.from_tap, way.to_tap, np.count_nonzero(way.lost["flow"] == 0)) == (0, 1, 10)
 
 
 def test_acknowledged_but_retransmitted_packets_were_lost():
