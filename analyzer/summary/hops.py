@@ -186,7 +186,7 @@ def _steps(offsets: Floats, trips: Floats) -> int:
     A queue changes the round trip too; one that empties while that of the other direction fills
     leaves it as it is, but the offset stays within half a round trip of what was measured.
     """
-    known = ~np.isnan(offsets)
+    known = ~np.isnan(offsets) & (trips >= 0)  # below: the clock moved inside the window
     offsets, trips = offsets[known], trips[known]
     jump, change = np.abs(np.diff(offsets)), np.abs(np.diff(trips))
     within = (trips[1:] + trips[:-1]) / 2

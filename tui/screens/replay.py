@@ -21,6 +21,7 @@ from ..session.replays.replays import (
     ReplayView,
     fitting_fabric,
     limiting_link,
+    observed_rate,
 )
 from ..session.snapshots.snapshot import Snapshot
 from ..session.words import sentences
@@ -46,7 +47,7 @@ COLUMNS = (
     GridColumn("link", "FULLEST LINK", 18, priority=4),
 )
 _NONE: Cell = ("-", "dim")
-NOTHING_YET = """r  runs every strategy on a fabric that fits the hosts:
+NOTHING_YET = """r  runs every strategy on a fabric for these hosts, at the rate of the busiest:
    {fabric}
 f  sets the fabric (leaf-spine:, fat-tree:, multi-plane: or a YAML file)
    and options: --pattern, --model, --transport, --fail
@@ -96,8 +97,7 @@ class ReplayScreen(RoceScreen):
         view = shown.replays.view
         self._rows = view.rows
         why = sentences.nothing(snapshot)
-        hosts = len(set(snapshot.flows.src.tolist()) | set(snapshot.flows.dst.tolist()))
-        fabric = view.fabric or fitting_fabric(max(2, hosts))
+        fabric = view.fabric or fabric_of(snapshot, least=2)
         grid.empty = NOTHING_YET.format(fabric=fabric, seeds=SEEDS)
         if why:
             grid.empty = self.what_next(snapshot)
@@ -196,12 +196,10 @@ class ReplayScreen(RoceScreen):
         if not shown.session.paths:
             return False
         if not shown.replays.view.fabric:
-            flows = shown.snapshot.flows
-            hosts = len(set(flows.src.tolist()) | set(flows.dst.tolist()))
-            if not hosts:
+            if not len(shown.snapshot.flows):
                 self.notify("Nothing to replay")
                 return False
-            shown.replays.set_fabric(fitting_fabric(hosts))
+            shown.replays.set_fabric(fabric_of(shown.snapshot))
         return True
 
     def action_fabric(self) -> None:
@@ -218,7 +216,11 @@ class ReplayScreen(RoceScreen):
             self.action_run()
 
         request = replays.request
-        before = request if request.fabric else replace(request, fabric=fitting_fabric(4))
+        before = (
+            request
+            if request.fabric
+            else replace(request, fabric=fabric_of(self.view.snapshot, least=4))
+        )
         self.app.push_screen(
             TextPrompt("fabric, map, --pattern --model --transport --fail", before.words),
             keep,
@@ -351,6 +353,14 @@ def _of_seeds(view: ReplayView) -> str:
         found = sweep.distribution
         return f"{sweep.seeds[2]:,} {name} seeds range from {found.min:.2f} to {found.max:.2f}"
     return ""
+
+
+def fabric_of(snapshot: Snapshot, least: int = 1) -> str:
+    """The default fabric for the hosts of a snapshot, at the rate that was observed."""
+    flows = snapshot.flows
+    hosts = len(set(flows.src.tolist()) | set(flows.dst.tolist()))
+    rate = observed_rate(snapshot.activity, flows.src, snapshot.activity_bin_ns)
+    return fitting_fabric(max(least, hosts), rate)
 
 
 def shown_columns(view: ReplayView) -> list[GridColumn]:

@@ -103,6 +103,13 @@ def test_a_clock_that_steps():
     assert clock.steps == 1
 
 
+def test_a_clock_that_steps_inside_a_window_of_many_packets():
+    """The least delays of both directions are those of different clocks in this window."""
+    measure = settled(both_ways([1_000] * 6_000, lambda n: 0 if n < 3_001 else 400_000))
+    (clock,) = clocks(ways_of(measure, Tracker(), NAMES), NAMES)
+    assert clock.steps == 1
+
+
 def test_a_queue_is_no_clock_step():
     """Only one direction waits: the offset seems to change, and so does the round trip."""
     rows = []

@@ -10,8 +10,12 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from ....analyzer.analysis.options import AnalyzeOptions
 from ....analyzer.errors import RocescopeError
+from ....analyzer.words import scaled
+from ....kernels.kernel import Ints, UInt32s
 from ....probes.rights.priority import lower_own
 from ....replay.compare.captured import AS_CAPTURED
 from ....replay.compare.prepared import PreparedReplay
@@ -280,9 +284,26 @@ def limiting_link(result: StrategyResult) -> LinkLoad | None:
     return max((one for one in links if one.wire_bytes), key=lambda x: x.wire_bytes, default=None)
 
 
-def fitting_fabric(hosts: int) -> str:
-    """The default fabric: a small leaf-spine with at least this number of hosts."""
+def observed_rate(activity: Ints, src: UInt32s, bin_ns: int) -> int:
+    """The most that one host sent, in bits per second: the capture does not tell rates of links.
+
+    activity: int64[bins, flows], wire bytes in bins of `bin_ns`; src: uint32[flows], the sender of
+    each flow. Rounded up to two digits, so that it is a round figure; at least 1 kb/s.
+    """
+    hosts, sender = np.unique(src[: activity.shape[1]], return_inverse=True)
+    sent = np.zeros((len(hosts), len(activity)), np.int64)
+    np.add.at(sent, sender, activity.T)
+    most = int(sent.max(initial=0))
+    exact = max(most * 8 * 10**9 // max(1, bin_ns), 1000)
+    unit = 10 ** (len(str(exact)) - 2)
+    return -(-exact // unit) * unit
+
+
+def fitting_fabric(hosts: int, bits_per_second: int) -> str:
+    """The default fabric: a small leaf-spine with at least this number of hosts, whose links have
+    the rate that was observed. Completion times on faster links would tell nothing of this lab."""
     leaves = 2 if hosts <= 16 else 4 if hosts <= 64 else 8
     per_leaf = max(1, -(-hosts // leaves))
     spines = 4 if leaves == 2 else 8
-    return f"leaf-spine:leaves={leaves},spines={spines},hosts={per_leaf},rate=100G,delay=500ns"
+    rate = scaled(bits_per_second, "").replace(" ", "")
+    return f"leaf-spine:leaves={leaves},spines={spines},hosts={per_leaf},rate={rate},delay=500ns"

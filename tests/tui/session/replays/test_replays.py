@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from captures import data
 from tui_driver import drive, press, settled, text_of
@@ -15,7 +16,13 @@ from rocescope.replay.strategies.registry import STRATEGIES
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.screens.fabric import packets_sentence
 from rocescope.tui.screens.replay import sentence, shown_columns
-from rocescope.tui.session.replays.replays import SEEDS, Replays, ReplayView, fitting_fabric
+from rocescope.tui.session.replays.replays import (
+    SEEDS,
+    Replays,
+    ReplayView,
+    fitting_fabric,
+    observed_rate,
+)
 from rocescope.tui.session.session import Session
 from rocescope.tui.widgets.strip import Axis, strip
 
@@ -88,8 +95,17 @@ def test_missing_captures_become_one_line():
 @pytest.mark.parametrize("hosts", [1, 2, 5, 64, 200])
 def test_a_fabric_that_fits(hosts):
     made = Replays(["x.pcap"])
-    made.set_fabric(fitting_fabric(hosts))
+    made.set_fabric(fitting_fabric(hosts, 47_000_000))
     assert made._prepared.fabric.hosts >= hosts
+    assert set(made._prepared.fabric.links.rate_bits_per_second.tolist()) == {47_000_000}
+
+
+def test_the_observed_rate_is_that_of_the_busiest_host():
+    src = np.array([0, 1, 0], np.uint32)
+    activity = np.array([[1000, 900, 0], [500, 1200, 601]], np.int64)  # host 0: 1000, 1101
+    assert observed_rate(activity, src, 1_000_000) == 9_600_000  # host 1: 1,200 bytes in 1 ms
+    assert observed_rate(activity[:, ::2], src[::2], 1_000_000) == 8_900_000
+    assert observed_rate(np.zeros((0, 0), np.int64), src[:0], 1) == 1000
 
 
 def test_the_screens_show_strategies_and_links():
