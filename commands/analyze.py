@@ -121,7 +121,7 @@ def analyze(
             window_ns=window_ns,
             interval_ns=parse_duration(interval or "1s", "--interval"),
             flow_order=flow_order,
-            writes_file=to.file is not None,
+            file=to.file,
         )
         _write(analysis, to, top or 20, sort is not None, brief)
         return code or _failed(analysis, fail_on)

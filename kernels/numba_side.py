@@ -33,7 +33,7 @@ if _base is not None:
 def dispatcher(function: Callable[..., Any], options: dict[str, Any], folder: str | None) -> Any:
     """The numba dispatcher of a function; numba's own cache is in `folder`, if any."""
     if folder is not None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RuntimeError):  # numba: no folder that it can write to
             compiled = _with_cache(function, numba.njit(**options), folder)
             _load_at_once(compiled)
             return compiled

@@ -28,7 +28,7 @@ from .live import LiveOptions, LiveSource
 from .loss import Loss
 from .opened import Opened
 from .owners.watch import OwnerWatch
-from .rights.dropping import WATCHING, drop_privileges
+from .rights.dropping import become_unprivileged
 
 POLL_S = 0.02
 """Poll interval. The rings hold far more than this time; fewer, larger batches cost less."""
@@ -49,8 +49,8 @@ class MeasureOptions:
     """Order of the flows in the result; default: order of their first packets."""
     drop_privileges: bool = True
     """Give up privileges for good after probes are attached; not for library use."""
-    keep_privileges: tuple[str, ...] = ()
-    """Capabilities that are needed after the capture."""
+    writes_to: Path | None = None
+    """The folder of a file that is written after the capture."""
 
 
 class LiveAnalysis(Opened):
@@ -89,11 +89,7 @@ class LiveAnalysis(Opened):
         self._ports = sysfs.read_ports(self._rdma_devices)[0]
         self._stack.enter_context(self.source)
         if self.options.drop_privileges:
-            drop_privileges(
-                self.source.privileges()
-                + (WATCHING if self._watch is not None else ())
-                + self.options.keep_privileges
-            )
+            become_unprivileged(self.source.privileges(), self.options.writes_to)
 
     def run(
         self, tell: Callable[[LiveInterval], None], check: Callable[[], None] = lambda: None
@@ -172,6 +168,7 @@ class LiveAnalysis(Opened):
         owners: dict[int, Owner] = {}
         if self._watch is not None:
             watch = self._watch
+            self._guarded(lambda: watch.update(wait=True))
             self._guarded(
                 lambda: owners.update(watch.owners(self.measuring.tracker, self.registry.endpoints))
             )
@@ -214,7 +211,6 @@ class LiveAnalysis(Opened):
 
         def start() -> None:
             self._watch = self._stack.enter_context(OwnerWatch({None, *namespaces}))
-            self._watch.update()
 
         self._guarded(start)
         if self._watch is not None:
@@ -285,5 +281,10 @@ def _sum(records: Records, *fields: str) -> int:
 
 
 def warm_up(window_ns: int) -> None:
-    """Compile or load the machine code before packets arrive: the rings would overflow."""
-    Measuring(window_ns, many_taps=True).update(PacketTable.zeros(2))
+    """Compile or load the machine code before packets arrive: the rings would overflow.
+
+    That of the result too: afterwards the process cannot store any.
+    """
+    measuring = Measuring(window_ns, many_taps=True)
+    measuring.update(PacketTable.zeros(2))
+    measuring.hops.conclude()

@@ -17,7 +17,7 @@ from ..analyzer.track.tracker import FlowTracker
 from ..analyzer.wire.registry import Registry
 from .live import LiveOptions, LiveSource
 from .owners.watch import OwnerWatch
-from .rights.dropping import WATCHING, WRITING, drop_privileges
+from .rights.dropping import WRITING, drop_privileges
 from .rights.priority import allow
 
 _UPDATE_EVERY_S = 1.0
@@ -66,8 +66,7 @@ class LiveProbes:
                 raise
             self._begun = True
         if drop:
-            watching = WATCHING if self._watch is not None else ()
-            drop_privileges(self.source.privileges() + WRITING + watching)
+            drop_privileges(self.source.privileges() + WRITING)
 
     def owners(self, tracker: FlowTracker) -> dict[int, Owner] | None:
         """Current owners by flow index; None if the last update is too recent.
@@ -117,7 +116,6 @@ class LiveProbes:
         namespaces = {interface.namespace for interface in self.source.interfaces}
         try:
             self._watch = self._stack.enter_context(OwnerWatch({None, *namespaces}))
-            self._watch.update()
             self.reasons += self._watch.reasons
         except Exception as error:
             self._watch = None

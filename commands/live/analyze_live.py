@@ -5,10 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..options.capturing import Until
-from .capturing import Ending, ended_by_signals, said_if_slow, say, say_owners_unknown, say_what
+from .capturing import (
+    Ending,
+    ended_by_signals,
+    folder_of,
+    said_if_slow,
+    say,
+    say_owners_unknown,
+    say_what,
+)
 
 if TYPE_CHECKING:
     from ...analyzer.results.analysis import Analysis
@@ -27,11 +36,10 @@ def analyze_live(
     window_ns: int,
     interval_ns: int,
     flow_order: FlowOrder | None,
-    writes_file: bool,
+    file: Path | None,
 ) -> tuple[Analysis, int]:
     """Analyse interfaces and print the intervals; returns the analysis and the exit code."""
     from ...probes.live_analysis import LiveAnalysis, MeasureOptions
-    from ...probes.rights.dropping import WRITING
 
     seconds = until.seconds
     options = MeasureOptions(
@@ -40,7 +48,7 @@ def analyze_live(
         interval_ns=interval_ns,
         count=until.count,
         flow_order=flow_order,
-        keep_privileges=WRITING if writes_file else (),
+        writes_to=folder_of(file),
     )
     analysis = LiveAnalysis(interfaces, live, options)
     with ended_by_signals(analysis.source), ExitStack() as stack:
@@ -52,7 +60,7 @@ def analyze_live(
         analysis.run(_json_line if json else _table_lines, Ending(analysis.source, seconds).check)
         result = analysis.result()
         say_owners_unknown(analysis.reasons[known:])
-    if not json and not writes_file:
+    if not json and file is None:
         print()
     if analysis.ended_by is not None:
         say(f"ended early: {analysis.ended_by}")

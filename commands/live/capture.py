@@ -10,13 +10,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from ...analyzer.errors import UsageError
+from ...analyzer.errors import CaptureError, UsageError
 from ...analyzer.units import parse_duration, parse_size
 from ..options.capturing import CAPTURING, UNTIL, Capturing, Until
 from ..options.inputs import STANDARD_OUTPUT
 from ..options.parameter import Parameter
 from ..options.reading import SELECTION, Selection
-from .capturing import Ending, ended_by_signals, owner_watch, say, say_owners_unknown, say_what
+from .capturing import (
+    Ending,
+    ended_by_signals,
+    folder_of,
+    owner_watch,
+    say,
+    say_owners_unknown,
+    say_what,
+)
 
 if TYPE_CHECKING:
     from ...probes.files.capture_files import CaptureFiles, Rotation
@@ -100,7 +108,7 @@ def capture(
     )
     from ...probes.files.capture_files import Rotation
     from ...probes.live import LiveSource
-    from ...probes.rights.dropping import WATCHING, WRITING, drop_privileges
+    from ...probes.rights.dropping import become_unprivileged
 
     rotation = Rotation(
         parse_size(rotate_size, "--rotate-size") if rotate_size else None,
@@ -114,15 +122,16 @@ def capture(
         stack.enter_context(source)
         watch = None
         if write is not None and not no_owners:
-            watch = stack.enter_context(owner_watch(source))
-        drop_privileges(
-            source.privileges()
-            + (WRITING if write is not None else ())
-            + (WATCHING if watch is not None else ())
-        )
+            try:
+                watch = stack.enter_context(owner_watch(source))
+            except CaptureError as error:  # the capture goes on without owners
+                say_owners_unknown([str(error)])
+        running = _Capture(source, write, rotation, seconds, until.count, watch)
+        later = folder_of(write) if rotation.rotates else None
+        become_unprivileged(source.privileges(), later)
         say_what(source)
         say_owners_unknown(watch.reasons if watch is not None else ())
-        return _Capture(source, write, rotation, seconds, until.count, watch).run()
+        return running.run()
 
 
 def _refuse(why: str, **options: object) -> None:

@@ -7,10 +7,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
 from ...analyzer.words import printable
+from ..options.inputs import STANDARD_OUTPUT
 
 if TYPE_CHECKING:
     from ...probes.counters.counters import CounterSource
@@ -52,6 +54,11 @@ class Ending:
             self._source.stop()
 
 
+def folder_of(file: Path | None) -> Path | None:
+    """The folder in which a file is written; None for standard output."""
+    return None if file is None or file == STANDARD_OUTPUT else file.resolve().parent
+
+
 def say(text: str) -> None:
     """Print a message line on standard error, if that still exists: a terminal may be gone."""
     with suppress(OSError):
@@ -68,9 +75,7 @@ def owner_watch(source: LiveSource) -> OwnerWatch:
     """The watch for owners of queue pairs in the network namespaces of the captured interfaces."""
     from ...probes.owners.watch import OwnerWatch
 
-    watch = OwnerWatch({None, *(interface.namespace for interface in source.interfaces)})
-    watch.update()
-    return watch
+    return OwnerWatch({None, *(interface.namespace for interface in source.interfaces)})
 
 
 def say_owners_unknown(reasons: Sequence[str]) -> None:

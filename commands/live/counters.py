@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from ...analyzer.errors import UsageError
 from ..options.inputs import STANDARD_OUTPUT
 from ..options.output import write_results
-from .capturing import say, say_what
+from .capturing import folder_of, say, say_what
 
 if TYPE_CHECKING:
     from ...analyzer.results.analysis import Analysis
@@ -51,10 +51,10 @@ class Counting:
     def run(self) -> int:
         """Count until the end condition; returns the exit code."""
         from ...probes.counters.counters import CounterSource
-        from ...probes.rights.dropping import WRITING, drop_privileges
+        from ...probes.rights.dropping import become_unprivileged
 
         with CounterSource(self._interfaces, self._options) as source:
-            drop_privileges(source.privileges() + (WRITING if self._write is not None else ()))
+            become_unprivileged(source.privileges(), folder_of(self._write))
             say_what(source, "counting")
             self._wait(source)
             source.detach()

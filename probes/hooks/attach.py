@@ -21,7 +21,7 @@ from ..rights import dropping
 from . import clsact
 from .clsact_guard import Guard
 from .interfaces import Interface
-from .namespaces import in_namespace
+from .namespaces import in_namespace, privileges_to_enter
 
 Hook: TypeAlias = Literal["tc", "xdp", "xdp-generic", "clsact"]
 """tc: tcx if the kernel has it, else clsact. xdp: native, else generic."""
@@ -87,8 +87,8 @@ def privileges_of(attachments: Iterable[Attachment]) -> tuple[str, ...]:
     """Capabilities that are still needed after everything is attached."""
     hung = [a for a in attachments if a.filter is not None]
     needed = dropping.READING + (dropping.CLSACT if hung else ())
-    if any(a.interface.namespace is not None for a in hung):
-        needed += dropping.ENTERING
+    for attachment in hung:
+        needed += privileges_to_enter(attachment.interface.namespace)
     return needed
 
 

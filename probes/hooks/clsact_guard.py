@@ -14,8 +14,9 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from ...analyzer.errors import CaptureError
+from ..rights.dropping import CLSACT, become_unprivileged
 from .clsact import ClsactFilter, delete_filter, delete_unused_qdisc
-from .namespaces import in_namespace
+from .namespaces import in_namespace, privileges_to_enter
 
 _REMOVED = b"removed\n"
 _OTHERS_TAKE_S = 60.0
@@ -24,7 +25,7 @@ machine its process may start seconds later."""
 
 
 class Guard:
-    """Guards one filter, with the privileges at the time of its creation."""
+    """Guards one filter, with the privileges that its removal needs."""
 
     def __init__(self, added: ClsactFilter, namespace: str | None) -> None:
         what = json.dumps([namespace, asdict(added)])
@@ -47,6 +48,7 @@ class Guard:
 def main() -> None:
     """Remove the filter if standard input ends without a report."""
     namespace, added = json.loads(sys.argv[1])
+    become_unprivileged(CLSACT + privileges_to_enter(namespace))
     if sys.stdin.buffer.read() != _REMOVED:
         with suppress(CaptureError, OSError):  # it was removed with its interface or namespace
             in_namespace(namespace, lambda: _remove(ClsactFilter(**added)))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ...analyzer.errors import CaptureError
+from ..rights.dropping import ENTERING, ENTERING_PROCESS
 
 T = TypeVar("T")
 
@@ -21,6 +22,13 @@ def namespace_path(name: str) -> str:
     if name.startswith("pid:"):
         return f"/proc/{name[4:]}/ns/net"
     return name if "/" in name else f"{_NAMED}/{name}"
+
+
+def privileges_to_enter(name: str | None) -> tuple[str, ...]:
+    """Capabilities that `in_namespace` needs."""
+    if name is None:
+        return ()
+    return ENTERING + (ENTERING_PROCESS if name.startswith("pid:") else ())
 
 
 def in_namespace(name: str | None, work: Callable[[], T]) -> T:

@@ -54,7 +54,7 @@ class OwnerComments:
                 self._watch.listen()
                 return []
             self._updated = now
-            self._watch.update()
+            self._watch.update(wait=at_once)
             return self._untold(self._watch.queue_pairs)
         except Exception as error:
             self._watch = None

@@ -19,7 +19,7 @@ _STATES = ("RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
 _STATE, _AV, _PATH_MTU = 1 << 0, 1 << 7, 1 << 8
 _RQ_PSN, _SQ_PSN, _DEST_QPN = 1 << 12, 1 << 16, 1 << 20
 
-_MAX_DESTROYED = 65_536
+MAX_DESTROYED = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class QueuePairs:
         self._living: dict[tuple[int, str | None, int], QueuePair] = {}
         self._destroyed: list[QueuePair] = []
         self._processes: dict[int, _Process] = {}
+        self._changed: list[QueuePair] = []
 
     def __iter__(self) -> Iterator[QueuePair]:
         yield from self._living.values()
@@ -69,6 +70,11 @@ class QueuePairs:
 
     def __len__(self) -> int:
         return len(self._living) + len(self._destroyed)
+
+    def changes(self) -> list[QueuePair]:
+        """New states of queue pairs since the last call, oldest first."""
+        changed, self._changed = self._changed, []
+        return changed
 
     def note(self, events: Iterable[QpEvent]) -> None:
         """Process calls of libibverbs, in order."""
@@ -91,7 +97,7 @@ class QueuePairs:
                     type=_TYPES.get(event.type),
                     created_ns=event.time_ns if event.kind == CREATED else None,
                 )
-            self._living[key] = self._changed(known, event)
+            self._put(key, self._modified(known, event))
 
     def merge(self, resources: Iterable[Resource], now_ns: int) -> None:
         """Process the kernel's table of queue pairs, which includes those older than the probes."""
@@ -107,12 +113,8 @@ class QueuePairs:
                 rank=process.rank,
                 device=row.device,
             )
-            self._living[key] = replace(
-                known,
-                type=row.type,
-                state=row.state,
-                remote_qp=row.remote_qp if known.remote_qp is None else known.remote_qp,
-            )
+            remote_qp = row.remote_qp if known.remote_qp is None else known.remote_qp
+            self._put(key, replace(known, type=row.type, state=row.state, remote_qp=remote_qp))
 
     def bury(self, now_ns: int) -> None:
         """End the queue pairs of ended processes: a killed process does not call ibv_destroy_qp."""
@@ -125,7 +127,7 @@ class QueuePairs:
         living = {pid for pid, _, _ in self._living}
         self._processes = {pid: p for pid, p in self._processes.items() if pid in living}
 
-    def _changed(self, pair: QueuePair, event: QpEvent) -> QueuePair:
+    def _modified(self, pair: QueuePair, event: QpEvent) -> QueuePair:
         mask = event.mask
         if mask & _STATE and event.state < len(_STATES):
             pair = replace(pair, state=_STATES[event.state])
@@ -147,11 +149,17 @@ class QueuePairs:
             )
         return pair
 
+    def _put(self, key: tuple[int, str | None, int], pair: QueuePair) -> None:
+        if self._living.get(key) != pair:
+            self._living[key] = pair
+            self._changed.append(pair)
+
     def _end(self, key: tuple[int, str | None, int], now_ns: int) -> None:
         pair = self._living.pop(key, None)
         if pair is not None:
             self._destroyed.append(replace(pair, destroyed_ns=now_ns))
-            del self._destroyed[:-_MAX_DESTROYED]
+            self._changed.append(self._destroyed[-1])
+            del self._destroyed[:-MAX_DESTROYED]
 
     def _process(self, pid: int, command: str, seen_ns: int) -> _Process:
         """The process that ran at `seen_ns`; `command` is its name according to the probe."""

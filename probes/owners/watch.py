@@ -1,77 +1,122 @@
-"""All sources of owners, kept up to date during a capture."""
+"""The owners of queue pairs during a capture, as the helper process finds them."""
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+import msgspec
 
 from ...analyzer.errors import CaptureError
 from ...analyzer.results.flow import Owner
 from ...analyzer.track.tracker import FlowTracker
 from ...analyzer.wire.endpoints import Endpoints
 from ..hooks.namespaces import in_namespace
+from . import helper
 from .addresses import local_addresses
 from .join import Owners
-from .nldev import dump_queue_pairs
-from .queue_pairs import QueuePairs
-from .resources import rdma_tool, read_resources
-from .uprobes import Uprobes
+from .queue_pairs import MAX_DESTROYED, QueuePair
 
-_LOOK_AROUND_EVERY_S = 5.0
-_LISTEN_EVERY_S = 0.1
+_STARTS_WITHIN_S = 60.0
+"""It compiles probes first: seconds on a busy machine."""
+_ANSWERS_WITHIN_S = 5.0
+_ENDS_WITHIN_S = 5.0
+_REQUEST = b"u"
 
 
 class OwnerWatch:
-    """Watches queue pairs as far as this host allows; an error never ends the capture.
+    """Watches queue pairs as far as this host allows.
 
+    CaptureError when the helper has ended or does not answer; the capture goes on without it.
     namespaces: namespaces of the captured interfaces, whose addresses belong to this
-    host; None is the own one. Call `update` before each result, in one thread.
+    host; None is the own one. Use it in one thread. Only `update(wait=True)` waits.
     """
 
     def __init__(self, namespaces: Iterable[str | None] = (None,)) -> None:
         self._namespaces = set(namespaces)
-        self._known: set[str] = set()
-        self.queue_pairs = QueuePairs()
+        self._known_addresses: set[str] = set()
+        self.queue_pairs = KnownQueuePairs()
         self.reasons: list[str] = []
         """Limits of the information on owners."""
-        self._uprobes: Uprobes | None = None
-        try:
-            self._uprobes = Uprobes()
-        except CaptureError as error:
-            self.reasons.append(str(error))
-        self._looked_around = self._heard = float("-inf")
-        self._addresses()  # later it may need privileges that were given up
-
-    @property
-    def lost(self) -> int:
+        self.lost = 0
         """Calls of libibverbs that were lost because the ring was full."""
-        return self._uprobes.lost if self._uprobes is not None else 0
+        self._addresses()  # later it may need privileges that were given up
+        self._asked = 0
+        self._decode = msgspec.json.Decoder(helper.News).decode
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel: socket.socket | None = ours
+        with theirs:
+            # Its own session protects it from Ctrl-C and the end of the terminal.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", helper.__name__],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+                # A thread that starts before privileges are given up would keep them.
+                env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+            )
+        self._update(_STARTS_WITHIN_S)
 
     def listen(self) -> None:
-        """Process new calls; call it often, so that short-lived processes have a rank."""
-        if time.monotonic() - self._heard >= _LISTEN_EVERY_S:
-            self._hear()
+        """Take in what the helper has sent."""
+        self._take(0)
 
-    def _hear(self) -> None:
-        self._heard = time.monotonic()
-        if self._uprobes is not None:
-            self.queue_pairs.note(self._uprobes.read())
+    def update(self, wait: bool = False) -> None:
+        """Ask the helper to look around, and take in what it has sent.
 
-    def update(self) -> None:
-        """Process new events."""
-        self._hear()
-        now = time.monotonic()
-        if now - self._looked_around < _LOOK_AROUND_EVERY_S:
+        wait: also what it finds now, for some seconds at most.
+        """
+        if wait:
+            self._update(_ANSWERS_WITHIN_S)
             return
-        first = self._looked_around < 0
-        self._looked_around = now
-        if self._uprobes is not None and not first:
-            self._uprobes.refresh()
-        rows, reason = read_resources() if rdma_tool() else dump_queue_pairs()
-        if first and reason is not None:
-            self.reasons.append(reason)
-        self.queue_pairs.merge(rows, time.time_ns())
-        self.queue_pairs.bury(time.time_ns())
+        if not self._asked:
+            self._ask()
+        self.listen()
+
+    def _update(self, seconds: float) -> None:
+        self._ask()
+        ends = time.monotonic() + seconds
+        while self._asked and self._channel is not None:
+            left = ends - time.monotonic()
+            if left <= 0:
+                self._end("the process that watches owners does not answer")
+            self._take(left)
+
+    def _ask(self) -> None:
+        if self._channel is not None:
+            self._asked += 1
+            with suppress(OSError):  # an end is noticed when receiving
+                self._channel.send(_REQUEST)
+
+    def _take(self, seconds: float) -> None:
+        """Take in what comes within this time, at least one message if any comes."""
+        while self._channel is not None:
+            self._channel.settimeout(seconds)
+            try:
+                message = self._channel.recv(helper.MESSAGE_BYTES)
+            except (BlockingIOError, TimeoutError):
+                return
+            except OSError:
+                message = b""
+            if not message:
+                self._end("the process that watches owners has ended")
+            news = self._decode(message)
+            self.queue_pairs.note(news.changed)
+            if news.answers:
+                self._asked -= news.answers
+                self.lost, self.reasons[:] = news.lost, news.reasons
+            seconds = 0
+
+    def _end(self, reason: str) -> None:
+        self.close()
+        raise CaptureError(reason)
 
     def owners(self, tracker: FlowTracker, endpoints: Endpoints) -> dict[int, Owner]:
         """Current owners by flow index; see Owners.apply."""
@@ -82,20 +127,51 @@ class OwnerWatch:
         """The current and previous addresses of this host."""
         for namespace in self._namespaces:
             try:
-                self._known |= in_namespace(namespace, local_addresses)
+                self._known_addresses |= in_namespace(namespace, local_addresses)
             except CaptureError:  # it is gone, or may no longer be entered
                 continue
-        return self._known
+        return self._known_addresses
 
     def close(self) -> None:
-        """Detach the probes; known owners stay."""
-        if self._uprobes is not None:
-            self.queue_pairs.note(self._uprobes.read())
-            self._uprobes.close()
-            self._uprobes = None
+        """End the helper, which detaches its probes; known owners stay."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+            try:
+                self._process.wait(_ENDS_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                with suppress(PermissionError):  # it has another user than this process now
+                    self._process.kill()
 
     def __enter__(self) -> OwnerWatch:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class KnownQueuePairs:
+    """The queue pairs that the helper has told of, including the latest destroyed ones."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[tuple[int, str | None, int, int | None], QueuePair] = {}
+        self._destroyed: dict[tuple[int, str | None, int, int | None], QueuePair] = {}
+
+    def __iter__(self) -> Iterator[QueuePair]:
+        yield from self._pairs.values()
+        yield from self._destroyed.values()
+
+    def __len__(self) -> int:
+        return len(self._pairs) + len(self._destroyed)
+
+    def note(self, changed: Iterable[QueuePair]) -> None:
+        """Replace what was known of these queue pairs."""
+        for pair in changed:
+            key = (pair.pid, pair.device, pair.local_qp, pair.created_ns)
+            if pair.destroyed_ns is None:
+                self._pairs[key] = pair
+                continue
+            self._pairs.pop(key, None)
+            self._destroyed[key] = pair
+            if len(self._destroyed) > MAX_DESTROYED:
+                del self._destroyed[next(iter(self._destroyed))]

@@ -6,12 +6,17 @@ them needs no privilege. Other tasks of the process determine what is kept:
 - CAP_BPF: events of queue pairs, `--counters`, detection of removed interfaces. If
   kernel.unprivileged_bpf_disabled is set, bpf(2) needs it, before Linux 5.19 even
   for reading.
-- WATCHING, for owners: CAP_PERFMON to watch copies of libibverbs in new
+- WATCHING, for the helper of owners: CAP_PERFMON to watch copies of libibverbs in new
   containers, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH to read the environment of
   other users' processes and the files of containers.
+- LOADING: CAP_DAC_READ_SEARCH to load modules and compiled kernels from folders of root.
 - WRITING: CAP_DAC_OVERRIDE for root to create files in other users' folders.
 - CLSACT: CAP_NET_ADMIN to remove a clsact filter; links need nothing.
-- ENTERING: CAP_SYS_ADMIN to do that in another network namespace.
+- ENTERING: CAP_SYS_ADMIN to do that in another network namespace, ENTERING_PROCESS:
+  CAP_SYS_PTRACE in that of a process.
+
+Where no file has to be written as root, root becomes an unprivileged user as well: files and
+processes of root are then out of reach.
 """
 
 from __future__ import annotations
@@ -20,12 +25,17 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterable
+from pathlib import Path
+
+from .identity import Identity, can_write, unprivileged
 
 READING = ("CAP_BPF",)
 WATCHING = ("CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH")
 WRITING = ("CAP_DAC_OVERRIDE",)
 CLSACT = ("CAP_NET_ADMIN",)
 ENTERING = ("CAP_SYS_ADMIN",)
+ENTERING_PROCESS = ("CAP_SYS_PTRACE",)
+LOADING = ("CAP_DAC_READ_SEARCH",)
 
 _NUMBERS = {
     "CAP_DAC_OVERRIDE": 1,
@@ -39,11 +49,30 @@ _NUMBERS = {
 _VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 _CAPBSET_READ, _CAPBSET_DROP, _SET_NO_NEW_PRIVILEGES = 23, 24, 38
 _AMBIENT, _AMBIENT_CLEAR_ALL = 47, 4
+_KEEP_CAPABILITIES = 8
+_CHANGE_OF_USER = (6, 7)  # CAP_SETGID, CAP_SETUID
 _HIGHEST = 63
 
 
-def drop_privileges(keep: Iterable[str] = READING) -> list[str]:
+def become_unprivileged(keep: Iterable[str] = READING, writes_to: Path | None = None) -> list[str]:
+    """Like `drop_privileges`; root also becomes the user that has run sudo, else nobody.
+
+    writes_to: a folder for later files; if that user cannot write to it, the process stays root
+    and keeps WRITING.
+    """
+    held = _held(ctypes.CDLL(None, use_errno=True))
+    if os.geteuid() != 0 or not all(held >> number & 1 for number in _CHANGE_OF_USER):
+        return drop_privileges(keep if writes_to is None else (*keep, *WRITING))
+    identity = unprivileged()
+    if writes_to is not None and not can_write(identity, writes_to):
+        return drop_privileges((*keep, *WRITING))
+    return drop_privileges((*keep, *LOADING), identity)
+
+
+def drop_privileges(keep: Iterable[str] = READING, identity: Identity | None = None) -> list[str]:
     """Give up all capabilities except these, for good; returns the remaining ones.
+
+    identity: the user to become.
 
     Capabilities belong to a thread: call this before other threads start, so that
     they inherit the remaining ones, as do programs that are started later. A process
@@ -59,6 +88,11 @@ def drop_privileges(keep: Iterable[str] = READING) -> list[str]:
             libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)
     libc.prctl(_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
     _checked(libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    if identity is not None:
+        _checked(libc.prctl(_KEEP_CAPABILITIES, 1, 0, 0, 0))
+        os.setgroups([])
+        os.setresgid(identity.gid, identity.gid, identity.gid)
+        os.setresuid(identity.uid, identity.uid, identity.uid)
     left = held & mask
     _checked(libc.capset(_header(), _data(left)))
     return [name for name, number in _NUMBERS.items() if left >> number & 1]

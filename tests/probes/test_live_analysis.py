@@ -18,7 +18,7 @@ from .test_sysfs import tree, write  # noqa: F401
 @pytest.fixture(autouse=True)
 def privileges_kept(monkeypatch):
     """The process of the tests needs its own later."""
-    monkeypatch.setattr(live_analysis, "drop_privileges", lambda _keep: [])
+    monkeypatch.setattr(live_analysis, "become_unprivileged", lambda *_: [])
 
 
 def opened(net, options=None, **more):
@@ -51,7 +51,7 @@ def test_rdma_ports_in_result_and_report(network, tree):  # noqa: F811
 
 @pytest.mark.parametrize("where", ["__init__", "update", "owners"])
 def test_owner_probes_that_fail_do_not_end_the_capture(network, monkeypatch, where):
-    def fail(*_):
+    def fail(*_, **__):
         raise RuntimeError("no such luck")
 
     monkeypatch.setattr(live_analysis.OwnerWatch, where, fail)

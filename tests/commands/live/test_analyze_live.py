@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import jsonschema
 import pytest
 from network import bth, ethernet, ipv4, roce, roce_frames, udp
+from processes import children_of, status_of_threads
 from waiting import until
 
 from rocescope import cli
@@ -26,7 +29,7 @@ COMMAND = [sys.executable, "-m", "rocescope"]
 class Analyzing:
     """A running live analysis; its output goes to a file, so that nothing waits for a reader."""
 
-    def __init__(self, net, folder, *arguments, command="analyze"):
+    def __init__(self, net, folder, *arguments, command="analyze", said="capturing on"):
         self.out, self.err = folder / "out", folder / "err"
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
@@ -35,7 +38,7 @@ class Analyzing:
                 stdout=out,
                 stderr=err,
             )
-        self.wait_for("capturing on")
+        self.wait_for(said)
 
     def wait_for(self, text):
         self._until(lambda: text in self.err.read_text() + self.out.read_text())
@@ -214,38 +217,67 @@ def test_flows_know_their_processes(network, tmp_path):
         assert live.err.read_text().count("owners of queue pairs may be unknown") == 1
 
 
-NUMBERS = {"CAP_DAC_OVERRIDE": 1, "CAP_DAC_READ_SEARCH": 2, "CAP_NET_ADMIN": 12}
-NUMBERS |= {"CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
-ANALYZE = {"CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"}
+MAIN = {"CAP_BPF", "CAP_DAC_READ_SEARCH"}
+HELPER = MAIN | {"CAP_PERFMON", "CAP_SYS_PTRACE"}
+GUARD = {"CAP_NET_ADMIN", "CAP_SYS_ADMIN"}
 
 
 @pytest.mark.parametrize(
-    ("command", "arguments", "kept"),
+    ("command", "arguments", "kept", "children"),
     [
-        ("analyze", [], ANALYZE),
-        ("analyze", ["-o", "report.txt"], ANALYZE | {"CAP_DAC_OVERRIDE"}),
-        ("capture", [], {"CAP_BPF"}),
-        ("capture", ["-w", "out.pcapng"], ANALYZE | {"CAP_DAC_OVERRIDE"}),
-        ("capture", ["-w", "out.pcapng", "--no-owners"], {"CAP_BPF", "CAP_DAC_OVERRIDE"}),
-        ("capture", ["--hook", "clsact"], {"CAP_BPF", "CAP_NET_ADMIN", "CAP_SYS_ADMIN"}),
+        ("analyze", [], MAIN, [HELPER]),
+        ("capture", [], MAIN, []),
+        ("capture", ["-w", "out.pcapng"], MAIN, [HELPER]),
+        ("capture", ["-w", "out.pcapng", "--no-owners"], MAIN, []),
+        ("capture", ["--hook", "clsact"], MAIN | GUARD, [GUARD | {"CAP_DAC_READ_SEARCH"}] * 2),
+        ("capture", ["--counters"], MAIN, []),
     ],
 )
-def test_only_what_is_needed_is_kept(network, tmp_path, command, arguments, kept):
+@pytest.mark.usefixtures("libibverbs")
+def test_no_thread_of_any_process_has_more_than_it_needs(
+    network, tmp_path, command, arguments, kept, children
+):
+    """Users, groups and capabilities of every thread, and of the processes they started."""
     net = network()
     arguments = [str(tmp_path / word) if "." in word else word for word in arguments]
-    running = Analyzing(net, tmp_path, "left", *arguments, command=command)
-    status = Path(f"/proc/{running.process.pid}/status").read_text()
+    said = "counting on" if "--counters" in arguments else "capturing on"
+    running = Analyzing(net, tmp_path, "left", *arguments, command=command, said=said)
+    pid = running.process.pid
+    threads = status_of_threads(pid)
+    for status in threads:
+        assert status.kept == kept, status
+    expected = sorted(map(sorted, children))
+    until(lambda: sorted(sorted(kept_by(child)) for child in children_of(pid)) == expected)
+    for status in [*threads, *(s for child in children_of(pid) for s in status_of_threads(child))]:
+        assert 0 not in status.users | status.groups and status.no_new_privileges, status
     net.send(roce_frames(30))
     assert running.end() == 0, running.err.read_text()
-    mask = sum(1 << NUMBERS[name] for name in kept)
-    for line in ("CapEff", "CapPrm", "CapBnd"):
-        found = re.search(rf"^{line}:\s*(\w+)$", status, re.MULTILINE)
-        assert found is not None and int(found[1], 16) == mask, line
     files = [running.err, running.out, *tmp_path.glob("report.txt")]
     said = "".join(path.read_text() for path in files)
-    assert re.search(r"\b30 (RoCE packets|packets (captured|written))", said), said
+    assert re.search(r"\b30 (RoCE packets|packets (captured|counted|written))", said), said
     if "clsact" in arguments:
         assert net.run("tc", "qdisc", "show", "dev", "left", "clsact") == ""
+
+
+def kept_by(pid):
+    """All that any thread of a process has."""
+    return set().union(*(status.kept for status in status_of_threads(pid)))
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_where_the_user_cannot_write_the_process_stays_root(network, tmp_path, writable):
+    """The result is written when privileges are gone: to a folder of the user or of root."""
+    net = network()
+    with TemporaryDirectory() as folder:  # pytest closes its own folders to other users
+        os.chmod(folder, 0o777 if writable else 0o755)
+        file = Path(folder, "report.txt")
+        running = Analyzing(net, tmp_path, "left", "-o", str(file))
+        (users,) = {frozenset(status.users) for status in status_of_threads(running.process.pid)}
+        net.send(roce_frames(30))
+        assert running.end() == 0, running.err.read_text()
+        assert "30" in file.read_text()
+        assert (0 in users) is not writable
+        assert (file.stat().st_uid == 0) is not writable
 
 
 @pytest.mark.parametrize(

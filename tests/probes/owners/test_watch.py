@@ -1,6 +1,7 @@
 """From calls of libibverbs and packets on a wire to flows with the name of their process."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ import pytest
 from jobs import HERE, THERE, Job, frame
 from network import Network, Watched
 
+from rocescope.analyzer.errors import CaptureError
 from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.summary.summarize import Summary
 from rocescope.probes.live import LiveOptions, LiveSource
@@ -45,6 +47,7 @@ def test_flows_know_their_processes(jobs, tmp_path):
             measuring = Measuring(1_000_000, many_taps=True)
             for table in seen.tables:
                 measuring.update(table)
+            watch.update(wait=True)
             owners = watch.owners(measuring.tracker, source.registry.endpoints)
             summary = Summary(measuring, source.registry, "entropy", owners)
     flows = {(f.src, f.dst, f.dest_qp): f for f in summary.flows()}
@@ -63,16 +66,6 @@ def test_flows_know_their_processes(jobs, tmp_path):
         frozenset((0x21, 0x51)): ["host_probe"],
         frozenset((0x22, 0x52)): ["host_probe"],
     }
-
-
-def test_a_killed_process_owns_nothing_more(jobs):
-    with OwnerWatch() as watch:
-        jobs[0].connect(0x31, 0x61)
-        watch.update()
-        assert [p.destroyed_ns for p in watch.queue_pairs if p.local_qp == 0x31] == [None]
-        jobs[0].kill()
-        watch.queue_pairs.bury(1)
-        assert [p.destroyed_ns for p in watch.queue_pairs if p.local_qp == 0x31] == [1]
 
 
 def test_a_container_with_a_library_of_its_own(tmp_path):
@@ -95,20 +88,6 @@ def test_a_container_with_a_library_of_its_own(tmp_path):
         process.communicate("\n")
 
 
-def test_what_cannot_be_watched_is_said(monkeypatch):
-    from rocescope.analyzer.errors import CaptureError
-    from rocescope.probes.owners import watch as module
-
-    def refuse():
-        raise CaptureError("no libibverbs to watch: install libibverbs1")
-
-    monkeypatch.setattr(module, "Uprobes", refuse)
-    with OwnerWatch() as watch:
-        watch.update()
-        assert watch.reasons[0] == "no libibverbs to watch: install libibverbs1"
-        assert watch.lost == 0
-
-
 def test_addresses_of_this_host():
     with Network(f"rs-addr-{os.getpid()}") as net:
         net.ip("link", "set", "lo", "up")
@@ -126,13 +105,54 @@ def test_addresses_of_this_host():
 def test_a_process_that_lives_shortly_has_a_rank():
     """Its environment can be read only while it lives: the probes are listened to often."""
     with OwnerWatch() as watch:
-        watch.update()
         short = Job(9)
         short.connect(0x23, 0x53)
         ends = time.monotonic() + 10
-        while not len(watch.queue_pairs) and time.monotonic() < ends:
+        while (
+            not any(pair.pid == short.pid for pair in watch.queue_pairs) and time.monotonic() < ends
+        ):
             watch.listen()
         short.kill()
-        watch.update()
+        watch.update(wait=True)
         (pair,) = [pair for pair in watch.queue_pairs if pair.pid == short.pid]
     assert pair.rank.rank == 9
+
+
+def helper_of(watch):
+    return watch._process.pid
+
+
+def test_many_queue_pairs_come_in_order_and_destroyed_ones_too(jobs):
+    with OwnerWatch() as watch:
+        for number in range(0x100, 0x100 + 300):
+            jobs[0].connect(number, number + 1)
+        for number in range(0x100, 0x100 + 100):
+            jobs[0]("destroy", number, {})
+        watch.update(wait=True)
+        mine = [pair for pair in watch.queue_pairs if pair.pid == jobs[0].pid]
+    assert sorted(pair.local_qp for pair in mine) == list(range(0x100, 0x100 + 300))
+    ended = [pair.local_qp for pair in mine if pair.destroyed_ns is not None]
+    assert sorted(ended) == list(range(0x100, 0x100 + 100))
+
+
+def test_a_helper_that_hangs_never_holds_up_the_capture():
+    """As on a file system of another user, which may answer never."""
+    with OwnerWatch() as watch:
+        os.kill(helper_of(watch), signal.SIGSTOP)
+        try:
+            for _ in range(1000):  # more than a socket holds
+                watch.listen()
+                watch.update()
+            with pytest.raises(CaptureError, match="does not answer"):
+                watch.update(wait=True)
+        finally:
+            os.kill(helper_of(watch), signal.SIGCONT)
+        watch.update()  # nothing more happens
+
+
+def test_a_helper_that_is_killed_is_said_once():
+    with OwnerWatch() as watch:
+        os.kill(helper_of(watch), signal.SIGKILL)
+        with pytest.raises(CaptureError, match="has ended"):
+            watch.update(wait=True)
+        watch.update(wait=True)

@@ -22,7 +22,7 @@ from ....probes.hooks.attach import GONE
 from ....probes.live import LiveOptions, LiveSource
 from ....probes.owners.comments import OwnerComments
 from ....probes.owners.watch import OwnerWatch
-from ....probes.rights.dropping import WATCHING, WRITING, drop_privileges
+from ....probes.rights.dropping import WRITING, drop_privileges
 from ....probes.rights.priority import allow, raise_own
 from ....version import VERSION
 from ..snapshots.snapshot import SourceState
@@ -68,7 +68,7 @@ class Recording:
             self._stack.close()
             raise
         if drop:  # before a thread starts: it would keep them
-            drop_privileges(self._source.privileges() + WRITING + WATCHING)
+            drop_privileges(self._source.privileges() + WRITING)
         taps = self._source.registry.taps.items[self._source.first_tap :]
         name = self._source.options.filter
         described = b"".join(interface_description(tap, name) for tap in taps)
@@ -101,7 +101,6 @@ class Recording:
         namespaces = {interface.namespace for interface in self._source.interfaces}
         try:
             watch = self._stack.enter_context(OwnerWatch({None, *namespaces}))
-            watch.update()
         except Exception:  # owners stay unknown; the recording continues
             return
         self._owners = OwnerComments(watch)
