@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cache
 
 from ...analyzer.errors import CaptureError
-from ...kernels.cache import cache_base, digest_of
+from ...kernels.cache import cache_base, digest_of, remove_foreign
 from ...kernels.stored import store, stored
 from ...version import VERSION
 from .. import bpf
@@ -57,6 +57,8 @@ def _known(text: str, functions: tuple[str, ...]) -> dict[str, bytes]:
     headers = [path.read_bytes() for path in sorted(HEADERS.rglob("*.h"))]
     key = digest_of(repr((text, functions, headers, _FLAGS, made_by)).encode())
     path = os.path.join(base, key, "probes.code")
+    with suppress(OSError):
+        remove_foreign(os.path.dirname(path))
     code: dict[str, bytes] | None = stored(path)
     if code is None:
         code = machine_code(text, functions)
