@@ -18,6 +18,7 @@ from .psn.copies import judge_unordered
 from .psn.reserved import responses_of
 from .psn.rewind import ask_again, asks_at_a_gap, forget_answers, note_resend
 from .psn.sequence import dates_transmissions, judge
+from .psn.window import Packet
 from .state import FlowRecord, State
 
 SLOTS_AHEAD = 4 * st.MAX_WINDOW
@@ -138,10 +139,9 @@ def walk(
             if not flow.has_transport:
                 flow.has_transport = 1
                 flow.transport = codes.TRANSPORT_OF[opcode]
-            verdict = judge(
-                state, histograms, densities, f, which, psn, bits,
-                np.int64(table.dma_length[i]), sent_id, rtx, hop_limit, payload, tap, time,
-            )  # fmt: skip
+            dma_length = np.int64(table.dma_length[i])
+            packet = Packet(psn, bits, dma_length, sent_id, rtx, hop_limit, payload, tap, time)
+            verdict = judge(state, histograms, densities, f, which, packet)
             overtaken = dates_transmissions(flow) and id_distance(ip_id, np.int64(flow.last_id)) < 0
             if which == st.REQUESTS:
                 if is_mrc and (verdict == RETRANSMITTED or verdict == RECOVERED):
@@ -162,7 +162,7 @@ def walk(
                             np.int64(flow.rewind_trigger),
                         )  # fmt: skip
                     if bits & (codes.READ_REQUEST | codes.ATOMIC) and flow.peer >= 0:
-                        count = responses_of(state, flow, bits, np.int64(table.dma_length[i]))
+                        count = responses_of(state, flow, bits, dma_length)
                         ask_again(state.flows[flow.peer], psn, count, begins)
                 elif verdict == IN_ORDER or verdict == AHEAD:
                     flow.in_rewind = 0

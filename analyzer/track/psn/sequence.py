@@ -20,6 +20,7 @@ from .reordering import note_in_order, note_late
 from .reserved import advance, resolve_read
 from .rewind import expects_again
 from .window import (
+    Packet,
     claim,
     forget_missing,
     holds,
@@ -104,21 +105,9 @@ def _is_noise(stream: StreamRecord, distance: Int) -> bool:
 
 
 @subkernel
-def _start(
-    state: State,
-    flow: FlowRecord,
-    stream: StreamRecord,
-    psn: Int,
-    bits: Int,
-    dma_length: Int,
-    sent_id: Int,
-    rtx: Int,
-    hop_limit: Int,
-    payload: Int,
-    tap: Int,
-    time: Int,
-) -> None:
+def _start(state: State, flow: FlowRecord, stream: StreamRecord, packet: Packet) -> None:
     """Start the stream at this packet; PSNs just before it may still arrive late."""
+    psn, time = packet.psn, packet.time
     if stream.started:
         forget_missing(state, flow, stream)
     else:
@@ -128,20 +117,16 @@ def _start(
         stream.floor_arrival = -1
     stream.started = 1
     stream.start_psn = psn
-    stream.start_id = sent_id
+    stream.start_id = packet.sent_id
     stream.start_time = time
     stream.start_arrival = stream.arrivals
     stream.start_dense = stream.next_dense
-    open_gap(
-        state, flow, stream, psn_add(psn, -SKIPPED_KEPT), SKIPPED_KEPT, st.SKIPPED,
-        stream.arrivals, time, sent_id, stream.next_dense - SKIPPED_KEPT,
-    )  # fmt: skip
+    first, dense = psn_add(psn, -SKIPPED_KEPT), stream.next_dense - SKIPPED_KEPT
+    open_gap(state, flow, stream, first, SKIPPED_KEPT, st.SKIPPED, packet, dense)
     at = claim(state, flow, stream, psn)
     index = note_in_order(stream)
-    write_seen(
-        state, at, psn, sent_id, rtx, hop_limit, payload, tap, index, time, stream.next_dense
-    )
-    advance(state, flow, stream, psn, bits, dma_length)
+    write_seen(state, at, packet, index, stream.next_dense)
+    advance(state, flow, stream, psn, packet.bits, packet.dma_length)
 
 
 @inlined
@@ -170,26 +155,14 @@ def judge(
     densities: DensityArrays,
     f: Int,
     which: Int,
-    psn: Int,
-    bits: Int,
-    dma_length: Int,
-    sent_id: Int,
-    rtx: Int,
-    hop_limit: Int,
-    payload: Int,
-    tap: Int,
-    time: Int,
+    packet: Packet,
 ) -> Int:
-    """Verdict on one sequenced packet of flow `f` in stream `which`; advances the stream.
-
-    sent_id, rtx: distinguish transmissions of one PSN, see state.SLOT.
-    """
+    """Verdict on one sequenced packet of flow `f` in stream `which`; advances the stream."""
+    psn, bits, dma_length = packet.psn, packet.bits, packet.dma_length
     flow = state.flows[f]
     stream = state.streams[2 * f + which]
     if not stream.started:
-        _start(
-            state, flow, stream, psn, bits, dma_length, sent_id, rtx, hop_limit, payload, tap, time
-        )
+        _start(state, flow, stream, packet)
         density_push(densities, 2 * f + which, stream.next_dense - 1)
         stream.new_packets += 1
         return verdicts.IN_ORDER
@@ -201,38 +174,32 @@ def judge(
     if 0 <= distance < st.RESTART_DISTANCE and not _is_noise(stream, distance):
         verdict: Int = verdicts.IN_ORDER
         if distance > 0:
-            verdict = _jump(state, flow, stream, which, distance, bits, sent_id, time)
+            verdict = _jump(state, flow, stream, which, distance, packet)
         at = claim(state, flow, stream, psn)
         dense = stream.next_dense
         density_push(densities, 2 * f + which, dense)
         index = note_in_order(stream)
-        write_seen(state, at, psn, sent_id, rtx, hop_limit, payload, tap, index, time, dense)
+        write_seen(state, at, packet, index, dense)
         advance(state, flow, stream, psn, bits, dma_length)
         stream.new_packets += 1
         return verdict
 
     known = holds(state, stream, psn)
-    if not known and distance < 0 and _is_before_the_start(stream, psn, time):
+    if not known and distance < 0 and _is_before_the_start(stream, psn, packet.time):
         known = reach(state, stream, psn)
         if known:
             _skip_before_the_start(state, flow, stream, psn)
     if known:
         at = slot_of(stream, psn)
         if state.slots[at].state == st.SEEN:
-            return _seen_again(
-                state, histograms, densities, f, flow, stream, which, at, psn, bits, sent_id,
-                rtx, hop_limit, tap, time,
-            )  # fmt: skip
-        return _fill(
-            state, histograms, densities, f, flow, stream, which, at, psn, bits, sent_id, rtx,
-            hop_limit, payload, tap, time,
-        )  # fmt: skip
+            return _seen_again(state, histograms, densities, f, flow, stream, which, at, packet)
+        return _fill(state, histograms, densities, f, flow, stream, which, at, packet)
     if -st.RESTART_DISTANCE < distance < 0:
-        return _older_than_the_window(state, flow, stream, sent_id)
+        return _older_than_the_window(state, flow, stream, packet.sent_id)
 
     stream.restarts += 1
     stream.next_dense += 1 << 20  # too far from all earlier PSNs
-    _start(state, flow, stream, psn, bits, dma_length, sent_id, rtx, hop_limit, payload, tap, time)
+    _start(state, flow, stream, packet)
     density_push(densities, 2 * f + which, stream.next_dense - 1)
     stream.new_packets += 1
     return verdicts.RESTARTED
@@ -240,29 +207,19 @@ def judge(
 
 @subkernel
 def _jump(
-    state: State,
-    flow: FlowRecord,
-    stream: StreamRecord,
-    which: Int,
-    distance: Int,
-    bits: Int,
-    sent_id: Int,
-    time: Int,
+    state: State, flow: FlowRecord, stream: StreamRecord, which: Int, distance: Int, packet: Packet
 ) -> Int:
     """Skip `distance` PSNs; returns AHEAD when at least one of them must exist."""
     first, dense = stream.next, stream.next_dense
     missing = distance
-    if not _gap_is_certain(state, flow, stream, which, bits):
+    if not _gap_is_certain(state, flow, stream, which, packet.bits):
         missing = 1 if stream.mid_message else 0
     if missing > 0:
-        open_gap(
-            state, flow, stream, first, missing, st.MISSING, stream.arrivals, time, sent_id, dense
-        )
+        open_gap(state, flow, stream, first, missing, st.MISSING, packet, dense)
     kept = min(distance - missing, SKIPPED_KEPT)
-    open_gap(
-        state, flow, stream, psn_add(first, distance - kept), kept, st.SKIPPED,
-        stream.arrivals, time, sent_id, dense + distance - kept,
-    )  # fmt: skip
+    skipped = distance - kept
+    first = psn_add(first, skipped)
+    open_gap(state, flow, stream, first, kept, st.SKIPPED, packet, dense + skipped)
     stream.next_dense += distance
     return verdicts.AHEAD if missing > 0 else verdicts.IN_ORDER
 
@@ -277,16 +234,10 @@ def _fill(
     stream: StreamRecord,
     which: Int,
     at: Int,
-    psn: Int,
-    bits: Int,
-    sent_id: Int,
-    rtx: Int,
-    hop_limit: Int,
-    payload: Int,
-    tap: Int,
-    time: Int,
+    packet: Packet,
 ) -> Int:
     """A skipped PSN arrives: the late original, or the retransmission of a lost packet?"""
+    bits, sent_id, time = packet.bits, packet.sent_id, packet.time
     slot = state.slots[at]
     was_missing = slot.state == st.MISSING
     if was_missing:
@@ -294,18 +245,16 @@ def _fill(
     dense = slot.dense
     age = time - slot.time
     if bits & MARKS_RESENDS:
-        resent = rtx != 0
+        resent = packet.rtx != 0
     elif dates_transmissions(flow) and age <= IDS_DATE_WITHIN_NS:
         resent = id_distance(sent_id, slot.sent_id) > 0
     elif _sent_just_before(flow, sent_id, slot.sent_id):
         resent = False
     else:
-        resent = age > RESEND_AFTER_NS or expects_again(flow, which, psn)
+        resent = age > RESEND_AFTER_NS or expects_again(flow, which, packet.psn)
     if resent and flow.transport != UC:  # which never retransmits
         jump, jump_time = slot.arrival, slot.time
-        write_seen(
-            state, at, psn, sent_id, rtx, hop_limit, payload, tap, stream.arrivals, time, dense
-        )
+        write_seen(state, at, packet, stream.arrivals, dense)
         if was_missing:
             if bits & MARKS_RESENDS or dates_transmissions(flow):
                 slot.recovered, slot.arrival, slot.time = 1, jump, jump_time
@@ -315,7 +264,7 @@ def _fill(
         return verdicts.RETRANSMITTED
     density_push(densities, 2 * f + which, dense)
     index = note_late(state, histograms, f, stream, at, time)
-    write_seen(state, at, psn, sent_id, rtx, hop_limit, payload, tap, index, time, dense)
+    write_seen(state, at, packet, index, dense)
     return verdicts.REORDERED
 
 
@@ -329,19 +278,15 @@ def _seen_again(
     stream: StreamRecord,
     which: Int,
     at: Int,
-    psn: Int,
-    bits: Int,
-    sent_id: Int,
-    rtx: Int,
-    hop_limit: Int,
-    tap: Int,
-    time: Int,
+    packet: Packet,
 ) -> Int:
     """A PSN seen before: a copy by tap, mirror or network, or a retransmission by its source?
 
     Different identifications are different transmissions; equal ones are the same if the
     flow's packets are known to differ. Transmissions of MRC differ by path or RTX bit.
     """
+    psn, bits, sent_id, rtx = packet.psn, packet.bits, packet.sent_id, packet.rtx
+    hop_limit, tap, time = packet.hop_limit, packet.tap, packet.time
     slot = state.slots[at]
     bit = tap_bit(tap)
     new_here = slot.taps & bit == np.uint64(0) or (tap >= 63 and tap != slot.tap)

@@ -5,9 +5,26 @@ from __future__ import annotations
 import numpy as np
 
 from ....kernels.kernel import Int, inlined, subkernel
+from ....kernels.named import NamedTuple
 from ...wire.psn import psn_add, psn_distance
 from .. import state as st
 from ..state import FlowRecord, SlotRecord, State, StreamRecord
+
+
+class Packet(NamedTuple):
+    """A packet of a PSN sequence, as its slot remembers it."""
+
+    psn: Int
+    bits: Int
+    """Its element of `OPCODE_CLASS`."""
+    dma_length: Int
+    sent_id: Int
+    rtx: Int
+    """With `sent_id` tells transmissions of one PSN apart, see state.SLOT."""
+    hop_limit: Int
+    payload: Int
+    tap: Int
+    time: Int
 
 
 @inlined
@@ -142,32 +159,20 @@ def forget_missing(state: State, flow: FlowRecord, stream: StreamRecord) -> None
 
 
 @inlined
-def write_seen(
-    state: State,
-    at: Int,
-    psn: Int,
-    sent_id: Int,
-    rtx: Int,
-    hop_limit: Int,
-    payload: Int,
-    tap: Int,
-    arrival: Int,
-    time: Int,
-    dense: Int,
-) -> None:
+def write_seen(state: State, at: Int, packet: Packet, arrival: Int, dense: Int) -> None:
     """Record the first sight of a PSN in its slot."""
     slot = state.slots[at]
-    slot.psn = psn
+    slot.psn = packet.psn
     slot.state = st.SEEN
-    slot.sent_id = sent_id
-    slot.rtx = rtx
-    slot.hop_limit = hop_limit
-    slot.bytes = payload
-    slot.tap = tap
-    slot.taps = tap_bit(tap)
+    slot.sent_id = packet.sent_id
+    slot.rtx = packet.rtx
+    slot.hop_limit = packet.hop_limit
+    slot.bytes = packet.payload
+    slot.tap = packet.tap
+    slot.taps = tap_bit(packet.tap)
     slot.recovered = 0
     slot.arrival = arrival
-    slot.time = time
+    slot.time = packet.time
     slot.dense = dense
 
 
@@ -179,9 +184,7 @@ def open_gap(
     first: Int,
     count: Int,
     slot_state: Int,
-    arrival: Int,
-    time: Int,
-    sent_id: Int,
+    packet: Packet,
     dense: Int,
 ) -> None:
     """Record `count` PSNs from `first` on as MISSING or SKIPPED, and the packet that jumped."""
@@ -190,9 +193,9 @@ def open_gap(
         slot = state.slots[claim(state, flow, stream, psn)]
         slot.psn = psn
         slot.state = slot_state
-        slot.sent_id = sent_id
-        slot.arrival = arrival
-        slot.time = time
+        slot.sent_id = packet.sent_id
+        slot.arrival = stream.arrivals
+        slot.time = packet.time
         slot.dense = dense + k
     if slot_state == st.MISSING:
         stream.missing += count
