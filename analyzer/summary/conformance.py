@@ -14,15 +14,8 @@ from ..measures.conformance.counters.check import TapCounts, check_counters
 from ..measures.conformance.hosts import hosts_at_taps
 from ..measures.conformance.taps import Conformance as Checks
 from ..measures.conformance.taps import TapConformance
+from ..results import conformance as results
 from ..results.captures import MirrorChecks
-from ..results.conformance import (
-    Conformance,
-    ConformanceView,
-    CounterCheck,
-    RecoveryLatency,
-    RuleResult,
-    Violation,
-)
 from ..statistics.histogram import HistogramPool
 from ..track.tracker import FlowTracker
 from ..wire.registry import Registry
@@ -119,7 +112,7 @@ def conformance(
     tracker: FlowTracker,
     registry: Registry,
     mirror: MirrorChecks | None = None,
-) -> Conformance:
+) -> results.Conformance:
     """The result of all taps; `tracker` is that of the analysis and gives the flow ids.
 
     mirror: packets that a mirroring switch corrupted on purpose.
@@ -139,7 +132,7 @@ def conformance(
     )
     rules = _rules(views)
     broken = sum(rule.violations for rule in rules)
-    return Conformance(
+    return results.Conformance(
         conformant=broken == 0,
         rules=rules,
         violations=violations,
@@ -154,7 +147,7 @@ def conformance(
 
 def _counters(
     checks: Checks, views: Sequence[_View], names: Names, mirror: MirrorChecks | None
-) -> list[CounterCheck]:
+) -> list[results.CounterCheck]:
     counters = checks.options.counters
     if counters is None or not views:
         return []
@@ -179,7 +172,7 @@ def _discards(checks: Checks) -> list[str]:
     ]
 
 
-def _rules(views: Sequence[_View]) -> list[RuleResult]:
+def _rules(views: Sequence[_View]) -> list[results.RuleResult]:
     ok = sum((v.ok.sum(axis=0) for v in views), np.zeros(len(rule_list.RULES), np.int64))
     kinds = sum((v.broken.sum(axis=0) for v in views), np.zeros(len(rule_list.KINDS), np.int64))
     reasons = sum(
@@ -192,7 +185,7 @@ def _rules(views: Sequence[_View]) -> list[RuleResult]:
         judged = int(ok[index]) + broken
         status = "violated" if broken else "passed" if judged else "not_judged"
         found.append(
-            RuleResult(
+            results.RuleResult(
                 *rule[:6],
                 status=status,
                 judged=judged,
@@ -207,7 +200,7 @@ def _rules(views: Sequence[_View]) -> list[RuleResult]:
     return found
 
 
-def _violations(view: _View, names: Names) -> Iterator[Violation]:
+def _violations(view: _View, names: Names) -> Iterator[results.Violation]:
     for record in view.book.violations[: view.book.used[st.USED_VIOLATIONS]]:
         kind = int(record["kind"])
         flow = int(record["flow"])
@@ -219,7 +212,7 @@ def _violations(view: _View, names: Names) -> Iterator[Violation]:
             int(record["expected"]),
             rule_list.KINDS[kind].text,
         )
-        yield Violation(
+        yield results.Violation(
             rule=rule.id,
             text=text.format(
                 psn=psn,
@@ -239,12 +232,12 @@ def _violations(view: _View, names: Names) -> Iterator[Violation]:
         )
 
 
-def _records(view: _View, names: Names) -> Iterator[ConformanceView]:
+def _records(view: _View, names: Names) -> Iterator[results.ConformanceView]:
     for f in range(view.n):
         s = view.book.states[f]
         if not s["requests"]:
             continue
-        yield ConformanceView(
+        yield results.ConformanceView(
             **names.of(view.flows[f]),
             tap=names.taps[view.tap],
             position=_position(s),
@@ -270,8 +263,8 @@ def _position(s: Any) -> str:
     return "before_loss" if before else "no_loss"
 
 
-def _latency(pool: HistogramPool, flow: int) -> RecoveryLatency:
-    return RecoveryLatency(
+def _latency(pool: HistogramPool, flow: int) -> results.RecoveryLatency:
+    return results.RecoveryLatency(
         nak_generation_ns=pool.quantiles(flow, st.NAK_GENERATION),
         nak_response_ns=pool.quantiles(flow, st.NAK_RESPONSE),
         retransmission_ns=pool.quantiles(flow, st.RETRANSMISSION),

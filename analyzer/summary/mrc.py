@@ -14,17 +14,9 @@ from ..measures.measuring import Measuring
 from ..measures.mrc import state as st
 from ..measures.mrc.measure import LABEL_HIGH, sent_key
 from ..measures.paths.pathtable import OTHER
+from ..results import mrc as results
 from ..results.base import Quantiles
 from ..results.events import Event
-from ..results.mrc import (
-    Mrc,
-    MrcAnswers,
-    MrcEntropyOrder,
-    MrcEntropyValue,
-    MrcFlow,
-    MrcPortOutage,
-    MrcRetirement,
-)
 from .mrc_retirements import retirements, silences
 from .names import Names
 from .options import PlaneBy
@@ -34,7 +26,7 @@ MAX_VALUES_LISTED = 512
 MAX_RETIREMENTS_LISTED = 512
 
 
-def unknowns(flow: MrcFlow) -> list[str]:
+def unknowns(flow: results.MrcFlow) -> list[str]:
     """Why fields of a flow are None."""
     answers = flow.answers
     if answers is None:
@@ -78,9 +70,9 @@ class MrcSummary:
         self._evs = evs[np.argsort(evs["lane"], kind="stable")]
         self._lanes = np.ascontiguousarray(self._evs["lane"])
         self.planes = Planes(self._sent, names, plane_by)
-        self._retired: dict[int, list[MrcRetirement]] = {}
+        self._retired: dict[int, list[results.MrcRetirement]] = {}
 
-    def flow(self, f: int) -> MrcFlow | None:
+    def flow(self, f: int) -> results.MrcFlow | None:
         """The MRC view of one flow; None when it sent no MRC data."""
         record = self._m.flow(f)
         if record is None or not record["packets"]:
@@ -95,7 +87,7 @@ class MrcSummary:
         if trips is not None and trips.p50 < TIMESTAMP_NS:
             trips = None
         largest = sent[np.argsort(-sent["wire_bytes"], kind="stable")]
-        return MrcFlow(
+        return results.MrcFlow(
             packets=int(record["packets"]),
             retransmissions=int(record["resends"]),
             retransmissions_after_nack=int(record["resends_after_nack"]),
@@ -123,16 +115,18 @@ class MrcSummary:
         """
         return self._sent, *self.planes.numbered()
 
-    def whole(self, outer_labels: bool) -> Mrc:
+    def whole(self, outer_labels: bool) -> results.Mrc:
         """MRC traffic of the whole capture.
 
         outer_labels: entropy values use the flow label of the outer header.
         """
         label, port, both, neither = self._m.votes
         planes = self.planes.loads(self._sent)
-        return Mrc(
+        return results.Mrc(
             packets=self._m.packets,
-            entropy_order=MrcEntropyOrder(self._order, self._no_order, label, port, both, neither),
+            entropy_order=results.MrcEntropyOrder(
+                self._order, self._no_order, label, port, both, neither
+            ),
             planes=planes,
             planes_unknown_because=None if planes else NO_PLANES,
             outages=self.outages,
@@ -154,7 +148,9 @@ class MrcSummary:
             return {}
         return {sent_key(int(ev["key"]), self._order): ev for ev in self._of(peer, st.TOLD)}
 
-    def _value(self, ev: Any, told: dict[int, Any], heard: bool, timed: bool) -> MrcEntropyValue:
+    def _value(
+        self, ev: Any, told: dict[int, Any], heard: bool, timed: bool
+    ) -> results.MrcEntropyValue:
         known = heard and self._order is not None
         about = told.get(int(ev["key"]))
 
@@ -163,7 +159,7 @@ class MrcSummary:
 
         trips = answer("round_trips") if timed else None
         evidence = int(ev["evidence"])
-        return MrcEntropyValue(
+        return results.MrcEntropyValue(
             ev=ev_name(int(ev["key"])),
             plane=self.planes.of(ev),
             path=self._names.segments.name(evidence) if evidence else None,
@@ -186,12 +182,12 @@ class MrcSummary:
             last_time_ns=int(ev["last_ns"]),
         )
 
-    def _answers(self, peer: int, record: Any, trips: Quantiles | None) -> MrcAnswers:
+    def _answers(self, peer: int, record: Any, trips: Quantiles | None) -> results.MrcAnswers:
         h = self._m.histograms
         psn_range = int(record["mpr"]) * MPR_UNIT or None
         in_flight = h.quantiles(peer, st.IN_FLIGHT)
         names = [*NACK_REASONS.values(), "other"]
-        return MrcAnswers(
+        return results.MrcAnswers(
             sacks=int(record["sacks"]),
             probe_responses=int(record["probe_responses"]),
             skip_once=int(record["skips"]),
@@ -209,7 +205,7 @@ class MrcSummary:
         )
 
     @cached_property
-    def outages(self) -> list[MrcPortOutage]:
+    def outages(self) -> list[results.MrcPortOutage]:
         """Ports that hosts declared unreachable, by time.
 
         A mask has no length: the highest port in any mask is taken as the number of ports.
@@ -228,17 +224,17 @@ class MrcSummary:
                     down[key] = change.time_ns
         lines = [*found, *((since, *key, None) for key, since in down.items())]
         return [
-            MrcPortOutage(self._names.addresses[host], port + 1, since, until)
+            results.MrcPortOutage(self._names.addresses[host], port + 1, since, until)
             for since, host, port, until in sorted(lines, key=lambda line: line[:3])
         ]
 
-    def retirements(self, f: int) -> list[MrcRetirement]:
+    def retirements(self, f: int) -> list[results.MrcRetirement]:
         """Retired entropy values of flow `f`, by time."""
         if f not in self._retired:
             self._retired[f] = self._find_retirements(f)
         return self._retired[f]
 
-    def _find_retirements(self, f: int) -> list[MrcRetirement]:
+    def _find_retirements(self, f: int) -> list[results.MrcRetirement]:
         packets = int(self._m.flow(f)["packets"])
         sent = self._of(f, st.SENT)
         peer = int(self._tracker.flows[f]["peer"])

@@ -12,17 +12,8 @@ from ipaddress import IPv4Network, ip_network
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...analyzer.filtering import compile_filter
-from ...analyzer.filtering.grammar import (
-    Comparison,
-    Junction,
-    Membership,
-    Negation,
-    Node,
-    Presence,
-    Text,
-    parse,
-)
+from ...analyzer.filtering import compile_filter, grammar
+from ...analyzer.filtering.grammar import Node, parse
 from ...analyzer.wire.packets import PacketTable
 from ...analyzer.wire.registry import Registry
 
@@ -103,25 +94,25 @@ def c_condition(text: str) -> str:
 
 def _condition(node: Node) -> str:
     match node:
-        case Presence(field) | Comparison(field, _, _) | Membership(field, _) if (
-            field.text.lower() in _OPCODE_FIELDS
-        ):
+        case (
+            grammar.Presence(field) | grammar.Comparison(field, _, _) | grammar.Membership(field, _)
+        ) if field.text.lower() in _OPCODE_FIELDS:
             return _opcode_set(node)
-        case Presence(field):
+        case grammar.Presence(field):
             return _present(field)
-        case Comparison(field, operator, value):
+        case grammar.Comparison(field, operator, value):
             return _comparison(field, operator, value)
-        case Membership(field, ranges):
+        case grammar.Membership(field, ranges):
             tests = [_between(field, low, high) for low, high in ranges]
             return f"({' || '.join(tests)})"
-        case Negation(operand):
+        case grammar.Negation(operand):
             return f"!{_condition(operand)}"
-        case Junction(conjunction, operands):
+        case grammar.Junction(conjunction, operands):
             joined = (" && " if conjunction else " || ").join(map(_condition, operands))
             return f"({joined})"
 
 
-def _present(field: Text) -> str:
+def _present(field: grammar.Text) -> str:
     name = field.text.lower()
     if name in _FLAGS:
         return f"({_NUMBERS[name].values[0]} != 0)"
@@ -132,7 +123,7 @@ def _present(field: Text) -> str:
     raise _not_in_kernel(field)
 
 
-def _comparison(field: Text, operator: str, value: Text) -> str:
+def _comparison(field: grammar.Text, operator: str, value: grammar.Text) -> str:
     if operator == "==":
         return _between(field, value, value)
     if operator == "!=":
@@ -144,7 +135,7 @@ def _comparison(field: Text, operator: str, value: Text) -> str:
     return f"({number.present} && ({' || '.join(tests)}))"
 
 
-def _present_of(field: Text) -> str:
+def _present_of(field: grammar.Text) -> str:
     name = field.text.lower()
     found = _NUMBERS.get(name) or _ADDRESSES.get(name)
     if found is None:
@@ -152,7 +143,7 @@ def _present_of(field: Text) -> str:
     return found.present
 
 
-def _between(field: Text, low: Text, high: Text) -> str:
+def _between(field: grammar.Text, low: grammar.Text, high: grammar.Text) -> str:
     name = field.text.lower()
     if name in _ADDRESSES:
         return _in_network(_ADDRESSES[name], low)
@@ -169,14 +160,14 @@ def _between(field: Text, low: Text, high: Text) -> str:
     return f"({number.present} && ({' || '.join(tests)}))"
 
 
-def _value(text: Text) -> int:
+def _value(text: grammar.Text) -> int:
     word = text.text.lower()
     if word in ("true", "false"):
         return int(word == "true")
     return int(word, 16) if word.startswith("0x") else int(word)
 
 
-def _in_network(address: _Address, value: Text) -> str:
+def _in_network(address: _Address, value: grammar.Text) -> str:
     network = ip_network(value.text, strict=False)
     is_ipv4 = isinstance(network, IPv4Network)
     words = 1 if is_ipv4 else 4
@@ -212,11 +203,11 @@ def _opcode_set(node: Node) -> str:
 def _written(node: Node) -> str:
     """The text of a test of one field."""
     match node:
-        case Presence(field):
+        case grammar.Presence(field):
             return field.text
-        case Comparison(field, operator, value):
+        case grammar.Comparison(field, operator, value):
             return f'{field.text} {operator} "{value.text}"'
-        case Membership(field, ranges):
+        case grammar.Membership(field, ranges):
             items = [
                 f'"{low.text}"' if low is high else f'"{low.text}".."{high.text}"'
                 for low, high in ranges
@@ -225,7 +216,7 @@ def _written(node: Node) -> str:
     raise AssertionError(f"{node} is not a test of one field")
 
 
-def _not_in_kernel(field: Text) -> UsageError:
+def _not_in_kernel(field: grammar.Text) -> UsageError:
     known = sorted({*_NUMBERS, *_ADDRESSES, *_OPCODE_FIELDS})
     return UsageError(
         f"filter: the kernel has no {field.text} (column {field.column}): capture without and"

@@ -7,15 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.results.conformance import (
-    CnpConformance,
-    Conformance,
-    ConformanceView,
-    CounterCheck,
-    RecoveryLatency,
-    RuleResult,
-    Violation,
-)
+from ...analyzer.results import conformance as results
 from ..words import human
 from ..words.human import UNKNOWN, Glyphs
 
@@ -33,7 +25,7 @@ _LATENCIES = (
 )
 
 
-def verdict(result: Conformance) -> str:
+def verdict(result: results.Conformance) -> str:
     """The violated rules, and the number of judged rules."""
     by = {
         status: [rule for rule in result.rules if rule.status == status]
@@ -48,7 +40,7 @@ def verdict(result: Conformance) -> str:
     return f"{human.counted(cases, 'violation')} of {names}; {text}"
 
 
-def rule_table(table: Table, rules: Sequence[RuleResult], glyphs: Glyphs) -> None:
+def rule_table(table: Table, rules: Sequence[results.RuleResult], glyphs: Glyphs) -> None:
     """One row per rule."""
     table.add_column("", no_wrap=True)
     table.add_column("rule", no_wrap=True)
@@ -71,7 +63,7 @@ def rule_table(table: Table, rules: Sequence[RuleResult], glyphs: Glyphs) -> Non
         )
 
 
-def open_questions(rules: Sequence[RuleResult]) -> list[str]:
+def open_questions(rules: Sequence[results.RuleResult]) -> list[str]:
     """Reasons for cases that were not judged, by rule."""
     lines = []
     for rule in rules:
@@ -81,13 +73,13 @@ def open_questions(rules: Sequence[RuleResult]) -> list[str]:
     return lines
 
 
-def idle_rules(rules: Sequence[RuleResult]) -> str:
+def idle_rules(rules: Sequence[results.RuleResult]) -> str:
     """The rules without any case in this capture."""
     idle = [rule.id for rule in rules if rule.status == "not_judged" and not rule.undecided]
     return f"not judged because this capture has no case: {', '.join(idle)}" if idle else ""
 
 
-def violation_lines(violation: Violation, glyphs: Glyphs) -> tuple[str, str]:
+def violation_lines(violation: results.Violation, glyphs: Glyphs) -> tuple[str, str]:
     """The violations and their packets."""
     head = f"{violation.rule}: {violation.text}"
     flow = f"#{violation.flow} " if violation.flow is not None else ""
@@ -98,7 +90,7 @@ def violation_lines(violation: Violation, glyphs: Glyphs) -> tuple[str, str]:
     return head, f"{where} of {violation.tap}; {violation.source}"
 
 
-def latency_table(table: Table, latency: RecoveryLatency) -> None:
+def latency_table(table: Table, latency: results.RecoveryLatency) -> None:
     """The latencies of loss recovery."""
     table.add_column("latency", no_wrap=True)
     for heading in ("count", "min", "p50", "p99", "max"):
@@ -115,12 +107,12 @@ def latency_table(table: Table, latency: RecoveryLatency) -> None:
         table.add_row(name, *cells, Text(meaning, "dim"))
 
 
-def any_latency(latency: RecoveryLatency) -> bool:
+def any_latency(latency: results.RecoveryLatency) -> bool:
     """True when at least one case was timed."""
     return any(getattr(latency, field) is not None for _, field, _ in _LATENCIES)
 
 
-def view_table(table: Table, views: Sequence[ConformanceView], glyphs: Glyphs) -> None:
+def view_table(table: Table, views: Sequence[results.ConformanceView], glyphs: Glyphs) -> None:
     """One row per direction of a connection and tap."""
     table.add_column("#", justify="right", style="dim", no_wrap=True)
     table.add_column("requests of", no_wrap=True)
@@ -141,7 +133,7 @@ def view_table(table: Table, views: Sequence[ConformanceView], glyphs: Glyphs) -
         )
 
 
-def cnp_table(table: Table, found: CnpConformance) -> None:
+def cnp_table(table: Table, found: results.CnpConformance) -> None:
     """One row per pacing scope."""
     table.add_column("scope", no_wrap=True)
     for heading in ("notifiers", "expected", "seen", "difference", "too close", "min spacing"):
@@ -158,7 +150,7 @@ def cnp_table(table: Table, found: CnpConformance) -> None:
         )
 
 
-def counter_table(table: Table, checks: Sequence[CounterCheck], glyphs: Glyphs) -> None:
+def counter_table(table: Table, checks: Sequence[results.CounterCheck], glyphs: Glyphs) -> None:
     """One row per host counter."""
     table.add_column("", no_wrap=True)
     table.add_column("counter", no_wrap=True)

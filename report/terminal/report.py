@@ -25,6 +25,7 @@ from ..words import human, verdicts
 from ..words.human import ASCII, UNICODE, UNKNOWN
 from . import (
     conformance_tables,
+    tables,
 )
 from . import (
     hosts as host_tables,
@@ -41,12 +42,6 @@ from . import (
 from .between_taps import between_taps, hop_table
 from .diagnosis import lines
 from .tables import (
-    CONGESTION,
-    FLOWS,
-    LATENCY,
-    LOSS,
-    REORDERING,
-    SPRAYING,
     FlowTable,
     capture_table,
     event_table,
@@ -173,22 +168,22 @@ class Report:
             self._rdma_ports()
             return
         self._section("Flows", verdicts.overview(analysis))
-        self._table(FLOWS)
+        self._table(tables.FLOWS)
         owned = host_tables.owners(analysis)
         if owned:
             self._section("Owners", owned)
             self._table(host_tables.OWNERS)
         self._section("Spraying", verdicts.spraying(analysis))
-        self._table(SPRAYING)
+        self._table(tables.SPRAYING)
         if verdicts.is_orderly(analysis):
             text = "No packet was reordered, lost, retransmitted or duplicated."
             text += verdicts.first_taps(analysis)
             self._section("Reordering, loss and recovery", text, True)
         else:
             self._section("Reordering", verdicts.reordering(analysis))
-            self._table(REORDERING)
+            self._table(tables.REORDERING)
             self._section("Loss and recovery", verdicts.loss(analysis))
-            self._table(LOSS)
+            self._table(tables.LOSS)
         if analysis.hops:
             text = between_taps(analysis.hops, analysis.capture_losses)
             self._section("Between taps", text)
@@ -196,10 +191,10 @@ class Report:
             self._draw(lambda table: hop_table(table, worst[: self.top], self.glyphs))
         self._mrc()
         self._section("Congestion", verdicts.congestion(analysis))
-        self._table(CONGESTION)
+        self._table(tables.CONGESTION)
         self._imbalance()
         self._section("Messages and latency", verdicts.latency(analysis))
-        self._table(LATENCY)
+        self._table(tables.LATENCY)
         self._events()
         self._conformance()
         self._rdma_ports()

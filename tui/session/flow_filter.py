@@ -18,17 +18,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...analyzer.errors import UsageError
+from ...analyzer.filtering import grammar
 from ...analyzer.filtering.fields import FIELDS
-from ...analyzer.filtering.grammar import (
-    Comparison,
-    Junction,
-    Membership,
-    Negation,
-    Node,
-    Presence,
-    Text,
-    parse,
-)
+from ...analyzer.filtering.grammar import Node, parse
 from ...analyzer.wire.opcodes import TRANSPORT_NAMES
 from ...kernels.kernel import Array, Bools
 from ...report.words.human import queue_pair
@@ -155,29 +147,31 @@ class FlowFilter:
         _mask(node, Snapshot(SourceState("", "")))
 
 
-def _names(node: Node) -> Iterator[Text]:
+def _names(node: Node) -> Iterator[grammar.Text]:
     match node:
-        case Presence(field) | Comparison(field, _, _) | Membership(field, _):
+        case (
+            grammar.Presence(field) | grammar.Comparison(field, _, _) | grammar.Membership(field, _)
+        ):
             yield field
-        case Negation(operand):
+        case grammar.Negation(operand):
             yield from _names(operand)
-        case Junction(_, operands):
+        case grammar.Junction(_, operands):
             for operand in operands:
                 yield from _names(operand)
 
 
 def _mask(node: Node, snapshot: Snapshot) -> Mask:
     match node:
-        case Junction(conjunction, operands):
+        case grammar.Junction(conjunction, operands):
             masks = [_mask(operand, snapshot) for operand in operands]
             return ~_any([~mask for mask in masks]) if conjunction else _any(masks)
-        case Negation(operand):
+        case grammar.Negation(operand):
             return ~_mask(operand, snapshot)
-        case Comparison(field, symbol, value):
+        case grammar.Comparison(field, symbol, value):
             return _compared(field, symbol, value, snapshot)
-        case Membership(field, ranges):
+        case grammar.Membership(field, ranges):
             return _any([_between(field, a, b, snapshot) for a, b in ranges])
-        case Presence(field):
+        case grammar.Presence(field):
             known = FLOW_FIELDS.get(field.text.lower())
             if known is None:
                 raise UsageError(f"filter: compare {field.text} with something, as {field.text} ==")
@@ -189,7 +183,7 @@ def _any(masks: list[Mask]) -> Mask:
     return result
 
 
-def _compared(field: Text, symbol: str, value: Text, snapshot: Snapshot) -> Mask:
+def _compared(field: grammar.Text, symbol: str, value: grammar.Text, snapshot: Snapshot) -> Mask:
     name = field.text.lower()
     if name in _ADDRESSES or name == "transport":
         if symbol not in ("==", "!="):
@@ -200,7 +194,9 @@ def _compared(field: Text, symbol: str, value: Text, snapshot: Snapshot) -> Mask
     return np.asarray(_OPERATORS[symbol](values, limit) & _known(name, snapshot))
 
 
-def _between(field: Text, low: Text, high: Text, snapshot: Snapshot) -> Mask:
+def _between(
+    field: grammar.Text, low: grammar.Text, high: grammar.Text, snapshot: Snapshot
+) -> Mask:
     name = field.text.lower()
     if name in _ADDRESSES or name == "transport":
         return _equal(name, low, snapshot)
@@ -213,7 +209,7 @@ def _known(name: str, snapshot: Snapshot) -> Mask:
     return np.asarray(FLOW_FIELDS[name].values(snapshot) >= 0)
 
 
-def _number(name: str, value: Text, snapshot: Snapshot) -> tuple[Array, float]:
+def _number(name: str, value: grammar.Text, snapshot: Snapshot) -> tuple[Array, float]:
     """The values to compare (shares if `value` is in percent), and the number."""
     found = _NUMBER.fullmatch(value.text)
     if not found:
@@ -229,7 +225,7 @@ def _number(name: str, value: Text, snapshot: Snapshot) -> tuple[Array, float]:
     return values, float(found[2]) * _SCALES[found[3]]
 
 
-def _equal(name: str, value: Text, snapshot: Snapshot) -> Mask:
+def _equal(name: str, value: grammar.Text, snapshot: Snapshot) -> Mask:
     flows = snapshot.flows
     if name == "transport":
         wanted = value.text.upper()

@@ -16,21 +16,8 @@ from .. import sessions as ses
 from ..headers import link_and_ip
 from ..headers.link_and_ip import ipv4, ipv6, link_layer
 from ..headers.load import be16, be32, be64
-from .headers import (
-    GRE_KEY,
-    NOT_OURS,
-    TYPE_BRIDGED,
-    TYPE_ERSPAN,
-    TYPE_ERSPAN_3,
-    TYPE_NVIDIA,
-    arista_timestamp,
-    erspan,
-    geneve,
-    gre,
-    link_type_of,
-    mpls,
-    vxlan,
-)
+from . import headers
+from .headers import arista_timestamp, erspan, geneve, gre, link_type_of, mpls, vxlan
 
 MAX_DEPTH = 8
 """Encapsulations in each other; fields have two or three."""
@@ -174,8 +161,12 @@ def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
     inner, protocol, flags, key = gre(data, at, end)
     if inner <= 0:
         return inner
-    keyed = ses.WITH_KEY if flags & GRE_KEY else 0
-    if protocol == TYPE_ERSPAN or protocol == TYPE_ERSPAN_3 or protocol == TYPE_NVIDIA:
+    keyed = ses.WITH_KEY if flags & headers.GRE_KEY else 0
+    if (
+        protocol == headers.TYPE_ERSPAN
+        or protocol == headers.TYPE_ERSPAN_3
+        or protocol == headers.TYPE_NVIDIA
+    ):
         frame, kind, number, cut, header, is_ip, direction = erspan(
             data, inner, end, protocol, flags
         )
@@ -210,10 +201,10 @@ def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
         if inner <= 0:
             return inner
     elif link_type < 0:
-        return NOT_OURS
+        return headers.NOT_OURS
     if link_type != frames.LINKTYPE_ETHERNET:
         mirrored = 0
-    kind = ses.GRE_MIRROR if protocol == TYPE_BRIDGED else ses.GRE_TUNNEL
+    kind = ses.GRE_MIRROR if protocol == headers.TYPE_BRIDGED else ses.GRE_TUNNEL
     _session(w, data, ip, version, kind, keyed, key, at)
     _enter(w, inner, link_type, mirrored)
     return STEPPED
@@ -234,7 +225,7 @@ def _through_udp(w: I64, data: U8, at: Int, ip: Int, version: Int, port: Int) ->
         return inner
     link_type = link_type_of(protocol)
     if link_type < 0:
-        return NOT_OURS
+        return headers.NOT_OURS
     _session(w, data, ip, version, ses.GENEVE, ses.NO_DIRECTION, number, payload)
     mirrored = 0
     if link_type == frames.LINKTYPE_ETHERNET:
@@ -279,7 +270,7 @@ def _through_ip(
         _enter(w, inner, link_type, 0)
         return STEPPED
     if roce:
-        return NOT_OURS
+        return headers.NOT_OURS
     if port == link_and_ip.VXLAN_PORT or port == link_and_ip.GENEVE_PORT:
         return _through_udp(w, data, at, ip, version, port)
     w[AT] = at
@@ -287,7 +278,7 @@ def _through_ip(
         return SFLOW_DATAGRAM
     if port == link_and_ip.UET_PORT:
         return UET_PACKET
-    return NOT_OURS
+    return headers.NOT_OURS
 
 
 @subkernel
@@ -306,7 +297,7 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
             w[VLAN_AT] = ip - 4 if tags > 0 else -1
         _met(w, _link_step(w[LINK]), w[BEGIN])
         _met(w, _network_step(ethertype), ip)
-        step: Int = NOT_OURS
+        step: Int = headers.NOT_OURS
         stop = w[END]
         if ethertype == link_and_ip.ETHERTYPE_IPV4 or ethertype == link_and_ip.ETHERTYPE_IPV6:
             version = 4
@@ -340,7 +331,7 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
                 w[BEGIN] = inner - 12
                 w[LINK] = frames.LINKTYPE_ETHERNET
                 w[FRAME] = inner - 12
-        if step == NOT_OURS:
+        if step == headers.NOT_OURS:
             if w[CUT]:
                 w[STOP] = max(w[STOP], w[END], stop)
             return END_OF_WALK

@@ -7,29 +7,8 @@ from numpy.typing import NDArray
 
 from ....kernels.kernel import Int, inlined, subkernel
 from ....kernels.named import NamedTuple
-from ...track.batch import (
-    DUPLICATE,
-    IN_ORDER,
-    MIRROR_DUPLICATE,
-    OVERTAKEN,
-    RECOVERED,
-    REORDERED,
-    RESTARTED,
-    RETRANSMITTED,
-    TAP_COPY,
-)
-from ...wire.opcodes import (
-    ACKNOWLEDGE,
-    ATOMIC,
-    ENDS,
-    OPCODE_CLASS,
-    RC,
-    READ_REQUEST,
-    REQUEST,
-    RESPONSE_DATA,
-    SEQUENCED,
-    XRC,
-)
+from ...track import batch as verdicts
+from ...wire import opcodes
 from ...wire.packets import ACK_REQUEST as ASKS_FOR_ACK
 from ...wire.packets import HAS_AETH, IPV6
 from ...wire.psn import psn_add, psn_distance
@@ -68,11 +47,11 @@ def walk(
     for i in range(len(flow)):
         g = np.int64(flow[i])
         opcode = np.int64(columns.opcode[i])
-        bits = np.int64(OPCODE_CLASS[opcode])
+        bits = np.int64(opcodes.OPCODE_CLASS[opcode])
         v = np.int64(verdict[i])
-        if opcode >> 5 != RC and opcode >> 5 != XRC:
+        if opcode >> 5 != opcodes.RC and opcode >> 5 != opcodes.XRC:
             continue  # the only go-back-N transports
-        if not bits & SEQUENCED or v == TAP_COPY or v == MIRROR_DUPLICATE:
+        if not bits & opcodes.SEQUENCED or v == verdicts.TAP_COPY or v == verdicts.MIRROR_DUPLICATE:
             continue
         f = np.int64(peer[g])
         psn = np.int64(columns.psn[i])
@@ -82,7 +61,7 @@ def walk(
         payload = np.int64(columns.payload_bytes[i])
         dma_length = np.int64(columns.dma_length[i])
         learn_path_mtu(book.states[g], bits, payload)
-        if bits & REQUEST:
+        if bits & opcodes.REQUEST:
             asks_for_ack = np.int64(columns.bth_flags[i]) & ASKS_FOR_ACK != 0
             _request(book, g, f, bits, v, psn, dma_length, asks_for_ack, tap, time, frame)
             continue
@@ -91,11 +70,11 @@ def walk(
             continue
         s = book.states[f]
         learn_path_mtu(s, bits, payload)
-        if not s.started or v == DUPLICATE:
+        if not s.started or v == verdicts.DUPLICATE:
             continue
-        if bits & RESPONSE_DATA:
+        if bits & opcodes.RESPONSE_DATA:
             responds(book, f, s, bits, v, psn, tap, time, frame)
-        elif bits & ACKNOWLEDGE and columns.decode_flags[i] & HAS_AETH:
+        elif bits & opcodes.ACKNOWLEDGE and columns.decode_flags[i] & HAS_AETH:
             has_ids = columns.decode_flags[i] & IPV6 == 0
             ip_id = np.int64(columns.ip_id[i])
             aeth = np.int64(columns.aeth[i])
@@ -118,38 +97,38 @@ def _request(
 ) -> None:
     s = book.states[f]
     s.requests += 1
-    if not s.started or verdict == RESTARTED:
+    if not s.started or verdict == verdicts.RESTARTED:
         start(s, psn)
     if peer >= 0 and s.path_mtu == 0:
         s.path_mtu = book.states[peer].path_mtu
-    is_read = bits & READ_REQUEST != 0
+    is_read = bits & opcodes.READ_REQUEST != 0
     count = reserves(s, dma_length) if is_read else np.int64(1)
-    in_order = verdict == IN_ORDER or verdict == RESTARTED
+    in_order = verdict == verdicts.IN_ORDER or verdict == verdicts.RESTARTED
     arrives(s, psn, max(count, 1), in_order, time)
-    if verdict == DUPLICATE:
+    if verdict == verdicts.DUPLICATE:
         return
-    if verdict == OVERTAKEN:  # judged at its retransmission
+    if verdict == verdicts.OVERTAKEN:  # judged at its retransmission
         s.reordered += 1
         return
     if s.fatal:
         after_fatal(book, f, s, psn, tap, time, frame)
-    again = verdict == RETRANSMITTED or verdict == RECOVERED
-    if verdict == RECOVERED:
+    again = verdict == verdicts.RETRANSMITTED or verdict == verdicts.RECOVERED
+    if verdict == verdicts.RECOVERED:
         s.lost_before += 1
-    if verdict == REORDERED:
+    if verdict == verdicts.REORDERED:
         s.reordered += 1
     if again:
         sends_again(book, f, s, psn, max(count, 1), is_read, tap, time, frame)
-    elif verdict != REORDERED:
+    elif verdict != verdicts.REORDERED:
         sends_new(book, f, s, psn, max(count, 1), is_read, tap, time, frame)
-    first_here = verdict != RETRANSMITTED
-    if bits & (READ_REQUEST | ATOMIC):
+    first_here = verdict != verdicts.RETRANSMITTED
+    if bits & (opcodes.READ_REQUEST | opcodes.ATOMIC):
         if first_here:
             asks(book, s, psn, dma_length)
         else:
             asks_again(book, f, s, psn, dma_length, tap, time, frame)
     if first_here:
-        if bits & ENDS:
+        if bits & opcodes.ENDS:
             s.ended += 1
         if asks_for_ack and psn_distance(psn, np.int64(s.unacked)) >= 0:
             if s.asked == 0 or psn_distance(psn, np.int64(s.asked_psn)) > 0:

@@ -16,51 +16,11 @@ from ....kernels.kernel import Int, inlined, kernel, subkernel
 from ....kernels.named import NamedTuple
 from ...statistics.histogram import Histograms, observe
 from ...track.batch import OVERTAKEN, RECOVERED, RETRANSMITTED
-from ...wire.opcodes import (
-    ACKNOWLEDGE,
-    MARKS_RESENDS,
-    OPCODE_CLASS,
-    REQUEST,
-    RESPONSE_DATA,
-    SEQUENCED,
-)
+from ...wire import opcodes
 from ...wire.packets import IPV6, RTX
 from ...wire.psn import psn_distance
-from .state import (
-    BYTES_IN,
-    DELAY_LEAST,
-    DELAY_MOST,
-    EDGES,
-    END,
-    ENDS,
-    FROM,
-    HEAD,
-    HOPS,
-    HORIZON,
-    HURRIED,
-    LATE_IN,
-    LEAST,
-    LONG_RUN,
-    LONGEST,
-    MARKS_IN,
-    MOST,
-    NEWEST,
-    ORDERED_TAPS,
-    ORIGIN,
-    PACKETS_IN,
-    RESENT,
-    SAMPLES,
-    SIGHTED,
-    START,
-    TAIL,
-    TO,
-    UNLOGGED,
-    VISITS,
-    WIDTH,
-    WINDOW_VALUES,
-    WINDOWS,
-    Passing,
-)
+from . import state as st
+from .state import Passing
 
 FIRST_HORIZON_NS = 4_000_000_000
 """Sightings of one packet farther apart than this are not paired."""
@@ -152,8 +112,8 @@ def _visit_place(p: Passing, flow: Int, tap: Int) -> Int:
 @subkernel
 def _new_edge(p: Passing, flow: Int, from_tap: Int, to_tap: Int, hop: Int) -> Int:
     """A new edge; the caller has checked the room."""
-    index: Int = np.int64(p.used[EDGES])
-    p.used[EDGES] += 1
+    index: Int = np.int64(p.used[st.EDGES])
+    p.used[st.EDGES] += 1
     p.edge_slots[_edge_place(p, flow, from_tap, to_tap)] = index
     edge = p.edges[index]
     edge.flow = flow
@@ -182,13 +142,13 @@ def edge_of(p: Passing, flow: Int, from_tap: Int, to_tap: Int) -> Int:
         return found
     whole: Int = np.int64(p.edge_slots[_edge_place(p, -1, from_tap, to_tap)])
     if whole == _EMPTY:
-        hop = p.used[HOPS]
-        p.used[HOPS] += 1
+        hop = p.used[st.HOPS]
+        p.used[st.HOPS] += 1
         whole = _new_edge(p, -1, from_tap, to_tap, hop)
         p.hops[hop] = whole
-        for w in range(WINDOWS):
-            p.windows[hop, w, DELAY_LEAST] = _ALWAYS
-            p.windows[hop, w, DELAY_MOST] = _NEVER
+        for w in range(st.WINDOWS):
+            p.windows[hop, w, st.DELAY_LEAST] = _ALWAYS
+            p.windows[hop, w, st.DELAY_MOST] = _NEVER
     if flow < 0:
         return whole
     return _new_edge(p, flow, from_tap, to_tap, p.edges[whole].hop)
@@ -197,28 +157,30 @@ def edge_of(p: Passing, flow: Int, from_tap: Int, to_tap: Int) -> Int:
 @subkernel
 def _rewindow(p: Passing, width: Int, origin: Int) -> None:
     """Give all windows this width, the present one or twice that, and this first window."""
-    old, twice = p.clock[ORIGIN], width != p.clock[WIDTH]
+    old, twice = p.clock[st.ORIGIN], width != p.clock[st.WIDTH]
     shift = old - origin  # windows to the right, without a change of width
-    for hop in range(p.used[HOPS]):
+    for hop in range(p.used[st.HOPS]):
         row = p.windows[hop]
-        for step in range(WINDOWS):
-            w = step if twice else WINDOWS - 1 - step  # so that none is read after it was written
+        for step in range(st.WINDOWS):
+            w = (
+                step if twice else st.WINDOWS - 1 - step
+            )  # so that none is read after it was written
             first = 2 * (origin + w) - old if twice else w - shift
             values = (0, 0, 0, 0, _ALWAYS, _NEVER)
             for k in range(first, first + 2 if twice else first + 1):
-                if 0 <= k < WINDOWS:
+                if 0 <= k < st.WINDOWS:
                     old_row = row[k]
                     values = (
                         values[0] + old_row[0],
                         values[1] + old_row[1],
                         values[2] + old_row[2],
                         values[3] + old_row[3],
-                        min(values[4], old_row[DELAY_LEAST]),
-                        max(values[5], old_row[DELAY_MOST]),
+                        min(values[4], old_row[st.DELAY_LEAST]),
+                        max(values[5], old_row[st.DELAY_MOST]),
                     )
-            for value in range(WINDOW_VALUES):
+            for value in range(st.WINDOW_VALUES):
                 row[w, value] = values[value]
-    p.clock[WIDTH], p.clock[ORIGIN] = width, origin
+    p.clock[st.WIDTH], p.clock[st.ORIGIN] = width, origin
 
 
 @subkernel
@@ -227,21 +189,21 @@ def window_of(p: Passing, time: Int) -> Int:
 
     All windows double their width until the earliest and the latest time are inside.
     """
-    if p.clock[FROM] > p.clock[TO]:
-        p.clock[FROM] = p.clock[TO] = time
-        p.clock[ORIGIN] = time // p.clock[WIDTH]
-    if time > p.clock[TO]:
-        p.clock[TO] = time
-        while time // p.clock[WIDTH] - p.clock[FROM] // p.clock[WIDTH] >= WINDOWS:
-            width = 2 * p.clock[WIDTH]
-            _rewindow(p, width, p.clock[FROM] // width)
-    elif time < p.clock[FROM]:
-        p.clock[FROM] = time
-        while p.clock[TO] // p.clock[WIDTH] - time // p.clock[WIDTH] >= WINDOWS:
-            width = 2 * p.clock[WIDTH]
-            _rewindow(p, width, p.clock[ORIGIN] // 2)
-        _rewindow(p, p.clock[WIDTH], time // p.clock[WIDTH])
-    return time // p.clock[WIDTH] - p.clock[ORIGIN]
+    if p.clock[st.FROM] > p.clock[st.TO]:
+        p.clock[st.FROM] = p.clock[st.TO] = time
+        p.clock[st.ORIGIN] = time // p.clock[st.WIDTH]
+    if time > p.clock[st.TO]:
+        p.clock[st.TO] = time
+        while time // p.clock[st.WIDTH] - p.clock[st.FROM] // p.clock[st.WIDTH] >= st.WINDOWS:
+            width = 2 * p.clock[st.WIDTH]
+            _rewindow(p, width, p.clock[st.FROM] // width)
+    elif time < p.clock[st.FROM]:
+        p.clock[st.FROM] = time
+        while p.clock[st.TO] // p.clock[st.WIDTH] - time // p.clock[st.WIDTH] >= st.WINDOWS:
+            width = 2 * p.clock[st.WIDTH]
+            _rewindow(p, width, p.clock[st.ORIGIN] // 2)
+        _rewindow(p, p.clock[st.WIDTH], time // p.clock[st.WIDTH])
+    return time // p.clock[st.WIDTH] - p.clock[st.ORIGIN]
 
 
 @inlined
@@ -259,11 +221,11 @@ def _grown(edge: Any, time: Int, wire_bytes: Int, limit: Int) -> None:
 @subkernel
 def _log_end(p: Passing, t: Any, s: Any, edge: Int) -> None:
     """Keep the moment of an end or start, if there is room."""
-    if p.used[ENDS] == len(p.ends):
-        p.used[UNLOGGED] += 1
+    if p.used[st.ENDS] == len(p.ends):
+        p.used[st.UNLOGGED] += 1
         return
-    moment = p.ends[p.used[ENDS]]
-    p.used[ENDS] += 1
+    moment = p.ends[p.used[st.ENDS]]
+    p.used[st.ENDS] += 1
     moment.flow = t.flow
     moment.label = t.label
     moment.edge = edge
@@ -272,7 +234,7 @@ def _log_end(p: Passing, t: Any, s: Any, edge: Int) -> None:
     moment.wire_bytes = s.wire_bytes
     moment.time = s.time
     moment.frame = s.frame
-    moment.later = p.clock[NEWEST]
+    moment.later = p.clock[st.NEWEST]
 
 
 @subkernel
@@ -324,12 +286,12 @@ def _note_pass(
             else:
                 observe(histograms, hop, 1, -above)
     row = p.windows[hop, at]
-    row[PACKETS_IN] += 1
-    row[BYTES_IN] += np.int64(near.wire_bytes)
-    row[MARKS_IN] += marked
-    row[LATE_IN] += late
-    row[DELAY_LEAST] = min(row[DELAY_LEAST], delay)
-    row[DELAY_MOST] = max(row[DELAY_MOST], delay)
+    row[st.PACKETS_IN] += 1
+    row[st.BYTES_IN] += np.int64(near.wire_bytes)
+    row[st.MARKS_IN] += marked
+    row[st.LATE_IN] += late
+    row[st.DELAY_LEAST] = min(row[st.DELAY_LEAST], delay)
+    row[st.DELAY_MOST] = max(row[st.DELAY_MOST], delay)
 
 
 @inlined
@@ -342,14 +304,14 @@ def _is_before(p: Passing, one: Any, other: Any, direction: Int) -> bool:
     if one.hop_limit != other.hop_limit:
         return bool(one.hop_limit > other.hop_limit)
     a, b = np.int64(one.tap), np.int64(other.tap)
-    if a >= ORDERED_TAPS or b >= ORDERED_TAPS:
+    if a >= st.ORDERED_TAPS or b >= st.ORDERED_TAPS:
         return bool(one.time < other.time)
     lags = p.lags[min(a, b), max(a, b)]
-    if lags[0, SAMPLES] < LEAST_SAMPLES or lags[1, SAMPLES] < LEAST_SAMPLES:
+    if lags[0, st.SAMPLES] < LEAST_SAMPLES or lags[1, st.SAMPLES] < LEAST_SAMPLES:
         return bool(one.time < other.time)
-    if lags[direction, LEAST] > lags[1 - direction, MOST]:
+    if lags[direction, st.LEAST] > lags[1 - direction, st.MOST]:
         return bool(a < b)
-    if lags[direction, MOST] < lags[1 - direction, LEAST]:
+    if lags[direction, st.MOST] < lags[1 - direction, st.LEAST]:
         return bool(a > b)
     return bool(one.time < other.time)
 
@@ -358,13 +320,13 @@ def _is_before(p: Passing, one: Any, other: Any, direction: Int) -> bool:
 def _note_lag(p: Passing, one: Any, other: Any, direction: Int) -> None:
     """Learn the time between two taps with the same hop limit."""
     a, b = np.int64(one.tap), np.int64(other.tap)
-    if one.hop_limit != other.hop_limit or a >= ORDERED_TAPS or b >= ORDERED_TAPS:
+    if one.hop_limit != other.hop_limit or a >= st.ORDERED_TAPS or b >= st.ORDERED_TAPS:
         return
     lag = other.time - one.time if a < b else one.time - other.time
     lags = p.lags[min(a, b), max(a, b), direction]
-    lags[LEAST] = lag if lags[SAMPLES] == 0 else min(lags[LEAST], lag)
-    lags[MOST] = lag if lags[SAMPLES] == 0 else max(lags[MOST], lag)
-    lags[SAMPLES] += 1
+    lags[st.LEAST] = lag if lags[st.SAMPLES] == 0 else min(lags[st.LEAST], lag)
+    lags[st.MOST] = lag if lags[st.SAMPLES] == 0 else max(lags[st.MOST], lag)
+    lags[st.SAMPLES] += 1
 
 
 @subkernel
@@ -389,8 +351,8 @@ def _conclude(
 
     `way`, int64[MOST_TAPS]: its sightings, one per tap; `copies`: further sightings there.
     """
-    t = p.transmissions[p.used[TAIL] & (len(p.transmissions) - 1)]
-    p.used[TAIL] += 1
+    t = p.transmissions[p.used[st.TAIL] & (len(p.transmissions) - 1)]
+    p.used[st.TAIL] += 1
     mask = len(p.sightings) - 1
     flow = np.int64(t.flow)
     taps = 0
@@ -425,7 +387,7 @@ def _conclude(
                     copies[k] += 1
 
     first = p.sightings[way[0] & mask]
-    begun = edge_of(p, flow, START, np.int64(first.tap))
+    begun = edge_of(p, flow, st.START, np.int64(first.tap))
     edge = p.edges[begun]
     for which in range(2):
         if which == 1:
@@ -435,7 +397,7 @@ def _conclude(
             edge.copies += copies[0]
             edge.first_copy_ns = min(edge.first_copy_ns, first.time)
             edge.last_copy_ns = max(edge.last_copy_ns, first.time)
-    visit = p.visits[p.visit_slots[_visit_place(p, flow, START)]]
+    visit = p.visits[p.visit_slots[_visit_place(p, flow, st.START)]]
     if (visit.went_on and visit.next_tap != first.tap) or p.edges[begun].packets <= 1:
         _log_end(p, t, first, begun)
     _note_next(p, visit, np.int64(first.tap), first.time)
@@ -449,15 +411,15 @@ def _conclude(
         _note_next(p, visit, np.int64(far.tap), near.time)
 
     last = p.sightings[way[taps - 1] & mask]
-    ended = edge_of(p, flow, np.int64(last.tap), END)
+    ended = edge_of(p, flow, np.int64(last.tap), st.END)
     visit = p.visits[p.visit_slots[_visit_place(p, flow, np.int64(last.tap))]]
     if visit.went_on or p.edges[ended].packets < FIRST_ENDS:
         _log_end(p, t, last, ended)
     visit.run += 1
-    if visit.run == LONG_RUN:
+    if visit.run == st.LONG_RUN:
         visit.long_runs += 1
-        visit.in_long_runs += LONG_RUN
-    elif visit.run > LONG_RUN:
+        visit.in_long_runs += st.LONG_RUN
+    elif visit.run > st.LONG_RUN:
         visit.in_long_runs += 1
     edge = p.edges[ended]
     _grown(edge, last.time, np.int64(last.wire_bytes), np.int64(last.hop_limit))
@@ -474,13 +436,13 @@ def conclude_until(
     time: int,
 ) -> int:
     """Conclude transmissions first seen before `time`; DONE, or what has no room."""
-    while p.used[TAIL] < p.used[HEAD]:
-        t = p.transmissions[p.used[TAIL] & (len(p.transmissions) - 1)]
+    while p.used[st.TAIL] < p.used[st.HEAD]:
+        t = p.transmissions[p.used[st.TAIL] & (len(p.transmissions) - 1)]
         if t.first_ns >= time:
             break
-        if p.used[EDGES] + 2 * MOST_TAPS + 4 > len(p.edges):
+        if p.used[st.EDGES] + 2 * MOST_TAPS + 4 > len(p.edges):
             return NO_EDGES
-        if p.used[HOPS] + MOST_TAPS + 2 > len(p.hops):
+        if p.used[st.HOPS] + MOST_TAPS + 2 > len(p.hops):
             return NO_HOPS
         _conclude(p, histograms, way, copies)
     return DONE
@@ -492,13 +454,13 @@ def visit_of(p: Passing, flow: Int, tap: Int) -> Int:
     place = _visit_place(p, flow, tap)
     index = np.int64(p.visit_slots[place])
     if index == _EMPTY:
-        index = p.used[VISITS]
-        p.used[VISITS] += 1
+        index = p.used[st.VISITS]
+        p.used[st.VISITS] += 1
         p.visit_slots[place] = index
         visit = p.visits[index]
         visit.flow = flow
         visit.tap = tap
-        visit.next_tap = START
+        visit.next_tap = st.START
     return index
 
 
@@ -506,10 +468,10 @@ def visit_of(p: Passing, flow: Int, tap: Int) -> Int:
 def _is_late(visit: Any, opcode: Int, psn: Int) -> bool:
     """Whether a packet with a higher PSN of its sequence was at this tap; counts the packet."""
     visit.packets += 1
-    bits = np.int64(OPCODE_CLASS[opcode])
-    if not bits & SEQUENCED or not bits & (REQUEST | RESPONSE_DATA):
+    bits = np.int64(opcodes.OPCODE_CLASS[opcode])
+    if not bits & opcodes.SEQUENCED or not bits & (opcodes.REQUEST | opcodes.RESPONSE_DATA):
         return False
-    which = 1 if bits & RESPONSE_DATA else 0
+    which = 1 if bits & opcodes.RESPONSE_DATA else 0
     distance = psn_distance(psn, np.int64(visit.highest[which]))
     if visit.started[which] == 0 or distance > 0 or distance < -_RESTART:
         visit.started[which] = 1
@@ -528,7 +490,7 @@ def _match(p: Passing, rows: Rows, i: Int, label: Int, ip_id: Int, extra: Int, h
     flow, tap, limit = np.int64(rows.flow[i]), np.int64(rows.tap[i]), np.int64(rows.hop_limit[i])
     twins = 0
     at = head
-    while at >= p.used[TAIL] and twins < _MOST_TWINS:
+    while at >= p.used[st.TAIL] and twins < _MOST_TWINS:
         t = p.transmissions[at & ring]
         if t.flow == flow and t.label == label and t.ip_id == ip_id and t.extra == extra:
             twins += 1
@@ -549,19 +511,19 @@ def _match(p: Passing, rows: Rows, i: Int, label: Int, ip_id: Int, extra: Int, h
 @inlined
 def _oldest_sighting(p: Passing) -> Int:
     """The oldest sighting still in use."""
-    if p.used[TAIL] == p.used[HEAD]:
-        return p.used[SIGHTED]
-    return np.int64(p.transmissions[p.used[TAIL] & (len(p.transmissions) - 1)].first_sighting)
+    if p.used[st.TAIL] == p.used[st.HEAD]:
+        return p.used[st.SIGHTED]
+    return np.int64(p.transmissions[p.used[st.TAIL] & (len(p.transmissions) - 1)].first_sighting)
 
 
 @subkernel
 def _log_resent(p: Passing, rows: Rows, i: Int, label: Int) -> None:
     """Keep the moment of a retransmission, if there is room."""
-    if p.used[RESENT] == len(p.resent):
-        p.used[UNLOGGED] += 1
+    if p.used[st.RESENT] == len(p.resent):
+        p.used[st.UNLOGGED] += 1
         return
-    moment = p.resent[p.used[RESENT]]
-    p.used[RESENT] += 1
+    moment = p.resent[p.used[st.RESENT]]
+    p.used[st.RESENT] += 1
     moment.flow = rows.flow[i]
     moment.label = label
     moment.edge = -1
@@ -570,20 +532,20 @@ def _log_resent(p: Passing, rows: Rows, i: Int, label: Int) -> None:
     moment.wire_bytes = rows.wire_bytes[i]
     moment.time = rows.time_ns[i]
     moment.frame = rows.frame_number[i]
-    moment.later = p.clock[NEWEST]
+    moment.later = p.clock[st.NEWEST]
 
 
 @kernel
 def rehash(p: Passing) -> None:
     """Fill the empty slots and buckets after a table has grown."""
-    for index in range(p.used[EDGES]):
+    for index in range(p.used[st.EDGES]):
         edge = p.edges[index]
         place = _edge_place(p, np.int64(edge.flow), np.int64(edge.from_tap), np.int64(edge.to_tap))
         p.edge_slots[place] = index
-    for index in range(p.used[VISITS]):
+    for index in range(p.used[st.VISITS]):
         visit = p.visits[index]
         p.visit_slots[_visit_place(p, np.int64(visit.flow), np.int64(visit.tap))] = index
-    for number in range(p.used[TAIL], p.used[HEAD]):
+    for number in range(p.used[st.TAIL], p.used[st.HEAD]):
         t = p.transmissions[number & (len(p.transmissions) - 1)]
         key = (np.int64(t.flow) << 32) | np.int64(t.label)
         bucket = _mixed(key, (np.int64(t.extra) << 16) | np.int64(t.ip_id), p.salt)
@@ -612,46 +574,46 @@ def follow(
         flow, tap = np.int64(rows.flow[i]), np.int64(rows.tap[i])
         time = rows.time_ns[i]
         opcode, psn = np.int64(rows.opcode[i]), np.int64(rows.psn[i])
-        if p.clock[NEWEST] < time:
-            p.clock[NEWEST] = time
-        if p.used[TAIL] > CONCLUDED_BEFORE_NARROWING:
-            waited = max(SPANS_WAITED * p.clock[LONGEST], LEAST_HORIZON_NS)
-            p.clock[HORIZON] = min(waited, FIRST_HORIZON_NS)
-        until = p.clock[NEWEST] - p.clock[HORIZON]
+        if p.clock[st.NEWEST] < time:
+            p.clock[st.NEWEST] = time
+        if p.used[st.TAIL] > CONCLUDED_BEFORE_NARROWING:
+            waited = max(SPANS_WAITED * p.clock[st.LONGEST], LEAST_HORIZON_NS)
+            p.clock[st.HORIZON] = min(waited, FIRST_HORIZON_NS)
+        until = p.clock[st.NEWEST] - p.clock[st.HORIZON]
         # Two at a time keep pace and never stop the rows for long.
         for _ in range(2):
-            oldest = p.transmissions[p.used[TAIL] & (len(p.transmissions) - 1)]
+            oldest = p.transmissions[p.used[st.TAIL] & (len(p.transmissions) - 1)]
             full = not may_grow and (
-                p.used[HEAD] - p.used[TAIL] >= len(p.transmissions)
-                or p.used[SIGHTED] - _oldest_sighting(p) >= len(p.sightings)
+                p.used[st.HEAD] - p.used[st.TAIL] >= len(p.transmissions)
+                or p.used[st.SIGHTED] - _oldest_sighting(p) >= len(p.sightings)
             )
-            if p.used[TAIL] == p.used[HEAD] or (oldest.first_ns >= until and not full):
+            if p.used[st.TAIL] == p.used[st.HEAD] or (oldest.first_ns >= until and not full):
                 break
-            if p.used[EDGES] + 2 * MOST_TAPS + 4 > len(p.edges):
+            if p.used[st.EDGES] + 2 * MOST_TAPS + 4 > len(p.edges):
                 reason[0] = NO_EDGES
                 return i
-            if p.used[HOPS] + MOST_TAPS + 2 > len(p.hops):
+            if p.used[st.HOPS] + MOST_TAPS + 2 > len(p.hops):
                 reason[0] = NO_HOPS
                 return i
             if oldest.first_ns >= until:
-                p.clock[HURRIED] += 1
+                p.clock[st.HURRIED] += 1
             _conclude(p, histograms, way, copies)
-        if p.used[HEAD] - p.used[TAIL] >= len(p.transmissions):
+        if p.used[st.HEAD] - p.used[st.TAIL] >= len(p.transmissions):
             reason[0] = NO_TRANSMISSIONS
             return i
-        if p.used[SIGHTED] - _oldest_sighting(p) >= len(p.sightings):
+        if p.used[st.SIGHTED] - _oldest_sighting(p) >= len(p.sightings):
             reason[0] = NO_SIGHTINGS
             return i
-        if p.used[VISITS] + 2 > len(p.visits):
+        if p.used[st.VISITS] + 2 > len(p.visits):
             reason[0] = NO_VISITS
             return i
         label = (opcode << 24) | psn
         is_v6 = np.int64(rows.decode_flags[i]) & IPV6 != 0
         ip_id = np.int64(0) if is_v6 else np.int64(rows.ip_id[i])
         extra = np.int64(0)
-        if np.int64(OPCODE_CLASS[opcode]) & ACKNOWLEDGE:
+        if np.int64(opcodes.OPCODE_CLASS[opcode]) & opcodes.ACKNOWLEDGE:
             extra = np.int64(rows.aeth[i])
-        elif np.int64(OPCODE_CLASS[opcode]) & MARKS_RESENDS:
+        elif np.int64(opcodes.OPCODE_CLASS[opcode]) & opcodes.MARKS_RESENDS:
             # MRC: transmissions of one PSN differ by path or RTX bit.
             is_rtx = np.int64(rows.bth_flags[i]) & RTX != 0
             extra = (np.int64(rows.udp_sport[i]) << 1) | is_rtx
@@ -667,14 +629,14 @@ def follow(
         copy = found >= _COPY
         if copy:
             found -= _COPY
-        number = p.used[SIGHTED]
-        p.used[SIGHTED] += 1
+        number = p.used[st.SIGHTED]
+        p.used[st.SIGHTED] += 1
         s = p.sightings[number & (len(p.sightings) - 1)]
         s.previous = _EMPTY
         if found < 0:
-            found = p.used[HEAD]
-            p.used[HEAD] += 1
-            visit_of(p, flow, START)
+            found = p.used[st.HEAD]
+            p.used[st.HEAD] += 1
+            visit_of(p, flow, st.START)
             t = p.transmissions[found & (len(p.transmissions) - 1)]
             t.flow = flow
             t.direction = rows.src[i] < rows.dst[i]
@@ -693,8 +655,8 @@ def follow(
             t = p.transmissions[found & (len(p.transmissions) - 1)]
             s.previous = t.sighting
             span = abs(time - t.first_ns)
-            if not copy and span > p.clock[LONGEST]:
-                p.clock[LONGEST] = span
+            if not copy and span > p.clock[st.LONGEST]:
+                p.clock[st.LONGEST] = span
         t.sighting = number
         s.time = time
         s.frame = rows.frame_number[i]

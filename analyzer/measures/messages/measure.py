@@ -33,45 +33,11 @@ from ...track.batch import (
     RETRANSMITTED,
     TrackedBatch,
 )
-from ...wire.opcodes import (
-    ACKNOWLEDGE,
-    ATOMIC,
-    BEGINS,
-    ENDS,
-    MRC,
-    OPCODE_CLASS,
-    RC,
-    RD,
-    READ_REQUEST,
-    REQUEST,
-    RESPONSE_DATA,
-    SEQUENCED,
-    SYNDROME_ACK,
-    SYNDROME_KIND_MASK,
-    SYNDROME_NAK,
-    SYNDROME_RNR_NAK,
-    TRANSPORT_OF,
-    XRC,
-)
+from ...wire import opcodes
 from ...wire.packets import ACK_REQUEST, HAS_AETH, HAS_RETH
 from ...wire.psn import psn_add
-from .awaiting import (
-    ACK,
-    ACKED,
-    COMPLETED,
-    COMPLETION,
-    DURATION,
-    FIRST_RESPONSE,
-    KINDS,
-    LAST_RESPONSE,
-    RESPONDED,
-    SIZE,
-    WATCHED,
-    answered,
-    begin_message,
-    sent_again,
-    wait,
-)
+from . import awaiting
+from .awaiting import answered, begin_message, sent_again, wait
 from .delivered import acknowledged, arrived, began_again, offered, resent
 from .pieces import begin, continues, extend, place, set_aside
 from .state import MessageArrays, add, adopt, close, copied, empty, grown
@@ -80,8 +46,8 @@ _int: Any = np.int64  # mypy does not treat numpy integers as int
 
 _NEW: Final = sum(1 << v for v in (IN_ORDER, AHEAD, REORDERED, RECOVERED, RESTARTED))
 _RELIABLE: Final = 0x8000  # its requests are acknowledged
-_CLASS: Final = OPCODE_CLASS | np.where(
-    np.isin(TRANSPORT_OF, (RC, RD, XRC, MRC)), _RELIABLE, 0
+_CLASS: Final = opcodes.OPCODE_CLASS | np.where(
+    np.isin(opcodes.TRANSPORT_OF, (opcodes.RC, opcodes.RD, opcodes.XRC, opcodes.MRC)), _RELIABLE, 0
 ).astype(np.uint16)
 _ATOMIC_BYTES: Final = 8
 
@@ -104,27 +70,27 @@ def _update(
 ) -> None:
     for i in range(len(flow)):
         bits = _int(_CLASS[opcode[i]])
-        if bits & ACKNOWLEDGE:
+        if bits & opcodes.ACKNOWLEDGE:
             if verdict[i] == NOT_SEQUENCED and decode_flags[i] & HAS_AETH:
                 f = _int(peer[flow[i]])
                 if 0 <= f < len(peer):
                     _acknowledge(arrays, histograms, f, _int(psn[i]), _int(aeth[i]), time_ns[i])
             continue
-        if bits & (REQUEST | RESPONSE_DATA) == 0:
+        if bits & (opcodes.REQUEST | opcodes.RESPONSE_DATA) == 0:
             continue
         f = _int(flow[i])
         s = arrays.state[f]
         v = _int(verdict[i])
         number = _int(psn[i])
         if v == RETRANSMITTED:
-            resent(s, number, time_ns[i], bits & REQUEST != 0)
-            if bits & REQUEST:
+            resent(s, number, time_ns[i], bits & opcodes.REQUEST != 0)
+            if bits & opcodes.REQUEST:
                 sent_again(arrays.rings, s, number)
-        if not (1 << v) & _NEW and (bits & SEQUENCED or v != NOT_SEQUENCED):
+        if not (1 << v) & _NEW and (bits & opcodes.SEQUENCED or v != NOT_SEQUENCED):
             continue
         time = time_ns[i]
         payload = _int(payload_bytes[i])
-        if bits & REQUEST == 0:
+        if bits & opcodes.REQUEST == 0:
             arrived(s, payload, time)
             f = _int(peer[f])
             if 0 <= f < len(peer):
@@ -137,39 +103,41 @@ def _update(
                     f,
                     number,
                     True,
-                    bits & BEGINS != 0,
-                    bits & ENDS != 0,
+                    bits & opcodes.BEGINS != 0,
+                    bits & opcodes.ENDS != 0,
                     v != RECOVERED,
                     time,
                 )
             continue
         watched = bits & _RELIABLE != 0 and peer[f] >= 0
-        wants = (WATCHED if watched else 0) | (
-            ACK if bits & _RELIABLE and bth_flags[i] & ACK_REQUEST and v != RECOVERED else 0
+        wants = (awaiting.WATCHED if watched else 0) | (
+            awaiting.ACK
+            if bits & _RELIABLE and bth_flags[i] & ACK_REQUEST and v != RECOVERED
+            else 0
         )
         if v == RESTARTED:
             close(arrays, f)
             began_again(s)
         if bits & _RELIABLE:
             offered(s, number, payload, time)
-        if watched and bits & BEGINS:
+        if watched and bits & opcodes.BEGINS:
             begin_message(s)
-        if bits & (READ_REQUEST | ATOMIC):
+        if bits & (opcodes.READ_REQUEST | opcodes.ATOMIC):
             s.messages += 1
-            if bits & ATOMIC:
-                observe(histograms, f, SIZE, _ATOMIC_BYTES)
+            if bits & opcodes.ATOMIC:
+                observe(histograms, f, awaiting.SIZE, _ATOMIC_BYTES)
             elif decode_flags[i] & HAS_RETH:
-                observe(histograms, f, SIZE, _int(dma_length[i]))
-            if bits & READ_REQUEST and v != RECOVERED:
-                wants |= FIRST_RESPONSE
-            wants = wants & ~ACK | COMPLETION | LAST_RESPONSE
+                observe(histograms, f, awaiting.SIZE, _int(dma_length[i]))
+            if bits & opcodes.READ_REQUEST and v != RECOVERED:
+                wants |= awaiting.FIRST_RESPONSE
+            wants = wants & ~awaiting.ACK | awaiting.COMPLETION | awaiting.LAST_RESPONSE
             wait(arrays.rings, arrays.rings_used, s, number, wants, time, time)
             continue
-        if bits & BEGINS and bits & ENDS:
+        if bits & opcodes.BEGINS and bits & opcodes.ENDS:
             s.messages += 1
-            observe(histograms, f, SIZE, payload)
+            observe(histograms, f, awaiting.SIZE, payload)
             if bits & _RELIABLE:
-                wants |= COMPLETION
+                wants |= awaiting.COMPLETION
                 wait(arrays.rings, arrays.rings_used, s, number, wants, time, time)
             continue
         _assemble(arrays, histograms, s, f, bits, number, payload, time, wants)
@@ -181,12 +149,12 @@ def _acknowledge(
 ) -> None:
     """An ACK covers its PSN; a NAK or RNR NAK names the first PSN it does not cover."""
     s = arrays.state[f]
-    kind = (aeth >> 24) & SYNDROME_KIND_MASK
-    if kind == SYNDROME_ACK:
+    kind = (aeth >> 24) & opcodes.SYNDROME_KIND_MASK
+    if kind == opcodes.SYNDROME_ACK:
         s.answered = 1
         acknowledged(s, number, time)
         answered(arrays.rings, histograms, s, f, number, False, False, False, True, time)
-    elif kind == SYNDROME_NAK or kind == SYNDROME_RNR_NAK:
+    elif kind == opcodes.SYNDROME_NAK or kind == opcodes.SYNDROME_RNR_NAK:
         s.answered = 1
         number = psn_add(number, -1)
         acknowledged(s, number, time)
@@ -207,10 +175,10 @@ def _assemble(
 ) -> None:
     """A packet of a SEND or WRITE of several packets."""
     c = arrays.current[f]
-    begins, ends = bits & BEGINS != 0, bits & ENDS != 0
+    begins, ends = bits & opcodes.BEGINS != 0, bits & opcodes.ENDS != 0
     if continues(arrays.shelves, s, c, number, begins):
         if begins:
-            begin(c, number, True, payload, time, wants & WATCHED != 0)
+            begin(c, number, True, payload, time, wants & awaiting.WATCHED != 0)
         else:
             extend(c, number, payload, time)
             c.last = ends
@@ -225,19 +193,19 @@ def _assemble(
             ends,
             payload,
             time,
-            wants & WATCHED != 0,
+            wants & awaiting.WATCHED != 0,
         )
-    wants &= ACK
+    wants &= awaiting.ACK
     if wants:
         wait(arrays.rings, arrays.rings_used, s, number, wants, time, time)
     if c.last:
         if c.first:
             c.open = 0
             s.messages += 1
-            observe(histograms, f, SIZE, c.bytes)
-            observe(histograms, f, DURATION, c.ended - c.begun)
+            observe(histograms, f, awaiting.SIZE, c.bytes)
+            observe(histograms, f, awaiting.DURATION, c.ended - c.begun)
             if bits & _RELIABLE:
-                wants = COMPLETION | (WATCHED if c.watched else 0)
+                wants = awaiting.COMPLETION | (awaiting.WATCHED if c.watched else 0)
                 last = psn_add(_int(c.next), -1)
                 wait(arrays.rings, arrays.rings_used, s, last, wants, c.ended, c.begun)
         else:
@@ -249,7 +217,7 @@ class MessageStatistics:
 
     def __init__(self) -> None:
         self._arrays = empty(0)
-        self._histograms = HistogramPool(KINDS)
+        self._histograms = HistogramPool(awaiting.KINDS)
 
     def update(self, batch: TrackedBatch) -> None:
         """Count a batch; batches must come in capture order."""
@@ -308,17 +276,17 @@ class MessageStatistics:
         return Messages(
             count=int(s["messages"]),
             incomplete=max(int(s["begun"]), int(s["ended"])),
-            size_bytes=self._histograms.quantiles(flow, SIZE),
-            duration_ns=self._histograms.quantiles(flow, DURATION),
-            completion_ns=self._histograms.quantiles(flow, COMPLETED),
+            size_bytes=self._histograms.quantiles(flow, awaiting.SIZE),
+            duration_ns=self._histograms.quantiles(flow, awaiting.DURATION),
+            completion_ns=self._histograms.quantiles(flow, awaiting.COMPLETED),
             max_outstanding=maximum,
         )
 
     def latency(self, flow: int) -> Latency:
         """Times from one flow's requests to their responses."""
         return Latency(
-            request_to_ack_ns=self._histograms.quantiles(flow, ACKED),
-            read_to_first_response_ns=self._histograms.quantiles(flow, RESPONDED),
+            request_to_ack_ns=self._histograms.quantiles(flow, awaiting.ACKED),
+            read_to_first_response_ns=self._histograms.quantiles(flow, awaiting.RESPONDED),
         )
 
     def untracked(self, flow: int) -> int:

@@ -15,17 +15,8 @@ from ....analyzer.wire.taps import Taps
 from ....kernels.kernel import Bools, Bytes, Ints
 from ....report.words import human
 from ..snapshots.snapshot import FlowKey
-from .flow_pass import (
-    EVERY,
-    JUDGED,
-    NORMAL,
-    PSN_MASK,
-    Chunk,
-    FlowPass,
-    FrameBytes,
-    Wanted,
-    link_type,
-)
+from . import flow_pass
+from .flow_pass import Chunk, FlowPass, FrameBytes, Wanted, link_type
 
 LIMIT = 5_000
 """Packets shown at once."""
@@ -69,7 +60,7 @@ class Packets:
 
     def is_odd(self) -> Bools:
         """Per packet: it does not have the expected PSN."""
-        return ~np.isin(self.verdict, NORMAL)
+        return ~np.isin(self.verdict, flow_pass.NORMAL)
 
     def row_of(self, frame_number: int) -> int:
         """The row of a frame, or of the first later frame."""
@@ -84,7 +75,7 @@ class PacketScan:
         self,
         paths: Sequence[str],
         key: FlowKey,
-        wanted: Wanted = EVERY,
+        wanted: Wanted = flow_pass.EVERY,
         options: AnalyzeOptions | None = None,
         *,
         around: int | None = None,
@@ -150,7 +141,7 @@ class PacketScan:
 
 def _joined(chunks: list[Chunk]) -> Chunk:
     if not chunks:
-        return Chunk(PacketTable.zeros(0), np.zeros(0, np.uint8), np.zeros(0, JUDGED))
+        return Chunk(PacketTable.zeros(0), np.zeros(0, np.uint8), np.zeros(0, flow_pass.JUDGED))
     tables, verdict, judged = zip(*chunks, strict=True)
     return Chunk(
         PacketTable.concatenate(list(tables)), np.concatenate(verdict), np.concatenate(judged)
@@ -166,7 +157,7 @@ def notes_of(chunk: Chunk, taps: Taps) -> list[str]:
     )
     for psn, kind, (wanted, extent, late_ns), tap in columns:
         note = ""
-        distance = (psn - wanted + _HALF & PSN_MASK) - _HALF
+        distance = (psn - wanted + _HALF & flow_pass.PSN_MASK) - _HALF
         if kind == verdicts.AHEAD:
             note = f"gap: {distance} missing" if wanted >= 0 else "gap"
         elif kind == verdicts.REORDERED:

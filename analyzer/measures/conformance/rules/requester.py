@@ -8,41 +8,9 @@ from .....kernels.kernel import Int, inlined, subkernel
 from ....statistics.histogram import observe
 from ....track.psn.rewind import SILENCE_NS
 from ....wire.psn import psn_add, psn_distance
-from ..rule_list import (
-    ACK_SENT,
-    AFTER_FATAL,
-    ANSWER_UNSENT,
-    FATAL_NAK,
-    IN_FLIGHT,
-    NAK_NOT_FIRST,
-    RESEND_SKIPS,
-    REWIND_ABOVE,
-    REWIND_BELOW,
-    REWIND_ORDER,
-    REWIND_START,
-    RNR_EARLY,
-    RNR_WAIT,
-    UNSEEN,
-)
-from ..state import (
-    BY_NAK,
-    BY_READ,
-    BY_RNR,
-    BY_TIMEOUT,
-    BY_UNKNOWN,
-    GAPS,
-    NAK_RESPONSE,
-    NEXT_DELIVERED,
-    REACTION_NS,
-    RETRANSMISSION,
-    TIMES,
-    USED_TIMES,
-    Book,
-    RequesterRecord,
-    breaks,
-    keeps,
-    leaves_open,
-)
+from .. import rule_list
+from .. import state as st
+from ..state import Book, RequesterRecord, breaks, keeps, leaves_open
 from .ack_requests import asks_for_answer_again
 
 
@@ -51,16 +19,16 @@ def sent_at(book: Book, s: RequesterRecord, psn: Int) -> Int:
     """Time of the first transmission of a PSN at the tap, -1 when no longer known."""
     if s.times == 0:
         return np.int64(-1)
-    entry = book.times[s.times - 1, psn & (TIMES - 1)]
+    entry = book.times[s.times - 1, psn & (st.TIMES - 1)]
     return np.int64(entry.time) if entry.psn == psn and entry.time != 0 else np.int64(-1)
 
 
 @inlined
 def _note_time(book: Book, s: RequesterRecord, psn: Int, time: Int) -> None:
     if s.times == 0:
-        book.used[USED_TIMES] += 1
-        s.times = book.used[USED_TIMES]
-    entry = book.times[s.times - 1, psn & (TIMES - 1)]
+        book.used[st.USED_TIMES] += 1
+        s.times = book.used[st.USED_TIMES]
+    entry = book.times[s.times - 1, psn & (st.TIMES - 1)]
     entry.psn = psn
     entry.time = time
     entry.last = time
@@ -74,12 +42,12 @@ def _goes_out_again(
     sent = sent_at(book, s, psn)
     if sent < 0:
         return
-    entry = book.times[s.times - 1, psn & (TIMES - 1)]
+    entry = book.times[s.times - 1, psn & (st.TIMES - 1)]
     if begins:
-        observe(book.histograms, f, RETRANSMISSION, time - entry.last)
+        observe(book.histograms, f, st.RETRANSMISSION, time - entry.last)
         following = sent_at(book, s, psn_add(psn, 1))
         if entry.last == sent and following >= sent:
-            observe(book.histograms, f, NEXT_DELIVERED, following - sent)
+            observe(book.histograms, f, st.NEXT_DELIVERED, following - sent)
     entry.last = time
 
 
@@ -107,7 +75,7 @@ def start(s: RequesterRecord, psn: Int) -> None:
     s.unacked = psn
     s.heard_known = 0
     s.passed = psn
-    for i in range(GAPS):
+    for i in range(st.GAPS):
         s.gap_known[i] = 0
         s.nak_waits[i] = 0
 
@@ -115,7 +83,7 @@ def start(s: RequesterRecord, psn: Int) -> None:
 @subkernel
 def _asked_for(s: RequesterRecord, psn: Int) -> Int:
     """The pending NAK that names `psn`, -1 without one."""
-    for i in range(GAPS):
+    for i in range(st.GAPS):
         if s.nak_waits[i] and s.nak_waits_psn[i] == psn:
             return i
     return -1
@@ -131,34 +99,34 @@ def _goes_back(
     the sender received it: all earlier PSNs are then acknowledged.
     """
     nak = _asked_for(s, psn)
-    trigger = BY_UNKNOWN
+    trigger = st.BY_UNKNOWN
     if s.rnr_open and psn == s.rnr_psn:
-        trigger = BY_RNR
+        trigger = st.BY_RNR
     elif nak >= 0:
-        trigger = BY_NAK
-        observe(book.histograms, f, NAK_RESPONSE, time - s.nak_waits_time[nak])
+        trigger = st.BY_NAK
+        observe(book.histograms, f, st.NAK_RESPONSE, time - s.nak_waits_time[nak])
     elif is_read:
-        trigger = BY_READ
+        trigger = st.BY_READ
     elif time - s.request_time >= SILENCE_NS:
-        trigger = BY_TIMEOUT
+        trigger = st.BY_TIMEOUT
     s.rewinds[trigger] += 1
-    _goes_out_again(book, f, s, psn, time, trigger != BY_RNR)
+    _goes_out_again(book, f, s, psn, time, trigger != st.BY_RNR)
     if s.heard_known and psn_distance(psn, np.int64(s.heard)) < 0:
-        breaks(book, f, REWIND_BELOW, tap, time, frame, s.rewind_frame, psn, s.heard, 0)
-    elif trigger == BY_NAK or trigger == BY_RNR:
-        keeps(book, f, REWIND_START)
+        breaks(book, f, rule_list.REWIND_BELOW, tap, time, frame, s.rewind_frame, psn, s.heard, 0)
+    elif trigger == st.BY_NAK or trigger == st.BY_RNR:
+        keeps(book, f, rule_list.REWIND_START)
         s.heard_known = 1
         s.heard = psn
         s.rewind_frame = frame
     elif not s.acked:
-        leaves_open(book, f, REWIND_START, UNSEEN)
+        leaves_open(book, f, rule_list.REWIND_START, rule_list.UNSEEN)
     elif psn_distance(psn, np.int64(s.unacked)) < 0:
-        leaves_open(book, f, REWIND_START, IN_FLIGHT)
+        leaves_open(book, f, rule_list.REWIND_START, rule_list.IN_FLIGHT)
     elif is_read or psn == s.unacked:  # a separate rule covers the start of a repeated READ
-        keeps(book, f, REWIND_START)
+        keeps(book, f, rule_list.REWIND_START)
     else:
-        breaks(book, f, REWIND_ABOVE, tap, time, frame, s.ack_frame, psn, s.unacked, 0)
-    for i in range(GAPS):  # NAKs up to here are handled
+        breaks(book, f, rule_list.REWIND_ABOVE, tap, time, frame, s.ack_frame, psn, s.unacked, 0)
+    for i in range(st.GAPS):  # NAKs up to here are handled
         if s.nak_waits[i] and psn_distance(np.int64(s.nak_waits_psn[i]), psn) <= 0:
             s.nak_waits[i] = 0
 
@@ -180,7 +148,7 @@ def sends_again(
     asks_for_answer_again(book, s, psn, time, frame)
     if s.doubtful_nak and psn == s.doubtful_missing:  # it was really lost: the NAK skipped it
         breaks(
-            book, f, NAK_NOT_FIRST, tap, s.doubtful_time, s.doubtful_frame, frame,
+            book, f, rule_list.NAK_NOT_FIRST, tap, s.doubtful_time, s.doubtful_frame, frame,
             s.doubtful_psn, s.doubtful_missing, 0,
         )  # fmt: skip
         s.unseen -= s.doubtful_unseen  # this tap did not miss the packet
@@ -189,7 +157,7 @@ def sends_again(
     if s.resending and ahead >= 0:
         _goes_out_again(book, f, s, psn, time, False)
         if ahead == 0:
-            keeps(book, f, REWIND_ORDER)
+            keeps(book, f, rule_list.REWIND_ORDER)
         else:
             _leaves_out(book, f, s, psn, tap, time, frame)
     else:
@@ -197,11 +165,13 @@ def sends_again(
     if s.rnr_open and psn == s.rnr_psn:
         waited = time - s.rnr_time
         if waited >= s.rnr_wait:
-            keeps(book, f, RNR_WAIT)
+            keeps(book, f, rule_list.RNR_WAIT)
         elif s.resending:  # perhaps sent before the RNR NAK arrived
-            leaves_open(book, f, RNR_WAIT, IN_FLIGHT)
+            leaves_open(book, f, rule_list.RNR_WAIT, rule_list.IN_FLIGHT)
         else:
-            breaks(book, f, RNR_EARLY, tap, time, frame, s.rnr_frame, psn, s.rnr_wait, waited)
+            breaks(
+                book, f, rule_list.RNR_EARLY, tap, time, frame, s.rnr_frame, psn, s.rnr_wait, waited
+            )
         s.rnr_open = 0
     s.resending = 1
     s.resend_next = psn_add(psn, count)
@@ -213,12 +183,12 @@ def _leaves_out(
 ) -> None:
     """`psn` follows a smaller retransmitted PSN; the PSNs between are skipped."""
     if psn_distance(psn, np.int64(s.unacked)) <= 0:
-        keeps(book, f, REWIND_ORDER)  # all of them are acknowledged by now
+        keeps(book, f, rule_list.REWIND_ORDER)  # all of them are acknowledged by now
     else:
         expected = np.int64(s.resend_next)
         if psn_distance(np.int64(s.unacked), expected) > 0:
             expected = np.int64(s.unacked)
-        breaks(book, f, RESEND_SKIPS, tap, time, frame, 0, psn, expected, 0)
+        breaks(book, f, rule_list.RESEND_SKIPS, tap, time, frame, 0, psn, expected, 0)
 
 
 @inlined
@@ -239,15 +209,15 @@ def sends_new(
         if psn_distance(np.int64(s.next), np.int64(s.resend_next)) > 0:
             _leaves_out(book, f, s, psn, tap, time, frame)
         else:
-            keeps(book, f, REWIND_ORDER)
+            keeps(book, f, rule_list.REWIND_ORDER)
     if s.early_answer:
         if psn_distance(psn, np.int64(s.early_psn)) <= 0:  # sent only after its response
             breaks(
-                book, f, ANSWER_UNSENT, tap, s.early_time, s.early_frame, frame, s.early_psn,
+                book, f, rule_list.ANSWER_UNSENT, tap, s.early_time, s.early_frame, frame, s.early_psn,
                 s.early_next, 0,
             )  # fmt: skip
         else:
-            leaves_open(book, f, ACK_SENT, UNSEEN)
+            leaves_open(book, f, rule_list.ACK_SENT, rule_list.UNSEEN)
         s.early_answer = 0
     _note_time(book, s, psn, time)
     behind = psn_add(psn, count)
@@ -261,10 +231,10 @@ def after_fatal(
 ) -> None:
     """A request after a NAK that ends the connection."""
     late = time - s.fatal_time
-    if late > book.used[REACTION_NS]:
-        breaks(book, f, AFTER_FATAL, tap, time, frame, s.fatal_frame, psn, 0, late)
+    if late > book.used[st.REACTION_NS]:
+        breaks(book, f, rule_list.AFTER_FATAL, tap, time, frame, s.fatal_frame, psn, 0, late)
     else:
-        leaves_open(book, f, FATAL_NAK, IN_FLIGHT)
+        leaves_open(book, f, rule_list.FATAL_NAK, rule_list.IN_FLIGHT)
 
 
 @inlined
@@ -292,4 +262,4 @@ def arrives(s: RequesterRecord, psn: Int, count: Int, in_order: bool, time: Int)
         s.gap_known[s.gap_next] = 1
         s.gap_psn[s.gap_next] = s.arrived
         s.gap_time[s.gap_next] = time
-        s.gap_next = (s.gap_next + 1) % GAPS
+        s.gap_next = (s.gap_next + 1) % st.GAPS

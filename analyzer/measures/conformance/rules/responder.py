@@ -8,33 +8,9 @@ from .....kernels.kernel import Int, subkernel
 from ....statistics.histogram import observe
 from ....wire.opcodes import SYNDROME_KIND_MASK, SYNDROME_NAK, SYNDROME_RNR_NAK
 from ....wire.psn import PSN_MASK, id_distance, psn_add, psn_distance
-from ..rule_list import (
-    ACK_BACK,
-    ACK_ORDER,
-    ACK_REQUEST,
-    ACK_SENT,
-    LOSS_BEHIND,
-    MSN,
-    MSN_WRONG,
-    NAK_BACK,
-    NAK_CAUSE,
-    NAK_ONCE,
-    NAK_PSN,
-    NAK_REPEATED,
-    NAK_UNCAUSED,
-    OVERTAKEN,
-    UNSEEN,
-)
-from ..state import (
-    GAPS,
-    NAK_GENERATION,
-    REACTION_NS,
-    Book,
-    RequesterRecord,
-    breaks,
-    keeps,
-    leaves_open,
-)
+from .. import rule_list
+from .. import state as st
+from ..state import Book, RequesterRecord, breaks, keeps, leaves_open
 from .ack_requests import gets_answer
 
 RNR_TIMER_NS = np.array(
@@ -50,7 +26,7 @@ RNR_TIMER_NS = np.array(
 
 @subkernel
 def _answered(book: Book, f: Int, s: RequesterRecord) -> None:
-    book.ok[f, ACK_REQUEST] += s.asked
+    book.ok[f, rule_list.ACK_REQUEST] += s.asked
     s.asked = 0
 
 
@@ -82,7 +58,7 @@ def _may_be_overtaken(book: Book, s: RequesterRecord, ip_id: Int, has_ids: bool,
     """
     if has_ids and ip_id != s.answer_id:
         return bool(id_distance(ip_id, np.int64(s.answer_id)) < 0)
-    return bool(time - s.ack_time <= book.used[REACTION_NS])
+    return bool(time - s.ack_time <= book.used[st.REACTION_NS])
 
 
 @subkernel
@@ -113,7 +89,7 @@ def answers(
     lost_packet = kind == SYNDROME_NAK and code == 0
     if psn_distance(through, np.int64(s.first)) < 0:  # of requests before the capture
         if lost_packet:
-            leaves_open(book, f, NAK_PSN, UNSEEN)
+            leaves_open(book, f, rule_list.NAK_PSN, rule_list.UNSEEN)
         return
     # A NAK may name the next PSN: the packet was lost before the tap.
     if not lost_packet and not s.loose:
@@ -124,17 +100,17 @@ def answers(
             s.early_time = time
             s.early_frame = frame
             return
-        keeps(book, f, ACK_SENT)
+        keeps(book, f, rule_list.ACK_SENT)
     if s.answered and psn_distance(through, np.int64(s.ack_high)) < 0:
         if _may_be_overtaken(book, s, ip_id, has_ids, time):
-            leaves_open(book, f, ACK_ORDER, OVERTAKEN)
+            leaves_open(book, f, rule_list.ACK_ORDER, rule_list.OVERTAKEN)
             return
         breaks(
-            book, f, NAK_BACK if negative else ACK_BACK, tap, time, frame, s.ack_frame, psn,
+            book, f, rule_list.NAK_BACK if negative else rule_list.ACK_BACK, tap, time, frame, s.ack_frame, psn,
             psn_add(np.int64(s.ack_high), -1), 0,
         )  # fmt: skip
         return
-    keeps(book, f, ACK_ORDER)
+    keeps(book, f, rule_list.ACK_ORDER)
     if lost_packet:
         _names_a_loss(book, f, s, psn, tap, time, frame)
     elif kind == SYNDROME_RNR_NAK:
@@ -172,16 +148,16 @@ def _names_a_loss(
 ) -> None:
     """A NAK for a PSN sequence error: check its PSN and that it is the first NAK for it."""
     if s.nak_open and psn == s.nak_psn:
-        breaks(book, f, NAK_REPEATED, tap, time, frame, s.nak_frame, psn, psn, 0)
+        breaks(book, f, rule_list.NAK_REPEATED, tap, time, frame, s.nak_frame, psn, psn, 0)
         return
-    keeps(book, f, NAK_ONCE)
+    keeps(book, f, rule_list.NAK_ONCE)
     beyond = psn_distance(np.int64(s.next), psn) > 1
     if beyond or s.loose:
-        keeps(book, f, NAK_CAUSE)
+        keeps(book, f, rule_list.NAK_CAUSE)
     else:
-        breaks(book, f, NAK_UNCAUSED, tap, time, frame, 0, psn, s.next, 0)
+        breaks(book, f, rule_list.NAK_UNCAUSED, tap, time, frame, 0, psn, s.next, 0)
     gap = -1
-    for i in range(GAPS):
+    for i in range(st.GAPS):
         if s.gap_known[i] and s.gap_psn[i] == psn:
             gap = i
     if (
@@ -191,13 +167,13 @@ def _names_a_loss(
         s.arrived = s.passed if known else psn
         s.in_gap = 1
     if gap >= 0:  # even if it has arrived by now: the NAK was already on its way
-        keeps(book, f, NAK_PSN)
-        observe(book.histograms, f, NAK_GENERATION, time - s.gap_time[gap])
+        keeps(book, f, rule_list.NAK_PSN)
+        observe(book.histograms, f, st.NAK_GENERATION, time - s.gap_time[gap])
         s.gap_known[gap] = 0
     elif psn == s.arrived and s.in_gap and (s.refused or psn == s.passed):
-        keeps(book, f, NAK_PSN)
+        keeps(book, f, rule_list.NAK_PSN)
     elif psn_distance(psn, np.int64(s.passed)) < 0:
-        leaves_open(book, f, NAK_PSN, LOSS_BEHIND)
+        leaves_open(book, f, rule_list.NAK_PSN, rule_list.LOSS_BEHIND)
         s.lost_behind += 1
         s.arrived = psn
         s.in_gap = 1
@@ -213,7 +189,7 @@ def _names_a_loss(
     s.nak_waits[s.nak_next] = 1
     s.nak_waits_psn[s.nak_next] = psn
     s.nak_waits_time[s.nak_next] = time
-    s.nak_next = (s.nak_next + 1) % GAPS
+    s.nak_next = (s.nak_next + 1) % st.GAPS
 
 
 @subkernel
@@ -234,9 +210,9 @@ def _counts_messages(
     if s.msn_known:
         expected = (np.int64(s.msn) + s.ended - s.msn_ended) & PSN_MASK
         if msn == expected:
-            keeps(book, f, MSN)
+            keeps(book, f, rule_list.MSN)
         else:
-            breaks(book, f, MSN_WRONG, tap, time, frame, 0, psn, expected, msn)
+            breaks(book, f, rule_list.MSN_WRONG, tap, time, frame, 0, psn, expected, msn)
     s.msn_known = 1
     s.msn = msn
     s.msn_ended = s.ended
