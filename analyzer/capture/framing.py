@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...kernels.kernel import Bytes, inlined
-from ..wire.frames import FrameBatch
-from ..wire.packets import I64, U16, U32
+from ..wire.frames import FrameBatch, FrameColumns, empty_columns
+from ..wire.packets import I64
 from .window import Window
 
 MAX_CAPTURED_BYTES = 1 << 18
@@ -64,29 +64,6 @@ def note_disorder(state: I64, backwards_ns: int) -> None:
 
 
 @dataclass(slots=True)
-class Columns:
-    """Uninitialised rows for a kernel to fill."""
-
-    offset: I64
-    captured: U32
-    wire: U32
-    time_ns: I64
-    tap: U16
-    link_type: U16
-
-    @classmethod
-    def empty(cls, rows: int) -> Columns:
-        return cls(
-            np.empty(rows, np.int64),
-            np.empty(rows, np.uint32),
-            np.empty(rows, np.uint32),
-            np.empty(rows, np.int64),
-            np.empty(rows, np.uint16),
-            np.empty(rows, np.uint16),
-        )
-
-
-@dataclass(slots=True)
 class Counts:
     """Counters of one capture, updated with every batch."""
 
@@ -121,7 +98,7 @@ class Framing(ABC):
         self._first_time_ns: int | None = None
 
     @abstractmethod
-    def _walk(self, columns: Columns) -> int:
+    def _walk(self, columns: FrameColumns) -> int:
         """Run the kernel from state[POSITION] and state[FRAMES]; returns the reason it stopped."""
 
     @abstractmethod
@@ -155,7 +132,7 @@ class Framing(ABC):
         going = True
         while going:
             self._window.refill()
-            columns = Columns.empty(self._batch_frames)
+            columns = empty_columns(self._batch_frames)
             reason = self._run(columns)
             if self._state[FRAMES]:
                 yield self._batch(columns)
@@ -165,7 +142,7 @@ class Framing(ABC):
             elif reason == DAMAGED:
                 going = self._recover(cut=False)
 
-    def _run(self, columns: Columns) -> int:
+    def _run(self, columns: FrameColumns) -> int:
         """Fill `columns` from the window; moves its start to the next record."""
         state = self._state
         state[POSITION] = self._window.start
@@ -179,7 +156,7 @@ class Framing(ABC):
         self._window.start = int(state[POSITION])
         return reason
 
-    def _batch(self, columns: Columns) -> FrameBatch:
+    def _batch(self, columns: FrameColumns) -> FrameBatch:
         rows = int(self._state[FRAMES])
         counts = self.counts
         self._count(rows)
@@ -187,12 +164,7 @@ class Framing(ABC):
             self._first_time_ns = int(columns.time_ns[0])
         batch = FrameBatch(
             data=self._window.data[: self._window.end],
-            offset=columns.offset[:rows],
-            captured=columns.captured[:rows],
-            wire=columns.wire[:rows],
-            time_ns=columns.time_ns[:rows],
-            tap=columns.tap[:rows],
-            link_type=columns.link_type[:rows],
+            **{name: column[:rows] for name, column in columns._asdict().items()},
             first_frame_number=counts.frames + 1,
             base_offset=self._window.base_offset,
         )

@@ -9,10 +9,11 @@ import struct
 
 from ...kernels.kernel import Bytes, inlined, kernel
 from ...kernels.named import NamedTuple
-from ..wire.packets import I64, U16, U32
+from ..wire.frames import FrameColumns
+from ..wire.packets import I64
 from ..wire.taps import Tap, Taps
 from . import framing, linktypes
-from .framing import Columns, Framing, load32, note_disorder
+from .framing import Framing, load32, note_disorder
 from .window import Window
 
 HEADER_BYTES = 24
@@ -61,12 +62,7 @@ def walk_records(
     tick_ns: int,
     tap_index: int,
     link: int,
-    offset: I64,
-    captured: U32,
-    wire: U32,
-    time_ns: I64,
-    tap: U16,
-    link_type: U16,
+    columns: FrameColumns,
     state: I64,
 ) -> int:
     """Write one row per record of `data[state[POSITION]:end]`; returns the reason it stopped."""
@@ -75,7 +71,7 @@ def walk_records(
     last = state[framing.LAST_TIME]
     snapped = 0
     reason = framing.BATCH_FULL
-    while rows < len(offset):
+    while rows < len(columns.offset):
         left = end - position
         if left < header_bytes:
             state[framing.NEED] = header_bytes
@@ -102,12 +98,12 @@ def walk_records(
         if held < length:
             snapped += 1
         position += header_bytes
-        offset[rows] = position
-        captured[rows] = held
-        wire[rows] = length
-        time_ns[rows] = time
-        tap[rows] = tap_index
-        link_type[rows] = link
+        columns.offset[rows] = position
+        columns.captured[rows] = held
+        columns.wire[rows] = length
+        columns.time_ns[rows] = time
+        columns.tap[rows] = tap_index
+        columns.link_type[rows] = link
         rows += 1
         position += held
     state[framing.POSITION] = position
@@ -192,7 +188,7 @@ class PcapFraming(Framing):
         self._tap_index = tap
         self._tap = taps[tap]
 
-    def _walk(self, columns: Columns) -> int:
+    def _walk(self, columns: FrameColumns) -> int:
         header = self._header
         return walk_records(
             self._window.data,
@@ -202,12 +198,7 @@ class PcapFraming(Framing):
             header.tick_ns,
             self._tap_index,
             header.link_type,
-            columns.offset,
-            columns.captured,
-            columns.wire,
-            columns.time_ns,
-            columns.tap,
-            columns.link_type,
+            columns,
             self._state,
         )
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from ...kernels.kernel import Array
 from ..errors import UnreadableInput
+from ..wire.frames import FrameColumns
 from ..wire.taps import MANY_TAPS, Tap, Taps
 from . import linktypes, pcapng_walk
-from .framing import BLOCK, DAMAGED, NEED, NEED_BYTES, POSITION, UNTIMED, Columns, Framing
+from .framing import BLOCK, DAMAGED, NEED, NEED_BYTES, POSITION, UNTIMED, Framing
 from .pcapng_walk import find_block, walk_blocks
 from .window import Window
 
@@ -95,19 +96,14 @@ class PcapngFraming(Framing):
         self._namesakes: dict[tuple[str, int], int] = {}
         self._skipped: dict[int, int] = {}
 
-    def _walk(self, columns: Columns) -> int:
+    def _walk(self, columns: FrameColumns) -> int:
         return walk_blocks(
             self._window.data,
             self._window.end,
             self._order == ">",
             self._table,
             len(self._interfaces),
-            columns.offset,
-            columns.captured,
-            columns.wire,
-            columns.time_ns,
-            columns.tap,
-            columns.link_type,
+            columns,
             self._state,
         )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Array, Bytes, inlined, kernel
-from ..wire.packets import I64, U16, U32
+from ..wire.frames import FrameColumns
+from ..wire.packets import I64
 from . import framing
 from .framing import load32, note_disorder
 
@@ -90,12 +91,7 @@ def walk_blocks(
     swapped: bool,
     interfaces: Array,
     interface_count: int,
-    offset: I64,
-    captured: U32,
-    wire: U32,
-    time_ns: I64,
-    tap: U16,
-    link_type: U16,
+    columns: FrameColumns,
     state: I64,
 ) -> int:
     """Write one row per packet block of `data[state[POSITION]:end]`; returns the reason it stopped.
@@ -108,7 +104,7 @@ def walk_blocks(
     rows = state[framing.FRAMES]
     last = state[framing.LAST_TIME]
     reason = framing.BATCH_FULL
-    while rows < len(offset):
+    while rows < len(columns.offset):
         left = end - position
         if left < 12:
             state[framing.NEED] = 12
@@ -176,12 +172,12 @@ def walk_blocks(
         last = time
         if held < length:
             state[framing.SNAPPED] += 1
-        offset[rows] = position + body
-        captured[rows] = held if row["supported"] else 0
-        wire[rows] = length
-        time_ns[rows] = time
-        tap[rows] = row["tap"]
-        link_type[rows] = row["link_type"]
+        columns.offset[rows] = position + body
+        columns.captured[rows] = held if row["supported"] else 0
+        columns.wire[rows] = length
+        columns.time_ns[rows] = time
+        columns.tap[rows] = row["tap"]
+        columns.link_type[rows] = row["link_type"]
         row["frames"] += 1
         rows += 1
         position += total

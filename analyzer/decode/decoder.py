@@ -158,12 +158,7 @@ class Decoder:
         while True:
             done, rows, wrapped = decode_rows(
                 frames.data,
-                frames.offset,
-                frames.captured,
-                frames.wire,
-                frames.time_ns,
-                frames.tap,
-                frames.link_type,
+                frames.columns,
                 done,
                 rows,
                 frames.first_frame_number,

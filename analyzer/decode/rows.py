@@ -7,8 +7,9 @@ import numpy as np
 from ...kernels.kernel import Int, inlined, kernel
 from ..wire import packets
 from ..wire.endpoints import IPV4_MAPPED, EndpointArrays, has_room, intern
+from ..wire.frames import FrameColumns
 from ..wire.opcodes import KNOWN, MRC, MRC_FIRST, OPCODE_CLASS, REQUEST, TRANSPORT_OF
-from ..wire.packets import I64, U8, U16, U32
+from ..wire.packets import I64, U8
 from . import outcomes
 from .columns import Columns
 from .counters import CounterArrays
@@ -88,12 +89,7 @@ def _stop_at(frame: Int, row: Int, tags: Int, tap: np.uint64, note: I64) -> tupl
 @kernel
 def decode_rows(
     data: U8,
-    offset: I64,
-    captured: U32,
-    wire: U32,
-    time_ns: I64,
-    tap: U16,
-    link_type: U16,
+    frames: FrameColumns,
     first_frame: Int,
     first_row: Int,
     first_frame_number: Int,
@@ -116,16 +112,16 @@ def decode_rows(
     scratch = np.empty(SCRATCH_BYTES, np.uint8)
     outcome = counters.outcomes
     note = counters.notes
-    for i in range(first_frame, len(offset)):
+    for i in range(first_frame, len(frames.offset)):
         if not has_room(endpoints, 2):
             return i, row, False
         u = np.uint64(i)
         r = np.uint64(row)
-        begin = offset[u]
-        end = begin + np.int64(captured[u])
-        t = np.uint64(tap[u])
+        begin = frames.offset[u]
+        end = begin + np.int64(frames.captured[u])
+        t = np.uint64(frames.tap[u])
 
-        ethertype, ip, vlan, tags = link_layer(data, begin, end, np.int64(link_type[u]))
+        ethertype, ip, vlan, tags = link_layer(data, begin, end, np.int64(frames.link_type[u]))
         if tags > 0:
             note[t, outcomes.VLAN_TAGGED] += 1
         if ethertype < 0:
@@ -142,7 +138,9 @@ def decode_rows(
                 return _stop_at(i, row, tags, t, note)
             kind: Int = outcomes.OTHER_ETHERTYPE
             if ethertype == link_and_ip.ETHERTYPE_MAC_CONTROL:
-                kind = pause_frame(data, ip, end, time_ns[u], counters.pause[t], counters.rates[t])
+                kind = pause_frame(
+                    data, ip, end, frames.time_ns[u], counters.pause[t], counters.rates[t]
+                )
             outcome[t, np.uint64(kind)] += 1
             if kind == outcomes.OTHER_ETHERTYPE:
                 if ethertype < _SMALLEST_ETHERTYPE:
@@ -267,7 +265,7 @@ def decode_rows(
         if payload < 0:
             payload = 0
             flags |= packets.LENGTH_MISMATCH
-        wire_bytes = np.int64(wire[u])
+        wire_bytes = np.int64(frames.wire[u])
         if wire_bytes < stop - begin:  # a mirror truncated the frame and stated its own length
             wire_bytes = stop - begin
             flags |= packets.LENGTH_MISMATCH
@@ -278,10 +276,10 @@ def decode_rows(
             state = _icrc_state(data, ip, bth, end, packet_stop, version, fragment, scratch)
         note[t, np.uint64(state)] += 1
 
-        out.time_ns[r] = time_ns[u]
+        out.time_ns[r] = frames.time_ns[u]
         out.frame_number[r] = first_frame_number + i
         out.file_offset[r] = base_offset + begin
-        out.captured_bytes[r] = captured[u]
+        out.captured_bytes[r] = frames.captured[u]
         out.wire_bytes[r] = wire_bytes
         out.payload_bytes[r] = payload
         out.tap[r] = t
@@ -303,4 +301,4 @@ def decode_rows(
         out.path_evidence[r] = 0
         out.icrc_state[r] = state
         row += 1
-    return len(offset), row, False
+    return len(frames.offset), row, False

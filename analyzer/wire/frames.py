@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...kernels.kernel import Bytes, Ints, UInt16s, UInt32s
+from ...kernels.named import NamedTuple
 
 # Link types (https://www.tcpdump.org/linktypes.html) the decoder understands.
 LINKTYPE_ETHERNET = 1
@@ -23,6 +26,23 @@ SUPPORTED_LINK_TYPES = frozenset(
         LINKTYPE_LINUX_SLL2,
     )
 )
+
+
+class FrameColumns(NamedTuple):
+    """The columns of a `FrameBatch` as one argument of a kernel."""
+
+    offset: Ints
+    captured: UInt32s
+    wire: UInt32s
+    time_ns: Ints
+    tap: UInt16s
+    link_type: UInt16s
+
+
+def empty_columns(rows: int) -> FrameColumns:
+    """Uninitialised rows for a kernel to fill."""
+    types = (np.int64, np.uint32, np.uint32, np.int64, np.uint16, np.uint16)
+    return FrameColumns._make(np.empty(rows, t) for t in types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +74,8 @@ class FrameBatch:
 
     def __len__(self) -> int:
         return len(self.offset)
+
+    @property
+    def columns(self) -> FrameColumns:
+        """Offsets to link types, for kernels."""
+        return FrameColumns._make(getattr(self, name) for name in FrameColumns._fields)

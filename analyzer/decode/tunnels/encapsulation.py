@@ -10,7 +10,7 @@ import numpy as np
 
 from ....kernels.kernel import Int, inlined, kernel, subkernel
 from ....kernels.named import NamedTuple
-from ...wire.frames import LINKTYPE_ETHERNET
+from ...wire.frames import LINKTYPE_ETHERNET, FrameColumns
 from ...wire.packets import I64, U8, U16, U32
 from .. import outcomes
 from .. import sessions as ses
@@ -221,12 +221,7 @@ def _count_uet(data: U8, w: I64, tap: Int, counters: CounterArrays) -> None:
 @kernel
 def unwrap_frames(
     data: U8,
-    offset: I64,
-    captured: U32,
-    wire: U32,
-    time_ns: I64,
-    tap: U16,
-    link_type: U16,
+    frames: FrameColumns,
     first_frame: Int,
     ports: U8,
     sessions: SessionArrays,
@@ -250,17 +245,17 @@ def unwrap_frames(
     last = np.uint64(state[pt.LAST])
     used: Int = 0
     outcome, note = counters.outcomes, counters.notes
-    done = len(offset)
-    for i in range(first_frame, len(offset)):
+    done = len(frames.offset)
+    for i in range(first_frame, len(frames.offset)):
         if row == len(out.offset):
             done = i
             break
         u = np.uint64(i)
-        begin = offset[u]
-        end = begin + np.int64(captured[u])
-        stop = begin + np.int64(wire[u])
-        carrier = np.int64(tap[u])
-        link = np.int64(link_type[u])
+        begin = frames.offset[u]
+        end = begin + np.int64(frames.captured[u])
+        stop = begin + np.int64(frames.wire[u])
+        carrier = np.int64(frames.tap[u])
+        link = np.int64(frames.link_type[u])
         known = False
         for _ in range(pt.N_PATTERNS):
             known = recognise(data, begin, end, stop, link, patterns, last, w)
@@ -277,14 +272,15 @@ def unwrap_frames(
                 patterns[last, pt.CARRIER] = carrier
             patterns[last, pt.FOUND] += 1
             used |= patterns[last, pt.USED]
-            _write(w, out, row, i, time_ns[u], own)
+            _write(w, out, row, i, frames.time_ns[u], own)
             row += 1
             continue
         begin_walk(w, begin, end, stop, link)
         end_of_walk = walk(data, w, ports)
         if end_of_walk == words.SFLOW_DATAGRAM and w[words.DEPTH] < words.MAX_DEPTH:
+            time = frames.time_ns[u]
             step, rows, more = _sampled_frames(
-                data, w, x, i, time_ns[u], carrier, row, ports, sessions, counters, state, out
+                data, w, x, i, time, carrier, row, ports, sessions, counters, state, out
             )
             row += rows
             used |= more
@@ -319,7 +315,7 @@ def unwrap_frames(
         else:
             note[np.uint64(carrier), outcomes.ENCAPSULATED] += 1
             used |= _fields_in_use(w)
-        _write(w, out, row, i, time_ns[u], own)
+        _write(w, out, row, i, frames.time_ns[u], own)
         row += 1
     state[pt.LAST] = np.int64(last)
     for _ in range(pt.N_PATTERNS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ...wire.frames import FrameBatch
+from ...wire.frames import FrameBatch, FrameColumns
 from ...wire.packets import U8
 from ...wire.taps import Taps
 from ..counters import DecodeCounters
@@ -59,13 +59,8 @@ class Unwrapper:
             yield (
                 replace(
                     frames,
-                    offset=inner.offset,
-                    captured=inner.captured,
-                    wire=inner.wire,
-                    time_ns=inner.time_ns,
-                    tap=inner.tap,
-                    link_type=inner.link_type,
                     first_frame_number=0,
+                    **{name: getattr(inner, name) for name in FrameColumns._fields},
                 ),
                 inner,
                 used,
@@ -78,12 +73,7 @@ class Unwrapper:
         counters.make_room(len(self._taps))
         done, rows, used = unwrap_frames(
             frames.data,
-            frames.offset,
-            frames.captured,
-            frames.wire,
-            frames.time_ns,
-            frames.tap,
-            frames.link_type,
+            frames.columns,
             first,
             self._roce_ports,
             self.sessions.arrays,

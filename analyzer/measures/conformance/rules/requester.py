@@ -213,8 +213,8 @@ def sends_new(
     if s.early_answer:
         if psn_distance(psn, np.int64(s.early_psn)) <= 0:  # sent only after its response
             breaks(
-                book, f, rule_list.ANSWER_UNSENT, tap, s.early_time, s.early_frame, frame, s.early_psn,
-                s.early_next, 0,
+                book, f, rule_list.ANSWER_UNSENT, tap, s.early_time, s.early_frame, frame,
+                s.early_psn, s.early_next, 0,
             )  # fmt: skip
         else:
             leaves_open(book, f, rule_list.ACK_SENT, rule_list.UNSEEN)

@@ -106,8 +106,8 @@ def answers(
             leaves_open(book, f, rule_list.ACK_ORDER, rule_list.OVERTAKEN)
             return
         breaks(
-            book, f, rule_list.NAK_BACK if negative else rule_list.ACK_BACK, tap, time, frame, s.ack_frame, psn,
-            psn_add(np.int64(s.ack_high), -1), 0,
+            book, f, rule_list.NAK_BACK if negative else rule_list.ACK_BACK, tap, time, frame,
+            s.ack_frame, psn, psn_add(np.int64(s.ack_high), -1), 0,
         )  # fmt: skip
         return
     keeps(book, f, rule_list.ACK_ORDER)
