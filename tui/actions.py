@@ -206,14 +206,3 @@ def keys_of(action: Action) -> str:
     """All keys of an action, as printed."""
     names = {k: shown_key(Action("", k, "", "")) for k in action.keys.split(",")}
     return " ".join(dict.fromkeys(n for k, n in names.items() if not k.startswith("upper_")))
-
-
-def key_table() -> str:
-    """The keys as the documentation shows them."""
-    titles = {name: title for _, name, title in SCREENS} | {"evidence": "Evidence"}
-    lines = ["| key | action | what it does | where |", "|---|---|---|---|"]
-    for action in ACTIONS:
-        keys = " ".join(f"`{key}`" for key in keys_of(action).split())
-        where = ", ".join(titles[name] for name in action.screens) or "everywhere"
-        lines.append(f"| {keys} | `{action.name}` | {action.help} | {where} |")
-    return "\n".join(lines)

@@ -113,11 +113,12 @@ class DecodeCounters:
                 rates=_with_zeros(a.rates, more),
             )
 
-    def _outcome(self, kind: int, tap: int | None) -> int:
+    def _outcome(self, kind: int, tap: int | None = None) -> int:
         column = self._arrays.outcomes[:, kind]
         return int(column.sum() if tap is None else column[tap])
 
-    def _note(self, kind: int, tap: int | None) -> int:
+    def noted(self, kind: int, tap: int | None = None) -> int:
+        """Rows or frames with a property of `outcomes`, such as LENGTH_MISMATCHES."""
         column = self._arrays.notes[:, kind]
         return int(column.sum() if tap is None else column[tap])
 
@@ -126,13 +127,13 @@ class DecodeCounters:
         a = self._arrays.outcomes
         return int(a.sum() - self.inner_frames() if tap is None else a[tap].sum())
 
-    def carriers(self, tap: int | None = None) -> int:
+    def carriers(self) -> int:
         """Frames of mirrors, which carry frames of other taps."""
-        return self._outcome(outcomes.CARRIER, tap)
+        return self._outcome(outcomes.CARRIER)
 
     def inner_frames(self) -> int:
         """Frames found inside frames of mirrors."""
-        return self._note(outcomes.INNER_FRAMES, None)
+        return self.noted(outcomes.INNER_FRAMES)
 
     def tunnels(self) -> dict[str, int]:
         """Frames by encapsulation; a frame may have several."""
@@ -141,48 +142,36 @@ class DecodeCounters:
 
     def encapsulated(self) -> int:
         """Frames encapsulated in mirrors or tunnels."""
-        return self._note(outcomes.ENCAPSULATED, None)
+        return self.noted(outcomes.ENCAPSULATED)
 
     def roce_packets(self, tap: int | None = None) -> int:
         """Frames that became rows of the packet table."""
         return self._outcome(outcomes.ROCE, tap)
 
-    def later_fragments(self, tap: int | None = None) -> int:
+    def later_fragments(self) -> int:
         """Later IP fragments of UDP datagrams: without transport header, hence unknown ports."""
-        return self._outcome(outcomes.LATER_FRAGMENT, tap)
+        return self._outcome(outcomes.LATER_FRAGMENT)
 
-    def pause_frames(self, tap: int | None = None) -> int:
+    def pause_frames(self) -> int:
         """PFC and global pause frames."""
-        return self._outcome(outcomes.PAUSE, tap)
+        return self._outcome(outcomes.PAUSE)
 
     def undecodable(self, tap: int | None = None) -> dict[str, int]:
         """Frames that could not be decoded up to the BTH, by reason; only reasons that occur."""
         counts = {text: self._outcome(kind, tap) for kind, text in outcomes.UNDECODABLE.items()}
         return {text: n for text, n in counts.items() if n}
 
-    def undecodable_frames(self, tap: int | None = None) -> int:
+    def undecodable_frames(self) -> int:
         """Sum of `undecodable`."""
-        return sum(self.undecodable(tap).values())
+        return sum(self.undecodable().values())
 
-    def first_fragments(self, tap: int | None = None) -> int:
-        """Rows that are the first fragment of an IP datagram."""
-        return self._note(outcomes.FIRST_FRAGMENTS, tap)
-
-    def length_mismatches(self, tap: int | None = None) -> int:
-        """Rows with contradicting IP, UDP and frame lengths."""
-        return self._note(outcomes.LENGTH_MISMATCHES, tap)
-
-    def unknown_opcodes(self, tap: int | None = None) -> int:
-        """Rows with an opcode that is not in the standard (manufacturer-specific ones included)."""
-        return self._note(outcomes.UNKNOWN_OPCODES, tap)
-
-    def general_services_packets(self, tap: int | None = None) -> int:
+    def general_services_packets(self) -> int:
         """UD rows to queue pair 1."""
-        return self._note(outcomes.GENERAL_SERVICES, tap)
+        return self.noted(outcomes.GENERAL_SERVICES)
 
-    def mrc_packets(self, tap: int | None = None) -> int:
+    def mrc_packets(self) -> int:
         """Rows with an opcode of MRC."""
-        return self._note(outcomes.MRC_PACKETS, tap)
+        return self.noted(outcomes.MRC_PACKETS)
 
     def icrc(self, tap: int | None = None) -> dict[str, int]:
         """Rows by ICRC state: `unchecked`, `ok`, `bad`, `truncated`."""
@@ -192,7 +181,7 @@ class DecodeCounters:
             "bad": outcomes.ICRC_BAD_NOTE,
             "truncated": outcomes.ICRC_TRUNCATED_NOTE,
         }
-        return {name: self._note(kind, tap) for name, kind in kinds.items()}
+        return {name: self.noted(kind, tap) for name, kind in kinds.items()}
 
     def pause(self) -> list[PauseCounts]:
         """Pause frames per tap and priority, if any."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,16 +20,18 @@ from ..wire.packets import PacketTable
 from ..wire.registry import Registry
 from ..wire.taps import Taps
 from .fields import FIELDS, Field, Kind, Mask
-from .grammar import Comparison, Junction, Membership, Negation, Node, Presence, Text, parse
+from .grammar import (
+    OPERATORS,
+    Comparison,
+    Junction,
+    Membership,
+    Negation,
+    Node,
+    Presence,
+    Text,
+    parse,
+)
 
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|\d+")
 _MASK64 = 0xFFFF_FFFF_FFFF_FFFF
 
@@ -114,7 +115,7 @@ def _comparison(field: Field, symbol: str, value: Text) -> _Test:
             return equal
         # As in Wireshark 4: the field is present and none of its values is equal.
         return lambda rows: field.present(rows.table) & ~equal(rows)
-    compare = _COMPARE[symbol]
+    compare = OPERATORS[symbol]
     limit = _ordered(field, value)
     return _any_value(field, lambda column, rows: compare(column, limit))
 

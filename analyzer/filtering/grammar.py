@@ -6,9 +6,11 @@ Operators, precedence and the set notation are Wireshark's (wireshark-filter(4))
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
@@ -35,7 +37,16 @@ QUOTED: /"[^"]*"|'[^']*'/
 %ignore /\s+/
 """
 
-_OPERATORS = {"eq": "==", "ne": "!=", "le": "<=", "ge": ">=", "lt": "<", "gt": ">"}
+OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""What a `Comparison` may say."""
+_WORDS = {"eq": "==", "ne": "!=", "le": "<=", "ge": ">=", "lt": "<", "gt": ">"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +118,7 @@ class _Build(Transformer[Token, Node]):
         return Presence(_text(field))
 
     def comparison(self, field: Token, operator: Token, value: Text) -> Node:
-        return Comparison(_text(field), _OPERATORS.get(operator, str(operator)), value)
+        return Comparison(_text(field), _WORDS.get(operator, str(operator)), value)
 
     def membership(self, field: Token, *ranges: tuple[Text, Text]) -> Node:
         return Membership(_text(field), ranges)

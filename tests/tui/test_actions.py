@@ -8,7 +8,7 @@ import pytest
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.tui import settings
-from rocescope.tui.actions import ACTIONS, SCREENS, actions_of, key_table, keys_of
+from rocescope.tui.actions import ACTIONS, SCREENS, actions_of, keys_of
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.screens import registry
 
@@ -53,6 +53,17 @@ def test_settings(tmp_path):
         path.write_text(text)
         with pytest.raises(UsageError, match=says):
             settings.load(path)
+
+
+def key_table():
+    """The keys as docs/tui.md shows them."""
+    titles = {name: title for _, name, title in SCREENS} | {"evidence": "Evidence"}
+    lines = ["| key | action | what it does | where |", "|---|---|---|---|"]
+    for action in ACTIONS:
+        keys = " ".join(f"`{key}`" for key in keys_of(action).split())
+        where = ", ".join(titles[name] for name in action.screens) or "everywhere"
+        lines.append(f"| {keys} | `{action.name}` | {action.help} | {where} |")
+    return "\n".join(lines)
 
 
 def test_the_documentation_lists_every_key(checkout):

@@ -7,13 +7,12 @@ searched in addresses and QPNs.
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from ipaddress import ip_address, ip_network
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -28,14 +27,6 @@ from .snapshots.snapshot import UNKNOWN, Snapshot, SourceState
 
 Mask: TypeAlias = Bools
 
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _NUMBER = re.compile(r"(0x[0-9a-fA-F]+)|(\d+(?:\.\d*)?)([kMG%]?)")
 _SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "%": 0.01}
 
@@ -191,7 +182,7 @@ def _compared(field: grammar.Text, symbol: str, value: grammar.Text, snapshot: S
         hit = _equal(name, value, snapshot)
         return hit if symbol == "==" else ~hit
     values, limit = _number(name, value, snapshot)
-    return np.asarray(_OPERATORS[symbol](values, limit) & _known(name, snapshot))
+    return np.asarray(grammar.OPERATORS[symbol](values, limit) & _known(name, snapshot))
 
 
 def _between(

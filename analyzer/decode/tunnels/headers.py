@@ -34,7 +34,6 @@ TYPE_NVIDIA = 0x8949
 MAX_LABELS = 16
 PROBED_OFFSETS = (0, 4, 8, 12, 20, 22)
 """Where frames begin behind headers that switches put in place of ERSPAN's."""
-_FIRST_ETHERTYPE = 0x0600
 
 
 @inlined

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from batches import batch, decode, decoder
 
+from rocescope.analyzer.decode import outcomes
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.wire.endpoints import Endpoints
@@ -99,7 +100,7 @@ def test_counts_per_tap() -> None:
     dec.decode(batch([frame(), frame(opcode=0xC0), frame()[:50]], tap=[0, 2, 2]))
     assert [dec.counters.frames(tap) for tap in range(3)] == [1, 0, 2]
     assert [dec.counters.roce_packets(tap) for tap in range(3)] == [1, 0, 1]
-    assert [dec.counters.unknown_opcodes(tap) for tap in range(3)] == [0, 0, 1]
+    assert [dec.counters.noted(outcomes.UNKNOWN_OPCODES, tap) for tap in range(3)] == [0, 0, 1]
     assert dec.counters.undecodable(2) == {"truncated before the end of the BTH": 1}
     assert dec.counters.undecodable_frames() == 1
 
@@ -162,7 +163,7 @@ def test_lengths_that_contradict() -> None:
     assert (table.decode_flags & LENGTH_MISMATCH != 0).tolist() == [True] * 3
     dec = decoder()
     dec.decode(batch([*frames, frame(udp_length=19), frame(ip_length=39), frame(ip_length=19)]))
-    assert dec.counters.length_mismatches() == 3
+    assert dec.counters.noted(outcomes.LENGTH_MISMATCHES) == 3
     assert dec.counters.undecodable() == {
         "IP or UDP length too short for a BTH": 2,
         "bad IP header": 1,
