@@ -28,7 +28,7 @@ class _Held:
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
-        self.buffer = np.empty(_bytes_for(rows), np.uint8)
+        self.buffer = np.empty(sum(_aligned(rows * c.dtype.itemsize) for c in COLUMNS), np.uint8)
         arrays: list[NDArray[Any]] = []
         at = 0
         for c in COLUMNS:
@@ -70,10 +70,6 @@ class ColumnPool:
 
 def _aligned(size: int) -> int:
     return (size + 63) // 64 * 64 + _STAGGER_BYTES
-
-
-def _bytes_for(rows: int) -> int:
-    return sum(_aligned(rows * c.dtype.itemsize) for c in COLUMNS)
 
 
 def table_of(columns: Columns, rows: int) -> PacketTable:

@@ -8,7 +8,6 @@ import numpy as np
 
 from ...kernels.kernel import Bytes, Int32s, Ints, UInt32s, kernel
 from ...kernels.named import NamedTuple
-from ..results.base import Quantiles
 from ..results.flow import Congestion
 from ..statistics.histogram import HistogramPool, Histograms, observe
 from ..track.batch import TAP_COPY, TrackedBatch
@@ -118,7 +117,7 @@ class CongestionMeasure:
             ecn_capable_packets=int(counts[_ECT_AND_CE].sum()),
             ecn_marked_packets=int(counts[_CE]) + marked_later,
             cnps=int(self._cnps[flow, _CNPS]),
-            cnp_spacing_ns=self._spacing_of(flow),
+            cnp_spacing_ns=self._spacing.quantiles(flow, _SPACING),
             dscp={int(d): int(counts[_DSCP + d]) for d in np.flatnonzero(counts[_DSCP:])},
         )
 
@@ -127,9 +126,6 @@ class CongestionMeasure:
         if flow >= self._flows or not self._counts[flow, _DSCP:].any():
             return None
         return int(np.argmax(self._counts[flow, _DSCP:]))
-
-    def _spacing_of(self, flow: int) -> Quantiles | None:
-        return self._spacing.quantiles(flow, _SPACING)
 
     def _grow(self, flows: int) -> None:
         have = len(self._counts)

@@ -207,11 +207,8 @@ def _violations(view: _View, names: Names) -> Iterator[results.Violation]:
         if flow >= view.n or not view.stands[flow, kind]:
             continue
         rule = rule_list.RULES[rule_list.KINDS[kind].rule]
-        psn, expected, text = (
-            int(record["psn"]),
-            int(record["expected"]),
-            rule_list.KINDS[kind].text,
-        )
+        psn, expected = int(record["psn"]), int(record["expected"])
+        text = rule_list.KINDS[kind].text
         yield results.Violation(
             rule=rule.id,
             text=text.format(

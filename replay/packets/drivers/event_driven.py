@@ -89,7 +89,7 @@ def run_event_driven(
     run = new_run(
         workload, arrays, source, model, rules, seed, keep_arrivals, load_bin_ps, keep_sent
     )
-    evs, functions = rules.hosts or _no_selection()
+    evs, functions = rules.hosts or (new_state(1, 1, 0, 1, 1), host_functions(no_selection))
     if rules.hosts is not None and arrays.access.shape[1] > 1 and not rules.any_port:
         raise UsageError(f"{strategy.name}: hosts that choose among ports need any_port")
     control = _congestion(workload, arrays, plan, transport, model)
@@ -122,10 +122,6 @@ def _patience_ps(workload: Workload, fabric: Fabric) -> int:
     waits = int(workload.release_ps[~at_once].sum())
     to_send = 10 * (int(sent.sum()) * 8 * 10**12 // slowest)
     return min(LONGEST_PS + last + waits + to_send, 1 << 62)
-
-
-def _no_selection() -> tuple[EvState, HostFunctions]:
-    return new_state(1, 1, 0, 1, 1), host_functions(no_selection)
 
 
 def _drain(
