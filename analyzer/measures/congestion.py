@@ -55,12 +55,7 @@ def _count_rows(
 
 
 @kernel
-def _continue_cnps(
-    flow_map: Int32s,
-    added: Ints,
-    cnps: Ints,
-    spacing: Histograms,
-) -> None:
+def _continue_cnps(flow_map: Int32s, added: Ints, cnps: Ints, spacing: Histograms) -> None:
     for a in range(len(flow_map)):
         f = int(flow_map[a])
         if added[a, _CNPS] == 0:

@@ -187,12 +187,7 @@ class Totals:
                 return
             self._windows.cover(int(t.time_ns[row]))
 
-    def merge(
-        self,
-        other: Totals,
-        flow_map: Int32s,
-        tap_map: UInt16s | None = None,
-    ) -> None:
+    def merge(self, other: Totals, flow_map: Int32s, tap_map: UInt16s | None = None) -> None:
         """Add the totals of other rows with the same window.
 
         Its tap i is our `tap_map[i]`; without a map taps keep their indices.

@@ -368,12 +368,7 @@ class Troubles:
             if row < len(batch):
                 self._reserve(len(self._arrays.records))
 
-    def merge(
-        self,
-        other: Troubles,
-        flow_map: Int32s,
-        tap_map: UInt16s | None = None,
-    ) -> None:
+    def merge(self, other: Troubles, flow_map: Int32s, tap_map: UInt16s | None = None) -> None:
         """Add later rows; the other's flow i is our flow `flow_map[i]`."""
         flow_map = flow_map[: other._flows]
         if not len(flow_map):

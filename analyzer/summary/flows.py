@@ -13,12 +13,7 @@ from numpy.typing import NDArray
 from ..measures.hops.ways import Ways
 from ..measures.measuring import Measuring
 from ..measures.paths.tapsets import tap_places
-from ..results.flow import (
-    Flow,
-    Owner,
-    Recovery,
-    Reordering,
-)
+from ..results.flow import Flow, Owner, Recovery, Reordering
 from ..statistics.density import MAX_THRESHOLD
 from ..track import state as st
 from ..wire.opcodes import NAK_NAMES, TRANSPORT_NAMES, opcode_name

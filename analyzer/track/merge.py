@@ -36,10 +36,7 @@ _NEW_SEQUENCE = 1 << 20  # as far as a restart moves the unwrapped numbers
 
 
 def merge_trackers(
-    mine: FlowTracker,
-    theirs: FlowTracker,
-    endpoint_map: UInt32s,
-    tap_map: UInt16s,
+    mine: FlowTracker, theirs: FlowTracker, endpoint_map: UInt32s, tap_map: UInt16s
 ) -> Int32s:
     """Add `theirs`, a later part, to `mine`; its flow i is our flow result[i].
 
@@ -102,12 +99,7 @@ def _flow_map(mine: FlowTracker, theirs: FlowTracker, endpoint_map: UInt32s) -> 
     return flow_map
 
 
-def _add_pools(
-    mine: FlowTracker,
-    theirs: FlowTracker,
-    flow_map: Int32s,
-    tap_map: UInt16s,
-) -> None:
+def _add_pools(mine: FlowTracker, theirs: FlowTracker, flow_map: Int32s, tap_map: UInt16s) -> None:
     mine.histograms.merge(theirs.histograms, flow_map)
     mine.densities.merge(theirs.densities, flow_map)
     mine.opcodes[flow_map] += theirs.opcodes[: len(flow_map)]
@@ -154,12 +146,7 @@ def _join_flows(flow: Any, other: Any) -> None:
 
 
 def _join_streams(
-    mine: FlowTracker,
-    theirs: FlowTracker,
-    into: int,
-    flow: int,
-    which: int,
-    tap_map: UInt16s,
+    mine: FlowTracker, theirs: FlowTracker, into: int, flow: int, which: int, tap_map: UInt16s
 ) -> None:
     stream, other = mine.stream(into, which), theirs.stream(flow, which).copy()
     if not other["started"]:
@@ -266,12 +253,7 @@ def _take_recents(
     mine.state.recents[at : at + len(recents)][taken] = recents[taken]
 
 
-def _join_peers(
-    mine: FlowTracker,
-    theirs: FlowTracker,
-    flow_map: Int32s,
-    is_new: Bools,
-) -> None:
+def _join_peers(mine: FlowTracker, theirs: FlowTracker, flow_map: Int32s, is_new: Bools) -> None:
     flows, others = mine.state.flows, theirs.state.flows
     for flow, into in enumerate(flow_map.tolist()):
         if is_new[flow]:
@@ -305,10 +287,7 @@ def _release(flows: Any, flow: int, exact: int) -> None:
 
 
 def _join_events(
-    mine: FlowTracker,
-    theirs: FlowTracker,
-    flow_map: Int32s,
-    tap_map: UInt16s,
+    mine: FlowTracker, theirs: FlowTracker, flow_map: Int32s, tap_map: UInt16s
 ) -> None:
     used, other = mine.state.used, theirs.state.used
     ours = mine.state.events[: int(used[st.USED_EVENTS])]

@@ -23,22 +23,11 @@ from ...analyzer.words import printable
 from ..words import diagnosis as words
 from ..words import human, verdicts
 from ..words.human import ASCII, UNICODE, UNKNOWN
-from . import (
-    conformance_tables,
-    tables,
-)
-from . import (
-    hosts as host_tables,
-)
-from . import (
-    mirrors as mirror_report,
-)
-from . import (
-    mrc as mrc_report,
-)
-from . import (
-    mrc_values as mrc_value_tables,
-)
+from . import conformance_tables, tables
+from . import hosts as host_tables
+from . import mirrors as mirror_report
+from . import mrc as mrc_report
+from . import mrc_values as mrc_value_tables
 from .between_taps import between_taps, hop_table
 from .diagnosis import lines
 from .tables import (

@@ -86,10 +86,7 @@ class PathUsage:
         self._table.add(batch)
 
     def merge(
-        self,
-        other: PathUsage,
-        flow_map: NDArray[np.int32],
-        key_map: NDArray[Any] | None = None,
+        self, other: PathUsage, flow_map: NDArray[np.int32], key_map: NDArray[Any] | None = None
     ) -> None:
         """Add the usage of later rows; its flow i is our flow `flow_map[i]`.
 

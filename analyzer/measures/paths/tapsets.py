@@ -192,13 +192,7 @@ def _crossings(records: UsageRecords, src: UInt32s, dst: UInt32s) -> tuple[Ints,
     return groups, Crossings(places >> 16, places & 0xFFFF, packets)
 
 
-def tap_places(
-    usage: PathUsage,
-    src: UInt32s,
-    dst: UInt32s,
-    copies: Ints,
-    taps: int,
-) -> Ints:
+def tap_places(usage: PathUsage, src: UInt32s, dst: UInt32s, copies: Ints, taps: int) -> Ints:
     """The place of each tap, int64[taps]: parallel taps share a number."""
     _, seen = _crossings(usage.records(), src, dst)
     places = np.arange(taps)
@@ -208,11 +202,7 @@ def tap_places(
 
 
 def _of_taps(
-    name: str,
-    labels: list[str],
-    records: UsageRecords,
-    rows: Bools,
-    members: list[int],
+    name: str, labels: list[str], records: UsageRecords, rows: Bools, members: list[int]
 ) -> Imbalance | None:
     counted = rows & records.data if np.any(rows & records.data) else rows
     paths = [NOTHING] * len(members)
