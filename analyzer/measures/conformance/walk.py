@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined, subkernel
+from ....kernels.kernel import Bytes, Int, Int32s, Ints, UInt16s, UInt32s, inlined, subkernel
 from ....kernels.named import NamedTuple
 from ...track import batch as verdicts
 from ...wire import opcodes
@@ -22,27 +21,21 @@ from .state import UNPAIRED, Book
 class Columns(NamedTuple):
     """The columns of a packet table that the rules read."""
 
-    time_ns: NDArray[np.int64]
-    frame_number: NDArray[np.int64]
-    payload_bytes: NDArray[np.uint32]
-    tap: NDArray[np.uint16]
-    ip_id: NDArray[np.uint16]
-    decode_flags: NDArray[np.uint8]
-    opcode: NDArray[np.uint8]
-    bth_flags: NDArray[np.uint32]
-    psn: NDArray[np.uint32]
-    aeth: NDArray[np.uint32]
-    dma_length: NDArray[np.uint32]
+    time_ns: Ints
+    frame_number: Ints
+    payload_bytes: UInt32s
+    tap: UInt16s
+    ip_id: UInt16s
+    decode_flags: Bytes
+    opcode: Bytes
+    bth_flags: UInt32s
+    psn: UInt32s
+    aeth: UInt32s
+    dma_length: UInt32s
 
 
 @subkernel
-def walk(
-    book: Book,
-    columns: Columns,
-    flow: NDArray[np.int32],
-    verdict: NDArray[np.uint8],
-    peer: NDArray[np.int32],
-) -> None:
+def walk(book: Book, columns: Columns, flow: Int32s, verdict: Bytes, peer: Int32s) -> None:
     """Judge all rows of a batch; `peer` is that of each flow, see `TrackedBatch`."""
     for i in range(len(flow)):
         g = np.int64(flow[i])

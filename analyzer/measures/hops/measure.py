@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....kernels.kernel import Array, Int32s, Ints, UInt16s
 from ...statistics.histogram import HistogramPool
 from ...track.batch import TrackedBatch
 from ...wire.psn import PSN_HALF, PSN_MASK
@@ -111,9 +111,7 @@ class HopMeasure:
         other.conclude()
         return other
 
-    def merge(
-        self, other: HopMeasure, flow_map: NDArray[np.int32], tap_map: NDArray[np.uint16]
-    ) -> None:
+    def merge(self, other: HopMeasure, flow_map: Int32s, tap_map: UInt16s) -> None:
         """Add a later part; its flow i is our flow `flow_map[i]`, its tap t our `tap_map[t]`.
 
         Transmissions in flight end in their part: no packet may cross the seam.
@@ -144,9 +142,7 @@ class HopMeasure:
         mine[state.HURRIED] += clock[state.HURRIED]
         self.state.used[state.UNLOGGED] += theirs.state.used[state.UNLOGGED]
 
-    def _add_edges(
-        self, theirs: HopMeasure, flow_map: NDArray[np.int32], taps: NDArray[np.uint16]
-    ) -> NDArray[np.int64]:
+    def _add_edges(self, theirs: HopMeasure, flow_map: Int32s, taps: UInt16s) -> Ints:
         """Add edges, windows and delays; our numbers of their edges."""
         number = np.zeros(len(theirs.edges), np.int64)
         for index, edge in enumerate(theirs.edges):
@@ -196,9 +192,7 @@ class HopMeasure:
                 into_row[state.DELAY_MOST], windows[w, state.DELAY_MOST]
             )
 
-    def _add_visits(
-        self, visits: NDArray[Any], flow_map: NDArray[np.int32], taps: NDArray[np.uint16]
-    ) -> None:
+    def _add_visits(self, visits: Array, flow_map: Int32s, taps: UInt16s) -> None:
         for visit in visits:
             if self.state.used[state.VISITS] + 1 > len(self.state.visits):
                 self._grow(passing.NO_VISITS)
@@ -228,22 +222,22 @@ class HopMeasure:
                 into["started"][which] = 1
 
     @property
-    def edges(self) -> NDArray[Any]:
+    def edges(self) -> Array:
         """EDGE records of flows and of all flows together, in order of appearance."""
         return self.state.edges[: int(self.state.used[state.EDGES])]
 
     @property
-    def visits(self) -> NDArray[Any]:
+    def visits(self) -> Array:
         """VISIT records."""
         return self.state.visits[: int(self.state.used[state.VISITS])]
 
     @property
-    def ends(self) -> NDArray[Any]:
+    def ends(self) -> Array:
         """MOMENT records of ends and starts."""
         return self.state.ends[: int(self.state.used[state.ENDS])]
 
     @property
-    def resent(self) -> NDArray[Any]:
+    def resent(self) -> Array:
         """MOMENT records of retransmissions."""
         return self.state.resent[: int(self.state.used[state.RESENT])]
 
@@ -292,7 +286,7 @@ class HopMeasure:
         self.state.buckets[:] = -1
         rehash(self.state)
 
-    def _replace(self, **arrays: NDArray[Any]) -> None:
+    def _replace(self, **arrays: Array) -> None:
         self.state = self.state._replace(**arrays)
 
 
@@ -301,13 +295,13 @@ def copied(arrays: Any) -> Any:
     return type(arrays)(*(array.copy() for array in arrays))
 
 
-def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
+def _longer(array: Array, length: int) -> Array:
     longer = np.zeros(length, array.dtype)
     longer[: len(array)] = array
     return longer
 
 
-def _wider_ring(ring: NDArray[Any], first: int, stop: int) -> NDArray[Any]:
+def _wider_ring(ring: Array, first: int, stop: int) -> Array:
     """A ring of twice the size with the items first..stop, which are counted from the beginning."""
     wider = np.zeros(2 * len(ring), ring.dtype)
     numbers = np.arange(first, stop)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....kernels.kernel import Array, Bools, Bytes, Int32s, Ints
 from ....kernels.named import NamedTuple
 from ...results.base import Quantiles
 from ...results.paths import PathShare, Spraying
@@ -29,7 +29,7 @@ _ABOUT_AS_WIDE = 0.9
 
 _DATA, _ACKS, _CNPS = range(3)  # the lanes of a flow, by priority as its representative
 _LANES = 4
-_LANE_OF: Final[NDArray[np.uint8]] = np.where(
+_LANE_OF: Final[Bytes] = np.where(
     CARRIES_DATA, _DATA, np.where(np.arange(256) >> 5 == CNP, _CNPS, _ACKS)
 ).astype(np.uint8)
 
@@ -39,20 +39,20 @@ _KINDS: Final = {"entropy": ENTROPY, "tap": TAP, "srv6": EVIDENCE}
 class _Level(NamedTuple):
     """One flow at one level: PATH records of its representative lane and of the others."""
 
-    measured: NDArray[Any]
-    rest: list[NDArray[Any]]
+    measured: Array
+    rest: list[Array]
     switches: int
 
 
 class UsageRecords(NamedTuple):
     """Arrays of equal length."""
 
-    flow: NDArray[np.int64]
-    level: NDArray[np.int64]
+    flow: Ints
+    level: Ints
     """Hop limit modulo 8; 0 unless the key is `tap`."""
-    data: NDArray[np.bool_]
+    data: Bools
     """Counts data packets, not ACKs or CNPs."""
-    paths: NDArray[Any]
+    paths: Array
     """`pathtable.PATH`: key, packets, bytes, ..."""
 
 
@@ -75,8 +75,8 @@ class PathUsage:
         self.key: Key = key
         self._levels = LEVELS if key == "tap" else 1
         self._table = PathTable(_KINDS[key], _LANE_OF, _LANES * self._levels)
-        self._sorted: NDArray[Any] | None = None  # the records by lane, built on demand
-        self._sorted_lanes: NDArray[np.int64] = np.empty(0, np.int64)
+        self._sorted: Array | None = None  # the records by lane, built on demand
+        self._sorted_lanes: Ints = np.empty(0, np.int64)
         self._has_keys = False
         self._asked: tuple[int, list[_Level]] = (-1, [])  # of the latest flow queried
 
@@ -85,9 +85,7 @@ class PathUsage:
         self._sorted = None
         self._table.add(batch)
 
-    def merge(
-        self, other: PathUsage, flow_map: NDArray[np.int32], key_map: NDArray[Any] | None = None
-    ) -> None:
+    def merge(self, other: PathUsage, flow_map: Int32s, key_map: Array | None = None) -> None:
         """Add the usage of later rows; its flow i is our flow `flow_map[i]`.
 
         With the keys `tap` and `srv6`, its key i is our `key_map[i]` if given.
@@ -98,10 +96,7 @@ class PathUsage:
         self._table.merge(other._table, flow_map, keys)
 
     def spraying(
-        self,
-        flow: int,
-        names: Callable[[int], str] | None = None,
-        places: NDArray[np.int64] | None = None,
+        self, flow: int, names: Callable[[int], str] | None = None, places: Ints | None = None
     ) -> Spraying | None:
         """The spraying of one flow; None when the key does not apply.
 
@@ -139,7 +134,7 @@ class PathUsage:
             return "other"
         return entropy_name(key) if self.key == "entropy" else str(key)
 
-    def paths(self, flow: int) -> NDArray[Any]:
+    def paths(self, flow: int) -> Array:
         """The `pathtable.PATH` records of the representative packets of the flow."""
         level = self._widest(flow)
         return np.zeros(0, PATH) if level is None else level.measured
@@ -162,7 +157,7 @@ class PathUsage:
         flow, lane = np.divmod(paths["lane"], self._table.lanes_per_flow)
         return UsageRecords(flow, lane // _LANES, lane % _LANES == _DATA, paths)
 
-    def _widest(self, flow: int, places: NDArray[np.int64] | None = None) -> _Level | None:
+    def _widest(self, flow: int, places: Ints | None = None) -> _Level | None:
         """The level to report: among the widest ones the level with the most bytes."""
         levels = self._of_flow(flow)
         if places is not None:
@@ -179,7 +174,7 @@ class PathUsage:
             self._asked = flow, self._levels_of(self._lanes_of(flow), flow)
         return self._asked[1]
 
-    def _levels_of(self, lanes: list[tuple[int, NDArray[Any]]], flow: int) -> list[_Level]:
+    def _levels_of(self, lanes: list[tuple[int, Array]], flow: int) -> list[_Level]:
         kind = min((lane % _LANES for lane, _ in lanes), default=_DATA)
         first = flow * self._table.lanes_per_flow
         return [
@@ -196,7 +191,7 @@ class PathUsage:
             if lane % _LANES == kind
         ]
 
-    def _by_lane(self) -> NDArray[Any]:
+    def _by_lane(self) -> Array:
         """All records, sorted by their lane."""
         if self._sorted is None:
             paths = self._table.paths
@@ -210,7 +205,7 @@ class PathUsage:
         self._by_lane()
         return self._has_keys
 
-    def _lanes_of(self, flow: int) -> list[tuple[int, NDArray[Any]]]:
+    def _lanes_of(self, flow: int) -> list[tuple[int, Array]]:
         """The lanes of a flow that have records: level * _LANES + kind, and the records."""
         by_lane = self._by_lane()
         per = self._table.lanes_per_flow
@@ -221,7 +216,7 @@ class PathUsage:
         return [(int(lane[a]), own[a:b]) for a, b in pairwise(edges) if a < b]
 
 
-def _by_place(level: _Level, places: NDArray[np.int64]) -> list[_Level]:
+def _by_place(level: _Level, places: Ints) -> list[_Level]:
     """The level once for each place among its taps."""
     found = places[level.measured["key"]]
     if (found == found[0]).all():
@@ -241,9 +236,9 @@ def entropy_name(key: int) -> str:
     return f"{key & 0xFFFF}/0x{label:05x}" if label else str(key)
 
 
-def _weights(paths: NDArray[Any]) -> NDArray[np.int64]:
+def _weights(paths: Array) -> Ints:
     """Bytes per path; packets if a damaged capture states no bytes."""
-    weights: NDArray[np.int64] = paths["wire_bytes"]
+    weights: Ints = paths["wire_bytes"]
     return weights if weights.any() else paths["packets"]
 
 
@@ -251,7 +246,7 @@ def _bytes(level: _Level) -> int:
     return int(level.measured["wire_bytes"].sum())
 
 
-def _lifetimes(paths: NDArray[Any]) -> Quantiles:
+def _lifetimes(paths: Array) -> Quantiles:
     """Time from first to last packet of each path, ns."""
     life = paths["last_ns"] - paths["first_ns"]
     # Damaged timestamps may be centuries apart: the result saturates.
