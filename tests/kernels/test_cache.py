@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
@@ -140,6 +140,19 @@ def test_what_another_file_defines_decides_about_the_key(
         path = tmp_path / f"kernels{number}.py"
         function = function_of(path, "def f(): return 0\n")
         function.__globals__.update(names)
+        keys.append(kernel_cache.module_digest(function))
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_constants_that_a_module_takes_from_another_decide_about_the_key(tmp_path: Path) -> None:
+    """A kernel reads `state.LIMIT`, and state.py takes LIMIT from another file."""
+    keys = []
+    for number, limit in enumerate((3, 4, 3)):
+        state = ModuleType("rocescope.state")
+        state.__file__ = ""
+        vars(state)["LIMIT"] = limit
+        function = function_of(tmp_path / f"kernels{number}.py", "def f(): return 0\n")
+        function.__globals__["state"] = state
         keys.append(kernel_cache.module_digest(function))
     assert keys[0] == keys[2] != keys[1]
 
