@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from ...analyzer.errors import RocescopeError
+from ...analyzer.words import printable
 from ...replay.results.replay import StrategyResult
 from ...report.words import human
 from ..session.replays.replays import (
@@ -130,6 +131,9 @@ class ReplayScreen(RoceScreen):
 
     def _notes(self, view: ReplayView) -> Text:
         text = Text()
+        if view.recovered:
+            names = ", ".join(map(printable, view.recovered))
+            text.append(f"\n ✓ ecmp has the seeds of the captures: {names}", "green")
         for line in view.warnings:
             text.append("\n ▲ " + "\n   ".join(wrap(line, max(20, self.size.width - 4))), "yellow")
         if any(name.endswith(BY_PACKET) for name in view.strategies):
@@ -183,7 +187,9 @@ class ReplayScreen(RoceScreen):
 
     def action_draw_seeds(self) -> None:
         if self._ready():
-            self.view.replays.sweep()
+            from ...replay.seeds.recover import ALL_SEEDS  # loads the searches
+
+            self.view.replays.sweep(recover=ALL_SEEDS)
             self.redraw()
 
     def action_stop(self) -> None:

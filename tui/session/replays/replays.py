@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ....analyzer.analysis.options import AnalyzeOptions
-from ....analyzer.errors import RocescopeError
+from ....analyzer.errors import RocescopeError, UsageError
 from ....analyzer.words import scaled
 from ....kernels.kernel import Ints, UInt32s
 from ....probes.rights.priority import lower_own
@@ -62,6 +62,8 @@ class ReplayView:
     sweeps: dict[str, SweepResult] = field(default_factory=dict)
     """By hash."""
     warnings: tuple[str, ...] = ()
+    recovered: tuple[str, ...] = ()
+    """Switches whose hash and seed were recovered from the captures."""
     flows: int = 0
 
     @property
@@ -152,9 +154,23 @@ class Replays:
         asked = tuple(f"{name}{BY_PACKET}" for name in names)
         self._begin(lambda it: self._by_packets(it, names), asked=asked, asked_seeds=False)
 
-    def sweep(self, hashes: Sequence[str] = HASHES, seeds: int = SEEDS) -> None:
-        """Measure the imbalance of many seeds."""
-        self._begin(lambda it: self._sweep(it, list(hashes), seeds), asked_seeds=True)
+    def sweep(
+        self, hashes: Sequence[str] = HASHES, seeds: int = SEEDS, recover: SeedRange | None = None
+    ) -> None:
+        """Measure the imbalance of many seeds.
+
+        recover: then search the seeds of the switches in this range, and use those found.
+        """
+
+        def work(prepared: PreparedReplay) -> None:
+            self._sweep(prepared, list(hashes), seeds)
+            if recover is not None and not self.view.recovered and not prepared.request.pattern:
+                self._recover(prepared, recover)
+                if self.view.recovered:
+                    self._run(prepared, ["ecmp"])
+                    self._sweep(prepared, list(hashes), seeds)
+
+        self._begin(work, asked_seeds=True)
 
     def stop(self, wait: bool = True) -> None:
         """Stop after the current strategy or seeds; a packet-by-packet replay stops at once."""
@@ -245,6 +261,21 @@ class Replays:
             self._tell(done=before + share * min(1.0, hops / max(1, expected)))
 
         return follow
+
+    def _recover(self, prepared: PreparedReplay, seeds: SeedRange) -> None:
+        from ....replay.compare.recovered import with_recovered_seeds  # loads the searches
+
+        def follow(_what: str, done: int, total: int) -> None:
+            if self._stopping.is_set():
+                raise _Stopped
+            self._tell(running="seeds of the switches", done=min(1.0, done / max(1, total)))
+
+        try:
+            found = with_recovered_seeds(prepared.request, prepared.fabric, seeds, follow)
+        except (_Stopped, UsageError):  # flows that do not tell the sides of the links
+            return
+        prepared.fabric, switches = found
+        self._tell(recovered=tuple(switches))
 
     def _sweep(self, prepared: PreparedReplay, hashes: list[str], seeds: int) -> None:
         for name in hashes:

@@ -12,6 +12,7 @@ from tui_driver import drive, press, settled, text_of
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.compare.captured import AS_CAPTURED
+from rocescope.replay.hashing.seeding import SeedRange
 from rocescope.replay.strategies.registry import STRATEGIES
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.screens.fabric import packets_sentence
@@ -77,6 +78,27 @@ def test_sweeps_hold_what_was_asked_for():
     assert sweep.seeds == [0, 250, 250]
     d = sweep.distribution
     assert 1 <= d.min <= d.quantiles["p50"] <= d.max
+
+
+def test_recovered_seeds_are_used():
+    """ecmp then loads every link as it was captured."""
+    run = data("leafspine") / "r01_clean_write"
+    made = Replays([str(path) for path in sorted(run.glob("leaf1-spine*.pcap.gz"))])
+    made.set_fabric(FABRIC)
+    made.run(["static"])
+    made.wait(60)
+    made.sweep(["linux"], 50, recover=SeedRange(0x12345600, 0x12345700))
+    made.wait(120)
+    view = made.view
+    assert view.recovered == ("leaf1", "leaf2") and not view.error
+    loads = [
+        {link.name: link.wire_bytes for link in view.strategies[name].links}
+        for name in (AS_CAPTURED, "ecmp")
+    ]
+    assert loads[0].items() <= loads[1].items()
+    production = view.sweeps["linux"].production
+    assert production is not None
+    assert production.value == pytest.approx(view.strategies[AS_CAPTURED].max_over_mean)
 
 
 def test_nonsense_fabrics_are_refused():
