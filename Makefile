@@ -6,6 +6,8 @@ CAPTURE ?= tests/data/leafspine/r09_packet_spray_h1/leaf2-spine*.pcap.gz --path-
 # Bytecode, as pip makes it of a wheel: some environments keep Python from writing it.
 PACKAGES = analyzer commands kernels probes replay report tui
 WORKERS = -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+# Tests, too, are compiled once: every worker would take seconds to rewrite all assertions.
+PYTEST = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test thorough fuzz faults reproductions test-kernel lint format check bench docs clean
@@ -20,11 +22,11 @@ demo: .venv/.installed ## set up, analyse a bundled real capture, print the repo
 
 test: .venv/.dev ## run the tests
 	@.ci/system-packages tests
-	@.venv/bin/python -m pytest -m 'not thorough' $(WORKERS)
+	@$(PYTEST) -m 'not thorough' $(WORKERS)
 
 thorough: .venv/.dev ## run the tests that are too slow for `make test`
 	@.ci/system-packages tests
-	@.venv/bin/python -m pytest -m thorough $(WORKERS)
+	@$(PYTEST) -m thorough $(WORKERS)
 
 fuzz: .venv/.dev ## damaged captures through the whole analysis: N=10000, FROM=a number (else random)
 	@PYTHONPATH=tests/support .venv/bin/python -m tests.fuzz.many $(or $(N),10000) $(FROM)

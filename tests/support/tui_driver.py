@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 from textual import _wait
 from textual.app import App
 from textual.widgets import Input
 
+from rocescope.tui.app import upkeep
 from rocescope.tui.app.app import RocescopeApp
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshots.snapshot import Snapshot
@@ -33,16 +35,25 @@ def typed(text):
     return put
 
 
+def _busy(app):
+    quiet = all(w.is_finished for w in app.workers)
+    ended = not app.view.session.running and not app.view.snapshot.source.running
+    drawn = app.snapshots.waiting is None  # a snapshot waits until a key is painted
+    judging = app.snapshots.judging or app.view.session.diagnosis_due()
+    still = isinstance(app.view.session, Still)
+    return not quiet or not drawn or judging or not (ended or still)
+
+
 async def settled(app, pilot):
     """Wait until the capture is read, workers have ended and the last snapshot is drawn."""
-    for _ in range(3000):
-        await pilot.pause(0.005)
-        quiet = all(w.is_finished for w in app.workers)
-        ended = not app.view.session.running and not app.view.snapshot.source.running
-        drawn = app.snapshots.waiting is None  # a snapshot waits until a key is painted
-        judging = app.snapshots.judging or app.view.session.diagnosis_due()
-        if quiet and drawn and not judging and (ended or isinstance(app.view.session, Still)):
+    left = 6000
+    while left:
+        await pilot.pause(0.005)  # every widget answers: too much work for each look
+        if not _busy(app):
             break
+        while left and _busy(app):
+            left -= 1
+            await asyncio.sleep(0.005)
     await pilot.pause()
 
 
@@ -62,6 +73,8 @@ def drive(paths, keys=(), size=(120, 40), look=None, settings=None, session=None
     """Press keys in an app over these captures; what `look(app)` returns at the end.
 
     A key may also be a function of the app, called in its place. start: the screen before keys.
+    Screens are made at their first visit only: making all of them takes longer than most tests.
+    Tests with an app of their own have them prepared.
     """
 
     async def run():
@@ -74,7 +87,22 @@ def drive(paths, keys=(), size=(120, 40), look=None, settings=None, session=None
             await settled(app, pilot)
             return look(app) if look else None
 
-    return asyncio.run(run())
+    with mock.patch.object(upkeep, "PREPARE_EVERY_S", 3600):
+        return asyncio.run(run())
+
+
+def each(paths, *parts, look, **more):
+    """What `look(app)` returns after each of several sequences of keys, in one app."""
+    seen = []
+
+    def settle(app):
+        pass  # `press` waits after a function
+
+    def note(app):
+        seen.append(look(app))
+
+    drive(paths, [key for part in parts for key in (*part, settle, note)], **more)
+    return seen
 
 
 class Still(Session):

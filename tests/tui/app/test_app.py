@@ -12,7 +12,7 @@ from captures import data
 from factories import pcap_bytes, some_frames
 from textual import events
 from textual.widgets import Input
-from tui_driver import drive, settled, text_of, typed
+from tui_driver import drive, each, settled, text_of, typed
 
 from rocescope.tui.actions import ACTIONS, SCREENS
 from rocescope.tui.app.app import RocescopeApp
@@ -65,10 +65,8 @@ def test_sorting_by_key_and_by_heading():
         grid = app.screen.query_one("#flows")
         return [app.screen._order.tolist(), grid.sorted_by, grid.descending]
 
-    _, by, _ = drive(I03, ["s"], look=late)
+    (down, by, _), (up, _, descending) = each(I03, ["s"], ["S"], look=late)
     assert by == "rate"
-    down, _, _ = drive(I03, ["s"], look=late)
-    up, _, descending = drive(I03, ["s", "S"], look=late)
     assert up == down[::-1] and not descending
 
 
@@ -76,10 +74,10 @@ def test_filter_prompt_completes_and_explains():
     def explained(app):
         return str(app.screen.query_one("#prompt-title").render())
 
-    assert "late" in drive(I03, ["slash", typed("la")], look=explained)
-    assert "takes a number" in drive(I03, ["slash", typed("late>x")], look=explained)
-    assert "filters flows" in drive(I03, ["slash", typed("late>3")], look=explained)
-    assert "again" in drive(I03, ["slash", typed("cnp or psn==3")], look=explained)
+    texts = ("la", "late>x", "late>3", "cnp or psn==3")
+    said = each(I03, ["slash"], *([typed(text)] for text in texts), look=explained)[1:]
+    for text, known in zip(said, ("late", "takes a number", "filters flows", "again"), strict=True):
+        assert known in text
     shown = drive(
         I03,
         ["slash", typed("lat"), "tab", "greater_than_sign", "5", "percent_sign", "enter"],
@@ -111,10 +109,8 @@ def test_time_window_keys():
     def packets(app):
         return app.view.snapshot.source.packets, app.view.session.window
 
-    everything, none = drive(I03, look=packets)
-    half, window = drive(I03, ["{"], look=packets)
-    later, moved = drive(I03, ["{", "]"], look=packets)
-    back, gone = drive(I03, ["{", "}"], look=packets)
+    seen = each(I03, [], ["{"], ["}"], ["{", "]"], look=packets)
+    (everything, none), (half, window), (back, gone), (later, moved) = seen
     assert none is None and gone is None and back == everything
     assert 0 < half < everything and 0 < later < everything
     assert moved[1] - moved[0] == window[1] - window[0] and moved[0] > window[0]
@@ -133,11 +129,9 @@ def test_packets_next_odd_and_odd_only():
         screen = app.screen
         return screen.query_one("#packets").cursor, len(screen.packets), screen.packets
 
-    first, total, packets = drive(I03, ["7"], look=row)
-    second, _, _ = drive(I03, ["7", "n"], look=row)
-    back, _, _ = drive(I03, ["7", "n", "N"], look=row)
+    seen = each(I03, ["7"], ["n"], ["N"], ["l"], look=row)
+    (first, total, packets), (second, *_), (back, *_), (cursor, odd, only) = seen
     assert packets.is_odd()[first] and second > first and back == first
-    cursor, odd, only = drive(I03, ["7", "l"], look=row)
     assert cursor == 0 and only.is_odd().all() and odd < total
 
 
@@ -145,10 +139,9 @@ def test_a_bucket_leads_to_its_packets():
     def shown(app):
         return app.screen.packets.extent.tolist(), text_of(app)[2]
 
-    extents, sentence = drive(I03, ["5", "j", "j", "enter"], look=shown)
+    (extents, sentence), (everything, _) = each(I03, ["5", "j", "j", "enter"], ["l"], look=shown)
     assert extents and all(4 <= extent <= 7 for extent in extents)
     assert "packets of extent 4-7 (l shows all)" in sentence
-    everything, _ = drive(I03, ["5", "j", "j", "enter", "l"], look=shown)
     assert len(everything) > len(extents)
 
 
@@ -163,8 +156,8 @@ def test_one_pane_and_all_panes():
     def panes(app):
         return {w.id for w in app.screen.query("#packets, #panes, #why") if w.region.area}
 
-    assert drive(I03, ["7", "plus"], look=panes) == {"packets"}
-    assert drive(I03, ["7", "plus", "underscore"], look=panes) == {"packets", "panes", "why"}
+    one, all_of_them = each(I03, ["7", "plus"], ["underscore"], look=panes)
+    assert one == {"packets"} and all_of_them == {"packets", "panes", "why"}
 
 
 def test_reading_is_stopped_and_begun_again():
@@ -194,23 +187,26 @@ def test_replay_from_inside_to_the_flows_of_a_link():
         app.view.replays.wait(60)
         app.screen.redraw()
 
+    modes = []
     taps = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
-    lines = drive(taps, ["9", replayed], look=text_of)
+    first, links, _, paths, packets = each(
+        taps,
+        ["9", replayed],
+        ["0", "tab", "j"],
+        ["k", "enter", "enter", lambda app: modes.append(app.current_mode)],
+        ["4", "p", "p"],
+        ["2", "7"],
+        look=text_of,
+    )
+    lines = first
     assert any("seed 7 of crc32" in line and "worse than" in line for line in lines)
     assert any("ideal random hashing" in line for line in lines) and any(
         "▲" in line for line in lines
     )
-    lines = drive(taps, ["9", replayed, "0", "tab", "j"], look=text_of)
-    assert any("FLOWS ON spine3>leaf2" in line for line in lines)
-    modes = []
-    drive(
-        taps, ["9", replayed, "0", "tab", "enter", "enter", lambda a: modes.append(a.current_mode)]
-    )
+    assert any("FLOWS ON spine3>leaf2" in line for line in links)
     assert modes == ["packets"]
-    lines = drive(taps, ["9", replayed, "4", "p", "p"], look=text_of)
-    assert "paths predicted" in lines[0] and "Path leaf1>spine" in lines[2]
-    lines = drive(taps, ["9", replayed, "2", "7"], look=text_of)
-    assert any("linux(its policy's fields, seed 0x" in line for line in lines)
+    assert "paths predicted" in paths[0] and "Path leaf1>spine" in paths[2]
+    assert any("linux(its policy's fields, seed 0x" in line for line in packets)
 
 
 def test_dissection_and_bytes(need_tool):
@@ -254,10 +250,8 @@ def test_what_a_filter_leaves_is_shown_with_its_own_record():
 
     for before in (["j", "j"], ["G"], ["j", "5"]):
         to_filter = [*before, "slash", typed("qp == 0x2c"), "enter"]
-        told, resent, _ = drive(I03, to_filter, look=look)
-        assert told == (resent, 0x2C)
-        told, resent, sentence = drive(I03, [*to_filter, "6"], look=look)
-        assert told == (resent, 0x2C)
+        (told, resent, _), (later, resent_later, sentence) = each(I03, to_filter, ["6"], look=look)
+        assert told == later == (resent, 0x2C) and resent == resent_later
         assert "0x00002c" in sentence and f"{resent:,} packets retransmitted" in sentence
 
 
@@ -272,16 +266,15 @@ def test_the_first_sentence_tells_all_troubles():
 
 def test_a_mark_is_no_comment():
     def mark(app):
-        packets = app.screen.packets
-        return list(app.view.session.marks.packets.values()), len(packets)
+        grid = app.screen.query_one("#packets")
+        return list(app.view.session.marks.packets.values()), grid._mark(grid.cursor)
 
-    said, _ = drive(I03, ["7", "m"], look=mark)
-    assert said == ["marked"]
-    glyph = lambda app: (grid := app.screen.query_one("#packets"))._mark(grid.cursor)  # noqa: E731
-    assert drive(I03, ["7", "m"], look=glyph) == "*"
-    assert drive(I03, ["7", "semicolon", typed("odd"), "enter"], look=glyph) == ";"
-    said, _ = drive(I03, ["7", "m", "semicolon", *"odd", "enter"], look=mark)
-    assert said == ["odd"]
+    keys = ["7", "m"], ["semicolon", *"odd", "enter"], ["n", "semicolon", typed("odd"), "enter"]
+    assert each(I03, *keys, look=mark) == [
+        (["marked"], "*"),
+        (["odd"], ";"),
+        (["odd", "odd"], ";"),
+    ]
 
 
 def test_without_a_terminal_there_is_one_line():
@@ -328,13 +321,12 @@ def test_file_names_are_completed(tmp_path):
     def line(app):
         return app.screen.query_one(Input).value
 
-    assert drive(I03, ["ctrl+f", typed(f"a.pcap {tmp_path}/le"), "tab"], look=line) == (
-        f"a.pcap {tmp_path}/leaf1-spine"
-    )
-    assert drive(I03, ["ctrl+f", typed(f"{tmp_path}/c"), "tab"], look=line) == (
-        f"{tmp_path}/captures/"
-    )
-    assert drive(I03, ["ctrl+f", typed("/nowhere/x"), "tab"], look=line) == "/nowhere/x"
+    texts = f"a.pcap {tmp_path}/le", f"{tmp_path}/c", "/nowhere/x"
+    assert each(I03, ["ctrl+f"], *([typed(text), "tab"] for text in texts), look=line)[1:] == [
+        f"a.pcap {tmp_path}/leaf1-spine",
+        f"{tmp_path}/captures/",
+        "/nowhere/x",
+    ]
 
 
 def test_keys_and_theme_from_the_settings():
