@@ -50,8 +50,11 @@ def test_a_real_capture_in_a_real_terminal(terminal, need_tool, tmp_path):
     window.keys("e")
     window.wait("save as .pcapng")
     window.keys("C-u")
+    until(lambda: "-view.pcapng" not in window.screen())
     out = tmp_path / "late.pcapng"
-    window.keys(str(out), "Enter")
+    window.keys(str(out))
+    window.wait("late.pcapng")
+    window.keys("Enter")
     until(out.exists)  # once it is whole; the message is seen for seconds only
     window.keys("q")
     assert "exit code 0" in window.wait("exit code")
