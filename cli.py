@@ -9,6 +9,7 @@ import atexit
 import errno
 import gc
 import os
+import re
 import sys
 import threading
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from typing import NoReturn
 from .analyzer.errors import RocescopeError
 
 _OUTPUTS = ("-o", "--output", "-w", "--write")
+_ENDLESS_NUMBER = re.compile(r"\d{1000}")
+"""Python refuses to read numbers of more than 4,300 digits; no option takes 1,000."""
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EAGAIN)
@@ -30,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(100_000, 20, 20)
     # Keeps numpy's linear algebra, which is not used, from starting a thread for every core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.pop("NUMBA_DISABLE_JIT", None)  # kernels exist only as machine code
     _leave(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
@@ -37,6 +41,8 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code; every error becomes one line."""
     _open_closed_streams()
     traceback = "--traceback" in arguments
+    if _ENDLESS_NUMBER.search(" ".join(arguments)):
+        return _complain("a number on the command line has too many digits", 2)
     arguments = _standard_streams([word for word in arguments if word != "--traceback"])
     try:
         code = _run_command(arguments)
@@ -45,6 +51,10 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         _abandon_output()  # the reader (`| head`) has gone
         return BROKEN_PIPE
+    except SystemExit as ending:
+        if isinstance(ending.__context__, BrokenPipeError):  # while help was printed
+            return BROKEN_PIPE
+        raise
     except KeyboardInterrupt:
         return _complain("interrupted", INTERRUPTED)
     except RocescopeError as error:

@@ -38,7 +38,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 def _replacing(path: Path) -> Iterator[BinaryIO]:
     import tempfile  # loads slowly, and every command imports this module
 
-    path = path.resolve()  # a link keeps pointing to the file
+    path = _target(path)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -51,6 +51,20 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _target(path: Path) -> Path:
+    """The file behind a link, which keeps pointing to it.
+
+    The kernel follows the link, which it refuses for links of others in /tmp.
+    """
+    if not path.is_symlink():
+        return path
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+    try:
+        return Path(os.readlink(f"/proc/self/fd/{handle}"))
+    finally:
+        os.close(handle)
 
 
 def _mode(path: Path) -> int:

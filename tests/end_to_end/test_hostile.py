@@ -247,3 +247,30 @@ def test_widths_that_are_none(small: Path, columns: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "20 RoCE packets" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", ["--help", "fabric --help", "doctor"])
+def test_readers_that_leave_at_once(command: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = run(*command.split(), stdout=writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("option", ["--window", "--top", "--link-rate", "--filter"])
+def test_numbers_with_thousands_of_digits(small: Path, option: str) -> None:
+    done = run(*ANALYZE, small, option, f"qp == {'9' * 5000}")
+    assert done.returncode == 2
+    assert "too many digits" in one_line(done.stderr)
+
+
+def test_kernels_are_compiled_whatever_the_environment_says(small: Path) -> None:
+    done = run(*ANALYZE, small, env={**os.environ, "NUMBA_DISABLE_JIT": "1"})
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_fabric_without_end() -> None:
+    done = run("fabric", "/dev/zero")
+    assert done.returncode == 2
+    assert "/dev/zero is larger than" in one_line(done.stderr)

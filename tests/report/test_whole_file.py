@@ -62,3 +62,20 @@ def test_a_device_is_written_directly() -> None:
     with pytest.raises(RocescopeError, match="cannot write /dev/full: no space left on device"):
         with whole_file(Path("/dev/full")) as file:
             file.write(b"x")
+
+
+@pytest.mark.usefixtures("root")
+def test_links_of_others_in_a_shared_folder_are_not_followed(tmp_path: Path) -> None:
+    protected = Path("/proc/sys/fs/protected_symlinks")
+    if protected.read_text().strip() != "1":
+        pytest.skip("this kernel follows such links")
+    shared, target = tmp_path / "shared", tmp_path / "target"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    target.write_text("old")
+    link = shared / "x"
+    link.symlink_to(target)
+    os.lchown(link, 65534, 65534)
+    with pytest.raises(RocescopeError, match="permission denied"), whole_file(link) as file:
+        file.write(b"new")
+    assert target.read_text() == "old"

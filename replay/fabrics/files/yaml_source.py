@@ -103,9 +103,11 @@ class Source:
 def load_yaml(path: Path, wanted: str = "a YAML file") -> Source:
     """The document in a file; the UsageError for an unreadable file names what is `wanted`."""
     try:
-        if path.stat().st_size > MAX_BYTES:
+        with path.open("rb") as file:  # a device has no size and may have no end
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
             raise UsageError(f"{path} is larger than {MAX_BYTES >> 20} MiB; is it {wanted}?")
-        text = path.read_text("utf-8")
+        text = data.decode("utf-8")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UsageError(f"cannot read {path}: {reason}; give {wanted}") from None

@@ -41,18 +41,23 @@ class HopGroup:
     def beside(self) -> list[Way]:
         """Where the next tap of lost packets is unknown: hops that begin at the same tap with the
         same hop limit, so that packets pass the same device."""
-        unknown = [hop for hop in self.hops if hop.to_tap < 0]
+        limits = {
+            hop.from_tap: (hop.lost["hop_limit"].min(), hop.lost["hop_limit"].max())
+            for hop in self.hops
+            if hop.to_tap < 0 and len(hop.lost)
+        }
+        if not limits:
+            return []
+        mine = {(hop.from_tap, hop.to_tap) for hop in self.hops}
         return [
             hop
             for hop in self.ways.hops
-            if hop.whole is not None and hop not in self.hops
-            and any(
-                hop.from_tap == one.from_tap
-                and hop.whole["limit_min"] <= one.lost["hop_limit"].max()
-                and hop.whole["limit_max"] >= one.lost["hop_limit"].min()
-                for one in unknown
-            )
-        ]  # fmt: skip
+            if hop.whole is not None
+            and hop.from_tap in limits
+            and (hop.from_tap, hop.to_tap) not in mine
+            and hop.whole["limit_min"] <= limits[hop.from_tap][1]
+            and hop.whole["limit_max"] >= limits[hop.from_tap][0]
+        ]
 
     @property
     def device(self) -> str | None:
