@@ -243,7 +243,7 @@ class MrcSummary:
         trips = self._m.histograms.quantiles(peer, st.ROUND_TRIP) if peer >= 0 else None
         records = {int(ev["key"]): ev for ev in sent}
         planes = {key: self.planes.of(ev) for key, ev in records.items()}
-        span = int(sent["last_ns"].max() - sent["first_ns"].min())
+        span = int(sent["last_ns"].max()) - int(sent["first_ns"].min())  # may exceed int64
         ends = {self._names.addresses[int(self._tracker.flows[f][end])] for end in ("src", "dst")}
         found = retirements(
             silences(self._m.log(), f, packets, sent),

@@ -224,7 +224,7 @@ def _join_runs(mine: FlowTracker, into: int, stream: Any, other: Any, clean: boo
         if stream["reordered"]:
             gap = int(other["first_gap_arrival"] - stream["last_gap_arrival"])
             observe(mine.histograms.arrays, into, st.GAP_PACKETS, gap)
-            gap = int(other["first_gap_time"] - stream["last_gap_time"])
+            gap = int(other["first_gap_time"]) - int(stream["last_gap_time"])
             observe(mine.histograms.arrays, into, st.GAP_TIME, gap)
     if stream["reordered"]:
         for name in ("first_gap_arrival", "first_gap_time", "first_run"):

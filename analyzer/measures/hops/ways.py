@@ -432,7 +432,7 @@ def _lost_nothing(tracker: FlowTracker, flow: int) -> bool:
     if requests["retransmitted"] or requests["recovered"] or record["rewinds"]:
         return False
     if not record["acked"]:
-        return bool(record["last_time"] - record["first_time"] > RESENT_WITHIN_NS)
+        return int(record["last_time"]) - int(record["first_time"]) > RESENT_WITHIN_NS
     sent = (int(requests["next"]) - int(requests["first"])) & PSN_MASK
     acked = (int(record["ack_psn"]) - int(requests["first"])) & PSN_MASK
     return acked <= sent and acked + 1 >= MOST_ACKED * sent
