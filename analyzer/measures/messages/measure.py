@@ -88,6 +88,7 @@ def _update(
                 sent_again(arrays.rings, s, number)
         if not (1 << v) & _NEW and (bits & opcodes.SEQUENCED or v != NOT_SEQUENCED):
             continue
+        s.seen = 1
         time = time_ns[i]
         payload = _int(payload_bytes[i])
         if bits & opcodes.REQUEST == 0:
@@ -253,9 +254,9 @@ class MessageStatistics:
         for flow, into in enumerate(flow_map.tolist()):
             theirs = copied(other._arrays, flow)
             mine = self._arrays.state[into]
-            if not theirs.state[0]["started"] and not theirs.state[0]["answered"]:
+            if not theirs.state[0]["seen"] and not theirs.state[0]["answered"]:
                 continue
-            if mine["started"] or mine["answered"]:
+            if mine["seen"] or mine["answered"]:
                 close(self._arrays, into)
                 close(theirs, 0)
                 add(mine, theirs.state[0])

@@ -16,6 +16,7 @@ from .pieces import ASSEMBLY_FIELDS, PIECE, PIECES, give_up_all
 STATE = np.dtype(
     [
         ("messages", np.int64),
+        ("seen", np.uint8),  # 1: a packet of this flow was measured
         ("answered", np.uint8),  # 1: a response to this flow was seen
         *ASSEMBLY_FIELDS,
         *WAITER_FIELDS,
@@ -109,7 +110,8 @@ def add(mine: Any, theirs: Any) -> None:
     for name in ("messages", "delivered", "begun", "ended", "untracked"):
         mine[name] += theirs[name]
     mine["max_outstanding"] = max(mine["max_outstanding"], theirs["max_outstanding"])
-    mine["answered"] |= theirs["answered"]
+    for name in ("seen", "answered"):
+        mine[name] |= theirs[name]
     if not theirs["started"]:
         return
     for name in ("pending", "base", "top", "asked", "acked", "began_anew"):
